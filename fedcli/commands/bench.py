@@ -50,12 +50,11 @@ def bench(
 def _beside_bare(method: Sequence[str], repeats: int, **problem: Any) -> "list[Timing]":
     """Two rows for each method, one of SGD and one of Adam."""
     from ..bench import engine
-    from ..bench.formulas import formula, measurable
     from ..methods import resolve
 
-    names = measurable() if list(method) == ["all"] else method or ["fedavg"]
+    names = engine.measurable() if list(method) == ["all"] else method or ["fedavg"]
     for name in names:
-        formula(resolve(name))  # refuses a name before the first of them is timed
+        engine.formula(resolve(name))  # refuses a name before the first of them is timed
     timings = []
     for name in names:
         for optimizer in ("sgd", "adam"):

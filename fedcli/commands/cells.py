@@ -63,10 +63,11 @@ def reproduce(
     if recipe is None:
         _list(json)  # before anything imports torch
         return
+    from ..data.preparation.raw_folder import sample_in
     from ..reproduce import expand
     from ..reproduce import jobs as engine
     from ..reproduce import recipe as recipes
-    from ..reproduce.raw import check_folders, files, folders, listed, make_sample, refuse_mixture
+    from ..reproduce.raw import check_folders, files, folders, listed, possible
     from ..reproduce.script import script
 
     o.refuse_together(dry_run=dry_run, json=json)
@@ -80,13 +81,15 @@ def reproduce(
     if dry_run:
         print(script(table, cells, samples=samples, work=work), end="")
         return
-    check_folders(given, set(samples))
-    cells, left_out = _possible(table, cells, given)
+    cells, left_out = possible(table, cells, given)
     used = {table.chains[cell.data].dataset for cell in cells}
-    refuse_mixture(used, given, set(samples))
+    check_folders(used, given, set(samples))
+    for sentence in left_out:
+        console.warn(sentence)
     made_up = sorted(used & set(samples))
     for name in made_up:
-        make_sample(name, Path(samples[name]))
+        if sample_in(name, Path(samples[name])):
+            console.say(f"no --raw for {name}: using a synthetic sample of its layout, in {samples[name]}")
     place = engine.Place(work, engine.devices(device, jobs), debug)
     sources = engine.make_data(cells, place)
     folder = work / "reproduce" / f"{table.name}-{scale}"
@@ -95,18 +98,6 @@ def reproduce(
             table, cells, sources, place, folder, scale=scale, left_out=left_out, made_up=made_up,
             measured=scale != "smoke" or bool(raw), as_json=json,
         )  # fmt: skip
-
-
-def _possible(table: Any, cells: list, given: dict[str, str]) -> tuple[list, list[str]]:
-    """The cells whose data and files are there, and a sentence for each that is not, which is also a warning."""
-    from ..reproduce.raw import absent, without_files
-
-    missing = absent(table, cells, given)
-    cells = [cell for cell in cells if table.chains[cell.data].dataset not in missing]
-    left_out = [*missing.values(), *without_files(table, cells)]
-    for sentence in left_out:
-        console.warn(sentence)
-    return [cell for cell in cells if not cell.asks], left_out
 
 
 def run(
@@ -171,7 +162,7 @@ def sweep(
     from ..data import manifest
     from ..reporting.writers import markdown
     from ..reproduce import jobs as engine
-    from ..reproduce import leave_one_out, sweep
+    from ..reproduce import sweep
     from ..reproduce.script import script
     from ..stages.call import source as find
     from ..stages.partition import for_training
@@ -184,10 +175,10 @@ def sweep(
         raise UsageError(f"{words[0]!r} is one argument too many", "flags of train stand after --")
     extensions.allow(words)
     common = parsed(TrainOptions, words)
-    sites, grid = leave_one_out.asked(list(over))
+    sites, grid = sweep.asked(list(over))
     if sites:
         source = find(data, work, "partition", "dataset")
-        left_out = leave_one_out.plan(sites, source, _partitioned(source))
+        left_out = sweep.plan(sites, source, _partitioned(source))
         source, data_of = left_out.dataset, left_out.make(work)
     else:
         source, left_out = for_training(find(data, work, "corruption", "partition", "dataset"), work), None
@@ -206,7 +197,7 @@ def sweep(
     with _claimed(folder):
         outcomes = run_cells(recipe, cells, data_of, place, folder, as_json=json)
         if left_out:
-            made = list(leave_one_out.tables(left_out, outcomes, work, place.devices[0]))
+            made = list(sweep.tables(left_out, outcomes, work, place.devices[0]))
             show_tables(made, sys.stderr if json else None)
             o.write(
                 folder / "held-out.md", "\n\n".join(f"## {t.title}\n\n{markdown(t)}\n\n{t.legend}" for t in made) + "\n"
@@ -238,10 +229,10 @@ def run_cells(
 
     measured: whether time and memory are estimated first.
     """
-    from ..reproduce import forecast, output, reruns, results
+    from ..reproduce import forecast, output, results
     from ..reproduce import jobs as engine
 
-    reruns.announce(cells, sources, place, folder)
+    forecast.announce_again(cells, sources, place, folder)
     if measured:
         forecast.announce(cells, sources, place)
     outcomes = engine.run(cells, sources, place)

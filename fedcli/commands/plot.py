@@ -26,6 +26,7 @@ RUNS = {  # what a figure is of -> help of its argument
     "runs": "runs, finished or not; default: {}; - reads stdin",
     "methods": "runs, finished or not; default: {}; - reads stdin",
     "path": "a run, or a partition; default: the run under --work that played last; - reads stdin",
+    "system": "a run, or its scores; default: {}; - reads stdin",
     "systems": "runs, or their scores; default: {}; - reads stdin",
 }
 NEWEST, EVERY = "the one under --work that played last", "all under --work"
@@ -99,7 +100,7 @@ def draw(
     from ..figures.figure import numbers
 
     paths = _runs(runs, work, every=figure.every)
-    if len(paths) > 1 and (figure.of == "path" or figure.alone):
+    if len(paths) > 1 and figure.of in ("path", "system"):
         raise UsageError(f"{figure.name} draws one run at a time", "give one")
     target = _checked(out or work / "plots" / f"{_name(paths)}-{_kind(figure, options)}.png")
     frame = figure.frame(_subject(figure, paths), **options, **_beside(figure, given=bool(runs)))
@@ -119,14 +120,16 @@ def _subject(figure: "Figure", paths: list[Path]) -> Any:
 
     if figure.of == "path":
         return paths[0]
-    if figure.of != "systems":
+    if figure.of in ("runs", "methods"):
         return (names.labels if figure.of == "runs" else names.systems)([series.read(path) for path in paths])
     from ..reporting.collect import runs_in
     from ..reporting.columns import POOLED
-    from ..reporting.page.systems import systems
-    from ..reporting.rows import rows
+    from ..reporting.rows import rows, systems
 
-    return systems(rows(_scored([run for path in paths for run in runs_in(path)]), spread=POOLED))
+    compared = systems(rows(_scored([run for path in paths for run in runs_in(path)]), spread=POOLED))
+    if figure.of == "system" and len(compared) > 1:
+        raise UsageError(f"{figure.name} draws one system at a time", f"{paths[0]} holds {len(compared)}: give one")
+    return compared[0] if figure.of == "system" else compared
 
 
 def _beside(figure: "Figure", given: bool) -> dict[str, Any]:

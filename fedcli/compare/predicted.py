@@ -1,6 +1,6 @@
 """Predictions of runs, image by image, and the patients whom two systems answer differently."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -104,24 +104,21 @@ def _mark(table: np.ndarray, y: np.ndarray, metric: str) -> np.ndarray:
     return task.right(table, y).astype(np.float64)
 
 
-def one_class(runs: Iterable[Scored], version: str) -> str:
+def one_class(runs: Sequence[Scored], version: str) -> str:
     """Where the last models answer one class for every image, in words; "" where they do not.
 
-    version: "average" for all that there are.
+    version: "average" for all that there are. To find nothing in every image may be right for every rare label.
     """
-    runs, parts = list(runs), []
+    parts = []
     for v in VERSIONS if version == "average" else [version]:
-        stuck = [run for run in runs if _is_stuck(predicted(run.path), v)]
+        stuck = []
+        for run in runs:
+            found = predicted(run.path)
+            tables = found.last.get(v, []) if found.y.ndim == 1 and len(np.unique(found.y)) > 1 else []
+            stuck += [run] if tables and all(len(np.unique(table.argmax(1))) == 1 for table in tables) else []
         which = f" ({'; '.join(run.which for run in stuck)})" if len(stuck) < len(runs) else ""
         parts += [f"every {v} image{which}"] if stuck else []
     return f"answers one class for {' and '.join(parts)}" if parts else ""
-
-
-def _is_stuck(found: Predicted, version: str) -> bool:
-    tables = found.last.get(version, [])
-    if found.y.ndim == 2:  # to find nothing in every image may be right for every rare label
-        return False
-    return len(np.unique(found.y)) > 1 and bool(tables) and all(len(np.unique(t.argmax(1))) == 1 for t in tables)
 
 
 _remembered: dict[str, Predicted] = {}  # by the digest of a scores.json; those that were asked for last come last

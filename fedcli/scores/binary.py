@@ -12,8 +12,8 @@ loess has it by default: quadratic, over the nearest three quarters of the image
 scores, with straight lines between them. Net benefit: Vickers and Elkin, Med. Decis. Making 26, 2006.
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -25,47 +25,6 @@ SPAN, POINTS, FEWEST = 0.75, 100, 10  # of local regression: share of images, sc
 BENEFITS = np.round(np.arange(0.05, 1.0, 0.05), 2)  # threshold probabilities of a decision curve
 
 
-@dataclass(frozen=True)
-class Counts:
-    """Images by label and decision."""
-
-    tp: int
-    fp: int
-    fn: int
-    tn: int
-
-    @classmethod
-    def at(cls, score: np.ndarray, label: np.ndarray, threshold: float) -> "Counts":
-        """Positive is a score of at least the threshold."""
-        positive, ill = score >= threshold, label == 1
-        return cls(
-            int((positive & ill).sum()), int((positive & ~ill).sum()), int((~positive & ill).sum()),
-            int((~positive & ~ill).sum()),
-        )  # fmt: skip
-
-    @property
-    def rates(self) -> dict[str, tuple[int, int]]:
-        """Name -> (images counted, of how many)."""
-        return {
-            "sensitivity": (self.tp, self.tp + self.fn), "specificity": (self.tn, self.tn + self.fp),
-            "ppv": (self.tp, self.tp + self.fp), "npv": (self.tn, self.tn + self.fn),
-        }  # fmt: skip
-
-    @property
-    def selected(self) -> tuple[int, int]:
-        return self.tp + self.fp, self.tp + self.fp + self.fn + self.tn
-
-    @property
-    def matthews(self) -> float | None:
-        """Matthews correlation; None where a row or column of the table is empty."""
-        product = float(self.tp + self.fp) * (self.tp + self.fn) * (self.tn + self.fp) * (self.tn + self.fn)
-        return (self.tp * self.tn - self.fp * self.fn) / product**0.5 if product else None
-
-
-def share(counted: int, total: int) -> float | None:
-    return counted / total if total else None
-
-
 def wilson(counted: int, total: int) -> tuple[float | None, float | None]:
     """95 % interval of a share; (None, None) of nothing."""
     if not total:
@@ -73,6 +32,25 @@ def wilson(counted: int, total: int) -> tuple[float | None, float | None]:
     p, z = counted / total, Z * Z / total
     centre, half = (p + z / 2) / (1 + z), Z / (1 + z) * (p * (1 - p) / total + z / (4 * total)) ** 0.5
     return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def rate(counted: int, total: int) -> dict[str, Any]:
+    """A share with its interval, counted of total images; None of no image."""
+    low, high = wilson(counted, total)
+    value = counted / total if total else None
+    return {"value": value, "low": low, "high": high, "counted": counted, "total": total}
+
+
+def point(called: np.ndarray, ill: np.ndarray, threshold: float | None) -> dict[str, Any]:
+    """Rates of images [N] that are called positive or not, and are ill or not; None where there is nothing to count."""
+    tp, fp, fn, tn = (int((c & i).sum()) for c in (called, ~called) for i in (ill, ~ill))
+    product = float(tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)
+    return {
+        "threshold": threshold,
+        "sensitivity": rate(tp, tp + fn), "specificity": rate(tn, tn + fp), "ppv": rate(tp, tp + fp),
+        "npv": rate(tn, tn + fn), "selected": rate(tp + fp, len(ill)),
+        "matthews_correlation": (tp * tn - fp * fn) / product**0.5 if product else None,
+    }  # fmt: skip
 
 
 def curve(score: np.ndarray, label: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -122,7 +100,7 @@ def average_precision(score: np.ndarray, label: np.ndarray) -> float | None:
 def sensitivity_at(specificity: float, score: np.ndarray, label: np.ndarray) -> float | None:
     """Sensitivity of the lowest threshold with this specificity on the same images: a point of the ROC curve."""
     threshold = threshold_of("specificity", specificity, score, label)
-    return None if threshold is None else share(*Counts.at(score, label, threshold).rates["sensitivity"])
+    return None if threshold is None else int((score[label == 1] >= threshold).sum()) / int((label == 1).sum())
 
 
 def brier(score: np.ndarray, label: np.ndarray) -> float | None:
@@ -207,12 +185,9 @@ def _newton(x: np.ndarray, y: np.ndarray, offset: np.ndarray) -> np.ndarray | No
 
 def net_benefit(score: np.ndarray, label: np.ndarray) -> list[tuple[float, float, float]]:
     """Of each threshold probability p: p, net benefit of the model, and of treating all; treating none has 0."""
-    if not len(score):
-        return []
     lines = []
-    for p in BENEFITS:
-        counts, odds = Counts.at(score, label, p), p / (1 - p)
-        base = label.mean()
-        benefit = (counts.tp - counts.fp * odds) / len(score)
-        lines.append((float(p), float(benefit), float(base - (1 - base) * odds)))
+    for p in BENEFITS if len(score) else ():
+        positive, odds, base = score >= p, p / (1 - p), label.mean()
+        hits, alarms = int((positive & (label == 1)).sum()), int((positive & (label != 1)).sum())
+        lines.append((float(p), float((hits - alarms * odds) / len(score)), float(base - (1 - base) * odds)))
     return lines

@@ -1,25 +1,31 @@
-"""Scores in resamples of the test patients, their intervals and p.
+"""Scores in resamples of the test patients and without each of them in turn, the intervals of these, and p.
+
+A resample is a weight of each image, a patient who is left out a weight of zero: one function scores both.
 
 Source: the bootstrap and its percentile interval are Efron and Tibshirani, An Introduction to the Bootstrap, 1993,
 chapters 6 and 13, with whole patients drawn (Davison and Hinkley, Bootstrap Methods and their Application, 1997,
-section 3.8).
+section 3.8). The bias-corrected and accelerated (BCa) interval is Efron, Better bootstrap confidence intervals, JASA
+82, 1987, and chapter 14 of the book: z0 counts ties half; the acceleration is of scores without one patient each. Where
+all resamples lie on one side of the score z0 is infinite, and the percentile interval stands.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 import numpy as np
 
 from .. import metrics
 from ..errors import FedcliError
-from ..metrics import Groupings, apart, groupings_at
+from ..metrics import Groupings, Plan, apart, groupings_at
 from ..metrics.ranking import wide
 from ..seeds import derive
 from .statistics import sign_floor
 
+PERCENTILE, BCA = METHODS = "percentile", "bca"
 LEVEL = 0.95
 CHUNK = 2**19  # image weights at a time, 2 MiB: they stay in a cache, and memory does not grow with resamples
 KEPT = 2**26  # bytes of draws that are kept for the next run on the same test images
+Columns = dict[str, np.ndarray]  # metric -> [B], or of groups [B, G]
 
 
 def draw(units: np.ndarray | int, resamples: int, seed: int) -> np.ndarray:
@@ -75,7 +81,7 @@ def bootstrap(
     seed: int,
     groups: np.ndarray | None = None,
     groupings: Groupings | None = None,
-) -> dict[str, np.ndarray]:
+) -> Columns:
     """Scores of logits [N, C] against labels y, [N] or [N, C], in resamples of the patients: {metric: float64 [B]}.
 
     units: [N], the patient of each image; None draws images one by one.
@@ -99,34 +105,96 @@ def bootstrap_all(
     seed: int,
     groups: np.ndarray | None = None,
     groupings: Groupings | None = None,
-) -> list[dict[str, np.ndarray]]:
+) -> list[Columns]:
     """bootstrap() of each of several models' logits on the same images; the resamples are drawn once."""
     ordered = groupings is None or not metrics.own()  # a function from outside the package sees images in their order
-    parts = _members(groups, np.argsort(y, kind="stable") if ordered and y.ndim == 1 else np.arange(len(y)))
-    known = [groupings and groupings_at(groupings, at) for at in parts]
-    plans = [[metrics.plan(logits[at], y[at], of) for at, of in zip(parts, known)] for logits in tables]
-    drawn: list[list[list[dict[str, np.ndarray]]]] = [[] for _ in tables]
-    for weights in _draws(len(y) if units is None else units, resamples, seed):
-        each = [weights[at] for at in parts]
-        for plan, scores in zip(plans, drawn, strict=True):
-            scores.append([metrics.resampled(part, counts) for part, counts in zip(plan, each, strict=True)])
-    return [_joined(scores, groups is not None) for scores in drawn]
+    members = _members(groups, np.argsort(y, kind="stable") if ordered and y.ndim == 1 else np.arange(len(y)))
+    plans = []
+    for at in members:
+        of_images = groupings and groupings_at(groupings, at)
+        plans.append([metrics.plan(logits[at], y[at], of_images) for logits in tables])
+    drawn = _scored(plans, members, _draws(len(y) if units is None else units, resamples, seed))
+    if groups is None:
+        return drawn[0]
+    return [{name: np.stack([part[name] for part in parts], 1) for name in parts[0]} for parts in zip(*drawn)]
 
 
-def _joined(drawn: list[list[dict[str, np.ndarray]]], by_group: bool) -> dict[str, np.ndarray]:
-    """Scores of some resamples at a time, by group -> {metric: [B, G], or [B] without groups}."""
-    names = drawn[0][0] if drawn else ()
-    table = {name: np.concatenate([np.stack([scores[name] for scores in each], 1) for each in drawn]) for name in names}
-    return {name: column if by_group else column[:, 0] for name, column in table.items()}
+def without_each(
+    logits: np.ndarray, y: np.ndarray, units: np.ndarray | None, groupings: Groupings | None = None
+) -> Columns:
+    """Scores of logits [N, C] without each patient in turn: {metric: [U]}; None leaves images out one by one."""
+    places = np.arange(len(y)) if units is None else np.unique(units, return_inverse=True)[1]  # [N]
+    count, step = int(places.max(initial=-1)) + 1, max(1, CHUNK // max(len(y), 1))
+    kept = (places[:, None] != np.arange(start, min(start + step, count)) for start in range(0, count, step))
+    return _scored([[metrics.plan(logits, y, groupings)]], [slice(None)], kept)[0][0]
 
 
-def interval(values: np.ndarray, level: float = LEVEL) -> tuple[float | None, float | None]:
+def _scored(
+    plans: Sequence[Sequence[Plan]], members: Sequence[np.ndarray | slice], weights: Iterable[np.ndarray]
+) -> list[list[Columns]]:
+    """Scores of each part of the images by each model, under weights [N, b] that come a few sets at a time.
+
+    plans: of each part, of each model. members: the images of each part.
+    """
+    parts: list[list[list[Columns]]] = [[[] for _ in models] for models in plans]
+    for some in weights:
+        for models, at, of_models in zip(plans, members, parts, strict=True):
+            counts = some[at]
+            for plan, scores in zip(models, of_models, strict=True):
+                scores.append(metrics.resampled(plan, counts))
+    return [[_joined(scores) for scores in of_models] for of_models in parts]
+
+
+def _joined(scores: Sequence[Columns]) -> Columns:
+    return {name: np.concatenate([some[name] for some in scores]) for name in (scores[0] if scores else ())}
+
+
+def _members(groups: np.ndarray | None, order: np.ndarray) -> list[np.ndarray]:
+    """The images of each group in this order: class after class, the weights of a class lie together."""
+    if groups is None:
+        return [order]
+    return [order[groups[order] == g] for g in range(max(int(groups.max(initial=-1)) + 1, 1))]
+
+
+def mean(columns: Sequence[Columns]) -> Columns:
+    """Of each metric over several models, or versions of the images."""
+    return {metric: np.mean([table[metric] for table in columns], axis=0) for metric in columns[0]}
+
+
+Bounds = tuple[float | None, float | None]
+
+
+def interval(values: np.ndarray, level: float = LEVEL) -> Bounds:
     """Percentile interval of resampled values [B]; NaN are passed over, (None, None) where nothing else is there."""
     known = values[~np.isnan(values)]
     if not len(known):
         return None, None
     low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
+
+
+def bca_interval(value: float | None, values: np.ndarray, without: np.ndarray, level: float = LEVEL) -> Bounds:
+    """Of resampled scores [B] of `value`, and the scores without each patient [U]; NaN are passed over."""
+    from scipy.special import ndtr, ndtri
+
+    known, left = values[~np.isnan(values)], without[~np.isnan(without)]
+    if value is None or not len(known) or len(left) < 2:
+        return interval(values, level)
+    above = apart(known, value)
+    bias = ndtri(((above < 0).mean() + (above <= 0).mean()) / 2)  # z0, Eq. 14.14
+    if not np.isfinite(bias):
+        return interval(values, level)
+    off = apart(left.mean(), left)
+    spread = (off**2).sum() ** 1.5
+    acceleration = (off**3).sum() / (6 * spread) if spread else 0.0  # Eq. 14.15
+    normal = bias + ndtri([(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(known, ndtr(bias + normal / (1 - acceleration * normal)))  # Eq. 14.10
+    return float(low), float(high)
+
+
+def bounds(value: float | None, resampled: np.ndarray, left: np.ndarray | None) -> Bounds:
+    """Percentile bounds, or BCa where the scores without each patient are given."""
+    return interval(resampled) if left is None else bca_interval(value, resampled, left)
 
 
 def bootstrap_p(differences: np.ndarray, units: int) -> float | None:
@@ -141,10 +209,3 @@ def bootstrap_p(differences: np.ndarray, units: int) -> float | None:
         return None
     fewer = min((known <= 0).sum(), (known >= 0).sum())
     return min(1.0, max(2 * (int(fewer) + 1) / (len(known) + 1), sign_floor(units)))
-
-
-def _members(groups: np.ndarray | None, order: np.ndarray) -> list[np.ndarray]:
-    """The images of each group in this order: class after class, the weights of a class lie together."""
-    if groups is None:
-        return [order]
-    return [order[groups[order] == g] for g in range(max(int(groups.max(initial=-1)) + 1, 1))]

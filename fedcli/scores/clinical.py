@@ -10,31 +10,22 @@ Random World, 2005, chapter 4. Quadratic kappa: Cohen, Psychol. Bull. 70, 1968. 
 Gorodkin, Comput. Biol. Chem. 28, 2004.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil
+from functools import partial
+from math import ceil, inf
+from typing import Any
 
 import numpy as np
 
 from ..errors import UsageError
-from ..metrics import Groupings, Task, calibration_error, chances, groupings_at, probabilities
+from ..metrics import Grouping, Groupings, Task, calibration_error, chances, groupings_at, probabilities
 from ..metrics.parity import decided, parity
 from ..runs import finished as runs
 from ..runs.finished import Run
 from . import binary, permutation
-from .clinical_parts import (
-    CLIENT,
-    POOLED,
-    Agreement,
-    Clinical,
-    Covered,
-    Described,
-    OfClass,
-    Operating,
-    Point,
-    Rate,
-    Scaled,
-)
+from .clinical_parts import BEFORE_AFTER, CLIENT, POOLED
+from .facts import Images as TestImages
 
 RULES = (
     ("youden", None), ("sensitivity", 0.9), ("sensitivity", 0.95),
@@ -42,8 +33,8 @@ RULES = (
 )  # fmt: skip
 TESTED = "balanced_accuracy", "auc_ovo_macro", "balanced_accuracy_macro", "auc_macro"  # gaps in them
 LEVEL = 0.9  # of conformal sets
-Grouping = tuple[np.ndarray, list[str]]
 Rule = tuple[str, float | None]
+Facts = dict[str, Any]  # numbers by name, of one of the shapes in clinical_parts.py
 
 
 @dataclass(frozen=True)
@@ -78,11 +69,10 @@ class Images:
 
 def rules(asked: Sequence[str], cost: float | None) -> list[Rule]:
     """The rules asked for, such as "sensitivity=0.95", else all, and that of a cost. Raises UsageError."""
-    if cost is not None and not 0 < cost < float("inf"):
-        raise UsageError(
-            f"--cost {cost} is not above 0", "give how many false alarms a missed image of the class costs"
-        )
-    chosen = [_rule(text) for text in asked] or list(RULES)
+    if cost is not None and not 0 < cost < inf:
+        hint = "give how many false alarms a missed image of the class costs"
+        raise UsageError(f"--cost {cost} is not above 0", hint)
+    chosen = [rule_of(text) for text in asked] or list(RULES)
     return [*dict.fromkeys(chosen), *([("cost", cost)] if cost else [])]
 
 
@@ -92,7 +82,8 @@ def titled(rule: Rule) -> str:
     return name if value is None else f"{name}={value:g}"
 
 
-def _rule(text: str) -> Rule:
+def rule_of(text: str, *, recorded: bool = False) -> Rule:
+    """The inverse of titled(). recorded: it may be of a cost too, which is not typed as a rule. Raises UsageError."""
     name, _, value = text.partition("=")
     if text == "youden":
         return text, None
@@ -100,42 +91,42 @@ def _rule(text: str) -> Rule:
         number = float(value)
     except ValueError:
         number = 0.0
-    if name not in ("sensitivity", "specificity") or not 0 < number < 1:
+    most = {"sensitivity": 1.0, "specificity": 1.0, "cost": inf if recorded else 0.0}.get(name, 0.0)
+    if not 0 < number < most:
         raise UsageError(f"--rule {text!r} is none", "write youden, sensitivity=0.95 or specificity=0.9")
     return name, number
 
 
 def scores(
-    run: Run, tables: dict[str, np.ndarray], groupings: dict[str, Grouping], names: list[str], wanted: list[Rule]
-) -> Clinical:
-    """Everything about the last round's logits [N, C] of each version of the test images."""
-    y = run.data.test["clean"].y.cpu().numpy()
+    run: Run, tables: Mapping[str, np.ndarray], images: TestImages, names: Sequence[str], wanted: Sequence[Rule]
+) -> Facts:
+    """Everything about the last round's logits [N, C] of each version of the test images, as clinical_parts.SHAPE."""
+    y, groupings, classes, roster = images.y, images.groupings, images.classes, run.data.roster
     owner = np.full(len(y), -1)
-    for place, client in enumerate(run.data.roster):
+    for place, client in enumerate(roster):
         owner[run.data.client_test[client]] = place
     tests = {version: Images(table, y, groupings, owner) for version, table in tables.items()}
     chosen = validation(run, {name: values for name, (_, values) in groupings.items()})
-    roster = run.data.roster
     single = tests if y.ndim == 1 else {}  # of several labels per image there is no one decision
-    units = run.data.test_patients if run.data.test_patients is not None else np.arange(len(y))
-    return Clinical(
-        len(chosen.y),
-        {
-            name: {
-                version: _class(run.data.classes.index(name), images, chosen, roster, wanted)
-                for version, images in tests.items()
-            }
+    both = single if len(chosen.y) and len(y) else {}
+    units = np.arange(len(y)) if images.units is None else images.units
+    return {
+        "validation": len(chosen.y),
+        "classes": {
+            name: {v: _class(classes.index(name), seen, chosen, roster, wanted) for v, seen in tests.items()}
             for name in names
         },
-        {version: agreement(images.logits.argmax(1), y, len(run.data.classes)) for version, images in single.items()},
-        {version: scaled(chosen, images) for version, images in single.items() if len(chosen.y) and len(y)},
-        {version: list(_conformal(chosen, images)) for version, images in single.items() if len(chosen.y) and len(y)},
-        {
-            name: {version: permutation.gaps(table, y, units, grouping, TESTED) for version, table in tables.items()}
+        "agreement": {v: agreement(seen.logits.argmax(1), y, len(classes)) for v, seen in single.items()},
+        "temperature": {v: scaled(chosen, seen) for v, seen in both.items()},
+        "conformal": {v: list(conformal(chosen, seen)) for v, seen in both.items()},
+        "gaps": {
+            name: {v: permutation.gaps(table, y, units, grouping, TESTED) for v, table in tables.items()}
             for name, grouping in groupings.items()
         },
-        {v: permutation.subgroups(images.logits.argmax(1) == y, units, groupings) for v, images in single.items()},
-    )
+        "subgroups": {
+            v: permutation.subgroups(seen.logits.argmax(1) == y, units, groupings) for v, seen in single.items()
+        },
+    }
 
 
 def validation(
@@ -161,112 +152,115 @@ def validation(
     return Images(np.concatenate(logits), y, groupings, np.concatenate(owner))
 
 
-def _class(c: int, images: Images, chosen: Images, roster: Sequence[str], wanted: list[Rule]) -> OfClass:
+def _class(c: int, images: Images, chosen: Images, roster: Sequence[str], wanted: Sequence[Rule]) -> Facts:
+    """One class against all others on one version of the test images."""
     images, chosen = images.of(c), chosen.of(c)
-    score, label = images.logits, images.y
-
-    def each(of: Callable[[np.ndarray], object], grouping: Grouping, empty: bool) -> dict:
-        place, names = grouping
-        return {name: of(place == k) for k, name in enumerate(names) if empty or (place == k).any()}
-
-    def describe(at: np.ndarray) -> Described:
-        return described(score[at], label[at])
-
-    operating = list(_operating(images, chosen, roster, wanted)) if len(chosen.y) else []
-    return OfClass(
-        described(score, label),
-        {name: each(describe, grouping, True) for name, grouping in images.groupings.items()},
-        each(describe, (images.client, list(roster)), False),
-        operating,
-    )
+    described = _by_part(lambda at, *_: describe(images.logits[at], images.y[at]), images, roster)
+    return described | {"operating": list(_operating(images, chosen, roster, wanted)) if len(chosen.y) else []}
 
 
-def _operating(images: Images, chosen: Images, roster: Sequence[str], wanted: list[Rule]) -> Iterator[Operating]:
+def _by_part(of: Callable[[np.ndarray, str, str], Any], images: Images, roster: Sequence[str] = ()) -> Facts:
+    """Of all images, of those of each group, and of those of each client that has any.
+
+    of: called with the images' marks [N], the attribute or CLIENT and the group's or client's name, "" for all.
+    """
+    groups = {
+        attribute: {name: of(place == k, attribute, name) for k, name in enumerate(names)}
+        for attribute, (place, names) in images.groupings.items()
+    }
+    owners = {name: images.client == k for k, name in enumerate(roster)}
+    clients = {name: of(at, CLIENT, name) for name, at in owners.items() if at.any()}
+    return {"overall": of(np.ones(len(images.y), bool), "", ""), "groups": groups, "clients": clients}
+
+
+def _carried(
+    choose: Callable[[Any], float | None], choice: str, chosen: Images, images: Images,
+    roster: Sequence[str] = (),
+) -> tuple[dict[str, float | None], np.ndarray]:  # fmt: skip
+    """The limits of a choice by member, "" of all together, and that of each test image [N].
+
+    choose: the limit for marked validation images; where there is none, that of all stands in.
+    """
+    pooled = choose(slice(None))
+    limits, limit = {"": pooled}, np.full(len(images.y), pooled)
+    if choice != POOLED:
+        (place, names), (where, _) = chosen.members(choice, roster), images.members(choice, roster)
+        for k, name in enumerate(names):
+            limits[name] = own = choose(place == k)
+            limit[where == k] = pooled if own is None else own
+    return limits, limit
+
+
+def _operating(images: Images, chosen: Images, roster: Sequence[str], wanted: Sequence[Rule]) -> Iterator[Facts]:
     """images, chosen: Images.of() one class."""
-    score, label, from_score, from_label = images.logits, images.y, chosen.logits, chosen.y
     by_client = [CLIENT] if (images.client >= 0).any() else []
-    for rule, value in wanted:
-        pooled = binary.threshold_of(rule, value, from_score, from_label)
-        if pooled is None:  # the validation images are all of this class, or none is
+    for rule in wanted:
+        choose = partial(threshold, rule, chosen)
+        if choose(slice(None)) is None:  # the validation images are all of this class, or none is
             continue
         for choice in (POOLED, *by_client, *chosen.groupings):
-            limits: dict[str, float | None] = {"": pooled}
-            at_image = np.full(len(score), pooled)  # [N]
-            if choice != POOLED:
-                (place, names), (where, _) = chosen.members(choice, roster), images.members(choice, roster)
-                for k, name in enumerate(names):
-                    at = place == k
-                    limits[name] = own = binary.threshold_of(rule, value, from_score[at], from_label[at])
-                    at_image[where == k] = pooled if own is None else own
-            yield _at(titled((rule, value)), choice, limits, images, roster, score - at_image, label)
+            limits, limit = _carried(choose, choice, chosen, images, roster)
+            yield {
+                "rule": titled(rule),
+                "choice": choice,
+                **_at(choice, limits, images.logits >= limit, images, roster),
+            }
+
+
+def threshold(rule: Rule, images: Images, at: Any = slice(None)) -> float | None:
+    """The threshold that a rule chooses on marked images, which are Images.of() one class."""
+    return binary.threshold_of(*rule, images.logits[at], images.y[at])
 
 
 def _at(
-    rule: str, choice: str, limits: dict[str, float | None], images: Images, roster: Sequence[str], above: np.ndarray,
-    label: np.ndarray,
-) -> Operating:  # fmt: skip
-    """above: score minus the image's threshold [N]."""
+    choice: str, limits: dict[str, float | None], called: np.ndarray, images: Images, roster: Sequence[str]
+) -> Facts:
+    """Rates of all images and of each part at the limits of a choice, above which images are called positive [N]."""
 
-    def point(at: np.ndarray, name: str) -> Point:
-        return _point(binary.Counts.at(above[at], label[at], 0.0), limits.get(name, limits[""]))
+    def point(at: np.ndarray, attribute: str, name: str) -> Facts:
+        return binary.point(called[at], images.y[at] == 1, limits.get(name if attribute == choice else "", limits[""]))
 
-    groups, differences = {}, {}
-    for attribute, (place, names) in images.groupings.items():
-        own = attribute == choice
-        groups[attribute] = {name: point(place == k, name if own else "") for k, name in enumerate(names)}
-        differences[attribute] = parity(decided((above >= 0).astype(np.int64), label, place, 2, len(names)))
-    clients = {
-        name: point(images.client == k, name if choice == CLIENT else "")
-        for k, name in enumerate(roster)
-        if (images.client == k).any()
+    differences = {
+        attribute: parity(decided(called.astype(np.int64), images.y, place, 2, len(names)))
+        for attribute, (place, names) in images.groupings.items()
     }
-    everyone = np.ones(len(label), bool)
-    return Operating(rule, choice, limits, point(everyone, ""), groups, clients, differences)
+    return {"thresholds": limits, **_by_part(point, images, roster), "differences": differences}
 
 
-def _point(counts: binary.Counts, threshold: float | None) -> Point:
-    rates = {name: rate(*pair) for name, pair in counts.rates.items()}
-    return Point(threshold, **rates, selected=rate(*counts.selected), matthews_correlation=counts.matthews)
+def describe(score: np.ndarray, label: np.ndarray) -> Facts:
+    """Quality and honesty of probabilities [N] of one class; labels [N] are 1 for it."""
+    off, resolution, uncertainty = binary.brier_parts(score, label) or (None, None, None)
+    slope, intercept = binary.calibration_line(score, label) or (None, None)
+    return {
+        "count": len(score), "positives": int(label.sum()), "prevalence": float(label.mean()) if len(label) else None,
+        "average_precision": binary.average_precision(score, label),
+        "sensitivity_at_specificity_95": binary.sensitivity_at(0.95, score, label),
+        "brier": binary.brier(score, label), "brier_reliability": off, "brier_resolution": resolution,
+        "brier_uncertainty": uncertainty, "calibration_slope": slope, "calibration_intercept": intercept,
+        "integrated_calibration_index": binary.calibration_index(score, label),
+        "bins": [list(part) for part in binary.reliability(score, label)],
+        "net_benefit": [list(line) for line in binary.net_benefit(score, label)],
+    }  # fmt: skip
 
 
-def rate(counted: int, total: int) -> Rate:
-    return Rate(binary.share(counted, total), *binary.wilson(counted, total), counted, total)
-
-
-def described(score: np.ndarray, label: np.ndarray) -> Described:
-    """Of probabilities [N] of one class and labels [N], 1 for it."""
-    parts, line = binary.brier_parts(score, label), binary.calibration_line(score, label)
-    off, resolution, uncertainty = parts if parts else (None, None, None)
-    slope, intercept = line if line else (None, None)
-    return Described(
-        len(score), int(label.sum()), float(label.mean()) if len(label) else None,
-        binary.average_precision(score, label), binary.sensitivity_at(0.95, score, label), binary.brier(score, label),
-        off, resolution, uncertainty, slope, intercept,
-        [list(part) for part in binary.reliability(score, label)],
-        [list(line) for line in binary.net_benefit(score, label)],
-        binary.calibration_index(score, label),
-    )  # fmt: skip
-
-
-def scaled(chosen: Images, images: Images) -> Scaled:
-    """Temperature fitted by the likelihood of validation images, and test scores with logits divided by it."""
+def scaled(chosen: Images, images: Images) -> Facts:
+    """Temperature fitted by the likelihood of validation images; test scores before and after logits are divided."""
     from scipy.optimize import minimize_scalar
 
     def loss(log_temperature: float) -> float:
         return _likelihood(chosen.logits / np.exp(log_temperature), chosen.y)
 
-    fitted = minimize_scalar(loss, bounds=(-3, 3), method="bounded", options={"xatol": 1e-8})
-    temperature = float(np.exp(fitted.x))
-    both = [images.logits.astype(np.float64), images.logits / temperature]
-    chances = [probabilities(logits) for logits in both]
+    temperature = float(np.exp(minimize_scalar(loss, bounds=(-3, 3), method="bounded", options={"xatol": 1e-8}).x))
     right, at = images.logits.argmax(1) == images.y, np.arange(len(images.y))
     truth = np.eye(images.logits.shape[1])[images.y]
-    return Scaled(
-        temperature,
-        [_likelihood(logits, images.y) for logits in both],
-        [calibration_error(p[at, p.argmax(1)], right) for p in chances],
-        [float(((p - truth) ** 2).sum(1).mean()) for p in chances],
-    )
+
+    def measured(logits: np.ndarray) -> tuple[float, float | None, float]:
+        p = probabilities(logits)
+        error = calibration_error(p[at, p.argmax(1)], right)
+        return _likelihood(logits, images.y), error, float(((p - truth) ** 2).sum(1).mean())
+
+    both = measured(images.logits.astype(np.float64)), measured(images.logits / temperature)
+    return {"temperature": temperature, **dict(zip(BEFORE_AFTER, map(list, zip(*both, strict=True)), strict=True))}
 
 
 def _likelihood(logits: np.ndarray, y: np.ndarray) -> float:
@@ -275,18 +269,28 @@ def _likelihood(logits: np.ndarray, y: np.ndarray) -> float:
     return float(-np.log(np.maximum(chance, np.finfo(float).tiny)).mean())
 
 
-def _conformal(chosen: Images, images: Images) -> Iterator[Covered]:
+def conformal(chosen: Images, images: Images) -> Iterator[Facts]:
     """Sets by one quantile, and by one for each group of an attribute."""
     score = 1 - chosen.chances[np.arange(len(chosen.y)), chosen.y]
-    pooled = quantile(score)
-    yield _covered(POOLED, {"": pooled}, np.full(len(images.y), pooled), images)
-    for attribute, (place, names) in chosen.groupings.items():
-        where = images.groupings[attribute][0]
-        limits, at_image = {"": pooled}, np.full(len(images.y), pooled)
-        for k, name in enumerate(names):
-            limits[name] = quantile(score[place == k])
-            at_image[where == k] = limits[name]
-        yield _covered(attribute, limits, at_image, images)
+    for choice in (POOLED, *chosen.groupings):
+        limits, limit = _carried(lambda at: quantile(score[at]), choice, chosen, images)
+        yield {
+            "level": LEVEL,
+            "choice": choice,
+            "quantiles": limits,
+            **_covered(1 - images.chances <= limit[:, None], images),
+        }
+
+
+def _covered(inside: np.ndarray, images: Images) -> Facts:
+    """inside: [N, C], the classes in each image's set."""
+    covered, size = inside[np.arange(len(images.y)), images.y], inside.sum(1)
+    coverage = _by_part(lambda at, *_: binary.rate(int(covered[at].sum()), int(at.sum())), images)
+    sizes = _by_part(lambda at, *_: float(size[at].mean()) if at.any() else None, images)
+    return {
+        "coverage": coverage["overall"], "groups": coverage["groups"], "set_size": sizes["overall"],
+        "set_sizes": sizes["groups"],
+    }  # fmt: skip
 
 
 def quantile(score: np.ndarray) -> float:
@@ -295,30 +299,14 @@ def quantile(score: np.ndarray) -> float:
     return float(np.sort(score)[k - 1]) if k <= len(score) else 1.0
 
 
-def _covered(choice: str, limits: dict[str, float], limit: np.ndarray, images: Images) -> Covered:
-    inside = 1 - images.chances <= limit[:, None]  # [N, C]
-    covered, size = inside[np.arange(len(images.y)), images.y], inside.sum(1)
-    groups = {
-        attribute: {name: rate(int(covered[place == k].sum()), int((place == k).sum())) for k, name in enumerate(names)}
-        for attribute, (place, names) in images.groupings.items()
-    }
-    sizes = {
-        attribute: {
-            name: float(size[place == k].mean()) if (place == k).any() else None for k, name in enumerate(names)
-        }
-        for attribute, (place, names) in images.groupings.items()
-    }
-    return Covered(
-        LEVEL, choice, dict(limits), rate(int(covered.sum()), len(covered)), float(size.mean()), groups, sizes
-    )
-
-
-def agreement(guess: np.ndarray, y: np.ndarray, classes: int) -> Agreement:
+def agreement(guess: np.ndarray, y: np.ndarray, classes: int) -> Facts:
     """Matthews correlation and quadratic kappa of decisions [N] against labels [N]; None where one is constant."""
     table = np.bincount(y * classes + guess, minlength=classes**2).reshape(classes, classes).astype(float)
     true, predicted, n = table.sum(1), table.sum(0), table.sum()
     spread = (n * n - (true**2).sum()) * (n * n - (predicted**2).sum())
-    matthews = float((table.trace() * n - true @ predicted) / spread**0.5) if spread > 0 else None
     weight = (np.arange(classes)[:, None] - np.arange(classes)) ** 2
     expected = (weight * np.outer(true, predicted)).sum() / n if n else 0.0
-    return Agreement(matthews, float(1 - (weight * table).sum() / expected) if expected else None)
+    return {
+        "matthews_correlation": float((table.trace() * n - true @ predicted) / spread**0.5) if spread > 0 else None,
+        "quadratic_kappa": float(1 - (weight * table).sum() / expected) if expected else None,
+    }

@@ -1,185 +1,87 @@
-"""Operating points and calibration in scores.json: its dataclasses, and of which classes."""
+"""Operating points and calibration in scores.json, under `clinical`: the shape of it, and its parts by path.
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Annotated
+All is of the last round's model. Thresholds, temperature and quantiles are chosen on the clients' validation images.
+"""
 
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from .. import shapes
 from ..errors import UsageError, nearest
-from .parts import Number
-from .schema import Names
+from ..shapes import NUMBER
 
 POOLED, CLIENT = "pooled", "client"  # choices of thresholds; others are an attribute
+RATES = "sensitivity", "specificity", "ppv", "npv"
+BEFORE_AFTER = "negative_log_likelihood", "calibration_error_top_label", "brier"  # temperature scaling
+KNOWN = (*NUMBER, None)  # null where it has no meaning
+RATE = {"value": KNOWN, "low": KNOWN, "high": KNOWN, "counted": int, "total": int}  # 95 % Wilson interval
+DESCRIBED = {  # the probabilities of one class on some images
+    "count": int, "positives": int, "prevalence": KNOWN, "average_precision": KNOWN,
+    "sensitivity_at_specificity_95": KNOWN,  # on these images' own ROC curve: no threshold is carried to them
+    "brier": KNOWN, "brier_reliability": KNOWN, "brier_resolution": KNOWN, "brier_uncertainty": KNOWN,
+    "calibration_slope": KNOWN, "calibration_intercept": KNOWN, "integrated_calibration_index": KNOWN,
+    "bins": [[NUMBER]],  # mean probability, share of the class, images, of each that holds any
+    "net_benefit": [[NUMBER]],  # threshold probability, of the model, of treating all
+}  # fmt: skip
+POINT = {  # decisions at one threshold; selected: share of images at or above it
+    "threshold": KNOWN, **dict.fromkeys((*RATES, "selected"), RATE), "matthews_correlation": KNOWN,
+}  # fmt: skip
+GAP = {"gap": NUMBER, "p": KNOWN, "deals": int}  # p over deals of the groups among patients and their images
 
 
-@dataclass(frozen=True)
-class Rate:
-    """A share with its 95 % Wilson interval; counted of total images. None of no image."""
-
-    value: Number
-    low: Number
-    high: Number
-    counted: int
-    total: int
+def _by_part(shape: Any) -> dict[str, Any]:
+    """Of all images, of each group of each attribute, and of each client that has any."""
+    return {"overall": shape, "groups": {str: {str: shape}}, "clients": {str: shape}}
 
 
-@dataclass(frozen=True)
-class Point:
-    """Decisions at one threshold. selected: share of images at or above it."""
+OPERATING = {  # one rule with the thresholds of one choice, carried to the test images
+    "rule": str, "choice": str,
+    "thresholds": {str: KNOWN},  # "" for the pooled one, which stands in where one's own images have one label
+    **_by_part(POINT),
+    "differences": {str: {str: KNOWN}},  # attribute -> differences in decisions between its groups
+}  # fmt: skip
+COVERED = {  # sets of classes that hold the true one with a chance of at least the level
+    "level": NUMBER, "choice": str, "quantiles": {str: KNOWN},
+    "coverage": RATE, "groups": {str: {str: RATE}}, "set_size": KNOWN, "set_sizes": {str: {str: KNOWN}},
+}  # fmt: skip
+SUBGROUP = {  # of one attribute or two crossed; difference: of its accuracy from that of all other images
+    "attribute": str, "group": str, "images": int, "accuracy": NUMBER, "difference": NUMBER, "p": KNOWN,
+    "p_holm": KNOWN,
+}  # fmt: skip
+SHAPE = {  # "classes" are class -> version of the test images; others are by version, if not said
+    "validation": int,  # images of the clients' validation parts; where it is 0 nothing is chosen
+    "classes": {str: {str: {**_by_part(DESCRIBED), "operating": [OPERATING]}}},
+    "agreement": {str: {"matthews_correlation": KNOWN, "quadratic_kappa": KNOWN}},
+    "temperature": {str: {"temperature": NUMBER, **dict.fromkeys(BEFORE_AFTER, [KNOWN])}},
+    "conformal": {str: [COVERED]},
+    "gaps": {str: {str: {str: GAP}}},  # attribute -> version -> metric
+    "subgroups": {str: [SUBGROUP]},  # the least accurate first
+}
 
-    threshold: Number
-    sensitivity: Rate
-    specificity: Rate
-    ppv: Rate
-    npv: Rate
-    selected: Rate
-    matthews_correlation: Number
+
+def check(clinical: Any, path: Path) -> dict[str, Any]:
+    """The facts under `clinical` in the scores.json at this path. Raises FedcliError where they have another shape."""
+    shapes.check(clinical, SHAPE, path, f"remove {path.parent} and evaluate the run again")
+    return clinical
 
 
-@dataclass(frozen=True)
-class Operating:
-    """One rule with thresholds from one choice of validation images, carried to the test images.
+def select(tree: Any, path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The parts at a path such as classes/*/*/operating/*, each after the names that its stars stand for.
 
-    Attributes:
-        rule: "youden", "sensitivity=0.95", "specificity=0.9" or "cost=5".
-        choice: "pooled", "client", or the attribute whose groups have a threshold each. Test images that no threshold
-            of their own is known for have the pooled one.
-        thresholds: "" for the pooled one, else by client or group; null where its validation images have one label.
-        differences: attribute -> demographic parity, equalized odds and average odds differences of the decisions.
+    Items of a list have no name.
     """
-
-    rule: str
-    choice: str
-    thresholds: dict[str, Number]
-    overall: Point
-    groups: Annotated[dict[str, dict[str, Point]], Names("any", "any")] = field(default_factory=dict)
-    clients: Annotated[dict[str, Point], Names("any")] = field(default_factory=dict)
-    differences: Annotated[dict[str, dict[str, Number]], Names("any", "any")] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Described:
-    """Quality and honesty of the probabilities of one class on some images.
-
-    Attributes:
-        sensitivity_at_specificity_95: a point of these images' own ROC curve, so no threshold is carried to them.
-        brier_reliability, brier_resolution, brier_uncertainty: Murphy's parts over ten bins.
-        calibration_slope, calibration_intercept: 1 and 0 are ideal.
-        integrated_calibration_index: mean distance of the probabilities from the smoothed share that they came true in;
-            None of fewer than ten images.
-        bins: mean probability, share of the class, images, of each bin that holds any.
-        net_benefit: threshold probability, net benefit of the model, and of treating all.
-    """
-
-    count: int
-    positives: int
-    prevalence: Number
-    average_precision: Number
-    sensitivity_at_specificity_95: Number
-    brier: Number
-    brier_reliability: Number
-    brier_resolution: Number
-    brier_uncertainty: Number
-    calibration_slope: Number
-    calibration_intercept: Number
-    bins: list[list[float]]
-    net_benefit: list[list[float]]
-    integrated_calibration_index: Number = None
-
-
-@dataclass(frozen=True)
-class OfClass:
-    """One class against all others on one version of the test images."""
-
-    overall: Described
-    groups: Annotated[dict[str, dict[str, Described]], Names("any", "any")] = field(default_factory=dict)
-    clients: Annotated[dict[str, Described], Names("any")] = field(default_factory=dict)
-    operating: list[Operating] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Scaled:
-    """Temperature scaling fitted on validation images: scores on test images before and after."""
-
-    temperature: float
-    negative_log_likelihood: list[float]
-    calibration_error_top_label: list[Number]
-    brier: list[Number]
-
-
-@dataclass(frozen=True)
-class Covered:
-    """A set of classes for each image that holds the true one with a chance of at least `level`.
-
-    Attributes:
-        choice: "pooled", or the attribute whose groups have a quantile each.
-        coverage: share of images whose set holds their class; by group as attribute -> group.
-        set_size: mean number of classes in a set.
-    """
-
-    level: float
-    choice: str
-    quantiles: dict[str, Number]
-    coverage: Rate
-    set_size: Number
-    groups: Annotated[dict[str, dict[str, Rate]], Names("any", "any")] = field(default_factory=dict)
-    set_sizes: Annotated[dict[str, dict[str, Number]], Names("any", "any")] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """Decisions, which are the most likely class, against labels: chance-corrected measures of all classes."""
-
-    matthews_correlation: Number
-    quadratic_kappa: Number
-
-
-@dataclass(frozen=True)
-class GapTest:
-    """The gap between best and worst group, and its p over deals of the groups among patients and their images."""
-
-    gap: float
-    p: Number
-    deals: int
-
-
-@dataclass(frozen=True)
-class Subgroup:
-    """Images of one value of an attribute, or of two attributes' values crossed.
-
-    Attributes:
-        difference: accuracy of the subgroup minus that of all others. p_holm: adjusted for all subgroups tested.
-    """
-
-    attribute: str
-    group: str
-    images: int
-    accuracy: float
-    difference: float
-    p: Number
-    p_holm: Number
-
-
-@dataclass(frozen=True)
-class Clinical:
-    """Operating points, calibration and conformal sets of the last round's model.
-
-    Attributes:
-        validation: images of the clients' validation parts, on which alone thresholds, temperature and quantiles are
-            chosen; 0 where there are none, and then there are none of these.
-        classes: class -> version of the test images.
-        gaps: attribute -> version -> metric: permutation tests. subgroups: of at least 30 images, the least accurate
-            first; of one label per image.
-    """
-
-    validation: int
-    classes: Annotated[dict[str, dict[str, OfClass]], Names("any", "model")]
-    agreement: Annotated[dict[str, Agreement], Names("model")] = field(default_factory=dict)
-    temperature: Annotated[dict[str, Scaled], Names("model")] = field(default_factory=dict)
-    conformal: Annotated[dict[str, list[Covered]], Names("model")] = field(default_factory=dict)
-    gaps: Annotated[dict[str, dict[str, dict[str, GapTest]]], Names("attribute", "model", "any")] = field(
-        default_factory=dict
-    )
-    subgroups: Annotated[dict[str, list[Subgroup]], Names("model")] = field(default_factory=dict)
+    first, _, rest = path.partition("/")
+    if not first:
+        yield (), tree
+    elif first != "*":
+        yield from select(tree[first], rest)
+    elif isinstance(tree, list):
+        for item in tree:
+            yield from select(item, rest)
+    else:
+        for name, item in tree.items():
+            yield from (((name, *names), part) for names, part in select(item, rest))
 
 
 def positives(classes: list[str], asked: Sequence[str], *, several: bool = False) -> list[str]:

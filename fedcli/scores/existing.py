@@ -10,6 +10,8 @@ from ..errors import FedcliError, HashError, UsageError, nearest
 from ..io.locks import remove_abandoned
 from ..labels import is_multi_label
 from . import own_metrics
+from .clinical_parts import check as check_clinical
+from .clinical_parts import select
 from .groups import CROSS
 from .shots import thresholds
 
@@ -78,9 +80,7 @@ def with_operating_points(scores: Path) -> Path | None:
     for path, known in [(scores, own), *evaluations(scores.parent.parent)]:
         same = tests == {key: value for key, value in known.options.items() if key not in QUESTIONS}
         if "clinical" in known.options and same and known.parents == own.parents:
-            points = sum(
-                len(v["operating"]) for each in known.body["clinical"]["classes"].values() for v in each.values()
-            )
+            points = len([*select(check_clinical(known.body.get("clinical"), path), "classes/*/*/operating/*")])
             made.setdefault((path == scores, known.options["by"] == own.options["by"], points), path)
     return made[max(made)] if made else None
 
@@ -140,7 +140,7 @@ def asked(
         raise FedcliError(f"{run} names no data that it was trained on", "train the run again")
     if shots and is_multi_label(manifest.read(data).body):
         raise UsageError("--shots is about the recall of classes, and images have several labels", "leave it out")
-    options = {"by": _attributes(by, data)} | ({"shots": list(thresholds(shots))} if shots else {})
+    options: dict[str, Any] = {"by": _attributes(by, data)} | ({"shots": list(thresholds(shots))} if shots else {})
     options |= {"severities": [list(pair) for pair in severities]} if severities else {}
     options |= own_metrics.recorded() | (tests.options if tests else {}) | (more or {})
     return options, run.parent / "scores" / manifest.identity(options, [run, *others])

@@ -8,7 +8,7 @@ inside, but for safetensors, which hold the network's weights alone. What was wr
 import io
 import json
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -42,12 +42,7 @@ class Prepared(nn.Module):
 
     def __init__(self, net: nn.Module, channels: int):
         super().__init__()
-        colour = channels == 3
-        mean, std = (
-            (transforms.IMAGENET_MEAN, transforms.IMAGENET_STD)
-            if colour
-            else (transforms.GREY_MEAN, transforms.GREY_STD)
-        )
+        mean, std = _mean_and_std(channels)
         scale = 1 / torch.tensor(std).reshape(1, -1, 1, 1)
         self.net, self.channels = net, channels
         self.register_buffer("scale", scale)
@@ -56,6 +51,13 @@ class Prepared(nn.Module):
     def forward(self, pixels: Tensor) -> Tensor:
         x = pixels.expand(-1, self.channels, -1, -1)
         return self.net(x * self.scale + self.offset)
+
+
+def _mean_and_std(channels: int) -> tuple[Sequence[float], Sequence[float]]:
+    """Of a network's input, by channel."""
+    if channels == 3:
+        return transforms.IMAGENET_MEAN, transforms.IMAGENET_STD
+    return transforms.GREY_MEAN, transforms.GREY_STD
 
 
 def export(run: Run, format: str, out: Path, client: str | None = None) -> Path:
@@ -84,7 +86,8 @@ def export(run: Run, format: str, out: Path, client: str | None = None) -> Path:
                 scorer = _written(format, module, example, path, not one_by_one)
             difference = _checked(run, scorer, one_by_one)
         sidecar = _sidecar(run, preprocessing, path, format, client, one_by_one, difference)
-        _text(path.with_suffix(".json"), sidecar)
+        text = json.dumps(sidecar, indent=1, sort_keys=True, ensure_ascii=False)
+        manifest.write_text(path.with_suffix(".json"), text + "\n")
         sync(temporary)
         with renaming(out):
             if out.exists():  # another process was faster
@@ -155,7 +158,7 @@ def _sidecar(
 ) -> dict[str, Any]:  # fmt: skip
     model, size, channels = run.manifest.body["model"], preprocessing.choices.size, preprocessing.channels
     inside = format != "safetensors"
-    colour = model["channels"] == 3
+    mean, std = _mean_and_std(model["channels"])
     function = "sigmoid" if run.data.test["clean"].y.ndim == 2 else "softmax"
     return {
         "format": format, "file": path.name, "sha256": manifest.sha256(path), "run": manifest.sha256(run.path),
@@ -164,16 +167,11 @@ def _sidecar(
         "input": {
             "name": INPUT, "dtype": "float32", "shape": [1 if one_by_one else "batch", channels, size, size],
             "values": "prepared pixels / 255", "normalised_inside": inside,
-            "mean": transforms.IMAGENET_MEAN if colour else transforms.GREY_MEAN,
-            "std": transforms.IMAGENET_STD if colour else transforms.GREY_STD,
+            "mean": mean, "std": std,
         },
         "output": {"name": OUTPUT, "meaning": f"logits; {function} gives the probability of each class"},
         "largest_difference_from_predict": difference, "checked_images": min(CHECKED, len(run.data.test["clean"])),
     }  # fmt: skip
-
-
-def _text(path: Path, value: dict[str, Any]) -> None:
-    manifest.write_text(path, json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
 
 
 def _onnx(module: Prepared, example: Tensor, path: Path, any_batch: bool) -> None:
@@ -206,8 +204,7 @@ def _without_places(path: Path) -> None:
 
 
 def _load_torchscript(path: Path, module: Prepared) -> Scorer:
-    loaded = torch.jit.load(str(path))
-    return lambda pixels: loaded(torch.from_numpy(pixels)).numpy()
+    return _scorer(torch.jit.load(str(path)))
 
 
 def _torch_export(module: Prepared, example: Tensor, path: Path, any_batch: bool) -> None:
@@ -219,8 +216,7 @@ def _torch_export(module: Prepared, example: Tensor, path: Path, any_batch: bool
 
 
 def _load_torch_export(path: Path, module: Prepared) -> Scorer:
-    loaded = torch.export.load(path).module()
-    return lambda pixels: loaded(torch.from_numpy(pixels)).numpy()
+    return _scorer(torch.export.load(path).module())
 
 
 def _safetensors(module: Prepared, example: Tensor, path: Path, any_batch: bool) -> None:
@@ -230,6 +226,10 @@ def _safetensors(module: Prepared, example: Tensor, path: Path, any_batch: bool)
 
 def _load_safetensors(path: Path, module: Prepared) -> Scorer:
     module.net.load_state_dict(_needed("safetensors.torch").load_file(str(path)))
+    return _scorer(module)
+
+
+def _scorer(module: nn.Module) -> Scorer:
     return lambda pixels: module(torch.from_numpy(pixels)).numpy()
 
 

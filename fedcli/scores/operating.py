@@ -14,8 +14,8 @@ from .. import console
 from ..data import manifest
 from ..errors import UsageError
 from ..runs.finished import Run
-from . import binary, clinical
-from .clinical_parts import positives
+from . import clinical
+from .clinical_parts import POOLED, check, positives, select
 from .existing import evaluations
 
 
@@ -70,51 +70,44 @@ def points(run: Run, client: str | None, asked: Asked) -> list[OperatingPoint]:
         several = run.data.test["clean"].y.ndim == 2
         names = positives(run.data.classes, asked.positive, several=several)
         return _chosen(run, client, [(name, rule) for name in names for rule in clinical.rules(asked.rule, asked.cost)])
-    known = _evaluated(run)
-    if client is None or not known:
-        return known
+    evaluated = _evaluated(run)
+    if client is None or not evaluated:
+        return evaluated
     if not len(clinical.validation(run, {}, client).y):
         console.warn(f"no operating points: {client} has no validation images that could choose its thresholds")
         return []
-    return _chosen(run, client, [(point.positive, _parsed(point.rule)) for point in known])
+    wanted = [(point.positive, clinical.rule_of(point.rule, recorded=True)) for point in evaluated]
+    return _chosen(run, client, wanted)
 
 
 def _chosen(run: Run, client: str | None, wanted: Iterable[tuple[str, clinical.Rule]]) -> list[OperatingPoint]:
     images = clinical.validation(run, {}, client)
     if not len(images.y):
         whose = f"{client} has" if client else "the clients have"
-        raise UsageError(
-            f"{whose} no validation images, so no threshold can be chosen",
-            "make the partition again with fedcli partition --val 0.2 and train, or leave --positive and --rule out",
-        )
-    made, without = [], dict[str, None]()
+        hint = "make the partition again with fedcli partition --val 0.2 and train, or leave --positive and --rule out"
+        raise UsageError(f"{whose} no validation images, so no threshold can be chosen", hint)
+    chosen, without = [], dict[str, None]()
     for name, rule in wanted:
-        of_class = images.of(run.data.classes.index(name))
-        threshold = binary.threshold_of(*rule, of_class.logits, of_class.y)
+        threshold = clinical.threshold(rule, images.of(run.data.classes.index(name)))
         if threshold is None:
             without[name] = None
         else:
-            made.append(OperatingPoint(name, clinical.titled(rule), threshold, len(images.y)))
+            chosen.append(OperatingPoint(name, clinical.titled(rule), threshold, len(images.y)))
     for name in without:
         console.warn(f"no threshold for {name}: the validation images are all of it, or none is")
-    return made
+    return chosen
 
 
 def _evaluated(run: Run) -> list[OperatingPoint]:
     """The pooled thresholds of every finished `evaluate --clinical` of this run, each once."""
-    own, made = manifest.sha256(run.path), dict[tuple[str, str], OperatingPoint]()
+    digest, chosen = manifest.sha256(run.path), dict[tuple[str, str], OperatingPoint]()
     for path, known in evaluations(run.path.parent / "scores"):
-        if "clinical" not in known.options or own not in known.parents.values():
-            continue
-        described = manifest.verify(path, "scores").body["clinical"]
-        for name, versions in described["classes"].items():
-            for each in versions["clean"]["operating"]:
-                if each["choice"] == clinical.POOLED:
-                    chosen = name, each["rule"]
-                    made[chosen] = OperatingPoint(*chosen, each["thresholds"][""], described["validation"])
-    return list(made.values())
-
-
-def _parsed(text: str) -> clinical.Rule:
-    name, _, value = text.partition("=")
-    return name, float(value) if value else None
+        if "clinical" in known.options and digest in known.parents.values():
+            described = check(manifest.verify(path, "scores").body.get("clinical"), path)
+            for (name, version), each in select(described, "classes/*/*/operating/*"):
+                threshold = each["thresholds"].get("")
+                usable = version == "clean" and each["choice"] == POOLED and name in run.data.classes
+                if usable and threshold is not None:
+                    point = OperatingPoint(name, each["rule"], threshold, described["validation"])
+                    chosen[name, each["rule"]] = point
+    return list(chosen.values())

@@ -11,13 +11,13 @@ difference in accuracy from all other images, adjusted by Holm over all subgroup
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
 from .. import metrics
 from ..metrics import Plan, apart, gap
 from ..seeds import derive
-from .clinical_parts import GapTest, Subgroup
 from .groups import CROSS, SMALL, cross
 from .statistics import holm
 
@@ -28,8 +28,8 @@ Grouping = tuple[np.ndarray, list[str]]
 
 def gaps(
     logits: np.ndarray, y: np.ndarray, units: np.ndarray, grouping: Grouping, asked: Sequence[str]
-) -> dict[str, GapTest]:
-    """Of each metric the gap between best and worst group, and its p. units: [N], the patient of each image."""
+) -> dict[str, dict[str, Any]]:
+    """Of each metric the gap between best and worst group, its p and deals. units: [N], the patient of each image."""
     (place, names), plan = grouping, metrics.plan(logits, y)
     seen = _gaps(plan, place[:, None], len(names), asked)
     drawn = [_gaps(plan, dealt, len(names), asked) for dealt in _deals(place, units)]
@@ -37,24 +37,24 @@ def gaps(
     for metric, width in seen.items():
         column = np.concatenate([each[metric] for each in drawn])
         if np.isfinite(width[0]):
-            made[metric] = GapTest(float(width[0]), _p(np.abs(column), abs(width[0])), DEALS)
+            made[metric] = {"gap": float(width[0]), "p": _p(np.abs(column), abs(width[0])), "deals": DEALS}
     return made
 
 
 def _gaps(plan: Plan, dealt: np.ndarray, count: int, asked: Sequence[str]) -> dict[str, np.ndarray]:
     """dealt: groups [N, B] -> metric -> gap [B], NaN where fewer than two groups have the score."""
-    each = [metrics.weighted(plan, dealt == g, asked) for g in range(count)]
+    each = [metrics.resampled(plan, dealt == g, asked) for g in range(count)]
     return {name: gap(np.stack([scores[name] for scores in each], 1)) for name in each[0]}
 
 
-def subgroups(right: np.ndarray, units: np.ndarray, groupings: Mapping[str, Grouping]) -> list[Subgroup]:
+def subgroups(right: np.ndarray, units: np.ndarray, groupings: Mapping[str, Grouping]) -> list[dict[str, Any]]:
     """Subgroups of at least 30 images, one attribute deep or two, the least accurate first.
 
     right: [N], whether each image is answered correctly.
     """
     single = {name: grouping for name, grouping in groupings.items() if CROSS not in name}
     pairs = {f"{a}{CROSS}{b}": cross({a: single[a], b: single[b]}) for a, b in combinations(sorted(single), 2)}
-    lines: list[tuple[str, str, int, float, float, float | None]] = []
+    lines: list[dict[str, Any]] = []
     for attribute, (place, names) in (single | pairs).items():
         tested = [g for g in range(len(names)) if SMALL <= (place == g).sum() < (place >= 0).sum()]
         if not tested:
@@ -63,11 +63,14 @@ def subgroups(right: np.ndarray, units: np.ndarray, groupings: Mapping[str, Grou
         seen = _differences(right, place[:, None], tested)[:, 0]
         for g, difference, column in zip(tested, seen, drawn, strict=True):
             inside = place == g
-            p = _p(np.abs(column), abs(float(difference)))
-            lines.append((attribute, names[g], int(inside.sum()), float(right[inside].mean()), float(difference), p))
-    adjusted = holm([line[-1] for line in lines])
-    made = [Subgroup(*line, p) for line, p in zip(lines, adjusted, strict=True)]
-    return sorted(made, key=lambda each: (each.accuracy, each.attribute, each.group))
+            lines.append({
+                "attribute": attribute, "group": names[g], "images": int(inside.sum()),
+                "accuracy": float(right[inside].mean()), "difference": float(difference),
+                "p": _p(np.abs(column), abs(float(difference))),
+            })  # fmt: skip
+    for line, p in zip(lines, holm([line["p"] for line in lines]), strict=True):
+        line["p_holm"] = p
+    return sorted(lines, key=lambda line: (line["accuracy"], line["attribute"], line["group"]))
 
 
 def _differences(right: np.ndarray, dealt: np.ndarray, groups: Sequence[int]) -> np.ndarray:

@@ -5,7 +5,7 @@ the fit, the size. A dataset whose images are no single files has no reader for 
 one's own images are.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -104,9 +104,8 @@ class Predicted:
     def decisions(self) -> list[str]:
         """The most likely class of each, or its labels with | between them."""
         if self.several:
-            return [
-                "|".join(name for name, p in zip(self.classes, row, strict=True) if p >= 0.5) for row in self.chances
-            ]
+            named = [zip(self.classes, row, strict=True) for row in self.chances]
+            return ["|".join(name for name, chance in row if chance >= 0.5) for row in named]
         return [self.classes[place] for place in self.chances.argmax(1)] if self.files else []
 
 
@@ -155,7 +154,8 @@ def predict(run: Run, paths: Iterable[Path], client: str | None = None, asked: A
     runs.load_model(run, run.rounds[-1], client)
     done: list[str] = []
     tables: list[np.ndarray] = []
-    for batch in console.progress(list(_batches(files)), label="predict", total=-(-len(files) // BATCH)):
+    batches = [files[start : start + BATCH] for start in range(0, len(files), BATCH)]
+    for batch in console.progress(batches, label="predict", total=len(batches)):
         images: list[np.ndarray] = []
         for path in batch:
             try:
@@ -166,17 +166,11 @@ def predict(run: Run, paths: Iterable[Path], client: str | None = None, asked: A
         if images:
             tables.append(runs.logits(run.net, shard_of(np.stack(images), run), run.method.local))
     if not done:
-        raise FedcliError(
-            f"none of {console.counted(len(unreadable), 'file', 'files')} can be read", ": ".join(unreadable[0])
-        )
+        what = f"none of {console.counted(len(unreadable), 'file', 'files')} can be read"
+        raise FedcliError(what, ": ".join(unreadable[0]))
     labels = run.data.test["clean"].y.cpu().numpy()[:0]
     table = chances(np.concatenate(tables), labels)
     return Predicted(done, run.data.classes, table, unreadable, labels.ndim == 2, operating)
-
-
-def _batches(files: list[Path]) -> Iterator[list[Path]]:
-    for start in range(0, len(files), BATCH):
-        yield files[start : start + BATCH]
 
 
 def shard_of(images: np.ndarray, run: Run) -> Shard:

@@ -17,7 +17,6 @@ import numpy as np
 from ..data.pool import texts
 from ..errors import FedcliError
 from ..io.hdf5 import TEXT, WHOLE, Column, below, create_hdf5, open_hdf5
-from .rounds import Logits
 
 if TYPE_CHECKING:
     from ..runs.finished import Run
@@ -28,6 +27,7 @@ EXPECTED = {
     "y": Column(WHOLE, (1, 2)), "id": Column(TEXT), "unit": Column(TEXT, needed=False), "group/*": Column(WHOLE),
     "logits/*/*": LOGITS, "clients/*/logits/*/*": LOGITS, "clients/*/test": Column(WHOLE),
 }  # fmt: skip
+Logits = dict[str, list[list[np.ndarray]]]  # version -> kept round -> logits [N, C] of each model that answers
 Rounds = dict[str, dict[int, np.ndarray]]  # version, or version@view -> round -> logits float32 [N, C]
 
 

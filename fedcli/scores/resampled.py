@@ -23,8 +23,8 @@ from ..io.hdf5 import Column, create_hdf5, open_hdf5
 from ..metrics import CLASSES, LABELS, Groupings
 from ..seeds import derive
 from . import intervals
-from .bootstrap import bootstrap_all
-from .rounds import Logits
+from .bootstrap import Columns, bootstrap_all, mean
+from .predictions import Logits
 
 FILE = "resamples.h5"
 RESAMPLES, SEED = 2000, 0  # of those that are kept
@@ -33,17 +33,10 @@ MANY = 2000  # test images, from which on drawing takes longer than reading
 LAST, GROUPS = "last", "groups"
 HINT = "evaluate the run again"
 
-Columns = dict[str, np.ndarray]  # metric -> [B], or of groups [B, G]
-
 
 def seed_of(images: Sequence[str] | np.ndarray, seed: int) -> int:
     """The seed of the draws of a test set, by the ids of its images in their order."""
     return derive("compare", seed, *images)
-
-
-def mean(columns: Sequence[Columns]) -> Columns:
-    """Of each metric."""
-    return {metric: np.mean([table[metric] for table in columns], axis=0) for metric in columns[0]}
 
 
 def write(

@@ -126,3 +126,11 @@ def test_a_class_that_no_validation_image_has_is_said_once(run, monkeypatch):
     monkeypatch.setattr(console, "warn", warned.append)
     assert points(opened, None, Asked(["ill"], ["youden", "specificity=0.8"])) == []
     assert warned == ["no threshold for ill: the validation images are all of it, or none is"]
+
+
+def test_a_rule_is_read_as_it_is_recorded_and_other_texts_are_refused():
+    for rule in (*clinical.RULES, ("cost", 5.0)):
+        assert clinical.rule_of(clinical.titled(rule), recorded=True) == rule
+    for text in ("cost=5", "sensitivity=1", "sensitivity=x", "specificity", "youden=1", "cost=inf"):
+        with pytest.raises(UsageError, match="is none"):
+            clinical.rule_of(text, recorded=text == "cost=inf")

@@ -6,7 +6,7 @@ import pytest
 from evaluated_runs import a_run, scorer
 
 from fedcli import metrics
-from fedcli.compare.resampling import Resamples, _last, _of_last
+from fedcli.compare.resampling import Resamples, _drawn, _last, _of_last
 from fedcli.compare.systems import Quantity, read
 from fedcli.errors import FedcliError
 from fedcli.scores import resampled
@@ -26,10 +26,11 @@ def test_reports_read_what_they_would_draw(tmp_path, scores_of, monkeypatch, uni
     (scored,) = read([scores_of(a_run(tmp_path, units=units))])
     assert (scored.path.parent / resampled.FILE).exists()
     asked = [Quantity(version, metric) for version in ("clean", "corrupted", "average") for metric in ASKED]
-    with_file = Resamples(ASKED, 30, 0)
+    with_file = Resamples(30)
     read_ones = [with_file.drawn(scored, of).tolist() for of in asked]
     monkeypatch.setattr(resampled, "read", lambda folder: {})
-    drawn = Resamples(ASKED, 30, 0)
+    _drawn.cache_clear()
+    drawn = Resamples(30)
     assert [drawn.drawn(scored, of).tolist() for of in asked] == read_ones
 
 
@@ -69,8 +70,8 @@ def test_other_resamples_than_those_that_are_kept_are_drawn(tmp_path, scores_of,
     monkeypatch.setattr(resampled, "MANY", 90)
     (scored,) = read([scores_of(a_run(tmp_path))])
     monkeypatch.setattr(resampled, "read", lambda folder: pytest.fail("it was read"))
-    assert len(Resamples(ASKED, 20, 0).drawn(scored, Quantity("clean", "balanced_accuracy"))) == 20
-    assert len(Resamples(ASKED, 30, 1, version="clean").drawn(scored, Quantity("clean", "auc_ovo_macro"))) == 30
+    assert len(Resamples(20).drawn(scored, Quantity("clean", "balanced_accuracy"))) == 20
+    assert len(Resamples(30, 1).drawn(scored, Quantity("clean", "auc_ovo_macro"))) == 30
 
 
 def test_scores_of_few_images_keep_none(tmp_path, scores_of):

@@ -22,7 +22,7 @@ def images(n=90, classes=3, *, seed=0, ties=False):
 
 def weighted(logits, y, weights):
     """Scores of the same images under other weights: weights [B, N] -> {metric: [B]}."""
-    return metrics.weighted(plan(logits, y), np.asarray(weights).T)
+    return metrics.resampled(plan(logits, y), np.asarray(weights).T)
 
 
 def one_by_one(logits, y, weights):
@@ -330,5 +330,5 @@ def test_pairs_of_many_images_are_counted_without_overflow():
     n = 200_000
     y = np.arange(n) % 2
     logits = np.stack([np.zeros(n), np.arange(n) // 2 % 2 * 1.0], 1)  # says nothing of the class
-    made = metrics.weighted(plan(logits, y), np.ones((n, 1), np.int32))
+    made = metrics.resampled(plan(logits, y), np.ones((n, 1), bool))
     assert made["auc_binary"] == pytest.approx(0.5)

@@ -1,15 +1,14 @@
 """Results and tables on a terminal."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ... import console
-from ...system import terminal
 
 if TYPE_CHECKING:
-    from ...reporting.rows import Row
+    from ...reporting.row import Row
     from ...reporting.table import Table
 
 
@@ -51,18 +50,17 @@ def _line(text: str) -> str:
     return console.printable(text.replace("\n", "\\n"))
 
 
-def show_groups(path: Path, file: TextIO, metrics: Iterable[str] = ()) -> None:
+def show_groups(path: Path, file: TextIO, metrics: Sequence[str] = ()) -> None:
     """Print a line for each group of a scores.json, for every attribute: of the AUC and of these metrics."""
-    from ...reporting import by_group
+    from ...reporting import by_group, writers
     from ...scores.scores import Scores
 
     scores = Scores.read(path)
-    tables = [table for metric in ("", *metrics) for table in by_group.tables(scores, metric)]
-    for table in tables:
-        terminal.table(table.columns, table.rows, title=table.title, file=file)
-        print(table.worst, file=file)
-    if tables:
-        console.say(by_group.legend(tables))
+    for table in (table for metric in ("", *metrics) for table in by_group.tables(scores, metric)):
+        writers.show(table, file)
+        print(table.legend, file=file)
+    if scores.groups:
+        console.say(by_group.legend(scores, metrics))
 
 
 def show_rows(rows: "list[Row]", file: TextIO | None = None) -> None:
