@@ -23,7 +23,7 @@ DOORS = "fedcli", "fedcli.__main__"  # what a notebook and `python -m` open; the
 LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 350, 60, 8, 120
 BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, and raised only on purpose
     "bench": 1340,
-    "commands": 2800,
+    "commands": 2791,
     "compare": 1430,
     "data": 10760,
     "federation": 2710,
@@ -34,10 +34,10 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "models": 2000,
     "reporting": 3650,
     "reproduce": 2810,
-    "runs": 2600,
+    "runs": 2591,
     "scores": 5072,
     "sites": 3320,
-    "stages": 1450,
+    "stages": 1420,
     "system": 760,
     "the ground floor": 1340,
 }
