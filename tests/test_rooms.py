@@ -23,7 +23,7 @@ DOORS = "fedcli", "fedcli.__main__"  # what a notebook and `python -m` open; the
 LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 350, 60, 8, 120
 BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, and raised only on purpose
     "bench": 1340,
-    "commands": 2860,
+    "commands": 2791,
     "compare": 1410,
     "data": 10760,
     "federation": 2680,
@@ -34,10 +34,10 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "models": 1960,
     "reporting": 3580,
     "reproduce": 2810,
-    "runs": 2600,
+    "runs": 2591,
     "scores": 4948,
     "sites": 3307,
-    "stages": 1450,
+    "stages": 1420,
     "system": 720,
     "the ground floor": 1330,
 }
@@ -46,19 +46,10 @@ ONE_EACH = "fedcli/methods"  # a file for each method
 CROWDED: dict[str, int] = {}  # floors that still hold more, which only shrink
 MOST_ROOMS = 2  # that have a file of one name
 SHARED_NAMES = {
-    "corrupt",
-    "evaluate",
     "export",
     "groups",
-    "memory",
-    "options",
-    "predict",
-    "prepare",
-    "report",
     "severities",
-    "sweep",
     "tables",
-    "train",
 }  # file names that stand in more rooms yet
 QUESTIONS = "What", "Whether", "Which", "How"  # no docstring begins so: it says what a thing is or does
 

@@ -22,28 +22,11 @@ from .. import __version__, console, extensions
 from ..errors import FedcliError, of_system
 from ..system import interrupts
 from ..system.interrupts import INTERRUPTED
-from . import (
-    bench,
-    check,
-    compare,
-    datasets,
-    demo,
-    export,
-    inspect,
-    lists,
-    ls,
-    methods,
-    new,
-    plot,
-    report,
-    reproduce,
-    run,
-    stages,
-    sweep,
-)
+from . import bench, cells, check, compare, datasets, demo, export, inspect, lists, ls, methods, new, plot, stages
 from .shell import declare, defaults, torch_limit
 from .shell.panels import ANYWHERE, Command
 
+AGAIN = "run the same command again (train: with --resume); finished stages are not made twice"
 LIMITED = "give the process more memory (ulimit -v), or install fedcli and its packages again"
 UNEXPECTED = "a manifest may have been edited by hand, or this is a fault of fedcli; --debug shows the traceback"
 
@@ -77,33 +60,16 @@ class Commands(TyperGroup):
         ctx.with_resource(console.shown())
         try:
             return self._called(ctx)
-        except FedcliError as error:
-            _end(ctx, error.sentence, error.hint, error.code)
-        except KeyboardInterrupt:
-            _end(
-                ctx,
-                "interrupted",
-                "run the same command again (train: with --resume); finished stages are not made twice",
-                INTERRUPTED,
-            )
         except BrokenPipeError:
             raise typer.Exit(0) from None  # the reader of our output has seen enough
         except (typer.Exit, typer.Abort):
             raise
-        except SystemExit as error:
-            if fault := extensions.fault(error):
-                _end(ctx, fault.sentence, fault.hint, fault.code)
-            raise
-        except (ImportError, MemoryError) as error:  # a limit on memory ends the loading of a library too
-            if fault := extensions.fault(error):
-                _end(ctx, fault.sentence, fault.hint, fault.code)
-            _end(ctx, f"too little memory, or a damaged package: {str(error) or 'memory is used up'}", LIMITED, 1)
-        except Exception as error:
+        except BaseException as error:
+            if isinstance(error, SystemExit | GeneratorExit) and not extensions.fault(error):
+                raise
             _refuse(ctx, error)
-            if known := extensions.fault(error) or of_system(error):
-                _end(ctx, known.sentence, known.hint, known.code)
-            where = "".join(f", {note}" for note in getattr(error, "__notes__", []))
-            _end(ctx, f"unexpected {type(error).__name__}: {error}{where}", UNEXPECTED, 1)
+            told = _told(error)
+            _end(ctx, told.sentence, told.hint, told.code)
 
     def _called(self, ctx: typer.Context) -> object:
         """Result of the command. Raises KeyboardInterrupt also where a library made another error of it."""
@@ -118,7 +84,26 @@ class Commands(TyperGroup):
             raise
 
 
-def _refuse(ctx: typer.Context, error: Exception) -> None:
+def _told(error: BaseException) -> FedcliError:
+    """An error as a person is told of it: a sentence, a hint and an exit code."""
+    if isinstance(error, FedcliError):
+        return error
+    if isinstance(error, KeyboardInterrupt):
+        told = FedcliError("interrupted", AGAIN)
+        told.code = INTERRUPTED
+        return told
+    if fault := extensions.fault(error):
+        return fault
+    if isinstance(error, ImportError | MemoryError):  # a limit on memory ends the loading of a library too
+        what = f"too little memory, or a damaged package: {str(error) or 'memory is used up'}"
+        return FedcliError(what, LIMITED)
+    if known := of_system(error):
+        return known
+    where = "".join(f", {note}" for note in getattr(error, "__notes__", []))
+    return FedcliError(f"unexpected {type(error).__name__}: {error}{where}", UNEXPECTED)
+
+
+def _refuse(ctx: typer.Context, error: BaseException) -> None:
     """End where an error is the parser's own, such as a wrong option; a bare `fedcli` shows its help."""
     if hasattr(error, "format_message") and type(error).__name__ != "NoArgsIsHelpError":
         sentence = error.format_message().rstrip(".") + "".join(getattr(error, "__notes__", []))
@@ -149,7 +134,7 @@ app = typer.Typer(
 
 for function in (
     demo.demo, stages.prepare, stages.partition, stages.corrupt, stages.train, stages.evaluate, stages.predict,
-    report.report, compare.compare, plot.plot, ls.ls, inspect.inspect, reproduce.reproduce, run.run, sweep.sweep,
+    stages.report, compare.compare, plot.plot, ls.ls, inspect.inspect, cells.reproduce, cells.run, cells.sweep,
     import_module("fedcli.sites.command").site, export.export, methods.methods, check.check, new.new,
     datasets.datasets, lists.models, lists.metrics, lists.corruptions, bench.bench,
 ):  # fmt: skip

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from .. import extensions
 from ..common_options import NAME
 from ..system import terminal
-from . import method_cache
+from . import method_facts
 from .shell.common import Json
 from .shell.shown import show_json
 
@@ -19,7 +19,7 @@ def methods(
     if not name and not json:
         _list()
         return
-    if name and (facts := method_cache.named(name)):
+    if name and (facts := method_facts.named(name)):
         show_json(facts) if json else _print(facts)
         return
     from ..methods import METHODS, resolve
@@ -27,24 +27,24 @@ def methods(
 
     several = _of_file(name) if name else []
     if len(several) > 1 and not json:
-        terminal.table(HEAD, [_line(method_cache.facts_of(method)) for method in several])
+        terminal.table(HEAD, [_line(method_facts.facts_of(method)) for method in several])
         return
     if name and len(several) <= 1:
-        facts = method_cache.facts_of(resolve(name))
+        facts = method_facts.facts_of(resolve(name))
         show_json(facts) if json else _print(facts)
         return
-    show_json([method_cache.facts_of(method) for method in several or (*METHODS.values(), *installed().values())])
+    show_json([method_facts.facts_of(method) for method in several or (*METHODS.values(), *installed().values())])
 
 
 def _list() -> None:
     """Print fedcli's own methods and those of installed packages."""
-    lines, head = [_line(facts) for facts in method_cache.all_facts()], HEAD
+    lines, head = [_line(facts) for facts in method_facts.all_facts()], HEAD
     if packages := extensions.packages("methods"):
         from ..methods.registry import installed
 
         lines = [[*line, "fedcli"] for line in lines]
         more = installed().values()
-        lines += [[*_line(method_cache.facts_of(m)), ", ".join(map(str, m.code.values()))] for m in more]
+        lines += [[*_line(method_facts.facts_of(m)), ", ".join(map(str, m.code.values()))] for m in more]
     terminal.table(head + ["from"] * bool(packages), lines)
     print(
         "\nThe server needs sums over the clients (which secure aggregation computes), scalars of each, or its update."
@@ -52,7 +52,7 @@ def _list() -> None:
     print("A method without its own server rule can use another's as an add-on: fedcli train BASE+ADDON.")
 
 
-def _line(facts: method_cache.Facts) -> list[str]:
+def _line(facts: method_facts.Facts) -> list[str]:
     """A line of the list of methods."""
     words = [facts[key] for key in ("name", "label", "rule", "needs", "about")]
     return [*words, "one" if facts["needs_one_label"] else "several"]
@@ -65,7 +65,7 @@ def _of_file(name: str) -> list[Any]:
     return list(extensions.load(extensions.split(name)[0]).tables.get("methods", {}).values())
 
 
-def _print(about: method_cache.Facts) -> None:
+def _print(about: method_facts.Facts) -> None:
     print(f"{about['name']} ({about['label']}), rule {about['rule']}\n\n{about['documentation']}\n")
     for half, code in about["code"].items():
         named = " ".join(filter(None, [code.get("file") or code["package"], code.get("version")]))

@@ -13,6 +13,18 @@ from .call import called_with, path_of, source
 from .options import CorruptOptions
 from .results import Corruption, Partition
 
+ONLY = (  # options that are not for all, what they are for, and what to do elsewhere
+    (("noise", "rate", "flip"), ("labels",), "fedcli corrupt labels --kind symmetric --rate 0.2"),
+    (("hide", "share"), ("attributes",), "fedcli corrupt attributes --hide sex --share 0.3"),
+    (
+        ("severity",),
+        ("images",),
+        "--rate says how many labels are changed, --share how many patients lose an attribute",
+    ),
+    (("client",), ("images", "labels"), "--share says of how many patients an attribute is hidden"),
+    (("ratio",), ("images", "labels"), "attributes are hidden at every client, or those --on names"),
+)
+
 
 def run(options: CorruptOptions) -> Corruption | Partition:
     """Corrupt the images of some clients and a copy of the whole test set; with "labels", change training labels of
@@ -22,14 +34,14 @@ def run(options: CorruptOptions) -> Corruption | Partition:
     """
     if options.client and options.partition is None and options.kind and Path(options.kind).exists():
         options = replace(options, kind=None, partition=options.kind)  # typed first, as there is no kind before it
-    if options.kind == label_noise.WORD:
-        _only_for(options, "attributes", "fedcli corrupt attributes --hide sex --share 0.3")
+    what = options.kind if options.kind in (label_noise.WORD, hidden_attributes.WORD) else "images"
+    for names, kinds, hint in ONLY:
+        if what not in kinds and (given := options.changed(*names)):
+            raise UsageError(f"--{given[0].typed} is for {' and '.join(kinds)}", hint)
+    if what == label_noise.WORD:
         return Partition(_labels(options))
-    if options.kind == hidden_attributes.WORD:
-        _only_for(options, "labels", "fedcli corrupt labels --kind symmetric --rate 0.2")
+    if what == hidden_attributes.WORD:
         return Partition(_attributes(options))
-    _only_for(options, "labels", "fedcli corrupt labels --kind symmetric --rate 0.2")
-    _only_for(options, "attributes", "fedcli corrupt attributes --hide sex --share 0.3")
     if options.kind is not None:
         full_kind(options.kind)  # a word that is no kind is refused before a partition is looked for
     kinds = ("partition",) if options.partition is None else ("partition", "corruption")
@@ -41,26 +53,8 @@ def run(options: CorruptOptions) -> Corruption | Partition:
     return Corruption(make_corruption(partition, options.kind, to, who, **how))
 
 
-def _only_for(options: CorruptOptions, what: str, example: str) -> None:
-    """Raise UsageError for an option of labels, or of attributes, where something else is corrupted."""
-    own: dict[str, dict[str, object]] = {
-        "labels": {"--kind": options.noise, "--rate": options.rate, "--flip": options.flip},
-        "attributes": {"--hide": options.hide, "--share": options.share},
-    }
-    for flag, value in own[what].items():
-        if value:
-            raise UsageError(f"{flag} is for {what}", example)
-
-
 def _attributes(options: CorruptOptions) -> Path:
     """Hidden attributes, at all clients or those that --on names."""
-    for flag, value in (("--severity", options.severity != 3), ("--client", options.client)):
-        if value:
-            raise UsageError(f"{flag} is for images", "--share says of how many patients an attribute is hidden")
-    if options.ratio != 0.2:
-        raise UsageError(
-            "--ratio is for images and labels", "attributes are hidden at every client, or those --on names"
-        )
     to = Destination(Path(options.work), path_of(options.out), options.made_by(()))
     partition = _before(options, "hidden_attributes")
     share = 0.3 if options.share is None else options.share
@@ -81,8 +75,6 @@ def _before(options: CorruptOptions, made: str) -> Path:
 
 def _labels(options: CorruptOptions) -> Path:
     """Noisy labels: the clients that --ratio or --on choose, or, where there is only --client, those alone."""
-    if options.severity != 3:
-        raise UsageError("--severity is for images", "--rate says how many labels are changed")
     flips = label_noise.Flips(
         options.noise or "symmetric",
         0.2 if options.rate is None else options.rate,

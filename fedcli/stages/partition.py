@@ -12,16 +12,8 @@ from .call import called_with, path_of, source
 from .options import PartitionOptions
 from .results import Partition
 
-UNDECIDED = (
-    "dataset",
-    "hold_out",
-    "minimum",
-    "val",
-    "seed",
-    "materialize",
-    "work",
-    "out",
-)  # flags that are about no scheme
+# flags that are about no scheme
+UNDECIDED = "dataset", "hold_out", "minimum", "val", "seed", "materialize", "work", "out"
 
 
 def run(options: PartitionOptions) -> Partition:

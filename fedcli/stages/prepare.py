@@ -17,18 +17,8 @@ from .call import called_with, path_of
 from .options import CorruptOptions, PartitionOptions, PrepareOptions
 from .results import Corruption, Dataset, Partition
 
-OWN = (
-    "table",
-    "image_column",
-    "label_column",
-    "multi_label",
-    "site",
-    "patient",
-    "group",
-    "unknown",
-)  # flags that are options of some datasets
-
-
+# flags that are options of some datasets
+OWN = "table", "image_column", "label_column", "multi_label", "site", "patient", "group", "unknown"
 CHOSEN = [field.name for field in fields(Choices) if field.name != "own"]  # what is a flag of that name
 
 

@@ -17,7 +17,7 @@ import pytest
 from nested_scores import body_of
 from typer.testing import CliRunner
 
-from fedcli.commands import method_cache
+from fedcli.commands import method_facts
 from fedcli.commands.app import app
 from fedcli.commands.shell import complete
 from fedcli.data import sources
@@ -103,7 +103,7 @@ for line in sys.argv[1:]:
     app(line.split(), standalone_mode=False)
     print("imports torch:", "torch" in sys.modules)
 """
-    method_cache.all_facts()  # which the first `fedcli methods` keeps
+    method_facts.all_facts()  # which the first `fedcli methods` keeps
     lines = "methods", "reproduce", "ls", "train --help"
     ended = subprocess.run([sys.executable, "-c", code, *lines], cwd=work.parent, capture_output=True, text=True)
     shown = [line for line in ended.stdout.splitlines() if line.startswith("imports torch:")]

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from fedcli.commands import method_cache, methods
+from fedcli.commands import method_facts, methods
 from fedcli.commands.app import app
 from fedcli.methods import METHODS
 from fedcli.methods.registry import ALIASES
@@ -14,7 +14,7 @@ from fedcli.methods.registry import ALIASES
 @pytest.fixture
 def kept(tmp_path, monkeypatch):
     """Two places in an empty folder."""
-    monkeypatch.setattr(method_cache, "places", lambda: [tmp_path / name / "methods-1.json" for name in "ab"])
+    monkeypatch.setattr(method_facts, "places", lambda: [tmp_path / name / "methods-1.json" for name in "ab"])
     return tmp_path
 
 
@@ -32,7 +32,7 @@ def test_what_is_kept_is_what_the_methods_say(kept, capsys, monkeypatch):
     assert names >= {name.lower() for name in (*METHODS, *ALIASES)} and not (kept / "b").exists()
     asked = {}
     for name in METHODS:
-        methods._print(method_cache.facts_of(METHODS[name]))
+        methods._print(method_facts.facts_of(METHODS[name]))
         asked[name] = capsys.readouterr().out
     monkeypatch.setattr("fedcli.methods.resolve", None)  # nobody is asked
     assert {name: shown(capsys, name) for name in METHODS} == asked
@@ -45,16 +45,16 @@ def test_the_list_is_the_registry_from_the_methods_or_from_what_is_kept(kept, ca
         for m in METHODS.values()
     }
     for _ in range(2):
-        listed = [tuple(methods._line(facts)) for facts in method_cache.all_facts()]
+        listed = [tuple(methods._line(facts)) for facts in method_facts.all_facts()]
         assert set(listed) == lines and len(listed) == len(lines)
-        assert [facts["name"] for facts in method_cache.all_facts()][:2] == ["adv", "afl"]
+        assert [facts["name"] for facts in method_facts.all_facts()][:2] == ["adv", "afl"]
     assert all(name in shown(capsys) for name in METHODS)
 
 
 def test_a_method_registered_in_a_loop_and_described_by_a_name_is_listed(kept, monkeypatch):
     words = "in words that stand elsewhere"
     monkeypatch.setitem(METHODS, "twin", replace(METHODS["fedavg"], name="twin", about=words))
-    assert method_cache.named("twin")["about"] == words
+    assert method_facts.named("twin")["about"] == words
 
 
 def needs_one_label(method):
@@ -76,18 +76,18 @@ def test_an_account_without_a_home_has_one_place(monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.setattr("pwd.getpwuid", lambda number: {}[number])
-    assert [path.parent.name for path in method_cache.places()] == ["__pycache__"]
+    assert [path.parent.name for path in method_facts.places()] == ["__pycache__"]
 
 
 def test_another_state_of_the_package_is_kept_under_another_name(tmp_path, monkeypatch):
-    monkeypatch.setattr(method_cache, "PACKAGE", tmp_path)
+    monkeypatch.setattr(method_facts, "PACKAGE", tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    before = method_cache.places()
+    before = method_facts.places()
     (tmp_path / "new.py").write_text("", encoding="utf-8")
     assert (
         before[0].parent == tmp_path / "methods" / "__pycache__" and before[1].parent == tmp_path / "cache" / "fedcli"
     )
-    assert method_cache.places()[0].name != before[0].name
-    method_cache._keep([{"names": ["x"]}])
-    method_cache._keep([{"names": ["y"]}])
-    assert method_cache.named("Y") == {"names": ["y"]} and len(list(before[0].parent.iterdir())) == 1
+    assert method_facts.places()[0].name != before[0].name
+    method_facts._keep([{"names": ["x"]}])
+    method_facts._keep([{"names": ["y"]}])
+    assert method_facts.named("Y") == {"names": ["y"]} and len(list(before[0].parent.iterdir())) == 1

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fedcli.commands.app import app
-from fedcli.commands.method_fits import fits
+from fedcli.commands.method_facts import fits
 from fedcli.methods import METHODS, resolve
 
 ADD_ON, AS_ADD_ON, ALONE, DP_SGD, SUMMED = range(5)

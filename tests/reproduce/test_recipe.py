@@ -3,7 +3,7 @@
 import pytest
 from tiny_recipe import TINY, write
 
-from fedcli.commands.reproduce import read_seeds
+from fedcli.commands.cells import read_seeds
 from fedcli.errors import UsageError
 from fedcli.methods import METHODS
 from fedcli.methods.mixins import ContinuesRun, LearnsFromTeacher

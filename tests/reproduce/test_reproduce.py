@@ -120,7 +120,7 @@ def test_recipes_with_dots_in_their_names_run_beside_each_other(tiny, monkeypatc
                 ended[name] = ""
                 ended[name] = CliRunner().invoke(app, ["reproduce", name, "--scale", "smoke", "--work", "w"]).output
 
-    monkeypatch.setattr(importlib.import_module("fedcli.commands.reproduce"), "run_cells", others)
+    monkeypatch.setattr(importlib.import_module("fedcli.commands.cells"), "run_cells", others)
     assert CliRunner().invoke(app, ["reproduce", "tiny.1.toml", "--scale", "smoke", "--work", "w"]).exit_code == 0
     assert "another process is making w/reproduce/tiny.1-smoke" in ended["tiny.1.toml"]
     assert "another process" not in ended["tiny.2.toml"]

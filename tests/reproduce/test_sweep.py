@@ -46,7 +46,7 @@ def test_a_second_sweep_of_the_same_grid_is_refused_while_the_first_runs(tmp_pat
             inner.append(CliRunner().invoke(app, words))
         return []
 
-    monkeypatch.setattr(import_module("fedcli.commands.sweep"), "run_cells", run_cells)
+    monkeypatch.setattr(import_module("fedcli.commands.cells"), "run_cells", run_cells)
     ended = CliRunner().invoke(app, words)
     assert ended.exit_code == 0, ended.output
     assert inner[1].exit_code != 0 and "another process is making" in inner[1].output + str(inner[1].exception)

@@ -9,14 +9,14 @@ import typer
 from ...common_options import WORK
 from ...errors import FedcliError
 from ...options import Option
-from .. import method_cache
+from .. import method_facts
 
 Completer = Callable[..., list[str]]
 
 
 def methods(incomplete: str) -> list[str]:
     """A method by its name, or by its label once a letter is typed; of a pair the second half."""
-    known = method_cache.all_facts()
+    known = method_facts.all_facts()
     base, plus, addon = incomplete.rpartition("+")
     names = [f"{base}{plus}{facts['name']}" for facts in known if facts["name"].startswith(addon)]
     return [*names, *_beginning((facts["label"] for facts in known if " " not in facts["label"]), incomplete or "-")]

@@ -1,16 +1,22 @@
-"""fedcli reproduce."""
+"""fedcli reproduce, run and sweep: cells, each a training with its scores, in tables."""
 
+import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from .. import console
+from .. import console, extensions
 from ..common_options import NAME
 from ..errors import FedcliError, UsageError
+from ..io.locks import held
 from ..options import Flag
+from ..stages.options import PartitionOptions, TrainOptions
 from ..system import terminal
 from .shell import common as o
-from .shell.shown import show_json
+from .shell.declare import parsed
+from .shell.shown import show_json, show_tables
 
 Seeds = Annotated[
     str | None,
@@ -58,7 +64,6 @@ def reproduce(
         _list(json)  # before anything imports torch
         return
     from ..data.preparation.raw_folder import sample_in
-    from ..io.locks import held
     from ..reproduce import expand
     from ..reproduce import jobs as engine
     from ..reproduce import recipe as recipes
@@ -88,14 +93,130 @@ def reproduce(
     place = engine.Place(work, engine.devices(device, jobs), debug)
     sources = engine.make_data(cells, place)
     folder = work / "reproduce" / f"{table.name}-{scale}"
-    with held(
-        folder.with_name(f"{folder.name}.lock"), f"another process is making {folder}",
-        "wait for it, or give another --work",
-    ):  # fmt: skip
+    with _claimed(folder):
         run_cells(
             table, cells, sources, place, folder, scale=scale, left_out=left_out, made_up=made_up,
             measured=scale != "smoke" or bool(raw), as_json=json,
         )  # fmt: skip
+
+
+def run(
+    recipe: Annotated[Path, "an experiment of your own, as recipes/README.md", Flag("FILE.toml", argument=True)],
+    raw: Raw = (),
+    file: File = (),
+    seeds: Seeds = None,
+    only: Only = (),
+    jobs: Jobs = None,
+    device: Device = "cpu",
+    dry_run: DryRun = False,
+    work: o.Work = o.DEFAULT_WORK,
+    json: o.Json = False,
+    debug: bool = False,
+) -> None:
+    """Train and score every cell of an experiment file of your own; `fedcli reproduce` does the same for the papers'.
+
+    It can be stopped at any moment: the same command goes on, and what is done is not done again.
+
+    Example: fedcli run my.toml --jobs 2
+    """
+    if not recipe.is_file():
+        raise UsageError(
+            f"no such file: {recipe}", "recipes/README.md says how to write one; `fedcli reproduce` lists ours"
+        )
+    reproduce(
+        str(recipe), raw=raw, file=file, seeds=seeds, only=only, jobs=jobs, device=device, dry_run=dry_run, work=work,
+        json=json, debug=debug,
+    )  # fmt: skip
+
+
+def sweep(
+    method: Annotated[str, "method, or base+addon; `fedcli methods` lists all", NAME],
+    rest: Annotated[
+        Sequence[str],
+        "partition or corruption manifest, default the newest under --work; after -- flags of train for all cells",
+        Flag("[DATA] [-- TRAIN FLAGS]", argument=True),
+    ] = (),
+    over: Annotated[
+        Sequence[str],
+        "an option of the method or a flag of train, or hold-out=all; may be repeated",
+        Flag("KEY=VALUE,..."),
+    ] = (),
+    seeds: Seeds = None,
+    jobs: Jobs = None,
+    device: Device = "cpu",
+    dry_run: DryRun = False,
+    work: o.Work = o.DEFAULT_WORK,
+    json: o.Json = False,
+    debug: bool = False,
+) -> None:
+    """Train a method over a grid of values, and show its scores in a table and a picture.
+
+    The best is marked only where the clients have validation images, and by these alone. It can be stopped at any
+    moment: the same command goes on.
+
+    hold-out=all leaves each hospital out of training in turn and tests on it.
+
+    Examples: fedcli sweep fedism-plus --over q=0.5,1,2,5 --seeds 3 -- --rounds 10 --lr 1e-3;
+    fedcli sweep fedavg --over hold-out=all -- --rounds 10
+    """
+    from ..data import manifest
+    from ..reporting.writers import markdown
+    from ..reproduce import jobs as engine
+    from ..reproduce import sweep
+    from ..reproduce.script import script
+    from ..stages.call import source as find
+    from ..stages.partition import for_training
+    from ..stages.train import resolved
+
+    o.refuse_together(dry_run=dry_run, json=json)
+    words = list(rest)
+    data = words.pop(0) if words and not words[0].startswith("-") else None
+    if words and not words[0].startswith("-"):
+        raise UsageError(f"{words[0]!r} is one argument too many", "flags of train stand after --")
+    extensions.allow(words)
+    common = parsed(TrainOptions, words)
+    sites, grid = sweep.asked(list(over))
+    if sites:
+        source = find(data, work, "partition", "dataset")
+        left_out = sweep.plan(sites, source, _partitioned(source))
+        source, data_of = left_out.dataset, left_out.make(work)
+    else:
+        source, left_out = for_training(find(data, work, "corruption", "partition", "dataset"), work), None
+        data_of = {(): source}
+    recipe = sweep.recipe_of(method, source, grid, left_out)
+    first = next(path for path in data_of.values() if isinstance(path, Path))
+    rounds = resolved(replace(common, method=recipe.rows[0].method), first).rounds
+    common = replace(common, rounds=rounds)  # for all
+    cells = sweep.cells(recipe, common, read_seeds(seeds, recipe.seeds) or recipe.seeds, left_out)
+    if dry_run:
+        print(script(recipe, cells, samples={}, work=work, source=source), end="")
+        return
+    place = engine.Place(work, engine.devices(device, jobs), debug)
+    lines = {"cells": [" ".join(cell.train.argv()) for cell in cells]}
+    folder = work / "sweeps" / f"{recipe.name[:80]}-{manifest.identity(lines, [source])}"
+    with _claimed(folder):
+        outcomes = run_cells(recipe, cells, data_of, place, folder, as_json=json)
+        if left_out:
+            made = list(sweep.tables(left_out, outcomes, work, place.devices[0]))
+            show_tables(made, sys.stderr if json else None)
+            o.write(
+                folder / "held-out.md", "\n\n".join(f"## {t.title}\n\n{markdown(t)}\n\n{t.legend}" for t in made) + "\n"
+            )
+            console.say(f"written: {folder}/held-out.md")
+
+
+def _partitioned(source: Path) -> PartitionOptions | None:
+    """The options of a partition, as its manifest has recorded them; None of a dataset."""
+    from ..data import manifest
+
+    read = manifest.read(source)
+    return None if read.kind == "dataset" else parsed(PartitionOptions, read.made_by[1:])
+
+
+def _claimed(folder: Path) -> AbstractContextManager[None]:
+    """Hold the folder of a table, which one process at a time makes."""
+    lock = folder.with_name(f"{folder.name}.lock")
+    return held(lock, f"another process is making {folder}", "wait for it, or give another --work")
 
 
 def run_cells(

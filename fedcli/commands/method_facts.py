@@ -1,16 +1,18 @@
-"""Facts of fedcli's own methods, as `fedcli methods` shows them, kept beside the compiled files: asking imports torch.
+"""Facts of methods, as `fedcli methods` shows them; those of fedcli's own are kept beside the compiled files.
 
-They are asked of the methods themselves the first time, and again when any file of fedcli has changed.
+Asking a method imports torch: it is asked the first time, and again when any file of fedcli has changed.
 """
 
 import contextlib
 import hashlib
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import __version__
+from ..errors import UsageError
 from ..io.files import write_text
 
 PACKAGE = Path(__file__).parent.parent
@@ -61,7 +63,6 @@ def facts_of(method: Any) -> Facts:
     from ..federation.graphs import no_graph_reason
     from ..methods.contract import NEEDS
     from ..methods.registry import ALIASES
-    from . import method_fits
 
     settings = {}
     for half, part in {"local": method.local, "server": method.aggregator}.items():
@@ -79,5 +80,41 @@ def facts_of(method: Any) -> Facts:
         "needs_every_client": method.aggregator.full_participation,
         "needs_one_label": method.local.needs_one_label or method.aggregator.needs_one_label,
         "not_recorded": no_graph_reason(method.local),
-        "trains_with": [fit._asdict() for fit in method_fits.fits(method)],
+        "trains_with": [fit._asdict() for fit in fits(method)],
     }  # fmt: skip
+
+
+class Fit(NamedTuple):
+    """One thing that a method fits or not; why: the reason where it does not."""
+
+    what: str
+    fits: bool
+    why: str
+
+
+def fits(method: Any) -> list[Fit]:
+    """Everything that a method can or cannot be trained with, by the checks that `train` makes itself."""
+    from ..federation.engines import found
+    from ..methods import resolve
+    from ..runs.rules import UNCOVERED
+    from ..runs.train_options import TrainOptions
+
+    alone = method.local.works_without_server and method.aggregator.works_without_server
+    fits = [Fit("--single-site", alone, "" if alone else "its clients need what others send")]
+    private = UNCOVERED.found(TrainOptions(), method, {})
+    fits.append(Fit("--dp-sgd", not private, UNCOVERED.sentence.format(m=method) if private else ""))
+    secagg: Any = found("flower-secagg")
+    fits.append(_tried("--engine flower-secagg:DIR", lambda: secagg.check(method, 0)))
+    if "+" in method.name:
+        return fits
+    as_base = _tried("an add-on, as in BASE+ADDON", lambda: resolve(f"{method.typed}+fedheal"))
+    as_addon = _tried("a base method, as its add-on", lambda: resolve(f"fedprox+{method.typed}"))
+    return [as_base, as_addon, *fits]
+
+
+def _tried(what: str, check: Callable[[], object]) -> Fit:
+    try:
+        check()
+    except UsageError as error:
+        return Fit(what, False, error.sentence)
+    return Fit(what, True, "")
