@@ -11,7 +11,7 @@ from ...scores.scores import Scores
 from ...scores.views import WORST
 from ..drawing import Axes, Look, Picture, point
 from ..figure import Figure, NothingToDraw, register
-from ..shapes import DASHED, panels, picture
+from ..shapes import DASHED, panels, picture, titled
 from ..system import System, usual
 
 GREY: Look = {"color": "#9a9a9a", "marker": "o", "markersize": 3.5, "linestyle": "", "zorder": 0}
@@ -44,12 +44,8 @@ def frame(systems: list[System], *, metric: Annotated[str, "default: balanced_ac
     for _, part in table.groupby("attribute"):
         kept = front(dict(zip(part["place"], part[["overall", "worst"]].itertuples(index=False), strict=True)))
         table.loc[part.index, "front"] = part["place"].isin(kept)
-    greyed = GREYED if len(systems) > MOST_NAMED else ""
-    table.attrs |= {
-        "title": f"Overall score and worst group: {metric}", "score": metric, "systems": len(systems),
-        "caption": f"{ABOUT}{greyed} n = {systems[0].scores.images:,} images.",
-    }  # fmt: skip
-    return table
+    about, title = ABOUT + GREYED * (len(systems) > MOST_NAMED), f"Overall score and worst group: {metric}"
+    return titled(table, title, about, systems[0].scores.images, score=metric, systems=len(systems))
 
 
 def _pair(runs: Sequence[Scores], attribute: str, metric: str) -> tuple[float, float] | None:
