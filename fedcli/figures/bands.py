@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 from pandas import DataFrame
 
-from ..scores.binary import BENEFITS, BINS
-from ..scores.bootstrap import LEVEL, draw
+from ..scores.clinical.binary import BENEFITS, BINS
+from ..scores.statistics.bootstrap import LEVEL, draw
 from ..seeds import derive
 
 RESAMPLES = 500

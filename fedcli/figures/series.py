@@ -230,7 +230,7 @@ def _points(lines: list[dict[str, Any]], roster: list[str] | None) -> Iterator[t
             for client, value in zip(who, column, strict=True):
                 yield key, client, t, value
         scored = line.get("test", {}) | ({"validation": line["validation"]} if "validation" in line else {})
-        alone = {("server", name): value for name, value in line.get("server", {}).items()}
+        alone: dict[Key, float | None] = {("server", name): value for name, value in line.get("server", {}).items()}
         alone |= {("test", version, name): score for version, of in scored.items() for name, score in of.items()}
         for version, attributes in line.get("groups", {}).items():
             for attribute, groups in attributes.items():

@@ -14,7 +14,7 @@ from ..labels import counts
 from ..metrics import Task, chances
 from ..metrics.task import ONE, SEVERAL
 from ..scores import predictions
-from ..scores.clinical_parts import CLIENT, positives
+from ..scores.clinical.shape import CLIENT, positives
 from ..scores.groups import CROSS, cross
 from ..scores.parts import MODELS
 from ..scores.scores import Scores
@@ -54,8 +54,8 @@ class Seen:
         return everyone + [(names[k], at, np.flatnonzero(place == k)) for at, k in enumerate(shown) if sizes[k]]
 
     def parts(self, attribute: str, name: str) -> Iterator[tuple[str, int, np.ndarray, np.ndarray, np.ndarray]]:
-        """Of each group its name, the place of its look, and for one class of its images: the probability [n], whether it
-        is theirs [n], and units [n]. Images of which the label is not known are left out."""
+        """Of each group its name, the place of its look, and for one class of its images: the probability [n], whether
+        it is theirs [n], and units [n]. Images of which the label is not known are left out."""
         c = self.classes.index(name)
         for group, place, members in self.members(attribute):
             known, label = Task.of(self.y).of_class(self.y[members], c)
@@ -137,7 +137,7 @@ class System:
         """The classes that curves are drawn of: those that were described, else the second of two, else those of which
         there are most images."""
         if self.scores.clinical:
-            return list(self.scores.clinical.classes)[:MOST_CLASSES]
+            return list(self.scores.clinical["classes"])[:MOST_CLASSES]
         names = positives(images.classes, (), several=Task.of(images.y).several)
         of_class = dict(zip(images.classes, counts(images.y, len(images.classes)).tolist(), strict=True))
         chosen = sorted(names, key=lambda name: -of_class[name])[:MOST_CLASSES]

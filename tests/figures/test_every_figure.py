@@ -14,8 +14,7 @@ from fedcli.figures.drawing import drawn
 from fedcli.figures.figure import Figure, numbers, register
 from fedcli.figures.kinds import FIGURES
 from fedcli.figures.series import read
-from fedcli.reporting.page.systems import systems
-from fedcli.reporting.rows import rows
+from fedcli.reporting.rows import rows, systems
 from fedcli.runs.train import train
 from fedcli.scores.evaluate import evaluate
 

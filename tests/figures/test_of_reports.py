@@ -16,13 +16,12 @@ from fedcli.figures import bands, drawing, inline, report
 from fedcli.figures.kinds import FIGURES, confusion, errors, overall_and_worst
 from fedcli.figures.report import FORMATS, write_all
 from fedcli.reporting import page
-from fedcli.reporting.page.systems import systems
-from fedcli.reporting.rows import rows
+from fedcli.reporting.rows import compared, rows, systems
 from fedcli.reporting.section import Section
 from fedcli.runs.train import train
-from fedcli.scores import bootstrap
-from fedcli.scores.binary import BENEFITS
+from fedcli.scores.clinical.binary import BENEFITS
 from fedcli.scores.evaluate import evaluate
+from fedcli.scores.statistics import bootstrap
 from fedcli.seeds import derive
 
 N = 80
@@ -183,7 +182,7 @@ def test_what_cannot_be_compared_is_said_once_for_the_figures_and_the_page(run, 
 
 
 def test_the_page_folds_the_figures(run):
-    made = page._graphics(systems(rows([run])), ["flow"])
+    made = page._graphics(compared(rows([run])), ["flow"])
     assert [panels.title for panels in made] == ["Flow of images: FedAvg"]
     section = Section("curves", "Curves", folded_panels=made)
     assert section.there and "<svg " in made[0].figures[0].svg

@@ -9,7 +9,7 @@ import numpy as np
 import pandas
 from pandas import DataFrame
 
-from ...scores.binary import BENEFITS
+from ...scores.clinical.binary import BENEFITS
 from ..bands import RESAMPLES, Curve, band, benefit, precision, reliability, roc
 from ..drawing import ALL, INK, MOST_CLASSES, MOST_LINES, OF_ALL, Axes, Look, Picture
 from ..figure import Figure, NothingToDraw, register

@@ -39,13 +39,18 @@ def frame(systems: list[System], *, metric: Annotated[str, "default: balanced_ac
     ]
     if len(systems) < 2 or not lines:
         raise NothingToDraw(f"no two systems have {metric} of groups to compare", "give runs evaluated with --by")
+    return of_pairs(lines, metric, len(systems), systems[0].scores.images)
+
+
+def of_pairs(lines: Sequence[tuple[str, str, int, float, float]], metric: str, systems: int, images: int) -> DataFrame:
+    """The frame of lines (attribute, system, place, overall, worst). systems, images: how many there are."""
     table = DataFrame(lines, columns=["attribute", "system", "place", "overall", "worst"])
     table["front"] = False
     for _, part in table.groupby("attribute"):
         kept = front(dict(zip(part["place"], part[["overall", "worst"]].itertuples(index=False), strict=True)))
         table.loc[part.index, "front"] = part["place"].isin(kept)
-    about, title = ABOUT + GREYED * (len(systems) > MOST_NAMED), f"Overall score and worst group: {metric}"
-    return titled(table, title, about, systems[0].scores.images, score=metric, systems=len(systems))
+    about, title = ABOUT + GREYED * (systems > MOST_NAMED), f"Overall score and worst group: {metric}"
+    return titled(table, title, about, images, score=metric, systems=systems)
 
 
 def _pair(runs: Sequence[Scores], attribute: str, metric: str) -> tuple[float, float] | None:

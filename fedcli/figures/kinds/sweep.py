@@ -15,7 +15,7 @@ from pandas import DataFrame
 from ... import console
 from ...errors import UsageError, nearest
 from ...scores.scores import Scores
-from ...scores.statistics import over_seeds
+from ...scores.statistics.significance import over_seeds
 from .. import names
 from ..drawing import Axes, Look, Panel, Picture, look, short
 from ..figure import Figure, register
