@@ -22,12 +22,12 @@ LEVEL = {room: level for level, rooms in enumerate(LEVELS, 1) for room in rooms}
 DOORS = "fedcli", "fedcli.__main__"  # what a notebook and `python -m` open; they may lead anywhere
 LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 350, 60, 8, 120
 BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, and raised only on purpose
-    "bench": 1340,
+    "bench": 1325,
     "commands": 2791,
     "compare": 1410,
     "data": 10760,
     "federation": 2680,
-    "figures": 3080,
+    "figures": 3050,
     "io": 630,
     "methods": 7330,
     "metrics": 1169,

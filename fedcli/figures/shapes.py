@@ -30,6 +30,12 @@ def picture(
     return Picture(table.attrs.get("title", ""), panels, legend or {}, table.attrs.get("caption", ""), **how)
 
 
+def titled(table: "DataFrame", title: str, about: str = "", images: int = 0, **more: Any) -> "DataFrame":
+    """A frame with the words of its picture among its attrs: a title, and a caption that says of how many images."""
+    table.attrs |= {"title": title, "caption": f"{about} n = {images:,} images." if about else "", **more}
+    return table
+
+
 def panels(
     table: "DataFrame", by: str, draw: Callable[..., object], title: Callable[[str], str] = str, about: str = ""
 ) -> list[Panel]:  # fmt: skip

@@ -12,7 +12,7 @@ from pandas import DataFrame
 
 from ..drawing import SQUARE, Axes, Picture
 from ..figure import Figure, register
-from ..shapes import matrix, panels, picture, wide
+from ..shapes import matrix, panels, picture, titled, wide
 
 
 def frame(path: Path) -> DataFrame:
@@ -27,15 +27,12 @@ def frame(path: Path) -> DataFrame:
         for (row, column), value in np.ndenumerate(table.numpy())
     ]
     table = DataFrame(lines, columns=["matrix", "row", "column", "value"])
-    table.attrs["title"] = f"{run.manifest.body['label']}: {layer}, rank {len(matrices['U' + chr(39) + 'U'])}"
-    return table
+    return titled(table, f"{run.manifest.body['label']}: {layer}, rank {matrices['S'].shape[1]}")
 
 
 def draw(table: DataFrame) -> Picture:
-    titles = {"S": "S, singular values of each group"}
-    return picture(
-        table, panels(table, "matrix", _panel, lambda name: titles.get(name, f"{name}, cosines")), size=SQUARE
-    )
+    shown = panels(table, "matrix", _panel, lambda name: f"{name}, {'singular values' if name == 'S' else 'cosines'}")
+    return picture(table, shown, size=SQUARE)
 
 
 def _panel(part: DataFrame, axes: Axes) -> None:

@@ -13,7 +13,7 @@ from ...scores.clinical.binary import BENEFITS, benefit
 from ..bands import RESAMPLES, Curve, band, precision, reliability, roc
 from ..drawing import ALL, INK, MOST_CLASSES, MOST_LINES, OF_ALL, Axes, Look, Picture
 from ..figure import Figure, NothingToDraw, register
-from ..shapes import lines, looks_of, panels, picture
+from ..shapes import lines, looks_of, panels, picture, titled
 from ..system import BY, VERSION, System
 
 FAINT = 0.12  # of a band
@@ -91,8 +91,8 @@ def frame(
         share = np.nan  # of the class among all images, which come first
         for group, place, score, label, units in images.parts(by, name):
             share = label.mean() if place == OF_ALL else share
-            about = {"class": name, "group": group, "place": place, "share": share}
-            parts.append(band(kind.of, score, label, units).assign(**about))
+            curve = {"class": name, "group": group, "place": place, "share": share}
+            parts.append(band(kind.of, score, label, units).assign(**curve))
     if not parts:
         raise NothingToDraw(f"{system.one} has no image of a class to draw", "evaluate it on other images")
     table = pandas.concat(parts, ignore_index=True)
@@ -101,13 +101,10 @@ def frame(
     some += [f"at most {MOST_CLASSES} classes"] * (len(images.classes) > MOST_CLASSES)
     shown = f" Shown are {' and '.join(some)}." if some else ""
     unit = "patients or lesions" if images.by_patient else "images, as no patients are known,"
-    table.attrs |= {
-        "title": system.heading(kind.title, by, version),
-        "caption": f"{kind.about} Last round's model. A panel for each class against all others.{shown} "
-        f"{BANDS.format(RESAMPLES, unit)} n = {len(images.ids):,} images.",
-        "sizes": {name: len(rows) for name, _, rows in images.members(by)},
-    }
-    return table
+    about = f"{kind.about} Last round's model. A panel for each class against all others.{shown}"
+    about = f"{about} {BANDS.format(RESAMPLES, unit)}"
+    sizes = {name: len(rows) for name, _, rows in images.members(by)}
+    return titled(table, system.heading(kind.title, by, version), about, len(images.ids), sizes=sizes)
 
 
 def draw(kind: Kind, table: DataFrame) -> Picture:

@@ -7,7 +7,7 @@ from pandas import DataFrame
 
 from ..drawing import Axes, Picture
 from ..figure import Figure, NothingToDraw, register
-from ..shapes import matrix, panels, picture, wide
+from ..shapes import matrix, panels, picture, titled, wide
 from ..system import BY, VERSION, System
 
 PRINTED = 10  # classes up to which the cells of a matrix hold numbers
@@ -30,11 +30,7 @@ def frame(system: System, *, by: Annotated[str, BY] = "", version: Annotated[str
         cells = np.bincount(images.y[rows] * len(names) + guess[rows], minlength=len(names) ** 2)
         lines += [(group, names[k // len(names)], names[k % len(names)], count) for k, count in enumerate(cells)]
     table = DataFrame(lines, columns=["group", "true", "predicted", "images"])
-    table.attrs |= {
-        "title": system.heading("Confusion matrices", by, version),
-        "caption": f"{ABOUT} n = {len(images.ids):,} images.",
-    }
-    return table
+    return titled(table, system.heading("Confusion matrices", by, version), ABOUT, len(images.ids))
 
 
 def draw(table: DataFrame) -> Picture:

@@ -11,7 +11,7 @@ from pandas import DataFrame
 from ...data import image_counts, manifest
 from ..drawing import COLOURS, Axes, Picture
 from ..figure import Figure, register
-from ..shapes import amounts, bars, panels, picture, wide
+from ..shapes import amounts, bars, panels, picture, titled, wide
 
 SEVERAL = len(COLOURS)  # values with a colour each
 SIZE = 4.6, 3.2  # inches of a panel
@@ -31,8 +31,7 @@ def frame(path: Path) -> DataFrame:
         lines += [(name, client, v, counts.get(v, 0)) for client, counts in training.items() for v in values]
     table = DataFrame(lines, columns=["attribute", "client", "value", "images"])
     body = manifest.read(source).body
-    table.attrs["title"] = f"Who holds what: {body['dataset']}" + ", SYNTHETIC data" * bool(body.get("sample"))
-    return table
+    return titled(table, f"Who holds what: {body['dataset']}" + ", SYNTHETIC data" * bool(body.get("sample")))
 
 
 def _partition_of(path: Path) -> Path:

@@ -15,7 +15,7 @@ from ...errors import FedcliError
 from .. import series
 from ..drawing import Panel, Picture
 from ..figure import Figure, register
-from ..shapes import amounts, bars, picture, wide
+from ..shapes import amounts, bars, picture, titled, wide
 from .counts import IMAGES, SIZE
 from .counts import frame as counted
 
@@ -42,8 +42,7 @@ def frame(path: Path) -> DataFrame:
     }
     w = [last.get((client, value), np.nan) for client, value in zip(table["client"], table["value"], strict=True)]
     table["w"] = np.where(table["images"] > 0, w, np.nan)
-    table.attrs["title"] = f"{record.label}: divergence from the teacher by class, in round {record.played}"
-    return table
+    return titled(table, f"{record.label}: divergence from the teacher by class, in round {record.played}")
 
 
 def draw(table: DataFrame) -> Picture:

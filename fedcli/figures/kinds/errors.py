@@ -12,7 +12,7 @@ from ...data.pool import pool_of
 from ...scores.scores import Scores
 from ..drawing import ALL, Axes, Panel, Picture
 from ..figure import Figure, NothingToDraw, register
-from ..shapes import picture
+from ..shapes import picture, titled
 from ..system import BY, Seen, System
 
 CASES = 4  # of each group
@@ -39,12 +39,9 @@ def frame(system: System, *, by: Annotated[str, BY] = "") -> DataFrame:
     table = DataFrame(lines, columns=["group", "image", "predicted", "probability", "true"])
     pool = pool_of(_dataset(system.paths[0], system.scores))
     rows = {name: row for row, name in enumerate(pool.id.tolist())}
-    table.attrs |= {
-        "title": f"Most confident errors{f' by {by}' if by else ''}: {system.one}",
-        "caption": f"{ABOUT} n = {len(images.ids):,} images.",
-        "pixels": [pool.pixels(np.array([rows[str(name)]]))[0] for name in table["image"]],
-    }
-    return table
+    pixels = [pool.pixels(np.array([rows[str(name)]]))[0] for name in table["image"]]
+    title = f"Most confident errors{f' by {by}' if by else ''}: {system.one}"
+    return titled(table, title, ABOUT, len(images.ids), pixels=pixels)
 
 
 def worst(images: Seen, rows: np.ndarray) -> list[int]:

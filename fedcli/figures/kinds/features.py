@@ -15,7 +15,7 @@ from pandas import DataFrame
 from ...seeds import derive
 from ..drawing import COLOURS, SQUARE, Look, Picture
 from ..figure import Figure, register
-from ..shapes import lines, panels, picture
+from ..shapes import lines, panels, picture, titled
 
 MARKERS = "os^Dv<>pPX*h8dH"
 PERPLEXITY = 30.0  # of t-SNE, scikit-learn's; below a third of the points where they are few
@@ -37,8 +37,7 @@ def frame(
     for _, part in table.groupby("space"):
         plane = in_the_plane(np.stack([points[k][3] for k in part.index]), reduce, seed)
         table.loc[part.index, ["x", "y"]] = plane
-    table.attrs["title"] = f"{run.manifest.body['label']}: mean features of classes by client, {reduce}"
-    return table
+    return titled(table, f"{run.manifest.body['label']}: mean features of classes by client, {reduce}")
 
 
 def in_the_plane(table: np.ndarray, reduce: str, seed: int) -> np.ndarray:

@@ -16,7 +16,7 @@ from ...io.hdf5 import open_hdf5
 from ...scores.scores import Scores
 from ..drawing import INK, Axes, Panel, Picture
 from ..figure import Figure, NothingToDraw, register
-from ..shapes import picture
+from ..shapes import picture, titled
 from ..system import System
 
 REASONS = 3  # for which images were left out that are named
@@ -31,10 +31,7 @@ def frame(system: System) -> DataFrame:
     table = steps(system)
     if table.empty:
         raise NothingToDraw(f"the data of {system.one} are not here", "draw it where they are")
-    table.attrs |= {
-        "title": f"Flow of images: {system.one}", "caption": f"{ABOUT} n = {table['images'].iloc[0]:,} images."
-    }  # fmt: skip
-    return table
+    return titled(table, f"Flow of images: {system.one}", ABOUT, table["images"].iloc[0])
 
 
 def steps(system: System) -> DataFrame:

@@ -10,7 +10,7 @@ from pandas import DataFrame
 from ...scores.scores import Scores
 from ..drawing import COLOURS, INK, Axes, Look, Picture, look, short
 from ..figure import Figure, NothingToDraw, register
-from ..shapes import DASHED, looks_of, panels, picture
+from ..shapes import DASHED, looks_of, panels, picture, titled
 from ..system import VERSION, System, usual
 
 WIDTH, LINE, DOT = 4.4, 0.32, 0.13  # inches: of a panel, of a group in it, of a system's mark in a group
@@ -44,12 +44,8 @@ def frame(
         raise NothingToDraw(f"no group of {system.one} has a {version} {metric}", hint)
     table = DataFrame(lines, columns=COLUMNS)
     bca = any(score.is_bca for where, score in scores.table.items() if where.group)
-    table.attrs |= {
-        "title": f"{metric} of each group, {version} test images: {system.one}", "score": metric,
-        "caption": f"{ABOUT} {BOOTSTRAP.format('BCa' if bca else 'percentile')} "
-        f"n = {scores.images:,} images.",
-    }  # fmt: skip
-    return table
+    about = f"{ABOUT} {BOOTSTRAP.format('BCa' if bca else 'percentile')}"
+    return titled(table, system.heading(f"{metric} of each group", "", version), about, scores.images, score=metric)
 
 
 def of_groups(

@@ -11,7 +11,7 @@ from ...scores.scores import Scores
 from ...scores.views import WORST
 from ..drawing import Axes, Look, Picture, point
 from ..figure import Figure, NothingToDraw, register
-from ..shapes import DASHED, panels, picture
+from ..shapes import DASHED, panels, picture, titled
 from ..system import System, usual
 
 GREY: Look = {"color": "#9a9a9a", "marker": "o", "markersize": 3.5, "linestyle": "", "zorder": 0}
@@ -49,10 +49,8 @@ def of_pairs(lines: Sequence[tuple[str, str, int, float, float]], metric: str, s
     for _, part in table.groupby("attribute"):
         kept = front(dict(zip(part["place"], part[["overall", "worst"]].itertuples(index=False), strict=True)))
         table.loc[part.index, "front"] = part["place"].isin(kept)
-    caption = f"{ABOUT}{GREYED if systems > MOST_NAMED else ''} n = {images:,} images."
-    title = f"Overall score and worst group: {metric}"
-    table.attrs |= {"title": title, "score": metric, "systems": systems, "caption": caption}
-    return table
+    about, title = ABOUT + GREYED * (systems > MOST_NAMED), f"Overall score and worst group: {metric}"
+    return titled(table, title, about, images, score=metric, systems=systems)
 
 
 def _pair(runs: Sequence[Scores], attribute: str, metric: str) -> tuple[float, float] | None:

@@ -7,7 +7,7 @@ from pandas import DataFrame
 
 from ..drawing import ALL, MOST_LINES, OF_ALL, Picture, marked
 from ..figure import Figure, NothingToDraw, register
-from ..shapes import lines, looks_of, panels, picture
+from ..shapes import lines, looks_of, panels, picture, titled
 from ..system import System, usual
 
 ABOUT = (
@@ -36,11 +36,8 @@ def frame(system: System, *, by: Annotated[str, "an attribute, whose groups are 
             lines += [(kind, name, place, severity, column[name].last) for place, name in enumerate(groups)]
     table = DataFrame(lines, columns=["kind", "group", "place", "severity", "value"]).astype({"value": float})
     table["value"] *= 100
-    table.attrs |= {
-        "title": f"{metric} by severity{f' and {by}' if by else ''}: {system.one}", "score": metric,
-        "caption": f"{ABOUT} n = {scores.images:,} images.",
-    }  # fmt: skip
-    return table
+    title = f"{metric} by severity{f' and {by}' if by else ''}: {system.one}"
+    return titled(table, title, ABOUT, scores.images, score=metric)
 
 
 def draw(table: DataFrame) -> Picture:
