@@ -22,7 +22,7 @@ LEVEL = {room: level for level, rooms in enumerate(LEVELS, 1) for room in rooms}
 DOORS = "fedcli", "fedcli.__main__"  # what a notebook and `python -m` open; they may lead anywhere
 LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 350, 60, 8, 120
 BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, and raised only on purpose
-    "bench": 1410, "commands": 3050, "compare": 1470, "data": 10760, "federation": 2710, "figures": 3270,
+    "bench": 1410, "commands": 3050, "compare": 1470, "data": 10640, "federation": 2710, "figures": 3270,
     "io": 640, "methods": 7590, "metrics": 1170, "models": 2000, "reporting": 4050, "reproduce": 3050,
     "runs": 2600, "scores": 6060, "sites": 3490, "stages": 1450, "system": 760, "the ground floor": 1340,
 }  # fmt: skip
