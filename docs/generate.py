@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import clinical_schema
 import scores_schema
 import typer
 
@@ -192,6 +193,7 @@ def schema(kind: str) -> dict[str, Any]:
     whole = head | _schema_of(manifest_bodies.shape(kind))
     if kind == "scores":
         whole["properties"]["body"] = scores_schema.body()
+        whole["properties"]["body"]["properties"]["clinical"] = clinical_schema.schema(_schema_of)
         whole["$defs"] = scores_schema.definitions()
     return whole
 

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from inspect import cleandoc
 from types import NoneType, UnionType
-from typing import Any, get_args, get_origin
+from typing import Any, get_args, get_origin, get_type_hints
 
-from fedcli.scores.schema import bare, dataclasses_in, types
 from fedcli.scores.scores import Scores
 
 PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
@@ -26,28 +25,18 @@ def definitions() -> dict[str, Any]:
 
 
 def _object(kind: Any) -> dict[str, Any]:
-    hints = types(kind)
-    properties, required, further = {}, [], []
-    for part in fields(kind):
-        if part.name == "table":  # a file of its own
-            continue
-        if "flat" in part.metadata:  # its keys stand beside the fields
-            further.append(_schema(get_args(bare(hints[part.name]))[1]))
-            continue
-        properties[part.name] = _schema(hints[part.name])
-        if "omitted" not in part.metadata:
-            required.append(part.name)
-    others = {"anyOf": further} if len(further) > 1 else further[0] if further else False
+    properties = {name: _of_type(hint) for name, hint in _hints(kind).items()}
     about = cleandoc(kind.__doc__ or "")
     return {
-        "description": about, "type": "object", "properties": properties, "required": required,
-        "additionalProperties": others,
+        "description": about, "type": "object", "properties": properties, "required": list(properties),
+        "additionalProperties": False,
     }  # fmt: skip
 
 
-def _schema(hint: Any) -> dict[str, Any]:
-    meaning = [text for text in getattr(hint, "__metadata__", ()) if isinstance(text, str)]
-    return _of_type(bare(hint)) | ({"description": meaning[0]} if meaning else {})
+def _hints(kind: Any) -> dict[str, Any]:
+    """Field -> type; but for the table, which is a file of its own."""
+    hints = get_type_hints(kind)
+    return {part.name: hints[part.name] for part in fields(kind) if part.name != "table"}
 
 
 def _of_type(kind: Any) -> dict[str, Any]:
@@ -65,8 +54,8 @@ def _of_type(kind: Any) -> dict[str, Any]:
 
 
 def _below(kind: Any) -> Iterator[Any]:
-    """Every dataclass that a dataclass holds, at any depth."""
-    for hint in (hint for name, hint in types(kind).items() if name != "table"):
-        for inner in dataclasses_in(hint):
+    """Every dataclass that a type holds, at any depth."""
+    for inner in _hints(kind).values() if is_dataclass(kind) else get_args(kind):
+        if is_dataclass(inner):
             yield inner
-            yield from _below(inner)
+        yield from _below(inner)

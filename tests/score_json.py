@@ -1,23 +1,98 @@
-"""Functions of evaluation, their results as scores.json holds them."""
+"""Scores of logits as scores.json has them in its nested form."""
 
-from fedcli.scores import groups, intervals, rounds, shots
-from fedcli.scores.parts import Score
-from fedcli.scores.schema import encode
+import numpy as np
+from nested_scores import ABOUT
+
+from fedcli.scores import shots, views
+from fedcli.scores.facts import Images, facts, label_facts
+from fedcli.scores.nested import nested
+from fedcli.scores.parts import MODELS
+from fedcli.scores.scores import Scores
+from fedcli.scores.statistics.intervals import Answered, add_group_intervals, add_intervals
+from fedcli.scores.table import Score, Where
+
+BY = "by"  # the attribute
 
 
-def as_json(function):
-    return lambda *args, **options: encode(function(*args, **options))
+def quality(versions, y, groupings, *, classes=None, units=None, how=None):
+    """The nested form of logits [N, C] by version, round and model; how: the method of intervals, if there are any."""
+    kinds = next(iter(versions.values()))[0][0].shape[1]
+    images = Images(y, classes or [f"class {c}" for c in range(kinds)], groupings, units)
+    table = {}
+    answered = {v: Answered(rounds[-1], y, units, groupings) for v, rounds in versions.items()}
+    for version, rounds in versions.items():
+        kept = range(7 - len(rounds), 7)
+        table |= facts(Where(version), images, zip(kept, rounds, strict=True), groupings)
+        if how:
+            add_group_intervals(table, Where(version), answered[version], how)
+    if how:
+        add_intervals(table, Where(), answered, how)
+    return nested(Scores(**ABOUT, grouped=images.grouped(), table=table))
 
 
-across, group_scores, spread = map(as_json, (groups.across, groups.group_scores, groups.spread))
-group_intervals, intervals = map(as_json, (intervals.group_intervals, intervals.intervals))
-among, shot_scores = map(as_json, (rounds.among, shots.shot_scores))
+def group_scores(logits, y, groups, values, *, classes=None):
+    """Of one model, and what lies between its groups."""
+    return summary_of_groups([logits], y, groups, values, classes=classes)["last_round"]
 
 
-def summary(tables, y):
+def summary_of_groups(tables, y, groups, values, *, classes=None):
     """Of logits [N, C] of each round."""
-    return encode(rounds.summary([Score.of(table, y) for table in tables]))
+    rounds = [[table] for table in tables]
+    return quality({"clean": rounds}, y, {BY: (groups, values)}, classes=classes)["groups"][BY]["clean"]
 
 
-def summary_of_groups(tables, *grouping):
-    return encode(rounds.summary_of_groups([groups.group_scores(table, *grouping) for table in tables]))
+def summary(versions, y):
+    """Of logits [N, C] of each version and round, and of the average."""
+    return quality({v: [[table] for table in rounds] for v, rounds in versions.items()}, y, {})["versions"]
+
+
+def intervals(answers, y, units, how="percentile"):
+    """Of logits [N, C] of each version and model."""
+    return quality({v: [tables] for v, tables in answers.items()}, y, {}, units=units, how=how)["intervals"]
+
+
+def group_intervals(tables, y, units, groups, values, how="percentile"):
+    """Of logits [N, C] of each model."""
+    made = quality({"clean": [tables]}, y, {BY: (groups, values)}, units=units, how=how)
+    return made["groups"][BY]["clean"].get("intervals", {})
+
+
+def column_of(scores):
+    return {group: Score([score], [1]) for group, score in scores.items()}
+
+
+def spread(scores, *, low=False):
+    """What lies between the scores of groups, in one round."""
+    column, names = column_of(scores), ("worst", "best")
+    edges = views.edges(column, low=low) or (None, None)
+    between = views.between(column, low=low)
+    return {name: edge and {"group": edge[0], "score": edge[1]} for name, edge in zip(names, edges, strict=True)} | {
+        short: between[name].last for short, name in (("gap", views.GAP), ("std", views.STD), ("average", views.MEAN))
+    }
+
+
+def across(scores):
+    mean, std = views.across(column_of(scores)).values()
+    return {"average": mean.last, "std_sample": std.last}
+
+
+def equity_scaled(overall, scores):
+    return views.equity_scaled(Score([overall], [1]), column_of(scores)).last
+
+
+def shot_scores(logits, y, classes, counts, limits):
+    """Of logits [N, C] by version, round and model."""
+    table = {}
+    for version in MODELS:
+        if version in logits:
+            rounds = list(enumerate(logits[version], 1))
+            table |= shots.shot_facts(Where(version), y, rounds, np.array(counts), limits)
+    return nested(Scores(**ABOUT, shots=shots.shots(y, classes, np.array(counts), limits), table=table))["shots"]
+
+
+def label_scores(logits, y, labels, groupings):
+    """Of logits [N, L] by version, round and model."""
+    images, table = Images(y, labels, groupings), {}
+    for version, rounds in logits.items():
+        table |= label_facts(Where(version), images, list(enumerate(rounds, 1)))
+    return nested(Scores(**ABOUT, table=table))["labels"]

@@ -2,15 +2,12 @@
 
 import h5py
 import numpy as np
-from nested_scores import staged
-from score_json import summary_of_groups
+from nested_scores import over, staged
+from score_json import summary, summary_of_groups
 
 from fedcli.compare.systems import grouped, read
 from fedcli.compare.tested import order
-from fedcli.scores.bootstrap import draw
-from fedcli.scores.parts import Score
-from fedcli.scores.rounds import over_rounds, summary, with_average
-from fedcli.scores.schema import encode
+from fedcli.scores.statistics.bootstrap import draw
 from fedcli.seeds import derive
 
 N = 60
@@ -38,7 +35,6 @@ def scored(
     versions = {"clean": logits} | ({"corrupted": corrupted} if corrupted else {})
     ids = np.array([f"image-{i}" for i in range(len(y))]) if ids is None else ids
     sex = sex if sex is not None else (SEX if len(y) == N else np.arange(len(y)) % 2) if groups else np.full(len(y), -1)
-    each = {v: [Score.of(table, y) for table in rounds] for v, rounds in versions.items()}
     body = {
         "method": "fedavg", "label": "FedAvg", "rule": "paper", "settings": {}, "rounds": 6, "roster_size": 4,
         "dataset": "made", "classes": list("abc")[: logits[0].shape[1]],
@@ -46,14 +42,14 @@ def scored(
         "options": {"lr": 0.1, "seed": seed}, "model": {"name": "cnn", "size": 8}, "warning": "",
         "data": {"dataset": stage("d"), "partition": stage("p", seed=0), "corruption": None},
         "among_clients": {"auc_ovo_macro": {"std": None}}, "personal": {},
-        "versions": {v: encode(summary(r)) for v, r in with_average(each).items()},
+        "versions": summary(versions, y),
         "groups": {
             name: {v: summary_of_groups(r, y, sex, ["f", "m"]) for v, r in versions.items()}
             for name in by
         } | dict(groups_of),
     }  # fmt: skip
     if lone:
-        means = {m: encode(over_rounds([float(np.mean(n["per_round"]))]))
+        means = {m: over(float(np.mean(n["per_round"])))
                  for m, n in body["versions"]["clean"].items() if isinstance(n, dict)}  # fmt: skip
         body["versions"], body["groups"] = {"clean": means}, {}
 

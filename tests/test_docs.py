@@ -180,9 +180,14 @@ def validate(value, schema):
 
 
 def test_the_schema_of_scores_knows_every_key_at_every_depth(tmp_path):
-    definitions = generate.schema("scores")["$defs"]
-    assert {"Operating", "External", "Client", "Curves", "Covered"} <= set(definitions)
-    assert definitions["Operating"]["required"][:3] == ["rule", "choice", "thresholds"]
+    whole = generate.schema("scores")
+    definitions, (clinical, _) = whole["$defs"], whole["properties"]["body"]["properties"]["clinical"]["anyOf"]
+    assert {"External", "Client", "Curves"} <= set(definitions)
+    operating = clinical["properties"]["classes"]["additionalProperties"]["additionalProperties"]["properties"][
+        "operating"
+    ]
+    assert operating["items"]["required"][:3] == ["rule", "choice", "thresholds"]
+    assert "youden" in operating["items"]["properties"]["rule"]["description"]
     assert definitions["Client"]["additionalProperties"] is False
     path = tmp_path / "scores.json"
     path.write_text(json.dumps({"body": {"clients": {"a": {"version": 1.5}}}}))

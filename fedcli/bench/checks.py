@@ -5,8 +5,9 @@ A check is a function of a Subject that raises Failed, with a sentence that says
 
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -87,31 +88,27 @@ def keeps_the_contract(subject: Subject) -> None:
 def is_finite(subject: Subject) -> None:
     """The model is finite after all rounds."""
     state = subject.rounds[-1].state
-    own = [memory["model"] for memory in state.clients.values() if "model" in memory]
-    scored = scored_model(subject.method.aggregator, state.theta, state.server)
-    whole = all(bool(theta.isfinite().all()) for theta in (state.theta, scored, *own))
+    whole = all(bool(theta.isfinite().all()) for theta in (state.theta, *_models(subject.method, state)))
     _refuse_unless(whole, "the model holds NaN or infinity after three rounds")
 
 
 def differs_from_fedavg(subject: Subject) -> None:
     """It comes to another model than FedAvg."""
-    if subject.spec == FEDAVG:
-        return
-    state = subject.rounds[-1].state
-    own = [memory["model"] for memory in state.clients.values() if "model" in memory]  # what Ditto changes
-    scored = scored_model(subject.method.aggregator, state.theta, state.server)  # what CReFF changes
-    theta, plain = own[0] if own else scored, _fedavg().theta
-    same = theta.shape == plain.shape and bool(torch.equal(theta, plain))
-    _refuse_unless(not same, "its model is FedAvg's to the last bit")
+    if subject.spec != FEDAVG:
+        theta, plain = _models(subject.method, subject.rounds[-1].state)[0], _fedavg().theta
+        same = theta.shape == plain.shape and bool(torch.equal(theta, plain))
+        _refuse_unless(not same, "its model is FedAvg's to the last bit")
 
 
+def _models(method: Method, state: RunState) -> list[torch.Tensor]:
+    """The clients' own models, which Ditto changes, then the one that is scored, which CReFF changes."""
+    own = [memory["model"] for memory in state.clients.values() if "model" in memory]
+    return [*own, scored_model(method.aggregator, state.theta, state.server)]
+
+
+@cache
 def _fedavg() -> RunState:
-    if FEDAVG not in _played:
-        _played[FEDAVG] = Subject(FEDAVG).rounds[-1].state
-    return _played[FEDAVG]
-
-
-_played: dict[str, RunState] = {}
+    return Subject(FEDAVG).rounds[-1].state
 
 
 def resumes(subject: Subject) -> None:
@@ -155,8 +152,7 @@ def survives_one_image(subject: Subject) -> None:
     count = 12 if not subject.method.local.freezes else 9
     shards = {client: toy_shard(client, count, absent=2) for client in ROSTER}
     shards["east"] = toy_shard("east", 1, absent=2)
-    theta = subject.train(shards=shards, until=2).theta
-    _refuse_unless(bool(theta.isfinite().all()), "the model holds NaN or infinity")
+    _refuse_unless_finite(subject.train(shards=shards, until=2))
 
 
 def handles_partial_participation(subject: Subject) -> None:
@@ -164,8 +160,7 @@ def handles_partial_participation(subject: Subject) -> None:
     plan = TrainOptions(subject.spec, set=subject.settings, rounds=2, participation=0.5, model=_model(subject))
     if not subject.method.aggregator.full_participation:
         rules.check(plan)
-        theta = subject.train(rounds=4, participation=0.5).theta
-        _refuse_unless(bool(theta.isfinite().all()), "the model holds NaN or infinity")
+        _refuse_unless_finite(subject.train(rounds=4, participation=0.5))
         return
     try:
         rules.check(plan)
@@ -178,8 +173,7 @@ def handles_partial_participation(subject: Subject) -> None:
 def trains_as_asked(subject: Subject) -> None:
     """Adam, several epochs, weight decay and batch norm of each client's own"""
     training = Training(optimizer="adam", lr=0.01, weight_decay=5e-4, epochs=2, batch_size=16, bn="local")
-    theta = subject.train(training=training, until=2).theta
-    _refuse_unless(bool(theta.isfinite().all()), "the model holds NaN or infinity")
+    _refuse_unless_finite(subject.train(training=training, until=2))
 
 
 def reports_the_same_columns(subject: Subject) -> None:
@@ -195,8 +189,8 @@ def explains_its_options(subject: Subject) -> None:
         for option in options.describe(half).values():
             if not option.meaning:
                 raise Failed(f"{option.name} says nothing: annotate it with Annotated[type, 'meaning, range']")
-            if option.type != "str":
-                _refuses(half, option.name)
+            if option.type != "str" and _takes(half, option.name, "no such value"):
+                raise Failed(f"{option.name}='no such value' is taken")
 
 
 def is_rebuilt_from_its_record(subject: Subject) -> None:
@@ -225,10 +219,8 @@ def verdicts(subject: Subject) -> list[Verdict]:
     """Every check, in order. Where no three rounds can be played, the others are not tried."""
     made: list[Verdict] = []
     for check in CHECKS:
-        tried = not made or made[0].why == ""
-        made.append(
-            Verdict(check.__name__, (check.__doc__ or "").rstrip("."), outcome(check, subject) if tried else None)
-        )
+        why = outcome(check, subject) if not made or made[0].why == "" else None
+        made.append(Verdict(check.__name__, (check.__doc__ or "").rstrip("."), why))
     return made
 
 
@@ -251,34 +243,32 @@ def outcome(check: Callable[[Subject], None], subject: Subject) -> str:
 
 def pairs_of(spec: str) -> list[str]:
     """Pairs that a method makes with one of fedcli's own, as a base and as an add-on where it can be each."""
-    if "+" in resolve(spec).name:
-        return []
-    return [pair for pair in (f"{spec}+fedheal", f"moon+{spec}") if _is_pair(pair)]
-
-
-def _is_pair(spec: str) -> bool:
-    try:
-        resolve(spec)
-    except UsageError:
-        return False
-    return True
+    pairs: list[str] = []
+    for pair in (f"{spec}+fedheal", f"moon+{spec}") if "+" not in resolve(spec).name else ():
+        with suppress(UsageError):
+            resolve(pair)
+            pairs.append(pair)
+    return pairs
 
 
 def _model(subject: Subject) -> str:
     return "clip-tiny" if subject.method.local.freezes else "cnn"
 
 
-def _refuses(half: object, name: str) -> None:
-    try:
-        options.change(half, name, "no such value")
-    except UsageError:
-        return
-    raise Failed(f"{name}='no such value' is taken")
+def _takes(half: object, name: str, value: str) -> bool:
+    with suppress(UsageError):
+        options.change(half, name, value)
+        return True
+    return False
 
 
 def _refuse_unless(holds: bool, why: str) -> None:
     if not holds:
         raise Failed(why)
+
+
+def _refuse_unless_finite(state: RunState) -> None:
+    _refuse_unless(bool(state.theta.isfinite().all()), "the model holds NaN or infinity")
 
 
 def _compare(state: RunState, expected: RunState, hint: str) -> None:

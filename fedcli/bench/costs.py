@@ -2,7 +2,6 @@
 
 import statistics
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,9 +16,8 @@ from ..runs import folder as folders
 from ..runs.assembly import PlannedFederation
 from ..runs.finished import KEPT, has_own_tests, logits, part, save_model
 from ..runs.scoring import Scoring, curve
-from .measuring import REPEATS, next_state, wait
+from .measuring import next_state, seconds_of, times
 
-QUICK = 2.0  # seconds, after which nothing is measured again
 FLOAT = 4  # bytes
 
 
@@ -35,25 +33,18 @@ def server(
         return 0.0, 0
     model = federation.layout.size * FLOAT
     count = max(1, min(clients, available // 2 // model)) if available else clients
-    spent, seconds = 0.0, []
+    state = federation.first()
 
     def replay(tasks: list[Task]) -> Iterator[Report]:
-        nonlocal spent
         for k, task in enumerate(tasks):
-            begin = time.perf_counter()
             known = reports[task.part]
-            report = replace(known[k % len(known)], client=task.client, row=task.row)
-            spent += time.perf_counter() - begin
-            yield report
+            yield replace(known[k % len(known)], client=task.client, row=task.row)
 
-    state = federation.first()
-    for _ in range(1 + REPEATS):
-        spent, begin = 0.0, time.perf_counter()
+    def play() -> None:
+        nonlocal state
         state = next_state(federation, state, federation.data.roster[:count], replay)
-        wait(federation.device)
-        seconds.append(time.perf_counter() - begin - spent)
-        if sum(seconds) > QUICK:
-            break
+
+    seconds = times(play, federation.device)
     return statistics.median(seconds[1:] or seconds) * clients / count, count * model
 
 
@@ -68,16 +59,12 @@ def evaluation(federation: PlannedFederation, scoring: Scoring, also: bool) -> f
         return 0.0
     shard = max([*data.test.values(), *data.train.values()], key=len)
     shard = part(shard, np.arange(min(len(shard), EVALUATION_BATCH)))
-    seconds: list[float] = []
-    while len(seconds) < 1 + REPEATS and sum(seconds) <= QUICK:
-        begin = time.perf_counter()
-        table = logits(federation.net, shard, federation.method.local)
-        seconds.append(time.perf_counter() - begin)
-    each = min(seconds) / len(shard)
+    tables: list[np.ndarray] = []
+    each = min(times(lambda: tables.append(logits(federation.net, shard, federation.method.local)))) / len(shard)
 
     def scored(y: np.ndarray, score: Callable[[np.ndarray, np.ndarray], object]) -> float:
-        repeated = np.resize(table, (len(y), table.shape[1]))  # [N, C]
-        return each * len(y) + _median_seconds(lambda: score(repeated, y))
+        repeated = np.resize(tables[0], (len(y), tables[0].shape[1]))  # [N, C]
+        return each * len(y) + statistics.median(times(lambda: score(repeated, y)))
 
     total = 0.0
     if due:
@@ -94,10 +81,9 @@ def writing(federation: PlannedFederation, report: Report) -> float:
     memories = dict.fromkeys(federation.data.roster, report.memory)
     line = {"weights": [1.0] * len(federation.data.roster), "loss": 1.0}
     with tempfile.TemporaryDirectory() as folder, Path(folder, "lines").open("w") as file:
-        lines = 2 * federation.rounds * _median_seconds(lambda: folders.append(file, line))
-        begin = time.perf_counter()
-        save_model(Path(folder, "models", "model.h5"), federation.layout, report.theta, memories, federation.counts)
-        return lines + (time.perf_counter() - begin) * min(KEPT + 1, federation.rounds)
+        lines = 2 * federation.rounds * statistics.median(times(lambda: folders.append(file, line)))
+        model = Path(folder, "models", "model.h5"), federation.layout, report.theta, memories, federation.counts
+        return lines + seconds_of(lambda: save_model(*model)) * min(KEPT + 1, federation.rounds)
 
 
 def between_rounds(federation: PlannedFederation, reports: list[Report], scoring: Scoring) -> int:
@@ -118,12 +104,3 @@ def images(federation: PlannedFederation) -> int:
 
 def _bytes(tensors: Tensors) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
-
-
-def _median_seconds(work: Callable[[], object]) -> float:
-    seconds = []
-    for _ in range(REPEATS):
-        begin = time.perf_counter()
-        work()
-        seconds.append(time.perf_counter() - begin)
-    return statistics.median(seconds)

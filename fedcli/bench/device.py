@@ -13,7 +13,7 @@ from ..federation.engines.in_process import Engine, InProcess
 from ..runs import resources
 from ..runs.resources import be_deterministic
 from . import engine, limits
-from .measuring import wait
+from .measuring import seconds_of
 
 NETWORKS = {("cnn", 32): 2048, ("resnet18", 64): 1024, ("resnet18", 224): 256, ("clip-vit-b16", 224): 128}
 CLIENTS = 4
@@ -114,11 +114,7 @@ def _timed(
     state = federation.play(federation.first(), engine=played).state
     seconds: list[float] = []
     while not seconds or sum(seconds) < SECONDS:
-        wait(device)
-        begin = time.perf_counter()
-        federation.play(state, engine=played)
-        wait(device)
-        seconds.append(time.perf_counter() - begin)
+        seconds.append(seconds_of(lambda: federation.play(state, engine=played), device))
     return CLIENTS * images / statistics.median(seconds), flops / (CLIENTS * images)
 
 

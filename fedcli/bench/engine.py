@@ -2,7 +2,7 @@
 
 The bare loop is what one would write by hand: the same network, tensors, batches and optimizer steps, with nothing of
 fedcli in it. For a method that costs more than plain training, it makes the passes of the method's formula
-(see formulas.py) and does none of its arithmetic. The two sides alternate, so a machine that slows down slows both.
+(see formula()) and does none of its arithmetic. The two sides alternate, so a machine that slows down slows both.
 """
 
 import statistics
@@ -18,19 +18,21 @@ import torch.nn.functional as F
 from .. import models
 from ..data import transforms
 from ..data.shard import EVALUATION_BATCH, Shard
+from ..errors import UsageError
 from ..federation.client import Training
 from ..federation.engines.in_process import InProcess
 from ..federation.server import Federation
-from ..methods import Method, resolve
+from ..methods import METHODS, Method, resolve
 from ..models.layout import Layout
 from ..runs.resources import be_deterministic
 from ..seeds import derive
 from . import limits
-from .formulas import formula
+from .measuring import wait
 
 Optimizer = Literal["adam", "sgd", "adamw"]
 CLASSES = 7
 LEARNING_RATE = 1e-3
+PASSES = "step", "look", "gradient", "forward"  # of the network, as halves of methods say in their `cost`
 COLUMNS = ["what", "fedcli", "bare", "time ratio", "lowest to highest", "of matrix speed"]
 
 
@@ -75,6 +77,23 @@ class Timing:
         return f"{self.images / seconds:,.0f} images/s" if self.images else f"{seconds:.2f} s"
 
 
+def formula(method: Method) -> dict[str, int]:
+    """The passes of a method's two halves together, by kind. Raises UsageError where they are not known."""
+    local, rule = method.local.cost, method.aggregator.cost
+    if isinstance(local, str) or isinstance(rule, str):
+        reason = local if isinstance(local, str) else rule
+        hint = f"methods that can be: {', '.join(measurable())}"
+        raise UsageError(f"{method.name} cannot be timed against a formula: {reason}", hint)
+    return {kind: local.get(kind, 0) + rule.get(kind, 0) for kind in PASSES}
+
+
+def measurable() -> list[str]:
+    """Methods whose cost follows from their formula."""
+    return [
+        name for name, m in METHODS.items() if not isinstance(m.local.cost, str) | isinstance(m.aggregator.cost, str)
+    ]
+
+
 def engine(
     method: str,
     *,
@@ -99,7 +118,7 @@ def engine(
     def ours() -> None:
         be_deterministic(device, models.describe(model).threads)  # as fedcli train is
         federation.play(state)
-        _wait(device)
+        wait(device)
 
     other = network(model, size, device)
     start = {name: tensor.clone() for name, tensor in other.state_dict().items()}
@@ -109,7 +128,7 @@ def engine(
         for client, shard in shards.items():
             other.load_state_dict(start)
             _bare_client(other, client, shard, training, passes)
-        _wait(device)
+        wait(device)
 
     pairs = alternate(ours, bare, repeats)
     flops, _ = limits.counted(lambda: federation.play(state, engine=limits.unrecorded(federation.clients)))
@@ -195,8 +214,3 @@ def random_shards(clients: int, images: int, size: int, device: str) -> dict[str
 
 def network(model: str, size: int, device: str, precision: str = "fp32") -> models.Network:
     return models.build(model, models.Inputs(3, CLASSES, size), seed=0, precision=precision).to(device)
-
-
-def _wait(device: str) -> None:
-    if device.startswith("cuda"):
-        torch.cuda.synchronize(device)

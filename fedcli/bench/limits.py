@@ -8,12 +8,12 @@ part of those bytes from memory, so their share can exceed one.
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from .. import console
 from ..federation.client import Report, Task, run_client
@@ -22,7 +22,7 @@ from ..federation.engines.in_process import InProcess
 from ..methods.mixins import SubsetTraining
 from ..runs.assembly import PlannedFederation
 from ..runs.train_options import Execution
-from .measuring import next_state, some_images, threads, wait
+from .measuring import next_state, seconds_of, some_images, threads
 
 LEAST = 5.0  # seconds of training, below which measuring would be a large part of it
 SECONDS = 0.2  # for each limit
@@ -31,27 +31,12 @@ SIDE = {"cpu": 1024, "cuda": 8192}  # of the square matrices
 COPIED = {"cpu": 2**26, "cuda": 2**30}  # bytes
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Costs of an image in training, and limits of the machine.
-
-    Attributes:
-        flops_per_image: floating-point operations of products and convolutions in a round, by trained image.
-        bytes_per_image: that its operations read and wrote.
-        flops_per_second, bytes_per_second: the limits.
-    """
-
-    flops_per_image: float
-    bytes_per_image: float
-    flops_per_second: float
-    bytes_per_second: float
-
-
 def measure(federation: PlannedFederation, execution: Execution, seconds: float) -> dict[str, Any] | None:
-    """The Limits of a training as timing.jsonl keeps them; None where it took less than LEAST seconds.
+    """The last line of timing.jsonl; None where a training took less than LEAST seconds, where a rule selects who
+    trains, since the counted client does not stand for the others, and where a GPU has too little memory left.
 
-    Also None where a rule selects who trains, since the counted client does not stand for the others, and where a GPU
-    has too little memory left.
+    flops_per_image: floating-point operations of products and convolutions in a round, by trained image;
+    bytes_per_image: that its operations read and wrote; flops_per_second, bytes_per_second: limits of the machine.
     """
     rule = federation.method.aggregator
     if seconds < LEAST or isinstance(rule, SubsetTraining) and rule.trains_subset:
@@ -60,11 +45,14 @@ def measure(federation: PlannedFederation, execution: Execution, seconds: float)
     name, count = chosen(execution.engine, federation.cohort_size, device)
     try:
         with threads(torch.get_num_threads() * (count if name == "pool" else 1)):
-            speeds = matrix_speed(device, precision), copy_speed(device)
-        return asdict(Limits(*cost(federation), *speeds))
+            flops, copied = matrix_speed(device, precision), copy_speed(device)
+        operations, moved = cost(federation)
     except torch.cuda.OutOfMemoryError:
         console.say("no line on speed: beside this training the GPU has no memory to measure it in")
         return None
+    return {
+        "flops_per_image": operations, "bytes_per_image": moved, "flops_per_second": flops, "bytes_per_second": copied
+    }  # fmt: skip
 
 
 def cost(federation: PlannedFederation) -> tuple[float, float]:
@@ -134,18 +122,9 @@ class Traffic(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         if not func.is_view:
-            self.bytes += sum(tensor.numel() * tensor.element_size() for tensor in _tensors((args, kwargs, result)))
+            tensors = (value for value in tree_leaves((args, kwargs, result)) if isinstance(value, Tensor))
+            self.bytes += sum(tensor.numel() * tensor.element_size() for tensor in tensors)
         return result
-
-
-def _tensors(values: Any) -> Iterator[Tensor]:
-    if isinstance(values, Tensor):
-        yield values
-    elif isinstance(values, dict):
-        yield from _tensors(list(values.values()))
-    elif isinstance(values, list | tuple):
-        for value in values:
-            yield from _tensors(value)
 
 
 def _fastest(work: Callable[[], object], device: str) -> float:
@@ -153,9 +132,5 @@ def _fastest(work: Callable[[], object], device: str) -> float:
     work()  # the first time is slow
     best, end = float("inf"), time.perf_counter() + SECONDS
     while best == float("inf") or time.perf_counter() < end:
-        wait(device)
-        begin = time.perf_counter()
-        work()
-        wait(device)
-        best = min(best, time.perf_counter() - begin)
+        best = min(best, seconds_of(work, device))
     return best

@@ -3,7 +3,7 @@
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -21,6 +21,7 @@ from ..runs.assembly import PlannedFederation
 from ..runs.finished import part
 
 REPEATS = 3  # of what is quick; the median counts
+QUICK = 2.0  # seconds, after which nothing is measured again
 
 
 class Visits:
@@ -60,7 +61,10 @@ class Visits:
             most = counts[by_size[-1]]
             self._play(self._play(federation.first(), cohort, most, count=False), cohort, most)
         if together:  # processes on one machine slow each other
-            self.slowdown = max(1.0, together.seconds / together.expected(self))
+            seconds, visits = together
+            lines = {name: self.line(name) for _, name, _ in visits}
+            alone = busiest((worker, lines[name][0] + lines[name][1] * images) for worker, name, images in visits)
+            self.slowdown = max(1.0, seconds / alone)
 
     @property
     def trained(self) -> list[Report]:
@@ -76,7 +80,7 @@ class Visits:
             for client, images in self.federation.counts.items()
         }
         workers = shared_out(self.federation.counts, processes)
-        return self.slowdown * sum(busiest({c: each[c] for c in cohort}, workers) for cohort in cohorts)
+        return self.slowdown * sum(busiest((workers[c], each[c]) for c in cohort) for cohort in cohorts)
 
     def _shares(self) -> dict[str, float]:
         """Parts of a round, and the share of its clients that play each: a rule may select whom to train."""
@@ -117,9 +121,7 @@ class Visits:
                     by_images = self.seconds.setdefault(task.part, {})
                     by_images.setdefault(len(clients.shards[task.client]), []).append(time.perf_counter() - begin)
                 self.steps += report.steps
-                fresh.setdefault(task.part, [])[1:] = [
-                    report
-                ]  # no more models than a real round holds beside its table
+                fresh.setdefault(task.part, [])[1:] = [report]  # no more models than a round holds beside its table
                 yield report
 
         state = next_state(self.federation, state, names, engine)
@@ -128,8 +130,9 @@ class Visits:
         self.evaluates = self.evaluates or any(shard.evaluations for shard in watched)
         return state
 
-    def _side_by_side(self, each: float, limit: float) -> "_Together":
-        """A round on the processes: whole where it is quick, else the largest clients on parts of their images.
+    def _side_by_side(self, each: float, limit: float) -> tuple[float, list[tuple[int, str, int]]]:
+        """Seconds of a round's visits on the processes, and process, part of the round and number of images of each:
+        the whole round where it is quick, else the largest clients on parts of their images.
 
         each: seconds of an image, roughly.
         """
@@ -139,43 +142,21 @@ class Visits:
         smallest = self.federation.plan.batch_size
         images = max(counts.values()) if whole else max(smallest, int(limit / 4 / each))
         clients = some_images(self.federation, names, images)
+        seconds, visits = 0.0, list[tuple[int, str, int]]()
+
+        def clocked(tasks: list[Task]) -> list[Report]:
+            nonlocal seconds
+            reports: list[Report] = []
+            seconds += seconds_of(lambda: reports.extend(pool(tasks)))
+            visits.extend((pool.worker_of[t.client], t.part, len(clients.shards[t.client])) for t in tasks)
+            return reports
+
         with Pool(clients, self.jobs, len(names)) as pool:
-            together = _Together(pool, clients)
-            state = self.federation.first()
-            for _ in range(2):  # the first visits are slow
-                together.seconds, together.played = 0.0, []
-                state = next_state(self.federation, state, names, together)
+            state = next_state(self.federation, self.federation.first(), names, clocked)
+            seconds, visits = 0.0, []  # the first visits are slow
+            next_state(self.federation, state, names, clocked)
             self.own_bytes = sum(pool.ask(resources.own))
-        return together
-
-
-class _Together:
-    """The engine of several processes, with a clock.
-
-    Attributes:
-        seconds: that all visits of the last round took.
-        played: part of the round and client of each of them.
-    """
-
-    def __init__(self, pool: Pool, clients: InProcess):
-        self.pool, self.clients = pool, clients
-        self.seconds = 0.0
-        self.played: list[tuple[str, str]] = []
-
-    def __call__(self, tasks: list[Task]) -> list[Report]:
-        begin = time.perf_counter()
-        reports = list(self.pool(tasks))
-        self.seconds += time.perf_counter() - begin
-        self.played += [(task.part, task.client) for task in tasks]
-        return reports
-
-    def expected(self, visits: Visits) -> float:
-        """Seconds of the same round if no process slowed another."""
-        seconds: dict[int, float] = defaultdict(float)
-        for name, client in self.played:
-            fixed, each = visits.line(name)
-            seconds[self.pool.worker_of[client]] += fixed + each * len(self.clients.shards[client])
-        return max(seconds.values())
+        return seconds, visits
 
 
 @dataclass(frozen=True)
@@ -214,14 +195,11 @@ def next_state(federation: PlannedFederation, state: RunState, roster: list[str]
     return replace(federation, participation=1.0).play(state, roster, engine).state
 
 
-def busiest(seconds: dict[str, float], workers: dict[str, int]) -> float:
-    """Seconds of the process that has most to do.
-
-    seconds: of each client; workers: the process of each client.
-    """
+def busiest(work: Iterable[tuple[int, float]]) -> float:
+    """Seconds of the process that has most to do, of pairs of a process and seconds."""
     spent: dict[int, float] = defaultdict(float)
-    for client, each in seconds.items():
-        spent[workers[client]] += each
+    for worker, seconds in work:
+        spent[worker] += seconds
     return max(spent.values())
 
 
@@ -229,6 +207,23 @@ def wait(device: str) -> None:
     """Until the device is idle."""
     if device.startswith("cuda"):
         torch.cuda.synchronize(device)
+
+
+def seconds_of(work: Callable[[], object], device: str = "cpu") -> float:
+    """Seconds of some work, from an idle device to an idle device."""
+    wait(device)
+    begin = time.perf_counter()
+    work()
+    wait(device)
+    return time.perf_counter() - begin
+
+
+def times(work: Callable[[], object], device: str = "cpu") -> list[float]:
+    """Seconds of some work, the first time and, where it is quick, REPEATS times more."""
+    seconds: list[float] = []
+    while len(seconds) < 1 + REPEATS and sum(seconds) <= QUICK:
+        seconds.append(seconds_of(work, device))
+    return seconds
 
 
 @contextmanager

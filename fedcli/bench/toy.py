@@ -25,39 +25,27 @@ CLASSES = 3
 Extend = Callable[[Network], None]
 
 
-def nothing(net: Network) -> None:
-    """In place of Local.extend: adds nothing."""
+def toy_net(seed: int = 0, dropout: float = 0.2, extend: Extend = lambda net: None) -> Network:
+    """A convolution and a linear layer. extend: as Local.extend."""
 
-
-def toy_net(seed: int = 0, dropout: float = 0.2, extend: Extend = nothing) -> Network:
-    with torch.random.fork_rng(devices=[]):
-        seed_torch(seed)
-        net = _toy_net(dropout)
-        net.class_names, net.attributes = ["a", "b", "c"], {"sex": ["f", "m"]}
+    def build() -> Network:
+        layers = nn.Conv2d(1, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(4), nn.Flatten()
+        net = Network(nn.Sequential(*layers, nn.Dropout(dropout)), 16, CLASSES)
         net.channels, net.side = 1, 8
-        seed_torch(seed + 1)
-        extend(net)
-    make_lone_safe(net)
-    return net
+        return net
+
+    return _extended(build, seed, extend)
 
 
-def _toy_net(dropout: float) -> Network:
-    body = nn.Sequential(
-        nn.Conv2d(1, 4, 3, padding=1, bias=False),
-        nn.BatchNorm2d(4),
-        nn.ReLU(),
-        nn.MaxPool2d(4),
-        nn.Flatten(),
-        nn.Dropout(dropout),
-    )
-    return Network(body, 16, CLASSES)
-
-
-def toy_clip(seed: int = 0, extend: Extend = nothing) -> ClipNetwork:
+def toy_clip(seed: int = 0, extend: Extend = lambda net: None) -> Network:
     """The tiny vision transformer over toy images, which it enlarges to its own 32 x 32: 16 tokens of width 16."""
+    return _extended(lambda: ClipNetwork("clip-tiny", 1, ["a", "b", "c"]), seed, extend)
+
+
+def _extended(build: Callable[[], Network], seed: int, extend: Extend) -> Network:
     with torch.random.fork_rng(devices=[]):
         seed_torch(seed)
-        net = ClipNetwork("clip-tiny", 1, ["a", "b", "c"])
+        net = build()
         net.class_names, net.attributes = ["a", "b", "c"], {"sex": ["f", "m"]}
         seed_torch(seed + 1)
         extend(net)

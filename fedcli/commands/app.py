@@ -26,32 +26,24 @@ from . import (
     bench,
     check,
     compare,
-    corrupt,
     datasets,
-    defaults,
     demo,
-    evaluate,
     export,
     inspect,
     lists,
     ls,
-    memory,
     methods,
     new,
-    options,
-    partition,
     plot,
-    predict,
-    prepare,
     report,
     reproduce,
     run,
+    stages,
     sweep,
-    train,
 )
-from .panels import ANYWHERE, Command
+from .shell import declare, defaults, torch_limit
+from .shell.panels import ANYWHERE, Command
 
-READ_AS = {"int": "a whole number", "float": "a number", "bool": "true or false"}  # the type of pydantic's error
 LIMITED = "give the process more memory (ulimit -v), or install fedcli and its packages again"
 UNEXPECTED = "a manifest may have been edited by hand, or this is a fault of fedcli; --debug shows the traceback"
 
@@ -129,24 +121,11 @@ class Commands(TyperGroup):
 def _refuse(ctx: typer.Context, error: Exception) -> None:
     """End where an error is the parser's own, such as a wrong option; a bare `fedcli` shows its help."""
     if hasattr(error, "format_message") and type(error).__name__ != "NoArgsIsHelpError":
-        _reword(error)
         sentence = error.format_message().rstrip(".") + "".join(getattr(error, "__notes__", []))
         command = " ".join(filter(None, [ctx.command_path, ctx.invoked_subcommand]))
         line = getattr(getattr(error, "ctx", None), "command_path", None) or command
         with console.shown():  # where the line of the whole program is wrong, nothing is shown yet
             _end(ctx, f"{sentence[:1].lower()}{sentence[1:]}", f"`{line} --help` lists what can be given", 2)
-
-
-def _reword(error: Any) -> None:
-    """Name the value that is refused, which typer's words for a number do not where pydantic reads it."""
-    errors = getattr(error.__cause__, "errors", None)
-    if errors is None or not hasattr(error, "message"):
-        return
-    first = errors()[0]
-    limit = first.get("ctx", {}).get("ge")
-    wanted = READ_AS.get(first["type"].partition("_")[0]) if limit is None else f"at least {limit:g}"
-    if wanted:
-        error.message = f"{str(first['input'])[:80]!r} is not {wanted}"
 
 
 def _nothing_begun() -> None:
@@ -155,7 +134,7 @@ def _nothing_begun() -> None:
 
 
 def _end(ctx: typer.Context, sentence: str, hint: str, code: int) -> NoReturn:
-    if ctx.meta.get(options.DEBUG):
+    if ctx.meta.get(declare.DEBUG):
         traceback.print_exc(file=sys.stderr)
     console.fail(sentence, hint)
     raise typer.Exit(code)
@@ -168,14 +147,16 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )  # fmt: skip
 
-for command in (
-    demo.demo, prepare.prepare, partition.partition, corrupt.corrupt, train.train, evaluate.evaluate, predict.predict,
+for function in (
+    demo.demo, stages.prepare, stages.partition, stages.corrupt, stages.train, stages.evaluate, stages.predict,
     report.report, compare.compare, plot.plot, ls.ls, inspect.inspect, reproduce.reproduce, run.run, sweep.sweep,
     import_module("fedcli.sites.command").site, export.export, methods.methods, check.check, new.new,
     datasets.datasets, lists.models, lists.metrics, lists.corruptions, bench.bench,
 ):  # fmt: skip
-    group = {"cls": plot.Figures, "no_args_is_help": True}
-    app.command(**(group if command is plot.plot else {"cls": Command}))(command)
+    if function is plot.plot:
+        app.command(cls=plot.Figures, no_args_is_help=True)(function)  # type: ignore[arg-type]  # a group is one too
+    else:
+        app.command(cls=Command)(declare.command(function))
 
 
 def _version(value: bool) -> None:
@@ -225,7 +206,7 @@ def main() -> None:
     # idle threads that spin take the cores from whatever else runs here: up to ten times slower when shared
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     interrupts.listen()
-    memory.watch()
+    torch_limit.watch()
     try:
         app()
     except KeyboardInterrupt:  # before a command has begun

@@ -1,12 +1,12 @@
 """fedcli bench."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
 
 from .. import console
 from ..system import terminal
-from . import options as o
+from .shell import common as o
+from .shell.shown import show_json
 
 if TYPE_CHECKING:
     from ..bench.engine import Timing
@@ -14,18 +14,15 @@ if TYPE_CHECKING:
 
 def bench(
     method: Annotated[
-        list[str] | None,
-        typer.Option(help="against the passes of its formula; may be repeated, all is every one; default: fedavg"),
-    ] = None,
-    model: Annotated[str, typer.Option(help="network that is trained")] = "cnn",
+        Sequence[str], "against the passes of its formula; may be repeated, all is every one; default: fedavg"
+    ] = (),
+    model: Annotated[str, "network that is trained"] = "cnn",
     size: o.Size = 32,
-    clients: Annotated[int, typer.Option(min=1, help="number of clients")] = 8,
-    images: Annotated[int, typer.Option(min=2, help="images per client")] = 256,
-    repeats: Annotated[int, typer.Option(min=1, help="times each side runs; the median counts")] = 7,
-    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N")] = "cpu",
+    clients: Annotated[int, "number of clients, >= 1"] = 8,
+    images: Annotated[int, "images per client, >= 2"] = 256,
+    repeats: Annotated[int, "times each side runs, >= 1; the median counts"] = 7,
+    device: Annotated[str, "cpu, cuda or cuda:N"] = "cpu",
     json: o.Json = False,
-    quiet: o.Quiet = False,
-    debug: o.Debug = False,
 ) -> None:
     """Time methods against a bare PyTorch loop, beside what this machine can do.
 
@@ -43,22 +40,21 @@ def bench(
         return
     timings = _beside_bare(method, repeats, model=model, size=size, clients=clients, images=images, device=device)
     if json:
-        o.show_json([timing.body() for timing in timings])
+        show_json([timing.body() for timing in timings])
         return
     from ..bench.engine import COLUMNS
 
     terminal.table(COLUMNS, [timing.row() for timing in timings])
 
 
-def _beside_bare(method: list[str] | None, repeats: int, **problem: Any) -> "list[Timing]":
+def _beside_bare(method: Sequence[str], repeats: int, **problem: Any) -> "list[Timing]":
     """Two rows for each method, one of SGD and one of Adam."""
     from ..bench import engine
-    from ..bench.formulas import formula, measurable
     from ..methods import resolve
 
-    names = measurable() if method == ["all"] else method or ["fedavg"]
+    names = engine.measurable() if list(method) == ["all"] else method or ["fedavg"]
     for name in names:
-        formula(resolve(name))  # refuses a name before the first of them is timed
+        engine.formula(resolve(name))  # refuses a name before the first of them is timed
     timings = []
     for name in names:
         for optimizer in ("sgd", "adam"):
@@ -73,7 +69,7 @@ def _show_device(device: str, as_json: bool) -> None:
 
     measured = report(device)
     if as_json:
-        o.show_json(measured)
+        show_json(measured)
         return
     rows = [[speed["network"], str(speed["size"]), speed["way"], *_measured(speed)] for speed in measured["speeds"]]
     terminal.table(["network", "px", "steps", "images/s", "of matrix speed", "peak GB"], rows)

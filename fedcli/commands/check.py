@@ -1,29 +1,26 @@
 """fedcli check."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, Any
 
-import typer
-
 from .. import console
+from ..common_options import NAME
 from ..errors import FedcliError
+from ..options import Flag
 from ..system import terminal
-from . import complete
-from . import options as o
+from .shell.common import Json
+from .shell.shown import show_json
 
+EMPTY: Mapping[str, object] = MappingProxyType({})
 SAID = {None: "not tried", "": "holds"}
 
 
 def check(
-    method: Annotated[
-        str, typer.Argument(help="a method: ./mine.py, ./mine.py:NAME, or one by name", autocompletion=complete.methods)
-    ],
-    set: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="an option of the method; may be repeated")
-    ] = None,
-    pairs: Annotated[bool, typer.Option("--pairs/--alone", help="also check it as a base and as an add-on")] = True,
-    json: o.Json = False,
-    quiet: o.Quiet = False,
-    debug: o.Debug = False,
+    method: Annotated[str, "a method: ./mine.py, ./mine.py:NAME, or one by name", NAME],
+    set: Annotated[Mapping[str, object], "an option of the method; may be repeated"] = EMPTY,
+    pairs: Annotated[bool, "also check it as a base and as an add-on", Flag(typed="pairs/--alone")] = True,
+    json: Json = False,
 ) -> None:
     """Try on a toy federation what every method must hold, alone and in a pair with one of fedcli's own.
 
@@ -34,18 +31,17 @@ def check(
     """
     from ..bench import checks
     from ..methods import resolve
-    from ..options import pairs as settings
     from ..runs.resources import be_deterministic
 
     be_deterministic("cpu", 1)
-    resolve(method, settings("set", set))
+    resolve(method, dict(set))
     specs = [method, *(checks.pairs_of(method) if pairs else [])]
-    subjects = [checks.Subject(spec, settings("set", set)) for spec in specs]
+    subjects = [checks.Subject(spec, dict(set)) for spec in specs]
     made: dict[str, list[Any]] = {}
     for subject in console.progress(subjects, label="check", total=len(subjects)):
         made[subject.method.name] = checks.verdicts(subject)
     if json:
-        o.show_json({name: [vars(verdict) for verdict in verdicts] for name, verdicts in made.items()})
+        show_json({name: [vars(verdict) for verdict in verdicts] for name, verdicts in made.items()})
     else:
         _print(made)
     failed = [(name, verdict) for name, verdicts in made.items() for verdict in verdicts if verdict.why]

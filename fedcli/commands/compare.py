@@ -1,53 +1,38 @@
 """fedcli compare."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
-
-import typer
+from typing import Annotated, Literal
 
 from .. import console
-from ..errors import UsageError, nearest
+from ..common_options import RUNS
+from ..errors import UsageError
+from ..options import Flag
 from ..stages.evaluation_options import EvaluateOptions
 from ..system import terminal
-from . import complete
-from . import options as o
-
-INTERVALS = "percentile", "bca"
+from .shell import common as o
+from .shell.shown import show_json
 
 
 def compare(
     runs: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="RUN...",
-            help="runs or scores, or folders of runs, of two systems: a method in one setting, with one seed or "
-            "several; default: all runs under --work",
-            autocompletion=complete.made("run"),
-        ),
-    ] = None,
+        Sequence[str],
+        "runs or scores, or folders of runs, of two systems: a method in one setting, with one seed or several; "
+        "default: all runs under --work",
+        RUNS,
+    ] = (),
     metric: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="a score to compare, such as accuracy; may be repeated; default: two of them",
-            autocompletion=complete.metrics,
-        ),
-    ] = None,
-    by: o.By = None,
-    resamples: Annotated[int, typer.Option(min=100, help="bootstrap resamples of the test patients")] = 2000,
+        Sequence[str], "a score to compare, such as accuracy; may be repeated; default: two of them", Flag("NAME")
+    ] = (),
+    by: o.By = (),
+    resamples: Annotated[int, "bootstrap resamples of the test patients, >= 100"] = 2000,
     interval: Annotated[
-        str,
-        typer.Option(
-            metavar="KIND",
-            help="95 % intervals of bootstrap resamples of the test patients: percentile, or bca, which takes longer",
-            autocompletion=complete.one_of(*INTERVALS),
-        ),
-    ] = INTERVALS[0],
+        Literal["percentile", "bca"],
+        "95 % intervals of bootstrap resamples of the test patients: percentile, or bca, which takes longer",
+    ] = "percentile",
     seed: o.Seed = 0,
     work: o.Work = o.DEFAULT_WORK,
     json: o.Json = False,
-    quiet: o.Quiet = False,
-    debug: o.Debug = False,
 ) -> None:
     """Say in what two systems differ, in settings and then in scores, and what can be said of the difference.
 
@@ -61,16 +46,14 @@ def compare(
     from ..reporting import comparison, writers
     from ..reporting.collect import Asked, runs_in, scores_of_all
 
-    if interval not in INTERVALS:
-        raise UsageError(f"--interval {interval!r} is unknown", nearest(interval, INTERVALS))
-    check_names(metric or [])
+    check_names(metric)
     paths = [path for run in runs or [str(work)] for path in runs_in(Path(run))]
-    made_by = EvaluateOptions.from_flags({"by": by or [], "interval": interval}).made_by()
-    asked = Asked(by or [], None, made_by, interval=interval)
+    made_by = EvaluateOptions.from_flags({"by": by, "interval": interval}).made_by()
+    asked = Asked(list(by), None, made_by, interval=interval)
     a, b = _two(scores_of_all(paths, asked))
     compared = stage(a, b, metrics=metric, resamples=resamples, seed=seed, interval=interval)
     if json:
-        o.show_json(comparison.body(compared))
+        show_json(comparison.body(compared))
         return
     if differing := [[row["what"], row["a"], row["b"]] for row in compared.settings]:
         terminal.table(["setting", "A", "B"], differing)

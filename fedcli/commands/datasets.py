@@ -1,35 +1,27 @@
 """fedcli datasets."""
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from .. import console, extensions
+from ..common_options import NAME
 from ..errors import UsageError
+from ..options import Flag
 from ..system import terminal
-from . import complete
-from . import options as o
+from .shell.common import Json, refuse_together
+from .shell.shown import show_json, show_tree
 
 
 def datasets(
-    name: Annotated[
-        str | None, typer.Argument(help="one dataset; default: the list", autocompletion=complete.datasets)
-    ] = None,
+    name: Annotated[str | None, "one dataset; default: the list", NAME] = None,
     make_sample: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="write a synthetic sample: a few made-up files in its layout")
+        Path | None, "write a synthetic sample: a few made-up files in its layout", Flag("DIR")
     ] = None,
-    make_twin: Annotated[Path | None, typer.Option(hidden=True, help="the same as --make-sample")] = None,
-    download: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="put its files there, where they are free to download")
-    ] = None,
-    file: Annotated[
-        list[str] | None, typer.Option(metavar="PATH", help="with --download: only this file; may be repeated")
-    ] = None,
-    json: o.Json = False,
-    quiet: o.Quiet = False,
-    debug: o.Debug = False,
+    download: Annotated[Path | None, "put its files there, where they are free to download", Flag("DIR")] = None,
+    file: Annotated[Sequence[str], "with --download: only this file; may be repeated", Flag("PATH")] = (),
+    json: Json = False,
 ) -> None:
     """List the datasets fedcli can prepare, or show one: files expected, attributes, licence, where to get it.
 
@@ -41,7 +33,7 @@ def datasets(
     from ..data.sources import SOURCES, card
 
     name = name and sources.named(name)
-    o.refuse_together(make_sample=make_sample or make_twin, download=download)
+    refuse_together(make_sample=make_sample, download=download)
     if file and not download:
         raise UsageError("--file says which file to download", "add --download DIR")
     if download:
@@ -49,24 +41,24 @@ def datasets(
             raise UsageError("--download needs a dataset", "fedcli datasets medmnist --download DIR")
         from ..data.preparation.download import download as fetch
 
-        console.result(str(fetch(name, card(name), download, file or [])))
+        console.result(str(fetch(name, card(name), download, list(file))))
         return
-    if folder := make_sample or make_twin:
+    if make_sample:
         if not name:
             raise UsageError("--make-sample needs a dataset", "fedcli datasets isic2018 --make-sample DIR")
-        made = sources.make_sample(name, folder)
+        made = sources.make_sample(name, make_sample)
         console.say(_next_step(name, made, card(name)["sites"]))
         console.result(str(made))
         return
     if name:
         entry = card(name)
-        o.show_json(entry) if json else o.show_tree(_readable(entry))
+        show_json(entry) if json else show_tree(_readable(entry))
         return
     offered = extensions.installed("datasets")
     extensions.allow(offered)
     cards = {known: card(known) for known in dict.fromkeys([*SOURCES, *sources.REGISTERED, *offered])}
     if json:
-        o.show_json(cards)
+        show_json(cards)
         return
     rows = [
         [

@@ -1,25 +1,21 @@
 """fedcli demo."""
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from .. import console
-from . import options as o
+from .shell import common as o
+from .shell.shown import show_rows
 
 METHODS = ("fedavg", "fedheal", "fedism-plus")
 BY = ["race", "sex"]
 
 
 def demo(
-    rounds: Annotated[int, typer.Option(min=1, help="rounds of federated training")] = 10,
+    rounds: Annotated[int, "rounds of federated training, >= 1"] = 10,
     work: o.Work = Path("fedcli-demo"),
     seed: o.Seed = 0,
     json: o.Json = False,
-    quiet: o.Quiet = False,
-    debug: o.Debug = False,
 ) -> None:
     """Compare three methods on generated head CT slices of four hospitals, one of them with a noisy scanner, on clean
     and corrupted images and by race and sex, in about a minute.
@@ -32,7 +28,6 @@ def demo(
     from ..stages.prepare import prepare
     from ..stages.report import report
     from ..stages.train import train
-    from .shown import show_rows
 
     dataset = prepare("phantom", size=24, work=work, seed=seed, jobs=1)
     divided = partition(dataset, by="site", work=work, seed=seed)
@@ -45,7 +40,7 @@ def demo(
     if json:
         print(render(rows, "json"), end="")
         return
-    show_rows(rows, sys.stdout)
+    show_rows(rows)
     print(
         "The images are generated, and the disparity by race is planted: bleeds are fainter in two of its groups. "
         f"On real images: fedcli prepare isic2018 --raw DIR. All files are in {work}; the same tables with figures:"

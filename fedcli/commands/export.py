@@ -1,57 +1,50 @@
 """fedcli export."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import typer
-
 from .. import console
 from ..errors import FedcliError, UsageError, nearest
-from . import options as o
+from ..options import Flag
+from .shell import common as o
 
-OUT = "-o"
+FOLDER = Flag("DIR")
 KINDS = "nvflare", "flower", "model"
 
 
 def export(
     what: Annotated[
-        str, typer.Argument(metavar="nvflare|flower|model", help="a job of NVFlare, an app of Flower, or a run's model")
+        str, "a job of NVFlare, an app of Flower, or a run's model", Flag("nvflare|flower|model", argument=True)
     ],
     sites: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="SITES...|RUN",
-            help="descriptions of sites, a folder of them, or a run or its settings; of model: a run",
-        ),
-    ] = None,
+        Sequence[str],
+        "descriptions of sites, a folder of them, or a run or its settings; of model: a run",
+        Flag("SITES...|RUN", argument=True),
+    ] = (),
     format: Annotated[
         Literal["safetensors", "onnx", "torchscript", "torch.export"] | None,
-        typer.Option(
-            help="of model: the kind of file; default: by the name of --out; extra: pip install 'fedcli[export]'"
-        ),
+        "of model: the kind of file; default: by the name of --out; extra: pip install 'fedcli[export]'",
+        Flag("safetensors|onnx|torchscript|torch.export"),
     ] = None,
-    client: Annotated[
-        str | None, typer.Option(help="of model: that of this client, where clients have their own")
-    ] = None,
+    client: Annotated[str | None, "of model: that of this client, where clients have their own"] = None,
     data: Annotated[
-        Path | None,
-        typer.Option(metavar="MANIFEST", help="of the model of a run trained at sites: the partition of one of them"),
+        Path | None, "of the model of a run trained at sites: the partition of one of them", Flag("MANIFEST")
     ] = None,
     out: Annotated[
-        Path,
-        typer.Option("--out", OUT, metavar="DIR", help="write the files there; of model also a file, such as m.onnx"),
-    ] = Path(),
-    sockets: Annotated[
-        Path, typer.Option(metavar="DIR", help="folder at the server in which the job listens for `fedcli train`")
-    ] = Path("/run/fedcli"),
-    idle: Annotated[int, typer.Option(help="seconds without a coordinator after which the job ends, >= 1")] = 600,
-    attach: Annotated[
-        Path, typer.Option(metavar="DIR", help="folder at a hospital in which NVFlare and `fedcli site` meet")
-    ] = Path("/var/lib/fedcli/attach"),
+        Path | None,
+        "write the files there; of model also a file, such as m.onnx",
+        Flag("DIR", typed="out -o"),
+    ] = None,
+    sockets: Annotated[Path, "folder at the server in which the job listens for `fedcli train`", FOLDER] = Path(
+        "/run/fedcli"
+    ),
+    idle: Annotated[int, "seconds without a coordinator after which the job ends, >= 1"] = 600,
+    attach: Annotated[Path, "folder at a hospital in which NVFlare and `fedcli site` meet", FOLDER] = Path(
+        "/var/lib/fedcli/attach"
+    ),
     work: o.Work = o.DEFAULT_WORK,
-    quiet: o.Quiet = False,
-    debug: o.Debug = False,
 ) -> None:
     """Write a run's model as a file of another program, or the job that carries messages to sites.
 
@@ -66,11 +59,13 @@ def export(
 
     carrier = found(what) if what != "model" else None
     if not isinstance(carrier, Remote) or carrier.export is None:
-        _model(what, sites or [], format, None if out == Path() else out, client=client, data=data, work=work)
+        _model(what, [Path(site) for site in sites], format, out, client=client, data=data, work=work)
         return
-    if out == Path():
+    if not sites:
+        raise UsageError("which sites?", "name their descriptions, a folder of them, or a run")
+    if out is None:
         raise UsageError("where should the files go?", "add -o DIR")
-    made, by_hand = carrier.export(_sites(sites), sockets, idle, attach)
+    made, by_hand = carrier.export([Path(site) for site in sites], sockets, idle, attach)
     if edited := [out / name for name, text in made.items() if _differs(out / name, text)]:
         raise FedcliError(f"{edited[0]} is there already, with other content", "give another -o, or remove it")
     for name, text in made.items():
@@ -85,19 +80,13 @@ def _differs(path: Path, text: str) -> bool:
     return os.path.lexists(path) and not (path.is_file() and path.read_bytes() == text.encode())
 
 
-def _sites(given: list[Path] | None) -> list[Path]:
-    if not given:
-        raise UsageError("which sites?", "name their descriptions, a folder of them, or a run")
-    return given
-
-
 def _model(what: str, rest: list[Path], format: str | None, out: Path | None, **more: Any) -> None:
     """`export model [RUN]`, or `export RUN`. Raises FedcliError, UsageError."""
     given = rest if what == "model" else [Path(what), *rest]
     if what != "model" and not Path(what).exists():
         raise UsageError(f"{what!r} is neither nvflare, flower, model nor a run", nearest(what, KINDS))
     if format is None and out:
-        from ..scores.model_file import SUFFIXES
+        from ..scores.deploy.model_file import SUFFIXES
 
         format = next((name for name, suffix in SUFFIXES.items() if out.suffix == f".{suffix}"), None)
     if format is None:

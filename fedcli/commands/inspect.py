@@ -1,16 +1,16 @@
 """fedcli inspect."""
 
 import json as text
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
+from ..common_options import INPUT
 from ..errors import FedcliError, UsageError
+from ..options import Flag, Source
 from ..system import terminal
-from . import options as o
+from .shell import common as o
+from .shell.shown import show_json, show_tables, show_tree
 
 PARTS = "train", "val", "test"
 SPLITTING = "dataset", "partition"  # kinds that say what trains and what tests
@@ -21,37 +21,29 @@ CALLED = {"scores": "scores", "unfinished run": "an unfinished run", "HDF5": "an
 
 def inspect(
     path: Annotated[
-        str | None,
-        typer.Argument(help="manifest, its folder, or an HDF5 file; default: the newest manifest under --work"),
+        Source | None, "manifest, its folder, or an HDF5 file; default: the newest manifest under --work", INPUT
     ] = None,
     strict: Annotated[
         bool,
-        typer.Option(
-            "--strict",
-            help="exit code 1 if train and test share a patient, lesion or image; default: of the newest dataset or "
-            "partition",
-        ),
+        "exit code 1 if train and test share a patient, lesion or image; default: of the newest dataset or partition",
     ] = False,
     power: Annotated[
         str | None,
-        typer.Option(
-            metavar="CLASS",
-            help="also how wide intervals of this class will be for each group of the test images, and how small a gap "
-            "they can show",
-        ),
+        "also how wide intervals of this class will be for each group of the test images, and how small a gap they can "
+        "show",
+        Flag("CLASS"),
     ] = None,
     work: o.Work = o.DEFAULT_WORK,
     json: o.Json = False,
-    quiet: o.Quiet = False,
-    debug: o.Debug = False,
 ) -> None:
     """Show what a manifest, shard or run holds, after checking every hash above it (exit code 3 if one differs).
 
     For a dataset and a partition also which patients, lesions or identical images train and test share.
     """
     from ..data import manifest
+    from ..stages.call import source
 
-    target = Path(path) if path and path != "-" else None
+    target = None if path is None else Path(path)
     if target and target.suffix == ".h5":
         facts = _h5(target)
     elif target and target.is_dir() and (target / "settings.json").is_file() and not (target / "run.json").is_file():
@@ -59,7 +51,7 @@ def inspect(
     else:
         kinds: Sequence[str] = HOLDING if power else manifest.KINDS
         kinds = SPLITTING if strict and path is None else kinds
-        facts = _manifest(o.source(path, work, *kinds))
+        facts = _manifest(source(path, work, *kinds))
     if strict and "overlap" not in facts:
         what = CALLED.get(facts["kind"], f"a {facts['kind']}")
         raise UsageError(f"--strict is for a dataset or partition, not for {what}", _instead(facts))
@@ -75,7 +67,7 @@ def inspect(
 def _show(facts: dict[str, Any], json: bool) -> None:
     """Print all but what stands in tables of its own."""
     if json:
-        o.show_json(facts)
+        show_json(facts)
         return
     if facts["kind"] == "scores":
         _print_scores(Path(facts["path"]), facts)
@@ -84,7 +76,7 @@ def _show(facts: dict[str, Any], json: bool) -> None:
         _print_partition(facts)
         return
     counts = facts.pop("counts", {})
-    o.show_tree({key: value for key, value in _readable(facts).items() if key != "power"})
+    show_tree({key: value for key, value in _readable(facts).items() if key != "power"})
     _print_counts(counts)
 
 
@@ -99,9 +91,8 @@ def _add_power(facts: dict[str, Any], name: str) -> None:
 
 def _print_power(facts: dict[str, Any], name: str) -> None:
     from ..reporting import power
-    from .shown import show_tables
 
-    show_tables(power.tables(facts, name), sys.stdout)
+    show_tables(power.tables(facts, name))
 
 
 def _instead(facts: dict[str, Any]) -> str:
@@ -134,7 +125,7 @@ def _print_partition(facts: dict[str, Any]) -> None:
     """Print what a person looks for first: who holds what, how unlike they are, what train and test share."""
     body = dict(_readable(facts)["body"])
     roster, classes = body.pop("roster"), body.pop("classes")
-    o.show_tree({"name": Path(facts["path"]).resolve().parent.name, "made_by": facts["made_by"]})
+    show_tree({"name": Path(facts["path"]).resolve().parent.name, "made_by": facts["made_by"]})
     lines = [[c["client"], *map(str, c["class_counts"]), *(str(c[part]) for part in PARTS)] for c in roster]
     terminal.table(
         ["client", *classes, *PARTS],
@@ -143,8 +134,8 @@ def _print_partition(facts: dict[str, Any]) -> None:
     )
     _print_counts({name: counts for name, counts in facts["counts"].items() if name != CLASS})
     parts = {"skew": body.pop("skew", None), "overlap": _readable(facts)["overlap"], "body": body}
-    o.show_tree({name: part for name, part in parts.items() if part is not None})
-    o.show_tree({key: facts[key] for key in ("kind", "path", "options", "hashes", "parents", "files")})
+    show_tree({name: part for name, part in parts.items() if part is not None})
+    show_tree({key: facts[key] for key in ("kind", "path", "options", "hashes", "parents", "files")})
 
 
 def _print_counts(counts: dict[str, Any]) -> None:
@@ -160,7 +151,7 @@ def _print_scores(path: Path, facts: dict[str, Any]) -> None:
     from ..reporting.rows import rows
     from ..reporting.tables import report
 
-    o.show_tree({key: facts[key] for key in ("path", "kind", "made_by", "hashes", "parents", "files")})
+    show_tree({key: facts[key] for key in ("path", "kind", "made_by", "hashes", "parents", "files")})
     for table in report(rows([path])).tables:
         writers.show(table)
     print("Everything else, per client and per round: --json.")

@@ -3,7 +3,8 @@
 from .. import extensions
 from ..provenance import first_line
 from ..system import terminal
-from . import options as o
+from .shell.common import Json
+from .shell.shown import show_json
 
 CORRUPTIONS = {
     "gaussian-noise": "normal noise added to each pixel",
@@ -28,7 +29,7 @@ CORRUPTIONS = {
 }
 
 
-def models(json: o.Json = False, quiet: o.Quiet = False, debug: o.Debug = False) -> None:
+def models(json: Json = False) -> None:
     """List the networks that `fedcli train --model` can name."""
     from ..models import MODELS
 
@@ -44,7 +45,7 @@ def models(json: o.Json = False, quiet: o.Quiet = False, debug: o.Debug = False)
     _list("model", about, json)
 
 
-def metrics(json: o.Json = False, quiet: o.Quiet = False, debug: o.Debug = False) -> None:
+def metrics(json: Json = False) -> None:
     """List the scores that `fedcli report --metric` can name."""
     from ..metrics import METRICS, PARITY, get
 
@@ -54,7 +55,7 @@ def metrics(json: o.Json = False, quiet: o.Quiet = False, debug: o.Debug = False
     _list("metric", about | {"FILE.py:FUNCTION": "one of your own: FUNCTION(probabilities, labels, groups)"}, json)
 
 
-def corruptions(json: o.Json = False, quiet: o.Quiet = False, debug: o.Debug = False) -> None:
+def corruptions(json: Json = False) -> None:
     """List the corruptions that `fedcli corrupt` and `fedcli prepare --corrupt` can name."""
     from ..data.corruption.corrupt import ALIASES, KINDS, SMALLEST, SPATIAL
 
@@ -66,6 +67,6 @@ def corruptions(json: o.Json = False, quiet: o.Quiet = False, debug: o.Debug = F
 
 def _list(what: str, about: dict[str, str], as_json: bool) -> None:
     if as_json:
-        o.show_json(about)
+        show_json(about)
         return
     terminal.table([what, "what it is"], [[name, text] for name, text in about.items()])

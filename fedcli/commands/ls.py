@@ -8,7 +8,8 @@ from .. import console, shapes
 from ..errors import FedcliError, sentence
 from ..io.files import read_text
 from ..system import terminal
-from . import options as o
+from .shell import common as o
+from .shell.shown import show_json
 
 HEADLINE = "balanced_accuracy"
 OF_LABELS = "auc_macro"  # of several labels per image, marked so
@@ -25,7 +26,7 @@ OF_EVERY_SCHEME = "scheme", "clients", "val", "minimum", "seed", "materialize"
 REAL, SAMPLE = "real", "SYNTHETIC"
 
 
-def ls(work: o.Work = o.DEFAULT_WORK, json: o.Json = False, quiet: o.Quiet = False, debug: o.Debug = False) -> None:
+def ls(work: o.Work = o.DEFAULT_WORK, json: o.Json = False) -> None:
     """List what is under --work: datasets, partitions, corruptions, and runs with seed, rounds and headline score.
 
     The score is the newest evaluation's mean over the last five rounds, of clean and corrupted images where a run has
@@ -35,7 +36,7 @@ def ls(work: o.Work = o.DEFAULT_WORK, json: o.Json = False, quiet: o.Quiet = Fal
     """
     listed = {kind: _lines(work, kind) for kind in COLUMNS}
     if json:
-        o.show_json(listed)
+        show_json(listed)
         return
     if not any(listed.values()):
         raise FedcliError(f"nothing is under {work}", "make a dataset with `fedcli prepare NAME`")

@@ -2,31 +2,25 @@
 
 from typing import Annotated, Any
 
-import typer
-
 from .. import extensions
+from ..common_options import NAME
 from ..system import terminal
-from . import complete, method_cache
-from . import options as o
+from . import method_cache
+from .shell.common import Json
+from .shell.shown import show_json
 
 HEAD = ["method", "name", "rule", "server needs", "what it does", "labels per image"]
 
 
 def methods(
-    name: Annotated[
-        str | None,
-        typer.Argument(help="one method, base+addon, or a file such as ./mine.py", autocompletion=complete.methods),
-    ] = None,
-    json: o.Json = False,
-    quiet: o.Quiet = False,
-    debug: o.Debug = False,
+    name: Annotated[str | None, "one method, base+addon, or a file such as ./mine.py", NAME] = None, json: Json = False
 ) -> None:
     """List the methods, or show one: source, how it differs from the paper, what it fits, its options."""
     if not name and not json:
         _list()
         return
     if name and (facts := method_cache.named(name)):
-        o.show_json(facts) if json else _print(facts)
+        show_json(facts) if json else _print(facts)
         return
     from ..methods import METHODS, resolve
     from ..methods.registry import installed
@@ -37,9 +31,9 @@ def methods(
         return
     if name and len(several) <= 1:
         facts = method_cache.facts_of(resolve(name))
-        o.show_json(facts) if json else _print(facts)
+        show_json(facts) if json else _print(facts)
         return
-    o.show_json([method_cache.facts_of(method) for method in several or (*METHODS.values(), *installed().values())])
+    show_json([method_cache.facts_of(method) for method in several or (*METHODS.values(), *installed().values())])
 
 
 def _list() -> None:

@@ -4,15 +4,12 @@ import ast
 import keyword
 import re
 from pathlib import Path
-from typing import Annotated
-
-import typer
+from typing import Annotated, Literal
 
 from .. import console
-from ..errors import FedcliError, UsageError, nearest
+from ..common_options import NAME
+from ..errors import FedcliError, UsageError
 from ..io.files import write_text
-from . import complete
-from . import options as o
 
 TEMPLATES = Path(__file__).parent / "templates"
 TRY = {  # kind -> what tries such a file
@@ -23,19 +20,15 @@ TRY = {  # kind -> what tries such a file
 
 
 def new(
-    kind: Annotated[str, typer.Argument(help=", ".join(TRY), autocompletion=complete.one_of(*TRY))],
-    name: Annotated[str, typer.Argument(help="its name, such as my-rule")],
-    out: Annotated[Path, typer.Option(help="folder of the two files")] = Path(),
-    quiet: o.Quiet = False,
-    debug: o.Debug = False,
+    kind: Annotated[Literal["method", "dataset", "partition", "model", "metric"], "what is written", NAME],
+    name: Annotated[str, "its name, such as my-rule", NAME],
+    out: Annotated[Path, "folder of the two files"] = Path(),
 ) -> None:
     """Write a working file of your own, with a test beside it, to be changed: a method, dataset, partition scheme,
     network or metric.
 
     Example: fedcli new method my-rule
     """
-    if kind not in TRY:
-        raise UsageError(f"{kind!r} is nothing that can be written", nearest(kind, TRY))
     if not re.fullmatch(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*", name) or len(name) > 60:
         raise UsageError(
             f"{name!r} is no name for it", "small letters and digits, with - between words, such as my-rule"

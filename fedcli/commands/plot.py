@@ -1,17 +1,21 @@
 """fedcli plot: every registered figure as a command of its own."""
 
 from collections.abc import Sequence
-from inspect import Parameter, Signature
+from dataclasses import replace
+from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, get_origin
 
 import typer
 from typer.core import TyperGroup
 
 from .. import console
 from ..errors import FedcliError, UsageError
-from . import options as o
-from .panels import Command
+from ..options import Flag, Option
+from .shell import common as o
+from .shell.declare import option_of, piped, with_flags
+from .shell.panels import Command
+from .shell.shown import show_json
 
 if TYPE_CHECKING:
     from ..figures.figure import Figure
@@ -22,6 +26,7 @@ RUNS = {  # what a figure is of -> help of its argument
     "runs": "runs, finished or not; default: {}; - reads stdin",
     "methods": "runs, finished or not; default: {}; - reads stdin",
     "path": "a run, or a partition; default: the run under --work that played last; - reads stdin",
+    "system": "a run, or its scores; default: {}; - reads stdin",
     "systems": "runs, or their scores; default: {}; - reads stdin",
 }
 NEWEST, EVERY = "the one under --work that played last", "all under --work"
@@ -65,45 +70,18 @@ def plot() -> None:
 
 def _command(figure: "Figure") -> Any:
     """A figure as typer declares it: its runs, the options of its frame, and what all commands have."""
-    given = [_option(parameter) for parameter in figure.parameters.values() if _is_option(parameter)]
+    frame = [option_of(p) for p in figure.parameters.values() if get_origin(p.annotation) is Annotated]
+    frame = [replace(option, flag=Flag("NAME")) if option.kind is str else option for option in frame]
     about = RUNS[figure.of].format(EVERY if figure.every else NEWEST)
-    runs = Annotated[list[str] | None, typer.Argument(metavar="RUN...", help=about)]
-    out = typer.Option(
-        metavar="FILE", help="a picture, or .csv for its numbers; default: a name in plots/ under --work"
-    )
-    shared = {"work": (o.Work, o.DEFAULT_WORK), "out": (Annotated[Path | None, out], None), "json": (o.Json, False),
-              "quiet": (o.Quiet, False), "debug": (o.Debug, False)}  # fmt: skip
-    declared = [
-        Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-        for name, (kind, default) in {"runs": (runs, None), **shared}.items()
-    ]
-    parameters = [declared[0], *given, *declared[1:]]
+    runs = Option.of("runs", Annotated[Sequence[str], about, Flag("RUN...", argument=True)], ())
 
-    def called(*, runs: list[str] | None, work: Path, out: Path | None, json: bool, **rest: Any) -> None:
-        options = {parameter.name: rest[parameter.name] for parameter in given}
-        draw(figure, runs or [], options, work=work, out=out, json=json)
+    def called(runs: Sequence[str], work: Path, out: Path | None, json: bool, **options: Any) -> None:
+        draw(figure, list(runs), options, work=work, out=out, json=json)
 
-    called.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
-    called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     line = typer.Typer(add_completion=False, rich_markup_mode=None)
-    line.command(figure.name, cls=Command, help=figure.question)(called)
+    shared = [option_of(p) for p in signature(draw).parameters.values() if p.name in ("work", "out", "json")]
+    line.command(figure.name, cls=Command, help=figure.question)(with_flags(called, [runs, *frame, *shared]))
     return typer.main.get_command(line)
-
-
-def _is_option(parameter: Parameter) -> bool:
-    return get_origin(parameter.annotation) is Annotated
-
-
-def _option(parameter: Parameter) -> Parameter:
-    """A keyword of a frame as an option, whose value stays what it is where it is not typed."""
-    kind, about = get_args(parameter.annotation)
-    several = get_origin(kind) is Sequence
-    required = parameter.default is Parameter.empty
-    kind = list[str] if several else kind
-    hidden = not required and parameter.default in ("", 0, ())
-    declared = typer.Option(help=about, show_default=not hidden, metavar="NAME" if kind in (str, list[str]) else None)
-    default = list(parameter.default) if several else parameter.default
-    return Parameter(parameter.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, declared])
 
 
 def draw(
@@ -111,16 +89,18 @@ def draw(
     runs: list[str],
     options: dict[str, Any],
     *,
-    work: Path,
-    out: Path | None = None,
-    json: bool = False,
+    work: o.Work = o.DEFAULT_WORK,
+    out: Annotated[
+        Path | None, "a picture, or .csv for its numbers; default: a name in plots/ under --work", Flag("FILE")
+    ] = None,
+    json: o.Json = False,
 ) -> None:
     """Draw a figure of these runs, or of those under work, and print where it lies. Raises FedcliError, UsageError."""
     from ..figures import drawing
     from ..figures.figure import numbers
 
     paths = _runs(runs, work, every=figure.every)
-    if len(paths) > 1 and (figure.of == "path" or figure.alone):
+    if len(paths) > 1 and figure.of in ("path", "system"):
         raise UsageError(f"{figure.name} draws one run at a time", "give one")
     target = _checked(out or work / "plots" / f"{_name(paths)}-{_kind(figure, options)}.png")
     frame = figure.frame(_subject(figure, paths), **options, **_beside(figure, given=bool(runs)))
@@ -129,7 +109,7 @@ def draw(
     else:
         drawing.write(figure.draw(frame), target)
     if json:
-        o.show_json({"path": str(target), "runs": [str(path) for path in paths], "frame": numbers(frame)})
+        show_json({"path": str(target), "runs": [str(path) for path in paths], "frame": numbers(frame)})
         return
     print(target)
 
@@ -140,14 +120,16 @@ def _subject(figure: "Figure", paths: list[Path]) -> Any:
 
     if figure.of == "path":
         return paths[0]
-    if figure.of != "systems":
+    if figure.of in ("runs", "methods"):
         return (names.labels if figure.of == "runs" else names.systems)([series.read(path) for path in paths])
     from ..reporting.collect import runs_in
     from ..reporting.columns import POOLED
-    from ..reporting.page.systems import systems
-    from ..reporting.rows import rows
+    from ..reporting.rows import rows, systems
 
-    return systems(rows(_scored([run for path in paths for run in runs_in(path)]), spread=POOLED))
+    compared = systems(rows(_scored([run for path in paths for run in runs_in(path)]), spread=POOLED))
+    if figure.of == "system" and len(compared) > 1:
+        raise UsageError(f"{figure.name} draws one system at a time", f"{paths[0]} holds {len(compared)}: give one")
+    return compared[0] if figure.of == "system" else compared
 
 
 def _beside(figure: "Figure", given: bool) -> dict[str, Any]:
@@ -169,16 +151,16 @@ def _scored(runs: list[Path]) -> list[Path]:
 
 
 def _runs(given: list[str], work: Path, every: bool) -> list[Path]:
+    from ..data import last_used, manifest
+
     if given == ["-"]:
-        return [o.source("-", work, "run")]
+        return [manifest.find(Path(piped()), "run")]
     if given:
         return [Path(path) for path in given]
     if every:
         from ..reporting.collect import every_run
 
         return every_run(work)
-    from ..data import last_used
-
     records = list(work.glob("runs/*/rounds.jsonl"))
     if not records:
         last_used.check_open(work)

@@ -1,78 +1,54 @@
 """fedcli report."""
 
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from .. import console
 from ..errors import UsageError, nearest
+from ..options import Flag
 from ..stages.evaluation_options import ReportOptions
-from . import complete
-from . import options as o
-from .declare import command
-from .shown import show_rows, show_tables
+from .shell.common import Json, give, refuse_sealed, refuse_sealed_folder, write
+from .shell.shown import show_rows, show_tables
 
 FORMATS = ("table", "markdown", "latex", "csv", "json", "html")
-
-
 DRAWN = "svg", "pdf", "png"
+FILE, FOLDER = Flag("FILE"), Flag("DIR")
 
 
-@command(ReportOptions)
 def report(
     options: ReportOptions,
     format: Annotated[
         str,
-        typer.Option(
-            help="table, markdown, latex, csv, json, or html: one file with tables, figures and lineage; with "
-            "--figures also svg, pdf, png, separated by commas",
-            autocompletion=complete.one_of(*FORMATS, *DRAWN),
-        ),
+        "table, markdown, latex, csv, json, or html: one file with tables, figures and lineage; with --figures also "
+        "svg, pdf, png, separated by commas",
     ] = "table",
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="write there; default: stdout, and of html report.html in --work"),
-    ] = None,
+    out: Annotated[Path | None, "write there; default: stdout, and of html report.html in --work", FILE] = None,
     export: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="also write every number of every run there: a CSV file, a line per number"),
+        Path | None, "also write every number of every run there: a CSV file, a line per number", FILE
     ] = None,
     figures: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="also draw ROC, precision and recall, reliability and decision curves by group and client, confusion "
-            "matrices, forest plots and more there, as svg or as --format says, with their captions; of html also on "
-            "the page",
-        ),
+        "also draw ROC, precision and recall, reliability and decision curves by group and client, confusion matrices, "
+        "forest plots and more there, as svg or as --format says, with their captions; of html also on the page",
+        FOLDER,
     ] = None,
     draw: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TEXT",
-            help="of --figures only those with this text in their names, such as roc, forest or overall-and-worst; may "
-            "be repeated",
-        ),
-    ] = None,
+        Sequence[str],
+        "of --figures only those with this text in their names, such as roc, forest or overall-and-worst; may be "
+        "repeated",
+        Flag("TEXT"),
+    ] = (),
     card: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="also write a model card and a dataset card of one run there, as markdown and html"
-        ),
+        Path | None, "also write a model card and a dataset card of one run there, as markdown and html", FOLDER
     ] = None,
     evidence: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="also write there which manifest answers each item of CLAIM, TRIPOD+AI, STARD-AI, FUTURE-AI and the "
-            "AI Act: json and html",
-        ),
+        "also write there which manifest answers each item of CLAIM, TRIPOD+AI, STARD-AI, FUTURE-AI and the AI Act: "
+        "json and html",
+        FOLDER,
     ] = None,
-    json: o.Json = False,
-    quiet: o.Quiet = False,
-    debug: o.Debug = False,
+    json: Json = False,
 ) -> None:
     """Compare runs in one table; a run that has no scores yet is evaluated first. Runs that differ in nothing but the
     seed are one row.
@@ -88,34 +64,30 @@ def report(
         raise UsageError("--draw chooses among figures", "add --figures DIR, a folder for them")
     out = out or (Path(options.work) / "report.html" if format == "html" else None)
     for file in filter(None, (out, export)):
-        o.refuse_sealed(file)  # before anything is evaluated
+        refuse_sealed(file)  # before anything is evaluated
     for folder in filter(None, (figures, card, evidence)):
-        o.refuse_sealed_folder(folder)
+        refuse_sealed_folder(folder)
     from ..reporting.long import comma_separated
     from ..stages import report as stage
 
     made = stage.run(options)
     if export:
-        o.write(export, comma_separated(made.scores))
+        write(export, comma_separated(made.scores))
         console.say(f"wrote {export}")
     if figures:
-        made.figures(figures, drawn, draw or ())
+        made.figures(figures, drawn, draw)
         console.say(f"wrote {figures}")
     for written in [*(made.cards(card) if card else ()), *(made.evidence(evidence) if evidence else ())]:
         console.say(f"wrote {written}")
     if out is None and format == "table" and not json:
-        show_rows(made.rows, sys.stdout)
-        show_tables([*made.choices, *made.operating], sys.stdout)
+        show_rows(made.rows)
+        show_tables([*made.choices, *made.operating])
         if made.without_operating:
             console.say(made.without_operating)
         return
     kind = "json" if json else "markdown" if format == "table" else format
-    text = made.to(kind, figures=figures is not None, draw=draw or ())
-    if out is None:
-        print(text, end="")
-        return
-    o.write(out, text)
-    console.result(str(out))
+    text = made.to(kind, figures=figures is not None, draw=draw)
+    give(text, out)
 
 
 def _formats(asked: str, draws: bool) -> tuple[str, list[str]]:

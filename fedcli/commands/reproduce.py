@@ -1,67 +1,50 @@
 """fedcli reproduce."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Annotated, Any, Literal
 
 from .. import console
-from ..errors import FedcliError, UsageError, nearest
+from ..common_options import NAME
+from ..errors import FedcliError, UsageError
+from ..options import Flag
 from ..system import terminal
-from . import complete
-from . import options as o
+from .shell import common as o
+from .shell.shown import show_json
 
-Scale = Annotated[
-    str,
-    typer.Option(
-        help="paper as published, small for hours on a laptop, smoke for seconds on synthetic samples; with --raw, "
-        "smoke too prepares the whole folder, which may take minutes or more"
-    ),
-]
 Seeds = Annotated[
     str | None,
-    typer.Option(
-        help="how many, counted from the recipe's first (1 trains that one: seed 1 where its seeds are 1 to 5; 0 in a "
-        "sweep), or which, such as 0,1; default: all of the recipe's, and in a sweep 0"
-    ),
+    "how many, counted from the recipe's first (1 trains that one: seed 1 where its seeds are 1 to 5; 0 in a sweep), "
+    "or which, such as 0,1; default: all of the recipe's, and in a sweep 0",
 ]
-Raw = Annotated[
-    list[str] | None,
-    typer.Option(metavar="[NAME=]DIR", help="folder of a dataset as downloaded; may be repeated"),
-]
+Raw = Annotated[Sequence[str], "folder of a dataset as downloaded; may be repeated", Flag("[NAME=]DIR")]
 File = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME=PATH", help="a file that the recipe asks for, such as a teacher; may be repeated"),
+    Sequence[str], "a file that the recipe asks for, such as a teacher; may be repeated", Flag("NAME=PATH")
 ]
-Only = Annotated[
-    list[str] | None,
-    typer.Option(metavar="TEXT", help="cells with this text in row, data or seed; may be repeated"),
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="print the commands as a shell script, run none")]
+Only = Annotated[Sequence[str], "cells with this text in row, data or seed; may be repeated", Flag("TEXT")]
+DryRun = Annotated[bool, "print the commands as a shell script, run none"]
+Jobs = Annotated[int | None, "cells at a time, each in a process, in [1, 256]; default: 1, or with cuda one per GPU"]
+Device = Annotated[str, "cpu, cuda (all GPUs) or cuda:N"]
 MOST_SEEDS = 1000
-Jobs = Annotated[
-    int | None,
-    typer.Option(min=1, max=256, help="cells at a time, each in a process; default: 1, or with cuda one per GPU"),
-]
-Device = Annotated[str, typer.Option(help="cpu, cuda (all GPUs) or cuda:N")]
 
 
 def reproduce(
-    recipe: Annotated[
-        str | None, typer.Argument(help="name or file of a recipe; default: the list", autocompletion=complete.recipes)
-    ] = None,
-    raw: Raw = None,
-    file: File = None,
-    scale: Scale = "paper",
+    recipe: Annotated[str | None, "name or file of a recipe; default: the list", NAME] = None,
+    raw: Raw = (),
+    file: File = (),
+    scale: Annotated[
+        Literal["paper", "small", "smoke"],
+        "paper as published, small for hours on a laptop, smoke for seconds on synthetic samples; with --raw, smoke "
+        "too prepares the whole folder, which may take minutes or more",
+    ] = "paper",
     seeds: Seeds = None,
-    only: Only = None,
+    only: Only = (),
     jobs: Jobs = None,
     device: Device = "cpu",
     dry_run: DryRun = False,
     work: o.Work = o.DEFAULT_WORK,
     json: o.Json = False,
-    quiet: o.Quiet = False,
-    debug: o.Debug = False,
+    debug: bool = False,
 ) -> None:
     """Rebuild a published table: train and score every cell of a recipe, and print ours beside the published numbers.
 
@@ -74,33 +57,34 @@ def reproduce(
     if recipe is None:
         _list(json)  # before anything imports torch
         return
+    from ..data.preparation.raw_folder import sample_in
     from ..io.locks import held
     from ..reproduce import expand
     from ..reproduce import jobs as engine
     from ..reproduce import recipe as recipes
-    from ..reproduce.raw import check_folders, files, folders, listed, make_sample, refuse_mixture
+    from ..reproduce.raw import check_folders, files, folders, listed, possible
     from ..reproduce.script import script
 
     o.refuse_together(dry_run=dry_run, json=json)
-    if scale not in recipes.SCALES:
-        raise UsageError(f"--scale {scale!r} is unknown", nearest(scale, recipes.SCALES))
     table = expand.check(recipes.find(recipe))
-    given, brought = folders(table, raw or [], scale, work), files(table, file or [])
+    given, brought = folders(table, list(raw), scale, work), files(table, list(file))
     samples = {name: folder for name, folder in given.items() if folder == str(work / "samples" / name)}
     chosen_seeds = read_seeds(seeds, table.seeds)
-    cells = expand.chosen(expand.cells(table, scale, seeds=chosen_seeds, raw=given, files=brought), only or [])
+    cells = expand.chosen(expand.cells(table, scale, seeds=chosen_seeds, raw=given, files=brought), list(only))
     if scale != "paper" and (unused := sorted(brought.keys() - listed(table))):
         console.warn(f"--scale {scale} does not use the file {', '.join(unused)}")
     if dry_run:
         print(script(table, cells, samples=samples, work=work), end="")
         return
-    check_folders(given, set(samples))
-    cells, left_out = _possible(table, cells, given)
+    cells, left_out = possible(table, cells, given)
     used = {table.chains[cell.data].dataset for cell in cells}
-    refuse_mixture(used, given, set(samples))
+    check_folders(used, given, set(samples))
+    for sentence in left_out:
+        console.warn(sentence)
     made_up = sorted(used & set(samples))
     for name in made_up:
-        make_sample(name, Path(samples[name]))
+        if sample_in(name, Path(samples[name])):
+            console.say(f"no --raw for {name}: using a synthetic sample of its layout, in {samples[name]}")
     place = engine.Place(work, engine.devices(device, jobs), debug)
     sources = engine.make_data(cells, place)
     folder = work / "reproduce" / f"{table.name}-{scale}"
@@ -114,18 +98,6 @@ def reproduce(
         )  # fmt: skip
 
 
-def _possible(table: Any, cells: list, given: dict[str, str]) -> tuple[list, list[str]]:
-    """The cells whose data and files are there, and a sentence for each that is not, which is also a warning."""
-    from ..reproduce.raw import absent, without_files
-
-    missing = absent(table, cells, given)
-    cells = [cell for cell in cells if table.chains[cell.data].dataset not in missing]
-    left_out = [*missing.values(), *without_files(table, cells)]
-    for sentence in left_out:
-        console.warn(sentence)
-    return [cell for cell in cells if not cell.asks], left_out
-
-
 def run_cells(
     recipe: Any, cells: list, sources: dict, place: Any, folder: Path, *, scale: str = "paper",
     left_out: list[str] | None = None, made_up: list[str] | None = None, measured: bool = True, as_json: bool = False,
@@ -136,10 +108,10 @@ def run_cells(
 
     measured: whether time and memory are estimated first.
     """
-    from ..reproduce import forecast, output, reruns, results
+    from ..reproduce import forecast, output, results
     from ..reproduce import jobs as engine
 
-    reruns.announce(cells, sources, place, folder)
+    forecast.announce_again(cells, sources, place, folder)
     if measured:
         forecast.announce(cells, sources, place)
     outcomes = engine.run(cells, sources, place)
@@ -149,7 +121,7 @@ def run_cells(
     try:
         made = output.illustrate(folder, recipe, made, outcomes, device=place.devices[0])
     finally:
-        o.show_json(made.body()) if as_json else output.show(made)
+        show_json(made.body()) if as_json else output.show(made)
     console.say(f"written: {folder}/results.json, table.md, report.html")
     if failed := [outcome for outcome in outcomes if not outcome.scores]:
         raise FedcliError(
@@ -165,7 +137,7 @@ def _list(as_json: bool) -> None:
 
     known = {name: recipes.load(path) for name, path in recipes.names().items()}
     if as_json:
-        o.show_json({name: _about(recipe) for name, recipe in known.items()})
+        show_json({name: _about(recipe) for name, recipe in known.items()})
         return
     rows = [[name, str(len(recipe.rows)), str(len(recipe.seeds)), recipe.title] for name, recipe in known.items()]
     terminal.table(["recipe", "rows", "seeds", "what it rebuilds"], rows)

@@ -3,32 +3,24 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from ..errors import UsageError
-from . import complete
-from . import options as o
+from ..options import Flag
 from .reproduce import Device, DryRun, File, Jobs, Only, Raw, Seeds, reproduce
+from .shell import common as o
 
 
 def run(
-    recipe: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FILE.toml", help="an experiment of your own, as recipes/README.md", autocompletion=complete.recipes
-        ),
-    ],
-    raw: Raw = None,
-    file: File = None,
+    recipe: Annotated[Path, "an experiment of your own, as recipes/README.md", Flag("FILE.toml", argument=True)],
+    raw: Raw = (),
+    file: File = (),
     seeds: Seeds = None,
-    only: Only = None,
+    only: Only = (),
     jobs: Jobs = None,
     device: Device = "cpu",
     dry_run: DryRun = False,
     work: o.Work = o.DEFAULT_WORK,
     json: o.Json = False,
-    quiet: o.Quiet = False,
-    debug: o.Debug = False,
+    debug: bool = False,
 ) -> None:
     """Train and score every cell of an experiment file of your own; `fedcli reproduce` does the same for the papers'.
 
@@ -42,5 +34,5 @@ def run(
         )
     reproduce(
         str(recipe), raw=raw, file=file, seeds=seeds, only=only, jobs=jobs, device=device, dry_run=dry_run, work=work,
-        json=json, quiet=quiet, debug=debug,
+        json=json, debug=debug,
     )  # fmt: skip

@@ -1,49 +1,42 @@
 """fedcli sweep."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from .. import console, extensions
+from ..common_options import NAME
 from ..errors import UsageError
 from ..io.locks import held
+from ..options import Flag
 from ..stages.options import PartitionOptions, TrainOptions
-from . import complete
-from . import options as o
-from .declare import parsed
 from .reproduce import Device, DryRun, Jobs, Seeds, read_seeds, run_cells
-from .shown import show_tables
+from .shell import common as o
+from .shell.declare import parsed
+from .shell.shown import show_tables
 
 
 def sweep(
-    method: Annotated[
-        str, typer.Argument(help="method, or base+addon; `fedcli methods` lists all", autocompletion=complete.methods)
-    ],
+    method: Annotated[str, "method, or base+addon; `fedcli methods` lists all", NAME],
     rest: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[DATA] [-- TRAIN FLAGS]",
-            help="partition or corruption manifest, default the newest under --work; after -- flags of train for all "
-            "cells",
-        ),
-    ] = None,
+        Sequence[str],
+        "partition or corruption manifest, default the newest under --work; after -- flags of train for all cells",
+        Flag("[DATA] [-- TRAIN FLAGS]", argument=True),
+    ] = (),
     over: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE,...", help="an option of the method or a flag of train, or hold-out=all; may be repeated"
-        ),
-    ] = None,
+        Sequence[str],
+        "an option of the method or a flag of train, or hold-out=all; may be repeated",
+        Flag("KEY=VALUE,..."),
+    ] = (),
     seeds: Seeds = None,
     jobs: Jobs = None,
     device: Device = "cpu",
     dry_run: DryRun = False,
     work: o.Work = o.DEFAULT_WORK,
     json: o.Json = False,
-    quiet: o.Quiet = False,
-    debug: o.Debug = False,
+    debug: bool = False,
 ) -> None:
     """Train a method over a grid of values, and show its scores in a table and a picture.
 
@@ -58,25 +51,26 @@ def sweep(
     from ..data import manifest
     from ..reporting.writers import markdown
     from ..reproduce import jobs as engine
-    from ..reproduce import leave_one_out, sweep
+    from ..reproduce import sweep
     from ..reproduce.script import script
+    from ..stages.call import source as find
     from ..stages.partition import for_training
     from ..stages.train import resolved
 
     o.refuse_together(dry_run=dry_run, json=json)
-    words = list(rest or [])
+    words = list(rest)
     data = words.pop(0) if words and not words[0].startswith("-") else None
     if words and not words[0].startswith("-"):
         raise UsageError(f"{words[0]!r} is one argument too many", "flags of train stand after --")
     extensions.allow(words)
     common = parsed(TrainOptions, words)
-    sites, grid = leave_one_out.asked(over or [])
+    sites, grid = sweep.asked(list(over))
     if sites:
-        source = o.source(data, work, "partition", "dataset")
-        left_out = leave_one_out.plan(sites, source, _partitioned(source))
+        source = find(data, work, "partition", "dataset")
+        left_out = sweep.plan(sites, source, _partitioned(source))
         source, data_of = left_out.dataset, left_out.make(work)
     else:
-        source, left_out = for_training(o.source(data, work, "corruption", "partition", "dataset"), work), None
+        source, left_out = for_training(find(data, work, "corruption", "partition", "dataset"), work), None
         data_of = {(): source}
     recipe = sweep.recipe_of(method, source, grid, left_out)
     first = next(path for path in data_of.values() if isinstance(path, Path))
@@ -95,8 +89,8 @@ def sweep(
     ):  # fmt: skip
         outcomes = run_cells(recipe, cells, data_of, place, folder, as_json=json)
         if left_out:
-            made = list(leave_one_out.tables(left_out, outcomes, work, place.devices[0]))
-            show_tables(made, sys.stderr if json else sys.stdout)
+            made = list(sweep.tables(left_out, outcomes, work, place.devices[0]))
+            show_tables(made, sys.stderr if json else None)
             o.write(
                 folder / "held-out.md", "\n\n".join(f"## {t.title}\n\n{markdown(t)}\n\n{t.legend}" for t in made) + "\n"
             )

@@ -1,16 +1,22 @@
-"""Cautions without which no score may be read: models that may be no better than chance, and systems whose gap between
-groups is smaller because the best group lost, while no group gained (levelling down).
+"""Cautions without which no score may be read: models that may be no better than chance, systems whose gap between
+groups is smaller because the best group lost, while no group gained (levelling down), and numbers between groups that a
+group too small to be reliable decides: they are marked and are never the best.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 import numpy as np
 
 from ..errors import FedcliError
-from ..metrics import apart
+from ..metrics import PARITY, apart, better_low
+from ..metrics.task import ONE, SEVERAL
+from ..scores import table, views
 from ..scores.parts import MODELS
+from ..scores.scores import Scores
+from ..scores.table import Score
 from .predicted import one_class
-from .systems import Scored
+from .systems import BEST, LAST, Scored
 
 ADVICE = "train for more rounds or with another --lr"
 
@@ -21,22 +27,22 @@ def at_chance(runs: Sequence[Scored]) -> str:
     A run counts where the lower bound of its interval is not above chance, which is one divided by the classes that the
     test images have, or 1/2 of several labels per image.
     """
-    parts = [part for version in MODELS if (part := _of_version(runs, version))]
+    parts = []
+    for version in MODELS:
+        if not (stuck := [run for run in runs if _is_stuck(run, version)]):
+            continue
+        metric = stuck[0].usual[0]
+        scores = [run.scores.versions[version][metric] for run in stuck]
+        values, lows = (", ".join(f"{100 * x:.2f}" for x in each) for each in zip(*((i.last, i.low) for i in scores)))
+        chance = f"chance {100 / _classes_seen(stuck[0], version):.2f} %"
+        inside = [f"{metric} {values} %, lower end of the 95 % interval {lows} %, {chance}"]
+        with suppress(FedcliError):  # there are no predictions beside them
+            inside += filter(None, [one_class(stuck, version)])
+        which = f" of {'; '.join(run.which for run in stuck)}" if len(stuck) < len(runs) else ""
+        parts.append(
+            f"decisions{which} on {version} images are not shown to be better than chance ({'; '.join(inside)})"
+        )
     return f"{' and '.join(parts)}: {ADVICE}" if parts else ""
-
-
-def _of_version(runs: Sequence[Scored], version: str) -> str:
-    stuck = [run for run in runs if _is_stuck(run, version)]
-    if not stuck:
-        return ""
-    metric = stuck[0].usual[0]
-    scores = [run.scores.versions[version][metric] for run in stuck]
-    values, lows = (", ".join(f"{100 * x:.2f}" for x in each) for each in zip(*((i.last, i.low) for i in scores)))
-    numbers = f"{metric} {values} %, lower end of the 95 % interval {lows} %"
-    chance = f"chance {100 / _classes_seen(stuck[0], version):.2f} %"
-    which = f" of {'; '.join(run.which for run in stuck)}" if len(stuck) < len(runs) else ""
-    inside = "; ".join(filter(None, [f"{numbers}, {chance}", _one_class(stuck, version)]))
-    return f"decisions{which} on {version} images are not shown to be better than chance ({inside})"
 
 
 def _is_stuck(run: Scored, version: str) -> bool:
@@ -52,14 +58,6 @@ def _classes_seen(run: Scored, version: str) -> int:
     if run.scores.several_labels:
         return 2
     return len(run.scores.classes) - len(next(iter(run.scores.versions[version].values())).missing)
-
-
-def _one_class(runs: Sequence[Scored], version: str) -> str:
-    """That the models answer one class for every image; "" where they do not, or have no predictions beside them."""
-    try:
-        return one_class(runs, version)
-    except FedcliError:
-        return ""
 
 
 def levelling_down(systems: Sequence[tuple[str, Sequence[Scored]]]) -> Iterator[str]:
@@ -86,9 +84,70 @@ def _group_means(runs: Sequence[Scored], attribute: str) -> dict[str, float]:
     """Each group's mean over rounds and runs on clean images, of groups that have a score in every run."""
     area = runs[0].usual[1]
     each = [run.scores.groups[attribute]["clean"].get(area, {}) for run in runs if attribute in run.scores.groups]
-    means = {group: [found[group].mean for found in each if found.get(group)] for group in each[0]}
-    return {
-        group: float(np.mean(values))
-        for group, values in means.items()
-        if len(values) == len(each) and None not in values
-    }
+    known = {group: [m for scores in each if (m := scores.get(group, Score()).mean) is not None] for group in each[0]}
+    return {group: float(np.mean(means)) for group, means in known.items() if len(means) == len(each)}
+
+
+def doubtful(runs: Sequence[Scores], metrics: Sequence[str], at: str, view: str = "") -> list[str]:
+    """The columns of a report, of one system's scores or of one view of them, that a small group decides."""
+    attributes = dict.fromkeys(name for scores in runs for name in scores.groups)
+    return [
+        f"{name} {what} {metric}"
+        for name in attributes
+        for metric in dict.fromkeys([*metrics, ONE.area, *SEVERAL.usual])
+        for what in sorted(small_decides(runs, name, "clean", metric, at, view))
+    ]
+
+
+def small_decides(
+    runs: Sequence[Scores], attribute: str, version: str, metric: str, at: str, view: str = ""
+) -> set[str]:
+    """The numbers between groups ("worst group", "gap") that a small group decides in some round that counts."""
+    decided: set[str] = set()
+    for scores in runs:
+        small = small_groups(scores, attribute).keys()
+        if not small or not views.compared(metric) or (at == BEST and view):
+            continue
+        part = scores.part(model=table.BEST) if at == BEST else scores.part(view)
+        column = part.groups.get(attribute, {}).get(version, {}).get(metric, {})
+        for values in zip(*(score.values[-1:] if at == LAST else score.values for score in column.values())):
+            edges = views.edges(dict(zip(column, [Score([value]) for value in values])), low=better_low(metric)) or ()
+            names = [name for name, _ in edges]
+            decided |= {views.WORST} if small & {*names[:1]} else set()
+            decided |= {views.GAP} if small & {*names} else set()
+    return decided
+
+
+def small_groups(scores: Scores, attribute: str) -> dict[str, str]:
+    """The groups too small to be reliable, with the reason; the same in every version and round."""
+    return {group: score.small for group, score in scores.members(attribute).items() if score.small}
+
+
+def small_in_sets(sets: Mapping[str, Scores], attribute: str) -> dict[str, str]:
+    """Groups too small to be reliable in some of several test sets, with the reason, and in which of them.
+
+    sets: which test set -> the scores of a run on it.
+    """
+    reasons: dict[str, list[str]] = {}
+    for value in dict.fromkeys(value for scores in sets.values() for value in scores.members(attribute)):
+        for which, scores in sets.items():
+            absent = value not in scores.members(attribute)
+            if why := "no test image" if absent else small_groups(scores, attribute).get(value):
+                reasons.setdefault(value, []).append(f"{why} ({which})" if len(sets) > 1 else why)
+    return {value: "; ".join(whys) for value, whys in reasons.items()}
+
+
+def small_groups_note(scores: Scores) -> str:
+    """The small groups, and why they are; "" without any."""
+    small = [(f"{name} {value}", why) for name in scores.groups for value, why in small_groups(scores, name).items()]
+    if len(small) == 1:
+        return f"{small[0][0]} of {scores.dataset} is a small group: {small[0][1]}"
+    return f"small groups of {scores.dataset}: " + ", ".join(f"{name} ({why})" for name, why in small) if small else ""
+
+
+def doubtful_decisions(scores: Scores, attribute: str, names: Sequence[str]) -> set[str]:
+    """Those of these differences in decisions that a small group may decide: all, where there is one.
+
+    the table holds no group's own rates, so which groups differ most is not known.
+    """
+    return {name for name in names if name.startswith(PARITY)} if small_groups(scores, attribute) else set()

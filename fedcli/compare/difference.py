@@ -1,19 +1,19 @@
 """A score of two systems as a row: both means, their difference, its interval and tests."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ..metrics import Task, probabilities
-from ..scores.bca import bca_interval
-from ..scores.bootstrap import bootstrap_p, interval
-from ..scores.statistics import delong, mcnemar, over_seeds, paired_t, sign_floor, wilcoxon
-from .pairing import Sample, one_of_each
+from ..scores.parts import VERSIONS
+from ..scores.statistics.bootstrap import bca_interval, bootstrap_p, interval
+from ..scores.statistics.significance import delong, mcnemar, over_seeds, paired_t, sign_floor, wilcoxon
+from .cautions import small_in_sets
+from .pairing import Paired, one_of_each
 from .predicted import can_resample, differing, predicted
 from .resampling import Resamples, left_of_mean
-from .small_groups import small_in_sets
 from .systems import Pairs, Quantity, Scored
 from .verdict import Compared, adjusted
 
@@ -28,23 +28,24 @@ class GroupTests:
     unknown: int
 
 
-def headline(pairs: Pairs, resamples: Resamples, sample: Sample) -> list[Compared]:
+def headline(
+    paired: Paired, resamples: Resamples, metrics: Sequence[str], versions: Sequence[str] = VERSIONS
+) -> list[Compared]:
     """A row for each version and metric that all runs have."""
-    scores = (Quantity(version, metric) for version in resamples.versions for metric in resamples.metrics)
-    return _rows(pairs, resamples, sample, scores)
+    return _rows(paired, resamples, [Quantity(version, metric) for version in versions for metric in metrics])
 
 
-def group_tests(pairs: Pairs, resamples: Resamples, name: str, sample: Sample) -> GroupTests:
+def group_tests(paired: Paired, resamples: Resamples, metrics: Sequence[str], name: str) -> GroupTests:
     """Gaps between the groups of an attribute, and each group, in both systems.
 
     A group's place among the groups may differ from fold to fold.
     """
-    versions, values = predicted(pairs[0][0].path).tables, predicted(pairs[0][0].path).grouping(name)[1]
-    gaps = [Quantity(version, metric, name) for version in versions for metric in resamples.metrics]
-    runs = one_of_each([run for run, _ in pairs])
+    runs = one_of_each([run for run, _ in paired.pairs])
+    values = predicted(runs[0].path).grouping(name)[1]
+    gaps = [Quantity(v, metric, name) for v in predicted(runs[0].path).tables for metric in metrics]
     return GroupTests(
-        judged(_rows(pairs, resamples, sample, gaps)),
-        judged(_rows(pairs, resamples, sample, (replace(gap, group=value) for gap in gaps for value in values))),
+        judged(_rows(paired, resamples, gaps)),
+        judged(_rows(paired, resamples, [replace(gap, group=value) for gap in gaps for value in values])),
         small_in_sets({run.which: run.scores for run in runs}, name),
         sum(int((predicted(run.path).grouping(name)[0] < 0).sum()) for run in runs),
     )
@@ -55,29 +56,20 @@ def judged(rows: list[Compared]) -> list[Compared]:
     return [adjusted(row, row.p, row.p_seeds) for row in rows]
 
 
-def _rows(pairs: Pairs, resamples: Resamples, sample: Sample, scores: Iterable[Quantity]) -> list[Compared]:
-    """The scores that all runs have and that can be resampled."""
-    rows = []
-    for of in scores:
-        rounds = [[run.rounds(of) for run in side] for side in zip(*pairs, strict=True)]
-        if all(all(side) for side in rounds) and can_resample(pairs, of):
-            units = _patients(pairs, of) if of.group else sample.units
-            rows.append(_row(of, rounds, pairs, resamples, replace(sample, units=units)))
-    return rows
+def _rows(paired: Paired, resamples: Resamples, scores: Iterable[Quantity]) -> list[Compared]:
+    return [row for of in scores if (row := difference(of, paired, resamples))]
 
 
-def _patients(pairs: Pairs, of: Quantity) -> int:
-    """The number of patients of a group in all test sets together."""
-    sets = [predicted(run.path) for run in one_of_each([run for run, _ in pairs])]
-    return sum(len(np.unique(each.of(of.attribute).units[each.members(of)])) for each in sets)
-
-
-def _row(of: Quantity, rounds: list[list[list[float]]], pairs: Pairs, resamples: Resamples, sample: Sample) -> Compared:
-    """One score of both systems; rounds: the kept rounds of each run of each.
+def difference(of: Quantity, paired: Paired, resamples: Resamples) -> Compared | None:
+    """One score of both systems; None where some run does not have it or it cannot be resampled.
 
     Both means, the difference, its interval and p over patients weigh every run alike, as tables of a report do; tests
     over folds or splits take one number of each, however many runs it has.
     """
+    pairs, sample, _ = paired
+    rounds = [[kept for run in side if (kept := run.rounds(of))] for side in zip(*pairs, strict=True)]
+    if any(len(side) < len(pairs) for side in rounds) or not can_resample(pairs, of):
+        return None
     first, second = map(over_seeds, rounds)
     assert first.mean is not None and second.mean is not None  # of runs that have the score
     differences = np.mean([resamples.drawn(b, of) - resamples.drawn(a, of) for a, b in pairs], axis=0)  # [B]
@@ -102,7 +94,7 @@ def _row(of: Quantity, rounds: list[list[list[float]]], pairs: Pairs, resamples:
         over_seeds=tests if sample.count > 1 else None,
         p_seeds=t.p,
     )
-    if sample.units < 2:
+    if (_patients(pairs, of) if of.group else sample.units) < 2:
         return row
     low, high = interval(differences)
     if resamples.bca and not any(predicted(run.path).counted for pair in pairs for run in pair):
@@ -110,6 +102,12 @@ def _row(of: Quantity, rounds: list[list[list[float]]], pairs: Pairs, resamples:
         values = [float(np.mean(y) - np.mean(x)) for x, y in zip(*rounds, strict=True)]
         low, high = bca_interval(row.difference, differences, left_of_mean(values, left, sample.sets))
     return replace(row, low=low, high=high)
+
+
+def _patients(pairs: Pairs, of: Quantity) -> int:
+    """The number of patients of a group in all test sets together."""
+    sets = [predicted(run.path) for run in one_of_each([run for run, _ in pairs])]
+    return sum(len(np.unique(found.of(of.attribute).units[found.members(of)])) for found in sets)
 
 
 def image_tests(a: Scored, b: Scored) -> dict[str, Any]:

@@ -7,6 +7,7 @@ of folds, or of splits that were drawn anew.
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -61,8 +62,16 @@ class Sample:
         return [float(np.mean([m for m, at in zip(means, self.sets) if at == k])) for k in range(self.count)]
 
 
-def paired(a: list[Scored], b: list[Scored]) -> tuple[Pairs, list[str]]:
-    """Runs of equal draws, their test sets checked, and what a reader must know of it."""
+class Paired(NamedTuple):
+    """Runs of equal draws, their test sets checked, what they are a sample of, and what a reader must know of it."""
+
+    pairs: Pairs
+    sample: Sample
+    notes: list[str]
+
+
+def paired(a: Sequence[Scored], b: Sequence[Scored]) -> Paired:
+    """The pairs of two systems' runs. Raises FedcliError where there is none, or test sets differ."""
     if not a or not b:
         raise FedcliError("there is no run to compare", "give the scores of at least one run of each system")
     first, second = _by_draw(a), _by_draw(b)
@@ -70,7 +79,11 @@ def paired(a: list[Scored], b: list[Scored]) -> tuple[Pairs, list[str]]:
         pairs, notes = [(a[0], b[0])], ["the two runs do not have the same seeds: they differ in their draw as well"]
     else:
         shared = sorted((draw for draw in first if draw in second), key=lambda draw: first[draw].seed)
-        pairs, notes = [(first[draw], second[draw]) for draw in shared], _left_out(first, second)
+        pairs, notes = [(first[draw], second[draw]) for draw in shared], []
+        alone = [run for draw, run in [*first.items(), *second.items()] if draw not in shared]
+        if alone:
+            names = ", ".join(f"{run.scores.label} {run.which}" for run in alone)
+            notes.append(f"left out, as the other system has no run of these seeds: {names}")
     if not pairs:
         seeds = [", ".join(sorted({str(run.seed) for run in runs})) for runs in (a, b)]
         what = f"no run of {a[0].scores.label} and of {b[0].scores.label} has the same seeds"
@@ -82,10 +95,11 @@ def paired(a: list[Scored], b: list[Scored]) -> tuple[Pairs, list[str]]:
     differ = [kind for kind in ("partition", "corruption") if any(x.sha256(kind) != y.sha256(kind) for x, y in pairs)]
     if differ:
         notes.append(f"the systems were not trained on the same {' and '.join(differ)}: {NOT_THE_METHOD}")
-    return pairs, notes
+    sample = _sample(pairs)
+    return Paired(pairs, sample, [*notes, *filter(None, [sample.note])])
 
 
-def _by_draw(runs: list[Scored]) -> dict[str, Scored]:
+def _by_draw(runs: Sequence[Scored]) -> dict[str, Scored]:
     by_draw: dict[str, Scored] = {}
     for run in runs:
         if run.draw in by_draw:
@@ -93,13 +107,6 @@ def _by_draw(runs: list[Scored]) -> dict[str, Scored]:
             raise FedcliError(what, "give each run once")
         by_draw[run.draw] = run
     return by_draw
-
-
-def _left_out(first: dict[str, Scored], second: dict[str, Scored]) -> list[str]:
-    sides = (first, second), (second, first)
-    unpaired = [run for runs, others in sides for draw, run in runs.items() if draw not in others]
-    names = ", ".join(f"{run.scores.label} {run.which}" for run in unpaired)
-    return [f"left out, as the other system has no run of these seeds: {names}"] if unpaired else []
 
 
 def _check_same_test(a: Scored, b: Scored) -> None:
@@ -119,8 +126,8 @@ def _check_same_test(a: Scored, b: Scored) -> None:
         raise FedcliError(what, "evaluate both runs again, on one dataset")
 
 
-def sample_of(pairs: Pairs) -> Sample:
-    """The population that pairs of checked test sets are a sample of, and how many images and patients it stands on."""
+def _sample(pairs: Pairs) -> Sample:
+    """The population, and how many images and patients it stands on."""
     runs = [run for run, _ in pairs]
     sets = numbered([predicted(run.path).id.tobytes() for run in runs])
     firsts = one_of_each(runs)

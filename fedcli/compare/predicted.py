@@ -1,6 +1,6 @@
 """Predictions of runs, image by image, and the patients whom two systems answer differently."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -11,7 +11,7 @@ from ..data import manifest
 from ..io.files import sha256
 from ..metrics import Grouping, Task, apart, get
 from ..metrics.metric import DECISIONS, PROBABILITIES
-from ..scores import predictions, rebuilt
+from ..scores import predictions
 from ..scores.groups import CROSS, cross
 from ..scores.parts import VERSIONS
 from .systems import Pairs, Quantity, Scored
@@ -27,7 +27,7 @@ class Predicted:
         units: [N], the patient of each image by number.
         attributes: attribute -> its groups' names. groups: attribute -> the place of each image's group, -1 for none.
         tables: version -> logits [N, C] of each model in each kept round. last: those of the last round's models.
-        counted: whether sites counted. The images are then made from counts (scores/rebuilt.py), and those of two
+        counted: whether sites counted. The images are then made from counts (scores/predictions.py), and those of two
             systems are not paired.
         by_attribute: of counts, the images of each attribute's groups; else {}.
     """
@@ -104,24 +104,21 @@ def _mark(table: np.ndarray, y: np.ndarray, metric: str) -> np.ndarray:
     return task.right(table, y).astype(np.float64)
 
 
-def one_class(runs: Iterable[Scored], version: str) -> str:
+def one_class(runs: Sequence[Scored], version: str) -> str:
     """Where the last models answer one class for every image, in words; "" where they do not.
 
-    version: "average" for all that there are.
+    version: "average" for all that there are. To find nothing in every image may be right for every rare label.
     """
-    runs, parts = list(runs), []
+    parts = []
     for v in VERSIONS if version == "average" else [version]:
-        stuck = [run for run in runs if _is_stuck(predicted(run.path), v)]
+        stuck = []
+        for run in runs:
+            found = predicted(run.path)
+            tables = found.last.get(v, []) if found.y.ndim == 1 and len(np.unique(found.y)) > 1 else []
+            stuck += [run] if tables and all(len(np.unique(table.argmax(1))) == 1 for table in tables) else []
         which = f" ({'; '.join(run.which for run in stuck)})" if len(stuck) < len(runs) else ""
         parts += [f"every {v} image{which}"] if stuck else []
     return f"answers one class for {' and '.join(parts)}" if parts else ""
-
-
-def _is_stuck(found: Predicted, version: str) -> bool:
-    tables = found.last.get(version, [])
-    if found.y.ndim == 2:  # to find nothing in every image may be right for every rare label
-        return False
-    return len(np.unique(found.y)) > 1 and bool(tables) and all(len(np.unique(t.argmax(1))) == 1 for t in tables)
 
 
 _remembered: dict[str, Predicted] = {}  # by the digest of a scores.json; those that were asked for last come last
@@ -173,7 +170,7 @@ def _order(ids: bytes, id_type: str, units: bytes, unit_type: str) -> tuple[np.n
 
 def _of_counts(scores: Path, about: manifest.Manifest) -> Predicted:
     """Images made from the counts of sites."""
-    kept, attributes = rebuilt.read(scores.parent / rebuilt.FILE), about.body["attributes"]
+    kept, attributes = predictions.read_rebuilt(scores.parent / predictions.REBUILT), about.body["attributes"]
     data = str(about.body["data"]["partition"])
 
     def images(keys: list[str], attribute: str = "") -> Predicted:
@@ -195,6 +192,6 @@ def can_resample(pairs: Pairs, of: Quantity) -> bool:
     belong together."""
     counted = [found for run, _ in pairs if (found := predicted(run.path)).counted]
     return all(
-        of.version in found.tables and (rebuilt.by_image(of.metric) or found.tables[of.version][0].shape[1] == 2)
+        of.version in found.tables and (predictions.by_image(of.metric) or found.tables[of.version][0].shape[1] == 2)
         for found in counted
     )

@@ -6,7 +6,7 @@ each test set is drawn by itself, and a patient is left out of the runs of its o
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -15,11 +15,10 @@ import numpy as np
 from .. import metrics
 from ..io.files import sha256
 from ..metrics import gap
-from ..scores import intervals, resampled
-from ..scores.bca import without_each
-from ..scores.bootstrap import bootstrap_all
 from ..scores.parts import VERSIONS
-from ..scores.resampled import Columns, mean
+from ..scores.statistics import intervals, resampled
+from ..scores.statistics.bootstrap import bootstrap_all, without_each
+from ..scores.statistics.resampled import Columns, mean
 from ..scores.table import Score
 from .pairing import numbered
 from .predicted import Predicted, predicted
@@ -30,63 +29,45 @@ Table = dict[Quantity, np.ndarray]  # resamples [B], or without each patient [U]
 Bounds = tuple[float, float]
 
 
+@dataclass(frozen=True)
 class Resamples:
     """Scores of runs over their kept rounds (and over the models that answer), each run's made once.
 
     bca: whether scores without each patient are asked for, too.
     """
 
-    def __init__(
-        self, metrics: Sequence[str], resamples: int, seed: int, *, version: str | None = None, bca: bool = False
-    ):
-        self.metrics, self.resamples, self.seed, self.bca = metrics, resamples, seed, bca
-        self.versions = (version,) if version else VERSIONS
-        self._drawn: dict[tuple[Path, str], Table] = {}
-        self._left: dict[tuple[Path, str], Table] = {}
+    count: int
+    seed: int = resampled.SEED
+    bca: bool = False
 
-    def take(self, run: Scored, attributes: Sequence[str]) -> None:
-        """Make the resamples of a run and of its groups by these attributes."""
-        for attribute in ("", *attributes):
-            self._table(run, attribute)
+    def table(self, run: Scored, attribute: str) -> Table:
+        """Every score of all images, or of the groups by an attribute."""
+        return _drawn(run.path, sha256(run.path), run.identity, attribute, self.count, self.seed)
 
     def drawn(self, run: Scored, of: Quantity) -> np.ndarray:
         """A score in each resample: [B]."""
-        return self._table(run, of.attribute)[of]
+        return self.table(run, of.attribute)[of]
 
     def left(self, run: Scored, of: Quantity) -> np.ndarray:
         """A score without each patient in turn: [U]."""
-        key = run.path, of.attribute
-        if key not in self._left:
-            self._left[key] = _without_each(predicted(run.path), of.attribute)
-        return self._left[key][of]
+        return _without_each(run.path, sha256(run.path), of.attribute)[of]
 
-    def _table(self, run: Scored, attribute: str) -> Table:
-        key = run.path, attribute
-        if key not in self._drawn:
-            kept = {} if attribute else self._kept(run)
-            self._drawn[key] = _with_average(kept) if kept else self._draw(run, attribute)
-        return self._drawn[key]
 
-    def _kept(self, run: Scored) -> Table:
-        """Columns that evaluate kept of these resamples; {} where it did not."""
-        if (self.resamples, self.seed) != (resampled.RESAMPLES, resampled.SEED):
-            return {}
-        kept = resampled.read(run.path.parent)
-        return {Quantity(v, m): column for v in kept for m, column in kept[v].items() if m in self.metrics}
-
-    def _draw(self, run: Scored, attribute: str) -> Table:
-        found = predicted(run.path).of(attribute)
-        images = [run.identity, found.id[0]] if found.counted else found.id  # counts of two are not paired
-        seed = resampled.seed_of(images, self.seed)
-        places, names = found.grouping(attribute) if attribute else (None, [])
-        wanted = self.versions if not attribute and AVERAGE not in self.versions else found.tables
-        made: Table = {}
-        for version in (version for version in found.tables if version in wanted):
-            answers, y, units = found.tables[version], found.y, found.units
-            tables = bootstrap_all(answers, y, units, resamples=self.resamples, seed=seed, groups=places)
-            asked = [{m: table[m] for m in self.metrics if m in table} for table in tables]
-            made |= _named(asked, version, attribute, names)
-        return _with_average(made)
+@lru_cache(maxsize=256)  # a reference is set beside many systems, in some scores; at most 2 MB each of 2,000 resamples
+def _drawn(path: Path, _: str, identity: str, attribute: str, count: int, seed: int) -> Table:
+    """The columns that evaluate kept of these very resamples, or those drawn now."""
+    kept = {} if attribute or (count, seed) != (resampled.RESAMPLES, resampled.SEED) else resampled.read(path.parent)
+    if kept:
+        return _with_average({Quantity(v, m): column for v, columns in kept.items() for m, column in columns.items()})
+    found = predicted(path).of(attribute)
+    images = [identity, found.id[0]] if found.counted else found.id  # counts of two are not paired
+    seed = resampled.seed_of(images, seed)
+    places, names = found.grouping(attribute) if attribute else (None, [])
+    made: Table = {}
+    for version, answers in found.tables.items():
+        tables = bootstrap_all(answers, found.y, found.units, resamples=count, seed=seed, groups=places)
+        made |= _named(tables, version, attribute, names)
+    return _with_average(made)
 
 
 def _named(tables: list[Columns], version: str, attribute: str, names: list[str]) -> Table:
@@ -113,8 +94,10 @@ def _with_average(table: Table) -> Table:
     }
 
 
-def _without_each(found: Predicted, attribute: str) -> Table:
+@lru_cache(maxsize=256)
+def _without_each(path: Path, _: str, attribute: str) -> Table:
     made: Table = {}
+    found = predicted(path)
     places, names = found.grouping(attribute) if attribute else (None, [])
     for version, tables in found.tables.items():
         if places is None:
@@ -131,7 +114,7 @@ def _groups_without_each(found: Predicted, table: np.ndarray, places: np.ndarray
     parts = []
     for g in range(count):
         at = places == g
-        whole = metrics.weighted(metrics.plan(table[at], found.y[at]), np.ones((int(at.sum()), 1), bool))
+        whole = metrics.resampled(metrics.plan(table[at], found.y[at]), np.ones((int(at.sum()), 1), bool))
         without = without_each(table[at], found.y[at], found.units[at])
         columns = {metric: np.full(patients, value[0]) for metric, value in whole.items()}
         for metric, left in without.items():
@@ -197,7 +180,7 @@ def _of_last(path: Path, _: str, of: Quantity, place: int | None, bca: bool) -> 
         kept = resampled.read(path.parent, last=True)
     else:
         group = found.grouping(of.attribute)[1].index(of.group)
-        kept = resampled.read_groups(path.parent).get((place, group), {})
+        kept = resampled.read_group(path.parent, place, group)
     versions, at = list(found.last) if of.version == AVERAGE else [of.version], found.members(of)
     answered = {v: intervals.Answered(found.last[v], found.y, found.units).at(at) for v in versions}
     drawn = [kept.get(version) or answered[version].resampled() for version in versions]

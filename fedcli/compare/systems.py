@@ -106,25 +106,27 @@ class Scored:
             found = self.scores.groups[of.attribute].get(of.version, {}).get(of.metric, {}).get(of.group)
         else:
             found = self.scores.part().lies(of.attribute, of.version, of.metric, views.GAP)
-        return found.values if found and found.mean is not None else None
+        values = found.values if found and found.mean is not None else []
+        return [value for value in values if value is not None] or None
 
 
 Pairs = list[tuple[Scored, Scored]]
 
 
 def read(paths: Iterable[Path]) -> list[Scored]:
-    """Scores, every hash above them checked. Raises FedcliError, HashError."""
-    return [_read(path) for path in paths]
+    """Scores, every hash above them checked. Raises FedcliError, HashError.
 
-
-def _read(path: Path) -> Scored:
-    """With the operating points of the same run and test images, where an evaluation of its own has them."""
-    whole = manifest.verify(path, "scores")
-    scores = Scores.of(whole.body, path)
-    clinical = with_operating_points(path)
-    if clinical and clinical != path:
-        scores = replace(scores, clinical=Scores.read(clinical).clinical)
-    return Scored(path, whole.options, scores)
+    With the operating points of the same run and test images, where an evaluation of its own has them.
+    """
+    runs = []
+    for path in paths:
+        whole = manifest.verify(path, "scores")
+        scores = Scores.of(whole.body, path)
+        clinical = with_operating_points(path)
+        if clinical and clinical != path:
+            scores = replace(scores, clinical=Scores.read(clinical).clinical)
+        runs.append(Scored(path, whole.options, scores))
+    return runs
 
 
 def refuse_mixed(runs: Iterable[Scored]) -> None:
@@ -163,10 +165,14 @@ def grouped(items: Iterable[T], key: Callable[[T], Any]) -> list[list[T]]:
 
 def settings(a: Scores, b: Scores) -> list[dict[str, str]]:
     """Differences before any score: what, and its value in each; "-" where one does not have it."""
-    same = a.method == b.method  # options of two methods are not the same options
-    first, second = (
-        _about(run) | run.options | _of_data(run) | (run.settings if same else _own_settings(run)) for run in (a, b)
-    )
+    sides = []
+    for run in (a, b):
+        asked: dict[str, Any] = run.settings
+        if a.method != b.method:  # options of two methods are not the same options
+            values = ", ".join(f"{key}={value}" for key, value in run.settings.items() if key != "rule")
+            asked = {"method settings": values or "none"}
+        sides.append(_about(run) | run.options | _of_data(run) | asked)
+    first, second = sides
     pairs = {name: (first.get(name, "-"), second.get(name, "-")) for name in dict.fromkeys([*first, *second])}
     return [{"what": k, "a": brief(x), "b": brief(y)} for k, (x, y) in pairs.items() if x != y]
 
@@ -189,8 +195,3 @@ def _about(run: Scores) -> dict[str, Any]:
 def _of_data(run: Scores) -> dict[str, Any]:
     stages = [(kind, stage) for kind, stage in run.data.items() if stage]
     return {f"{kind} {key}": value for kind, stage in stages for key, value in stage.options.items()}
-
-
-def _own_settings(run: Scores) -> dict[str, str]:
-    values = ", ".join(f"{key}={value}" for key, value in run.settings.items() if key != "rule")
-    return {"method settings": values or "none"}

@@ -14,29 +14,16 @@ from typing import Any
 from .. import console
 from ..errors import FedcliError, UsageError, nearest
 from ..metrics import CLASSES, LABELS, RESAMPLED, TWO, names
-from ..scores.bca import BCA, PERCENTILE
-from ..scores.bootstrap import LEVEL
 from ..scores.own_metrics import is_own
 from ..scores.parts import VERSIONS
-from ..scores.statistics import OverSeeds, holm, over_seeds
-from .difference import GroupTests, group_tests, headline, image_tests, judged
-from .pairing import Sample, paired, sample_of
+from ..scores.statistics.bootstrap import BCA, LEVEL, PERCENTILE
+from ..scores.statistics.significance import OverSeeds, holm, over_seeds
+from .difference import GroupTests, difference, group_tests, headline, image_tests, judged
+from .pairing import Sample, paired
 from .predicted import one_class, predicted
 from .resampling import Resamples
 from .systems import Quantity, Scored, read, refuse_mixed, settings
 from .verdict import ENOUGH, HIGHER, LOWER, MODELS_ONLY, RESAMPLES, Against, Compared, Difference, adjusted, enough
-
-
-@dataclass(frozen=True)
-class Side:
-    """One of two systems; one_class: where its models answer one class for every image."""
-
-    method: str
-    label: str
-    rule: str
-    seeds: list[Any]
-    warning: str
-    one_class: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,13 +31,15 @@ class Comparison:
     """All that can be said of b against a. Differences are b minus a, on the 0..1 scale.
 
     Attributes:
+        systems: "a" and "b", each with its method, label, rule, seeds, warning, and `one_class`, where its models
+            answer one class for every image.
         settings: in what the two differ before any score. level: of the intervals. pairs: of runs.
         interval: how intervals are made of resamples, "percentile" or "bca".
         images: tests of the last round's models, image by image, of each pair of runs.
         remarks: what pairing has to say.
     """
 
-    systems: dict[str, Side]
+    systems: dict[str, dict[str, Any]]
     settings: list[dict[str, str]]
     level: float
     resamples: int
@@ -74,14 +63,16 @@ def compare(
     """
     first_system, second_system = read(a), read(b)
     refuse_mixed([*first_system, *second_system])
-    pairs, notes = paired(first_system, second_system)
+    pairs, sample, notes = of = paired(first_system, second_system)
     runs = [run for pair in pairs for run in pair]
-    drawn = Resamples(_checked(metrics or runs[0].usual, runs[0]), resamples, seed, bca=interval == BCA)
+    asked = tuple(dict.fromkeys(metrics or runs[0].usual))
+    _check(asked, runs[0])
+    drawn = Resamples(resamples, seed, interval == BCA)
     attributes = [name for name in runs[0].scores.groups if all(name in run.scores.groups for run in runs)]
     for run in console.progress(runs, label="compare", total=len(runs)):
-        drawn.take(run, attributes)
-    sample = sample_of(pairs)
-    rows = judged(headline(pairs, drawn, sample))
+        for attribute in ("", *attributes):
+            drawn.table(run, attribute)
+    rows = judged(headline(of, drawn, asked))
     if not rows:
         raise FedcliError("the two systems have no score in common", "evaluate both on the same versions of the images")
     return Comparison(
@@ -93,17 +84,23 @@ def compare(
         pairs=len(pairs),
         sample=sample,
         rows=rows,
-        groups={name: group_tests(pairs, drawn, name, sample) for name in attributes},
+        groups={name: group_tests(of, drawn, asked, name) for name in attributes},
         images=[image_tests(*pair) for pair in pairs],
-        remarks=[*notes, *filter(None, [sample.note])],
+        remarks=notes,
     )
 
 
-def _side(runs: list[Scored]) -> Side:
+def _side(runs: list[Scored]) -> dict[str, Any]:
     first = runs[0].scores
     groups = "it is given the true group of each test image" if first.views else ""
-    warning = "; ".join(filter(None, [first.warning, groups]))
-    return Side(first.method, first.label, first.rule, [run.seed for run in runs], warning, one_class(runs, "average"))
+    return {
+        "method": first.method,
+        "label": first.label,
+        "rule": first.rule,
+        "seeds": [run.seed for run in runs],
+        "warning": "; ".join(filter(None, [first.warning, groups])),
+        "one_class": one_class(runs, "average"),
+    }
 
 
 def order(
@@ -122,33 +119,34 @@ def order(
         if word not in known:
             raise UsageError(f"no {what} is named {word!r}", nearest(word, known))
     others = [name for name in systems if name != reference]
-    score, base = Quantity(version, metric), list(systems[reference])
-    drawn = Resamples(_checked((metric,), base[0]), resamples or enough(len(others)), seed, version=version)
-    tests = [_test(base, list(systems[name]), drawn) for name in others]
+    score, base = Quantity(version, metric), systems[reference]
+    _check((metric,), base[0])
+    drawn = Resamples(resamples or enough(len(others)), seed)
+    tests = [_test(base, systems[name], drawn, score) for name in others]
     ps = zip(holm([row.p for row, _ in tests]), holm([row.p_seeds for row, _ in tests]), strict=True)
     rows = [
         (row if row.difference is None else adjusted(row, *p), note) for (row, note), p in zip(tests, ps, strict=True)
     ]
     return [
-        _against(name, list(systems[name]), score, row, note, is_reference=name == reference)
+        _against(name, systems[name], score, row, note, is_reference=name == reference)
         for name, (row, note) in zip([reference, *others], [(Difference(), "the reference"), *rows], strict=True)
     ]
 
 
-def _test(reference: list[Scored], runs: list[Scored], drawn: Resamples) -> tuple[Difference, str]:
+def _test(
+    reference: Sequence[Scored], runs: Sequence[Scored], drawn: Resamples, score: Quantity
+) -> tuple[Difference, str]:
     """One system's test against the reference and what to beware of; where there is none, why."""
     try:
-        pairs, notes = paired(reference, runs)
+        of = paired(reference, runs)
     except FedcliError as error:
         return Difference(), error.sentence
-    sample = sample_of(pairs)
-    if not (rows := headline(pairs, drawn, sample)):
-        return Difference(), "the two have no such score in common"
-    return rows[0], "; ".join(filter(None, [*notes, sample.note]))
+    row = difference(score, of, drawn)
+    return (row, "; ".join(of.notes)) if row else (Difference(), "the two have no such score in common")
 
 
 def _against(
-    name: str, runs: list[Scored], of: Quantity, test: Difference, note: str, *, is_reference: bool
+    name: str, runs: Sequence[Scored], of: Quantity, test: Difference, note: str, *, is_reference: bool
 ) -> Against:
     rounds = [each for run in runs if (each := run.rounds(of))]
     mean = over_seeds(rounds) if len(rounds) == len(runs) else OverSeeds(None, None, None, len(runs))
@@ -163,12 +161,8 @@ def _against(
     )
 
 
-def check_names(metrics: Sequence[str]) -> None:
+def check_names(metrics: Sequence[str], known: Sequence[str] = RESAMPLED) -> None:
     """Refuse a metric that no interval can be made of. Raises UsageError."""
-    _check(metrics, RESAMPLED)
-
-
-def _check(metrics: Sequence[str], known: Sequence[str]) -> None:
     for metric in metrics:
         if is_own(metric):
             hint = f"fedcli report --metric {metric} shows it with its interval"
@@ -177,10 +171,9 @@ def _check(metrics: Sequence[str], known: Sequence[str]) -> None:
             raise UsageError(f"no interval can be made of {metric!r}", nearest(metric, known))
 
 
-def _checked(metrics: Sequence[str], run: Scored) -> tuple[str, ...]:
+def _check(metrics: Sequence[str], run: Scored) -> None:
     needs = LABELS if run.scores.several_labels else TWO if len(run.scores.classes) == 2 else CLASSES
-    _check(metrics, names(needs, resampled=True))
-    return tuple(dict.fromkeys(metrics))
+    check_names(metrics, names(needs, resampled=True))
 
 
 class Leads:
@@ -195,8 +188,8 @@ class Leads:
         self.samples: int | None = None
         self.over = "seeds"
         self._metrics = tuple(metric for metric in metrics if metric in RESAMPLED)
-        self._drawn = Resamples(self._metrics, enough(len(systems) - 1), 0)
-        self._pairs: dict[tuple[int, int], dict[Quantity, Compared]] = {}
+        self._drawn = Resamples(enough(len(systems) - 1))
+        self._rows: dict[tuple[int, int, Quantity], Compared | None] = {}
 
     def test(self, score: Quantity, first: int, second: int, comparisons: int) -> bool | None:
         """Tell whether two systems differ significantly in a score; None where there is no test of it.
@@ -205,21 +198,19 @@ class Leads:
         of tests that adjusts over the same systems (Holm) can contradict the mark. Fewer than three seeds are tested
         over patients alone.
         """
-        if score.metric not in self._metrics or (row := self._pair(first, second).get(score)) is None:
+        if score.metric not in self._metrics or (row := self._row(first, second, score)) is None:
             return None
         samples = row.samples or 0
         self.samples, self.over = min(samples, self.samples or samples), row.over or ""
         row = adjusted(row, *(p and min(1.0, comparisons * p) for p in (row.p, row.p_seeds)))
         return row.verdict in (HIGHER, LOWER) or (row.verdict == MODELS_ONLY and samples < ENOUGH)
 
-    def _pair(self, first: int, second: int) -> dict[Quantity, Compared]:
-        """The tests of two systems by score; none where they share no seed or test set, or have no predictions."""
-        key = min(first, second), max(first, second)
-        if key not in self._pairs:
+    def _row(self, first: int, second: int, score: Quantity) -> Compared | None:
+        """One test; None where the two share no seed or test set, or have no predictions, as the legend then says."""
+        key = min(first, second), max(first, second), score
+        if key not in self._rows:
             try:
-                pairs, _ = paired(*(list(self.systems[system]) for system in key))
-                rows = headline(pairs, self._drawn, sample_of(pairs))
-            except FedcliError:  # the legend then says that there is no test
-                rows = []
-            self._pairs[key] = {Quantity(row.version, row.metric): row for row in rows}
-        return self._pairs[key]
+                self._rows[key] = difference(score, paired(*(self.systems[k] for k in key[:2])), self._drawn)
+            except FedcliError:
+                self._rows[key] = None
+        return self._rows[key]

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from .. import console
-from ..scores.resampled import RESAMPLES  # of the test patients
-from ..scores.statistics import OverSeeds
+from ..scores.statistics.resampled import RESAMPLES  # of the test patients
+from ..scores.statistics.significance import OverSeeds
 
 SIGNIFICANT = 0.05
 ENOUGH = 3  # seeds, folds or splits, below which no difference is attributed to the method
@@ -102,33 +102,23 @@ Row = TypeVar("Row", bound=Difference)
 
 def adjusted(row: Row, p: float | None, p_seeds: float | None) -> Row:
     """A tested row with its adjusted p, and what they let one say."""
-    agree = p_seeds is None or _below(p_seeds)
-    difference, few = row.difference or 0.0, (row.samples or 0) < ENOUGH
-    tests = (row.over_seeds or {}).values()  # each fold alike; of folds with unlike numbers of runs
+    samples, one, difference = row.samples or 0, (row.over or "")[:-1], row.difference or 0.0
+    reverses = any(test["difference"] * difference < 0 for test in (row.over_seeds or {}).values())  # of unlike folds
+    verdict, reason = MODELS_ONLY, f"it varies too much from {one} to {one} to be attributed to the method"
     if not _below(p):
-        verdict, reason = INCONCLUSIVE, _inconclusive(row, not few and _below(p_seeds))
-    elif few or not agree or any(test["difference"] * difference < 0 for test in tests):
-        verdict, reason = MODELS_ONLY, _models_only(row, few)
-    else:
+        verdict, reason = INCONCLUSIVE, ""
+        if 0 < (row.differing or 0) < FEW:
+            unit = row.unit or ""
+            differ = console.counted(row.differing or 0, f"{unit} differs", f"{UNITS[unit]} differ")
+            reason = f"only {differ}, so p cannot be below {row.floor:g}"
+        elif samples >= ENOUGH and _below(p_seeds):
+            reason = f"the {row.over} agree, but other test patients might reverse it"
+    elif samples < ENOUGH:
+        count = console.counted(samples, f"{one} is", f"{row.over} are")
+        reason = f"{count} too few to attribute the difference to the method"
+    elif (p_seeds is None or _below(p_seeds)) and not reverses:
         verdict, reason = HIGHER if difference > 0 else LOWER, ""
     return replace(row, p_holm=p, p_seeds_holm=p_seeds, verdict=verdict, reason=reason)
-
-
-def _models_only(row: Difference, few: bool) -> str:
-    one = (row.over or "")[:-1]
-    if few:
-        count = console.counted(row.samples or 0, f"{one} is", f"{row.over} are")
-        return f"{count} too few to attribute the difference to the method"
-    return f"it varies too much from {one} to {one} to be attributed to the method"
-
-
-def _inconclusive(row: Difference, agree: bool) -> str:
-    """agree: whether enough seeds do. "" where there is no more to say."""
-    if 0 < (row.differing or 0) < FEW:
-        unit = row.unit or ""
-        differ = console.counted(row.differing or 0, f"{unit} differs", f"{UNITS[unit]} differ")
-        return f"only {differ}, so p cannot be below {row.floor:g}"
-    return f"the {row.over} agree, but other test patients might reverse it" if agree else ""
 
 
 def _below(p: float | None) -> bool:

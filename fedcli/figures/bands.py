@@ -1,37 +1,30 @@
 """Curves of one class's probabilities with pointwise 95 % bands over resampled patients."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
+from pandas import DataFrame
 
-from ..scores.binary import BENEFITS, BINS
-from ..scores.bootstrap import LEVEL
+from ..scores.clinical.binary import BENEFITS, BINS
+from ..scores.statistics.bootstrap import LEVEL, draw
+from ..seeds import derive
 
+RESAMPLES = 500
 GRID = np.linspace(0, 1, 101)
 CLOSE = 1e-9  # of a share times a count, which is to equal a whole number
 Curve = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]  # score, label, weights [n, b]
 
 
-@dataclass(frozen=True)
-class Band:
-    """A curve y over x, with its bounds; NaN where it is not defined."""
-
-    x: np.ndarray
-    y: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-
-
-def band(of: Curve, score: np.ndarray, label: np.ndarray, weights: np.ndarray) -> Band:
-    """weights: how often each image is in each resample [n, B]."""
+def band(of: Curve, score: np.ndarray, label: np.ndarray, units: np.ndarray) -> DataFrame:
+    """A curve y over x with its bounds low and high over resamples of the patients, NaN where it is not defined."""
     x, y = of(score, label, np.ones((len(score), 1), np.int64))
+    weights = draw(units, RESAMPLES, derive("bands", 0)).T  # [n, B] counts of each image
     drawn = of(score, label, weights)[1]  # [T, B]
     known = np.isfinite(drawn).any(1)
     low, high = np.full(len(drawn), np.nan), np.full(len(drawn), np.nan)
     if known.any():
         low[known], high[known] = np.nanquantile(drawn[known], [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=1)
-    return Band(x[:, 0] if x.ndim == 2 else x, y[:, 0], low, high)
+    return DataFrame({"x": x[:, 0] if x.ndim == 2 else x, "y": y[:, 0], "low": low, "high": high})
 
 
 def roc(score: np.ndarray, label: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -6,7 +6,8 @@ for yellow, which is faint on white, and black, which is for what belongs to no 
 
 import textwrap
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,6 @@ from ..io.files import replacing
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from pandas import DataFrame
 else:
     Axes = Any  # matplotlib is loaded where something is drawn
 
@@ -32,12 +32,8 @@ ALL, OF_ALL = "all images", -1  # the line of all images, and its place
 MOST_LINES, MOST_CLASSES = 7, 6  # of a figure; further groups and classes are left out, which its caption says
 LONG = 28  # characters of a line in the legend
 LINES = 3  # of a name in the legend; what needs more is named by its folder
-FAR = 20  # the largest value over the smallest one, from which an axis is logarithmic
-VERY_FAR = 1000  # the same where some values are 0, which then stands beside a logarithmic axis
-PANEL = 4.1, 2.7  # inches
+PANEL, SQUARE = (4.1, 2.7), (4.1, 3.6)  # inches
 SMALL = 4.0  # inches of width, below which a panel has small words above it
-FITTING = 30  # names along an axis
-DOTS = 40  # rounds; shorter curves have a dot at each
 STYLE = {
     "axes.axisbelow": True, "axes.formatter.useoffset": False, "axes.grid": True, "axes.spines.right": False,
     "axes.spines.top": False, "font.size": 10, "lines.linewidth": 1.6, "lines.markersize": 4, "svg.hashsalt": "fedcli",
@@ -83,16 +79,23 @@ class Picture:
 
 def write(picture: Picture, *files: Path) -> None:
     """Draw a picture into .png, .svg or .pdf files, with its caption among what they say of themselves."""
-    import matplotlib.style
-
-    with warnings.catch_warnings(), matplotlib.style.context(IN_FILES, after_reset=True):
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a name in another script: boxes
+    with styled(IN_FILES):
         figure = drawn(picture)
         if len(files) > 1:  # else the panels are arranged anew for every file
             figure.draw_without_rendering()
             figure.set_layout_engine("none")
         for out in files:
             _save(figure, out, picture)
+
+
+@contextmanager
+def styled(style: Mapping[str, Any]) -> Iterator[None]:
+    """This style in place of what the user's own settings say."""
+    import matplotlib.style
+
+    with warnings.catch_warnings(), matplotlib.style.context(dict(style), after_reset=True):
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a name in another script
+        yield
 
 
 def drawn(picture: Picture) -> "Figure":
@@ -144,70 +147,6 @@ def _save(figure: "Figure", out: Path, picture: Picture) -> None:
     clocks = {"svg": {"Date": None}, "png": {"Software": None}, "pdf": {"CreationDate": None, "Producer": None}}
     with replacing(out) as file:
         figure.savefig(file, format=kind, metadata=clocks[kind] | about)
-
-
-def stretch(axes: Axes, values: np.ndarray) -> None:
-    """A logarithmic axis where values spread far; 0 has no place on it but beside it."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
-
-    if not (scale := spread_far(values)):
-        return
-    axes.set_yscale(scale, **({"linthresh": float(values[values > 0].min())} if scale == "symlog" else {}))
-    if scale == "log" and values[values > 0].max() / values[values > 0].min() < VERY_FAR:
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}".replace("e-0", "e-")))
-    axes.yaxis.set_minor_locator(NullLocator())
-
-
-def spread_far(values: np.ndarray) -> str:
-    """The axis for these values: "log", "symlog" where some are 0, "" for an even one."""
-    positive, zeros = values[values > 0], bool((values == 0).any())
-    if (values < 0).any() or not len(positive) or positive.max() / positive.min() <= (VERY_FAR if zeros else FAR):
-        return ""
-    return "symlog" if zeros else "log"
-
-
-def rounds_axis(axes: Axes) -> None:
-    """Whole numbers below curves over rounds."""
-    from matplotlib.ticker import MaxNLocator
-
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
-    axes.margins(x=0.03)
-
-
-def table_map(axes: Axes, table: "DataFrame", label: str) -> None:
-    """A cell for each row and column of a table; those of 0 or without a number stay white."""
-    from matplotlib.colors import LogNorm, Normalize
-
-    numbers = table.to_numpy(float)
-    shown = np.ma.masked_where(~(numbers > 0), numbers)
-    far = shown.count() > 0 and spread_far(shown.compressed()) == "log"
-    image = axes.imshow(shown, aspect="auto", cmap="viridis", norm=LogNorm() if far else Normalize(vmin=0))
-    name_ticks(axes.yaxis, table.index)
-    name_ticks(axes.xaxis, table.columns)
-    axes.tick_params(axis="x", rotation=90, labelsize=8)
-    axes.grid(False)
-    axes.figure.colorbar(image, ax=axes, label=label)
-
-
-def name_ticks(axis: Any, names: Sequence[str]) -> None:
-    """Names along an axis; of very many every second, third, ..."""
-    step = -(-len(names) // FITTING)
-    axis.set_ticks(np.arange(0, len(names), step), [short(str(name)) for name in names[::step]])
-
-
-def line(axes: Axes, curve: np.ndarray, **look: Any) -> Any:
-    """A curve [T, 2]; a value between two gaps would be invisible without a dot."""
-    finite = np.isfinite(curve[:, 1])
-    beside = np.pad(finite, 1)
-    alone = finite & ~beside[:-2] & ~beside[2:]
-    dots = finite if len(curve) <= DOTS else alone
-    return axes.plot(*curve.T, **{"marker": "o", "markevery": np.flatnonzero(dots).tolist()} | look)[0]
-
-
-def band(axes: Axes, x: Any, low: Any, high: Any, look: Look) -> None:
-    """Draw what surrounds a line of this look."""
-    axes.fill_between(x, low, high, color=look["color"], alpha=0.15, linewidth=0)
 
 
 def look(place: int) -> dict[str, Any]:

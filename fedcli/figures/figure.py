@@ -5,18 +5,22 @@ is drawn, whose `attrs` hold the words; `draw(frame)` makes a picture of it. Key
 `Annotated[type, meaning]` are options of `fedcli plot NAME`; whoever draws it otherwise gives them by name.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Literal
 
+from ..errors import FedcliError
 from .drawing import Picture
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-Subject = Literal["runs", "methods", "path", "systems"]
-Options = Mapping[str, str]
+Subject = Literal["runs", "methods", "path", "system", "systems"]
+
+
+class NothingToDraw(FedcliError):
+    """A subject has nothing that a figure shows; a report leaves such a figure out."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +30,9 @@ class Figure:
     Attributes:
         question: what it answers, for the list of figures.
         of: what its frame is made of: runs, name -> series.Record; methods, name -> the records of all runs that differ
-            in nothing but the seed; the path of one run or of its data; systems with their scores (system.System).
+            in nothing but the seed; the path of one run or of its data; a system with its scores (system.System), or
+            several. A report draws those of systems, for each `by`, `version` and `metric` that their frames take.
         every: whether without a name it is of all runs, and not of the newest.
-        alone: of systems, whether it shows one of them.
-        variants: system -> options of each picture that a report draws of it; None where a report has none.
     """
 
     name: str
@@ -38,8 +41,6 @@ class Figure:
     frame: "Callable[..., DataFrame]"
     draw: "Callable[[DataFrame], Picture]"
     every: bool = False
-    alone: bool = False
-    variants: Callable[[Any], Iterable[Options]] | None = None
 
     @property
     def parameters(self) -> dict[str, Parameter]:
@@ -48,7 +49,7 @@ class Figure:
         return {name: parameter for name, parameter in named if parameter.kind is Parameter.KEYWORD_ONLY}
 
     def picture(self, subject: Any, **options: Any) -> Picture:
-        """The figure drawn of this."""
+        """The figure drawn of this. Raises NothingToDraw."""
         return self.draw(self.frame(subject, **options))
 
 

@@ -8,14 +8,13 @@ was drawn before: equal data give equal bytes.
 import hashlib
 import io
 import re
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from markupsafe import Markup
 
-from .drawing import BAND, INK, MANY, Look, Panel, Picture
+from .drawing import BAND, INK, MANY, Look, Panel, Picture, styled
 from .drawing import STYLE as SHARED
 
 QUIET, GRID = "#040506", "#070809"  # placeholders that nothing else is drawn in
@@ -72,13 +71,11 @@ def of_picture(picture: Picture) -> Panels:
 
 
 def _figure(panel: Panel, picture: Picture) -> Figure:
-    import matplotlib.style
     from matplotlib.figure import Figure as Canvas
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     out = io.StringIO()
-    with warnings.catch_warnings(), matplotlib.style.context(["default", STYLE]):
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # measured only; the browser draws it
+    with styled(STYLE):
         canvas = Canvas(picture.size, layout=ConstrainedLayoutEngine(w_pad=0.04, h_pad=0.04))
         axes = canvas.add_subplot()
         panel.draw(axes)

@@ -22,27 +22,23 @@ COUNTED = {"rounds": "round", "epochs": "epoch"}  # options that are numbers of 
 def systems(records: list[Record], without: str = "") -> dict[str, list[Record]]:
     """Runs by name, those of one system together, which may differ in the option `without` too; how they were
     trained, and on what, is in their names also where methods differ in it."""
-    groups = grouped(records, lambda record: identity(record.asked, _left_out(without)))
+    groups = grouped(records, lambda record: identity(record.asked, (*UNNAMED, without)))
     return dict(zip(labels([group[0] for group in groups], without), groups, strict=True))
-
-
-def _left_out(without: str) -> tuple[str, ...]:
-    return (*UNNAMED, without)
 
 
 def trained(record: Record, without: str) -> dict[str, Any]:
     """Training and data of a run, without seeds, folds and the option `without`."""
-    options = settled(record.asked, _left_out(without))
-    return {key: value for key, value in options.items() if key in ("dataset", *TRAINING) or key in record.data}
+    options = _options(record, without)
+    kept = {key: value for key, value in options.items() if key in TRAINING or key in record.data}
+    return kept | {"dataset": record.dataset}
 
 
 def _options(record: Record, without: str | None) -> dict[str, Any]:
     """Options in which a run may differ from others; with its seeds where `without` is None."""
+    asked = record.options | record.data
     if without is not None:
-        options = settled(record.asked, _left_out(without))
-    else:
-        options = {key: value for key, value in record.asked.items() if key not in UNNAMED}
-    return {key: value for key, value in options.items() if key not in ("label", "dataset")}
+        return settled(asked, (*UNNAMED, without))
+    return {key: value for key, value in asked.items() if key not in UNNAMED}
 
 
 def labels(records: list[Record], without: str | None = None) -> dict[str, Record]:

@@ -8,6 +8,7 @@ validation parts. A name that is taken already gets a word in front, a title tha
 
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -113,20 +114,27 @@ class Record:
         return {"label": self.label, "dataset": self.dataset, **self.options, **self.data}
 
 
-def mean_of_clients(series: Series) -> "DataFrame":
-    """A line per round: round, the mean over the clients that have a value in it, and their lowest and highest."""
-    by_round = series.frame().groupby("round")["value"]
-    return by_round.agg(value="mean", low="min", high="max").reset_index()
-
-
 def over_runs(runs: Iterable[Series]) -> "DataFrame":
     """A line per round: round, the mean over runs of the mean over clients, and that minus and plus its std (ddof 1),
     which is NaN in a round that fewer than two runs have."""
     import pandas
 
-    by_round = pandas.concat([mean_of_clients(series) for series in runs]).groupby("round")["value"]
+    means = [series.frame().groupby("round")["value"].mean() for series in runs]
+    by_round = pandas.concat(means).groupby("round")
     mean, std = by_round.mean(), by_round.std()
     return pandas.DataFrame({"value": mean, "low": mean - std, "high": mean + std}).reset_index()
+
+
+def heading(records: list[Record]) -> str:
+    """A line on what was recorded."""
+    if len(records) > 1:
+        datasets, seeds = {r.dataset for r in records}, {r.options.get("seed") for r in records}
+        on = f" on {records[0].dataset}" if len(datasets) == 1 and "" not in datasets else ""
+        return f"{len(records)} runs{on}" + (f", {len(seeds)} seeds" if len(seeds) > 1 else "")
+    record = records[0]
+    on = f" on {record.dataset}" if record.dataset else ""
+    played = f"{record.played} of " * (record.played != record.rounds) + f"{record.rounds} rounds"
+    return f"{record.label}{on}: {record.clients} clients, {played}"
 
 
 def option(record: Record, key: str) -> Any:
@@ -146,75 +154,49 @@ def read(path: Path) -> Record:
     record = folder / "rounds.jsonl"
     if not record.is_file():
         raise FedcliError(f"{folder} holds no record of rounds", "give the folder of a run, or its run.json")
-    about = _about(folder)
-    lines = _lines(record)
+    about, lines = _about(folder), _lines(record)
     if not lines:
         raise FedcliError(f"{record} has no round yet", "wait until the first round is played")
     try:
-        points = list(_points(lines, about["roster"]))
-        binned = _histograms(lines)
+        series = _series(list(_points(lines, about.pop("roster"))))
+        histograms = _histograms(lines)
     except (KeyError, TypeError, ValueError, AttributeError):
         raise FedcliError(f"{record} is damaged", "restore it, or train the run again") from None
-    series = _series(points)
     clients = {client for one_series in series.values() for client in one_series.curves if client}
+    rounds = about.pop("rounds") or len(lines)
     return Record(
-        folder,
-        about["label"],
-        about["dataset"],
-        len(clients),
-        len(lines),
-        about["rounds"] or len(lines),
-        series,
-        _flat(about["options"]),
-        about["data"],
-        about["corrupted"],
-        binned,
+        folder, clients=len(clients), played=len(lines), rounds=rounds, series=series, histograms=histograms, **about
     )
 
 
-def _flat(options: dict[str, Any]) -> dict[str, Any]:
-    settings = options.get("settings")
-    return {**options, **(settings if isinstance(settings, dict) else {})}
-
-
 def _about(folder: Path) -> dict[str, Any]:
-    """Label, dataset, rounds asked for and roster; of an unfinished run what can be found out."""
+    """Label, dataset, rounds asked for, roster, options, data and corrupted; of an unfinished run what can be found
+    out."""
+    about: dict[str, Any] = {"label": folder.resolve().name, "dataset": "", "rounds": None, "roster": None}
+    about |= {"options": {}, "data": {}, "corrupted": []}
     if (folder / "run.json").is_file():
         run = manifest.verify(folder / "run.json", "run")
-        about = {key: run.body[key] for key in ("label", "dataset", "rounds", "roster")}
-        return about | {"options": run.options} | _of_data(manifest.parent(folder / "run.json", *STAGES[1:]))
-    unknown: dict[str, Any] = {
-        "label": folder.resolve().name,
-        "dataset": "",
-        "rounds": None,
-        "roster": None,
-        "options": {},
-    }
-    try:
-        settings = json.loads((folder / "settings.json").read_text(encoding="utf-8"))
-        options = settings["options"]
-        about = unknown | {"label": options["method"], "rounds": options["rounds"], "options": options}
-    except (OSError, ValueError, KeyError, TypeError):
-        return unknown | _of_data(None)
-    try:
-        path = folder / settings["data_path"]
-        body = manifest.read(path, "partition", "corruption").body
-        about |= {"roster": [client["client"] for client in body["roster"]], "dataset": body.get("dataset", "")}
-        return about | _of_data(path)
-    except (FedcliError, KeyError, TypeError):
-        return about | _of_data(None)
+        about |= {key: run.body[key] for key in ("label", "dataset", "rounds", "roster")} | {"options": run.options}
+        about |= _of_data(manifest.parent(folder / "run.json", *STAGES[1:]))
+    else:
+        with suppress(FedcliError, OSError, ValueError, KeyError, TypeError, RecursionError):
+            settings = json.loads((folder / "settings.json").read_text(encoding="utf-8"))
+            options = settings["options"]
+            about |= {"label": options["method"], "rounds": options["rounds"], "options": options}
+            path = folder / settings["data_path"]
+            body = manifest.read(path, "partition", "corruption").body
+            about |= {"roster": [client["client"] for client in body["roster"]], "dataset": body.get("dataset", "")}
+            about |= _of_data(path)
+    settings = about["options"].get("settings")
+    about["options"] = {**about["options"], **(settings if isinstance(settings, dict) else {})}
+    return about
 
 
 def _of_data(path: Path | None) -> dict[str, Any]:
-    """Options of the stages of a run's data, and the clients whose images were corrupted."""
-    stage = manifest.read(path) if path else None
-    return {"data": _stages(path), "corrupted": stage.body["clients"] if stage and stage.kind == "corruption" else []}
-
-
-def _stages(path: Path | None) -> dict[str, Any]:
-    """Options of a partition or corruption and of what it was made from, each with its stage's name before it."""
+    """Options of a partition or corruption and of what it was made from, each with its stage's name before it, and the
+    clients whose images were corrupted."""
     if path is None:
-        return {}
+        return {"data": {}, "corrupted": []}
     stage = manifest.read(path)
     options, body = dict(stage.options), stage.body
     if stage.kind == "corruption":
@@ -223,8 +205,9 @@ def _stages(path: Path | None) -> dict[str, Any]:
         clients = options.pop("clients", [])
         if clients != names[len(names) - len(clients) :]:  # else the ratio alone says which
             options["clients"] = clients
-    above = _stages(manifest.parent(path, *STAGES))
-    return above | {f"{stage.kind} {key}": value for key, value in options.items()}
+    above = _of_data(manifest.parent(path, *STAGES))["data"]
+    data = above | {f"{stage.kind} {key}": value for key, value in options.items()}
+    return {"data": data, "corrupted": body["clients"] if stage.kind == "corruption" else []}
 
 
 def _lines(record: Path) -> list[dict[str, Any]]:
@@ -236,7 +219,7 @@ def _lines(record: Path) -> list[dict[str, Any]]:
         raise FedcliError(f"{record} is damaged", "restore it, or train the run again") from None
 
 
-def _points(lines: list[dict[str, Any]], roster: list[str] | None) -> Iterator[tuple[Key, str, int, float]]:
+def _points(lines: list[dict[str, Any]], roster: list[str] | None) -> Iterator[tuple[Key, str, int, float | None]]:
     """(series, client, round, value) of all that is one number per round or per client and round."""
     for line in lines:
         t = int(line["round"])
@@ -245,29 +228,25 @@ def _points(lines: list[dict[str, Any]], roster: list[str] | None) -> Iterator[t
         columns |= {("reports", name): column for name, column in line.get("reports", {}).items()}
         for key, column in columns.items():
             for client, value in zip(who, column, strict=True):
-                yield key, client, t, _number(value)
-        for name, value in line.get("server", {}).items():
-            yield ("server", name), "", t, _number(value)
+                yield key, client, t, value
         scored = line.get("test", {}) | ({"validation": line["validation"]} if "validation" in line else {})
-        for version, scores in scored.items():
-            for metric, value in scores.items():
-                yield ("test", version, metric), "", t, _number(value)
+        alone: dict[Key, float | None] = {("server", name): value for name, value in line.get("server", {}).items()}
+        alone |= {("test", version, name): score for version, of in scored.items() for name, score in of.items()}
         for version, attributes in line.get("groups", {}).items():
             for attribute, groups in attributes.items():
-                for name, value in _between(groups):
-                    yield ("group", version, f"{name} by {attribute}"), "", t, value
+                alone |= {("group", version, f"{name} by {attribute}"): value for name, value in _between(groups)}
+        yield from ((key, "", t, value) for key, value in alone.items())
 
 
-def _between(groups: dict[str, dict[str, float | None]]) -> Iterator[tuple[str, float]]:
+def _between(groups: dict[str, dict[str, float | None]]) -> Iterator[tuple[str, float | None]]:
     """Each score of each group, "accuracy of mnist", and their mean and smallest, "average accuracy"; one that a group
     does not have is left out of them."""
     for metric in next(iter(groups.values()), {}):
-        values = {group: _number(scores[metric]) for group, scores in groups.items()}
-        known = [value for value in values.values() if np.isfinite(value)]
-        yield f"average {metric}", sum(known) / len(known) if known else np.nan
-        yield f"worst {metric}", min(known, default=np.nan)
-        for group, value in values.items():
-            yield f"{metric} of {group}", value
+        values = {group: scores[metric] for group, scores in groups.items()}
+        known = [value for value in values.values() if value is not None and np.isfinite(value)]
+        yield f"average {metric}", sum(known) / len(known) if known else None
+        yield f"worst {metric}", min(known, default=None)
+        yield from ((f"{metric} of {group}", value) for group, value in values.items())
 
 
 def _histograms(lines: list[dict[str, Any]]) -> dict[str, dict[int, np.ndarray]]:
@@ -278,23 +257,19 @@ def _histograms(lines: list[dict[str, Any]]) -> dict[str, dict[int, np.ndarray]]
     return histograms
 
 
-def _number(value: float | None) -> float:
-    return np.nan if value is None or not np.isfinite(value) else float(value)
-
-
-def _series(points: list[tuple[Key, str, int, float]]) -> dict[str, Series]:
-    by_key: dict[Key, dict[str, list[tuple[int, float]]]] = {}
+def _series(points: list[tuple[Key, str, int, float | None]]) -> dict[str, Series]:
+    by_key: dict[Key, dict[str, list[tuple[int, float | None]]]] = {}
     for key, client, t, value in points:
         by_key.setdefault(key, {}).setdefault(client, []).append((t, value))
     named: dict[str, Series] = {}
     for key in sorted(by_key, key=lambda key: KINDS.index(key[0])):  # stable: else as recorded
         title, unit, scale = _words(key)
-        if any(
-            title == other.title and unit != other.unit and key[0] not in ("test", "group") for other in named.values()
-        ):
+        alike = (other for other in named.values() if other.title == title and other.unit != unit)
+        if key[0] not in ("test", "group") and any(alike):
             title, unit = f"{title}, {unit}", ""
-        curves = {client: np.array(pairs) * [1, scale] for client, pairs in by_key[key].items()}
-        named[_name(key, named)] = Series(title, unit, curves, key[0])
+        curves = {client: np.array(pairs, float) * [1, scale] for client, pairs in by_key[key].items()}
+        finite = {client: np.where(np.isfinite(curve), curve, np.nan) for client, curve in curves.items()}
+        named[_name(key, named)] = Series(title, unit, finite, key[0])
     return named
 
 

@@ -1,15 +1,66 @@
-"""Systems as figures see them: runs that differ in nothing but seeds and folds, and their scores."""
+"""Systems as figures see them: runs that differ in nothing but seeds and folds, their scores, and their test images as
+the last round's model answers them, with groups and clients."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from ..errors import FedcliError, UsageError, nearest
+import numpy as np
+
+from ..data import manifest
+from ..errors import UsageError, nearest
+from ..labels import counts
+from ..metrics import Task, chances
 from ..metrics.task import ONE, SEVERAL
+from ..scores import predictions
+from ..scores.clinical.shape import CLIENT, positives
+from ..scores.groups import CROSS, cross
+from ..scores.parts import MODELS
 from ..scores.scores import Scores
-from .figure import Options
-from .seen import Seen, seen
+from .drawing import ALL, MOST_CLASSES, MOST_LINES, OF_ALL
+from .figure import NothingToDraw
+
+BY = "an attribute, whose groups are shown beside all images, or client"
+VERSION = "of the test images: clean or corrupted"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One version of the test images.
+
+    Attributes:
+        chances: [N, C]; y: [N], or [N, L]; units: [N], each image's patient, or its id.
+        by_patient: whether units are patients or lesions.
+        groupings: attribute -> place of each image's group [N], -1 of none, and the groups' names; "client" among them.
+    """
+
+    classes: list[str]
+    ids: np.ndarray
+    chances: np.ndarray
+    y: np.ndarray
+    units: np.ndarray
+    by_patient: bool
+    groupings: dict[str, tuple[np.ndarray, list[str]]]
+
+    def members(self, attribute: str) -> list[tuple[str, int, np.ndarray]]:
+        """Name, place of the look, and images of all together and of each group, at most MOST_LINES of them."""
+        everyone = [(ALL, OF_ALL, np.arange(len(self.ids)))]
+        if not attribute:
+            return everyone
+        place, names = self.groupings[attribute]
+        sizes = np.bincount(place[place >= 0], minlength=len(names))
+        shown = sorted(np.argsort(-sizes, kind="stable")[:MOST_LINES].tolist())
+        return everyone + [(names[k], at, np.flatnonzero(place == k)) for at, k in enumerate(shown) if sizes[k]]
+
+    def parts(self, attribute: str, name: str) -> Iterator[tuple[str, int, np.ndarray, np.ndarray, np.ndarray]]:
+        """Of each group its name, the place of its look, and for one class of its images: the probability [n], whether
+        it is theirs [n], and units [n]. Images of which the label is not known are left out."""
+        c = self.classes.index(name)
+        for group, place, members in self.members(attribute):
+            known, label = Task.of(self.y).of_class(self.y[members], c)
+            if len(known):
+                yield group, place, self.chances[at := members[known], c], label, self.units[at]
 
 
 @dataclass(frozen=True)
@@ -40,32 +91,57 @@ class System:
 
     @cached_property
     def versions(self) -> dict[str, Seen]:
-        """Version -> its test images as the first run answers them."""
-        return {images.version: images for images in seen(self.paths[0], self.scores)}
+        """Version -> its test images as the first run answers them; none where answers were counted at sites or every
+        client answers for itself."""
+        scores, path = self.scores, self.paths[0]
+        kept = None if scores.curves else predictions.read(path.parent / "predictions.h5")
+        if kept is None or not kept.logits:
+            return {}
+        groupings = {}
+        for name in scores.groups:
+            parts = {part: (kept.groups[part], scores.attributes[part]) for part in name.split(CROSS)}
+            groupings[name] = cross(parts) if len(parts) > 1 else parts[name]
+        if kept.tests and (run := manifest.parent(path, "run")):
+            owner = np.full(len(kept.id), -1)
+            for row, places in kept.tests.items():
+                owner[places] = row
+            groupings[CLIENT] = owner, manifest.read(run).body["roster"]
+        units = np.unique(kept.id if kept.unit is None else kept.unit, return_inverse=True)[1]
+        shared = kept.y, units, kept.unit is not None, groupings
+        return {
+            version: Seen(scores.classes, kept.id, chances(rounds[max(rounds)], kept.y), *shared)
+            for version in MODELS if (rounds := kept.logits.get(version))
+        }  # fmt: skip
 
     @property
-    def variants(self) -> list[Options]:
-        """Version of the test images and attribute of each picture that is drawn of single images."""
-        return [
-            {"by": by, "version": version}
-            for version, images in self.versions.items()
-            for by in images.groupings or ("",)
-        ]
+    def groupings(self) -> list[str]:
+        """Attributes whose groups can be shown, "client" among them."""
+        of_images = (by for images in self.versions.values() for by in images.groupings)
+        return list(dict.fromkeys([*self.scores.groups, *of_images]))
 
     def images(self, version: str, by: str) -> Seen:
-        """One version of the test images. Raises FedcliError where no model answers for them, UsageError."""
+        """One version of the test images. Raises NothingToDraw where no model answers for them, UsageError."""
         if not self.versions:
-            raise FedcliError(f"{self.one}: no single model answers for single images", "draw forest, or another run")
+            raise NothingToDraw(f"{self.one}: no single model answers for single images", "draw forest, or another run")
         if version not in self.versions:
             raise UsageError(f"{self.one} has no {version} test images", nearest(version, self.versions))
         if by and by not in (groupings := self.versions[version].groupings):
             raise UsageError(f"{self.one} has no scores by {by!r}", nearest(by, groupings))
         return self.versions[version]
 
+    def heading(self, shown: str, by: str, version: str) -> str:
+        """The title of a figure of one version of the test images."""
+        return f"{shown}{f' by {by}' if by else ''}, {version} test images: {self.one}"
 
-def area(scores: Scores) -> str:
-    """The area under the curve that stands for a run."""
-    return usual(scores)[1]
+    def shown_classes(self, images: Seen) -> list[str]:
+        """The classes that curves are drawn of: those that were described, else the second of two, else those of which
+        there are most images."""
+        if self.scores.clinical:
+            return list(self.scores.clinical["classes"])[:MOST_CLASSES]
+        names = positives(images.classes, (), several=Task.of(images.y).several)
+        of_class = dict(zip(images.classes, counts(images.y, len(images.classes)).tolist(), strict=True))
+        chosen = sorted(names, key=lambda name: -of_class[name])[:MOST_CLASSES]
+        return [name for name in names if name in chosen and of_class[name]]
 
 
 def usual(scores: Scores) -> tuple[str, str]:

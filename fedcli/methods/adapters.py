@@ -12,15 +12,14 @@ random and B at 0; with B of variance 1 the gradients of A are larger here.
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-if TYPE_CHECKING:  # for annotations only
-    from ..models.layout import Layout
-    from ..models.network import Groups
+from ..models.layout import Layout
+from ..models.network import Groups
 
 
 class Adapted(nn.Module):
@@ -41,7 +40,7 @@ class Adapted(nn.Module):
         rank: int,
         alpha: float,
         singular: Tensor | None = None,
-        groups: "Groups | None" = None,
+        groups: Groups | None = None,
     ):
         super().__init__()
         if isinstance(base, nn.Conv2d) and (base.groups, base.padding_mode) != (1, "zeros"):
@@ -97,7 +96,7 @@ def adapt(
     rank: int,
     alpha: float,
     singular: Tensor | None = None,
-    groups: "Groups | None" = None,
+    groups: Groups | None = None,
 ) -> None:
     """Put an adapter beside each of these layers of body; arguments as those of Adapted."""
     for name in names:
@@ -122,7 +121,7 @@ class Roles:
         return tuple(name for name in (self.A, self.B, self.S) if name)
 
 
-def roles(layout: "Layout") -> list[Roles]:
+def roles(layout: Layout) -> list[Roles]:
     """Every adapter of a network, by the names of its factors and never by their shapes."""
     stems = [name.removesuffix(".A") for name in layout.shapes if name.endswith(".A")]
     return [Roles(f"{k}.A", f"{k}.B", f"{k}.S" if f"{k}.S" in layout.shapes else "") for k in stems]

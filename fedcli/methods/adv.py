@@ -19,21 +19,17 @@ nothing. How we differ: Raff and Sylvester keep lambda constant (schedule=consta
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .contract import ClientRound, Local, cross_entropy
+from .contract import Batch, ClientRound, Local, Network, cross_entropy
 from .fedavg import Mean
 from .groups import Attribute, chosen_attribute
 from .mixins import by_default
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..data.shard import Batch
-    from ..models.network import Network
 
 
 class Reversed(torch.autograd.Function):
@@ -62,14 +58,14 @@ class Adversarial(Local):
 
     trains_backbone = True
 
-    def extend(self, net: "Network") -> None:
+    def extend(self, net: Network) -> None:
         name = chosen_attribute(net, self.attribute, "an adversary", "fedavg")
         net.adversary = nn.Linear(net.head.in_features, len(net.attributes[name]))
 
-    def warning(self, net: "Network", rounds: int) -> str:
+    def warning(self, net: Network, rounds: int) -> str:
         return by_default(net, self.attribute)
 
-    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+    def on_round_start(self, net: Network, client: ClientRound) -> None:
         growth = 1.0
         if self.schedule == "growing":
             growth = 2 / (1 + math.exp(-10 * (client.round - 1) / client.rounds)) - 1  # Eq. 14
@@ -77,7 +73,7 @@ class Adversarial(Local):
         client.per_image["groups"] = groups
         client.scratch["strength"] = client.theta.new_tensor(self.strength * growth)
 
-    def loss(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+    def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         features = net.features(batch.x)  # [B, D]
         groups = batch.per_image["groups"]  # [B]
         guesses = net.adversary(Reversed.apply(features, client.scratch["strength"]))  # [B, G]

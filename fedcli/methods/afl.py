@@ -19,34 +19,25 @@ FedHEAL's group (MarsFL) starts lambda anew every round and takes losses on test
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
-from . import probes
-from .contract import Aggregator, ClientRound, ClientUpdates, Tensors
+from .contract import ClientUpdates, Tensors
 from .fedavg import Plain
 from .helpers import average, by_row, normalised
 from .mixins import SubsetTraining
+from .probes import LossBefore
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..models.network import Network
 
 
 @dataclass(frozen=True)
-class Agnostic(SubsetTraining, Aggregator):
+class Agnostic(SubsetTraining, LossBefore):
     """Minimax: descend on the weighted loss, ascend on the weights."""
-
-    cost = {"forward": 1}
-    needs = "scalars"
 
     gamma: Annotated[float, "ascent step on lambda per unit of loss, >= 0; 0 keeps it uniform; original only"] = 0.01
     rule: Annotated[Literal["original", "released"], "ascent, or the worst client alone"] = "original"
-
-    def measure_global(self, net: "Network", client: ClientRound) -> None:
-        client.report["loss_before"] = probes.mean_loss(net, client)
 
     @property
     def trains_subset(self) -> bool:

@@ -19,20 +19,16 @@ The paper's text was not at hand; the number of the algorithm is not checked.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import nn
 
-from .contract import ClientRound, Local
+from .contract import Batch, ClientRound, Local, Network
 from .ditto import BesideTheGlobal
 from .fedavg import Mean
 from .registry import register
 from .solvers import Solver
-
-if TYPE_CHECKING:
-    from ..data.shard import Batch
-    from ..models.network import Network
 
 
 @dataclass(frozen=True)
@@ -46,7 +42,7 @@ class Mixed(BesideTheGlobal):
     adaptive: Annotated[bool, "move alpha of each client by its gradient, once in a round"] = False
     solver: Annotated[Literal["adam", "sgd"], "optimizer of the client's own part"] = "adam"
 
-    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+    def on_round_start(self, net: Network, client: ClientRound) -> None:
         own = client.memory.get("own_part", client.layout.params).clone()  # [T] v
         alpha = client.memory.get("alpha", own.new_tensor(self.alpha))  # a scalar
         buffers = client.memory["model"][len(own) :] if "model" in client.memory else client.layout.buffers
@@ -56,7 +52,7 @@ class Mixed(BesideTheGlobal):
             solver=Solver(self.solver, [moving], client.lr),
         )  # fmt: skip
 
-    def personal_step(self, net: "Network", batch: "Batch", client: ClientRound) -> None:
+    def personal_step(self, net: Network, batch: Batch, client: ClientRound) -> None:
         layout, scratch, own = client.layout, client.scratch, client.scratch["moving"]
         difference = own.detach() - layout.params  # [T] v - w
         layout.params.add_(scratch["alpha"] * difference)
@@ -70,7 +66,7 @@ class Mixed(BesideTheGlobal):
         scratch["first"] = False
         scratch["solver"].step()
 
-    def on_round_end(self, net: "Network", client: ClientRound) -> None:
+    def on_round_end(self, net: Network, client: ClientRound) -> None:
         own, alpha = client.scratch["moving"].detach(), client.scratch["alpha"]
         mixture = client.layout.params + alpha * (own - client.layout.params)  # [T] Alg. 1, the mixture
         client.memory.update(own_part=own, alpha=alpha, model=torch.cat([mixture, client.scratch["buffers"]]))

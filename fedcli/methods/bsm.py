@@ -11,15 +11,11 @@ How we differ, and why:
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from .contract import ClientRound, Local
+from .contract import ClientRound, Local, Network
 from .fedavg import Mean
 from .priors import offset
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..models.network import Network
 
 
 @dataclass(frozen=True)
@@ -31,7 +27,7 @@ class BalancedSoftmax(Local):
 
     needs_one_label = "it balances one softmax over all classes"
 
-    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+    def on_round_start(self, net: Network, client: ClientRound) -> None:
         client.offset = offset("bsm", client.shard.class_counts)  # [C]
 
 

@@ -17,24 +17,23 @@ What a client's hooks put into `client.report` arrives at the server as a column
 run come Local.extend and Local.personal_tensors, when the network is built, and the warnings of both halves.
 
 registry.py puts a method under its name, helpers.py, losses.py and probes.py hold what several methods compute,
-mixins.py what few methods ask of the engine.
+mixins.py what few methods ask of the engine. The types of what hooks receive, such as Batch and Network, are imported
+from here.
 """
 
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
+from ..data.shard import Batch, Shard
 from ..errors import FedcliError
+from ..models.layout import Layout
+from ..models.network import Network
 from .losses import binary_cross_entropy, weighted_cross_entropy
-
-if TYPE_CHECKING:  # for annotations only: a method file needs nothing of these rooms when it runs
-    from ..data.shard import Batch, Shard
-    from ..models.layout import Layout
-    from ..models.network import Network
 
 Tensors = dict[str, Tensor]
 Cost = Mapping[str, int] | str  # passes of the network by kind, see Local.cost, or why no formula gives them
@@ -59,8 +58,8 @@ class ClientRound:
     lr: float
     theta: Tensor  # [P] global model at the start of the round
     shared: Tensors  # broadcast beside theta; read only
-    layout: "Layout"
-    shard: "Shard"
+    layout: Layout
+    shard: Shard
     offset: Tensor | None  # [C] added to the logits of the training loss (logit adjustment)
     memory: Tensors  # this client's own state, kept between rounds
     report: Tensors = field(default_factory=dict)  # what the server will see
@@ -69,7 +68,7 @@ class ClientRound:
     steps: int = 0
     momentum: float = 0.0  # of the local optimizer; 0 unless it is SGD
     nesterov: bool = False  # whether that looks ahead
-    val: "Shard | None" = None  # the client's validation part, where the partition gives it one
+    val: Shard | None = None  # the client's validation part, where the partition gives it one
     seed: int = 0  # of the run; derive("word", seed, round, client) makes a method's own random numbers
     class_weights: Tensor | None = None  # [C] in the training loss
     label_smoothing: float = 0.0
@@ -96,7 +95,7 @@ class ClientUpdates:
     steps: Tensor  # [K] local optimizer steps
     theta: Tensor  # [K, P] local models
     columns: Tensors  # name -> [K, ...]
-    layout: "Layout"  # the first layout.trainable of the P numbers are trained, the others are buffers
+    layout: Layout  # the first layout.trainable of the P numbers are trained, the others are buffers
 
     def __getitem__(self, name: str) -> Tensor:
         return self.columns[name]
@@ -110,69 +109,51 @@ class ClientUpdates:
 class Local:
     """The client half: plain local training. Override what the paper changes.
 
-    client.memory["model"] [P] is where a method keeps a whole personal model, which is then scored too.
-
-    Attributes:
-        own_prior: True: the method corrects for class counts itself, so --prior is refused.
-        own_loss: True: its loss is not made of cross_entropy(), so --loss, --class-weights and --label-smoothing are
-            refused.
-        trains_backbone: True: all that it changes is how features or their norms are trained.
-        head: "linear", or the kind of classifier that extend() replaces it by.
-        model: "clip" where the method means nothing without that kind of network; "" for any.
-        freezes: True: extend() freezes the network and adds the little that trains.
-        works_without_server: False: the method means nothing where each client trains by itself (--single-site).
-        needs_one_label: why it has no meaning where an image may have several labels; "" where it has.
-        needs_two_classes: why it has no meaning for a task of more than two classes; "" where it has.
-        needs: what the server must see of each client for this half, one of NEEDS.
-        images_in_loss_alone: True: loss() is the mean over a batch of a loss of each image alone, and nothing else that
-            leaves a client is made of images or class counts: --dp-sgd makes all of it private.
-        adds_to_mean: True: post_aggregate() adds to the model what corrects a mean of local models.
-        not_recorded: why a GPU cannot record a step once and replay it for other clients: it waits for the GPU, or
-            reads a number that changes; "" where it can.
-        recordable: True, in a class from outside fedcli itself: its steps can be recorded.
-        reads_round: True: a step reads client.round as a number, so that it is recorded anew in each round.
-        cost: passes of the network that its formula has: "step" forward and backward over a batch, "look" forward
-            alone, both in each local step; "gradient" forward and backward over all images of a client, "forward"
-            forward alone, both once in its round. A text says why they are not known.
+    client.memory["model"] [P] is where a method keeps a whole personal model, which is then scored too. Below is what a
+    method says of itself; `cost` is its passes of the network by kind: "step" forward and backward over a batch, "look"
+    forward alone, both in each local step; "gradient" forward and backward over all images of a client, "forward"
+    forward alone, both once in its round. A text says why they are not known.
     """
 
-    needs: str = "sums"
-    own_prior: bool = False
-    own_loss: bool = False
-    trains_backbone: bool = False
-    head: str = "linear"
-    model: str = ""
-    freezes: bool = False
-    works_without_server: bool = True
-    needs_one_label: str = ""
-    needs_two_classes: str = ""
+    needs: str = "sums"  # what the server must see of each client for this half, one of NEEDS
+    own_prior: bool = False  # it corrects for class counts itself, so --prior is refused
+    own_loss: bool = False  # it trains without cross_entropy(): no --loss, --class-weights and --label-smoothing
+    trains_backbone: bool = False  # all that it changes is how features or their norms are trained
+    head: str = "linear"  # or the kind of classifier that extend() replaces it by
+    model: str = ""  # "clip" where the method means nothing without that kind of network
+    freezes: bool = False  # extend() freezes the network and adds the little that trains
+    works_without_server: bool = True  # it has a meaning where each client trains by itself (--single-site)
+    needs_one_label: str = ""  # why it has no meaning where an image may have several labels
+    needs_two_classes: str = ""  # why it has no meaning for a task of more than two classes
+    # loss() is the mean over a batch of a loss of each image alone, and nothing else that leaves a client is made of
+    # images or class counts: --dp-sgd makes all of it private
     images_in_loss_alone: bool = False
-    adds_to_mean: bool = False
-    not_recorded: str = ""
-    recordable: bool = False
-    reads_round: bool = False
+    adds_to_mean: bool = False  # post_aggregate() adds to the model what corrects a mean of local models
+    not_recorded: str = ""  # why a GPU cannot replay a step for other clients: it waits, or reads a changing number
+    recordable: bool = False  # of a class from outside fedcli: its steps can be recorded
+    reads_round: bool = False  # a step reads client.round as a number, so that it is recorded anew in each round
     cost: Cost = "its class does not say what it costs"
 
-    def extend(self, net: "Network") -> None:
+    def extend(self, net: Network) -> None:
         """Once, when the network is built, after its starting weights: add what trains beside the model, replace
         its head, or freeze a part. What is frozen whole stays in eval mode and out of theta."""
 
-    def warning(self, net: "Network", rounds: int) -> str:
+    def warning(self, net: Network, rounds: int) -> str:
         """A sentence that a reader of this run's numbers must know; shown when it starts, and under every table."""
         return ""
 
-    def personal_tensors(self, net: "Network") -> tuple[str, ...]:
+    def personal_tensors(self, net: Network) -> tuple[str, ...]:
         """Names of tensors that never leave the client and are trained there."""
         return ()
 
-    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+    def on_round_start(self, net: Network, client: ClientRound) -> None:
         """Before the first step; net is the global model."""
 
-    def loss(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+    def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         """Training loss of one batch, a scalar."""
         return cross_entropy(net(batch.x), batch.y, client)
 
-    def gradient(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         """Leave the gradient of this step in net, which is zero on entry; return the loss for the record."""
         if client.private:
             return client.private(net, self.loss, batch, client)
@@ -184,7 +165,7 @@ class Local:
         loss.backward()
         return loss.detach()
 
-    def on_round_end(self, net: "Network", client: ClientRound) -> None:
+    def on_round_end(self, net: Network, client: ClientRound) -> None:
         """After the last step; net is the local model."""
 
     def post_aggregate(self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors) -> Tensor:
@@ -198,35 +179,24 @@ class Aggregator:
     State is kept in `memory` by roster row. Entries are replaced, never written into, so that a
     round that fails leaves the old state whole. A table with a long row for each client is a RowTable (row_table.py),
     which is on disk where there are many.
-
-    Attributes:
-        full_participation: True: the rule has no meaning when clients are absent.
-        works_without_server: True: where each client trains by itself (--single-site), leaving the rule out is fair.
-        needs_one_label: as of Local.
-        needs: what the server must see of each client, one of NEEDS.
-        of_mean: True: it needs nothing but the mean of the models by training images, which is all that a server sees
-            under secure aggregation.
-        own_step: True: the model is a step of the server's own from the old one, and no mean of the local models.
-        cost: passes beside those of the local half, as of Local.
     """
 
-    needs: str = "updates"
-    of_mean: bool = False
-    own_step: bool = False
-
-    full_participation: bool = False
-    works_without_server: bool = False
-    needs_one_label: str = ""
-    cost: Cost = "its class does not say what it costs"
+    needs: str = "updates"  # what the server must see of each client, one of NEEDS
+    of_mean: bool = False  # it needs nothing but the mean of the models by training images, as secure aggregation gives
+    own_step: bool = False  # the model is a step of the server's own from the old one, and no mean of local models
+    full_participation: bool = False  # the rule has no meaning when clients are absent
+    works_without_server: bool = False  # where each client trains by itself (--single-site), leaving it out is fair
+    needs_one_label: str = ""  # as of Local
+    cost: Cost = "its class does not say what it costs"  # beside that of the local half, as of Local
 
     def warning(self, rounds: int, validation: bool) -> str:
         """As Local.warning; validation: every client has a validation part."""
         return ""
 
-    def measure_global(self, net: "Network", client: ClientRound) -> None:
+    def measure_global(self, net: Network, client: ClientRound) -> None:
         """On the client, net is the global model: measure what this rule needs."""
 
-    def measure_local(self, net: "Network", client: ClientRound) -> None:
+    def measure_local(self, net: Network, client: ClientRound) -> None:
         """On the client, net is the trained local model."""
 
     def broadcast(self, memory: Tensors) -> Tensors:

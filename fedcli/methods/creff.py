@@ -20,7 +20,7 @@ is the mean of 1 - cos after matching. With C = 23 and D = 512 a round costs the
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
@@ -28,15 +28,11 @@ from torch import Tensor
 
 from ..errors import FedcliError
 from ..seeds import derive
-from .contract import Aggregator, ClientRound, ClientUpdates, Tensors
+from .contract import Aggregator, ClientRound, ClientUpdates, Layout, Network, Tensors
 from .fedavg import Plain
 from .helpers import average
 from .mixins import LinearHeadOnly, ScoredModel
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..models.layout import Layout
-    from ..models.network import Network
 
 
 @dataclass(frozen=True)
@@ -56,7 +52,7 @@ class FederatedFeatures(LinearHeadOnly, ScoredModel, Aggregator):
     needs_one_label = "its synthetic features are each of one class"
 
     @torch.no_grad()
-    def measure_global(self, net: "Network", client: ClientRound) -> None:
+    def measure_global(self, net: Network, client: ClientRound) -> None:
         net.eval()
         head = client.shared.get("creff_head", client.theta[head_index(client.layout)])  # [C, D+1]
         f = torch.cat([net.features(batch.x) for batch in client.shard.in_order()])  # [N, D]
@@ -119,7 +115,7 @@ class FederatedFeatures(LinearHeadOnly, ScoredModel, Aggregator):
         return head
 
 
-def head_index(layout: "Layout") -> Tensor:
+def head_index(layout: Layout) -> Tensor:
     """int64 [C, D+1]: where in theta each number of the classifier sits, its bias in the last column."""
     weight, bias = layout.spans["head.weight"], layout.spans["head.bias"]
     numbers = torch.arange(layout.size, device=layout.flat.device)

@@ -15,17 +15,14 @@ How we differ, and why:
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from torch import Tensor, nn
 
-from .contract import Aggregator, ClientUpdates, Local, Tensors
+from .contract import Aggregator, ClientUpdates, Local, Network, Tensors
 from .helpers import average
 from .mixins import BalancedSampling, ContinuesRun
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..models.network import Network
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,7 @@ class Retrained(BalancedSampling, Local):
 
     needs_one_label = "it draws images by their one class"
 
-    def extend(self, net: "Network") -> None:
+    def extend(self, net: Network) -> None:
         net.backbone.requires_grad_(False)
         net.head = nn.Linear(net.head.in_features, net.head.out_features)
 

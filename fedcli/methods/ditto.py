@@ -14,19 +14,15 @@ weighted by image count, which is the model of FedHEAL's Table 3. The mean is ne
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor, nn
 
-from .contract import ClientRound, Local
+from .contract import Batch, ClientRound, Local, Network
 from .fedavg import Mean
 from .registry import register
 from .solvers import Solver
-
-if TYPE_CHECKING:
-    from ..data.shard import Batch
-    from ..models.network import Network
 
 
 @dataclass(frozen=True)
@@ -35,7 +31,7 @@ class BesideTheGlobal(Local):
 
     works_without_server = False
 
-    def gradient(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         live = client.layout.read()
         with torch.random.fork_rng([live.device] if live.is_cuda else []):
             self.personal_step(net, batch, client)
@@ -43,7 +39,7 @@ class BesideTheGlobal(Local):
         client.layout.zero_grad()
         return super().gradient(net, batch, client)
 
-    def personal_step(self, net: "Network", batch: "Batch", client: ClientRound) -> None:
+    def personal_step(self, net: Network, batch: Batch, client: ClientRound) -> None:
         """On the minibatch of the plain step; net holds the local model, and may be left with any other."""
         raise TypeError(f"{type(self).__name__} has no personal_step()")
 
@@ -58,13 +54,13 @@ class TwoTracks(BesideTheGlobal):
     strength: Annotated[float, "proximal coefficient of the personal model (lambda), >= 0; 0 is local training"] = 1.0
     solver: Annotated[Literal["adam", "sgd"], "optimizer of the personal model"] = "adam"
 
-    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+    def on_round_start(self, net: Network, client: ClientRound) -> None:
         model = client.memory["model"].clone() if "model" in client.memory else client.layout.read()  # [P] v_i
         moving = nn.Parameter(model[: client.layout.trainable])  # a view of it
         solver = Solver(self.solver, [moving], client.lr)
         client.scratch.update(model=model, moving=moving, solver=solver)
 
-    def personal_step(self, net: "Network", batch: "Batch", client: ClientRound) -> None:
+    def personal_step(self, net: Network, batch: Batch, client: ClientRound) -> None:
         layout, model, moving = client.layout, client.scratch["model"], client.scratch["moving"]
         layout.load(model)
         Local.gradient(self, net, batch, client)
@@ -73,7 +69,7 @@ class TwoTracks(BesideTheGlobal):
         model[layout.trainable :] = layout.buffers  # statistics of its own
         client.scratch["solver"].step()
 
-    def on_round_end(self, net: "Network", client: ClientRound) -> None:
+    def on_round_end(self, net: Network, client: ClientRound) -> None:
         client.memory["model"] = client.scratch["model"]
 
 

@@ -32,19 +32,16 @@ refused: parity of one positive class is what is defined.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
 from ..errors import UsageError
-from .contract import ClientRound, ClientUpdates, Tensors
+from .contract import ClientRound, ClientUpdates, Network, Tensors
 from .fedavg import Mean
 from .groups import WithGroups
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..models.network import Network
 
 
 @dataclass(frozen=True)
@@ -64,13 +61,13 @@ class TowardParity(WithGroups):
     alpha: Annotated[float, "step on the groups' shares of the loss, >= 0; 0 is FedAvg"] = 0.005
     rule: Annotated[Literal["paper", "released"], "a step's length: alpha, or alpha / sqrt(t) times mu"] = "paper"
 
-    def extend(self, net: "Network") -> None:
+    def extend(self, net: Network) -> None:
         super().extend(net)
         if self.rule == "released" and self.parity != "demographic":
             what = f"rule=released has no parity={self.parity}: the authors' code is of demographic parity"
             raise UsageError(what, "leave --set rule=released out")
 
-    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+    def on_round_start(self, net: Network, client: ClientRound) -> None:
         self.weigh_cells(net, client, (client.shard.y == 1).long(), 2)
 
     def post_aggregate(self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors) -> Tensor:

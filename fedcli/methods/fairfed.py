@@ -31,22 +31,19 @@ compare; with all present this is the rule above.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
 from ..errors import UsageError
 from . import probes
-from .contract import Aggregator, ClientRound, ClientUpdates, Tensors
+from .contract import Aggregator, ClientRound, ClientUpdates, Network, Tensors
 from .fedavg import Plain
 from .groups import Attribute, chosen_attribute
 from .helpers import average, by_row
 from .mixins import WeighsGroups
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..models.network import Network
 
 
 @dataclass(frozen=True)
@@ -72,12 +69,12 @@ class ByGap(WeighsGroups, Aggregator):
     def by_class(self) -> bool:  # type: ignore[override]
         return self.gap == "eod"
 
-    def group_attribute(self, net: "Network") -> str:
+    def group_attribute(self, net: Network) -> str:
         if self.gap == "accuracy":
             return ""
         return chosen_attribute(net, self.attribute, f"gap={self.gap}", "fairfed with --set gap=accuracy")
 
-    def measure_global(self, net: "Network", client: ClientRound) -> None:
+    def measure_global(self, net: Network, client: ClientRound) -> None:
         client.report["accuracy"] = probes.balanced_accuracy(net, client)
         if name := self.group_attribute(net):
             groups, count = client.shard.groups[name], len(net.attributes[name])

@@ -31,24 +31,20 @@ How we differ, and why:
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from ..errors import UsageError
+from ..models.network import Groups
 from . import adapters
-from .contract import ClientRound, ClientUpdates, Tensors
+from .contract import Batch, ClientRound, ClientUpdates, Network, Shard, Tensors
 from .groups import Attribute, chosen_attribute
 from .lora import DEFAULT_TRAINING, FactorMean, LowRank
 from .mixins import GroupViews, by_default
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..data.shard import Batch, Shard
-    from ..models.network import Groups, Network
-
 
 RULE = "as the text has it, or 0.7 of an image's own group, another start, shared columns and moving average of all"
 
@@ -65,42 +61,42 @@ class ByGroup(GroupViews, LowRank):
 
     views = ("group", "uniform", "prior")
 
-    def extend(self, net: "Network") -> None:
+    def extend(self, net: Network) -> None:
         super().extend(net)
         groups = len(net.attributes[self.group_attribute(net)])
         net.register_buffer("group_prior", torch.full((groups,), 1 / groups))  # [G]
 
-    def singular(self, net: "Network", rank: int) -> "tuple[Tensor | None, Groups | None]":
+    def singular(self, net: Network, rank: int) -> tuple[Tensor | None, Groups | None]:
         if rank % 2:
             raise UsageError(f"rank={rank} has no half, and fairlora's singular values start in two", "--set rank=12")
         return start(
             rank, len(net.attributes[self.group_attribute(net)]), 0.2 if self.rule == "released" else 1.0
         ), net.groups
 
-    def group_attribute(self, net: "Network") -> str:
+    def group_attribute(self, net: Network) -> str:
         """The attribute whose values are the groups. Raises UsageError where the dataset has no such one."""
         return chosen_attribute(net, self.attribute, "fairlora", "svd-lora")
 
-    def warning(self, net: "Network", rounds: int) -> str:
+    def warning(self, net: Network, rounds: int) -> str:
         return by_default(net, self.attribute)
 
-    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+    def on_round_start(self, net: Network, client: ClientRound) -> None:
         groups = client.shard.groups[self.group_attribute(net)]  # [N]
         counts = groups[groups >= 0].bincount(minlength=len(net.group_prior))  # [G]
         client.report["group_counts"] = counts.double()
         client.per_image["shares"] = self.shares(groups, len(counts))  # [N, G]
 
-    def loss(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+    def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         net.groups.shares = batch.per_image["shares"]  # [B, G]
         return super().loss(net, batch, client)
 
-    def on_round_end(self, net: "Network", client: ClientRound) -> None:
+    def on_round_end(self, net: Network, client: ClientRound) -> None:
         net.groups.shares = None
         counts = client.report["group_counts"]
         if counts.any():
             net.group_prior.copy_(counts / counts.sum())
 
-    def set_groups(self, net: "Network", shard: "Shard", at: Tensor, view: str) -> None:
+    def set_groups(self, net: Network, shard: Shard, at: Tensor, view: str) -> None:
         net.groups.shares = None
         if view == "group":
             net.groups.shares = self.shares(shard.groups[self.group_attribute(net)][at], len(net.group_prior))

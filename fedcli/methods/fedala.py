@@ -20,19 +20,15 @@ The paper's text was not at hand; the number of the algorithm is not checked.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from ..seeds import derive
-from .contract import ClientRound, Local
+from .contract import Batch, ClientRound, Local, Network
 from .fedavg import Mean
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..data.shard import Batch
-    from ..models.network import Network
 
 SETTLED, LAST = 0.1, 10  # standard deviation of the losses of so many last passes
 
@@ -51,7 +47,7 @@ class AdaptiveStart(Local):
     ala_batch: Annotated[int, "images in a step on W, >= 1"] = 32
     most_passes: Annotated[int, "largest number of passes of the first learning, >= 1"] = 100
 
-    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+    def on_round_start(self, net: Network, client: ClientRound) -> None:
         if "model" in client.memory:
             net.eval()
             received = client.layout.read()  # [P]
@@ -60,7 +56,7 @@ class AdaptiveStart(Local):
             client.layout.load(received)  # what the server rule measures is the global model
             client.layout.zero_grad()
 
-    def _learn(self, net: "Network", client: ClientRound) -> None:
+    def _learn(self, net: Network, client: ClientRound) -> None:
         """Leave the client's start in net, and W in its memory."""
         layout = client.layout
         upper = upper_layers(layout.spans, layout.weights, self.layers)
@@ -84,18 +80,18 @@ class AdaptiveStart(Local):
                 break
         client.memory["ala_weights"] = w
 
-    def _batches(self, client: ClientRound) -> "list[Batch]":
+    def _batches(self, client: ClientRound) -> list[Batch]:
         stream = torch.Generator().manual_seed(derive("ala images", client.seed, client.round, client.name))
         count = max(1, round(self.share * len(client.shard)))
         order = torch.randperm(len(client.shard), generator=stream)[:count].to(client.shard.rows.device)
         return [client.shard.batch(at) for at in order.split(self.ala_batch)]
 
-    def gradient(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         if "start" in client.scratch:  # the first step of the round
             client.layout.params.copy_(client.scratch.pop("start"))
         return super().gradient(net, batch, client)
 
-    def on_round_end(self, net: "Network", client: ClientRound) -> None:
+    def on_round_end(self, net: Network, client: ClientRound) -> None:
         client.memory["model"] = client.layout.read()
 
 

@@ -10,16 +10,12 @@ How we differ, and why:
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from torch import nn
 
-from .contract import Local
+from .contract import Local, Network
 from .fedavg import Mean
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..models.network import Network
 
 
 @dataclass(frozen=True)
@@ -29,11 +25,11 @@ class OwnNorms(Local):
     cost = {"step": 1}
     trains_backbone = True
 
-    def personal_tensors(self, net: "Network") -> tuple[str, ...]:
+    def personal_tensors(self, net: Network) -> tuple[str, ...]:
         norms = [(name, m) for name, m in net.named_modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
         return tuple(f"{name}.{tensor}" for name, norm in norms for tensor in norm.state_dict())
 
-    def warning(self, net: "Network", rounds: int) -> str:
+    def warning(self, net: Network, rounds: int) -> str:
         return "" if self.personal_tensors(net) else "the network has no batch norm, so FedBN is FedAvg"
 
 

@@ -20,19 +20,16 @@ a sum below 1e-9 gives uniform shares; a lone client has b_k = 0. b_k is measure
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
 from . import probes
-from .contract import Aggregator, ClientRound, ClientUpdates, Tensors
+from .contract import Aggregator, ClientRound, ClientUpdates, Network, Tensors
 from .fedavg import Plain
 from .helpers import average, by_row, gram, normalised
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..models.network import Network
 
 
 @dataclass(frozen=True)
@@ -46,7 +43,7 @@ class Contribution(Aggregator):
 
     full_participation = True
 
-    def measure_global(self, net: "Network", client: ClientRound) -> None:
+    def measure_global(self, net: Network, client: ClientRound) -> None:
         here, part = client.layout.flat, client.shard
         if self.rule == "original":
             count = len(client.val) if client.val is not None else 0
@@ -61,7 +58,7 @@ class Contribution(Aggregator):
             here.copy_(keep)
         client.report["without_me"] = without  # b_k
 
-    def measure_local(self, net: "Network", client: ClientRound) -> None:
+    def measure_local(self, net: Network, client: ClientRound) -> None:
         client.memory["fedce_last"] = client.layout.read()
 
     def broadcast(self, memory: Tensors) -> Tensors:

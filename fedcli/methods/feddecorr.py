@@ -14,17 +14,13 @@ that it compares between methods.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from torch import Tensor
 
-from .contract import ClientRound, Local, cross_entropy
+from .contract import Batch, ClientRound, Local, Network, cross_entropy
 from .fedavg import Mean
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..data.shard import Batch
-    from ..models.network import Network
 
 SMALLEST_VARIANCE = 1e-8
 
@@ -39,7 +35,7 @@ class Decorrelated(Local):
     beta: Annotated[float, "strength of the penalty, >= 0; 0 is FedAvg"] = 0.1
     rule: Annotated[Literal["released", "paper"], "the penalty of the authors' code, or the text's"] = "released"
 
-    def gradient(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         features = net.features(batch.x)  # [B, d]
         loss = cross_entropy(net.head(features), batch.y, client)
         penalty = released if self.rule == "released" else correlation

@@ -22,21 +22,17 @@ How we differ, and why:
 """
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from ..seeds import derive
-from .contract import ClientRound, ClientUpdates, Local, Tensors
+from .contract import Batch, ClientRound, ClientUpdates, Local, Network, Tensors
 from .fedavg import Mean
 from .helpers import still_batchnorm
 from .registry import register
 from .spectra import Low, amplitudes, exchanged, refuse_features
-
-if TYPE_CHECKING:
-    from ..data.shard import Batch
-    from ..models.network import Network
 
 
 @dataclass(frozen=True)
@@ -51,10 +47,10 @@ class Episodic(Local):
     spectra: Annotated[int, "images of a client whose amplitudes leave it, >= 1"] = 8
     step: Annotated[float, "length of the inner step, >= 0"] = 1e-3
 
-    def extend(self, net: "Network") -> None:
+    def extend(self, net: Network) -> None:
         refuse_features(net, "feddg")
 
-    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+    def on_round_start(self, net: Network, client: ClientRound) -> None:
         stream = torch.Generator().manual_seed(derive("amplitudes", client.seed, client.name))
         at = torch.randint(len(client.shard), (self.spectra,), generator=stream).to(client.shard.rows.device)
         client.report["amplitudes"] = amplitudes(client.shard.batch(at).x, self.low)  # [S, C, n, n]
@@ -74,7 +70,7 @@ class Episodic(Local):
         others = client.shared["amplitudes"][client.shared["amplitude_rows"] != client.row]
         return others.flatten(0, 1) if len(others) else None
 
-    def gradient(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         loss = super().gradient(net, batch, client)
         if "others" not in client.scratch:
             return loss

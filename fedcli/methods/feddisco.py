@@ -13,17 +13,14 @@ code (MediaBrain-SJTU/FedDisco); the equation's number is not checked.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from torch import Tensor
 
-from .contract import Aggregator, ClientRound, ClientUpdates, Tensors
+from .contract import Aggregator, ClientRound, ClientUpdates, Network, Tensors
 from .fedavg import Plain
 from .helpers import average
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..models.network import Network
 
 
 @dataclass(frozen=True)
@@ -39,7 +36,7 @@ class ByDiscrepancy(Aggregator):
 
     needs_one_label = "it compares the shares of classes, which sum to 1"
 
-    def measure_global(self, net: "Network", client: ClientRound) -> None:
+    def measure_global(self, net: Network, client: ClientRound) -> None:
         counts = client.shard.class_counts.double()  # [C]
         shares, even = counts / counts.sum(), 1 / len(counts)
         kl = (shares * (shares / even).clamp_min(1e-300).log()).sum()

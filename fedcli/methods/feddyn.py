@@ -21,19 +21,15 @@ As alpha goes to 0 local training becomes FedAvg's; the server still adds l, so 
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
-from .contract import ClientRound, ClientUpdates, Local, Tensors
+from .contract import Batch, ClientRound, ClientUpdates, Local, Network, Tensors
 from .fedavg import WeightedMean
 from .helpers import average, cut_to_norm
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..data.shard import Batch
-    from ..models.network import Network
 
 
 @dataclass(frozen=True)
@@ -49,11 +45,11 @@ class Drifting(Local):
     works_without_server = False
     adds_to_mean = True
 
-    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+    def on_round_start(self, net: Network, client: ClientRound) -> None:
         start = client.theta[: client.layout.trainable]  # [T]
         client.scratch["anchor"] = start - client.memory.get("moved", torch.zeros_like(start))  # w_t - l_i
 
-    def gradient(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         loss = super().gradient(net, batch, client)
         self.penalise(client)
         return loss
@@ -63,7 +59,7 @@ class Drifting(Local):
         grad = client.layout.grad.add_(client.layout.params - client.scratch["anchor"], alpha=self.alpha)
         cut_to_norm(grad, self.clip)
 
-    def on_round_end(self, net: "Network", client: ClientRound) -> None:
+    def on_round_end(self, net: Network, client: ClientRound) -> None:
         start = client.theta[: client.layout.trainable]
         client.report["moved"] = client.layout.params - start  # [T]
         client.memory["moved"] = client.layout.params - client.scratch["anchor"]  # l_i + this move

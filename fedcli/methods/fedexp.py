@@ -18,17 +18,14 @@ Checked against that code (Divyansh03/FedExP); the equation's number is not chec
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from torch import Tensor
 
-from .contract import Aggregator, ClientRound, ClientUpdates, Tensors
+from .contract import Aggregator, ClientRound, ClientUpdates, Network, Tensors
 from .fedavg import Plain
 from .helpers import average
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..models.network import Network
 
 
 @dataclass(frozen=True)
@@ -42,7 +39,7 @@ class Extrapolated(Aggregator):
         1e-3
     )
 
-    def measure_local(self, net: "Network", client: ClientRound) -> None:
+    def measure_local(self, net: Network, client: ClientRound) -> None:
         moved = client.layout.params - client.theta[: client.layout.trainable]  # [T] D_k
         client.report["squared_length"] = moved.double().square().sum()
 

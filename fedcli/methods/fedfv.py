@@ -23,26 +23,23 @@ round with all clients too: a run may go on with fewer (--resume --force --parti
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
-from . import probes
-from .contract import Aggregator, ClientRound, ClientUpdates, Tensors
+from .contract import ClientUpdates, Tensors
 from .fedavg import Plain
 from .helpers import average, by_row, gram
+from .probes import LossBefore
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..models.network import Network
 
 
 @dataclass(frozen=True)
-class Projected(Aggregator):
+class Projected(LossBefore):
     """The mean of updates freed of conflicts."""
 
-    cost = {"forward": 1}
+    needs = "updates"
 
     protect: Annotated[float, "alpha: share of clients, with the largest losses, never projected, in [0, 1]"] = 0.1
     lookback: Annotated[int, "tau: past rounds whose clients count as external conflicts, >= 0; 0 is none"] = 1
@@ -50,9 +47,6 @@ class Projected(Aggregator):
         "uniform"
     )
     rule: Annotated[Literal["original", "released"], "who is external: the paper's rounds, or the code's"] = "original"
-
-    def measure_global(self, net: "Network", client: ClientRound) -> None:
-        client.report["loss_before"] = probes.mean_loss(net, client)
 
     def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
         t, k = updates.layout.trainable, len(updates.rows)

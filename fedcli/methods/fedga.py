@@ -21,20 +21,16 @@ How we differ from both, and why:
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
 from . import probes
-from .contract import Aggregator, ClientRound, ClientUpdates, Tensors
+from .contract import Aggregator, ClientRound, ClientUpdates, Network, Shard, Tensors
 from .fedavg import Plain
 from .helpers import average, by_row, normalised
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..data.shard import Shard
-    from ..models.network import Network
 
 
 @dataclass(frozen=True)
@@ -54,7 +50,7 @@ class Gap(Aggregator):
             return ""
         return "clients have no validation part, so gaps are measured on training images: partition with --val 0.1"
 
-    def measure_global(self, net: "Network", client: ClientRound) -> None:
+    def measure_global(self, net: Network, client: ClientRound) -> None:
         gap = torch.zeros((), device=client.theta.device)
         if "fedga_loss" in client.memory:
             gap = probes.mean_loss(net, client, self.part(client)) - client.memory["fedga_loss"]
@@ -63,10 +59,10 @@ class Gap(Aggregator):
             count = len(client.val) if client.val is not None else 0
             client.report["validation_images"] = torch.tensor(count, device=client.theta.device)
 
-    def measure_local(self, net: "Network", client: ClientRound) -> None:
+    def measure_local(self, net: Network, client: ClientRound) -> None:
         client.memory["fedga_loss"] = probes.mean_loss(net, client, self.part(client))
 
-    def part(self, client: ClientRound) -> "Shard":
+    def part(self, client: ClientRound) -> Shard:
         """The images a client measures its gap on."""
         return client.val if self.rule == "original" and client.val is not None and len(client.val) else client.shard
 

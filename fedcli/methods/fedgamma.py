@@ -15,19 +15,15 @@ The paper's text was not at hand. The code is that of FL-Simulator (woodenchild9
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from torch import Tensor
 
-from .contract import ClientRound
+from .contract import Batch, ClientRound, Network
 from .fedavg import WeightedMean
 from .fedism import Sharp
 from .registry import register
 from .scaffold import Controlled
-
-if TYPE_CHECKING:
-    from ..data.shard import Batch
-    from ..models.network import Network
 
 
 @dataclass(frozen=True)
@@ -38,7 +34,7 @@ class ControlledSharp(Controlled):
 
     rho: Annotated[float, "perturbation radius, in units of theta, >= 0; 0 is SCAFFOLD"] = 0.05
 
-    def gradient(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         loss = Sharp(self.rho, 0.0, 0.0).gradient(net, batch, client)  # g~ is left in the layout
         client.scratch["total"] += client.layout.grad
         client.layout.grad.add_(client.scratch["correction"])  # g~ + c - c_i

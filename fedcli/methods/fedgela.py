@@ -20,20 +20,16 @@ How we differ, and why:
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import UsageError
-from .contract import ClientRound, Local, cross_entropy
+from .contract import Batch, ClientRound, Local, Network, cross_entropy
 from .fedavg import Mean
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..data.shard import Batch
-    from ..models.network import Network
 
 
 class SimplexHead(nn.Module):
@@ -68,27 +64,27 @@ class FixedSimplex(Local):
 
     temperature: Annotated[float, "by which logits are divided, > 0"] = 0.2
 
-    def extend(self, net: "Network") -> None:
+    def extend(self, net: Network) -> None:
         width, classes = net.head.in_features, net.head.out_features
         if width < classes:
             what = f"fedgela needs a feature for each class, and the network has {width} for {classes} classes"
             raise UsageError(what, "take a wider network, see fedcli models")
         net.head = SimplexHead(width, classes, self.temperature)
 
-    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+    def on_round_start(self, net: Network, client: ClientRound) -> None:
         counts = client.shard.class_counts  # [C]
         client.scratch["shares"] = (len(counts) * counts / counts.sum()).float()  # e
 
-    def loss(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+    def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         return cross_entropy(net(batch.x) * client.scratch["shares"], batch.y, client)
 
-    def gradient(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         span = self._hold_still(client)
         loss = super().gradient(net, batch, client)
         client.layout.grad[span].zero_()
         return loss
 
-    def on_round_end(self, net: "Network", client: ClientRound) -> None:
+    def on_round_end(self, net: Network, client: ClientRound) -> None:
         span, shares = self._hold_still(client), client.scratch["shares"]
         model = client.layout.read()  # [P]
         model[span] = (shares[:, None] * net.head.corners.detach()).flatten()

@@ -26,20 +26,16 @@ A class that the client has no image of has the margin -inf, which takes it out 
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from . import probes
-from .contract import ClientRound, ClientUpdates, Local, Tensors, cross_entropy
+from .contract import Batch, ClientRound, ClientUpdates, Local, Network, Tensors, cross_entropy
 from .fedavg import Mean
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..data.shard import Batch
-    from ..models.network import Network
 
 COOLEST = 0.07  # smallest temperature of the contrast within a client
 TEMPERATURE = 0.1  # of the contrast to prototypes
@@ -63,11 +59,11 @@ class TwoContrasts(Local):
     width: Annotated[int, "of the projected features, >= 1"] = 128
     moves: Annotated[int, "largest number of steps that move prototypes apart, >= 0"] = 1000
 
-    def extend(self, net: "Network") -> None:
+    def extend(self, net: Network) -> None:
         features = net.head.in_features  # D
         net.projector = nn.Sequential(nn.Linear(features, features), nn.Linear(features, self.width))
 
-    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+    def on_round_start(self, net: Network, client: ClientRound) -> None:
         y, classes = client.shard.y, client.shard.classes
         counts = client.shard.class_counts  # [C]
         client.report["class_images"] = counts.double()  # [C]
@@ -82,7 +78,7 @@ class TwoContrasts(Local):
             prototypes=separated(rows, self.moves),
         )
 
-    def loss(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+    def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         as_it_is = client.shard.batch(batch.at).x  # [B, C, H, W]
         features = net.features(torch.cat([batch.x, as_it_is]))  # [2B, D]
         logits = net.head(features[: len(batch.y)]) + client.scratch["margins"]  # [B, C]

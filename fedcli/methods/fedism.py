@@ -14,20 +14,16 @@ How we differ from the authors' code:
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
 from . import probes
-from .contract import Aggregator, ClientRound, ClientUpdates, Local, Tensors
+from .contract import Aggregator, Batch, ClientRound, ClientUpdates, Local, Network, Tensors
 from .fedavg import Mean, Plain
 from .helpers import average, by_row, still_batchnorm
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..data.shard import Batch
-    from ..models.network import Network
 
 
 @dataclass(frozen=True)
@@ -41,12 +37,12 @@ class Sharp(Local):
     tau: Annotated[float, "growth of rho over the run, >= 0; 0 keeps it fixed, which is FedISM"] = 0.5
     alpha: Annotated[float, "share of the across-gradient that GSAM removes, >= 0; 0 is SAM"] = 0.1
 
-    def warning(self, net: "Network", rounds: int) -> str:
+    def warning(self, net: Network, rounds: int) -> str:
         if not (net.bf16 and self.alpha):
             return ""
         return "in bf16 the difference of two near gradients, which GSAM removes, is mostly rounding: --precision fp32"
 
-    def gradient(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         layout = client.layout
         loss = super().gradient(net, batch, client)
         here, start = layout.grad.clone(), layout.params.clone()  # [T] gradient at theta, and theta
@@ -75,7 +71,7 @@ class BySharpness(Aggregator):
     beta: Annotated[float, "share of this round in the moving average of weights, in [0, 1]"] = 0.5
     state: Annotated[Literal["sharpness", "loss"], "what is weighed: FedISM+ (S) or FedISM+ (L)"] = "sharpness"
 
-    def measure_global(self, net: "Network", client: ClientRound) -> None:
+    def measure_global(self, net: Network, client: ClientRound) -> None:
         here, there = probes.ascend(net, client, perturbation_radius(self, client))
         client.report[self.state] = there - here if self.state == "sharpness" else there  # Eq. 10
 

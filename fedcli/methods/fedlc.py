@@ -13,15 +13,12 @@ ICML 2022, arXiv 2209.00189. Cross-entropy of logits - tau n_k^(-1/4), n_k the c
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
-from .contract import ClientRound, Local
+from .contract import ClientRound, Local, Network
 from .fedavg import Mean
 from .priors import offset
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..models.network import Network
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,7 @@ class Calibrated(Local):
 
     needs_one_label = "its margins are in one softmax over all classes"
 
-    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+    def on_round_start(self, net: Network, client: ClientRound) -> None:
         client.offset = offset("fedlc", client.shard.class_counts, tau=self.tau, absent=self.absent)  # [C]
 
 

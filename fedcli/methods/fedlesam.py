@@ -16,17 +16,13 @@ How we differ, and why:
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from torch import Tensor
 
-from .contract import ClientRound, Local
+from .contract import Batch, ClientRound, Local, Network
 from .fedavg import Mean
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..data.shard import Batch
-    from ..models.network import Network
 
 
 @dataclass(frozen=True)
@@ -39,13 +35,13 @@ class AwayFromTheGlobalPath(Local):
 
     works_without_server = False
 
-    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+    def on_round_start(self, net: Network, client: ClientRound) -> None:
         now = client.theta[: client.layout.trainable].clone()  # [T] w
         back = client.memory.get("global", now) - now  # w_old - w
         client.scratch["delta"] = self.rho * back / (back.norm() + 1e-12)  # Alg. 1, the perturbation
         client.memory["global"] = now
 
-    def gradient(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         here = client.layout.params.clone()  # [T]
         client.layout.params.add_(client.scratch["delta"])
         loss = super().gradient(net, batch, client)

@@ -35,23 +35,18 @@ proportion to rescue factor times images. `kd` is the client half under FedAvg's
 import copy
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .contract import Aggregator, ClientRound, ClientUpdates, Local, Tensors, cross_entropy
+from .contract import Aggregator, Batch, ClientRound, ClientUpdates, Local, Network, Shard, Tensors, cross_entropy
 from .fedavg import Mean
 from .helpers import average, late_start
 from .mixins import LearnsFromTeacher
 from .priors import offset
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..data.shard import Batch, Shard
-    from ..models.network import Network
-
 
 RECEIVED, TRAINED = "w_class_", "w_hat_class_"  # columns by class, followed by its number
 
@@ -75,7 +70,7 @@ class Distilled(LearnsFromTeacher, Local):
 
     needs_one_label = "its divergences are means over the images of one class"
 
-    def extend(self, net: "Network") -> None:
+    def extend(self, net: Network) -> None:
         width, classes = net.head.in_features, net.head.out_features  # D, C
         if net.teacher is None:
             net.teacher = copy.deepcopy(net.backbone)
@@ -87,7 +82,7 @@ class Distilled(LearnsFromTeacher, Local):
         if self.rule == "released":
             net.auxiliary = nn.Linear(net.teacher.width, classes)
 
-    def warning(self, net: "Network", rounds: int) -> str:
+    def warning(self, net: Network, rounds: int) -> str:
         side = getattr(net.teacher, "trained_at", None)
         if side and net.side < side // 2:
             return f"the teacher sees images of {net.side} pixels and was trained at {side}"
@@ -95,7 +90,7 @@ class Distilled(LearnsFromTeacher, Local):
             return ""
         return "the teacher is the model's own random starting weights, which is for tests: give --teacher or --weights"
 
-    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+    def on_round_start(self, net: Network, client: ClientRound) -> None:
         counts = client.shard.class_counts  # [C]
         client.offset = None if self.prior == "none" else offset(self.prior, counts)  # [C]
         client.scratch["divergence"] = torch.zeros_like(counts, dtype=torch.float64)  # [C] over images and epochs
@@ -103,7 +98,7 @@ class Distilled(LearnsFromTeacher, Local):
         if client.shard.kind == "none" or self.teacher_view == "clean":
             client.per_image["reference"] = fixed_view(net, client.shard)  # [N, W]
 
-    def loss(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+    def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         z = net.features(batch.x)  # [B, D]
         projection = net.projector(z)  # [B, W]
         distances = divergence(projection, self.reference(net, batch, client))  # [B]
@@ -114,7 +109,7 @@ class Distilled(LearnsFromTeacher, Local):
             supervised = supervised + cross_entropy(net.auxiliary(projection), batch.y, client)
         return supervised + self.lambda_f * distances.mean()  # Eq. 4
 
-    def reference(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+    def reference(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         """The teacher's features of a training batch, [B, W]."""
         if "reference" in batch.per_image:
             return batch.per_image["reference"]
@@ -142,7 +137,7 @@ class Rescue(Aggregator):
         return late_start(first, rounds, "rescue factors weigh") if self.delay else ""
 
     @torch.no_grad()
-    def measure_global(self, net: "Network", client: ClientRound) -> None:
+    def measure_global(self, net: Network, client: ClientRound) -> None:
         net.eval()
         reference, total = fixed_view(net, client.shard), torch.zeros_like(client.scratch["divergence"])  # [N, W], [C]
         for batch in client.shard.in_order():
@@ -150,7 +145,7 @@ class Rescue(Aggregator):
             total.index_add_(0, batch.y, distances.double())
         client.scratch["divergence_received"] = total
 
-    def measure_local(self, net: "Network", client: ClientRound) -> None:
+    def measure_local(self, net: Network, client: ClientRound) -> None:
         n = client.shard.class_counts.clamp_min(1)  # [C]; a class without images has sums of 0
         received = client.scratch["divergence_received"] / n  # [C] w_k, Eq. 2
         trained = client.scratch["divergence"] / n  # [C] what_k: each epoch has every image once
@@ -185,13 +180,13 @@ def rescue_factor(received: Tensor, trained: Tensor, rule: str) -> Tensor:
 
 
 @torch.no_grad()
-def teacher_features(net: "Network", x: Tensor) -> Tensor:
+def teacher_features(net: Network, x: Tensor) -> Tensor:
     """The teacher's features: float32 [B, W]."""
     with torch.autocast(x.device.type, torch.bfloat16, enabled=net.bf16):
         return net.teacher(x).float()
 
 
-def fixed_view(net: "Network", shard: "Shard") -> Tensor:
+def fixed_view(net: Network, shard: Shard) -> Tensor:
     """The teacher's features of a whole shard without augmentation, computed once: float32 [N, W]."""
     teacher, features = shard.derived.get("teacher", (None, None))
     if teacher is not net.teacher:

@@ -37,7 +37,7 @@ batch norm has no like here: statistics are the uniform mean. Its nets start as 
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
@@ -45,13 +45,9 @@ from torch import Tensor
 
 from ..seeds import derive
 from . import probes, qmix, som
-from .contract import Aggregator, ClientRound, ClientUpdates, Local, Tensors, cross_entropy
+from .contract import Aggregator, Batch, ClientRound, ClientUpdates, Local, Network, Shard, Tensors, cross_entropy
 from .helpers import average, by_row
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..data.shard import Batch, Shard
-    from ..models.network import Network
 
 Parts = Literal["qmix+fair+som", "qmix+fair", "qmix+som", "fair+som", "qmix", "fair", "som", "none"]
 Rule = Literal["paper", "released"]
@@ -79,7 +75,7 @@ class FairProx(Local):
 
     needs_one_label = "its agents see the accuracy of one class per image"
 
-    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+    def on_round_start(self, net: Network, client: ClientRound) -> None:
         zero = torch.zeros((), dtype=torch.float64, device=client.theta.device)
         client.scratch |= {"mu": self.proximal(client), "correct": zero, "loss": zero.clone(), "images": zero.clone()}
         if self.rule == "paper" and "fair" in self.parts:
@@ -93,7 +89,7 @@ class FairProx(Local):
         mu = 0.0 if self.rule == "released" or self.parts == "none" else fixed
         return torch.tensor(mu, dtype=torch.float64, device=client.theta.device)
 
-    def gradient(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         logits, layout, mu = net(batch.x), client.layout, client.scratch["mu"]
         supervised = cross_entropy(logits, batch.y, client)
         plain = supervised if client.plain_loss else F.cross_entropy(logits, batch.y)
@@ -112,7 +108,7 @@ class FairProx(Local):
         above = above.clamp_min(0) if self.fair == "hinge" else above
         return supervised + self.lambda_fair * above.square()  # Eqs. 3 and 9
 
-    def on_round_end(self, net: "Network", client: ClientRound) -> None:
+    def on_round_end(self, net: Network, client: ClientRound) -> None:
         counts, images = client.shard.class_counts, client.scratch["images"]
         client.report |= {
             "training_accuracy": client.scratch["correct"].double() / images,
@@ -151,7 +147,7 @@ class AgentsAndMap(Aggregator):
         warnings = [late] if rounds < 2 * self.warmup else []
         return "; ".join(warnings + ([] if validation else [rewarded]))
 
-    def measure_global(self, net: "Network", client: ClientRound) -> None:
+    def measure_global(self, net: Network, client: ClientRound) -> None:
         if self.rule == "paper" and "qmix" not in self.parts:
             return
         count = len(client.val) if client.val is not None else 0
@@ -213,7 +209,7 @@ def released_entropy(counts: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def accuracy(net: "Network", shard: "Shard") -> Tensor:
+def accuracy(net: Network, shard: Shard) -> Tensor:
     """Share of a shard's images that net gets right, in eval mode, a float64 scalar."""
     net.eval()
     return sum((net(batch.x).argmax(1) == batch.y).sum() for batch in shard.in_order()).double() / len(shard)

@@ -23,7 +23,7 @@ How we differ, and why:
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -31,14 +31,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from . import probes
-from .contract import Aggregator, ClientRound, ClientUpdates, Local, Tensors, cross_entropy
+from .contract import Aggregator, Batch, ClientRound, ClientUpdates, Local, Network, Tensors, cross_entropy
 from .helpers import average, logits_of
 from .priors import offset
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..data.shard import Batch
-    from ..models.network import Network
 
 FITS = 9  # of two Gaussians, whose majority counts
 TEMPERATURE = 0.8  # of the received model's softmax
@@ -57,7 +53,7 @@ class LearnsFromGlobal(Local):
     strength: Annotated[float, "largest share v of the distillation at noisy clients, in [0, 1]"] = 0.8
     ramp: Annotated[float, "share of the rounds at whose end v is full, in (0, 1]"] = 0.49
 
-    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+    def on_round_start(self, net: Network, client: ClientRound) -> None:
         client.offset = offset("logit-adjust", client.shard.class_counts)  # [C]
         client.report["class_images"] = client.shard.class_counts.double()  # [C]
         client.report["class_losses"] = probes.group_losses(net, client, client.shard.y, client.shard.classes)  # [C]
@@ -68,7 +64,7 @@ class LearnsFromGlobal(Local):
             share = self.strength * float(np.exp(-5 * (1 - progress) ** 2))
             client.scratch.update(share=client.theta.new_tensor(share), teacher=client.layout.read())
 
-    def loss(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+    def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         if "share" not in client.scratch:
             return cross_entropy(net(batch.x), batch.y, client)
         soft = (logits_of(net, client.scratch["teacher"], batch.x, client) / TEMPERATURE).softmax(1)  # [B, C] q

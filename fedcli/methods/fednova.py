@@ -22,18 +22,14 @@ the same one.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from .contract import Aggregator, ClientRound, ClientUpdates, Tensors
+from .contract import Aggregator, ClientRound, ClientUpdates, Network, Tensors
 from .fedavg import Plain
 from .helpers import average
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..models.network import Network
 
 
 @dataclass(frozen=True)
@@ -43,7 +39,7 @@ class Normalized(Aggregator):
     cost = {}
     needs = "scalars"
 
-    def measure_local(self, net: "Network", client: ClientRound) -> None:
+    def measure_local(self, net: Network, client: ClientRound) -> None:
         mu = client.scratch.get("mu", 0.0)
         a = c = 0.0
         for _ in range(client.steps):

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from torch import Tensor, nn
 
+from ..models.network import Network
 from .fedavg import Mean
 from .promptfl import DEFAULT_TRAINING, Prompted, freeze
 from .registry import register
@@ -33,7 +34,6 @@ from .transport import transport_plan
 
 if TYPE_CHECKING:
     from ..models.clip_text import PromptHead
-    from ..models.network import Network
 
 
 class TransportHead(nn.Module):
@@ -58,11 +58,11 @@ class Transported(Prompted):
     tau: Annotated[float, "share of an image that is matched, in (0, 1]; 1 is balanced transport"] = 0.8
     eps: Annotated[float, "strength of the entropy, in units of cosine, > 0; FedOTP on few images: 0.01"] = 0.1
 
-    def extend(self, net: "Network") -> None:
+    def extend(self, net: Network) -> None:
         freeze(net, self.rule)
         net.head = TransportHead(net.make_prompts(2, self.length), self.tau, self.eps)
 
-    def personal_tensors(self, net: "Network") -> tuple[str, ...]:
+    def personal_tensors(self, net: Network) -> tuple[str, ...]:
         return ("head.prompts.context.1",)
 
 

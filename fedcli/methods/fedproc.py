@@ -14,19 +14,14 @@ How we differ, and why:
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch.nn.functional as F
 from torch import Tensor
 
-from .contract import ClientRound, cross_entropy
+from .contract import Batch, ClientRound, Network, cross_entropy
 from .fedavg import Mean
 from .fedproto import Prototypes
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..data.shard import Batch
-    from ..models.network import Network
 
 
 @dataclass(frozen=True)
@@ -36,7 +31,7 @@ class ContrastFirst(Prototypes):
     cost = {"step": 1, "forward": 1}
     reads_round = True
 
-    def loss(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+    def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         share = 1 - (client.round - 1) / max(client.rounds - 1, 1)  # a_t
         if "prototypes" not in client.shared:
             loss = super().loss(net, batch, client)

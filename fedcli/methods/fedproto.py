@@ -14,19 +14,15 @@ well, as in the comparison tables of FedHEAL; without that there is no global mo
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .contract import ClientRound, ClientUpdates, Local, Tensors, cross_entropy
+from .contract import Batch, ClientRound, ClientUpdates, Local, Network, Tensors, cross_entropy
 from .fedavg import Mean
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..data.shard import Batch
-    from ..models.network import Network
 
 
 @dataclass(frozen=True)
@@ -43,7 +39,7 @@ class Prototypes(Local):
     needs_one_label = "a prototype is the mean of the images of one class"
 
     @torch.no_grad()
-    def on_round_end(self, net: "Network", client: ClientRound) -> None:
+    def on_round_end(self, net: Network, client: ClientRound) -> None:
         net.eval()
         total = n = torch.zeros((), device=client.theta.device)
         for batch in client.shard.in_order():
@@ -70,7 +66,7 @@ class NearPrototypes(Prototypes):
 
     strength: Annotated[float, "of the penalty on the distance to the prototypes, >= 0; 0 is FedAvg"] = 1.0
 
-    def loss(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+    def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         if "prototypes" not in client.shared:
             return super().loss(net, batch, client)
         z = net.features(batch.x)  # [B, D]

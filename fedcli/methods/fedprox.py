@@ -10,17 +10,13 @@ The paper tunes mu in {0.001, 0.01, 0.1, 0.5, 1} and names no best for all; 0.01
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from torch import Tensor
 
-from .contract import ClientRound, Local
+from .contract import Batch, ClientRound, Local, Network
 from .fedavg import Mean
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..data.shard import Batch
-    from ..models.network import Network
 
 
 @dataclass(frozen=True)
@@ -32,10 +28,10 @@ class Prox(Local):
 
     mu: Annotated[float, "proximal coefficient, >= 0; 0 is FedAvg"] = 0.01
 
-    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+    def on_round_start(self, net: Network, client: ClientRound) -> None:
         client.scratch["mu"] = self.mu  # FedNova counts it
 
-    def gradient(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         loss = super().gradient(net, batch, client)
         layout = client.layout
         layout.grad.add_(layout.params - client.theta[: layout.trainable], alpha=self.mu)  # Eq. 2

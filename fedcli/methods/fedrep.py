@@ -19,20 +19,16 @@ shared, so that is refused.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from torch import Tensor
 
 from ..errors import UsageError
 from ..seeds import derive
-from .contract import ClientRound, Local
+from .contract import Batch, ClientRound, Local, Network
 from .fedavg import Mean
 from .registry import register
 from .solvers import Solver
-
-if TYPE_CHECKING:
-    from ..data.shard import Batch
-    from ..models.network import Network
 
 
 @dataclass(frozen=True)
@@ -43,7 +39,7 @@ class OwnHead(Local):
     head = "personal"
     images_in_loss_alone = True
 
-    def personal_tensors(self, net: "Network") -> tuple[str, ...]:
+    def personal_tensors(self, net: Network) -> tuple[str, ...]:
         if not any(parameter.requires_grad for parameter in net.backbone.parameters()):
             raise UsageError("clients that keep their classifiers share nothing else", "leave --freeze-backbone out")
         return tuple(name for name in net.state_dict() if name.startswith("head."))
@@ -62,7 +58,7 @@ class HeadFirst(OwnHead):
 
     trains_backbone = True
 
-    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+    def on_round_start(self, net: Network, client: ClientRound) -> None:
         net.eval()
         solver = Solver(self.solver, net.head.parameters(), client.lr)
         for epoch in range(self.head_epochs):
@@ -76,14 +72,14 @@ class HeadFirst(OwnHead):
         client.layout.zero_grad()
         client.scratch["head"] = client.layout.read_own()
 
-    def gradient(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         client.layout.load_own(client.scratch["head"])  # weight decay may have moved it
         loss = super().gradient(net, batch, client)
         _, everything = client.layout.all_trainable
         everything[: len(everything) - client.layout.trainable].zero_()
         return loss
 
-    def on_round_end(self, net: "Network", client: ClientRound) -> None:
+    def on_round_end(self, net: Network, client: ClientRound) -> None:
         client.layout.load_own(client.scratch["head"])
 
 

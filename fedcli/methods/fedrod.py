@@ -18,22 +18,18 @@ The paper's text was not at hand, so its equations are not numbered here.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .contract import ClientRound, Local, cross_entropy
+from .contract import Batch, ClientRound, Local, Network, cross_entropy
 from .fedavg import Mean
 from .losses import weighted_cross_entropy
 from .priors import offset
 from .registry import register
 from .solvers import Solver
-
-if TYPE_CHECKING:
-    from ..data.shard import Batch
-    from ..models.network import Network
 
 
 @dataclass(frozen=True)
@@ -48,7 +44,7 @@ class TwoPredictors(Local):
 
     solver: Annotated[Literal["adam", "sgd"], "optimizer of the client's own classifier"] = "adam"
 
-    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+    def on_round_start(self, net: Network, client: ClientRound) -> None:
         client.offset = offset("bsm", client.shard.class_counts)  # [C]
         head = net.head  # weight [C, D], bias [C]
         kept = client.memory.get(
@@ -57,7 +53,7 @@ class TwoPredictors(Local):
         own = nn.Parameter(kept.clone())  # [C, D + 1] P_k, its bias last
         client.scratch.update(own=own, solver=Solver(self.solver, [own], client.lr))
 
-    def gradient(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         features = net.features(batch.x)  # [B, D]
         logits = net.head(features)  # [B, C]
         loss = cross_entropy(logits, batch.y, client)
@@ -69,7 +65,7 @@ class TwoPredictors(Local):
         client.scratch["solver"].step()
         return loss.detach()
 
-    def on_round_end(self, net: "Network", client: ClientRound) -> None:
+    def on_round_end(self, net: Network, client: ClientRound) -> None:
         own, model = client.scratch["own"].detach(), client.layout.read()
         spans = client.layout.spans
         model[spans["head.weight"]] += own[:, :-1].flatten()

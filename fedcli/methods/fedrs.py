@@ -14,17 +14,13 @@ hand, so the numbers of its equations are not checked.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from torch import Tensor
 
-from .contract import ClientRound, Local, cross_entropy
+from .contract import Batch, ClientRound, Local, Network, cross_entropy
 from .fedavg import Mean
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..data.shard import Batch
-    from ..models.network import Network
 
 
 @dataclass(frozen=True)
@@ -39,12 +35,12 @@ class Restricted(Local):
         "paper"
     )
 
-    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+    def on_round_start(self, net: Network, client: ClientRound) -> None:
         counts = client.shard.class_counts  # [C]
         present = (counts > 0).float() if self.rule == "paper" else counts / counts.max()
         client.scratch["scale"] = self.alpha + (1 - self.alpha) * present.float()  # [C]
 
-    def loss(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+    def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         return cross_entropy(net(batch.x) * client.scratch["scale"], batch.y, client)  # Eq. 7
 
 

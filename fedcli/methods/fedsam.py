@@ -20,20 +20,16 @@ norm 10; that of FedSAM's authors was not at hand, nor its text, so the numbers 
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
-from .contract import ClientRound, ClientUpdates, Local, Tensors
+from .contract import Batch, ClientRound, ClientUpdates, Local, Network, Tensors
 from .fedavg import Mean
 from .fedism import Sharp
 from .helpers import average
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..data.shard import Batch
-    from ..models.network import Network
 
 
 @dataclass(frozen=True)
@@ -44,7 +40,7 @@ class Perturbed(Local):
 
     rho: Annotated[float, "perturbation radius, in units of theta, >= 0; 0 is FedAvg"] = 0.05
 
-    def gradient(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         return Sharp(self.rho, 0.0, 0.0).gradient(net, batch, client)  # Alg. 1: g~ is left in the layout
 
 
@@ -56,18 +52,18 @@ class Momentous(Perturbed):
 
     works_without_server = False
 
-    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+    def on_round_start(self, net: Network, client: ClientRound) -> None:
         zero = torch.zeros_like(client.layout.params)  # [T]
         client.scratch.update(shared=client.shared.get("direction", zero), total=zero.clone())
 
-    def gradient(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         loss = super().gradient(net, batch, client)
         grad = client.layout.grad
         grad.mul_(self.beta).add_(client.scratch["shared"], alpha=1 - self.beta)  # Alg. 2, v
         client.scratch["total"] += grad
         return loss
 
-    def on_round_end(self, net: "Network", client: ClientRound) -> None:
+    def on_round_end(self, net: Network, client: ClientRound) -> None:
         client.report["direction"] = client.scratch["total"] / client.steps  # [T]
 
     def post_aggregate(self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors) -> Tensor:

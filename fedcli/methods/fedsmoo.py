@@ -18,20 +18,16 @@ alpha and rho are the code's 0.1.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
-from .contract import ClientRound, ClientUpdates, Local, Tensors
+from .contract import Batch, ClientRound, ClientUpdates, Local, Network, Tensors
 from .fedavg import WeightedMean
 from .feddyn import Drifting
 from .helpers import average, still_batchnorm
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..data.shard import Batch
-    from ..models.network import Network
 
 
 @dataclass(frozen=True)
@@ -43,13 +39,13 @@ class SmoothAndConsistent(Drifting):
     alpha: Annotated[float, "strength of the penalty, >= 0"] = 0.1
     rho: Annotated[float, "perturbation radius, in units of theta, >= 0; 0 is FedDyn"] = 0.1
 
-    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+    def on_round_start(self, net: Network, client: ClientRound) -> None:
         super().on_round_start(net, client)
         zero = torch.zeros_like(client.layout.params)  # [T]
         client.scratch["common"] = client.shared.get("perturbation", zero)  # s
         client.scratch["dual"] = client.memory.get("dual", zero).clone()  # mu_i
 
-    def gradient(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         layout, dual, common = client.layout, client.scratch["dual"], client.scratch["common"]
         loss = Local.gradient(self, net, batch, client)
         start, u = layout.params.clone(), layout.grad - dual - common  # [T] each
@@ -63,7 +59,7 @@ class SmoothAndConsistent(Drifting):
         self.penalise(client)
         return loss
 
-    def on_round_end(self, net: "Network", client: ClientRound) -> None:
+    def on_round_end(self, net: Network, client: ClientRound) -> None:
         super().on_round_end(net, client)
         client.report["dual"] = client.memory["dual"] = client.scratch["dual"].clone()
 

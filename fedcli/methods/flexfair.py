@@ -29,19 +29,16 @@ The default strength is that of the code's classification. strength = 0 is FedAv
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
 from ..errors import UsageError
-from .contract import ClientRound, ClientUpdates, Tensors
+from .contract import ClientRound, ClientUpdates, Network, Tensors
 from .fedavg import Mean
 from .groups import WithGroups
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..models.network import Network
 
 
 @dataclass(frozen=True)
@@ -62,7 +59,7 @@ class NearTheMean(WithGroups):
     def by_class(self) -> bool:  # type: ignore[override]
         return self.within == "class"
 
-    def extend(self, net: "Network") -> None:
+    def extend(self, net: Network) -> None:
         super().extend(net)
         if self.only >= 0 and self.within == "all":
             raise UsageError(f"only={self.only} compares groups within a class", "add --set within=class")
@@ -70,7 +67,7 @@ class NearTheMean(WithGroups):
             places = ", ".join(f"{place} {name}" for place, name in enumerate(net.class_names))
             raise UsageError(f"only={self.only} is no class", f"the classes are {places}")
 
-    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+    def on_round_start(self, net: Network, client: ClientRound) -> None:
         by_class = self.within == "class"
         y, classes = client.shard.y, client.shard.classes if by_class else 1
         self.weigh_cells(net, client, y if by_class else torch.zeros_like(y), classes)

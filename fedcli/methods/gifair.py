@@ -27,20 +27,17 @@ the code of FedFB's authors (yzeng58/Improving-Fairness-via-Federated-Learning).
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
-from . import probes
-from .contract import Aggregator, ClientRound, ClientUpdates, Tensors
+from .contract import ClientUpdates, Tensors
 from .fedavg import Mean, Plain
 from .groups import Minimax
 from .helpers import average
+from .probes import LossBefore
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..models.network import Network
 
 
 def spread_weights(share: Tensor, loss: Tensor, strength: float) -> Tensor:
@@ -68,16 +65,10 @@ class SpreadOfGroups(Minimax):
 
 
 @dataclass(frozen=True)
-class SpreadOfClients(Aggregator):
+class SpreadOfClients(LossBefore):
     """Models weighed by image share and by the rank of the client's loss."""
 
-    cost = {"forward": 1}
-    needs = "scalars"
-
     strength: Annotated[float, "lambda, as a share of the largest that keeps weights above 0, in [0, 1]"] = 0.5
-
-    def measure_global(self, net: "Network", client: ClientRound) -> None:
-        client.report["loss_before"] = probes.mean_loss(net, client)
 
     def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
         weights = spread_weights(updates.base, updates["loss_before"].double(), self.strength)  # [K]

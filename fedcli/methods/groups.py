@@ -23,19 +23,15 @@ Of groups these methods know the following, each of them:
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from ..errors import UsageError
 from . import probes
-from .contract import ClientRound, ClientUpdates, Local, Tensors, cross_entropy
+from .contract import Batch, ClientRound, ClientUpdates, Local, Network, Tensors, cross_entropy
 from .mixins import WeighsGroups, by_default
-
-if TYPE_CHECKING:
-    from ..data.shard import Batch
-    from ..models.network import Network
 
 
 class Attribute(str):
@@ -47,7 +43,7 @@ class Attribute(str):
         return super().__new__(cls, value)
 
 
-def chosen_attribute(net: "Network", asked: str, method: str, instead: str) -> str:
+def chosen_attribute(net: Network, asked: str, method: str, instead: str) -> str:
     """The attribute whose values are the groups: the one asked for, or the dataset's first.
 
     instead: a method for data without groups. Raises UsageError where the dataset has no such one.
@@ -66,21 +62,21 @@ class WithGroups(WeighsGroups, Local):
 
     attribute: Annotated[Attribute, "whose values are the groups; empty takes the first by name"] = Attribute()
 
-    def extend(self, net: "Network") -> None:
+    def extend(self, net: Network) -> None:
         self.group_attribute(net)  # data without groups are refused before anything trains
 
-    def group_attribute(self, net: "Network") -> str:
+    def group_attribute(self, net: Network) -> str:
         return chosen_attribute(net, self.attribute, "a method that weighs groups", "fedavg")
 
-    def warning(self, net: "Network", rounds: int) -> str:
+    def warning(self, net: Network, rounds: int) -> str:
         return by_default(net, self.attribute)
 
-    def groups_of(self, net: "Network", client: ClientRound) -> tuple[Tensor, int]:
+    def groups_of(self, net: Network, client: ClientRound) -> tuple[Tensor, int]:
         """The group of each training image [N], -1 where unknown, and how many groups the dataset has."""
         name = self.group_attribute(net)
         return client.shard.groups[name], len(net.attributes[name])
 
-    def weigh_cells(self, net: "Network", client: ClientRound, classes: Tensor, count: int) -> None:
+    def weigh_cells(self, net: Network, client: ClientRound, classes: Tensor, count: int) -> None:
         """Weigh images by group and class [N] of `count`, with shared["cell_weights"] [G, C], which are 1 at first.
 
         Reports how many images of each there are, and their summed losses under the global model.
@@ -93,7 +89,7 @@ class WithGroups(WeighsGroups, Local):
         w = client.shared.get("cell_weights", torch.ones(shape, dtype=torch.float64, device=cells.device)).flatten()
         client.per_image["weights"] = torch.where(cells >= 0, w[cells.clamp_min(0)], 1.0).float()  # [N]
 
-    def loss(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+    def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         return cross_entropy(net(batch.x), batch.y, client, batch.per_image["weights"])
 
 
@@ -103,7 +99,7 @@ class Minimax(WithGroups):
 
     works_without_server = False
 
-    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+    def on_round_start(self, net: Network, client: ClientRound) -> None:
         groups, count = self.groups_of(net, client)
         client.report["group_counts"] = groups[groups >= 0].bincount(minlength=count).double()  # [G] n_kg
         client.report["group_losses"] = probes.group_losses(net, client, groups, count)  # [G]

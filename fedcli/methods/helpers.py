@@ -2,15 +2,11 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from .contract import ClientRound, ClientUpdates, Tensors
-
-if TYPE_CHECKING:
-    from ..models.network import Network
+from .contract import ClientRound, ClientUpdates, Network, Tensors
 
 
 def average(theta: Tensor, weights: Tensor) -> Tensor:
@@ -51,19 +47,19 @@ def gram(theta: Tensor, updates: ClientUpdates, more: list[Tensor] | None = None
     return total.cpu()
 
 
-def logits_of(net: "Network", theta: Tensor, x: Tensor, client: ClientRound) -> Tensor:
+def logits_of(net: Network, theta: Tensor, x: Tensor, client: ClientRound) -> Tensor:
     """Logits [B, C] of a batch's images x under a model [P], such as the global one, as of features_of()."""
     return _outputs(net, net, x, client, [theta])[0]
 
 
-def features_of(net: "Network", x: Tensor, client: ClientRound, *models: Tensor) -> list[Tensor]:
+def features_of(net: Network, x: Tensor, client: ClientRound, *models: Tensor) -> list[Tensor]:
     """Features [B, D] of x under each model [P], in eval mode. Leaves numbers and modes of net as they were."""
     return _outputs(net, net.features, x, client, models)
 
 
 @torch.no_grad()
 def _outputs(
-    net: "Network", part: Callable[[Tensor], Tensor], x: Tensor, client: ClientRound, models: Sequence[Tensor]
+    net: Network, part: Callable[[Tensor], Tensor], x: Tensor, client: ClientRound, models: Sequence[Tensor]
 ) -> list[Tensor]:
     live, modes = client.layout.read(), [(module, module.training) for module in net.modules()]
     net.eval()

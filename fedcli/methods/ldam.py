@@ -21,21 +21,17 @@ has margin and weight 0. How we differ:
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .contract import ClientRound, Local
+from .contract import Batch, ClientRound, Local, Network
 from .fedavg import Mean
 from .helpers import late_start
 from .losses import effective_weights
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..data.shard import Batch
-    from ..models.network import Network
 
 
 class CosineHead(nn.Linear):
@@ -72,14 +68,14 @@ class Margins(Local):
 
     needs_one_label = "its margin is that of an image's one class"
 
-    def warning(self, net: "Network", rounds: int) -> str:
+    def warning(self, net: Network, rounds: int) -> str:
         first = self.plain_rounds(rounds) + 1
         return late_start(first, rounds, "classes are weighted") if 1 < first <= rounds else ""
 
-    def extend(self, net: "Network") -> None:
+    def extend(self, net: Network) -> None:
         net.head = CosineHead(net.head.in_features, net.head.out_features, self.scale)
 
-    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+    def on_round_start(self, net: Network, client: ClientRound) -> None:
         counts = client.shard.class_counts
         late = client.round > self.plain_rounds(client.rounds)  # Alg. 1, the deferred weights
         client.scratch["margin"] = margins(counts, self.max_margin)  # [C]
@@ -89,7 +85,7 @@ class Margins(Local):
         """The number of rounds before classes are weighted."""
         return int(Fraction(str(self.start)) * rounds)  # exact: 0.29 * 100 is below 29 in float64
 
-    def loss(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+    def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         logits = net(batch.x)  # [B, C]
         true = torch.zeros_like(logits).scatter_(1, batch.y[:, None], 1)  # [B, C]
         held_back = logits - self.scale * client.scratch["margin"] * true  # section 3, the margin

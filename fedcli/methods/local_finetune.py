@@ -20,20 +20,16 @@ FedBABU's parts are those of its authors' code (junhyeog/FedBABU: learning rate 
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from torch import Tensor
 
 from ..errors import UsageError
 from ..seeds import derive
-from .contract import ClientRound, Local
+from .contract import Batch, ClientRound, Local, Network
 from .fedavg import Mean
 from .registry import register
 from .solvers import Solver
-
-if TYPE_CHECKING:
-    from ..data.shard import Batch
-    from ..models.network import Network
 
 
 @dataclass(frozen=True)
@@ -51,7 +47,7 @@ class Tuned(Local):
 
     works_without_server = False
 
-    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+    def on_round_start(self, net: Network, client: ClientRound) -> None:
         received = client.layout.read()  # [P] with the client's own statistics, where it has such
         net.eval()
         part = net if self.tune == "all" else net.head
@@ -68,7 +64,7 @@ class Tuned(Local):
         client.layout.load(received)
         client.layout.zero_grad()
 
-    def on_round_end(self, net: "Network", client: ClientRound) -> None:
+    def on_round_end(self, net: Network, client: ClientRound) -> None:
         client.memory["model"] = client.scratch["tuned"]
 
 
@@ -78,18 +74,18 @@ class BodyOnly(Tuned):
 
     trains_backbone = True
 
-    def extend(self, net: "Network") -> None:
+    def extend(self, net: Network) -> None:
         if not any(parameter.requires_grad for parameter in net.backbone.parameters()):
             raise UsageError("FedBABU trains the features alone, and they are frozen", "leave --freeze-backbone out")
 
-    def gradient(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         self._restore(client)  # weight decay may have moved the classifier
         loss = super().gradient(net, batch, client)
         for span in _head(client):
             client.layout.grad[span].zero_()  # FedBABU's Alg. 1: the body alone
         return loss
 
-    def on_round_end(self, net: "Network", client: ClientRound) -> None:
+    def on_round_end(self, net: Network, client: ClientRound) -> None:
         super().on_round_end(net, client)
         self._restore(client)
 

@@ -10,15 +10,12 @@ How we differ, and why:
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-from .contract import ClientRound, Local
+from .contract import ClientRound, Local, Network
 from .fedavg import Mean
 from .priors import offset
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..models.network import Network
 
 
 @dataclass(frozen=True)
@@ -33,7 +30,7 @@ class Adjusted(Local):
 
     needs_one_label = "it adjusts one softmax over all classes"
 
-    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+    def on_round_start(self, net: Network, client: ClientRound) -> None:
         client.offset = offset("logit-adjust", client.shard.class_counts, tau=self.tau)  # [C] Eq. 10
 
 

@@ -34,21 +34,18 @@ How we differ from the authors' code, and why:
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
 from ..errors import UsageError
 from ..models import adaptable
+from ..models.network import Groups
 from . import adapters
-from .contract import Aggregator, ClientUpdates, Local, Tensors
+from .contract import Aggregator, ClientUpdates, Layout, Local, Network, Tensors
 from .helpers import average
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..models.layout import Layout
-    from ..models.network import Groups, Network
 
 DEFAULT_TRAINING = {"optimizer": "sgd", "lr": 1e-3, "momentum": 0.9, "weight_decay": 5e-4, "rounds": 50}
 
@@ -65,7 +62,7 @@ class LowRank(Local):
     freezes = True
     head = "prompts"
 
-    def extend(self, net: "Network") -> None:
+    def extend(self, net: Network) -> None:
         body, clip = net.backbone, hasattr(net, "make_prompts")
         parts = body.parts if clip else adaptable.parts(net)
         if not parts["mlp"] + parts["conv"]:
@@ -87,7 +84,7 @@ class LowRank(Local):
         default = (32, 8.0) if len(parts["conv"]) > len(parts["mlp"]) else (12, 2.0)
         return self.rank or default[0], self.alpha or default[1]
 
-    def singular(self, net: "Network", rank: int) -> "tuple[Tensor | None, Groups | None]":
+    def singular(self, net: Network, rank: int) -> tuple[Tensor | None, Groups | None]:
         """Values that S starts with, and where group shares are read."""
         return None, None
 
@@ -96,7 +93,7 @@ class LowRank(Local):
 class SingularValues(LowRank):
     """The same with a singular value for each direction."""
 
-    def singular(self, net: "Network", rank: int) -> "tuple[Tensor | None, Groups | None]":
+    def singular(self, net: Network, rank: int) -> tuple[Tensor | None, Groups | None]:
         return torch.linspace(1, 0.1, rank), None
 
 
@@ -159,7 +156,7 @@ class FactorMean(Aggregator):
         return torch.cat([updates.base, updates.base.new_zeros(1)])[:, None]
 
 
-def factors(models: Tensor, layout: "Layout", adapter: adapters.Roles) -> adapters.Factors:
+def factors(models: Tensor, layout: Layout, adapter: adapters.Roles) -> adapters.Factors:
     """The factors of one adapter in models [K, P]."""
     a, b = (models[:, layout.spans[name]].view(len(models), *layout.shapes[name]) for name in (adapter.A, adapter.B))
     if not adapter.S:

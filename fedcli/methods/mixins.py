@@ -4,15 +4,9 @@ The engine asks isinstance() and never for a method's name. They stand together 
 methods, so that the engine imports no method.
 """
 
-from typing import TYPE_CHECKING
-
 from torch import Tensor
 
-from .contract import Aggregator, Local, Tensors
-
-if TYPE_CHECKING:
-    from ..data.shard import Shard
-    from ..models.network import Network
+from .contract import Aggregator, Local, Network, Shard, Tensors
 
 
 class BalancedSampling:
@@ -33,7 +27,7 @@ class GroupViews:
 
     views: tuple[str, ...]
 
-    def set_groups(self, net: "Network", shard: "Shard", at: Tensor, view: str) -> None:
+    def set_groups(self, net: Network, shard: Shard, at: Tensor, view: str) -> None:
         """Before a forward pass over test images, indices `at` [B] in shard: set net.groups as this view asks."""
         raise TypeError(f"{type(self).__name__} has no set_groups()")
 
@@ -47,7 +41,7 @@ class WeighsGroups:
 
     by_class: bool = False
 
-    def group_attribute(self, net: "Network") -> str:
+    def group_attribute(self, net: Network) -> str:
         """The attribute whose values are the groups, "" where it uses none. Raises UsageError where the dataset has no
         such one."""
         raise TypeError(f"{type(self).__name__} has no group_attribute()")
@@ -92,7 +86,7 @@ class Histograms:
         raise TypeError(f"{type(self).__name__} has no histograms()")
 
 
-def by_default(net: "Network", asked: str, other: str = "--set attribute=NAME") -> str:
+def by_default(net: Network, asked: str, other: str = "--set attribute=NAME") -> str:
     """A warning where the attribute was not chosen and there are others. other: how another one is asked for."""
     if asked or len(net.attributes) < 2:
         return ""

@@ -14,19 +14,15 @@ small network 5 holds features near a model that has learned nothing yet (AUC 57
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .contract import ClientRound, Local, cross_entropy
+from .contract import Batch, ClientRound, Local, Network, cross_entropy
 from .fedavg import Mean
 from .helpers import features_of
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..data.shard import Batch
-    from ..models.network import Network
 
 
 class Projected(nn.Module):
@@ -54,16 +50,16 @@ class Contrast(Local):
     works_without_server = False
     trains_backbone = True
 
-    def extend(self, net: "Network") -> None:
+    def extend(self, net: Network) -> None:
         if self.projection:
             width, classes = net.head.in_features, net.head.out_features  # D, C
             net.backbone = Projected(net.backbone, width, self.projection)
             net.head = nn.Linear(self.projection, classes)
 
-    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+    def on_round_start(self, net: Network, client: ClientRound) -> None:
         client.scratch["global"] = client.layout.read()  # [P] with the client's own statistics under --bn local
 
-    def loss(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+    def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         if "previous" not in client.memory:
             return super().loss(net, batch, client)
         towards, away = features_of(net, batch.x, client, client.scratch["global"], client.memory["previous"])
@@ -72,7 +68,7 @@ class Contrast(Local):
         contrast = F.softplus(-nearer / self.temperature).mean()  # Eq. 3, one exponential divided out
         return cross_entropy(net.head(z), batch.y, client) + self.mu * contrast  # Eq. 4
 
-    def on_round_end(self, net: "Network", client: ClientRound) -> None:
+    def on_round_end(self, net: Network, client: ClientRound) -> None:
         client.memory["previous"] = client.layout.read()  # [P]
 
 

@@ -18,18 +18,14 @@ The paper's text was not at hand; the numbers of its algorithm and steps are not
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from torch import Tensor
 
 from ..errors import UsageError
-from .contract import ClientRound, Local
+from .contract import Batch, ClientRound, Local, Network
 from .fedavg import Mean
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..data.shard import Batch
-    from ..models.network import Network
 
 
 @dataclass(frozen=True)
@@ -43,15 +39,15 @@ class Envelope(Local):
     inner_steps: Annotated[int, "K, steps that find the personal model for a minibatch, >= 1"] = 5
     inner_lr: Annotated[float, "length of these steps, > 0"] = 0.05
 
-    def extend(self, net: "Network") -> None:
+    def extend(self, net: Network) -> None:
         if self.inner_lr * self.strength >= 2:
             what = f"inner_lr {self.inner_lr:g} times strength {self.strength:g} is not below 2: models diverge"
             raise UsageError(what, f"--set inner_lr={0.75 / self.strength:.2g}")
 
-    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+    def on_round_start(self, net: Network, client: ClientRound) -> None:
         client.scratch["personal"] = client.layout.params.clone()  # [T] theta
 
-    def gradient(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         layout, theta = client.layout, client.scratch["personal"]
         w = layout.params.clone()  # [T]
         for _ in range(self.inner_steps):
@@ -63,7 +59,7 @@ class Envelope(Local):
         layout.grad.copy_(self.strength * (w - theta))  # step 8, without its length
         return loss
 
-    def on_round_end(self, net: "Network", client: ClientRound) -> None:
+    def on_round_end(self, net: Network, client: ClientRound) -> None:
         model = client.layout.read()  # [P]
         model[: client.layout.trainable] = client.scratch["personal"]
         client.memory["model"] = model

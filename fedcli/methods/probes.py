@@ -5,24 +5,18 @@ fixed view: no augmentation, no logit adjustment. Losses are means of plain cros
 image of the binary one. Each leaves the network as it was, but for its mode.
 """
 
-from typing import TYPE_CHECKING
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from ..errors import UsageError
 from ..labels import NO, YES
-from .contract import ClientRound
+from .contract import Aggregator, ClientRound, Network, Shard
 from .losses import each_loss, plain_loss
-
-if TYPE_CHECKING:
-    from ..data.shard import Shard
-    from ..models.network import Network
 
 
 @torch.no_grad()
-def mean_loss(net: "Network", client: ClientRound, shard: "Shard | None" = None) -> Tensor:
+def mean_loss(net: Network, client: ClientRound, shard: Shard | None = None) -> Tensor:
     """Mean loss of net on the client's images, a scalar."""
     net.eval()
     shard = client.shard if shard is None else shard
@@ -30,8 +24,18 @@ def mean_loss(net: "Network", client: ClientRound, shard: "Shard | None" = None)
     return sum(losses, start=torch.zeros((), device=client.theta.device)) / len(shard)
 
 
+class LossBefore(Aggregator):
+    """A rule that reads each client's mean loss under the model that it received, the column loss_before [K]."""
+
+    cost = {"forward": 1}
+    needs = "scalars"
+
+    def measure_global(self, net: Network, client: ClientRound) -> None:
+        client.report["loss_before"] = mean_loss(net, client)
+
+
 @torch.no_grad()
-def balanced_accuracy(net: "Network", client: ClientRound, shard: "Shard | None" = None) -> Tensor:
+def balanced_accuracy(net: Network, client: ClientRound, shard: Shard | None = None) -> Tensor:
     """Share of correct predictions, averaged over the classes the shard has, a float64 scalar.
 
     Of several labels per image the mean over labels, of images that have one and of images that do not.
@@ -47,7 +51,7 @@ def balanced_accuracy(net: "Network", client: ClientRound, shard: "Shard | None"
     return (correct[have] / shard.class_counts[have]).mean()
 
 
-def _balanced_over_labels(net: "Network", shard: "Shard") -> Tensor:
+def _balanced_over_labels(net: Network, shard: Shard) -> Tensor:
     """A label that all images or none have counts by its one rate."""
     correct, images = torch.zeros(2, 2, shard.classes, dtype=torch.float64, device=shard.y.device)  # [2, L] each
     for batch in shard.in_order():
@@ -60,7 +64,7 @@ def _balanced_over_labels(net: "Network", shard: "Shard") -> Tensor:
 
 
 @torch.no_grad()
-def group_losses(net: "Network", client: ClientRound, groups: Tensor, count: int) -> Tensor:
+def group_losses(net: Network, client: ClientRound, groups: Tensor, count: int) -> Tensor:
     """Sums of the losses of the client's images in each of `count` groups, float64 [G]; groups [N], -1 is in none."""
     net.eval()
     total = torch.zeros(count + 1, dtype=torch.float64, device=groups.device)  # the last for unknown ones
@@ -72,7 +76,7 @@ def group_losses(net: "Network", client: ClientRound, groups: Tensor, count: int
 
 
 @torch.no_grad()
-def group_predictions(net: "Network", client: ClientRound, groups: Tensor, count: int) -> Tensor:
+def group_predictions(net: Network, client: ClientRound, groups: Tensor, count: int) -> Tensor:
     """Images by group, class and predicted class, float64 [G, C, C], of those whose group [N] is known.
 
     Raises UsageError for several labels per image.
@@ -88,7 +92,7 @@ def group_predictions(net: "Network", client: ClientRound, groups: Tensor, count
     return total[:count]
 
 
-def gradient(net: "Network", client: ClientRound, batch_size: int = 64) -> tuple[Tensor, Tensor]:
+def gradient(net: Network, client: ClientRound, batch_size: int = 64) -> tuple[Tensor, Tensor]:
     """Mean loss, and its gradient [T] as a fresh vector, over the client's whole shard."""
     net.eval()
     client.layout.zero_grad()
@@ -102,7 +106,7 @@ def gradient(net: "Network", client: ClientRound, batch_size: int = 64) -> tuple
     return total, gradient
 
 
-def ascend(net: "Network", client: ClientRound, rho: float) -> tuple[Tensor, Tensor]:
+def ascend(net: Network, client: ClientRound, rho: float) -> tuple[Tensor, Tensor]:
     """Mean loss at theta, and at theta + rho * g / ||g||, the worst direction. FedISM+ Eqs. 9-10."""
     here, g = gradient(net, client)
     keep = client.layout.params.clone()  # [T]

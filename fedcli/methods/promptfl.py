@@ -26,13 +26,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import UsageError
-from .contract import Local
+from .contract import Local, Network
 from .fedavg import Mean
 from .registry import register
 
 if TYPE_CHECKING:
     from ..models.clip_text import PromptHead
-    from ..models.network import Network
 
 DEFAULT_TRAINING = {"optimizer": "sgd", "lr": 1e-3, "momentum": 0.9, "weight_decay": 5e-4, "rounds": 50}
 
@@ -74,12 +73,12 @@ class Prompted(Local):
 
     needs_one_label = "it chooses one of the class texts by a softmax"
 
-    def extend(self, net: "Network") -> None:
+    def extend(self, net: Network) -> None:
         freeze(net, self.rule)
         net.backbone, net.head = MeanDirection(net.backbone), TextHead(net.make_prompts(1, self.length))
 
 
-def freeze(net: "Network", rule: str) -> None:
+def freeze(net: Network, rule: str) -> None:
     """Turn a CLIP network to tokens, of which nothing trains but the slice projection of volumes, by the rule."""
     if not hasattr(net, "make_prompts"):
         raise UsageError("learned prompts need a CLIP network", "--model clip-vit-b16")

@@ -20,18 +20,14 @@ length, so under Adam only the differences between batches remain: use --optimiz
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
-from .contract import ClientRound, Local
+from .contract import Batch, ClientRound, Local, Network
 from .fedavg import Mean
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..data.shard import Batch
-    from ..models.network import Network
 
 
 @dataclass(frozen=True)
@@ -43,7 +39,7 @@ class Proportional(Local):
     bound: Annotated[float, "M, above which a loss is counted in a straight line, > 0"] = 5.0
     epsilon: Annotated[float, "how far below the bound that line begins, > 0"] = 0.2
 
-    def gradient(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         loss = self.loss(net, batch, client)
         self.transformed(loss).backward()
         return loss.detach()

@@ -18,33 +18,24 @@ which changes nothing but keeps a large q from running out of range.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
-from . import probes
-from .contract import Aggregator, ClientRound, ClientUpdates, Tensors
+from .contract import ClientUpdates, Tensors
 from .fedavg import Plain
 from .helpers import average
+from .probes import LossBefore
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..models.network import Network
 
 
 @dataclass(frozen=True)
-class QFair(Aggregator):
+class QFair(LossBefore):
     """Weights by loss ** q."""
-
-    cost = {"forward": 1}
-    needs = "scalars"
 
     q: Annotated[float, "exponent, >= 0; 0 ignores losses, large follows the worst client"] = 1.0
     rule: Annotated[Literal["paper", "released", "original"], "n_k F^q, F^q, or the literal q-FedAvg step"] = "paper"
-
-    def measure_global(self, net: "Network", client: ClientRound) -> None:
-        client.report["loss_before"] = probes.mean_loss(net, client)
 
     def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
         f = updates["loss_before"].double() + 1e-10  # [K] F_k

@@ -18,18 +18,15 @@ AIF360's Reweighing; the numbers of sections and algorithm are not checked.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
-from .contract import ClientRound, ClientUpdates, Tensors
+from .contract import ClientRound, ClientUpdates, Network, Tensors
 from .fedavg import Mean
 from .groups import WithGroups
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..models.network import Network
 
 
 @dataclass(frozen=True)
@@ -46,7 +43,7 @@ class Reweighed(WithGroups):
     by_class = True
     needs_one_label = "its weights are those of a group and one class"
 
-    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+    def on_round_start(self, net: Network, client: ClientRound) -> None:
         groups, count = self.groups_of(net, client)
         y, classes = client.shard.y, client.shard.classes
         pair = groups.clamp_min(0) * classes + y  # [N]

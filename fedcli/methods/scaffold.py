@@ -20,19 +20,15 @@ every client applies anyway, stays out of it.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
-from .contract import ClientRound, ClientUpdates, Local, Tensors
+from .contract import Batch, ClientRound, ClientUpdates, Local, Network, Tensors
 from .fedavg import WeightedMean
 from .helpers import average
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..data.shard import Batch
-    from ..models.network import Network
 
 
 @dataclass(frozen=True)
@@ -49,18 +45,18 @@ class Controlled(Local):
     works_without_server = False
     images_in_loss_alone = True
 
-    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+    def on_round_start(self, net: Network, client: ClientRound) -> None:
         zero = torch.zeros_like(client.layout.params)  # [T]
         c, mine = client.shared.get("control", zero), client.memory.get("control", zero)
         client.scratch.update(c=c, mine=mine, correction=c - mine, total=zero.clone())
 
-    def gradient(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         loss = super().gradient(net, batch, client)
         client.scratch["total"] += client.layout.grad
         client.layout.grad.add_(client.scratch["correction"])  # line 10
         return loss
 
-    def on_round_end(self, net: "Network", client: ClientRound) -> None:
+    def on_round_end(self, net: Network, client: ClientRound) -> None:
         c, mine = client.scratch["c"], client.scratch["mine"]
         fresh = client.scratch["total"] / client.steps  # [T] c_i+, line 12 (ii)
         if self.rule == "released":

@@ -11,16 +11,14 @@ Images are taken as they are before they are normalised, in [0, 1], and transfor
 so that the amplitude at 0 is the mean.
 """
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from ..data.transforms import normalised, to_pixels
 from ..errors import UsageError
-
-if TYPE_CHECKING:
-    from ..models.network import Network
+from ..models.network import Network
 
 Low = Annotated[
     float, "half side of the square of frequencies that are shared, in image sides, in [0, 0.5]; 0 is the mean alone"
@@ -56,7 +54,7 @@ def exchanged(x: Tensor, other: Tensor, low: float, mix: Tensor | float = 1.0, c
     return normalised(made.clamp(0, 1) if cut else made)
 
 
-def refuse_features(net: "Network", method: str) -> None:
+def refuse_features(net: Network, method: str) -> None:
     """Raises UsageError where the network would not see images as they are."""
     if not any(parameter.requires_grad for parameter in net.backbone.parameters()):
         raise UsageError(f"{method} changes images, of which a frozen backbone sees one view", "train the backbone too")

@@ -17,32 +17,23 @@ the paper's text Eq. 2 was seen and Lemma 1 was not.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
-from . import probes
-from .contract import Aggregator, ClientRound, ClientUpdates, Tensors
+from .contract import ClientUpdates, Tensors
 from .fedavg import Plain
 from .helpers import average
+from .probes import LossBefore
 from .registry import register
-
-if TYPE_CHECKING:
-    from ..models.network import Network
 
 
 @dataclass(frozen=True)
-class Tilted(Aggregator):
+class Tilted(LossBefore):
     """Weights by image count times exp(t loss)."""
 
-    cost = {"forward": 1}
-    needs = "scalars"
-
     t: Annotated[float, "tilt; 0 is the base, large follows the worst client, below 0 the best"] = 1.0
-
-    def measure_global(self, net: "Network", client: ClientRound) -> None:
-        client.report["loss_before"] = probes.mean_loss(net, client)
 
     def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
         tilted = self.t * updates["loss_before"].double()  # [K] t F_k

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from .arithmetic import mean_of_known
-from .metric import get, own, registered
+from .metric import Metric, get, own, registered
 from .ranking import wide
 from .several_labels import OF_LABEL, LabelsPlan, LabelSums
 from .sums import Groupings, Sums
@@ -30,36 +30,32 @@ def score(logits: np.ndarray, y: np.ndarray, groupings: Groupings | None = None)
     return {**score_of(sums := plan(logits, y, groupings).sums()), "count": len(y), "classes_missing": sums.missing()}
 
 
-def score_of(sums: Sums | LabelSums) -> dict[str, float | None]:
-    """Every metric that images of these sums can have, of the first set of weights."""
+def score_of(sums: Sums | LabelSums, asked: Sequence[str] | None = None) -> dict[str, float | None]:
+    """Metrics of images of these sums, of the first set of weights: those asked for, or all that they can have."""
+    known = registered(sums.needs) + _own(sums) if asked is None else map(get, asked)
     with np.errstate(invalid="ignore", divide="ignore"):  # 0 / 0 is the NaN that is meant
-        known = registered(sums.needs) + (own() if sums.groupings is not None else ())
         return {metric.name: number(metric.of(sums)[0]) for metric in known}
 
 
 def some(logits: np.ndarray, y: np.ndarray, asked: Sequence[str]) -> dict[str, float | None]:
     """score() of these metrics alone, in their order."""
-    sums = plan(logits, y).sums()
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return {name: number(get(name).of(sums)[0]) for name in asked}
+    return score_of(plan(logits, y).sums(), asked)
 
 
 def resampled(made: Plan, weights: np.ndarray, asked: Sequence[str] | None = None) -> dict[str, np.ndarray]:
     """Metrics of images that count so often each: {metric: float64 [B]}, NaN without meaning.
 
-    weights: integers [N, B], wide enough for the pairs of images. asked: the names of those of the metrics that are
-        resampled; all of them where None.
+    weights: [N, B], whether each image counts, or integers wide enough for the pairs of images. asked: the names of
+        those of the metrics that are resampled; all of them where None.
     """
-    sums = made.sums(weights)
-    known = registered(sums.needs, resampled=True) + (own() if sums.groupings is not None else ())
-    with np.errstate(invalid="ignore", divide="ignore"):  # 0 / 0 is the NaN that is meant
+    sums = made.sums(weights.astype(wide(len(weights))) if weights.dtype == bool else weights)
+    known = registered(sums.needs, resampled=True) + _own(sums)
+    with np.errstate(invalid="ignore", divide="ignore"):
         return {metric.name: metric.of(sums) for metric in known if asked is None or metric.name in asked}
 
 
-def weighted(made: Plan, weights: np.ndarray, asked: Sequence[str] | None = None) -> dict[str, np.ndarray]:
-    """resampled() of any whole numbers, or of whether each image counts."""
-    most = int(weights.sum(0, dtype=np.int64).max(initial=0))
-    return resampled(made, weights.astype(wide(most), copy=False), asked)
+def _own(sums: Sums | LabelSums) -> tuple[Metric, ...]:
+    return own() if sums.groupings is not None else ()
 
 
 def of_labels(logits: np.ndarray, y: np.ndarray) -> list[dict[str, float | None]]:

@@ -1,69 +1,45 @@
 """One run group by group: how many images, the score with its interval, and how far it lies below the best group."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 from ..scores.scores import Scores
 from ..scores.table import Score
 from .columns import area
-from .table import DAGGER
+from .table import DAGGER, Table
 
 
-@dataclass(frozen=True)
-class GroupTable:
-    """A line for each group of an attribute; worst: a sentence that names the worst group on each version."""
-
-    title: str
-    columns: list[str]
-    rows: list[list[str]]
-    worst: str
-    bca: bool = False
-    counted: bool = False  # by sites, which do not say whose image is which
-
-
-def tables(scores: Scores, metric: str = "") -> Iterator[GroupTable]:
+def tables(scores: Scores, metric: str = "") -> Iterator[Table]:
     """A table for each attribute, of the last round's model, on the clean and the corrupted test images.
 
-    metric: by default the AUC.
+    Its legend names the worst group on each version. metric: by default the AUC.
     """
     metric = metric or area(scores)
     for attribute, versions in scores.groups.items():
-        clean = scores.members(attribute)
-        columns = [attribute, "n", *(part for version in versions for part in _heads(version))]
-        rows = [
+        heads = [f"{version} {what}" for version in versions for what in ("(%)", "interval", "gap")]
+        lines = [
             [group + DAGGER * bool(some.small), str(some.count)]
             + [cell for version in versions for cell in _cells(scores, attribute, version, group, metric)]
-            for group, some in clean.items()
+            for group, some in scores.members(attribute).items()
         ]
         title = f"Each group by {attribute}: {metric} of the last round's model, {scores.label}"
-        known = [score for metrics in versions.values() for score in metrics.get(metric, {}).values()]
-        yield GroupTable(
-            title,
-            columns,
-            rows,
-            _worst(scores, attribute, metric),
-            any(score.is_bca for score in known),
-            bool(scores.curves),
-        )
+        yield Table.of(title, [attribute, "n", *heads], lines, _worst(scores, attribute, metric))
 
 
-def legend(tables: list[GroupTable]) -> str:
-    """A legend of the numbers."""
-    small = f" {DAGGER} marks a group that is too small or lacks a class."
-    kind = "BCa " if any(table.bca for table in tables) else ""
-    over = (
-        "images, which sites count without their patients, so too narrow where patients have several"
-        if any(table.counted for table in tables)
-        else "the patients of a group, or over its images where patients are unknown"
-    )
-    words = (
+def legend(scores: Scores, metrics: Sequence[str] = ()) -> str:
+    """A legend of the numbers in tables of the AUC and of these metrics."""
+    shown = [area(scores), *metrics]
+    columns = [
+        by.get(metric, {}) for versions in scores.groups.values() for by in versions.values() for metric in shown
+    ]
+    kind = "BCa " if any(score.is_bca for column in columns for score in column.values()) else ""
+    over = "the patients of a group, or over its images where patients are unknown"
+    if scores.curves:  # sites counted, which do not say whose image is which
+        over = "images, which sites count without their patients, so too narrow where patients have several"
+    small = any(some.small for attribute in scores.groups for some in scores.members(attribute).values())
+    return (
         f"In percent, with 95 % {kind}bootstrap intervals over {over}; gap: how far a group lies below the best group."
+        + f" {DAGGER} marks a group that is too small or lacks a class." * small
     )
-    return words + small * any(DAGGER in line[0] for table in tables for line in table.rows)
-
-
-def _heads(version: str) -> list[str]:
-    return [f"{version} (%)", f"{version} interval", f"{version} gap"]
 
 
 def _cells(scores: Scores, attribute: str, version: str, group: str, metric: str) -> list[str]:
@@ -71,13 +47,13 @@ def _cells(scores: Scores, attribute: str, version: str, group: str, metric: str
     score = scores.groups[attribute][version].get(metric, {}).get(group) or Score()
     if score.last is None:
         return ["-", "-", "-"]
-    known = score.low is not None and score.high is not None
-    bounds = f"{100 * score.low:.2f} to {100 * score.high:.2f}" if known else "-"
+    bounds = "-" if score.low is None or score.high is None else f"{100 * score.low:.2f} to {100 * score.high:.2f}"
     edges = scores.part().edges(attribute, version, metric)
     return [f"{100 * score.last:.2f}", bounds, f"{100 * abs(edges[1][1] - score.last):.2f}" if edges else "-"]
 
 
 def _worst(scores: Scores, attribute: str, metric: str) -> str:
+    """A sentence that names the worst group on each version."""
     worst, level = [], []
     for version in scores.groups[attribute]:
         edges = scores.part().edges(attribute, version, metric)

@@ -6,20 +6,18 @@ Datasets, CACM 64(12), 2021. What no manifest knows is marked as a person's to w
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ..compare.cautions import at_chance
 from ..data import manifest
-from ..data.sources import card
-from ..errors import UsageError
 from ..scores.scores import Scores
 from . import by_group, clinical, evidence, severities, table_one, writers
 from .columns import area
 from .page import document, lineage
-from .page.systems import System, facts, sentence, systems
-from .rows import Row
+from .page.lead import facts, sentence
+from .row import Row
+from .rows import compared
 from .section import Section
-from .table import Cell, Column, Table, of_text
+from .table import Table
 from .tables import report
 
 WRITE = "A person must write this: {}."
@@ -52,36 +50,31 @@ class Document:
             for table in section.tables:
                 lines += [f"### {table.title}"] if table.title else []
                 lines += [writers.markdown(table), *([table.legend] if table.legend else [])]
-        return _paragraphs(lines)
-
-
-def _paragraphs(lines: Sequence[str]) -> str:
-    """Paragraphs with an empty line between, but for the points of one list."""
-    text = ""
-    for before, line in zip(["", *lines], lines, strict=False):
-        text += line if not text else ("\n" if before.startswith("- ") and line.startswith("- ") else "\n\n") + line
-    return text + "\n"
+        text = ""
+        for before, line in zip(["", *lines], lines, strict=False):
+            of_one_list = before.startswith("- ") and line.startswith("- ")
+            text += line if not text else ("\n" if of_one_list else "\n\n") + line
+        return text + "\n"
 
 
 def cards(row: Row) -> list[Document]:
     """The model card and the dataset card of a system, by its first run."""
-    (system,) = systems([row])
+    (system,) = compared([row])
     return [_model(system), _dataset(system)]
 
 
-def _model(system: System) -> Document:
-    scores = system.scores
-    named = [(system.name, scores)]
-    points, made = list(clinical.tables(named)), report([system.row])
+def _model(system: Row) -> Document:
+    scores, named = system.scores, [(system.name, system.scores)]
+    points, made = list(clinical.tables(named)), report([system])
     falls = [*severities.tables(named), *severities.by_group(named)]
     sections = [
         Section("use", "Intended use", text=[WRITE.format("what it is for and not for, who uses it, on whom")]),
-        Section("data", "Training and test data", tables=[*_data(system), *table_one.flow_of(system)]),
+        Section("data", "Training and test data", table_one.of_row(system)),
         replace(lineage.settings([system], False), name="training", title="Training"),
-        Section("performance", "Performance", tables=made.tables, text=[made.legend()]),
-        Section("groups", "Performance by group", tables=list(_by_group(scores))),
-        Section("points", "Operating points and calibration", tables=points, text=[] if points else [NO_POINTS]),
-        Section("robustness", "Robustness", tables=falls, text=[] if falls else [NO_SEVERITIES]),
+        Section("performance", "Performance", made.tables, text=[made.legend()]),
+        Section("groups", "Performance by group", list(by_group.tables(scores))),
+        Section("points", "Operating points and calibration", points, text=[] if points else [NO_POINTS]),
+        Section("robustness", "Robustness", falls, text=[] if falls else [NO_SEVERITIES]),
         Section("failures", "Known failures", notes=list(_failures(system)),
                 text=[WRITE.format("in which cases it fails, as seen in its errors")]),
         Section("ethics", "Risks and limits", text=[WRITE.format("risks, limits, human oversight and monitoring")]),
@@ -91,19 +84,18 @@ def _model(system: System) -> Document:
     return Document("model-card", f"Model card: {system.name}", sentence([system]), facts([system]), sections)
 
 
-def _dataset(system: System) -> Document:
-    scores = system.scores
-    known = system.stage("dataset")
-    body = manifest.read(known).body if known else {}
-    options = manifest.read(known).options if known else {}
+def _dataset(system: Row) -> Document:
+    scores, path = system.scores, system.stage("dataset")
+    body, options = (manifest.read(path).body, manifest.read(path).options) if path else ({}, {})
     prepared = [(name, str(value)) for name, value in options.items() if value not in (None, "", [], {})]
-    missing = [[name, f"{count:,}"] for name, count in body.get("unknown", {}).items()]
+    missing = Table.of("", ["attribute", "images without a value"], body.get("unknown", {}).items())
+    known = evidence.card_of(scores)
+    origin = [(name.capitalize(), known[name]) for name in ("where", "citation", "notes") if known.get(name)]
     sections = [
         Section("motivation", "Motivation", text=[WRITE.format("why the data were collected, by whom, who paid")]),
-        Section("composition", "Composition", tables=[*_data(system), *table_one.flow_of(system)]),
-        Section("missing", "Missing values",
-                tables=[of_text("", ["attribute", "images without a value"], missing)] if missing else []),
-        Section("collection", "Collection", pairs=_origin(scores),
+        Section("composition", "Composition", table_one.of_row(system)),
+        Section("missing", "Missing values", [missing] if missing.rows else []),
+        Section("collection", "Collection", pairs=origin,
                 text=[WRITE.format("how and when images were acquired, consent, who labelled them and how")]),
         Section("preparation", "Preparation", pairs=prepared),
         Section("uses", "Uses", text=[WRITE.format("what the data may and may not be used for")]),
@@ -117,21 +109,9 @@ def _dataset(system: System) -> Document:
     return Document("dataset-card", f"Dataset card: {scores.dataset}", f"{title}.", count, sections)
 
 
-def _data(system: System) -> list[Table]:
-    return list(table_one.tables(system.runs[0])) if system.runs else []
-
-
-def _by_group(scores: Scores) -> Iterator[Table]:
-    for table in by_group.tables(scores):
-        yield of_text(table.title, table.columns, table.rows, table.worst)
-
-
-def _failures(system: System) -> Iterator[str]:
+def _failures(system: Row) -> Iterator[str]:
     """Failures that the numbers show: chance level, one class for all, the worst group, groups too small to judge."""
-    if stuck := at_chance(system.row.scored):
-        yield stuck
-    yield from filter(None, [system.row.warning])
-    yield from system.row.small_groups
+    yield from filter(None, [at_chance(system.scored), system.warning, *system.small_groups])
     metric = area(system.scores)
     for attribute, versions in system.scores.groups.items():
         for version in versions:
@@ -142,23 +122,10 @@ def _failures(system: System) -> Iterator[str]:
                 yield f"worst group by {where}, {score}, {gap} below the best"
 
 
-def _card(scores: Scores) -> dict[str, Any]:
-    try:
-        return card(scores.dataset)
-    except UsageError:  # images of one's own
-        return {}
-
-
-def _origin(scores: Scores) -> list[tuple[str, str]]:
-    known = _card(scores)
-    names = {"where": "Where", "citation": "Citation", "notes": "Notes"}
-    return [(name, known[key]) for key, name in names.items() if known.get(key)]
-
-
 def _licences(scores: Scores) -> list[tuple[str, str]]:
     weights = scores.options.get("weights")
     return [
-        ("Data", _card(scores).get("licence") or WRITE.format("licence of the data")),
+        ("Data", evidence.card_of(scores).get("licence") or WRITE.format("licence of the data")),
         ("Initial weights", WRITE.format(f"licence of {weights}") if weights else "none: trained from random values"),
         ("This model", WRITE.format("licence under which the model is given on")),
     ]
@@ -166,31 +133,25 @@ def _licences(scores: Scores) -> list[tuple[str, str]]:
 
 def evidence_page(row: Row, made: Sequence[evidence.Guideline]) -> Document:
     """Every guideline as a table: item, what it asks, what answers it."""
+    counts = [f"{guideline['filled']} of {len(guideline['items'])}" for guideline in made]
     sections = []
-    for place, each in enumerate(made):
-        about = f"{each.source}. {each.filled} of {len(each.items)} items filled."
-        sections.append(Section(f"guideline-{place}", each.name, text=[about], tables=[_items(each)]))
+    for place, (guideline, filled) in enumerate(zip(made, counts, strict=True)):
+        lines = [
+            [item["item"], item["asks"], "filled" if item["answers"] else "open",
+             "; ".join(map(_answer, item["answers"])) or evidence.PERSON]
+            for item in guideline["items"]
+        ]  # fmt: skip
+        table = Table.of("", ["item", "asks for", "state", "answered by"], lines)
+        about = f"{guideline['source']}. {filled} items filled."
+        sections.append(Section(f"guideline-{place}", guideline["guideline"], [table], text=[about]))
     lead = (
         "Which field of which manifest answers an item, with the manifest's sha256; whether that is enough is for a "
         "person to judge. Items are paraphrased: read the guideline itself before you submit."
     )
-    filled = [(each.name, f"{each.filled} of {len(each.items)}") for each in made]
-    return Document("evidence", f"Evidence for reporting guidelines: {row.name}", lead, filled, sections)
+    facts = [(guideline["guideline"], filled) for guideline, filled in zip(made, counts, strict=True)]
+    return Document("evidence", f"Evidence for reporting guidelines: {row.name}", lead, facts, sections)
 
 
-def _items(each: evidence.Guideline) -> Table:
-    rows = []
-    for item in each.items:
-        answers = "; ".join(
-            f"{answer.manifest} {answer.field}{f' = {answer.value}' if answer.value else ''} ({answer.sha256[:12]})"
-            for answer in item.answers
-        )
-        rows.append(
-            [
-                Cell(item.number),
-                Cell(item.asks),
-                Cell("filled" if item.filled else "open"),
-                Cell(answers or evidence.PERSON),
-            ]
-        )
-    return Table("", [Column("item"), Column("asks for"), Column("state"), Column("answered by")], rows)
+def _answer(answer: dict[str, str]) -> str:
+    value = f" = {answer['value']}" if answer["value"] else ""
+    return f"{answer['manifest']} {answer['field']}{value} ({answer['sha256'][:12]})"

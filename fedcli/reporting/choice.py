@@ -6,9 +6,9 @@ import numpy as np
 
 from ..compare.systems import grouped
 from ..scores.choice import RULES, Candidate, chosen, distances
-from .rows import Row
+from .row import Row
 from .section import Section
-from .table import Cell, Column, Table, number, percent
+from .table import Column, Heads, Table
 
 LEGEND = (
     "On the clients' validation images, in percent; test images choose nothing. overall takes the highest score of all "
@@ -23,7 +23,7 @@ SEVERAL = (
 
 
 def section(rows: Sequence[Row]) -> Section:
-    return Section("choice", "Model choice", tables=list(tables(rows)))
+    return Section("choice", "Model choice", list(tables(rows)))
 
 
 def tables(rows: Sequence[Row]) -> Iterator[Table]:
@@ -42,18 +42,21 @@ def tables(rows: Sequence[Row]) -> Iterator[Table]:
 
 def _taken(row: Row) -> Candidate:
     """The candidate that was taken of each of its runs, in the mean."""
-    each = [
-        next(c for c in run.scores.candidates if c.round == run.scores.best.round)
+    taken = [
+        next(candidate for candidate in run.scores.candidates if candidate.round == best.round)
         for run in row.scored
-        if run.scores.best
+        if (best := run.scores.best)
     ]
-    groups: dict[str, dict[str, float | None]] = {}
-    images: dict[str, dict[str, int]] = {}
-    for name in each[0].groups:  # of seeds that have other validation images, the groups that all of them have
-        shared = [value for value in each[0].groups[name] if all(value in c.groups.get(name, {}) for c in each)]
-        groups[name] = {value: _mean([c.groups[name][value] for c in each]) for value in shared}
-        images[name] = {value: min(c.images[name][value] for c in each) for value in shared}
-    return Candidate(each[0].round, _mean([c.score for c in each]), groups, images)
+    shared = {  # of seeds that have other validation images, the groups that all of them have
+        name: [value for value in groups if all(value in other.groups.get(name, {}) for other in taken)]
+        for name, groups in taken[0].groups.items()
+    }
+    return Candidate(
+        taken[0].round,
+        _mean([one.score for one in taken]),
+        {name: {value: _mean([one.groups[name][value] for one in taken]) for value in shared[name]} for name in shared},
+        {name: {value: min(one.images[name][value] for one in taken) for value in shared[name]} for name in shared},
+    )
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -67,18 +70,13 @@ def _table(title: str, lines: Mapping[str, Candidate], rows: Sequence[Row]) -> T
     taken = {rule: chosen(candidates, rule) for rule in RULES}
     cells = [
         [
-            Cell(name), percent(candidate.score), percent(candidate.worst), _points(distance),
-            Cell(str(candidate.smallest) if candidate.known else "-"),
-            Cell(", ".join(rule for rule, at in taken.items() if at == place) or "-"),
+            name, candidate.score, candidate.worst, distance, candidate.smallest if candidate.known else None,
+            ", ".join(rule for rule, at in taken.items() if at == place) or None,
         ]
         for place, (name, candidate, distance) in enumerate(zip(lines, candidates, far, strict=True))
     ]  # fmt: skip
-    heads = [
-        Column("model"), Column("all images", "%"), Column("worst group", "%"),
-        Column("distance", "points", lower=True), Column("images of the smallest group"), Column("taken by"),
+    heads: Heads = [
+        "model", Column("all images", "%"), Column("worst group", "%"), Column("distance", "points", lower=True),
+        "images of the smallest group", "taken by",
     ]  # fmt: skip
-    return Table(title, heads, cells, LEGEND + SEVERAL * any(row.runs > 1 for row in rows))
-
-
-def _points(distance: float | None) -> Cell:
-    return number(None if distance is None else 100 * distance)
+    return Table.of(title, heads, cells, LEGEND + SEVERAL * any(row.runs > 1 for row in rows))

@@ -1,56 +1,131 @@
 """Operating points, threshold transfer, calibration, decision curves and conformal sets as tables."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from ..compare.verdict import p_text
 from ..metrics import PARITY
-from ..scores.clinical_parts import CLIENT, POOLED, Clinical, Described, GapTest, OfClass, Operating, Point, Rate
+from ..scores.clinical.shape import BEFORE_AFTER, CLIENT, POOLED, select
 from ..scores.scores import Scores
 from .section import Section
-from .table import DAGGER, Cell, Column, Table, heads, number, percent
+from .table import DAGGER, NONE, Cell, Column, Table, percent
 
-RATES = "sensitivity", "specificity", "ppv", "npv"
-RATE_HEADS = heads("sensitivity", "specificity", "PPV", "NPV", unit="%")
-BENEFITS = (0.05, 0.1, 0.2, 0.3, 0.5)  # threshold probabilities of the table; scores.json has more
-POINTS = (
-    "In percent, [95 % Wilson interval, with a patient's images taken as independent], of the last round's model. A "
-    "threshold is chosen on the clients' validation images alone and carried to the test images; PPV and NPV depend on "
-    "the share of the class, which stands beside them."
+SHOWN_AT = (0.05, 0.1, 0.2, 0.3, 0.5)  # threshold probabilities of the table; scores.json has more
+SUBGROUPS = 10  # of lowest accuracy
+WILSON = "[95 % Wilson interval, with a patient's images taken as independent]"
+UNSURE = f" {DAGGER} marks a gap that a group which is too small or lacks a class decides, whatever its p."
+Facts = dict[str, Any]  # numbers of a line by name
+Line = tuple[Any, ...]  # names of what it is of, then its numbers
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A table: its title, the columns of what a line is of, those of its numbers by their names, and what they are."""
+
+    title: str
+    of: Sequence[str]
+    numbers: Mapping[str, Column]
+    legend: str
+
+    def table(self, name: str, lines: Iterable[Line]) -> Iterator[Table]:
+        """One table, or none where there is no line."""
+        rows = [[*names, *(_shown(facts.get(key)) for key in self.numbers)] for *names, facts in lines]
+        if rows:
+            table = Table.of(f"{self.title}: {name}", [*self.of, *self.numbers.values()], rows, self.legend)
+            doubtful = any(cell.doubtful for row in table.rows for cell in row)
+            yield replace(table, legend=table.legend + UNSURE * doubtful)
+
+
+def _shown(value: Any) -> Any:
+    """A share with its interval as a cell; whatever else as its column shows it."""
+    if not isinstance(value, dict):
+        return value
+    share, low, high = (value[key] for key in ("value", "low", "high"))
+    if share is None or low is None or high is None:
+        return None
+    return Cell(f"{100 * share:.1f} [{100 * low:.1f}, {100 * high:.1f}]", number=100 * share)
+
+
+def _columns(unit: str = "", *, lower: bool = False, digits: int = 2, over: str = "", **titles: str):
+    """Columns that are alike, by the names of their numbers."""
+    return {name: Column(title, unit, over, lower, digits) for name, title in titles.items()}
+
+
+GROUP = "attribute", "group"
+CHOSEN = "threshold chosen for"
+COUNT = _columns(count="images")
+SHARE = _columns("%", prevalence="share")
+FOUND = _columns("%", sensitivity="sensitivity", specificity="specificity", ppv="PPV", npv="NPV")
+POINTS = Topic(
+    "Operating points", [CHOSEN], _columns(digits=4, threshold="threshold") | FOUND | SHARE,
+    f"In percent, {WILSON}, of the last round's model. A threshold is chosen on the clients' validation images alone "
+    "and carried to the test images; PPV and NPV depend on the share of the class, which stands beside them.",
+)  # fmt: skip
+BY_GROUP = Topic(
+    "Operating points by group", [CHOSEN, *GROUP], COUNT | FOUND, f"In percent, {WILSON}, at the pooled threshold."
 )
-BY_GROUP = "In percent, [95 % Wilson interval, with a patient's images taken as independent], at the pooled threshold."
-TRANSFER = (
+TRANSFER = Topic(
+    "Threshold transfer", [CHOSEN, "thresholds", "attribute"],
+    _columns("points", lower=True, tpr="TPR gap", fpr="FPR gap")
+    | {name: Column(title, "points", lower=True) for name, title in zip(PARITY, ("DPD", "EOD", "AOD"), strict=True)},
     "Differences between groups at the carried thresholds, in percentage points, better when low: of sensitivity (TPR) "
     "and of false positive rate (FPR), largest minus smallest; demographic parity (DPD), equalized odds (EOD) and "
-    "average odds (AOD). Thresholds: one for all (pooled), one for each client, or one for each group of an attribute."
-)
-HONEST = (
+    "average odds (AOD). Thresholds: one for all (pooled), one for each client, or one for each group of an attribute.",
+)  # fmt: skip
+CALIBRATION = Topic(
+    "Calibration", GROUP,
+    COUNT | SHARE | _columns("%", average_precision="AP", sensitivity_at_specificity_95="TPR at 95 %")
+    | _columns(lower=True, digits=4, brier="Brier")
+    | _columns(calibration_slope="slope", calibration_intercept="intercept")
+    | _columns(lower=True, digits=4, integrated_calibration_index="ICI"),
     "AP: average precision, to be read beside the share of the class; TPR at 95 %: sensitivity at 95 % specificity on "
     "these images' own ROC curve; Brier score, better when low; slope and intercept of calibration: 1 and 0 are ideal, "
     "a slope below 1 says that probabilities are too extreme; ICI: integrated calibration index, how far probabilities "
-    "are on average from the share that they come true in (local regression), better when low."
-)
-BENEFIT = (
+    "are on average from the share that they come true in (local regression), better when low.",
+)  # fmt: skip
+BENEFIT = Topic(
+    "Net benefit", GROUP,
+    {f"{who} at {p:g}": Column(who, over=f"p = {p:g}") for p in SHOWN_AT for who in ("model", "treat all")},
     "Net benefit in true positives per 100 images at a threshold probability p: TP/n - FP/n * p/(1-p). A model is of "
-    "use where it is above both treating all and treating none (0)."
-)
-SETS = (
+    "use where it is above both treating all and treating none (0).",
+)  # fmt: skip
+AGREEMENT = Topic(
+    "Agreement and temperature", ["test images"],
+    _columns(digits=4, matthews_correlation="Matthews correlation", quadratic_kappa="quadratic kappa")
+    | _columns(temperature="temperature")
+    | {
+        f"{name} {when}": Column(when, over=title, digits=4)
+        for name, title in zip(BEFORE_AFTER, ("NLL", "ECE", "Brier of all classes"), strict=True)
+        for when in ("before", "after")
+    },
+    "Decisions are the most likely class. The temperature divides the logits; it is fitted on validation images, "
+    "and no other score here uses it. Quadratic kappa is for classes in an order.",
+)  # fmt: skip
+SETS = Topic(
+    "Conformal sets at {:g} %", ["test images", "quantiles", *GROUP],
+    _columns("%", coverage="coverage") | _columns(set_size="set size"),
     "Sets of classes that hold the true one with a chance of at least the level if test and validation images come "
-    "from the same distribution, quantiles from validation images: coverage in percent, [95 % Wilson interval, with a "
-    "patient's images taken as independent], and mean number of classes in a set."
-)
-
-GAPS = (
+    f"from the same distribution, quantiles from validation images: coverage in percent, {WILSON}, and mean number of "
+    "classes in a set.",
+)  # fmt: skip
+GAPS = Topic(
+    "Gaps between groups", ["attribute", "test images", "score"],
+    _columns("points", lower=True, gap="gap") | _columns(p="p"),
     "Between best and worst group, of the last round's model. p: permutation test over 1,000 assignments of the "
     "groups to the patients, the observed one among them: the share whose gap is at least as large; not adjusted for "
     "the number of lines. Where patients have images of several groups, the groups of a patient's images are assigned "
-    "together to a patient with as many images, and in any order among these."
-)
-UNSURE = f" {DAGGER} marks a gap that a group which is too small or lacks a class decides, whatever its p."
-SEARCHED = (
+    "together to a patient with as many images, and in any order among these.",
+)  # fmt: skip
+LOWEST = Topic(
+    "Subgroups of lowest accuracy", ["test images", "attributes", "subgroup"],
+    _columns(images="images") | _columns("%", accuracy="accuracy") | _columns("points", difference="difference")
+    | _columns(p="p", p_holm="p (Holm)"),
     "Of all subgroups of at least 30 images by one attribute or two crossed, the ten of lowest accuracy; difference: "
-    "from all other images. p: permutation test as for gaps; Holm: adjusted for all subgroups that were tested."
-)
-SUBGROUPS = 10
+    "from all other images. p: permutation test as for gaps; Holm: adjusted for all subgroups that were tested.",
+)  # fmt: skip
+OF_CLASS = POINTS, BY_GROUP, TRANSFER, CALIBRATION, BENEFIT
+HEADLINE = POINTS, CALIBRATION, BENEFIT
 
 
 def section(named: Sequence[tuple[str, Scores]]) -> Section:
@@ -63,19 +138,15 @@ def tables(named: Iterable[tuple[str, Scores]]) -> Iterator[Table]:
     """All tables of each run whose scores hold them. named: name and scores of each run."""
     for name, scores in named:
         if scores.clinical:
-            yield from _of_run(name or scores.label, scores.clinical)
-            yield from _tested(name or scores.label, scores.clinical, scores)
+            yield from _of_classes(name or scores.label, scores.clinical, OF_CLASS)
+            yield from _of_all(name or scores.label, scores.clinical, scores)
 
 
 def headline(named: Iterable[tuple[str, Scores]]) -> Iterator[Table]:
     """Operating points, calibration and net benefit alone, as a report of many runs has room for."""
     for name, scores in named:
-        for label, versions in scores.clinical.classes.items() if scores.clinical else ():
-            for version, known in versions.items():
-                title = f"{label}, {version} test images, {name or scores.label}"
-                yield from [_points(title, known)] if known.operating else []
-                yield _honesty(title, known)
-                yield _benefit(title, known)
+        if scores.clinical:
+            yield from _of_classes(name or scores.label, scores.clinical, HEADLINE)
 
 
 def missing(named: Iterable[tuple[str, Scores]]) -> str:
@@ -90,171 +161,86 @@ def missing(named: Iterable[tuple[str, Scores]]) -> str:
     return f"No operating points of {names}: {how}{need}."
 
 
-def _of_run(name: str, clinical: Clinical) -> Iterator[Table]:
-    for label, versions in clinical.classes.items():
-        for version, known in versions.items():
-            title = f"{label}, {version} test images, {name}"
-            if known.operating:
-                yield _points(title, known)
-                yield _groups(title, known)
-                yield _transfer(title, known)
-            yield _honesty(title, known)
-            yield _benefit(title, known)
-    yield from _overall(name, clinical)
+def _of_classes(name: str, clinical: Facts, shown: Collection[Topic]) -> Iterator[Table]:
+    """Tables of each class on each version of the test images."""
+    for (label, version), known in select(clinical, "classes/*/*"):
+        share, operating = {"prevalence": known["overall"]["prevalence"]}, known["operating"]
+        pooled = [each for each in operating if each["choice"] == POOLED]
+        lines: dict[str, list[Line]] = {
+            POINTS.title: [(each["rule"], each["overall"] | share) for each in pooled],
+            BY_GROUP.title: [
+                (each["rule"], *names, point | {"count": point["selected"]["total"]})
+                for each in pooled
+                for *names, point in _parts(each)
+            ],
+            TRANSFER.title: [
+                (each["rule"], each["choice"], attribute, _ranges(points) | each["differences"].get(attribute, {}))
+                for each in operating
+                for attribute, points in each["groups"].items()
+            ],
+            CALIBRATION.title: [("all", NONE, known["overall"]), *_parts(known)],
+            BENEFIT.title: [
+                (*names, _benefits(described))
+                for *names, described in [("all", "", known["overall"]), *_parts(known | {"clients": {}})]
+            ],
+        }
+        for topic in shown:
+            yield from topic.table(f"{label}, {version} test images, {name}", lines[topic.title])
 
 
-def _points(title: str, known: OfClass) -> Table:
-    """A line for each rule with the pooled threshold."""
-    rows = [
-        [Cell(each.rule), number(each.overall.threshold, digits=4), *_rates(each.overall), _share(known.overall)]
-        for each in known.operating
-        if each.choice == POOLED
+def _parts(known: Facts) -> Iterator[Line]:
+    """Attribute, group and numbers of each group, and of each client where it has any."""
+    for attribute, groups in [*known["groups"].items(), (CLIENT, known.get("clients", {}))]:
+        for group, facts in groups.items():
+            yield attribute, group, facts
+
+
+def _ranges(points: Facts) -> Facts:
+    """Largest minus smallest rate of the groups, where at least two have one."""
+    found = [point["sensitivity"]["value"] for point in points.values()]
+    alarms = [None if (rate := point["specificity"]["value"]) is None else 1 - rate for point in points.values()]
+    known = {"tpr": [x for x in found if x is not None], "fpr": [x for x in alarms if x is not None]}
+    return {name: max(rates) - min(rates) for name, rates in known.items() if len(rates) > 1}
+
+
+def _benefits(described: Facts) -> Facts:
+    """In percent, by whom is treated and the threshold probability."""
+    lines = described["net_benefit"]
+    return {f"model at {p:g}": 100 * model for p, model, _ in lines} | {
+        f"treat all at {p:g}": 100 * everyone for p, _, everyone in lines
+    }
+
+
+def _of_all(name: str, clinical: Facts, scores: Scores) -> Iterator[Table]:
+    """Tables of all classes together."""
+    scaled = {
+        version: {f"{key} {when}": value for key in BEFORE_AFTER for when, value in zip(("before", "after"), of[key])}
+        | of
+        for version, of in clinical["temperature"].items()
+    }
+    yield from AGREEMENT.table(name, [(v, of | scaled.get(v, {})) for v, of in clinical["agreement"].items()])
+    sets = [(version, of) for (version,), of in select(clinical, "conformal/*/*")]
+    for level in {of["level"] for _, of in sets[:1]}:
+        lines = [(version, of["choice"], *part) for version, of in sets for part in _covered(of)]
+        yield from replace(SETS, title=SETS.title.format(100 * level)).table(name, lines)
+    tests = select(clinical, "gaps/*/*/*")
+    yield from GAPS.table(name, [(*names, _gap(test, scores, *names)) for names, test in tests])
+    found = [(v, subgroup) for v, subgroups in clinical["subgroups"].items() for subgroup in subgroups[:SUBGROUPS]]
+    lowest = [
+        (v, of["attribute"], of["group"], of | {key: p_text(of[key]) for key in ("p", "p_holm")}) for v, of in found
     ]
-    columns = [*heads("threshold chosen for", "threshold"), *RATE_HEADS, Column("share", "%")]
-    return Table(f"Operating points: {title}", columns, rows, POINTS)
+    yield from LOWEST.table(name, lowest)
 
 
-def _groups(title: str, known: OfClass) -> Table:
-    """Sensitivity and specificity of each group and client at each pooled threshold."""
-    rows = []
-    for each in known.operating:
-        if each.choice != POOLED:
-            continue
-        for attribute, points in {**each.groups, CLIENT: each.clients}.items():
-            for value, point in points.items():
-                count = str(point.selected.total)
-                rows.append([Cell(each.rule), Cell(attribute), Cell(value), Cell(count), *_rates(point)])
-    columns = [*heads("threshold chosen for", "attribute", "group", "images"), *RATE_HEADS]
-    return Table(f"Operating points by group: {title}", columns, rows, BY_GROUP)
+def _covered(of: Facts) -> Iterator[Line]:
+    """Coverage and size of the sets of all images and of each group."""
+    yield "all", "", of
+    for (attribute, group), coverage in select(of, "groups/*/*"):
+        yield attribute, group, {"coverage": coverage, "set_size": of["set_sizes"].get(attribute, {}).get(group)}
 
 
-def _transfer(title: str, known: OfClass) -> Table:
-    """Gaps between groups for each choice of thresholds."""
-    rows = [
-        [Cell(each.rule), Cell(each.choice), Cell(attribute), *_gaps(each, attribute)]
-        for each in known.operating
-        for attribute in each.groups
-    ]
-    gaps = heads("TPR gap", "FPR gap", "DPD", "EOD", "AOD", unit="points", lower=True)
-    columns = [*heads("threshold chosen for", "thresholds", "attribute"), *gaps]
-    return Table(f"Threshold transfer: {title}", columns, rows, TRANSFER)
-
-
-def _gaps(each: Operating, attribute: str) -> list[Cell]:
-    points = each.groups[attribute].values()
-    sensitivity = [point.sensitivity.value for point in points if point.sensitivity.value is not None]
-    alarms = [1 - point.specificity.value for point in points if point.specificity.value is not None]
-    ranges = [max(rates) - min(rates) if len(rates) > 1 else None for rates in (sensitivity, alarms)]
-    return [percent(value) for value in (*ranges, *(each.differences[attribute][name] for name in PARITY))]
-
-
-def _honesty(title: str, known: OfClass) -> Table:
-    """Calibration of all images, of each group and of each client."""
-    rows = [[Cell("all"), Cell(), *_honest(known.overall)]]
-    for attribute, groups in {**known.groups, CLIENT: known.clients}.items():
-        rows += [[Cell(attribute), Cell(value), *_honest(of)] for value, of in groups.items()]
-    columns = [*heads("attribute", "group", "images"), *heads("share", "AP", "TPR at 95 %", unit="%")]
-    columns += [Column("Brier", lower=True), *heads("slope", "intercept"), Column("ICI", lower=True)]
-    return Table(f"Calibration: {title}", columns, rows, HONEST)
-
-
-def _honest(of: Described) -> list[Cell]:
-    return [
-        Cell(str(of.count)), _share(of), percent(of.average_precision), percent(of.sensitivity_at_specificity_95),
-        number(of.brier, digits=4), number(of.calibration_slope), number(of.calibration_intercept),
-        number(of.integrated_calibration_index, digits=4),
-    ]  # fmt: skip
-
-
-def _benefit(title: str, known: OfClass) -> Table:
-    parts = {("all", ""): known.overall}
-    parts |= {(attribute, value): of for attribute, groups in known.groups.items() for value, of in groups.items()}
-    rows = []
-    for (attribute, value), of in parts.items():
-        at = {p: (model, everyone) for p, model, everyone in of.net_benefit}
-        cells = [cell for p in BENEFITS for cell in _pair(at.get(p))]
-        rows.append([Cell(attribute), Cell(value), *cells])
-    at_each = [column for p in BENEFITS for column in heads("model", "treat all", over=f"p = {p:g}")]
-    return Table(f"Net benefit: {title}", [*heads("attribute", "group"), *at_each], rows, BENEFIT)
-
-
-def _pair(both: tuple[float, float] | None) -> list[Cell]:
-    return [number(100 * part) if both else Cell() for part in both or (0.0, 0.0)]
-
-
-def _overall(name: str, clinical: Clinical) -> Iterator[Table]:
-    rows = []
-    for version, both in clinical.agreement.items():
-        scaled = clinical.temperature.get(version)
-        cells = [number(both.matthews_correlation, digits=4), number(both.quadratic_kappa, digits=4)]
-        if scaled:
-            pairs = scaled.negative_log_likelihood, scaled.calibration_error_top_label, scaled.brier
-            cells += [number(scaled.temperature), *(number(part, digits=4) for pair in pairs for part in pair)]
-        rows.append([Cell(version), *cells, *(Cell() for _ in range(0 if scaled else 7))])
-    columns = heads("test images", "Matthews correlation", "quadratic kappa", "temperature")
-    for what in ("NLL", "ECE", "Brier of all classes"):
-        columns += heads("before", "after", over=what)
-    legend = (
-        "Decisions are the most likely class. The temperature divides the logits; it is fitted on validation images, "
-        "and no other score here uses it. Quadratic kappa is for classes in an order."
-    )
-    if rows:  # none of several labels per image
-        yield Table(f"Agreement and temperature: {name}", columns, rows, legend)
-    lines = [
-        [Cell(version), Cell(each.choice), Cell(attribute), Cell(value), _interval(rate), number(size)]
-        for version, sets in clinical.conformal.items()
-        for each in sets
-        for attribute, value, rate, size in [
-            ("all", "", each.coverage, each.set_size),
-            *((a, v, rate, each.set_sizes[a][v]) for a, groups in each.groups.items() for v, rate in groups.items()),
-        ]
-    ]
-    if lines:
-        level = next(iter(clinical.conformal.values()))[0].level
-        columns = heads("test images", "quantiles", "attribute", "group")
-        columns += [Column("coverage", "%"), Column("set size")]
-        yield Table(f"Conformal sets at {100 * level:g} %: {name}", columns, lines, SETS)
-
-
-def _tested(name: str, clinical: Clinical, scores: Scores) -> Iterator[Table]:
-    """Permutation tests of the gaps, and the subgroups of lowest accuracy."""
-    rows = [
-        [*map(Cell, (attribute, version, metric)), _gap(test, scores, attribute, version, metric), Cell(p_text(test.p))]
-        for attribute, versions in clinical.gaps.items()
-        for version, known in versions.items()
-        for metric, test in known.items()
-    ]
-    if rows:
-        columns = [*heads("attribute", "test images", "score"), Column("gap", "points", lower=True), Column("p")]
-        doubts = UNSURE * any(row[3].doubtful for row in rows)
-        yield Table(f"Gaps between groups: {name}", columns, rows, GAPS + doubts)
-    lines = [
-        [Cell(version), Cell(each.attribute), Cell(each.group), Cell(str(each.images)), percent(each.accuracy),
-         percent(each.difference), Cell(p_text(each.p)), Cell(p_text(each.p_holm))]
-        for version, known in clinical.subgroups.items()
-        for each in known[:SUBGROUPS]
-    ]  # fmt: skip
-    if lines:
-        columns = heads("test images", "attributes", "subgroup", "images")
-        columns += [Column("accuracy", "%"), Column("difference", "points"), *heads("p", "p (Holm)")]
-        yield Table(f"Subgroups of lowest accuracy: {name}", columns, lines, SEARCHED)
-
-
-def _gap(test: GapTest, scores: Scores, attribute: str, version: str, metric: str) -> Cell:
-    """The gap, in doubt where its best or its worst group is too small or lacks a class."""
+def _gap(test: Facts, scores: Scores, attribute: str, version: str, metric: str) -> Facts:
+    """The gap, in doubt where its best or its worst group is too small or lacks a class, and its p."""
     ends = scores.part().edges(attribute, version, metric) or ()
-    return percent(test.gap, doubtful=any(scores.members(attribute)[name].small for name, _ in ends if name))
-
-
-def _rates(point: Point) -> list[Cell]:
-    return [_interval(getattr(point, name)) for name in RATES]
-
-
-def _interval(rate: Rate) -> Cell:
-    if rate.value is None or rate.low is None or rate.high is None:
-        return Cell()
-    return Cell(f"{100 * rate.value:.1f} [{100 * rate.low:.1f}, {100 * rate.high:.1f}]", number=100 * rate.value)
-
-
-def _share(of: Described) -> Cell:
-    return percent(of.prevalence)
+    doubtful = any(scores.members(attribute)[name].small for name, _ in ends if name)
+    return {"gap": percent(test["gap"], doubtful=doubtful), "p": p_text(test["p"])}

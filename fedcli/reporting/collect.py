@@ -8,9 +8,9 @@ from pathlib import Path
 from .. import console
 from ..data import last_used, manifest
 from ..errors import REFUSED, FedcliError, sentence
-from ..scores.bca import PERCENTILE
 from ..scores.existing import check, existing
 from ..scores.shots import thresholds
+from ..scores.statistics.bootstrap import PERCENTILE
 
 Evaluated = tuple[Path, bool]  # a scores.json, and whether it was there before
 
@@ -87,9 +87,9 @@ def scores_of(path: Path, asked: Asked) -> Evaluated:
         return made, True
     from ..scores.evaluate import Extra, evaluate  # imports torch, which scores that lie there do not need
 
-    known = {"by": asked.by, "shots": asked.shots, "made_by": asked.made_by}
-    extra = Extra(choose=asked.choose, interval=asked.interval)
-    return evaluate(path, out=None, device="cpu", extra=extra, **known), False
+    how = Extra(choose=asked.choose, interval=asked.interval)
+    by, shots, made_by = asked.by, asked.shots, asked.made_by
+    return evaluate(path, by=by, shots=shots, out=None, device="cpu", made_by=made_by, extra=how), False
 
 
 def _is_run(folder: Path) -> bool:

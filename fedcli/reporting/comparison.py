@@ -18,10 +18,10 @@ from ..compare.verdict import (
     Compared,
     Difference,
 )
-from ..scores.bca import BCA
 from ..scores.groups import SMALL, unknown_note
-from ..scores.statistics import OverSeeds, sign_floor
-from .table import Table, of_text, percent
+from ..scores.statistics.bootstrap import BCA
+from ..scores.statistics.significance import sign_floor
+from .table import Column, Heads, Table, percent
 
 TESTS = {"mcnemar": "McNemar's exact test of the decisions", "delong": "DeLong's test of auc_binary"}
 OF_MODELS = (
@@ -72,7 +72,7 @@ def body(comparison: Comparison) -> dict[str, Any]:
 
 def names(comparison: Comparison) -> dict[str, str]:
     """Labels; of one method twice, with what differs, or A and B where that is long."""
-    labels = {side: about.label for side, about in comparison.systems.items()}
+    labels = {side: about["label"] for side, about in comparison.systems.items()}
     if labels["a"] != labels["b"]:
         return labels
     differing = {side: ", ".join(f"{row['what']}={row[side]}" for row in comparison.settings) for side in "ab"}
@@ -86,21 +86,21 @@ def table(comparison: Comparison) -> Table:
     sample, several = comparison.sample, comparison.sample.count > 1
     runs = console.counted(sample.count, sample.over[:-1], sample.over)
     runs += "" if sample.count == comparison.pairs else f", {comparison.pairs} runs"
-    a, b = (f"{side.upper()}: {name}, {runs}" for side, name in names(comparison).items())
+    sides = [f"{side.upper()}: {name}, {runs}" for side, name in names(comparison).items()]
     drawn = "images" if sample.unit == "image" else "patients"
     over = [f"p over {drawn}", *([f"p over {sample.over}"] if several else [])]
     lines = [
-        [name, _score(row.a), _score(row.b), *_tested(row, row.difference, several=several)]
+        [
+            name,
+            *(percent(of.mean, of.std_pooled).plain for of in (row.a, row.b)),
+            *_tested(row, row.difference, several),
+        ]
         for name, row in _scores(comparison) + _gaps(comparison)
     ]
-    return of_text("", ["score (%)", a, b, "B-A", "95 % interval", *over, "verdict"], lines)
+    return Table.of("", ["score (%)", *sides, "B-A", "95 % interval", *over, "verdict"], lines)
 
 
-def _score(numbers: OverSeeds) -> str:
-    return percent(numbers.mean, numbers.std_pooled).plain
-
-
-def _tested(row: Difference, difference: float | None, *, several: bool = True) -> list[str]:
+def _tested(row: Difference, difference: float | None, several: bool = True) -> list[str]:
     """The difference, its interval and p, and the verdict; several: whether there is a p over seeds."""
     ps = [row.p_holm, *([row.p_seeds_holm] if several else [])]
     numbers = [verdict.signed(difference), verdict.interval_text(row), *map(verdict.p_text, ps)]
@@ -156,11 +156,8 @@ def _listed(names: list[str]) -> str:
 
 def image_tests(comparison: Comparison) -> list[str]:
     """A line for each test of the last round's models, image by image: its p for each run; then what they are not."""
-    independent = (
-        ""
-        if comparison.sample.units == comparison.sample.test_images
-        else ", with a patient's images taken as independent"
-    )
+    alone = comparison.sample.units == comparison.sample.test_images
+    independent = "" if alone else ", with a patient's images taken as independent"
     lines: dict[str, list[str]] = {}
     for pair in comparison.images:
         for version, tests in pair["versions"].items():
@@ -179,22 +176,21 @@ def legend(comparison: Comparison) -> str:
 
 
 def notes(comparison: Comparison) -> list[str]:
-    """Notes for a reader: models of another kind or that learned nothing, few seeds, patients or images of a
-    group."""
+    """Notes for a reader: models of another kind or that learned nothing, few seeds, patients or images of a group."""
     sample = comparison.sample
     sides = [(name, comparison.systems[side]) for side, name in names(comparison).items()]
-    notes = [*comparison.remarks, *(f"{name}: {about.warning}" for name, about in sides if about.warning)]
-    notes += [f"{name} {about.one_class}" for name, about in sides if about.one_class]
+    notes = [*comparison.remarks, *(f"{name}: {about['warning']}" for name, about in sides if about["warning"])]
+    notes += [f"{name} {about['one_class']}" for name, about in sides if about["one_class"]]
     notes += _of_samples(comparison) if sample.count > 1 else []
     if sample.units < SMALL:
         few = console.counted(sample.units, sample.unit, UNITS[sample.unit])
         notes.append(f"{few} in the test set, fewer than {SMALL}: the intervals may be too narrow")
     for attribute, part in comparison.groups.items():
-        notes += filter(None, [unknown_note(attribute, part.unknown, sample.test_images)])
-        notes += [
-            f"{attribute} {value} is a small group: {reason}; its score is unreliable"
-            for value, reason in part.small.items()
+        unknown = unknown_note(attribute, part.unknown, sample.test_images)
+        small = [
+            f"{attribute} {value} is a small group: {why}; its score is unreliable" for value, why in part.small.items()
         ]
+        notes += [*([unknown] if unknown else []), *small]
     return notes
 
 
@@ -215,20 +211,20 @@ def _of_samples(comparison: Comparison) -> list[str]:
 def table_against(rows: Sequence[Against], score: str, reference: str) -> Table:
     """The reference first, then the others with their tests; score: such as "clean accuracy"."""
     over = verdict.sampled(rows)
-    heads = ["method", f"{score} (%)", "difference", "95 % interval", "p over patients", f"p over {over}", "verdict"]
-    lines = [_line_against(row, rows[0].mean) for row in rows]
+    ps = [f"p over {what}" for what in ("patients", over)]
+    heads: Heads = ["method", Column(score, "%"), "difference", "95 % interval", *ps, "verdict"]
+    lines = [[row.name, row.mean, *_against(row, rows[0].mean)] for row in rows]
     legend = SCORE.format(over=over, reference=reference) + verdict.legend(rows, verdict.enough(len(rows) - 1))
-    return of_text(f"Against {reference}: {score}", heads, lines, legend)
+    return Table.of(f"Against {reference}: {score}", heads, lines, legend)
 
 
-def _line_against(row: Against, reference: float | None) -> list[str]:
-    mean = "-" if row.mean is None else f"{100 * row.mean:.2f}"
+def _against(row: Against, reference: float | None) -> list[str]:
     if row.difference is None:
-        return [row.name, mean, "-", "-", "-", "-", "reference" if row.is_reference else f"not tested: {row.note}"]
+        return ["-", "-", "-", "-", "reference" if row.is_reference else f"not tested: {row.note}"]
     difference = row.difference
     if row.mean is not None and reference is not None and abs(row.mean - reference - difference) < 1e-9:
         difference = (round(100 * row.mean, 2) - round(100 * reference, 2)) / 100  # of the means as they are shown
-    return [row.name, mean, *_tested(row, difference)]
+    return _tested(row, difference)
 
 
 def sentence_against(rows: Iterable[Against], reference: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ..scores.scores import Scores
 from .columns import SHOWN, shown
 from .section import Section
-from .table import Cell, Column, Table, percent
+from .table import Column, Heads, Table
 
 LEGEND = (
     "In percent, last round's models on clean test images. A row is whose model it is, a column whose test images; in "
@@ -14,7 +14,7 @@ LEGEND = (
 
 
 def section(named: Iterable[tuple[str, Scores]]) -> Section:
-    return Section("cross-site", "Trained at and tested on", tables=list(tables(named)))
+    return Section("cross-site", "Trained at and tested on", list(tables(named)))
 
 
 def tables(named: Iterable[tuple[str, Scores]], metrics: Sequence[str] = SHOWN) -> Iterator[Table]:
@@ -23,11 +23,8 @@ def tables(named: Iterable[tuple[str, Scores]], metrics: Sequence[str] = SHOWN) 
         if not (rows := scores.cross_site):
             continue
         sizes = {client: next(iter(metrics.values())).count for client, metrics in next(iter(rows.values())).items()}
-        heads = [Column("trained at"), *(Column(f"{client} [{count}]", "%") for client, count in sizes.items())]
+        heads: Heads = ["trained at", *(Column(f"{client} [{count}]", "%") for client, count in sizes.items())]
         known = next(iter(next(iter(rows.values())).values()))  # not names of single columns
         for metric in (name for name in shown(scores, metrics) if name in known):
-            lines = [
-                [Cell(model), *(percent(tested[client][metric].last) for client in sizes)]
-                for model, tested in rows.items()
-            ]
-            yield Table(f"Trained at and tested on: {metric}, {name or scores.label}", heads, lines, LEGEND)
+            lines = [[model, *(tested[client][metric].last for client in sizes)] for model, tested in rows.items()]
+            yield Table.of(f"Trained at and tested on: {metric}, {name or scores.label}", heads, lines, LEGEND)

@@ -11,8 +11,8 @@ from ..data import manifest
 from ..data.pool import TEST, pool_of, read_rows
 from ..errors import UsageError, nearest
 from ..metrics import Task
-from ..scores import power
-from .table import Cell, Table, heads, percent
+from ..scores.statistics import power
+from .table import Table, heads
 
 ALL = "all"
 WIDTHS = (
@@ -52,20 +52,25 @@ def of_manifest(path: Path, name: str) -> dict[str, Any]:
 
 def tables(facts: dict[str, Any], name: str) -> Iterator[Table]:
     """Two tables of what of_manifest() gives for a class."""
-    rows = [
-        [Cell(attribute), *(Cell(str(each[key])) for key in ("group", "images", "patients", "positives")),
-         *(percent(each[key]) for key in ("sensitivity", "specificity", "auc"))]
-        for attribute, known in facts.items() for each in known["groups"]
-    ]  # fmt: skip
-    columns = heads("attribute", "group", "images", "patients", f"with {name}")
-    columns += heads("± sensitivity", "± specificity", "± AUC", unit="points")
-    yield Table(f"Expected intervals on test images: {name}", columns, rows, WIDTHS)
-    rows = [
-        [Cell(attribute), Cell(each["first"]), Cell(each["second"]), percent(each["sensitivity"]),
-         percent(each["specificity"])]
-        for attribute, known in facts.items() for each in known["gaps"]
-    ]  # fmt: skip
-    if rows:
-        columns = heads("attribute", "group", "other group")
-        columns += heads("gap in sensitivity", "gap in specificity", unit="points")
-        yield Table(f"Detectable gaps on test images: {name}", columns, rows, GAPS)
+    rates, widths, gaps = (
+        ("sensitivity", "specificity"),
+        ("group", "images", "patients", "positives"),
+        ("first", "second"),
+    )
+    lines = [
+        [attribute, *(each[key] for key in (*widths, *rates, "auc"))]
+        for attribute, known in facts.items()
+        for each in known["groups"]
+    ]
+    columns = ["attribute", "group", "images", "patients", f"with {name}"]
+    points = heads("± sensitivity", "± specificity", "± AUC", unit="points")
+    yield Table.of(f"Expected intervals on test images: {name}", [*columns, *points], lines, WIDTHS)
+    lines = [
+        [attribute, *(each[key] for key in (*gaps, *rates))]
+        for attribute, known in facts.items()
+        for each in known["gaps"]
+    ]
+    if lines:
+        points = heads("gap in sensitivity", "gap in specificity", unit="points")
+        columns = ["attribute", "group", "other group"]
+        yield Table.of(f"Detectable gaps on test images: {name}", [*columns, *points], lines, GAPS)

@@ -31,4 +31,4 @@ class Section:
 
     @property
     def there(self) -> bool:
-        return bool(self.tables or self.panels or self.text or self.folded or self.notes or self.folded_panels)
+        return any((self.tables, self.panels, self.text, self.folded, self.notes, self.folded_panels))

@@ -9,9 +9,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 DAGGER = "†"
 NONE = "-"  # what stands where there is no number
+SHARES = "%", "points"  # units of numbers that are kept as shares from 0 to 1
 NUMBER = re.compile(r"[*+−<\s-]*\d[^_]*")  # text that starts as a number does; names of metrics hold an underscore
 
 
@@ -20,12 +22,14 @@ class Column:
     """A column's heading in two parts: `name` and, of scores, the version of the test images that stands over it.
 
     unit: of its numbers, such as "%"; "" where they have none. lower: whether low numbers are better.
+    digits: behind the point of its numbers.
     """
 
     name: str
     unit: str = ""
     over: str = ""
     lower: bool = False
+    digits: int = 2
 
     @property
     def title(self) -> str:
@@ -35,6 +39,15 @@ class Column:
     @property
     def heading(self) -> str:
         return f"{self.title} ({self.unit})" if self.unit else self.title
+
+    def cell(self, value: Any) -> "Cell":
+        """A value as the column shows it: text as it is, a share in percent, a mean with its std, None as a dash."""
+        if value is None or isinstance(value, Cell):
+            return value or Cell()
+        if isinstance(value, str | int):
+            return Cell(value if isinstance(value, str) else f"{value:,}")
+        mean, std = (value, None) if isinstance(value, float) else (value.mean, value.std)
+        return percent(mean, std) if self.unit in SHARES else number(mean, std, digits=self.digits)
 
 
 @dataclass(frozen=True)
@@ -58,6 +71,9 @@ class Cell:
         return f"{self.text}{doubt} ± {self.spread}" if self.spread else f"{self.text}{doubt}"
 
 
+Heads = list[Column | str]  # those of text or counts by name alone
+
+
 @dataclass(frozen=True)
 class Table:
     """Rows of cells under columns, with a title above and what the numbers are below."""
@@ -67,10 +83,20 @@ class Table:
     rows: Sequence[Sequence[Cell]]
     legend: str = ""
 
+    @classmethod
+    def of(
+        cls, title: str, columns: Sequence[Column | str], lines: Iterable[Iterable[Any]], legend: str = ""
+    ) -> "Table":
+        """A table of plain values, each as its column shows it."""
+        heads = [Column(column) if isinstance(column, str) else column for column in columns]
+        rows = [[column.cell(value) for column, value in zip(heads, line, strict=True)] for line in lines]
+        return cls(title, heads, rows, legend)
+
     @cached_property
     def numeric(self) -> list[bool]:
         """Of each column, whether all its cells are numbers."""
-        return [all(_is_number(row[place].text) for row in self.rows) for place in range(len(self.columns))]
+        texts = [[row[place].text for row in self.rows] for place in range(len(self.columns))]
+        return [all(text in ("", NONE) or NUMBER.match(text) for text in column) for column in texts]
 
     def only(self, places: Sequence[int]) -> "Table":
         """The table of these columns."""
@@ -99,11 +125,6 @@ def percent(mean: float | None, std: float | None = None, *, doubtful: bool = Fa
     return replace(number(100 * mean, None if std is None else 100 * std), doubtful=doubtful)
 
 
-def of_text(title: str, headings: Sequence[str], lines: Iterable[Sequence[str]], legend: str = "") -> Table:
-    """A table of nothing but text, or of numbers that were printed before."""
-    return Table(title, [Column(name) for name in headings], [[Cell(text) for text in line] for line in lines], legend)
-
-
 def mark(column: Column, cells: Sequence[Cell], among: Sequence[str], leads: Callable[[int, int], bool]) -> list[Cell]:
     """The cells of a column with `best` set where it may stand.
 
@@ -128,7 +149,3 @@ def _leaders(
         return
     if all(leads(at, other) for at in first for other in known if other != at):
         yield from first
-
-
-def _is_number(text: str) -> bool:
-    return text in ("", NONE) or NUMBER.match(text) is not None

@@ -1,13 +1,15 @@
 """Images that a run was trained and tested on: their flow, and Table 1, classes and attributes of the images of each
 site and part, with those of which a value is not known."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ..data import image_counts, manifest
 from ..figures.kinds import flow
 from ..figures.system import System
-from .table import Cell, Column, Table, of_text
+from .row import Row
+from .table import Cell, Column, Heads, Table
 
 LEGEND = (
     "Images, and their share of the column in percent. Columns: training, validation and test images of each client, "
@@ -17,47 +19,44 @@ FLOW = "From the manifests of the run's data; what was left out of a step stands
 CLIENTS = 12  # more of them stand together in one column for each part
 
 
+def of_row(row: Row) -> list[Table]:
+    """Of a system's first run."""
+    return [*(tables(row.run_files[0]) if row.run_files else ()), *flow_of(row.system)]
+
+
 def tables(run: Path) -> Iterator[Table]:
     """Of the data that a run was trained on, where they are there."""
     partition = manifest.parent(run, "corruption", "partition")
     if not partition or not manifest.parent(partition, "dataset"):
         return
     counts = {name: _columns(clients) for name, clients in image_counts.of_manifest(partition).items()}
-    heads = [Column("characteristic"), Column("value")]
     columns = list(dict.fromkeys(column for by_column in counts.values() for column in by_column))
-    rows = []
-    totals = {column: sum(counts[image_counts.CLASS].get(column, {}).values()) for column in columns}
-    rows.append([Cell("images"), Cell(""), *(Cell(f"{totals[column]:,}") for column in columns)])
+    classes = counts[image_counts.CLASS]
+    lines = [["images", "", *(sum(classes.get(column, {}).values()) for column in columns)]]
     for name, by_column in counts.items():
-        values = list(dict.fromkeys(value for known in by_column.values() for value in known))
-        rows += [
-            [Cell(name), Cell(value), *(_cell(by_column.get(column, {}), value) for column in columns)]
-            for value in values
-        ]
-    yield Table(
-        "Table 1: images by site and part", [*heads, *(Column(part, over=who) for who, part in columns)], rows, LEGEND
-    )
+        for value in dict.fromkeys(value for known in by_column.values() for value in known):
+            lines.append([name, value, *(_cell(by_column.get(column, {}), value) for column in columns)])
+    heads: Heads = ["characteristic", "value", *(Column(part, over=who) for who, part in columns)]
+    yield Table.of("Table 1: images by site and part", heads, lines, LEGEND)
 
 
-def _columns(clients: dict[str, dict[str, dict[str, int]]]) -> dict[tuple[str, str], dict[str, int]]:
+def _columns(clients: dict[str, dict[str, dict[str, int]]]) -> dict[tuple[str, str], Counter[str]]:
     """(client, part) -> value -> images; of many clients together."""
     several = len(clients) > CLIENTS
-    made: dict[tuple[str, str], dict[str, int]] = {}
+    made: dict[tuple[str, str], Counter[str]] = {}
     for client, parts in clients.items():
         who = "clients" if several and client != image_counts.ALL else client
         for part, by_value in parts.items():
-            column = made.setdefault((who, part), {})
-            for value, images in by_value.items():
-                column[value] = column.get(value, 0) + images
+            made.setdefault((who, part), Counter()).update(by_value)
     return made
 
 
-def _cell(by_value: dict[str, int], value: str) -> Cell:
+def _cell(by_value: Mapping[str, int], value: str) -> Cell:
     images, total = by_value.get(value, 0), sum(by_value.values())
     return Cell(f"{images:,} ({100 * images / total:.1f})" if total else "-", number=images)
 
 
 def flow_of(system: System) -> list[Table]:
     """The images after each step, where the data are there."""
-    lines = [[step, f"{images:,}", about] for step, images, about, _ in flow.steps(system).itertuples(index=False)]
-    return [of_text(f"Flow of images: {system.name}", ["step", "images", "about"], lines, FLOW)] if lines else []
+    lines = [[step, int(images), about] for step, images, about, _ in flow.steps(system).itertuples(index=False)]
+    return [Table.of(f"Flow of images: {system.name}", ["step", "images", "about"], lines, FLOW)] if lines else []

@@ -7,8 +7,6 @@ the legend says which. What a group too small to be reliable decides is never th
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
 
 from .. import console
 from ..compare.cautions import levelling_down
@@ -20,8 +18,9 @@ from ..metrics import RESAMPLED
 from ..scores.choice import DISTANCE, WORST
 from ..scores.parts import VERSIONS
 from . import writers
-from .columns import POOLED
-from .rows import Row, notes
+from .columns import POOLED, Value
+from .row import Row
+from .rows import notes
 from .table import Cell, Column, Table, mark, number, percent
 
 FORMATS = "markdown", "latex", "csv", "json"
@@ -37,10 +36,7 @@ SEEDS = {
     "those means.",
 }
 LOWER = "Gaps, standard deviations and differences are better when low; groups are those of the clean test set."
-AMONG = {  # by whether all rows share data and rounds, and whether some do
-    (True, True): "",
-    (False, True): " among rows of the same data and rounds",
-}
+AMONG = " among rows of the same data and rounds"
 UNRANKED = "No best is marked, as no two rows share data and rounds."
 TESTED = (
     "{mark} marks the best of a column{among} if it is significantly better than every other row in paired tests over "
@@ -68,7 +64,8 @@ BYTES = (
     "MB (10^6 bytes) sent to (down) and by (up) each client in a round, mean over clients and rounds: the trained "
     "parameters and what the method sends beside them."
 )
-IN_JSON = (
+OF_RUN = "method", "label", "rule", "settings", "rounds", "roster_size", "sample"  # in JSON
+OF_ROW = (
     "name", "view", "runs", "seeds", "drawn", "options", "data", "attributes", "warning", "small_groups", "shot_groups",
     "differs", "mark", "at", "spread", "minutes", "bytes",
 )  # fmt: skip
@@ -103,11 +100,13 @@ def report(rows: list[Row], *, long_names: bool = False) -> Report:
             _marked(rows, column, leads) if _has_test(column) else [replace(cell, best=False) for cell in cells]
             for column, cells in zip(columns, marked, strict=True)
         ]
-    names = [Cell(row.long_name if long_names else row.name) for row in rows]
-    heads, texts = [Column("method"), Column("rule")], [names, [Cell(row.scores.rule) for row in rows]]
-    more, costs = _costs(rows)
-    cells = [list(row) for row in zip(*texts, *marked, *costs, strict=True)]
-    whole = Table("", [*heads, *columns, *more], cells)
+    names = [[row.long_name if long_names else row.name, row.scores.rule] for row in rows]
+    costs = _costs(rows)
+    lines = [
+        [*name, *cells, *(column[place] for column in costs.values())]
+        for place, (name, *cells) in enumerate(zip(names, *marked, strict=True))
+    ]
+    whole = Table.of("", ["method", "rule", *columns, *costs], lines)
     same = [(row.name, row.scored) for row in rows if not row.is_view and row.data == rows[0].data]
     said = [*notes(rows), *levelling_down(same)]
     return Report(rows, whole, _parts(rows, whole), said, _legend(rows, whole, leads))
@@ -125,36 +124,37 @@ def render(rows: list[Row], format: str) -> str:
     remarks = [f"Note: {note}." for note in made.notes]
     if format == "latex":
         return writers.latex(made.whole, [made.legend("Bold"), *remarks])
-    parts = [part for table in made.tables for part in (f"{table.title}:" * bool(table.title), writers.markdown(table))]
-    return console.printable("\n\n".join([*filter(None, parts), "\n".join([made.legend(), *remarks])]) + "\n")
+    parts = [f"{table.title}:\n\n" * bool(table.title) + writers.markdown(table) for table in made.tables]
+    return console.printable("\n\n".join([*parts, "\n".join([made.legend(), *remarks])]) + "\n")
 
 
 def _columns(rows: list[Row]) -> list[Column]:
     """Columns in which some row has a number."""
-    known = {name: value for row in rows for name, value in row.cells.items() if value.mean is not None}
-    names = dict.fromkeys(name for row in rows for name in row.cells if name in known)
-    return [_column(name, known[name].lower) for name in names]
-
-
-def _column(name: str, lower: bool) -> Column:
-    version, _, metric = name.partition(" ")
-    return Column(metric, "%", version, lower) if version in VERSIONS else Column(name, "%", "", lower)
+    known = {name: value.lower for row in rows for name, value in row.cells.items() if value.mean is not None}
+    columns = []
+    for title in dict.fromkeys(name for row in rows for name in row.cells if name in known):
+        over, _, name = title.partition(" ")
+        over, name = (over, name) if over in VERSIONS else ("", title)
+        columns.append(Column(name, "%", over, known[title]))
+    return columns
 
 
 def _marked(rows: list[Row], column: Column, leads: Leads) -> list[Cell]:
-    cells = [_cell(row, column.title) for row in rows]
-    known = sum(cell.number is not None for cell in cells)
-    return mark(column, cells, [row.comparable for row in rows], partial(_leads, rows, leads, column, known - 1))
+    """The cells of a column with the best marked: significantly better; where nothing in the table has a test, best."""
+    values = [row.cells.get(column.title, Value(None)) for row in rows]
+    cells = [
+        percent(value.mean, value.std, doubtful=column.title in row.doubtful)
+        for row, value in zip(rows, values, strict=True)
+    ]
+    others = sum(cell.number is not None for cell in cells) - 1
 
+    def leading(first: int, second: int) -> bool:
+        one_view = not rows[first].is_view and not rows[second].is_view  # which predictions are of
+        tested = one_view and rows[first].at == LAST5 and column.over
+        better = leads.test(Quantity(column.over, column.name), first, second, others) if tested else None
+        return leads.samples is None if better is None else better
 
-def _leads(rows: list[Row], leads: Leads, column: Column, others: int, first: int, second: int) -> bool:
-    """Tell whether a row is significantly better than another; where nothing in the table has a test, always.
-
-    Predictions are of one view alone.
-    """
-    untested = rows[first].at != LAST5 or rows[first].is_view or rows[second].is_view or not column.over
-    better = None if untested else leads.test(Quantity(column.over, column.name), first, second, others)
-    return leads.samples is None if better is None else better
+    return mark(column, cells, [row.comparable for row in rows], leading)
 
 
 def _has_test(column: Column) -> bool:
@@ -162,21 +162,15 @@ def _has_test(column: Column) -> bool:
     return bool(column.over) and column.name in RESAMPLED
 
 
-def _cell(row: Row, name: str) -> Cell:
-    value = row.cells.get(name)
-    return percent(value.mean, value.std, doubtful=name in row.doubtful) if value else Cell()
-
-
-def _costs(rows: list[Row]) -> tuple[list[Column], list[list[Cell]]]:
+def _costs(rows: list[Row]) -> dict[str, list[Cell]]:
     """Costs of training in time and bytes, where it was asked for: no score, so no best is marked."""
-    columns, cells = [], []
+    costs = {}
     if any(row.bytes for row in rows):
-        columns += [Column(DOWN), Column(UP)]
-        cells += [[megabytes(row.bytes and row.bytes[way]) for row in rows] for way in ("down", "up")]
+        for name, way in ((DOWN, "down"), (UP, "up")):
+            costs[name] = [megabytes(row.bytes[way] if row.bytes else None) for row in rows]
     if any(row.minutes is not None for row in rows):
-        columns.append(Column("minutes"))
-        cells.append([number(row.minutes) for row in rows])
-    return columns, cells
+        costs["minutes"] = [number(row.minutes) for row in rows]
+    return costs
 
 
 def megabytes(count: float | None) -> Cell:
@@ -190,27 +184,25 @@ def megabytes(count: float | None) -> Cell:
 def _parts(rows: list[Row], whole: Table) -> list[Table]:
     """The table without groups, then one for each attribute, its name left out of the headings."""
     names = dict.fromkeys(name for row in rows for name in row.attributes)
-    attribute = [
-        max((name for name in names if column.title.startswith(f"{name} ")), key=len, default="")
-        for column in whole.columns
-    ]
+    by_attribute: dict[str, list[int]] = {"": [], **{name: [0, 1] for name in names}}
+    for place, column in enumerate(whole.columns):
+        of = (name for name in names if column.title.startswith(f"{name} "))
+        by_attribute[max(of, key=len, default="")].append(place)
     tables = []
-    for name in ("", *(name for name in names if name in attribute)):
-        part = whole.only([at for at, named in enumerate(attribute) if named == name or at < 2])
-        columns = [
-            Column(column.title.removeprefix(f"{name} "), column.unit, "", column.lower) for column in part.columns
-        ]
-        tables.append(Table(f"Groups by {name}", columns, part.rows) if name else part)
+    for name, places in by_attribute.items():
+        part = whole.only(places)
+        if name:
+            columns = [replace(c, name=c.title.removeprefix(f"{name} "), over="") for c in part.columns]
+            part = replace(part, title=f"Groups by {name}", columns=columns)
+        tables += [part] if not name or len(places) > 2 else []
     return tables
 
 
 def _legend(rows: list[Row], whole: Table, leads: Leads) -> str:
     """A legend of the numbers and the marks, and the columns that not every table has."""
-    at, spread = _moment(rows)
     titles = " ".join(column.title for column in whole.columns)
-    there: dict[str, Any] = {
-        f"In percent: {_model_shown(rows)}.": True,
-        SEEDS[spread or POOLED].format(all="the rounds" if at == LAST5 else "the models"): spread,
+    there = {
+        f"In percent: {_numbers(rows)}": True,
         _marks(rows, whole, leads): True,
         DOUBTS: any(cell.doubtful for row in whole.rows for cell in row),
         LOWER: any(column.lower for column in whole.columns),
@@ -223,64 +215,49 @@ def _legend(rows: list[Row], whole: Table, leads: Leads) -> str:
     return " ".join(words for words, needed in there.items() if needed and words)
 
 
+def _numbers(rows: Sequence[Row]) -> str:
+    """Of which models the numbers are, and over what they spread."""
+    at, spread = rows[0].at, next((row.spread for row in rows if row.spread), None)
+    metric = next((kept["metric"] for row in rows for kept in row.chosen), "")
+    shown = MOMENTS[at]
+    if at == BEST and metric.startswith((DISTANCE, WORST)):
+        how = "smallest" if metric.startswith(DISTANCE) else "highest"
+        shown = f"the score of the kept model with the {how} {metric} on the clients' validation images"
+    every = "the rounds" if at == LAST5 else "the models"
+    return f"{shown}.{f' {SEEDS[spread].format(all=every)}' if spread else ''}"
+
+
 def _marks(rows: list[Row], whole: Table, leads: Leads) -> str:
     """A sentence on how the best is found; "" of a single row."""
     keys = [row.comparable for row in rows if not row.is_view]
     if len(rows) < 2:
         return ""
-    shared = len(set(keys)) < 2, len(keys) < 2 or len(set(keys)) < len(keys)
-    if shared not in AMONG:
+    if len({*keys}) == len(keys) > 1:
         return UNRANKED
+    among = AMONG if len({*keys}) > 1 else ""
     if leads.samples is None:
-        return UNTESTED.replace("{among}", AMONG[shared])
+        return UNTESTED.replace("{among}", among)
     enough = leads.samples >= ENOUGH
     over = f"the test patients and over {leads.over}" if enough else "the test patients"
-    parts = [TESTED.replace("{mark}", "{{mark}}").format(among=AMONG[shared], over=over, level=SIGNIFICANT)]
-    if not enough:
-        parts.append(MODELS_ALONE.format(samples=console.counted(leads.samples, leads.over[:-1], leads.over)))
-    if not all(map(_has_test, whole.columns[2:])):
-        parts.append(OTHERS)
-    return " ".join(parts)
-
-
-def _model_shown(rows: Sequence[Row]) -> str:
-    """Of which models the numbers are, in words."""
-    at, _ = _moment(rows)
-    metric = next((kept.metric for row in rows for kept in row.chosen), "")
-    if at != BEST or not metric.startswith((DISTANCE, WORST)):
-        return MOMENTS[at]
-    how = "smallest" if metric.startswith(DISTANCE) else "highest"
-    return f"the score of the kept model with the {how} {metric} on the clients' validation images"
-
-
-def _moment(rows: Sequence[Row]) -> tuple[str, str | None]:
-    """Of which rounds the numbers are, and over what they spread."""
-    at = rows[0].at if rows else LAST5
-    return at, next((row.spread for row in rows if row.spread), None)
+    alone = MODELS_ALONE.format(samples=console.counted(leads.samples, leads.over[:-1], leads.over))
+    tested = TESTED.replace("{mark}", "{{mark}}").format(among=among, over=over, level=SIGNIFICANT)
+    others = not all(map(_has_test, whole.columns[2:]))
+    return " ".join([tested, *([] if enough else [alone]), *([OTHERS] if others else [])])
 
 
 def _json(made: Report) -> str:
     """Numbers in full, with the marks of each."""
-    at, spread = _moment(made.rows)
-    meaning = f"shares from 0 to 1: {_model_shown(made.rows)}."
-    meaning += f" {SEEDS[spread].format(all='the rounds' if at == LAST5 else 'the models')}" if spread else ""
-    titles = [column.title for column in made.whole.columns]
-    shown = [
-        _json_row(row, dict(zip(titles, line, strict=True)))
-        for row, line in zip(made.rows, made.whole.rows, strict=True)
-    ]
-    body = {"legend": meaning, "notes": list(made.notes), "rows": shown}
+    lines = []
+    for row, line in zip(made.rows, made.whole.rows, strict=True):
+        marked = {column.title: cell for column, cell in zip(made.whole.columns, line, strict=True)}
+        of_best = {"chosen": row.chosen, "left_out": row.left_out} if row.at == BEST else {}
+        cells = {
+            name: {"mean": value.mean, "std": value.std, "lower_is_better": value.lower}
+            | {"best": cell.best, "small_group_decides": cell.doubtful}
+            for name, value in row.cells.items()
+            for cell in [marked.get(name, Cell())]
+        }
+        of_run = {key: getattr(row.scores, key) for key in OF_RUN}
+        lines.append(of_run | {key: getattr(row, key) for key in OF_ROW} | of_best | {"cells": cells})
+    body = {"legend": f"shares from 0 to 1: {_numbers(made.rows)}", "notes": list(made.notes), "rows": lines}
     return json.dumps(body, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _json_row(row: Row, marked: dict[str, Cell]) -> dict[str, Any]:
-    run = "method", "label", "rule", "settings", "rounds", "roster_size", "sample"
-    about = {key: getattr(row.scores, key) for key in run}
-    of_best = {"chosen": [vars(run) for run in row.chosen], "left_out": row.left_out} if row.at == BEST else {}
-    cells = {
-        name: {"mean": value.mean, "std": value.std, "lower_is_better": value.lower}
-        | {"best": cell.best, "small_group_decides": cell.doubtful}
-        for name, value in row.cells.items()
-        for cell in [marked.get(name, Cell())]
-    }
-    return about | {key: getattr(row, key) for key in IN_JSON} | of_best | {"cells": cells}

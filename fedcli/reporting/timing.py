@@ -7,7 +7,8 @@ of equal bytes.
 
 import json
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, fields
+from contextlib import suppress
+from dataclasses import dataclass, fields
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,9 @@ def of_runs(scores: Sequence[Path]) -> Clocks | None:
     clocks = [clock for path in scores if (clock := _of_run(path))]
     if len(clocks) < len(scores):
         return None
-    columns = dict(zip([field.name for field in fields(Clocks)], np.array([astuple(each) for each in clocks], float).T))
+    columns = {
+        field.name: np.array([getattr(clock, field.name) for clock in clocks], float) for field in fields(Clocks)
+    }
     means = {name: _number(column.mean()) for name, column in columns.items()}
     return Clocks(**means | {"peak_bytes": _number(columns["peak_bytes"].max())})  # type: ignore[arg-type]
 
@@ -80,12 +83,11 @@ def speed(run: Path) -> str:
 
 
 def _of_run(scores: Path) -> Clocks | None:
-    lines: list[dict[str, Any]] = []
     run = manifest.parent(scores, "run")
     if not run:
         return None
+    lines: Lines = []
     first, limits = _read(run.parent / "timing.jsonl")
-    shares = _shares(list(first.values()), limits)
     while run:  # and the runs that it began with
         rounds, _ = _read(run.parent / "timing.jsonl")
         body = manifest.read(run).body
@@ -93,11 +95,12 @@ def _of_run(scores: Path) -> Clocks | None:
             return None
         lines += rounds.values()
         run = manifest.parent(run, "run")
-    seconds, scored = _column(lines, "seconds").sum(), _column(lines, "evaluation_seconds")
+    seconds, scored = _column(lines, "seconds").sum(), _column(lines, "evaluation_seconds").sum()
+    shares = _shares(list(first.values()), limits)
     return Clocks(
         seconds / 60,
-        _ratio(_images(lines).sum(), seconds - scored.sum()),
-        _ratio(scored.sum(), seconds),
+        _ratio(_images(lines).sum(), seconds - scored),
+        _ratio(scored, seconds),
         _number(_column(lines, "peak_bytes").max(initial=0)) or None,
         *(shares.get(kind) for kind in KINDS),
         *(_watt_hours(lines, key) for key in ENERGIES.values()),
@@ -121,7 +124,7 @@ def _images(lines: Lines) -> np.ndarray:
     return _column(lines, "images_per_second") * (_column(lines, "seconds") - _column(lines, "evaluation_seconds"))
 
 
-def _watt_hours(lines: Lines, key: str = "joules") -> float | None:
+def _watt_hours(lines: Lines, key: str) -> float | None:
     return _number(_column(lines, key).sum() / 3600)
 
 
@@ -141,20 +144,14 @@ def _number(value: float) -> float | None:
 
 def _read(file: Path) -> tuple[dict[int, dict[str, Any]], dict[str, Any]]:
     """A line for each round whose line is whole, and the limits that were measured at the end."""
-    lines = file.read_bytes().splitlines() if file.is_file() else []
-    parsed = [_parsed(line) for line in lines]
-    known = [line for line in parsed if _known(line, "round") and _known(line, "seconds") is not None]
-    limits = [line for line in parsed if "flops_per_image" in line]
-    return {line["round"]: line for line in known}, limits[-1] if limits else {}
-
-
-def _parsed(line: bytes) -> dict[str, Any]:
-    """The content of a line; {} of a damaged one."""
-    try:
-        parsed = json.loads(line)
-    except ValueError:
-        return {}
-    return parsed if isinstance(parsed, dict) else {}
+    lines = []
+    for text in file.read_bytes().splitlines() if file.is_file() else []:
+        with suppress(ValueError):  # a damaged line
+            lines.append(json.loads(text))
+    lines = [line for line in lines if isinstance(line, dict)]
+    whole = [line for line in lines if _known(line, "round") and _known(line, "seconds") is not None]
+    limits = [line for line in lines if "flops_per_image" in line]
+    return {line["round"]: line for line in whole}, limits[-1] if limits else {}
 
 
 def _known(line: dict[str, Any], name: str) -> float | None:

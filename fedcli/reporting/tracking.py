@@ -5,10 +5,10 @@ files are local, under the work folder. The packages come with fedcli[track].
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -17,25 +17,12 @@ from ..compare.systems import LAST, read
 from ..data import manifest
 from ..errors import FedcliError, UsageError, nearest
 from ..figures import series
-from .columns import all_values
+from ..scores import numbers
+from .columns import all_numbers
 
-TENSORBOARD, MLFLOW = KINDS = "tensorboard", "mlflow"
 REMOTE = re.compile(r"[a-z+]+:")  # how a place of mlflow begins that is no folder
+OTHER = re.compile(r"[^\w\-./ ]")  # what a name in MLflow may not hold
 EXPERIMENT, TAG = "fedcli", "fedcli.run"  # in MLflow: where runs are, and by which tag one is found again
-
-
-class Tracker(Protocol):
-    """One run in a tracker."""
-
-    def number(self, name: str, value: float, step: int) -> None: ...
-
-    def about(self, known: Mapping[str, Any]) -> None:
-        """Take what the run was asked for."""
-
-    def page(self, text: str) -> None:
-        """The report."""
-
-    def close(self) -> None: ...
 
 
 class TensorBoard:
@@ -45,20 +32,15 @@ class TensorBoard:
         from torch.utils.tensorboard import SummaryWriter
 
         self.folder = Path(place) / run.parent.name
-        self.writer: Any = SummaryWriter(str(self.folder))
+        writer: Any = SummaryWriter(str(self.folder))
+        self.number, self.close, self._text = writer.add_scalar, writer.close, writer.add_text
 
-    def number(self, name: str, value: float, step: int) -> None:
-        self.writer.add_scalar(name, value, step)
-
-    def about(self, known: Mapping[str, Any]) -> None:
-        lines = [f"| {key} | {value} |" for key, value in known.items()]
-        self.writer.add_text("options", "\n".join(["| option | value |", "|---|---|", *lines]))
+    def about(self, asked: Mapping[str, Any]) -> None:
+        lines = [f"| {key} | {value} |" for key, value in asked.items()]
+        self._text("options", "\n".join(["| option | value |", "|---|---|", *lines]))
 
     def page(self, text: str) -> None:
         (self.folder / "report.html").write_text(text, encoding="utf-8")
-
-    def close(self) -> None:
-        self.writer.close()
 
 
 class MLflow:
@@ -80,11 +62,11 @@ class MLflow:
         self.id = made.info.run_id
 
     def number(self, name: str, value: float, step: int) -> None:
-        self.client.log_metric(self.id, re.sub(r"[^\w\-./ ]", "_", name), value, step=step)
+        self.client.log_metric(self.id, re.sub(OTHER, "_", name), value, step=step)
 
-    def about(self, known: Mapping[str, Any]) -> None:
-        for key, value in known.items():
-            self.client.log_param(self.id, re.sub(r"[^\w\-./ ]", "_", key), str(value)[:500])
+    def about(self, asked: Mapping[str, Any]) -> None:
+        for key, value in asked.items():
+            self.client.log_param(self.id, re.sub(OTHER, "_", key), str(value)[:500])
 
     def page(self, text: str) -> None:
         self.client.log_text(self.id, text, "report.html")
@@ -93,7 +75,8 @@ class MLflow:
         self.client.set_terminated(self.id)
 
 
-TRACKERS: dict[str, Callable[[str, Path], Tracker]] = {TENSORBOARD: TensorBoard, MLFLOW: MLflow}
+Tracker = TensorBoard | MLflow
+TRACKERS: dict[str, type[Tracker]] = {"tensorboard": TensorBoard, "mlflow": MLflow}
 
 
 def check(asked: str | None) -> None:
@@ -104,9 +87,9 @@ def check(asked: str | None) -> None:
     if asked is None:
         return
     kind, _, place = asked.partition(":")
-    if kind not in KINDS:
-        raise UsageError(f"--track {asked!r} is no tracker", nearest(kind, KINDS))
-    if kind == MLFLOW and REMOTE.match(place):
+    if kind not in TRACKERS:
+        raise UsageError(f"--track {asked!r} is no tracker", nearest(kind, TRACKERS))
+    if kind == "mlflow" and REMOTE.match(place):
         extensions.check_named(asked, "a server")
     try:
         __import__(kind)
@@ -128,9 +111,8 @@ def training(asked: str | None, run: Path, work: Path) -> str:
         tracker.about(record.asked)
         for name, one in record.series.items():
             for client, points in one.curves.items():
-                for step, value in points.tolist():
-                    if np.isfinite(value):
-                        tracker.number("/".join(filter(None, [name, client])), value, int(step))
+                for step, value in points[np.isfinite(points[:, 1])].tolist():
+                    tracker.number("/".join(filter(None, [name, client])), value, int(step))
     return place
 
 
@@ -146,9 +128,9 @@ def evaluation(asked: str | None, scores: Path, work: Path) -> str:
     (scored,) = read([scores])
     step, text = scored.scores.kept_rounds[-1], render([scores], PageOptions())
     with _opened(asked, run, work) as (tracker, place):
-        for name, value in all_values(scored.scores, LAST).items():
-            if value.mean is not None and np.isfinite(value.mean):
-                tracker.number(f"scores/{name}", value.mean, step)
+        for where, score in all_numbers(scored.scores, LAST).items():
+            if score.last is not None and np.isfinite(score.last):
+                tracker.number(f"scores/{numbers.name(where)}", score.last, step)
         tracker.page(text)
     return place
 

@@ -57,17 +57,17 @@ def titled(table: Table) -> str:
 
 def latex(table: Table, remarks: Iterable[str]) -> str:
     """A tabular with rules of the package booktabs, the best in bold; the remarks stand below as comments."""
-    over, under = _two_heads(table.columns)
-    rows = [_tex_line([_bold(cell) for cell in row]) for row in table.rows]
     return "\n".join(
         [
             "% needs \\usepackage{booktabs}",
             f"\\begin{{tabular}}{{{''.join('r' if numeric else 'l' for numeric in table.numeric)}}}",
             "\\toprule",
-            *over,
-            _tex_line([_tex(name) for name in under]),
+            *_two_heads(table.columns),
             "\\midrule",
-            *rows,
+            *(
+                _tex_line([f"\\textbf{{{_tex(cell.plain)}}}" if cell.best else _tex(cell.plain) for cell in row])
+                for row in table.rows
+            ),
             "\\bottomrule",
             "\\end{tabular}",
             *(f"% {printable(' '.join(remark.split()))}" for remark in remarks),
@@ -79,40 +79,31 @@ def latex(table: Table, remarks: Iterable[str]) -> str:
 def comma_separated(table: Table) -> str:
     """Bare numbers, the spread of each in a column of its own; marks are left out."""
     spreads = [any(row[place].spread for row in table.rows) for place in range(len(table.columns))]
-    head = [
-        name
-        for column, spread in zip(table.columns, spreads, strict=True)
-        for name in (_part(column, ["mean", "std"]) if spread else [column.heading])
-    ]
+    head: list[str] = []
+    for column, spread in zip(table.columns, spreads, strict=True):
+        unit = f" ({column.unit})" if column.unit else ""
+        head += [f"{column.title} {what}{unit}" for what in ("mean", "std")] if spread else [column.heading]
     lines = [
-        [part for cell, spread in zip(row, spreads, strict=True) for part in _bare(cell, spread)] for row in table.rows
-    ]
+        [part for cell, spread in zip(row, spreads, strict=True)
+         for part in ("" if cell == Cell() else cell.text, cell.spread)[: 1 + spread]]
+        for row in table.rows
+    ]  # fmt: skip
     return csv_text([head, *lines])
-
-
-def _part(column: Column, names: Sequence[str]) -> list[str]:
-    return [f"{column.title} {name}" + (f" ({column.unit})" if column.unit else "") for name in names]
-
-
-def _bare(cell: Cell, spread: bool) -> list[str]:
-    text = "" if cell == Cell() else cell.text
-    return [text, cell.spread] if spread else [text]
 
 
 def _escaped(words: str) -> str:
     return printable(" ".join(words.split())).replace("\\", "\\\\").replace("|", "\\|")
 
 
-def _two_heads(columns: Sequence[Column]) -> tuple[list[str], list[str]]:
-    """Lines that name clean, corrupted and average over their columns, and what is left for each column."""
-    if not any(column.over for column in columns):
-        return [], [column.name for column in columns]
+def _two_heads(columns: Sequence[Column]) -> list[str]:
+    """Lines that name clean, corrupted and average over their columns, where there are such, and each column."""
     spans, rules, at = [], [], 0
     for name, part in ((name, len(list(part))) for name, part in groupby(column.over for column in columns)):
         spans.append(f"\\multicolumn{{{part}}}{{c}}{{{_tex(name)}}}" if name else " & ".join([""] * part))
         rules += [f"\\cmidrule(lr){{{at + 1}-{at + part}}}"] if name else []
         at += part
-    return [_tex_line(spans), "".join(rules)], [column.name for column in columns]
+    lines = [_tex_line(spans), "".join(rules)] if rules else []
+    return [*lines, _tex_line([_tex(column.name) for column in columns])]
 
 
 def _tex_line(cells: list[str]) -> str:
@@ -121,7 +112,3 @@ def _tex_line(cells: list[str]) -> str:
 
 def _tex(words: str) -> str:
     return printable(re.sub(r"\s+", " ", words)).translate(LATEX)
-
-
-def _bold(cell: Cell) -> str:
-    return f"\\textbf{{{_tex(cell.plain)}}}" if cell.best else _tex(cell.plain)

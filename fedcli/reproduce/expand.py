@@ -4,8 +4,9 @@ The built-in scales: `paper` is the recipe as written; `small` ends in hours on 
 all of it runs. A recipe's own [small] and [smoke] tables add to them, and both win over every other value.
 """
 
-from collections.abc import Set
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from .. import models
@@ -17,12 +18,11 @@ from ..runs.train_options import ROUNDS
 from ..stages.evaluation_options import EvaluateOptions
 from ..stages.options import STAGES, TrainOptions
 from ..stages.train import resolved
-from .checks import Flags
-from .flags import ASKED, asked, files_in, filled, variable
-from .recipe import SCALES, Chain, Recipe, Row, load, recipes_folder
+from . import shape
+from .flags import ASKED, Flags, asked, files_in, filled, placed, variable
+from .recipe import SCALES, Recipe, Row, load, recipes_folder
 
 BUILT_IN: dict[str, dict[str, Flags]] = {
-    "paper": {},
     "small": {"prepare": {"size": 32}, "train": {"rounds": 20}},
     "smoke": {
         "prepare": {"size": 32, "sample_images": False, "stratified": False},
@@ -69,47 +69,35 @@ class Cell:
 def check(path: Path | str) -> Recipe:
     """Read a recipe and check the options of every cell, at every scale, short of running it. Raises UsageError."""
     recipe = load(Path(path))
-    _methods(recipe)
-    _settings_of_data(recipe)
+    for row in recipe.rows:
+        with placed(f"row {row.name!r}"):
+            resolve(row.method)
+    _check_settings(recipe)
     first = recipe.seeds[:1]  # cells of other seeds differ in nothing else
     for scale in SCALES:
-        where = f"{Path(path).name} at --scale {scale}"
-        try:
+        with placed(f"{Path(path).name} at --scale {scale}"):
             tried = {cell.train: cell for cell in cells(recipe, scale, seeds=first)}
-        except UsageError as error:
-            raise UsageError(f"{where}: {error.sentence}", error.hint) from None
-        if recipe.files:
-            cells(recipe, scale, seeds=first, files={name: name for name in recipe.files})
-        for cell in tried.values():
-            try_training(cell, where)
+            if recipe.files:
+                cells(recipe, scale, seeds=first, files={name: name for name in recipe.files})
+            try_training(tried.values())
     return recipe
 
 
-def _methods(recipe: Recipe) -> None:
-    """Refuse a row whose method there is not."""
-    for row in recipe.rows:
-        try:
-            resolve(row.method)
-        except UsageError as error:
-            raise UsageError(f"row {row.name!r}: {error.sentence}", error.hint) from None
-
-
-def _settings_of_data(recipe: Recipe) -> None:
+def _check_settings(recipe: Recipe) -> None:
     """Refuse an option of a chain or a scale that none of its rows' methods has."""
-    given = [(f"data.{name}", chain.settings, {name}) for name, chain in recipe.chains.items()]
-    given += [(scale, changes.get("settings", {}), {*recipe.chains}) for scale, changes in recipe.scales.items()]
+    given = [(f"data.{name}", data.settings, {name}) for name, data in recipe.chains.items()]
+    given += [(scale, recipe.changes(scale, "settings"), {*recipe.chains}) for scale in SCALES]
     for where, settings, data in given:
         known = {key for row in recipe.rows if data & {*row.data} for key in resolve(row.method).settings}
         if odd := [key for key in settings if key not in known]:
             raise UsageError(f"{where}.set: no row there has an option {odd[0]!r}", nearest(odd[0], known))
 
 
-def try_training(cell: Cell, where: str = "") -> None:
-    """Check a cell's training short of running it. Raises UsageError."""
-    try:
-        resolved(cell.train)
-    except UsageError as error:
-        raise UsageError(": ".join(filter(None, [where, cell.name, error.sentence])), error.hint) from None
+def try_training(cells: Iterable[Cell]) -> None:
+    """Check the training of cells short of running it. Raises UsageError."""
+    for cell in cells:
+        with placed(cell.name):
+            resolved(cell.train)
 
 
 def cells(
@@ -122,55 +110,52 @@ def cells(
     see Cell.asks. Raises UsageError.
     """
     seeds = seeds or (recipe.seeds[:1] if scale == "smoke" else recipe.seeds)
-    places = [(seed, recipe.chains[name], row) for seed in seeds for row in recipe.rows for name in row.data]
     paths = {f"files.{name}": (files or {}).get(name) or asked(variable(name, "file")) for name in recipe.files}
     paths |= {f"{name}.name": Path(path).name for name, path in paths.items()}
-    return [_cell(recipe, scale, row, chain, seed, _folder(chain, raw or {}), paths) for seed, chain, row in places]
+    made = []
+    for seed, row in product(seeds, recipe.rows):
+        for name in row.data:
+            dataset = recipe.chains[name].dataset
+            missing = asked(variable(dataset)) if sources.source(dataset).files else ""
+            fills = {"seed": str(seed), "raw": (raw or {}).get(dataset, missing), "data": name}
+            with placed(f"row {row.name!r}"):
+                made.append(_cell(recipe, scale, row, seed, fills | {"recipes": str(recipes_folder())} | paths))
+    return made
 
 
-def _folder(chain: Chain, raw: dict[str, str]) -> str:
-    """The dataset's folder; "" for one that reads no files."""
-    if chain.dataset in raw or not sources.source(chain.dataset).files:
-        return raw.get(chain.dataset, "")
-    return asked(variable(chain.dataset))
-
-
-def _cell(
-    recipe: Recipe, scale: str, row: Row, chain: Chain, seed: int, folder: str, paths: dict[str, str]
-) -> Cell:  # fmt: skip
-    own = chain.lists if chain.lists and _brings(chain, paths) else chain
+def _cell(recipe: Recipe, scale: str, row: Row, seed: int, fills: dict[str, str]) -> Cell:
+    """The cell of a row. fills: what the words in braces stand for, {data} among them."""
+    name, data = fills["data"], recipe.chains[fills["data"]]
+    own: shape.Data | shape.Lists = data.lists if data.lists and _brings(data, fills) else data
     stages = {
         "prepare": own.prepare | row.prepare,
-        "partition": _of_row(own.partition, row),
-        "corrupt": (chain.corrupt or {}) | row.corrupt,
-        "train": recipe.train | chain.train | row.train,
-        "evaluate": chain.evaluate,
+        # lists say already who holds what
+        "partition": own.partition if "clients_file" in own.partition else own.partition | row.partition,
+        "corrupt": (data.corrupt or {}) | row.corrupt,
+        "train": recipe.train | data.train | row.train,
+        "evaluate": data.evaluate,
     }
-    listed = files_in(chain.lists)
-    stages = {stage: _scaled(stage, given, scale, recipe, row, listed) for stage, given in stages.items()}
-    stages["train"] |= {"method": row.method, "set": _settings(chain, row, scale, recipe), "seed": seed}
-    stages["prepare"] |= {"name": chain.dataset, "raw": folder or False}
+    if scale != "paper":
+        stages = {
+            stage: _scaled(stage, given, scale, recipe, row, files_in(data.lists)) for stage, given in stages.items()
+        }
+    stages["train"] |= {"method": row.method, "set": _settings(data, row, scale, recipe), "seed": seed}
+    stages["prepare"] |= {"name": data.dataset, "raw": fills["raw"] or False}
     if stages["train"].get("rounds") is None:  # a recipe says the same whatever its data
         stages["train"]["rounds"] = resolve(row.method).default_training.get("rounds", ROUNDS)
-    fills = {"seed": str(seed), "raw": folder, "data": chain.name, "recipes": str(recipes_folder()), **paths}
-    try:
-        data = tuple(
-            STAGES[stage].from_flags(filled(stages[stage], fills))
-            for stage in ("prepare", "partition", "corrupt")
-            if stages[stage] or stage != "corrupt"
-        )
-        train = TrainOptions.from_flags(filled(stages["train"], fills))
-        evaluate = EvaluateOptions.from_flags(filled(stages["evaluate"], fills))
-    except UsageError as error:
-        raise UsageError(f"row {row.name!r}: {error.sentence}", error.hint) from None
-    title = chain.title if len(recipe.chains) > 1 else ""
-    return Cell(row.name, chain.name, title, seed, data, train, evaluate)
+    stages = {stage: filled(given, fills) for stage, given in stages.items()}
+    chain = tuple(
+        STAGES[stage].from_flags(stages[stage]) for stage in shape.STAGES[:3] if stages[stage] or stage != "corrupt"
+    )
+    train, evaluate = TrainOptions.from_flags(stages["train"]), EvaluateOptions.from_flags(stages["evaluate"])
+    title = (data.title or name) if len(recipe.chains) > 1 else ""
+    return Cell(row.name, name, title, seed, chain, train, evaluate)
 
 
-def _brings(chain: Chain, paths: dict[str, str]) -> bool:
+def _brings(data: shape.Data, fills: dict[str, str]) -> bool:
     """Tell whether the user brings the files of a chain's lists: all of them. Raises UsageError for some of them."""
-    needed = sorted(files_in(chain.lists))
-    missing = [name for name in needed if ASKED.search(paths[f"files.{name}"])]
+    needed = sorted(files_in(data.lists))
+    missing = [name for name in needed if ASKED.search(fills[f"files.{name}"])]
     if missing and len(missing) < len(needed):
         brought = next(name for name in needed if name not in missing)
         flags = " ".join(f"--file {name}=PATH" for name in missing)
@@ -178,18 +163,12 @@ def _brings(chain: Chain, paths: dict[str, str]) -> bool:
     return bool(needed) and not missing
 
 
-def _of_row(partition: Flags, row: Row) -> Flags:
-    """A partition with what a row changes of it; lists say already who holds what."""
-    return partition if "clients_file" in partition else partition | row.partition
-
-
-def _settings(chain: Chain, row: Row, scale: str, recipe: Recipe) -> Flags:
+def _settings(data: shape.Data, row: Row, scale: str, recipe: Recipe) -> Flags:
     """A row's options, with the data's own for those that it leaves open, and the scale's in place of either.
 
     Data and scale give the options that the row's method has.
     """
-    changes = recipe.scales.get(scale, {}).get("settings", {})
-    settings = chain.settings | row.settings | changes
+    settings = data.settings | row.settings | recipe.changes(scale, "settings")
     settings = {key: settings[key] for key in settings if key in row.settings or key in resolve(row.method).settings}
     return settings if scale == "paper" else _without_files(settings)
 
@@ -200,25 +179,18 @@ def _without_files(given: Flags, kept: Set[str] = frozenset()) -> Flags:
 
 
 def _scaled(stage: str, given: Flags, scale: str, recipe: Recipe, row: Row, listed: Set[str]) -> Flags:
-    """A stage's flags with what the scale changes: the built-in part, then the recipe's own.
+    """A stage's flags with what a reduced scale changes: the built-in part, then the recipe's own.
 
     listed: the files of published lists, which count at every scale.
     """
-    if scale == "paper":
-        return dict(given)
     given = _without_files(given, listed)
-    changes = dict(BUILT_IN[scale].get(stage, {}))
-    if stage == "train":
-        changes |= _small_network(given, row)
-    changes |= recipe.scales[scale].get(stage, {})
+    changes = BUILT_IN[scale].get(stage, {})
+    if stage == "train":  # the small network of the same kind; weights and teachers of the large one do not fit it
+        clip = resolve(row.method).local.model == "clip" or models.describe(given.get("model") or "cnn").kind == "clip"
+        changes = changes | {"model": "clip-tiny" if clip else "cnn"}
+        changes |= {name: False for name in ("weights", "teacher") if name in given}
+    changes = changes | recipe.changes(scale, stage)
     return given | {key: value for key, value in changes.items() if stage in ADDED or key in given}
-
-
-def _small_network(given: Flags, row: Row) -> Flags:
-    """The small network of the same kind; weights and teachers of the large one do not fit it."""
-    clip = resolve(row.method).local.model == "clip" or models.describe(given.get("model") or "cnn").kind == "clip"
-    dropped = {name: False for name in ("weights", "teacher") if name in given}
-    return {"model": "clip-tiny" if clip else "cnn"} | dropped
 
 
 def chosen(cells: list[Cell], only: list[str]) -> list[Cell]:
@@ -227,3 +199,13 @@ def chosen(cells: list[Cell], only: list[str]) -> list[Cell]:
     if not matching:
         raise UsageError(f"no cell is called {' or '.join(map(repr, only))}", f"the first is {cells[0].name!r}")
     return matching
+
+
+def stages_of(cells: Iterable[Cell]) -> Iterator[tuple[Cell, tuple[Options, ...]]]:
+    """The stages that make the cells' data, each once: the first cell that has it, and the chain that ends with it."""
+    seen = set()
+    for cell in cells:
+        for end in range(1, len(cell.chain) + 1):
+            if (chain := cell.chain[:end]) not in seen:
+                seen.add(chain)
+                yield cell, chain

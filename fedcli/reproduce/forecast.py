@@ -1,6 +1,12 @@
-"""Time and memory of the cells that are still to be trained, from a few measured steps of each row."""
+"""Facts before cells run: which are trained again and why, and time and memory of those that are still to be trained.
 
+Time and memory are those of a few measured steps of each row.
+"""
+
+import contextlib
+import json
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +20,12 @@ from ..runs.rules import check
 from ..runs.train_options import Execution, TrainOptions
 from ..stages.train import resolved
 from .expand import Cell
-from .jobs import Outcome, Place, own_threads
+from .jobs import Place, Sources, own_threads
+from .record import Row
 
 MOST_SECONDS = 60.0  # for measuring, after which kinds of training that are left count as the mean of the others
 LEAST_SECONDS = 1.0  # for one kind
+OF_DATA = "corruption", "partition", "dataset"
 
 
 @dataclass(frozen=True)
@@ -47,7 +55,7 @@ class Forecast:
         )
 
 
-def announce(cells: list[Cell], sources: dict[tuple, Path | Outcome], place: Place) -> None:
+def announce(cells: list[Cell], sources: Sources, place: Place) -> None:
     """Say on stderr how long the cells that are left will take, and warn where memory will not do."""
     total = forecast(cells, sources, place)
     if not total.seconds:
@@ -59,36 +67,43 @@ def announce(cells: list[Cell], sources: dict[tuple, Path | Outcome], place: Pla
         console.warn(f"only {total.free / 2**30:.1f} GiB are free; give fewer --jobs")
 
 
-def forecast(cells: list[Cell], sources: dict[tuple, Path | Outcome], place: Place) -> Forecast:
+def forecast(cells: list[Cell], sources: Sources, place: Place) -> Forecast:
     """Measure each kind of training once, on the first data it has; on other data its time goes with the images.
 
     What cannot be measured is left out: its cells say why when they are run.
     """
-    runs = begun(place.work)
-    data = {chain: source for chain, source in sources.items() if isinstance(source, Path)}
-    distinct = {cell.work: cell for cell in cells if cell.chain in data}.values()
-    left = [(cell, asked) for cell in distinct if not is_done(asked := resolved(cell.train), data[cell.chain], runs)]
-    kinds = {_cost(asked): (cell, asked) for cell, asked in reversed(left)}  # the first cell of each
+    asked = _asked({cell.work: cell for cell in cells}.values(), sources, place)
+    left = [(cell, plan, source) for cell, plan, source, done in asked if not done]
+    kinds = {_cost(plan): (cell, plan, source) for cell, plan, source in reversed(left)}  # the first cell of each
     limit, begin = max(LEAST_SECONDS, min(SECONDS, MOST_SECONDS / max(len(kinds), 1))), time.perf_counter()
-    measured: dict[str, tuple[Estimate, int] | None] = {}
-    for cost, (cell, asked) in reversed(kinds.items()):
+    measured: dict[str, Estimate | None] = {}
+    for cost, (cell, plan, source) in reversed(kinds.items()):
         if measured and time.perf_counter() - begin > MOST_SECONDS:
             break
         console.status(f"measuring a few steps of {cell.row}")
-        estimated = _measured(data[cell.chain], asked, cell, place, limit)
-        measured[cost] = (estimated, _images(data[cell.chain])) if estimated else None
-    known = [one for one in measured.values() if one]
+        measured[cost] = _measured(source, plan, cell, place, limit)
+    known = {cost: one for cost, one in measured.items() if one}
     if not known:
         return Forecast(0, 0.0, 0, 0)
-    mean = sum(one.total_seconds / images for one, images in known) / len(known)  # of an image of the data
-    count, seconds = 0, 0.0
-    for cell, asked in left:
-        if one := measured.get(cost := _cost(asked)):
-            count, seconds = count + 1, seconds + one[0].total_seconds * _images(data[cell.chain]) / one[1]
-        elif cost not in measured:
-            count, seconds = count + 1, seconds + mean * _images(data[cell.chain])
-    largest, free = max(one.peak_bytes for one, _ in known), min(one.free_bytes for one, _ in known)
-    return Forecast(count, seconds, largest, free, (len(kinds), len(measured)))
+    of_image = {cost: one.total_seconds / _images(kinds[cost][2]) for cost, one in known.items()}
+    mean = sum(of_image.values()) / len(of_image)
+    costs = [(_cost(plan), source) for _, plan, source in left]
+    seconds = [
+        of_image.get(cost, mean) * _images(source) for cost, source in costs if cost in known or cost not in measured
+    ]
+    largest, free = max(one.peak_bytes for one in known.values()), min(one.free_bytes for one in known.values())
+    return Forecast(len(seconds), sum(seconds), largest, free, (len(kinds), len(measured)))
+
+
+def _asked(
+    cells: Iterable[Cell], sources: Sources, place: Place
+) -> Iterator[tuple[Cell, TrainOptions, Path, bool]]:  # fmt: skip
+    """Each cell that has data with the options of its run, the data, and whether it is done."""
+    runs = begun(place.work)
+    for cell in cells:
+        if isinstance(source := sources[cell.chain], Path):
+            plan = resolved(cell.train)
+            yield cell, plan, source, is_done(plan, source, runs)
 
 
 def _cost(plan: TrainOptions) -> str:
@@ -118,11 +133,59 @@ def begun(work: Path) -> list[manifest.Manifest]:
 
 def is_done(plan: TrainOptions, source: Path, runs: list[manifest.Manifest]) -> bool:
     """Tell whether a finished run has these very options and data; starting weights and teachers are not looked at."""
-    asked, data = settled(plan), manifest.sha256(source)
-    return any(data in run.parents.values() and settled(run.options) == asked for run in runs)
+    asked, data = _settled(plan), manifest.sha256(source)
+    return any(data in run.parents.values() and _settled(run.options) == asked for run in runs)
 
 
-def settled(asked: TrainOptions | dict[str, Any]) -> dict[str, Any]:
+def _settled(asked: TrainOptions | dict[str, Any]) -> dict[str, Any]:
     """The options of a run as they are recorded, of a plan or of a run's manifest, without files."""
     options = record.options(asked, check(asked), None) if isinstance(asked, TrainOptions) else asked
     return {name: value for name, value in options.items() if name not in ("weights", "teacher")}
+
+
+def announce_again(cells: list[Cell], sources: Sources, place: Place, folder: Path) -> None:
+    """Say on stderr which cells that were done are trained again, and what they have now that they had not then.
+
+    folder: of the reproduction, with the results of the last time.
+    """
+    before = _last_scores(folder / "results.json")
+    for cell, plan, source, done in _asked(cells, sources, place) if before else ():
+        old = before.get((cell.row, f"{cell.data}, seed {cell.seed}"))
+        if old and not done:
+            with contextlib.suppress(FedcliError):  # the old result was removed in part: nothing to compare with
+                if changes := _changes(plan, source, manifest.inside(place.work, old)):
+                    console.say(f"{cell.name} is trained again: {', '.join(changes)}")
+
+
+def _last_scores(results: Path) -> dict[tuple[str, str], str]:
+    """(row, data and seed) -> scores.json of the last time, below the work folder."""
+    if not results.is_file():
+        return {}
+    try:
+        rows = [Row.model_validate(row) for row in json.loads(results.read_text(encoding="utf-8"))["rows"]]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        console.warn(f"{results} cannot be read: it is written again, without saying what has changed since")
+        return {}
+    return {(row.name, at): path for row in rows for at, path in row.scores.items()}
+
+
+def _changes(plan: TrainOptions, source: Path, scores: Path) -> list[str]:
+    """Differences, such as "lr is 0.001, was 0.003". Raises FedcliError where they cannot be seen."""
+    run = manifest.above(scores, "run")
+    changes = _unlike(_settled(plan), _settled(manifest.read(run).options))
+    for stage in OF_DATA:
+        now = source if manifest.read(source).kind == stage else manifest.parent(source, stage)
+        if now and (then := manifest.parent(run, stage)):
+            changes += _unlike(manifest.read(now).options, manifest.read(then).options)
+    return changes
+
+
+def _unlike(now: dict[str, Any], then: dict[str, Any]) -> list[str]:
+    changes = []
+    for key in sorted(now.keys() | then.keys()):
+        value, other = now.get(key), then.get(key)
+        if isinstance(value, dict) and isinstance(other, dict):
+            changes += _unlike(value, other)
+        elif value != other:
+            changes.append(f"{key} is {value}, was {other}")
+    return changes

@@ -19,20 +19,16 @@ from .. import console, extensions
 from ..bench.estimate import span
 from ..errors import FedcliError, of_system
 from ..io.locks import Busy
-from ..options import Options
 from ..runs.resources import check_device
 from ..stages import corrupt, evaluate, partition, prepare, train
 from ..stages.options import TrainOptions
 from ..stages.results import Result
 from ..system import interrupts
 from ..system.processes import Ended, one_each
-from .expand import Cell
+from .expand import Cell, stages_of
 
-RUN: dict[str, Callable[[Any], Result]] = {
-    "prepare": prepare.run,
-    "partition": partition.run,
-    "corrupt": corrupt.run,
-}  # the stages that make data
+RUN: dict[str, Callable[[Any], Result]]  # the stages that make data
+RUN = {"prepare": prepare.run, "partition": partition.run, "corrupt": corrupt.run}
 Report = Callable[[int, int], None]  # (rounds played, rounds of the cell)
 
 
@@ -50,6 +46,9 @@ class Outcome:
         """The path of the scores.json of a cell that has one."""
         assert self.scores is not None, self.sentence
         return self.scores
+
+
+Sources = dict[tuple, Path | Outcome]  # chain -> the manifest of its data, or why there is none
 
 
 @dataclass(frozen=True)
@@ -77,42 +76,21 @@ def devices(device: str, jobs: int | None) -> tuple[str, ...]:
     return tuple(f"cuda:{k % several}" if several > 1 else device for k in range(jobs))
 
 
-def run(cells: list[Cell], sources: dict[tuple, Path | Outcome], place: Place) -> list[Outcome]:
-    """Train and score every cell, in this order; cells of equal work are run once.
-
-    sources: of make_data(): the data of each chain, or why there is none.
-    Raises KeyboardInterrupt with everything saved.
-    """
-    tasks: dict[tuple, Cell] = {}
-    for cell in cells:
-        tasks.setdefault(cell.work, cell)
-    data = {chain: source for chain, source in sources.items() if isinstance(source, Path)}
-    faults = {chain: source for chain, source in sources.items() if isinstance(source, Outcome)}
-    board = _Board(list(tasks.values()))
-    ready = [cell for cell in tasks.values() if cell.chain in data]
-    play = _one_by_one if len(place.devices) == 1 else _side_by_side
-    outcomes = {outcome.cell.work: outcome for outcome in play(ready, data, place, board)}
-    return [replace(outcomes.get(cell.work) or faults[cell.chain], cell=cell) for cell in cells]
-
-
-def make_data(cells: list[Cell], place: Place) -> dict[tuple, Path | Outcome]:
+def make_data(cells: list[Cell], place: Place) -> Sources:
     """The manifest of every chain's data, made where it is missing; a failed stage is reported once.
 
     Raises FedcliError where no cell has data.
     """
-    made: dict[tuple, Path | Outcome] = {}
-    for cell in cells:
-        for stage in range(len(cell.chain)):
-            upto, above = cell.chain[: stage + 1], made.get(cell.chain[:stage])
-            if upto in made:
-                continue
-            if isinstance(above, Outcome):
-                made[upto] = above
-                continue
-            folder: dict[str, Any] = {"work": place.work}
-            options = replace(upto[-1].reading(above) if above else upto[-1], **folder)
-            outcome = _tried(cell, partial(_made, options), place.debug)
-            made[upto] = outcome.scores or outcome
+    made: Sources = {}
+    for cell, chain in stages_of(cells):
+        above = made.get(chain[:-1])
+        if isinstance(above, Outcome):
+            made[chain] = above
+            continue
+        folder: dict[str, Any] = {"work": place.work}
+        options = replace(chain[-1].reading(above) if above else chain[-1], **folder)
+        outcome = _tried(cell, partial(RUN[options.stage], options), place.debug)
+        made[chain] = outcome.scores or outcome
     faults = {outcome.sentence: outcome for outcome in made.values() if isinstance(outcome, Outcome)}
     if faults and all(isinstance(made[cell.chain], Outcome) for cell in cells):
         raise FedcliError("; ".join(faults), next(iter(faults.values())).hint)
@@ -121,37 +99,51 @@ def make_data(cells: list[Cell], place: Place) -> dict[tuple, Path | Outcome]:
     return made
 
 
-def _made(options: Options) -> Path:
-    """The manifest of one stage's data."""
-    return RUN[options.stage](options).path
+def run(cells: list[Cell], sources: Sources, place: Place) -> list[Outcome]:
+    """Train and score every cell, in this order; cells of equal work are run once.
+
+    Raises KeyboardInterrupt with everything saved.
+    """
+    tasks: dict[tuple, Cell] = {}
+    for cell in cells:
+        tasks.setdefault(cell.work, cell)
+    board = _Board(list(tasks.values()))
+    ready = [(cell, source) for cell in tasks.values() if isinstance(source := sources[cell.chain], Path)]
+    play = _one_by_one if len(place.devices) == 1 else _side_by_side
+    outcomes = {outcome.cell.work: outcome for outcome in play(ready, place, board)}
+    faults = {chain: source for chain, source in sources.items() if isinstance(source, Outcome)}
+    return [replace(outcomes.get(cell.work) or faults[cell.chain], cell=cell) for cell in cells]
 
 
-def _tried(cell: Cell, work: Callable[[], Path], debug: bool = False) -> Outcome:
-    """The path that some work gives, or the sentence in which it ended."""
+def _tried(cell: Cell, work: Callable[[], Result], debug: bool = False) -> Outcome:
+    """The outcome of some work: the path of what it makes, or the sentence in which it ended."""
     try:
-        return Outcome(cell, work())
-    except FedcliError as error:
-        if error.code == 130 or interrupts.came():
-            raise KeyboardInterrupt from None
-        return Outcome(cell, None, error.sentence, error.hint)
+        return Outcome(cell, Path(work()))
     except Exception as error:  # one cell's fault is not the next one's: it is reported, and shows in the exit code
-        if interrupts.came():
+        if interrupts.came() or (isinstance(error, FedcliError) and error.code == 130):
             raise KeyboardInterrupt from None
-        if debug:
+        if debug and not isinstance(error, FedcliError):
             traceback.print_exc()
-        if fault := extensions.fault(error) or of_system(error):
-            return Outcome(cell, None, fault.sentence, fault.hint)
-        return Outcome(cell, None, f"unexpected {type(error).__name__}: {error}")
+        fault = told(error)
+        return Outcome(cell, None, fault.sentence, fault.hint)
+
+
+def told(error: Exception) -> FedcliError:
+    """An error of any kind as one that a user reads."""
+    if isinstance(error, FedcliError):
+        return error
+    unexpected = FedcliError(f"unexpected {type(error).__name__}: {error}", "--debug shows where")
+    return extensions.fault(error) or of_system(error) or unexpected
 
 
 def _play(cell: Cell, source: Path, place: Place, device: str, report: Report) -> Outcome:
     """Train and score one cell in this process."""
 
-    def stages() -> Path:
+    def stages() -> Result:
         with own_threads(), console.muted(report):
             run = _trained(cell, replace(cell.train, data=source, device=device, work=place.work, resume=True))
         with own_threads(), console.muted():
-            return evaluate.run(replace(cell.evaluate, run=run, device=device, work=place.work)).path
+            return evaluate.run(replace(cell.evaluate, run=run, device=device, work=place.work))
 
     return _tried(cell, stages, place.debug)
 
@@ -196,12 +188,13 @@ class _Board:
         self.left[cell.name] = total - done
         console.status(f"{self.label(cell)}: round {done}/{total}{self.rest}")
 
-    def ended(self, outcome: Outcome, played: bool) -> None:
+    def ended(self, outcome: Outcome, played: bool) -> Outcome:
         self.left[outcome.cell.name] = 0
         if outcome.scores:
             console.say(f"{self.label(outcome.cell)}: {'done' if played else 'was done already'}{self.rest}")
         else:
             console.fail(f"{self.label(outcome.cell)}: {outcome.sentence}", outcome.hint)
+        return outcome
 
     @property
     def rest(self) -> str:
@@ -210,29 +203,24 @@ class _Board:
         return f", {span(left * (time.monotonic() - self.began) / self.played)} left" if self.played and left else ""
 
 
-def _one_by_one(cells: list[Cell], sources: dict[tuple, Path], place: Place, board: _Board) -> Iterator[Outcome]:
-    for cell in cells:
+def _one_by_one(cells: list[tuple[Cell, Path]], place: Place, board: _Board) -> Iterator[Outcome]:
+    for cell, source in cells:
         before = board.played
-        outcome = _play(cell, sources[cell.chain], place, place.devices[0], partial(board.played_round, cell))
-        board.ended(outcome, board.played > before)
-        yield outcome
+        outcome = _play(cell, source, place, place.devices[0], partial(board.played_round, cell))
+        yield board.ended(outcome, board.played > before)
 
 
-def _side_by_side(cells: list[Cell], sources: dict[tuple, Path], place: Place, board: _Board) -> Iterator[Outcome]:
+def _side_by_side(cells: list[tuple[Cell, Path]], place: Place, board: _Board) -> Iterator[Outcome]:
     """Each cell in a process of its own."""
-    tasks = [(cell, sources[cell.chain], place) for cell in cells]
     began: set[int] = set()
+    tasks = [(cell, source, place) for cell, source in cells]
     with contextlib.closing(one_each(_play, tasks, place.devices, preload=__name__)) as messages:
         for index, message in messages:
-            if not isinstance(message, Ended):
+            cell, _ = cells[index]
+            if isinstance(message, Ended):
+                sentence = f"its process ended without a result (code {message.code})"
+                killed = Outcome(cell, None, sentence, "it may have run out of memory; give fewer --jobs")
+                yield board.ended(message.value or killed, index in began)
+            else:
                 began.add(index)
-                board.played_round(cells[index], *message)
-                continue
-            outcome = message.value or _killed(cells[index], message)
-            board.ended(outcome, index in began)
-            yield outcome
-
-
-def _killed(cell: Cell, process: Ended) -> Outcome:
-    sentence = f"its process ended without a result (code {process.code})"
-    return Outcome(cell, None, sentence, "it may have run out of memory; give fewer --jobs")
+                board.played_round(cell, *message)

@@ -9,11 +9,11 @@ from ..data import manifest
 from ..errors import FedcliError
 from ..figures import drawing, series
 from ..figures.kinds import convergence, curves, histograms, landscape, sweep
+from .findings import heading
 from .jobs import Outcome
-from .model import Column, Recipe, Row
+from .recipe import Column, Recipe, Row
 from .record import Results
 from .shape import Figure
-from .tables import heading
 
 
 def draw(
@@ -28,10 +28,8 @@ def draw(
         try:
             if figure.kind == "sweep":
                 drawn += [_sweep(recipe, figure, results, column, folder) for column in _columns(figure, results)]
-                continue
-            runs = _runs(recipe, figure, outcomes)
-            long = figure.kind.startswith("landscape")
-            drawn.append(_landscape(figure, runs, folder, older, device) if long else _of_runs(figure, runs, folder))
+            else:
+                drawn.append(_of_runs(figure, _runs(recipe, figure, outcomes), folder, older, device))
         except FedcliError as error:
             missing.append(f"No picture {figure.title!r}: {error.sentence}.")
     return drawn, missing
@@ -85,35 +83,30 @@ def _runs(recipe: Recipe, figure: Figure, outcomes: list[Outcome]) -> dict[str, 
     return runs
 
 
-def _of_runs(figure: Figure, runs: dict[str, list[Path]], folder: Path) -> tuple[str, Path]:
-    """A picture of the records of runs; of the first seed, but for a convergence."""
+def _of_runs(figure: Figure, runs: dict[str, list[Path]], folder: Path, older: Path, device: str) -> tuple[str, Path]:
+    """A picture of the records of runs; of the first seed, but for a convergence.
+
+    older: where a landscape of the same runs, which takes long, is copied from.
+    """
     records = {name: [series.read(run) for run in paths] for name, paths in runs.items()}
     firsts = {name: per_seed[0] for name, per_seed in records.items()}
-    if figure.kind == "convergence":
-        metric = f"average {figure.metric} by {figure.by}" if figure.by else figure.metric
-        picture = convergence.draw(convergence.frame(records, metric=metric, version=figure.version))
-    elif figure.kind == "histograms":
-        picture = histograms.draw(histograms.frame(firsts))
-    else:
-        picture = curves.draw(curves.frame(firsts, series=[figure.series]))
-    drawing.write(picture, folder / _file(figure.title))
-    return figure.title, folder / _file(figure.title)
-
-
-def _landscape(
-    figure: Figure, runs: dict[str, list[Path]], folder: Path, older: Path, device: str
-) -> tuple[str, Path]:  # fmt: skip
-    """The loss around the first seed's models."""
-    firsts = [paths[0] for paths in runs.values()]
-    dims: Literal["1d", "2d"] = "2d" if figure.kind.endswith("2d") else "1d"
-    records = {name: series.read(paths[0]) for name, paths in runs.items()}
-    version = figure.version or landscape.usual(records.values())
-    name = _file(
-        figure.title, f"-{manifest.identity({'dims': int(dims[0]), 'version': version, 'names': list(runs)}, firsts)}"
-    )
-    if (older / name).is_file():
-        shutil.copy(older / name, folder / name)
-    else:
-        frame = landscape.frame(records, dims=dims, version=version, device=device)
-        drawing.write(landscape.draw(frame), folder / name)
-    return figure.title, folder / name
+    file = _file(figure.title)
+    match figure.kind:
+        case "convergence":
+            metric = f"average {figure.metric} by {figure.by}" if figure.by else figure.metric
+            picture = convergence.draw(convergence.frame(records, metric=metric, version=figure.version))
+        case "histograms":
+            picture = histograms.draw(histograms.frame(firsts))
+        case "landscape-1d" | "landscape-2d":
+            version = figure.version or landscape.usual(firsts.values())
+            dims: Literal["1d", "2d"] = "2d" if figure.kind == "landscape-2d" else "1d"
+            about = {"dims": int(dims[0]), "version": version, "names": list(runs)}
+            file = _file(figure.title, f"-{manifest.identity(about, [paths[0] for paths in runs.values()])}")
+            if (older / file).is_file():
+                shutil.copy(older / file, folder / file)
+                return figure.title, folder / file
+            picture = landscape.draw(landscape.frame(firsts, dims=dims, version=version, device=device))
+        case _:
+            picture = curves.draw(curves.frame(firsts, series=[figure.series]))
+    drawing.write(picture, folder / file)
+    return figure.title, folder / file

@@ -2,13 +2,17 @@
 
 from pathlib import Path
 
-from .. import console
 from ..data import sources
-from ..data.preparation.raw_folder import sample_in
 from ..errors import FedcliError, UsageError, nearest
 from .expand import Cell
 from .flags import files_in, variable
 from .recipe import Recipe
+
+
+def needed(recipe: Recipe) -> list[str]:
+    """The recipe's datasets that read files."""
+    used = {data.dataset for data in recipe.chains.values()}
+    return sorted(name for name in used if sources.source(name).files)
 
 
 def folders(recipe: Recipe, given: list[str], scale: str, work: Path) -> dict[str, str]:
@@ -20,59 +24,15 @@ def folders(recipe: Recipe, given: list[str], scale: str, work: Path) -> dict[st
     chosen = {name: str(work / "samples" / name) for name in wanted if scale == "smoke"}
     for text in given:
         name, equals, folder = text.partition("=")
+        if not equals and len(wanted) != 1:
+            hint = f"write --raw NAME={text}; needed: {', '.join(wanted) or 'none'}"
+            raise UsageError(f"--raw {text} does not say which dataset it holds", hint)
         if not equals:
-            if len(wanted) != 1:
-                raise UsageError(
-                    f"--raw {text} does not say which dataset it holds",
-                    f"write --raw NAME={text}; needed: {', '.join(wanted) or 'none'}",
-                )
             name, folder = wanted[0], text
         if name not in wanted:
             raise UsageError(f"the recipe reads no files of {name!r}", nearest(name, wanted))
         chosen[name] = folder
     return chosen
-
-
-def check_folders(given: dict[str, str], made_up: set[str]) -> None:
-    """Raise FedcliError for a folder that is not there. made_up: datasets whose sample is still to be written."""
-    for name, folder in given.items():
-        if name not in made_up and not Path(folder).is_dir():
-            where = f"`fedcli datasets {name}` says where its files come from"
-            raise FedcliError(f"no such folder: {folder}", f"give the folder of {name}; {where}")
-
-
-def refuse_mixture(names: set[str], given: dict[str, str], made_up: set[str]) -> None:
-    """Raise UsageError where some of these datasets are real files and others synthetic samples.
-
-    made_up: datasets whose sample is written for this recipe.
-    """
-    synthetic = {name for name in names & given.keys() if name in made_up or sources.is_sample(Path(given[name]))}
-    if synthetic and (real := sorted(names & given.keys() - synthetic)):
-        both = f"{', '.join(real)} would be real data and {', '.join(sorted(synthetic))} a SYNTHETIC sample"
-        hint = f"give --raw {min(synthetic)}=DIR as well, choose cells with --only, or leave every --raw out"
-        raise UsageError(f"one table cannot hold both: {both}", hint)
-
-
-def needed(recipe: Recipe) -> list[str]:
-    """The recipe's datasets that read files."""
-    used = {chain.dataset for chain in recipe.chains.values()}
-    return sorted(name for name in used if sources.source(name).files)
-
-
-def absent(recipe: Recipe, cells: list[Cell], given: dict[str, str]) -> dict[str, str]:
-    """Dataset -> a sentence, for those that read files and were given no folder.
-
-    Raises UsageError if no cell remains.
-    """
-    used = {recipe.chains[cell.data].dataset for cell in cells}
-    missing = [name for name in needed(recipe) if name in used and name not in given]
-    if used and used == set(missing):
-        flags = " ".join(f"--raw {name}=DIR" for name in missing) if len(needed(recipe)) > 1 else "--raw DIR"
-        raise UsageError(
-            f"{recipe.name} needs the files of {' and '.join(missing)}",
-            f"add {flags}; `fedcli datasets {missing[0]}` says where to get them; --scale smoke needs none",
-        )
-    return {name: f"{name} is left out: no --raw {name}=DIR was given." for name in missing}
 
 
 def files(recipe: Recipe, given: list[str]) -> dict[str, str]:
@@ -92,25 +52,62 @@ def files(recipe: Recipe, given: list[str]) -> dict[str, str]:
 
 def listed(recipe: Recipe) -> set[str]:
     """Names of the files that are lists of images which the authors published."""
-    return {name for chain in recipe.chains.values() for name in files_in(chain.lists)}
+    return {name for data in recipe.chains.values() for name in files_in(data.lists)}
+
+
+def check_folders(used: set[str], given: dict[str, str], made_up: set[str]) -> None:
+    """Refuse a folder that is not there, and real files of a used dataset beside a synthetic sample of another.
+
+    made_up: datasets whose sample is still to be written for this recipe. Raises FedcliError, UsageError.
+    """
+    for name, folder in given.items():
+        if name not in made_up and not Path(folder).is_dir():
+            where = f"`fedcli datasets {name}` says where its files come from"
+            raise FedcliError(f"no such folder: {folder}", f"give the folder of {name}; {where}")
+    names = used & given.keys()
+    synthetic = {name for name in names if name in made_up or sources.is_sample(Path(given[name]))}
+    if synthetic and (real := sorted(names - synthetic)):
+        both = f"{', '.join(real)} would be real data and {', '.join(sorted(synthetic))} a SYNTHETIC sample"
+        hint = f"give --raw {min(synthetic)}=DIR as well, choose cells with --only, or leave every --raw out"
+        raise UsageError(f"one table cannot hold both: {both}", hint)
+
+
+def possible(recipe: Recipe, cells: list[Cell], given: dict[str, str]) -> tuple[list[Cell], list[str]]:
+    """The cells whose data and files are there, and a sentence for each part that is not.
+
+    Raises UsageError if none is.
+    """
+    left_out = absent(recipe, cells, given)
+    cells = [cell for cell in cells if recipe.chains[cell.data].dataset not in left_out]
+    sentences = [*left_out.values(), *without_files(recipe, cells)]
+    return [cell for cell in cells if not cell.asks], sentences
+
+
+def absent(recipe: Recipe, cells: list[Cell], given: dict[str, str]) -> dict[str, str]:
+    """Dataset -> a sentence, for those that read files and were given no folder.
+
+    Raises UsageError if no cell remains.
+    """
+    used = {recipe.chains[cell.data].dataset for cell in cells}
+    missing = [name for name in needed(recipe) if name in used and name not in given]
+    if used and used == set(missing):
+        flags = " ".join(f"--raw {name}=DIR" for name in missing) if len(needed(recipe)) > 1 else "--raw DIR"
+        raise UsageError(
+            f"{recipe.name} needs the files of {' and '.join(missing)}",
+            f"add {flags}; `fedcli datasets {missing[0]}` says where to get them; --scale smoke needs none",
+        )
+    return {name: f"{name} is left out: no --raw {name}=DIR was given." for name in missing}
 
 
 def without_files(recipe: Recipe, cells: list[Cell]) -> list[str]:
     """A sentence for each file that cells need and was not given. Raises UsageError if no other cell remains."""
-    asking = {name: [cell for cell in cells if variable(name, "file") in cell.asks] for name in recipe.files}
-    asking = {name: asked for name, asked in asking.items() if asked}
+    asking = {name: [cell.row for cell in cells if variable(name, "file") in cell.asks] for name in recipe.files}
+    asking = {name: rows for name, rows in asking.items() if rows}
     if cells and all(cell.asks for cell in cells):
         wanted = "; ".join(f"{name}: {recipe.files[name]}" for name in asking)
         flags = " ".join(f"--file {name}=PATH" for name in asking)
         raise UsageError(f"{recipe.name} needs files ({wanted})", f"add {flags}; --scale small and smoke need none")
-    rows = {name: ", ".join(dict.fromkeys(cell.row for cell in asked)) for name, asked in asking.items()}
     return [
-        f"{named} left out: no --file {name}=PATH was given, which is {recipe.files[name]}."
-        for name, named in rows.items()
+        f"{', '.join(dict.fromkeys(rows))} left out: no --file {name}=PATH was given, which is {recipe.files[name]}."
+        for name, rows in asking.items()
     ]
-
-
-def make_sample(name: str, folder: Path) -> None:
-    """Write a dataset's synthetic sample if it is not there."""
-    if sample_in(name, folder):
-        console.say(f"no --raw for {name}: using a synthetic sample of its layout, in {folder}")

@@ -3,6 +3,8 @@
 README of recipes/ lists the keys. Every mistake is reported with its place and the nearest known word.
 """
 
+import json
+from collections.abc import Iterable
 from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
@@ -12,16 +14,89 @@ import fedcli
 
 from ..errors import FedcliError, UsageError
 from ..io import toml_text
-from . import checks, places, published, shape
-from .flags import files_in
-from .model import BEST_OTHER, Chain, Column, Recipe, Row
+from . import places, shape
+from .flags import Flags, check_value, checked, files_in, one_of, placed
 from .shape import Figure
 
 SCALES = ("paper", "small", "smoke")
 ON_VALIDATION = "best_on_validation/validation"  # the one place whose numbers may choose
+BEST_OTHER = "*"
+PUBLISHED = '{"source": "...", "unit": "percent", "rows": {row: {column: {"mean": 76.77, "std": 0.68}}}}'
+PERCENT = "percent", "points"  # units of columns that a published table in percent is about
 
 _PACKAGE = Path(fedcli.__file__).parent
 FOLDERS = _PACKAGE / "recipes", _PACKAGE.parent / "recipes"  # installed, or in a checkout
+
+
+class Row(shape.Row):
+    """A row as it is run.
+
+    Attributes:
+        at: where a varied row stands: place -> value, such as {"set.q": 0.5}.
+        stem: the name of the row that was varied.
+    """
+
+    corrupt: Flags = {}
+    at: Flags = {}
+    stem: str = ""
+
+    def place(self, score: str) -> str:
+        """Where in the scores a column's number of this row stands."""
+        if not self.scores_of or not score.startswith(("versions/", "groups/")):
+            return score
+        return f"personal/{self.scores_of}/{score.removeprefix('versions/')}"
+
+    def at_values(self, at: Flags) -> "Row":
+        """This row with some of its values changed, named after them."""
+        parts = {stage: dict(getattr(self, stage)) for stage in ("settings", *shape.STAGES[:-1])}
+        for place, value in at.items():
+            stage, _, key = place.partition(".")
+            parts["settings" if stage == "set" else stage][key if stage == "set" else key.replace("-", "_")] = value
+        named = ", ".join(f"{place.partition('.')[2]}={value}" for place, value in at.items())
+        return self.model_copy(update={**parts, "name": f"{self.name}, {named}", "at": at, "stem": self.name})
+
+
+class Column(shape.Column):
+    """A column as it is shown.
+
+    Attributes:
+        marked: whether its best is marked; a score that may choose nothing has none.
+        validation: whether it is of the clients' validation images in each run's best round: it has a table of its own.
+    """
+
+    marked: bool = True
+    validation: bool = False
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The columns that this one is the mean of; empty for one with a score of its own."""
+        return self.mean_of or self.harmonic_mean_of
+
+
+class Recipe(shape.Recipe):
+    """A recipe as it is run: rows varied, defaults filled in.
+
+    Attributes:
+        numbers: row -> column -> the published number.
+    """
+
+    name: str
+    rows: tuple[Row, ...]
+    columns: tuple[Column, ...]
+    numbers: dict[str, dict[str, shape.Printed]] = {}
+
+    def row(self, name: str) -> Row:
+        """The row of this name."""
+        return next(row for row in self.rows if row.name == name)
+
+    @property
+    def personal(self) -> list[str]:
+        """Rows that show clients' own models; tests know the global model's predictions alone."""
+        return [row.name for row in self.rows if row.scores_of]
+
+    def changes(self, scale: str, stage: str) -> Flags:
+        """Flags of a stage, or options of methods ("settings"), that the recipe itself has for a scale."""
+        return {} if scale == "paper" else getattr(getattr(self, scale), stage) or {}
 
 
 def recipes_folder() -> Path:
@@ -43,10 +118,12 @@ def find(recipe: str) -> Path:
     if path.is_file():
         return path
     known = names()
-    name = path.stem if path.suffix == ".toml" or path.parent != Path() else recipe
-    if own := {_folded(own): own for own in known}.get(_folded(name)):
-        return known[own]
-    raise UsageError(f"no such recipe: {recipe}", _meant(name, known))
+    word = path.stem if path.suffix == ".toml" or path.parent != Path() else recipe
+    if name := {_folded(name): name for name in known}.get(_folded(word)):
+        return known[name]
+    close = [name for name in known if word.lower() in name] or get_close_matches(word.lower(), known, cutoff=0.6)
+    meant = f"did you mean {' or '.join(map(repr, close[:3]))}?" if close else "`fedcli reproduce` lists all"
+    raise UsageError(f"no such recipe: {recipe}", meant)
 
 
 def _folded(name: str) -> str:
@@ -54,199 +131,184 @@ def _folded(name: str) -> str:
     return "".join(c for c in name.lower().replace("+", "plus") if c.isalnum())
 
 
-def _meant(word: str, known: dict[str, Path]) -> str:
-    """A hint that names the recipes that hold the word or are close to it, and otherwise how to list them."""
-    close = [name for name in known if word.lower() in name] or get_close_matches(word.lower(), known, cutoff=0.6)
-    if not close:
-        return "`fedcli reproduce` lists all"
-    return f"did you mean {' or '.join(map(repr, close[:3]))}?"
-
-
 def load(path: Path) -> Recipe:
     """Read a recipe and check all that can be known without running it. Raises UsageError."""
     body = toml_text.read(path)
-    try:
-        return _recipe(path.stem, body, path.parent)
-    except UsageError as error:
-        raise UsageError(f"{path.name}: {error.sentence}", error.hint) from None
+    with placed(path.name):
+        return _recipe(path.stem, shape.read(shape.Recipe, body), path.parent)
 
 
-def _recipe(name: str, body: dict[str, Any], folder: Path) -> Recipe:
-    written = shape.read(shape.Recipe, body)
-    chains = {key: _chain(key, data) for key, data in written.data.items()}
-    for chain in chains.values():
-        for file in sorted(files_in(chain.lists)):
-            checks.known(f"data.{chain.name}.lists: file", file, written.files)
-    rows = tuple(row for given in written.row for row in _rows(given, chains))
-    columns = tuple(_column(given, written, chains, rows) for given in written.column)
-    for figure in written.figure:
-        _check_names(figure, rows, columns, chains)
-    checks.different("row", [row.name for row in rows])
-    checks.different("column", [column.name for column in columns])
-    checks.different("figure", [figure.title for figure in written.figure])
-    reference = checks.known("reference", written.reference or rows[0].name, [row.name for row in rows])
-    numbers = published.read(written.published, folder / "published", rows, columns) if written.published else {}
-    scales = {scale: getattr(written, scale).model_dump(exclude_unset=True) for scale in SCALES[1:]}
-    same = ("title", "paper", "notes", "seeds", "spread", "at", "train", "files")
-    recipe = Recipe(
-        name=name,
-        reference=reference,
-        published=numbers,
-        chains=chains,
-        rows=rows,
-        columns=columns,
-        figures=written.figure,
-        scales=scales,
-        **{key: getattr(written, key) for key in same},
-    )
+def _recipe(name: str, written: shape.Recipe, folder: Path) -> Recipe:
+    for key, data in written.chains.items():
+        _check_data(f"data.{key}", data, written)
+    rows = tuple(row for given in written.rows for row in _rows(given, written))
+    filled = {"name": name, "rows": rows, "columns": tuple(_column(given, written, rows) for given in written.columns)}
+    recipe = Recipe.model_construct(**dict(written) | filled | {"reference": written.reference or rows[0].name})
+    _check_different("row", [row.name for row in rows])
+    _check_different("column", [column.name for column in recipe.columns])
+    _check_different("figure", [figure.title for figure in recipe.figures])
+    one_of("reference", recipe.reference, [row.name for row in rows])
+    numbers = _published(recipe, folder / "published") if recipe.published else {}
     _check_scores(recipe)
-    for figure in written.figure:
-        _check_figure(recipe, figure)
-    return recipe
+    for figure in recipe.figures:
+        with placed(f"figure {figure.title!r}"):
+            _check_figure(recipe, figure)
+    return recipe.model_copy(update={"numbers": numbers})
 
 
-def _chain(name: str, data: shape.Data) -> Chain:
+def _check_different(what: str, names: list[str]) -> None:
+    """Raises UsageError where two of a kind have one name."""
+    if twice := [name for number, name in enumerate(names) if name in names[:number]]:
+        raise UsageError(f"two {what}s are named {twice[0]!r}", f"give each {what} its own name")
+
+
+def _check_data(where: str, data: shape.Data, written: shape.Recipe) -> None:
     from ..data import sources
 
-    checks.known(f"data.{name}: dataset", data.dataset, sources.SOURCES)
+    one_of(f"{where}: dataset", data.dataset, sources.SOURCES)
     if data.corrupt is not None and "kind" not in data.corrupt:
-        raise UsageError(f"data.{name}.corrupt has no kind", 'write kind = "gaussian"')
-    return Chain.model_construct(**dict(data) | {"name": name, "title": data.title or name})
+        raise UsageError(f"{where}.corrupt has no kind", 'write kind = "gaussian"')
+    for file in sorted(files_in(data.lists)):
+        one_of(f"{where}.lists: file", file, written.files)
 
 
-def _rows(given: shape.Row, chains: dict[str, Chain]) -> list[Row]:
+def _rows(given: shape.Row, written: shape.Recipe) -> list[Row]:
     where = f"row {given.name!r}"
     for name in given.data:
-        checks.known(f"{where}: data", name, chains)
-    filled = {"data": given.data or tuple(chains), "corrupt": given.corrupt or {}, "stem": given.name}
+        one_of(f"{where}: data", name, written.chains)
+    filled = {"data": given.data or tuple(written.chains), "corrupt": given.corrupt or {}, "stem": given.name}
     row = Row.model_construct(**dict(given) | filled)
-    rows = _varied(row, given.vary, where) if given.vary else [row]
-    if rows[0].corrupt and (plain := [name for name in row.data if chains[name].corrupt is None]):
-        raise UsageError(
-            f"{where} changes the corruption of {plain[0]}, which has none", f"leave {plain[0]} out of its data"
-        )
+    with placed(where):
+        rows = _varied(row) if given.vary else [row]
+    if rows[0].corrupt and (plain := [name for name in row.data if written.chains[name].corrupt is None]):
+        hint = f"leave {plain[0]} out of its data"
+        raise UsageError(f"{where} changes the corruption of {plain[0]}, which has none", hint)
     return rows
 
 
-def _varied(row: Row, vary: dict[str, list[Any]], where: str) -> list[Row]:
+def _varied(row: Row) -> list[Row]:
     """One row per combination of the varied values."""
-    for path, values in vary.items():
+    for path, values in row.vary.items():
         stage, _, key = path.partition(".")
-        if stage not in ("set", *checks.STAGES[:-1]) or not key:
-            raise UsageError(f"{where}: vary {path!r} names no key", 'write for example "set.q" or "corrupt.ratio"')
+        if stage not in ("set", *shape.STAGES[:-1]) or not key:
+            raise UsageError(f"vary {path!r} names no key", 'write for example "set.q" or "corrupt.ratio"')
         for value in values:
-            try:
-                checks.value_of(value, f"{path!r}: {value!r}")
-                if stage != "set":
-                    checks.flags(stage, {key: value})
-            except UsageError as error:
-                raise UsageError(f"{where}: vary: {error.sentence}", error.hint) from None
-    return [row.at_values(dict(zip(vary, chosen, strict=True))) for chosen in product(*vary.values())]
+            with placed("vary"):
+                check_value(value, f"{path!r}: {value!r}")
+                checked(stage, {key: value})
+    return [row.at_values(dict(zip(row.vary, chosen, strict=True))) for chosen in product(*row.vary.values())]
 
 
-def _column(
-    given: shape.Column, written: shape.Recipe, chains: dict[str, Chain], rows: tuple[Row, ...]
-) -> Column:  # fmt: skip
+def _column(given: shape.Column, written: shape.Recipe, rows: tuple[Row, ...]) -> Column:
+    """A column with its defaults; where validation images choose among the rows, no best is marked by test images."""
     where = f"column {given.name!r}"
-    if given.mean_of or given.harmonic_mean_of:
-        return _mean_of(given, written, where)
+    filled: dict[str, Any] = {"marked": all(column.score != ON_VALIDATION for column in written.columns)}
+    if key := next((key for key in ("mean_of", "harmonic_mean_of") if getattr(given, key)), ""):
+        return Column.model_construct(**dict(given) | filled | _of_parts(given, key, written, where))
     if not given.score:
         raise UsageError(f"{where} has no score", 'write for example score = "versions/clean/accuracy"')
-    if not given.data and len(chains) > 1:
-        raise UsageError(f"{where} does not say which data it is about", f"add data, one of {', '.join(chains)}")
-    data = checks.known(f"{where}: data", given.data or next(iter(chains)), chains)
+    if not given.data and len(written.chains) > 1:
+        raise UsageError(
+            f"{where} does not say which data it is about", f"add data, one of {', '.join(written.chains)}"
+        )
+    filled["data"] = one_of(f"{where}: data", given.data or next(iter(written.chains)), written.chains)
     if given.minus:
-        checks.known(f"{where}: minus", given.minus, [BEST_OTHER, *(row.name for row in rows)])
-    filled = {"data": data, "marked": not _chosen(written), "validation": given.score == ON_VALIDATION}
-    return Column.model_construct(**dict(given) | filled)
+        one_of(f"{where}: minus", given.minus, [BEST_OTHER, *(row.name for row in rows)])
+    return Column.model_construct(**dict(given) | filled | {"validation": given.score == ON_VALIDATION})
 
 
-def _chosen(written: shape.Recipe) -> bool:
-    """Tell whether validation images choose among the rows, so that no best is marked by test images."""
-    return any(column.score == ON_VALIDATION for column in written.column)
-
-
-def _mean_of(given: shape.Column, written: shape.Recipe, where: str) -> Column:
-    """A column that is the mean of others, in their unit."""
-    key = "mean_of" if given.mean_of else "harmonic_mean_of"
+def _of_parts(given: shape.Column, key: str, written: shape.Recipe, where: str) -> dict[str, Any]:
+    """Unit and direction of a column that is the mean of others: theirs."""
     if own := sorted(given.model_fields_set - {"name", key}):
         raise UsageError(f"{where} is a mean of others and has no {own[0]} of its own", f"leave {own[0]} out")
-    single = {column.name: column for column in written.column if column.score}
-    parts = [single[checks.known(f"{where}: {key}", name, single)] for name in getattr(given, key)]
+    single = {column.name: column for column in written.columns if column.score}
+    parts = [single[one_of(f"{where}: {key}", name, single)] for name in getattr(given, key)]
     if len({(part.unit, part.lower) for part in parts}) > 1:
-        raise UsageError(
-            f"{where} is a mean of columns in different units or directions",
-            "give them the same unit and the same lower",
-        )
-    filled = {"unit": parts[0].unit, "lower": parts[0].lower, "marked": not _chosen(written)}
-    return Column.model_construct(**dict(given) | filled)
-
-
-def _check_names(figure: Figure, rows: tuple[Row, ...], columns: tuple[Column, ...], chains: dict[str, Chain]) -> None:
-    """A picture is of rows, columns and data that there are."""
-    names = {row.name for row in rows} | {row.stem for row in rows}
-    varied = {path for row in rows for path in row.at}
-    asked = {
-        "columns": figure.columns,
-        "rows": figure.rows,
-        "lines": figure.lines,
-        "x": [figure.x],
-        "data": [figure.data],
-    }
-    known = {"columns": {column.name for column in columns}, "rows": names, "lines": names, "x": varied, "data": chains}
-    for key, given in asked.items():
-        for name in filter(None, given):
-            checks.known(f"figure {figure.title!r}: {key}", name, known[key])
+        hint = "give them the same unit and the same lower"
+        raise UsageError(f"{where} is a mean of columns in different units or directions", hint)
+    return {"unit": parts[0].unit, "lower": parts[0].lower}
 
 
 def _check_scores(recipe: Recipe) -> None:
     """Refuse what would fail only after training: an attribute or a place in scores.json that is not there."""
     from ..scores.shots import thresholds
 
-    for scale in SCALES:
-        for chain in recipe.chains.values():
-            where = f"data.{chain.name}.evaluate" if scale == "paper" else f"{scale}.evaluate"
-            evaluate = chain.evaluate | recipe.scales.get(scale, {}).get("evaluate", {})
-            by = _by(evaluate.get("by") or [], chain)
-            places.check_by(by, chain.dataset, where)
-            try:
-                thresholds(evaluate.get("shots") or None)
-            except UsageError as error:
-                raise UsageError(f"{where}: {error.sentence}", error.hint) from None
-            for column in recipe.columns:
-                if column.data == chain.name:
-                    best, corrupted = recipe.at == "best", chain.corrupt is not None
-                    if best or column.score.startswith("best_on_validation/"):
-                        _check_validated(recipe, chain)
-                    where = f"column {column.name!r}"
-                    places.check(column.score, chain.dataset, by, corrupted=corrupted, best=best, where=where)
+    best = recipe.at == "best"
+    for scale, (name, data) in product(SCALES, recipe.chains.items()):
+        evaluate = data.evaluate | recipe.changes(scale, "evaluate")
+        given = evaluate.get("by") or []
+        by = [str(each).replace("{data}", name) for each in (given if isinstance(given, list) else [given])]
+        with placed(f"data.{name}.evaluate" if scale == "paper" else f"{scale}.evaluate"):
+            places.check_by(by, data.dataset)
+            thresholds(evaluate.get("shots") or None)
+        for column in recipe.columns:
+            if column.data == name:
+                if best or column.score.startswith("best_on_validation/"):
+                    _check_validated(recipe, name)
+                with placed(f"column {column.name!r}"):
+                    places.check(column.score, data.dataset, by, corrupted=data.corrupt is not None, best=best)
 
 
-def _by(given: Any, chain: Chain) -> list[str]:
-    """The attributes asked for, where only the name of the data may be left open."""
-    listed = given if isinstance(given, list) else [given]
-    return [str(attribute).replace("{data}", chain.name) for attribute in listed]
-
-
-def _check_validated(recipe: Recipe, chain: Chain) -> None:
+def _check_validated(recipe: Recipe, name: str) -> None:
     """The best round on validation needs clients with validation parts."""
     for row in recipe.rows:
-        if chain.name in row.data and not (chain.partition | row.partition).get("val"):
+        if name in row.data and not (recipe.chains[name].partition | row.partition).get("val"):
             raise UsageError(
-                f"data.{chain.name} has no validation parts to choose the best round by, for row {row.name!r}",
-                f"write val = 0.1 in data.{chain.name}.partition",
+                f"data.{name} has no validation parts to choose the best round by, for row {row.name!r}",
+                f"write val = 0.1 in data.{name}.partition",
             )
 
 
 def _check_figure(recipe: Recipe, figure: Figure) -> None:
-    """A picture of corrupted images needs some, and one of validation images too."""
-    chain = recipe.chains[figure.data or next(iter(recipe.chains))]
-    where = f"figure {figure.title!r}"
+    """A picture is of rows, columns and data that there are; one of corrupted or of validation images needs some."""
+    rows = {name for row in recipe.rows for name in (row.name, row.stem)}
+    varied = {path for row in recipe.rows for path in row.at}
+    columns = {column.name for column in recipe.columns}
+    named: list[tuple[str, Iterable[str], Any]] = [
+        ("columns", figure.columns, columns), ("rows", figure.rows, rows), ("lines", figure.lines, rows),
+        ("x", [figure.x], varied), ("data", [figure.data], recipe.chains),
+    ]  # fmt: skip
+    for key, given, known in named:
+        for name in filter(None, given):
+            one_of(key, name, known)
+    data = figure.data or next(iter(recipe.chains))
     if figure.by:
-        places.check_by([figure.by], chain.dataset, where)
-    if figure.version == "corrupted" and chain.corrupt is None:
-        raise UsageError(f"{where}: data.{chain.name} has no corrupted images", 'use version = "clean"')
+        places.check_by([figure.by], recipe.chains[data].dataset)
+    if figure.version == "corrupted" and recipe.chains[data].corrupt is None:
+        raise UsageError(f"data.{data} has no corrupted images", 'use version = "clean"')
     if figure.version == "validation":
         if figure.kind != "convergence":
-            raise UsageError(f"{where}: a {figure.kind} is not of validation images", 'write version = "clean"')
-        _check_validated(recipe, chain)
+            raise UsageError(f"a {figure.kind} is not of validation images", 'write version = "clean"')
+        _check_validated(recipe, data)
+
+
+def _published(recipe: Recipe, folder: Path) -> dict[str, dict[str, shape.Printed]]:
+    """The published numbers, in the columns' units.
+
+    folder: published/ beside the recipe; no name may lead out of it.
+    """
+    file, columns = recipe.published, {column.name: column for column in recipe.columns}
+    try:
+        if Path(file).is_absolute() or not (folder / file).resolve().is_relative_to(folder.resolve()):
+            raise UsageError(f"published {file!r} lies outside of {folder}", "give the name of a file in that folder")
+        body = json.loads((folder / file).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError, RuntimeError) as error:
+        raise UsageError(f"published {file!r} cannot be read: {error}", f"it belongs in {folder}") from None
+    try:
+        published = shape.read(shape.Published, body)
+    except UsageError as error:
+        raise UsageError(f"{file}: {error.sentence}", f"write {PUBLISHED}") from None
+    for row, numbers in published.rows.items():
+        one_of(f"{file}: row", row, [known.name for known in recipe.rows])
+        for name in numbers:
+            column = columns[one_of(f"{file}: {row}: column", name, columns)]
+            _check_unit(f"{file}: unit {published.unit!r}", published.unit, column)
+    return published.rows
+
+
+def _check_unit(what: str, unit: str, column: Column) -> None:
+    """Numbers stand beside ours as they are, so both are in one unit; a difference in percent is in points."""
+    if unit in ("", column.unit) or (unit == "percent" and column.unit in PERCENT):
+        return
+    hint = f"give the numbers in {'percent' if column.unit in PERCENT else column.unit}, or change the column's unit"
+    raise UsageError(f"{what} is not that of column {column.name!r}, {column.unit}", hint)

@@ -2,23 +2,11 @@
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
 from ..compare.verdict import Against
-from .model import Column
+from .recipe import Column
+from .shape import Part, Printed
 
 Number = float | None
-
-
-class Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Published(Part):
-    """A number as printed."""
-
-    mean: float
-    std: Number = None
 
 
 class Cell(Part):
@@ -31,7 +19,7 @@ class Cell(Part):
     std: Number
     runs: int
     per_run: list[float]
-    published: Published | None = None
+    published: Printed | None = None
     difference: Number = None
     verdict: str = "-"
 

@@ -8,24 +8,17 @@ from typing import Any
 
 from .. import console
 from ..options import Options
-from .expand import Cell
+from .expand import Cell, stages_of
 from .flags import ASKED, asked, variable
 from .recipe import Recipe
 
 
 def script(
-    recipe: Recipe,
-    cells: list[Cell],
-    *,
-    work: Path,
-    samples: dict[str, str],
-    source: Path | None = None,
-) -> str:
-    """The script's text.
+    recipe: Recipe, cells: list[Cell], *, work: Path, samples: dict[str, str], source: Path | None = None
+) -> str:  # fmt: skip
+    """The script's text, which asks for folders and files that were not given in variables.
 
-    samples: dataset -> folder of its synthetic sample.
-    source: the data of cells that make none.
-    The script asks for folders and files that were not given in variables.
+    samples: dataset -> folder of its synthetic sample. source: the data of cells that make none.
     """
     lines = ["#!/bin/sh", f"# {recipe.title}: {console.counted(len(cells), 'cell', 'cells')}", "set -e"]
     lines += _wanted(recipe, cells)
@@ -33,14 +26,14 @@ def script(
         make = shlex.join(["fedcli", "datasets", name, "--make-sample", folder])
         lines.append(f"[ -d {shlex.quote(folder)} ] || {make}")
     made: dict[tuple[Options, ...], str] = {(): str(source or "")}  # what a chain made, or the variable that holds it
+    chains = list(stages_of(cells))
     for number, cell in enumerate(cells, 1):
         lines.append(f"# [{number}/{len(cells)}] {cell.name}")
-        for stage, options in enumerate(cell.chain, 1):
-            upto = cell.chain[:stage]
-            if upto not in made:
-                name = f"{options.stage}_{sum(key[-1].stage == options.stage for key in made if key) + 1}"
-                lines.append(f"{name}=$({_command(options, made[upto[:-1]], work)})")
-                made[upto] = asked(name)
+        for chain in (chain for first, chain in chains if first is cell):
+            stage = chain[-1].stage
+            name = f"{stage}_{sum(key[-1].stage == stage for key in made if key) + 1}"
+            lines.append(f"{name}=$({_command(chain[-1], made[chain[:-1]], work)})")
+            made[chain] = asked(name)
         lines.append(f"run=$({_command(replace(cell.train, resume=True), made[cell.chain], work)})")
         lines.append(_command(cell.evaluate, asked("run"), work))
     return "\n".join(lines) + "\n"
@@ -48,14 +41,13 @@ def script(
 
 def _wanted(recipe: Recipe, cells: list[Cell]) -> list[str]:
     """Lines that stop a script whose variables are not set."""
-    names = sorted({chain.dataset for chain in recipe.chains.values()})
+    files = {variable(name, "file"): name for name in recipe.files}
+    names = sorted({data.dataset for data in recipe.chains.values()})
     known = {variable(name): f"the folder of {name} as downloaded" for name in names}
-    known |= {variable(name, "file"): f"the file {name}" for name in recipe.files}
-    asked = {name for cell in cells for name in cell.asks}
-    lines = [
-        f"# {variable(name, 'file')}: {text}" for name, text in recipe.files.items() if variable(name, "file") in asked
-    ]
-    return lines + [f': "${{{name}:?{known[name]}}}"' for name in known if name in asked]
+    known |= {word: f"the file {name}" for word, name in files.items()}
+    wanted = {name for cell in cells for name in cell.asks}
+    lines = [f"# {word}: {recipe.files[name]}" for word, name in files.items() if word in wanted]
+    return lines + [f': "${{{name}:?{known[name]}}}"' for name in known if name in wanted]
 
 
 def _command(options: Options, source: str, work: Path) -> str:

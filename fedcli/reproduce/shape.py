@@ -2,7 +2,6 @@
 
 import re
 import unicodedata
-from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
@@ -14,15 +13,23 @@ from pydantic import (
     StrictInt,
     StrictStr,
     ValidationError,
+    ValidationInfo,
+    field_validator,
     model_validator,
-)
+)  # fmt: skip
 from pydantic_core import PydanticCustomError
 
 from ..errors import UsageError, nearest
 from ..metrics.task import ONE
-from . import checks
-from .flags import MARK
+from .flags import MARK, checked
 
+STAGES = "prepare", "partition", "corrupt", "train", "evaluate"
+UNITS = {  # of a column: its sign, what a number in the scores is multiplied by, and the digits that are shown
+    "percent": ("%", 100.0, 2),
+    "points": ("points", 100.0, 2),
+    "MB": ("MB", 1e-6, 6),  # single bytes
+    "none": ("", 1.0, 2),
+}
 HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # categories of characters that break a line, or that no one sees
 Kind = Literal["sweep", "convergence", "landscape-1d", "landscape-2d", "series", "histograms"]
 FIGURES: dict[Kind, set[str]] = {  # kind -> what it may say beside title and kind
@@ -60,64 +67,77 @@ def _once(items: tuple[Any, ...]) -> tuple[Any, ...]:
     return items
 
 
-def _flags(stage: str, given: dict[str, Any]) -> dict[str, Any]:
-    try:
-        return checks.options(given) if stage == "set" else checks.flags(stage, given)
-    except UsageError as error:
-        raise _wrong(error.sentence, error.hint) from None
-
-
 Text = Annotated[StrictStr, AfterValidator(_visible)]
 Word = Annotated[Text, AfterValidator(_dashless)]  # stands on a command line, where a dash begins a flag
 Texts = Annotated[tuple[Text, ...], Field(min_length=1), AfterValidator(_once)]
 Seed = Annotated[StrictInt, Field(ge=0, lt=2**63)]
 FileName = Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
-Prepare = Annotated[dict[Text, Any], AfterValidator(partial(_flags, "prepare"))]
-Partition = Annotated[dict[Text, Any], AfterValidator(partial(_flags, "partition"))]
-Corrupt = Annotated[dict[Text, Any], AfterValidator(partial(_flags, "corrupt"))]
-Train = Annotated[dict[Text, Any], AfterValidator(partial(_flags, "train"))]
-Evaluate = Annotated[dict[Text, Any], AfterValidator(partial(_flags, "evaluate"))]
-Settings = Annotated[dict[Text, Any], AfterValidator(partial(_flags, "set"))]
+Flags = dict[Text, Any]
 Values = Annotated[list[Any], Field(min_length=1)]
 
 
 class Part(BaseModel):
+    """A part of a recipe; the flags of a stage and the options of a method in it are checked by name and kind."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @field_validator(*STAGES, "settings", check_fields=False)
+    @classmethod
+    def _checked(cls, given: Flags | None, field: ValidationInfo) -> Flags | None:
+        try:
+            return given and checked("set" if field.field_name == "settings" else str(field.field_name), given)
+        except UsageError as error:
+            raise _wrong(error.sentence, error.hint) from None
 
 
 class Stages(Part):
-    prepare: Prepare = {}
-    partition: Partition = {}
-    corrupt: Corrupt | None = None
-    train: Train = {}
+    prepare: Flags = {}
+    partition: Flags = {}
+    corrupt: Flags | None = None
+    train: Flags = {}
 
 
 class Scale(Stages):
-    evaluate: Evaluate = {}
-    settings: Settings = Field(default={}, alias="set")
+    evaluate: Flags = {}
+    settings: Flags = Field(default={}, alias="set")
 
 
 class Lists(Part):
-    prepare: Prepare
-    partition: Partition
+    prepare: Flags
+    partition: Flags
 
 
 class Data(Scale):
+    """A chain of stages, which makes one data set of the table.
+
+    `lists` replace prepare and partition by the authors' published ones, with what a row adds to them, where the user
+    brings all files that they name. `train` and `settings` are of the rows on it that leave them open, settings where
+    their method has them.
+    """
+
     title: Text = ""
     lists: Lists | None = None
     dataset: Text
 
 
 class Row(Stages):
+    """One line of the table: a method and what it has of its own; with `vary` one for each value."""
+
     name: Text
     scores_of: Literal["", "personal", "mean_personal"] = ""
     method: Word
     data: Texts = ()
-    settings: Settings = Field(default={}, alias="set")
+    settings: Flags = Field(default={}, alias="set")
     vary: Annotated[dict[Text, Values], Field(min_length=1)] = {}
 
 
 class Column(Part):
+    """One number of each row: where it stands in the scores, and how it is shown.
+
+    A part of `score` that is * takes the mean over all that stand there, in each round. `minus` names a row whose
+    number of the same seed and round is taken off; that row itself has none, and BEST_OTHER is the best of the others.
+    """
+
     name: Text
     data: Text = ""
     score: Text = ""
@@ -164,16 +184,18 @@ class Recipe(Part):
     at: Literal["last5", "last", "best"] = "last5"
     reference: Text = ""
     files: dict[FileName, Text] = {}
-    data: Annotated[dict[Word, Data], Field(min_length=1)]
-    train: Train = {}
-    row: Annotated[tuple[Row, ...], Field(min_length=1)]
-    column: Annotated[tuple[Column, ...], Field(min_length=1)]
-    figure: tuple[Figure, ...] = ()
+    chains: Annotated[dict[Word, Data], Field(min_length=1, alias="data")]
+    train: Flags = {}
+    rows: Annotated[tuple[Row, ...], Field(min_length=1, alias="row")]
+    columns: Annotated[tuple[Column, ...], Field(min_length=1, alias="column")]
+    figures: tuple[Figure, ...] = Field(default=(), alias="figure")
     small: Scale = Scale()
     smoke: Scale = Scale()
 
 
-class Cell(Part):
+class Printed(Part):
+    """A number as printed."""
+
     mean: Annotated[float, Field(strict=True, allow_inf_nan=False)]
     std: Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0)] | None = None
 
@@ -183,11 +205,11 @@ class Published(Part):
 
     source: Text = ""
     unit: Text = ""
-    rows: dict[Text, dict[Text, Cell]]
+    rows: dict[Text, dict[Text, Printed]]
 
 
 PARTS: dict[Any, type[Part]] = {
-    "row": Row, "column": Column, "figure": Figure, "data": Data, "small": Scale, "smoke": Scale, "rows": Cell,
+    "row": Row, "column": Column, "figure": Figure, "data": Data, "small": Scale, "smoke": Scale, "rows": Printed,
 }  # fmt: skip
 Read = TypeVar("Read", bound=Part)
 
@@ -210,7 +232,7 @@ def read(whole: type[Read], body: Any) -> Read:
         sentence = re.sub(word, plain, sentence)
     if first["type"] == "fedcli":
         hint = first["ctx"]["hint"]
-    between = ":" if key in (*checks.STAGES, "set") and first["type"] == "fedcli" else ""
+    between = ":" if key in (*STAGES, "set") and first["type"] == "fedcli" else ""
     raise UsageError(f"{_named([*above, key], body)}{between} {sentence}", hint)
 
 

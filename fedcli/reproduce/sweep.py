@@ -1,24 +1,36 @@
-"""A user's own sweep as a recipe: one method on one data set, over a grid of its options and of train's flags."""
+"""A user's own sweep as a recipe: one method on one data set, over a grid of its options and of train's flags.
 
-from dataclasses import replace
+`--over hold-out=all` trains once without each site: a partition for each site, whose images train nothing and are
+tested on. Its table has a row per training and a column per tested site, from two evaluations: on all images of the
+held-out site, and on the dataset's test part.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from ..data import manifest
+from ..data.partition.held_out import HeldOut, sites
 from ..errors import UsageError, nearest
 from ..methods import resolve
 from ..metrics import Task
+from ..reporting.table import Cell as Shown
+from ..reporting.table import Column as Heading
+from ..reporting.table import Table, heads, percent
+from ..scores.scores import Scores
+from ..scores.table import Score
+from ..stages import evaluate, partition
 from ..stages.evaluation_options import EvaluateOptions
-from ..stages.options import TrainOptions
-from . import flags
+from ..stages.options import PartitionOptions, TrainOptions
+from . import flags, shape
 from .expand import Cell, try_training
-from .leave_one_out import Plan
-from .model import Chain, Column, Recipe, Row
-from .recipe import ON_VALIDATION
-from .shape import Figure
+from .jobs import Outcome, Sources
+from .recipe import ON_VALIDATION, Column, Recipe, Row
 
-HOLD_OUT = "partition.hold-out"
+KEY = "hold-out"
+HOLD_OUT = f"partition.{KEY}"
 CHOSEN = (
     "The best is chosen by balanced accuracy on the clients' validation images alone; the test set chooses nothing."
 )
@@ -27,6 +39,61 @@ UNCHOSEN = (
     "chooses nothing."
 )
 LEFT_OUT = "Every row is trained without one site and tested on all of its images; nothing is chosen."
+LEGEND = (
+    "In percent, last round's model. Held out: all images of "
+    "that site, with the 95 % bootstrap interval over its patients. The other columns are the dataset's own test part "
+    "by site, [number of images]; † marks a site that is too small or lacks a class."
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Facts that a sweep over sites needs.
+
+    Attributes:
+        dataset: its manifest.
+        options: of the partition, without a site.
+        sites: those that are held out in turn.
+    """
+
+    dataset: Path
+    options: PartitionOptions
+    sites: list[HeldOut]
+
+    @property
+    def values(self) -> list[str]:
+        return [site.value for site in self.sites]
+
+    def chain(self, value: str) -> tuple[PartitionOptions]:
+        """The partition without a site."""
+        return (replace(self.options, hold_out=f"{self.sites[0].attribute}={value}"),)
+
+    def make(self, work: Path) -> Sources:
+        """The manifest of each partition, by the chain of the cells that read it."""
+        chains = [self.chain(value) for value in self.values]
+        return {chain: partition.run(replace(chain[0], dataset=self.dataset, work=work)).path for chain in chains}
+
+
+def asked(over: Sequence[str]) -> tuple[str, list[str]]:
+    """The attribute of sites that --over names, "" where nothing, and the rest of it. Raises UsageError."""
+    parts = [(text.partition("=")[0].strip().lstrip("-"), text) for text in over]
+    of_sites = [text.partition("=")[2].strip() for key, text in parts if key == KEY]
+    if len(of_sites) > 1 or "" in of_sites:
+        raise UsageError(f"--over {KEY} is given twice or without a value", f"write --over {KEY}=all")
+    return next(iter(of_sites), ""), [text for key, text in parts if key != KEY]
+
+
+def plan(text: str, source: Path, options: PartitionOptions | None) -> Plan:
+    """The plan of a sweep over these sites. source: a dataset, or a partition, of which these are the options.
+
+    Raises FedcliError, UsageError.
+    """
+    dataset = source if options is None else manifest.above(source, "dataset")
+    common = partition.by_default(PartitionOptions(dataset)) if options is None else options
+    values = sites(text, tuple(common.by), manifest.read(dataset, "dataset").body)
+    if len(values) < 2:
+        raise UsageError(f"--over {KEY}={text} is one site", f"write --over {KEY}=all, or partition with --hold-out")
+    return Plan(dataset, replace(common, dataset=None), values)
 
 
 def recipe_of(method: str, source: Path, over: list[str], left_out: Plan | None = None) -> Recipe:
@@ -34,16 +101,15 @@ def recipe_of(method: str, source: Path, over: list[str], left_out: Plan | None 
 
     Raises UsageError for a key that neither method nor train has.
     """
-    sites: dict[str, list[Any]] = {HOLD_OUT: list(left_out.values)} if left_out else {}
-    grid = sites | dict(_axis(method, text) for text in over)
+    of_sites: dict[str, list[Any]] = {HOLD_OUT: list(left_out.values)} if left_out else {}
+    grid = of_sites | dict(_axis(method, text) for text in over)
     if not grid:
         raise UsageError("a sweep needs values to go over", "write for example --over q=0.5,1,2")
-    if len(grid) < len(over) + len(sites):
+    if len(grid) < len(over) + len(of_sites):
         raise UsageError("--over names a key twice", "give all its values at once: --over q=0.5,1,2")
     body = manifest.read(source, "partition", "corruption", "dataset").body
-    dataset = body["name"] if left_out else body["dataset"]
+    dataset, task = body["name"] if left_out else body["dataset"], Task.of_body(body)
     validated = not left_out and any(client["val"] for client in body["roster"])
-    note = LEFT_OUT if left_out else CHOSEN if validated else UNCHOSEN
     base = Row(name=method, method=method, data=("data",))
     varied = (base.at_values(dict(zip(grid, values, strict=True))) for values in product(*grid.values()))
     rows = tuple(row.model_copy(update={"name": row.name.removeprefix(f"{method}, ")}) for row in varied)
@@ -51,35 +117,20 @@ def recipe_of(method: str, source: Path, over: list[str], left_out: Plan | None 
     columns = [
         Column(name=f"{version} {metric}", data="data", score=f"versions/{version}/{metric}", marked=False)
         for version in versions
-        for metric in Task.of_body(body).usual
+        for metric in task.usual
     ]
     if validated:
-        name = f"validation {Task.of_body(body).curves[0]}, best round"
+        name = f"validation {task.curves[0]}, best round"
         columns.append(Column(name=name, data="data", score=ON_VALIDATION, validation=True))
+    drawn = tuple(column.name for column in columns if task.usual[0] in column.name)
     keys = " and ".join(place.partition(".")[2] for place in grid)
     title = f"{method} on {dataset}, over {keys}"
-    figure = Figure(
-        title=title, x=next(iter(grid)), columns=tuple(c.name for c in columns if Task.of_body(body).usual[0] in c.name)
-    )
-    return Recipe(
-        name=f"{method}-{keys.replace(' and ', '-')}", title=title, notes=(note,), reference=rows[0].name,
-        chains={"data": Chain(name="data", title=dataset, dataset=dataset)}, rows=rows, columns=tuple(columns),
-        figures=(figure,),
+    return Recipe.model_construct(
+        name=f"{method}-{keys.replace(' and ', '-')}", title=title, reference=rows[0].name, rows=rows,
+        notes=(LEFT_OUT if left_out else CHOSEN if validated else UNCHOSEN,), columns=tuple(columns),
+        chains={"data": shape.Data(title=dataset, dataset=dataset)},
+        figures=(shape.Figure(title=title, x=next(iter(grid)), columns=drawn),),
     )  # fmt: skip
-
-
-def cells(recipe: Recipe, common: TrainOptions, seeds: tuple[int, ...], left_out: Plan | None = None) -> list[Cell]:
-    """A cell for each row and seed. common: what all trainings share. Raises UsageError."""
-    made = []
-    for seed, row in product(seeds, recipe.rows):
-        asked = TrainOptions.from_flags(row.train)
-        own = {name: getattr(asked, name) for name in row.train}
-        train = replace(common, **own, method=row.method, set={**common.set, **row.settings}, seed=seed)
-        chain = left_out.chain(row.at[HOLD_OUT]) if left_out else ()
-        made.append(Cell(row.name, "data", "", seed, chain, train, EvaluateOptions()))
-    for cell in made:
-        try_training(cell)
-    return made
 
 
 def _axis(method: str, given: str) -> tuple[str, list[Any]]:
@@ -102,3 +153,52 @@ def _value(text: str) -> Any:
         except ValueError:
             continue
     return text
+
+
+def cells(recipe: Recipe, common: TrainOptions, seeds: tuple[int, ...], left_out: Plan | None = None) -> list[Cell]:
+    """A cell for each row and seed. common: what all trainings share. Raises UsageError."""
+    made = []
+    for seed, row in product(seeds, recipe.rows):
+        asked = TrainOptions.from_flags(row.train)
+        own = {name: getattr(asked, name) for name in row.train}
+        train = replace(common, **own, method=row.method, set={**common.set, **row.settings}, seed=seed)
+        chain = left_out.chain(row.at[HOLD_OUT]) if left_out else ()
+        made.append(Cell(row.name, "data", "", seed, chain, train, EvaluateOptions()))
+    try_training(made)
+    return made
+
+
+def tables(plan: Plan, outcomes: list[Outcome], work: Path, device: str) -> Iterator[Table]:
+    """Trained without, tested on: a table of each of the shown scores."""
+    attribute = plan.sites[0].attribute
+    scored = []
+    for outcome in (outcome for outcome in outcomes if outcome.scores):
+        run = manifest.parent(outcome.path, "run")
+        inside = evaluate.run(EvaluateOptions(run, on=plan.dataset, by=[attribute], work=work, device=device)).path
+        name = outcome.cell.name.replace(f"{KEY}=", "without ", 1)
+        scored.append((name, Scores.read(outcome.path), Scores.read(inside)))
+    members = scored[0][2].members(attribute) if scored else {}
+    columns = [Heading("trained"), Heading("held out", "%"), *heads("interval", "images")]
+    columns += heads(
+        *(f"{site} [{members[site].count}]" if site in members else site for site in plan.values), unit="%"
+    )
+    for metric in Task.of_body(manifest.read(plan.dataset, "dataset").body).usual:
+        rows = [
+            [Shown(name), *_held_out(own, metric), *_on_sites(plan, inside.groups[attribute]["clean"].get(metric, {}))]
+            for name, own, inside in scored
+        ]
+        yield Table(f"Trained without, tested on: {metric}", columns, rows, LEGEND)
+
+
+def _held_out(scores: Scores, metric: str) -> list[Shown]:
+    """Score on all images of the held-out site, its interval, and their number."""
+    score = scores.versions["clean"][metric]
+    low, high = score.low, score.high
+    bounds = "-" if low is None or high is None else f"{100 * low:.2f} to {100 * high:.2f}"
+    return [percent(score.last), Shown(bounds), Shown(str(score.count))]
+
+
+def _on_sites(plan: Plan, column: Mapping[str, Score]) -> list[Shown]:
+    """The score on each site's images of the dataset's test part."""
+    scores = [column.get(site) for site in plan.values]
+    return [percent(score.last, doubtful=bool(score.small)) if score else Shown() for score in scores]

@@ -185,7 +185,7 @@ def trains_alone(run: Run) -> bool:
 def has_own_tests(data: Shards) -> bool:
     """Tell whether every test image is in exactly one client's own test part."""
     at = np.concatenate([data.client_test[client] for client in data.roster])
-    return len(at) == len(data.test["clean"]) and len(np.unique(at)) == len(at)
+    return len(at) == len(next(iter(data.test.values()))) and len(np.unique(at)) == len(at)
 
 
 def alone_logits(data: Shards, shard: Shard, logits_of: Callable[[str, Shard], np.ndarray]) -> list[np.ndarray]:

@@ -1,15 +1,20 @@
-"""The model that answers for each image, and its logits.
+"""The models that answer for each image and for each client, and their logits.
 
 One model answers, the global one. Where clients trained alone there is none: each image is shown to the client whose
 own test part it is in, or, where images are not divided so, all of them to every client.
 """
+
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from .. import console
 from ..runs import finished as runs
 from ..runs.finished import Run
-from .rounds import Logits
+from .parts import MODELS
+from .predictions import Logits
+from .scores import GLOBAL
 
 
 def predictions(run: Run, view: str | None = None) -> Logits:
@@ -32,10 +37,45 @@ def answers_of(run: Run, round: int | str, version: str, view: str | None = None
     )
 
 
-def of_client(run: Run, answers: list[list[np.ndarray]], client: str) -> list[np.ndarray]:
-    """One client's own answers, or those of the one model that answers for it, in each kept round."""
-    row = run.data.roster.index(client)
-    return [tables[row if len(tables) > 1 else 0] for tables in answers]
+@dataclass(frozen=True)
+class Panel:
+    """A client's test images, and the models that answer for it.
+
+    Attributes:
+        version: of the test images. places: of its own test part; None for the whole test set.
+        models: its name in the table, "" for the model that is reported -> whether the client's own model is asked,
+            else its answers are among those of the run.
+        alone: whether no other client has these models and images.
+    """
+
+    client: str
+    version: str
+    places: np.ndarray | None
+    models: dict[str, bool]
+    alone: bool
+
+    def answers(self, run: Run, logits: Logits) -> Iterator[tuple[str, list[np.ndarray]]]:
+        """Model -> logits [n, C] of each kept round. logits: the run's answers to the same test images."""
+        at = slice(None) if self.places is None else self.places
+        for model, asked in self.models.items():
+            if asked:
+                shard = run.data.test[self.version]
+                tables = [runs.predict(run, round, shard, self.client) for round in run.rounds]
+            else:
+                row = run.data.roster.index(self.client)
+                tables = [models[row if len(models) > 1 else 0] for models in logits[self.version]]
+            yield model, [table[at] for table in tables]
+
+
+def panel(run: Run, client: str) -> Panel:
+    """Those of a client: its own model where it has one, and the global one beside it."""
+    part, alone = run.data.client_test[client], runs.trains_alone(run)
+    if alone:  # others answer in the run's one table where test images are divided and this client has none
+        models = {"": not len(part) and runs.has_own_tests(run.data)}
+    else:
+        models = {"": True, GLOBAL: False} if runs.has_personal_models(run) else {"": False}
+    version = MODELS[client in run.data.corrupted]
+    return Panel(client, version, part if len(part) else None, models, alone or bool(len(part)) or models[""])
 
 
 def who_answers(run: Run) -> str:

@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ..data import manifest
 from ..errors import FedcliError
 from ..metrics import Groupings
@@ -12,11 +10,12 @@ from ..runs.finished import BEST, Run
 from ..runs.scoring import curve
 from .answering import answers_of
 from .choice import RULES, WORDS, Candidate, chosen, values
-from .clinical import Images, validation
-from .groups import group_scores
-from .parts import Score
-from .rounds import mean, with_average
-from .tree import Best
+from .clinical.points import Images as ValidationImages
+from .clinical.points import validation
+from .facts import Images, facts
+from .parts import Chosen
+from .table import BEST as OF_BEST
+from .table import Table, Where
 
 NONE = "partition with --val 0.2 and train again"
 
@@ -35,7 +34,7 @@ def candidates(run: Run, groupings: Groupings) -> list[Candidate]:
     return [_candidate(r, validation(run, names, round=kept[r]), best["metric"]) for r in sorted(kept)]
 
 
-def _candidate(round: int, images: Images, metric: str) -> Candidate:
+def _candidate(round: int, images: ValidationImages, metric: str) -> Candidate:
     def score(at: Any) -> float | None:
         return curve(images.logits[at], images.y[at])[metric] if len(images.y[at]) else None
 
@@ -51,36 +50,21 @@ def _candidate(round: int, images: Images, metric: str) -> Candidate:
     )
 
 
-def best(run: Run, y: np.ndarray, groupings: Groupings, known: list[Candidate], rule: str | None) -> Best | None:
-    """Test scores of the round that was best on the clients' validation parts, by the rule if there is one; None where
-    nothing was validated. y: labels of the test images."""
+def best(run: Run, images: Images, known: list[Candidate], rule: str | None) -> tuple[Chosen | None, Table]:
+    """The round that was best on the clients' validation parts, by the rule if there is one, and its test scores; None
+    where nothing was validated."""
     chosen = run.manifest.body.get("best")
     if not chosen:
-        return None
+        return None, {}
     taken: int | str = BEST
     if rule:
         chosen = _by_rule(known, rule, chosen["metric"])
         taken = chosen["round"] if chosen["round"] in run.rounds else BEST
-    answers = {version: answers_of(run, taken, version) for version in run.data.test}
-    scores = {v: [mean([Score.of(table, y, groupings) for table in tables])] for v, tables in answers.items()}
-    return Best(
-        chosen["round"],
-        chosen["metric"],
-        chosen["score"],
-        {version: rounds[0] for version, rounds in with_average(scores).items()},
-        {
-            name: {
-                version: mean(
-                    [
-                        group_scores(table, y, *groupings[name], classes=run.data.classes, groupings=groupings)
-                        for table in tables
-                    ]
-                )
-                for version, tables in answers.items()
-            }
-            for name in groupings
-        },
-    )
+    table: Table = {}
+    for version in run.data.test:
+        rounds = [(chosen["round"], answers_of(run, taken, version))]
+        table |= facts(Where(version, model=OF_BEST), images, rounds, images.groupings)
+    return Chosen(chosen["round"], chosen["metric"], chosen["score"]), table
 
 
 def _by_rule(known: list[Candidate], rule: str, metric: str) -> dict[str, Any]:

@@ -15,14 +15,12 @@ and Sapiro, Minimax Pareto Fairness, ICML 2020, arXiv 2011.01821. m is the score
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
 
 import numpy as np
 
 from ..errors import UsageError, nearest
 from ..metrics import apart
-from .parts import Number
-from .schema import Names
+from .table import Number
 
 OVERALL, WORST, DTO = RULES = "overall", "worst-group", "dto"
 DISTANCE = "distance to the utopia point"
@@ -35,8 +33,8 @@ class Candidate:
 
     round: int
     score: Number
-    groups: Annotated[dict[str, dict[str, Number]], Names("any", "any")] = field(default_factory=dict)
-    images: Annotated[dict[str, dict[str, int]], Names("any", "any")] = field(default_factory=dict)
+    groups: dict[str, dict[str, Number]] = field(default_factory=dict)
+    images: dict[str, dict[str, int]] = field(default_factory=dict)
 
     @property
     def known(self) -> list[float]:

@@ -5,13 +5,12 @@ from pathlib import Path
 from .. import console
 from ..data import manifest
 from ..errors import FedcliError, UsageError
-from ..metrics import Groupings, groupings_at
 from ..runs import finished as runs
 from ..runs.finished import Run
-from .parts import Score
+from .facts import Images, facts
+from .table import TRAINED_AT, Table, Where
 
 GLOBAL = "global model"
-CrossSite = dict[str, dict[str, Score]]  # whose model -> whose test part
 
 
 def check(run: Path) -> None:
@@ -28,14 +27,15 @@ def check(run: Path) -> None:
         raise FedcliError(f"the clients of {run} have no test parts of their own", "partition --by an attribute")
 
 
-def scores(run: Run, groupings: Groupings) -> CrossSite:
+def lines(run: Run, images: Images) -> Table:
     """Scores of the last round's models on the clean test images."""
-    shard = run.data.test["clean"]
-    y, parts = shard.y.cpu().numpy(), {client: at for client, at in run.data.client_test.items() if len(at)}
-    here = {client: groupings_at(groupings, at) for client, at in parts.items()}
+    shard, last = run.data.test["clean"], run.rounds[-1]
+    parts = {client: at for client, at in run.data.client_test.items() if len(at)}
     models = [None, *run.data.roster] if not runs.trains_alone(run) else run.data.roster
-    made: CrossSite = {}
-    for client in console.progress(models, label="cross-site", total=len(models)):
-        table = runs.predict(run, run.rounds[-1], shard, client)
-        made[client or GLOBAL] = {tested: Score.of(table[at], y[at], here[tested]) for tested, at in parts.items()}
-    return made
+    table: Table = {}
+    for model in console.progress(models, label="cross-site", total=len(models)):
+        logits = runs.predict(run, last, shard, model)
+        for tested, at in parts.items():
+            where = Where("clean", client=tested, model=TRAINED_AT + (model or GLOBAL))
+            table |= facts(where, images.at(at), [(last, [logits[at]])])
+    return table

@@ -2,6 +2,7 @@
 
     predictions.h5   logits of every image, see predictions.py
     resamples.h5     of many images, scores in resamples of them, see resampled.py
+    scores.csv       a line for each number, made in facts.py
     scores.json      the manifest; its body's `legend` says what each number is
 
 Clients follow FedISM+ (arXiv 2503.09587, Table IV): a client is scored on its own test part where the
@@ -9,7 +10,7 @@ partition gives it one, else on the whole test set, corrupted as its own images 
 clients is taken in each round and then averaged.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,29 +21,30 @@ import numpy as np
 from .. import console
 from ..data import manifest
 from ..errors import FedcliError
+from ..methods.contract import Local
 from ..methods.mixins import views_of
-from ..metrics import Grouping, Groupings, groupings_at
+from ..metrics import Grouping
 from ..runs import finished as runs
 from ..runs.finished import Run, has_personal_models, open_run, trains_alone
 from ..runs.initial import is_at_sites
-from . import by_validation, clinical, cross_site, external, resampled, severities
-from .answering import of_client, predictions, who_answers
-from .bca import PERCENTILE
-from .clinical_parts import Clinical, positives
+from . import by_validation, cross_site, external, severities
+from .answering import Panel, panel, predictions, who_answers
+from .clinical import points as clinical
+from .clinical.shape import positives
 from .existing import asked
-from .from_nested import from_nested
-from .groups import CROSS, cross, group_scores
-from .intervals import group_intervals, intervals
-from .of_labels import label_scores
-from .parts import Groups, GroupScores, Score
-from .predictions import write
-from .rounds import Logits, among, among_global, mean, summary, summary_of_groups, with_average
-from .shots import shot_scores, thresholds
-from .tree import AtSeverity, Client, OwnModels, Quality, Scores, Stage, Traffic
+from .facts import Images, facts, label_facts, of_round, over_rounds
+from .groups import CROSS, cross
+from .parts import MODELS, Client, Stage, Traffic
+from .predictions import Logits, write
+from .scores import GLOBAL, Scores
+from .shots import shot_facts, shots, thresholds
+from .statistics import resampled
+from .statistics.bootstrap import PERCENTILE
+from .statistics.intervals import Answered, add_group_intervals, add_intervals
+from .table import Table, Where
 
 COPIED = "method", "label", "rule", "settings", "dataset", "rounds", "model", "corruption"  # of the run's body
 UNCOPIED = *COPIED, "eval_every", "single_site"  # of its options: said elsewhere, or of no meaning for its scores
-OneRound = tuple[Score, dict[str, GroupScores]]  # of one round; attribute -> its groups
 
 
 @dataclass(frozen=True)
@@ -135,210 +137,158 @@ def _build(path: Path, device: str, asked_for: Question, folder: Path) -> dict[s
         raise FedcliError(f"{run.path} kept no model", "train the run again")
     run, tested_on = external.with_tests(run, asked_for.tests)
     logits = predictions(run)
-    others = {view: predictions(run, view) for view in views_of(run.method.local)[1:]}
-    write(folder / "predictions.h5", run, {"": logits, **others})
-    y = run.data.test["clean"].y.cpu().numpy()  # [N]
-    groupings = {name: _grouping(run, name) for name in asked_for.by}
-    resampled.write(folder, logits, y, run.data.test["clean"].ids, run.data.test_patients, groupings)
-    clients = _clients(run, logits, y, groupings)
-    general = has_personal_models(run) and not trains_alone(run)  # beside the clients' own models
-    how = asked_for.extra.interval
-    candidates = by_validation.candidates(run, groupings) if asked_for.extra.choose else []
-    quality = _quality(run, logits, y, groupings, how)
-    scores = Scores(
-        **_about(run, tested_on.sentence if tested_on else ""),
-        external=tested_on,
-        cross_site=cross_site.scores(run, groupings) if asked_for.extra.cross_site else {},
-        clinical=_clinical(run, logits, groupings, asked_for.extra),
-        versions=quality.versions,
-        intervals=quality.intervals,
-        groups=quality.groups,
-        severities=_severities(run, y, groupings, asked_for.severities, how),
-        views={view: _quality(run, tables, y, groupings, how) for view, tables in others.items()},
-        best_on_validation=by_validation.best(run, y, groupings, candidates, asked_for.extra.choose),
+    views = {"": logits} | {view: predictions(run, view) for view in views_of(run.method.local)[1:]}
+    write(folder / "predictions.h5", run, views)
+    images, extra = _images(run, asked_for.by), asked_for.extra
+    resampled.write(folder, logits, images.y, run.data.test["clean"].ids, images.units, images.groupings)
+    clients, table = _clients(run, images, logits)
+    for view, shown in views.items():
+        table |= _quality(Where(view=view), images, run.rounds, shown, extra.interval)
+    severities.announce(asked_for.severities)
+    for kind, severity in asked_for.severities:
+        corrupted = severities.test_set(run, kind, severity)
+        table |= _quality(Where(), images, run.rounds, predictions(corrupted), extra.interval)
+    if has_personal_models(run) and not trains_alone(run):
+        table |= _personal(run, images)
+    if extra.cross_site:
+        table |= cross_site.lines(run, images)
+    several = images.y.ndim == 2
+    trained_on = _trained_on(run)
+    with_shots = not (other or several)
+    for version, answers in logits.items():
+        rounds, where = list(zip(run.rounds, answers, strict=True)), Where(version)
+        table |= label_facts(where, images, rounds) if several else {}
+        table |= shot_facts(where, images.y, rounds, trained_on, asked_for.limits) if with_shots else {}
+    candidates = by_validation.candidates(run, images.groupings) if extra.choose else []
+    best, lines = by_validation.best(run, images, candidates, extra.choose)
+    warnings = [run.manifest.body.get("warning"), who_answers(run), tested_on.sentence if tested_on else ""]
+    return Scores(
+        **about(run.path, run.manifest, run.method.local, run.rounds),
+        warning="; ".join(filter(None, warnings)),
+        classes=run.data.classes,
+        attributes=run.data.attributes,
+        personal_models=has_personal_models(run),
+        single_site=trains_alone(run),
+        grouped=images.grouped(),
+        severities=severities.described(run, asked_for.severities),
+        best=best,
         candidates=candidates,
-        shots=None
-        if other or y.ndim == 2
-        else shot_scores(logits, y, run.data.classes, _trained_on(run), asked_for.limits),
-        labels=label_scores(logits, y, run.data.classes, groupings) if y.ndim == 2 else {},
-        train_images=sum(map(len, run.data.train.values())) if y.ndim == 2 else 0,
-        personal=_personal(run, y, groupings) if general else {},
+        external=tested_on,
+        clinical=_clinical(run, logits, images, extra),
+        shots=shots(images.y, run.data.classes, trained_on, asked_for.limits) if with_shots else None,
+        train_images=sum(map(len, run.data.train.values())) if several else 0,
         clients=clients,
-        among_clients=among(clients, personal=has_personal_models(run)),
-        among_clients_global=among_global(clients) if general else {},
-    )
-    return from_nested(scores.body()).write(folder)
+        table=table | lines,
+    ).write(folder)
 
 
-def _clinical(run: Run, logits: Logits, groupings: Groupings, extra: Extra) -> Clinical | None:
+def _images(run: Run, by: list[str]) -> Images:
+    """The test images, and their groups by these attributes, some of which are crossed."""
+    test, attributes = run.data.test["clean"], run.data.attributes
+
+    def grouping(name: str) -> Grouping:
+        parts = {part: (test.groups[part].cpu().numpy(), attributes[part]) for part in name.split(CROSS)}
+        return cross(parts) if len(parts) > 1 else parts[name]
+
+    return Images(test.y.cpu().numpy(), run.data.classes, {name: grouping(name) for name in by}, run.data.test_patients)
+
+
+def _quality(where: Where, images: Images, rounds: Sequence[int], logits: Logits, how: str) -> Table:
+    """Lines of all test images and of each group, with intervals made as `how` says. where: whose, but for versions."""
+    table: Table = {}
+    last = {v: Answered(answers[-1], images.y, images.units, images.groupings) for v, answers in logits.items()}
+    for version, answers in logits.items():
+        here = where._replace(version=version)
+        table |= facts(here, images, zip(rounds, answers, strict=True), images.groupings)
+        add_group_intervals(table, here, last[version], how)
+    add_intervals(table, where, last, how)
+    return table
+
+
+def _clients(run: Run, images: Images, logits: Logits) -> tuple[dict[str, Client], Table]:
+    """Every client's test images and lines; where clients are corrupted differently, on images corrupted as its own."""
+    each = severities.differing(run)
+    clients: dict[str, Client] = {}
+    table: Table = {}
+    of_panel: dict[Any, tuple[Client, Table]] = {}
+    for how in (None, *dict.fromkeys(each.values())):
+        shown = severities.test_set(run, *how, version=MODELS[1]) if how else run
+        answers = predictions(shown) if how else logits
+        for client in (client for client in run.data.roster if each.get(client) == how):
+            asked = panel(run, client)
+            key = client if asked.alone else (how, asked.version)
+            if key not in of_panel:
+                of_panel[key] = _client(shown, images, answers, asked)
+            about, lines = of_panel[key]
+            clients[client] = replace(about, corruption=" ".join(map(str, how or ())))
+            table |= {where._replace(client=client): score for where, score in lines.items()}
+    return {client: clients[client] for client in run.data.roster}, table
+
+
+def _client(run: Run, images: Images, logits: Logits, asked: Panel) -> tuple[Client, Table]:
+    """A client's own model, where it has one, and the global one; groups are those of its own test part."""
+    own = asked.places is not None
+    here = images.at(asked.places) if asked.places is not None else images
+    table: Table = {}
+    for model, tables in asked.answers(run, logits):
+        where = Where(asked.version, client=asked.client, model=model)
+        by = here.groupings if own and model != GLOBAL else ()
+        table |= facts(where, here, zip(run.rounds, ([table] for table in tables), strict=True), by)
+    return Client(asked.version, "own" if own else "whole", groups=here.grouped() if own else {}), table
+
+
+def _personal(run: Run, images: Images) -> Table:
+    """Lines of the clients' own models on the whole test sets, and of their mean where they are whole models."""
+    turns = [(version, round) for version in run.data.test for round in run.rounds]
+    rounds: dict[Where, list[Table]] = {}
+    for version, round in console.progress(turns, label="evaluate personal models", total=len(turns)):
+        shard = run.data.test[version]
+        models = {"personal": [runs.predict(run, round, shard, client) for client in run.data.roster]}
+        if runs.load_mean_personal(run, round):
+            models["mean_personal"] = [runs.logits(run.net, shard, run.method.local)]
+        for model, tables in models.items():
+            where = Where(version, model=model)
+            rounds.setdefault(where, []).append(of_round(where, images, round, tables, images.groupings))
+    return {where: score for tables in rounds.values() for where, score in over_rounds(tables).items()}
+
+
+def _clinical(run: Run, logits: Logits, images: Images, extra: Extra) -> dict[str, Any] | None:
     """Operating points and calibration, where they were asked for and one model answers."""
     if not extra.clinical:
         return None
-    tables = {version: answers[-1] for version, answers in logits.items()}
-    if any(len(table) > 1 for table in tables.values()):
+    last = {version: answers[-1][0] for version, answers in logits.items()}
+    if any(len(answers[-1]) > 1 for answers in logits.values()):
         what = "--clinical needs one answer for an image: every client trained alone and has no test part of its own"
         raise FedcliError(what, "partition by sites, so that each client has a test part")
-    names = positives(run.data.classes, extra.positive, several=run.data.test["clean"].y.ndim == 2)
+    names = positives(run.data.classes, extra.positive, several=images.y.ndim == 2)
     if not any(len(shard) for shard in run.data.val.values()):
         console.warn("no validation images, so no thresholds, temperature or conformal sets: partition with --val 0.2")
-    last = {version: table[0] for version, table in tables.items()}
-    return clinical.scores(run, last, groupings, names, clinical.rules(extra.rule, extra.cost))
+    return clinical.scores(run, last, images, names, clinical.rules(extra.rule, extra.cost))
 
 
-def _grouping(run: Run, name: str) -> Grouping:
-    """The groups of an attribute, or of several crossed ones."""
-    groups = run.data.test["clean"].groups
-    parts = {part: (groups[part].cpu().numpy(), run.data.attributes[part]) for part in name.split(CROSS)}
-    return cross(parts) if len(parts) > 1 else parts[name]
-
-
-def _quality(run: Run, logits: Logits, y: np.ndarray, groupings: Groupings, how: str) -> Quality:
-    """Scores, intervals made as `how` says, and scores of each group; of several models that answer their mean."""
-    scores = {
-        v: [mean([Score.of(table, y, groupings) for table in tables]) for tables in answers]
-        for v, answers in logits.items()
-    }
-    patients, classes = run.data.test_patients, run.data.classes
-
-    def of_group(answers: list[list[np.ndarray]], name: str) -> Groups:
-        groups = summary_of_groups([_groups(tables, y, name, groupings, classes) for tables in answers])
-        return replace(groups, intervals=group_intervals(answers[-1], y, patients, *groupings[name], how, groupings))
-
-    last = {version: answers[-1] for version, answers in logits.items()}
-    return Quality(
-        versions={version: summary(rounds) for version, rounds in with_average(scores).items()},
-        intervals=intervals(last, y, patients, how, groupings),
-        groups={name: {v: of_group(answers, name) for v, answers in logits.items()} for name in groupings},
-    )
-
-
-def _severities(
-    run: Run, y: np.ndarray, groupings: Groupings, wanted: severities.Asked, how: str
-) -> dict[str, dict[str, AtSeverity]]:
-    """Scores under the corruptions that were asked for, a test set at a time."""
-    severities.announce(wanted)
-    made: dict[str, dict[str, AtSeverity]] = {}
-    for kind, severity in wanted:
-        other = severities.test_set(run, kind, severity)
-        quality = _quality(other, predictions(other), y, groupings, how)
-        made.setdefault(kind, {})[str(severity)] = severities.at_severity(run, kind, severity, quality)
-    return made
-
-
-def _groups(
-    answers: list[np.ndarray], y: np.ndarray, name: str, groupings: Groupings, classes: list[str]
-) -> GroupScores:
-    """Group scores of one round; the mean of them where several models answer."""
-    return mean([group_scores(table, y, *groupings[name], classes=classes, groupings=groupings) for table in answers])
-
-
-def _about(run: Run, tested_on: str) -> dict[str, Any]:
-    """Facts that a report needs about the run, so that it reads scores.json alone. tested_on: a sentence for it."""
-    body, data = run.manifest.body, run.data
+def about(path: Path, run: manifest.Manifest, local: Local, rounds: list[int]) -> dict[str, Any]:
+    """Facts that a report needs about the run at this path, so that it reads its scores alone. rounds: those kept."""
     return {
-        **{key: body[key] for key in COPIED},
-        "warning": "; ".join(filter(None, [body.get("warning"), who_answers(run), tested_on])),
-        "options": {key: value for key, value in run.manifest.options.items() if key not in UNCOPIED},
-        "data": {kind: _stage(run.path, kind) for kind in ("dataset", "partition", "corruption")},
-        "roster_size": len(body["roster"]),
-        "kept_rounds": run.rounds,
-        "classes": data.classes,
-        "attributes": data.attributes,
-        "personal_models": has_personal_models(run),
-        "single_site": trains_alone(run),
-        "view": views_of(run.method.local)[0],
-        "bytes": Traffic(body.get("bytes_down"), body.get("bytes_up")),
+        **{key: run.body[key] for key in COPIED},
+        "options": {key: value for key, value in run.options.items() if key not in UNCOPIED},
+        "data": {kind: _stage(path, kind) for kind in ("dataset", "partition", "corruption")},
+        "roster_size": len(run.body["roster"]),
+        "kept_rounds": rounds,
+        "view": views_of(local)[0],
+        "bytes": Traffic(run.body.get("bytes_down"), run.body.get("bytes_up")),
     }
 
 
 def _stage(path: Path, kind: str) -> Stage | None:
     """Hash and options of the stage of this kind above a run."""
-    own = manifest.parent(path, "corruption", "partition", "sites")  # not those of a run that this one started from
-    if own is None or manifest.read(own).kind == "sites":  # which stand for a partition
-        return own and Stage(manifest.sha256(own), manifest.read(own).options) if kind == "partition" else None
-    above = own if manifest.read(own).kind == kind else manifest.parent(own, kind)
-    return above and Stage(manifest.sha256(above), manifest.read(above).options)
-
-
-def _clients(run: Run, logits: Logits, y: np.ndarray, groupings: Groupings) -> dict[str, Client]:
-    """Every client's scores; where clients are corrupted differently, each on test images corrupted as its own."""
-    each, made, known = severities.differing(run), {}, {}
-    for how in (None, *dict.fromkeys(each.values())):
-        shown, answers = run, logits
-        if how is not None:
-            other = severities.test_set(run, *how)
-            tests = {"clean": run.data.test["clean"], "corrupted": other.data.test[severities.VERSION]}
-            shown = replace(run, data=replace(run.data, test=tests))
-            answers = {"corrupted": predictions(other)[severities.VERSION]}
-        for client in (client for client in run.data.roster if each.get(client) == how):
-            alone = has_personal_models(run) or trains_alone(run) or len(run.data.client_test[client])
-            key = client if alone else (how, client in run.data.corrupted)  # one model, the same images: once
-            if key not in known:
-                known[key] = _client(shown, answers, y, client, groupings)
-            made[client] = replace(known[key], corruption=" ".join(map(str, how or ())))
-    return {client: made[client] for client in run.data.roster}
-
-
-def _client(run: Run, logits: Logits, y: np.ndarray, client: str, groupings: Groupings) -> Client:
-    """A client's scores; where clients keep tensors of their own, those of its own model."""
-    version = "corrupted" if client in run.data.corrupted else "clean"
-    own = run.data.client_test[client]
-    at = own if len(own) else slice(None)
-    general = of_client(run, logits[version], client)
-    if trains_alone(run) and not len(own) and runs.has_own_tests(run.data):  # others answer in that one table
-        general = [runs.predict(run, round, run.data.test[version], client) for round in run.rounds]
-    tables, personal = general, has_personal_models(run) and not trains_alone(run)
-    if personal:
-        tables = [runs.predict(run, round, run.data.test[version], client) for round in run.rounds]
-    here = groupings_at(groupings, at)
-    scores = summary([Score.of(table[at], y[at], here) for table in tables])
-    groups = {
-        name: summary_of_groups([_groups([table[at]], y[at], name, here, run.data.classes) for table in tables])
-        for name in here
-        if len(own)
-    }
-    return Client(
-        version=version,
-        part="own" if len(own) else "whole",
-        count=scores.count,
-        classes_missing=scores.classes_missing,
-        metrics=scores.metrics,
-        global_model=summary([Score.of(table[at], y[at], here) for table in general]) if personal else None,
-        groups=groups,
-    )
-
-
-def _personal(run: Run, y: np.ndarray, groupings: Groupings) -> dict[str, OwnModels]:
-    """Scores of the clients' own models on the whole test sets, and of their mean where they are whole models."""
-    turns = [(version, round) for version in run.data.test for round in run.rounds]
-    own: dict[str, list[OneRound]] = {version: [] for version in run.data.test}
-    averaged: dict[str, list[OneRound]] = {version: [] for version in run.data.test}
-
-    def of_round(tables: list[np.ndarray]) -> OneRound:
-        groups = {name: _groups(tables, y, name, groupings, run.data.classes) for name in groupings}
-        return mean([Score.of(table, y, groupings) for table in tables]), groups
-
-    for version, round in console.progress(turns, label="evaluate personal models", total=len(turns)):
-        shard = run.data.test[version]
-        own[version].append(of_round([runs.predict(run, round, shard, client) for client in run.data.roster]))
-        if runs.load_mean_personal(run, round):
-            averaged[version].append(of_round([runs.logits(run.net, shard, run.method.local)]))
-    parts = {"personal": own, "mean_personal": averaged}
-    return {name: _own_models(rounds, groupings) for name, rounds in parts.items() if all(rounds.values())}
-
-
-def _own_models(versions: dict[str, list[OneRound]], names: Iterable[str]) -> OwnModels:
-    """Scores of each version over the rounds, and those of each group."""
-    return OwnModels(
-        {version: summary([score for score, _ in rounds]) for version, rounds in versions.items()},
-        {
-            name: {
-                version: summary_of_groups([groups[name] for _, groups in rounds])
-                for version, rounds in versions.items()
-            }
-            for name in names
-        },
-    )
+    data = manifest.parent(path, "corruption", "partition", "sites")  # not that of a run that this one started from
+    if data is None:
+        return None
+    if manifest.read(data).kind == "sites":  # which stand for a partition
+        above = data if kind == "partition" else None
+    else:
+        above = data if manifest.read(data).kind == kind else manifest.parent(data, kind)
+    return Stage(manifest.sha256(above), manifest.read(above).options) if above else None
 
 
 def _trained_on(run: Run) -> np.ndarray:

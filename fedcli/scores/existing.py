@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from .. import console
 from ..data import last_used, manifest, sources
@@ -10,19 +10,16 @@ from ..errors import FedcliError, HashError, UsageError, nearest
 from ..io.locks import remove_abandoned
 from ..labels import is_multi_label
 from . import own_metrics
+from .clinical.shape import check as check_clinical
+from .clinical.shape import select
 from .groups import CROSS
 from .shots import thresholds
 
-QUESTIONS = (
-    "by",
-    "shots",
-    "severities",
-    "metrics",
-    "cross_site",
-    "clinical",
-    "choose",
-    "interval",
-)  # options that do not change test images
+if TYPE_CHECKING:
+    from . import external  # it imports torch, which scores that lie there do not need
+
+# options that do not change test images
+QUESTIONS = "by", "shots", "severities", "metrics", "cross_site", "clinical", "choose", "interval"
 
 
 def check(run_path: Path, *, by: list[str], shots: str | None) -> None:
@@ -78,9 +75,7 @@ def with_operating_points(scores: Path) -> Path | None:
     for path, known in [(scores, own), *evaluations(scores.parent.parent)]:
         same = tests == {key: value for key, value in known.options.items() if key not in QUESTIONS}
         if "clinical" in known.options and same and known.parents == own.parents:
-            points = sum(
-                len(v["operating"]) for each in known.body["clinical"]["classes"].values() for v in each.values()
-            )
+            points = len([*select(check_clinical(known.body.get("clinical"), path), "classes/*/*/operating/*")])
             made.setdefault((path == scores, known.options["by"] == own.options["by"], points), path)
     return made[max(made)] if made else None
 
@@ -105,22 +100,12 @@ def _from_sites(run: Path, by: list[str], *, others: bool) -> Path | None:
     return max(made)[-1] if made and (others or max(made)[0]) else None
 
 
-class Tests(Protocol):
-    """Test images in place of the run's own: what scores.json records of them, and their manifest."""
-
-    @property
-    def options(self) -> dict[str, Any]: ...
-
-    @property
-    def parents(self) -> list[Path]: ...
-
-
 def asked(
     run: Path,
     by: list[str],
     shots: str | None,
     severities: list[tuple[str, int]] | None = None,
-    tests: Tests | None = None,
+    tests: "external.Asked | None" = None,
     more: dict[str, Any] | None = None,
 ) -> tuple[dict[str, Any], Path]:
     """The options of scores, and the folder they go to. severities: kinds and severities of other test sets.
@@ -140,7 +125,7 @@ def asked(
         raise FedcliError(f"{run} names no data that it was trained on", "train the run again")
     if shots and is_multi_label(manifest.read(data).body):
         raise UsageError("--shots is about the recall of classes, and images have several labels", "leave it out")
-    options = {"by": _attributes(by, data)} | ({"shots": list(thresholds(shots))} if shots else {})
+    options: dict[str, Any] = {"by": _attributes(by, data)} | ({"shots": list(thresholds(shots))} if shots else {})
     options |= {"severities": [list(pair) for pair in severities]} if severities else {}
     options |= own_metrics.recorded() | (tests.options if tests else {}) | (more or {})
     return options, run.parent / "scores" / manifest.identity(options, [run, *others])

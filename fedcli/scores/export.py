@@ -37,16 +37,19 @@ def to_csv(scores: Path) -> list[Path]:
             "export a run that has a global model, or whose clients have test parts of their own",
         )
     names = {"clean": "predictions.csv", "corrupted": "predictions-corrupted.csv"}
-    targets = {version: scores.parent / name for version, name in names.items() if version in predicted.logits}
     written: list[Path] = []
-    for version, target in targets.items():
+    for version in (version for version in names if version in predicted.logits):
+        target = scores.parent / names[version]
         last = predicted.logits[version][body["kept_rounds"][-1]]
         chance = chances(last, predicted.y)  # [N, C]
         made = {target: _labels(predicted.y) | {f"prob_{c}": each.tolist() for c, each in enumerate(chance.T)}}
-        if predicted.y.ndim == 1 and chance.shape[1] == 2:
-            made[target.with_name(target.name.replace("predictions", "predictions-binary"))] = _binary(
-                predicted.y, chance
-            )
+        if predicted.y.ndim == 1 and chance.shape[1] == 2:  # the second of two classes against the first
+            binary = {
+                "y_true": predicted.y.tolist(),
+                "y_pred": chance.argmax(1).tolist(),
+                "y_score": chance[:, 1].tolist(),
+            }
+            made[target.with_name(target.name.replace("predictions", "predictions-binary"))] = binary
         for path, columns in made.items():
             manifest.write_text(path, _table(predicted, columns, body["attributes"]))
             written.append(path)
@@ -62,11 +65,6 @@ def _table(predicted: Predictions, answers: dict[str, list], attributes: dict[st
         **{name: [[*values, ""][at] for at in predicted.groups[name]] for name, values in attributes.items()},
     }
     return csv_text([columns, *zip(*columns.values(), strict=True)])
-
-
-def _binary(y: np.ndarray, chance: np.ndarray) -> dict[str, list]:
-    """The second of two classes against the first, from probabilities [N, 2]."""
-    return {"y_true": y.tolist(), "y_pred": chance.argmax(1).tolist(), "y_score": chance[:, 1].tolist()}
 
 
 def _labels(y: np.ndarray) -> dict[str, list]:

@@ -68,7 +68,7 @@ def asked(run: Path, on: Path | None, classes: Path | None, *, everything: bool)
     theirs = manifest.verify(path, *KINDS)
     if everything and theirs.kind != "dataset":
         raise UsageError(f"--all-images is about a dataset, and {path} is a {theirs.kind}", "give its dataset to --on")
-    ours = manifest.read(manifest.parent(run, "corruption", "partition", "sites"))
+    ours = manifest.read(manifest.above(run, "corruption", "partition", "sites"))
     return Asked(path, everything, _pairs(classes, theirs.body["classes"], ours.body["classes"], path))
 
 
@@ -86,10 +86,9 @@ def _pairs(file: Path | None, theirs: list[str], ours: list[str], path: Path) ->
     for record in records:
         name, own = record[head.index("theirs")], record[head.index("ours")]
         if name not in theirs or name in pairs:
-            what = "is named twice" if name in pairs else f"is no class of {path}"
-            raise FedcliError(
-                f"{file}: {name!r} {what}", "one line for each class" if name in pairs else nearest(name, theirs)
-            )
+            what, hint = f"is no class of {path}", nearest(name, theirs)
+            what, hint = ("is named twice", "one line for each class") if name in pairs else (what, hint)
+            raise FedcliError(f"{file}: {name!r} {what}", hint)
         if own and own not in ours:
             raise FedcliError(f"{file}: {own!r} is no class of the run", nearest(own, ours))
         pairs[name] = own
@@ -103,9 +102,8 @@ def with_tests(run: Run, wanted: Asked) -> tuple[Run, External | None]:
     if wanted.path is None:
         return run, None
     _check_images(run, wanted.path)
-    others = load_tests(
-        wanted.path, channels=run.manifest.body["model"]["channels"], device=run.device, everything=wanted.everything
-    )
+    channels = run.manifest.body["model"]["channels"]
+    others = load_tests(wanted.path, channels=channels, device=run.device, everything=wanted.everything)
     if others.test["clean"].multi_label != run.data.test["clean"].multi_label:
         what = f"{wanted.path} and the run's data do not both have one label per image, or several"
         raise FedcliError(what, "give another --on")
@@ -115,30 +113,22 @@ def with_tests(run: Run, wanted: Asked) -> tuple[Run, External | None]:
     for version, shard in others.test.items():
         test[version], kept = _as_ours(shard, wanted.classes, others.classes, run.data, columns)
     if not len(kept):
-        raise FedcliError(
-            f"{wanted.path} holds no test image of the run's classes", "give another --on or --map-classes"
-        )
+        what = f"{wanted.path} holds no test image of the run's classes"
+        raise FedcliError(what, "give another --on or --map-classes")
     attributes = {name: values for name, (values, _) in columns.items()}
     patients = None if others.test_patients is None else others.test_patients[kept]
     data = replace(
         run.data, test=test, attributes=attributes, corrupted=[], test_patients=patients,
         client_test={client: np.zeros(0, np.int64) for client in run.data.roster},
     )  # fmt: skip
-    made = replace(run, data=data)
-    tested_on = _described(made, wanted, manifest.read(wanted.path), len(others.test["clean"]))
-    console.say(tested_on.sentence)
-    return made, tested_on
-
-
-def _described(run: Run, wanted: Asked, scored: manifest.Manifest, images: int) -> External:
-    """Facts of the test images in scores.json. images: before those of other classes were left out."""
-    assert wanted.path is not None
+    scored = manifest.read(wanted.path)
     name = scored.body["name" if scored.kind == "dataset" else "dataset"]
-    shown, part = len(run.data.test["clean"]), "all" if wanted.everything else "test"
-    return External(
-        scored.kind, name, manifest.sha256(wanted.path), part, shown, images - shown, wanted.classes,
-        scored.body.get("held_out") or {},
+    tested_on = External(
+        scored.kind, name, manifest.sha256(wanted.path), "all" if wanted.everything else "test", len(kept),
+        len(others.test["clean"]) - len(kept), wanted.classes, scored.body.get("held_out") or {},
     )  # fmt: skip
+    console.say(tested_on.sentence)
+    return replace(run, data=data), tested_on
 
 
 def _check_images(run: Run, path: Path) -> None:
@@ -185,12 +175,9 @@ def _values(ours: list[str], theirs: list[str]) -> tuple[list[str], np.ndarray]:
 
 
 def _as_ours(
-    shard: Shard,
-    pairs: dict[str, str],
-    theirs: list[str],
-    data: Shards,
+    shard: Shard, pairs: dict[str, str], theirs: list[str], data: Shards,
     columns: dict[str, tuple[list[str], np.ndarray]],
-) -> tuple[Shard, np.ndarray]:
+) -> tuple[Shard, np.ndarray]:  # fmt: skip
     """The images whose class the run has, with its class numbers, and their places [N] in the shard."""
     place = np.array([data.classes.index(pairs[name]) if pairs[name] else -1 for name in theirs])
     y = shard.y.cpu().numpy()

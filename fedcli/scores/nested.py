@@ -8,12 +8,13 @@ from typing import Any
 
 from . import views
 from .scores import GLOBAL, Grouped, Part, Scores, groups_of, with_average
+from .statistics.bootstrap import LEVEL
+from .statistics.intervals import RESAMPLES
 from .table import BEST, Score
 
 Nested = dict[str, Any]
 BETWEEN = {views.WORST: "worst", views.GAP: "gap", views.STD: "std", views.MEAN: "average"}
 ACROSS = dict(zip(views.ACROSS, ("average", "std_sample"), strict=True))
-LEVEL, RESAMPLES = 0.95, 1000  # of intervals
 
 
 RARE = "sample", "severities", "curves", "candidates", "external", "clinical", "train_images"  # left out where empty
@@ -176,7 +177,7 @@ def _client(scores: Scores, name: str) -> Nested:
         attribute: _groups(part, attribute, client.version, client.groups.get(attribute)) for attribute in part.groups
     }
     shown = {"global_model": _summary(general.overall[client.version])} if general.overall else {}
-    about = {"version": client.version, "part": client.part}
+    about: Nested = {"version": client.version, "part": client.part}
     about |= {"corruption": client.corruption} if client.corruption else {}
     about |= {"groups": groups} if groups else {}
     return _summary(part.overall[client.version]) | about | shown
@@ -200,7 +201,7 @@ def _label(part: Part, version: str) -> Nested:
     for name, versions in part.groups.items():
         auc, edges = versions[version]["auc"], part.edges(name, version, "auc")
         lies = {where.measure: score.last for where, score in part.between(name, version).items()}
-        numbers = {short: lies.get(measure) for measure, short in BETWEEN.items()}
+        numbers: Nested = {short: lies.get(measure) for measure, short in BETWEEN.items()}
         for what, edge in zip(("worst", "best"), edges or (None, None), strict=True):
             numbers[what] = edge and {"group": edge[0] or None, "score": edge[1]}
         differences = {what: score.last for what, score in part.differences[name][version].items()}

@@ -1,174 +1,81 @@
-"""Parts of scores.json: one model's scores, those of several rounds, of groups, and intervals."""
+"""The parts of scores.json: all that is known of a run beside its numbers, and what those numbers are of."""
 
-from dataclasses import dataclass, field
-from typing import Annotated, Any
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-import numpy as np
+from .table import Number
 
-from .. import metrics
-from ..metrics import Groupings
-from ..metrics.several_labels import OF_LABEL
-from .schema import Names, decode, flat, omitted
-
-Number = float | None
 SHOT_GROUPS = "head", "medium", "tail"  # classes with many, some and few training images
 MODELS = "clean", "corrupted"  # versions of the test images that models are shown
-VERSIONS = *MODELS, "average"
-AMONG = "mean", "std", "worst"  # of a metric, over clients
-ANY = "*"
+AVERAGE = "average"  # of both
+VERSIONS = *MODELS, AVERAGE
 
 
 @dataclass(frozen=True)
-class OverRounds:
-    """One metric over the kept rounds."""
+class Stage:
+    """Hash and options of a stage of the data."""
 
-    last: Annotated[Number, "the last round's model"]
-    mean_last5: Annotated[Number, "mean over the rounds in kept_rounds: the last five, or all of a shorter run"]
-    std_last5: Annotated[Number, "population standard deviation (ddof 0) over the same rounds; null for a single round"]
-    per_round: list[Number]
+    sha256: str
+    options: dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Score:
-    """One model on some images: every metric, and the indices of the classes without an image."""
+class Traffic:
+    """Bytes to and from a client in a round."""
 
-    count: int
-    classes_missing: list[int]
-    metrics: Annotated[dict[str, Number], Names("metric")] = flat()
-
-    @classmethod
-    def of(cls, logits: np.ndarray, y: np.ndarray, groupings: Groupings | None = None) -> "Score":
-        """As metrics.score(). Raises FedcliError for logits that are not finite."""
-        return decode(cls, metrics.score(logits, y, groupings))
+    down: Number = None
+    up: Number = None
 
 
 @dataclass(frozen=True)
-class Summary:
-    """Scores on the same images over the kept rounds."""
+class Grouped:
+    """Test images by an attribute; unknown: in no group; undefined_rates: what differences of decisions leave out."""
 
-    count: int = 0
-    classes_missing: Annotated[list[int], "indices into classes; they are left out of the AUC"] = field(
-        default_factory=list
-    )
-    metrics: Annotated[dict[str, OverRounds], Names("metric")] = flat()
-
-
-@dataclass(frozen=True)
-class Interval:
-    """Interval of the last round's score; units: how many patients, lesions or images were drawn; method: "bca", else
-    percentile."""
-
-    value: Number
-    low: Number
-    high: Number
-    level: float
-    resamples: int
-    unit: str
-    units: int
-    method: str = omitted(str)
-
-
-@dataclass(frozen=True)
-class Group:
-    """One model on the images of one group."""
-
-    small: Annotated[bool, "a group of fewer than 30 images, or without a class that the test set has"]
-    reason: str
-    count: int = 0
-    classes_missing: list[int] = field(default_factory=list)
-    metrics: Annotated[dict[str, Number], Names("metric")] = flat()
-
-
-@dataclass(frozen=True)
-class Extreme:
-    """The worst or best group; group: None where several models answer and differ in it."""
-
-    group: str | None
-    score: Number
-
-
-@dataclass(frozen=True)
-class Between:
-    """One metric between the groups of one model; None where fewer than two groups have it."""
-
-    worst: Extreme | None
-    best: Extreme | None
-    gap: Number
-    std: Number
-    average: Number
-
-
-@dataclass(frozen=True)
-class GroupScores:
-    """One model on each group of an attribute, and between the groups; unknown: images in no group."""
-
-    groups: Annotated[dict[str, Group], Names("any")]
-    overall: Score | None = None
     unknown: int = 0
-    between: Annotated[dict[str, Between], Names("compared")] = field(default_factory=dict)
-    es_auc_ovo_macro: Number = None
-    es_auc_macro: Number = omitted()
     undefined_rates: list[str] = field(default_factory=list)
-    differences: Annotated[dict[str, Number], Names("difference")] = flat()
 
 
 @dataclass(frozen=True)
-class BetweenRounds:
-    """One metric between groups, of each round and then over rounds."""
+class Client:
+    """One client's test images: of which version; part: "own" test part or "whole" test set.
 
-    worst: OverRounds
-    gap: OverRounds
-    std: OverRounds | None = None
-    average: OverRounds | None = None
+    corruption: kind and severity of a corrupted client's images, where clients differ in it.
+    """
 
-
-@dataclass(frozen=True)
-class GroupsOverRounds:
-    """Differences between groups, over rounds."""
-
-    es_auc_ovo_macro: OverRounds | None = None
-    es_auc_macro: OverRounds | None = omitted()
-    differences: Annotated[dict[str, OverRounds], Names("difference")] = flat(
-        lambda key: key.startswith(metrics.PARITY)
-    )
-    metrics: Annotated[dict[str, BetweenRounds], Names("compared")] = flat()
+    version: str
+    part: str
+    corruption: str = ""
+    groups: dict[str, Grouped] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Across:
-    """Over groups, of each group's mean over rounds."""
+class Severity:
+    """Test images under one corruption: whether clients trained on images of this kind, and of this severity too."""
 
-    average: Number
-    std_sample: Number
-
-
-@dataclass(frozen=True)
-class Groups:
-    """The groups of one attribute on one version of the test images."""
-
-    last_round: GroupScores
-    over_rounds: GroupsOverRounds
-    each: Annotated[dict[str, dict[str, OverRounds]], Names("compared", "any")] = field(default_factory=dict)
-    across: Annotated[dict[str, Across], Names("compared")] = field(default_factory=dict)
-    intervals: Annotated[dict[str, dict[str, Interval]], Names("resampled", "any")] = omitted(dict)
+    kind_in_training: bool
+    severity_in_training: bool
 
 
 @dataclass(frozen=True)
-class LabelGroups:
-    """One of several labels between the groups of an attribute; auc: of each group."""
+class Chosen:
+    """The round that was best on the clients' validation images; validation: its score there."""
 
-    auc: Annotated[dict[str, Number], Names("any")]
-    between: Between
-    differences: Annotated[dict[str, Number], Names("difference")]
+    round: int
+    metric: str
+    validation: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class OfLabel:
-    """One of several labels on one version of the test images; groups: of each attribute, by the last round's model."""
+@dataclass(frozen=True)
+class Shots:
+    """Classes by their training images; classes: group -> class -> training images; skipped: without a test image."""
 
-    images: int
-    metrics: Annotated[dict[str, OverRounds], Names("of_label")] = flat(lambda key: key in OF_LABEL)
-    groups: Annotated[dict[str, LabelGroups], Names("attribute")] = omitted(dict)
+    upper: int
+    lower: int
+    classes: dict[str, dict[str, int]]
+    skipped: list[str]
 
 
 @dataclass(frozen=True)
@@ -196,9 +103,6 @@ class External:
         images = "image" if self.images == 1 else "images"
         left_out = f" ({self.left_out} of other classes left out)" if self.left_out else ""
         return f"scored on {self.images} {images} of {self.dataset}{left_out}, in place of the run's own test images"
-
-
-ByGroup = dict[str, dict[str, Groups]]  # attribute -> version
 
 
 @dataclass(frozen=True)
@@ -234,3 +138,32 @@ class Curves:
     overall: Curve
     groups: dict[str, dict[str, Curve]] = field(default_factory=dict)
     clients: dict[str, Curve] = field(default_factory=dict)
+
+
+T = TypeVar("T")
+
+
+def decode(kind: type[T], data: Any) -> T:
+    """The inverse of asdict(). Raises KeyError, TypeError or AttributeError for another shape."""
+    decoder: Callable[[Any], T] = _decoder(kind)  # type: ignore[arg-type]  # a class is hashable
+    return decoder(data)
+
+
+@cache
+def _decoder(kind: Any) -> Callable[[Any], Any]:
+    if is_dataclass(kind):
+        return _object(kind)
+    inner = [_decoder(part) for part in get_args(kind)]
+    if get_origin(kind) is dict:
+        return lambda data: {key: inner[1](item) for key, item in data.items()}
+    if get_origin(kind) is list:
+        return lambda data: [inner[0](item) for item in data]
+    if isinstance(kind, UnionType):
+        return lambda data: None if data is None else inner[0](data)
+    return lambda data: data
+
+
+def _object(kind: Any) -> Callable[[Any], Any]:
+    hints = get_type_hints(kind)
+    decoders = {part.name: _decoder(hints[part.name]) for part in fields(kind)}
+    return lambda data: kind(**{name: decoders[name](item) for name, item in data.items()})

@@ -6,6 +6,15 @@ clients/<row>/logits/...           in place of both where every client of the ro
 clients/<row>/test                 places of the images in a client's own test part, where it has one
 y, id, group/<attribute>           [N]; y of several labels per image [N, L] of 0, 1, and 2 where it is not known
 unit                               [N], patient or lesion of each image, where the dataset has it
+
+Of a run whose images are at sites, rebuilt.h5 holds images made from the counts of sites: as many as were counted, with
+the decisions that were counted.
+
+<version>/<round>/all/y, .../logits                  int [N] and float32 [N, C], class by class
+<version>/<round>/<attribute>/<g>/y, .../logits      of the images of a group, by the place of its value
+
+None of them is an image of a site: the counts do not say which label, group and chances belong together beyond what
+they count. Of more than two classes only the decisions are kept, see Tally.rebuilt().
 """
 
 from dataclasses import dataclass
@@ -14,10 +23,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .. import metrics
 from ..data.pool import texts
 from ..errors import FedcliError
 from ..io.hdf5 import TEXT, WHOLE, Column, below, create_hdf5, open_hdf5
-from .rounds import Logits
+from ..metrics.metric import PROBABILITIES
 
 if TYPE_CHECKING:
     from ..runs.finished import Run
@@ -28,6 +38,10 @@ EXPECTED = {
     "y": Column(WHOLE, (1, 2)), "id": Column(TEXT), "unit": Column(TEXT, needed=False), "group/*": Column(WHOLE),
     "logits/*/*": LOGITS, "clients/*/logits/*/*": LOGITS, "clients/*/test": Column(WHOLE),
 }  # fmt: skip
+Logits = dict[str, list[list[np.ndarray]]]  # version -> kept round -> logits [N, C] of each model that answers
+REBUILT = "rebuilt.h5"
+OF_REBUILT = {"*/y": Column(WHOLE), "*/logits": Column("f", 2)}
+Rebuilt = tuple[np.ndarray, np.ndarray]  # logits float32 [N, C], y int64 [N]
 Rounds = dict[str, dict[int, np.ndarray]]  # version, or version@view -> round -> logits float32 [N, C]
 
 
@@ -118,3 +132,20 @@ def write(path: Path, run: "Run", views: dict[str, Logits]) -> None:
                 file[f"clients/{row}/test"] = own
         for name in run.data.attributes:
             file[f"group/{name}"] = test.groups[name].cpu().numpy().astype(np.int16)
+
+
+def by_image(metric: str) -> bool:
+    """Tell whether images of more than two classes have intervals of a metric: of decisions alone."""
+    return metrics.get(metric).sees != PROBABILITIES
+
+
+def read_rebuilt(path: Path) -> dict[str, list[dict[str, Rebuilt]]]:
+    """version -> of each kept round: "all" or "attribute/g" -> images. Raises FedcliError where the file is none."""
+    rounds: dict[str, dict[int, dict[str, Rebuilt]]] = {}
+    with open_hdf5(path, OF_REBUILT, hint="evaluate the run at its sites again") as file:
+        for name in sorted(file):
+            if name.endswith("/y"):
+                version, round, key = name.removesuffix("/y").split("/", 2)
+                images = file[f"{version}/{round}/{key}/logits"][()], file[name][()].astype(np.int64)
+                rounds.setdefault(version, {}).setdefault(int(round), {})[key] = images
+    return {version: [by_round[round] for round in sorted(by_round)] for version, by_round in rounds.items()}

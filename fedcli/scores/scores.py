@@ -4,7 +4,9 @@ The table's lines are facts, see table.py; what follows from them is a view, see
 all of it as one object, for `--json` and for recipes' places such as versions/clean/accuracy.
 """
 
-from dataclasses import dataclass, field, replace
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,80 +16,28 @@ from ..errors import FedcliError
 from ..metrics import PARITY, better_low
 from . import table, views
 from .choice import Candidate
-from .clinical_parts import Clinical
-from .legend import LEGEND
-from .parts import MODELS, Curves, External, Number
-from .schema import decode, encode
+from .clinical import shape
+from .parts import (
+    AVERAGE,
+    MODELS,
+    Chosen,
+    Client,
+    Curves,
+    External,
+    Grouped,
+    Severity,
+    Shots,
+    Stage,
+    Traffic,
+    decode,
+)
 from .table import TRAINED_AT, Score, Table, Where
 
+LEGEND = Path(__file__).parent / "legend.json"  # the numbers of a run explained, in the words of scores.json
 RECALL = "recall"  # of the classes of a label: head, medium, tail
 GLOBAL = "global"  # beside a client's own model
 OWN_MODELS = "mean_personal", "personal"  # clients' own models on the whole test sets
 Columns = dict[str, dict[str, Score]]  # metric -> group -> score
-
-
-@dataclass(frozen=True)
-class Stage:
-    """Hash and options of a stage of the data."""
-
-    sha256: str
-    options: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Traffic:
-    """Bytes to and from a client in a round."""
-
-    down: Number = None
-    up: Number = None
-
-
-@dataclass(frozen=True)
-class Grouped:
-    """Test images by an attribute; unknown: in no group; undefined_rates: what differences of decisions leave out."""
-
-    unknown: int = 0
-    undefined_rates: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Client:
-    """One client's test images: of which version; part: "own" test part or "whole" test set.
-
-    corruption: kind and severity of a corrupted client's images, where clients differ in it.
-    """
-
-    version: str
-    part: str
-    corruption: str = ""
-    groups: dict[str, Grouped] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Severity:
-    """Test images under one corruption: whether clients trained on images of this kind, and of this severity too."""
-
-    kind_in_training: bool
-    severity_in_training: bool
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """The round that was best on the clients' validation images; validation: its score there."""
-
-    round: int
-    metric: str
-    validation: float
-
-
-@dataclass(frozen=True)
-class Shots:
-    """Classes by their training images; classes: group -> class -> training images; skipped: without a test image."""
-
-    upper: int
-    lower: int
-    classes: dict[str, dict[str, int]]
-    skipped: list[str]
 
 
 @dataclass(frozen=True)
@@ -107,6 +57,14 @@ class Part:
     differences: dict[str, dict[str, dict[str, Score]]] = field(default_factory=dict)
     measured: dict[str, dict[str, Table]] = field(default_factory=dict)
     _between: dict[tuple[str, str], Table] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, where: Where, table: Mapping[Where, Score]) -> "Part":
+        """The lines of a table, all of which are of these models. where: whose."""
+        part = cls(where)
+        for line, score in table.items():
+            part.add(line, score)
+        return part
 
     def add(self, where: Where, score: Score) -> None:
         if not where.attribute:
@@ -141,12 +99,14 @@ class Part:
         """Name and score of the worst and of the best group of the last round; names of several models' that differ
         are empty."""
         measured = self.measured.get(attribute, {}).get(version, {})
-        found = {
-            where.measure: (where.group, score.last) for where, score in measured.items() if where.metric == metric
-        }
-        if found:
-            ends = [found[name] for name in (views.WORST, views.BEST) if name in found]
-            return (ends[0], ends[1]) if len(ends) == 2 and ends[0][1] is not None else None
+        of_metric = {where.measure: (where.group, score) for where, score in measured.items() if where.metric == metric}
+        if of_metric:
+            ends = [
+                (group, score.last)
+                for group, score in (of_metric[name] for name in (views.WORST, views.BEST) if name in of_metric)
+                if score.last is not None
+            ]
+            return (ends[0], ends[1]) if len(ends) == 2 else None
         column = self.groups.get(attribute, {}).get(version, {}).get(metric, {})
         return views.edges(column, low=better_low(metric))
 
@@ -191,7 +151,7 @@ class Scores:
     best: Chosen | None = None
     candidates: list[Candidate] = field(default_factory=list)
     external: External | None = None
-    clinical: Clinical | None = None
+    clinical: dict[str, Any] | None = None  # of the shape in clinical/shape.py
     shots: Shots | None = None
     train_images: int = 0
     clients: dict[str, Client] = field(default_factory=dict)
@@ -210,6 +170,7 @@ class Scores:
         except (KeyError, TypeError, AttributeError) as error:
             what = f"{path} does not have the shape of scores that this version writes ({error})"
             raise FedcliError(what, f"remove {path.parent} and evaluate the run again") from None
+        known.clinical and shape.check(known.clinical, path)
         known.table.update(table.read(path.parent / table.FILE))
         return known
 
@@ -220,7 +181,7 @@ class Scores:
 
     def facts(self) -> dict[str, Any]:
         """As the body of scores.json holds them."""
-        facts = encode(replace(self, table={})) | {"legend": LEGEND}
+        facts = asdict(replace(self, table={})) | {"legend": json.loads(LEGEND.read_text(encoding="utf-8"))}
         return {key: value for key, value in facts.items() if key != "table"}
 
     @property
@@ -341,8 +302,8 @@ def with_average(shown: dict[str, dict[str, Score]]) -> dict[str, dict[str, Scor
     if len(both) < 2:
         return both
     clean, corrupted = both.values()
-    drawn = shown.get("average", {})
-    return {"average": {m: views.average(clean[m], corrupted[m], drawn.get(m)) for m in clean}, **both}
+    drawn = shown.get(AVERAGE, {})
+    return {AVERAGE: {m: views.average(clean[m], corrupted[m], drawn.get(m)) for m in clean}, **both}
 
 
 def groups_of(part: Part) -> dict[str, dict[str, Columns]]:

@@ -19,9 +19,8 @@ from ..data.corruption.corrupt import SEVERITIES, check_images, corrupt_images, 
 from ..data.shard import Shard, with_images
 from ..errors import UsageError
 from ..runs.finished import Run
-from .tree import AtSeverity, Quality
+from .parts import Severity
 
-VERSION = "other"  # what such a test set is called while it is scored
 Asked = list[tuple[str, int]]  # kind and severity
 
 
@@ -32,7 +31,7 @@ def asked(kinds: Sequence[str], severities: Sequence[str], run: Path) -> Asked:
     """
     if not kinds and not severities:
         return []
-    data = manifest.read(manifest.parent(run, "corruption", "partition", "sites"))
+    data = manifest.read(manifest.above(run, "corruption", "partition", "sites"))
     if not kinds and not mixture.of_body(data.body):
         raise UsageError("--severity is about a corruption, and the run has none", "add --corrupt KIND")
     own = dict.fromkeys(kind for kind, _ in mixture.of_body(data.body).values())
@@ -51,14 +50,14 @@ def _severities(text: str) -> range:
     return range(int(match[1]), int(match[2] or match[1]) + 1)
 
 
-def test_set(run: Run, kind: str, severity: int) -> Run:
-    """The run with its test images under this corruption as its one test set."""
+def test_set(run: Run, kind: str, severity: int, version: str = "") -> Run:
+    """The run with its test images under this corruption as its one test set, by default named after both."""
     clean = run.data.test["clean"]
     data = _data(run)
     seed = data.options["seed"] if data.kind == "corruption" else 0
-    images = corrupt_images(pixels(clean), clean.ids, kind=kind, severity=severity, seed=seed)
+    images = corrupt_images(pixels(clean), clean.ids.tolist(), kind=kind, severity=severity, seed=seed)
     shard = with_images(clean, torch.from_numpy(images).permute(0, 3, 1, 2), run.device)
-    return replace(run, data=replace(run.data, test={VERSION: shard}))
+    return replace(run, data=replace(run.data, test={version or f"{kind} {severity}": shard}))
 
 
 def pixels(shard: Shard) -> Any:
@@ -67,7 +66,7 @@ def pixels(shard: Shard) -> Any:
 
 
 def _data(run: Run) -> manifest.Manifest:
-    return manifest.read(run.images or manifest.parent(run.path, "corruption", "partition"))
+    return manifest.read(run.images or manifest.above(run.path, "corruption", "partition"))
 
 
 def differing(run: Run) -> mixture.Each:
@@ -76,16 +75,14 @@ def differing(run: Run) -> mixture.Each:
     return each if len(set(each.values())) > 1 else {}
 
 
-def at_severity(run: Run, kind: str, severity: int, quality: Quality) -> AtSeverity:
-    """Scores of the one test set of test_set()."""
+def described(run: Run, wanted: Asked) -> dict[str, dict[str, Severity]]:
+    """Kind -> severity -> whether clients trained on such images."""
     trained = set(mixture.of_body(_data(run).body).values())
-    return AtSeverity(
-        kind_in_training=kind in {known for known, _ in trained},
-        severity_in_training=(kind, severity) in trained,
-        scores=quality.versions[VERSION],
-        intervals=quality.intervals.get(VERSION, {}),
-        groups={name: groups[VERSION] for name, groups in quality.groups.items()},
-    )
+    kinds = {kind for kind, _ in trained}
+    about: dict[str, dict[str, Severity]] = {}
+    for kind, severity in wanted:
+        about.setdefault(kind, {})[str(severity)] = Severity(kind in kinds, (kind, severity) in trained)
+    return about
 
 
 def announce(wanted: Asked) -> None:

@@ -15,9 +15,10 @@ import numpy as np
 
 from .. import metrics
 from ..errors import UsageError
-from .parts import SHOT_GROUPS
-from .rounds import Logits, mean, over_rounds_each, with_average
-from .tree import Shots
+from .facts import Rounds, mean, over_rounds
+from .parts import SHOT_GROUPS, Shots
+from .scores import RECALL
+from .table import Score, Table, Where
 
 HEAD, TAIL = 700, 70  # images
 
@@ -60,26 +61,26 @@ def group_means(recall: Sequence[float | None], groups: Sequence[str]) -> dict[s
     return {**means, "all": _mean(means.values()), "balanced_accuracy": balanced}
 
 
-def shot_scores(
-    logits: Logits, y: np.ndarray, classes: list[str], counts: np.ndarray, limits: tuple[int, int]
-) -> Shots:
-    """The part "shots" of scores.json: groups, thresholds, and each version's scores over the kept rounds.
-
-    logits: where several models answer, their scores are averaged. counts: training images of each class [C].
-    """
-    groups = [group_of(count, *limits) for count in counts]
-    means = {
-        version: [mean([group_means(recalls(table, y), groups) for table in tables]) for tables in answers]
-        for version, answers in logits.items()
-    }
-    named = list(zip(classes, counts.tolist(), groups, strict=True))
+def shots(y: np.ndarray, classes: list[str], counts: np.ndarray, limits: tuple[int, int]) -> Shots:
+    """The classes of each group. y: [N] of the test images; counts: training images of each class [C]."""
+    named = [(label, n, group_of(n, *limits)) for label, n in zip(classes, counts.tolist(), strict=True)]
     present = set(y.tolist())
     return Shots(
         *limits,
         {name: {label: n for label, n, group in named if group == name} for name in SHOT_GROUPS},
         [label for c, label in enumerate(classes) if c not in present],
-        {version: over_rounds_each(rounds) for version, rounds in with_average(means).items()},
     )
+
+
+def shot_facts(where: Where, y: np.ndarray, rounds: Rounds, counts: np.ndarray, limits: tuple[int, int]) -> Table:
+    """Lines of the mean recalls over kept rounds."""
+    groups = [group_of(count, *limits) for count in counts]
+
+    def of_model(round: int, logits: np.ndarray) -> Table:
+        means = group_means(recalls(logits, y), groups)
+        return {where._replace(label=name, metric=RECALL): Score([value], [round]) for name, value in means.items()}
+
+    return over_rounds([mean([of_model(round, logits) for logits in models]) for round, models in rounds])
 
 
 def described(shots: Shots) -> str:

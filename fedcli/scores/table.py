@@ -18,9 +18,8 @@
 Lines of a group of metrics that groups are not compared by are of the last round alone. What follows from these lines
 is no part of the file: see views.py.
 
-The container is CSV, as every tool opens it. A run of 10,000 clients has 750,000 lines of 45 MB: they are read as text,
-split at commas and collected by whose they are in one pass. `frame()` is the table in pandas, which is imported only
-there.
+The container is CSV, as every tool opens it. A run of 10,000 clients has 750,000 lines of 45 MB, which are collected by
+whose they are in one pass. `frame()` is the table in pandas, which is imported only there.
 """
 
 import csv
@@ -146,55 +145,46 @@ def _shielded(text: str) -> str:
 
 def read(path: Path) -> Table:
     """The table of a file. Raises FedcliError where it is none."""
+    text = read_text(path, AGAIN)
+    lines = csv.reader(io.StringIO(text, newline=""))
     try:
-        return _collected(_records(read_text(path, AGAIN)))
+        if tuple(next(lines, [])) != COLUMNS:
+            raise ValueError(f"its columns are not {', '.join(COLUMNS)}")
+        return _collected(lines, shielded="'" in text)
     except (ValueError, csv.Error) as error:
-        raise FedcliError(f"{path} is no table of scores: {error}", AGAIN) from None
+        place = f"line {lines.line_num}: " if lines.line_num > 1 else ""
+        raise FedcliError(f"{path} is no table of scores: {place}{error}", AGAIN) from None
 
 
-def _records(text: str) -> Iterator[list[str]]:
-    """The cells of each line below the head; a text without quotes is split at its commas, which is faster."""
-    quoted = '"' in text
-    records = csv.reader(io.StringIO(text, newline="")) if quoted else (x.split(",") for x in text.split("\n") if x)
-    if tuple(next(records, [])) != COLUMNS:
-        raise ValueError(f"its columns are not {', '.join(COLUMNS)}")
-    return records
+def _collected(lines: Iterable[list[str]], *, shielded: bool) -> Table:
+    """The lines of each score together; the next line mostly is of the same score, so that it need not be looked for.
+
+    A report reads a hundred tables of two thousand lines, so nothing here is called for each line that can be done once
+    for all. shielded: whether a text may begin with a '.
+    """
+    table: Table = {}
+    before: list[str] = []
+    score = Score()
+    for *whose, number, value, low, high, interval, units, count, missing, small in lines:
+        if whose != before:
+            before = whose
+            if len(whose) != len(KEYS):
+                raise ValueError(f"{len(whose) + len(COLUMNS) - len(KEYS)} cells, not {len(COLUMNS)}")
+            where = Where._make(text.removeprefix("'") for text in whose) if shielded else Where._make(whose)
+            if where in table:
+                score = table[where]
+            else:
+                places = tuple(map(int, missing.split())) if missing else ()
+                score = table[where] = Score([], [], int(count), places, small.removeprefix("'"))
+        score.values.append(_number(value) if value else None)
+        score.rounds.append(int(number))
+        if interval:
+            score.interval, score.units = interval, int(units)
+            score.low, score.high = (_number(bound) if bound else None for bound in (low, high))
+    return table
 
 
-def _collected(records: Iterable[list[str]]) -> Table:
-    """The lines of each metric together, in the order of its rounds."""
-    table: dict[tuple[str, ...], Score] = {}
-    rounds: dict[str, int] = {}
-    for line, cells in enumerate(records, 2):
-        if len(cells) != len(COLUMNS):
-            raise ValueError(f"line {line} has {len(cells)} cells, not {len(COLUMNS)}")
-        *_, number, value, low, high, interval, units, count, missing, small = cells
-        whose = tuple(cells[: len(KEYS)])
-        try:
-            if (score := table.get(whose)) is None:
-                places = tuple(map(int, missing.split()))
-                score = table[whose] = Score(count=int(count), missing=places, small=small.removeprefix("'"))
-            if number not in rounds:
-                rounds[number] = int(number)
-            score.rounds.append(rounds[number])
-            score.values.append(_number(value))
-            if interval:
-                score.interval, score.units = interval, int(units)
-                score.low, score.high = _number(low), _number(high)
-        except ValueError as error:
-            raise ValueError(f"line {line}: {error}") from None
-    return {
-        _unshielded(whose) if "'" in "".join(whose) else Where._make(whose): score for whose, score in table.items()
-    }
-
-
-def _unshielded(whose: tuple[str, ...]) -> Where:
-    return Where(*(text.removeprefix("'") for text in whose))
-
-
-def _number(text: str) -> Number:
-    if not text:
-        return None
+def _number(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{text!r} is no score")

@@ -11,11 +11,15 @@ mean over the models, and are taken as they are.
     es_auc_ovo_macro, es_auc_macro      equity-scaled AUC: AUC / (1 + sum over groups of |AUC - AUC of the group|)
     mean, std, worst among clients
 
-Sources: groups.py names that of the equity-scaled AUC. Mean and std over groups: FedHEAL, CVPR 2024, Tables 2 to 5: AVG
-and STD over domains, each domain's mean over the last rounds taken first.
+Sources: the equity-scaled AUC is that of FairFedMed, section "Evaluation Metrics", which takes it from Luo et al., IEEE
+TMI 43(7), 2024, doi 10.1109/TMI.2024.3377552, on the 0..1 scale and with every group counting once. We differ where a
+group has images of one class only: it has no AUC, is shown with its count and takes no part, where the papers' code
+stops or turns everything into NaN. Mean and std over groups: FedHEAL, CVPR 2024, Tables 2 to 5: AVG and STD over
+domains, each domain's mean over the last rounds taken first.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -36,9 +40,14 @@ def block(column: Iterable[Score]) -> np.ndarray:
     return np.array([score.values for score in column], float)
 
 
+def mean(scores: Sequence[Score]) -> Score:
+    """The mean in each round of scores of the same images, as one model has them or several; without an interval."""
+    return replace(_rounds(block(scores).mean(0), scores[0]), small=scores[0].small)
+
+
 def average(clean: Score, corrupted: Score, drawn: Score | None = None) -> Score:
     """Of both versions of the test images, in each round; drawn: of the last round, measured for its interval."""
-    both = _rounds(block([clean, corrupted]).mean(0), clean)
+    both = mean([clean, corrupted])
     if drawn:
         both.low, both.high, both.interval, both.units = drawn.low, drawn.high, drawn.interval, drawn.units
     return both
@@ -50,8 +59,13 @@ def between(column: Column, *, low: bool) -> dict[str, Score]:
     enough = np.isfinite(scores).sum(0) > 1  # [rounds]
     known = scores[:, enough]
     worst, best = (_at(known, edge) for edge in _edges(known, low))
-    std, mean = (np.std, np.mean) if np.isfinite(known).all() else (np.nanstd, np.nanmean)
-    measures = {WORST: worst, GAP: np.abs(best - worst), STD: std(known, axis=0), MEAN: mean(known, axis=0)}
+    std, middle = (np.std, np.mean) if np.isfinite(known).all() else (np.nanstd, np.nanmean)
+    measures = {
+        WORST: worst,
+        GAP: np.abs(best - worst),
+        STD: std(known, axis=0),
+        MEAN: middle(known, axis=0),
+    }
     return {name: _rounds(_spread(numbers, enough), some) for name, numbers in measures.items()}
 
 

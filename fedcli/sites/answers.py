@@ -19,21 +19,13 @@ from ..federation.client import Report, Task
 from ..federation.engines.wire import Message, unpack
 from ..runs.assembly import PlannedFederation
 from .description import PARTS, SHAPE, SiteError, check_against, check_numbers
-from .scoring import ALL, Tallies
-from .tallies import Answer, Tally
+from .tallies import ALL, CLEAN, CORRUPTED, Answer, Tallies, Tally
 
 LARGEST = 1e15  # number of a model or a column: its square, and sums over sites, are within float32
 FAR, TOO_FAR = 10, 10_000  # times as long as the others' updates: what is warned of, and what is refused
-OF_IMAGES = (
-    "class_images",
-    "group_counts",
-    "cell_counts",
-    "group_class_counts",
-    "feature_n",
-)  # columns that count images
-OF_CLASSES = "class_images", "feature_n"  # those with one number for each class
+OF_CLASSES = "class_images", "feature_n"  # columns that count images, one number for each class
+OF_IMAGES = *OF_CLASSES, "group_counts", "cell_counts", "group_class_counts"  # all that count images
 UPDATE = "update"
-CLEAN, CORRUPTED = "clean", "corrupted"
 ANOTHER = "is it another version?"
 ASK = "ask the site what it runs; training goes on without it by --min-clients, or with it by --resume"
 Known = Mapping[str, Any]  # a description
@@ -60,16 +52,13 @@ def description(client: str, said: Any, expected: Known, entry: Known, digest: s
         raise SiteError(f"it describes itself as {said['client']!r}", "start it with another --name")
     check_against(expected, said, "the coordinator")
     if digest not in (None, said["data"]):
-        raise SiteError(
-            f"site {client} holds other data than it described", "start it with that data, or describe it again"
-        )
+        what = f"site {client} holds other data than it described"
+        raise SiteError(what, "start it with that data, or describe it again")
     for part in PARTS if digest else PARTS[:1]:
         if (images := said["images"][part]) != entry[part]:
             kind = {"train": "training", "val": "validation"}.get(part, part)
-            raise SiteError(
-                f"site {client} has {images} {kind} images, the coordinator knows of {entry[part]}",
-                "start the site with the data that it described, or describe it again",
-            )
+            what = f"site {client} has {images} {kind} images, the coordinator knows of {entry[part]}"
+            raise SiteError(what, "start the site with the data that it described, or describe it again")
     check_numbers(said)
     return said
 
@@ -113,10 +102,12 @@ def _check_column(name: str, values: np.ndarray, n: int, known: Known) -> None:
     if name in OF_IMAGES and ((values < 0).any() or values.sum() > n):
         raise SiteError(f"its column {name!r} counts more than its {n} training images, or fewer than none")
     if name in OF_CLASSES and not known.get("label_noise"):
-        shown = [known["counts"]["class"].get("train", {}).get(each) for each in known["classes"]]
-        if values.shape != (len(shown),) or any(
-            c not in (None, v) for c, v in zip(shown, values.tolist(), strict=True)
-        ):
+        shown = known["counts"]["class"].get("train", {})
+        described = [shown.get(each) for each in known["classes"]]  # None where it hides a count
+        alike = values.shape == (len(described),) and all(
+            count in (None, value) for count, value in zip(described, values.tolist(), strict=True)
+        )
+        if not alike:
             raise SiteError(f"its column {name!r} has other numbers of images by class than it described")
     if name == "validation_images" and not 0 <= values.sum() <= known["images"]["val"]:
         raise SiteError(f"its column {name!r} is not within the {known['images']['val']} that it described")

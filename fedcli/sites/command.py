@@ -5,11 +5,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
 from .. import console
-from ..commands import options as o
+from ..commands.shell import common as o
+from ..commands.shell.shown import show_json
+from ..common_options import NAME
 from ..errors import UsageError
+from ..options import Flag
+from ..stages.call import source
 from ..system import terminal
 
 if TYPE_CHECKING:
@@ -20,25 +22,20 @@ if TYPE_CHECKING:
 def site(
     action: Annotated[
         Literal["run", "describe", "check"],
-        typer.Argument(help="run: answer a coordinator; describe: what it may know; check: what would leave, in words"),
+        "run: answer a coordinator; describe: what it may know; check: what would leave, in words",
+        NAME,
     ] = "run",
-    data: Annotated[Path | None, typer.Option(metavar="MANIFEST", help="partition or corruption manifest")] = None,
-    client: Annotated[str | None, typer.Option(help="whose images in it; default: its only client's")] = None,
-    name: Annotated[str | None, typer.Option(help="of the site in the federation; default: the client's")] = None,
-    policy: Annotated[Path | None, typer.Option(metavar="FILE", help="policy.toml: what the site allows")] = None,
-    socket: Annotated[Path | None, typer.Option(metavar="PATH", help="of the socket to listen at")] = None,
-    nvflare: Annotated[
-        Path | None, typer.Option(metavar="PROFILE", help="answer the jobs of NVFlare's client of this hospital")
-    ] = None,
-    state: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="memory and audit file; default: --work/site/NAME")
-    ] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N")] = "cpu",
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="write the description there")] = None,
+    data: Annotated[Path | None, "partition or corruption manifest", Flag("MANIFEST")] = None,
+    client: Annotated[str | None, "whose images in it; default: its only client's"] = None,
+    name: Annotated[str | None, "of the site in the federation; default: the client's"] = None,
+    policy: Annotated[Path | None, "policy.toml: what the site allows", Flag("FILE")] = None,
+    socket: Annotated[Path | None, "of the socket to listen at", Flag("PATH")] = None,
+    nvflare: Annotated[Path | None, "answer the jobs of NVFlare's client of this hospital", Flag("PROFILE")] = None,
+    state: Annotated[Path | None, "memory and audit file; default: --work/site/NAME", Flag("FOLDER")] = None,
+    device: Annotated[str, "cpu, cuda or cuda:N"] = "cpu",
+    out: Annotated[Path | None, "write the description there", Flag("FILE")] = None,
     work: o.Work = o.DEFAULT_WORK,
     json: o.Json = False,
-    quiet: o.Quiet = False,
-    debug: o.Debug = False,
 ) -> None:
     """Be a client of a federation whose coordinator is elsewhere: the images stay here, under a policy of this site.
 
@@ -50,7 +47,7 @@ def site(
 
     if action == "describe" and out and out.suffix != ".json":
         raise UsageError(f"--out {out}: a description is a .json file", "name it so: --sites FOLDER reads no other")
-    path = o.source(str(data) if data else None, work, "corruption", "partition")
+    path = source(data, work, "corruption", "partition")
     allowed = policies.read(policy)
     called = name or held_by(path, client)
     mine = Site(path, state or work / "site" / called, client=client, name=name, policy=allowed, device=device)
@@ -63,7 +60,7 @@ def site(
         print(described) if json else console.result(str(out))
         return
     if action == "check":
-        o.show_json({"description": mine.description, "policy": asdict(allowed)}) if json else _check(mine)
+        show_json({"description": mine.description, "policy": asdict(allowed)}) if json else _check(mine)
         return
     from .sockets import serve, serve_nvflare
 

@@ -10,18 +10,22 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from .. import __version__, shapes
+from .. import __version__
 from ..data import image_counts, manifest, manifest_bodies
 from ..errors import FedcliError
-from ..io.files import read_text
 from ..labels import is_multi_label
-from .transport.frames import plain
+from .transport.frames import plain, read_json
 
 LONGEST, LONGEST_HINT = 380, 200  # characters of an error
 MOST_IMAGES = 10_000_000  # of a part: numbers that are as large take memory at the coordinator
 SMALLEST = 10  # images of a cell that is shown, where the policy says nothing
 PARTS = "train", "val", "test"
-SAME = ("classes", "attributes", "size", "channels", "augment", "versions")  # at all sites
+NAMED = "images of one's own: give all sites the same --set classes=A,B and --set 'values=sex=female,male'"
+SAME = {  # at all sites; how they become so
+    "classes": NAMED, "attributes": NAMED,
+    **dict.fromkeys(("size", "channels", "augment"), "prepare the images of all sites with the same options"),
+    "versions": "install the same versions at all sites and at the coordinator",
+}  # fmt: skip
 SHAPE = {
     **manifest_bodies.POOLED, "client": str, "dataset": str, "data": str, "images": dict.fromkeys(PARTS, int),
     "counts": {str: {str: {str: (int, None)}}}, "versions": {str: str},
@@ -67,9 +71,8 @@ def describe(data: Path, client: str, name: str, smallest: int = SMALLEST) -> di
         column: {part: hidden(cells, smallest) for part, cells in clients[client].items()}
         for column, clients in counts.items()
     }
-    about = {key: body[key] for key in (*manifest_bodies.POOLED, "dataset")} | (
-        {"sample": True} if body.get("sample") else {}
-    )
+    about = {key: body[key] for key in (*manifest_bodies.POOLED, "dataset")}
+    about |= {"sample": True} if body.get("sample") else {}
     about |= {"label_noise": True} if client in body.get("label_noise", {}) else {}  # then it trains on other labels
     return {
         **about, "client": name, "data": manifest.sha256(manifest.find(data)), "images": parts, "counts": shown,
@@ -95,11 +98,7 @@ def hidden(cells: Mapping[str, int], smallest: int) -> dict[str, int | None]:
 def read(path: Path) -> dict[str, Any]:
     """A description from a file. Raises FedcliError where it is none."""
     hint = "give files that `fedcli site describe` wrote"
-    try:
-        content = json.loads(read_text(path, hint))
-    except (ValueError, RecursionError) as error:
-        raise FedcliError(f"{path} is no JSON: {error}"[:300], hint) from None
-    shapes.check(content, SHAPE, path, hint)
+    content = read_json(path, SHAPE, hint)
     check_name(content["client"])
     try:
         check_numbers(content)
@@ -132,29 +131,19 @@ def check_name(client: str) -> None:
 
 def check_same(descriptions: Sequence[Mapping[str, Any]]) -> None:
     """Raises SiteError that names the first site which differs from the first of all in what must be the same."""
-    first = descriptions[0]
+    first, names = descriptions[0], [site["client"] for site in descriptions]
     for other in descriptions[1:]:
         check_against(first, other, first["client"])
-    if twice := {
-        site["client"] for site in descriptions if sum(o["client"] == site["client"] for o in descriptions) > 1
-    }:
+    if twice := {name for name in names if names.count(name) > 1}:
         raise SiteError(f"two sites are called {min(twice)}", "start one of them with another --name")
 
 
 def check_against(expected: Mapping[str, Any], description: Mapping[str, Any], whose: str) -> None:
     """Raises SiteError where a site differs from what is expected. whose: the expectation, for the sentence."""
-    for key in SAME:
+    for key, hint in SAME.items():
         if key in expected and description.get(key) != expected[key]:
             what = f"{key} {_short(description.get(key))}; {whose} has {_short(expected[key])}"
-            raise SiteError(f"site {description['client']} has the {what}", _hint(key))
-
-
-def _hint(key: str) -> str:
-    if key == "versions":
-        return "install the same versions at all sites and at the coordinator"
-    if key in ("classes", "attributes"):
-        return "images of one's own: give all sites the same --set classes=A,B and --set 'values=sex=female,male'"
-    return "prepare the images of all sites with the same options"
+            raise SiteError(f"site {description['client']} has the {what}", hint)
 
 
 def _short(value: Any) -> str:

@@ -19,9 +19,8 @@ from ..runs.assembly import PlannedFederation
 from .answers import Known, Lengths, counts, description, odd_ones, of_site
 from .answers import report as checked
 from .description import SAME, SiteError, versions
-from .scoring import keys
 from .site import BEGIN, SCORE, START, TRAIN
-from .tallies import Answer
+from .tallies import Answer, keys
 from .transport.frames import digest, plain
 
 AFTER = "after"  # in what the server keeps for a client: the round whose memory is at its site
@@ -54,22 +53,19 @@ class Sites:
         self.beginning = _beginning(federation)
         self.run = self.beginning[0]["run"]
         self.known: dict[str, Known] = {}  # what sites that have begun say of themselves
-        self.refused: dict[str, SiteError] = {}  # sites that said what cannot be as they began
         self._agreed: dict[str, Any] = {}
         self._lengths = Lengths()
-        failed = self._begin(federation.data.roster)
-        present = len(federation.data.roster) - len(failed)
-        if failed and present < (federation.min_clients or len(federation.data.roster)):
+        roster = federation.data.roster
+        failed = self._begin(roster)
+        if failed and len(self.known) < (federation.min_clients or len(roster)):
             raise next(iter(failed.values()))
 
     def __call__(self, tasks: list[Task]) -> Iterator[Report | Absent]:
-        if again := [task.client for task in tasks if task.client in self.refused]:
-            self._begin(again)
-        asked = [task for task in tasks if task.client not in self.refused]
-        answers, failed = self._asked(asked), dict(self.refused)
-        if unknown := [client for client, answer in answers.items() if self._lacks(client, answer)]:
-            failed |= self._begin(unknown)
-            answers |= self._asked([task for task in asked if task.client in unknown and task.client not in failed])
+        failed = self._begin([task.client for task in tasks if task.client not in self.known])
+        answers = self._asked([task for task in tasks if task.client not in failed])
+        if again := [client for client, answer in answers.items() if _is_new(answer)]:
+            failed |= self._begin(again)
+            answers |= self._asked([task for task in tasks if task.client in again and task.client not in failed])
         reports: dict[str, Report] = {}
         for task in tasks:
             try:
@@ -95,6 +91,8 @@ class Sites:
 
     def _begin(self, clients: Sequence[str]) -> dict[str, SiteError]:
         """Begin the run at these sites; who did not, and why."""
+        if not clients:
+            return {}
         scalars, arrays = self.beginning
         messages = [(client, ({**scalars, "client": client}, arrays)) for client in clients]
         answers = dict(self.transport(messages, self.timeout))
@@ -103,18 +101,14 @@ class Sites:
         entries = {entry["client"]: entry for entry in body["roster"]}
         failed: dict[str, SiteError] = {}
         for client in clients:
-            self.refused.pop(client, None)
+            self.known.pop(client, None)
             try:
                 said = _answered(client, answers.get(client, NOTHING))[0].get("description")
-            except SiteError as error:
-                failed[client] = error
-                continue
-            try:
                 entry = {**entries[client], "train": self.federation.counts[client]}
                 with of_site(client):
                     self.known[client] = description(client, said, expected, entry, digests.get(client))
             except SiteError as error:
-                failed[client] = self.refused[client] = error
+                failed[client] = error
         return failed
 
     def tallies(self, round: int, theta: Tensor, clients: Sequence[str]) -> dict[str, Answer]:
@@ -140,10 +134,6 @@ class Sites:
     def _asked(self, tasks: Sequence[Task]) -> dict[str, Message | str]:
         """Answers by client."""
         return dict(self.transport([(task.client, self._message(task)) for task in tasks], self.timeout))
-
-    def _lacks(self, client: str, answer: Message | str) -> bool:
-        """Tell whether a site has to begin the run: one that was started again, or that was absent at the start."""
-        return not isinstance(answer, str) and (bool(answer[0].get("unknown")) or client not in self.known)
 
     def _message(self, task: Task) -> Message:
         scalars, arrays = pack(task)
@@ -174,6 +164,11 @@ def _beginning(federation: PlannedFederation) -> Message:
     text = json.dumps([same, scalars["threads"], federation.data.roster, digest(({}, arrays))], sort_keys=True)
     run = hashlib.sha256(text.encode()).hexdigest()[:16]
     return {"ask": BEGIN, "run": run, **scalars}, arrays
+
+
+def _is_new(answer: Message | str) -> bool:
+    """Tell whether a site was started again, and has to begin the run once more."""
+    return not isinstance(answer, str) and bool(answer[0].get("unknown"))
 
 
 def _answered(client: str, answer: Message | str) -> Message:

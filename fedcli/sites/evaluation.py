@@ -6,7 +6,7 @@ which is exact for counts by true and predicted class, and for two classes also 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,8 @@ from ..data import manifest
 from ..errors import FedcliError, UsageError, nearest
 from ..federation.state import read_tensors
 from ..io.hdf5 import create_hdf5
-from ..methods.mixins import views_of
 from ..methods.registry import resolve
+from ..metrics.parity import undefined_rates
 from ..models.layout import Layout
 from ..runs import chosen_engine
 from ..runs.assembly import assemble, open_parent
@@ -29,20 +29,16 @@ from ..runs.resources import be_deterministic
 from ..runs.rules import check
 from ..runs.train import begun
 from ..runs.train_options import Execution
-from ..scores import rebuilt
-from ..scores.evaluate import COPIED, UNCOPIED
-from ..scores.from_nested import from_nested
-from ..scores.groups import together
-from ..scores.intervals import intervals
-from ..scores.parts import Curve, Curves, Groups, GroupScores, Interval, ReliabilityBin, RocPoint, Score
-from ..scores.rounds import among, summary, summary_of_groups, with_average
-from ..scores.schema import decode
-from ..scores.tree import Client, Scores, Stage, Traffic
-from .tallies import FINE, RATES, Answer, Tally
+from ..scores import predictions
+from ..scores.evaluate import about
+from ..scores.facts import Answer as ModelScores
+from ..scores.facts import Scored, of_models, over_rounds
+from ..scores.parts import Client, Curve, Curves, Grouped, ReliabilityBin, RocPoint
+from ..scores.scores import Scores
+from ..scores.statistics.intervals import Answered
+from ..scores.table import Table, Where
+from .tallies import ALL, CLEAN, CORRUPTED, FINE, RATES, Answer, Tallies, Tally
 
-ALL = "all"
-CLEAN, CORRUPTED = "clean", "corrupted"
-Tallies = Mapping[str, Tally]  # ALL, or "attribute/place of the value" -> the tally
 Asked = Callable[[int], Mapping[str, Answer]]  # round -> what each client's site says of its model
 DATA = "corruption", "partition", "sites"
 
@@ -119,10 +115,43 @@ class _Answers:
     def last(self) -> Mapping[str, Answer]:
         return self.rounds[-1]
 
+    @property
+    def groups(self) -> list[tuple[str, int, str]]:
+        """Attribute, place and value of every group."""
+        return [(name, g, value) for name, values in self.attributes.items() for g, value in enumerate(values)]
+
     def version_of(self, client: str) -> str:
         """Of the test images that a client is scored on."""
         answer = self.last[client]
         return CORRUPTED if answer.corrupted and CORRUPTED in answer.versions else CLEAN
+
+    def lines(self, where: Where, rounds: list[int], tallies: list[Tallies]) -> Table:
+        """All images and every group over rounds."""
+        return over_rounds(
+            [of_models(where, number, [self._scores(of_round)]) for number, of_round in zip(rounds, tallies)]
+        )
+
+    def _scores(self, tallies: Tallies) -> ModelScores:
+        groups: dict[str, dict[str, Scored]] = {name: {} for name in self.attributes}
+        for name, g, value in self.groups:
+            groups[name][value] = Scored.of(tallies[f"{name}/{g}"].score())
+        return ModelScores.of(Scored.of(tallies[ALL].score()), groups, self._decisions(tallies), self.classes)
+
+    def _decisions(self, tallies: Tallies) -> dict[str, np.ndarray]:
+        """Attribute -> images of each group by true and predicted class [G, C, C]."""
+        return {
+            name: np.stack([tallies[f"{name}/{g}"].table for g in range(len(values))])
+            for name, values in self.attributes.items()
+        }
+
+    def grouped(self, tallies: Tallies) -> dict[str, Grouped]:
+        """Attribute -> images in no group, or in one too small to be shown; and rates that are not defined."""
+        return {
+            name: Grouped(
+                tallies[ALL].images - int(tables.sum()), undefined_rates(tables, self.attributes[name], self.classes)
+            )
+            for name, tables in self._decisions(tallies).items()
+        }
 
 
 def _build(
@@ -134,24 +163,31 @@ def _build(
     answers = _Answers(each, whole, classes, attributes)
     if not whole[CLEAN][-1][ALL].images:
         raise FedcliError("the sites have no test images that they may speak of", "see smallest_cell in their policies")
-    _write_rebuilt(folder / rebuilt.FILE, whole)
-    clients = {client: _client(answers, client) for client in answers.last}
+    _write_rebuilt(folder / predictions.REBUILT, whole)
     source = manifest.read(path)
     personal = source.body["model"]["personal_models"] or source.options.get("bn") == "local"
-    scored = with_average({v: [_score(tallies[ALL]) for tallies in of_rounds] for v, of_rounds in whole.items()})
-    scores = Scores(
-        **_about(path, source, rounds, attributes, _warning(source.body.get("warning", ""), answers, personal)),
-        versions={version: summary(of_rounds) for version, of_rounds in scored.items()},
-        intervals={version: _intervals(of_rounds[-1][ALL]) for version, of_rounds in whole.items()},
-        groups={
-            name: {v: _groups(whole[v], name, values, classes) for v in shared} for name, values in attributes.items()
-        },
+    table, clients = Table(), {}
+    for version, tallies in whole.items():
+        table |= answers.lines(Where(version), rounds, tallies)
+        _add_interval(table, Where(version), tallies[-1][ALL])
+        for name, g, value in answers.groups:
+            _add_interval(table, Where(version, attribute=name, group=value), tallies[-1][f"{name}/{g}"])
+    for client, answer in answers.last.items():
+        version = answers.version_of(client)
+        table |= answers.lines(Where(version, client=client), rounds, [of[client].versions[version] for of in each])
+        clients[client] = Client(version, "own", groups=answers.grouped(answer.versions[version]))
+    local = resolve(source.body["method"], source.body["settings"]).local
+    return Scores(
+        **about(path, source, local, rounds),
+        warning=_warning(source.body.get("warning", ""), answers, personal),
+        classes=classes,
+        attributes=attributes,
+        personal_models=source.body["model"]["personal_models"],
+        grouped=answers.grouped(whole[CLEAN][-1]),
         curves={version: _curves(answers, version) for version in shared},
         clients=clients,
-        among_clients=among(clients, personal=personal),
-        classes=classes,
-    )
-    return from_nested(scores.body()).write(folder)
+        table=table,
+    ).write(folder)
 
 
 def _write_rebuilt(path: Path, versions: Mapping[str, list[Tallies]]) -> None:
@@ -175,53 +211,16 @@ def _added(sites: list[dict[str, Tally]]) -> Tallies:
     return out
 
 
-def _score(tally: Tally) -> Score:
-    return decode(Score, tally.score())
-
-
-def _intervals(tally: Tally) -> dict[str, Interval]:
-    """Metric -> interval, from resamples of images: counts do not say which of them are of one patient.
+def _add_interval(table: Table, where: Where, tally: Tally) -> None:
+    """Give scores their intervals, from resamples of images: counts do not say which of them are of one patient.
 
     Areas under curves of more than two classes have none: counts do not say which chances are of one image.
     """
     logits, y = tally.rebuilt()
-    made, scores = intervals({CLEAN: [logits]}, y, None).get(CLEAN, {}), tally.score()
-    return {
-        metric: replace(interval, value=scores[metric])
-        for metric, interval in made.items()
-        if rebuilt.by_image(metric) or len(tally.table) == 2
-    }
-
-
-def _groups(rounds: list[Tallies], name: str, values: list[str], classes: list[str]) -> Groups:
-    made = summary_of_groups([_grouped(tallies, name, values, classes) for tallies in rounds])
-    by_metric: dict[str, dict[str, Interval]] = {}
-    for g, value in enumerate(values):
-        for metric, interval in _intervals(rounds[-1][f"{name}/{g}"]).items():
-            by_metric.setdefault(metric, {})[value] = interval
-    return replace(made, intervals=by_metric)
-
-
-def _grouped(tallies: Tallies, name: str, values: list[str], classes: list[str]) -> GroupScores:
-    of_value = {value: tallies[f"{name}/{g}"] for g, value in enumerate(values)}
-    tables = np.stack([tally.table for tally in of_value.values()])  # [G, C, C]
-    overall, scores = tallies[ALL], {value: _score(tally) for value, tally in of_value.items()}
-    unknown = overall.images - int(tables.sum())  # of no group, or of one too small to be shown
-    return together(_score(overall), scores, tables, unknown, classes)
-
-
-def _client(answers: _Answers, client: str) -> Client:
-    version = answers.version_of(client)
-    rounds = [sites[client].versions[version] for sites in answers.rounds]
-    scores = summary([_score(tallies[ALL]) for tallies in rounds])
-    groups = {
-        name: summary_of_groups([_grouped(tallies, name, values, answers.classes) for tallies in rounds])
-        for name, values in answers.attributes.items()
-    }
-    return Client(
-        version=version, part="own", count=scores.count, classes_missing=scores.classes_missing,
-        metrics=scores.metrics, groups=groups,
-    )  # fmt: skip
+    answered = Answered([logits], y)
+    for metric, resampled in answered.resampled().items() if len(y) else ():
+        if predictions.by_image(metric) or len(tally.table) == 2:
+            answered.mark(table[where._replace(metric=metric)], resampled, None)
 
 
 def _curves(answers: _Answers, version: str) -> Curves:
@@ -259,28 +258,3 @@ def _warning(warning: str, answers: _Answers, personal: bool) -> str:
         console.warn(note)
         warning = f"{warning}; {note}"
     return warning.removeprefix("; ")
-
-
-def _stage(path: Path, kind: str) -> Stage | None:
-    """Hash and options of the stage of this kind above a run."""
-    own = manifest.parent(path, *DATA)
-    above = own if own is None or manifest.read(own).kind == kind else manifest.parent(own, kind)
-    return Stage(manifest.sha256(above), manifest.read(above).options) if above else None
-
-
-def _about(
-    path: Path, run: manifest.Manifest, rounds: list[int], attributes: dict[str, list[str]], warning: str
-) -> dict[str, Any]:
-    """Facts that a report needs of the run; its federation stands for a partition of images."""
-    stages, body = {kind: _stage(path, kind) for kind in DATA}, run.body
-    return {
-        **{key: body[key] for key in COPIED}, "warning": warning,
-        "options": {key: value for key, value in run.options.items() if key not in UNCOPIED},
-        "data": {
-            "dataset": None, "partition": stages["partition"] or stages["sites"], "corruption": stages["corruption"],
-        },
-        "roster_size": len(body["roster"]), "kept_rounds": rounds, "attributes": attributes,
-        "personal_models": body["model"]["personal_models"],
-        "view": views_of(resolve(body["method"], body["settings"]).local)[0],
-        "bytes": Traffic(**{way: body.get(f"bytes_{way}") for way in ("down", "up")}),
-    }  # fmt: skip

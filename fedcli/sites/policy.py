@@ -18,9 +18,10 @@ delta = 1e-5
 Every refusal is a sentence that the coordinator shows.
 """
 
-from dataclasses import dataclass, fields, replace
+from bisect import bisect
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from .. import console, options
 from ..errors import FedcliError, UsageError, nearest
@@ -40,6 +41,7 @@ COLUMNS = {  # that fedcli's own methods report
     "group_predictions", "local_steps_effective", "loss", "loss_before", "moved", "mu", "rescue_factor", "sharpness",
     "squared_length", "validation_accuracy", "validation_images", "without_me",
 }  # fmt: skip
+T = TypeVar("T", "Policy", "Privacy")
 MOST_ANSWERS = 1_000_000  # beyond which nobody counts
 
 
@@ -59,12 +61,8 @@ class Privacy:
     @property
     def answers(self) -> int:
         """The number of answers that stay within epsilon, at most MOST_ANSWERS."""
-        least, most = 0, MOST_ANSWERS + 1
-        while most - least > 1:
-            middle = (least + most) // 2
-            within = account.epsilon(self.noise, middle, self.delta) <= self.epsilon
-            least, most = (middle, most) if within else (least, middle)
-        return least
+        answers = range(MOST_ANSWERS + 1)
+        return bisect(answers, self.epsilon, key=lambda n: account.epsilon(self.noise, n, self.delta)) - 1
 
 
 @dataclass(frozen=True)
@@ -138,29 +136,24 @@ def read(path: Path | None) -> Policy:
         return Policy()
     table = toml_text.read(path, "docs/sites.md shows a policy")
     privacy = table.pop("privacy", None)
-    policy = _named(path, _filled(path, Policy(), table))
-    if privacy is None:
-        return policy
-    if not isinstance(privacy, dict):
+    if not isinstance(privacy, dict | None):
         raise UsageError(f"{path}: privacy is not a table", "write [privacy] on a line of its own")
-    return _filled(path, policy, {"privacy": _filled(path, Privacy(), privacy)})
+    policy = _named(path, _filled(path, Policy(), table))
+    return policy if privacy is None else replace(policy, privacy=_filled(path, Privacy(), privacy))
 
 
-def _filled(path: Path, target: Any, table: dict[str, Any]) -> Any:
-    known = {field.name for field in fields(target)}
+def _filled(path: Path, target: T, table: dict[str, Any]) -> T:
+    """A policy or its table of privacy with what a file says, checked."""
+    known = options.describe(target)
     for name, value in table.items():
         if name not in known:
             raise UsageError(f"{path}: a policy has no {name!r}", nearest(name, known))
-        if name in ("methods", "columns"):
-            if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-                raise UsageError(f"{path}: {name} is not a list of names", f'write {name} = ["..."]')
-            value = tuple(value)
-        elif not isinstance(value, Privacy):
-            try:
-                value = options.describe(target)[name].read(value, write="{name} = {value}")
-            except UsageError as error:
-                raise UsageError(f"{path}: {error.sentence}", error.hint) from None
-        target = type(target)(**{**vars(target), name: value})
+        if known[name].many and not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
+            raise UsageError(f"{path}: {name} is not a list of names", f'write {name} = ["..."]')
+        try:
+            target = options.change(target, name, value, write="{name} = {value}")
+        except UsageError as error:
+            raise UsageError(f"{path}: {error.sentence}", error.hint) from None
     return target
 
 

@@ -12,15 +12,16 @@ from pathlib import Path
 
 import torch
 
-from .. import shapes
-from ..errors import FedcliError
 from ..federation.client import Report, Task
 from ..federation.privacy import epsilon, noised_model
 from ..io.files import read_text, replacing, write_text
+from ..shapes import NUMBER
 from .policy import Privacy, Refusal
+from .transport.frames import read_json
 
 KEY = "noise.key"
 LEDGER = "privacy.json"
+SHAPE = {"answered": [str], "epsilon": NUMBER, "delta": NUMBER}
 
 
 def noised(report: Report, task: Task, privacy: Privacy, folder: Path, asked: str) -> Report:
@@ -41,11 +42,7 @@ def read_ledger(ledger: Path) -> tuple[list[str], float]:
     if not ledger.is_file():
         return [], 0.0
     hint = "restore it: without it the site does not know what it has revealed"
-    try:
-        kept = json.loads(read_text(ledger))
-    except (ValueError, RecursionError) as error:
-        raise FedcliError(f"{ledger} is no JSON: {error}"[:300], hint) from None
-    shapes.check(kept, {"answered": [str], "epsilon": shapes.NUMBER, "delta": shapes.NUMBER}, ledger, hint)
+    kept = read_json(ledger, SHAPE, hint)
     return kept["answered"], kept["epsilon"]
 
 

@@ -9,7 +9,7 @@ A question is a message whose scalar "ask" is one of
     describe    who it is, see description.py
     begin       the plan of a run, and as arrays start/NAME the network's first tensors, where no seed makes them
     train       a task; "after" is the round after which the client's memory is meant
-    score       a model of a round: counts of its answers on the client's test images, and of each group, see scoring.py
+    score       a model of a round: counts of its answers on the client's test images, and of each group, see tallies.py
 
 and names the "run" and the "client". Its answer is a message too; one with the scalar "error" says in a sentence why
 there is no other. A site never raises at whoever asks.
@@ -18,7 +18,6 @@ there is no other. A site never raises at whoever asks.
 import logging
 import re
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -44,7 +43,7 @@ from ..runs.train_options import TrainOptions
 from . import memory, privacy
 from .description import SiteError, check_name, describe, held_by, versions
 from .policy import Policy
-from .scoring import tallied, to_arrays
+from .tallies import tallied, to_arrays
 from .transport import frames
 from .transport.relay import MASKED
 
@@ -96,35 +95,30 @@ class Site:
             asked["question"] = {"sha256": frames.digest((scalars, arrays)), "bytes": _bytes(arrays)}
             answer = self._answered(scalars, arrays)
             self._audit(asked, answer)
+            return answer
         except FedcliError as error:
             return self._failed(asked, error.sentence, error.hint)
-        except OSError as error:
-            if not (here := of_system(error)) or not error.strerror:
-                return self._unexpected(asked, error)
+        except Exception as error:
+            if not isinstance(error, OSError) or not error.strerror or not (here := of_system(error)):
+                _log.exception("%s failed", asked["ask"])  # its text may hold what must not leave
+                return self._failed(asked, f"an unexpected {type(error).__name__}, which its own log explains", "")
             what = "its disk is full" if error.errno in NO_ROOM else f"its system refused a file: {error.strerror}"
             return self._failed(asked, what, "mend that there; training goes on with --resume", here.sentence)
-        except Exception as error:
-            return self._unexpected(asked, error)
-        return answer
-
-    def _unexpected(self, asked: Scalars, error: Exception) -> Message:
-        """An answer that something went wrong inside; its text may hold what must not leave."""
-        _log.exception("%s failed", asked["ask"])
-        return self._failed(asked, f"an unexpected {type(error).__name__}, which its own log explains", "")
 
     def _answered(self, scalars: Scalars, arrays: Arrays) -> Message:
-        known: dict[Any, Callable[[Scalars, Arrays], Message]] = {
-            DESCRIBE: lambda scalars, arrays: ({"description": self.description}, {}),
-            BEGIN: self._begin,
-            TRAIN: self._train,
-            SCORE: self._score,
-        }
         kind = scalars.get("ask")
-        if not isinstance(kind, str) or kind not in known:
+        if kind not in (DESCRIBE, BEGIN, TRAIN, SCORE):
             raise SiteError(f"it cannot answer {str(kind)[:40]!r}", "both sides need the same version of fedcli")
-        if kind != DESCRIBE and scalars.get("client") != self.name:
+        if kind == DESCRIBE:
+            return {"description": self.description, "client": self.name}, {}
+        if scalars.get("client") != self.name:
             raise SiteError(f"it is {self.name}, not {str(scalars.get('client'))[:80]}", "start it with another --name")
-        answer, content = known[kind](scalars, arrays)
+        if kind == BEGIN:
+            answer, content = self._begin(scalars, arrays)
+        elif self.begun is None or scalars.get("run") != self.begun.run:
+            answer, content = {"error": UNKNOWN, "unknown": True}, {}
+        else:
+            answer, content = (self._train if kind == TRAIN else self._score)(self.begun, scalars, arrays)
         return {**answer, "client": self.name}, content
 
     def _begin(self, scalars: Scalars, arrays: Arrays) -> Message:
@@ -140,20 +134,16 @@ class Site:
             raise SiteError("it opens no file that a coordinator names", "starting tensors come with the message")
         self.policy.check_plan(plan, self.description["images"]["train"])
         be_deterministic(self.device, threads, plan.precision)
-        start = {name.removeprefix(START): array for name, array in arrays.items() if name.startswith(START)}
-        federation = assemble(
-            self.data, plan, check(plan), None, self.device, only=self.client, start=to_tensors(start)
-        )
+        start = to_tensors({name.removeprefix(START): arrays[name] for name in arrays if name.startswith(START)})
+        federation = assemble(self.data, plan, check(plan), None, self.device, only=self.client, start=start)
         own = federation.clients
         clients = replace(own, shards={self.name: own.shards[self.client]}, val={self.name: own.val[self.client]})
         kept = self.folder / "memory" / f"{run}-{self.description['data'][:8]}"
         self.begun = Begun(run, plan, clients, federation.data, kept)
         return {"description": self.description, "run": run}, {}
 
-    def _train(self, scalars: Scalars, arrays: Arrays) -> Message:
-        begun, after = self.begun, scalars.get("after")
-        if begun is None or scalars.get("run") != begun.run:
-            return {"error": UNKNOWN, "unknown": True}, {}
+    def _train(self, begun: Begun, scalars: Scalars, arrays: Arrays) -> Message:
+        after = scalars.get("after")
         if not isinstance(after, int) or after < 0:
             raise SiteError("it was sent a task without the round that its memory is of")
         self.policy.check_masked(scalars.get(MASKED))
@@ -169,32 +159,28 @@ class Site:
         answer, content = pack(report)
         return {**answer, "run": begun.run, "round": task.round, "kept": bool(report.memory)}, content
 
-    def _score(self, scalars: Scalars, arrays: Arrays) -> Message:
-        begun, round = self.begun, scalars.get("round")
-        if begun is None or scalars.get("run") != begun.run:
-            return {"error": UNKNOWN, "unknown": True}, {}
+    def _score(self, begun: Begun, scalars: Scalars, arrays: Arrays) -> Message:
+        round, theta, layout = scalars.get("round"), arrays.get("theta"), begun.clients.layout
         self.policy.check_scores()
-        self.policy.check_round(round if isinstance(round, int) else 0)
-        theta, layout = arrays.get("theta"), begun.clients.layout
         if theta is None or theta.shape != (layout.size,) or not isinstance(round, int):
             raise SiteError("it was asked to score what is no model of this run")
+        self.policy.check_round(round)
         places = begun.data.client_test[self.client]
         if not len(places):
-            raise SiteError(
-                "it has no test images of its own", "divide data whose test part has sites: fedcli partition --by SITE"
-            )
+            hint = "divide data whose test part has sites: fedcli partition --by SITE"
+            raise SiteError("it has no test images of its own", hint)
         layout.load(to_tensors({"theta": theta}, self.device)["theta"])
         layout.load_own(layout.own_start)
         load_personal(layout, memory.newest(begun.memory, round, self.device))
         several = len(set(mixture.of_body(begun.data.body).values())) > 1  # then no set is corrupted as all clients are
-        versions, left_out = {}, 0
+        counted, left_out = {}, 0
         for version, images in begun.data.test.items():
             if version == "clean" or not several:
                 shard = part(images, places)
                 answers = logits(begun.clients.net, shard, begun.clients.method.local)
-                versions[version], left_out = tallied(answers, shard, begun.data.attributes, self.policy.smallest_cell)
+                counted[version], left_out = tallied(answers, shard, begun.data.attributes, self.policy.smallest_cell)
         corrupted = self.client in begun.data.corrupted
-        return {"run": begun.run, "round": round, "left_out": left_out, "corrupted": corrupted}, to_arrays(versions)
+        return {"run": begun.run, "round": round, "left_out": left_out, "corrupted": corrupted}, to_arrays(counted)
 
     def _check(self, task: Task, begun: Begun) -> None:
         """Raises SiteError for a task that this run cannot have."""

@@ -9,10 +9,9 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from threading import Thread
 from types import TracebackType
 
 from .. import console
@@ -48,10 +47,10 @@ class Connections:
 
     def wait_for(self, clients: Sequence[str], seconds: float) -> None:
         """Until every site listens, or the time is over."""
-        begun, announced = time.monotonic(), False
-        told, end = begun, begun + seconds
+        begun = told = time.monotonic()
+        announced = False
         for client in clients:
-            while client not in self.open and time.monotonic() < end:
+            while client not in self.open and time.monotonic() < begun + seconds:
                 try:
                     self._connected(client)
                     continue
@@ -60,7 +59,7 @@ class Connections:
                 except (FileNotFoundError, ConnectionRefusedError, BlockingIOError):
                     pass
                 if not announced and time.monotonic() - begun >= SILENT:
-                    console.say(f"waiting up to {seconds:g} s for {client} to listen at {self.folder / client}.sock")
+                    console.say(f"waiting up to {seconds:g} s for {client} to listen at {self._path(client)}")
                     announced = True
                 if time.monotonic() - told >= TOLD:
                     told = time.monotonic()
@@ -71,30 +70,23 @@ class Connections:
         self, messages: Sequence[tuple[str, Message]], timeout: float | None
     ) -> Iterator[tuple[str, Message | str]]:
         """As a Transport, where timeout is without a sign of life; each site is asked by a thread of its own."""
-        answers: SimpleQueue[tuple[str, Message | str | Exception]] = SimpleQueue()
-        waiting = {client for client, _ in messages}
-        self._why, self._heard = {}, dict.fromkeys(waiting, time.monotonic())
-        for client, message in messages:
-            Thread(
-                target=lambda client, message: answers.put((client, self._ask(client, message, timeout))),
-                args=(client, message), daemon=True,
-            ).start()  # fmt: skip
+        clients = [client for client, _ in messages]
+        self._why, self._heard = {}, dict.fromkeys(clients, time.monotonic())
+        threads = ThreadPoolExecutor(max(1, len(messages)))
+        waiting = {threads.submit(self._ask, client, message, timeout): client for client, message in messages}
+        threads.shutdown(wait=False)
         said = time.monotonic()
         while waiting:
-            try:
-                client, answer = answers.get(timeout=max(0.0, said + EVERY - time.monotonic()))
-            except Empty:
+            answered, _ = wait(waiting, max(0.0, said + EVERY - time.monotonic()), FIRST_COMPLETED)
+            for answer in answered:
+                yield waiting.pop(answer), answer.result()
+            if not answered:
                 said = time.monotonic()
-                console.say(self._waiting_for(sorted(waiting)))
-                self._keep_others(waiting)
-                continue
-            waiting.discard(client)
-            if isinstance(answer, Exception):
-                raise answer
-            yield client, answer
+                console.say(self._waiting_for(sorted(waiting.values())))
+                self._keep_others({*waiting.values()})
 
-    def _ask(self, client: str, message: Message, timeout: float | None) -> Message | str | Exception:
-        """The answer, a sentence on why there is none, or an error of our own."""
+    def _ask(self, client: str, message: Message, timeout: float | None) -> Message | str:
+        """The answer, or a sentence on why there is none."""
 
         def noticed(why: str, alive: bool) -> None:
             if alive:
@@ -102,22 +94,11 @@ class Connections:
             elif self._why.get(client) != why:
                 console.say(f"site {client}: {why}")
             self._why[client] = why
-            busy[:] = [] if alive else [why]
 
-        busy: list[str] = []
         try:
-            sockets.send(self._connected(client), message, timeout)
-            return sockets.receive(self.open[client], timeout, noticed)
-        except TimeoutError as error:
-            self._lost(client, error)
-            return sockets.silent(timeout or 0, *busy)
-        except (OSError, sockets.Closed) as error:
+            return sockets.ask(self._connected(client), message, timeout, noticed)
+        except (OSError, sockets.Closed, FedcliError) as error:
             return self._lost(client, error)
-        except FedcliError as error:
-            self._lost(client, error)
-            return error.sentence
-        except Exception as error:
-            return error
 
     def _waiting_for(self, clients: Sequence[str]) -> str:
         """Sites that are waited for, and why."""
@@ -134,21 +115,25 @@ class Connections:
             with suppress(OSError):  # whoever asks it next says so
                 sockets.tell(self.open[client], "it waits for other sites", alive=True)
 
+    def _path(self, client: str) -> Path:
+        return self.folder / f"{client}.sock"
+
     def _connected(self, client: str) -> socket.socket:
         if client not in self.open:
-            self.open[client] = sockets.connected(self.folder / f"{client}.sock")
+            self.open[client] = sockets.connected(self._path(client))
         return self.open[client]
 
     def _lost(self, client: str, error: Exception) -> str:
         """Close a connection, so that no late answer is taken for another; returns why in a sentence."""
         if connection := self.open.pop(client, None):
             connection.close()
-        path = self.folder / f"{client}.sock"
         if isinstance(error, FileNotFoundError | ConnectionRefusedError):
-            return f"no site listens at {path}"
+            return f"no site listens at {self._path(client)}"
         if isinstance(error, PermissionError):
-            return f"this account may not open {path}"
-        return "its process ended or closed the connection"
+            return f"this account may not open {self._path(client)}"
+        if isinstance(error, sockets.Silent):
+            return str(error)
+        return error.sentence if isinstance(error, FedcliError) else "its process ended or closed the connection"
 
     def __enter__(self) -> "Connections":
         return self
@@ -169,23 +154,20 @@ def open_sockets(federation: PlannedFederation, where: str, execution: Execution
 
 
 @contextmanager
-def open_job(federation: PlannedFederation, where: str, execution: Execution) -> Iterator[Sites]:
-    """The engine of --engine nvflare:DIR and flower:DIR, whose job listens in place of every site."""
-    with job_connections(federation, where) as connections:
-        yield Sites(federation, connections, execution.timeout or None)
+def open_job(
+    federation: PlannedFederation, where: str, execution: Execution, kind: type[Sites] = Sites
+) -> Iterator[Sites]:
+    """The engine of --engine nvflare:DIR and flower:DIR, whose job listens in place of every site.
 
-
-@contextmanager
-def job_connections(federation: PlannedFederation, where: str) -> Iterator[Connections]:
-    """Connections to a job, one for each site. Raises SiteError where none listens."""
+    Raises SiteError where none listens.
+    """
+    roster = federation.data.roster
     with Connections(Path(where)) as connections:
-        connections.wait_for(federation.data.roster, JOB_WAIT)
-        if absent := [client for client in federation.data.roster if client not in connections.open]:
-            raise SiteError(
-                f"no job listens at {connections.folder / absent[0]}.sock",
-                "start the job that `fedcli export` wrote, on this machine and with the same --sockets",
-            )
-        yield connections
+        connections.wait_for(roster, JOB_WAIT)
+        if absent := [client for client in roster if client not in connections.open]:
+            hint = "start the job that `fedcli export` wrote, on this machine and with the same --sockets"
+            raise SiteError(f"no job listens at {connections.folder / absent[0]}.sock", hint)
+        yield kind(federation, connections, execution.timeout or None)
 
 
 def serve(site: Site, path: Path, over: Callable[[], bool] = lambda: False) -> None:

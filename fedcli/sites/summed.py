@@ -5,7 +5,7 @@ clients' models in place of its own, which gives the same global model under a r
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +19,7 @@ from ..methods.registry import Method
 from ..runs.assembly import PlannedFederation
 from ..runs.train_options import Execution
 from .engine import Sites
-from .sockets import job_connections
+from .sockets import open_job
 from .transport.relay import SUM
 
 WARNING = (
@@ -67,11 +67,9 @@ def check(method: Method, min_clients: int) -> None:
         )
 
 
-@contextmanager
-def open_summed(federation: PlannedFederation, where: str, execution: Execution) -> Iterator[Sites]:
-    """The engine of --engine flower-secagg:DIR."""
+def open_summed(federation: PlannedFederation, where: str, execution: Execution) -> AbstractContextManager[Sites]:
+    """The engine of --engine flower-secagg:DIR. Raises SiteError, UsageError."""
     check(federation.method, execution.min_clients)
     if federation.cohort_size < 2:
         raise UsageError("a sum over one client hides nothing", "let more clients take part in a round")
-    with job_connections(federation, where) as connections:
-        yield SummedSites(federation, connections, execution.timeout or None)
+    return open_job(federation, where, execution, SummedSites)

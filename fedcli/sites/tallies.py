@@ -3,6 +3,9 @@
 A tally counts images by true and predicted class, and by true class and the chance that the model gives to a class, in
 2,048 bins. An AUC counts two images in one bin as a tie: it is off by at most half of the share of such pairs, which
 resolution() gives. The calibration error takes chances in steps of 1/2048.
+
+A site leaves out small cells: the images of a class with fewer than `smallest` of them from all tallies, and those of a
+class in a group from that attribute's tallies; see description.hidden() for what is left out beside them.
 """
 
 from dataclasses import dataclass
@@ -10,15 +13,19 @@ from itertools import permutations
 
 import numpy as np
 
+from ..data.shard import Shard
 from ..metrics.of_images import score_of
 from ..metrics.probabilities import probabilities
 from ..metrics.sums import BINS, Sums
+from .description import hidden
 
 FINE = 2048  # bins of a chance
 HALF = FINE // 2  # the bin that begins at one half
 NOTHING = 1e-30  # by which a logit is larger and no chance is
 Arrays = dict[str, np.ndarray]
 TOP, POSITIVE = "top", "positive"
+ALL = "all"
+CLEAN, CORRUPTED = "clean", "corrupted"  # versions of the test images
 RATES = 0.01, 0.05, 0.1, 0.2  # false positive rates at which the true positive rate is asked for
 
 
@@ -172,6 +179,9 @@ class _Sums(Sums):
         )
 
 
+Tallies = dict[str, Tally]  # ALL, or "attribute/place of the value" -> the tally
+
+
 @dataclass(frozen=True)
 class Answer:
     """The counts that a site says of one model.
@@ -183,6 +193,43 @@ class Answer:
         left_out: images that are in no tally.
     """
 
-    versions: dict[str, dict[str, Tally]]
+    versions: dict[str, Tallies]
     corrupted: bool
     left_out: int
+
+
+def tallied(logits: np.ndarray, shard: Shard, attributes: dict[str, list[str]], smallest: int) -> tuple[Tallies, int]:
+    """Tallies of logits [N, C] on a shard, and how many images are in none of them."""
+    y = shard.y.cpu().numpy()
+    shown = ~_in_hidden_cell(y, smallest)  # [N]
+    made = {ALL: Tally.of(logits[shown], y[shown])}
+    for name, values in attributes.items():
+        groups = shard.groups[name].cpu().numpy()
+        known = shown.copy()
+        for c in np.unique(y):
+            known[y == c] &= ~_in_hidden_cell(groups[y == c], smallest)
+        for g in range(len(values)):
+            at = known & (groups == g)
+            made[f"{name}/{g}"] = Tally.of(logits[at], y[at])
+    return made, int((~shown).sum())
+
+
+def _in_hidden_cell(values: np.ndarray, smallest: int) -> np.ndarray:
+    """Marks of images with a value, class or group [N], that too few others have: bool [N]."""
+    cells = {str(value): int((values == value).sum()) for value in np.unique(values)}
+    return np.isin(values, [int(value) for value, count in hidden(cells, smallest).items() if count is None])
+
+
+def to_arrays(versions: dict[str, Tallies]) -> Arrays:
+    """As they are sent: "clean/sex/0/table" and so on."""
+    return {
+        f"{version}/{key}/{name}": array
+        for version, tallies in versions.items()
+        for key, tally in tallies.items()
+        for name, array in tally.arrays().items()
+    }
+
+
+def keys(attributes: dict[str, list[str]]) -> list[str]:
+    """Of the tallies of these attributes."""
+    return [ALL, *(f"{name}/{g}" for name, values in attributes.items() for g in range(len(values)))]

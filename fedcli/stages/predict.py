@@ -11,9 +11,9 @@ from ..common_options import WORK
 from ..io.csv_text import csv_text
 from ..options import Source
 from ..runs.finished import open_run
-from ..scores import model_file
-from ..scores import predict as scoring
-from ..scores.operating import Asked
+from ..scores.deploy import model_file
+from ..scores.deploy import predict as scoring
+from ..scores.deploy.operating import Asked
 from .call import called_with, path_of, source
 from .evaluation_options import PredictOptions
 

@@ -14,7 +14,8 @@ from ..options import Source
 from ..reporting import choice, clinical
 from ..reporting.collect import Asked, runs_in, scores_of_all, scores_under
 from ..reporting.columns import SHOWN, check_names
-from ..reporting.rows import Row, rows
+from ..reporting.row import Row
+from ..reporting.rows import rows, systems
 from ..reporting.table import Table
 from ..reporting.tables import render
 from ..reporting.writers import titled
@@ -79,7 +80,6 @@ class Report:
         Raises FedcliError, UsageError.
         """
         from ..figures.report import FORMATS, write_all
-        from ..reporting.page.systems import systems
 
         for name in formats:
             if name not in FORMATS:

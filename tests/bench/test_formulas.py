@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedcli.bench.formulas import PASSES, formula, measurable
+from fedcli.bench.engine import PASSES, formula, measurable
 from fedcli.errors import UsageError
 from fedcli.methods import METHODS, resolve
 from fedcli.methods.contract import Local

@@ -139,7 +139,7 @@ def _talked(site: Site, sent: bytes, draw: np.random.Generator) -> None:
     other.start()
     try:
         with theirs:
-            sockets.talk(site, theirs)
+            sockets.talk(site.answer, theirs)
     finally:
         other.join(SECONDS)
         ours.close()

@@ -202,7 +202,12 @@ ERRORS = {
     "momentum for adam": (("train", "fedavg", "{corruption}", "--momentum", "0.9"), 2, "--momentum", "sgd"),
     "an unknown optimizer": (("train", "fedavg", "{corruption}", "--optimizer", "adagrad"), 2, "adagrad", "adam"),
     "an unknown format": (("report", "{scores}", "--format", "markdwn"), 2, "markdwn", "markdown"),
-    "a number in another spelling": (("partition", "{dataset}", "--clients", "1e0"), 2, "'1e0' is not a", "--help"),
+    "a number in another spelling": (
+        ("partition", "{dataset}", "--clients", "1e0"),
+        2,
+        "--clients='1e0' is not a",
+        "--clients 1",
+    ),
     "an estimate over sites": (
         ("train", "fedavg", "--sites", "x.json", "--dry-run"),
         2,

@@ -11,17 +11,18 @@ from pathlib import Path
 import pytest
 from typed_lines import fedcli, path_of
 
-from fedcli.commands import ls, options
+from fedcli.commands import ls
 from fedcli.commands.app import Commands, _open_streams, app, main
+from fedcli.commands.shell import common, declare, shown
 from fedcli.errors import UsageError
 
 
 def test_a_path_from_stdin_may_have_any_bytes_and_is_not_read_for_ever(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xffdata.json\n"), encoding="utf-8"))
     _open_streams()
-    assert options.piped() == "\udcffdata.json"
+    assert declare.piped() == "\udcffdata.json"
     monkeypatch.setattr(sys, "stdin", io.StringIO("x" * 10**6))
-    assert len(options.piped()) == options.LONGEST_PATH
+    assert len(declare.piped()) == declare.LONGEST_PATH
 
 
 def test_a_file_in_place_of_a_folder_is_said_in_words(tmp_path):
@@ -37,7 +38,7 @@ def test_a_folder_of_other_files_is_not_offered_for_removal(tmp_path):
 
 
 def test_a_tree_prints_names_of_others_on_one_line_and_without_control_characters(capsys):
-    options.show_tree({"a\x1b[31m": {"b": "c\nd\x07"}, "list": [{"x\x1b": "y\x1b"}], "words": ["z\x1b]0;t\x07", 1]})
+    shown.show_tree({"a\x1b[31m": {"b": "c\nd\x07"}, "list": [{"x\x1b": "y\x1b"}], "words": ["z\x1b]0;t\x07", 1]})
     lines = ["a\\x1b[31m:", "  b: c\\nd\\x07", "list:", "  x\\x1b y\\x1b", "words: z\\x1b]0;t\\x07 1"]
     assert capsys.readouterr().out.splitlines() == lines
 
@@ -157,7 +158,7 @@ def test_warnings_of_libraries_do_not_reach_the_user(monkeypatch, capsys):
 
 def test_a_folder_is_no_file_to_write():
     with pytest.raises(UsageError, match="/ is a folder"):
-        options.write(Path("/"), "text")
+        common.write(Path("/"), "text")
 
 
 def test_ctrl_c_before_a_command_has_begun_is_one_sentence(monkeypatch, capsys):

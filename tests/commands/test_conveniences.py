@@ -17,8 +17,9 @@ import pytest
 from nested_scores import body_of
 from typer.testing import CliRunner
 
-from fedcli.commands import complete, method_cache
+from fedcli.commands import method_cache
 from fedcli.commands.app import app
+from fedcli.commands.shell import complete
 from fedcli.data import sources
 from fedcli.data.corruption.corrupt import ALIASES, KINDS
 from fedcli.errors import UsageError
@@ -235,7 +236,7 @@ def test_a_value_that_cannot_be_is_named_with_the_file_or_variable_it_is_from(tm
     monkeypatch.chdir(tmp_path)
     Path("fedcli.toml").write_text('[train]\nrounds = "one"\n', encoding="utf-8")
     code, _, err = run("train", "fedavg")
-    assert code == 2 and "'--rounds'" in err and "this value is from fedcli.toml" in err
+    assert code == 2 and "--rounds='one'" in err and "this value is from fedcli.toml" in err
     monkeypatch.setenv("FEDCLI_JOBS", "two")
     assert "this value is from FEDCLI_JOBS" in run("train", "fedavg", "--rounds", 1)[2]
     assert "this value is from" not in run("train", "fedavg", "--rounds", 1, "--jobs", "two")[2]

@@ -47,7 +47,7 @@ def test_it_overwrites_nothing(made, capsys):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["metod", "mine"], "'metod' is nothing that can be written"),
+        (["metod", "mine"], "kind='metod' is not one of method, dataset"),
         (["method", "../mine"], "'../mine' is no name for it"),
         (["method", "Mine"], "'Mine' is no name for it"),
         (["method", "lambda"], "'lambda' is a word of Python itself"),

@@ -8,8 +8,8 @@ from scored_runs import fold, model, scored
 
 from fedcli.compare.resampling import bounds_of_mean
 from fedcli.compare.systems import Quantity, read
-from fedcli.scores import intervals
-from fedcli.scores.bootstrap import draw
+from fedcli.scores.statistics import intervals
+from fedcli.scores.statistics.bootstrap import draw
 from fedcli.scores.table import Score
 
 SCORE = Quantity("clean", "accuracy")

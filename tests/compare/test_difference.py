@@ -85,7 +85,7 @@ def test_means_spreads_and_tests_over_seeds(tmp_path):
     assert difference.over_seeds["wilcoxon"]["p"] == difference.over_seeds["wilcoxon"]["floor"] == 0.25
     assert (difference.p_holm, difference.p_seeds_holm) == (difference.p, difference.over_seeds["paired_t"]["p"])
     assert difference.a.std_runs == pytest.approx(np.std(means[0], ddof=1))
-    assert comparison.systems["b"].seeds == [0, 1, 2]
+    assert comparison.systems["b"]["seeds"] == [0, 1, 2]
     assert any("3 seeds cannot give a p below 0.25" in note for note in notes(comparison))
 
 

@@ -30,7 +30,7 @@ def test_runs_are_paired_by_seed_and_those_alone_are_left_out(tmp_path):
     a = [scored(tmp_path / f"a{k}", model(1, k), seed=k) for k in (0, 1)]
     b = [heal(tmp_path / f"b{k}", model(1, k), seed=k) for k in (1, 2)]
     comparison = compare(a, b, resamples=50)
-    assert comparison.pairs == 1 and comparison.systems["a"].seeds == [1]
+    assert comparison.pairs == 1 and comparison.systems["a"]["seeds"] == [1]
     assert "left out, as the other system has no run of these seeds: FedAvg seed 0, FedHEAL seed 2" in notes(comparison)
     with pytest.raises(FedcliError, match="of one system and the same seed"):
         compare([a[0], a[0]], b)

@@ -8,7 +8,7 @@ from fedcli.compare.resampling import Resamples, left_of_mean
 from fedcli.compare.systems import Quantity, read
 from fedcli.compare.tested import compare
 from fedcli.reporting.comparison import body, legend
-from fedcli.scores.bca import bca_interval
+from fedcli.scores.statistics.bootstrap import bca_interval
 
 METRIC = "balanced_accuracy"
 
@@ -28,7 +28,7 @@ def by_hand(rounds, of=None):
 def test_scores_of_all_images_and_of_groups_without_each_patient(tmp_path):
     logits = model(1, 0)
     (run,) = read([scored(tmp_path / "a", logits)])
-    made = Resamples([METRIC], 10, 0)
+    made = Resamples(10)
     assert sorted(made.left(run, Quantity("clean", METRIC))) == pytest.approx(sorted(by_hand(logits)))
     female, male = (by_hand(logits, SEX == g) for g in (0, 1))
     assert sorted(made.left(run, Quantity("clean", METRIC, "sex", "f"))) == pytest.approx(sorted(female))
@@ -48,7 +48,7 @@ def test_compare_gives_bca_intervals_where_they_are_asked_for(tmp_path):
     a, b = [scored(tmp_path / "a", runs[0])], [heal(tmp_path / "b", runs[1])]
     usual, made = compare(a, b, resamples=300), compare(a, b, resamples=300, interval="bca")
     row, before = (next(r for r in each.rows if r.metric == METRIC) for each in (made, usual))
-    resamples = Resamples([METRIC], 300, 0)
+    resamples = Resamples(300)
     first, second = (resamples.drawn(run, Quantity("clean", METRIC)) for run in read([*a, *b]))
     expected = bca_interval(row.difference, second - first, by_hand(runs[1]) - by_hand(runs[0]))
     assert (row.low, row.high) == pytest.approx(expected)

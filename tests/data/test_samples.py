@@ -20,9 +20,9 @@ from fedcli.data.sources import SOURCES, make_sample
 from fedcli.errors import FedcliError, UsageError
 from fedcli.federation.client import Training
 from fedcli.runs.train import train
-from fedcli.scores import intervals
 from fedcli.scores.evaluate import evaluate
 from fedcli.scores.scores import Scores
+from fedcli.scores.statistics import intervals
 from fedcli.stages.corrupt import corrupt
 from fedcli.stages.partition import partition
 
@@ -161,10 +161,3 @@ def test_the_command_prints_the_folder_for_the_next_one(tmp_path):
     assert (done.exit_code, done.stdout.strip()) == (0, str(tmp_path / "sample"))
     done = CliRunner().invoke(app, ["datasets", "--make-sample", str(tmp_path / "other")])
     assert done.exit_code == 2 and "--make-sample needs a dataset" in done.stderr
-
-
-def test_the_former_name_of_the_flag_still_works_and_help_shows_the_new_one_only(tmp_path):
-    done = CliRunner().invoke(app, ["datasets", "images", "--make-twin", str(tmp_path / "sample")])
-    assert (done.exit_code, done.stdout.strip()) == (0, str(tmp_path / "sample"))
-    shown = CliRunner().invoke(app, ["datasets", "--help"]).stdout
-    assert "--make-sample" in shown and "--make-twin" not in shown

@@ -14,8 +14,7 @@ from fedcli.figures.drawing import drawn
 from fedcli.figures.figure import Figure, numbers, register
 from fedcli.figures.kinds import FIGURES
 from fedcli.figures.series import read
-from fedcli.reporting.page.systems import systems
-from fedcli.reporting.rows import rows
+from fedcli.reporting.rows import rows, systems
 from fedcli.runs.train import train
 from fedcli.scores.evaluate import evaluate
 
@@ -58,10 +57,11 @@ def test_a_figure_draws_its_numbers(name, request):
     scores, extra = request.getfixturevalue("scores"), {}
     if figure.of == "path":
         subject = paths[0].parent
-    elif figure.of != "systems":
+    elif figure.of in ("runs", "methods"):
         subject = (names.labels if figure.of == "runs" else names.systems)([read(path) for path in paths])
     else:
         subject = systems(rows([scores[path] for path in paths]))
+        subject = subject if figure.of == "systems" else subject[0]
     if name == "sweep":
         scored = [system.scores for system in systems(rows([scores[path] for path in paths]))]
         extra = {"scores": lambda records: scored, "given": True}

@@ -16,12 +16,13 @@ from fedcli.figures import bands, drawing, inline, report
 from fedcli.figures.kinds import FIGURES, confusion, errors, overall_and_worst
 from fedcli.figures.report import FORMATS, write_all
 from fedcli.reporting import page
-from fedcli.reporting.page.systems import systems
-from fedcli.reporting.rows import rows
+from fedcli.reporting.rows import compared, rows, systems
 from fedcli.reporting.section import Section
 from fedcli.runs.train import train
-from fedcli.scores.binary import BENEFITS
+from fedcli.scores.clinical.binary import BENEFITS
 from fedcli.scores.evaluate import evaluate
+from fedcli.scores.statistics import bootstrap
+from fedcli.seeds import derive
 
 N = 80
 LABEL = np.arange(N) % 4 // 3
@@ -66,13 +67,13 @@ def test_a_weighted_resample_is_the_resample_itself(curve):
 
 
 def test_a_band_holds_the_middle_of_its_resamples():
-    weights = np.random.default_rng(1).multinomial(N, np.full(N, 1 / N), size=200).T
-    made = bands.band(bands.roc, SCORE, LABEL, weights)
-    drawn = bands.roc(SCORE, LABEL, weights)[1]
-    assert made.low == pytest.approx(np.quantile(drawn, 0.025, axis=1))
-    assert made.high == pytest.approx(np.quantile(drawn, 0.975, axis=1))
-    alone = bands.band(bands.roc, SCORE, np.zeros(N, int), weights)
-    assert np.isnan(alone.y).all() and np.isnan(alone.low).all()  # no image of the class
+    units = np.arange(N) // 2
+    made = bands.band(bands.roc, SCORE, LABEL, units)
+    drawn = bands.roc(SCORE, LABEL, bootstrap.draw(units, bands.RESAMPLES, derive("bands", 0)).T)[1]
+    assert made["low"].tolist() == pytest.approx(np.quantile(drawn, 0.025, axis=1))
+    assert made["high"].tolist() == pytest.approx(np.quantile(drawn, 0.975, axis=1))
+    alone = bands.band(bands.roc, SCORE, np.zeros(N, int), units)
+    assert alone["y"].isna().all() and alone["low"].isna().all()  # no image of the class
 
 
 def test_the_front_leaves_out_what_another_system_beats():
@@ -91,7 +92,7 @@ def test_the_worst_cases_are_the_surest_errors(run):
         np.delete(guess != images.y, shown)
     ].max(initial=0)
     table = confusion_matrix(images.y, guess, labels=range(3))
-    drawn = confusion.frame([system], by="sex")
+    drawn = confusion.frame(system, by="sex")
     assert drawn["images"].to_list()[: table.size] == table.ravel().tolist()
 
 
@@ -181,7 +182,7 @@ def test_what_cannot_be_compared_is_said_once_for_the_figures_and_the_page(run, 
 
 
 def test_the_page_folds_the_figures(run):
-    made = page._graphics(systems(rows([run])), ["flow"])
+    made = page._graphics(compared(rows([run])), ["flow"])
     assert [panels.title for panels in made] == ["Flow of images: FedAvg"]
     section = Section("curves", "Curves", folded_panels=made)
     assert section.there and "<svg " in made[0].figures[0].svg

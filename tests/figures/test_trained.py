@@ -7,12 +7,12 @@ import pytest
 import torch
 from conftest import ROSTER, make_chain
 from made_plans import planned
-from pandas import DataFrame
+from pandas import DataFrame, concat
 from typer.testing import CliRunner
 
 from fedcli.commands.app import app
 from fedcli.federation.client import Training
-from fedcli.figures import trained
+from fedcli.figures import drawing, trained
 from fedcli.figures.kinds import counts, features
 from fedcli.runs import finished
 from fedcli.runs.train import train
@@ -46,6 +46,18 @@ def test_counts_are_of_the_training_images_of_every_class_and_attribute(work):
     assert set(table.groupby(["attribute", "client"])["images"].sum()) == {20}
     again = counts.frame(work / "partitions" / "made")
     assert list(again[again["attribute"] == "class"]["value"].unique()) == ["a", "b", "c"]
+
+
+def test_a_scale_beside_counts_that_spread_far_is_in_plain_numbers():
+    table = DataFrame({"client": list("aabb"), "value": [0, 1, 0, 1], "images": [1, 40, 900, 0]}).assign(
+        attribute="class"
+    )
+    many = concat([table.assign(value=table["value"] + 2 * k) for k in range(4)])
+    many.attrs["title"] = "made"
+    figure = drawing.drawn(counts.draw(many))
+    figure.canvas.draw()
+    ticks = [text.get_text() for text in figure.axes[1].get_yticklabels()]
+    assert len(ticks) > 1 and not any("$" in tick for tick in ticks)  # TeX would be printed as it is
 
 
 def test_the_divergence_is_what_the_last_round_recorded(work):

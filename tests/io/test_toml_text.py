@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import fedcli
-from fedcli.commands import defaults
+from fedcli.commands.shell import defaults
 from fedcli.errors import UsageError
 from fedcli.io import toml_text
 from fedcli.reproduce import recipe

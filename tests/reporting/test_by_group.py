@@ -22,15 +22,17 @@ def scores(tmp_path_factory) -> Scores:
 
 def test_each_group_has_its_count_score_interval_and_gap_on_clean_and_corrupted_images(scores):
     (table,) = tables(scores)
-    assert table.columns[:5] == ["sex", "n", "clean (%)", "clean interval", "clean gap"] and len(table.columns) == 8
-    for line, (value, group) in zip(table.rows, scores.members("sex").items(), strict=True):
+    heads = [column.name for column in table.columns]
+    assert heads[:5] == ["sex", "n", "clean (%)", "clean interval", "clean gap"] and len(heads) == 8
+    lines = [[cell.text for cell in row] for row in table.rows]
+    for line, (value, group) in zip(lines, scores.members("sex").items(), strict=True):
         assert line[:2] == [f"{value}†", str(group.count)]  # fewer than 30 images
         for at, version in ((2, "clean"), (5, "corrupted")):
             column = scores.groups["sex"][version]["auc_ovo_macro"]
             score, best = column[value], max(each.last for each in column.values())
             bounds = f"{100 * score.low:.2f} to {100 * score.high:.2f}"
             assert line[at : at + 3] == [f"{100 * score.last:.2f}", bounds, f"{100 * (best - score.last):.2f}"]
-    assert "†" in legend([table])
+    assert "†" in legend(scores)
 
 
 def test_the_worst_group_is_named_on_each_version(scores):
@@ -38,7 +40,7 @@ def test_the_worst_group_is_named_on_each_version(scores):
     for version, groups in scores.groups["sex"].items():
         each = {value: score.last for value, score in groups["auc_ovo_macro"].items()}
         worst = min(each, key=lambda value: each[value])
-        assert f"{worst} on {version} images ({100 * each[worst]:.2f} %)" in table.worst
+        assert f"{worst} on {version} images ({100 * each[worst]:.2f} %)" in table.legend
 
 
 def test_groups_of_one_score_have_no_worst_among_them(scores):
@@ -49,10 +51,10 @@ def test_groups_of_one_score_have_no_worst_among_them(scores):
     said = f"all have the same score on clean images ({100 * best:.2f} %)"
     mixed = replace(scores, table=level)
     (table,) = tables(mixed)
-    assert table.worst.startswith("Worst group: ") and table.worst.endswith(f"{said}.")
+    assert table.legend.startswith("Worst group: ") and table.legend.endswith(f"{said}.")
     same = replace(scores, table={where: score for where, score in level.items() if where.version == "clean"})
     (table,) = tables(same)
-    assert table.worst == f"No worst group: {said}."
+    assert table.legend == f"No worst group: {said}."
 
 
 def is_clean(where):

@@ -12,8 +12,7 @@ from fedcli.data import manifest
 from fedcli.federation.client import Training
 from fedcli.figures.kinds import flow
 from fedcli.reporting import cards, evidence, table_one
-from fedcli.reporting.page.systems import systems
-from fedcli.reporting.rows import rows
+from fedcli.reporting.rows import rows, systems
 from fedcli.reporting.severities import by_group
 from fedcli.runs.train import train
 from fedcli.scores.evaluate import Extra, evaluate
@@ -39,17 +38,17 @@ def test_every_answer_is_a_field_of_a_manifest_with_its_hash(run, row):
     made = evidence.guidelines(run, row.scores)
     above = {kind: manifest.parent(run, kind) for kind in ("dataset", "partition", "run")} | {"scores": run}
     hashes = {f"{path.parent.name}/{path.name}": manifest.sha256(path) for path in above.values()}
-    answers = [answer for each in made for item in each.items for answer in item.answers]
-    assert answers and all(hashes[answer.manifest] == answer.sha256 for answer in answers)
-    training = next(item for item in made[0].items if item.number == "25")
-    assert json.loads(next(a.value for a in training.answers if a.field == "body.rounds")) == 1
+    answers = [answer for each in made for item in each["items"] for answer in item["answers"]]
+    assert answers and all(hashes[answer["manifest"]] == answer["sha256"] for answer in answers)
+    training = next(item for item in made[0]["items"] if item["item"] == "25")
+    assert json.loads(next(a["value"] for a in training["answers"] if a["field"] == "body.rounds")) == 1
 
 
 def test_a_run_fills_what_a_median_paper_does_not(run, row):
-    made = {each.name: each for each in evidence.guidelines(run, row.scores)}
-    assert (len(made["CLAIM 2024"].items), len(made["TRIPOD+AI"].items)) == (44, 52)
-    assert made["CLAIM 2024"].filled >= 22 - 1  # this dataset has no card: where the data come from is not known
-    assert made["TRIPOD+AI"].filled >= 24 - 2
+    made = {each["guideline"]: each for each in evidence.guidelines(run, row.scores)}
+    assert (len(made["CLAIM 2024"]["items"]), len(made["TRIPOD+AI"]["items"])) == (44, 52)
+    assert made["CLAIM 2024"]["filled"] >= 22 - 1  # this dataset has no card: where the data come from is not known
+    assert made["TRIPOD+AI"]["filled"] >= 24 - 2
     body = json.loads(evidence.as_json(list(made.values())))
     states = {item["item"]: item["state"] for item in body[0]["items"]}
     assert states["3"] == "a person must write this" and states["22"] == "filled"
@@ -110,7 +109,7 @@ def test_table_1_counts_every_image_of_each_client_once(row, run):
 
 def test_the_flow_adds_up(row, run):
     (system,) = systems([row])
-    images = flow.frame([system]).set_index("step")["images"]
+    images = flow.frame(system).set_index("step")["images"]
     assert images["files listed"] == images["images prepared"] == 120
     assert images["trained on"] == 80 and images["tested on"] == 40
     assert flow._left_out([{"file": "a", "why": "x"}, {"file": "b", "why": "x"}]) == "2 unreadable or excluded (2: x)"

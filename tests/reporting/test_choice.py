@@ -77,7 +77,7 @@ def test_a_report_says_by_which_rule_rounds_and_runs_were_taken(runs):
     assert "Model choice on validation images" in report.to("html") and len(report.choices) == 1
     (alone,) = fedcli.report(runs[:1], choose="dto").choices
     assert [row[0].text for row in alone.rows] == ["round 1", "round 2", "round 3"]
-    assert rows(list(report.scores), at="best")[0].chosen[0].metric.startswith("distance")
+    assert rows(list(report.scores), at="best")[0].chosen[0]["metric"].startswith("distance")
 
 
 def test_seeds_whose_validation_images_have_other_groups_share_those_that_all_have():

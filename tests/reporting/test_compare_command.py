@@ -52,7 +52,7 @@ def test_the_command_takes_the_kind_of_interval(tmp_path):
     a, b = scored(tmp_path / "a", model(0, 0), by=()), heal(tmp_path / "b", model(1, 0), by=())
     out, _ = fedcli(a, b, "--resamples", 100, "--json", "--interval", "bca")
     assert json.loads(out)["interval"] == "bca"
-    assert "--interval 'bc' is unknown" in fedcli(a, b, "--interval", "bc")[1]
+    assert "--interval='bc' is not one of percentile, bca" in fedcli(a, b, "--interval", "bc")[1]
 
 
 def test_without_runs_those_under_the_work_folder_are_compared(tmp_path, monkeypatch):

@@ -8,12 +8,12 @@ from pandas import DataFrame
 from fedcli.figures import inline
 from fedcli.figures.kinds import weights
 from fedcli.reporting.page import clients
-from fedcli.reporting.table import of_text
+from fedcli.reporting.table import Table
 
 
 def test_of_many_clients_those_that_fare_worst_are_open_and_all_are_folded():
     lines = [[f"c{k}", str(k)] for k in range(clients.LONG + 1)]
-    whole = of_text("score of each client", ["client", "method"], lines)
+    whole = Table.of("score of each client", ["client", "method"], lines)
     (shown,), (every,) = clients._folded(whole, [-k for k in range(len(lines))], "with the lowest score")
     assert shown.title == "score of each client: the 10 of 21 clients with the lowest score"
     assert [row[0].text for row in shown.rows] == [f"c{k}" for k in range(20, 10, -1)]

@@ -10,12 +10,12 @@ from nested_scores import scores_of
 from score_json import summary_of_groups
 from scored_runs import heal, model, scored
 
-from fedcli.compare.small_groups import small_decides
+from fedcli.compare.cautions import small_decides
 from fedcli.compare.tested import compare
 from fedcli.data import manifest
 from fedcli.reporting import page, writers
 from fedcli.reporting.rows import rows
-from fedcli.reporting.table import Cell, Column, Table, mark, number, of_text
+from fedcli.reporting.table import Cell, Column, Table, mark, number
 from fedcli.reporting.tables import render, report
 
 AUC = "clean auc_ovo_macro"
@@ -174,5 +174,5 @@ def test_which_numbers_a_small_group_decides(small, decided):
 
 
 def test_numbers_are_told_from_text_by_how_they_begin():
-    assert of_text("", ["a", "b"], [["x", "−1.0 to +2"], ["y", "< 0.001"]]).numeric == [False, True]
+    assert Table.of("", ["a", "b"], [["x", "−1.0 to +2"], ["y", "< 0.001"]]).numeric == [False, True]
     assert Table("", [Column("a")], [[number(1.0, 0.5)], [Cell()]]).numeric == [True]

@@ -1,6 +1,6 @@
 """What stands behind a label in a table's row."""
 
-from fedcli.reporting.named_options import unlike
+from fedcli.reporting.rows import unlike
 
 PLAIN, DRAWN = {"sampling": "shuffle", "seed": 0}, {"sampling": "group-class:sex", "seed": 0}
 

@@ -10,8 +10,8 @@ from fedcli.compare.systems import read
 from fedcli.data import manifest
 from fedcli.reporting import evidence
 from fedcli.runs.finished import open_run
+from fedcli.scores.deploy.operating import Asked, points
 from fedcli.scores.existing import with_operating_points
-from fedcli.scores.operating import Asked, points
 
 
 @pytest.fixture(scope="module")
@@ -38,16 +38,16 @@ def test_operating_points_are_shown_where_an_evaluation_made_them(runs):
     (scored,) = read([plain])
     assert scored.path == plain and with_operating_points(plain) != plain
     assert with_operating_points(made) == made
-    assert scored.scores.clinical.classes["ill"]["clean"].operating
+    assert scored.scores.clinical["classes"]["ill"]["clean"]["operating"]
     report = fedcli.report([with_validation])
     titles = ["Operating points: ill", "Calibration: ill", "Net benefit: ill"]
     assert [table.title.split(",")[0] for table in report.operating] == titles and report.without_operating == ""
     for text in (session.run(f"fedcli report {with_validation}"), report.to("markdown"), report.to("html")):
         assert all(title in text for title in titles)
     assert "| youden |" in report.to("markdown")
-    items = {item.number: item for each in evidence.guidelines(plain, scored.scores) for item in each.items}
-    answer = next(a for item in items.values() for a in item.answers if a.field == "body.clinical.classes")
-    assert answer.sha256 == manifest.sha256(with_operating_points(plain))
+    items = [item for each in evidence.guidelines(plain, scored.scores) for item in each["items"]]
+    answer = next(a for item in items for a in item["answers"] if a["field"] == "body.clinical.classes")
+    assert answer["sha256"] == manifest.sha256(with_operating_points(plain))
 
 
 def test_operating_points_of_other_images_are_not_those_of_a_run(runs):

@@ -18,7 +18,7 @@ from nested_scores import over, scores_of
 from pandas import DataFrame
 from PIL import Image
 
-from fedcli.compare import small_groups, verdict
+from fedcli.compare import cautions, verdict
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
 from fedcli.federation.client import Training
@@ -26,8 +26,7 @@ from fedcli.figures import inline
 from fedcli.figures.kinds import forest
 from fedcli.reporting import page, timing
 from fedcli.reporting.page import groups, images, lineage, markup, statistics
-from fedcli.reporting.page.systems import systems
-from fedcli.reporting.rows import rows
+from fedcli.reporting.rows import compared, rows, systems
 from fedcli.reporting.table import Cell, Column, Table, number
 from fedcli.runs.train import train
 from fedcli.scores.evaluate import evaluate
@@ -156,17 +155,17 @@ def test_given_tables_come_first_and_the_words_of_others_are_text(scores, tmp_pa
 
 
 def test_the_reference_is_the_one_asked_for_and_the_first_by_default(scores):
-    compared = systems(rows(scores, spread="pooled"))
-    expected, (table,), _ = statistics.tests(compared, ["accuracy"], "fedheal")
+    lines = compared(rows(scores, spread="pooled"))
+    expected, (table,), _ = statistics.tests(lines, ["accuracy"], "fedheal")
     assert table.title == "Against FedHEAL (2 seeds): average accuracy" and "Holm" in table.legend
     first, second = ([cell.text for cell in row] for row in table.rows)
     assert (first[0], first[-1], table.columns[-1].name) == ("FedHEAL (2 seeds)", "reference", "verdict")
     assert second[0] == "FedAvg (2 seeds)" and " to " in second[3]
     assert second[-1] in (verdict.MODELS_ONLY, verdict.INCONCLUSIVE)  # two seeds are too few for more
     assert expected[0].startswith("Average accuracy: ") and "FedAvg (2 seeds)" in expected[0]
-    assert statistics.tests(compared, ["accuracy", "recall_macro"], "")[1][0].title.startswith("Against FedAvg")
+    assert statistics.tests(lines, ["accuracy", "recall_macro"], "")[1][0].title.startswith("Against FedAvg")
     with pytest.raises(UsageError, match="no row of the report is named 'fedhel'"):
-        statistics.tests(compared, ["accuracy"], "fedhel")
+        statistics.tests(lines, ["accuracy"], "fedhel")
 
 
 def test_scores_alone_make_a_page(scores, tmp_path):
@@ -240,29 +239,38 @@ def test_runs_without_weights_losses_rounds_or_clients_make_a_page(tmp_path):
     assert not re.search(r'[" ](nan|inf)\b', text, re.I)
 
 
-def test_what_training_took_is_shown_where_clocks_lie_beside_the_runs(text, scores, tmp_path):
+def test_what_training_took_is_shown_where_clocks_lie_beside_the_runs(text, scores, tmp_path, monkeypatch):
     assert "Time and memory" in text and "images per second" in text
-    timed = systems(rows(scores[:1]))
-    took = timing.Clocks(1.5, 1234.4, 0.25, None, 0.456, None)
-    assert lineage._taken(took) == ["1.50", "1,234", "25.0", "-", "46", "-"] and lineage._taken(None) == ["-"] * 6
-    assert "energy" not in text and lineage._energy(replace(took, watt_hours=0.123), "watt_hours") == "0.12"
+    timed = compared(rows(scores[:1]))
+    took = timing.Clocks(1.5, 1234.4, 0.25, None, 0.456, None, 0.123)
+    monkeypatch.setattr(timing, "of_runs", lambda _: took)
+    assert "energy" not in text
+    assert [cell.text for cell in lineage._times(timed)[0].rows[0][1:]] == [
+        "1.50",
+        "1,234",
+        "25.0",
+        "-",
+        "46",
+        "-",
+        "0.12",
+    ]
+    monkeypatch.undo()
     (lineage.timing.manifest.parent(scores[0], "run").parent / "timing.jsonl").rename(tmp_path / "timing.jsonl")
     try:
         assert lineage._times(timed) == []
     finally:
-        (tmp_path / "timing.jsonl").rename(timed[0].runs[0].parent / "timing.jsonl")
+        (tmp_path / "timing.jsonl").rename(timed[0].run_files[0].parent / "timing.jsonl")
 
 
 def test_a_group_without_a_score_has_no_dot(scores):
-    compared = systems(rows(scores[:1]))
-    sex = compared[0].scores.groups["sex"]["clean"]["auc_ovo_macro"]
+    by = compared(rows(scores[:1]))
+    sex = by[0].scores.groups["sex"]["clean"]["auc_ovo_macro"]
     sex["f"].values[-1] = None
-    lines = forest.of_groups(compared, "sex", "clean", "auc_ovo_macro", groups._bounds, panel="")
+    lines = forest.of_groups(systems(by), "sex", "clean", "auc_ovo_macro", lambda *_: None, panel="")
     assert [line[forest.COLUMNS.index("group")] for line in lines] == ["m"]
     sex["m"].values[-1] = None
-    lines = [
-        figure.caption for figure in groups._panels(compared, "sex", ["balanced_accuracy", "auc_ovo_macro"])[0].figures
-    ]
+    (panels,) = groups._panels(by, "sex", ["clean", "corrupted"], ["balanced_accuracy", "auc_ovo_macro"])
+    lines = [figure.caption for figure in panels.figures]
     assert "auc_ovo_macro, clean test images, last round" not in lines
     assert "auc_ovo_macro, corrupted test images, last round" in lines
 
@@ -275,9 +283,7 @@ def test_what_a_small_group_decides_is_marked_and_is_no_winner(scores, text):
     def decided(**small):
         groups = {group: {"accuracy": 0.0, "reason": small.get(group, "")} for group in "fm"}
         body = {"versions": {}, "groups": {"sex": {"clean": {"last_round": {"groups": groups}, "each": each}}}}
-        return [
-            small_groups.small_decides([scores_of(body)], "sex", "clean", "accuracy", at) for at in ("last5", "last")
-        ]
+        return [cautions.small_decides([scores_of(body)], "sex", "clean", "accuracy", at) for at in ("last5", "last")]
 
     assert decided() == [set(), set()]
     lowest_of_the_first_round, highest_of_the_last = {"worst group", "gap"}, {"gap"}
@@ -286,9 +292,9 @@ def test_what_a_small_group_decides_is_marked_and_is_no_winner(scores, text):
 
 def test_a_score_stands_beside_its_own_interval(scores):
     """Of the last round, where the table of scores has the mean over rounds; of two seeds the mean."""
-    compared = systems(rows(scores[:2], spread="pooled"))
-    (table,) = statistics.tables(compared, ["accuracy"])
-    values = [100 * run.versions["clean"]["accuracy"].last for run in compared[0].each]
+    lines = compared(rows(scores[:2], spread="pooled"))
+    (table,) = statistics.tables(lines, ["accuracy"])
+    values = [100 * run.versions["clean"]["accuracy"].last for run in lines[0].each]
     assert (
         table.rows[0][1].text.startswith(f"{np.mean(values):.1f} (")
         and "mean over seeds in each resample" in table.legend

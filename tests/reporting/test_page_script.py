@@ -10,7 +10,7 @@ import pytest
 
 from fedcli.reporting.page import document
 from fedcli.reporting.section import Section
-from fedcli.reporting.table import of_text
+from fedcli.reporting.table import Table
 
 PROBE = """<script>
 const table = document.querySelector("table"), head = table.tHead.rows[0].cells[1];
@@ -33,8 +33,8 @@ document.title = JSON.stringify(made);
 @pytest.mark.skipif(not shutil.which("chromium"), reason="needs Chromium")
 def test_columns_sort_and_folded_parts_are_printed(tmp_path):
     rows = [["a", "10.50 ± 1.00"], ["b", "-"], ["c", "−2.00"], ["d", "9.75†"], ["e", "1,200"]]
-    table = of_text("Scores", ["name", "a_score_with_a_very_long_name_that_cannot_break"], rows)
-    folded = of_text("Folded", ["x", "y"], [["1", "2"]])
+    table = Table.of("Scores", ["name", "a_score_with_a_very_long_name_that_cannot_break"], rows)
+    folded = Table.of("Folded", ["x", "y"], [["1", "2"]])
     page = document("A page", "Of one table.", [], [Section("scores", "Scores", tables=[table], folded=[folded])])
     (tmp_path / "page.html").write_text(page.replace("</body>", PROBE), encoding="utf-8")
     words = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--window-size=400,900", "--dump-dom"]

@@ -9,7 +9,7 @@ import pytest
 from fedcli.data.pool import TEST
 from fedcli.labels import NO, UNKNOWN, YES
 from fedcli.reporting import power
-from fedcli.scores.power import smallest_gap
+from fedcli.scores.statistics.power import smallest_gap
 
 
 def test_images_of_which_the_label_is_unknown_are_left_out(monkeypatch):

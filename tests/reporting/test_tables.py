@@ -9,7 +9,7 @@ from made_scores import a_seed, a_stage, column, over, scores, spread_of
 from nested_scores import body_of, scores_of
 from report_tables import as_text, table_cells
 
-from fedcli.compare.small_groups import small_groups_note
+from fedcli.compare.cautions import small_groups_note
 from fedcli.compare.systems import brief
 from fedcli.errors import UsageError
 from fedcli.reporting.columns import SHOWN

@@ -51,7 +51,7 @@ def test_every_number_that_is_written_has_its_place(tmp_path, monkeypatch):
     found = list(numbers({part: body[part] for part in parts}))
     assert len(found) > 1000
     for place in found:
-        places.check("/".join(place), "phantom", ["sex"], corrupted=True, best=False, where="")
+        places.check("/".join(place), "phantom", ["sex"], corrupted=True, best=False)
 
 
 def numbers(value, parts=()):

@@ -4,8 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-
-from fedcli.scores.groups import equity_scaled
+from score_json import equity_scaled
 
 PUBLISHED = Path(__file__).parents[2] / "recipes" / "published"
 GROUPS = {

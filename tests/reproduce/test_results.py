@@ -1,6 +1,5 @@
 """Numbers of runs beside published ones."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +12,13 @@ from fedcli.compare.tested import Leads
 from fedcli.data import manifest
 from fedcli.errors import UsageError
 from fedcli.reporting.writers import starred
-from fedcli.reproduce import derived, record, results, tables
+from fedcli.reproduce import findings as of_rows
+from fedcli.reproduce import output, record, results
 from fedcli.reproduce.expand import Cell
+from fedcli.reproduce.findings import Findings, Marks, score_tested
 from fedcli.reproduce.jobs import Outcome
-from fedcli.reproduce.marks import Marks, score_tested
 from fedcli.reproduce.recipe import Column, Recipe, Row
-from fedcli.reproduce.record import Published
-from fedcli.scores.nested import nested
+from fedcli.reproduce.shape import Printed
 
 
 def a_cell(mean, std=None, **about):
@@ -41,10 +40,10 @@ def made(column, cells, scale="paper", seeds=(0,), **about):
 )  # fmt: skip
 def test_a_difference_is_judged_by_both_spreads(difference, ours, published, verdict):
     cell = a_cell(70 + difference, ours)
-    beside = results._beside(cell, Published(mean=70.0, std=published), "paper")
+    beside = results.beside(cell, Printed(mean=70.0, std=published), "paper")
     assert beside.difference == pytest.approx(difference)
     assert beside.verdict == verdict
-    assert results._beside(cell, Published(mean=70.0, std=published), "small").verdict == "-"
+    assert results.beside(cell, Printed(mean=70.0, std=published), "small").verdict == "-"
 
 
 def a_client(count, *auc):
@@ -80,9 +79,9 @@ SCORES = scores_of({
     ],
 )
 def test_a_column_is_a_place_in_the_scores(score, unit, at, rounds):
-    assert results._rounds(nested(SCORES), Column(name="c", data="d", score=score, unit=unit), at) == pytest.approx(
-        rounds
-    )
+    one = recipe(("FedAvg", "fedavg"), reference="FedAvg", at=at)
+    one = with_columns(one, Column(name="c", data="d", score=score, unit=unit))
+    assert findings(one, {"FedAvg": SCORES}).columns("FedAvg") == {"c": {0: pytest.approx(rounds)}}
 
 
 def as_text(table):
@@ -91,42 +90,40 @@ def as_text(table):
 
 def test_the_spread_is_the_papers():
     runs = [[70.0, 72.0], [74.0, 76.0]]
-    assert results._summary(runs, "pooled").std == pytest.approx(5**0.5)  # ddof 0 over the four rounds
-    assert results._summary(runs, "runs").std == pytest.approx(8**0.5)  # ddof 1 of 71 and 75
-    assert results._summary([[70.0]], "pooled").std is None
+    assert results.summary(runs, "pooled").std == pytest.approx(5**0.5)  # ddof 0 over the four rounds
+    assert results.summary(runs, "runs").std == pytest.approx(8**0.5)  # ddof 1 of 71 and 75
+    assert results.summary([[70.0]], "pooled").std is None
 
 
 def test_a_mean_of_columns_is_taken_round_by_round_where_all_have_rounds():
     first, second = {0: [70.0, 72.0], 1: [74.0, 76.0]}, {0: [60.0, 62.0], 1: []}
-    assert derived.mean_runs([first, second]) == {0: [65.0, 67.0]}
-    assert derived.mean_runs([first, {0: [61.0], 1: [65.0]}]) == {0: [66.0], 1: [70.0]}
-    assert derived.mean_runs([{0: [60.0, 0.0]}, {0: [30.0, 50.0]}], harmonic=True) == {0: [40.0, 0.0]}  # 2PR/(P+R)
+    assert of_rows.mean_runs([first, second]) == {0: [65.0, 67.0]}
+    assert of_rows.mean_runs([first, {0: [61.0], 1: [65.0]}]) == {0: [66.0], 1: [70.0]}
+    assert of_rows.mean_runs([{0: [60.0, 0.0]}, {0: [30.0, 50.0]}], harmonic=True) == {0: [40.0, 0.0]}  # 2PR/(P+R)
 
 
 @pytest.mark.parametrize(("lower", "lead"), [(False, [-4.0, -2.0]), (True, [2.0, 2.0])])
 def test_a_difference_to_the_best_other_row_is_to_the_best_by_its_mean(lower, lead):
     column = Column(name="lead", data="d", score="versions/clean/accuracy", unit="points", lower=lower, minus="*")
     rows = {"a": {0: [70.0, 72.0]}, "b": {0: [74.0, 74.0]}, "c": {0: [68.0, 70.0]}, "none": {0: []}}
-    table = replace(recipe(*((name, "fedavg") for name in rows), reference="a"), columns=(column,))
+    table = with_columns(recipe(*((name, "fedavg") for name in rows), reference="a"), column)
     rounds = {name: {"lead": by_seed} for name, by_seed in rows.items()}
-    assert derived.with_derived(table, rounds, "a") == {"lead": {0: lead}}
+    assert of_rows.with_derived(table, rounds, "a") == {"lead": {0: lead}}
     for name in ("a", "none"):
-        assert derived.with_derived(table, {name: rounds[name]}, name) == {"lead": {}}
+        assert of_rows.with_derived(table, {name: rounds[name]}, name) == {"lead": {}}
 
 
 def test_a_difference_to_another_row_is_taken_seed_by_seed_and_round_by_round():
-    columns = (
-        Column(name="acc", data="d", score="versions/clean/accuracy"),
-        Column(name="less", data="d", unit="points", minus="FedAvg"),
-    )
-    both = replace(recipe(("FedAvg", "fedavg"), ("SALT", "salt"), reference="FedAvg"), columns=columns)
+    less = Column(name="less", data="d", unit="points", minus="FedAvg")
+    both = recipe(("FedAvg", "fedavg"), ("SALT", "salt"), reference="FedAvg")
+    both = with_columns(both, Column(name="acc", data="d", score="versions/clean/accuracy"), less)
     mine, base = {0: [70.0, 74.0], 1: [71.0]}, {0: [69.0, 70.0]}
     rounds = {"FedAvg": {"acc": base, "less": base}, "SALT": {"acc": mine, "less": mine}}
-    assert derived.with_derived(both, rounds, "SALT") == {"acc": mine, "less": {0: [1.0, 4.0]}}
-    assert derived.with_derived(both, rounds, "FedAvg") == {"acc": base, "less": {}}
+    assert of_rows.with_derived(both, rounds, "SALT") == {"acc": mine, "less": {0: [1.0, 4.0]}}
+    assert of_rows.with_derived(both, rounds, "FedAvg") == {"acc": base, "less": {}}
     cells = {"FedAvg": a_cell(None), "SALT": a_cell(2.5, 1.5)}
     marks = {"less": record.Marked(best=[], doubtful=[], tested=False)}
-    assert as_text(tables.ours(made(columns[1], cells, marks=marks))) == [["FedAvg", "-"], ["SALT", "+2.50 ± 1.50"]]
+    assert as_text(output.ours(made(less, cells, marks=marks))) == [["FedAvg", "-"], ["SALT", "+2.50 ± 1.50"]]
 
 
 def test_validation_chooses_among_the_values_of_one_row_and_not_between_methods():
@@ -136,7 +133,7 @@ def test_validation_chooses_among_the_values_of_one_row_and_not_between_methods(
     )
     stems = "q-FedAvg", "q-FedAvg", "FairFed"
     rows = [row.model_copy(update={"stem": stem}) for row, stem in zip(result.rows, stems, strict=True)]
-    table = tables.on_validation(
+    table = output.on_validation(
         result.model_copy(update={"rows": [*rows, rows[2].model_copy(update={"name": "beta=2"})]})
     )
     assert [row[0].text for row in table.rows if row[1].best] == ["q=1"]
@@ -147,7 +144,7 @@ def test_single_bytes_show_in_megabytes():
     column = Column(name="up", data="d", score="bytes/up", unit="MB", lower=True)
     marks = {"up": record.Marked(best=["b"], doubtful=[], tested=False)}
     result = made(column, {"a": a_cell(44.754712), "b": a_cell(44.754708)}, marks=marks)
-    assert as_text(tables.ours(result)) == [["a", "44.754712"], ["b", "44.754708 *"]]
+    assert as_text(output.ours(result)) == [["a", "44.754712"], ["b", "44.754708 *"]]
 
 
 @pytest.mark.parametrize(
@@ -166,7 +163,7 @@ def test_single_bytes_show_in_megabytes():
 def test_the_best_on_validation_is_marked_where_the_seeds_decide(means, std, marks, said):
     column = Column(name="v", data="d", score="best_on_validation/validation", validation=True)
     cells = {name: a_cell(mean, std) for name, mean in zip("ab", means, strict=True)}
-    table = tables.on_validation(made(column, cells, seeds=(0, 1)))
+    table = output.on_validation(made(column, cells, seeds=(0, 1)))
     assert [row[0].text for row in table.rows if row[1].best] == marks
     assert said in table.legend
 
@@ -178,40 +175,48 @@ def test_a_study_of_ones_own_has_no_table_of_ours():
     )
     titles = {
         published: [
-            table.title for table in tables.main(made(column, {"a": a_cell(60.0, published=published)}, marks=marks))
+            table.title for table in output.main(made(column, {"a": a_cell(60.0, published=published)}, marks=marks))
         ]
-        for published in (None, Published(mean=61.0))
+        for published in (None, Printed(mean=61.0))
     }
-    assert titles == {None: ["Scores"], Published(mean=61.0): ["Ours", "Beside the published numbers"]}
+    assert titles == {None: ["Scores"], Printed(mean=61.0): ["Ours", "Beside the published numbers"]}
 
 
 def test_a_difference_is_of_the_numbers_as_shown():
-    cell = a_cell(44.754, published=Published(mean=46.76))  # -2.006
+    cell = a_cell(44.754, published=Printed(mean=46.76))  # -2.006
     result = made(Column(name="up", data="d", score="bytes/up"), {"a": cell}, scale="small")
-    assert as_text(tables.beside(result)) == [["a", "up", "44.75", "46.76", "-2.01"]]
+    assert as_text(output.beside(result)) == [["a", "up", "44.75", "46.76", "-2.01"]]
 
 
 def outcome(row, seed=0):
     return Outcome(Cell(row, "d", "", seed, (), (), ()), Path(f"{row}-{seed}/scores.json"))
 
 
-def recipe(*rows, reference):
+def recipe(*rows, reference, **about):
     rows = tuple(Row(name=name, method=method, data=("d",)) for name, method in rows)
-    return Recipe("r", "", (), reference, {}, rows, (), ())
+    return Recipe.model_construct(name="r", title="", reference=reference, chains={}, rows=rows, columns=(), **about)
+
+
+def with_columns(recipe, *columns):
+    return recipe.model_copy(update={"columns": columns})
+
+
+def findings(recipe, scores):
+    """Scores by row."""
+    done = [outcome(name) for name in scores]
+    runs = {each.scores: Scored(each.scores, {}, of) for each, of in zip(done, scores.values(), strict=True)}
+    return Findings(recipe, done, runs)
 
 
 def test_a_place_that_no_row_has_is_refused_unless_a_row_is_left_out():
     both = recipe(("FedAvg", "fedavg"), ("Ditto", "ditto"), reference="FedAvg")
-    column, done = (
-        Column(name="own", data="d", score="personal/personal/clean/auc"),
-        [outcome("FedAvg"), outcome("Ditto")],
-    )
+    column = Column(name="own", data="d", score="personal/personal/clean/auc")
     own = scores_of({"versions": {}, "personal": {"personal": {"clean": {"auc": over(None)}, "groups": {}}}})
-    bodies = {each.scores: Scored(each.scores, {}, of) for each, of in zip(done, (SCORES, own))}
-    assert results._has_place(column, done, bodies, both)
-    assert not results._has_place(column, done[:1], bodies, both)
+    found = findings(both, {"FedAvg": SCORES, "Ditto": own})
+    assert found.has(column)
+    assert not findings(both, {"FedAvg": SCORES}).has(column)
     with pytest.raises(UsageError, match="column 'own': scores.json has no 'clients/\\*/acc'"):
-        results._has_place(Column(name="own", data="d", score="clients/*/acc"), done, bodies, both)
+        found.has(Column(name="own", data="d", score="clients/*/acc"))
 
 
 def test_only_a_version_of_the_test_images_has_a_test():
@@ -228,7 +233,7 @@ def test_a_score_of_two_classes_is_marked_by_its_test(tmp_path):
     runs = {run.path: run for run in read(list(paths.values()))}
     column = Column(name="AUC", data="d", score="versions/clean/auc_binary")
     rows = made(column, {"FedAvg": a_cell(60.0), "FedHEAL": a_cell(80.0)}).rows
-    assert Marks(replace(two, columns=(column,)), rows, done, runs).of(column) == record.Marked(
+    assert Marks(Findings(with_columns(two, column), done, runs), rows).of(column) == record.Marked(
         best=["FedHEAL"], doubtful=[], tested=True
     )
 
@@ -237,19 +242,18 @@ def test_a_row_of_clients_own_models_is_in_no_test_and_says_so(monkeypatch):
     three = recipe(("FedAvg", "fedavg"), ("FedProx", "fedprox"), ("Ditto", "ditto"), reference="FedAvg")
     column = Column(name="acc", data="d", score="versions/clean/accuracy")
     rows = *three.rows[:2], three.rows[2].model_copy(update={"scores_of": "mean_personal"})
-    three = replace(three, rows=rows, columns=(column,))
-    done = [outcome(row.name) for row in rows]
-    bodies = {each.scores: Scored(each.scores, {}, SCORES) for each in done}
+    three = with_columns(three.model_copy(update={"rows": rows}), column)
+    found = findings(three, dict.fromkeys((row.name for row in rows), SCORES))
     monkeypatch.setattr(manifest, "parent", lambda path, *kinds: path if "run" in kinds else Path("p"))
-    compared = []
-    monkeypatch.setattr(results, "order", lambda systems, *_: compared.append(list(systems)) or [])
-    assert len(list(results._statistics(three, done, bodies))) == 1 and compared == [["FedAvg", "FedProx"]]
+    tested = []
+    monkeypatch.setattr(of_rows, "order", lambda systems, *_: tested.append(list(systems)) or [])
+    assert len(list(of_rows.tests(found))) == 1 and tested == [["FedAvg", "FedProx"]]
     cells = {"FedAvg": a_cell(70.0), "FedProx": a_cell(60.0), "Ditto": a_cell(80.0)}
     result = made(column, cells)
-    assert "Ditto shows clients' own models: it is in no test." in results._notes(three, result)
+    assert "Ditto shows clients' own models: it is in no test." in results.notes_of(three, result)
     asked = []
     monkeypatch.setattr(Leads, "test", lambda self, score, first, second, _: asked.append((first, second)) or True)
-    marked = Marks(three, result.rows, done, bodies).of(column)
+    marked = Marks(found, result.rows).of(column)
     assert marked.best == ["Ditto"] and not marked.tested and not asked
 
 
@@ -263,10 +267,11 @@ def test_a_row_whose_models_may_be_at_chance_says_so_and_on_which_data(tmp_path)
         Outcome(Cell("FedAvg", path.parent.name, path.parts[len(tmp_path.parts)], 0, (), (), ()), path)
         for path in paths
     ]
-    row = Row(name="FedAvg", method="fedavg", data=("ISIC", "RSNA"))
-    (said,) = results._at_chance(row, done, runs)
+    one = recipe(("FedAvg", "fedavg"), reference="FedAvg")
+    (said,) = results.chance_of(Findings(one, done, runs), "FedAvg")
     assert said.startswith("ISIC: decisions on clean images are not shown to be better than chance")
-    assert results._at_chance(row.model_copy(update={"scores_of": "personal"}), done, runs) == []
+    one = one.model_copy(update={"rows": (one.rows[0].model_copy(update={"scores_of": "personal"}),)})
+    assert results.chance_of(Findings(one, done, runs), "FedAvg") == []
 
 
 def test_rows_are_tested_against_the_reference_on_their_own_data(monkeypatch):
@@ -281,10 +286,14 @@ def test_rows_are_tested_against_the_reference_on_their_own_data(monkeypatch):
     monkeypatch.setattr(
         manifest, "parent", lambda path, *kinds: path if "run" in kinds else Path(made[path.parts[0][:-2]])
     )
-    note = results._same_data(
+    note = of_rows.same_data(
         [outcome(row, seed) for row in made for seed in (0, 1) if (row, seed) != ("FedISM, 0.1", 0)]
     )
     pairs = [list(rows) for rows in note]
     assert pairs == [["FedAvg, 0.1", "FedISM, 0.1"], ["FedAvg, 0.2", "FedISM, 0.2"], ["FedISM, 0.3", "FedGA, 0.3"]]
     table = recipe(*((row, row.partition(",")[0].lower()) for row in made), reference="FedAvg, 0.2")
-    assert [results._reference(table, rows) for rows in pairs] == ["FedAvg, 0.1", "FedAvg, 0.2", "FedISM, 0.3"]
+    assert [of_rows._reference(Findings(table, [], {}), rows) for rows in pairs] == [
+        "FedAvg, 0.1",
+        "FedAvg, 0.2",
+        "FedISM, 0.3",
+    ]

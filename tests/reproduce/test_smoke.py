@@ -14,7 +14,7 @@ from fedcli.commands.app import app
 from fedcli.compare import verdict
 from fedcli.data import sources
 from fedcli.reproduce import forecast, raw, recipe
-from fedcli.scores import intervals
+from fedcli.scores.statistics import intervals
 
 PAPERS = {  # name -> what the names of its rows contain, or all rows
     "fairfedmed-figure5": ("FairLoRA",),

@@ -15,7 +15,7 @@ from fedcli.commands.app import app
 from fedcli.errors import UsageError
 from fedcli.io.locks import held
 from fedcli.reporting import page
-from fedcli.reproduce import jobs, leave_one_out, sweep
+from fedcli.reproduce import jobs, sweep
 from fedcli.reproduce.expand import Cell
 from fedcli.stages.evaluation_options import EvaluateOptions
 from fedcli.stages.options import PartitionOptions, TrainOptions
@@ -105,5 +105,5 @@ def test_each_site_is_left_out_of_training_in_turn_and_tested_on(tmp_path):
 )
 def test_a_sweep_over_sites_names_them(tmp_path, over, said):
     with pytest.raises(UsageError, match=said):
-        text, _ = leave_one_out.asked(over)
-        leave_one_out.plan(text, make_chain(tmp_path), PartitionOptions(by=["sex"]))
+        text, _ = sweep.asked(over)
+        sweep.plan(text, make_chain(tmp_path), PartitionOptions(by=["sex"]))

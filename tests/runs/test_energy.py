@@ -125,7 +125,7 @@ def test_another_package_of_the_same_name_does_not_end_a_training(driver, tmp_pa
 def test_a_page_has_a_column_for_each_energy_that_is_known(monkeypatch):
     took = timing.Clocks(1.5, 1234.4, 0.25, None, 0.456, None, gpu_watt_hours=2.5)
     monkeypatch.setattr(timing, "of_runs", lambda _: took)
-    system = SimpleNamespace(name="FedAvg", row=SimpleNamespace(paths=[], runs=1))
+    system = SimpleNamespace(name="FedAvg", paths=[], runs=1)
     (table,) = lineage._times([system])
     shown = str(table)
     assert "energy of the GPU (Wh)" in shown and "2.50" in shown and "energy (Wh)" not in shown
@@ -143,4 +143,4 @@ def counting(folder):
 
 @pytest.mark.parametrize("joules, known", [([1800, 5400], 2.0), ([1800, None], None), ([1800, -1], None)])
 def test_watt_hours_are_known_where_every_round_has_them(joules, known):
-    assert timing._watt_hours([{"joules": each} for each in joules]) == known
+    assert timing._watt_hours([{"joules": each} for each in joules], "joules") == known

@@ -13,6 +13,7 @@ import torch
 from conftest import ROSTER, interrupt_in_round, make_chain, play, toy_net, toy_shard, toy_shards
 from made_plans import planned
 from nested_scores import body_of
+from score_json import group_scores
 
 from fedcli.commands.app import app
 from fedcli.data import manifest
@@ -31,9 +32,7 @@ from fedcli.reporting.tables import render
 from fedcli.runs.finished import open_run, predict
 from fedcli.runs.rules import acting, check
 from fedcli.runs.train import Interrupted, train
-from fedcli.scores.evaluate import evaluate
-from fedcli.scores.groups import group_scores
-from fedcli.scores.schema import encode
+from fedcli.scores.evaluate import Extra, evaluate
 
 TRAINING = Training(optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=8)
 
@@ -201,7 +200,7 @@ def test_where_test_images_are_divided_each_is_scored_by_its_own_clients_model(t
         scores = score(stored, shard.y.numpy())
         assert body["versions"][version]["auc_ovo_macro"]["last"] == scores["auc_ovo_macro"]
         groups = group_scores(stored, shard.y.numpy(), shard.groups["sex"].numpy(), ["f", "m"], classes=list("abc"))
-        assert body["groups"]["sex"][version]["last_round"] == encode(groups)
+        assert body["groups"]["sex"][version]["last_round"] == groups
         own = opened.data.client_test["west"]
         if version == "corrupted":
             assert body["clients"]["west"]["accuracy"]["last"] == score(stored[own], shard.y.numpy()[own])["accuracy"]
@@ -229,7 +228,7 @@ def test_where_test_images_are_shared_scores_are_means_over_clients(tmp_path):
         tables = [predict(opened, t, shard, client) for client in ROSTER]
         mean = np.mean([score(table, y)["auc_ovo_macro"] for table in tables])
         assert body["versions"]["clean"]["auc_ovo_macro"]["per_round"][place] == pytest.approx(mean)
-        groups = [encode(group_scores(table, y, sex, ["f", "m"])) for table in tables]
+        groups = [group_scores(table, y, sex, ["f", "m"]) for table in tables]
         over = body["groups"]["sex"]["clean"]["over_rounds"]
         gaps = [group["between"]["auc_ovo_macro"]["gap"] for group in groups]
         assert over["auc_ovo_macro"]["gap"]["per_round"][place] == pytest.approx(np.mean(gaps))
@@ -245,6 +244,17 @@ def test_where_test_images_are_shared_scores_are_means_over_clients(tmp_path):
         assert {"clients", "group", "id", "y"} <= set(file)
         assert (file["clients/2/logits/clean/2"][()] == tables[2]).all()
     assert "means over the clients" in body["warning"]
+
+
+@pytest.mark.parametrize("chain", [make_chain, divided])
+def test_clients_that_trained_alone_answer_for_corrupted_images_too(tmp_path, chain):
+    run = train(chain(tmp_path), plan(rounds=1), work=tmp_path, out=None)
+    asked = Extra(corrupt=["gaussian"], severity=["2"])
+    at = body_of(evaluate(run, by=["sex"], out=None, device="cpu", made_by=[], extra=asked))["severities"][
+        "gaussian-noise"
+    ]
+    assert 0 < at["2"]["scores"]["accuracy"]["last"] < 1 and at["2"]["scores"]["count"] == 40
+    assert at["2"]["groups"]["sex"]["last_round"]["between"]["accuracy"]["gap"] >= 0
 
 
 @pytest.mark.parametrize("chain", [make_chain, divided])

@@ -13,9 +13,8 @@ import fedcli
 from fedcli.compare.resampling import bounds_of_mean
 from fedcli.compare.systems import Quantity, read
 from fedcli.metrics import score
-from fedcli.scores.bca import bca_interval, without_each
-from fedcli.scores.bootstrap import bootstrap, interval
 from fedcli.scores.scores import Scores
+from fedcli.scores.statistics.bootstrap import bca_interval, bootstrap, interval, without_each
 
 OVERALL = Quantity("clean", "auc_ovo_macro")
 

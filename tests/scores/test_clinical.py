@@ -3,6 +3,9 @@
 Oracles: scikit-learn, statsmodels, fairlearn, and a script of ten lines for net benefit.
 """
 
+import copy
+import json
+
 import numpy as np
 import published_schema
 import pytest
@@ -17,11 +20,14 @@ from statsmodels.stats.proportion import proportion_confint
 
 import fedcli
 from fedcli.data import manifest
-from fedcli.errors import UsageError
+from fedcli.errors import FedcliError, UsageError
 from fedcli.metrics import probabilities
 from fedcli.reporting import clinical as shown
 from fedcli.reporting import page
-from fedcli.scores import binary, clinical, clinical_parts, predictions
+from fedcli.scores import predictions
+from fedcli.scores.clinical import binary
+from fedcli.scores.clinical import points as clinical
+from fedcli.scores.clinical import shape as clinical_parts
 from fedcli.scores.scores import Scores
 
 
@@ -44,9 +50,9 @@ def made(tmp_path_factory):
 
 def test_gaps_have_a_p_and_stand_in_a_table(made):
     scores = Scores.read(made.path)
-    tests = [test for versions in scores.clinical.gaps.values() for each in versions.values() for test in each.values()]
-    assert tests and all(0 < test.p <= 1 for test in tests)
-    assert set(scores.clinical.gaps) == set(scores.groups)
+    tests = [test for _, test in clinical_parts.select(scores.clinical, "gaps/*/*/*")]
+    assert tests and all(0 < test["p"] <= 1 for test in tests)
+    assert set(scores.clinical["gaps"]) == set(scores.groups)
     assert "Gaps between groups: x" in [table.title for table in shown.tables([("x", scores)])]
 
 
@@ -57,6 +63,22 @@ def test_a_gap_that_a_small_group_decides_is_in_doubt(made):
     (table,) = [each for each in shown.tables([("x", scores)]) if each.title == "Gaps between groups: x"]
     doubtful = [row[3].doubtful for row in table.rows if row[0].text == "hospital"]
     assert doubtful and all(doubtful) and "whatever its p" in table.legend
+
+
+def test_facts_of_another_shape_name_the_file_and_what_is_wrong(made, tmp_path):
+    facts = json.loads(json.dumps(Scores.read(made.path).clinical))
+    assert clinical_parts.check(facts, tmp_path) == facts
+    for path, value in (
+        ("classes/*/*/operating", [{"rule": "youden"}]),
+        ("gaps/*/*/*/gap", "0.1"),
+        ("conformal", None),
+    ):
+        first, _, last = path.rpartition("/")
+        changed = copy.deepcopy(facts)
+        for _, part in clinical_parts.select(changed, first):
+            part[last] = value
+        with pytest.raises(FedcliError, match=last):
+            clinical_parts.check(changed, tmp_path / "scores.json")
 
 
 def test_inspect_says_what_the_test_images_can_show(made):
@@ -163,30 +185,30 @@ def test_kappa_and_matthews_correlation_agree_with_scikit_learn():
     y, guess = draw.integers(0, 4, 200), draw.integers(0, 4, 200)
     guess[:120] = y[:120]
     both = clinical.agreement(guess, y, 4)
-    assert both.matthews_correlation == pytest.approx(sk.matthews_corrcoef(y, guess))
-    assert both.quadratic_kappa == pytest.approx(sk.cohen_kappa_score(y, guess, weights="quadratic"))
-    assert clinical.agreement(np.zeros(5, int), np.arange(5) % 2, 2).matthews_correlation is None
+    assert both["matthews_correlation"] == pytest.approx(sk.matthews_corrcoef(y, guess))
+    assert both["quadratic_kappa"] == pytest.approx(sk.cohen_kappa_score(y, guess, weights="quadratic"))
+    assert clinical.agreement(np.zeros(5, int), np.arange(5) % 2, 2)["matthews_correlation"] is None
 
 
 def test_carried_thresholds_make_the_rates_of_fairlearn(made):
-    body = Scores.read(made.path).clinical.classes["ill"]["clean"]
+    body = Scores.read(made.path).clinical["classes"]["ill"]["clean"]
     kept = predictions.read(made.path.parent / "predictions.h5")
     score, sex = probabilities(kept.logits["clean"][2])[:, 1], kept.groups["sex"]
     names = made.body["attributes"]["sex"]
-    for each in body.operating:
-        if each.choice not in ("pooled", "sex"):
+    for each in body["operating"]:
+        if each["choice"] not in ("pooled", "sex"):
             continue
-        limits = [each.thresholds.get(name, each.thresholds[""]) for name in names]
+        limits = [each["thresholds"].get(name, each["thresholds"][""]) for name in names]
         decisions = (score >= np.array(limits)[sex]).astype(int)
         frame = MetricFrame(
             metrics={"sensitivity": sk.recall_score, "ppv": sk.precision_score}, y_true=kept.y, y_pred=decisions,
             sensitive_features=sex,
         ).by_group  # fmt: skip
         for k, name in enumerate(names):
-            point = each.groups["sex"][name]
-            assert point.sensitivity.value == pytest.approx(frame["sensitivity"][k])
-            assert (point.ppv.value or 0.0) == pytest.approx(frame["ppv"][k])
-        of = each.differences["sex"]
+            point = each["groups"]["sex"][name]
+            assert point["sensitivity"]["value"] == pytest.approx(frame["sensitivity"][k])
+            assert (point["ppv"]["value"] or 0.0) == pytest.approx(frame["ppv"][k])
+        of = each["differences"]["sex"]
         kind = {"y_true": kept.y, "y_pred": decisions, "sensitive_features": sex}
         assert of["demographic_parity_difference"] == pytest.approx(demographic_parity_difference(**kind))
         assert of["equalized_odds_difference"] == pytest.approx(equalized_odds_difference(**kind))
@@ -194,11 +216,12 @@ def test_carried_thresholds_make_the_rates_of_fairlearn(made):
 
 def test_thresholds_come_from_validation_images_alone(made):
     scores = Scores.read(made.path).clinical
-    parts = {each.choice: each for each in scores.classes["ill"]["clean"].operating if each.rule == "sensitivity=0.95"}
+    operating = scores["classes"]["ill"]["clean"]["operating"]
+    parts = {each["choice"]: each for each in operating if each["rule"] == "sensitivity=0.95"}
     assert set(parts) == {"pooled", "client", "hospital", "sex"}
-    assert set(parts["client"].thresholds) == {"", "east", "north", "south"}
-    assert {each.rule for each in scores.classes["ill"]["clean"].operating} >= {"youden", "cost=5"}
-    assert scores.validation == sum(client["val"] for client in fedcli_roster(made))
+    assert set(parts["client"]["thresholds"]) == {"", "east", "north", "south"}
+    assert {each["rule"] for each in operating} >= {"youden", "cost=5"}
+    assert scores["validation"] == sum(client["val"] for client in fedcli_roster(made))
 
 
 def fedcli_roster(made):
@@ -217,12 +240,15 @@ def test_a_temperature_makes_validation_images_likelier_and_recovers_the_one_tha
     y = np.array([draw.choice(3, p=p) for p in probabilities(logits)])
     sex = np.arange(3000) % 2
     made = clinical.scaled(images(4 * logits, y, sex), images(4 * logits, y, sex))
-    assert made.temperature == pytest.approx(4, rel=0.1)
-    assert made.negative_log_likelihood[1] < made.negative_log_likelihood[0]
-    assert made.calibration_error_top_label[1] < made.calibration_error_top_label[0]
+    assert made["temperature"] == pytest.approx(4, rel=0.1)
+    assert made["negative_log_likelihood"][1] < made["negative_log_likelihood"][0]
+    assert made["calibration_error_top_label"][1] < made["calibration_error_top_label"][0]
     each = [sum(sk.brier_score_loss(y == c, probabilities(t * logits)[:, c]) for c in range(3)) for t in (4, 1)]
-    assert made.brier == [pytest.approx(each[0]), pytest.approx(each[1], rel=0.02)]  # as Brier had it: over all classes
-    assert made.negative_log_likelihood[0] == pytest.approx(sk.log_loss(y, probabilities(4 * logits)))
+    assert made["brier"] == [
+        pytest.approx(each[0]),
+        pytest.approx(each[1], rel=0.02),
+    ]  # as Brier had it: over all classes
+    assert made["negative_log_likelihood"][0] == pytest.approx(sk.log_loss(y, probabilities(4 * logits)))
 
 
 def test_conformal_sets_cover_and_do_so_in_every_group_where_quantiles_are_of_groups():
@@ -232,10 +258,10 @@ def test_conformal_sets_cover_and_do_so_in_every_group_where_quantiles_are_of_gr
     logits = draw.normal(size=(4000, 3)) + np.where(sex, 0.5, 3)[:, None] * np.eye(3)[y]  # harder for m
     halves = [np.arange(4000) % 4 < 2, np.arange(4000) % 4 >= 2]
     chosen, test = (images(logits[at], y[at], sex[at]) for at in halves)
-    pooled, by_sex = clinical._conformal(chosen, test)
-    assert pooled.coverage.value == pytest.approx(0.9, abs=0.03)
-    assert pooled.groups["sex"]["m"].value < 0.87 < 0.93 < pooled.groups["sex"]["f"].value
-    assert all(rate.value == pytest.approx(0.9, abs=0.04) for rate in by_sex.groups["sex"].values())
+    pooled, by_sex = clinical.conformal(chosen, test)
+    assert pooled["coverage"]["value"] == pytest.approx(0.9, abs=0.03)
+    assert pooled["groups"]["sex"]["m"]["value"] < 0.87 < 0.93 < pooled["groups"]["sex"]["f"]["value"]
+    assert all(rate["value"] == pytest.approx(0.9, abs=0.04) for rate in by_sex["groups"]["sex"].values())
     assert clinical.quantile(np.array([0.2, 0.1])) == 1.0  # too few images: every class
 
 

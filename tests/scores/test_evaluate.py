@@ -46,7 +46,7 @@ def test_each_metric_has_last_mean_and_population_std_over_the_kept_rounds(tmp_p
 
 def test_clients_whom_one_model_answers_on_the_same_images_are_scored_once(tmp_path, monkeypatch):
     asked, client = [], stage._client
-    monkeypatch.setattr(stage, "_client", lambda *given: asked.append(given[3]) or client(*given))
+    monkeypatch.setattr(stage, "_client", lambda *given: asked.append(given[3].client) or client(*given))
     run = train(make_chain(tmp_path, corrupted=True), planned("fedavg", {}, Training(), 1), work=tmp_path, out=None)
     body = body_of(evaluate(run, by=[], out=None, device="cpu", made_by=["evaluate"]))
     corrupted = manifest.read(manifest.parent(run, "corruption")).body["clients"]

@@ -7,7 +7,7 @@ from nested_scores import body_of
 from score_json import group_scores
 
 from fedcli.errors import UsageError
-from fedcli.scores.bootstrap import bootstrap, interval
+from fedcli.scores.statistics.bootstrap import bootstrap, interval
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@ import pytest
 from score_json import group_intervals, intervals
 
 from fedcli.metrics import score
-from fedcli.scores import bootstrap
+from fedcli.scores.statistics import bootstrap
 
 
 def answers(n=60, classes=3, seed=0):
@@ -45,7 +45,8 @@ def test_each_interval_has_the_score_that_it_is_of():
     bounds = intervals({"clean": [clean], "corrupted": [corrupted]}, y, None)
     for metric in bounds["clean"]:
         first, second = score(clean, y)[metric], score(corrupted, y)[metric]
-        assert [bounds[v][metric]["value"] for v in bounds] == [first, second, (first + second) / 2]
+        values = [bounds[v][metric]["value"] for v in ("clean", "corrupted", "average")]
+        assert values == [first, second, (first + second) / 2]
     at = y < 2
     groups = group_intervals([clean], y, None, np.where(at, 0, 1), ["two classes", "one"])["auc_ovo_macro"]
     assert (groups["two classes"]["value"], groups["one"]["value"]) == (score(clean[at], y[at])["auc_ovo_macro"], None)

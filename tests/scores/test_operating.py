@@ -15,8 +15,9 @@ from fedcli import console
 from fedcli.commands.app import app
 from fedcli.errors import UsageError
 from fedcli.runs.finished import open_run
-from fedcli.scores import clinical, operating
-from fedcli.scores.operating import Asked, OperatingPoint, points
+from fedcli.scores.clinical import points as clinical
+from fedcli.scores.deploy import operating
+from fedcli.scores.deploy.operating import Asked, OperatingPoint, points
 
 
 @pytest.fixture(scope="module")
@@ -126,3 +127,11 @@ def test_a_class_that_no_validation_image_has_is_said_once(run, monkeypatch):
     monkeypatch.setattr(console, "warn", warned.append)
     assert points(opened, None, Asked(["ill"], ["youden", "specificity=0.8"])) == []
     assert warned == ["no threshold for ill: the validation images are all of it, or none is"]
+
+
+def test_a_rule_is_read_as_it_is_recorded_and_other_texts_are_refused():
+    for rule in (*clinical.RULES, ("cost", 5.0)):
+        assert clinical.rule_of(clinical.titled(rule), recorded=True) == rule
+    for text in ("cost=5", "sensitivity=1", "sensitivity=x", "specificity", "youden=1", "cost=inf"):
+        with pytest.raises(UsageError, match="is none"):
+            clinical.rule_of(text, recorded=text == "cost=inf")

@@ -11,8 +11,9 @@ import fedcli
 from fedcli.compare.tested import check_names
 from fedcli.errors import FedcliError, UsageError
 from fedcli.metrics import better_low
-from fedcli.scores import intervals, own_metrics
+from fedcli.scores import own_metrics
 from fedcli.scores.scores import Scores
+from fedcli.scores.statistics import intervals
 from fedcli.scores.views import AMONG
 
 FILE = '''

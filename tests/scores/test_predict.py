@@ -25,7 +25,7 @@ from fedcli.commands.app import app
 from fedcli.errors import FedcliError, UsageError
 from fedcli.metrics import probabilities
 from fedcli.runs.finished import open_run
-from fedcli.scores import model_file, predict
+from fedcli.scores.deploy import model_file, predict
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,10 @@ import pytest
 from evaluated_runs import a_run, scorer
 
 from fedcli import metrics
-from fedcli.compare.resampling import Resamples, _last, _of_last
+from fedcli.compare.resampling import Resamples, _drawn, _last, _of_last
 from fedcli.compare.systems import Quantity, read
 from fedcli.errors import FedcliError
-from fedcli.scores import resampled
+from fedcli.scores.statistics import resampled
 
 ASKED = ("balanced_accuracy", "auc_ovo_macro")
 
@@ -26,10 +26,11 @@ def test_reports_read_what_they_would_draw(tmp_path, scores_of, monkeypatch, uni
     (scored,) = read([scores_of(a_run(tmp_path, units=units))])
     assert (scored.path.parent / resampled.FILE).exists()
     asked = [Quantity(version, metric) for version in ("clean", "corrupted", "average") for metric in ASKED]
-    with_file = Resamples(ASKED, 30, 0)
+    with_file = Resamples(30)
     read_ones = [with_file.drawn(scored, of).tolist() for of in asked]
     monkeypatch.setattr(resampled, "read", lambda folder: {})
-    drawn = Resamples(ASKED, 30, 0)
+    _drawn.cache_clear()
+    drawn = Resamples(30)
     assert [drawn.drawn(scored, of).tolist() for of in asked] == read_ones
 
 
@@ -52,7 +53,7 @@ def test_intervals_of_groups_over_runs_read_what_they_would_draw(tmp_path, score
     asked = [Quantity(version, "", *group) for group in groups for version in ("clean", "corrupted")]
     read_ones = [_last(scored, each, False)[0] for each in asked]
     with monkeypatch.context() as patched:
-        patched.setattr(resampled, "read_groups", lambda folder: {})
+        patched.setattr(resampled, "read_group", lambda folder, attribute, group: {})
         _of_last.cache_clear()
         drawn = [_last(scored, each, False)[0] for each in asked]
     for columns, kept in zip(drawn, read_ones, strict=True):
@@ -61,16 +62,16 @@ def test_intervals_of_groups_over_runs_read_what_they_would_draw(tmp_path, score
         del file["groups/0/1/clean/accuracy"]
         file["groups/0/1/clean/accuracy"] = np.zeros(7)
     with pytest.raises(FedcliError, match="does not hold 1000 resamples of groups/0/1/clean/accuracy"):
-        resampled.read_groups(scored.path.parent)
-    assert resampled.read_groups(tmp_path / "none") == {}
+        resampled.read_group(scored.path.parent, 0, 1)
+    assert resampled.read_group(tmp_path / "none", 0, 1) == {}
 
 
 def test_other_resamples_than_those_that_are_kept_are_drawn(tmp_path, scores_of, monkeypatch):
     monkeypatch.setattr(resampled, "MANY", 90)
     (scored,) = read([scores_of(a_run(tmp_path))])
     monkeypatch.setattr(resampled, "read", lambda folder: pytest.fail("it was read"))
-    assert len(Resamples(ASKED, 20, 0).drawn(scored, Quantity("clean", "balanced_accuracy"))) == 20
-    assert len(Resamples(ASKED, 30, 1, version="clean").drawn(scored, Quantity("clean", "auc_ovo_macro"))) == 30
+    assert len(Resamples(20).drawn(scored, Quantity("clean", "balanced_accuracy"))) == 20
+    assert len(Resamples(30, 1).drawn(scored, Quantity("clean", "auc_ovo_macro"))) == 30
 
 
 def test_scores_of_few_images_keep_none(tmp_path, scores_of):
@@ -94,6 +95,6 @@ def test_a_file_of_other_resamples_or_scores_is_refused(tmp_path):
         del file["clean/accuracy"]
     with pytest.raises(FedcliError, match=f"{resampled.FILE} does not hold 2000 resamples of all clean scores"):
         resampled.read(tmp_path)
-    with pytest.raises(FedcliError, match="does not hold 1000 resamples of all clean scores"):
+    with pytest.raises(FedcliError, match="does not hold 1000 resamples of last/clean/"):
         resampled.read(tmp_path, last=True)
     assert resampled.read(tmp_path / "none") == {}

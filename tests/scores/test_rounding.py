@@ -5,17 +5,17 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from score_json import spread
 
 from fedcli.metrics import apart, score
 from fedcli.runs.scoring import Scoring
-from fedcli.scores.bca import bca_interval
-from fedcli.scores.binary import threshold_of
-from fedcli.scores.bootstrap import bootstrap_p
 from fedcli.scores.choice import Candidate, chosen
-from fedcli.scores.groups import spread
-from fedcli.scores.permutation import _p
-from fedcli.scores.statistics import paired_t, wilcoxon
-from fedcli.sites.evaluation import _intervals
+from fedcli.scores.clinical.binary import threshold_of
+from fedcli.scores.statistics.bootstrap import bca_interval, bootstrap_p
+from fedcli.scores.statistics.permutation import _p
+from fedcli.scores.statistics.significance import paired_t, wilcoxon
+from fedcli.scores.table import Score, Where
+from fedcli.sites.evaluation import _add_interval
 from fedcli.sites.tallies import Tally
 
 TINY = 1e-17
@@ -109,7 +109,7 @@ def test_only_a_better_round_takes_the_place_of_an_earlier_one():
 def test_groups_that_are_level_but_for_rounding_have_no_gap():
     low, high = THIRDS
     between = spread({"f": high, "m": low})
-    assert (between.worst, between.gap) == (between.best, 0.0)
+    assert (between["worst"], between["gap"]) == (between["best"], 0.0)
 
 
 def decided_half(n, of_class_0):
@@ -121,7 +121,9 @@ def test_images_at_exactly_one_half_keep_their_decisions():
     tally = decided_half(10, 7)
     logits, y = tally.rebuilt()
     assert score(logits, y)["accuracy"] == tally.score()["accuracy"] == 0.7
-    interval = _intervals(decided_half(100, 70))["accuracy"]
+    table = {Where(metric=name): Score([value], [1]) for name, value in decided_half(100, 70).score().items()}
+    _add_interval(table, Where(), decided_half(100, 70))
+    interval = table[Where(metric="accuracy")]
     assert interval.low < 0.70 < interval.high
 
 

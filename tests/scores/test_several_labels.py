@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
+from score_json import group_scores, label_scores
 from sklearn import metrics as oracle
 
 from fedcli.errors import FedcliError
 from fedcli.labels import UNKNOWN
 from fedcli.metrics import LABELS, PARITY, chances, names, of_labels, score
-from fedcli.scores.bootstrap import bootstrap, draw
-from fedcli.scores.groups import group_scores
-from fedcli.scores.of_labels import label_scores
+from fedcli.scores.statistics.bootstrap import bootstrap, draw
 
 N = 90
 RNG = np.random.default_rng(3)
@@ -79,24 +78,24 @@ def test_groups_are_compared_by_the_same_scores_and_each_label_by_its_decisions(
     made = group_scores(LOGITS, Y, SEX, ["f", "m"], classes=list("abcd"))
     parts = {value: score(LOGITS[SEX == g], Y[SEX == g]) for g, value in enumerate("fm")}
     aucs = [part["auc_macro"] for part in parts.values()]
-    assert made.between["auc_macro"].gap == pytest.approx(abs(aucs[0] - aucs[1])) and made.unknown == 30
+    assert made["between"]["auc_macro"]["gap"] == pytest.approx(abs(aucs[0] - aucs[1])) and made["unknown"] == 30
     whole = score(LOGITS, Y)["auc_macro"]
-    assert made.es_auc_macro == pytest.approx(whole / (1 + sum(abs(whole - auc) for auc in aucs)))
-    assert made.es_auc_ovo_macro is None and "accuracy" not in made.between
+    assert made["es_auc_macro"] == pytest.approx(whole / (1 + sum(abs(whole - auc) for auc in aucs)))
+    assert made["es_auc_ovo_macro"] is None and "accuracy" not in made["between"]
     selected = [(LOGITS[SEX == g] >= 0).mean(0) for g in range(2)]
     labels = label_scores({"clean": [[LOGITS]]}, Y, list("abcd"), {"sex": (SEX, ["f", "m"])})["clean"]
-    each = [labels[name].groups["sex"].differences[PARITY[0]] for name in "abcd"]
+    each = [labels[name]["groups"]["sex"]["differences"][PARITY[0]] for name in "abcd"]
     assert each == pytest.approx(np.abs(selected[0] - selected[1]).tolist())
-    assert made.differences[f"{PARITY[0]}_ovr_macro"] == pytest.approx(np.mean(each))
-    assert labels["a"].images == Y[:, 0].sum() and labels["a"].metrics["auc"].last == of_labels(LOGITS, Y)[0]["auc"]
+    assert made[f"{PARITY[0]}_ovr_macro"] == pytest.approx(np.mean(each))
+    assert labels["a"]["images"] == Y[:, 0].sum() and labels["a"]["auc"]["last"] == of_labels(LOGITS, Y)[0]["auc"]
 
 
 def test_a_group_without_an_auc_of_some_label_is_small():
     y = Y.copy()
     y[SEX == 0, 2] = 0
     made = group_scores(LOGITS, y, SEX, ["f", "m"], classes=list("abcd"))
-    assert made.groups["f"].reason == "no AUC of c" and not made.groups["m"].small
-    assert "true positive rate of c in f" in made.undefined_rates
+    assert made["groups"]["f"]["reason"] == "no AUC of c" and not made["groups"]["m"]["small"]
+    assert "true positive rate of c in f" in made["undefined_rates"]
 
 
 def test_where_every_client_answers_for_itself_a_label_has_the_mean_of_their_scores():
@@ -105,6 +104,6 @@ def test_where_every_client_answers_for_itself_a_label_has_the_mean_of_their_sco
         label_scores({"clean": [tables]}, Y, list("abcd"), grouping)["clean"]["b"]
         for tables in ([LOGITS, other], [LOGITS], [other])
     )
-    assert both.metrics["auc"].last == pytest.approx(np.mean([each.metrics["auc"].last for each in alone]))
-    gaps = [each.groups["sex"].between.gap for each in alone]
-    assert both.groups["sex"].between.gap == pytest.approx(np.mean(gaps))
+    assert both["auc"]["last"] == pytest.approx(np.mean([each["auc"]["last"] for each in alone]))
+    gaps = [each["groups"]["sex"]["between"]["gap"] for each in alone]
+    assert both["groups"]["sex"]["between"]["gap"] == pytest.approx(np.mean(gaps))

@@ -78,7 +78,7 @@ def test_average_is_taken_in_each_round_and_groups_are_named_with_their_counts()
         "last": 1.0, "mean_last5": 0.75, "std_last5": 0.25, "per_round": [0.5, 1.0],
     }  # fmt: skip
     assert means["versions"]["clean"]["tail"]["mean_last5"] is None
-    assert described(shots.shot_scores(logits, y, ["a", "b", "c"], np.array([90, 50, 3]), (80, 50))) == (
+    assert described(shots.shots(y, ["a", "b", "c"], np.array([90, 50, 3]), (80, 50))) == (
         "head (more than 80 training images): a; medium (50 to 80 training images): b; "
         "tail (fewer than 50 training images): c; without a test image: c"
     )
@@ -111,7 +111,7 @@ SKIN = {"nv": 5364, "mel": 891, "bkl": 879, "bcc": 412, "akiec": 262, "vasc": 11
 )
 def test_empty_groups_are_told_with_thresholds_that_would_fill_them(limits, sentence):
     counts = np.array(list(SKIN.values()))
-    result = described(shots.shot_scores({"clean": [[np.eye(7)]]}, np.arange(7), list(SKIN), counts, limits))
+    result = described(shots.shots(np.arange(7), list(SKIN), counts, limits))
     assert sentence in result
     upper, lower = map(int, re.search(r"--shots (\d+),(\d+)", result).groups())
     assert {group_of(count, upper, lower) for count in counts} == set(GROUPS)

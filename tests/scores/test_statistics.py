@@ -8,8 +8,16 @@ from sklearn.metrics import accuracy_score, balanced_accuracy_score, f1_score, r
 from fedcli import metrics
 from fedcli.errors import FedcliError
 from fedcli.metrics import CLASSES, names, plan, probabilities, score
-from fedcli.scores.bootstrap import _draws, bootstrap, bootstrap_p, draw, interval
-from fedcli.scores.statistics import delong, holm, mcnemar, over_seeds, paired_t, sign_floor, wilcoxon
+from fedcli.scores.statistics.bootstrap import _draws, bootstrap, bootstrap_p, draw, interval
+from fedcli.scores.statistics.significance import (
+    delong,
+    holm,
+    mcnemar,
+    over_seeds,
+    paired_t,
+    sign_floor,
+    wilcoxon,
+)
 
 
 def images(n=90, classes=3, *, seed=0, ties=False):
@@ -22,7 +30,7 @@ def images(n=90, classes=3, *, seed=0, ties=False):
 
 def weighted(logits, y, weights):
     """Scores of the same images under other weights: weights [B, N] -> {metric: [B]}."""
-    return metrics.weighted(plan(logits, y), np.asarray(weights).T)
+    return metrics.resampled(plan(logits, y), np.asarray(weights).T)
 
 
 def one_by_one(logits, y, weights):
@@ -83,7 +91,7 @@ def test_a_number_draws_that_many_images_one_by_one():
 def test_draws_that_are_remembered_are_those_that_are_drawn_anew(monkeypatch):
     logits, y, patients = images(60)
     remembered = [bootstrap(logits, y, patients, resamples=9, seed=2) for _ in range(2)]
-    monkeypatch.setattr("fedcli.scores.bootstrap.KEPT", 0)
+    monkeypatch.setattr("fedcli.scores.statistics.bootstrap.KEPT", 0)
     anew = bootstrap(logits, y, patients, resamples=9, seed=2)
     for made in remembered:
         assert {k: v.tolist() for k, v in made.items()} == {k: v.tolist() for k, v in anew.items()}
@@ -92,7 +100,7 @@ def test_draws_that_are_remembered_are_those_that_are_drawn_anew(monkeypatch):
 def test_how_many_resamples_are_held_at_a_time_changes_no_number(monkeypatch):
     logits, y, patients = images()
     whole, drawn = bootstrap(logits, y, patients, resamples=25, seed=0), draw(patients, 25, seed=0)
-    monkeypatch.setattr("fedcli.scores.bootstrap.CHUNK", 3 * len(y))
+    monkeypatch.setattr("fedcli.scores.statistics.bootstrap.CHUNK", 3 * len(y))
     few = bootstrap(logits, y, patients, resamples=25, seed=0)
     np.testing.assert_array_equal(draw(patients, 25, seed=0), drawn)
     for metric, values in whole.items():
@@ -330,5 +338,5 @@ def test_pairs_of_many_images_are_counted_without_overflow():
     n = 200_000
     y = np.arange(n) % 2
     logits = np.stack([np.zeros(n), np.arange(n) // 2 % 2 * 1.0], 1)  # says nothing of the class
-    made = metrics.weighted(plan(logits, y), np.ones((n, 1), np.int32))
+    made = metrics.resampled(plan(logits, y), np.ones((n, 1), bool))
     assert made["auc_binary"] == pytest.approx(0.5)

@@ -61,8 +61,8 @@ def test_one_site_scores_its_own_images_as_others_that_the_run_has_not_seen(data
     made = evaluate_stage(EvaluateOptions(run, on=data, clinical=True, work=tmp_path))
     scores, known = Scores.read(made.path), Scores.read(usual.path)
     assert scores.versions == known.versions and scores.groups == known.groups
-    ill, as_known = (each.clinical.classes["ill"]["clean"] for each in (scores, known))
-    assert ill.overall == as_known.overall and ill.groups == as_known.groups and scores.roster_size == 3
+    ill, as_known = (each.clinical["classes"]["ill"]["clean"] for each in (scores, known))
+    assert ill["overall"] == as_known["overall"] and ill["groups"] == as_known["groups"] and scores.roster_size == 3
     assert scores.external.images == known.images and scores.shots is None
     system = System(0, "", [made.path], [scores])
     assert scores.data["partition"].options["sites"].keys() == set(HOSPITALS) and flow.steps(system).empty
@@ -98,5 +98,5 @@ def test_a_report_takes_what_sites_said_of_some_attributes_and_says_what_interva
     assert scores_of_all([run], Asked([], None, ["evaluate"])) == [made.path]
     with pytest.raises(FedcliError, match="are at its sites"):
         scores_of_all([run], Asked(["hospital"], None, ["evaluate"]))
-    said = by_group.legend(list(by_group.tables(Scores.read(made.path))))
+    said = by_group.legend(Scores.read(made.path))
     assert "over images, which sites count" in said and "over the patients" not in said

@@ -148,7 +148,7 @@ def test_while_a_site_is_waited_for_a_sentence_names_it_and_says_why(tmp_path, m
     idle, site = socket.socketpair()
     with ours, theirs, idle, site, sockets.Connections(tmp_path) as connections:
         connections.open |= {"north": ours, "south": idle}
-        threading.Thread(target=talk, args=(Slow(), theirs), daemon=True).start()
+        threading.Thread(target=talk, args=(Slow().answer, theirs), daemon=True).start()
         assert dict(connections([("north", ({"a": 1}, {}))], 60)) == {"north": ({"a": 1}, {})}
         assert said.is_set() and b"it waits for other sites" in site.recv(1000)
 

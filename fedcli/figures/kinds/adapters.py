@@ -5,17 +5,14 @@ factor that images meet first; they do not say of which layer, here it is the la
 products are near I; U begins at 0, so their cosines are drawn, which no length hides.
 """
 
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 from pandas import DataFrame
 
-from .. import drawing
-from ..drawing import Axes, Panel, Picture
+from ..drawing import SQUARE, Axes, Picture
 from ..figure import Figure, register
-
-SQUARE = 4.1, 3.6  # inches
+from ..shapes import matrix, panels, picture, wide
 
 
 def frame(path: Path) -> DataFrame:
@@ -26,8 +23,8 @@ def frame(path: Path) -> DataFrame:
     layer, matrices, groups = trained.matrices(run)
     lines = [
         (name, groups[row] if name == "S" else str(row), column, value)
-        for name, matrix in matrices.items()
-        for (row, column), value in np.ndenumerate(matrix.numpy())
+        for name, table in matrices.items()
+        for (row, column), value in np.ndenumerate(table.numpy())
     ]
     table = DataFrame(lines, columns=["matrix", "row", "column", "value"])
     table.attrs["title"] = f"{run.manifest.body['label']}: {layer}, rank {len(matrices['U' + chr(39) + 'U'])}"
@@ -35,23 +32,15 @@ def frame(path: Path) -> DataFrame:
 
 
 def draw(table: DataFrame) -> Picture:
-    panels = [
-        Panel(str(name) if name == "S" else f"{name}, cosines", partial(_matrix, part))
-        for name, part in table.groupby("matrix", sort=False)
-    ]
-    return Picture(table.attrs["title"], panels, size=SQUARE)
+    titles = {"S": "S, singular values of each group"}
+    return picture(
+        table, panels(table, "matrix", _panel, lambda name: titles.get(name, f"{name}, cosines")), size=SQUARE
+    )
 
 
-def _matrix(part: DataFrame, axes: Axes) -> None:
-    rows, of_groups = part["row"].unique(), part["matrix"].iloc[0] == "S"
-    matrix = part["value"].to_numpy().reshape(len(rows), -1)
-    largest = float(np.abs(matrix).max()) or 1.0 if of_groups else 1.0
-    image = axes.imshow(matrix, aspect="auto", cmap="RdBu_r", vmin=-largest, vmax=largest)
-    axes.grid(False)
-    axes.figure.colorbar(image, ax=axes)
-    if of_groups:
-        axes.set_yticks(np.arange(len(rows)), [drawing.short(group) for group in rows])
-        axes.set_xlabel("singular value")
+def _panel(part: DataFrame, axes: Axes) -> None:
+    largest = float(part["value"].abs().max()) or 1.0 if part["matrix"].iloc[0] == "S" else 1.0
+    matrix(wide(part, "row", "column", "value"), axes, bar={}, cmap="RdBu_r", vmin=-largest, vmax=largest)
 
 
 register(Figure("adapters", "What did FairLoRA's adapters learn for each group?", "path", frame, draw))

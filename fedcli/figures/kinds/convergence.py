@@ -12,14 +12,14 @@ import pandas
 from pandas import DataFrame
 
 from ...errors import FedcliError
-from .. import drawing
-from ..drawing import Axes, Panel, Picture
+from ..drawing import BAND, Panel, Picture
 from ..figure import Figure, register
-from ..series import Record, over_runs
-from .curves import heading
+from ..series import Record, heading, over_runs
+from ..shapes import lines, looks_of, picture
 
 USUAL = "balanced_accuracy", "balanced_accuracy_macro", "auc_macro"  # the first that some run recorded
 SPREAD = "mean ± std over runs"
+COLUMNS = ["series", "system", "round", "value", "low", "high", "place", "title", "unit"]
 
 
 def frame(
@@ -33,9 +33,11 @@ def frame(
     wanted = f"{version} {metric}".lstrip()
     names = [name for name in tested if name == wanted or (not version and name.endswith(f" {metric}"))]
     if not names:
-        hint = "train with --eval-every 1 to record test curves"
-        if tested:
-            hint = f"known: {', '.join(dict.fromkeys(tested))}"
+        hint = (
+            f"known: {', '.join(dict.fromkeys(tested))}"
+            if tested
+            else "train with --eval-every 1 to record test curves"
+        )
         raise FedcliError(f"no run recorded {wanted} over its rounds", hint)
     return of_series(runs, names)
 
@@ -43,16 +45,16 @@ def frame(
 def of_series(runs: Mapping[str, list[Record]], names: Sequence[str]) -> DataFrame:
     """A line per series, system and round: its place among the systems, the mean over runs, low and high; nothing of
     a system without a finite value."""
-    parts = {}
+    parts = [DataFrame(columns=COLUMNS)]
     for name in dict.fromkeys(names):
         for place, (system, records) in enumerate(runs.items()):
             having = [record.series[name] for record in records if name in record.series]
             if having and np.isfinite((curve := over_runs(having))["value"]).any():
-                about = {"place": place, "title": having[0].title, "unit": having[0].unit}
-                parts[name, system] = curve.assign(**about)
-    if not parts:
-        return DataFrame(columns=["series", "system", "round", "value", "low", "high", "place", "title", "unit"])
-    table = pandas.concat(parts, names=["series", "system"]).reset_index(["series", "system"]).reset_index(drop=True)
+                about = {"series": name, "system": system, "place": place}
+                parts.append(curve.assign(**about, title=having[0].title, unit=having[0].unit)[COLUMNS])
+    if not parts[1:]:
+        return parts[0]
+    table = pandas.concat(parts[1:], ignore_index=True)
     table.attrs["title"] = heading(_every(runs))
     return table
 
@@ -62,23 +64,14 @@ def _every(runs: Mapping[str, list[Record]]) -> list[Record]:
 
 
 def draw(table: DataFrame) -> Picture:
+    looks = looks_of(table, "system")
+    drawn = partial(lines, x="round", y="value", hue="system", looks=looks, bounds=("low", "high"))
     panels = [
-        Panel(part["title"].iloc[0], partial(_panel, part)) for _, part in table.groupby("series", sort=False)
-    ]  # fmt: skip
-    places = table.drop_duplicates("system").set_index("system")["place"]
-    legend = {str(system): drawing.look(place) for system, place in places.items()}
-    banded = {SPREAD: drawing.BAND} if table["low"].notna().any() else {}
-    return Picture(table.attrs["title"], panels, legend | banded, below="round")
-
-
-def _panel(part: DataFrame, axes: Axes) -> None:
-    axes.set_ylabel(part["unit"].iloc[0])
-    drawing.rounds_axis(axes)
-    for place, curve in part.groupby("place", sort=False):
-        look = drawing.look(place)
-        if curve["low"].notna().any():
-            drawing.band(axes, curve["round"], curve["low"], curve["high"], look)
-        drawing.line(axes, curve[["round", "value"]].to_numpy(float), **look)
+        Panel(title, partial(drawn, part, ylabel=unit))
+        for (title, unit), part in table.groupby(["title", "unit"], sort=False)
+    ]
+    banded = {SPREAD: BAND} if table["low"].notna().any() else {}
+    return picture(table, panels, looks | banded, below="round")
 
 
 register(Figure("convergence", "How fast did methods learn?", "methods", frame, draw, every=True))

@@ -4,18 +4,16 @@ Sources: FairFedMed (arXiv 2508.00873), figure 2, and Fed-MAS (arXiv 2307.14959)
 Values up to SEVERAL stand as bars, more of them as a map whose empty cells are no images.
 """
 
-from functools import partial
 from pathlib import Path
 
-import numpy as np
 from pandas import DataFrame
 
 from ...data import image_counts, manifest
-from .. import drawing
-from ..drawing import Axes, Panel, Picture
+from ..drawing import COLOURS, Axes, Picture
 from ..figure import Figure, register
+from ..shapes import amounts, bars, panels, picture, wide
 
-SEVERAL = len(drawing.COLOURS)  # values with a colour each
+SEVERAL = len(COLOURS)  # values with a colour each
 SIZE = 4.6, 3.2  # inches of a panel
 IMAGES = "training images"
 
@@ -25,7 +23,7 @@ def frame(path: Path) -> DataFrame:
 
     path: a partition or corruption, or a run of one.
     """
-    source = partition_of(path)
+    source = _partition_of(path)
     lines = []
     for name, clients in image_counts.of_manifest(source).items():
         training = {client: parts["train"] for client, parts in clients.items() if "train" in parts}
@@ -37,7 +35,7 @@ def frame(path: Path) -> DataFrame:
     return table
 
 
-def partition_of(path: Path) -> Path:
+def _partition_of(path: Path) -> Path:
     """The partition or corruption manifest that a path is, or that a run's folder or manifest is of."""
     from ...runs.initial import data_of  # imports torch
 
@@ -48,36 +46,12 @@ def partition_of(path: Path) -> Path:
 
 
 def draw(table: DataFrame) -> Picture:
-    panels = [
-        Panel(str(name), partial(_bars if part["value"].nunique() <= SEVERAL else _map, part))
-        for name, part in table.groupby("attribute", sort=False)
-    ]
-    return Picture(table.attrs["title"], panels, size=SIZE)
+    return picture(table, panels(table, "attribute", _panel), size=SIZE)
 
 
-def _bars(part: DataFrame, axes: Axes) -> None:
-    """A bar for each client, cut by value."""
-    counts = wide(part, "images")
-    left = np.zeros(len(counts))
-    for place, value in enumerate(counts):
-        colour = drawing.COLOURS[place]
-        axes.barh(np.arange(len(counts)), counts[value], left=left, color=colour, label=drawing.short(value))
-        left = left + counts[value].to_numpy()
-    drawing.name_ticks(axes.yaxis, counts.index)
-    axes.invert_yaxis()
-    axes.set_xlabel(IMAGES)
-    axes.grid(False, axis="y")
-    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8)
-
-
-def _map(part: DataFrame, axes: Axes) -> None:
-    drawing.table_map(axes, wide(part, "images"), IMAGES)
-
-
-def wide(part: DataFrame, number: str) -> DataFrame:
-    """Clients as rows, values as columns, both in the order in which they come."""
-    table = part.pivot(index="client", columns="value", values=number)
-    return table.loc[part["client"].unique(), part["value"].unique()]
+def _panel(part: DataFrame, axes: Axes) -> None:
+    shown = wide(part, "client", "value", "images")
+    (bars if len(shown.columns) <= SEVERAL else amounts)(shown, axes, IMAGES)
 
 
 register(Figure("counts", "Who holds how many images of which class and group?", "path", frame, draw))

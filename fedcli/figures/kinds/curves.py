@@ -6,7 +6,7 @@ the same whatever they are, the smallest and the largest. Numbers that spread fa
 that never change are left out.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
 from typing import Annotated
@@ -17,17 +17,19 @@ from pandas import DataFrame
 
 from ... import console
 from ...errors import UsageError
-from .. import drawing
-from ..drawing import COLOURS, INK, Axes, Look, Panel, Picture, band, line, look
+from ..drawing import BAND, COLOURS, INK, Axes, Look, Panel, Picture
 from ..figure import Figure, register
-from ..series import Record
+from ..series import Record, heading
+from ..shapes import lines, looks_of, picture, stretch
 
 NAMED = 12  # clients; more than that are drawn alike, without names
 ALIKE = 0.75  # of difflib; qmix_loss and mean_loss are 0.67
 EXTREMES = {"largest weight": "^", "smallest weight": "v"}  # markers
 ONE_OF_MANY: Look = {"color": "#8A97A6", "linewidth": 0.8, "alpha": 0.5, "markersize": 2}
 MEAN: Look = {"color": COLOURS[0], "linewidth": 2.4}
+MEAN_OF_ALL = "mean over clients"
 SERIES = "draw only this, such as loss or 'clean auc_ovo_macro'; may be repeated"
+Drawn = tuple[DataFrame, dict[str, Look], dict[str, Look]]  # lines by name, how each looks, and the legend
 
 
 def frame(runs: Mapping[str, Record], *, series: Annotated[Sequence[str], SERIES] = ()) -> DataFrame:
@@ -73,89 +75,64 @@ def constants(records: list[Record]) -> dict[str, float]:
     return {name: float(known[0]) for name, known in distinct.items() if len(known) == 1 and np.isfinite(known[0])}
 
 
-def heading(records: list[Record]) -> str:
-    """A line on what was recorded."""
-    if len(records) > 1:
-        datasets, seeds = {r.dataset for r in records}, {r.options.get("seed") for r in records}
-        on = f" on {records[0].dataset}" if len(datasets) == 1 and "" not in datasets else ""
-        return f"{len(records)} runs{on}" + (f", {len(seeds)} seeds" if len(seeds) > 1 else "")
-    record = records[0]
-    on = f" on {record.dataset}" if record.dataset else ""
-    played = f"{record.played} of " * (record.played != record.rounds) + f"{record.rounds} rounds"
-    return f"{record.label}{on}: {record.clients} clients, {played}"
-
-
 def draw(table: DataFrame) -> Picture:
-    about = table.attrs
-    runs: dict[str, Look] = {run: look(place) for place, run in enumerate(table["run"].unique())}
+    about, runs = table.attrs, looks_of(table, "run")
     panels: list[Panel] = []
     legend: dict[str, Look] = {}
     for name, part in table.groupby("series", sort=False):
-        named: dict[str, Look]
-        clients = {client: look(place) for place, client in enumerate(part["client"].unique())}
-        if part["value"].isna().all():
-            how, named = _nothing, {}
-        elif len(runs) == 1 and "" in clients:
-            how, named = partial(_each, part, {"": {"color": INK}}), {}
-        elif len(runs) == 1 and len(clients) > NAMED:
-            how, named = partial(_crowd, part), {"one client": ONE_OF_MANY, "mean over clients": MEAN}
-        elif len(runs) == 1:
-            how, named = partial(_each, part, clients), clients
-        elif name in about["shares"]:
-            marks: dict[str, Look] = {
-                what: {"color": "#666666", "linestyle": "", "marker": mark} for what, mark in EXTREMES.items()
-            }
-            how, named = partial(_extremes, part, runs), _there(part, runs) | marks
-        else:
-            banded = {"lowest to highest client": drawing.BAND} if set(clients) != {""} else {}
-            how, named = partial(_several, part, runs), _there(part, runs) | banded
-        legend |= named
-        panels.append(Panel(about["titles"][name], partial(_panel, how, about["units"][name], part)))
-    return Picture(about["title"], panels, legend, below="round")
+        drawn = partial(_nothing, about["units"][name])
+        if part["value"].notna().any():
+            how = _of_clients if len(runs) == 1 else _extremes if name in about["shares"] else _of_runs
+            shown, looks, named = how(part, {run: runs[run] for run in part["run"].unique()})
+            drawn = partial(_panel, about["units"][name], part["value"].to_numpy(), shown, looks)
+            legend |= named
+        panels.append(Panel(about["titles"][name], drawn))
+    return picture(table, panels, legend, below="round")
 
 
-def _there(part: DataFrame, runs: dict[str, Look]) -> dict[str, Look]:
-    return {run: runs[run] for run in part["run"].unique()}
+def _of_clients(part: DataFrame, runs: dict[str, Look]) -> Drawn:
+    """A line per client of a single run; of many, thin ones under their mean."""
+    looks, part = looks_of(part, "client"), part.rename(columns={"client": "name"})
+    if "" in looks:
+        return part, {"": {"color": INK}}, {}
+    if len(looks) <= NAMED:
+        return part, looks, looks
+    mean = part.groupby("round")["value"].mean().reset_index().assign(name=MEAN_OF_ALL)
+    legend = {"one client": ONE_OF_MANY, MEAN_OF_ALL: MEAN}
+    return pandas.concat([part, mean]), dict.fromkeys(looks, ONE_OF_MANY) | legend, legend
 
 
-def _panel(how: Callable[[Axes], None], unit: str, part: DataFrame, axes: Axes) -> None:
-    axes.set_ylabel(unit)
-    drawing.rounds_axis(axes)
-    if how is not _nothing:
-        drawing.stretch(axes, part["value"].to_numpy())
-    how(axes)
+def _of_runs(part: DataFrame, runs: dict[str, Look]) -> Drawn:
+    """A line per run, the mean of its clients, in a band from the lowest to the highest."""
+    by_round = part.groupby(["run", "round"], sort=False)["value"].agg(value="mean", low="min", high="max")
+    banded = {} if part["client"].eq("").all() else {"lowest to highest client": BAND}
+    return by_round.reset_index().rename(columns={"run": "name"}), runs, runs | banded
 
 
-def _nothing(axes: Axes) -> None:
-    axes.text(0.5, 0.5, "no finite value", ha="center", va="center", transform=axes.transAxes, color="#666666")
-
-
-def _each(part: DataFrame, looks: dict[str, Look], axes: Axes) -> None:
-    for client, curve in part.groupby("client", sort=False):
-        line(axes, curve[["round", "value"]].to_numpy(float), **looks[client])
-
-
-def _crowd(part: DataFrame, axes: Axes) -> None:
-    _each(part, dict.fromkeys(part["client"].unique(), ONE_OF_MANY), axes)
-    line(axes, part.groupby("round")["value"].mean().reset_index().to_numpy(float), **MEAN)
-
-
-def _several(part: DataFrame, runs: dict[str, Look], axes: Axes) -> None:
-    for run, curves in part.groupby("run", sort=False):
-        by_round = curves.groupby("round")["value"].agg(["mean", "min", "max"]).reset_index()
-        if set(curves["client"]) != {""}:
-            band(axes, by_round["round"], by_round["min"], by_round["max"], runs[run])
-        line(axes, by_round[["round", "mean"]].to_numpy(float), **runs[run])
-
-
-def _extremes(part: DataFrame, runs: dict[str, Look], axes: Axes) -> None:
+def _extremes(part: DataFrame, runs: dict[str, Look]) -> Drawn:
     """The largest and the smallest client of each run, distinguished by their markers; long curves have few of them."""
+    edges, looks = [], {}
     for run, curves in part.groupby("run", sort=False):
-        by_round = curves.groupby("round")["value"].agg(["max", "min"])
-        every = max(1, len(by_round) // 10)
-        for edge, marker in zip(("max", "min"), EXTREMES.values(), strict=True):
-            how = {**runs[run], "marker": marker, "markevery": every, "linewidth": 1.2, "markersize": 5}
-            axes.plot(by_round.index, by_round[edge], **how)
+        by_round = curves.groupby("round")["value"]
+        thin = {"markevery": max(1, len(by_round) // 10), "linewidth": 1.2, "markersize": 5}
+        for edge, (words, marker) in zip(("max", "min"), EXTREMES.items(), strict=True):
+            edges.append(by_round.agg(edge).reset_index().assign(name=f"{words} of {run}"))
+            looks[f"{words} of {run}"] = {**runs[run], **thin, "marker": marker}
+    marks: dict[str, Look] = {
+        words: {"color": "#666666", "linestyle": "", "marker": marker} for words, marker in EXTREMES.items()
+    }
+    return pandas.concat(edges), looks, runs | marks
+
+
+def _panel(unit: str, values: np.ndarray, part: DataFrame, looks: dict[str, Look], axes: Axes) -> None:
+    stretch(axes, values)
+    bounds = ("low", "high") if "low" in part else None
+    lines(part, axes, x="round", y="value", hue="name", looks=looks, bounds=bounds, ylabel=unit)
+
+
+def _nothing(unit: str, axes: Axes) -> None:
+    axes.set_ylabel(unit)
+    axes.text(0.5, 0.5, "no finite value", ha="center", va="center", transform=axes.transAxes, color="#666666")
 
 
 register(Figure("curves", "What did runs record over their rounds?", "runs", frame, draw))

@@ -12,10 +12,11 @@ from pandas import DataFrame
 
 from ...data import image_counts
 from ...errors import FedcliError
-from .. import drawing, series
-from ..drawing import Axes, Panel, Picture
+from .. import series
+from ..drawing import Panel, Picture
 from ..figure import Figure, register
-from .counts import IMAGES, SIZE, wide
+from ..shapes import amounts, bars, picture, wide
+from .counts import IMAGES, SIZE
 from .counts import frame as counted
 
 
@@ -46,24 +47,14 @@ def frame(path: Path) -> DataFrame:
 
 
 def draw(table: DataFrame) -> Picture:
-    maps = {"by client": ("images", IMAGES), "w by client": ("w", "w, mean over a class's images")}
+    images, w = (wide(table, "client", "value", number) for number in ("images", "w"))
+    together = images.sum().to_frame("images")
     panels = [
-        Panel(title, partial(_map, wide(table, number), label)) for title, (number, label) in maps.items()
-    ]  # fmt: skip
-    return Picture(table.attrs["title"], [Panel("all clients", partial(_bars, table)), *panels], size=SIZE)
-
-
-def _map(table: DataFrame, label: str, axes: Axes) -> None:
-    drawing.table_map(axes, table, label)
-
-
-def _bars(table: DataFrame, axes: Axes) -> None:
-    images = table.groupby("value", sort=False)["images"].sum()
-    axes.bar(np.arange(len(images)), images, color=drawing.COLOURS[0])
-    axes.set_ylabel(IMAGES)
-    drawing.stretch(axes, images.to_numpy())
-    drawing.name_ticks(axes.xaxis, images.index)
-    axes.tick_params(axis="x", rotation=90, labelsize=8)
+        Panel("all clients", partial(bars, together, label=IMAGES)),
+        Panel("by client", partial(amounts, images, label=IMAGES)),
+        Panel("w by client", partial(amounts, w, label="w, mean over a class's images")),
+    ]
+    return picture(table, panels, size=SIZE)
 
 
 register(Figure("divergence", "How far is each class from the teacher, by client?", "path", frame, draw))

@@ -1,6 +1,5 @@
 """The most confident errors of each group, as images."""
 
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -10,12 +9,11 @@ from pandas import DataFrame
 
 from ...data import manifest
 from ...data.pool import pool_of
-from ...errors import FedcliError
 from ...scores.scores import Scores
 from ..drawing import ALL, Axes, Panel, Picture
-from ..figure import Figure, Options, register
-from ..seen import BY, Seen
-from ..system import System
+from ..figure import Figure, NothingToDraw, register
+from ..shapes import picture
+from ..system import BY, Seen, System
 
 CASES = 4  # of each group
 ABOUT = (
@@ -24,21 +22,20 @@ ABOUT = (
 )
 
 
-def frame(systems: list[System], *, by: Annotated[str, BY] = "") -> DataFrame:
+def frame(system: System, *, by: Annotated[str, BY] = "") -> DataFrame:
     """group, image, predicted, probability, true; attrs hold the pixels [H, W, C] of each.
 
-    Raises FedcliError where every answer is right, and of several labels per image.
+    Raises NothingToDraw where every answer is right, and of several labels per image.
     """
-    (system,) = systems
     images = system.images("clean", by)
-    cases = [] if images.y.ndim == 2 else list(_cases(images, by))
-    if not cases:
-        raise FedcliError(f"{system.one} has no errors to show", "draw roc")
+    guess = images.chances.argmax(1)
     lines = [
-        (group, images.ids[k], images.classes[guess], images.chances[k, guess], images.classes[images.y[k]])
-        for group, k in cases
-        for guess in [int(images.chances[k].argmax())]
+        (group, images.ids[k], images.classes[guess[k]], images.chances[k, guess[k]], images.classes[images.y[k]])
+        for group, _, rows in (images.members(by)[1 if by else 0 :] if images.y.ndim == 1 else ())
+        for k in worst(images, rows)
     ]
+    if not lines:
+        raise NothingToDraw(f"{system.one} has no errors to show", "draw roc")
     table = DataFrame(lines, columns=["group", "image", "predicted", "probability", "true"])
     pool = pool_of(_dataset(system.paths[0], system.scores))
     rows = {name: row for row, name in enumerate(pool.id.tolist())}
@@ -48,11 +45,6 @@ def frame(systems: list[System], *, by: Annotated[str, BY] = "") -> DataFrame:
         "pixels": [pool.pixels(np.array([rows[str(name)]]))[0] for name in table["image"]],
     }
     return table
-
-
-def _cases(images: Seen, by: str) -> Iterator[tuple[str, int]]:
-    for group, _, rows in images.members(by)[1 if by else 0 :]:
-        yield from ((group, case) for case in worst(images, rows))
 
 
 def worst(images: Seen, rows: np.ndarray) -> list[int]:
@@ -73,11 +65,11 @@ def _dataset(path: Path, scores: Scores) -> Path:
 
 def draw(table: DataFrame) -> Picture:
     panels = []
-    for pixels, case in zip(table.attrs["pixels"], table.to_dict("records"), strict=True):
-        guess = f"{case['predicted']} {case['probability']:.2f}, is {case['true']}"
-        lines = [*([] if case["group"] == ALL else [case["group"]]), str(case["image"]), guess]
+    for pixels, case in zip(table.attrs["pixels"], table.itertuples(), strict=True):
+        guess = f"{case.predicted} {case.probability:.2f}, is {case.true}"
+        lines = [*([] if case.group == ALL else [case.group]), str(case.image), guess]
         panels.append(Panel("\n".join(lines), partial(_image, pixels)))
-    return Picture(table.attrs["title"], panels, caption=table.attrs["caption"], size=(2.3, 2.3), columns=CASES)
+    return picture(table, panels, size=(2.3, 2.3), columns=CASES)
 
 
 def _image(pixels: np.ndarray, axes: Axes) -> None:
@@ -86,20 +78,4 @@ def _image(pixels: np.ndarray, axes: Axes) -> None:
     axes.set_axis_off()
 
 
-def _variants(system: System) -> Iterator[Options]:
-    images = system.versions.get("clean")
-    if images and not system.scores.several_labels:
-        yield from ({"by": by} for by in images.groupings or ("",) if any(_cases(images, by)))
-
-
-register(
-    Figure(
-        "errors",
-        "Which images is the model surely wrong about?",
-        "systems",
-        frame,
-        draw,
-        alone=True,
-        variants=_variants,
-    )
-)
+register(Figure("errors", "Which images is the model surely wrong about?", "system", frame, draw))

@@ -13,12 +13,11 @@ import numpy as np
 from pandas import DataFrame
 
 from ...seeds import derive
-from .. import drawing
-from ..drawing import Axes, Look, Panel, Picture
+from ..drawing import COLOURS, SQUARE, Look, Picture
 from ..figure import Figure, register
+from ..shapes import lines, panels, picture
 
 MARKERS = "os^Dv<>pPX*h8dH"
-SQUARE = 4.1, 3.6  # inches
 PERPLEXITY = 30.0  # of t-SNE, scikit-learn's; below a third of the points where they are few
 NAMED = {"features": "without projector", "projected": "with projector"}
 
@@ -60,32 +59,23 @@ def in_the_plane(table: np.ndarray, reduce: str, seed: int) -> np.ndarray:
 
 
 def draw(table: DataFrame) -> Picture:
-    classes = _looks(table["class"], lambda place, count: {"color": _colour(place, count)})
-    clients = _looks(table["client"], lambda place, _: {"marker": MARKERS[place % len(MARKERS)], "linestyle": ""})
-    spaces = table.groupby("space", sort=False)
-    panels = [
-        Panel(NAMED[str(space)] if len(spaces) > 1 else str(space), partial(_points, part, classes, clients))
-        for space, part in spaces
-    ]
-    legend = {name: {"linewidth": 8, **look} for name, look in classes.items()}
-    legend |= {name: {"color": "#666666", **look} for name, look in clients.items()}
-    return Picture(table.attrs["title"], panels, legend, size=SQUARE)
-
-
-def _looks(names: Any, look: Any) -> dict[str, Look]:
-    shown = list(dict.fromkeys(names))
-    return {name: look(place, len(shown)) for place, name in enumerate(shown)}
-
-
-def _points(part: DataFrame, classes: dict[str, Look], clients: dict[str, Look], axes: Axes) -> None:
-    for (name, client), points in part.groupby(["class", "client"], sort=False):
-        axes.plot(points["x"], points["y"], **classes[name], **clients[client])
+    classes, clients = ({name: k for k, name in enumerate(table[column].unique())} for column in ("class", "client"))
+    colours: dict[str, Look] = {name: {"color": _colour(k, len(classes))} for name, k in classes.items()}
+    marks: dict[str, Look] = {
+        name: {"marker": MARKERS[k % len(MARKERS)], "linestyle": ""} for name, k in clients.items()
+    }
+    looks = {(name, client): colours[name] | marks[client] for name in colours for client in marks}
+    title = NAMED.__getitem__ if table["space"].nunique() > 1 else str
+    legend = {name: {"linewidth": 8, **look} for name, look in colours.items()}
+    legend |= {client: {"color": "#666666", **look} for client, look in marks.items()}
+    points = partial(lines, x="x", y="y", hue=["class", "client"], looks=looks)
+    return picture(table, panels(table, "space", points, title), legend, size=SQUARE)
 
 
 def _colour(place: int, count: int) -> Any:
     from matplotlib import colormaps
 
-    return drawing.COLOURS[place] if count <= len(drawing.COLOURS) else colormaps["turbo"]((place + 0.5) / count)
+    return COLOURS[place] if count <= len(COLOURS) else colormaps["turbo"]((place + 0.5) / count)
 
 
 register(Figure("features", "How does the model tell classes apart at each client?", "path", frame, draw))

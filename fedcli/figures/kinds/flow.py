@@ -12,11 +12,11 @@ from ...console import counted
 from ...data import manifest
 from ...data.corruption.mixture import spoken
 from ...data.pool import CHANGED
-from ...errors import FedcliError
 from ...io.hdf5 import open_hdf5
 from ...scores.scores import Scores
 from ..drawing import INK, Axes, Panel, Picture
-from ..figure import Figure, Options, register
+from ..figure import Figure, NothingToDraw, register
+from ..shapes import picture
 from ..system import System
 
 REASONS = 3  # for which images were left out that are named
@@ -26,12 +26,11 @@ ABOUT = "Images after each step, from the manifests; beside a box what was left 
 Step = tuple[str, int, str, bool]  # its name, images, what happened to the others, whether they are part of those above
 
 
-def frame(systems: list[System]) -> DataFrame:
-    """step, images, about, part. Raises FedcliError where the data are not there, as at sites."""
-    (system,) = systems
+def frame(system: System) -> DataFrame:
+    """step, images, about, part. Raises NothingToDraw where the data are not there, as at sites."""
     table = steps(system)
     if table.empty:
-        raise FedcliError(f"the data of {system.one} are not here", "draw it where they are")
+        raise NothingToDraw(f"the data of {system.one} are not here", "draw it where they are")
     table.attrs |= {
         "title": f"Flow of images: {system.one}", "caption": f"{ABOUT} n = {table['images'].iloc[0]:,} images."
     }  # fmt: skip
@@ -98,7 +97,7 @@ def _step(name: str, images: int, about: str = "", part: bool = True) -> Step:
 
 def draw(table: DataFrame) -> Picture:
     size = 6.2, 0.2 + 0.62 * len(table)
-    return Picture(table.attrs["title"], [Panel("", partial(_boxes, table))], caption=table.attrs["caption"], size=size)
+    return picture(table, [Panel("", partial(_boxes, table))], size=size)
 
 
 def _boxes(table: DataFrame, axes: Axes) -> None:
@@ -117,9 +116,4 @@ def _boxes(table: DataFrame, axes: Axes) -> None:
             axes.annotate("", (2.1, top), (2.1, top + GAP), arrowprops=arrow)
 
 
-def _variants(system: System) -> list[Options]:
-    return [] if steps(system).empty else [{}]
-
-
-register(Figure("flow", "Which images became training and test images?", "systems", frame, draw, alone=True,
-                variants=_variants))  # fmt: skip
+register(Figure("flow", "Which images became training and test images?", "system", frame, draw))

@@ -7,14 +7,11 @@ from typing import Annotated
 import numpy as np
 from pandas import DataFrame
 
-from ...errors import FedcliError
-from ...scores.parts import MODELS
 from ...scores.scores import Scores
-from .. import drawing
-from ..drawing import INK, Axes, Panel, Picture
-from ..figure import Figure, Options, register
-from ..seen import VERSION
-from ..system import System, usual
+from ..drawing import COLOURS, INK, Axes, Look, Picture, look, short
+from ..figure import Figure, NothingToDraw, register
+from ..shapes import DASHED, looks_of, panels, picture
+from ..system import VERSION, System, usual
 
 WIDTH, LINE, DOT = 4.4, 0.32, 0.13  # inches: of a panel, of a group in it, of a system's mark in a group
 BOOTSTRAP = (
@@ -30,11 +27,10 @@ Bounds = Callable[[System, str, str, str, str], tuple[float, float] | None]  # o
 
 
 def frame(
-    systems: list[System], *, metric: Annotated[str, "default: balanced_accuracy"] = "",
+    system: System, *, metric: Annotated[str, "default: balanced_accuracy"] = "",
     version: Annotated[str, VERSION] = "clean",
 ) -> DataFrame:  # fmt: skip
-    """Lines of of_groups() for each attribute, of the first run. Raises FedcliError where no group has a score."""
-    (system,) = systems
+    """Lines of of_groups() for each attribute, of the first run. Raises NothingToDraw where no group has a score."""
     scores = system.scores
     metric = metric or usual(scores)[0]
     first = System(system.place, system.one, system.paths[:1], system.each[:1])
@@ -45,7 +41,7 @@ def frame(
     ]
     if not lines:
         hint = "evaluate it with --by ATTRIBUTE, or ask for another --metric or --version"
-        raise FedcliError(f"no group of {system.one} has a {version} {metric}", hint)
+        raise NothingToDraw(f"no group of {system.one} has a {version} {metric}", hint)
     table = DataFrame(lines, columns=COLUMNS)
     bca = any(score.is_bca for where, score in scores.table.items() if where.group)
     table.attrs |= {
@@ -84,52 +80,35 @@ def _last(scores: Scores, version: str, metric: str) -> float:
 
 
 def draw(table: DataFrame) -> Picture:
-    panels = [
-        Panel(str(title), partial(_panel, part, table.attrs["score"]), part["about"].iloc[0])
-        for title, part in table.groupby("panel", sort=False)
-    ]
-    groups, systems = table.groupby("panel")["group"].nunique().max(), table["system"].nunique()
-    size = WIDTH, 0.9 + max(LINE * groups, DOT * groups * systems, 1.0)
-    places = table.drop_duplicates("system").set_index("system")["place"]
-    legend = {str(name): mark(place) for name, place in places.items()} if systems > 1 else {}
-    return Picture(table.attrs["title"], panels, legend, table.attrs["caption"], size)
+    groups, looks = table.groupby("panel")["group"].nunique().max(), looks_of(table, "system", _mark)
+    size = WIDTH, 0.9 + max(LINE * groups, DOT * groups * len(looks), 1.0)
+    drawn = partial(_panel, looks, f"{table.attrs['score']} (%)")
+    legend = looks if len(looks) > 1 else {}
+    return picture(table, panels(table, "panel", drawn, about=table["about"].iloc[0]), legend, size=size)
 
 
-def mark(place: int) -> drawing.Look:
-    return {"color": drawing.look(place)["color"], "marker": "o" if place < len(drawing.COLOURS) else "s",
-            "linestyle": "", "markersize": 5.5}  # fmt: skip
+def _mark(place: int) -> Look:
+    return {"color": look(place)["color"], "marker": "o" if place < len(COLOURS) else "s", "linestyle": "",
+            "markersize": 5.5}  # fmt: skip
 
 
-def _panel(part: DataFrame, score: str, axes: Axes) -> None:
+def _panel(looks: dict[str, Look], score: str, part: DataFrame, axes: Axes) -> None:
     groups = part.drop_duplicates("group")
     rows = {name: row for row, name in enumerate(groups["group"])}
-    systems = part.groupby("place", sort=False)
-    step = 0.8 / len(systems)
-    for k, (place, own) in enumerate(systems):
-        y = own["group"].map(rows) + (k - (len(systems) - 1) / 2) * step
-        axes.hlines(y, own["low"], own["high"], color=mark(place)["color"], linewidth=2.2, alpha=0.45)
-        axes.plot(own["value"], y, **mark(place))
-    overall = part.drop_duplicates("place")["overall"]
+    systems = part.groupby("system", sort=False)
+    for k, (system, own) in enumerate(systems):
+        y = own["group"].map(rows) + (k - (len(systems) - 1) / 2) * 0.8 / len(systems)
+        axes.hlines(y, own["low"], own["high"], color=looks[system]["color"], linewidth=2.2, alpha=0.45)
+        axes.plot(own["value"], y, **looks[system])
+    overall = part.drop_duplicates("system")["overall"]
     if len(overall) == 1 and np.isfinite(overall.iloc[0]):
-        axes.axvline(overall.iloc[0], color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
+        axes.axvline(overall.iloc[0], **DASHED)
     named = zip(groups["group"], groups["small"], groups["n"], strict=True)
-    axes.set_yticks(range(len(rows)), [f"{drawing.short(name)}{'†' * small} (n = {n:,})" for name, small, n in named])
-    axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.set_xlabel(f"{score} (%)")
+    axes.set_yticks(range(len(rows)), [f"{short(name)}{'†' * small} (n = {n:,})" for name, small, n in named])
+    axes.set(ylim=(len(rows) - 0.5, -0.5), xlabel=score)
     axes.grid(axis="y", visible=False)
     for edge in np.arange(len(rows) - 1) + 0.5 if len(systems) > 1 else ():
         axes.axhline(edge, color=INK, linewidth=0.8, alpha=0.15)
 
 
-def _variants(system: System) -> Iterator[Options]:
-    scores = system.scores
-    for version in (version for version in MODELS if version in scores.versions):
-        for metric in usual(scores):
-            columns = [versions.get(version, {}).get(metric, {}) for versions in scores.groups.values()]
-            if any(score.last is not None for column in columns for score in column.values()):
-                yield {"metric": metric, "version": version}
-
-
-register(
-    Figure("forest", "How good is the model for each group?", "systems", frame, draw, alone=True, variants=_variants)
-)
+register(Figure("forest", "How good is the model for each group?", "system", frame, draw))

@@ -15,10 +15,10 @@ import numpy as np
 from pandas import DataFrame
 
 from ...errors import FedcliError
-from .. import drawing
 from ..drawing import Axes, Look, Panel, Picture
 from ..figure import Figure, register
 from ..series import Record
+from ..shapes import looks_of
 
 TITLES = {"consistency": "share of rounds in one direction"}
 COIN = "expected of coin tosses"
@@ -61,38 +61,30 @@ def coin(rounds: int, bins: int) -> np.ndarray:
 
 
 def draw(table: DataFrame) -> Picture:
-    runs = list(table["run"].unique())
+    solid: Look = {"alpha": 0.85, "linewidth": 8}
+    looks = {run: {"color": look["color"]} | solid for run, look in looks_of(table, "run").items()}
     parts = table.groupby(["histogram", "round"])
-    panels = [Panel(f"after {t} rounds", partial(_panel, part, runs)) for (_, t), part in parts]
-    legend: dict[str, Look] = {
-        run: {"color": drawing.look(place)["color"], "linewidth": 8, "alpha": 0.85} for place, run in enumerate(runs)
-    }
-    legend[RANGE] = {"color": INKED, "marker": "|", "markersize": 12, "linestyle": ""}
-    legend |= {COIN: MARK} if any(_by_chance(part) for _, part in parts) else {}
+    panels = [Panel(f"after {t} rounds", partial(_panel, part, looks)) for (_, t), part in parts]
+    legend = looks | {RANGE: {"color": INKED, "marker": "|", "markersize": 12, "linestyle": ""}}
+    legend |= {COIN: MARK} if any(part["chance"].notna().all() for _, part in parts) else {}
     name = table["histogram"].iloc[0]
     return Picture("How steadily parameters moved", panels, legend, below=TITLES.get(name, name))
 
 
-def _panel(part: DataFrame, runs: list[str], axes: Axes) -> None:
+def _panel(part: DataFrame, looks: dict[str, Look], axes: Axes) -> None:
     """Each run's bars, beside those of the others."""
-    width = 1 / part["bin"].nunique()
-    for run, bars in part.groupby("run", sort=False):
-        place = runs.index(run)
-        x = bars["bin"] - width / 2 + (place - (len(runs) - 1) / 2) * WIDTH * width / len(runs)
+    step = 1 / part["bin"].nunique()
+    width = WIDTH * step / len(looks)
+    for place, (run, look) in enumerate(looks.items()):
+        bars = part[part["run"] == run]
+        x = bars["bin"] - step / 2 + (place - (len(looks) - 1) / 2) * width
         whiskers = np.stack([bars["share"] - bars["low"], bars["high"] - bars["share"]])
-        how = {"color": drawing.look(place)["color"], "alpha": 0.85, "yerr": whiskers, "error_kw": WHISKER}
-        axes.bar(x, bars["share"], WIDTH * width / len(runs), **how)
-    if _by_chance(part):
+        axes.bar(x, bars["share"], width, color=look["color"], alpha=look["alpha"], yerr=whiskers, error_kw=WHISKER)
+    if part["chance"].notna().all():  # of every run
         chance = part.drop_duplicates("bin")
-        axes.plot(chance["bin"] - width / 2, chance["chance"], **MARK)
-    axes.set_xlim(part[part["high"] > 0]["bin"].min() - width, 1)
-    axes.set_ylabel("parameters (%)")
+        axes.plot(chance["bin"] - step / 2, chance["chance"], **MARK)
+    axes.set(xlim=(part[part["high"] > 0]["bin"].min() - step, 1), ylabel="parameters (%)")
     axes.grid(False, axis="x")
-
-
-def _by_chance(part: DataFrame) -> bool:
-    """Tell whether every run of a panel has what is expected of coin tosses."""
-    return bool(part["chance"].notna().all())
 
 
 register(Figure("histograms", "How steadily did parameters move, as FedHEAL remembers?", "runs", frame, draw))

@@ -17,14 +17,14 @@ import pandas
 from pandas import DataFrame
 
 from ...errors import FedcliError, UsageError
-from .. import drawing
-from ..drawing import Axes, Panel, Picture
+from ..drawing import SQUARE, Axes, Look, Panel, Picture, wrapped
 from ..figure import Figure, register
 from ..series import Record
+from ..shapes import lines, looks_of, panels, spread_far, stretch
 
 POINTS = {1: 41, 2: 21}  # along each direction
 LEVELS = 12  # of the lines of equal loss
-CURVE, MAP = (5.2, 3.6), (4.1, 3.6)  # inches
+CURVE = 5.2, 3.6  # inches
 TICKS = -1, -0.5, 0, 0.5, 1
 TITLE = "Loss along filter-normalised random directions"
 EDGE = 0.85  # step beyond which a number on a line would be cut
@@ -73,16 +73,14 @@ def usual(records: Iterable[Record]) -> str:
 def draw(table: DataFrame) -> Picture:
     if table.attrs["dims"] == 2:
         return _maps(table)
-    looks = {run: drawing.look(place) for place, run in enumerate(table["run"].unique())}
-    panel = Panel(table.attrs["images"], partial(_curves, table, looks))
-    return Picture(TITLE, [panel], looks, size=CURVE)
+    looks = {run: {"marker": ""} | look for run, look in looks_of(table, "run").items()}
+    return Picture(TITLE, [Panel(table.attrs["images"], partial(_curves, table, looks))], looks, size=CURVE)
 
 
-def _curves(table: DataFrame, looks: Mapping[str, Any], axes: Axes) -> None:
-    axes.set(xlabel="step along a random direction", ylabel="cross-entropy")
-    drawing.stretch(axes, table["loss"].to_numpy())
-    for run, curve in table.groupby("run", sort=False):
-        axes.plot(curve["first"], curve["loss"], **looks[run])
+def _curves(table: DataFrame, looks: Mapping[str, Look], axes: Axes) -> None:
+    stretch(axes, table["loss"].to_numpy())
+    words: dict[str, Any] = {"xlabel": "step along a random direction", "ylabel": "cross-entropy"}
+    lines(table, axes, x="first", y="loss", hue="run", looks=looks, **words)
 
 
 def _maps(table: DataFrame) -> Picture:
@@ -90,20 +88,19 @@ def _maps(table: DataFrame) -> Picture:
     every = table["loss"][np.isfinite(table["loss"])].to_numpy()
     if len(np.unique(every)) < 2:
         raise FedcliError("the loss around these models is the same everywhere, so there is no map of it", "draw 1d")
-    far = drawing.spread_far(every) == "log"
-    levels = _levels(every.min(), every.max(), far)
-    losses = {str(run): part.pivot(index="second", columns="first", values="loss")
-              for run, part in table.groupby("run", sort=False)}  # fmt: skip
-    panels = [Panel(drawing.wrapped(run), partial(_map, grid, levels, far, run == list(losses)[-1]))
-              for run, grid in losses.items()]  # fmt: skip
-    return Picture(f"{TITLE}\n{table.attrs['images']}", panels, size=MAP, below=AXES[0])
+    far = spread_far(every) == "log"
+    drawn = partial(_map, _levels(every.min(), every.max(), far), far, table["run"].iloc[-1])
+    return Picture(
+        f"{TITLE}\n{table.attrs['images']}", panels(table, "run", drawn, wrapped), size=SQUARE, below=AXES[0]
+    )
 
 
-def _map(grid: DataFrame, levels: np.ndarray, far: bool, last: bool, axes: Axes) -> None:
+def _map(levels: np.ndarray, far: bool, last: str, part: DataFrame, axes: Axes) -> None:
     """Rows are drawn upwards: the second direction. last: of all maps, beside which the scale stands."""
     from matplotlib.colors import LogNorm, Normalize
     from matplotlib.patheffects import withStroke
 
+    grid = part.pivot(index="second", columns="first", values="loss")
     labelled = levels if len(levels) < 9 else levels[::2]
     norm = (LogNorm if far else Normalize)(levels[0], levels[-1])
     around = grid.columns, grid.index, np.ma.masked_invalid(grid.to_numpy()), levels
@@ -116,7 +113,7 @@ def _map(grid: DataFrame, levels: np.ndarray, far: bool, last: bool, axes: Axes)
     axes.plot(0, 0, marker="+", color="#D55E00", markersize=9, markeredgewidth=2)
     axes.set(ylabel=AXES[1], xticks=TICKS, yticks=TICKS, aspect="equal")
     axes.grid(False)
-    if last:
+    if part["run"].iloc[0] == last:
         bar = axes.figure.colorbar(filled, ax=axes.figure.axes, label="cross-entropy", shrink=0.9, ticks=labelled)
         bar.ax.set_yticklabels([f"{level:g}" for level in labelled])
         bar.ax.minorticks_off()

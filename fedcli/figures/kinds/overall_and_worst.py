@@ -1,17 +1,17 @@
 """Overall score against that of the worst group, of several systems: a panel for each attribute."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated
 
 import numpy as np
 from pandas import DataFrame
 
-from ...errors import FedcliError
 from ...scores.scores import Scores
 from ...scores.views import WORST
-from ..drawing import INK, Axes, Look, Panel, Picture, point
-from ..figure import Figure, Options, register
+from ..drawing import Axes, Look, Picture, point
+from ..figure import Figure, NothingToDraw, register
+from ..shapes import DASHED, panels, picture
 from ..system import System, usual
 
 GREY: Look = {"color": "#9a9a9a", "marker": "o", "markersize": 3.5, "linestyle": "", "zorder": 0}
@@ -27,7 +27,7 @@ GREYED = " Grey: systems that are on no such line."
 def frame(systems: list[System], *, metric: Annotated[str, "default: balanced_accuracy"] = "") -> DataFrame:
     """attribute, system, place, overall, worst in percent, and whether no other system beats it in both (front).
 
-    Raises FedcliError where fewer than two systems have groups.
+    Raises NothingToDraw where fewer than two systems have groups.
     """
     metric = metric or usual(systems[0].scores)[0]
     lines = [
@@ -38,13 +38,11 @@ def frame(systems: list[System], *, metric: Annotated[str, "default: balanced_ac
         if (pair := _pair(system.each, attribute, metric))
     ]
     if len(systems) < 2 or not lines:
-        raise FedcliError(f"no two systems have {metric} of groups to compare", "give runs evaluated with --by")
+        raise NothingToDraw(f"no two systems have {metric} of groups to compare", "give runs evaluated with --by")
     return of_pairs(lines, metric, len(systems), systems[0].scores.images)
 
 
-def of_pairs(
-    lines: Sequence[tuple[str, str, int, float, float]], metric: str, systems: int, images: int
-) -> DataFrame:  # fmt: skip
+def of_pairs(lines: Sequence[tuple[str, str, int, float, float]], metric: str, systems: int, images: int) -> DataFrame:
     """The frame of lines (attribute, system, place, overall, worst). systems, images: how many there are."""
     table = DataFrame(lines, columns=["attribute", "system", "place", "overall", "worst"])
     table["front"] = False
@@ -52,7 +50,8 @@ def of_pairs(
         kept = front(dict(zip(part["place"], part[["overall", "worst"]].itertuples(index=False), strict=True)))
         table.loc[part.index, "front"] = part["place"].isin(kept)
     caption = f"{ABOUT}{GREYED if systems > MOST_NAMED else ''} n = {images:,} images."
-    table.attrs |= {"score": metric, "systems": systems, "caption": caption}
+    title = f"Overall score and worst group: {metric}"
+    table.attrs |= {"title": title, "score": metric, "systems": systems, "caption": caption}
     return table
 
 
@@ -79,46 +78,32 @@ def front(points: Mapping[int, Sequence[float]]) -> list[int]:
 
 
 def draw(table: DataFrame) -> Picture:
-    about = table.attrs
-    named = table["front"] | (table["place"] == 0) | (about["systems"] <= MOST_NAMED)
-    systems = table[named].drop_duplicates("system").sort_values("place").set_index("place")["system"]
-    looks = {place: look for look, place in enumerate(systems.index)}
-    panels = [
-        Panel(f"by {attribute}", partial(_panel, part, looks, about["score"]))
-        for attribute, part in table.groupby("attribute", sort=False)
-    ]
-    legend = {f"{look + 1} {systems[place]}": point(look) for place, look in looks.items()}
-    return Picture(
-        f"Overall score and worst group: {about['score']}", panels, legend, about["caption"], size=(3.8, 3.2)
-    )
+    """Systems that the legend names are numbered there and beside their points; others are grey."""
+    named = table["front"] | (table["place"] == 0) | (table.attrs["systems"] <= MOST_NAMED)
+    numbers = {
+        name: k + 1 for k, name in enumerate(table[named].sort_values("place", kind="stable")["system"].unique())
+    }
+    legend = {f"{k} {name}": point(k - 1) for name, k in numbers.items()}
+    drawn = partial(_panel, numbers, table.attrs["score"])
+    return picture(table, panels(table, "attribute", drawn, "by {}".format), legend, size=(3.8, 3.2))
 
 
-def _panel(part: DataFrame, looks: Mapping[int, int], score: str, axes: Axes) -> None:
-    """looks: of the systems that the legend names and numbers; others are grey."""
+def _panel(numbers: Mapping[str, int], score: str, part: DataFrame, axes: Axes) -> None:
     best = part[part["front"]].sort_values("overall")
-    axes.plot(best["overall"], best["worst"], color=INK, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1)
-    points = dict(zip(part["place"], part[["overall", "worst"]].to_numpy(), strict=True))
-    for place, (x, y) in points.items():
-        axes.plot([x], [y], **(point(looks[place]) if place in looks else GREY))
-    near = NEAR * np.maximum(np.ptp(list(points.values()), axis=0), 1e-9)  # [2]
-    labels: list[tuple[np.ndarray, list[int]]] = []
-    for place in sorted(points.keys() & looks.keys()):
-        beside = next((numbers for at, numbers in labels if (np.abs(at - points[place]) <= near).all()), None)
-        if beside is None:
-            labels.append((points[place], beside := []))
-        beside.append(looks[place] + 1)
-    for at, numbers in labels:
-        axes.annotate(", ".join(map(str, numbers)), tuple(at), (4, 4), textcoords="offset points", fontsize=7)
+    axes.plot(best["overall"], best["worst"], zorder=1, **DASHED)
+    near = NEAR * np.maximum(np.ptp(part[["overall", "worst"]].to_numpy(), axis=0), 1e-9)  # [2]
+    labels: dict[tuple[float, float], list[int]] = {}
+    for x, y, name in part.sort_values("place")[["overall", "worst", "system"]].itertuples(index=False):
+        axes.plot([x], [y], **(point(numbers[name] - 1) if name in numbers else GREY))
+        if name in numbers:
+            beside = next((at for at in labels if (np.abs(np.subtract(at, (x, y))) <= near).all()), (x, y))
+            labels.setdefault(beside, []).append(numbers[name])
+    for at, shown in labels.items():
+        axes.annotate(", ".join(map(str, shown)), at, (4, 4), textcoords="offset points", fontsize=7)
     axes.set(xlabel=f"{score}, all images (%)", ylabel="worst group (%)")
     axes.margins(0.15)
 
 
-def _variants(systems: list[System]) -> Iterator[Options]:
-    for metric in usual(systems[0].scores) if len(systems) > 1 else ():
-        shared = [name for name in systems[0].scores.groups if all(name in s.scores.groups for s in systems)]
-        if any(_pair(system.each, name, metric) for name in shared for system in systems):
-            yield {"metric": metric}
-
-
-register(Figure("overall-and-worst", "Which methods are best overall and for the worst group?", "systems", frame, draw,
-                every=True, variants=_variants))  # fmt: skip
+register(
+    Figure("overall-and-worst", "Which methods are best overall and for the worst group?", "systems", frame, draw, True)
+)

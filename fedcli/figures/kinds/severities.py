@@ -1,15 +1,14 @@
 """Scores of all images and of each group against the severity of a corruption, a panel for each kind."""
 
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
-import numpy as np
 from pandas import DataFrame
 
-from ...errors import FedcliError
-from ..drawing import ALL, MOST_LINES, OF_ALL, Axes, Panel, Picture, marked
-from ..figure import Figure, Options, register
-from ..system import System, area
+from ..drawing import ALL, MOST_LINES, OF_ALL, Picture, marked
+from ..figure import Figure, NothingToDraw, register
+from ..shapes import lines, looks_of, panels, picture
+from ..system import System, usual
 
 ABOUT = (
     "Score of the last round's model under test images corrupted at each severity; 0 is the clean test set. Nothing "
@@ -17,16 +16,15 @@ ABOUT = (
 )
 
 
-def frame(systems: list[System], *, by: Annotated[str, "an attribute, whose groups are shown"] = "") -> DataFrame:
+def frame(system: System, *, by: Annotated[str, "an attribute, whose groups are shown"] = "") -> DataFrame:
     """kind, group, place, severity (0: the clean images), value in percent.
 
-    Raises FedcliError where `evaluate --corrupt` was not asked for.
+    Raises NothingToDraw where `evaluate --corrupt` was not asked for.
     """
-    (system,) = systems
-    scores, metric = system.scores, area(system.scores)
+    scores, metric = system.scores, usual(system.scores)[1]  # the area under the curve
     if not scores.severities or (by and by not in scores.groups):
         hint = f"fedcli evaluate RUN --corrupt KIND{f' --by {by}' if by else ''}"
-        raise FedcliError(f"{system.one} has no scores by severity{f' and {by}' if by else ''}", hint)
+        raise NothingToDraw(f"{system.one} has no scores by severity{f' and {by}' if by else ''}", hint)
     groups = list(scores.members(by))[:MOST_LINES] if by else []
     lines = []
     for kind, levels in scores.severities.items():
@@ -46,26 +44,14 @@ def frame(systems: list[System], *, by: Annotated[str, "an attribute, whose grou
 
 
 def draw(table: DataFrame) -> Picture:
-    about = table.attrs
-    panels = [
-        Panel(str(kind), partial(_panel, part, about["score"])) for kind, part in table.groupby("kind", sort=False)
-    ]
-    places = table.drop_duplicates("group").set_index("group")["place"]
-    legend = {str(name): marked(place) for name, place in places.items()}
-    return Picture(about["title"], panels, legend, about["caption"], size=(3.6, 2.7))
+    looks = looks_of(table, "group", marked)
+    words: dict[str, Any] = {
+        "xlabel": "severity",
+        "ylabel": f"{table.attrs['score']} (%)",
+        "xticks": sorted(table["severity"].unique()),
+    }
+    drawn = partial(lines, x="severity", y="value", hue="group", looks=looks, **words)
+    return picture(table, panels(table, "kind", drawn), looks, size=(3.6, 2.7))
 
 
-def _panel(part: DataFrame, score: str, axes: Axes) -> None:
-    for place, points in part.groupby("place", sort=False):
-        known = points[np.isfinite(points["value"])]
-        axes.plot(known["severity"], known["value"], **marked(place))
-    axes.set(xlabel="severity", ylabel=f"{score} (%)")
-    axes.set_xticks(sorted(part["severity"].unique()))
-
-
-def _variants(system: System) -> list[Options]:
-    return [{"by": by} for by in system.scores.groups] if system.scores.severities else []
-
-
-register(Figure("severities", "How does a score fall with the severity of a corruption?", "systems", frame, draw,
-                alone=True, variants=_variants))  # fmt: skip
+register(Figure("severities", "How does a score fall with the severity of a corruption?", "system", frame, draw))

@@ -15,16 +15,18 @@ from pandas import DataFrame
 from ... import console
 from ...errors import UsageError, nearest
 from ...scores.scores import Scores
-from ...scores.statistics import over_seeds
-from .. import drawing, names
-from ..drawing import Axes, Look, Panel, Picture
+from ...scores.statistics.significance import over_seeds
+from .. import names
+from ..drawing import Axes, Look, Panel, Picture, look, short
 from ..figure import Figure, register
 from ..series import METRICS, Record, option
+from ..shapes import lines, picture, scaled
 from ..system import usual
 
 CROWDED = 9  # ticks; more of them are turned on their side
 SIZE = 5.0, 3.6  # inches
 OVER = "an option of runs or data, such as q, lr, ratio or severity"
+LEVEL: Look = {"linestyle": "--", "linewidth": 1.3}  # a line of what has no such setting
 
 
 def frame(
@@ -87,14 +89,13 @@ def points(
     rounds = {id(record): (record, _rounds(run, metric, version)) for record, run in pairs}
     lines = []
     for label, group in names.systems([record for record, _ in rounds.values()], key).items():
-        by_value: dict[Any, list[list[float] | None]] = {}
+        by_value: dict[Any, list[list[Any]]] = {}
         for record in group:
             by_value.setdefault(option(record, key), []).append(rounds[id(record)][1])
         level, values = set(by_value) == {None}, list(by_value)
         for value in sorted(values) if _numeric(values) else values:
-            runs = by_value[value]
-            whole = [per_round for per_round in runs if per_round is not None]
-            over = over_seeds(whole) if len(whole) == len(runs) else None
+            whole = [per_round for per_round in by_value[value] if None not in per_round]
+            over = over_seeds(whole) if len(whole) == len(by_value[value]) else None
             mean, std = (over.mean, over.std_pooled) if over else (None, None)
             shown = None if level else "none" if value is None else value
             lines.append((label, shown, mean and 100 * mean, std and 100 * std))
@@ -111,51 +112,44 @@ def of_points(
     return table
 
 
-def _rounds(run: Scores, metric: str, version: str) -> list[float] | None:
+def _rounds(run: Scores, metric: str, version: str) -> list[Any]:
     """A score of the kept rounds, None where it has no meaning."""
     if version not in run.versions:
         raise UsageError(f"a run has no {version} test images", f"give one of {', '.join(run.versions)}")
-    known = run.versions[version]
-    if metric not in known:
-        raise UsageError(f"there is no score {metric!r}", nearest(metric, known))
-    rounds = [score for score in known[metric].values if score is not None]
-    return rounds if len(rounds) == len(known[metric].values) else None
+    if metric not in run.versions[version]:
+        raise UsageError(f"there is no score {metric!r}", nearest(metric, run.versions[version]))
+    return run.versions[version][metric].values
 
 
 def draw(table: DataFrame) -> Picture:
-    systems = _looks(table)
-    gone = table[table["value"].isna() & table["mean"].isna()]["system"]
-    legend = {label: look for label, look in systems.items() if label not in set(gone)}
-    return Picture("", [Panel("", partial(_panel, table, systems))], legend, size=SIZE)
-
-
-def _looks(table: DataFrame) -> dict[str, Look]:
-    """Of systems that have the setting, then of those that have not."""
     swept = list(table[table["value"].notna()]["system"].unique())
     labels = dict.fromkeys([*swept, *table["system"]])
-    levels: Look = {"linestyle": "--", "linewidth": 1.3}
-    return {
-        label: {**drawing.look(place), **({"marker": "o"} if label in swept else levels)}
-        for place, label in enumerate(labels)
-    }
+    looks = {
+        label: look(place) | ({"marker": "o"} if label in swept else LEVEL) for place, label in enumerate(labels)
+    }  # fmt: skip
+    gone = set(table[table["value"].isna() & table["mean"].isna()]["system"])
+    legend = {label: how for label, how in looks.items() if label not in gone}
+    return picture(table, [Panel("", partial(_panel, table, looks))], legend, size=SIZE)
 
 
-def _panel(table: DataFrame, systems: dict[str, Look], axes: Axes) -> None:
-    axes.set(xlabel=table.attrs["setting"], ylabel=table.attrs["score"])
+def _panel(table: DataFrame, looks: dict[str, Look], axes: Axes) -> None:
     axes.margins(x=0.04)
     tried = list(dict.fromkeys(table["value"].dropna()))
     tried = sorted(tried) if _numeric(tried) else tried
-    places = tried if _numeric(tried) else list(range(len(tried)))  # where each value stands
-    for label, look in systems.items():
-        own = table[table["system"] == label]
-        if own["value"].notna().any():
-            where = own["value"].map(dict(zip(tried, places, strict=True))).astype(float)
-            _line(axes, own.assign(x=where).sort_values("x"), look)
-        elif own["mean"].notna().any():
-            (mean, std), *_ = own[["mean", "std"]].to_numpy()
-            axes.axhline(mean, **look)
-            if std:
-                axes.axhspan(mean - std, mean + std, color=look["color"], alpha=0.08, linewidth=0)
+    places = np.array(tried if _numeric(tried) else range(len(tried)), float)  # where each value stands
+    shown = table.assign(low=table["mean"] - table["std"], high=table["mean"] + table["std"])
+    swept = shown[shown["value"].notna()]
+    swept = swept.assign(x=swept["value"].map(dict(zip(tried, places, strict=True))).astype(float)).sort_values("x")
+    words = {"xlabel": table.attrs["setting"], "ylabel": table.attrs["score"]}
+    lines(swept, axes, x="x", y="mean", hue="system", looks=looks, bounds=("low", "high"), **words)
+    for name, curve in swept.groupby("system", sort=False):
+        known = np.pad(np.isfinite(curve["low"]), 1)
+        alone = curve[known[1:-1] & ~known[:-2] & ~known[2:]]  # whose band has no width
+        whiskers = {"fmt": "none", "ecolor": looks[name]["color"], "elinewidth": 1.2, "alpha": 0.6}
+        axes.errorbar(alone["x"], alone["mean"], alone["std"], **whiskers)
+    for level in shown[shown["value"].isna() & shown["mean"].notna()].itertuples():
+        axes.axhline(level.mean, **looks[level.system])
+        axes.axhspan(level.low, level.high, color=looks[level.system]["color"], alpha=0.08, linewidth=0)
     _ticks(axes, tried, places)
 
 
@@ -163,24 +157,13 @@ def _numeric(values: list[Any]) -> bool:
     return all(isinstance(x, int | float) and not isinstance(x, bool) for x in values)
 
 
-def _line(axes: Axes, own: DataFrame, look: Look) -> None:
-    x, mean, std = own[["x", "mean", "std"]].to_numpy(float).T
-    drawing.band(axes, x, mean - std, mean + std, look)
-    known = np.pad(np.isfinite(mean) & np.isfinite(std), 1)
-    alone = known[1:-1] & ~known[:-2] & ~known[2:]  # whose band has no width
-    whiskers = {"fmt": "none", "ecolor": look["color"], "elinewidth": 1.2, "alpha": 0.6}
-    axes.errorbar(x[alone], mean[alone], std[alone], **whiskers)
-    axes.plot(x, mean, **look)
-
-
-def _ticks(axes: Axes, tried: list[Any], places: list[float]) -> None:
+def _ticks(axes: Axes, tried: list[Any], places: np.ndarray) -> None:
     from matplotlib.ticker import NullLocator
 
-    values = np.array(places, float)
-    if _numeric(tried) and len(tried) > 1 and (scale := drawing.spread_far(values)):
-        axes.set_xscale(scale, **({"linthresh": values[values > 0].min()} if scale == "symlog" else {}))
+    if _numeric(tried) and len(tried) > 1:
+        scaled(axes, places, "x")
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_xticks(places, [f"{x:g}" if isinstance(x, float) else drawing.short(str(x)) for x in tried])
+    axes.set_xticks(places, [f"{x:g}" if isinstance(x, float) else short(str(x)) for x in tried])
     if len(tried) > CROWDED:
         axes.tick_params(axis="x", labelrotation=90)
 

@@ -5,19 +5,22 @@ Each client has its colour, or, of many, clean and corrupted ones have one; a da
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import pandas
 from pandas import DataFrame
 
 from ...errors import FedcliError
-from .. import drawing
-from ..drawing import MANY, Axes, Look, Panel, Picture
+from ..drawing import MANY, Axes, Look, Picture
 from ..figure import Figure, register
 from ..series import Record
+from ..shapes import lines, panels, picture
 
 CORRUPTED = "--"  # of a corrupted client's line
 CROWD = 60  # clients whose lines cannot be followed any more
-SPANS = (0, 100, 0.15), (10, 90, 0.3)  # percentiles, and how dark what lies between them is
+SPANS = (0.0, 1.0, 0.15), (0.1, 0.9, 0.3)  # quantiles, and how dark what lies between them is
+THIN: Look = {"linewidth": 1.4, "markersize": 3}
+COLUMNS = ["system", "client", "corrupted", "round", "weight"]
 ABOUT = "The share that the server gives each client's model, round by round; of several seeds the mean."
 CROWDED = " The line is the median client; half dark, clients from the 10th to the 90th percentile; light, all."
 
@@ -35,7 +38,7 @@ def frame(runs: Mapping[str, list[Record]]) -> DataFrame:
 
 def of_systems(runs: Mapping[str, list[Record]]) -> DataFrame:
     """The frame, without lines where no run recorded weights."""
-    parts = []
+    parts = [DataFrame(columns=COLUMNS)]
     for name, records in runs.items():
         known = [record.series["weights"].frame() for record in records if "weights" in record.series]
         if not known:
@@ -44,25 +47,19 @@ def of_systems(runs: Mapping[str, list[Record]]) -> DataFrame:
         table = by_client.sort_index(axis=1).stack(future_stack=True).rename("weight").reset_index()
         corrupted = {client for record in records for client in record.corrupted}
         table = table[table.groupby("client")["weight"].transform("count") > 0]
-        parts.append(table.assign(system=name, corrupted=table["client"].isin(corrupted)))
-    columns = ["system", "client", "corrupted", "round", "weight"]
-    return pandas.concat(parts)[columns] if parts else DataFrame(columns=columns)
+        parts.append(table.assign(system=name, corrupted=table["client"].isin(corrupted))[COLUMNS])
+    return pandas.concat(parts[1:] or parts)
 
 
 def draw(table: DataFrame) -> Picture:
-    looks = client_looks(table)
-    top = 1.05 * table["weight"].max()
-    groups = table.groupby("system", sort=False)
-    panels = [
-        Panel(str(name), partial(_panel, part, looks, top), "weight of each client over rounds")
-        for name, part in groups
-    ]  # fmt: skip
-    crowded = (groups["client"].nunique() > CROWD).any()
+    looks, groups = client_looks(table), table.groupby("system", sort=False)
+    crowded = bool((groups["client"].nunique() > CROWD).any())
     whose = "clients'" if crowded else "client's"
-    caption = (
-        ABOUT + f" A dashed line is a corrupted {whose}." * bool(table["corrupted"].any()) + CROWDED * bool(crowded)
-    )
-    return Picture("Weights in the aggregation", panels, _legend(table, looks), caption, below="round")
+    dashed = f" A dashed line is a corrupted {whose}." if table["corrupted"].any() else ""
+    table.attrs |= {"title": "Weights in the aggregation", "caption": ABOUT + dashed + CROWDED * crowded}
+    drawn = partial(_panel, looks, 1.05 * table["weight"].max())
+    shown = panels(table, "system", drawn, about="weight of each client over rounds")
+    return picture(table, shown, _legend(table, looks), below="round")
 
 
 def client_looks(table: DataFrame) -> dict[str, Look]:
@@ -84,27 +81,17 @@ def _legend(table: DataFrame, looks: dict[str, Look]) -> dict[str, Look]:
     return dict(sorted(kinds.items())) if corrupted else {"one client": next(iter(looks.values()))}
 
 
-def _panel(part: DataFrame, looks: dict[str, Look], top: float, axes: Axes) -> None:
-    if part["client"].nunique() > CROWD:
-        _spread(part, looks, axes)
-    else:
-        for client, curve in part.groupby("client", sort=False):
-            how = {"linewidth": 1.4, "alpha": 0.85, "markersize": 3, **looks[str(client)]}
-            drawing.line(axes, curve[["round", "weight"]].to_numpy(float), **how)
-    axes.set_ylim(0, top)
-    drawing.rounds_axis(axes)
-
-
-def _spread(part: DataFrame, looks: dict[str, Look], axes: Axes) -> None:
-    """Of each kind of client how the weights are spread, however many clients there are."""
-    for _, curves in part.groupby("corrupted"):
-        look = looks[curves["client"].iloc[0]]
-        by_round = curves.groupby("round")["weight"]
-        there = by_round.count() > 0  # the rounds in which some of them took part
-        for low, high, alpha in SPANS:
-            bounds = by_round.quantile([low / 100, high / 100]).unstack()[there].to_numpy()
-            axes.fill_between(there.index[there], *bounds.T, color=look["color"], alpha=alpha, linewidth=0)
-        drawing.line(axes, by_round.median().reset_index().to_numpy(float), linewidth=1.4, markersize=3, **look)
+def _panel(looks: dict[str, Look], top: float, part: DataFrame, axes: Axes) -> None:
+    """A line of each client; of a crowd, its median and how the weights are spread, clean and corrupted apart."""
+    how: dict[str, Any] = {"x": "round", "ylim": (0, top)}
+    if part["client"].nunique() <= CROWD:
+        thin = {name: {"alpha": 0.85} | THIN | look for name, look in looks.items()}
+        lines(part, axes, y="weight", hue="client", looks=thin, **how)
+        return
+    kinds = {corrupted: THIN | looks[clients.iloc[0]] for corrupted, clients in part.groupby("corrupted")["client"]}
+    spread = part.groupby(["corrupted", "round"])["weight"].quantile([0.0, 0.1, 0.5, 0.9, 1.0]).unstack().reset_index()
+    for low, high, shade in SPANS:
+        lines(spread, axes, y=0.5, hue="corrupted", looks=kinds, bounds=(low, high), shade=shade, **how)
 
 
 register(Figure("weights", "How much did each client count in the aggregation?", "methods", frame, draw, every=True))

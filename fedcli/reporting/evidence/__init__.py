@@ -9,7 +9,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -25,110 +25,66 @@ PERSON = "a person must write this"
 KINDS = "dataset", "partition", "corruption", "run", "scores"
 CLINICAL = "clinical"  # scores that `evaluate --clinical` made of the same run, perhaps others than those reported
 SHORT = 200  # characters of a value that is repeated; a longer one is read in the manifest
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A field that answers an item. manifest: its folder's name and file; value: "" where it is long."""
-
-    manifest: str
-    sha256: str
-    field: str
-    value: str
-
-
-@dataclass(frozen=True)
-class Item:
-    """An item of a guideline with what answers it."""
-
-    number: str
-    asks: str
-    answers: list[Answer]
-
-    @property
-    def filled(self) -> bool:
-        return bool(self.answers)
-
-
-@dataclass(frozen=True)
-class Guideline:
-    """A guideline and its items in order."""
-
-    name: str
-    source: str
-    items: list[Item]
-
-    @property
-    def filled(self) -> int:
-        return sum(item.filled for item in self.items)
-
-
-@dataclass(frozen=True)
-class _Source:
-    """A source of answers: a manifest, or the card of the dataset."""
-
-    name: str
-    sha256: str
-    content: Mapping[str, Any]
+Guideline = dict[str, Any]  # as evidence.json has it
+Source = tuple[str, str, Mapping[str, Any]]  # a manifest's folder and file, or the dataset's card; sha256; content
 
 
 def guidelines(path: Path, scores: Scores) -> list[Guideline]:
-    """Every guideline, answered from the manifests behind a scores.json."""
-    sources = _sources(path, scores)
-    known = tomllib.loads(ITEMS.read_text(encoding="utf-8"))["guideline"]
-    return [
-        Guideline(
-            each["name"], each["source"],
-            [Item(number, asks, list(_answers(fields, sources))) for number, asks, fields in each["items"]],
-        )
-        for each in known
-    ]  # fmt: skip
+    """Every guideline, answered from the manifests behind a scores.json.
+
+    guideline, source, filled: how many of its items are; items: item, asks, state, and answers, each a manifest, its
+    sha256, the field in it, and its value where that is short.
+    """
+    sources, made = _sources(path, scores), []
+    for guideline in tomllib.loads(ITEMS.read_text(encoding="utf-8"))["guideline"]:
+        items = []
+        for number, asks, fields in guideline["items"]:
+            answers = [answer for field in fields for answer in _answers(field, sources)]
+            state = "filled" if answers else PERSON
+            items.append({"item": number, "asks": asks, "state": state, "answers": answers})
+        filled = sum(bool(item["answers"]) for item in items)
+        made.append({"guideline": guideline["name"], "source": guideline["source"], "filled": filled, "items": items})
+    return made
 
 
 def as_json(made: list[Guideline]) -> str:
     """Stable JSON: equal manifests give equal bytes."""
-    body = [
-        {
-            "guideline": each.name, "source": each.source, "filled": each.filled, "items": [
-                {"item": item.number, "asks": item.asks, "state": "filled" if item.filled else PERSON,
-                 "answers": [asdict(answer) for answer in item.answers]}
-                for item in each.items
-            ],
-        }
-        for each in made
-    ]  # fmt: skip
-    return json.dumps(body, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    return json.dumps(made, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def _sources(path: Path, scores: Scores) -> dict[str, _Source]:
-    """By kind: those above the scores, and the dataset's card where fedcli has one."""
-    above = {kind: manifest.parent(path, kind) for kind in KINDS[:-1]} | {"scores": path}
-    above[CLINICAL] = with_operating_points(path)
-    made = {
-        kind: _Source(f"{place.parent.name}/{place.name}", manifest.sha256(place), asdict(manifest.read(place)))
-        for kind, place in above.items()
-        if place
-    }
-    made["scores"].content["body"] = nested(scores)
+def card_of(scores: Scores) -> dict[str, Any]:
+    """The card of the dataset that fedcli has; {} of images of one's own, whose card is a person's."""
     try:
-        known = card(scores.dataset)
-    except UsageError:  # images of one's own, whose card is a person's
-        return made
-    text = json.dumps(known, sort_keys=True, ensure_ascii=False)
-    return made | {
-        "card": _Source(f"{scores.dataset}.json of fedcli", hashlib.sha256(text.encode()).hexdigest(), known)
-    }
+        return card(scores.dataset)
+    except UsageError:
+        return {}
 
 
-def _answers(fields: list[str], sources: Mapping[str, _Source]) -> Iterator[Answer]:
-    for field in fields:
-        kind, _, path = field.partition(":")
-        kind = CLINICAL if path.startswith("body.clinical") and CLINICAL in sources else kind
-        value = _value(sources[kind].content, path) if kind in sources else None
-        if kind in sources and value not in (None, {}, "", False):  # an empty list says that there are none
-            text = json.dumps(value, sort_keys=True, ensure_ascii=False)
-            short = text if len(text) <= SHORT else ""
-            yield Answer(sources[kind].name, sources[kind].sha256, path, short)
+def _sources(path: Path, scores: Scores) -> dict[str, Source]:
+    """By kind: those above the scores, and the dataset's card where fedcli has one."""
+    above = {kind: manifest.parent(path, kind) for kind in KINDS[:-1]}
+    above |= {"scores": path, CLINICAL: with_operating_points(path)}
+    made: dict[str, Source] = {}
+    for kind, place in above.items():
+        if place:
+            content = asdict(manifest.read(place)) | ({"body": nested(scores)} if kind == "scores" else {})
+            made[kind] = f"{place.parent.name}/{place.name}", manifest.sha256(place), content
+    if known := card_of(scores):
+        digest = hashlib.sha256(json.dumps(known, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+        made["card"] = f"{scores.dataset}.json of fedcli", digest, known
+    return made
+
+
+def _answers(field: str, sources: Mapping[str, Source]) -> Iterator[dict[str, str]]:
+    """The answer of a field such as run:body.rounds, where it has a value."""
+    kind, _, path = field.partition(":")
+    kind = CLINICAL if path.startswith("body.clinical") and CLINICAL in sources else kind
+    if kind not in sources:
+        return
+    name, digest, content = sources[kind]
+    if (value := _value(content, path)) not in (None, {}, "", False):  # an empty list says that there are none
+        text = json.dumps(value, sort_keys=True, ensure_ascii=False)
+        yield {"manifest": name, "sha256": digest, "field": path, "value": text if len(text) <= SHORT else ""}
 
 
 def _value(content: Any, path: str) -> Any:

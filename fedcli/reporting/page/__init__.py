@@ -6,30 +6,35 @@ for what the clocks of their runs say, which a page can leave out.
 """
 
 import base64
-from collections.abc import Iterator, Sequence
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ... import __version__
 from ...compare.systems import LAST5
 from ...data import manifest
 from ...errors import FedcliError
-from ...figures import inline
+from ...figures import inline, series
 from ...figures import report as figures
 from ...figures.kinds import convergence, weights
+from ...metrics import METRICS, PARITY, get
 from .. import choice, clinical, cross_site, severities, table_one
 from ..columns import POOLED, SHOWN, shown
-from ..rows import rows
+from ..row import Row
+from ..rows import compared, rows
 from ..section import Section
 from ..table import Table
 from ..tables import Report, report
-from . import clients, groups, images, lineage, of_labels, statistics, terms
+from . import clients, groups, images, lead, lineage, statistics
 from .markup import breakable, shown_cell, shown_head
-from .systems import System, facts, sentence, systems, without_counts
 
 __all__ = ["PageOptions", "write"]
+HERE = Path(__file__).parent
 BANDED = "A line is the mean over runs, its band one sample standard deviation to either side."
+LOOKED_AT = " Test curves are for looking at: they choose nothing."
 SCORED = "clean", "corrupted", "validation"  # the first words of curves of scores
 KINDS = {".png": "image/png", ".svg": "image/svg+xml"}
 
@@ -74,18 +79,22 @@ def write(path: Path, scores: list[Path], options: PageOptions = PageOptions()) 
 
 def render(scores: list[Path], asked: PageOptions) -> str:
     """The page as text."""
-    how = {"metrics": asked.metrics, "at": asked.at, "spread": asked.spread, "warned": asked.warned}
-    lines = without_counts(rows(scores, minutes=asked.minutes and asked.clocks, traffic=True, **how))
-    compared = systems(lines)
-    asked = replace(asked, metrics=shown(compared[0].scores, asked.metrics))
+    lines = rows(
+        scores, metrics=asked.metrics, at=asked.at, spread=asked.spread, minutes=asked.minutes and asked.clocks,
+        traffic=True, warned=asked.warned,
+    )  # fmt: skip
+    unlike = len({line.runs for line in lines}) > 1  # else the page says first how many seeds all have
+    lines = [replace(line, names_runs=unlike) for line in lines]
+    systems = compared(lines)
+    asked = replace(asked, metrics=shown(systems[0].scores, asked.metrics))
     if not asked.tables and asked.spread and asked.at == LAST5:
-        findings, tests, remarks = statistics.tests(compared, asked.metrics, asked.reference)
+        findings, tests, remarks = statistics.tests(systems, asked.metrics, asked.reference)
         asked = replace(asked, findings=findings, tests=tests, notes=[*asked.notes, *remarks])
     scored = report([replace(line, bytes=None) for line in lines])  # what clients send stands among the methods
-    sections = _sections(scored, compared, asked)
+    sections = _sections(scored, systems, asked)
     headings = [column.title for section in sections for table in section.tables for column in table.columns]
-    words = terms.used([*asked.metrics, *headings])
-    return document(asked.title or _title(compared), sentence(compared), facts(compared), sections, words)
+    words = _terms([*asked.metrics, *headings])
+    return document(asked.title or lead.title(systems), lead.sentence(systems), lead.facts(systems), sections, words)
 
 
 def document(
@@ -96,7 +105,11 @@ def document(
     words: Sequence[tuple[str, str]] = (),
 ) -> str:
     """A page of its own of any sections. lead: a sentence below the title; words: terms and what they mean."""
-    return _template().render(
+    environment = Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {"cell": shown_cell, "head": shown_head, "breakable": breakable}
+    return environment.get_template("page.html").render(
         title=title,
         sentence=lead,
         facts=numbers,
@@ -108,28 +121,29 @@ def document(
     )
 
 
-def _sections(made: Report, compared: list[System], asked: PageOptions) -> list[Section]:
+def _sections(made: Report, systems: list[Row], asked: PageOptions) -> list[Section]:
     notes = list(dict.fromkeys([*asked.notes, *made.notes]))
-    intervals = statistics.tables(compared, asked.metrics)
-    named = [(system.name, system.scores) for system in compared]
-    about = compared, asked.at, asked.spread, asked.metrics
+    named = [(row.name, row.scores) for row in systems]
+    of_partition = {row.stage("partition"): row for row in reversed(systems) if row.run_files}  # the first of each
     return [
         _scores(made, asked),
-        Section("certainty", "How certain are these numbers?", tables=intervals, notes=notes),
-        choice.section([system.row for system in compared]),
-        Section("figures", "Figures", panels=[*_convergence(compared), *_pictures(asked.pictures)]),
-        *groups.sections(*about),
-        of_labels.section(compared, asked.spread),
-        Section("curves", "Curves and errors", folded_panels=_graphics(compared, asked.draw) if asked.figures else ()),
-        Section("data", "Data", folded=_data(compared)),
-        images.section(compared),
+        Section("certainty", "How certain are these numbers?", statistics.tables(systems, asked.metrics), notes=notes),
+        choice.section(systems),
+        Section("figures", "Figures", panels=[*_convergence(systems), *_pictures(asked.pictures)]),
+        *groups.sections(systems, asked.metrics),
+        groups.of_labels(systems),
+        Section("curves", "Curves and errors", folded_panels=_graphics(systems, asked.draw) if asked.figures else ()),
+        Section(
+            "data", "Data", folded=[table for row in reversed(of_partition.values()) for table in table_one.of_row(row)]
+        ),
+        images.section(systems),
         severities.section(named, asked.metrics),
         clinical.section(named),
         cross_site.section(named),
-        clients.section(*about),
-        Section("tests", "Tests", tables=asked.tests),
-        lineage.settings(compared, asked.clocks),
-        lineage.section(compared),
+        clients.section(systems, asked.metrics),
+        Section("tests", "Tests", asked.tests),
+        lineage.settings(systems, asked.clocks),
+        lineage.section(systems),
     ]
 
 
@@ -139,39 +153,30 @@ def _scores(made: Report, asked: PageOptions) -> Section:
     title = "All scores" if asked.tables else ""
     every = [replace(first, title=title, legend=made.legend("Bold")), *between]
     if asked.tables:
-        return Section("scores", "Results", tables=asked.tables, folded=every, findings=asked.findings)
-    return Section("scores", "Scores", tables=every, findings=asked.findings)
-
-
-def _title(compared: list[System]) -> str:
-    labels = list(dict.fromkeys(system.scores.label for system in compared))
-    named = ", ".join(labels[:-1]) + f" and {labels[-1]}" if len(labels) > 1 else labels[0]
-    datasets = list(dict.fromkeys(system.scores.dataset for system in compared))
-    return f"{named if len(labels) < 6 else f'{len(labels)} methods'} on {', '.join(datasets)}"
+        return Section("scores", "Results", asked.tables, folded=every, findings=asked.findings)
+    return Section("scores", "Scores", every, findings=asked.findings)
 
 
 def _pictures(pictures: Sequence[tuple[str, Path]]) -> list[inline.Panels]:
-    return [inline.Panels("", [_picture(title, path) for title, path in pictures], layout="wide")] if pictures else []
+    drawn = []
+    for title, path in pictures:
+        kind = KINDS.get(path.suffix.lower())
+        if kind is None:
+            raise FedcliError(f"{path} is no picture that a page can hold", "give a .png or .svg")
+        data = base64.b64encode(path.read_bytes()).decode()
+        drawn.append(inline.Figure(title, image=f"data:{kind};base64,{data}"))
+    return [inline.Panels("", drawn, layout="wide")] if drawn else []
 
 
-def _data(compared: list[System]) -> list[Table]:
-    """Table 1 and the flow of images, once for each partition."""
-    by_partition = {system.stage("partition"): system for system in reversed(compared) if system.runs}
-    made: list[Table] = []
-    for system in reversed(by_partition.values()):
-        made += table_one.tables(system.runs[0])
-        made += table_one.flow_of(system)
-    return made
-
-
-def _graphics(compared: list[System], draw: Sequence[str]) -> list[inline.Panels]:
+def _graphics(systems: list[Row], draw: Sequence[str]) -> list[inline.Panels]:
     """The figures of a report, with the panels of each side by side."""
-    return [inline.of_picture(picture) for _, picture in figures.of_systems(compared, draw)]
+    drawn = figures.of_systems([row.system for row in systems], draw)
+    return [inline.of_picture(picture) for _, picture in drawn]
 
 
-def _convergence(compared: list[System]) -> Iterator[inline.Panels]:
+def _convergence(systems: list[Row]) -> Iterator[inline.Panels]:
     """Loss and test curves of all systems, and the weight that the server gave each client."""
-    runs = {system.name: system.records if system.runs else [] for system in compared}
+    runs = {row.name: [series.read(run.parent) for run in row.run_files] for row in systems}
     records = [record for one in runs.values() for record in one]
     scored = dict.fromkeys(
         name for record in records for name, series in record.series.items()
@@ -179,33 +184,21 @@ def _convergence(compared: list[System]) -> Iterator[inline.Panels]:
     )  # fmt: skip
     curves = convergence.of_series(runs, ["loss", *scored])
     if len(curves):
-        banded = BANDED if any(len(one) > 1 for one in runs.values()) else ""
-        tests = " Test curves are for looking at: they choose nothing." if scored else ""
-        yield replace(inline.of_picture(convergence.draw(curves)), title="Convergence", legend=banded + tests)
+        legend = BANDED * any(len(one) > 1 for one in runs.values()) + LOOKED_AT * bool(scored)
+        yield replace(inline.of_picture(convergence.draw(curves)), title="Convergence", legend=legend)
     table = weights.of_systems(runs)
     if len(table):
         yield inline.of_picture(weights.draw(table))
 
 
-def _picture(title: str, path: Path) -> inline.Figure:
-    kind = KINDS.get(path.suffix.lower())
-    if kind is None:
-        raise FedcliError(f"{path} is no picture that a page can hold", "give a .png or .svg")
-    return inline.Figure(title, image=f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}")
+def _terms(names: Iterable[str]) -> list[tuple[str, str]]:
+    """The metrics that a page shows, then all other terms."""
+    words = {word for name in names for word in name.split(" ")}
+    terms: dict[str, str] = {name: get(name).meaning for name in METRICS if name in words}
+    for term, meaning in tomllib.loads(_beside("terms.toml")).items():
+        terms |= {term: meaning} if meaning else {name: get(name).meaning for name in PARITY}
+    return list(terms.items())
 
 
 def _beside(name: str) -> str:
-    return (Path(__file__).parent / name).read_text(encoding="utf-8")
-
-
-def _template() -> Any:
-    try:
-        from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    except ModuleNotFoundError:
-        raise FedcliError("a page needs the Python module jinja2", "pip install jinja2") from None
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
-    )  # fmt: skip
-    environment.filters |= {"cell": shown_cell, "head": shown_head, "breakable": breakable}
-    return environment.get_template("page.html")
+    return (HERE / name).read_text(encoding="utf-8")

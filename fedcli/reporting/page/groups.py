@@ -1,26 +1,28 @@
-"""One part of the page per attribute: how good the models are for each group, and how much the groups differ."""
+"""The parts of the page about groups, one for each attribute, and about each of several labels per image: how good the
+models are for each, and how much they differ."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 import numpy as np
 from pandas import DataFrame
 
+from ...compare.cautions import doubtful_decisions, small_decides, small_groups
 from ...compare.resampling import bounds_of_mean
-from ...compare.small_groups import doubtful_decisions, small_decides, small_groups
 from ...compare.systems import LAST5, Quantity
 from ...figures import inline
-from ...figures import system as figures
 from ...figures.kinds import forest
+from ...figures.system import System
+from ...metrics import PARITY
 from ...scores.groups import unknown_note
+from ...scores.numbers import is_lower
 from ...scores.scores import Scores
-from ...scores.views import compared
-from ..columns import POOLED, Value, group_values, parity_values, shown
+from ...scores.table import Where
+from ...scores.views import compared as is_compared
+from ..columns import POOLED, Names, group_columns, parity_columns, shown
+from ..row import Row
 from ..section import Section
-from ..table import DAGGER, Table
-from .marked import by_system
-from .systems import System
+from ..table import DAGGER, Cell, Column, Table, mark
 
-SUMMARY = "ES-AUC", "worst group", "gap", "mean over groups", "std over groups"  # stand before the groups themselves
 LEGEND = (
     "In percent, rows as in the table of scores. Square brackets: number of test images of the group.{rounds} A group "
     "marked † is too small or lacks a class, so its score is not reliable; a worst group or gap marked † is decided by "
@@ -41,84 +43,66 @@ LAST_ROUND = (
     "models that validation images chose, so numbers may differ. With "
     "several seeds: the mean over seeds in each resample."
 )
+OF_LABELS = "auc", "average_precision", "balanced_accuracy", "f1"
+LABELS = (
+    "In percent, on the clean test images; ± as in the table of scores. Images: test images that have the label. A "
+    "label is decided for at a probability of 1/2. No best is marked, as no test is made for single labels."
+)
+LABEL_GROUPS = (
+    "In percent, of the last round's model on the clean test images: the gap of the AUC between the best and the worst "
+    "group, and the differences in decisions, all better when low."
+)
 
 
-def sections(
-    compared: list[System], at: str, spread: str | None, metrics: Sequence[str]
-) -> Iterator[Section]:  # fmt: skip
+def sections(compared: Sequence[Row], metrics: Sequence[str]) -> Iterator[Section]:
     """A section for each attribute that some system was scored by.
 
     metrics: shown beside the usual ones, where groups are compared by them.
     """
-    for attribute in dict.fromkeys(name for system in compared for name in system.scores.groups):
-        by = [system for system in compared if all(attribute in run.groups for run in system.each)]
-        tables: list[Table] = []
-        folded: list[Table] = []
-        usual = shown(by[0].scores)
-        each = list(dict.fromkeys([*usual, *(name for name in metrics if _is_compared(by, attribute, name))]))
-        for version in _versions(by, attribute):
-            target = tables if version == "clean" else folded
-            target += _tables(by, attribute, version, at, spread or POOLED, each)
-        panels = _panels(by, attribute, each)
-        yield Section(f"group-{attribute}", f"Groups: {attribute}", tables=tables, folded=folded, panels=panels)
+    for attribute in dict.fromkeys(name for row in compared for name in row.scores.groups):
+        by = [row for row in compared if all(attribute in run.groups for run in row.each)]
+        scored = {version: known for row in by for version, known in row.scores.groups[attribute].items()}
+        usual = [*shown(by[0].scores), *(m for m in metrics if is_compared(m) and any(m in x for x in scored.values()))]
+        tables = {version: list(_tables(by, attribute, version, list(dict.fromkeys(usual)))) for version in scored}
+        yield Section(
+            f"group-{attribute}",
+            f"Groups: {attribute}",
+            tables=tables.pop("clean", []),
+            folded=[table for folded in tables.values() for table in folded],
+            panels=_panels(by, attribute, list(scored), list(dict.fromkeys(usual))),
+        )
 
 
-def _is_compared(by: list[System], attribute: str, metric: str) -> bool:
-    every = (metrics for system in by for metrics in system.scores.groups[attribute].values())
-    return compared(metric) and any(metric in metrics for metrics in every)
-
-
-def _versions(by: list[System], attribute: str) -> list[str]:
-    """All test images that some system was scored on; one that was trained on clean images knows no corrupted ones."""
-    return list(dict.fromkeys(version for system in by for version in system.scores.groups[attribute]))
-
-
-def _tables(
-    by: list[System], attribute: str, version: str, at: str, spread: str, metrics: list[str]
-) -> Iterator[Table]:  # fmt: skip
+def _tables(by: Sequence[Row], attribute: str, version: str, metrics: list[str]) -> Iterator[Table]:
     """metrics: the last of them first, with what the numbers mean below the first of them."""
-    sizes, small = _sizes(by[0].scores, attribute), small_groups(by[0].scores, attribute)
-    legend = _legend(by, attribute, at, spread)
+    scores = by[0].scores
+    sizes, small = _sizes(scores, attribute), small_groups(scores, attribute)
+    legend = _legend(by, attribute)
     for metric in reversed(metrics):
-        runs = [_each_run(system, attribute, version, metric) for system in by]
-        unsure = [{*small} | small_decides(system.each, attribute, version, metric, at) for system in by]
+        names = {
+            k: v for row in by for run in row.each for k, v in group_columns(run, attribute, version, metric).items()
+        }
         yield from by_system(
-            f"{metric}, {version} test images", by, runs, spread, head=lambda name: sizes.get(name, name),
-            doubtful=unsure,
+            f"{metric}, {version} test images", by, names, heads=sizes,
+            doubtful=[{*small} | small_decides(row.each, attribute, version, metric, row.at) for row in by],
             legend=legend if version != "clean" or metric == metrics[0] else "",
         )  # fmt: skip
-    runs = [[parity_values(known, attribute, version) for known in system.row.known] for system in by]
-    unsure = [
-        doubtful_decisions(system.scores, attribute, list(values[0])) for system, values in zip(by, runs, strict=True)
-    ]
-    yield from by_system(
-        f"Decisions, {version} test images",
-        by,
-        runs,
-        spread,
-        legend=_undefined(by, attribute, version),
-        doubtful=unsure,
-    )
+    decisions = parity_columns(attribute, version)
+    unsure = [doubtful_decisions(row.scores, attribute, list(decisions)) for row in by]
+    title, legend = f"Decisions, {version} test images", _undefined(by, attribute, version)
+    yield from by_system(title, by, decisions, legend=legend, doubtful=unsure)
 
 
-def _each_run(system: System, attribute: str, version: str, metric: str) -> list[dict[str, Value]]:
-    """Of each run, what lies between the groups, then each group."""
-    runs = zip(system.row.known, system.each, strict=True)
-    values = [group_values(known, scores, attribute, version, metric) for known, scores in runs]
-    return [{name: run[name] for name in (*SUMMARY, *run) if name in run} for run in values]
-
-
-def _legend(by: list[System], attribute: str, at: str, spread: str) -> str:
+def _legend(by: Sequence[Row], attribute: str) -> str:
     """Say of the numbers what they are, and how many images belong to no group."""
-    averaged = at == LAST5
+    averaged = by[0].at == LAST5
     legend = LEGEND.format(rounds=ROUNDS if averaged else "", some=" in some round" if averaged else "")
-    if averaged and spread == POOLED and any(system.row.runs > 1 for system in by):
+    if averaged and any(row.spread == POOLED for row in by):
         legend += SPREADS
     if len(by) > 1:
         legend += " Bold marks the best, without a test."
     scores = by[0].scores
-    unknown, images = scores.grouped[attribute].unknown, scores.images
-    missing = unknown_note(attribute, unknown, images)
+    missing = unknown_note(attribute, scores.grouped[attribute].unknown, scores.images)
     return f"{legend} {missing[0].upper()}{missing[1:]}." if missing else legend
 
 
@@ -128,8 +112,8 @@ def _sizes(scores: Scores, attribute: str) -> dict[str, str]:
     return {group: f"{group} [{score.count}]{f' {DAGGER}' * bool(score.small)}" for group, score in members}
 
 
-def _undefined(by: list[System], attribute: str, version: str) -> str:
-    scores = next(system.scores for system in by if version in system.scores.groups[attribute])
+def _undefined(by: Sequence[Row], attribute: str, version: str) -> str:
+    scores = next(row.scores for row in by if version in row.scores.groups[attribute])
     missing = scores.grouped[attribute].undefined_rates
     left_out = f" Left out, as no image defines them: {', '.join(missing)}." if missing else ""
     return (
@@ -138,14 +122,22 @@ def _undefined(by: list[System], attribute: str, version: str) -> str:
     )
 
 
-def _panels(by: list[System], attribute: str, metrics: list[str]) -> list[inline.Panels]:
+def _panels(by: Sequence[Row], attribute: str, versions: list[str], metrics: list[str]) -> list[inline.Panels]:
+    """Scores of the last round's models with their intervals."""
+    drawn = {row.place: row for row in by}
+
+    def bounds(system: System, attribute: str, group: str, version: str, metric: str) -> tuple[float, float] | None:
+        each = [scores.groups[attribute][version].get(metric, {}).get(group) for scores in system.each]
+        of = Quantity(version, metric, attribute, group)
+        return bounds_of_mean(drawn[system.place].scored, of, each)
+
     lines = [
         line
-        for version in _versions(by, attribute)
+        for version in versions
         for metric in reversed(metrics)
         for line in forest.of_groups(
-            by, attribute, version, metric, _bounds, panel=f"{metric}, {version} test images, last round",
-            about=f"by {attribute}",
+            [row.system for row in by], attribute, version, metric, bounds,
+            panel=f"{metric}, {version} test images, last round", about=f"by {attribute}",
         )
     ]  # fmt: skip
     table = DataFrame(lines, columns=forest.COLUMNS).assign(overall=np.nan)
@@ -153,9 +145,61 @@ def _panels(by: list[System], attribute: str, metrics: list[str]) -> list[inline
     return [inline.of_picture(forest.draw(table))] if lines else []
 
 
-def _bounds(
-    system: figures.System, attribute: str, group: str, version: str, metric: str
-) -> tuple[float, float] | None:  # fmt: skip
-    assert isinstance(system, System)
-    each = [scores.groups[attribute][version].get(metric, {}).get(group) for scores in system.each]
-    return bounds_of_mean(system.row.scored, Quantity(version, metric, attribute, group), each)
+def of_labels(compared: Sequence[Row]) -> Section:
+    return Section(
+        "labels", "Each label", tables=list(_label_tables([row for row in compared if row.scores.several_labels]))
+    )
+
+
+def _label_tables(scored: Sequence[Row]) -> Iterator[Table]:
+    """Scores of each label, then how much it differs between the groups of each attribute."""
+    for metric in OF_LABELS if scored else ():
+        yield _label_table(f"{metric} of each label", scored, [Where("clean", metric=metric)], LABELS)
+    for attribute in dict.fromkeys(name for row in scored for name in row.scores.groups):
+        where = Where("clean", attribute=attribute)
+        shown = [where._replace(metric="auc", measure="gap"), *(where._replace(metric=name) for name in PARITY)]
+        yield _label_table(f"Each label between groups by {attribute}", scored, shown, LABEL_GROUPS)
+
+
+def _label_table(title: str, scored: Sequence[Row], shown: Sequence[Where], legend: str) -> Table:
+    """A line for each label, and for each system a column for each of these numbers."""
+    labels = scored[0].scores.labels["clean"]
+    heads = [
+        Column(" ".join(filter(None, [row.name, where.measure, where.metric * (len(shown) > 1)])))
+        for row in scored
+        for where in shown
+    ]
+    lines = [
+        [
+            label,
+            next(iter(labels[label].overall["clean"].values())).count,
+            *(row.cell(where._replace(label=label)) for row in scored for where in shown),
+        ]
+        for label in scored[0].scores.classes
+        if label in labels
+    ]
+    return Table.of(title, ["label", "images", *heads], lines, legend)
+
+
+def by_system(
+    title: str, lines: Sequence[Row], names: Names, *,
+    heads: Mapping[str, str] = {}, legend: str = "", doubtful: Sequence[Set[str]] = (),
+) -> list[Table]:  # fmt: skip
+    """A table with a row per system and a column for each number that some system has; none without one.
+
+    heads: of columns that are not called by their name. doubtful: of each system, the columns whose number a small
+    group decides.
+    """
+    columns, cells = [Column("method")], [[Cell(row.name) for row in lines]]
+    unsure = doubtful or [set()] * len(lines)
+    for name, where in names.items():
+        column = [row.cell(where, doubtful=name in some) for row, some in zip(lines, unsure, strict=True)]
+        if any(cell.number is not None for cell in column):
+            columns.append(Column(heads.get(name, name), lower=is_lower(where)))
+            cells.append(best_of(lines, column, is_lower(where)))
+    return [Table(title, columns, list(zip(*cells, strict=True)), legend)] if len(columns) > 1 else []
+
+
+def best_of(lines: Sequence[Row], cells: Sequence[Cell], lower: bool) -> list[Cell]:
+    """The systems' cells with the best marked; these scores have no test."""
+    return mark(Column("", lower=lower), cells, [row.comparable for row in lines], lambda first, second: True)

@@ -2,33 +2,33 @@
 
 import base64
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from ...data import manifest
 from ...data.corruption.mixture import spoken
-from ...data.pool import CHANGED, read_pool
+from ...data.pool import CHANGED, pool_of
 from ...figures.inline import Figure, Panels
 from ...io.hdf5 import open_hdf5
 from ...labels import YES
+from ..row import Row
 from ..section import Section
-from .systems import System
 
 SHOWN = 6  # images
 LEGEND = "Test images, above as they are, below the same ones corrupted; the class of each stands below it."
 SIDE = 96  # pixels on the page at least; smaller images are enlarged by whole steps
 
 
-def section(compared: list[System]) -> Section:
+def section(compared: Sequence[Row]) -> Section:
     """One strip of images per corruption that some system was trained with."""
-    paths = dict.fromkeys(path for system in compared if (path := system.stage("corruption")))
+    paths = dict.fromkeys(path for row in compared if (path := row.stage("corruption")))
     return Section("corruption", "Effect of the corruption", panels=[strip for path in paths for strip in _strip(path)])
 
 
 def _strip(path: Path) -> Iterator[Panels]:
-    body, pool = manifest.read(path).body, read_pool(manifest.parent(path, "dataset").parent / "pool.h5")
+    body, pool = manifest.read(path).body, pool_of(manifest.above(path, "dataset"))
     with open_hdf5(path.parent / "changed.h5", CHANGED, hint="corrupt again") as file:
         rows = file["test/rows"][()]
         if not len(rows):

@@ -1,15 +1,15 @@
 """Runs and their data: each method's rule, settings and traffic, and the chain of stages with their hashes."""
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from ...data import manifest
 from .. import timing
+from ..row import Row
 from ..section import Section
-from ..table import Table, of_text
-from ..tables import DOWN, UP, megabytes
-from .systems import System
+from ..table import Table
+from ..tables import BYTES, DOWN, UP, megabytes
 
 DIGITS = 12  # of a sha256; the manifests hold all of them
 READINGS = {
@@ -18,133 +18,97 @@ READINGS = {
     "original": "a baseline's own first paper",
 }
 STAGES = "dataset", "partition", "corruption"
-ENERGIES = {
-    "watt_hours": ("energy", "the machine's processors and their memory"),
-    "gpu_watt_hours": ("energy of the GPU", "its board"),
-}  # field of Clocks -> head of the column, what it is of
+CLOCKS = {  # field of timing.Clocks -> head of the column, how it is written, in which unit of the field's
+    "minutes": ("minutes", "{:.2f}", 1),
+    "images_per_second": ("images per second", "{:,.0f}", 1),
+    "evaluation": ("scoring (%)", "{:.1f}", 100),
+    "peak_bytes": ("peak memory (GB)", "{:.2f}", 1e-9),
+    "compute": ("of matrix speed (%)", "{:.0f}", 100),
+    "traffic": ("of memory speed (%)", "{:.0f}", 100),
+    "watt_hours": ("energy (Wh)", "{:.2f}", 1),
+    "gpu_watt_hours": ("energy of the GPU (Wh)", "{:.2f}", 1),
+}
+ENERGIES = {  # shown where some run knows it
+    "watt_hours": " Energy: of the machine's processors and their memory, with all that ran there.",
+    "gpu_watt_hours": " Energy of the GPU: of its board, with all that ran there.",
+}
 
 
-def settings(compared: list[System], clocked: bool) -> Section:
+def settings(compared: Sequence[Row], clocked: bool) -> Section:
     """The methods that ran, and under a title of their own the options that all systems share.
 
     clocked: whether a table says how long training took.
     """
     differ, alike = _options(compared)
     title = "Options of training" + (" that all share" if differ else "")
-    times = _times(compared) if clocked else []
-    tables = [_methods(compared), *differ, *times]
-    return Section("settings", "Methods and settings", tables=tables, pairs=alike, pairs_title=title)
+    tables = [_methods(compared), *differ, *(_times(compared) if clocked else [])]
+    return Section("settings", "Methods and settings", tables, pairs=alike, pairs_title=title)
 
 
-def _methods(compared: list[System]) -> Table:
+def _methods(compared: Sequence[Row]) -> Table:
     lines = [
-        [system.name, _rule(system.scores.rule), _settings(system.scores.settings),
-         ", ".join(str(seed) for seed in system.row.seeds), *_sent(system.row.bytes)]
-        for system in compared
-    ]  # fmt: skip
-    heads = ["method", "rule", "its options", "seeds", DOWN, UP]
-    legend = (
-        "MB (10^6 bytes) sent to (down) and by (up) each client in a round, mean over clients and rounds: the trained "
-        "parameters and what the method sends beside them."
-    )
-    return of_text("Methods", heads, lines, legend)
-
-
-def _sent(traffic: dict[str, float] | None) -> list[str]:
-    return [megabytes(traffic and traffic[way]).text for way in ("down", "up")]
-
-
-def _times(compared: list[System]) -> list[Table]:
-    """Time and memory of training; none where no run has its clocks."""
-    clocks = {system.name: timing.of_runs(system.row.paths) for system in compared}
-    lines = [[name, *_taken(measured)] for name, measured in clocks.items()]
-    heads = [
-        "method",
-        "minutes",
-        "images per second",
-        "scoring (%)",
-        "peak memory (GB)",
-        "of matrix speed (%)",
-        "of memory speed (%)",
+        [
+            row.name,
+            f"{rule}: {READINGS[rule]}" if (rule := row.scores.rule) in READINGS else rule,
+            ", ".join(f"{key}={value}" for key, value in row.scores.settings.items() if key != "rule") or "-",
+            ", ".join(str(seed) for seed in row.seeds),
+            *(megabytes(row.bytes[way] if row.bytes else None).text for way in ("down", "up")),
+        ]
+        for row in compared
     ]
-    about_energy = ""
-    for field, (head, whose) in ENERGIES.items():
-        if any(getattr(measured, field, None) is not None for measured in clocks.values()):
-            about_energy += f" {head[:1].upper()}{head[1:]}: of {whose}, with all that ran there."
-            heads.append(f"{head} (Wh)")
-            lines = [[*line, _energy(measured, field)] for line, measured in zip(lines, clocks.values(), strict=True)]
-    several = ", mean over seeds" if any(system.row.runs > 1 for system in compared) else ""
+    return Table.of("Methods", ["method", "rule", "its options", "seeds", DOWN, UP], lines, BYTES)
+
+
+def _times(compared: Sequence[Row]) -> list[Table]:
+    """Time and memory of training; none where no run has its clocks."""
+    clocks = {row.name: timing.of_runs(row.paths) for row in compared}
+    measured = [clock for clock in clocks.values() if clock]
+    unknown = [name for name in ENERGIES if all(getattr(clock, name) is None for clock in measured)]
+    shown = {name: column for name, column in CLOCKS.items() if name not in unknown}
+    lines = [
+        [name, *("-" if (value := getattr(clock, field, None)) is None else form.format(unit * value)
+                 for field, (_, form, unit) in shown.items())]
+        for name, clock in clocks.items()
+    ]  # fmt: skip
+    several = ", mean over seeds" if any(row.runs > 1 for row in compared) else ""
     legend = (
         f"Measured on the machine that trained{several}. Images per second: during training. Scoring: share of the "
         "time spent on test curves and validation. Peak memory: of the process, or on the GPU (10^9 bytes). Of "
         "matrix speed: the rate of products and convolutions while clients trained, as a share of that of one large "
         "matrix product. Of memory speed: the rate at which operations read and wrote bytes, as a share of that of a "
         "large copy. Both are measured after runs of 5 seconds or more. "
-        f"Times vary from run to run.{about_energy}"
+        f"Times vary from run to run.{''.join(words for name, words in ENERGIES.items() if name in shown)}"
     )
-    return [of_text("Time and memory", heads, lines, legend)] if any(clocks.values()) else []
+    heads = ["method", *(head for head, _, _ in shown.values())]
+    return [Table.of("Time and memory", heads, lines, legend)] if measured else []
 
 
-def _taken(measured: timing.Clocks | None) -> list[str]:
-    if measured is None:
-        return ["-"] * 6
-    share, peak = measured.evaluation, measured.peak_bytes
-    known = [
-        ("{:.2f}", measured.minutes),
-        ("{:,.0f}", measured.images_per_second),
-        ("{:.1f}", None if share is None else 100 * share),
-        ("{:.2f}", None if peak is None else peak / 1e9),
-        *(("{:.0f}", None if value is None else 100 * value) for value in (measured.compute, measured.traffic)),
-    ]
-    return ["-" if value is None else form.format(value) for form, value in known]
-
-
-def _energy(measured: timing.Clocks | None, field: str) -> str:
-    hours = getattr(measured, field, None)
-    return "-" if hours is None else f"{hours:.2f}"
-
-
-def _rule(rule: str) -> str:
-    return f"{rule}: {READINGS[rule]}" if rule in READINGS else rule
-
-
-def _settings(settings: dict[str, Any]) -> str:
-    return ", ".join(f"{key}={value}" for key, value in settings.items() if key != "rule") or "-"
-
-
-def _options(compared: list[System]) -> tuple[list[Table], list[tuple[str, str]]]:
+def _options(compared: Sequence[Row]) -> tuple[list[Table], list[tuple[str, str]]]:
     """Options of training: a table of those in which the systems differ, and those that all share."""
-    names = dict.fromkeys(name for system in compared for name in system.scores.options if name != "seed")
-    options = {"rounds": [str(system.scores.rounds) for system in compared]}
-    options |= {
-        name.replace("_", " "): [_value(system.scores.options.get(name)) for system in compared] for name in names
-    }
+    names = dict.fromkeys(name for row in compared for name in row.scores.options if name != "seed")
+    options = {"rounds": [str(row.scores.rounds) for row in compared]}
+    words = {True: "yes", False: "no", None: "none"}
+    for name in names:
+        values = [row.scores.options.get(name) for row in compared]
+        options[name.replace("_", " ")] = [
+            words[value] if isinstance(value, bool | None) else str(value) for value in values
+        ]
     alike = {name: values[0] for name, values in options.items() if len(set(values)) == 1}
     lines = [[name, *values] for name, values in options.items() if name not in alike]
-    differ = (
-        [of_text("Options of training that differ", ["option", *(system.name for system in compared)], lines)]
-        if lines
-        else []
-    )
-    return differ, list(alike.items())
+    table = Table.of("Options of training that differ", ["option", *(row.name for row in compared)], lines)
+    return [table] if lines else [], list(alike.items())
 
 
-def _value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "none" if value is None else str(value)
-
-
-def section(compared: list[System]) -> Section:
+def section(compared: Sequence[Row]) -> Section:
     """Every stage behind the numbers, once: what it is, the command that made it, its hash."""
-    stages = dict.fromkeys(stage for system in compared for path in system.row.paths for stage in _above(path))
+    stages = dict.fromkeys(stage for row in compared for path in row.paths for stage in _above(path))
     lines = sorted(map(_line, stages), key=lambda line: manifest.KINDS.index(line[0]))
     legend = (
         "Every stage's manifest lists the hashes of its files and of the stages before it; shown are the first "
         f"{DIGITS} digits of each manifest's own sha256. Commands are shown as recorded, without paths."
     )
-    table = of_text("", ["stage", "folder", "command", "sha256"], lines, legend)
-    return Section("lineage", "From data to scores", tables=[table])
+    table = Table.of("", ["stage", "folder", "command", "sha256"], lines, legend)
+    return Section("lineage", "From data to scores", [table])
 
 
 def _above(path: Path) -> list[Path]:

@@ -10,18 +10,17 @@ from ...compare.systems import Quantity
 from ...compare.tested import order
 from ...errors import UsageError, nearest
 from ...metrics import RESAMPLED
-from ...scores.intervals import LEVEL, RESAMPLES
 from ...scores.parts import VERSIONS
 from ...scores.scores import Scores
+from ...scores.statistics.bootstrap import LEVEL
+from ...scores.statistics.intervals import RESAMPLES
 from ...scores.table import Score
 from ..comparison import tests_against
-from ..table import Cell, Column, Table
-from .systems import System
+from ..row import Row
+from ..table import Column, Table
 
 
-def tests(
-    compared: Sequence[System], metrics: Sequence[str], reference: str
-) -> tuple[list[str], list[Table], list[str]]:
+def tests(compared: Sequence[Row], metrics: Sequence[str], reference: str) -> tuple[list[str], list[Table], list[str]]:
     """All systems against one, on the average of clean and corrupted images where there are both: what it says in
     sentences, a table per metric, and what to beware of.
 
@@ -29,37 +28,30 @@ def tests(
     """
     if len(compared) < 2:
         return [], [], []
-    base = _reference(compared, reference) if reference else compared[0]
-    systems = {system.name: system.row.scored for system in compared}
-    version = "average" if all("corrupted" in system.scores.versions for system in compared) else "clean"
+    names = {text: row.name for row in reversed(compared) for text in (row.scores.method, row.scores.label, row.name)}
+    if reference and reference not in names:
+        raise UsageError(f"no row of the report is named {reference!r}", nearest(reference, names))
+    base = names[reference] if reference else compared[0].name
+    systems = {row.name: row.scored for row in compared}
+    version = "average" if all("corrupted" in row.scores.versions for row in compared) else "clean"
     tested, warnings = [], []
     for metric in (metric for metric in metrics if metric in RESAMPLED):
-        console.say(f"testing {version} {metric} against {base.name}")
-        tested.append((f"{version} {metric}", base.name, order(systems, base.name, metric, version)))
-        warnings += [f"{row.name}: {row.warning}" for row in tested[-1][-1] if row.warning]
+        console.say(f"testing {version} {metric} against {base}")
+        against = order(systems, base, metric, version)
+        tested.append((f"{version} {metric}", base, against))
+        warnings += [f"{row.name}: {row.warning}" for row in against if row.warning]
     sentences, tables = tests_against(tested)
     return [f"{text[0].upper()}{text[1:]}" for text in sentences], tables, warnings
 
 
-def _reference(compared: Sequence[System], word: str) -> System:
-    names = {
-        text: system
-        for system in reversed(compared)
-        for text in (system.scores.method, system.scores.label, system.name)
-    }
-    if word not in names:
-        raise UsageError(f"no row of the report is named {word!r}", nearest(word, names))
-    return names[word]
-
-
-def tables(compared: Sequence[System], metrics: Sequence[str]) -> list[Table]:
+def tables(compared: Sequence[Row], metrics: Sequence[str]) -> list[Table]:
     """Each system's last model and the bootstrap interval of its score; none where the scores have no intervals."""
-    names = [(v, m) for v in VERSIONS for m in metrics if any(bounds(system, v, m) for system in compared)]
+    names = [(v, m) for v in VERSIONS for m in metrics if any(bounds(row, v, m) for row in compared)]
     if not names:
         return []
     columns = [Column("method"), *(Column(metric, "%", version) for version, metric in names)]
-    rows = [[Cell(system.name), *(Cell(_text(bounds(system, v, m))) for v, m in names)] for system in compared]
-    first = next(estimate for system in compared for v, m in names if (estimate := interval(system.scores, v, m)))
+    lines = [[row.name, *(_text(bounds(row, v, m)) for v, m in names)] for row in compared]
+    first = next(estimate for row in compared for v, m in names if (estimate := interval(row.scores, v, m)))
     unit, units = ("patient", "patients or lesions") if first.unit.startswith("patient") else ("image", "images")
     level = f"{100 * LEVEL:g} %"
     kind = "BCa " if first.is_bca else ""
@@ -72,7 +64,7 @@ def tables(compared: Sequence[System], metrics: Sequence[str]) -> list[Table]:
         "Two methods whose intervals overlap may still differ significantly; the paired tests show this."
     )
     title = f"Last round, with {level} intervals by {unit}"
-    return [Table(title, columns, rows, legend)]
+    return [Table.of(title, columns, lines, legend)]
 
 
 def interval(scores: Scores, version: str, metric: str) -> Score | None:
@@ -81,15 +73,16 @@ def interval(scores: Scores, version: str, metric: str) -> Score | None:
     return estimate if estimate and estimate.low is not None else None
 
 
-def bounds(system: System, version: str, metric: str) -> tuple[float, float, float] | None:
+def bounds(row: Row, version: str, metric: str) -> tuple[float, float, float] | None:
     """The last round's score, the mean over the system's runs, and its low and high."""
-    each = [interval(scores, version, metric) for scores in system.each]
-    ends = bounds_of_mean(system.row.scored, Quantity(version, metric), each)
-    return ends and (float(np.mean([estimate.last for estimate in each])), *ends)
+    each = [interval(scores, version, metric) for scores in row.each]
+    ends = bounds_of_mean(row.scored, Quantity(version, metric), each)
+    last = [score.last for score in each if score and score.last is not None]
+    return ends and (float(np.mean(last)), *ends)
 
 
-def _averaged(compared: Sequence[System]) -> str:
-    several = [system.row.scored for system in compared if system.row.runs > 1]
+def _averaged(compared: Sequence[Row]) -> str:
+    several = [row.scored for row in compared if row.runs > 1]
     if not several:
         return ""
     if not all(map(can_pool, several)):

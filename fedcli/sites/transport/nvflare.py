@@ -14,10 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ... import shapes
 from ...errors import FedcliError
-from ...io.files import read_text
-from .frames import Message
+from .frames import Message, read_json
 from .relay import Question, Relay, answered, paths_in
 
 INSTALLED = find_spec("nvflare") is not None
@@ -123,12 +121,11 @@ class Attached:
     def __init__(self, profile: Path, socket: Path):
         """profile: the JSON file that says where NVFlare's client publishes its jobs. Raises FedcliError."""
         check()
-        shapes.check(_read(profile), PROFILE, profile, "see docs/consortium.md, or `fedcli export nvflare`")
+        read_json(profile, PROFILE, "give the profile.json that `fedcli export nvflare` wrote, see docs/consortium.md")
         self.command = [sys.executable, "-m", __name__, str(profile), str(socket)]
-        self.process = self._start()
         self.failed = 0
-        self._lock = threading.Lock()
-        self._ended = False
+        self.process: subprocess.Popen | None = None
+        self._ended = threading.Event()
         self._thread = threading.Thread(target=self._keep, daemon=True)
 
     def _start(self) -> subprocess.Popen:
@@ -136,38 +133,28 @@ class Attached:
 
     def _keep(self) -> None:
         """Start another process after each job."""
-        while True:
-            code = self.process.wait()
-            if self.process.stdin:
-                self.process.stdin.close()
-            with self._lock:
-                if self._ended:
-                    return
-                if code > 0:
-                    self.failed = code
-                    return
-                self.process = self._start()
+        while not self._ended.is_set() and not self.failed:
+            self.process = process = self._start()
+            if self._ended.is_set():  # meanwhile
+                process.terminate()
+            code = process.wait()
+            if process.stdin:
+                process.stdin.close()
+            if code > 0 and not self._ended.is_set():
+                self.failed = code
 
     def __enter__(self) -> "Attached":
         self._thread.start()
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        with self._lock:
-            self._ended = True
+        self._ended.set()
+        if self.process:
             self.process.terminate()
         self._thread.join()
         if self.failed:
-            raise FedcliError(
-                f"the process that attaches to NVFlare ended with exit code {self.failed}", "its own words are above"
-            )
-
-
-def _read(profile: Path) -> Any:
-    try:
-        return json.loads(read_text(profile, "give the profile.json that `fedcli export nvflare` wrote"))
-    except ValueError as error:
-        raise FedcliError(f"{profile} is no JSON: {error}"[:300]) from None
+            what = f"the process that attaches to NVFlare ended with exit code {self.failed}"
+            raise FedcliError(what, "its own words are above")
 
 
 def attach(profile: Path, socket: Path) -> None:

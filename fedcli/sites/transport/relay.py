@@ -22,7 +22,7 @@ from types import TracebackType
 from ... import console
 from ...errors import FedcliError
 from .frames import Arrays, Message, Scalars
-from .sockets import PATIENCE, Closed, ask, listening, talk, tell
+from .sockets import PATIENCE, Closed, Silent, ask, connected, listening, talk, tell
 
 MASKED = "masked"  # scalar, said at the site: over how many sites the sum is that a report is masked for
 SUM = "sum"  # scalar of a task whose report is only wanted within a sum: the clients, and the most images of one
@@ -50,24 +50,45 @@ class Question:
         self.answer(failed(self.client, sentence, hint))
 
 
-@dataclass
 class _Turn:
-    """The connection that has a site for itself; written by the thread that holds the lock."""
+    """A site that one connection has for itself; written by the thread of that connection."""
 
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    connection: socket.socket | None = None
-    since: str = ""
-    heard: float = 0.0  # when it last asked or said something, or was answered
-    busy: bool = False
+    def __init__(self, client: str):
+        self.client = client
+        self.connection: socket.socket | None = None
+        self._lock = threading.Lock()
+        self._since = ""
+        self._heard = 0.0  # when it last asked or said something, or was answered
+        self.busy = False
 
-    def take_from_silent(self, client: str) -> None:
+    def take(self, connection: socket.socket, over: threading.Event) -> None:
+        """Wait until no other has it. Raises Closed where the relay is over, OSError where nobody waits any more."""
+        seconds = min(1.0, LIFE)  # one that has just been left is free in a moment
+        while not self._lock.acquire(timeout=seconds):
+            if over.is_set():
+                raise Closed
+            tell(connection, f"it serves another coordinator since {self._since}", alive=False)
+            self._take_from_silent()
+            seconds = LIFE
+        self._heard = time.monotonic()
+        self._since, self.connection = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()), connection
+
+    def _take_from_silent(self) -> None:
         """End the connection that has the site where nothing was heard of it for too long."""
-        if (silent := self.connection) and not self.busy and time.monotonic() - self.heard > PATIENCE:
-            console.warn(
-                f"{client}: the coordinator that was served since {self.since} is silent; another one is waiting"
-            )
+        if (silent := self.connection) and not self.busy and time.monotonic() - self._heard > PATIENCE:
+            what = f"the coordinator that was served since {self._since} is silent; another one is waiting"
+            console.warn(f"{self.client}: {what}")
             with suppress(OSError):
                 silent.shutdown(socket.SHUT_RDWR)
+
+    def heard(self, connection: socket.socket) -> None:
+        if self.connection is connection:
+            self._heard = time.monotonic()
+
+    def leave(self, connection: socket.socket) -> None:
+        if self.connection is connection:
+            self.connection = None
+            self._lock.release()
 
 
 class Relay:
@@ -90,7 +111,7 @@ class Relay:
         self._waiting: set[Question] = set()
         self._last = time.monotonic()
         self._failed: list[Exception] = []
-        self._turns = {client: _Turn() for client in paths}
+        self._turns = {client: _Turn(client) for client in paths}
         self._sockets = ExitStack()
         self._listeners: list[threading.Thread] = []
 
@@ -156,12 +177,23 @@ class Relay:
         thread.start()
 
     def _talk(self, client: str, connection: socket.socket) -> None:
-        asked = _Asked(self, client, connection)
+        turn = self._turns[client]
+
+        def answer(scalars: Scalars, arrays: Arrays) -> Message:
+            if turn.connection is not connection:
+                turn.take(connection, self._stop)
+            turn.busy = True
+            try:
+                return self._answer(Question(client, (scalars, arrays)), connection)
+            finally:
+                turn.heard(connection)
+                turn.busy = False
+
         try:
             with connection:
-                talk(asked, connection, asked.heard)
+                talk(answer, connection, lambda: turn.heard(connection))
         finally:
-            asked.leave()
+            turn.leave(connection)
             with self._lock:
                 self._last = time.monotonic()  # first: else `over` could see no connection and the time before it
                 del self._open[connection]
@@ -190,9 +222,12 @@ def answered(client: str, path: Path, question: Message, *, masked: int = 0) -> 
     """
     scalars = {key: value for key, value in question[0].items() if key != MASKED}  # nobody else may say so
     try:
-        return ask(path, ({**scalars, MASKED: masked} if masked else scalars, question[1]))
+        with connected(path) as connection:
+            return ask(connection, ({**scalars, MASKED: masked} if masked else scalars, question[1]), PATIENCE)
     except (FileNotFoundError, ConnectionRefusedError):
         return failed(client, f"no process of fedcli listens at {path}", "start `fedcli site` there, then use --resume")
+    except Silent as error:
+        return failed(client, str(error), "look at `fedcli site` there, then use --resume")
     except (OSError, Closed):
         return failed(client, "its process ended before it answered", "start `fedcli site` again, then use --resume")
     except FedcliError as error:
@@ -202,45 +237,6 @@ def answered(client: str, path: Path, question: Message, *, masked: int = 0) -> 
 def failed(client: str, sentence: str, hint: str) -> Message:
     """An answer that says why there is no other."""
     return {"client": client, "error": sentence, "hint": hint}, {}
-
-
-class _Asked:
-    """Stands for a site in one connection, which waits for its turn before its first answer."""
-
-    def __init__(self, relay: Relay, client: str, connection: socket.socket):
-        self.relay, self.client, self.connection = relay, client, connection
-        self.turn = relay._turns[client]
-        self.served = False
-
-    def answer(self, scalars: Scalars, arrays: Arrays) -> Message:
-        if not self.served:
-            self._wait()
-        self.turn.busy = True
-        try:
-            return self.relay._answer(Question(self.client, (scalars, arrays)), self.connection)
-        finally:
-            self.turn.heard, self.turn.busy = time.monotonic(), False
-
-    def heard(self) -> None:
-        if self.served:
-            self.turn.heard = time.monotonic()
-
-    def leave(self) -> None:
-        if self.served:
-            self.turn.connection = None
-            self.turn.lock.release()
-
-    def _wait(self) -> None:
-        """Raises Closed where the relay ends, OSError where nobody waits any more."""
-        turn, seconds = self.turn, min(1.0, LIFE)  # one that has just been left is free in a moment
-        while not turn.lock.acquire(timeout=seconds):
-            if self.relay._stop.is_set():
-                raise Closed
-            tell(self.connection, f"it serves another coordinator since {turn.since}", alive=False)
-            turn.take_from_silent(self.client)
-            seconds = LIFE
-        self.served, turn.heard = True, time.monotonic()
-        turn.since, turn.connection = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()), self.connection
 
 
 def paths_in(folder: Path, clients: Sequence[str]) -> dict[str, Path]:

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
 
 from ... import console
 from ...errors import FedcliError, UsageError
@@ -34,10 +33,8 @@ class Closed(Exception):
     """The other side closed the connection between two messages, or within one."""
 
 
-class Answering(Protocol):
-    """A site, or what stands for one."""
-
-    def answer(self, scalars: Scalars, arrays: Arrays) -> Message: ...
+class Silent(TimeoutError):
+    """The other side is given up; the text says why."""
 
 
 @contextmanager
@@ -58,23 +55,21 @@ def listening(path: Path) -> Iterator[socket.socket]:
             with named(beside) as name:
                 listener.bind(name)
         except PermissionError as error:  # which does not say where
-            raise FedcliError(
-                f"no socket can be made in {path.parent}: {error.strerror}", "give another --socket"
-            ) from None
+            what = f"no socket can be made in {path.parent}: {error.strerror}"
+            raise FedcliError(what, "give another --socket") from None
         try:
             beside.chmod(0o600)
             listener.listen()
             beside.replace(path)
-        except BaseException:
-            beside.unlink(missing_ok=True)
-            raise
-        try:
             yield listener
         finally:
+            beside.unlink(missing_ok=True)
             path.unlink(missing_ok=True)
 
 
-def talk(answering: Answering, connection: socket.socket, heard: Callable[[], None] = lambda: None) -> None:
+def talk(
+    answer: Callable[[Scalars, Arrays], Message], connection: socket.socket, heard: Callable[[], None] = lambda: None
+) -> None:
     """Answer the messages of one connection until it is closed; one that asks nothing from the start on is given up.
 
     heard: called at every notice.
@@ -83,7 +78,7 @@ def talk(answering: Answering, connection: socket.socket, heard: Callable[[], No
     while True:
         try:
             asked = receive(connection, patience, lambda why, alive: heard())
-            send(connection, answering.answer(*asked), PATIENCE)
+            send(connection, answer(*asked), PATIENCE)
         except FedcliError as error:  # what arrived is no message, so nothing after it can be
             console.warn(error.sentence)
             return
@@ -92,24 +87,24 @@ def talk(answering: Answering, connection: socket.socket, heard: Callable[[], No
         patience = None
 
 
-def ask(path: Path, message: Message) -> Message:
-    """The answer of whoever listens at path. Raises OSError, Closed, FedcliError."""
-    waiting: list[str] = []
+def ask(
+    connection: socket.socket, message: Message, patience: float | None,
+    noticed: Callable[[str, bool], None] = lambda why, alive: None,
+) -> Message:  # fmt: skip
+    """The answer to a message; patience, noticed: as of receive(). Raises OSError, Closed, FedcliError, Silent."""
+    busy = ""  # the last notice, if that was no sign of life
 
-    def noticed(why: str, alive: bool) -> None:
-        waiting[:] = [] if alive else [why]
+    def heard(why: str, alive: bool) -> None:
+        nonlocal busy
+        busy = "" if alive else why
+        noticed(why, alive)
 
-    with connected(path) as connection:
-        try:
-            send(connection, message, PATIENCE)
-            return receive(connection, PATIENCE, noticed)
-        except TimeoutError:
-            raise FedcliError(silent(PATIENCE, *waiting), "look at `fedcli site` there, then use --resume") from None
-
-
-def silent(patience: float, busy: str = "") -> str:
-    """Why a side was given up. busy: what its last notice said, if that was no sign of life."""
-    return f"{busy}; that was waited for {patience:g} s" if busy else f"it gave no sign of life for {patience:g} s"
+    try:
+        send(connection, message, patience)
+        return receive(connection, patience, heard)
+    except TimeoutError:
+        why = f"{busy}; that was waited for" if busy else "it gave no sign of life for"
+        raise Silent(f"{why} {patience:g} s") from None
 
 
 def connected(path: Path) -> socket.socket:

@@ -29,7 +29,8 @@ def asking(path):
 
     def ask():
         until(path.is_socket)
-        answers.append(sockets.ask(path, ASKED))
+        with sockets.connected(path) as connection:
+            answers.append(sockets.ask(connection, ASKED, 60))
 
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
@@ -141,7 +142,7 @@ def test_a_connection_that_asks_nothing_is_ended(tmp_path, monkeypatch):
     monkeypatch.setattr(sockets, "HANDSHAKE", 0.01)
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        sockets.talk(Site(), theirs)  # returns
+        sockets.talk(Site().answer, theirs)  # returns
 
 
 def test_more_connections_than_can_be_served_are_ended(tmp_path, monkeypatch):
@@ -247,7 +248,7 @@ def site(tmp_path):
 
 
 def test_a_site_is_asked_at_its_socket(site):
-    path = site(lambda connection: sockets.talk(Site(), connection))
+    path = site(lambda connection: sockets.talk(Site().answer, connection))
     assert answered("north", path, ASKED) == ({**ASKED[0], "client": "north"}, {})
 
 
@@ -268,7 +269,7 @@ def test_a_site_that_breaks_off_or_answers_nonsense_is_an_answer_too(site, talk,
 
 @pytest.mark.parametrize(("said", "expected"), [(0, None), (3, 3)])
 def test_only_the_sites_own_machine_says_that_an_answer_is_masked(site, said, expected):
-    path = site(lambda connection: sockets.talk(Site(), connection))
+    path = site(lambda connection: sockets.talk(Site().answer, connection))
     assert answered("north", path, ({**ASKED[0], MASKED: 9}, {}), masked=said)[0].get(MASKED) == expected
 
 

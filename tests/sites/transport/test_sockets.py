@@ -68,6 +68,6 @@ def test_a_site_goes_on_after_nonsense(tmp_path):
         with ours, theirs:
             ours.sendall(sent)
             ours.shutdown(socket.SHUT_WR)
-            sockets.talk(Echo(), theirs)
+            sockets.talk(Echo().answer, theirs)
             theirs.shutdown(socket.SHUT_WR)
             assert ours.recv(1000)[:4] == (b"FCLI" if sent.startswith(b"FCLI") else b"")

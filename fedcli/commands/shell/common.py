@@ -1,0 +1,63 @@
+"""Flags that several commands have and no stage declares, and what commands refuse or do alike."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+from ... import console
+from ...common_options import ATTRIBUTE, TO_OUTPUT, WORK
+from ...errors import UsageError
+
+Work = Annotated[Path, "folder that results go to and are looked for in", TO_OUTPUT]
+Json = Annotated[bool, "print JSON instead of a path or a table", TO_OUTPUT]
+Seed = Annotated[int, "seed of every random number of this stage"]
+Size = Annotated[int | None, "side of the prepared images in pixels, >= 8"]
+By = Annotated[Sequence[str], "an attribute; may be repeated", ATTRIBUTE]
+
+DEFAULT_WORK = Path(WORK)
+
+
+def refuse_together(**flags: object) -> None:
+    """Raise UsageError if more than one of these flags is given."""
+    given = ["--" + name.replace("_", "-") for name, value in flags.items() if value]
+    if len(given) > 1:
+        raise UsageError(f"{given[0]} and {given[1]} exclude each other", "give one of them")
+
+
+def refuse_sealed(out: Path) -> None:
+    """Raise UsageError for a folder, and for a file among those of a run, which are hashed when it ends."""
+    if str(out) == "-":
+        raise UsageError("- is no file", "leave it out to print")
+    if out.is_dir():
+        raise UsageError(f"{out} is a folder", "give the name of a file")
+    _refuse_in_a_run(out, out.resolve().parents, "file")
+
+
+def refuse_sealed_folder(out: Path) -> None:
+    """Raise UsageError for a file, and for a folder that is, or lies in, that of a run."""
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"{out} is a file", "give a folder")
+    _refuse_in_a_run(out, [out.resolve(), *out.resolve().parents], "folder")
+
+
+def _refuse_in_a_run(out: Path, folders: Iterable[Path], what: str) -> None:
+    if any((folder / "settings.json").is_file() for folder in folders):
+        raise UsageError(f"{out} lies in the folder of a run, whose files are sealed", f"give a {what} elsewhere")
+
+
+def write(out: Path, text: str) -> None:
+    """Write a file, and its folder where it is not there."""
+    from ...io.files import write_text
+
+    refuse_sealed(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_text(out, text)
+
+
+def give(text: str, out: Path | None) -> None:
+    """Print a text, or write it to a file and print where that lies."""
+    if out is None:
+        print(text, end="")
+        return
+    write(out, text)
+    console.result(str(out))

@@ -1,0 +1,100 @@
+"""Options from environment variables and from a fedcli.toml in the folder at hand, for what was not typed.
+
+work = "results"          # of every command that has --work, --device or --jobs; FEDCLI_WORK, FEDCLI_DEVICE and
+device = "cuda"           # FEDCLI_JOBS come before the file
+[train]                   # the flags of one command
+rounds = 50
+set = { tau = 0.4 }
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from ... import console
+from ...errors import UsageError, nearest
+from ...io import toml_text
+from ...options import text
+
+FILE = Path("fedcli.toml")
+COMMON = "work", "device", "jobs"
+
+
+def read(commands: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Command -> parameter -> value, as click reads defaults. Raises UsageError for what no command knows."""
+    given = _file()
+    known = {name: _flags(command, everything=name in given) for name, command in commands.items()}
+    common = {key: value for key, value in given.items() if not isinstance(value, dict)}
+    if odd := [key for key in common if key not in COMMON]:
+        raise UsageError(
+            f"{FILE}: {odd[0]!r} is no option of every command", f"known: {', '.join(COMMON)}, or [COMMAND]"
+        )
+    common |= {name: os.environ[variable] for name, variable in _variables()}
+    tables = {name: table for name, table in given.items() if isinstance(table, dict)}
+    for name, table in tables.items():
+        if name not in known:
+            raise UsageError(f"{FILE}: {name!r} is no command", nearest(name, known))
+        if odd := [key for key in table if key.replace("-", "_") not in known[name]]:
+            flags = [flag.replace("_", "-") for flag in known[name]]
+            raise UsageError(f"{FILE}: {name} has no flag {odd[0]!r}", nearest(odd[0], flags))
+    return {
+        name: {key: text(value) for key, value in common.items() if key in flags}
+        | {key.replace("-", "_"): _typed(value) for key, value in tables.get(name, {}).items()}
+        for name, flags in known.items()
+    }
+
+
+def _flags(command: Any, *, everything: bool) -> set[str]:
+    """The options of a command, of a group those of all its commands; of a group that the file does not name those that
+    are common, for which its commands need not be loaded."""
+    if not hasattr(command, "list_commands"):
+        return {p.name for p in command.params if _may_be_read(p)}
+    if not everything:
+        return set(command.common)
+    beneath = (command.get_command(None, name) for name in command.list_commands(None))
+    return {p.name for one in beneath for p in one.params if _may_be_read(p)}
+
+
+def _may_be_read(parameter: Any) -> bool:
+    """Not lists of arguments, whose words may name code, nor what a command fetches: both are typed."""
+    return parameter.name != "download" and (parameter.param_type_name == "option" or parameter.nargs == 1)
+
+
+def origin(name: str) -> str:
+    """Where the value of an option that was not typed comes from."""
+    return dict(_variables()).get(name, str(FILE))
+
+
+def is_default(context: typer.Context, name: str) -> bool:
+    """Tell whether an option was not typed but read here."""
+    return getattr(context.get_parameter_source(name), "name", "") == "DEFAULT_MAP"
+
+
+def say(context: typer.Context) -> None:
+    """Name the options of this call that were not typed."""
+    for parameter in context.command.params:
+        if is_default(context, parameter.name or ""):
+            value = context.params.get(parameter.name or "")
+            value = " ".join(map(str, value)) if isinstance(value, list | tuple) else value
+            console.say(f"--{(parameter.name or '').replace('_', '-')} {value} from {origin(parameter.name or '')}")
+
+
+def _variables() -> Iterator[tuple[str, str]]:
+    """(option, variable) of the variables that are set."""
+    for name in COMMON:
+        if os.environ.get(variable := f"FEDCLI_{name.upper()}"):
+            yield name, variable
+
+
+def _file() -> dict[str, Any]:
+    return toml_text.read(FILE, "mend that line, or move the file away") if FILE.is_file() else {}
+
+
+def _typed(value: Any) -> Any:
+    """A value as click takes it: texts, and KEY=VALUE for a table."""
+    if isinstance(value, dict):
+        return [f"{key}={text(item)}" for key, item in value.items()]
+    return [text(item) for item in value] if isinstance(value, list) else value if value is True else text(value)

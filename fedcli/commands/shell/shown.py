@@ -1,0 +1,86 @@
+"""Results and tables on a terminal."""
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from ... import console
+
+if TYPE_CHECKING:
+    from ...reporting.row import Row
+    from ...reporting.table import Table
+
+
+def show(path: Path, as_json: bool) -> None:
+    """Print a stage's result: its path on one line, or path and manifest as JSON."""
+    if not as_json:
+        console.result(str(path))
+        return
+    show_json({"path": str(path), "manifest": json.loads(path.read_text(encoding="utf-8"))})
+
+
+def show_json(value: Any) -> None:
+    """Print a value as JSON."""
+    print(json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False))
+
+
+def show_tree(values: dict[str, Any], indent: str = "") -> None:
+    """Print nested values for a person, one line each."""
+    for key, value in values.items():
+        if isinstance(value, dict) and value:
+            print(f"{indent}{_line(key)}:")
+            show_tree(value, indent + "  ")
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            print(f"{indent}{_line(key)}:")
+            for item in value:
+                print(f"{indent}  " + ", ".join(f"{_line(k)} {_short(v)}" for k, v in item.items()))
+        else:
+            print(f"{indent}{_line(key)}: {_short(value)}")
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list):
+        return " ".join(_line(str(item)) for item in value) or "none"
+    return "none" if value is None or value == {} else _line(str(value))
+
+
+def _line(text: str) -> str:
+    """Text on one line that cannot drive a terminal: names come from files of others."""
+    return console.printable(text.replace("\n", "\\n"))
+
+
+def show_groups(path: Path, file: TextIO, metrics: Sequence[str] = ()) -> None:
+    """Print a line for each group of a scores.json, for every attribute: of the AUC and of these metrics."""
+    from ...reporting import by_group, writers
+    from ...scores.scores import Scores
+
+    scores = Scores.read(path)
+    for table in (table for metric in ("", *metrics) for table in by_group.tables(scores, metric)):
+        writers.show(table, file)
+        print(table.legend, file=file)
+    if scores.groups:
+        console.say(by_group.legend(scores, metrics))
+
+
+def show_rows(rows: "list[Row]", file: TextIO | None = None) -> None:
+    """Print the rows of a report as tables, and for a person what the numbers are."""
+    from ...reporting import writers
+    from ...reporting.tables import report
+
+    made = report(rows)
+    for table in made.tables:
+        writers.show(table, file)
+    console.say(made.legend())
+
+
+def show_tables(tables: "Iterable[Table]", file: TextIO | None = None) -> None:
+    """Print tables, and what their numbers are once."""
+    from ...reporting import writers
+
+    legends: list[str] = []
+    for table in tables:
+        writers.show(table, file)
+        legends.append(table.legend)
+    for legend in dict.fromkeys(legends):
+        console.say(legend)

@@ -1,0 +1,186 @@
+"""fedcli prepare, partition, corrupt, train, evaluate and predict: one stage each."""
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from .. import console
+from ..errors import FedcliError
+from ..options import Flag
+from ..stages.evaluation_options import EvaluateOptions, PredictOptions
+from ..stages.options import CorruptOptions, PartitionOptions, PrepareOptions, TrainOptions
+from ..system import terminal
+from .shell.common import Json, give, refuse_sealed, refuse_together
+from .shell.shown import show, show_groups, show_json, show_rows, show_tables
+
+if TYPE_CHECKING:
+    from ..bench.estimate import Estimate
+
+NAMED = 10  # unreadable files that are listed
+
+
+def prepare(options: PrepareOptions, json: Json = False) -> None:
+    """Decode and resize a dataset once into a pool of uint8 images.
+
+    With --clients or --dirichlet it is partitioned too, with --corrupt also corrupted; the last
+    manifest written is printed.
+
+    Example: fedcli prepare rsna-ich --raw kaggle --corrupt gaussian --ratio 0.2
+    """
+    from ..stages import prepare as stage
+
+    show(stage.run(options).path, json)
+
+
+def partition(options: PartitionOptions, json: Json = False) -> None:
+    """Divide a dataset's training images among clients; only row numbers are written.
+
+    Without a scheme the dataset's own sites are the clients if it has them, else it is --dirichlet 1 over its usual
+    number of clients; with --clients, --balanced or --keep-units alone it is --dirichlet 1 too.
+
+    Examples: fedcli partition --by center; fedcli partition --dirichlet 1.0 --clients 20
+    """
+    from ..stages import partition as stage
+
+    show(stage.run(options).path, json)
+
+
+def corrupt(options: CorruptOptions, json: Json = False) -> None:
+    """Corrupt the images of some clients, and a copy of the whole test set in the same way.
+
+    --ratio takes the last clients of the roster; --on names them. Kinds: gaussian-noise, shot-noise, impulse-noise,
+    speckle-noise, brightness, contrast, saturate, defocus-blur, glass-blur, motion-blur, zoom-blur, gaussian-blur,
+    snow, frost, fog, spatter, elastic-transform, pixelate, jpeg-compression.
+
+    On a corruption manifest it adds to it, so that clients may differ in kind and severity. Then each test image is
+    corrupted as one of these clients, drawn by the seed, and each client is also scored on all test images corrupted as
+    its own.
+
+    labels, in place of a kind, changes training labels of these clients: each with the chance --rate, --kind symmetric
+    to any other class, pair to the next one, asymmetric as --flip says. Validation and test images keep their labels.
+    What it makes is a partition.
+
+    attributes, in place of a kind, hides --hide of a --share of patients in training, at every client or those that
+    --on names. What it makes is a partition too.
+
+    Examples: fedcli corrupt gaussian --ratio 0.2; fedcli corrupt motion-blur --on vidir_modern;
+    fedcli corrupt --client vienna_dias=gaussian:1 --client vidir_modern=motion-blur:4;
+    fedcli corrupt labels --kind symmetric --rate 0.3 --on rosendahl;
+    fedcli corrupt attributes --hide sex --share 0.3
+    """
+    from ..stages import corrupt as stage
+
+    show(stage.run(options).path, json)
+
+
+def train(
+    options: TrainOptions,
+    dry_run: Annotated[
+        bool, "measure a few steps, say how long the run would take and how much memory, write nothing"
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Train a method on partitioned data.
+
+    A run can be killed at any moment; the same command with --resume goes on and ends at the same bytes.
+
+    Examples: fedcli train fedism-plus --rounds 5; fedcli train fedheal --set tau=0.4 --set rule=paper
+    """
+    from ..stages import train as stage
+
+    refuse_together(dry_run=dry_run, resume=options.resume)
+    if not dry_run:
+        show(stage.run(options).path, json)
+        return
+    needs = stage.run_estimate(options)
+    if options.then:
+        console.warn(f"{options.then} starts from the finished run, so it is not in these numbers")
+    if not needs.fits:
+        console.warn("this needs more memory than is free: lower --batch-size, or give a smaller --model")
+    _show_estimate(needs, options.method or "", json)
+
+
+def _show_estimate(needs: "Estimate", method: str, as_json: bool) -> None:
+    """Print what a run would take."""
+    from dataclasses import asdict
+
+    from ..bench.estimate import span
+
+    if as_json:
+        show_json({**asdict(needs), "fits": needs.fits})
+        return
+    parts = [(name, seconds, f"{100 * seconds / needs.total_seconds:.0f} %") for name, seconds in needs.seconds.items()]
+    parts += [("total", needs.total_seconds, "100 %"), ("one round", needs.seconds_per_round, "")]
+    lines = [[name, f"{seconds:,.2f}", share] for name, seconds, share in parts]
+    rounds = console.counted(needs.rounds, "round", "rounds")
+    terminal.table([f"{method}, {rounds}", "seconds", "share"], lines)
+    sizes = {**needs.bytes, "peak": needs.peak_bytes, "free": needs.free_bytes}
+    lines = [[name, f"{size / 1e6:,.1f}" if size else "-"] for name, size in sizes.items()]
+    terminal.table(["memory", "MB"], lines)
+    on = f" on {needs.processes} processes" if needs.processes > 1 else ""
+    console.say(
+        f"about {span(needs.total_seconds)}{on}, from {needs.measured_steps} measured steps; nothing was written"
+    )
+
+
+def evaluate(options: EvaluateOptions, json: Json = False, quiet: bool = False) -> None:
+    """Score a run on the clean and the corrupted test set, per client and per group.
+
+    Examples: fedcli evaluate --by sex --by 'sex*age'; fedcli evaluate --shots 700,70; fedcli evaluate --export csv;
+    fedcli evaluate --corrupt gaussian --severity 1..5; fedcli evaluate --clinical;
+    fedcli evaluate --on fedcli-work/datasets/*/dataset.json
+    """
+    from ..reporting import choice, clinical, cross_site, severities
+    from ..reporting.columns import SHOWN
+    from ..reporting.rows import rows
+    from ..stages import evaluate as stage
+
+    scores = stage.run(options)
+    if not quiet:
+        own = list(scores.manifest.options.get("metrics", {}))
+        lines = rows([scores.path], metrics=[*SHOWN, *own])
+        show_rows(lines, sys.stderr)
+        show_groups(scores.path, sys.stderr, own)
+        known = [("", lines[0].scores)]
+        points = clinical.tables(known) if options.clinical else ()  # not those of another evaluation of the run
+        parts = choice.tables(lines), severities.tables(known), cross_site.tables(known), points
+        show_tables([table for part in parts for table in part], sys.stderr)
+    if json:
+        show_json({"path": str(scores.path), "manifest": {**asdict(scores.manifest), "body": scores.body}})
+    else:
+        show(scores.path, json)
+
+
+def predict(
+    options: PredictOptions,
+    format: Annotated[
+        Literal["csv", "json"], "csv: a row per file; json lists unreadable ones too", Flag("csv|json")
+    ] = "csv",
+    out: Annotated[Path | None, "write there; default: stdout", Flag("FILE")] = None,
+) -> None:
+    """Probabilities, the most likely class and decisions at chosen thresholds of image files, by a run's last model.
+
+    Files are read and prepared as the run's own images were, as its manifests say. Where some cannot be read they are
+    listed, the others are scored, and the exit code is 1.
+
+    Examples: fedcli predict RUN DIR; fedcli predict RUN DIR --format json --out predictions.json;
+    fedcli predict RUN DIR --positive mel --rule sensitivity=0.95
+    """
+    from ..stages import predict as stage
+
+    if out is not None:
+        refuse_sealed(out)
+    made = stage.run(options)
+    for point in made.predicted.operating:
+        images = console.counted(point.images, "validation image", "validation images")
+        console.say(f"{point.name}: from a probability of {point.threshold:.4g}, chosen on {images}")
+    give(made.to(format), out)
+    unreadable = made.predicted.unreadable
+    for file, why in unreadable[:NAMED]:
+        console.warn(f"{file}: {why}")
+    if unreadable:
+        (file, why), total = unreadable[0], len(unreadable) + len(made.predicted.files)
+        raise FedcliError(
+            f"{len(unreadable)} of {total} files cannot be read, such as {file}: {why}", "the others are scored"
+        )

@@ -1,0 +1,247 @@
+"""The numbers of a recipe's rows in its columns, by seed and round, and rows compared by them.
+
+Some columns follow from others. The best of a column is marked, and rows on the same data are tested against the
+reference. A number that a group too small to be reliable decides is marked too, and is never the best.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from statistics import fmean, harmonic_mean
+from typing import Any
+
+from ..compare.cautions import doubtful_decisions, small_decides
+from ..compare.systems import Quantity, Scored
+from ..compare.tested import Leads, order
+from ..data import manifest
+from ..errors import UsageError, nearest
+from ..metrics import PARITY, RESAMPLED
+from ..reporting import table
+from ..scores.parts import VERSIONS
+from ..scores.scores import Scores
+from . import places
+from .jobs import Outcome
+from .recipe import BEST_OTHER, Column, Recipe
+from .record import Cell, Marked, Row, Tests
+from .shape import UNITS, Printed
+
+EDGES = {"worst": "worst group", "gap": "gap"}
+BySeed = dict[int, list[float]]  # seed -> a value per round that counts
+ByColumn = dict[str, BySeed]  # by name of the column
+
+
+@dataclass(frozen=True)
+class Findings:
+    """A recipe's cells and what became of them. runs: by the path of their scores.json."""
+
+    recipe: Recipe
+    outcomes: list[Outcome]
+    runs: Mapping[Path, Scored]
+
+    def done(self, row: str, data: str | None = None) -> list[Outcome]:
+        """The cells of a row, of all data or of one, that have scores."""
+        cells = [outcome for outcome in self.outcomes if outcome.scores and outcome.cell.row == row]
+        return [outcome for outcome in cells if data in (None, outcome.cell.data)]
+
+    def scored(self, row: str, data: str | None = None) -> list[Scored]:
+        """The scores of these cells."""
+        return [self.runs[outcome.path] for outcome in self.done(row, data)]
+
+    def columns(self, name: str) -> ByColumn:
+        """The numbers of a row's runs at each column's place, in the column's unit."""
+        row, numbers = self.recipe.row(name), {}
+        for column in self.recipe.columns:
+            _, times, _ = UNITS[column.unit]
+            numbers[column.name] = {
+                outcome.cell.seed: [
+                    times * number
+                    for number in places.rounds(self._tree(outcome), row.place(column.score), self.recipe.at)
+                ]
+                for outcome in self.done(name, column.data)
+            }
+        return numbers
+
+    def _tree(self, outcome: Outcome) -> Any:
+        """The nested form of a cell's scores in which the places of columns are."""
+        nested = self.runs[outcome.path].nested
+        return nested["best_on_validation"] if self.recipe.at == "best" else nested
+
+    def has(self, column: Column) -> bool:
+        """Tell whether some scores.json has a column's place; one that holds null has no meaning there, no mistake.
+
+        Raises UsageError where none has it and all rows are there: a row that is left out might have it.
+        """
+        done = [outcome for outcome in self.outcomes if outcome.scores and outcome.cell.data == column.data]
+        parts = column.score.split("/")
+        ways = [places.reach(self._tree(outcome), parts) for outcome in done]
+        if not done or any(way.values for way in ways):
+            return True
+        if {row.name for row in self.recipe.rows if column.data in row.data} - {outcome.cell.row for outcome in done}:
+            return False
+        what = f"{self.recipe.name}: column {column.name!r}"
+        hint = nearest((parts[ways[0].depth :] or [""])[0], ways[0].names)
+        raise UsageError(f"{what}: scores.json has no {column.score!r}", hint)
+
+
+def with_derived(recipe: Recipe, rounds: Mapping[str, ByColumn], name: str) -> ByColumn:
+    """A row's columns, those that are a difference to another row or a mean of other columns worked out."""
+    own = dict(rounds[name])
+    for column in recipe.columns:
+        if column.minus:
+            other = _best_other(column, rounds, name) if column.minus == BEST_OTHER else column.minus
+            taken = rounds.get(other, {}).get(column.name, {})
+            own[column.name] = {} if name == other else _minus_runs(own[column.name], taken)
+    means = {
+        column.name: mean_runs([own[part] for part in column.parts], harmonic=bool(column.harmonic_mean_of))
+        for column in recipe.columns
+        if column.parts
+    }
+    return own | means
+
+
+def _best_other(column: Column, rounds: Mapping[str, ByColumn], name: str) -> str:
+    """The row with the best mean but this one; "" where no other has a number."""
+    known = {row: [*chain(*by_column.get(column.name, {}).values())] for row, by_column in rounds.items()}
+    means = {row: fmean(values) for row, values in known.items() if values and row != name}
+    return (min if column.lower else max)(means, key=lambda row: means[row], default="")
+
+
+def _minus_runs(runs: BySeed, other: BySeed) -> BySeed:
+    """Seed -> difference to another row's run of the same seed in each round; only seeds and rounds that both have."""
+    return {
+        seed: [value - taken for value, taken in zip(run, other[seed], strict=True)]
+        for seed, run in runs.items()
+        if seed in other and len(run) == len(other[seed])
+    }
+
+
+def mean_runs(columns: list[BySeed], harmonic: bool = False) -> BySeed:
+    """Seed -> mean of several columns in each round, or of their means where their rounds are not as many."""
+    means = {}
+    for seed in columns[0]:
+        runs = [run for column in columns if (run := column.get(seed))]
+        if len(runs) < len(columns):
+            continue
+        if len({len(run) for run in runs}) > 1:
+            runs = [[sum(run) / len(run)] for run in runs]
+        mean = harmonic_mean if harmonic else lambda values: sum(values) / len(values)
+        means[seed] = [mean(values) for values in zip(*runs, strict=True)]
+    return means
+
+
+def heading(column: Column) -> table.Column:
+    """A column's head in a table."""
+    return table.Column(column.name, UNITS[column.unit][0], lower=column.lower)
+
+
+def shown(cell: Cell | Printed, column: Column) -> table.Cell:
+    """A number in a table, with its spread."""
+    return table.number(cell.mean, cell.std, digits=UNITS[column.unit][2], sign="+" * bool(column.minus))
+
+
+@dataclass(frozen=True)
+class Marks:
+    """Marks of the rows, which are as results.json holds them."""
+
+    found: Findings
+    rows: list[Row]
+
+    def of(self, column: Column) -> Marked:
+        """Rows that are the `best` of a column and that are `doubtful`, and whether tests stand behind the best.
+
+        The best leads every other row significantly; of a score without a test it is the best number.
+        """
+        names, cells = [row.name for row in self.rows], [self._cell(row, column) for row in self.rows]
+        compared = sum(cell.number is not None for cell in cells) - 1
+        answers: list[bool | None] = []
+
+        def leads(first: int, second: int) -> bool:
+            personal = {names[first], names[second]} & {*self.found.recipe.personal}
+            score = score_tested(column) if self.found.recipe.at == "last5" and not personal else None
+            test = self._leads[column.data].test(score, first, second, compared) if score else None
+            answers.append(test)
+            return test is not False
+
+        marked = table.mark(heading(column), cells, [""] * len(cells), leads) if column.marked else cells
+        return Marked(
+            best=[name for name, cell in zip(names, marked, strict=True) if cell.best],
+            doubtful=[name for name, cell in zip(names, cells, strict=True) if cell.doubtful],
+            tested=bool(answers) and None not in answers,
+        )
+
+    @cached_property
+    def _leads(self) -> dict[str, Leads]:
+        """For each data, the tests of its rows."""
+        metrics = list(dict.fromkeys(column.score.rpartition("/")[2] for column in self.found.recipe.columns))
+        names = dict.fromkeys(column.data for column in self.found.recipe.columns)
+        return {data: Leads([self.found.scored(row.name, data) for row in self.rows], metrics) for data in names}
+
+    def _cell(self, row: Row, column: Column) -> table.Cell:
+        runs = [run.scores for run in self.found.scored(row.name, column.data)]
+        doubtful = _is_doubtful(column.score.split("/"), runs, self.found.recipe.at)
+        return replace(shown(row.cells[column.name], column), doubtful=doubtful)
+
+
+def score_tested(column: Column) -> Quantity | None:
+    """The score of a column that the paired tests are made of, and so its marks; None of another column."""
+    match column.score.split("/"):
+        case ["versions", version, metric] if version in VERSIONS and metric in RESAMPLED:
+            return Quantity(version, metric)
+    return None
+
+
+def _is_doubtful(place: list[str], runs: list[Scores], at: str) -> bool:
+    """Tell whether a small group decides a gap, a worst group or a difference in decisions in some run."""
+    match place:
+        case ["groups", attribute, version, "over_rounds", what, *more]:
+            known = [scores for scores in runs if attribute in scores.groups]
+            if what.startswith(PARITY):
+                return any(doubtful_decisions(scores, attribute, [what]) for scores in known)
+            return bool(more) and EDGES.get(more[-1]) in small_decides(known, attribute, version, what, at)
+    return False
+
+
+def tests(found: Findings) -> Iterator[Tests]:
+    """The rows on the very same data against the reference there, for each headline score."""
+    done = [outcome for outcome in found.outcomes if outcome.scores and outcome.cell.row not in found.recipe.personal]
+    scores = [(column.data, score) for column in found.recipe.columns if (score := score_tested(column))]
+    for data, score in dict.fromkeys(scores):
+        for rows in same_data([outcome for outcome in done if outcome.cell.data == data]):
+            if len(rows) < 2:
+                continue
+            reference = _reference(found, list(rows))
+            systems = {name: [found.runs[path] for path in paths] for name, paths in rows.items()}
+            about = {"version": score.version, "metric": score.metric, "reference": reference}
+            yield Tests(data=data, **about, rows=order(systems, reference, score.metric, score.version))
+
+
+def source_of(scores: Path) -> Path:
+    """The manifest of the data that a scores.json's run has read."""
+    return manifest.above(manifest.above(scores, "run"), "corruption", "partition")
+
+
+def same_data(outcomes: list[Outcome]) -> list[dict[str, list[Path]]]:
+    """Row -> scores, for each set of rows whose runs of equal seeds read the same manifest."""
+    rows: dict[str, dict[int, Path]] = {}
+    for outcome in outcomes:
+        rows.setdefault(outcome.cell.row, {})[outcome.cell.seed] = outcome.path
+    sets: list[tuple[dict[int, Path], dict[str, list[Path]]]] = []
+    for row, scores in rows.items():
+        read = {seed: source_of(path) for seed, path in scores.items()}
+        for known, members in sets:
+            if (common := known.keys() & read.keys()) and all(known[seed] == read[seed] for seed in common):
+                known |= read
+                members[row] = list(scores.values())
+                break
+        else:
+            sets.append((read, {row: list(scores.values())}))
+    return [members for _, members in sets]
+
+
+def _reference(found: Findings, rows: list[str]) -> str:
+    """The reference among these rows: the recipe's, else the first of its method, else the first."""
+    reference = found.recipe.reference
+    alike = [name for name in rows if found.recipe.row(name).method == found.recipe.row(reference).method]
+    return reference if reference in rows else [*alike, *rows][0]

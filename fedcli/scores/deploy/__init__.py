@@ -1,0 +1,1 @@
+"""A run's last model in use: on new images, and as a file of its own."""

@@ -1,0 +1,250 @@
+"""A run's model as a file that other programs load, with a sidecar that says how its images are prepared.
+
+The file takes prepared pixels divided by 255, float32 [B, C, S, S], and gives logits [B, classes]; normalisation is
+inside, but for safetensors, which hold the network's weights alone. What was written is loaded again and compared with
+`fedcli predict`: a difference above TOLERANCE is an error, and nothing is kept.
+"""
+
+import io
+import json
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ... import models
+from ...data import manifest, transforms
+from ...errors import FedcliError
+from ...io.files import sync
+from ...io.locks import remove_abandoned, renaming, scratch
+from ...metrics import probabilities
+from ...runs import finished as runs
+from ...runs.finished import Run
+from . import predict
+
+TOLERANCE = 1e-5  # between probabilities
+CHECKED = 16  # test images that are compared
+INPUT, OUTPUT = "pixels", "logits"
+NEEDS = "pip install 'fedcli[export]'"
+Scorer = Callable[[np.ndarray], np.ndarray]  # float32 [B, C, S, S] in 0 to 1 -> logits [B, classes]
+
+
+class Prepared(nn.Module):
+    """The network with the normalisation of its input before it: pixels / 255 -> logits."""
+
+    scale: Tensor
+    offset: Tensor
+
+    def __init__(self, net: nn.Module, channels: int):
+        super().__init__()
+        mean, std = _mean_and_std(channels)
+        scale = 1 / torch.tensor(std).reshape(1, -1, 1, 1)
+        self.net, self.channels = net, channels
+        self.register_buffer("scale", scale)
+        self.register_buffer("offset", -torch.tensor(mean).reshape(1, -1, 1, 1) * scale)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        x = pixels.expand(-1, self.channels, -1, -1)
+        return self.net(x * self.scale + self.offset)
+
+
+def _mean_and_std(channels: int) -> tuple[Sequence[float], Sequence[float]]:
+    """Of a network's input, by channel."""
+    if channels == 3:
+        return transforms.IMAGENET_MEAN, transforms.IMAGENET_STD
+    return transforms.GREY_MEAN, transforms.GREY_STD
+
+
+def export(run: Run, format: str, out: Path, client: str | None = None) -> Path:
+    """Write a run's model and its sidecar and return the model's path.
+
+    out: a new folder for model.onnx, model.pt2, model.pt or model.safetensors and model.json; where its name ends as
+    such a file's, the file, with NAME.json beside it. Raises FedcliError, UsageError.
+    """
+    is_file = out.suffix == f".{SUFFIXES[format]}"
+    if out.exists():
+        remove_abandoned(out)
+        raise _taken(out)
+    predict.check_client(run, client)
+    preprocessing = predict.Preprocessing.of(run)
+    runs.load_model(run, run.rounds[-1], client)
+    size, channels = preprocessing.choices.size, preprocessing.channels
+    module = Prepared(run.net.float(), run.manifest.body["model"]["channels"]).to("cpu").eval()
+    one_by_one = models.describe(run.manifest.body["model"]["name"]).kind == "clip"  # its attention fixes the batch
+    example = torch.rand(1 if one_by_one else 2, channels, size, size)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with scratch(out) as temporary:
+        path = temporary / (out.name if is_file else f"model.{SUFFIXES[format]}")
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")  # of exporters that are to be replaced
+            with _slow_attention():
+                scorer = _written(format, module, example, path, not one_by_one)
+            difference = _checked(run, scorer, one_by_one)
+        sidecar = _sidecar(run, preprocessing, path, format, client, one_by_one, difference)
+        text = json.dumps(sidecar, indent=1, sort_keys=True, ensure_ascii=False)
+        manifest.write_text(path.with_suffix(".json"), text + "\n")
+        sync(temporary)
+        with renaming(out):
+            if out.exists():  # another process was faster
+                raise _taken(out)
+            if not is_file:
+                temporary.rename(out)
+                return out / path.name
+            _beside(path.with_suffix(".json"), out.with_suffix(".json"))
+            path.rename(out)
+    return out
+
+
+def _beside(made: Path, sidecar: Path) -> None:
+    """Put a sidecar where it belongs; one of a process that was killed before its model came says the same."""
+    if sidecar.exists() and sidecar.read_bytes() != made.read_bytes():
+        raise _taken(sidecar)
+    made.rename(sidecar)
+
+
+def _taken(path: Path) -> FedcliError:
+    return FedcliError(f"{path} is there already", "give another --out, or remove it")
+
+
+def _written(format: str, module: Prepared, example: Tensor, path: Path, any_batch: bool) -> Scorer:
+    """Write the file and load it again. Raises FedcliError where the network has a part that the format lacks."""
+    write, load = FORMATS[format]
+    try:
+        with redirect_stdout(io.StringIO()):  # PyTorch prints the whole graph where it fails
+            write(module, example, path, any_batch)
+        return load(path, module)
+    except FedcliError:
+        raise
+    except Exception as error:  # exporters and runtimes raise a dozen unrelated types
+        why = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise FedcliError(f"this network cannot be written as {format}: {why}"[:300], "try another --format") from error
+
+
+@contextmanager
+def _slow_attention() -> Iterator[None]:
+    """Attention in single steps, which exporters know, in place of one fused operator."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
+def _checked(run: Run, scorer: Scorer, one_by_one: bool) -> float:
+    """The largest difference of a probability from predict's on test images. Raises FedcliError above TOLERANCE."""
+    test = run.data.test["clean"]
+    at = test.rows[:CHECKED].to(test.images.device)
+    images = test.images[at].permute(0, 2, 3, 1).cpu().numpy()
+    expected = probabilities(runs.logits(run.net, predict.shard_of(images, run), run.method.local))
+    pixels = np.ascontiguousarray(images.transpose(0, 3, 1, 2), np.float32) / np.float32(255)
+    parts = [pixels[k : k + 1] for k in range(len(pixels))] if one_by_one else [pixels]
+    got = probabilities(np.concatenate([scorer(part) for part in parts]))
+    difference = float(np.abs(got - expected).max())
+    if not difference <= TOLERANCE:
+        what = f"the exported model differs from fedcli predict by {difference:.2g} in a probability"
+        raise FedcliError(what, "nothing was written; try another --format")
+    return difference
+
+
+def _sidecar(
+    run: Run, preprocessing: predict.Preprocessing, path: Path, format: str, client: str | None, one_by_one: bool,
+    difference: float,
+) -> dict[str, Any]:  # fmt: skip
+    model, size, channels = run.manifest.body["model"], preprocessing.choices.size, preprocessing.channels
+    inside = format != "safetensors"
+    mean, std = _mean_and_std(model["channels"])
+    function = "sigmoid" if run.data.test["clean"].y.ndim == 2 else "softmax"
+    return {
+        "format": format, "file": path.name, "sha256": manifest.sha256(path), "run": manifest.sha256(run.path),
+        "method": run.manifest.body["method"], "round": run.rounds[-1], "client": client, "network": model["name"],
+        "classes": run.data.classes, "dataset": preprocessing.dataset, "preprocessing": preprocessing.recorded,
+        "input": {
+            "name": INPUT, "dtype": "float32", "shape": [1 if one_by_one else "batch", channels, size, size],
+            "values": "prepared pixels / 255", "normalised_inside": inside,
+            "mean": mean, "std": std,
+        },
+        "output": {"name": OUTPUT, "meaning": f"logits; {function} gives the probability of each class"},
+        "largest_difference_from_predict": difference, "checked_images": min(CHECKED, len(run.data.test["clean"])),
+    }  # fmt: skip
+
+
+def _onnx(module: Prepared, example: Tensor, path: Path, any_batch: bool) -> None:
+    _needed("onnx")
+    axes = {INPUT: {0: "batch"}, OUTPUT: {0: "batch"}} if any_batch else {}
+    torch.onnx.export(
+        module, (example,), str(path), input_names=[INPUT], output_names=[OUTPUT], dynamic_axes=axes, dynamo=False
+    )
+
+
+def _load_onnx(path: Path, module: Prepared) -> Scorer:
+    session = _needed("onnxruntime").InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    return lambda pixels: session.run(None, {INPUT: pixels})[0]
+
+
+def _torchscript(module: Prepared, example: Tensor, path: Path, any_batch: bool) -> None:
+    torch.jit.save(torch.jit.trace(module, example), str(path))
+    _without_places(path)
+
+
+def _without_places(path: Path) -> None:
+    """Leave out of a TorchScript file where on this machine the code of each operation lies."""
+    whole = torch._C.PyTorchFileReader(io.BytesIO(path.read_bytes()))
+    writer = torch._C.PyTorchFileWriter(str(path))  # keeps tensors aligned, as no zip file of Python's does
+    for name in whole.get_all_records():
+        if not name.endswith(".debug_pkl") and name not in ("version", ".data/serialization_id"):  # which it writes
+            record = whole.get_record(name)
+            writer.write_record(name, record, len(record))
+    writer.write_end_of_file()
+
+
+def _load_torchscript(path: Path, module: Prepared) -> Scorer:
+    return _scorer(torch.jit.load(str(path)))
+
+
+def _torch_export(module: Prepared, example: Tensor, path: Path, any_batch: bool) -> None:
+    shapes = ({0: torch.export.Dim("batch")},) if any_batch else None
+    program = torch.export.export(module, (example,), dynamic_shapes=shapes)
+    for node in program.graph.nodes:
+        node.meta.pop("stack_trace", None)  # it names files of this machine
+    torch.export.save(program, path)
+
+
+def _load_torch_export(path: Path, module: Prepared) -> Scorer:
+    return _scorer(torch.export.load(path).module())
+
+
+def _safetensors(module: Prepared, example: Tensor, path: Path, any_batch: bool) -> None:
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in module.net.state_dict().items()}
+    _needed("safetensors.torch").save_file(tensors, str(path))
+
+
+def _load_safetensors(path: Path, module: Prepared) -> Scorer:
+    module.net.load_state_dict(_needed("safetensors.torch").load_file(str(path)))
+    return _scorer(module)
+
+
+def _scorer(module: nn.Module) -> Scorer:
+    return lambda pixels: module(torch.from_numpy(pixels)).numpy()
+
+
+def _needed(name: str) -> Any:
+    """A module of the extra `export`. Raises FedcliError where it is not installed."""
+    from importlib import import_module
+
+    try:
+        return import_module(name)
+    except ModuleNotFoundError:
+        raise FedcliError(f"this format needs the Python module {name.partition('.')[0]}", NEEDS) from None
+
+
+FORMATS = {
+    "safetensors": (_safetensors, _load_safetensors), "onnx": (_onnx, _load_onnx),
+    "torchscript": (_torchscript, _load_torchscript), "torch.export": (_torch_export, _load_torch_export),
+}  # fmt: skip
+SUFFIXES = {"safetensors": "safetensors", "onnx": "onnx", "torchscript": "pt", "torch.export": "pt2"}
