@@ -84,13 +84,13 @@ def test_folders_and_tables_that_are_not_the_archives_are_named(tmp_path):
     with pytest.raises(FedcliError, match="no table with the column isic_id"):
         bcn20000.rows(tmp_path, LESION)
     line = ["ISIC_1", OWNERS[0], "60", "female", "benign"]
-    with pytest.raises(FedcliError, match="neither benign_malignant nor diagnosis_1"):
+    with pytest.raises(FedcliError, match="neither 'benign_malignant' nor 'diagnosis_1'"):
         listed(tmp_path, line, head=[*HEAD[:4], "diagnosis"])
     with pytest.raises(FedcliError, match="no column 'sex'"):
         listed(tmp_path, line, head=[*HEAD[:3], "gender", HEAD[4]])
     with pytest.raises(FedcliError, match="line 3 names no image"):
         listed(tmp_path, line, ["", *line[1:]])
-    with pytest.raises(FedcliError, match="ISIC_1 is listed twice"):
+    with pytest.raises(FedcliError, match="lists ISIC_1 twice"):
         listed(tmp_path, line, [*line[:4], "malignant"])
 
 

@@ -148,7 +148,7 @@ def test_two_tables_that_contradict_each_other_are_an_error(raw):
 
 def test_an_image_in_two_folds_is_an_error_and_a_missing_column_is_named(raw):
     rewrite(raw / SPLIT, lambda table: pandas.concat([table, table[:1].assign(fold="test")]))
-    with pytest.raises(FedcliError, match="train_test_split: ISIC_.* is listed twice"):
+    with pytest.raises(FedcliError, match="train_test_split lists ISIC_.* twice"):
         fed_isic.rows(raw, OFFICIAL)
     rewrite(raw / SPLIT, lambda table: table.drop(columns="center"))
     with pytest.raises(FedcliError, match="has no column 'center'"):

@@ -140,14 +140,14 @@ def test_a_repeated_row_is_fine_and_a_contradiction_is_not(raw):
     rewrite(raw / isic2019.TRUTH, lambda t: pandas.concat([t, t[:1]]))
     assert len(isic2019.rows(raw, LESION).rows) == 64
     rewrite(raw / isic2019.TRUTH, lambda t: pandas.concat([t, t[10:11].assign(image=t.image[0])]))
-    with pytest.raises(FedcliError, match="ISIC_0000000 is listed twice") as error:
+    with pytest.raises(FedcliError, match="lists ISIC_0000000 twice") as error:
         isic2019.rows(raw, LESION)
     assert error.value.hint
 
 
 def test_two_spellings_of_one_image_are_one_image(raw):
     rewrite(raw / isic2019.METADATA, lambda t: pandas.concat([t, t[7:8].assign(image="ISIC_0000007")]))
-    with pytest.raises(FedcliError, match="ISIC_0000007 is listed twice"):
+    with pytest.raises(FedcliError, match="lists ISIC_0000007 twice"):
         isic2019.rows(raw, LESION)
 
 

@@ -117,7 +117,7 @@ def test_an_unknown_type_is_an_error(raw, of):
 
 def test_a_contradiction_or_a_missing_column_in_the_table_is_an_error(raw):
     write_csv(raw / TABLE, ["image_name", "fitzpatrick"], [["ISIC_0000000", 1], ["ISIC_0000000", 5]])
-    with pytest.raises(FedcliError, match="ISIC_0000000 is listed twice"):
+    with pytest.raises(FedcliError, match="lists ISIC_0000000 twice"):
         isic_skin_tone.rows(raw, choose(tone_file=TABLE))
     write_csv(raw / TABLE, ["image_name"], [["ISIC_0000000"]])
     with pytest.raises(FedcliError, match="no column 'fitzpatrick'"):

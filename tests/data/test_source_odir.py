@@ -82,8 +82,8 @@ def test_the_split_keeps_a_patients_eyes_together(tmp_path):
 @pytest.mark.parametrize(
     ("line", "column", "cell", "sentence"),
     [
-        (1, 3, "0_left.jpg", "names the image '0_left.jpg' twice"),
-        (1, 0, "0", "has two lines for patient 0 that differ"),
+        (1, 3, "0_left.jpg", "lists 0_left.jpg twice"),
+        (1, 0, "0", "lists patient 0 twice"),
         (1, 9, "2", "the column 'G' holds '2'"),
         (1, 9, "-1", "1 labels are -1"),
     ],

@@ -4,16 +4,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..pool import Row
 from .cards import defaults, read
 from .own_files import own_images
 from .source import Choices, Listing, Source
-from .tables import place
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from .tables import DataFrame, place
 
 
 @dataclass(frozen=True)
@@ -59,7 +56,7 @@ def _decode(table: Table, raw: Path, row: Row, choices: Choices) -> Any:
 
 
 def listed(
-    facts: "DataFrame",
+    facts: DataFrame,
     attributes: Mapping[str, list[str]],
     tables: Iterable[str],
     *,

@@ -26,7 +26,7 @@ from ..pool import Row
 from .division import divided
 from .drawing import picture, save
 from .formats.photographs import photographs_in, read_rgb
-from .source import Choices, Listing, Source
+from .source import Choices, Listing, Source, stamp
 
 DOMAINS = ["mnist", "usps", "svhn", "syn"]
 PLACES = {  # domain -> (folders, pairs of a train and a test file); the first that is there counts
@@ -93,12 +93,11 @@ def locate(raw: Path, domain: str) -> tuple[str, str] | None:
 
 def contents(path: Path, domain: str, part: str) -> tuple[np.ndarray, np.ndarray]:
     """uint8 [N, H, W, 1 or 3] and int64 [N], the digits, of one part of a domain. Raises FedcliError."""
-    stamp = path.stat()
-    return _contents(path, domain, part, (stamp.st_mtime_ns, stamp.st_size))
+    return _contents(path, domain, part, stamp(path))
 
 
 @lru_cache(maxsize=2 * len(DOMAINS))
-def _contents(path: Path, domain: str, part: str, stamp: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+def _contents(path: Path, domain: str, part: str, _: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
     match domain:
         case "mnist":
             images, labels = read_idx(path)[..., None], read_idx(path.with_name(_labels_of(path.name)))

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from ... import console
 from ...console import counted
 from ...errors import FedcliError
 from ...labels import single_of
@@ -17,8 +18,13 @@ from .source import Choices, Listing
 AS_LISTED = "official", "paper", "fedheal", "folder"  # splits that the files say, and the rows already have
 
 
-def divided(listing: Listing, choices: Choices) -> Listing:
-    """A listing with its test part by the split that was chosen; where no patient is known, images stand alone."""
+def divided(listing: Listing, choices: Choices, unit: str = "") -> Listing:
+    """A listing with its test part by the split that was chosen; where no patient is known, images stand alone.
+
+    unit: a patient or lesion, where it is said how many images name none.
+    """
+    if unit and choices.split != "image" and (alone := sum(not row.patient for row in listing.rows)):
+        console.say(f"{alone} of {len(listing.rows)} images name no {unit}; each of them stands alone in the split")
     if choices.split in AS_LISTED:
         return listing
     split = fold_rows if choices.split == "folds" else split_rows

@@ -21,52 +21,13 @@ from numpy.lib import format as npy
 from ...errors import FedcliError, UsageError
 from ...labels import MULTI_LABEL
 from ..pool import Row
+from . import cards
 from .division import divided
 from .drawing import labels_of, picture, spots, table
 from .formats.photographs import within
-from .source import Choices, Listing, Source, unreadable
+from .source import Choices, Listing, Source, checked_channels, middles, stamp, unreadable
 
-ORGANS = [
-    *("bladder", "femur-left", "femur-right", "heart", "kidney-left", "kidney-right"),
-    *("liver", "lung-left", "lung-right", "pancreas", "spleen"),
-]
-CLASSES = {  # in the order of the labels
-    "pathmnist": [
-        *("adipose", "background", "debris", "lymphocytes", "mucus", "smooth muscle", "normal colon mucosa"),
-        *("cancer-associated stroma", "colorectal adenocarcinoma epithelium"),
-    ],
-    "dermamnist": [
-        *("actinic keratoses and intraepithelial carcinoma", "basal cell carcinoma", "benign keratosis-like lesions"),
-        *("dermatofibroma", "melanoma", "melanocytic nevi", "vascular lesions"),
-    ],
-    "octmnist": ["choroidal neovascularization", "diabetic macular edema", "drusen", "normal"],
-    "pneumoniamnist": ["normal", "pneumonia"],
-    "retinamnist": ["grade 0", "grade 1", "grade 2", "grade 3", "grade 4"],
-    "breastmnist": ["malignant", "normal or benign"],
-    "bloodmnist": [
-        *("basophil", "eosinophil", "erythroblast", "immature granulocytes"),
-        *("lymphocyte", "monocyte", "neutrophil", "platelet"),
-    ],
-    "tissuemnist": [
-        *("collecting duct or connecting tubule", "distal convoluted tubule", "glomerular endothelial cells"),
-        *("interstitial endothelial cells", "leukocytes", "podocytes", "proximal tubule segments"),
-        "thick ascending limb",
-    ],
-    "chestmnist": [
-        *("atelectasis", "cardiomegaly", "effusion", "infiltration", "mass", "nodule", "pneumonia", "pneumothorax"),
-        *("consolidation", "edema", "emphysema", "fibrosis", "pleural thickening", "hernia"),
-    ],
-    **dict.fromkeys(["organamnist", "organcmnist", "organsmnist"], ORGANS),
-    "organmnist3d": [
-        *("liver", "kidney-right", "kidney-left", "femur-right", "femur-left", "bladder", "heart", "lung-right"),
-        *("lung-left", "spleen", "pancreas"),
-    ],
-    "nodulemnist3d": ["benign", "malignant"],
-    "adrenalmnist3d": ["normal", "hyperplasia"],
-    "fracturemnist3d": ["buckle rib fracture", "nondisplaced rib fracture", "displaced rib fracture"],
-    "vesselmnist3d": ["vessel", "aneurysm"],
-    "synapsemnist3d": ["inhibitory synapse", "excitatory synapse"],
-}
+CLASSES = cards.read("medmnist")["class_names"]  # of each set, in the order of the labels
 PARTS = "train", "val", "test"
 HIGHEST = 32767  # the pool keeps labels in 16 bits
 MOST = 2**28  # bytes of the labels of a part, and of an image
@@ -87,7 +48,6 @@ class Pixels:
 def rows(raw: Path, choices: Choices) -> Listing:
     """The images of the parts asked for."""
     path = locate(raw, choices.own["file"])
-    parts = [part for part in PARTS if part != "val" or choices.own["val"] == "train"]
     labels = {part: read_labels(path, part) for part in PARTS}  # the dropped ones too: the classes depend on no option
     if len(kinds := {array.shape[1:] for array in labels.values()}) > 1:
         raise FedcliError(f"{path} has another number of labels per image in some of its parts", HINT)
@@ -97,13 +57,13 @@ def rows(raw: Path, choices: Choices) -> Listing:
     shapes = {part: _check_images(path, part, len(labels[part])) for part in PARTS}
     if len({shape[1:] for shape in shapes.values()}) > 1:
         raise FedcliError(f"{path} has images of different shapes in its parts", HINT)
-    name = path.relative_to(raw).as_posix()
-    images = []
-    for part in parts:
-        for i, label in enumerate(labels[part].tolist()):
-            its = label if task is None else tuple(label)
-            images.append(Row(f"{part}-{i:06d}", its, f"{name}#{part}-{i}", part == "test"))
-    channels = _channels(path, shapes["train"], choices)
+    name, channels = path.relative_to(raw).as_posix(), _channels(path, shapes["train"], choices)
+    images = [
+        Row(f"{part}-{i:06d}", tuple(label) if task else label, f"{name}#{part}-{i}", part == "test")
+        for part in PARTS
+        if part != "val" or choices.own["val"] == "train"
+        for i, label in enumerate(labels[part].tolist())
+    ]
     return divided(Listing(images, tables=[name], classes=classes, channels=channels, task=task), choices)
 
 
@@ -120,8 +80,7 @@ def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
     part, _, i = place.partition("-")
     path = raw / file
     try:
-        stamp = path.stat()
-        pixels = _pixels(path, f"{part}_images", os.getpid(), (stamp.st_mtime_ns, stamp.st_size))
+        pixels = _pixels(path, f"{part}_images", os.getpid(), stamp(path))
         size = math.prod(pixels.shape[1:])
         pixels.stream.seek(pixels.start + int(i) * size)
         image = np.frombuffer(pixels.stream.read(size), np.uint8)
@@ -139,9 +98,8 @@ def _is_volume(shape: tuple[int, ...]) -> bool:
 
 
 def _taken(depth: int, choices: Choices) -> np.ndarray:
-    """Slices of a volume that become channels: the middles of as many parts of equal depth."""
-    count = int(choices.own.get("slices", "") or depth)
-    return (np.arange(count) * 2 + 1) * depth // (2 * count)
+    """Slices of a volume that become channels."""
+    return middles(depth, int(choices.own.get("slices", "") or depth))
 
 
 def _channels(path: Path, shape: tuple[int, ...], choices: Choices) -> int:
@@ -153,10 +111,7 @@ def _channels(path: Path, shape: tuple[int, ...], choices: Choices) -> int:
         return 3 if len(shape) == 4 else 1
     if text and not (text.isascii() and text.isdigit() and 1 <= int(text) <= shape[1]):
         raise UsageError(f"slices is {text!r}, and the volumes of {path} have {shape[1]}", f"give 1 to {shape[1]}")
-    count = len(_taken(shape[1], choices))
-    if choices.clahe and count > 3:
-        raise UsageError(f"--clahe takes grey or colour images, not {count} slices", "leave --clahe out")
-    return count
+    return checked_channels(int(text or shape[1]), choices)
 
 
 def locate(raw: Path, file: str) -> Path:
@@ -202,12 +157,9 @@ def _check_images(path: Path, part: str, count: int) -> tuple[int, ...]:
     """Shape of a part's images. Raises FedcliError for other numbers and another count than labels."""
     pixels, kind = _open(path, f"{part}_images")
     pixels.stream.close()
-    shape = pixels.shape
+    shape, expected = pixels.shape, "uint8 [N, H, W], [N, H, W, 3] or [N, D, H, W]"
     if kind != np.uint8 or len(shape) not in (3, 4):
-        raise FedcliError(
-            f"{path}: {part}_images is {kind} {list(shape)}, expected uint8 [N, H, W], [N, H, W, 3] or [N, D, H, W]",
-            HINT,
-        )
+        raise FedcliError(f"{path}: {part}_images is {kind} {list(shape)}, expected {expected}", HINT)
     if math.prod(shape[1:]) > MOST:
         raise FedcliError(f"{path}: {part}_images claims {math.prod(shape[1:]):,} numbers per image", HINT)
     if shape[0] != count:

@@ -1,5 +1,6 @@
 """A dataset's reader: raw folder -> rows, and row -> pixels."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...errors import UsageError
 from ...io.files import may_pass
 from ..pool import Row
 
@@ -21,6 +23,23 @@ def unreadable(error: Exception, path: Path) -> Unreadable:
         raise error
     text = str(error).replace(str(path), path.name).strip().rstrip(".")
     return Unreadable(f"{type(error).__name__}: {text}" if text else type(error).__name__)
+
+
+def check_regular(path: Path) -> None:
+    """Raises Unreadable for what is no regular file: a pipe would be waited for."""
+    if not os.path.isfile(path):  # noqa: PTH113 - as fast as can be
+        raise Unreadable("not a regular file" if path.exists() else "no such file")
+
+
+def stamp(path: Path) -> tuple[int, int]:
+    """Time and size of a file that is kept open or in memory, which differ where it was written anew."""
+    about = path.stat()
+    return about.st_mtime_ns, about.st_size
+
+
+def middles(depth: int, count: int) -> np.ndarray:
+    """Slices [count] of a volume that become channels: the middles of as many parts of equal depth."""
+    return (np.arange(count) * 2 + 1) * depth // (2 * count)
 
 
 @dataclass(frozen=True)
@@ -59,6 +78,13 @@ class Choices:
     sample_images: int | None = None
     stratified: bool = False
     scaled_decoding: bool = False
+
+
+def checked_channels(count: int, choices: Choices, what: str = "slices") -> int:
+    """A number of channels itself. Raises UsageError where that are more than --clahe takes."""
+    if choices.clahe and count > 3:
+        raise UsageError(f"--clahe takes grey or colour images, not {count} {what}", "leave --clahe out")
+    return count
 
 
 @dataclass(frozen=True)

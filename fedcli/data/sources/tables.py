@@ -3,17 +3,20 @@
 import csv
 import io
 import math
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ...console import counted
 from ...errors import FedcliError
 from ...io.files import read_text, regular
 
 if TYPE_CHECKING:
-    import numpy as np
     from pandas import DataFrame, Series
+else:
+    DataFrame = Series = Any  # pandas takes half a second to import, which functions that need it do
 
 # what a part of a split is called -> whether it tests
 PARTS = {"train": False, "training": False, "val": False, "valid": False, "validation": False}
@@ -33,8 +36,11 @@ def first_of(raw: Path, names: Sequence[str], hint: str, what: str = "") -> Path
     raise FedcliError(f"{raw} {what or lacks}", hint)
 
 
-def read_table(path: Path, columns: list[str], **options: Any) -> "DataFrame":
-    """Read a CSV file. Raises FedcliError naming the file and the column it lacks."""
+def read_table(path: Path, columns: Collection[str], **options: Any) -> DataFrame:
+    """Read a CSV file. Raises FedcliError naming the file and the columns it lacks.
+
+    columns: those that it must have; a dict of what each is called here leaves the others out.
+    """
     import pandas
 
     try:
@@ -46,12 +52,20 @@ def read_table(path: Path, columns: list[str], **options: Any) -> "DataFrame":
     _check_columns(path, table, columns)
     if table.empty:
         raise FedcliError(f"{path} has no rows", NO_ROWS)
-    return table
+    return table[list(columns)].rename(columns=columns) if isinstance(columns, Mapping) else table
 
 
-def _check_columns(path: Path, table: "DataFrame", columns: list[str]) -> None:
+def _check_columns(path: Path, table: DataFrame, columns: Collection[str]) -> None:
     if missing := [column for column in columns if column not in table]:
         raise FedcliError(f"{path} has {lacking(missing)}", f"columns found: {', '.join(map(str, table.columns))}")
+
+
+def first_column(path: Path, table: DataFrame, names: Sequence[str]) -> str:
+    """The first of these columns that a table has. Raises FedcliError where it has none."""
+    if column := next((name for name in names if name in table), None):
+        return column
+    sentence = f"{path} has neither {' nor '.join(map(repr, names))}"
+    raise FedcliError(sentence, f"columns found: {', '.join(map(str, table.columns))}")
 
 
 def lacking(columns: Sequence[str]) -> str:
@@ -60,7 +74,7 @@ def lacking(columns: Sequence[str]) -> str:
     return f"no column{'s' * (len(names) > 1)} {', '.join(names)}"
 
 
-def check_once(path: Path, names: "Series", hint: str) -> None:
+def check_once(path: Path, names: Series, hint: str = "keep the right one of its lines") -> None:
     """Refuse a table that names something twice, or has a line that names nothing. Raises FedcliError."""
     if names.isna().any():
         raise FedcliError(f"{path} has a line without {names.name}", hint)
@@ -68,7 +82,21 @@ def check_once(path: Path, names: "Series", hint: str) -> None:
         raise FedcliError(f"{path} lists {names[twice].iloc[0]} twice", hint)
 
 
-def one_hot(path: Path, table: "DataFrame", columns: Sequence[str], image: str) -> "np.ndarray":
+def check_values(
+    path: Path, names: Series, values: Series, allowed: Collection[Any], hint: str = "", what: str = ""
+) -> None:
+    """Refuse a table in which something has a value that is not allowed. Raises FedcliError that names it.
+
+    what: of the value, in words, where its column's name would not do. hint: where a list of those allowed would not.
+    """
+    if (odd := ~values.isin(allowed)).any():
+        name, value = names[odd].tolist()[0], values[odd].tolist()[0]
+        sentence = f"{path}: {name} has the {what or values.name} {value!r}"
+        ends = [f"{allowed[0]} to {allowed[-1]}"] if isinstance(allowed, range) else map(str, allowed)
+        raise FedcliError(sentence, hint or f"expected {' or '.join(ends)}")
+
+
+def one_hot(path: Path, table: DataFrame, columns: Sequence[str], image: str) -> np.ndarray:
     """The column of each line [N] that holds a 1. Raises FedcliError for a line with none, or several."""
     hot = table[list(columns)].to_numpy() == 1  # [N, C]
     if (odd := hot.sum(1) != 1).any():
@@ -87,7 +115,7 @@ def check_cells(path: Path) -> None:
             raise FedcliError(f"{path}: {','.join(odd)[:80]!r} has {cells}, not {len(head)}", "correct that line")
 
 
-def read_sheet(path: Path, columns: list[str]) -> "DataFrame":
+def read_sheet(path: Path, columns: list[str]) -> DataFrame:
     """Read the first sheet of an .xlsx file, all texts. Raises FedcliError naming the file and the column it lacks."""
     import pandas
 
@@ -178,6 +206,13 @@ def number(text: str) -> float | None:
 def age_band(years: float) -> str:
     """One of AGE_BANDS, "" for an unknown age (NaN)."""
     return "" if math.isnan(years) else AGE_BANDS[(years >= 40) + (years >= 60)]
+
+
+def age_bands(years: Series) -> Series:
+    """The bands of a column of ages, "" where a cell is no number."""
+    import pandas
+
+    return pandas.to_numeric(years, errors="coerce").map(age_band)
 
 
 def place(value: object, values: list[str]) -> int:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,11 +23,18 @@ from ..described import listed
 from ..division import divided
 from ..formats.photographs import radiograph, within
 from ..source import Choices, Listing, Source
-from ..tables import check_cells, check_once, first_of, read_sheet, read_table
+from ..tables import (
+    DataFrame,
+    Series,
+    check_cells,
+    check_once,
+    check_values,
+    first_column,
+    first_of,
+    read_sheet,
+    read_table,
+)  # fmt: skip
 from .fedchexmimic_sample import make
-
-if TYPE_CHECKING:
-    from pandas import DataFrame, Series
 
 CLASSES = ["no pleural effusion", "pleural effusion"]
 AGES = ["0-60", "60+"]  # the paper's names; somebody of 60 is in the second
@@ -62,7 +68,7 @@ class Download:
         find: name -> path below the root. Raises FedcliError for one that leads out.
     """
 
-    table: "DataFrame"
+    table: DataFrame
     tables: list[Path]
     find: Callable[[str], str]
 
@@ -86,7 +92,7 @@ def rows(raw: Path, choices: Choices) -> Listing:
     return divided(listing, choices)
 
 
-def located(download: Download, table: "DataFrame", root: Path, raw: Path) -> "DataFrame":
+def located(download: Download, table: DataFrame, root: Path, raw: Path) -> DataFrame:
     """The table with each image's file relative to the raw folder, missing where it is not there."""
     files = [root / download.find(name) for name in table.name]
     names = [path.relative_to(raw).as_posix() for path in files]
@@ -169,9 +175,7 @@ def read_paper(root: Path, *, attribute: str, site: str) -> Download:
     paths = [first_of(root, [f"meta_{site}_{attribute}_{part}.csv"], hint) for part in ("train", "test")]
     parts = [read_table(path, ["filename", "disease_label"], dtype={"filename": str}) for path in paths]
     for path, part in zip(paths, parts, strict=True):
-        if (odd := ~part.disease_label.isin([0, 1])).any():
-            wrong = part[odd].iloc[0]
-            raise FedcliError(f"{path}: {wrong.filename} has the label {wrong.disease_label}", "expected 0 or 1")
+        check_values(path, part.filename, part.disease_label, [0, 1], what="label")
     table = concat([part.assign(test=k == 1) for k, part in enumerate(parts)], ignore_index=True)
     check_once(paths[1], table.filename, AGAIN)
     known = {name: _decoded(table.get(f"{name}_label"), name) for name in ("race", "gender", "age")}
@@ -209,11 +213,12 @@ def _found(root: Path, name: str) -> str:
     return next((file for file in files if (root / file).is_file()), files[0])
 
 
-def _with_people(table: "DataFrame", root: Path) -> tuple["DataFrame", list[Path]]:
+def _with_people(table: DataFrame, root: Path) -> tuple[DataFrame, list[Path]]:
     """The table with gender and age from MIMIC-IV's patients, race from its admissions, each where it is there."""
-    homes = [root / home for home in HOMES["mimic-iv"]]
-    patients = _first(home / f"patients.csv{end}" for home in homes for end in ("", ".gz"))
-    admissions = _first(home / f"admissions.csv{end}" for home in homes for end in ("", ".gz"))
+    patients, admissions = (
+        _first(root / home / f"{name}.csv{end}" for home in HOMES["mimic-iv"] for end in ("", ".gz"))
+        for name in ("patients", "admissions")
+    )
     if patients:
         people = read_table(patients, ["subject_id", "gender", "anchor_age", "anchor_year"], dtype=KINDS)
         people = people.drop_duplicates("subject_id").set_index("subject_id")
@@ -228,13 +233,10 @@ def _with_people(table: "DataFrame", root: Path) -> tuple["DataFrame", list[Path
     return table, [path for path in (patients, admissions) if path]
 
 
-def _races(path: Path) -> "Series":
+def _races(path: Path) -> Series:
     """Patient -> race where all admissions that tell one agree. The column was called ethnicity in MIMIC-IV 1."""
     table = read_table(path, ["subject_id"], dtype=KINDS)
-    column = next((name for name in ("race", "ethnicity") if name in table), None)
-    if column is None:
-        raise FedcliError(f"{path} has neither 'race' nor 'ethnicity'", f"columns found: {', '.join(table.columns)}")
-    known = table.assign(race=table[column].map(_race))
+    known = table.assign(race=table[first_column(path, table, ["race", "ethnicity"])].map(_race))
     races = known[known.race != ""].groupby("subject_id").race
     return races.first()[races.nunique() == 1]
 
@@ -245,17 +247,17 @@ def _race(text: object) -> str:
     return word if word in ATTRIBUTES["race"] else ""
 
 
-def _sex(texts: "Series") -> "Series":
+def _sex(texts: Series) -> Series:
     return texts.astype(str).str[0].str.lower().map(SEXES).fillna("")
 
 
-def _ages(years: "Series") -> list[str]:
+def _ages(years: Series) -> list[str]:
     from pandas import to_numeric
 
     return [AGES[int(age >= 60)] if age >= 0 else "" for age in to_numeric(years, errors="coerce")]
 
 
-def _decoded(labels: "Series | None", attribute: str) -> "list[str] | str":
+def _decoded(labels: Series | None, attribute: str) -> list[str] | str:
     """Values from the authors' codes, which follow the order in their paper, or from names."""
     if labels is None:
         return ""
@@ -264,11 +266,10 @@ def _decoded(labels: "Series | None", attribute: str) -> "list[str] | str":
     return [codes.get(text, text) for text in labels.astype(str).str.strip().str.lower()]
 
 
-def _wanted(table: "DataFrame", site: str, choices: Choices) -> "DataFrame":
+def _wanted(table: DataFrame, site: str, choices: Choices) -> DataFrame:
     """Images of the views asked for, with labels 0 and 1. Raises FedcliError for a label that is none."""
     label = table.label.fillna(0)
-    if (odd := ~label.isin([-1, 0, 1])).any():
-        raise FedcliError(f"{table.id[odd].iloc[0]} has the label {label[odd].iloc[0]}", "expected 1, 0, -1 or blank")
+    check_values(Path(site), table.id, label, [-1, 0, 1], "expected 1, 0, -1 or blank", "label")
     frontal = (table.view == "frontal") | (choices.own["views"] == "all")
     certain = (label >= 0) | (choices.own["uncertain"] != "skip")
     console.say(

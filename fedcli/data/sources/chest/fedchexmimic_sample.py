@@ -8,13 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from ....seeds import derive
+from .. import cards
 from ..drawing import picture, save, table
 
-FINDINGS = [  # in the order of CheXpert's columns
-    *("No Finding", "Enlarged Cardiomediastinum", "Cardiomegaly", "Lung Opacity", "Lung Lesion", "Edema"),
-    *("Consolidation", "Pneumonia", "Atelectasis", "Pneumothorax", "Pleural Effusion", "Pleural Other", "Fracture"),
-    "Support Devices",
-]
+FINDINGS = cards.read("chexpert")["classes"]  # in the order of CheXpert's columns
 PATIENTS = 42  # of each hospital
 EFFUSION = ["1.0", "", "0.0", "1.0", "", "1.0", "-1.0", ""]
 DEMO_RACES = ["White", "Asian", "Black or African American", "White, non-Hispanic", "Black, non-Hispanic", "Unknown"]

@@ -13,11 +13,12 @@ What differs from the authors' code:
       those whose chosen attribute is unknown from train and test: --set unknown=drop.
 """
 
+import io
 import math
 import os
 import zipfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -27,14 +28,15 @@ from typing import cast
 import numpy as np
 
 from .... import console
-from ....errors import FedcliError, UsageError
+from ....errors import FedcliError
+from ....seeds import derive
 from ....system import processes
 from ...pool import Row
 from ..division import divided
+from ..drawing import picture, table
 from ..formats.photographs import within
-from ..source import Choices, Listing, Source, Unreadable, unreadable
+from ..source import Choices, Listing, Source, Unreadable, check_regular, checked_channels, unreadable
 from ..tables import AGE_BANDS, age_band, check_once, place, read_table
-from . import fairfedmed_sample as sample
 
 CLASSES = ["no glaucoma", "glaucoma"]
 CODED = {  # attribute -> values in the order of their codes; -1 is unknown
@@ -44,8 +46,10 @@ CODED = {  # attribute -> values in the order of their codes; -1 is unknown
     "gender": ["female", "male"],
     "marital_status": ["married or partnered", "single", "divorced", "widowed", "legally separated"],
 }
-MEMBERS = {name: name.replace("_", "") for name in [*CODED, "age"]}  # in the npz files and in the tables
-COUNTS = {"glaucoma": len(CLASSES), **{MEMBERS[name]: len(values) for name, values in CODED.items()}}
+LABEL = "glaucoma"
+MEMBERS = {name: name.replace("_", "") for name in [LABEL, *CODED, "age"]}  # in the npz files and in the tables
+TEXTS = {LABEL: ["no", "yes"], **CODED}  # in the tables
+COUNTS = {MEMBERS[name]: len(values) for name, values in TEXTS.items()}
 SITES = ["site1", "site2", "site3"]
 SPELLINGS = {"others": "other", "separated": "legally separated", "married": "married or partnered"}
 SPELLINGS |= {"hispanic or latino": "hispanic", "not hispanic": "non-hispanic"}
@@ -73,8 +77,7 @@ class Listed:
 
 def rows(member: str, raw: Path, choices: Choices) -> Listing:
     """Every listed patient whose file has this member, with label and attributes from the file."""
-    if choices.clahe and member == OCT_MEMBER:
-        raise UsageError(f"--clahe takes grey or colour images, not {SLICES} B-scans", "leave --clahe out")
+    checked_channels(SLICES if member == OCT_MEMBER else 1, choices, "B-scans")
     home = raw / "fairfedmed" if (raw / "fairfedmed").is_dir() else raw
     if not (home / FOLDER).is_dir():
         raise FedcliError(f"{home} has no folder {FOLDER!r}", f"give the folder that holds {FOLDER}/ and {ALL}")
@@ -83,20 +86,20 @@ def rows(member: str, raw: Path, choices: Choices) -> Listing:
         within(home / FOLDER, name)
     there = {entry.name for entry in os.scandir(home / FOLDER)} & {*listed}
     names, inside = sorted(there), (home / FOLDER).relative_to(raw).as_posix()
-    read = partial(_read, home / FOLDER, member)
-    codes: Iterator[str | dict[str, float]] = processes.in_order(
-        read, names, label="reading attributes", jobs=choices.jobs
-    )
+    read: Callable[[str], str | dict[str, int]] = partial(_read, home / FOLDER, member)
+    codes = processes.in_order(read, names, label="reading attributes", jobs=choices.jobs)
     skipped = [(f"{inside}/{name}", "listed in the tables, not in the folder") for name in {*listed} - there]
     patients: list[Row] = []
     differ: Counter[str] = Counter()
-    for name, code in zip(names, codes, strict=True):
-        row = code if isinstance(code, str) else _row(f"{inside}/{name}", listed[name], code)
-        if isinstance(row, str) or isinstance(code, str):
-            skipped.append((f"{inside}/{name}", str(row)))
+    for name, by_file in zip(names, codes, strict=True):
+        source, by_table = f"{inside}/{name}", _by_table(listed[name].table)
+        groups = dict.fromkeys(MEMBERS, -1) | by_table | (by_file if isinstance(by_file, dict) else {})
+        if (label := groups.pop(LABEL)) < 0 or isinstance(by_file, str):
+            skipped.append((source, by_file if isinstance(by_file, str) else "its glaucoma label is unknown"))
             continue
-        differ.update(_differing(code, listed[name].table))
-        patients.append(row)
+        differ.update(key for key in by_file.keys() & by_table if by_file[key] != by_table[key])
+        groups["site"] = listed[name].site
+        patients.append(Row(Path(source).stem, label, source, listed[name].test, groups))
     if differ:
         counts = ", ".join(f"{name} {count}" for name, count in sorted(differ.items()))
         console.say(f"the tables differ from the npz files, which count: {counts}")
@@ -161,13 +164,14 @@ def _joined(known: dict, new: dict, path: Path) -> dict:
     return known | new
 
 
-def _read(folder: Path, member: str, name: str) -> dict[str, float] | str:
-    """The codes in an npz file by member, or why it cannot be used."""
+def _read(folder: Path, member: str, name: str) -> dict[str, int] | str:
+    """Label and attributes -> place in an npz file, or why it cannot be used."""
     try:
         with _opened(folder / name) as data:
             if why := _unfit(data, member):
                 return why
-            return {key: _scalar(data, key) for key in ["glaucoma", *MEMBERS.values()] if key in data.files}
+            codes = {name: _scalar(data, key) for name, key in MEMBERS.items() if key in data.files}
+            return {name: _age(code) if name == "age" else int(code) for name, code in codes.items()}
     except Unreadable as error:
         return str(error)
 
@@ -175,8 +179,7 @@ def _read(folder: Path, member: str, name: str) -> dict[str, float] | str:
 @contextmanager
 def _opened(path: Path) -> Iterator[np.lib.npyio.NpzFile]:
     """An npz file whose members are read when asked for. What goes wrong inside is raised as Unreadable."""
-    if not path.is_file():
-        raise Unreadable("no such file" if not path.exists() else "not a regular file")
+    check_regular(path)
     try:
         with path.open("rb") as file:  # opened here, since numpy leaves a broken archive open
             if not zipfile.is_zipfile(file):
@@ -226,34 +229,16 @@ def _scalar(data: np.lib.npyio.NpzFile, key: str) -> float:
     return value
 
 
-def _row(source: str, listed: Listed, code: dict[str, float]) -> Row | str:
-    """A patient, or why there is no label."""
-    label = int(code["glaucoma"]) if "glaucoma" in code else _label_by_table(listed.table)
-    if label < 0:
-        return "its glaucoma label is unknown"
-    groups = dict.fromkeys(MEMBERS, -1) | _by_table(listed.table) | _by_file(code)  # the file counts before the table
-    return Row(Path(source).stem, label, source, listed.test, groups | {"site": listed.site})
-
-
-def _label_by_table(table: dict[str, str]) -> int:
-    return place(table.get("glaucoma", "").strip().lower(), ["no", "yes"])
-
-
-def _by_file(code: dict[str, float]) -> dict[str, int]:
-    groups = {name: int(code[key]) for name, key in MEMBERS.items() if name in CODED and key in code}
-    return groups | ({"age": _age(code["age"])} if "age" in code else {})
-
-
 def _by_table(table: dict[str, str]) -> dict[str, int]:
-    """Attribute -> place, without those that a table does not tell or spells in a way not known here."""
+    """Label and attributes -> place, without those that a table does not tell or spells in a way not known here."""
     groups = {}
     for name, key in MEMBERS.items():
         text = table.get(key, "?").strip().lower()
         text = SPELLINGS.get(text, text)
         if name == "age" and text.replace(".", "", 1).isdecimal():
             groups[name] = _age(float(text))
-        elif text in UNKNOWN or text in CODED.get(name, []):
-            groups[name] = place(text, CODED.get(name, []))
+        elif text in TEXTS.get(name, []) or (text in UNKNOWN and name != LABEL):
+            groups[name] = place(text, TEXTS.get(name, []))
     return groups
 
 
@@ -261,13 +246,69 @@ def _age(years: float) -> int:
     return -1 if years < 0 else place(age_band(years), AGE_BANDS)
 
 
-def _differing(code: dict[str, float], table: dict[str, str]) -> list[str]:
-    """Facts that file and table both tell, but not alike."""
-    by_file, by_table = _by_file(code), _by_table(table)
-    differ = [name for name in MEMBERS if by_file.get(name) != by_table.get(name) and name in by_file.keys() & by_table]
-    label = _label_by_table(table)
-    return differ + ["glaucoma"] * ("glaucoma" in code and label not in (-1, code["glaucoma"]))
+# the synthetic sample
+
+PATIENTS = 72
+HEAD = ["", "filename", "age", "gender", "race", "ethnicity", "language", "maritalstatus", "glaucoma"]
+SPELT = {MEMBERS[name]: [*values, "unknown"] for name, values in TEXTS.items()}  # the last is for -1
+ORIGINS = "fairdomain_cls_data", "harvard30kglaucoma_data", "fairclip_data"
+SITED = "race", "language", "ethnicity"
+ODD = {"empty SLO": 5, "empty OCT": 8, "other gender": 11}  # patients with something amiss
 
 
-SLO = Source(partial(rows, SLO_MEMBER), partial(decode, SLO_MEMBER), sample.make)
-OCT = Source(partial(rows, OCT_MEMBER), partial(decode, OCT_MEMBER), sample.make)
+def sample(folder: Path) -> None:
+    """Npz files with both kinds of image, and another three sites for each attribute."""
+    home, lines = folder / "fairfedmed", []
+    (home / FOLDER).mkdir(parents=True, exist_ok=True)
+    for n in range(PATIENTS):
+        code = _codes(n)
+        name = f"{ORIGINS[n % 3]}_{n:05d}.npz"
+        _write(home / FOLDER / name, {**_images(n, code), **code, "age": 20 + n % 70})
+        texts = {key: SPELT[key][value] for key, value in code.items()}
+        if n == ODD["other gender"]:
+            texts["gender"] = SPELT["gender"][1 - code["gender"]]
+        lines.append([n, name, 20 + n % 70, *(texts[key] for key in HEAD[3:])])
+    table(home / ALL, HEAD, lines)
+    for attribute in SITED:
+        order = np.random.default_rng(derive("fairfedmed", attribute)).permutation(PATIENTS).tolist()
+        for site in range(3):
+            own = order[site::3]
+            parts = {"": own, "_train": own[: len(own) * 2 // 3], "_test": own[len(own) * 2 // 3 :]}
+            for ending, members in parts.items():
+                table(home / f"meta_site{site + 1}_{attribute}{ending}.csv", HEAD, [lines[n] for n in members])
+
+
+def _codes(n: int) -> dict[str, int]:
+    """A patient's codes: every value on both sides of the split, and some that are unknown."""
+    return {
+        "glaucoma": n % 2,
+        "race": n // 2 % 3,
+        "language": [0, 1, 2, 0, -1][n % 5],
+        "ethnicity": [0, 0, 1, -1][n // 5 % 4],
+        "gender": n // 3 % 2,
+        "maritalstatus": [0, 1, 2, 3, 4, -1][n // 7 % 6],
+    }
+
+
+def _images(n: int, code: dict[str, int]) -> dict[str, np.ndarray]:
+    slo = picture(f"slo-{n}", code["glaucoma"], height=32, width=24)[..., 0]  # [H, W]
+    scans = [picture(f"oct-{n}-{k}", code["glaucoma"], height=20, width=20)[..., 0] for k in range(4)]
+    volume = np.stack(scans).repeat(32, 0)  # [128, 20, 20]
+    none = np.empty(0, np.uint8)
+    return {
+        SLO_MEMBER: none if n == ODD["empty SLO"] else slo,
+        OCT_MEMBER: none if n == ODD["empty OCT"] else volume,
+    }
+
+
+def _write(path: Path, arrays: dict[str, np.ndarray | int]) -> None:
+    """np.savez_compressed, whose archives tell the time, without the time."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, values in arrays.items():
+            file = io.BytesIO()
+            np.lib.format.write_array(file, np.asarray(values), allow_pickle=False)
+            archive.writestr(zipfile.ZipInfo(f"{name}.npy"), file.getvalue(), zipfile.ZIP_DEFLATED)
+
+
+SLO = Source(partial(rows, SLO_MEMBER), partial(decode, SLO_MEMBER), sample)
+OCT = Source(partial(rows, OCT_MEMBER), partial(decode, OCT_MEMBER), sample)

@@ -8,7 +8,7 @@ patient; ADCIS' list of pairs, messidor-2.csv, does where it lies beside.
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....errors import FedcliError
 from ..described import listed
@@ -16,10 +16,7 @@ from ..division import divided
 from ..drawing import picture, save, table
 from ..formats.photographs import PHOTOGRAPHS, files_of, photograph, within
 from ..source import Choices, Listing, Source
-from ..tables import first_of, read_table
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from ..tables import DataFrame, check_values, first_of, read_table
 
 TARGETS = {  # option -> column, classes
     "dr": ("diagnosis", ["no-dr", "mild", "moderate", "severe", "proliferative"]),
@@ -38,13 +35,16 @@ def rows(raw: Path, choices: Choices) -> Listing:
     grades, keys = read_grades(raw), files_of(raw, FOLDERS, SUFFIXES, lambda path: _key(path.name))
     grades["file"] = grades.id_code.map(_key).map(keys)
     grades["why"] = [_unusable(record, column) for record in grades.to_dict("records")]
-    labels = [
-        -1 if why else _grade(raw / TABLE, name, grade, classes)
-        for name, grade, why in zip(grades.id_code, grades[column], grades.why, strict=True)
-    ]
-    patients = grades.id_code.map(_key).map(_patients(raw / PAIRS))
-    facts = grades.assign(label=labels, patient=patients, id=[Path(name).stem for name in grades.id_code])
-    facts["name"] = facts.file.fillna(facts.id_code)
+    grade = grades[column].str.strip().str.removesuffix(".0")  # pandas writes 2.0 where some rows are empty
+    usable, known = grades.why == "", [str(number) for number in range(len(classes))]
+    hint = f"expected 0 to {known[-1]}"
+    check_values(raw / TABLE, grades.id_code[usable], grade[usable], known, hint, "grade")
+    facts = grades.assign(
+        label=[known.index(text) if text in known else -1 for text in grade],
+        patient=grades.id_code.map(_key).map(_patients(raw / PAIRS)),
+        id=[Path(name).stem for name in grades.id_code],
+        name=grades.file.fillna(grades.id_code),
+    )
     tables = [name for name in (TABLE, PAIRS) if (raw / name).is_file()]
     listing = replace(listed(facts, {}, tables, patient="patient"), classes=classes)
     alone = next((row.id for row in listing.rows if not row.patient), None)
@@ -54,15 +54,15 @@ def rows(raw: Path, choices: Choices) -> Listing:
     return divided(listing, choices)
 
 
-def read_grades(raw: Path) -> "DataFrame":
+def read_grades(raw: Path) -> DataFrame:
     """The table with Kaggle's column names, all text, "" where nothing is said, in order of the ids."""
     path = first_of(raw, [TABLE], "give the folder with the table; see fedcli datasets messidor2")
     spelling = GOOGLES if GOOGLES[0] in read_table(path, []) else COLUMNS
-    table = read_table(path, spelling, dtype=str, keep_default_na=False)[spelling]
-    table = table.set_axis(COLUMNS, axis=1).sort_values("id_code")
+    columns = dict(zip(spelling, COLUMNS, strict=True))
+    table = read_table(path, columns, dtype=str, keep_default_na=False).sort_values("id_code")
     for name in table.id_code:
         within(raw, name, path)
-    if (twice := table.id_code.map(_key).duplicated()).any():
+    if (twice := table.id_code.map(_key).duplicated()).any():  # of one image in two spellings the second is named
         raise FedcliError(f"{path} lists {table.id_code[twice].iloc[0]} twice", "keep the right one of the two rows")
     return table
 
@@ -80,14 +80,6 @@ def _unusable(record: dict[str, Any], column: str) -> str:
     if record["adjudicated_gradable"].strip() in ("0", "0.0"):
         return "not gradable, say the graders"
     return "" if record[column].strip() else f"no {column} in {TABLE}"
-
-
-def _grade(path: Path, name: str, text: str, classes: list[str]) -> int:
-    known = [str(grade) for grade in range(len(classes))]
-    grade = text.strip().removesuffix(".0")  # pandas writes 2.0 where some rows are empty
-    if grade not in known:
-        raise FedcliError(f"{path}: {name} has the grade {text!r}", f"expected 0 to {known[-1]}")
-    return int(grade)
 
 
 def _patients(path: Path) -> dict[str, str]:

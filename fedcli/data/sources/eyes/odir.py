@@ -8,21 +8,16 @@ fundus is left out, as the challenge advises; so are the images of its testing f
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ....errors import FedcliError
 from ..described import listed
 from ..division import divided
 from ..drawing import labels_of, save, spots, table
 from ..formats.photographs import photograph
 from ..own_files.own_labels import of_columns
 from ..source import Choices, Listing, Source
-from ..tables import AGE_BANDS, age_band, first_of, read_sheet, read_table
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from ..tables import AGE_BANDS, DataFrame, age_bands, check_once, first_of, read_sheet, read_table
 
 LABELS = {
     "N": "normal", "D": "diabetes", "G": "glaucoma", "C": "cataract",
@@ -40,40 +35,35 @@ FOLDERS = "Training Images", "ODIR-5K_Training_Images", "ODIR-5K_Training_Datase
 
 def rows(raw: Path, choices: Choices) -> Listing:
     """Both eyes of every patient of the table, as far as their images are there."""
-    from pandas import DataFrame, concat, to_numeric
+    import pandas
 
     places = [f"{home}/{name}" for name in TABLES for home in HOMES]
     path = first_of(raw, places, "see fedcli datasets odir", f"has none of the tables {', '.join(TABLES)}")
     people, files = _read(path), _files(raw)
     labels, _ = of_columns({name: people[name] for name in LABELS}, list(LABELS), "", path)
-    ages = to_numeric(people["Patient Age"], errors="coerce").map(age_band)
+    person = {"patient": people.ID, "age": age_bands(people["Patient Age"]), "sex": people["Patient Sex"].str.lower()}
     eyes = []
     for eye in EYES:
         names = people[f"{eye}-Fundus"]
         words = people.get(f"{eye}-Diagnostic Keywords", names).str.strip().str.lower()
         why = ("no fundus: " + words).where(words.isin(NO_FUNDUS) & names.isin(files), "")
-        about = {"id": [Path(name).stem for name in names], "file": names.map(files), "name": names, "why": why}
-        about["name"] = about["file"].fillna(names)
-        eyes.append(DataFrame(about | {"label": labels, "patient": people.ID, "age": ages}))
-        eyes[-1]["sex"] = people["Patient Sex"].str.lower()
-    facts = concat(eyes).sort_index(kind="stable")  # both eyes of a patient side by side
+        about = {"id": names.map(lambda name: Path(name).stem), "file": names.map(files), "why": why, "label": labels}
+        eyes.append(pandas.DataFrame(about | person | {"name": about["file"].fillna(names)}))
+    facts = pandas.concat(eyes).sort_index(kind="stable")  # both eyes of a patient side by side
     return divided(listed(facts, ATTRIBUTES, [path.relative_to(raw).as_posix()], patient="ID"), choices)
 
 
-def _read(path: Path) -> "DataFrame":
+def _read(path: Path) -> DataFrame:
     """A line for each patient, all texts. full_df.csv has one for each eye, alike in the columns that are read."""
+    import pandas
+
     if path.suffix == ".csv":
         table = read_table(path, COLUMNS, dtype=str, keep_default_na=False)
     else:
         table = read_sheet(path, COLUMNS).fillna("")
     table = table.drop_duplicates(COLUMNS)
-    if (twice := table.ID.duplicated()).any():
-        patient = table.ID[twice].iloc[0]
-        raise FedcliError(f"{path} has two lines for patient {patient} that differ", "keep the right one of them")
-    names = [name for eye in EYES for name in table[f"{eye}-Fundus"]]
-    if len(set(names)) < len(names):
-        name = next(name for name in names if names.count(name) > 1)
-        raise FedcliError(f"{path} names the image {name!r} twice", "keep the right one of the two")
+    check_once(path, "patient " + table.ID)
+    check_once(path, pandas.concat([table[f"{eye}-Fundus"] for eye in EYES]))
     return table
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ....errors import FedcliError, UsageError, nearest
-from ..source import Choices, Unreadable, unreadable
+from ..source import Choices, Unreadable, check_regular, checked_channels, middles, unreadable
 from .dicom import Window
 
 SUFFIXES = ".nii", ".nii.gz"
@@ -32,9 +32,7 @@ def slices(choices: Choices) -> int:
         raise UsageError(f"slices is {text!r}", "give how many of a volume become channels, from 1 to 512")
     if (axis := choices.own["axis"]) not in AXES:
         raise UsageError(f"axis is {axis!r}", nearest(axis, [*AXES]))
-    if choices.clahe and int(text) > 3:
-        raise UsageError(f"--clahe takes grey or colour images, not {text} slices", "leave --clahe out")
-    return int(text)
+    return checked_channels(int(text), choices)
 
 
 def library() -> Any:
@@ -49,8 +47,7 @@ def library() -> Any:
 def read_slices(path: Path, choices: Choices, window: Window) -> np.ndarray:
     """uint8 [H, W, K]: K slices, the middles of as many parts of equal depth. Raises Unreadable, FedcliError."""
     nibabel, count, body = library(), slices(choices), AXES[choices.own["axis"]]
-    if not path.is_file():  # a pipe would be waited for
-        raise Unreadable("no such file" if not path.exists() else "not a regular file")
+    check_regular(path)
     try:
         volume = nibabel.load(path)
         shape = volume.shape
@@ -66,7 +63,7 @@ def read_slices(path: Path, choices: Choices, window: Window) -> np.ndarray:
         axis = int(np.flatnonzero(orientation[:, 0] == body)[0])
         if count > shape[axis]:
             raise Unreadable(f"has {shape[axis]} {choices.own['axis']} slices, fewer than {count}")
-        taken = (np.arange(count) * 2 + 1) * shape[axis] // (2 * count)
+        taken = middles(shape[axis], count)
         if orientation[axis, 1] < 0:
             taken = shape[axis] - 1 - taken
         at: list[Any] = [slice(None)] * 3 + [0] * (len(volume.shape) - 3)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ....errors import FedcliError
-from ..source import Unreadable
+from ..source import Unreadable, stamp
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -59,8 +59,7 @@ def picture(raw: Path, source: str) -> bytes:
                 opened.seek(start)
                 data: Any = opened.read(size)
         else:
-            stamp = path.stat()
-            data = _column(path, os.getpid(), (stamp.st_mtime_ns, stamp.st_size), int(place))
+            data = _column(path, os.getpid(), stamp(path), int(place))
     except OSError as error:
         raise Unreadable(f"{path.name} cannot be read: {error.strerror}") from error
     if isinstance(data, dict):

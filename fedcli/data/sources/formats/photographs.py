@@ -15,7 +15,7 @@ import numpy as np
 
 from ....errors import FedcliError
 from ...pool import Row
-from ..source import Choices, Unreadable, unreadable
+from ..source import Choices, Unreadable, check_regular, unreadable
 
 WHITE, DARK = 65535, 4096  # of 16 bits; an image of 12 bits or fewer in 16 stays below the second
 ORIENTATION = 0x0112  # of EXIF
@@ -224,14 +224,13 @@ def _opened(source: Path | bytes, read: Callable[[Any], Any]) -> Any:
 
     path, data = (Path("picture"), source) if isinstance(source, bytes) else (source, None)
     _keep_blocks()
-    name = str(path)
-    if data is None and not os.path.isfile(name):  # a pipe would be waited for  # noqa: PTH113 - as fast as can be
-        raise Unreadable("no such file" if not path.exists() else "not a regular file")
+    if data is None:
+        check_regular(path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # large or odd but readable; what matters raises
             # not by its name: Pillow 13 maps such a file, and scrambles a TIFF that it has to turn
-            opened = open(name, "rb") if data is None else io.BytesIO(data)  # noqa: PTH123, SIM115
+            opened = path.open("rb") if data is None else io.BytesIO(data)  # noqa: SIM115
             with opened as file, Image.open(file) as image:
                 if (least := _least.get()) and image.format == "JPEG":
                     image.draft(None, (least, least))

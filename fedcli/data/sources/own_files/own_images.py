@@ -21,7 +21,6 @@ from ..formats.photographs import is_coloured, leads_out, read_grey_or_rgb
 from ..source import Choices, Listing, Source, Unreadable
 from ..tables import PARTS, lacking
 from . import own_labels
-from .own_names import agreed
 from .own_table import INDEX, NO_LABEL, classes_of, columns_about, described, from_table, table_name
 
 PICTURES = ".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp"
@@ -47,7 +46,7 @@ def rows(raw: Path, choices: Choices) -> Listing:
         listing = from_table(raw, table, files, others, choices)
     else:
         listing = _from_folders(raw, files, others, choices)
-    listing = agreed(listing, choices.own)
+    listing = own_labels.agreed(listing, choices.own)
     listing = replace(listing, skipped=[*listing.skipped, *outside])
     classes = listing.classes or []
     if listing.rows and len(classes) < 2:
@@ -95,9 +94,7 @@ def _slices(raw: Path, choices: Choices, volumes: list[str], listed: list[Row]) 
     nifti.library()
     if len(volumes) < len(listed):
         other = next(row.source for row in listed if not nifti.is_nifti(row.source))
-        raise FedcliError(
-            f"{raw} holds volumes and pictures: {volumes[0]}, {other}", "put them into folders of their own"
-        )
+        raise FedcliError(f"{raw} holds volumes and pictures: {volumes[0]}, {other}", "give each a folder of its own")
     if choices.own["channels"] != "auto":
         raise UsageError("--set channels is for pictures, not for volumes", "give --set slices=K")
     if len(windows(choices)) == 3:
@@ -122,10 +119,8 @@ def white(choices: Choices) -> float | None:
 def image_files(raw: Path) -> tuple[list[str], list[str], list[tuple[str, str]]]:
     """Every image below raw and every other file, relative to it, sorted, and links out of raw with why these are left
     out; links to folders are not followed."""
-    images: list[str] = []
-    others: list[str] = []
+    images, others, linked = list[str](), list[str](), list[str]()
     outside: list[tuple[str, str]] = []
-    linked: list[str] = []
     for folder, below, names in os.walk(raw):
         below[:] = [name for name in below if not name.startswith((".", "__MACOSX"))]
         at = Path(folder).relative_to(raw)
@@ -170,20 +165,15 @@ def is_dicom(file: str) -> bool:
 def _ignored(others: list[str]) -> str:
     """The end of a hint: files that are there and not read."""
     others = [file for file in others if not file.lower().endswith(".csv")]
-    if not others:
-        return ""
-    return f"; not read: {others[0]}{_more(others)}"
+    return f"; not read: {others[0]}{_more(others)}" if others else ""
 
 
 def _any_coloured(raw: Path, rows: list[Row]) -> bool:
     """Tell whether any file is coloured, by its header; the first one that is ends the search."""
     for row in rows:
         with suppress(Unreadable):  # decode meets it again, and says so
-            if packed.is_packed(row.source):
-                coloured = is_coloured(packed.picture(raw, row.source))
-            else:
-                coloured = (dicom.is_coloured if is_dicom(row.source) else is_coloured)(raw / row.source)
-            if coloured:
+            file = packed.picture(raw, row.source) if packed.is_packed(row.source) else raw / row.source
+            if dicom.is_coloured(file) if isinstance(file, Path) and is_dicom(row.source) else is_coloured(file):
                 return True
     return False
 
@@ -205,7 +195,7 @@ def _from_folders(raw: Path, files: list[str], others: list[str], choices: Choic
     labels = [Path(file).parts[level] for file in files]
     classes = classes_of(labels, raw)
     if len(classes) > 1:
-        more = f" and {len(classes) - NAMED} more" if len(classes) > NAMED else ""
+        more = f" and {len(classes) - NAMED} more" * (len(classes) > NAMED)
         console.say(f"no CSV in {raw}: the folders {', '.join(classes[:NAMED])}{more} are the classes")
     listed = [Row(file, classes.index(label), file) for file, label in zip(files, labels, strict=True)]
     if split:

@@ -1,16 +1,20 @@
-"""Several labels per image in a table of one's own: as A|B in one column, or as a column of 0 and 1 for each label.
+"""Names of classes and groups in a table of one's own, and several labels per image, as A|B or as a column for each.
 
 Of columns an empty cell is 0, a finding that nobody mentions, and -1 is uncertain, as in the tables of CheXpert (Irvin
 et al., AAAI 2019, arXiv 1901.07031), whose U-Zeros, U-Ones and U-Ignore are uncertain=zero, one and ignore.
 """
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from .... import console
 from ....errors import FedcliError, UsageError, nearest
 from ....labels import NO, UNKNOWN, YES
+from ..source import Listing
+from ..tables import number
 
 NO_FINDING = "no finding", "none"  # a cell that says that an image has no label
 CELLS = {"0": NO, "1": YES, "": NO}
@@ -34,8 +38,7 @@ def columns(own: Mapping[str, str]) -> list[str]:
     """The columns that hold the labels, or the one that holds the class."""
     if not several(own):
         return [own["label-column"]]
-    line = next(csv.reader([own["label-column"]], skipinitialspace=True))
-    names = [name.strip() for name in line if name.strip()]
+    names = words(own["label-column"])
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(f"the label column {twice!r} is given twice", "give each column once")
     return names
@@ -90,3 +93,64 @@ def _checked(labels: list[tuple[int, ...]], names: list[str], path: Path) -> Lab
         hint = "separate them by |, or give --label-column for each of several columns"
         raise FedcliError(f"{path} has {'one label' if names else 'no label'}, where several were asked for", hint)
     return labels, names
+
+
+# names
+
+
+def words(text: str) -> list[str]:
+    """The words of an option, between commas; one that holds a comma stands in quotes."""
+    return [word.strip() for word in next(csv.reader([text], skipinitialspace=True), []) if word.strip()]
+
+
+def ordered(values: Collection[str]) -> list[str]:
+    """Numbers by size, other words by letters."""
+    numbers = all_numbers(values)
+    return sorted(values, key=lambda value: ((number(value) or 0.0) if numbers else 0.0, value))
+
+
+def all_numbers(values: Collection[str]) -> bool:
+    return all(number(value) is not None for value in values)
+
+
+def agreed(listing: Listing, own: Mapping[str, str]) -> Listing:
+    """The listing with all classes and values that a federation has agreed on, where one hospital does not show them
+    all, in the order that they have where all are there.
+
+    Raises FedcliError for an image of another class or value, UsageError.
+    """
+    classes, values = words(own.get("classes", "")), _values(own.get("values", ""))
+    if odd := [name for name in values if name not in listing.attributes]:
+        raise UsageError(f"values names {odd[0]!r}, which is no group", nearest(odd[0], listing.attributes))
+    if classes and listing.task:
+        raise UsageError("classes is about one label per image", "name the columns of labels, which all sites have")
+    rows, attributes = listing.rows, dict(listing.attributes)
+    if classes:
+        names, place = _places(listing.classes or [], classes, "class")
+        listing, rows = replace(listing, classes=names), [replace(row, label=place[row.label]) for row in rows]
+    for name, named in values.items():
+        attributes[name], place = _places(attributes[name], named, name)
+        there = {**place, -1: -1}  # unknown stays so
+        rows = [replace(row, groups={**row.groups, name: there[row.groups[name]]}) for row in rows]
+    return replace(listing, rows=rows, attributes=attributes)
+
+
+def _places(found: list[str], named: list[str], what: str) -> tuple[list[str], dict[Any, int]]:
+    """All names, and the place of each found one among them. Raises FedcliError for one that is not among them."""
+    if odd := [name for name in found if name not in named]:
+        raise FedcliError(f"the {what} {odd[0]!r} of some images is none of {', '.join(named)}", nearest(odd[0], named))
+    every = ordered(set(named))
+    return every, {place: every.index(name) for place, name in enumerate(found)}
+
+
+def _values(text: str) -> dict[str, list[str]]:
+    """Of "sex=female,male;race=asian,black,white". Raises UsageError."""
+    values = {}
+    for part in filter(str.strip, text.split(";")):
+        name, _, names = part.partition("=")
+        if not (named := words(names)):
+            raise UsageError(
+                f"values has {part!r}", "write for example --set 'values=sex=female,male;race=black,white'"
+            )
+        values[name.strip()] = named
+    return values

@@ -1,14 +1,12 @@
 """The table of one's own images: a CSV that names each file, its class, and perhaps groups, hospital and patient."""
 
-import csv
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from .... import console
 from ....errors import FedcliError, UsageError
@@ -18,11 +16,9 @@ from ..division import divided
 from ..formats import dicom_header
 from ..formats.photographs import within
 from ..source import Choices, Listing
-from ..tables import AGE_BANDS, age_band, lacking, number, place, read_cells
+from ..tables import AGE_BANDS, DataFrame, age_band, lacking, number, place, read_cells
 from . import own_labels
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from .own_labels import ordered
 
 INDEX = "DICOMDIR"  # what a disc of DICOM files lists them in
 NO_LABEL = "", "na", "n/a", "nan"  # "none" and "unknown" may well be classes
@@ -49,10 +45,9 @@ def from_table(raw: Path, name: str, files: list[str], others: list[str], choice
     named, about = own_labels.columns(own), columns_about(own)
     wanted = [own["image-column"], *named, *about]
     table = _read(raw / name, wanted, about)
-    images = table[own["image-column"]]
+    images, places = table[own["image-column"]], _places(others)
     table = table[list(dict.fromkeys(wanted[1:]))].assign(**{AT: _located(raw, name, images.tolist(), files)})
     absent, unlabelled = table[AT] == "", table[named[0]].str.lower().isin(NO_LABEL) & (len(named) == 1)
-    places = _places(others)
     skipped = [(image, _why_absent(image, name, places)) for image in images[absent]]
     skipped += [(file, f"has no {named[0]} in {name}") for file in table[AT][unlabelled & ~absent]]
     table = table[~absent & ~unlabelled].drop_duplicates()
@@ -62,50 +57,38 @@ def from_table(raw: Path, name: str, files: list[str], others: list[str], choice
     return replace(described(table.sort_values(AT), raw / name, choices), tables=[name], skipped=sorted(set(skipped)))
 
 
-def described(table: "DataFrame", path: Path, choices: Choices) -> Listing:
+def described(table: DataFrame, path: Path, choices: Choices) -> Listing:
     """The images of a table whose column AT says where each is, as a listing. path: of the table, for sentences."""
-    own = choices.own
-    rows, values, classes = _rows(table, path, attributes_of(own), own)
-    patient = own["patient"] if any(row.patient for row in rows) else None
-    if patient and choices.split != "image" and (alone := sum(not row.patient for row in rows)):
-        console.say(f"{alone} of {len(rows)} images name no patient; each of them stands alone in the split")
-    task = MULTI_LABEL if own_labels.several(own) else None
-    listing = Listing(rows, values, patient, classes=classes, sites=own["site"] or None, task=task)
-    return divided(listing, choices)
-
-
-def columns_about(own: dict[str, str]) -> list[str]:
-    """The columns of groups, hospitals and patients."""
-    return [*attributes_of(own), *([own["patient"]] if own["patient"] else [])]
-
-
-def attributes_of(own: dict[str, str]) -> list[str]:
-    """The columns of groups and hospitals."""
-    groups = [column.strip() for line in csv.reader([own["group"]], skipinitialspace=True) for column in line]
-    return list(dict.fromkeys(column for column in [*groups, own["site"]] if column))
-
-
-def _rows(
-    table: "DataFrame", path: Path, attributes: list[str], own: dict[str, str]
-) -> tuple[list[Row], dict[str, list[str]], list[str]]:
-    """Rows, values of each attribute, classes."""
-    unknown = {whole_number(word.strip()) for word in own["unknown"].split(",") if word.strip()}
+    own, task = choices.own, MULTI_LABEL if own_labels.several(choices.own) else None
+    unknown = {whole_number(word) for word in own_labels.words(own["unknown"])}
     labels, classes = _labels(table, path, own)
     values, columns = {}, {}
-    for name in attributes:
+    for name in attributes_of(own):
         column = ["" if whole_number(cell) in unknown else cell for cell in table[name]]
         values[name], columns[name] = attribute(column, name, path)
     patients = _spelt_alike(table[own["patient"]].tolist(), own["patient"]) if own["patient"] else [""] * len(table)
     _check_length(patients, own["patient"], path)
-    images = []
-    for i, (file, label, patient) in enumerate(zip(table[AT], labels, patients, strict=True)):
-        groups = {name: columns[name][i] for name in attributes}
-        unnamed = patient.lower() in MISSING or patient in unknown
-        images.append(Row(file, label, file, False, groups, "" if unnamed else patient))
-    return images, values, classes
+    patients = ["" if name.lower() in MISSING or name in unknown else name for name in patients]
+    rows = [
+        Row(file, label, file, False, {name: column[i] for name, column in columns.items()}, patient)
+        for i, (file, label, patient) in enumerate(zip(table[AT], labels, patients, strict=True))
+    ]
+    patient = own["patient"] if any(patients) else None
+    listing = Listing(rows, values, patient, classes=classes, sites=own["site"] or None, task=task)
+    return divided(listing, choices, "patient" if patient else "")
 
 
-def _labels(table: "DataFrame", path: Path, own: dict[str, str]) -> tuple[Sequence[Label], list[str]]:
+def columns_about(own: Mapping[str, str]) -> list[str]:
+    """The columns of groups, hospitals and patients."""
+    return [*attributes_of(own), *filter(None, [own["patient"]])]
+
+
+def attributes_of(own: Mapping[str, str]) -> list[str]:
+    """The columns of groups and hospitals."""
+    return list(dict.fromkeys([*own_labels.words(own["group"]), *filter(None, [own["site"]])]))
+
+
+def _labels(table: DataFrame, path: Path, own: Mapping[str, str]) -> tuple[Sequence[Label], list[str]]:
     """The class of each image, or its labels, and the names of all."""
     names = own_labels.columns(own)
     cells = _spelt_alike(table[names[0]].tolist(), names[0])
@@ -134,7 +117,7 @@ def table_name(raw: Path, asked: str) -> str | None:
     return tables[0] if tables else None
 
 
-def _read(path: Path, wanted: list[str], about: list[str]) -> "DataFrame":
+def _read(path: Path, wanted: list[str], about: list[str]) -> DataFrame:
     """The wanted columns as texts; about: those of groups and patients among them. Raises FedcliError."""
     from pandas import DataFrame
 
@@ -163,22 +146,26 @@ def _located(raw: Path, table: str, names: list[str], files: list[str]) -> list[
     A name is a path from raw or from the table's folder, or a file's name alone, with or without suffix. Accents may be
     spelt in either of Unicode's two ways, as they are after a journey through another system.
     """
-    places, beside = _places(files), Path(table).parent
-    folded: dict[str, str] = {}
-    for known in places:
-        folded.setdefault(known.casefold(), known)
+    places = _places(files)
+    folded = {key.casefold(): key for key in reversed(places)}
     located = []
     for name in names:
-        within(raw, clean := name.replace("\\", "/"), raw / table, links=True)  # these are left out
-        keys = [unicodedata.normalize("NFC", path.as_posix()) for path in (beside / clean, Path(clean))]
+        within(raw, name.replace("\\", "/"), raw / table, links=True)  # these are left out
+        keys = _keys(table, name)
         keys += [folded[key.casefold()] for key in keys if key.casefold() in folded]  # IM00.JPG for im00.jpg
-        key = next((key for key in keys if key in places), None) if clean else None
+        key = next((key for key in keys if key in places), None) if name else None
         at = {key} & places[key] or places[key] if key else set()  # a whole path before a name alone
         if len(at) > 1:
             both = " and ".join(sorted(at)[:2])
             raise FedcliError(f"{raw / table}: {name!r} may be {both}", "write the path from the folder, with suffix")
         located.append(next(iter(at), ""))
     return located
+
+
+def _keys(table: str, name: str) -> list[str]:
+    """A name in a table as a path, from the table's folder and from the root."""
+    clean = name.replace("\\", "/")
+    return [unicodedata.normalize("NFC", path.as_posix()) for path in (Path(table).parent / clean, Path(clean))]
 
 
 def _places(files: list[str]) -> dict[str, set[str]]:
@@ -193,7 +180,7 @@ def _places(files: list[str]) -> dict[str, set[str]]:
     return places
 
 
-def _check_once(path: Path, table: "DataFrame", label: str) -> None:
+def _check_once(path: Path, table: DataFrame, label: str) -> None:
     if (twice := table[AT].duplicated()).any():
         file = table[AT][twice].iloc[0]
         lines = table[table[AT] == file]
@@ -215,7 +202,7 @@ def attribute(column: list[str], name: str, path: Path) -> tuple[list[str], list
     if not known:
         raise FedcliError(f"{path}: the column {name!r} is empty", "leave that group out")
     if len(known) > GROUPS:
-        hint = f"an attribute has at most {GROUPS}; put them into bands in the table"
+        hint = f"an attribute has at most {GROUPS}; put them into bands"
         raise FedcliError(f"{path}: the column {name!r} has {len(known)} values", hint)
     values = ordered(known)
     _note_similar(name, values)
@@ -286,9 +273,7 @@ def _note_similar(name: str, values: list[str]) -> None:
 
 def _why_absent(file: str, table: str, others: dict[str, set[str]]) -> str:
     """The reason why a file that a table lists is not among the images."""
-    at = Path(file.replace("\\", "/"))
-    keys = [unicodedata.normalize("NFC", path.as_posix()) for path in (Path(table).parent / at, at)]
-    there = next((min(others[key]) for key in keys if key in others), None)
+    there = next((min(others[key]) for key in _keys(table, file) if key in others), None)
     if not file or there is None:
         return f"listed in {table}, not in the folder"
     path = Path(there)
@@ -306,7 +291,7 @@ def classes_of(labels: list[str], path: Path) -> list[str]:
     if several := next((label for label in classes if _is_list(label, classes)), ""):
         hint = "several labels per image: add --multi-label; else name a column with one class by --label-column"
         raise FedcliError(f"{path}: the label {several!r} looks like several labels", hint)
-    numbers = _all_numbers(set(classes))
+    numbers = own_labels.all_numbers(classes)
     odd = next((label for label in classes if not (number(label) or 0.0).is_integer()), "")
     if odd and numbers:
         hint = "classes are names or whole numbers: put the values into bands in the table, or name another column"
@@ -331,12 +316,3 @@ def _is_list(label: str, classes: list[str]) -> bool:
     parts = [part.strip() for part in label.split(",")]
     bracketed = label[:1] + label[-1:] in ("[]", "()", "{}")
     return "|" in label or ";" in label or bracketed or len(parts) > 1 and set(parts) <= set(classes)
-
-
-def ordered(values: set[str]) -> list[str]:
-    """Numbers by size, other words by letters."""
-    return sorted(values, key=lambda value: (number(value) or 0.0, value) if _all_numbers(values) else (0.0, value))
-
-
-def _all_numbers(values: set[str]) -> bool:
-    return all(number(value) is not None for value in values)

@@ -11,18 +11,15 @@ A collection is a folder with its metadata table and its images, or several such
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ....errors import FedcliError
 from ..described import listed
+from ..division import divided
 from ..drawing import picture, save, table
 from ..formats.photographs import PHOTOGRAPHS, files_of, photograph
 from ..source import Choices, Listing, Source
-from ..tables import number, place, read_table
+from ..tables import DataFrame, first_column, number, place, read_table
 from . import isic2019
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 CLASSES = ["benign", "malignant"]
 LABELS = "benign_malignant", "diagnosis_1"  # the archive's column until 2024, and since
@@ -44,15 +41,11 @@ def rows(raw: Path, choices: Choices) -> Listing:
     places = [(path.parent / folder).as_posix() for path in paths for folder in FOLDERS]
     files = files_of(raw, list(dict.fromkeys(places)), PHOTOGRAPHS, lambda path: path.stem)
     absent = "listed, and in none of the image folders"
-    why = [
-        absent if id not in files
-        else "" if kind in CLASSES
-        else f"its table calls it {kind or 'nothing'}, not benign or malignant"
-        for id, kind in zip(found.image, found.kind, strict=True)
-    ]  # fmt: skip
+    why = "its table calls it " + found.kind.replace("", "nothing") + ", not benign or malignant"
+    why = why.where(~found.kind.isin(CLASSES), "").where(found.image.isin(files), absent)
     label = [place(kind, CLASSES) for kind in found.kind]
     facts = found.assign(id=found.image, label=label, file=found.image.map(files), name=found.image + ".jpg", why=why)
-    return isic2019.split(listed(facts, ATTRIBUTES, tables, patient="lesion_id"), choices)
+    return divided(listed(facts, ATTRIBUTES, tables, patient="lesion_id"), choices, "lesion")
 
 
 def _tables(raw: Path) -> Iterator[Path]:
@@ -65,23 +58,20 @@ def _tables(raw: Path) -> Iterator[Path]:
                 yield path.relative_to(raw)
 
 
-def _read(raw: Path, paths: list[Path]) -> "DataFrame":
+def _read(raw: Path, paths: list[Path]) -> DataFrame:
     """One line per image: image, kind of lesion, sex, age (one of AGES), site and lesion ("patient")."""
-    from pandas import DataFrame, concat
+    import pandas
 
     tables = []
     for path in paths:
         table = read_table(raw / path, ["isic_id", "attribution", "sex", "age_approx"], dtype=str)
         table = table.apply(lambda column: column.str.strip())
         image, table = table.isic_id.where(table.isic_id != ""), table.fillna("")
-        label = next((name for name in LABELS if name in table), None)
-        if label is None:
-            columns = ", ".join(table.columns)
-            raise FedcliError(f"{raw / path} has neither {LABELS[0]} nor {LABELS[1]}", f"columns found: {columns}")
+        label = first_column(raw / path, table, LABELS)
         read = {"image": image, "kind": table[label].str.lower(), "sex": table.sex.str.lower()}
         owners = {"age": table.age_approx.map(_age), "site": table.attribution.str.lower().map(_site)}
-        tables.append(DataFrame({**read, **owners, "patient": table.lesion_id if "lesion_id" in table else ""}))
-    return concat(tables).reset_index(drop=True)
+        tables.append(pandas.DataFrame({**read, **owners, "patient": table.lesion_id if "lesion_id" in table else ""}))
+    return pandas.concat(tables).reset_index(drop=True)
 
 
 def _age(years: str) -> str:

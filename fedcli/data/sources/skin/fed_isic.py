@@ -12,7 +12,6 @@ They too are drawn image by image, as the first is, and leak as it does.
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from .... import console
 from ....errors import FedcliError
@@ -21,12 +20,9 @@ from ..division import divided, fold_rows, leaking
 from ..drawing import table
 from ..formats.photographs import photograph
 from ..source import Choices, Listing, Source
-from ..tables import read_table
+from ..tables import DataFrame, check_values, read_table
 from . import isic2019
 from .isic2019 import BODY, CLASSES, SEXES, Photograph
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 CENTERS = ["BCN", "vidir_molemax", "vidir_modern", "rosendahl", "MSK", "vienna_dias"]  # by their numbers in the table
 TABLES = "train_test_split", "train_test_split.csv", "flamby_isic2019_train_test_split.csv"  # FLamby's name first
@@ -58,7 +54,7 @@ def locate(raw: Path) -> Path:
     raise FedcliError(f"{raw} has no {' and no '.join(missing)}", ", and ".join(hints))
 
 
-def read_hospitals(path: Path) -> "DataFrame":
+def read_hospitals(path: Path) -> DataFrame:
     """One line per image, indexed as ISIC's tables are: image, target, center (a category), fold."""
     from pandas import Categorical
 
@@ -66,17 +62,12 @@ def read_hospitals(path: Path) -> "DataFrame":
     table = read_table(path, columns, dtype={"image": str, "fold": str})[columns]
     known = {"target": range(len(CLASSES)), "center": range(len(CENTERS)), "fold": ["train", "test"]}
     for column, values in known.items():
-        if (odd := ~table[column].isin(values)).any():
-            wrong = table[odd].iloc[0]
-            sentence = f"{path}: {wrong.image} has the {column} {wrong[column]!r}"
-            raise FedcliError(
-                sentence, f"expected {values[0]} to {values[-1]}" if column != "fold" else "expected train or test"
-            )
+        check_values(path, table.image, table[column], values)
     table["center"] = Categorical.from_codes(table.center.astype(int), CENTERS)
     return isic2019.by_key(table, path.name)
 
 
-def _check_labels(table: "DataFrame", path: Path) -> None:
+def _check_labels(table: DataFrame, path: Path) -> None:
     """Refuse two tables that call an image by different classes."""
     if (odd := (table.label >= 0) & (table.label != table.target)).any():
         wrong = table[odd].iloc[0]

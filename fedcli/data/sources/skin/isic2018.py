@@ -6,7 +6,6 @@ the table that FLamby's Fed-ISIC2019 made (arXiv 2210.04620), when it lies besid
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from .... import console
 from ....errors import FedcliError
@@ -15,10 +14,7 @@ from ..division import divided
 from ..drawing import picture, save, table
 from ..formats.photographs import PHOTOGRAPHS, files_of, photograph
 from ..source import Choices, Listing, Source
-from ..tables import AGE_BANDS, age_band, first_of, one_hot, read_table
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from ..tables import AGE_BANDS, DataFrame, age_bands, check_once, check_values, first_of, one_hot, read_table
 
 CLASSES = ["mel", "nv", "bcc", "akiec", "bkl", "df", "vasc"]
 SEXES = ["female", "male"]
@@ -45,21 +41,19 @@ def rows(raw: Path, choices: Choices) -> Listing:
     return divided(listing, choices)
 
 
-def read_ham(raw: Path) -> tuple["DataFrame", list[str]]:
+def read_ham(raw: Path) -> tuple[DataFrame, list[str]]:
     """Harvard Dataverse's table, with hospitals and folds where they lie beside it."""
-    from pandas import to_numeric
-
     text = dict.fromkeys(["image_id", "lesion_id", "dx", "sex"], str)
     table = read_table(raw / HAM, ["lesion_id", "image_id", "dx", "age", "sex"], dtype=text)
-    table["age"] = to_numeric(table.age, errors="coerce").map(age_band)
+    table["age"] = age_bands(table.age)
     if not (raw / CENTERS).is_file():
         return table.rename(columns={"dataset": "center"}), [HAM]
-    centers = read_table(raw / CENTERS, ["image_id", "dataset", "fold"], dtype=str).drop_duplicates("image_id")
-    centers = centers[["image_id", "dataset", "fold"]].rename(columns={"dataset": "center"})
+    columns = {"image_id": "image_id", "dataset": "center", "fold": "fold"}
+    centers = read_table(raw / CENTERS, columns, dtype=str).drop_duplicates("image_id")
     return table.drop(columns=["dataset"], errors="ignore").merge(centers, on="image_id", how="left"), [HAM, CENTERS]
 
 
-def read_task3(raw: Path) -> tuple["DataFrame", list[str]]:
+def read_task3(raw: Path) -> tuple[DataFrame, list[str]]:
     """The ISIC archive's one-hot table, with lesions where they lie beside it."""
     first_of(raw, (HAM, TRUTH), "give the folder with the table; see fedcli datasets isic2018")
     columns = [name.upper() for name in CLASSES]
@@ -67,35 +61,29 @@ def read_task3(raw: Path) -> tuple["DataFrame", list[str]]:
     table["dx"] = [CLASSES[k] for k in one_hot(raw / TRUTH, table, columns, "image_id")]
     if not (raw / GROUPINGS).is_file():
         return table[["image_id", "dx"]], [TRUTH]
-    lesions = read_table(raw / GROUPINGS, ["image", "lesion_id"], dtype=str).drop_duplicates("image")
-    lesions = lesions[["image", "lesion_id"]].rename(columns={"image": "image_id"})
-    return table[["image_id", "dx"]].merge(lesions, on="image_id", how="left"), [TRUTH, GROUPINGS]
+    lesions = read_table(raw / GROUPINGS, {"image": "image_id", "lesion_id": "lesion_id"}, dtype=str)
+    table = table[["image_id", "dx"]].merge(lesions.drop_duplicates("image_id"), on="image_id", how="left")
+    return table, [TRUTH, GROUPINGS]
 
 
-def _checked(table: "DataFrame", path: Path) -> "DataFrame":
+def _checked(table: DataFrame, path: Path) -> DataFrame:
     """Each image once. Raises FedcliError for one with two labels or an unknown one."""
     table = table.drop_duplicates(["image_id", "dx"])
-    if (odd := ~table.dx.isin(CLASSES)).any():
-        id, label = table.image_id[odd].iloc[0], table.dx[odd].iloc[0]
-        raise FedcliError(f"{path}: {id} has the unknown class {label!r}", f"known: {', '.join(CLASSES)}")
-    if (twice := table.image_id.duplicated()).any():
-        id = table.image_id[twice].iloc[0]
-        labels = " and ".join(table.dx[table.image_id == id].astype(str))
-        raise FedcliError(f"{path}: {id} has two labels, {labels}", "keep the right one of the two rows")
+    check_values(path, table.image_id, table.dx, CLASSES, what="unknown class")
+    check_once(path, table.image_id)
     return table
 
 
-def _attributes(table: "DataFrame") -> dict[str, list[str]]:
+def _attributes(table: DataFrame) -> dict[str, list[str]]:
     centers = sorted(table.center.dropna().unique()) if "center" in table else []
     offered = {"sex": SEXES, "age": AGE_BANDS, "center": centers}
     return {name: values for name, values in offered.items() if name in table and values}
 
 
-def _check_official(table: "DataFrame", raw: Path) -> None:
+def _check_official(table: DataFrame, raw: Path) -> None:
     """Refuse a table without FLamby's folds, and say how far they leak."""
     if "fold" not in table:
-        hint = "use --split lesion or --split image"
-        raise FedcliError(f"{raw} has no {CENTERS}, which holds the official fold", hint)
+        raise FedcliError(f"{raw} has no {CENTERS}, which holds the official fold", "use --split lesion or image")
     if (missing := ~table.fold.isin(["train", "test"])).any():
         raise FedcliError(f"{raw / CENTERS} has no fold for {table.image_id[missing].iloc[0]}", "use --split lesion")
     leak = (table.groupby("lesion_id").fold.nunique() > 1).sum()

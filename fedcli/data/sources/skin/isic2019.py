@@ -10,25 +10,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .... import console
 from ....errors import FedcliError
 from ..described import listed
 from ..division import divided
 from ..drawing import picture, save, table
 from ..formats.photographs import PHOTOGRAPHS, files_of, photograph
 from ..source import Choices, Listing, Source
-from ..tables import AGE_BANDS, age_band, first_of, one_hot, read_table
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from ..tables import AGE_BANDS, DataFrame, age_bands, check_once, first_of, one_hot, read_table
 
 CLASSES = ["MEL", "NV", "BCC", "AK", "BKL", "DF", "VASC", "SCC"]
 UNKNOWN = "UNK"  # the challenge's ninth class, which no training image has
 SEXES = ["female", "male"]
+COLUMNS = {  # of the second table, as they are called here
+    **{"image": "image", "age_approx": "age", "anatom_site_general": "anatomic_site"},
+    **{"lesion_id": "lesion_id", "sex": "sex"},
+}
 TRUTH, METADATA = "ISIC_2019_Training_GroundTruth.csv", "ISIC_2019_Training_Metadata.csv"
 FOLDER = "ISIC_2019_Training_Input"
 FOLDERS = FOLDER, f"{FOLDER}/{FOLDER}", f"{FOLDER}_preprocessed", "."  # the archive, Kaggle, FLamby, beside
@@ -37,23 +36,19 @@ SHRUNK = "_downsampled"  # ends the names of MSK's images in some tables and fol
 
 def rows(raw: Path, choices: Choices) -> Listing:
     """Every image with a known class that is there, with what the tables say about it."""
-    return split(collect(raw, read_tables(raw)), choices)
+    return divided(collect(raw, read_tables(raw)), choices, "lesion")
 
 
-def read_tables(raw: Path) -> "DataFrame":
+def read_tables(raw: Path) -> DataFrame:
     """One line per image, indexed by key(image): image, label, sex, age (banded), anatomic_site, lesion_id."""
-    from pandas import to_numeric
-
     for name in (TRUTH, METADATA):
         first_of(raw, [name], "give the folder with the ISIC archive's two tables of 2019")
-    columns = ["image", "age_approx", "anatom_site_general", "lesion_id", "sex"]
-    metadata = by_key(read_table(raw / METADATA, columns, dtype=dict.fromkeys(columns, str))[columns], METADATA)
-    metadata["age"] = to_numeric(metadata.age_approx, errors="coerce").map(age_band)
-    metadata = metadata.rename(columns={"anatom_site_general": "anatomic_site"})
-    return _labels(raw).join(metadata[["sex", "age", "anatomic_site", "lesion_id"]])
+    metadata = by_key(read_table(raw / METADATA, COLUMNS, dtype=dict.fromkeys(COLUMNS, str)), METADATA)
+    metadata["age"] = age_bands(metadata.age)
+    return _labels(raw).join(metadata.drop(columns="image"))
 
 
-def _labels(raw: Path) -> "DataFrame":
+def _labels(raw: Path) -> DataFrame:
     """Image and label by key, the label -1 where it is UNK."""
     table = read_table(raw / TRUTH, ["image", *CLASSES], dtype={"image": str})
     columns = [*CLASSES, UNKNOWN] if UNKNOWN in table else CLASSES
@@ -61,16 +56,14 @@ def _labels(raw: Path) -> "DataFrame":
     return by_key(table[["image"]].assign(label=np.where(label < len(CLASSES), label, -1)), TRUTH)
 
 
-def by_key(table: "DataFrame", name: str) -> "DataFrame":
+def by_key(table: DataFrame, name: str) -> DataFrame:
     """A table indexed by key(image), repeated lines left out. Raises FedcliError for two that contradict."""
     if (unnamed := table.image.isna()).any():
         raise FedcliError(f"{name}: line {int(unnamed.argmax()) + 2} names no image", "correct that line")
     table = table.drop_duplicates()
-    table = table.set_axis(table.image.map(key).array)
-    if (twice := table.index.duplicated()).any():
-        hint = "keep the right one of its lines"
-        raise FedcliError(f"{name}: {table.index[twice][0]} is listed twice, with different values", hint)
-    return table
+    keys = table.image.map(key)
+    check_once(Path(name), keys)
+    return table.set_axis(keys.array)
 
 
 def key(image: str) -> str:
@@ -78,9 +71,7 @@ def key(image: str) -> str:
     return image.removesuffix(SHRUNK)
 
 
-def collect(
-    raw: Path, table: "DataFrame", more: Sequence[str] = (), skipped: Sequence[tuple[str, str]] = ()
-) -> Listing:
+def collect(raw: Path, table: DataFrame, more: Sequence[str] = (), skipped: Sequence[tuple[str, str]] = ()) -> Listing:
     """The images of a table that are there, in train where it has no column "test"; "center" becomes an attribute too.
 
     more: tables beside the two; skipped: images that they name and these do not.
@@ -94,19 +85,11 @@ def collect(
     return listed(facts, _attributes(facts), tables, patient="lesion_id", absent=absent, skipped=skipped)
 
 
-def _attributes(table: "DataFrame") -> dict[str, list[str]]:
+def _attributes(table: DataFrame) -> dict[str, list[str]]:
     """Those of which the table knows a value, hospitals in the order of their numbers."""
     offered = {"sex": SEXES, "age": AGE_BANDS, "anatomic_site": sorted(table.anatomic_site.dropna().unique())}
     offered = {name: values for name, values in offered.items() if table[name].isin(values).any()}
     return offered | ({"center": list(table.center.cat.categories)} if "center" in table else {})
-
-
-def split(listing: Listing, choices: Choices) -> Listing:
-    """The splits "lesion", "image" and "folds"; says how many images name no lesion where that matters."""
-    alone = sum(not row.patient for row in listing.rows)
-    if alone and choices.split != "image":
-        console.say(f"{alone} of {len(listing.rows)} images name no lesion; each of them stands alone in the split")
-    return divided(listing, choices)
 
 
 # the synthetic sample
@@ -155,8 +138,7 @@ def write(folder: Path, photographs: Sequence[Photograph]) -> None:
     for i, p in enumerate(photographs):
         save(folder / FOLDER / f"{p.image}.jpg", picture(p.image, p.label, tint=p.tint, height=24 if i % 2 else 32))
     table(folder / TRUTH, ["image", *CLASSES, UNKNOWN], [[p.image, *hot(p.label)] for p in photographs])
-    head = ["image", "age_approx", "anatom_site_general", "lesion_id", "sex"]
-    table(folder / METADATA, head, [[p.image, p.age, p.site, p.lesion, p.sex] for p in photographs])
+    table(folder / METADATA, [*COLUMNS], [[p.image, p.age, p.site, p.lesion, p.sex] for p in photographs])
 
 
 def hot(label: int) -> list[str]:

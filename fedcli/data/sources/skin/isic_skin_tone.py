@@ -18,10 +18,11 @@ from .... import console
 from ....errors import FedcliError
 from ....system import processes
 from ...pool import Row
+from ..division import divided
 from ..drawing import picture, save, table
 from ..formats.photographs import photograph, read_rgb, within
 from ..source import Choices, Listing, Source, Unreadable
-from ..tables import read_table
+from ..tables import check_values, read_table
 from . import isic2018, isic2019, skin_type
 from .isic2019 import BODY, SEXES, Photograph
 
@@ -53,7 +54,7 @@ def _listing(raw: Path, choices: Choices) -> Listing:
     if (raw / isic2019.TRUTH).is_file() or not (raw / isic2018.HAM).is_file():
         return isic2019.rows(raw, choices)
     listing = isic2018.rows(raw, replace(choices, split="image"))
-    return replace(isic2019.split(listing, choices), classes=isic2018.CLASSES)
+    return replace(divided(listing, choices, "lesion"), classes=isic2018.CLASSES)
 
 
 def _type(raw: Path, rule: str, file: str) -> int:
@@ -68,13 +69,10 @@ def _read_types(raw: Path, name: str, rows: list[Row]) -> list[int]:
     path = within(raw, name, "tone-file")
     if not path.is_file():
         raise FedcliError(f"{raw} has no {name}", "tone-file names a CSV file inside the raw folder")
-    table = read_table(path, ["image_name", "fitzpatrick"], dtype={"image_name": str})
-    table = table[["image_name", "fitzpatrick"]].rename(columns={"image_name": "image"}).fillna({"fitzpatrick": -1})
-    if (odd := ~table.fitzpatrick.isin([-1, *TYPES])).any():
-        wrong = table[odd].iloc[0]
-        sentence = f"{path}: {wrong.image} has the skin type {wrong.fitzpatrick}"
-        raise FedcliError(sentence, f"expected {TYPES[0]} to {TYPES[-1]}, or -1 for unknown")
-    types = isic2019.by_key(table, name).fitzpatrick.astype(int).to_dict()
+    table = read_table(path, {"image_name": "image", "fitzpatrick": "type"}, dtype={"image_name": str})
+    table = table.fillna({"type": -1})
+    check_values(path, table.image, table.type, [-1, *TYPES], "expected 1 to 6, or -1 for unknown", what="skin type")
+    types = isic2019.by_key(table, name).type.astype(int).to_dict()
     listed = [types.get(isic2019.key(row.id)) for row in rows]
     if not any(listed):
         raise FedcliError(f"{path} names none of the {len(rows)} images", "it has ISIC's names in image_name")
