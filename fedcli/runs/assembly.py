@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from .. import models
-from ..data import manifest
+from ..data import manifest, transforms
 from ..data import shard as load
 from ..errors import FedcliError, HashError, UsageError
 from ..federation import sampling
@@ -24,7 +24,7 @@ from ..methods.mixins import ContinuesRun, WeighsGroups, by_default, scored_mode
 from ..methods.registry import Method
 from ..models.layout import Layout
 from ..models.network import has_batch_norm
-from . import features, initial, resources
+from . import initial, resources
 from .rules import check, check_labels
 from .train_options import TrainOptions
 
@@ -110,7 +110,7 @@ def assemble(
     sampling.check(plan.sampling, source.body["attributes"])
     net, layout, new_head = _network(source.body, plan, method, parent_run, device, start)
     continues = isinstance(method.aggregator, ContinuesRun)
-    still = features.is_frozen(net)
+    still = is_frozen(net)
     channels = models.input_channels(plan.model, source.body["channels"])
     augment = str(plan.augment or ("none" if still else "")) or None  # a fixed view of a frozen backbone is kept
     shards = images(data, channels=channels, augment=augment, device=device)
@@ -138,10 +138,12 @@ def assemble(
         else "",
         new_head,
         _beyond_account(plan, parent_run),
-        *of_halves(method, plan.sampling, net, shards),
+        unsettled(method),
+        groups_not_named(method, plan.sampling, net),
+        small_groups(method, plan.sampling, net, shards),
     ]
     if still and shards.here:
-        shards = features.cached(net, shards)
+        shards = with_features(net, shards)
     return PlannedFederation(
         clients=InProcess(
             method, net, layout, shards.train, plan, val=shards.val,
@@ -162,11 +164,6 @@ def _beyond_account(plan: TrainOptions, parent_run: initial.ParentRun | None) ->
     if "privacy" in parent_run.body:
         return "the epsilon of the run that it starts from does not hold for this one, which adds no noise"
     return ""
-
-
-def of_halves(method: Method, drawn: str, net: models.Network, shards: load.Shards) -> tuple[str, str, str]:
-    """Warnings of what the halves of a method, and the way images are drawn, are to each other and to the groups."""
-    return unsettled(method), groups_not_named(method, drawn, net), small_groups(method, drawn, net, shards)
 
 
 def unsettled(method: Method) -> str:
@@ -226,6 +223,46 @@ def _small_pairs(name: str, groups: Tensor, y: Tensor, net: models.Network) -> l
         f"{len(small)} pairs of {name} and class have under {SMALL_GROUP} training images, which then count for many; "
         f"the smallest is {pair} with {least}"
     ]
+
+
+def is_frozen(net: models.Network) -> bool:
+    """Tell whether nothing in the backbone trains."""
+    return not any(p.requires_grad for p in net.backbone.parameters())
+
+
+def with_features(net: models.Network, data: load.Shards) -> load.Shards:
+    """The same shards with features float32 [M, D] for images, and the frozen backbone taken out of the network.
+
+    Such a backbone sees an image once: its features then stand in for the images for the whole run.
+
+    data is returned as it is, and the network left whole, where training images are augmented (their features change
+    every epoch), a teacher has to see them, or the head reads tokens, which are many times larger.
+    """
+    if net.teacher is not None or net.tokens or any(shard.kind != "none" for shard in data.train.values()):
+        return data
+    tables: dict[int, Tensor] = {}
+
+    def shard(old: load.Shard) -> load.Shard:
+        if id(old.images) not in tables:
+            tables[id(old.images)] = _features(net, old)
+        features = tables[id(old.images)]
+        return replace(old, images=features, rows=old.rows.to(features.device), derived={})
+
+    def part(shards: dict[str, load.Shard]) -> dict[str, load.Shard]:
+        return {name: shard(old) for name, old in shards.items()}
+
+    train, val, test = part(data.train), part(data.val), part(data.test)
+    net.backbone = nn.Identity()
+    return replace(data, train=train, val=val, test=test)
+
+
+@torch.no_grad()
+def _features(net: models.Network, shard: load.Shard) -> Tensor:
+    """Features [M, D] of every image that the shard's pool holds, on the fixed view."""
+    net.eval()
+    batches = (x.to(shard.y.device) for x in shard.images.split(load.EVALUATION_BATCH))
+    inputs = (transforms.to_input(x, channels=shard.channels) for x in batches)
+    return torch.cat([net.features(x) for x in inputs])
 
 
 def remake(data: Path, digest: str, plan: TrainOptions, device: str, threads: int, sharing: int = 1) -> InProcess:

@@ -66,7 +66,8 @@ def method_of(run: Manifest) -> Method:
     if not code:
         return resolve(body["method"], body["settings"])
     if base in run.body.get("needs_code", []):
-        method = _needed(base, code[base])
+        named = f"{file_of(base, code[base])}:{base}" if "file" in code[base] else ""
+        method = extensions.pick(named, "methods") if named else resolve(base)
     else:
         method = resolve("fedavg" if base in code else base)
     known = options.values(method.local)
@@ -74,12 +75,6 @@ def method_of(run: Manifest) -> Method:
     for key in known.keys() & settings.keys():
         method = replace(method, local=options.change(method.local, key, settings[key]))
     return replace(method, name=body["method"], label=body["label"])
-
-
-def _needed(name: str, recorded: dict[str, str]) -> Method:
-    if "file" not in recorded:
-        return resolve(name)
-    return extensions.pick(f"{file_of(name, recorded)}:{name}", "methods")
 
 
 def file_of(what: str, recorded: dict[str, str]) -> Path:

@@ -78,23 +78,26 @@ def body(
 ) -> dict[str, Any]:
     """The body of run.json.
 
-    rounds: the file rounds.jsonl.
+    rounds: the file rounds.jsonl, by whose lines the bytes to and from a client are a mean.
     personal: whether clients have models of their own.
     warning: one that only the played rounds could give.
     """
     plan, method, parent_run = federation.plan, federation.method, federation.parent_run
+    lines = [json.loads(line) for line in rounds.read_text(encoding="utf-8").splitlines()]
+    stopped = {"stopped_after": len(lines)} if len(lines) < plan.rounds else {}  # by --patience
+    traffic = {way: sum(line[way] for line in lines) / len(lines) for way in ("bytes_down", "bytes_up")}
     followed = _followed(federation)
     about = federation.data.body
     metric = Task.of_body(about).curves[0]
     warning = "; ".join(filter(None, [federation.warning, warning]))
     return {
         "method": method.name, "label": _label(federation), "rule": method.rule, "settings": method.settings,
-        "rounds": plan.rounds, **_stopped(plan, rounds), "roster": federation.data.roster, "dataset": about["dataset"],
+        "rounds": plan.rounds, **stopped, "roster": federation.data.roster, "dataset": about["dataset"],
         "model": {**federation.model, "personal_models": personal},
         **({"needs_code": needs} if (needs := own_code.needed(method, plan.model)) else {}),
         "corruption": {k: about[k] for k in CORRUPTION if k in about} if federation.data.corrupted else None,
         "numbers_sent": 0 if plan.single_site else federation.layout.size, "single_site": plan.single_site,
-        **_traffic(rounds), "start": parent_run and parent_run.about,
+        **traffic, "start": parent_run and parent_run.about,
         "warning": warning or (followed.body.get("warning", "") if followed else ""),
         **({"privacy": privacy} if (privacy := _privacy(federation)) else {}),
         **({"best": {"round": best.round, "metric": metric, "score": best.score}} if best else {}),
@@ -140,9 +143,12 @@ def _privacy(federation: PlannedFederation) -> dict[str, Any]:
     asked, rounds = federation.plan, federation.plan.rounds
     if not (asked.dp_noise or asked.dp_sgd):
         return {}
+
+    def spent(noise: float, epsilon: float) -> dict[str, Any]:
+        return {"clip": asked.dp_clip, "noise": noise, "epsilon": _finite(epsilon), "delta": asked.dp_delta}
+
     if asked.dp_noise:
-        spent = epsilon(asked.dp_noise, rounds, asked.dp_delta)
-        return _spent(asked, asked.dp_noise, spent)
+        return spent(asked.dp_noise, epsilon(asked.dp_noise, rounds, asked.dp_delta))
     each = {
         client: dp_sgd.epsilon(
             asked.dp_sgd, dp_sgd.rate(count, asked.batch_size),
@@ -151,11 +157,7 @@ def _privacy(federation: PlannedFederation) -> dict[str, Any]:
         for client, count in federation.counts.items()
     }  # fmt: skip
     about = {"of": "image", "sampling": "Poisson", "clients": {c: _finite(value) for c, value in each.items()}}
-    return {**_spent(asked, asked.dp_sgd, max(each.values())), **about}
-
-
-def _spent(asked: TrainOptions, noise: float, spent: float) -> dict[str, Any]:
-    return {"clip": asked.dp_clip, "noise": noise, "epsilon": _finite(spent), "delta": asked.dp_delta}
+    return {**spent(asked.dp_sgd, max(each.values())), **about}
 
 
 def _finite(value: float) -> float | None:
@@ -178,15 +180,3 @@ def _label(federation: PlannedFederation) -> str:
 def _followed(federation: PlannedFederation) -> ParentRun | None:
     """The run that this one is the second stage of."""
     return federation.parent_run if isinstance(federation.method.aggregator, ContinuesRun) else None
-
-
-def _stopped(plan: TrainOptions, rounds: Path) -> dict[str, int]:
-    """The round after which --patience ended the training, where it did."""
-    played = len(rounds.read_text(encoding="utf-8").splitlines())
-    return {"stopped_after": played} if played < plan.rounds else {}
-
-
-def _traffic(rounds: Path) -> dict[str, float]:
-    """Bytes to and from a client, mean over the rounds."""
-    lines = [json.loads(line) for line in rounds.read_text(encoding="utf-8").splitlines()]
-    return {way: sum(line[way] for line in lines) / len(lines) for way in ("bytes_down", "bytes_up")}

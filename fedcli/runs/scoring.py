@@ -14,7 +14,6 @@ import torch
 from .. import metrics
 from ..data.shard import Shard
 from ..errors import UsageError
-from ..federation.client_state import ClientState
 from ..federation.state import Best, RunState, Tensors
 from ..methods.mixins import scored_model
 from .assembly import PlannedFederation
@@ -71,7 +70,8 @@ class Scoring:
         if score is None or (before and metrics.apart(score, before.score) <= 0):
             return before
         theta, clients = self.federation.kept(state)
-        return Best(state.round, score, theta.cpu(), {c: _of_its_own(memory) for c, memory in clients.items()})
+        own = {c: {name: kept[name].cpu() for name in PERSONAL if name in kept} for c, kept in clients.items()}
+        return Best(state.round, score, theta.cpu(), own)
 
     def _together(self, state: RunState, shard: Shard) -> np.ndarray:
         """Logits [N, C] of the global model."""
@@ -128,10 +128,6 @@ def curve(logits: np.ndarray, y: np.ndarray) -> dict[str, float | None]:
 def _mean(values: list[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if len(known) == len(values) else None
-
-
-def _of_its_own(memory: ClientState) -> Tensors:
-    return {name: memory[name].cpu() for name in PERSONAL if name in memory}
 
 
 def _union(shards: list[Shard]) -> Shard:

@@ -15,6 +15,7 @@ far. On resume the newest whole state wins and later lines are cut and played ag
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,15 +31,12 @@ from ..federation.server import Played
 from ..federation.state import RunState
 from ..io.files import appending, read_text, write_text
 from ..methods.mixins import ContinuesRun
-from ..methods.registry import Method
-from . import checkpoint, chosen_engine, own_code, precision, record, resources
+from . import chosen_engine, own_code, precision, record, resources
 from . import folder as folders
 from .assembly import PlannedFederation, assemble, open_parent, probe
-from .background import Background
 from .chosen_engine import images, opened, reached_by, reaches_sites
 from .clocks import Clocks
 from .finished import BEST, KEPT, model_file, save_frozen, save_model
-from .initial import ParentRun
 from .rules import check
 from .scoring import Scoring, check_patience, in_words
 from .train_options import ON_CPU, Execution, TrainOptions
@@ -68,7 +66,8 @@ def train(
     resources.restart(device)
     parent_run = open_parent(plan, method)
     parents = [data] + ([parent_run.path] if parent_run else [])
-    slug = _slug(plan, method, parent_run)
+    begun = f"{parent_run.body['method']}-" if parent_run and isinstance(method.aggregator, ContinuesRun) else ""
+    slug = begun + method.name + "-single-site" * plan.single_site
 
     def folder_of(plan: TrainOptions) -> Path:
         return manifest.place(work, out, "run", slug, record.options(plan, method, parent_run), parents)
@@ -105,7 +104,7 @@ def train(
         made_by, links = record.command(options), manifest.links(folder, parents)
         result = manifest.Manifest("run", made_by, options, links, {}, manifest.marked(body, parents))
         path = manifest.seal(folder, result, outside=("settings.json", "timing.jsonl", "state"))
-        checkpoint.remove(folder)  # last: until run.json is there, it is all there is
+        folders.remove_states(folder)  # last: until run.json is there, it is all there is
         if not remotely:
             run.measure(execution)
         if execution.trained:
@@ -113,15 +112,9 @@ def train(
         return path
 
 
-def _slug(plan: TrainOptions, method: Method, parent_run: ParentRun | None) -> str:
-    """The beginning of the name of a run's folder."""
-    begun = f"{parent_run.body['method']}-" if parent_run and isinstance(method.aggregator, ContinuesRun) else ""
-    return begun + method.name + "-single-site" * plan.single_site
-
-
 def _finished(folder: Path, options: dict[str, Any], parents: list[Path]) -> Path:
     done = manifest.reuse(folder / "run.json", options, parents)
-    checkpoint.remove(folder)  # left by a kill right after run.json was written
+    folders.remove_states(folder)  # left by a kill right after run.json was written
     return done
 
 
@@ -167,7 +160,8 @@ class _Training:
         self.scoring, self.store = Scoring(federation), ClientStateStore(folder)
         self.state = federation.first()
         self.written = self.spent = 0.0  # seconds of writing a state, and of rounds since the last one
-        self.background, self.clocks = Background(), Clocks(federation)
+        self.clocks = Clocks(federation)
+        self.writing: Future[None] | None = None  # the state that is written beside the rounds
 
     def play(self) -> None:
         (self.folder / "state").mkdir(exist_ok=True)
@@ -178,10 +172,11 @@ class _Training:
             console.warn(self.federation.warning)
         try:
             record_file, clock_file = self.folder / "rounds.jsonl", self.folder / "timing.jsonl"
-            with appending(record_file) as lines, appending(clock_file) as timing, self.background:
-                self._play_rounds(lines, timing)
+            with appending(record_file) as lines, appending(clock_file) as timing, ThreadPoolExecutor(1) as writer:
+                self._play_rounds(lines, timing, writer)
+                self._await_state()
         except KeyboardInterrupt:
-            checkpoint.save(self.folder, self.state, self.data.roster)
+            folders.save_state(self.folder, self.state, self.data.roster)
             raise Interrupted(
                 f"interrupted after round {self.state.round} of {self.plan.rounds}, which is saved",
                 "go on with the same command and --resume"
@@ -195,7 +190,7 @@ class _Training:
             self._save(model_file(self.folder, BEST), best.theta, best.clients)
         self._drop_other_models()
 
-    def _play_rounds(self, lines: Any, timing: Any) -> None:
+    def _play_rounds(self, lines: Any, timing: Any, writer: ThreadPoolExecutor) -> None:
         """Play the rounds that are missing; a round that is interrupted is played again."""
         label, clocks = record.titled(self.federation, self.federation.method.label), self.clocks
         for _ in console.progress(self._left(), label=label, total=self.plan.rounds, done=self.state.round):
@@ -207,7 +202,7 @@ class _Training:
             with clocks.part("writing"):
                 folders.append(lines, line)
                 self.state = self._kept(played, line)
-            self._checkpoint(clocks.of_round)
+            self._checkpoint(clocks.of_round, writer)
             folders.append(timing, clocks.line(played))
             console.beside(in_words(line))
 
@@ -247,7 +242,7 @@ class _Training:
 
     def _start(self) -> RunState:
         """The newest whole state, or the first; later lines of the record are cut."""
-        state = checkpoint.newest(self.folder, self.state, self.data.roster, self.federation.device, self.store)
+        state = folders.newest_state(self.folder, self.state, self.data.roster, self.federation.device, self.store)
         if state.round > self.plan.rounds:
             raise FedcliError(
                 f"{self.folder} has played {state.round} rounds already", f"give --rounds {state.round} or more"
@@ -259,7 +254,7 @@ class _Training:
             console.say(f"resuming after round {state.round} of {self.plan.rounds}")
         return state
 
-    def _checkpoint(self, seconds: float) -> None:
+    def _checkpoint(self, seconds: float, writer: ThreadPoolExecutor) -> None:
         """Write the state when it is due: by count, or when writing stays under its share of the time."""
         self.spent += seconds
         last = self.state.round == self.plan.rounds or self._out_of_patience()
@@ -269,12 +264,18 @@ class _Training:
             else self.written <= STATE_SHARE * self.spent
         )
         if due or last:
-            self.background.run(self._write, self.state)  # a state's tensors are replaced, never written into
+            self._await_state()
+            self.writing = writer.submit(self._write, self.state)  # a state's tensors are replaced, never written into
             self.spent = 0.0
+
+    def _await_state(self) -> None:
+        """Wait until the last state is written. Raises what went wrong there."""
+        if self.writing:
+            self.writing.result()
 
     def _write(self, state: RunState) -> None:
         start = time.perf_counter()
-        checkpoint.save(self.folder, state, self.data.roster)
+        folders.save_state(self.folder, state, self.data.roster)
         self.written = time.perf_counter() - start
 
     def measure(self, execution: Execution) -> None:

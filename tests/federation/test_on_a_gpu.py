@@ -18,7 +18,7 @@ from fedcli.federation.engines import pool
 from fedcli.federation.engines.streams import MOST, Streams
 from fedcli.methods import METHODS, resolve
 from fedcli.methods.fedavg import Plain
-from fedcli.runs.features import cached
+from fedcli.runs.assembly import with_features
 from fedcli.runs.resources import be_deterministic
 
 SHORTER = {"creff": {"features": 4, "steps": 5, "epochs": 5}, "fediic": {"moves": 2}}  # as long on any device
@@ -198,7 +198,7 @@ def test_features_of_images_on_the_host_lie_on_the_gpu():
     with pretended():
         net, part = toy_net().to("cuda"), on_the_host_alone()
         data = shard.Shards([], {}, [], {"north": part}, {}, {}, {}, [], {})
-        made = cached(net, data).train["north"]
+        made = with_features(net, data).train["north"]
         assert made.images.is_cuda and made.rows.is_cuda and made.images.shape == (12, 16)
         assert made.batch(torch.arange(3)).x.shape == (3, 16)
 

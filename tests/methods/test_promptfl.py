@@ -9,7 +9,7 @@ from fedcli.federation import state as states
 from fedcli.methods import promptfl, resolve  # noqa: F401 - importing registers
 from fedcli.models.clip import ClipNetwork
 from fedcli.models.layout import Layout
-from fedcli.runs import features
+from fedcli.runs import assembly
 from fedcli.runs.finished import logits
 
 CONTEXT = "head.prompts.context.0"
@@ -68,14 +68,14 @@ def test_the_tower_is_asked_once_where_nothing_in_it_trains():
     layout.load(theta)
     shard = toy_shard("north")
     before = logits(net, shard, local)
-    assert features.is_frozen(net)
-    table = features.cached(net, Shards(["a", "b", "c"], {}, ["north"], {"north": shard}, {}, {}, {}, [], {}))
+    assert assembly.is_frozen(net)
+    table = assembly.with_features(net, Shards(["a", "b", "c"], {}, ["north"], {"north": shard}, {}, {}, {}, [], {}))
     assert table.train["north"].images.shape == (len(shard), 16)
     torch.testing.assert_close(torch.from_numpy(logits(net, table.train["north"], local)), torch.from_numpy(before))
 
 
 def test_a_tower_that_projects_slices_is_not_frozen_unless_released():
-    assert not features.is_frozen(volumes()) and features.is_frozen(volumes(rule="released"))
+    assert not assembly.is_frozen(volumes()) and assembly.is_frozen(volumes(rule="released"))
 
 
 def test_it_resumes_to_the_same_bits_from_disk(tmp_path):

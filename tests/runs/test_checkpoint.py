@@ -13,7 +13,7 @@ from fedcli.errors import FedcliError, HashError
 from fedcli.federation import state as states
 from fedcli.federation.client import Training
 from fedcli.federation.server import Federation
-from fedcli.runs import checkpoint, folder
+from fedcli.runs import folder
 from fedcli.runs import train as training
 from fedcli.runs.train import Interrupted, train
 
@@ -91,9 +91,9 @@ def test_settings_of_another_shape_are_refused_with_a_sentence(cut, text):
 def test_only_states_are_removed_from_the_folder_of_states(tmp_path):
     (tmp_path / "state").mkdir()
     (tmp_path / "rounds.jsonl").write_text("{}\n")
-    checkpoint.save(tmp_path, states.RunState(1, torch.zeros(10)), [])
+    folder.save_state(tmp_path, states.RunState(1, torch.zeros(10)), [])
     (tmp_path / "state" / "notes.txt").write_text("mine")
-    checkpoint.remove(tmp_path)
+    folder.remove_states(tmp_path)
     assert [path.name for path in (tmp_path / "state").iterdir()] == ["notes.txt"]
 
 

@@ -13,8 +13,8 @@ from made_plans import plan
 from fedcli.data import manifest
 from fedcli.reporting import timing
 from fedcli.reporting.page import lineage
-from fedcli.runs import energy
-from fedcli.runs.energy import Meter
+from fedcli.runs import clocks
+from fedcli.runs.clocks import Meter
 from fedcli.runs.train import train
 
 
@@ -54,7 +54,7 @@ def test_a_run_tells_its_energy_beside_its_clocks_and_not_in_its_manifest(tmp_pa
     zone(tmp_path / "counters" / "intel-rapl:0", "package-0", 5)
     data = make_chain(tmp_path)
     bare = train(data, plan("fedavg", rounds=1), work=tmp_path, out=tmp_path / "bare")
-    monkeypatch.setattr(energy.Meter, "__init__", counting(tmp_path / "counters"))
+    monkeypatch.setattr(clocks.Meter, "__init__", counting(tmp_path / "counters"))
     told = train(data, plan("fedavg", rounds=1), work=tmp_path, out=tmp_path / "told")
     lines = [json.loads(line) for line in (told.parent / "timing.jsonl").read_text().splitlines()]
     assert [line["joules"] for line in lines] == [0] and told.read_bytes() == bare.read_bytes()

@@ -15,7 +15,7 @@ from fedcli.federation.client import Task, Training, run_client
 from fedcli.federation.state import read_tensors
 from fedcli.methods import resolve
 from fedcli.models.layout import Layout
-from fedcli.runs import features
+from fedcli.runs import assembly
 from fedcli.runs.finished import load_mean_personal, load_model, logits, open_run, predict
 from fedcli.runs.rules import check
 from fedcli.runs.scoring import curve
@@ -52,7 +52,7 @@ def test_a_frozen_backbone_neither_moves_nor_leaves_eval_mode():
 def test_cached_features_train_as_the_images_do(shards):
     def trained(cached: bool):
         net = frozen_net()
-        data = features.cached(net, shards) if cached else shards
+        data = assembly.with_features(net, shards) if cached else shards
         layout = Layout(net)
         task = Task("north", 0, 1, 1, 0, layout.read(), {}, {})
         return run_client(resolve("fedavg"), net, layout, data.train["north"], task, TRAINING).theta
@@ -64,7 +64,7 @@ def test_cached_features_train_as_the_images_do(shards):
 def test_augmented_images_are_not_cached(shards):
     net = frozen_net()
     data = replace(shards, train=toy_shards(north=toy_shard("north", kind="flip")))
-    assert features.cached(net, data) is data
+    assert assembly.with_features(net, data) is data
 
 
 def test_a_frozen_run_sends_its_head_alone_and_scores_with_its_whole_network(tmp_path):

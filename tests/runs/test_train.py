@@ -172,3 +172,12 @@ def test_a_run_says_on_which_processor_and_with_which_libraries_it_was_trained(t
     assert where["processor"] and where["instruction_set"] == torch.backends.cpu.get_cpu_capability()
     assert where["torch"] == torch.__version__ and where["numpy"] == np.__version__
     assert {"torchvision", "python", "device", "threads"} <= where.keys()
+
+
+def test_a_state_that_cannot_be_written_ends_the_run(tmp_path, monkeypatch):
+    def fails(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr("fedcli.runs.folder.save_state", fails)
+    with pytest.raises(OSError, match="disk full"):
+        train(make_chain(tmp_path), plan(rounds=1), work=tmp_path, out=None)
