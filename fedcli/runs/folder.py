@@ -56,11 +56,6 @@ def seen_back(folder: Path, path: str | None) -> str | None:
     return str(folder / path) if path and (folder / path).exists() else path
 
 
-def precision(folder: Path) -> str:
-    """In which precision a run folder was begun; "" where it holds none."""
-    return asked(folder)["options"].get("precision", "") if (folder / "settings.json").is_file() else ""
-
-
 def asked(folder: Path) -> dict[str, Any]:
     """settings.json of a run folder. Raises FedcliError if it is damaged, HashError if it was changed."""
     path = folder / "settings.json"
@@ -105,17 +100,12 @@ def settle(folder: Path, settings: dict[str, Any], *, resume: bool, force: bool)
     differing = differences(old, settings)
     if not resume:
         done = states.saved(folder / "state")
-        at = (
-            f"after round {int(done[-1].stem)} of {old['options']['rounds']}"
-            if done
-            else "before its first round ended"
+        last = f"after round {int(done[-1].stem)} of {old['options']['rounds']}" if done else ""
+        what = f"{folder} holds an unfinished run, stopped {last or 'before its first round ended'}"
+        another = "give another --out"
+        raise FedcliError(
+            what, f"{another}, or remove that folder" if differing else f"add --resume to go on, or {another}"
         )
-        hint = (
-            "add --resume to go on, or give another --out"
-            if not differing
-            else "give another --out, or remove that folder"
-        )
-        raise FedcliError(f"{folder} holds an unfinished run, stopped {at}", hint)
     if differing and not force:
         raise FedcliError(
             f"{folder} was begun with another {'; another '.join(differing)}",

@@ -246,16 +246,15 @@ def _check_named(options: TrainOptions) -> None:
     sampling.check(options.sampling)
     if options.schedule not in (None, "constant", "cosine"):
         steps(options.schedule)
-    name, colon, given = options.loss.partition(":")
-    if name not in LOSSES or (name == "focal") != bool(colon):
-        hint = f"{nearest(name, LOSSES)}; focal has a number: focal:2"
-        raise UsageError(f"--loss {options.loss!r} is unknown", hint)
-    if name == "focal" and not 0 < number(given) < math.inf:
-        raise UsageError(f"--loss {options.loss}: {given!r} is not a number above 0", "write for example focal:2")
-    name, colon, given = options.class_weights.partition(":")
-    if name not in CLASS_WEIGHTS or (name == "effective") != bool(colon):
-        hint = f"{nearest(name, CLASS_WEIGHTS)}; effective has a number: effective:0.999"
-        raise UsageError(f"--class-weights {options.class_weights!r} is unknown", hint)
-    if name == "effective" and not 0 <= number(given) < 1:
-        what = f"--class-weights {options.class_weights}: {given!r} is not in [0, 1)"
-        raise UsageError(what, "effective:0.999")
+    for flag, said, known, with_number, example in (
+        ("--loss", options.loss, LOSSES, "focal", "focal:2"),
+        ("--class-weights", options.class_weights, CLASS_WEIGHTS, "effective", "effective:0.999"),
+    ):
+        name, colon, given = said.partition(":")
+        if name not in known or (name == with_number) != bool(colon):
+            hint = f"{nearest(name, known)}; {with_number} has a number: {example}"
+            raise UsageError(f"{flag} {said!r} is unknown", hint)
+        if name == "focal" and not 0 < number(given) < math.inf:
+            raise UsageError(f"{flag} {said}: {given!r} is not a number above 0", f"write for example {example}")
+        if name == "effective" and not 0 <= number(given) < 1:
+            raise UsageError(f"{flag} {said}: {given!r} is not in [0, 1)", example)

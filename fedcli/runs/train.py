@@ -122,7 +122,10 @@ def _measured(data: Path, plan: TrainOptions, folder_of: Callable[[TrainOptions]
     """The plan in the precision of a run that is there, else in the faster one."""
     plans = {name: replace(plan, precision=name) for name in precision.CHOICES}
     for known in plans.values():
-        if (folder := folder_of(known)).is_dir() and known.precision == folders.precision(folder):
+        folder = folder_of(known)
+        if (folder / "settings.json").is_file() and folders.asked(folder)["options"].get(
+            "precision"
+        ) == known.precision:
             return known
     fastest, seconds = precision.fastest(*probe(data, plan, device))
     console.say(

@@ -47,18 +47,21 @@ def run(options: CorruptOptions) -> Corruption | Partition:
     kinds = ("partition",) if options.partition is None else ("partition", "corruption")
     partition = source(options.partition, options.work, *kinds)
     always = () if options.kind is None else ("severity",) if options.on else ("severity", "ratio")
-    to = Destination(Path(options.work), path_of(options.out), options.made_by(always))
-    who = Who(options.ratio, options.on, options.client)
+    to, who = _to(options, always), Who(options.ratio, options.on, options.client)
     how = {name: getattr(options, name) for name in ("severity", "seed", "jobs")}
     return Corruption(make_corruption(partition, options.kind, to, who, **how))
 
 
+def _to(options: CorruptOptions, always: tuple[str, ...] = ()) -> Destination:
+    """Where it is written, and the command that the manifest records; always: flags that it says at any rate."""
+    return Destination(Path(options.work), path_of(options.out), options.made_by(always))
+
+
 def _attributes(options: CorruptOptions) -> Path:
     """Hidden attributes, at all clients or those that --on names."""
-    to = Destination(Path(options.work), path_of(options.out), options.made_by(()))
     partition = _before(options, "hidden_attributes")
     share = 0.3 if options.share is None else options.share
-    return hidden_attributes.make_hidden(partition, options.hide, share, to, options.on, seed=options.seed)
+    return hidden_attributes.make_hidden(partition, options.hide, share, _to(options), options.on, seed=options.seed)
 
 
 def _before(options: CorruptOptions, made: str) -> Path:
@@ -81,10 +84,7 @@ def _labels(options: CorruptOptions) -> Path:
         {key: str(value) for key, value in options.flip.items()},
     )
     alone = bool(options.client) and not options.on and options.noise is None and options.rate is None
-    to = Destination(
-        Path(options.work), path_of(options.out), options.made_by(() if alone or options.on else ("ratio",))
-    )
-    who = Who(options.ratio, options.on, options.client)
+    to, who = _to(options, () if alone or options.on else ("ratio",)), Who(options.ratio, options.on, options.client)
     partition = _before(options, "label_noise")
     return label_noise.make_label_noise(partition, flips, to, who, given=not alone, seed=options.seed)
 

@@ -70,15 +70,10 @@ def _own(options: PrepareOptions) -> dict[str, str]:
 
 
 def _text(value: str | bool | Sequence[str]) -> str:
-    """A flag as the option holds it."""
-    if isinstance(value, str):
-        return value
-    return "yes" if isinstance(value, bool) else _listed(value)
-
-
-def _listed(names: Sequence[str]) -> str:
-    """Names with commas between them, one that has a comma of its own in quotes."""
-    return ",".join('"' + name.replace('"', '""') + '"' if {",", '"'} & set(name) else name for name in names)
+    """A flag as the option holds it: names with commas between them, one that has a comma of its own in quotes."""
+    if isinstance(value, str | bool):
+        return value if isinstance(value, str) else "yes"
+    return ",".join('"' + name.replace('"', '""') + '"' if {",", '"'} & set(name) else name for name in value)
 
 
 def _check_corruption(options: PrepareOptions) -> None:
