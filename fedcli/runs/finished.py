@@ -127,28 +127,25 @@ def model_file(folder: Path, round: int | str) -> Path:
 
 def load_model(run: Run, round: int | str, client: str | None = None) -> None:
     """Put the global model of a round, or BEST, into run.net; with a client, its own tensors over it."""
-    tensors = read_tensors(model_file(run.path.parent, round), run.device)
+    path = model_file(run.path.parent, round)
+    tensors = read_tensors(path, run.device)
 
     def joined(shapes: dict[str, torch.Size]) -> torch.Tensor:
         for name, shape in shapes.items():
             if f"model/{name}" not in tensors or tensors[f"model/{name}"].shape != shape:
-                raise FedcliError(
-                    f"{model_file(run.path.parent, round)} lacks {name} of shape {tuple(shape)}",
-                    "train the run again",
-                )
+                raise FedcliError(f"{path} lacks {name} of shape {tuple(shape)}", "train the run again")
         flat = torch.cat([tensors[f"model/{name}"].reshape(-1) for name in shapes])
         if not flat.isfinite().all():
             hint = "its training diverged, or somebody changed the file: train again, perhaps with a lower --lr"
-            raise FedcliError(f"{model_file(run.path.parent, round)} holds numbers that are not finite", hint)
+            raise FedcliError(f"{path} holds numbers that are not finite", hint)
         return flat
 
     run.layout.load(joined(run.layout.shapes))
     if run.layout.own_shapes:
         run.layout.load_own(joined(run.layout.own_shapes))
-    if client is None:
-        return
-    prefix = f"clients/{run.data.roster.index(client)}/"
-    load_personal(run.layout, {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
+    if client is not None:
+        prefix = f"clients/{run.data.roster.index(client)}/"
+        load_personal(run.layout, {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
 
 
 def load_personal(layout: Layout, kept: Tensors) -> None:

@@ -261,12 +261,8 @@ class _Training:
         """Write the state when it is due: by count, or when writing stays under its share of the time."""
         self.spent += seconds
         last = self.state.round == self.plan.rounds or self._out_of_patience()
-        due = (
-            self.state.round % self.checkpoint_every == 0
-            if self.checkpoint_every
-            else self.written <= STATE_SHARE * self.spent
-        )
-        if due or last:
+        cheap = self.written <= STATE_SHARE * self.spent
+        if last or (self.state.round % self.checkpoint_every == 0 if self.checkpoint_every else cheap):
             self._await_state()
             self.writing = writer.submit(self._write, self.state)  # a state's tensors are replaced, never written into
             self.spent = 0.0
