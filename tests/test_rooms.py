@@ -35,7 +35,7 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "reporting": 3580,
     "reproduce": 2810,
     "runs": 2600,
-    "scores": 4940,
+    "scores": 4942,
     "sites": 3320,
     "stages": 1420,
     "system": 720,
