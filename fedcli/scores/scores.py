@@ -172,6 +172,8 @@ class Scores:
             raise FedcliError(what, f"remove {path.parent} and evaluate the run again") from None
         known.clinical and shape.check(known.clinical, path)
         known.table.update(table.read(path.parent / table.FILE))
+        if not any(where == Where("clean", metric=where.metric) for where in known.table):
+            raise FedcliError(f"{path.parent / table.FILE} holds no score of all clean test images", table.AGAIN)
         return known
 
     def write(self, folder: Path) -> dict[str, Any]:

@@ -334,11 +334,13 @@ def test_ls_leaves_out_a_damaged_unfinished_run_and_says_so(text, tmp_path):
     assert code == 1 and f"left out {begun}" in err and "nothing is under" in err
 
 
-def test_ls_leaves_out_a_run_whose_scores_are_damaged(work, tmp_path):
+@pytest.mark.parametrize("words", ["is no table of scores: line", "holds no score of all clean test images"])
+def test_ls_leaves_out_a_run_whose_scores_are_damaged(words, work, tmp_path):
     copy = shutil.copytree(work, tmp_path / "work")
     path = next(copy.glob("runs/first/scores/*/scores.json"))
     table = path.with_name("scores.csv")
-    table.write_text(table.read_text().replace(",balanced_accuracy,,1,", ",balanced_accuracy,,1,x", 1))
+    whole, metric = table.read_text(), ",balanced_accuracy,,1,"
+    table.write_text(whole.replace(metric, metric + "x", 1) if "line" in words else whole.partition("\n")[0])
     code, out, err = run("ls", "--work", copy)
     assert code == 0 and "gaussian-noise" in out and "FedISM+" not in out
-    assert "left out" in err and "scores.csv is no table of scores: line" in err
+    assert "left out" in err and f"scores.csv {words}" in err
