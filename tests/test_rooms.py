@@ -22,35 +22,28 @@ LEVEL = {room: level for level, rooms in enumerate(LEVELS, 1) for room in rooms}
 DOORS = "fedcli", "fedcli.__main__"  # what a notebook and `python -m` open; they may lead anywhere
 LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 350, 60, 8, 120
 BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, and raised only on purpose
-    "bench": 1325,
-    "commands": 2791,
+    "bench": 1330,
+    "commands": 2800,
     "compare": 1410,
     "data": 10640,
     "federation": 2680,
-    "figures": 3050,
+    "figures": 3040,
     "io": 630,
     "methods": 7330,
-    "metrics": 1169,
+    "metrics": 1170,
     "models": 1960,
     "reporting": 3580,
     "reproduce": 2810,
-    "runs": 2591,
-    "scores": 4948,
-    "sites": 3307,
+    "runs": 2600,
+    "scores": 4940,
+    "sites": 3320,
     "stages": 1420,
     "system": 720,
-    "the ground floor": 1330,
+    "the ground floor": 1340,
 }
 MOST_FILES = 20  # on one floor of a room
 ONE_EACH = "fedcli/methods"  # a file for each method
-CROWDED: dict[str, int] = {}  # floors that still hold more, which only shrink
 MOST_ROOMS = 2  # that have a file of one name
-SHARED_NAMES = {
-    "export",
-    "groups",
-    "severities",
-    "tables",
-}  # file names that stand in more rooms yet
 QUESTIONS = "What", "Whether", "Which", "How"  # no docstring begins so: it says what a thing is or does
 
 
@@ -222,8 +215,7 @@ def test_rooms_keep_to_their_budgets():
 def test_a_floor_has_few_files():
     floors = Counter(str(path.parent.relative_to(ROOT.parent)) for path in modules().values())
     files = {floor: count - (ROOT.parent / floor / "__init__.py").is_file() for floor, count in floors.items()}
-    most = {ONE_EACH: len(modules()), **CROWDED}
-    assert not {floor: count for floor, count in files.items() if count > most.get(floor, MOST_FILES)}
+    assert not {floor: count for floor, count in files.items() if count > MOST_FILES and floor != ONE_EACH}
 
 
 def test_a_file_has_its_name_to_itself():
@@ -231,7 +223,7 @@ def test_a_file_has_its_name_to_itself():
     for path in modules().values():
         rooms.setdefault(path.stem, set()).add(room_of(path))
     shared = {stem: found for stem, found in rooms.items() if stem != "__init__" and len(found) > MOST_ROOMS}
-    assert not shared.keys() - SHARED_NAMES, shared
+    assert not shared
 
 
 def test_docstrings_begin_with_what_a_thing_is_or_does():

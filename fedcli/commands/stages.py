@@ -135,7 +135,7 @@ def evaluate(options: EvaluateOptions, json: Json = False, quiet: bool = False) 
     fedcli evaluate --corrupt gaussian --severity 1..5; fedcli evaluate --clinical;
     fedcli evaluate --on fedcli-work/datasets/*/dataset.json
     """
-    from ..reporting import choice, clinical, cross_site, severities
+    from ..reporting import by_severity, choice, clinical, cross_site
     from ..reporting.columns import SHOWN
     from ..reporting.rows import rows
     from ..stages import evaluate as stage
@@ -148,7 +148,7 @@ def evaluate(options: EvaluateOptions, json: Json = False, quiet: bool = False) 
         show_groups(scores.path, sys.stderr, own)
         known = [("", lines[0].scores)]
         points = clinical.tables(known) if options.clinical else ()  # not those of another evaluation of the run
-        parts = choice.tables(lines), severities.tables(known), cross_site.tables(known), points
+        parts = choice.tables(lines), by_severity.tables(known), cross_site.tables(known), points
         show_tables([table for part in parts for table in part], sys.stderr)
     if json:
         show_json({"path": str(scores.path), "manifest": {**asdict(scores.manifest), "body": scores.body}})

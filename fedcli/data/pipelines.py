@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from ..errors import FedcliError
+from ..provenance import message_of
 
 PREFIX = "pipeline:"  # of an augmentation that is a pipeline, before its JSON
 SUFFIXES = ".yaml", ".yml", ".json"
@@ -96,14 +97,14 @@ def pipeline(kind: str) -> Any:
     if not isinstance(body, dict) or not isinstance(body.get("transform"), dict):
         raise FedcliError("the pipeline has no transform", HINT)
     for part in _parts(body, DEEPEST):
-        if NAME in part and part[NAME] not in SERIALIZABLE_REGISTRY:
+        if NAME in part and str(part[NAME]) not in SERIALIZABLE_REGISTRY:
             raise FedcliError(f"{str(part[NAME])[:80]} is no transform of albumentations", HINT)
         if part.get("__type__") == "Lambda":
             raise FedcliError("a Lambda holds code, which a file cannot bring", "use albumentations' own transforms")
     try:
         made = albumentations.from_dict(body)
     except Exception as error:  # each transform checks its own options, with errors of many kinds
-        raise FedcliError(f"the pipeline cannot be built: {str(error).splitlines()[0][:200]}", HINT) from None
+        raise FedcliError(f"the pipeline cannot be built: {message_of(error)}", HINT) from None
     return made if isinstance(made, albumentations.Compose) else albumentations.Compose([made])
 
 
@@ -133,9 +134,9 @@ def _changed(made: Any, image: np.ndarray, chance: np.ndarray) -> np.ndarray:
     try:
         out = made(image=np.ascontiguousarray(image))["image"]
     except Exception as error:  # a transform that does not suit these images
-        message = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         hint = "change the pipeline; some transforms need three channels, or a size of their own"
-        raise FedcliError(f"the augmentation pipeline fails on images {image.shape}: {message}", hint) from None
+        what = f"the augmentation pipeline fails on images {image.shape}: {message_of(error)}"
+        raise FedcliError(what, hint) from None
     if not isinstance(out, np.ndarray) or out.shape != image.shape or out.dtype != np.uint8:
         what = f"{getattr(out, 'dtype', type(out).__name__)} {getattr(out, 'shape', '')}"
         hint = "leave out transforms that resize, normalise or make tensors: fedcli does so itself"

@@ -4,6 +4,7 @@ Equal pictures give equal bytes. The colours are those of Okabe and Ito, which c
 for yellow, which is faint on white, and black, which is for what belongs to no client: a wine red replaces them.
 """
 
+import os
 import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 else:
     Axes = Any  # matplotlib is loaded where something is drawn
 
+DATE = "SOURCE_DATE_EPOCH"  # a variable for files that have a date
 COLOURS = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255"
 MANY = (*COLOURS, "#8C6D46", "#4B4AA0", "#7F8C1F")  # of clients, whose dashes say that they are corrupted
 INK = "#010203"  # of text and of lines that belong to nobody; on a page the colour of its text
@@ -93,9 +95,13 @@ def styled(style: Mapping[str, Any]) -> Iterator[None]:
     """This style in place of what the user's own settings say."""
     import matplotlib.style
 
-    with warnings.catch_warnings(), matplotlib.style.context(dict(style), after_reset=True):
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a name in another script
-        yield
+    date = os.environ.pop(DATE, None)  # which matplotlib reads as a number, also where a file is to have no date
+    try:
+        with warnings.catch_warnings(), matplotlib.style.context(dict(style), after_reset=True):
+            warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a name in another script
+            yield
+    finally:
+        os.environ |= {DATE: date} if date is not None else {}
 
 
 def drawn(picture: Picture) -> "Figure":

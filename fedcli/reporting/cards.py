@@ -11,7 +11,7 @@ from ..compare.cautions import at_chance
 from ..data import manifest
 from ..figures.system import usual
 from ..scores.scores import Scores
-from . import by_group, clinical, evidence, severities, table_one, writers
+from . import by_group, by_severity, clinical, evidence, table_one, writers
 from .page import document, lineage
 from .page.lead import facts, sentence
 from .row import Row
@@ -66,7 +66,7 @@ def cards(row: Row) -> list[Document]:
 def _model(system: Row, made: Report) -> Document:
     scores, named = system.scores, [(system.name, system.scores)]
     points = list(clinical.tables(named))
-    falls = [*severities.tables(named), *severities.by_group(named)]
+    falls = [*by_severity.tables(named), *by_severity.by_group(named)]
     sections = [
         Section("use", "Intended use", text=[WRITE.format("what it is for and not for, who uses it, on whom")]),
         Section("data", "Training and test data", table_one.of_row(system)),

@@ -97,6 +97,9 @@ BAD = {
     "os.system is no transform of albumentations": lambda folder: (folder / "x.json").write_text(
         json.dumps({"transform": {"__class_fullname__": "os.system", "command": "true"}})
     ),
+    "is no transform of": lambda folder: (folder / "x.json").write_text(
+        json.dumps({"transform": {"__class_fullname__": [None]}})
+    ),
     "cannot be built": lambda folder: (folder / "x.json").write_text(
         json.dumps({"transform": {"__class_fullname__": "HorizontalFlip", "nonsense": {}, "p": "x"}})
     ),

@@ -1,6 +1,7 @@
 """Every registered figure: its frame is tidy, and it draws from a small run, for files and for the page."""
 
 import json
+import os
 
 import pytest
 import session
@@ -9,7 +10,7 @@ from made_plans import planned
 from pandas import DataFrame
 
 from fedcli.federation.training import Training
-from fedcli.figures import inline, names
+from fedcli.figures import drawing, inline, names
 from fedcli.figures.drawing import drawn
 from fedcli.figures.figure import Figure, numbers, register
 from fedcli.figures.kinds import FIGURES
@@ -82,3 +83,15 @@ def test_every_figure_answers_a_question_and_is_a_command():
     printed = session.run("fedcli plot --help")
     for name, figure in FIGURES.items():
         assert figure.question.endswith("?") and name in printed
+
+
+@pytest.mark.parametrize("date", ["", "0", "yesterday"])
+def test_a_file_of_a_picture_does_not_depend_on_the_date_of_a_build(date, tmp_path, monkeypatch):
+    picture = FIGURES["severities"].draw(by_severity())
+    files = [tmp_path / f"picture.{kind}" for kind in ("svg", "pdf", "png")]
+    drawing.write(picture, *files)
+    before = [file.read_bytes() for file in files]
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", date)
+    drawing.write(picture, *files)
+    assert [file.read_bytes() for file in files] == before
+    assert inline.of_picture(picture) and os.environ["SOURCE_DATE_EPOCH"] == date

@@ -12,8 +12,8 @@ from fedcli.data import manifest
 from fedcli.federation.client import Training
 from fedcli.figures.kinds import flow
 from fedcli.reporting import cards, evidence, table_one
+from fedcli.reporting.by_severity import by_group
 from fedcli.reporting.rows import rows, systems
-from fedcli.reporting.severities import by_group
 from fedcli.runs.train import train
 from fedcli.scores.evaluate import Extra, evaluate
 

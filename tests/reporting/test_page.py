@@ -25,7 +25,7 @@ from fedcli.federation.client import Training
 from fedcli.figures import inline
 from fedcli.figures.kinds import forest
 from fedcli.reporting import page, timing
-from fedcli.reporting.page import groups, images, lineage, markup, statistics
+from fedcli.reporting.page import group_tables, images, lineage, markup, statistics
 from fedcli.reporting.rows import compared, rows, systems
 from fedcli.reporting.table import Cell, Column, Table, number
 from fedcli.runs.train import train
@@ -269,7 +269,7 @@ def test_a_group_without_a_score_has_no_dot(scores):
     lines = forest.of_groups(systems(by), "sex", "clean", "auc_ovo_macro", lambda *_: None, panel="")
     assert [line[forest.COLUMNS.index("group")] for line in lines] == ["m"]
     sex["m"].values[-1] = None
-    (panels,) = groups._panels(by, "sex", ["clean", "corrupted"], ["balanced_accuracy", "auc_ovo_macro"])
+    (panels,) = group_tables._panels(by, "sex", ["clean", "corrupted"], ["balanced_accuracy", "auc_ovo_macro"])
     lines = [figure.caption for figure in panels.figures]
     assert "auc_ovo_macro, clean test images, last round" not in lines
     assert "auc_ovo_macro, corrupted test images, last round" in lines

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from fedcli import extensions
 from fedcli.commands.app import app
 from fedcli.reporting import page
 from fedcli.reproduce import expand, forecast, jobs, raw, recipe
@@ -140,6 +141,7 @@ def test_a_fault_in_the_page_loses_no_number_and_a_cell_trained_again_says_why(t
         raise ValueError("no ink")
 
     monkeypatch.setattr(page, "write", write)
+    monkeypatch.setattr(extensions, "_loaded", {})  # of other tests, whose code would be suspected
     Path("tiny.toml").write_text(TINY.replace('published = "tiny.json"\n', "").partition("[[figure]]")[0])
     ended = tiny("--scale", "smoke", "--only", "FedAvg")
     assert ended.exit_code == 1

@@ -21,14 +21,14 @@ from ...figures import inline, series
 from ...figures import report as figures
 from ...figures.kinds import convergence, weights
 from ...metrics import METRICS, PARITY, get
-from .. import choice, clinical, cross_site, severities, table_one
+from .. import by_severity, choice, clinical, cross_site, table_one
 from ..columns import POOLED, SHOWN, shown
 from ..row import Row
 from ..rows import compared, rows
 from ..section import Section
 from ..table import Table
 from ..tables import Report, report
-from . import clients, groups, images, lead, lineage, statistics
+from . import clients, group_tables, images, lead, lineage, statistics
 from .markup import breakable, shown_cell, shown_head
 
 __all__ = ["PageOptions", "write"]
@@ -124,21 +124,21 @@ def document(
 def _sections(made: Report, systems: list[Row], asked: PageOptions) -> list[Section]:
     notes = list(dict.fromkeys([*asked.notes, *made.notes]))
     named = [(row.name, row.scores) for row in systems]
-    falls = list(severities.tables(named, asked.metrics))
+    falls = list(by_severity.tables(named, asked.metrics))
     of_partition = {row.stage("partition"): row for row in reversed(systems) if row.run_files}  # the first of each
     return [
         _scores(made, asked),
         Section("certainty", "How certain are these numbers?", statistics.tables(systems, asked.metrics), notes=notes),
         Section("choice", "Model choice", list(choice.tables(systems))),
         Section("figures", "Figures", panels=[*_convergence(systems), *_pictures(asked.pictures)]),
-        *groups.sections(systems, asked.metrics),
-        groups.of_labels(systems),
+        *group_tables.sections(systems, asked.metrics),
+        group_tables.of_labels(systems),
         Section("curves", "Curves and errors", folded_panels=_graphics(systems, asked.draw) if asked.figures else ()),
         Section(
             "data", "Data", folded=[table for row in reversed(of_partition.values()) for table in table_one.of_row(row)]
         ),
         images.section(systems),
-        Section("severities", "Other corruptions", falls, folded=list(severities.by_group(named))),
+        Section("severities", "Other corruptions", falls, folded=list(by_severity.by_group(named))),
         clinical.section(named),
         Section("cross-site", "Trained at and tested on", list(cross_site.tables(named))),
         clients.section(systems, asked.metrics),

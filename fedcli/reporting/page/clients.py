@@ -13,7 +13,7 @@ from ..columns import joined
 from ..row import Row
 from ..section import Section
 from ..table import Cell, Table, percent
-from .groups import best_of
+from .group_tables import best_of
 
 SHARED = (
     "No client has test images of its own, so the scores are the same for all: on the clean test images for clean "
