@@ -10,7 +10,7 @@ from . import cards, cifar100, digits, hyper_kvasir, medmnist, office_caltech, p
 from .chest import chexpert, fedchexmimic
 from .eyes import fairfedmed, messidor2, odir
 from .own_files import own_images
-from .registered import REGISTERED, names, own, plain, register
+from .registered import REGISTERED, Own, names, own, plain, register
 from .skin import bcn20000, fed_isic, isic2018, isic2019, isic_skin_tone
 from .source import Source
 
@@ -54,14 +54,18 @@ def named(name: str) -> str:
     """The name of a dataset that may be written in other letters, such as HAM10000. Raises UsageError."""
     if known := means(name):
         return known
-    if own(name):
-        return name
-    raise _unknown(name)
+    _outside(name)
+    return name
 
 
-def _unknown(name: str) -> UsageError:
+def _outside(name: str) -> Own | None:
+    """A dataset that is not one of fedcli's; None for one that is. Raises UsageError for an unknown name."""
+    if name in SOURCES:
+        return None
+    if other := own(name):
+        return other
     known = [*SOURCES, *names()]
-    return UsageError(f"unknown dataset {name!r}", nearest(name.lower(), [*known, *ALIASES], known))
+    raise UsageError(f"unknown dataset {name!r}", nearest(name.lower(), [*known, *ALIASES], known))
 
 
 def means(name: str) -> str | None:
@@ -76,19 +80,14 @@ def folded(name: str) -> str:
 
 def source(name: str) -> Source:
     """The reader of a dataset. Raises UsageError for an unknown name."""
-    if name in SOURCES:
-        return SOURCES[name]
-    if other := own(name):
-        return other.source
-    raise _unknown(name)
+    other = _outside(name)
+    return other.source if other else SOURCES[name]
 
 
 def card(name: str) -> dict[str, Any]:
     """A dataset's card: title, classes, attributes, files expected, licence, defaults."""
-    source(name)
-    if other := None if name in SOURCES else own(name):
-        return other.card
-    return cards.read(name)
+    other = _outside(name)
+    return other.card if other else cards.read(name)
 
 
 def code_of(name: str) -> Code | None:

@@ -29,14 +29,11 @@ from .formats.photographs import photographs_in, read_rgb
 from .source import Choices, Listing, Source, stamp
 
 DOMAINS = ["mnist", "usps", "svhn", "syn"]
+IDX = "-idx3-ubyte.gz", "-idx3-ubyte", ".idx3-ubyte.gz", ".idx3-ubyte"  # ends of MNIST's files of images
 PLACES = {  # domain -> (folders, pairs of a train and a test file); the first that is there counts
     "mnist": (
         ("MNIST/raw", "mnist", "MNIST", "."),
-        [
-            (f"train-images{dot}idx3-ubyte{end}", f"t10k-images{dot}idx3-ubyte{end}")
-            for dot in "-."
-            for end in (".gz", "")
-        ],
+        [(f"train-images{end}", f"t10k-images{end}") for end in IDX],
     ),
     "usps": ((".", "usps", "USPS"), [("usps.bz2", "usps.t.bz2"), ("usps.h5", "usps.h5")]),
     "svhn": ((".", "svhn", "SVHN"), [("train_32x32.mat", "test_32x32.mat")]),
@@ -61,7 +58,11 @@ def rows(raw: Path, choices: Choices) -> Listing:
     images: list[Row] = []
     for place, (domain, files) in enumerate(places.items()):
         for part, file in zip(PARTS, files, strict=True):
-            listed = _in_folders(raw, file) if domain == "syn" else _in_container(raw, domain, file, part)
+            if domain == "syn":
+                listed = _in_folders(raw, file)
+            else:
+                digits = enumerate(contents(raw / file, domain, part)[1])
+                listed = ((f"{i:05d}", int(digit), f"{file}#{part}-{i}") for i, digit in digits)
             for name, label, source in listed:
                 images.append(Row(f"{domain}/{part}/{name}", label, source, part == "test", {"domain": place}))
     containers = [file for domain, files in places.items() if domain != "syn" for file in files]
@@ -210,11 +211,6 @@ def _labels_of(file: str) -> str:
     return file.replace("-images", "-labels").replace("idx3", "idx1")
 
 
-def _in_container(raw: Path, domain: str, file: str, part: str) -> Iterator[tuple[str, int, str]]:
-    for i, label in enumerate(contents(raw / file, domain, part)[1]):
-        yield f"{i:05d}", int(label), f"{file}#{part}-{i}"
-
-
 def _in_folders(raw: Path, folder: str) -> Iterator[tuple[str, int, str]]:
     if not (files := photographs_in(raw / folder)):
         raise FedcliError(f"{raw / folder} has no images", "expected a folder per digit, 0 to 9")
@@ -238,7 +234,10 @@ def sample(folder: Path) -> None:
         _write_idx(folder / "MNIST" / "raw", part, labels)
         _write_usps(folder / PLACES["usps"][1][0][part == "test"], part, labels)
         _write_svhn(folder / f"{part}_32x32.mat", part, labels)
-        _write_folders(folder / "syn" / PLACES["syn"][1][0][part == "test"], labels)
+        name = PLACES["syn"][1][0][part == "test"]
+        for i, n in enumerate(labels):
+            image = picture(f"syn-{name}-{i}", int(n), height=24, width=24)
+            save(folder / "syn" / name / str(n) / f"{n}_{i:05d}.jpg", image)
 
 
 def _drawn(domain: str, part: str, labels: np.ndarray, side: int) -> np.ndarray:
@@ -270,11 +269,6 @@ def _write_svhn(path: Path, part: str, labels: np.ndarray) -> None:
     savemat(path, {"X": np.stack(images, axis=3), "y": digits[:, None]}, do_compression=True)
     data = path.read_bytes()
     path.write_bytes(b"MATLAB 5.0 MAT-file, a sample of SVHN".ljust(116) + data[116:])  # no clock in the file
-
-
-def _write_folders(folder: Path, labels: np.ndarray) -> None:
-    for i, n in enumerate(labels):
-        save(folder / str(n) / f"{n}_{i:05d}.jpg", picture(f"syn-{folder.name}-{i}", int(n), height=24, width=24))
 
 
 SOURCE = Source(rows, decode, sample)

@@ -15,31 +15,16 @@ from pathlib import Path
 from ...errors import FedcliError
 from ...seeds import derive
 from ..pool import Row
+from . import cards
 from .division import divided
 from .drawing import picture, save, table
 from .formats.photographs import PHOTOGRAPHS, photograph, within
 from .source import Choices, Listing, Source
 from .tables import first_of, read_table
 
-TREE = {  # organ -> kind of finding -> classes, as the folders lie
-    "lower-gi": {
-        "anatomical-landmarks": ["ileum", "normal-cecum", "retroflex-rectum"],
-        "pathological-findings": [
-            *("hemorrhoids", "polyp"),
-            *("ulcerative-colitis-grade-0-1", "ulcerative-colitis-grade-1", "ulcerative-colitis-grade-1-2"),
-            *("ulcerative-colitis-grade-2", "ulcerative-colitis-grade-2-3", "ulcerative-colitis-grade-3"),
-        ],
-        "quality-of-mucosal-views": ["bbps-0-1", "bbps-2-3", "impacted-stool"],
-        "therapeutic-interventions": ["dyed-lifted-polyps", "dyed-resection-margins"],
-    },
-    "upper-gi": {
-        "anatomical-landmarks": ["normal-pylorus", "normal-z-line", "retroflex-stomach"],
-        "pathological-findings": ["barretts", "oesophagitis-a", "oesophagitis-b-d", "short-segment-barretts"],
-    },
-}
-WHERE = {name: (organ, kind) for organ, kinds in TREE.items() for kind, names in kinds.items() for name in names}
-CLASSES = sorted(WHERE)
-ATTRIBUTES = {"organ": list(TREE), "finding": list(TREE["lower-gi"])}
+CARD = cards.read("hyper-kvasir")
+WHERE = {name: folder.split("/") for folder, names in CARD["folders"].items() for name in names}  # organ, kind
+CLASSES, ATTRIBUTES = CARD["classes"], CARD["attributes"]
 SPELLINGS = {  # of the zip's folders, the authors' folds and the papers
     **{"cecum": "normal-cecum", "pylorus": "normal-pylorus", "z-line": "normal-z-line", "polyps": "polyp"},
     **{"hemorroids": "hemorrhoids", "haemorrhoids": "hemorrhoids", "barretts-short-segment": "short-segment-barretts"},

@@ -1,9 +1,9 @@
 """ISIC 2019 with the tone of the skin around the lesion, light or dark, for federations that differ by it.
 
 Source: Fed-MAS (Elbatel et al., arXiv 2307.14959), whose ISIC-FL has four clients with their own shares of light and
-dark skin and takes the labels of Bevan and Atapour-Abarghouei (arXiv 2202.02832); see ita.py. Neither its client files
-nor its cut between light and dark are public: dark is type 4 to 6 here (ITA at most 28 degrees) unless asked otherwise,
-and fedcli partition --by skin_tone --shares makes the clients. Bevan's own label file can stand in for the
+dark skin and takes the labels of Bevan and Atapour-Abarghouei (arXiv 2202.02832); see skin_type.py. Neither its client
+files nor its cut between light and dark are public: dark is type 4 to 6 here (ITA at most 28 degrees) unless asked
+otherwise, and fedcli partition --by skin_tone --shares makes the clients. Bevan's own label file can stand in for the
 computation. Nobody was asked or examined for these tones: they are colours of photographs.
 
 HAM10000's folder (see isic2018) is read too, with its seven classes.
