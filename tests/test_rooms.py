@@ -22,24 +22,24 @@ LEVEL = {room: level for level, rooms in enumerate(LEVELS, 1) for room in rooms}
 DOORS = "fedcli", "fedcli.__main__"  # what a notebook and `python -m` open; they may lead anywhere
 LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 350, 60, 8, 120
 BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, and raised only on purpose
-    "bench": 1330,
-    "commands": 2800,
+    "bench": 1325,
+    "commands": 2791,
     "compare": 1410,
     "data": 10614,
     "federation": 2680,
     "figures": 3040,
     "io": 630,
     "methods": 7330,
-    "metrics": 1170,
+    "metrics": 1169,
     "models": 1960,
     "reporting": 3580,
     "reproduce": 2810,
     "runs": 2496,
     "scores": 4940,
-    "sites": 3320,
+    "sites": 3307,
     "stages": 1415,
     "system": 720,
-    "the ground floor": 1340,
+    "the ground floor": 1330,
 }
 MOST_FILES = 20  # on one floor of a room
 ONE_EACH = "fedcli/methods"  # a file for each method

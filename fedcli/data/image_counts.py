@@ -12,11 +12,10 @@ import numpy as np
 from .. import labels
 from ..errors import FedcliError
 from . import manifest, skew
-from .pool import TEST, TRAIN, Pool, pool_of, read_rows
+from .pool import TEST, TRAIN, Pool, holdings, pool_of
 
 CLASS, UNKNOWN = "class", "unknown"
 ALL = "all"  # a dataset's images, which no client holds yet, and a partition's test images
-PARTS = "train", "val", "test"
 SKEWED = 0.2  # total variation of an attribute between two clients from which a partition says it
 Counts = dict[str, dict[str, dict[str, dict[str, int]]]]  # class or attribute -> client -> part -> value -> images
 
@@ -32,13 +31,9 @@ def of_manifest(path: Path) -> Counts:
         rows = {ALL: {"train": np.flatnonzero(pool.split == TRAIN), "test": np.flatnonzero(pool.split == TEST)}}
         _check(path, pool, source.body)
         return counted(pool, rows, source.body)
-    partition = path if source.kind == "partition" else manifest.above(path, "partition")
-    pool = pool_of(manifest.above(partition, "dataset"))
-    roster = [client["client"] for client in source.body["roster"]]
-    stored = read_rows(partition, len(roster), len(pool.y))
+    pool, rows_of, test = holdings(path)
     _check(path, pool, source.body)
-    rows = {client: {part: stored[f"{part}/{k}"] for part in PARTS} for k, client in enumerate(roster)}
-    return counted(pool, {**rows, ALL: {"test": stored["test/all"]}}, source.body)
+    return counted(pool, {**rows_of, ALL: {"test": test}}, source.body)
 
 
 def _check(path: Path, pool: Pool, body: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..console import counted
 from . import manifest
-from .pool import TEST, TRAIN, Pool, iterate, pool_of, read_rows
+from .pool import TEST, TRAIN, Pool, holdings, iterate, pool_of
 
 EXAMPLES = 3
 
@@ -27,8 +27,8 @@ def find(path: Path) -> dict[str, Any]:
     pool = pool_of(dataset)
     train, test = np.flatnonzero(pool.split == TRAIN), np.flatnonzero(pool.split == TEST)
     if made.kind == "partition":  # what some client trains or validates on
-        rows = read_rows(path, len(made.body["roster"]), len(pool.y))
-        test, parts = rows["test/all"], [part for name, part in rows.items() if not name.startswith("test/")]
+        _, rows_of, test = holdings(path)
+        parts = [rows[part] for rows in rows_of.values() for part in ("train", "val")]
         train = np.unique(np.concatenate([test[:0], *parts]))
     patients = _patients(pool.patient, train, test, manifest.read(dataset).body.get("unit"))
     return {"patients": patients, "pixels": _pixels(pool, train, test)}

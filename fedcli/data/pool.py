@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
@@ -242,27 +242,31 @@ def contents(path: Path) -> dict[str, Any]:
         return {"datasets": {name: f"{data.dtype} {list(data.shape)}" for name, data in sorted(file.items())}}
 
 
-def read_rows(partition: Path, clients: int, images: int) -> dict[str, np.ndarray]:
-    """Row numbers of the pool by name, such as train/0 and test/all.
+class Holdings(NamedTuple):
+    """A partition opened: its pool, client -> part -> rows of the pool in roster order, and all test rows."""
+
+    pool: Pool
+    rows: dict[str, dict[str, np.ndarray]]
+    test: np.ndarray
+
+
+def holdings(path: Path) -> Holdings:
+    """The images that each client of a partition, or of the one below a corruption, holds.
 
     Raises FedcliError for rows that the pool does not have, and where a test image is in training.
     """
-    path, names = partition.parent / "rows.h5", ["test/all", *(f"{part}/{k}" for part in PARTS for k in range(clients))]
+    given = manifest.read(path, "partition", "corruption")
+    partition = path if given.kind == "partition" else manifest.above(path, "partition")
+    pool, clients = pool_of(manifest.above(partition, "dataset")), [client["client"] for client in given.body["roster"]]
+    names = ["test/all", *(f"{part}/{k}" for part in PARTS for k in range(len(clients)))]
+    path = partition.parent / "rows.h5"
     with open_hdf5(path, {name: Column(WHOLE) for name in names}, hint="partition again") as file:
         rows = {name: data[()] for name, data in file.items()}
     for name, numbers in rows.items():
-        if len(numbers) and not 0 <= numbers.min() <= numbers.max() < images:
+        if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(pool.y):
             raise FedcliError(f"{path}: {name} names rows the pool does not have", "partition again")
     trained = [numbers for name, numbers in rows.items() if not name.startswith("test/")]
     if np.isin(np.concatenate([rows["test/all"][:0], *trained]), rows["test/all"]).any():
         raise FedcliError(f"{path} trains on test images", "partition again")
-    return rows
-
-
-def rows_by_client(
-    partition: Path, roster: Iterable[Mapping[str, Any]], images: int
-) -> dict[str, dict[str, np.ndarray]]:
-    """Client -> part -> row numbers of the pool, in roster order. Raises FedcliError."""
-    names = [client["client"] for client in roster]
-    rows = read_rows(partition, len(names), images)
-    return {name: {part: rows[f"{part}/{k}"] for part in PARTS} for k, name in enumerate(names)}
+    by_client = {client: {part: rows[f"{part}/{k}"] for part in PARTS} for k, client in enumerate(clients)}
+    return Holdings(pool, by_client, rows["test/all"])

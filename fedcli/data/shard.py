@@ -15,7 +15,7 @@ from ..io.hdf5 import AGAIN, WHOLE, Column, open_hdf5
 from ..labels import YES
 from . import manifest, manifest_bodies, pipelines, transforms
 from .corruption.hidden_attributes import groups_without
-from .pool import CHANGED, TEST, Pool, pool_of, read_rows
+from .pool import CHANGED, TEST, Pool, holdings, pool_of
 
 RESIDENT = 0.6  # of a GPU's free memory may hold images, the rest is for the network
 LABELS = "labels.h5"  # of a partition with noisy labels, beside its rows
@@ -196,18 +196,16 @@ def load(
     body = manifest.read(path, "partition", "corruption").body
     partition = path if manifest.read(path).kind == "partition" else manifest.above(path, "partition")
     dataset = manifest.above(path, "dataset")
-    pool = pool_of(dataset)
     described = manifest.read(dataset).body
     if odd := [key for key in manifest_bodies.POOLED if key != "augment" and body[key] != described[key]]:
         raise FedcliError(f"{path}: {odd[0]} differs from that of {dataset}", AGAIN)
+    pool, rows_of, everyone = holdings(path)
     images = torch.from_numpy(pool.pixels()).permute(0, 3, 1, 2)  # [N, C, H, W], channels last in memory
     kind = transforms.check_augment(augment or body["augment"])
     roster = [client["client"] for client in body["roster"]]
     place, test_images, corrupted = np.arange(len(pool.y)), None, []
-    rows = read_rows(partition, len(roster), len(pool.y))
-    own_rows = {c: (rows[f"train/{k}"], rows[f"val/{k}"]) for k, c in enumerate(roster)}
-    everyone = rows["test/all"]
-    own = {c: np.flatnonzero(np.isin(everyone, rows[f"test/{k}"])) for k, c in enumerate(roster)}
+    own_rows = {c: (rows["train"], rows["val"]) for c, rows in rows_of.items()}
+    own = {c: np.flatnonzero(np.isin(everyone, rows["test"])) for c, rows in rows_of.items()}
     if partition != path:
         corrupted = body["clients"]
         clean = [rows for c in roster if c not in corrupted for rows in own_rows[c]]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..data import manifest
-from ..data.pool import TEST, pool_of, read_rows
+from ..data.pool import TEST, holdings, pool_of
 from ..errors import UsageError, nearest
 from ..metrics import Task
 from ..scores.statistics import power
@@ -36,7 +36,7 @@ def of_manifest(path: Path, name: str) -> dict[str, Any]:
     pool = pool_of(dataset)
     rows = np.flatnonzero(pool.split == TEST)
     if partition:
-        rows = read_rows(partition, len(made.body["roster"]), len(pool.y))["test/all"]
+        rows = holdings(path).test
     known, label = Task.of(pool.y).of_class(pool.y[rows], classes.index(name))
     rows = rows[known]
     units = (pool.id if pool.patient is None else pool.patient)[rows]

@@ -15,7 +15,7 @@ from fedcli.data import manifest
 from fedcli.data.corruption import library
 from fedcli.data.corruption.corrupt import KINDS, POINTWISE, SPATIAL, Who, corrupt_image, full_kind, make_corruption
 from fedcli.data.partition import make_partition, resolve
-from fedcli.data.pool import Row, read_pool, rows_by_client
+from fedcli.data.pool import Row, holdings, read_pool
 from fedcli.errors import FedcliError, UsageError
 from fedcli.seeds import derive
 
@@ -314,4 +314,4 @@ def test_rows_that_no_pool_has_end_in_a_sentence(tmp_path, how):
         if how == "beyond":
             file["train/0"] = rows + 30000
     with pytest.raises(FedcliError, match="train/0"):
-        rows_by_client(path, manifest.read(path).body["roster"], 120)
+        holdings(path)

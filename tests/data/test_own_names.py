@@ -10,7 +10,7 @@ from typed_lines import fedcli as typed
 
 import fedcli
 from fedcli.data import manifest
-from fedcli.data.pool import TEST, pool_of, read_rows
+from fedcli.data.pool import TEST, holdings, pool_of
 from fedcli.errors import FedcliError, UsageError
 from fedcli.io.files import sha256
 from fedcli.sites.description import check_same, describe
@@ -65,16 +65,15 @@ def test_names_that_do_not_fit_the_images_are_refused(tmp_path):
 
 def test_the_test_images_are_the_only_clients_own_unless_they_are_another_hospitals(tmp_path):
     dataset = prepared(write_hospitals(tmp_path / "raw"), tmp_path)
-    count = len(pool_of(dataset.path).y)
     alone = fedcli.partition(dataset, clients=1, work=tmp_path).path
-    rows = read_rows(alone, 1, count)
-    assert rows["test/0"].tolist() == rows["test/all"].tolist() != []
+    _, rows, test = holdings(alone)
+    assert [own["test"].tolist() for own in rows.values()] == [test.tolist()] != [[]]
     held_out = fedcli.partition(dataset, clients=1, hold_out="south", work=tmp_path).path
-    assert not len(read_rows(held_out, 1, count)["test/0"])
+    assert not any(len(own["test"]) for own in holdings(held_out).rows.values())
     several = fedcli.partition(dataset, clients=2, work=tmp_path).path
     assert [client["test"] for client in manifest.read(several).body["roster"]] == [0, 0]
     code, _, err = typed("site", "check", "--data", alone, "--name", "north")
-    assert code == 0 and f"counts of answers on the {len(rows['test/0'])} test images" in err
+    assert code == 0 and f"counts of answers on the {len(test)} test images" in err
 
 
 def test_the_only_site_that_trains_has_no_test_images_of_others(tmp_path):
@@ -88,5 +87,5 @@ def test_the_only_site_that_trains_has_no_test_images_of_others(tmp_path):
     dataset.write_text(json.dumps(raw))
     by_site = fedcli.partition(dataset, by=["hospital"], work=tmp_path).path
     assert [client["client"] for client in manifest.read(by_site).body["roster"]] == [trains]
-    own = read_rows(by_site, 1, len(pool.y))["test/0"]
+    own = holdings(by_site).rows[trains]["test"]
     assert {hospitals[at] for at in pool.groups["hospital"][own]} == {trains}

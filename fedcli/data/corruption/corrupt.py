@@ -31,7 +31,7 @@ from ...io.hdf5 import create_hdf5, open_hdf5
 from ...seeds import derive
 from ...system.processes import in_order
 from .. import manifest, manifest_bodies
-from ..pool import POOL, pool_of, read_rows, rows_by_client
+from ..pool import POOL, holdings
 from . import library, mixture
 
 POINTWISE = ("gaussian-noise", "shot-noise", "impulse-noise", "speckle-noise", "brightness", "contrast", "saturate")
@@ -182,11 +182,10 @@ def _wanted(
     body: dict[str, Any], kind: str | None, severity: int, client: Sequence[str]
 ) -> dict[str | None, mixture.How]:
     """Client -> kind and severity; under None those of the clients that a ratio or names choose. Raises UsageError."""
-    roster = [client["client"] for client in body["roster"]]
     if kind is None and not client:
         raise UsageError("no kind of corruption is given", "fedcli corrupt gaussian, or --client NAME=KIND:SEVERITY")
     asked: dict[str | None, tuple[str, str]] = {None: (kind, str(severity))} if kind is not None else {}
-    for own, how in mixture.named(client, roster).items():
+    for own, how in mixture.named(client, body).items():
         asked[own] = how
     wanted: dict[str | None, mixture.How] = {}
     for name, (word, strength) in asked.items():
@@ -208,7 +207,7 @@ def _each(body: dict[str, Any], before: mixture.Each, wanted: dict[str | None, m
     several = bool(how)
     if None in wanted:
         how |= dict.fromkeys(chosen(body, who.ratio, who.on, taken=how), wanted[None])
-    last, roster = body["corrupted_last"], [client["client"] for client in body["roster"]]
+    last, roster = body["corrupted_last"], mixture.clients_of(body)
     if last is not None and several and (odd := [name for name in how if name not in roster[-last:]]):
         hint = "choose among them, or make another partition"
         raise FedcliError(f"the partition was drawn to have its last {last} clients corrupted, not {odd[0]}", hint)
@@ -217,10 +216,7 @@ def _each(body: dict[str, Any], before: mixture.Each, wanted: dict[str | None, m
 
 def chosen(body: dict[str, Any], ratio: float, on: Sequence[str], taken: Collection[str] = ()) -> list[str]:
     """Names of the clients to corrupt, in roster order; of those that are taken none."""
-    roster = [client["client"] for client in body["roster"]]
-    for name in on:
-        if name not in roster:
-            raise UsageError(f"the partition has no client {name!r}", nearest(name, roster))
+    roster = mixture.clients_of(body, on)
     exact = round(ratio * len(roster), 9)  # 0.29 * 50 is 14.5, not 14.499999999999998
     number = max(int(exact + 0.5), int(ratio > 0))
     if known := [name for name in on if name in taken]:
@@ -240,11 +236,8 @@ def chosen(body: dict[str, Any], ratio: float, on: Sequence[str], taken: Collect
 
 def _write(path: Path, partition: Path, each: mixture.Each, *, seed: int, jobs: int) -> None:
     """Stream the changed images of the clients and of the test set into an HDF5 file; of client "" there are none."""
-    pool = pool_of(manifest.above(partition, "dataset"))
-    roster = manifest.read(partition).body["roster"]
-    by_client = rows_by_client(partition, roster, len(pool.id))
+    pool, by_client, test = holdings(partition)
     rows_of = {name: np.concatenate([by_client[name][part] for part in ("train", "val")]) for name in each if name}
-    test = read_rows(partition, len(roster), len(pool.id))["test/all"]
     train, hows = mixture.train_hows(rows_of, {client: how for client, how in each.items() if client})
     library.functions()  # a missing package is an error before any process starts
     console.say(f"corrupting {', '.join(rows_of)} ({len(train)} images) and the test set ({len(test)})")

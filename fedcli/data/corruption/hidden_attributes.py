@@ -17,7 +17,8 @@ from ... import console
 from ...errors import FedcliError, UsageError, nearest
 from ...seeds import derive
 from .. import manifest
-from ..pool import Pool, pool_of, rows_by_client
+from ..pool import Pool, holdings
+from . import mixture
 
 WORD = "attributes"  # in place of a kind of image corruption
 KEY = "hidden_attributes"  # of a manifest's body
@@ -29,11 +30,7 @@ def make_hidden(
     """Hide attributes of a share of the patients of a partition's clients, all or those named in `on`; returns the
     path of the new partition.json. Raises FedcliError, UsageError.
     """
-    source = manifest.find(source, "partition", "corruption")
-    partition = manifest.verify(source, "partition", "corruption")
-    if partition.kind == "corruption":
-        hint = f"hide attributes of {manifest.above(source, 'partition')}, then corrupt its images"
-        raise FedcliError(f"{source} holds corrupted images, and attributes are hidden before images are", hint)
+    source, partition = mixture.partition_of(source, "hide attributes", "attributes are hidden")
     body = partition.body
     clients = _check(source, body, hide, share, on)
     how = {"hide": list(hide), "share": share, "seed": seed}
@@ -43,7 +40,7 @@ def make_hidden(
         for name in partition.files:
             if "/" not in name:  # files of single sites hold the groups
                 (target / name).write_bytes((source.parent / name).read_bytes())
-        return {**body, KEY: {**how, "images": _counted(source, body, how, clients)}}
+        return {**body, KEY: {**how, "images": _counted(source, how, clients)}}
 
     return manifest.make("partition", f"{body['dataset']}-hidden-attributes", to, options, [source], build)
 
@@ -74,7 +71,7 @@ def groups_without(pool: Pool, rows: np.ndarray, body: Mapping[str, Any], client
 
 def _check(source: Path, body: Mapping[str, Any], hide: Sequence[str], share: float, on: Sequence[str]) -> list[str]:
     """The clients that lose attributes, in roster order."""
-    known, roster = list(body["attributes"]), [client["client"] for client in body["roster"]]
+    known = list(body["attributes"])
     if KEY in body:
         raise FedcliError(f"{source} has hidden attributes already", "start from the partition above it")
     if not hide:
@@ -83,16 +80,12 @@ def _check(source: Path, body: Mapping[str, Any], hide: Sequence[str], share: fl
         if name not in known:
             hint = nearest(name, known) if known else "this dataset has no attributes"
             raise UsageError(f"--hide names {name!r}, which is no attribute", hint)
-    for name in on:
-        if name not in roster:
-            raise UsageError(f"the partition has no client {name!r}", nearest(name, roster))
-    return [name for name in roster if not on or name in on]
+    return [name for name in mixture.clients_of(body, on) if not on or name in on]
 
 
-def _counted(source: Path, body: Mapping[str, Any], how: Mapping[str, Any], clients: list[str]) -> dict[str, Any]:
+def _counted(source: Path, how: Mapping[str, Any], clients: list[str]) -> dict[str, Any]:
     """Client -> attribute -> training images that lost it, though they had it."""
-    pool = pool_of(manifest.above(source, "dataset"))
-    rows = rows_by_client(source, body["roster"], len(pool.y))
+    pool, rows, _ = holdings(source)
     lost, had = {}, dict.fromkeys(how["hide"], 0)
     for client in clients:
         at = rows[client]["train"]

@@ -24,7 +24,7 @@ from ...errors import FedcliError, UsageError, nearest
 from ...io.hdf5 import create_hdf5
 from ...seeds import derive
 from .. import manifest
-from ..pool import pool_of, rows_by_client
+from ..pool import holdings
 from ..shard import LABELS
 from . import mixture
 from .corrupt import Who, chosen
@@ -52,11 +52,7 @@ def make_label_noise(
         and rate of their own, "NAME=KIND:RATE".
     Raises FedcliError, UsageError.
     """
-    source = manifest.find(source, "partition", "corruption")
-    partition = manifest.verify(source, "partition", "corruption")
-    if partition.kind == "corruption":
-        hint = f"change labels of {manifest.above(source, 'partition')}, then corrupt its images"
-        raise FedcliError(f"{source} holds corrupted images, and labels are changed before images are", hint)
+    source, partition = mixture.partition_of(source, "change labels", "labels are changed")
     body = partition.body
     _check_labels(source, body, flips)
     each = _each(body, flips, who, given)
@@ -101,14 +97,13 @@ def _check_labels(source: Path, body: Mapping[str, Any], flips: Flips) -> None:
 
 def _each(body: Mapping[str, Any], flips: Flips, who: Who, given: bool) -> dict[str, How]:
     """Client -> kind and rate, in roster order. Raises UsageError."""
-    roster = [client["client"] for client in body["roster"]]
-    own = mixture.named(who.client, roster, default=str(flips.rate), example="north=symmetric:0.3")
+    own = mixture.named(who.client, body, default=str(flips.rate), example="north=symmetric:0.3")
     each = {name: _how(kind, rate, flips, body["classes"]) for name, (kind, rate) in own.items()}
     if given:
         default = _how(flips.kind, str(flips.rate), flips, body["classes"])
         anybody = {**body, "corrupted_last": None}  # a scheme that says whose images are corrupted leaves labels open
         each |= dict.fromkeys(chosen(anybody, who.ratio, who.on, taken=each), default)
-    return {name: each[name] for name in roster if name in each}
+    return {name: each[name] for name in mixture.clients_of(body) if name in each}
 
 
 def _how(kind: str, rate: str, flips: Flips, classes: Sequence[str]) -> How:
@@ -131,9 +126,8 @@ def _write(
     path: Path, source: Path, body: Mapping[str, Any], each: Mapping[str, How], flips: Flips, seed: int
 ) -> dict[str, Any]:
     """Write labels.h5; returns the manifest's body."""
-    pool, classes = pool_of(manifest.above(source, "dataset")), list(body["classes"])
-    roster = [dict(client) for client in body["roster"]]
-    rows = rows_by_client(source, roster, len(pool.y))
+    pool, rows, _ = holdings(source)
+    classes, roster = list(body["classes"]), [dict(client) for client in body["roster"]]
     noise: dict[str, dict[str, Any]] = {}
     said: list[str] = []
     with create_hdf5(path) as file:

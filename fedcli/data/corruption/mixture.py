@@ -1,16 +1,37 @@
 """Kinds and severities of corruption: one for a share of the clients, or another one for each client."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...errors import FedcliError, UsageError, nearest
 from ...seeds import derive
+from .. import manifest
 
 MIXED = "mixed"  # the kind of a corruption whose clients do not all have the same one
 How = tuple[str, int]  # kind and severity
 Each = dict[str, How]  # by client, in roster order
+
+
+def partition_of(source: Path, change: str, changed: str) -> tuple[Path, manifest.Manifest]:
+    """A verified partition and its path, for a change in words. Raises FedcliError for a corruption."""
+    source = manifest.find(source, "partition", "corruption")
+    given = manifest.verify(source, "partition", "corruption")
+    if given.kind == "corruption":
+        hint = f"{change} of {manifest.above(source, 'partition')}, then corrupt its images"
+        raise FedcliError(f"{source} holds corrupted images, and {changed} before images are", hint)
+    return source, given
+
+
+def clients_of(body: Mapping[str, Any], asked: Iterable[str] = ()) -> list[str]:
+    """The clients of a partition, in roster order. Raises UsageError where one that is asked for is not among them."""
+    roster = [client["client"] for client in body["roster"]]
+    for name in asked:
+        if name not in roster:
+            raise UsageError(f"the partition has no client {name!r}", nearest(name, roster))
+    return roster
 
 
 def of_body(body: Mapping[str, Any]) -> Each:
@@ -41,7 +62,7 @@ def spoken(body: Mapping[str, Any]) -> str:
 
 
 def named(
-    texts: Sequence[str], roster: Sequence[str], *, default: str = "3", example: str = "north=gaussian:3"
+    texts: Sequence[str], body: Mapping[str, Any], *, default: str = "3", example: str = "north=gaussian:3"
 ) -> dict[str, tuple[str, str]]:
     """client -> (kind, severity or rate as typed), of "NAME=KIND:SEVERITY". Raises UsageError.
 
@@ -54,8 +75,7 @@ def named(
         if not (equals and client and kind):
             what = "SEVERITY" if default == "3" else "RATE"
             raise UsageError(f"--client {text!r} is not NAME=KIND:{what}", f"write --client {example}")
-        if client not in roster:
-            raise UsageError(f"the partition has no client {client!r}", nearest(client, roster))
+        clients_of(body, [client])
         if client in wanted:
             raise UsageError(f"--client {client} is given twice", "a client has one corruption")
         wanted[client] = kind, severity or default
