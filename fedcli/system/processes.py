@@ -11,6 +11,7 @@ import os
 import pickle
 import queue
 import signal
+import tempfile
 import threading
 import traceback
 from collections import deque
@@ -31,6 +32,7 @@ B = TypeVar("B")
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 Answer = tuple[Any, Exception | None, str]  # value, or error with its traceback
 
+SHORT_TEMPORARY, LONGEST_TEMPORARY = "/tmp", 70  # bytes; Python adds 32, and the system takes 107
 RUN = 32  # items that a worker is given at once by in_order(), at most
 
 
@@ -199,7 +201,7 @@ def one_each(
     context: Any = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([preload])
     # Python's own process, which imports that module, would print a traceback
-    with interrupts.left_to_parent():
+    with interrupts.left_to_parent(), _short_temporary_folder():
         forkserver.ensure_running()
     waiting, free = deque(enumerate(tasks)), deque(slots)
     running: dict[Any, tuple[int, Any, Any]] = {}  # by this process's end of its pipe: task, slot and process
@@ -230,6 +232,18 @@ def one_each(
             process.terminate()
         for _, _, process in running.values():
             process.join()  # it saves its state first
+
+
+@contextlib.contextmanager
+def _short_temporary_folder() -> Iterator[None]:
+    """Python's socket to that process lies in the temporary folder, whose path may be too long for one."""
+    before = tempfile.tempdir
+    if len(os.fsencode(tempfile.gettempdir())) > LONGEST_TEMPORARY and os.access(SHORT_TEMPORARY, os.W_OK | os.X_OK):
+        tempfile.tempdir = SHORT_TEMPORARY
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
 
 
 def _alone(

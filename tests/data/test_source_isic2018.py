@@ -126,7 +126,7 @@ def test_an_image_with_two_labels_is_an_error_and_a_repeated_row_is_not(tmp_path
     write_skin(tmp_path, [["L1", "a", "nv", 45, "male"], ["L1", "a", "nv", 45, "male"]])
     assert ids(isic2018.rows(tmp_path, LESION)) == ["a"]
     write_skin(tmp_path, [["L1", "a", "nv", 45, "male"], ["L1", "a", "mel", 45, "male"]])
-    with pytest.raises(FedcliError, match="lists a twice"):
+    with pytest.raises(FedcliError, match="a has two labels, nv and mel"):
         isic2018.rows(tmp_path, LESION)
 
 

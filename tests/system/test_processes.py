@@ -4,6 +4,7 @@ import platform
 import signal
 import subprocess
 import sys
+import tempfile
 from multiprocessing import forkserver
 
 import numpy as np
@@ -109,6 +110,14 @@ def test_the_process_that_loads_a_module_for_all_hears_no_ctrl_c(monkeypatch):
     monkeypatch.setattr(forkserver, "ensure_running", lambda: seen.append(signal.getsignal(signal.SIGINT)))
     list(one_each(half_or_die, [], ["a"], preload="fedcli.system.processes"))
     assert seen == [signal.SIG_IGN]
+
+
+def test_a_temporary_folder_may_be_deep(tmp_path, monkeypatch):
+    seen, deep = [], str(tmp_path / ("x" * 90))
+    monkeypatch.setattr(tempfile, "tempdir", deep)
+    monkeypatch.setattr(forkserver, "ensure_running", lambda: seen.append(tempfile.gettempdir()))
+    list(one_each(half_or_die, [], ["a"], preload="fedcli.system.processes"))
+    assert seen == ["/tmp"] and tempfile.tempdir == deep
 
 
 def test_a_killed_process_takes_no_other_with_it_and_says_its_code():

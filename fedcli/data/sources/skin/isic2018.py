@@ -14,7 +14,7 @@ from ..division import divided
 from ..drawing import picture, save, table
 from ..formats.photographs import PHOTOGRAPHS, files_of, photograph
 from ..source import Choices, Listing, Source
-from ..tables import AGE_BANDS, DataFrame, age_bands, check_once, check_values, first_of, one_hot, read_table
+from ..tables import AGE_BANDS, DataFrame, age_bands, check_values, first_of, one_hot, read_table
 
 CLASSES = ["mel", "nv", "bcc", "akiec", "bkl", "df", "vasc"]
 SEXES = ["female", "male"]
@@ -70,7 +70,10 @@ def _checked(table: DataFrame, path: Path) -> DataFrame:
     """Each image once. Raises FedcliError for one with two labels or an unknown one."""
     table = table.drop_duplicates(["image_id", "dx"])
     check_values(path, table.image_id, table.dx, CLASSES, what="unknown class")
-    check_once(path, table.image_id)
+    if (twice := table.image_id.duplicated()).any():
+        id = table.image_id[twice].iloc[0]
+        labels = " and ".join(table.dx[table.image_id == id].astype(str))
+        raise FedcliError(f"{path}: {id} has two labels, {labels}", "keep the right one of the two rows")
     return table
 
 
