@@ -277,6 +277,12 @@ class Options:
         known = [_options_of(type(self))[name] for name in names] or self.declared()
         return [option for option in known if getattr(self, option.name) != option.default]
 
+    def unusual(self, *names: str) -> list[Option]:
+        """The same without open flags that were filled in with their usual value."""
+        return [
+            o for o in self.changed(*names) if o.name not in self.usual or getattr(self, o.name) != self.usual[o.name]
+        ]
+
     def argv(self) -> list[str]:
         """The command line that means these options: what differs from the defaults, in one order."""
         return [self.stage, *(word for option in self.changed() for word in option.words(getattr(self, option.name)))]

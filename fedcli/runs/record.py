@@ -168,7 +168,7 @@ def _label(federation: PlannedFederation) -> str:
     plan, label = federation.plan, federation.method.label
     if followed := _followed(federation):
         label = f"{followed.body['label'].removesuffix(titled(federation, ''))} + {label}"
-    for option in plan.changed():
+    for option in plan.unusual():
         if option.flag.label:
             label += f", {option.flag.label.format(getattr(plan, option.name))}"
     if privacy := _privacy(federation):

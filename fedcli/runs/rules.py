@@ -41,7 +41,7 @@ class Rule:
 
 def changed(options: TrainOptions, *names: str) -> str:
     """The flag of the first of these options that is not as usual."""
-    return next((f"--{option.typed}" for option in options.changed(*names)), "")
+    return next((f"--{option.typed}" for option in options.unusual(*names)), "")
 
 
 def noise(options: TrainOptions) -> str:
@@ -63,6 +63,12 @@ def plain(method: Method) -> str:
         return ""
     base = resolve("fedavg" if method.code else method.name.partition("+")[0])
     return base.name if base.local.works_without_server and base.aggregator.works_without_server else "fedavg"
+
+
+def takes_prior(options: TrainOptions, method: Method) -> bool:
+    """Tell whether nothing in options and method corrects for class counts yet, or keeps them private."""
+    balanced = method.local.own_prior or isinstance(method.local, BalancedSampling)
+    return not balanced and not options.unusual("loss", "class_weights", "sampling", "dp_sgd")
 
 
 def acting(options: TrainOptions, method: Method) -> dict[str, Any]:
@@ -206,7 +212,7 @@ OF_SEVERAL_LABELS = (
     ),
     Rule(
         lambda o, *_: next(
-            (f"--{option.typed} {getattr(o, option.name)}" for option in o.changed("prior", "class_weights", "sampling")
+            (f"--{option.typed} {getattr(o, option.name)}" for option in o.unusual("prior", "class_weights", "sampling")
              if getattr(o, option.name).partition(":")[0] not in ONE_LABEL), "",
         ),
         "{found} is for one label per image, and images of {d[dataset]} have several",

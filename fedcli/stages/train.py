@@ -16,7 +16,8 @@ from ..data import manifest, pipelines
 from ..errors import UsageError
 from ..extensions import is_file
 from ..federation.engines import named, parsed, remote
-from ..federation.training import USUAL, idle
+from ..federation.training import FINE_TUNING, USUAL, idle
+from ..labels import is_multi_label
 from ..methods import METHODS, resolve
 from ..methods.mixins import ContinuesRun
 from ..methods.registry import Method
@@ -25,13 +26,14 @@ from ..runs import train as runs
 from ..runs.chosen_engine import NOT_REACHED
 from ..runs.folder import unfinished
 from ..runs.initial import data_of, open_parent
-from ..runs.rules import check
+from ..runs.rules import check, takes_prior
 from ..runs.train_options import ROUNDS, Execution, TrainOptions
 from .call import called_with, path_of, source
 from .partition import for_training
 from .results import Run
 
 MOST_ROUNDS, STEPS = 50, 100  # by default; local steps of the median client
+RARE = 10  # times as many images as the rarest class has: from there on the loss is corrected for class counts
 DATA = "corruption", "partition", "sites", "dataset"
 SERVER_OPTIMIZERS = {"momentum": "fedavgm", "adam": "fedadam", "yogi": "fedyogi", "adagrad": "fedadagrad"}
 EXECUTION = "engine", "at_once", "jobs", "timeout", "min_clients", "checkpoint_every", "work", "track"
@@ -90,6 +92,8 @@ def resolved(options: TrainOptions, data: Path | None = None) -> TrainOptions:
     values = _usual(options, method)
     if data and not given.rounds and "rounds" not in method.default_training:
         values["rounds"] = _fitting_rounds(options, data)
+    if data and not options.prior and takes_prior(options, method):
+        values["prior"] = _fitting_prior(data)
     values |= {name: value for name in values if (value := getattr(options, name)) is not None}
     if options.augment and pipelines.is_file(str(options.augment)):
         values["augment"] = pipelines.read(Path(options.augment))
@@ -107,6 +111,8 @@ def _usual(options: TrainOptions, method: Method) -> dict[str, Any]:
     own = method.default_training
     values = TrainOptions.usual | {"optimizer": options.optimizer or own.get("optimizer", "adam"), "rounds": ROUNDS}
     values |= zip(("lr", "momentum", "weight_decay"), USUAL[values["optimizer"]], strict=True)
+    if options.weights:
+        values["lr"] = FINE_TUNING.get(values["optimizer"], values["lr"])
     if own.get("optimizer", values["optimizer"]) == values["optimizer"]:
         values |= own
     return values | {"rounds": own.get("rounds", ROUNDS)}
@@ -122,6 +128,23 @@ def _fitting_rounds(options: TrainOptions, data: Path) -> int:
         sizes = f"the client of median size has {console.counted(images, 'image', 'images')}, {a_round} a round"
         console.say(f"{rounds} rounds instead of the usual {ROUNDS}: {sizes}")
     return rounds
+
+
+def _fitting_prior(data: Path) -> str:
+    """logit-adjust where the rarest class that has images has under a tenth of those of the commonest, else none."""
+    body = manifest.read(data).body
+    if is_multi_label(body) or not all("class_counts" in client for client in body["roster"]):  # sites keep theirs
+        return "none"
+    counts = np.sum([client["class_counts"] for client in body["roster"]], axis=0)
+    images = {name: int(count) for name, count in zip(body["classes"], counts, strict=True) if count}
+    rare, common = min(images, key=images.__getitem__), max(images, key=images.__getitem__)
+    if RARE * images[rare] >= images[common]:
+        return "none"
+    console.say(
+        f"{rare} has {console.counted(images[rare], 'training image', 'training images')} and {common} {images[common]:,}: "
+        "the loss is corrected by --prior logit-adjust; --prior none leaves it as it is"
+    )
+    return "logit-adjust"
 
 
 def _with_server_optimizer(options: TrainOptions) -> str:
