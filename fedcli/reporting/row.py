@@ -162,7 +162,8 @@ class Row:
     @cached_property
     def system(self) -> System:
         """The row as figures see it."""
-        return System(self.place, self.name, self.paths, self.each, self.scored[0].which * (self.runs > 1))
+        which = self.scored[0].which * (self.runs > 1)
+        return System(self.place, self.name, self.scored, which, self.at, self.known)
 
     def stage(self, kind: str) -> Path | None:
         """The manifest of the data that the first run was trained on."""

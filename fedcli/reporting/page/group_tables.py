@@ -3,15 +3,8 @@ models are for each, and how much they differ."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 
-import numpy as np
-from pandas import DataFrame
-
 from ...compare.cautions import doubtful_decisions, small_decides, small_groups
-from ...compare.resampling import bounds_of_mean
-from ...compare.systems import LAST5, Quantity
-from ...figures import inline
-from ...figures.kinds import forest
-from ...figures.system import System
+from ...compare.systems import LAST5
 from ...metrics import PARITY
 from ...scores.groups import unknown_note
 from ...scores.numbers import is_lower
@@ -36,11 +29,6 @@ ROUNDS = (
 SPREADS = (
     " ± is over rounds and seeds; for the mean and standard deviation over groups each group is averaged over the "
     "rounds first, and ± is over seeds."
-)
-LAST_ROUND = (
-    "Last round's model: its score on each group, in percent, with the 95 % bootstrap interval (BCa where that was "
-    "asked for) over the group's patients. The tables show means over the last rounds, or models that validation "
-    "images chose, so numbers may differ. With several seeds: the mean over seeds in each resample."
 )
 OF_LABELS = "auc", "average_precision", "balanced_accuracy", "f1"
 LABELS = (
@@ -70,7 +58,6 @@ def sections(compared: Sequence[Row], metrics: Sequence[str]) -> Iterator[Sectio
             f"Groups: {attribute}",
             tables=tables.pop("clean", []),
             folded=[table for folded in tables.values() for table in folded],
-            panels=_panels(by, attribute, versions, usual),
         )
 
 
@@ -120,29 +107,6 @@ def _undefined(by: Sequence[Row], attribute: str, version: str) -> str:
         "In percent, better when low: differences between groups in the models' decisions. † marks all where one group "
         f"is too small, since any group may decide them.{left_out}"
     )
-
-
-def _panels(by: Sequence[Row], attribute: str, versions: list[str], metrics: list[str]) -> list[inline.Panels]:
-    """Scores of the last round's models with their intervals."""
-    drawn = {row.place: row for row in by}
-
-    def bounds(system: System, attribute: str, group: str, version: str, metric: str) -> tuple[float, float] | None:
-        each = [scores.groups[attribute][version].get(metric, {}).get(group) for scores in system.each]
-        of = Quantity(version, metric, attribute, group)
-        return bounds_of_mean(drawn[system.place].scored, of, each)
-
-    lines = [
-        line
-        for version in versions
-        for metric in reversed(metrics)
-        for line in forest.of_groups(
-            [row.system for row in by], attribute, version, metric, bounds,
-            panel=f"{metric}, {version} test images, last round", about=f"by {attribute}",
-        )
-    ]  # fmt: skip
-    table = DataFrame(lines, columns=forest.COLUMNS).assign(overall=np.nan)
-    table.attrs |= {"title": "", "caption": LAST_ROUND, "score": "score"}
-    return [inline.of_picture(forest.draw(table))] if lines else []
 
 
 def of_labels(compared: Sequence[Row]) -> Section:
