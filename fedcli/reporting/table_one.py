@@ -35,10 +35,18 @@ def tables(run: Path) -> Iterator[Table]:
     classes = counts[image_counts.CLASS]
     lines = [["images", "", *(sum(classes.get(column, {}).values()) for column in columns)]]
     for name, by_column in counts.items():
+        if _is_client(by_column):
+            continue
         for value in dict.fromkeys(value for known in by_column.values() for value in known):
             lines.append([name, value, *(_cell(by_column.get(column, {}), value) for column in columns)])
     heads: Heads = ["characteristic", "value", *(Column(part, over=who) for who, part in columns)]
     yield Table.of("Table 1: images by site and part", heads, lines, LEGEND)
+
+
+def _is_client(by_column: Mapping[tuple[str, str], Mapping[str, int]]) -> bool:
+    """Tell whether every client holds images of a single value, as sites do: a table of it would be of zeros."""
+    own = [[*values] for (who, _), values in by_column.items() if who != image_counts.ALL]
+    return len({value for values in own for value in values}) > 1 and all(len(values) == 1 for values in own)
 
 
 def _columns(clients: dict[str, dict[str, dict[str, int]]]) -> dict[tuple[str, str], Counter[str]]:

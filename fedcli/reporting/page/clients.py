@@ -7,8 +7,9 @@ from math import inf
 from ...compare.systems import BEST
 from ...data import image_counts, manifest
 from ...figures.system import usual
-from ...metrics import better_low
+from ...metrics import better_low, title
 from ...scores.table import Score, Where
+from .. import table_one
 from ..columns import joined
 from ..row import Row
 from ..section import Section
@@ -42,7 +43,7 @@ def section(compared: Sequence[Row], metrics: Sequence[str]) -> Section:
     clients = [client for row in scored for client in row.scores.clients.values()]
     if any(row.scores.personal_models for row in scored) or any(client.part == "own" for client in clients):
         for metric in metrics:
-            pairs += _tables(scored, f"{metric} of each client", OWN, metric)
+            pairs += _tables(scored, f"{title(metric)} of each client", OWN, metric)
         scaled = f"es_{usual(scored[0].scores)[1]}"
         for name in dict.fromkeys(name for client in clients for name in client.groups):
             pairs += _tables(scored, f"ES-AUC by {name} of each client", EQUITY, scaled, name)
@@ -61,17 +62,18 @@ def _rosters(compared: Sequence[Row]) -> Iterator[Tables]:
         body = manifest.read(path).body
         corrupted = {client for row in rows for client in (row.scores.corruption or {}).get("clients", [])}
         classes = body["classes"] if len(body["classes"]) <= CLASSES else []
+        parts = [part for part in ("train", "val", "test") if any(c[part] for c in body["roster"])]
         lines = [
-            [c["client"], "corrupted" if c["client"] in corrupted else "clean", c["train"], c["val"], c["test"],
+            [c["client"], "corrupted" if c["client"] in corrupted else "clean", *(c[part] for part in parts),
              *c["class_counts"][: len(classes)]]
             for c in body["roster"]
         ]  # fmt: skip
         legend = "Images of each of the client's own parts, then its training images by class."
         title = "Who holds what" + (f" ({path.parent.name})" if len(partitions) > 1 else "")
-        whole = Table.of(title, ["client", "images", "train", "val", "test", *classes], lines, legend)
+        whole = Table.of(title, ["client", "images", *parts, *classes], lines, legend)
         yield _folded(whole, [client["train"] for client in body["roster"]], "with the fewest training images")
         for name, counts in image_counts.of_manifest(path).items():
-            if name != image_counts.CLASS:
+            if name != image_counts.CLASS and len(body["roster"]) > table_one.CLIENTS:  # else in Table 1
                 table = Table.of(f"{title}: {name}", *image_counts.lines(counts), OF_ATTRIBUTE)
                 yield ([table], []) if len(table.rows) <= LONG else ([], [table])
 

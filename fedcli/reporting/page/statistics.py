@@ -1,21 +1,24 @@
 """Certainty of the numbers: intervals by patient, and every system against one of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from ... import console
-from ...compare.resampling import bounds_of_mean, can_pool
 from ...compare.systems import Quantity
 from ...compare.tested import order
+from ...compare.verdict import INCONCLUSIVE, MODELS_ONLY, RESAMPLES, Against
 from ...errors import UsageError, nearest
-from ...metrics import RESAMPLED
+from ...metrics import RESAMPLED, title
 from ...scores.parts import VERSIONS
 from ...scores.statistics.bootstrap import LEVEL
-from ...scores.statistics.intervals import RESAMPLES
+from ...scores.table import Where
 from ..comparison import tests_against
 from ..row import Row
 from ..table import Column, Heads, Table
+
+MOST_NAMED = 3  # systems whose difference is not clear, of which each is named
+ON = {"average": "clean and corrupted images", "clean": "clean images"}
 
 
 def tests(compared: Sequence[Row], metrics: Sequence[str], reference: str) -> tuple[list[str], list[Table], list[str]]:
@@ -32,19 +35,49 @@ def tests(compared: Sequence[Row], metrics: Sequence[str], reference: str) -> tu
     base = names[reference] if reference else compared[0].name
     systems = {row.name: row.scored for row in compared}
     version = "average" if all("corrupted" in row.scores.versions for row in compared) else "clean"
-    tested, warnings = [], []
-    for metric in (metric for metric in metrics if metric in RESAMPLED):
-        console.say(f"testing {version} {metric} against {base}")
+    tested, said, warnings = [], [], []
+    for metric in (metric for metric in reversed(metrics) if metric in RESAMPLED):
+        words = title(metric)
+        console.say(f"testing {words} against {base}")
         against = order(systems, base, metric, version)
-        tested.append((f"{version} {metric}", base, against))
+        tested.append((f"{words}, {ON[version]}", base, against))
+        said += sentences(against, base, f"{words.partition(',')[0]} on {ON[version]}")
         warnings += [f"{row.name}: {row.warning}" for row in against if row.warning]
-    sentences, tables = tests_against(tested)
-    return [f"{text[0].upper()}{text[1:]}" for text in sentences], tables, warnings
+    return said + list(_reasons(tested)), tests_against(tested)[1], warnings
+
+
+def sentences(rows: Sequence[Against], base: str, what: str) -> Iterator[str]:
+    """How much higher or lower each system is than the reference in a score; those that cannot be told apart last."""
+    unclear = []
+    for row in rows:
+        if row.is_reference or row.difference is None:
+            continue
+        bounds = "" if row.low is None or row.high is None else f"{100 * row.low:+.1f} to {100 * row.high:+.1f}"
+        if row.verdict == INCONCLUSIVE:
+            unclear.append(f"{row.name} ({100 * row.difference:+.1f} points, 95 % interval {bounds})")
+        else:
+            way = "higher" if row.difference > 0 else "lower"
+            points = f"{100 * abs(row.difference):.1f} points {way} than {base} in {what}"
+            yield f"{row.name} scores {points} (95 % interval {bounds})."
+    if unclear:
+        named = "; ".join(unclear) if len(unclear) <= MOST_NAMED else f"{len(unclear)} other systems"
+        yield f"Not shown to differ from {base} in {what}: {named}."
+
+
+def _reasons(tested: Sequence[tuple[str, str, Sequence[Against]]]) -> Iterator[str]:
+    """The reason why differences may not be the methods'."""
+    alone = [row for *_, rows in tested for row in rows if row.verdict == MODELS_ONLY]
+    samples = {(row.samples or 0, (row.over or "seeds")) for row in alone if "few" in (row.reason or "")}
+    for count, over in sorted(samples):
+        named = f"One {over[:-1]}" if count == 1 else f"Only {count} {over}"
+        yield f"{named}: this may be luck of training."
+    if any("few" not in (row.reason or "") for row in alone):
+        yield "The differences vary from seed to seed: they may be luck of training."
 
 
 def tables(compared: Sequence[Row], metrics: Sequence[str]) -> list[Table]:
-    """Each system's last model and the bootstrap interval of its score; none where the scores have no intervals."""
-    every = {(v, m): [_bounds(row, v, m) for row in compared] for v in VERSIONS for m in metrics}
+    """The scores of the report's tables with their intervals over patients; none where there are no intervals."""
+    every = {(v, m): [_bounds(row, v, m) for row in compared] for m in metrics for v in VERSIONS}
     shown = {name: column for name, column in every.items() if any(column)}
     if not shown:
         return []
@@ -55,31 +88,16 @@ def tables(compared: Sequence[Row], metrics: Sequence[str]) -> list[Table]:
     level = f"{100 * LEVEL:g} %"
     kind = "BCa " if first.is_bca else ""
     legend = (
-        f"In percent: the score of the last round's model{_averaged(compared)}, with its {level} {kind}interval from "
-        f"{RESAMPLES:,} bootstrap resamples of the {first.units:,} {units} of the test set in parentheses. "
-        "The table of scores shows means over the last rounds, or models that validation images chose, so its numbers "
-        "may lie outside. An interval shows how much a score depends on the sample of test patients, not how much it "
-        "would vary if training were repeated. "
-        "Two methods whose intervals overlap may still differ significantly; the paired tests show this."
+        f"In percent: the scores of the tables, each with its {level} {kind}interval over {RESAMPLES:,} bootstrap "
+        f"resamples of the {first.units:,} {units} of the test set. It shows how much a score depends on the test "
+        "patients, not on training again. Two methods whose intervals overlap may still differ: see the tests below."
     )
-    columns: Heads = ["method", *(Column(metric, "%", version) for version, metric in shown)]
+    columns: Heads = ["method", *(Column(version, "%", title(metric)) for version, metric in shown)]
     lines = [[row.name, *texts] for row, *texts in zip(compared, *shown.values(), strict=True)]
-    return [Table.of(f"Last round, with {level} intervals by {unit}", columns, lines, legend)]
+    return [Table.of(f"Scores with {level} intervals by {unit}", columns, lines, legend)]
 
 
 def _bounds(row: Row, version: str, metric: str) -> str | None:
-    """The last round's score, the mean over the system's runs, and its low and high."""
-    scores = [run.versions.get(version, {}).get(metric) for run in row.each]
-    if (ends := bounds_of_mean(row.scored, Quantity(version, metric), scores)) is None:
-        return None
-    last = float(np.mean([score.last for score in scores if score and score.last is not None]))
-    return "{:.1f} ({:.1f} – {:.1f})".format(*(100 * share for share in (last, *ends)))
-
-
-def _averaged(compared: Sequence[Row]) -> str:
-    several = [row.scored for row in compared if row.runs > 1]
-    if not several:
-        return ""
-    if not all(map(can_pool, several)):
-        return ", mean over seeds of the score and, where their answers to images are not there, of the bounds"
-    return ", mean over seeds in each resample (of the same patients where the seeds share a test set)"
+    """A score with its low and high, in percent."""
+    value, ends = row.system.value(Where(version, metric=metric)), row.system.bounds(Quantity(version, metric))
+    return "{:.1f} ({:.1f} – {:.1f})".format(value, *ends) if np.isfinite([value, *ends]).all() else None
