@@ -111,10 +111,11 @@ class System:
 
     @cached_property
     def versions(self) -> dict[str, Seen]:
-        """Version -> its test images as the first run answers them; none where answers were counted at sites or every
-        client answers for itself."""
+        """Version -> its test images as the first run answers them; none where there are no answers beside the
+        scores, where they were counted at sites, and where every client answers for itself."""
         scores, path = self.scores, self.paths[0]
-        kept = None if scores.curves else predictions.read(path.parent / "predictions.h5")
+        file = path.parent / "predictions.h5"
+        kept = predictions.read(file) if file.is_file() and not scores.curves else None
         if kept is None or not kept.logits:
             return {}
         groupings = {}

@@ -17,8 +17,8 @@ from ..shapes import looks_of, panels, picture, titled
 from ..system import VERSION, System, usual
 
 WIDTH, LINE, DOT = 4.4, 0.32, 0.13  # inches: of a panel, of a group in it, of a system's mark in a group
-ABOUT = "Score of {what} of each group, with its 95 % interval over the patients of the test set (images, where none are known)."
-MEAN = "the mean of the last rounds"
+ABOUT = "{what}, with its 95 % interval over the test patients (images, where no patients are known)."
+MEAN = "Mean of the last rounds"
 SMALL = " † marks a group that is too small, or that lacks a class."
 COLUMNS = ["version", "system", "place", "attribute", "group", "n", "small", "value", "low", "high"]
 
@@ -42,7 +42,7 @@ def frame(
     if not lines:
         raise NothingToDraw(f"no system has {title(metric)} on {version or 'any'} images", "ask for another")
     table = DataFrame(lines, columns=COLUMNS)
-    what = MEAN if systems[0].at == LAST5 else f"the {systems[0].at} round's model"
+    what = MEAN if systems[0].at == LAST5 else f"Score of the {systems[0].at} round"
     about = ABOUT.format(what=what) + SMALL * bool(table["small"].any())
     by = f" by {' and '.join(groups)}" if (groups := [name for name in table["attribute"].unique() if name]) else ""
     return titled(table, f"{title(metric)[0].upper()}{title(metric)[1:]}{by}", about, first.images, score=title(metric))

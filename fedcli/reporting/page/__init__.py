@@ -140,7 +140,7 @@ def _sections(made: Report, systems: list[Row], asked: PageOptions) -> list[Sect
         group_tables.of_labels(systems),
         images.section(systems),
         Section("severities", "Other corruptions", falls, folded=list(by_severity.by_group(named))),
-        clinical.section(named),
+        replace(clinical.section(named), text=()),  # without advice that nobody asked for
         clients.section(systems, asked.metrics),
         Section("cross-site", "Trained at and tested on", list(cross_site.tables(named))),
         Section("choice", "Model choice", list(choice.tables(systems))),

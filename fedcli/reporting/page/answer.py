@@ -48,8 +48,9 @@ def _alone(row: Row) -> Iterator[str]:
     for metric in row.scored[0].usual[::-1]:
         parts = []
         for version in ("clean", "corrupted"):
-            value, (low, high) = row.system.value(Where(version, metric=metric)), row.system.bounds(
-                Quantity(version, metric)
+            value, (low, high) = (
+                row.system.value(Where(version, metric=metric)),
+                row.system.bounds(Quantity(version, metric)),
             )
             bounds = f" (95 % interval {low:.1f} to {high:.1f})" if np.isfinite(low) else ""
             parts += [f"{value:.1f} %{bounds} on {version} images"] if np.isfinite(value) else []
@@ -61,12 +62,16 @@ def _groups(compared: Sequence[Row]) -> Iterator[str]:
     """For each attribute the groups that fare worst, and the gap, on clean images."""
     area = compared[0].scored[0].usual[1]
     for attribute in compared[0].scores.groups:
-        known = [(row, worst) for row in compared if attribute in row.scores.groups and (worst := _worst(row, attribute))]
+        known = [
+            (row, worst) for row in compared if attribute in row.scores.groups and (worst := _worst(row, attribute))
+        ]
         if not known:
             continue
         gaps = [row.system.value(Where("clean", attribute=attribute, metric=area, measure=GAP)) for row, _ in known]
         names = list(dict.fromkeys(group for _, (group, _) in known))
-        small = " (too small a group to rely on)" * all(group in small_groups(known[0][0].scores, attribute) for group in names)
+        small = " (too small a group to rely on)" * all(
+            group in small_groups(known[0][0].scores, attribute) for group in names
+        )
         if len(known) > MOST_NAMED:
             lows = [value for _, (_, value) in known]
             numbers = f"{min(lows):.1f} to {max(lows):.1f} %, up to {max(gaps):.1f} points below the best group"

@@ -43,7 +43,7 @@ def section(compared: Sequence[Row], metrics: Sequence[str]) -> Section:
     clients = [client for row in scored for client in row.scores.clients.values()]
     if any(row.scores.personal_models for row in scored) or any(client.part == "own" for client in clients):
         for metric in metrics:
-            pairs += _tables(scored, f"{title(metric)} of each client", OWN, metric)
+            pairs += _tables(scored, f"{title(metric)[0].upper()}{title(metric)[1:]} of each client", OWN, metric)
         scaled = f"es_{usual(scored[0].scores)[1]}"
         for name in dict.fromkeys(name for client in clients for name in client.groups):
             pairs += _tables(scored, f"ES-AUC by {name} of each client", EQUITY, scaled, name)

@@ -105,7 +105,9 @@ def of_labels(compared: Sequence[Row]) -> Section:
 def _label_tables(scored: Sequence[Row]) -> Iterator[Table]:
     """Scores of each label, then how much it differs between the groups of each attribute."""
     for metric in OF_LABELS if scored else ():
-        yield _label_table(f"{_capital(_of_label(metric))} of each label", scored, [Where("clean", metric=metric)], LABELS)
+        yield _label_table(
+            f"{_capital(_of_label(metric))} of each label", scored, [Where("clean", metric=metric)], LABELS
+        )
     for attribute in dict.fromkeys(name for row in scored for name in row.scores.groups):
         where = Where("clean", attribute=attribute)
         shown = [where._replace(metric="auc", measure="gap"), *(where._replace(metric=name) for name in PARITY)]

@@ -16,6 +16,7 @@ from ...figures.kinds.errors import dataset_of
 from ...figures.system import Seen
 from ...io.hdf5 import open_hdf5
 from ...labels import YES
+from ...scores.parts import MODELS
 from ..row import Row
 from ..section import Section
 
@@ -55,9 +56,10 @@ def _errors(compared: Sequence[Row]) -> Iterator[Panels]:
             if sure[k] > 0:
                 row, true = places[str(images.ids[k])], images.classes[images.y[k]]
                 pixels = [pool.pixels(np.array([row]))[0], *([noisy[row]] if noisy and row in noisy else [])]
-                said = [f"{each.scores.label}: {_said(of, k)}" for each, of in seen]
+                said = [(each.scores.label, *(_guess(of, version, k) for version in MODELS)) for each, of in seen]
+                about = "; ".join(f"{label}: {clean}" for label, clean, _ in said)
                 shown = png(_pasted(np.stack(pixels)))
-                drawn.append(Figure(f"{group}, is {true}", image=shown, about=". ".join(said), said=said))
+                drawn.append(Figure(f"{group}, is {true}", image=shown, about=about, said=[("", *MODELS), *said]))
     legend = ERRORS.format(noisy=", as they are and corrupted" * bool(noisy))
     if drawn:
         yield Panels(f"Most confident errors{f' by {by}' if by else ''}", drawn, legend=legend, layout="cases")
@@ -68,14 +70,12 @@ def _surely_wrong(images: Seen) -> np.ndarray:
     return np.where(images.chances.argmax(1) == images.y, 0.0, images.chances.max(1))
 
 
-def _said(of: Mapping[str, Seen], k: int) -> str:
-    """A model's most likely class of one image, as it is and corrupted, with its probability."""
-    texts = []
-    for version in (version for version in ("clean", "corrupted") if version in of):
-        chances = of[version].chances[k]
-        guess = f"{of[version].classes[chances.argmax()]} {100 * chances.max():.0f} %"
-        texts.append(guess if version == "clean" else f"{version} {guess}")
-    return ", ".join(texts)
+def _guess(of: Mapping[str, Seen], version: str, k: int) -> str:
+    """A model's most likely class of an image, with its probability; "" where it was not asked for this version."""
+    if version not in of:
+        return ""
+    chances = of[version].chances[k]
+    return f"{of[version].classes[chances.argmax()]} {100 * chances.max():.0f}\N{NO-BREAK SPACE}%"
 
 
 def _changed(path: Path | None) -> dict[int, np.ndarray]:

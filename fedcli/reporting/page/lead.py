@@ -52,7 +52,6 @@ def facts(compared: Sequence[Row]) -> list[tuple[str, str]]:
             "Classes": _named(row.scores.classes),
             "Chance": chance(row.scores),
             "Clients": _named(list(row.scores.clients)) or str(row.scores.roster_size),
-            "Rounds": str(row.scores.rounds),
             "Model": _model(row.scores),
         }
         for row in compared

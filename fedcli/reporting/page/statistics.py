@@ -17,6 +17,7 @@ from ..comparison import tests_against
 from ..row import Row
 from ..table import Column, Heads, Table
 
+UNCLEAR = "Not shown to differ"  # said of the first metric alone: the tables of tests have the others
 MOST_NAMED = 3  # systems whose difference is not clear, of which each is named
 ON = {"average": "clean and corrupted images", "clean": "clean images"}
 
@@ -41,7 +42,8 @@ def tests(compared: Sequence[Row], metrics: Sequence[str], reference: str) -> tu
         console.say(f"testing {words} against {base}")
         against = order(systems, base, metric, version)
         tested.append((f"{words}, {ON[version]}", base, against))
-        said += sentences(against, base, f"{words.partition(',')[0]} on {ON[version]}")
+        found = list(sentences(against, base, f"{words.partition(',')[0]} on {ON[version]}"))
+        said += found if len(tested) == 1 else [text for text in found if not text.startswith(UNCLEAR)]
         warnings += [f"{row.name}: {row.warning}" for row in against if row.warning]
     return said + list(_reasons(tested)), tests_against(tested)[1], warnings
 
@@ -61,7 +63,7 @@ def sentences(rows: Sequence[Against], base: str, what: str) -> Iterator[str]:
             yield f"{row.name} scores {points} (95 % interval {bounds})."
     if unclear:
         named = "; ".join(unclear) if len(unclear) <= MOST_NAMED else f"{len(unclear)} other systems"
-        yield f"Not shown to differ from {base} in {what}: {named}."
+        yield f"{UNCLEAR} from {base} in {what}: {named}."
 
 
 def _reasons(tested: Sequence[tuple[str, str, Sequence[Against]]]) -> Iterator[str]:
