@@ -11,14 +11,15 @@ from dataclasses import dataclass, replace
 from .. import console
 from ..compare.cautions import levelling_down
 from ..compare.systems import BEST, LAST, LAST5, Quantity
-from ..compare.tested import Leads
+from ..compare.tested import Leads, order
 from ..compare.verdict import ENOUGH, SIGNIFICANT
 from ..errors import UsageError, nearest
 from ..metrics import RESAMPLED
 from ..scores import numbers
 from ..scores.choice import DISTANCE, WORST
+from ..scores.parts import AVERAGE, MODELS
 from ..scores.table import Where
-from . import shared, writers
+from . import comparison, shared, writers
 from .columns import POOLED, Value
 from .row import Row
 from .rows import notes
@@ -26,18 +27,23 @@ from .table import Cell, Column, Table, mark, number, percent
 
 FORMATS = "markdown", "latex", "csv", "json"
 MOMENTS = {
-    LAST5: "mean of the last five rounds (all of a shorter run){over} ± their standard deviation",
-    LAST: "the score of the last round's model{over}",
-    BEST: "the score of the model from the round that was best on the clients' validation images{over}",
+    LAST5: "mean of the last five rounds (all of a shorter run)",
+    LAST: "the score of the last round's model",
+    BEST: "the score of the model from the round that was best on the clients' validation images",
 }
-SEEDS = {
-    POOLED: ", ± over all rounds of all runs",
-    "runs": ", ± the sample standard deviation (ddof 1) of the runs' means",
+SPREADS = {
+    None: {LAST5: " ± their standard deviation"},
+    POOLED: dict.fromkeys((LAST5, LAST, BEST), " and over {drawn} ± the standard deviation over all of them"),
+    "runs": dict.fromkeys(
+        (LAST5, LAST, BEST), " and over {drawn} ± the sample standard deviation (ddof 1) of the runs' means"
+    ),
 }
 AMONG = " among rows of the same data and rounds"
 UNRANKED = "No best is marked: no two rows share data and rounds."
 TESTED = "{mark} best{among}: significantly better than every other row over {over} (p < {level:g}, Bonferroni)."
-MODELS_ALONE = "{mark} best{among}: better than every other row of these trained models over patients (p < {level:g})."
+MODELS_ALONE = (
+    "{mark} best{among}: significantly better than every other row, as trained here (p < {level:g} over patients)."
+)
 UNTESTED = "{mark} best of the column{among}, not tested."
 DOUBTS = "† a group with few images, or without one of a class, decides this number; it is never marked as the best."
 CALIBRATION = "Calibration error: 15 bins of equal width."
@@ -100,9 +106,12 @@ def report(rows: list[Row], *, long_names: bool = False) -> Report:
     ]
     whole = Table.of("", ["method", "rule", *columns, *costs], lines)
     shown = shared.shortened(rows)
+    verdicts = [] if long_names else _verdicts(shown, leads)
     same = [(row.name, row.scored) for row in shown if not row.is_view and row.data == rows[0].data]
     said = [*notes(shown), *levelling_down(same)]
-    return Report(rows, whole, _parts(shown, whole), shared.sentences(rows), [], said, _legend(rows, whole, leads))
+    return Report(
+        rows, whole, _parts(shown, whole), shared.sentences(rows), verdicts, said, _legend(rows, whole, leads)
+    )
 
 
 def render(rows: list[Row], format: str) -> str:
@@ -158,6 +167,22 @@ def _marked(rows: list[Row], column: Column, leads: Leads) -> list[Cell]:
 def _has_test(of: Where) -> bool:
     """Tell whether the paired tests are of this quantity: a score of all images of a version."""
     return of == Where(of.version, metric=of.metric) and bool(of.version) and of.metric in RESAMPLED
+
+
+def _verdicts(rows: Sequence[Row], leads: Leads) -> list[str]:
+    """Sentences on the metrics shown by default, of each row against the first of the same data and rounds."""
+    own = [row for row in rows if not row.is_view]
+    if len(own) < 2 or leads.samples is None or own[0].at != LAST5:
+        return []
+    versions = numbers.versions(scores for row in own for scores in row.each)
+    systems = {row.name: row.scored for row in own if row.comparable == own[0].comparable}
+    if len(systems) < 2:
+        return []
+    version = AVERAGE if all(MODELS[1] in row.scores.versions for row in own) else MODELS[0]
+    metric = own[0].usual[1]
+    against = order(systems, own[0].name, metric, version)
+    where = {AVERAGE: ""}.get(version, f" on {versions.get(version, version)} images")
+    return comparison.said_against(against, own[0].name, comparison.spoken(metric) + where)
 
 
 def _costs(rows: list[Row]) -> dict[str, list[Cell]]:
@@ -220,11 +245,11 @@ def _numbers(rows: Sequence[Row]) -> str:
     at, spread = rows[0].at, next((row.spread for row in rows if row.spread), None)
     metric = next((kept["metric"] for row in rows for kept in row.chosen), "")
     drawn = next((row.drawn for row in rows if row.runs > 1), "seeds")
-    shown = MOMENTS[at].format(over=f" and {drawn}" * bool(spread))
+    shown = MOMENTS[at]
     if at == BEST and metric.startswith((DISTANCE, WORST)):
         how = "smallest" if metric.startswith(DISTANCE) else "highest"
         shown = f"the score of the kept model with the {how} {metric} on the clients' validation images"
-    return f"In %: {shown}{SEEDS[spread] if spread else ''}."
+    return f"In %: {shown}{SPREADS[spread].get(at, '').format(drawn=drawn)}."
 
 
 def _marks(rows: list[Row], leads: Leads) -> str:
