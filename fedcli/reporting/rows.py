@@ -18,7 +18,7 @@ from ..compare.systems import BEST, DRAWN, LAST5, NOT_THE_METHOD, Scored, brief,
 from ..errors import UsageError
 from ..figures.system import System
 from . import timing
-from .columns import POOLED, SHOWN, Names, Value, all_numbers, columns
+from .columns import POOLED, SHOWN, Names, all_numbers, columns
 from .row import Row
 
 STAGES = "partition", "corruption"  # a partition stands for its dataset too
@@ -119,19 +119,23 @@ def _systems(scored: list[Scored], spread: str | None) -> list[list[Scored]]:
 
 def _lines(row: Row, metrics: Sequence[str]) -> Iterator[Row]:
     """The row with its cells, and one for each view below the first: what it cost to train is given once."""
-    cells = _cells(row, metrics)
+    heads = _heads(row, metrics)
+    cells = {name: row.value(where) for name, where in heads.items()}
     by_group = [name for name in cells if small_groups(row.scores, name.partition(" by ")[2])]
-    usual = _cells(replace(row, known=[all_numbers(row.scores, LAST5)]), metrics) if row.chosen else {}
+    before = replace(row, known=[all_numbers(row.scores, LAST5)])
+    usual = {name: before.value(where) for name, where in _heads(before, metrics).items()} if row.chosen else {}
     yield replace(
         row,
         cells=cells,
+        heads=heads,
         doubtful=[*doubtful(row.each, metrics, row.at), *by_group],
         left_out=[name for name, value in usual.items() if value.mean is not None and name not in cells],
     )
     for view in row.scores.views:
+        of_view = _heads(row, metrics, view) if row.at != BEST else {}  # of the best round one view is known
         yield replace(
             row,
-            cells=_cells(row, metrics, view) if row.at != BEST else {},  # of the best round one view is known
+            cells={name: row.value(where) for name, where in of_view.items()},
             doubtful=doubtful(row.each, metrics, row.at, view),
             view=f"{BLIND}: {view.replace('-', ' ')}",
             is_view=True,
@@ -140,11 +144,11 @@ def _lines(row: Row, metrics: Sequence[str]) -> Iterator[Row]:
         )
 
 
-def _cells(row: Row, metrics: Sequence[str], view: str = "") -> dict[str, Value]:
+def _heads(row: Row, metrics: Sequence[str], view: str = "") -> Names:
     names: Names = {}
     for known, run in zip(row.known, row.scored):
         names |= columns(known, run.scores, metrics, view=view, by_shots="shots" in run.options)
-    return {name: row.value(where) for name, where in names.items()}
+    return names
 
 
 def _warnings(row: Row) -> list[str]:

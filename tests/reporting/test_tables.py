@@ -22,12 +22,12 @@ def test_a_line_per_run_with_percent_mean_and_spread(tmp_path):
     assert dict(zip(columns, lines[0], strict=True)) == {
         "method": "FedAvg",
         "rule": "paper",
-        "clean balanced_accuracy (%)": "80.13 ± 1.23",
-        "clean auc_ovo_macro (%)": "90.13 ± 1.23",
-        "corrupted balanced_accuracy (%)": "70.00 ± 1.23",
-        "corrupted auc_ovo_macro (%)": "80.00 ± 1.23",
-        "average balanced_accuracy (%)": "75.06 ± 1.23",
-        "average auc_ovo_macro (%)": "85.06 ± 1.23",
+        "clean balanced_accuracy (%)": "80.13 ±1.23",
+        "clean auc_ovo_macro (%)": "90.13 ±1.23",
+        "corrupted balanced_accuracy (%)": "70.00 ±1.23",
+        "corrupted auc_ovo_macro (%)": "80.00 ±1.23",
+        "average balanced_accuracy (%)": "75.06 ±1.23",
+        "average auc_ovo_macro (%)": "85.06 ±1.23",
         "sex worst group auc_ovo_macro (%)": "80.13",
         "sex gap auc_ovo_macro (%)": "10.00",
     }
@@ -38,7 +38,7 @@ def test_the_best_of_a_column_is_marked_and_low_is_good_for_gap_and_std(tmp_path
         scores(tmp_path / "a", auc=0.9, gap=0.2, among=0.03),
         scores(tmp_path / "b", auc=0.8, gap=0.05, among=0.01),
     ]
-    assert column(paths, "clean auc_ovo_macro (%)") == ["90.00 ± 1.00 *", "80.00 ± 1.00"]
+    assert column(paths, "clean auc_ovo_macro (%)") == ["90.00 ±1.00 *", "80.00 ±1.00"]
     assert column(paths, "sex gap auc_ovo_macro (%)") == ["20.00", "5.00 *"]
     assert column(paths, "sex worst group auc_ovo_macro (%)") == ["70.00", "75.00 *"]
     assert column(paths, "std among clients auc_ovo_macro (%)") == ["3.00", "1.00 *"]
@@ -46,13 +46,13 @@ def test_the_best_of_a_column_is_marked_and_low_is_good_for_gap_and_std(tmp_path
 
 def test_values_that_print_alike_are_all_marked(tmp_path):
     paths = [scores(tmp_path / name, auc=auc) for name, auc in {"a": 0.900001, "b": 0.900002, "c": 0.7}.items()]
-    assert column(paths, "clean auc_ovo_macro (%)") == ["90.00 ± 1.00 *", "90.00 ± 1.00 *", "70.00 ± 1.00"]
+    assert column(paths, "clean auc_ovo_macro (%)") == ["90.00 ±1.00 *", "90.00 ±1.00 *", "70.00 ±1.00"]
 
 
 def test_a_run_without_a_version_has_a_dash_and_does_not_compete(tmp_path):
     paths = [scores(tmp_path / "a"), scores(tmp_path / "b", corrupted=0.8)]
-    assert column(paths, "corrupted auc_ovo_macro (%)") == ["-", "80.00 ± 1.00"]
-    assert column(paths[::-1], "corrupted auc_ovo_macro (%)") == ["80.00 ± 1.00", "-"]
+    assert column(paths, "corrupted auc_ovo_macro (%)") == ["-", "80.00 ±1.00"]
+    assert column(paths[::-1], "corrupted auc_ovo_macro (%)") == ["80.00 ±1.00", "-"]
 
 
 def test_columns_keep_their_order_whichever_run_comes_first(tmp_path):
@@ -261,7 +261,7 @@ def test_the_best_is_marked_among_rows_of_the_same_data_and_rounds_alone(tmp_pat
     paths = [
         scores(tmp_path / name, auc=auc, rounds=n) for name, auc, n in (("a", 0.7, 6), ("b", 0.6, 6), ("c", 0.9, 9))
     ]
-    assert column(paths, "clean auc_ovo_macro (%)") == ["70.00 ± 1.00 *", "60.00 ± 1.00", "90.00 ± 1.00"]
+    assert column(paths, "clean auc_ovo_macro (%)") == ["70.00 ±1.00 *", "60.00 ±1.00", "90.00 ±1.00"]
     assert "among rows of the same data and rounds" in render(rows(paths), "markdown")
     text = render(rows(paths[1:]), "markdown")
     assert " *" not in text.split("In percent")[0] and "No best is marked, as no two rows share" in text

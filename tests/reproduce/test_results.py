@@ -123,7 +123,7 @@ def test_a_difference_to_another_row_is_taken_seed_by_seed_and_round_by_round():
     assert of_rows.with_derived(both, rounds, "FedAvg") == {"acc": base, "less": {}}
     cells = {"FedAvg": a_cell(None), "SALT": a_cell(2.5, 1.5)}
     marks = {"less": record.Marked(best=[], doubtful=[], tested=False)}
-    assert as_text(output.ours(made(less, cells, marks=marks))) == [["FedAvg", "-"], ["SALT", "+2.50 ± 1.50"]]
+    assert as_text(output.ours(made(less, cells, marks=marks))) == [["FedAvg", "-"], ["SALT", "+2.50 ±1.50"]]
 
 
 def test_validation_chooses_among_the_values_of_one_row_and_not_between_methods():
