@@ -90,6 +90,10 @@ class System:
         return [run.path for run in self.runs]
 
     @property
+    def each(self) -> list[Scores]:
+        return [run.scores for run in self.runs]
+
+    @property
     def scores(self) -> Scores:
         """Of the first run."""
         return self.runs[0].scores

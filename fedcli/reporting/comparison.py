@@ -219,19 +219,25 @@ def _against(row: Against, reference: float | None) -> list[str]:
     return _tested(row, difference)
 
 
-def said_against(rows: Iterable[Against], reference: str, score: str) -> list[str]:
-    """Sentences on systems against the reference, with direction and size; those alike in nothing are together."""
+def said_against(rows: Iterable[Against], reference: str, score: str, *, intervals: bool = False) -> list[str]:
+    """Sentences on systems against the reference, with direction and size, and intervals where there is room for them;
+    those that cannot be told apart are together."""
     told, apart = [], []
     for row in rows:
         if row.verdict == INCONCLUSIVE:
-            apart.append(row.name)
+            bounds = f" ({verdict.signed(row.difference, 1)} points, {_bounds(row)})" if intervals else ""
+            apart.append(f"{row.name}{bounds}")
         elif row.verdict and row.difference is not None:
             way = "higher" if row.difference > 0 else "lower"
             size = f"{100 * abs(row.difference):.1f} points {way} than {reference} in {score}"
-            told.append(f"{row.name}: {size}{_certain(row)}.")
+            told.append(f"{row.name}: {size}{f' ({_bounds(row)})' * intervals}{_certain(row)}.")
     if apart:
         told.append(f"{_listed(apart)}: no clear difference from {reference} in {score}.")
     return told
+
+
+def _bounds(row: Difference) -> str:
+    return f"95 % interval {verdict.interval_text(row, 1)}"
 
 
 def _certain(row: Difference) -> str:

@@ -24,7 +24,7 @@ from fedcli.errors import FedcliError, UsageError
 from fedcli.federation.client import Training
 from fedcli.figures import inline
 from fedcli.figures.kinds import forest
-from fedcli.reporting import page, timing
+from fedcli.reporting import comparison, page, timing
 from fedcli.reporting.page import images, lead, lineage, markup, statistics
 from fedcli.reporting.rows import compared, rows, systems
 from fedcli.reporting.table import Cell, Column, Table, number
@@ -110,7 +110,9 @@ def test_the_page_holds_all_parts_in_order(text):
     ):
         assert said in text
     assert "(2 seeds)" not in text  # the sentence has said it of all
-    assert text.index('class="findings"') < text.index("<svg aria-label") < text.index("<table>") < text.index("<details>")
+    assert (
+        text.index('class="findings"') < text.index("<svg aria-label") < text.index("<table>") < text.index("<details>")
+    )
 
 
 def test_no_page_has_the_name_of_a_metric_or_of_a_difference(text):
@@ -149,12 +151,9 @@ def test_the_answer_has_a_direction_a_size_and_an_interval():
         **row,
     )
     same = verdict.Against(name="B", difference=0.002, low=-0.01, high=0.013, verdict=verdict.INCONCLUSIVE, **row)
-    assert list(statistics.sentences([base, low, same], "FedAvg", "AUC")) == [
-        "A scores 2.4 points lower than FedAvg in AUC (95 % interval -3.9 to -1.0).",
-        "Not shown to differ from FedAvg in AUC: B (+0.2 points, 95 % interval -1.0 to +1.3).",
-    ]
-    assert list(statistics._reasons([("AUC", "FedAvg", [base, low, same])])) == [
-        "One seed: this may be luck of training."
+    assert comparison.said_against([base, low, same], "FedAvg", "AUC", intervals=True) == [
+        "A: 2.4 points lower than FedAvg in AUC (95 % interval -3.9 to -1.0), as trained here; one seed may be luck.",
+        "B (+0.2 points, 95 % interval -1.0 to +1.3): no clear difference from FedAvg in AUC.",
     ]
 
 
@@ -206,12 +205,12 @@ def test_given_tables_come_first_and_the_words_of_others_are_text(scores, tmp_pa
 def test_the_reference_is_the_one_asked_for_and_the_first_by_default(scores):
     lines = compared(rows(scores, spread="pooled"))
     expected, (table,), _ = statistics.tests(lines, ["accuracy"], "fedheal")
-    assert table.title == "Against FedHEAL (2 seeds): accuracy, clean and corrupted images" and "Holm" in table.legend
+    assert table.title == "Against FedHEAL (2 seeds): accuracy, clean and noisy images" and "Holm" in table.legend
     first, second = ([cell.text for cell in row] for row in table.rows)
     assert (first[0], first[-1], table.columns[-1].name) == ("FedHEAL (2 seeds)", "reference", "verdict")
     assert second[0] == "FedAvg (2 seeds)" and " to " in second[3]
     assert second[-1] in (verdict.MODELS_ONLY, verdict.INCONCLUSIVE)  # two seeds are too few for more
-    assert "in accuracy on clean and corrupted images" in expected[0] and "FedAvg (2 seeds)" in expected[0]
+    assert "in accuracy on clean and noisy images" in expected[0] and "FedAvg (2 seeds)" in expected[0]
     assert statistics.tests(lines, ["accuracy", "recall_macro"], "")[1][0].title.startswith("Against FedAvg")
     with pytest.raises(UsageError, match="no row of the report is named 'fedhel'"):
         statistics.tests(lines, ["accuracy"], "fedhel")

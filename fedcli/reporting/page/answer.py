@@ -10,6 +10,8 @@ from ...errors import FedcliError
 from ...figures import inline
 from ...figures.kinds import FIGURES
 from ...metrics import better_low, title
+from ...scores.numbers import versions
+from ...scores.parts import MODELS
 from ...scores.table import Where
 from ...scores.views import GAP
 from ..row import Row
@@ -45,22 +47,23 @@ def question(compared: Sequence[Row]) -> str:
 
 def _alone(row: Row) -> Iterator[str]:
     """The scores of a single system."""
-    for metric in row.scored[0].usual[::-1]:
+    words = versions(row.each)
+    for metric in row.usual[::-1]:
         parts = []
-        for version in ("clean", "corrupted"):
+        for version in MODELS:
             value, (low, high) = (
                 row.system.value(Where(version, metric=metric)),
                 row.system.bounds(Quantity(version, metric)),
             )
             bounds = f" (95 % interval {low:.1f} to {high:.1f})" if np.isfinite(low) else ""
-            parts += [f"{value:.1f} %{bounds} on {version} images"] if np.isfinite(value) else []
+            parts += [f"{value:.1f} %{bounds} on {words.get(version, version)} images"] if np.isfinite(value) else []
         if parts:
             yield f"{row.name} scores {' and '.join(parts)} in {title(metric)}."
 
 
 def _groups(compared: Sequence[Row]) -> Iterator[str]:
     """For each attribute the groups that fare worst, and the gap, on clean images."""
-    area = compared[0].scored[0].usual[1]
+    area = compared[0].usual[1]
     for attribute in compared[0].scores.groups:
         known = [
             (row, worst) for row in compared if attribute in row.scores.groups and (worst := _worst(row, attribute))
@@ -85,7 +88,7 @@ def _groups(compared: Sequence[Row]) -> Iterator[str]:
 
 
 def _worst(row: Row, attribute: str) -> tuple[str, float] | None:
-    metric = row.scored[0].usual[1]
+    metric = row.usual[1]
     values = {
         group: row.system.value(Where("clean", attribute=attribute, group=group, metric=metric))
         for group in row.scores.members(attribute)

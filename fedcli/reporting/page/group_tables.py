@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from ...compare.cautions import doubtful_decisions, small_decides, small_groups
 from ...compare.systems import LAST5
 from ...metrics import METRICS, PARITY, title
+from ...scores import numbers
 from ...scores.groups import unknown_note
 from ...scores.numbers import is_lower
 from ...scores.scores import Scores
@@ -41,7 +42,8 @@ def sections(compared: Sequence[Row], metrics: Sequence[str]) -> Iterator[Sectio
         scored = {metric for row in by for known in row.scores.groups[attribute].values() for metric in known}
         more = [metric for metric in metrics if is_compared(metric) and metric in scored]
         usual = list(dict.fromkeys([*shown(by[0].scores), *more]))
-        tables = {version: list(_tables(by, attribute, version, usual)) for version in versions}
+        words = numbers.versions(scores for row in by for scores in row.each)
+        tables = {of: list(_tables(by, attribute, of, usual, words.get(of, of))) for of in versions}
         yield Section(
             f"group-{attribute}",
             f"Groups by {attribute}",
@@ -50,8 +52,8 @@ def sections(compared: Sequence[Row], metrics: Sequence[str]) -> Iterator[Sectio
         )
 
 
-def _tables(by: Sequence[Row], attribute: str, version: str, metrics: list[str]) -> Iterator[Table]:
-    """metrics: the last of them first, with what the numbers mean below the first of them."""
+def _tables(by: Sequence[Row], attribute: str, version: str, metrics: list[str], on: str) -> Iterator[Table]:
+    """metrics: the last of them first, with what the numbers mean below the first of them. on: the version in words."""
     sizes, small = _sizes(by[0].scores, attribute), small_groups(by[0].scores, attribute)
     legend = _legend(by, attribute)
     for metric in reversed(metrics):
@@ -59,14 +61,14 @@ def _tables(by: Sequence[Row], attribute: str, version: str, metrics: list[str])
         for scores in (scores for row in by for scores in row.each):
             names |= group_columns(scores, attribute, version, metric)
         yield from by_system(
-            f"{_capital(title(metric))}: {version} test images", by, names, heads=sizes,
+            f"{_capital(title(metric))}: {on} test images", by, names, heads=sizes,
             doubtful=[{*small} | small_decides(row.each, attribute, version, metric, row.at) for row in by],
             legend=legend if version == "clean" and metric == metrics[-1] else "",
         )  # fmt: skip
     decisions = parity_columns(attribute, version)
     unsure = [doubtful_decisions(row.scores, attribute, list(decisions)) for row in by]
     words = {name: title(name.removesuffix("_ovr_macro")) for name in decisions}
-    named, legend = f"Differences in decisions: {version} test images", _undefined(by, attribute, version)
+    named, legend = f"Differences in decisions: {on} test images", _undefined(by, attribute, version)
     yield from by_system(named, by, decisions, heads=words, legend=legend, doubtful=unsure)
 
 

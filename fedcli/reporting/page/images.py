@@ -16,6 +16,7 @@ from ...figures.kinds.errors import dataset_of
 from ...figures.system import Seen
 from ...io.hdf5 import open_hdf5
 from ...labels import YES
+from ...scores.numbers import versions
 from ...scores.parts import MODELS
 from ..row import Row
 from ..section import Section
@@ -50,7 +51,8 @@ def _errors(compared: Sequence[Row]) -> Iterator[Panels]:
     by, pool = next(iter(first.scores.groups), ""), pool_of(dataset)
     places = {name: row for row, name in enumerate(pool.id.tolist())}
     noisy = None if first.scores.external else _changed(compared[0].stage("corruption"))
-    drawn = []
+    drawn, words = [], versions(scores for row in compared for scores in row.each)
+    head = "", MODELS[0], words[MODELS[1]] if MODELS[1] in first.versions else ""
     for group, _, members in images.members(by)[1 if by else 0 :]:
         for k in members[np.argsort(-sure[members], kind="stable")][:EACH]:
             if sure[k] > 0:
@@ -59,8 +61,8 @@ def _errors(compared: Sequence[Row]) -> Iterator[Panels]:
                 said = [(each.scores.label, *(_guess(of, version, k) for version in MODELS)) for each, of in seen]
                 about = "; ".join(f"{label}: {clean}" for label, clean, _ in said)
                 shown = png(_pasted(np.stack(pixels)))
-                drawn.append(Figure(f"{group}, is {true}", image=shown, about=about, said=[("", *MODELS), *said]))
-    legend = ERRORS.format(noisy=", as they are and corrupted" * bool(noisy))
+                drawn.append(Figure(f"{group}, is {true}", image=shown, about=about, said=[head, *said]))
+    legend = ERRORS.format(noisy=f", as they are and {words[MODELS[1]]}" * bool(noisy))
     if drawn:
         yield Panels(f"Most confident errors{f' by {by}' if by else ''}", drawn, legend=legend, layout="cases")
 

@@ -28,10 +28,10 @@ def heads(columns: Sequence[Column]) -> list[list[Head]]:
         return [[Head(breakable(column.heading), at=at) for at, column in enumerate(columns)]]
     above: list[Head] = []
     below: list[Head] = []
-    for (over, unit), part in groupby(enumerate(columns), lambda item: (item[1].over, item[1].unit)):
+    for over, part in groupby(enumerate(columns), lambda item: item[1].levels[0]):
         own = list(part)
         if over:
-            above.append(Head(breakable(f"{over}, {unit}" if unit else over), columns=len(own)))
+            above.append(Head(breakable(own[0][1].levels[0]), columns=len(own)))
             below += [Head(breakable(column.name), at=at) for at, column in own]
         else:
             above += [Head(breakable(column.heading), rows=2, at=at) for at, column in own]
