@@ -97,6 +97,15 @@ def test_a_card_is_of_one_system(tmp_path):
     assert "a card is of one system, and these runs are 2: FedAvg, FedHEAL" in said
 
 
+def test_a_card_says_its_classes_and_that_images_are_generated(row):
+    made, data = cards.cards(row)
+    assert ("Classes", f"3: {', '.join(row.scores.classes)}") in made.facts and made.generated == ""
+    assert ("Classes", ", ".join(row.scores.classes)) in data.facts
+    said = "Generated images with a planted disparity."
+    drawn = cards.replace(made, generated=said)
+    assert drawn.markdown.startswith(said) and drawn.html.index(said) < drawn.html.index("<h1>")
+
+
 def test_table_1_counts_every_image_of_each_client_once(row, run):
     (table,) = table_one.tables(manifest.parent(run, "run"))
     heads = [column.title for column in table.columns]

@@ -12,7 +12,7 @@ from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
 from fedcli.figures.kinds import flow
 from fedcli.figures.system import System
-from fedcli.reporting import by_group
+from fedcli.reporting import by_group, table_one
 from fedcli.reporting.collect import Asked, scores_of_all
 from fedcli.runs.train import train
 from fedcli.scores.scores import Scores
@@ -67,6 +67,9 @@ def test_one_site_scores_its_own_images_as_others_that_the_run_has_not_seen(data
     assert scores.external.images == known.images and scores.shots is None
     system = System(0, "", read([made.path]))
     assert scores.data["partition"].options["sites"].keys() == set(HOSPITALS) and flow.steps(system).empty
+    (table,) = table_one.tables(run)  # as the sites described their images
+    first = {column.over for column in table.columns if column.over}
+    assert first == set(HOSPITALS) and any(cell.text.endswith(")") for line in table.rows for cell in line[2:])
     for more in ({"shots": "9,3"}, {"corrupt": ["gaussian"]}):
         with pytest.raises(UsageError, match="is at its sites"):
             evaluate_stage(EvaluateOptions(run, on=data, work=tmp_path, **more))
