@@ -37,7 +37,7 @@ class Figure:
     svg: str = ""
     image: str = ""
     about: str = ""
-    said: Sequence[tuple[str, str, str]] = ()
+    said: Sequence[Sequence[str]] = ()
 
 
 @dataclass(frozen=True)

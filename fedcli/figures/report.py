@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from .. import console
 from ..errors import UsageError
@@ -33,13 +34,18 @@ def of_systems(systems: Sequence[System], draw: Sequence[str] = ()) -> list[tupl
     if draw and not chosen:
         names = ", ".join(name for name, *_ in asked)
         raise UsageError(f"no figure has {' or '.join(map(repr, draw))} in its name", f"{EVERY}, or {names}"[:300])
-    pictures, reasons, frames = [], [], []
+    pictures: list[tuple[str, Picture]] = []
+    frames: list[Any] = []
+    reasons = []
     for name, figure, subject, options in console.progress(chosen, label="drawing", total=len(chosen)):
         try:
             frame = figure.frame(subject, **options)
-            if draw or not any(frame.equals(other) for other in frames):  # several systems share their data
-                pictures.append((name, figure.draw(frame)))
-                frames.append(frame)
+            alike = [at for at, other in enumerate(frames) if not draw and frame.equals(other)]
+            if alike:  # of the data that several systems share
+                pictures[alike[0]] = figure.name, pictures[alike[0]][1]
+                continue
+            pictures.append((name, figure.draw(frame)))
+            frames.append(frame)
         except (NothingToDraw, UsageError) as reason:  # of a version or an attribute that it was not scored by
             reasons.append(reason)
     if draw and reasons and not pictures:

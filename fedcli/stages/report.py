@@ -76,7 +76,7 @@ class Report:
     def figures(self, folder: Source, formats: Sequence[str] = ("svg",), draw: Sequence[str] = ()) -> list[Path]:
         """Write curves, matrices and plots for a paper, each as svg, pdf or png, and their captions; the paths.
 
-        draw: only those with one of these texts in their names, such as "roc"; default: all.
+        draw: "all", or those with one of these texts in their names, such as "roc"; default: a handful.
         Raises FedcliError, UsageError.
         """
         from ..figures.report import FORMATS, write_all

@@ -65,8 +65,8 @@ def dataset_of(path: Path, scores: Scores) -> Path | None:
 def draw(table: DataFrame) -> Picture:
     panels = []
     for pixels, case in zip(table.attrs["pixels"], table.itertuples(), strict=True):
-        guess = f"{case.predicted} {case.probability:.2f}, is {case.true}"
-        lines = [*([] if case.group == ALL else [case.group]), str(case.image), guess]
+        guess = f"{case.predicted} {case.probability:.2f}"
+        lines = [*([] if case.group == ALL else [case.group]), str(case.image), guess, f"is {case.true}"]
         panels.append(Panel("\n".join(lines), partial(_image, pixels)))
     return picture(table, panels, size=(2.3, 2.3), columns=CASES)
 

@@ -7,7 +7,7 @@ import numpy as np
 from ... import console
 from ...compare.systems import Quantity
 from ...compare.tested import order
-from ...compare.verdict import INCONCLUSIVE, RESAMPLES
+from ...compare.verdict import INCONCLUSIVE, RESAMPLES, Against
 from ...errors import UsageError, nearest
 from ...metrics import RESAMPLED, title
 from ...scores.numbers import versions
@@ -35,7 +35,8 @@ def tests(compared: Sequence[Row], metrics: Sequence[str], reference: str) -> tu
     version = AVERAGE if all("corrupted" in row.scores.versions for row in compared) else "clean"
     words_of = versions(run for row in compared for run in row.each)
     on = f"clean and {words_of['corrupted']} images" if version == AVERAGE else "clean images"
-    tested, said, warnings = [], [], []
+    tested: list[tuple[str, str, list[Against]]] = []
+    said, warnings = [], []
     for metric in (metric for metric in reversed(metrics) if metric in RESAMPLED):
         words = title(metric)
         console.say(f"testing {words} against {base}")
