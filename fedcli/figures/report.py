@@ -81,7 +81,7 @@ def _named(figure: Figure, system: System, usual: bool) -> Iterator[tuple[str, d
 
 
 def _short(systems: Sequence[System]) -> list[str]:
-    """What tells the files of one system from those of others: its label, with a number where others have it too."""
+    """The names of systems in those of files: labels, with a number where several have the same."""
     labels = [_slug(system.scores.label) for system in systems]
     if len(systems) == 1:
         return [""]

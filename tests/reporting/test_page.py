@@ -1,7 +1,5 @@
 """The page is one file that says everything, safely, and looks the same for the same scores."""
 
-import base64
-import io
 import re
 import shutil
 import subprocess
@@ -9,7 +7,6 @@ import warnings
 from dataclasses import replace
 from html.parser import HTMLParser
 
-import h5py
 import numpy as np
 import pytest
 from conftest import make_chain
@@ -24,8 +21,8 @@ from fedcli.errors import FedcliError, UsageError
 from fedcli.federation.client import Training
 from fedcli.figures import inline
 from fedcli.figures.kinds import forest
-from fedcli.reporting import comparison, page, timing
-from fedcli.reporting.page import images, lead, lineage, markup, statistics
+from fedcli.reporting import page, timing
+from fedcli.reporting.page import lineage, markup, statistics
 from fedcli.reporting.rows import compared, rows, systems
 from fedcli.reporting.table import Cell, Column, Table, number
 from fedcli.runs.train import train
@@ -126,37 +123,6 @@ def test_no_page_has_the_name_of_a_metric_or_of_a_difference(text):
             assert not [each for each in found if "levelling down" not in each]
 
 
-def test_generated_images_are_said_to_be_in_the_first_line(scores, tmp_path):
-    lines = compared(rows(scores[:1]))
-    assert lead.generated(lines) == ""
-    made_up = replace(lines[0].scored[0], scores=replace(lines[0].scores, sample=True))
-    assert lead.generated([replace(lines[0], scored=[made_up])]).startswith("Generated images: a made-up sample")
-    drawn = replace(lines[0].scored[0], scores=replace(lines[0].scores, dataset="phantom"))
-    said = lead.generated([replace(lines[0], scored=[drawn])])
-    assert said.startswith("Generated images with a planted disparity")
-    first = re.search(r"<header>\s*<p[^>]*>([^<]*)", page.document("A", "B", [], [], generated=said)).group(1)
-    assert first == said
-
-
-def test_the_answer_has_a_direction_a_size_and_an_interval():
-    row = {"mean": 0.8, "std_pooled": None, "std_runs": None, "runs": 1, "note": "", "samples": 1, "over": "seeds"}
-    base = verdict.Against(name="FedAvg", is_reference=True, **row)
-    low = verdict.Against(
-        name="A",
-        difference=-0.024,
-        low=-0.039,
-        high=-0.01,
-        verdict=verdict.MODELS_ONLY,
-        reason="1 seed is too few",
-        **row,
-    )
-    same = verdict.Against(name="B", difference=0.002, low=-0.01, high=0.013, verdict=verdict.INCONCLUSIVE, **row)
-    assert comparison.said_against([base, low, same], "FedAvg", "AUC", intervals=True) == [
-        "A: 2.4 points lower than FedAvg in AUC (95 % interval -3.9 to -1.0), as trained here; one seed may be luck.",
-        "B (+0.2 points, 95 % interval -1.0 to +1.3): no clear difference from FedAvg in AUC.",
-    ]
-
-
 def test_the_page_needs_nothing_else_and_names_no_place(text, path, scores):
     assert text.count("<script") == 1 and "fetch(" not in text and "@import" not in text
     assert set(re.findall(r'https?://[^"\s<]*', text)) == {"http://www.w3.org/2000/svg"}
@@ -227,16 +193,6 @@ def test_scores_alone_make_a_page(scores, tmp_path):
     Reader(written)
     assert "<h1>FedAvg on made</h1>" in written and 'id="training"' not in written and 'id="images"' not in written
     assert "How good is FedAvg, and is it as good for every group by sex?" in written
-
-
-def test_the_images_are_the_first_of_each_class_as_they_are_and_changed():
-    assert images.chosen(np.array([2, 2, 0, 1, 1, 0, 2])).tolist() == [2, 5, 3, 4, 0, 1]
-    clean = np.arange(2 * 50 * 50, dtype=np.uint8).reshape(2, 50, 50, 1)
-    picture = images._pasted(clean, below=True)
-    assert picture.shape == (2 * 104, 104) and picture[2, 2] == clean[0, 0, 0] and picture[106, 2] == clean[1, 0, 0]
-    assert (images._pasted(clean)[:, 104:] == picture[104:]).all()
-    opened = Image.open(io.BytesIO(base64.b64decode(images.png(picture).partition(",")[2])))
-    assert (np.array(opened) == picture).all()
 
 
 def test_a_figure_is_drawn_in_names_of_the_page_and_escapes_its_words():
@@ -357,15 +313,6 @@ def test_a_run_with_a_damaged_or_missing_line_of_its_clock_has_no_time(scores):
         assert timing.of_runs(scores[:1]).peak_bytes is None
     finally:
         file.write_text(whole)
-
-
-def test_an_empty_test_set_has_no_pictures(tmp_path):
-    path = make_chain(tmp_path, corrupted=True)
-    with h5py.File(path.parent / "changed.h5", "a") as file:
-        x = file["test/x"][:0]
-        del file["test"]
-        file["test/rows"], file["test/x"] = np.array([], np.int64), x
-    assert list(images._strip(path)) == []
 
 
 @pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed")

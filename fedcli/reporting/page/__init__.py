@@ -1,9 +1,9 @@
 """A report as one HTML file that needs nothing beside it: no server, no network; its script only sorts tables.
 
 The first screen says what data, asks the question, and answers it in words and one figure; scores follow, and all else
-is folded by interest. Every number is of the same rounds, the mean of the last ones unless others are asked for. Figures
-are inline SVG in the colours of the page, light or dark. Equal scores give equal bytes but for what the clocks of their
-runs say, which a page can leave out.
+is folded by interest. Every number is of the same rounds, the mean of the last ones unless others are asked for.
+Figures are inline SVG in the colours of the page, light or dark. Equal scores give equal bytes but for what the clocks
+of their runs say, which a page can leave out.
 """
 
 import base64

@@ -14,6 +14,7 @@ from ...scores.numbers import versions
 from ...scores.parts import MODELS
 from ...scores.table import Where
 from ...scores.views import GAP
+from ..comparison import spoken
 from ..row import Row
 from ..section import Section
 
@@ -84,7 +85,7 @@ def _groups(compared: Sequence[Row]) -> Iterator[str]:
             )
             apart = _listed([f"{gap:.1f}" for gap in gaps])
             numbers += f"; the gap to the best group is {apart} points"
-        yield f"By {attribute}, {_listed(names, 'or')}{small} has the lowest {title(area).partition(',')[0]}: {numbers}."
+        yield f"By {attribute}, {_listed(names, 'or')}{small} has the lowest {spoken(area)}: {numbers}."
 
 
 def _worst(row: Row, attribute: str) -> tuple[str, float] | None:

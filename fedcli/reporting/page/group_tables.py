@@ -19,7 +19,7 @@ from ..table import DAGGER, Cell, Column, Table, mark
 
 LEGEND = "In percent, as in the table of scores; [n]: test images of a group."
 ROUNDS = " Worst group and gap are averages over rounds; they may not match the columns beside them."
-SMALL = " † a group that is too small or lacks a class, or what such a group decides: not reliable, and never the best."
+SMALL = " † a group that is too small or lacks a class, or what it decides: not reliable, and never the best."
 OF_LABELS = "auc", "average_precision", "balanced_accuracy", "f1"
 LABELS = (
     "In percent, on the clean test images; ± as in the table of scores. Images: test images that have the label. A "

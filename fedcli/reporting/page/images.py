@@ -26,7 +26,7 @@ LEGEND = "Test images, above as they are, below the same ones corrupted; the cla
 EACH = 2  # errors of each group
 ERRORS = (
     "The test images of each group that the last round's models are most surely wrong about{noisy}, and their most "
-    "likely class for each, with its probability. These are images of the test set: look at them before you send them on."
+    "likely class for each, with its probability. Look at these images before you send them on."
 )
 SIDE = 96  # pixels on the page at least; smaller images are enlarged by whole steps
 
