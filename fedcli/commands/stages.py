@@ -203,8 +203,8 @@ def report(
     ] = None,
     figures: Annotated[
         Path | None,
-        "also draw there scores by group with intervals, overall score against worst group, scores by severity, the most "
-        "confident errors and the flow of images, as svg or as --format says; of html also on the page",
+        "also draw there scores by group with intervals, overall score against worst group, scores by severity, the "
+        "most confident errors and the flow of images, as svg or as --format says; of html also on the page",
         FOLDER,
     ] = None,
     draw: Annotated[

@@ -64,7 +64,9 @@ def _described(sites: Path) -> dict[str, dict[str, dict[str, dict[str, int | Non
 
 def _is_client(by_column: Mapping[tuple[str, str], Values]) -> bool:
     """Tell whether every client holds images of a single value, as sites do: a table of it would be of zeros."""
-    own = [[*values] for (who, _), values in by_column.items() if who != image_counts.ALL]
+    own = [
+        [v for v, n in values.items() if n != 0] for (who, _), values in by_column.items() if who != image_counts.ALL
+    ]
     return len({value for values in own for value in values}) > 1 and all(len(values) == 1 for values in own)
 
 

@@ -118,6 +118,6 @@ def test_heads_that_share_what_stands_over_them_have_two_lines():
 
 def test_what_every_client_holds_one_value_of_makes_no_table():
     parts = {("a", "train"): {"x": 3}, ("b", "train"): {"y": 4}, ("all", "test"): {"x": 1, "y": 1}}
-    assert table_one._is_client(parts)
+    assert table_one._is_client(parts) and table_one._is_client(parts | {("b", "train"): {"x": 0, "y": 4}})
     assert not table_one._is_client(parts | {("b", "train"): {"x": 1, "y": 3}})
     assert not table_one._is_client(parts | {("b", "train"): {"x": 1}})

@@ -95,7 +95,7 @@ def render(scores: list[Path], asked: PageOptions) -> str:
     scored = report([replace(line, bytes=None) for line in lines])  # what clients send stands among the methods
     sections = _sections(scored, systems, asked)
     tables = [table for section in sections for table in (*section.tables, *section.folded)]
-    words = _terms(asked.metrics, " ".join(column.title for table in tables for column in table.columns))
+    words = _terms(asked.metrics, {text for table in tables for column in table.columns for text in column.levels})
     said, made_up = lead.sentence(systems), lead.generated(systems)
     return document(asked.title or lead.title(systems), said, lead.facts(systems), sections, words, made_up)
 
@@ -202,9 +202,12 @@ def _convergence(systems: list[Row]) -> Iterator[inline.Panels]:
         yield inline.of_picture(weights.draw(table))
 
 
-def _terms(names: Sequence[str], headings: str) -> list[tuple[str, str]]:
-    """The metrics that a page shows, then all other terms. names: of metrics; headings: of tables."""
-    shown = [name for name in METRICS if name in names or in_words(name) in headings]
+def _terms(names: Sequence[str], heads: set[str]) -> list[tuple[str, str]]:
+    """The metrics that a page shows, then all other terms. names: of metrics; heads: of tables."""
+    heads = {head.partition(": ")[2] or head for head in heads}  # "by sex: AUC"
+    shown = [
+        name for name in METRICS if name in names or heads & {in_words(name) + unit for unit in ("", ", %", " (%)")}
+    ]
     terms: dict[str, str] = {in_words(name): get(name).meaning for name in shown}
     for term, meaning in tomllib.loads(_beside("terms.toml")).items():
         terms |= {term: meaning} if meaning else {in_words(name): get(name).meaning for name in PARITY}

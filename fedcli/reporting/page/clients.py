@@ -42,11 +42,13 @@ def section(compared: Sequence[Row], metrics: Sequence[str]) -> Section:
     scored = [row for row in compared if row.scores.clients and row.at != BEST]
     clients = [client for row in scored for client in row.scores.clients.values()]
     if any(row.scores.personal_models for row in scored) or any(client.part == "own" for client in clients):
-        for metric in metrics:
-            pairs += _tables(scored, f"{title(metric)[0].upper()}{title(metric)[1:]} of each client", OWN, metric)
+        for place, metric in enumerate(metrics):
+            pairs += _tables(
+                scored, f"{title(metric)[0].upper()}{title(metric)[1:]} of each client", OWN * (place == 0), metric
+            )
         scaled = f"es_{usual(scored[0].scores)[1]}"
-        for name in dict.fromkeys(name for client in clients for name in client.groups):
-            pairs += _tables(scored, f"ES-AUC by {name} of each client", EQUITY, scaled, name)
+        for place, name in enumerate(dict.fromkeys(name for client in clients for name in client.groups)):
+            pairs += _tables(scored, f"ES-AUC by {name} of each client", EQUITY * (place == 0), scaled, name)
     elif scored:
         text = [SHARED]
     shown = [table for tables, _ in pairs for table in tables]
@@ -102,7 +104,7 @@ def _tables(scored: Sequence[Row], title: str, legend: str, metric: str, attribu
         several = len(scored) > 1
         table = Table.of(title, ["client", *(row.name for row in scored)], rows)
         which = f"with the {'highest' if lower else 'lowest'} {'mean over the methods' if several else 'score'}"
-        yield _folded(replace(table, legend=legend + BEST_OF * (several and not attribute)), order, which)
+        yield _folded(replace(table, legend=legend and legend + BEST_OF * (several and not attribute)), order, which)
 
 
 def _column(row: Row, metric: str, attribute: str) -> dict[str, Cell]:

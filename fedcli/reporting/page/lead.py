@@ -80,7 +80,7 @@ def _tested(scores: Scores) -> str:
 
 
 def _named(names: Sequence[str]) -> str:
-    """How many there are, and their names unless these are many."""
+    """The number of them, and their names unless these are many."""
     return f"{len(names)}: {', '.join(names)}" if 0 < len(names) <= MOST_NAMED else f"{len(names) or ''}"
 
 
