@@ -153,8 +153,12 @@ class Row:
         """The label, and in brackets the view, how many seeds and these options."""
         draws = f"{self.runs} {self.drawn}" if self.runs > 1 and self.names_runs else ""
         inside = ", ".join(filter(None, [self.view, draws, differs]))
-        label = self.short or self.scores.label
-        return f"{label} ({inside})" if inside else label
+        return f"{self.label} ({inside})" if inside else self.label
+
+    @property
+    def label(self) -> str:
+        """The method's label, without what all rows share where that is known."""
+        return self.short or self.scores.label
 
     @cached_property
     def comparable(self) -> str:

@@ -40,10 +40,10 @@ def question(compared: Sequence[Row]) -> str:
     attributes = list(dict.fromkeys(name for row in compared for name in row.attributes))
     groups = f" for every group by {_listed(attributes)}" if attributes else ""
     if len(compared) == 1:
-        return f"How good is {compared[0].scores.label}" + (f", and is it as good{groups}?" if groups else "?")
-    others = [row.scores.label for row in compared[1:]]
+        return f"How good is {compared[0].label}" + (f", and is it as good{groups}?" if groups else "?")
+    others = [row.label for row in compared[1:]]
     named = _listed(list(dict.fromkeys(others)), "or") if len(others) < MOST_NAMED else "any of the others"
-    return f"Is {named} better than {compared[0].scores.label}" + (f", and{groups}?" if groups else "?")
+    return f"Is {named} better than {compared[0].label}" + (f", and{groups}?" if groups else "?")
 
 
 def _alone(row: Row) -> Iterator[str]:
@@ -73,16 +73,12 @@ def _groups(compared: Sequence[Row]) -> Iterator[str]:
             continue
         gaps = [row.system.value(Where("clean", attribute=attribute, metric=area, measure=GAP)) for row, _ in known]
         names = list(dict.fromkeys(group for _, (group, _) in known))
-        small = " (too small a group to rely on)" * all(
-            group in small_groups(known[0][0].scores, attribute) for group in names
-        )
+        small = " (not a reliable score)" * all(group in small_groups(known[0][0].scores, attribute) for group in names)
         if len(known) > MOST_NAMED:
             lows = [value for _, (_, value) in known]
             numbers = f"{min(lows):.1f} to {max(lows):.1f} %, up to {max(gaps):.1f} points below the best group"
         else:
-            numbers = ", ".join(
-                f"{value:.1f} %{f' ({row.scores.label})' * (len(known) > 1)}" for row, (_, value) in known
-            )
+            numbers = ", ".join(f"{value:.1f} %{f' ({row.label})' * (len(known) > 1)}" for row, (_, value) in known)
             apart = _listed([f"{gap:.1f}" for gap in gaps])
             numbers += f"; the gap to the best group is {apart} points"
         yield f"By {attribute}, {_listed(names, 'or')}{small} has the lowest {spoken(area)}: {numbers}."

@@ -58,7 +58,7 @@ def _errors(compared: Sequence[Row]) -> Iterator[Panels]:
             if sure[k] > 0:
                 row, true = places[str(images.ids[k])], images.classes[images.y[k]]
                 pixels = [pool.pixels(np.array([row]))[0], *([noisy[row]] if noisy and row in noisy else [])]
-                said = [(each.scores.label, *(_guess(of, version, k) for version in MODELS)) for each, of in seen]
+                said = [(each.label, *(_guess(of, version, k) for version in MODELS)) for each, of in seen]
                 about = "; ".join(f"{label}: {clean}" for label, clean, _ in said)
                 shown = png(_pasted(np.stack(pixels)))
                 drawn.append(Figure(f"{group}, is {true}", image=shown, about=about, said=[head, *said]))

@@ -16,7 +16,7 @@ MOST_NAMED = 8  # classes or clients
 
 def title(compared: Sequence[Row]) -> str:
     """The methods and their data."""
-    labels = list(dict.fromkeys(row.scores.label for row in compared))
+    labels = list(dict.fromkeys(row.label for row in compared))
     named = ", ".join(labels[:-1]) + f" and {labels[-1]}" if len(labels) > 1 else labels[0]
     datasets = list(dict.fromkeys(row.scores.dataset for row in compared))
     return f"{named if len(labels) < 6 else f'{len(labels)} methods'} on {', '.join(datasets)}"
@@ -34,7 +34,7 @@ def generated(compared: Sequence[Row]) -> str:
 def sentence(compared: Sequence[Row]) -> str:
     """The comparison in one sentence."""
     several = len(compared) > 1
-    what = f"{len(compared)} systems" if several else compared[0].scores.label
+    what = f"{len(compared)} systems" if several else compared[0].label
     datasets = list(dict.fromkeys(card_of(row.scores).get("title", row.scores.dataset) for row in compared))
     seeds = {row.runs for row in compared}
     repeated = f" with {console.counted(max(seeds), 'seed', 'seeds')}{' each' * several}" if len(seeds) == 1 else ""
