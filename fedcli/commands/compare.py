@@ -56,7 +56,7 @@ def compare(
         return
     writers.say([comparison.heading(compared)])
     writers.show(comparison.table(compared))
-    writers.say([*comparison.sentences(compared), comparison.legend(compared)])
+    writers.say([*comparison.remarks(compared), comparison.legend(compared)])
     for note in comparison.notes(compared):
         console.warn(note)
 

@@ -256,8 +256,6 @@ def report(
     if out is None and format == "table" and not json:
         show_rows(made.rows)
         show_tables([*made.choices, *made.operating])
-        if made.without_operating:
-            console.say(made.without_operating)
         return
     kind = "json" if json else "markdown" if format == "table" else format
     text = made.to(kind, figures=figures is not None, draw=draw)

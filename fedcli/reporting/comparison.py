@@ -38,9 +38,8 @@ REMARKS = {
     MODELS_ONLY: "true of these trained models; {reason}",
     INCONCLUSIVE: "cannot be told apart: {reason}",
 }
-APART = "Others: cannot be told apart, which does not show that they are equal."
+APART = "cannot be told apart, which does not show that they are equal."
 SCORE = "In percent: mean of the last five rounds (all of a shorter run) and over {over}; the difference is to {reference}. "
-Named = tuple[str, Difference]  # a score by its name in the table, or a system by its own
 
 
 def body(comparison: Comparison) -> dict[str, Any]:
@@ -147,25 +146,22 @@ def _gaps(comparison: Comparison) -> list[tuple[str, Compared]]:
     ]
 
 
-def sentences(comparison: Comparison) -> list[str]:
+def remarks(comparison: Comparison) -> list[str]:
     """The remarks of the table: a line a letter, then that all others cannot be told apart."""
-    rows = _rows(comparison)
-    lines = [
-        f"{letter} {REMARKS[kind].format(reason=reason)}." for (kind, reason), letter in _letters(comparison).items()
-    ]
-    apart = [row for _, row in rows if row.verdict == INCONCLUSIVE and not row.reason]
-    others = APART if lines else APART.replace("Others: c", "C").replace("Cannot", "The two cannot")
-    return lines + ([others] if apart else [])
+    letters = _letters(comparison)
+    lines = [f"{letter} {REMARKS[kind].format(reason=reason)}." for (kind, reason), letter in letters.items()]
+    apart = [row for _, row in _rows(comparison) if _remark(row) == (INCONCLUSIVE, "")]
+    return lines + ([f"{'Others:' if lines else 'The two'} {APART}"] if apart else [])
 
 
-def _alike(rows: Iterable[Named]) -> list[tuple[str, str, list[str]]]:
-    """Verdict, reason, and the names of those that have both, in the order of the verdicts."""
-    kinds: dict[tuple[str, str], list[str]] = {}
-    for name, row in rows:
-        if row.verdict:
-            kinds.setdefault((row.verdict, row.reason or ""), []).append(name)
-    order = list(REMARKS)
-    return [(*kind, alike) for kind, alike in sorted(kinds.items(), key=lambda item: order.index(item[0][0]))]
+def sentences(comparison: Comparison) -> list[str]:
+    """A sentence for each score and gap that can be told apart, then on all others."""
+    sides, rows = names(comparison), _rows(comparison)
+    apart = [name for name, row in rows if row.verdict == INCONCLUSIVE]
+    told = [_told(sides["b"], row, sides["a"], name) for name, row in rows if row.verdict not in (None, INCONCLUSIVE)]
+    if apart:
+        told += [f"{sides['b']} and {sides['a']} cannot be told apart in {_listed(apart)}.", verdict.NOT_EQUAL]
+    return told
 
 
 def _listed(names: list[str]) -> str:
@@ -227,10 +223,8 @@ def said_against(rows: Iterable[Against], reference: str, score: str, *, interva
         if row.verdict == INCONCLUSIVE:
             bounds = f" ({verdict.signed(row.difference, 1)} points, {_bounds(row)})" if intervals else ""
             apart.append(f"{row.name}{bounds}")
-        elif row.verdict and row.difference is not None:
-            way = "higher" if row.difference > 0 else "lower"
-            size = f"{100 * abs(row.difference):.1f} points {way} than {reference} in {score}"
-            told.append(f"{row.name}: {size}{f' ({_bounds(row)})' * intervals}{_certain(row)}.")
+        elif row.verdict:
+            told.append(_told(row.name, row, reference, score, f" ({_bounds(row)})" * intervals))
     if apart:
         told.append(f"{_listed(apart)}: no clear difference from {reference} in {score}.")
     return told
@@ -238,6 +232,12 @@ def said_against(rows: Iterable[Against], reference: str, score: str, *, interva
 
 def _bounds(row: Difference) -> str:
     return f"95 % interval {verdict.interval_text(row, 1)}"
+
+
+def _told(name: str, row: Difference, reference: str, score: str, bounds: str = "") -> str:
+    difference = row.difference or 0.0
+    way = "higher" if difference > 0 else "lower"
+    return f"{name}: {100 * abs(difference):.1f} points {way} than {reference} in {score}{bounds}{_certain(row)}."
 
 
 def _certain(row: Difference) -> str:

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..compare.cautions import small_groups_note
+from ..compare.cautions import unreliable_groups
 from ..compare.systems import BEST, Scored
 from ..data import manifest
 from ..figures.system import System
@@ -129,7 +129,7 @@ class Row:
 
     @cached_property
     def small_groups(self) -> list[str]:
-        return list(filter(None, dict.fromkeys(map(small_groups_note, self.each))))
+        return list(dict.fromkeys(text for scores in self.each for text in unreliable_groups(scores)))
 
     @property
     def shot_groups(self) -> list[str]:

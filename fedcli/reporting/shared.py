@@ -30,6 +30,26 @@ def _parts_of_all(rows: Sequence[Row]) -> list[str]:
     return [part for part in first[1:] if all(part in other[1:] for other in others)] if others else []
 
 
+def has_two_rules(rows: Sequence[Row]) -> bool:
+    """Tell whether one method is shown by the paper's rule and by that of released code."""
+    return any(
+        row.scores.rule != other.scores.rule and row.scores.method == other.scores.method
+        for row in rows
+        for other in rows
+    )
+
+
+def _rules(own: Sequence[Row]) -> str:
+    """By which rule the numbers were computed, where that is no column."""
+    if has_two_rules(own):
+        return ""
+    by_rule: dict[str, list[str]] = {}
+    for row in own:
+        by_rule.setdefault(row.scores.rule, []).append(row.scores.label.partition(",")[0])
+    parts = [f"{rule} for {', '.join(dict.fromkeys(labels))}" for rule, labels in by_rule.items() if rule]
+    return f"Rule: {'; '.join(parts)}." if len(parts) > 1 else ""
+
+
 def sentences(rows: Sequence[Row]) -> list[str]:
     """The data and whether they are real, the test images, chance, and what was asked of all runs alike."""
     own = [row for row in rows if not row.is_view]
@@ -40,7 +60,8 @@ def sentences(rows: Sequence[Row]) -> list[str]:
     elif count and (seed := _one([row.seeds[0] for row in own])) not in ("", None):
         alike += [f"seed {seed}"]
     who = "All rows" if len(own) > 1 else own[0].scores.label
-    return [" ".join(filter(None, texts)), *([f"{who}: {', '.join(alike)}."] if alike else [])]
+    below = " ".join(filter(None, [f"{who}: {', '.join(alike)}." if alike else "", _rules(own)]))
+    return list(filter(None, [" ".join(filter(None, texts)), below]))
 
 
 def _data(own: Sequence[Row]) -> str:

@@ -42,13 +42,13 @@ def tables(run: Path) -> Iterator[Table]:
     counts = {name: _columns(clients) for name, clients in known.items()}
     columns = list(dict.fromkeys(column for by_column in counts.values() for column in by_column))
     classes = counts[image_counts.CLASS]
-    lines = [["images", "", *(sum(filter(None, classes.get(column, {}).values())) for column in columns)]]
+    lines: list[list[Any]] = [["all", *(sum(filter(None, classes.get(column, {}).values())) for column in columns)]]
     for name, by_column in counts.items():
         if _is_client(by_column):
             continue
         for value in dict.fromkeys(value for known in by_column.values() for value in known):
-            lines.append([name, value, *(_cell(by_column.get(column, {}), value) for column in columns)])
-    heads: Heads = ["characteristic", "value", *(Column(part, over=who) for who, part in columns)]
+            lines.append([f"{name}: {value}", *(_cell(by_column.get(column, {}), value) for column in columns)])
+    heads: Heads = ["images", *(Column(part, over=who) for who, part in columns)]
     hidden = any(None in values.values() for by_column in counts.values() for values in by_column.values())
     yield Table.of("Table 1: images by site and part", heads, lines, LEGEND + HIDDEN * hidden)
 

@@ -40,11 +40,11 @@ SPREADS = {
 }
 AMONG = " among rows of the same data and rounds"
 UNRANKED = "No best is marked: no two rows share data and rounds."
-TESTED = "{mark} best{among}: significantly better than every other row over {over} (p < {level:g}, Bonferroni)."
+TESTED = "{mark}: the best{among}, significantly better than every other row over {over} (p < {level:g}, Bonferroni)."
 MODELS_ALONE = (
-    "{mark} best{among}: significantly better than every other row, as trained here (p < {level:g} over patients)."
+    "{mark}: the best{among}, significantly better than every other row, as trained here (p < {level:g} over patients)."
 )
-UNTESTED = "{mark} best of the column{among}, not tested."
+UNTESTED = "{mark}: the best of the column{among}, not tested."
 DOUBTS = "† a group with few images, or without one of a class, decides this number; it is never marked as the best."
 CALIBRATION = "Calibration error: 15 bins of equal width."
 OWN = "Own model: each client's own on its test images (pFL in Fed-MAS); global model: the shared one there (gFL)."
@@ -67,7 +67,8 @@ class Report:
     """Tables of the same rows: all scores, then what lies between groups.
 
     whole: all columns in one table, under their ids. about: what all rows share. verdicts: which rows differ from the
-    first, and by how much. legend: what the numbers are, with {mark} for how the best is marked.
+    first, and by how much; levelled: whose gap is smaller as no group gained. legend: what the numbers are, with {mark}
+    for how the best is marked.
     """
 
     rows: Sequence[Row]
@@ -75,6 +76,7 @@ class Report:
     tables: Sequence[Table]
     about: Sequence[str]
     verdicts: Sequence[str]
+    levelled: Sequence[str]
     notes: Sequence[str]
     _legend: Sequence[str]
 
@@ -108,10 +110,9 @@ def report(rows: list[Row], *, long_names: bool = False) -> Report:
     shown = shared.shortened(rows)
     verdicts = [] if long_names else _verdicts(shown, leads)
     same = [(row.name, row.scored) for row in shown if not row.is_view and row.data == rows[0].data]
-    said = [*notes(shown), *levelling_down(same)]
-    return Report(
-        rows, whole, _parts(shown, whole), shared.sentences(rows), verdicts, said, _legend(rows, whole, leads)
-    )
+    levelled = list(levelling_down(same))
+    about, said = shared.sentences(rows), [*notes(shown), *levelled]
+    return Report(rows, whole, _parts(shown, whole), about, verdicts, levelled, said, _legend(rows, whole, leads))
 
 
 def render(rows: list[Row], format: str) -> str:
@@ -125,7 +126,7 @@ def render(rows: list[Row], format: str) -> str:
         return _json(made)
     remarks = [f"Note: {note}." for note in made.notes]
     if format == "latex":
-        return writers.latex(made.tables, made.about, [*made.legends("Bold"), *remarks])
+        return writers.latex(made.tables, [*made.about, *made.verdicts, *made.legends("Bold")], remarks)
     parts = [f"{table.title}:\n\n" * bool(table.title) + writers.markdown(table) for table in made.tables]
     below = "\n".join([*made.verdicts, *made.legends(), *remarks])
     return console.printable("\n\n".join(filter(None, [" ".join(made.about), *parts, below])) + "\n")
@@ -205,21 +206,26 @@ def megabytes(count: float | None) -> Cell:
 
 
 def _parts(rows: list[Row], whole: Table) -> list[Table]:
-    """The table of all images, then one of what lies between groups; `rule` stands where two are shown."""
-    rules = len({row.scores.rule for row in rows if not row.is_view}) > 1
-    before = [whole.columns[0], *([whole.columns[1]] if rules else [])]
+    """The table of all images, then one of what lies between groups; `rule` stands where one method has two."""
+    rules = [[row.scores.rule] for row in rows] if shared.has_two_rules(rows) else [[] for _ in rows]
+    before = [Column("method"), *([Column("rule")] if rules[0] else [])]
     between = [bool(of.attribute and not of.group) for of in (_of(rows, column) for column in whole.columns)]
     tables = []
     for groups in (False, True):
         places = [at for at, column in enumerate(whole.columns) if at > 1 and between[at] == groups]
         overs = list(dict.fromkeys(whole.columns[at].over or at for at in places))
         places.sort(key=lambda at: overs.index(whole.columns[at].over or at))  # those under one head together
-        columns = [*before, *(replace(whole.columns[at], digits=None) for at in places)]
+        columns, title = [replace(whole.columns[at], digits=None) for at in places], ""
+        if groups:
+            of_all = {column.over.partition(": ")[2] for column in columns}
+            title = f"Between groups of the clean images{f': {of_all.pop()}, %' if len(of_all) == 1 else ''}"
+            if not of_all:
+                columns = [replace(column, over=column.over.partition(": ")[0], unit="") for column in columns]
         lines = [
-            [Cell(row.name), *([Cell(row.scores.rule)] if rules else []), *(line[at] for at in places)]
-            for row, line in zip(rows, whole.rows, strict=True)
+            [row.name, *rule, *(line[at].rounded(1) if groups else line[at] for at in places)]
+            for row, rule, line in zip(rows, rules, whole.rows, strict=True)
         ]
-        tables += [Table("Between groups, clean images" * groups, columns, lines).rounded()] if places else []
+        tables += [Table.of(title, [*before, *columns], lines)] if places else []
     return tables
 
 

@@ -1,7 +1,8 @@
 """A table as text: for a terminal, Markdown, LaTeX and CSV. Each writes the marks that the model holds."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import TextIO
 
@@ -46,25 +47,31 @@ def show(table: Table, file: TextIO | None = None) -> None:
 def say(texts: Iterable[str], file: TextIO | None = None) -> None:
     """Print sentences within the width of tables. file: default stdout."""
     room = terminal.width_of(file)
-    for text in texts:
+    for text in filter(None, texts):
         print(*terminal.wrapped(text, room), sep="\n", file=file)
 
 
 def markdown(table: Table) -> str:
-    """The table alone, in as many as fit a page beside each other; its title and legend are the document's."""
-    grid = [[_escaped(starred(cell)) for cell in row] for row in table.rows]
-    heads = [_escaped(column.heading) for column in table.columns]
-    least = [
-        max(len(text) for text in (*head.split(), *(row[place] for row in grid))) for place, head in enumerate(heads)
-    ]
-    over = [column.over for column in table.columns]
-    parts = terminal.packed(least, over, terminal.WIDEST, gap=3) or [list(range(len(heads)))]
-    return "\n\n".join(_grid_in_markdown(heads, grid, table.numeric, part) for part in parts)
+    """The table alone, as several below each other where it is wide; its title and legend are the document's."""
+    return "\n\n".join(map(_in_markdown, _parts(table)))
 
 
-def _grid_in_markdown(heads: list[str], grid: list[list[str]], numeric: list[bool], part: list[int]) -> str:
-    lines = [heads, ["---:" if right else "---" for right in numeric], *grid]
-    return "\n".join(f"| {' | '.join(line[place] for place in part)} |" for line in lines)
+def _in_markdown(table: Table) -> str:
+    rule = ["---:" if numeric else "---" for numeric in table.numeric]
+    head = [_escaped(column.heading) for column in table.columns]
+    lines = [head, rule, *([_escaped(starred(cell)) for cell in row] for row in table.rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _parts(table: Table) -> Iterator[Table]:
+    """The table, or where that is too wide for a page its columns in several, those under one head together."""
+    heads = [(*column.name.split(), *column.over.split(), column.unit) for column in table.columns]
+    texts = [[*head, *(starred(row[at]) for row in table.rows)] for at, head in enumerate(heads)]
+    least = [max(map(len, column)) for column in texts]
+    parts = terminal.packed(least, [column.over for column in table.columns], terminal.WIDEST, gap=3)
+    for part in parts or [list(range(len(heads)))]:
+        rows = [[row[place] for place in part] for row in table.rows]
+        yield replace(table, columns=[table.columns[place] for place in part], rows=rows)
 
 
 def titled(table: Table) -> str:
@@ -79,22 +86,25 @@ def latex(tables: Iterable[Table], about: Iterable[str], remarks: Iterable[str])
     """
     made = ["% needs \\usepackage{booktabs}"]
     for table in tables:
-        label = "scores" if not table.title else "groups"
-        made += [
-            "\\begin{table}",
-            "\\centering",
-            f"\\caption{{{_tex(' '.join(filter(None, [table.title and f'{table.title}.', *about])))}}}",
-            f"\\label{{tab:{label}}}",
-            f"\\begin{{tabular}}{{{''.join('r' if numeric else 'l' for numeric in table.numeric)}}}",
-            "\\toprule",
-            *_two_heads(table.columns),
-            "\\midrule",
-            *(_tex_line([_tex_cell(cell) for cell in row]) for row in table.rows),
-            "\\bottomrule",
-            "\\end{tabular}",
-            "\\end{table}",
-        ]
+        caption = " ".join(filter(None, [table.title and f"{table.title}.", *about]))
+        label = "groups" if table.title else "scores"
+        made += ["\\begin{table}", "\\centering", f"\\caption{{{_tex(caption)}}}", f"\\label{{tab:{label}}}"]
+        made += [line for part in _parts(table) for line in _tabular(part)]
+        made.append("\\end{table}")
     return "\n".join([*made, *(f"% {printable(' '.join(remark.split()))}" for remark in remarks), ""])
+
+
+def _tabular(table: Table) -> list[str]:
+    lines = [_tex_line([_tex_cell(cell) for cell in row]) for row in table.rows]
+    return [
+        f"\\begin{{tabular}}{{{''.join('r' if numeric else 'l' for numeric in table.numeric)}}}",
+        "\\toprule",
+        *_two_heads(table.columns),
+        "\\midrule",
+        *lines,
+        "\\bottomrule",
+        "\\end{tabular}",
+    ]
 
 
 def _tex_cell(cell: Cell) -> str:

@@ -56,11 +56,6 @@ class Report:
         return list(choice.tables(self.rows))
 
     @property
-    def without_operating(self) -> str:
-        """Advice to get operating points of the runs that have validation images and none; "" where there are none."""
-        return clinical.missing((name, scores) for name, scores in self._named if scores.best)
-
-    @property
     def _named(self) -> list[tuple[str, Scores]]:
         return [(row.name, row.scores) for row in self.rows if not row.is_view]
 

@@ -69,7 +69,7 @@ def test_one_site_scores_its_own_images_as_others_that_the_run_has_not_seen(data
     assert scores.data["partition"].options["sites"].keys() == set(HOSPITALS) and flow.steps(system).empty
     (table,) = table_one.tables(run)  # as the sites described their images
     first = {column.over for column in table.columns if column.over}
-    assert first == set(HOSPITALS) and any(cell.text.endswith(")") for line in table.rows for cell in line[2:])
+    assert first == set(HOSPITALS) and any(cell.text.endswith(")") for line in table.rows for cell in line[1:])
     for more in ({"shots": "9,3"}, {"corrupt": ["gaussian"]}):
         with pytest.raises(UsageError, match="is at its sites"):
             evaluate_stage(EvaluateOptions(run, on=data, work=tmp_path, **more))

@@ -72,7 +72,7 @@ def show_rows(rows: "list[Row]", file: TextIO | None = None) -> None:
     writers.say(made.about, file)
     for table in made.tables:
         writers.show(table, file)
-    writers.say([*made.verdicts, *made.legends()], file)
+    writers.say([*made.verdicts, *(f"{text}." for text in made.levelled), *made.legends()], file)
 
 
 def show_tables(tables: "Iterable[Table]", file: TextIO | None = None) -> None:
