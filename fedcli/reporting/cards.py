@@ -12,8 +12,8 @@ from ..data import manifest
 from ..figures.system import usual
 from ..metrics import title
 from ..scores.scores import Scores
-from . import by_group, by_severity, clinical, evidence, table_one, writers
-from .page import document, lineage
+from . import by_group, by_severity, clinical, evidence, writers
+from .page import document, lineage, table_one
 from .page.lead import facts, generated, sentence
 from .row import Row
 from .rows import compared

@@ -11,8 +11,9 @@ from scored_runs import heal, model, scored
 from fedcli.data import manifest
 from fedcli.federation.client import Training
 from fedcli.figures.kinds import flow
-from fedcli.reporting import cards, evidence, table_one
+from fedcli.reporting import cards, evidence
 from fedcli.reporting.by_severity import by_group
+from fedcli.reporting.page import table_one
 from fedcli.reporting.rows import rows, systems
 from fedcli.runs.train import train
 from fedcli.scores.evaluate import Extra, evaluate

@@ -55,7 +55,7 @@ def test_a_score_of_two_classes_is_marked_and_tested_on_the_page(tmp_path):
     paths = [scored(tmp_path / "a", model(0.2, 0, 2, y), y=y), heal(tmp_path / "b", model(1.5, 0, 2, y), y=y)]
     assert marked(paths, metrics=["auc_binary"])["clean auc_binary"] == ["FedHEAL"]
     html = page.write(tmp_path / "page.html", paths, page.PageOptions(metrics=["auc_binary"])).read_text()
-    assert "points higher than FedAvg in clean AUC" in html
+    assert "points higher than FedAvg in AUC on clean images" in html
 
 
 def test_three_seeds_or_more_have_to_agree(tmp_path):
@@ -168,7 +168,7 @@ def in_html(text, place):
 
 def test_differences_in_decisions_that_a_small_group_may_decide_are_no_best_either(tmp_path):
     text = page.write(tmp_path / "page.html", runs(tmp_path, (0.5, 3), sex=FEW)).read_text()
-    decisions = text[text.index("Decisions, clean") :]
+    decisions = text[text.index("Differences in decisions: clean") :]
     body = decisions[: decisions.index("</table>")]
     assert body.count("†") == 6 and "<b>" not in body
 

@@ -14,8 +14,8 @@ from PIL import Image
 
 from fedcli.compare import verdict
 from fedcli.federation.client import Training
-from fedcli.reporting import comparison, page, table_one
-from fedcli.reporting.page import answer, images, lead, markup
+from fedcli.reporting import comparison, page
+from fedcli.reporting.page import answer, images, lead, markup, table_one
 from fedcli.reporting.rows import compared, rows
 from fedcli.reporting.table import Column
 from fedcli.runs.train import train

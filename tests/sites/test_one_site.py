@@ -12,8 +12,9 @@ from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
 from fedcli.figures.kinds import flow
 from fedcli.figures.system import System
-from fedcli.reporting import by_group, table_one
+from fedcli.reporting import by_group
 from fedcli.reporting.collect import Asked, scores_of_all
+from fedcli.reporting.page import table_one
 from fedcli.runs.train import train
 from fedcli.scores.scores import Scores
 from fedcli.sites.description import describe
@@ -69,7 +70,7 @@ def test_one_site_scores_its_own_images_as_others_that_the_run_has_not_seen(data
     assert scores.data["partition"].options["sites"].keys() == set(HOSPITALS) and flow.steps(system).empty
     (table,) = table_one.tables(run)  # as the sites described their images
     first = {column.over for column in table.columns if column.over}
-    assert first == set(HOSPITALS) and any(cell.text.endswith(")") for line in table.rows for cell in line[1:])
+    assert first == set(HOSPITALS) and "few: so few that" in table.legend
     for more in ({"shots": "9,3"}, {"corrupt": ["gaussian"]}):
         with pytest.raises(UsageError, match="is at its sites"):
             evaluate_stage(EvaluateOptions(run, on=data, work=tmp_path, **more))

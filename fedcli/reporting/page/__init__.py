@@ -23,14 +23,14 @@ from ...figures import report as figures
 from ...figures.kinds import convergence, weights
 from ...metrics import METRICS, PARITY, get
 from ...metrics import title as in_words
-from .. import by_severity, choice, clinical, cross_site, shared, table_one
+from .. import by_severity, choice, clinical, cross_site, shared
 from ..columns import POOLED, SHOWN, shown
 from ..row import Row
 from ..rows import compared, rows
 from ..section import Section
 from ..table import Table
 from ..tables import Report, report
-from . import answer, clients, group_tables, images, lead, lineage, statistics
+from . import answer, clients, group_tables, images, lead, lineage, statistics, table_one
 from .markup import breakable, heads, shown_cell
 
 __all__ = ["PageOptions", "write"]

@@ -9,11 +9,11 @@ from ...data import image_counts, manifest
 from ...figures.system import usual
 from ...metrics import better_low, title
 from ...scores.table import Score, Where
-from .. import table_one
 from ..columns import joined
 from ..row import Row
 from ..section import Section
 from ..table import Cell, Table, percent
+from . import table_one
 from .group_tables import best_of
 
 SHARED = (

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..data import image_counts, manifest
-from ..figures.kinds import flow
-from ..io.files import read_text
-from .row import Row
-from .table import Cell, Column, Heads, Table
+from ...data import image_counts, manifest
+from ...figures.kinds import flow
+from ...io.files import read_text
+from ..row import Row
+from ..table import Cell, Column, Heads, Table
 
 LEGEND = (
     "Images, and their share of the column in percent. Columns: training, validation and test images of each client, "
