@@ -100,7 +100,7 @@ def test_a_card_is_of_one_system(tmp_path):
 def test_table_1_counts_every_image_of_each_client_once(row, run):
     (table,) = table_one.tables(manifest.parent(run, "run"))
     heads = [column.title for column in table.columns]
-    assert heads[2:] == [*(f"{client} train" for client in ROSTER), "all test"]
+    assert heads[2:] == [*(f"{client}, train" for client in ROSTER), "all, test"]
     images, *others = [[cell.text for cell in line] for line in table.rows]
     assert images[2:] == ["20", "20", "20", "20", "40"]
     shares = {line[1]: line[2] for line in others if line[0] == "sex"}

@@ -162,7 +162,7 @@ def test_the_reference_is_the_one_asked_for_and_the_first_by_default(scores):
     assert (first[0], first[-1], table.columns[-1].name) == ("FedHEAL (2 seeds)", "reference", "verdict")
     assert second[0] == "FedAvg (2 seeds)" and " to " in second[3]
     assert second[-1] in (verdict.MODELS_ONLY, verdict.INCONCLUSIVE)  # two seeds are too few for more
-    assert expected[0].startswith("Average accuracy: ") and "FedAvg (2 seeds)" in expected[0]
+    assert "FedAvg (2 seeds)" in expected[0] and "FedHEAL (2 seeds) in average accuracy" in expected[0]
     assert statistics.tests(lines, ["accuracy", "recall_macro"], "")[1][0].title.startswith("Against FedAvg")
     with pytest.raises(UsageError, match="no row of the report is named 'fedhel'"):
         statistics.tests(lines, ["accuracy"], "fedhel")
