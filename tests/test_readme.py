@@ -116,8 +116,8 @@ def compare(name: str, leave_out: tuple[str, ...] = ()) -> None:
         assert numbers == pytest.approx(before, abs=POINTS, rel=0), command
 
 
-HERE = " FedAvg   84.55 ±5.48 *  1.42 ±0.31\n FedISM+  78.00 ±1.44  1.40 ±0.25 *\n"
-ELSEWHERE = " FedAvg     84.55 ±5.48  1.42 ±0.31 *\n FedISM+  78.00 ±1.44 *    1.43 ±0.25\n"
+HERE = " FedAvg   84.55 ± 5.48 *  1.42 ± 0.31\n FedISM+  78.00 ± 1.44  1.40 ± 0.25 *\n"
+ELSEWHERE = " FedAvg     84.55 ± 5.48  1.42 ± 0.31 *\n FedISM+  78.00 ± 1.44 *    1.43 ± 0.25\n"
 
 
 def test_a_session_is_the_same_wherever_the_stars_stand_and_not_with_other_numbers():

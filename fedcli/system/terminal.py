@@ -172,7 +172,9 @@ class _Grid:
         """The lines of one row, whose cells may have several."""
         gaps = ["", *(" " * gap for gap in self.gaps)]
         return [
-            "".join(gap + _padded(*cell) for gap, *cell in zip(gaps, line, widths, self.numeric)).rstrip()
+            "".join(
+                gap + _padded(text, w, right) for gap, text, w, right in zip(gaps, line, widths, self.numeric)
+            ).rstrip()
             for line in zip_longest(*cells, fillvalue="")
         ]
 
