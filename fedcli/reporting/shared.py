@@ -53,7 +53,7 @@ def _rules(own: Sequence[Row]) -> str:
 def sentences(rows: Sequence[Row]) -> list[str]:
     """The data and whether they are real, the test images, chance, and what was asked of all runs alike."""
     own = [row for row in rows if not row.is_view]
-    texts = [_data(own), _tested(own), _chance(own)]
+    texts = [_data(own), _tested(own), chance(own)]
     alike = _parts_of_all(rows)
     if (count := _one([row.runs for row in own])) and count > 1:
         alike += [f"{count} {own[0].drawn}"]
@@ -102,12 +102,12 @@ def _tested(own: Sequence[Row]) -> str:
     return _one(texts)
 
 
-def _chance(own: Sequence[Row]) -> str:
-    """The level of guessing in the metrics that are shown by default."""
+def chance(own: Sequence[Row]) -> str:
+    """The level of guessing in the metrics that are shown by default, in a sentence; "" where it differs."""
     classes = _one([len(scores.classes) - len(_of_clean(scores).missing) for row in own for scores in row.each])
-    if own[0].scores.several_labels or not classes or classes < 2:
-        return ""
-    return f"Chance: {100 / classes:.1f} % balanced accuracy, 50 % AUC."
+    if own[0].scores.several_labels:
+        classes = 2  # of each label: with it and without
+    return "" if not classes or classes < 2 else f"Chance: {100 / classes:.1f} % balanced accuracy, 50 % AUC."
 
 
 def _of_clean(scores: Scores) -> Score:

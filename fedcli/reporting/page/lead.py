@@ -4,9 +4,8 @@ first."""
 from collections.abc import Sequence
 
 from ... import console
-from ...metrics import title as in_words
 from ...scores.scores import Scores
-from ...scores.table import Score
+from .. import shared
 from ..evidence import card_of
 from ..row import Row
 
@@ -50,27 +49,14 @@ def facts(compared: Sequence[Row]) -> list[tuple[str, str]]:
         {
             "Test images": _tested(row.scores),
             "Classes": _named(row.scores.classes),
-            "Chance": chance(row.scores),
+            "Chance": shared.chance([row]).removeprefix("Chance: ").rstrip("."),
             "Clients": _named(list(row.scores.clients)) or str(row.scores.roster_size),
             "Model": _model(row.scores),
         }
         for row in compared
     ]
-    shared = {name: {about[name] for about in each} for name in each[0]}
-    return [(name, values.pop()) for name, values in shared.items() if len(values) == 1 and "" not in values]
-
-
-def chance(scores: Scores) -> str:
-    """The usual scores of a model that has learned nothing."""
-    missing = len(_first(scores).missing)
-    share = 2 if scores.several_labels else max(len(scores.classes) - missing, 1)
-    first, area = ("balanced_accuracy_macro", "auc_macro") if scores.several_labels else ("balanced_accuracy", "")
-    words = in_words(area).partition(",")[0] if area else "AUC"
-    return f"{100 / share:.3g} % {in_words(first).partition(',')[0]}, 50 % {words}"
-
-
-def _first(scores: Scores) -> Score:
-    return next(iter(scores.versions["clean"].values()))
+    values_of = {name: {about[name] for about in each} for name in each[0]}
+    return [(name, values.pop()) for name, values in values_of.items() if len(values) == 1 and "" not in values]
 
 
 def _tested(scores: Scores) -> str:
