@@ -82,7 +82,7 @@ def _limits(table: DataFrame) -> tuple[float, float]:
     ends = table[["value", "low", "high"]].to_numpy(float)
     low, high = np.nanmin(ends), np.nanmax(ends)
     beside = max(0.04 * (high - low), 0.5)
-    return low - beside, high + beside
+    return low - beside, high + beside if high + beside < 100 else max(high, 100) + beside / 4
 
 
 def _panel(

@@ -105,7 +105,7 @@ def _panel(numbers: Mapping[str, int], score: str, part: DataFrame, axes: Axes) 
     for x, y, name, left, right, low, high in part.sort_values("place")[columns].itertuples(index=False):
         how = point(numbers[name] - 1) if name in numbers else GREY
         axes.plot([x], [y], **how)
-        if name in numbers:
+        if name in numbers and np.isfinite(left + low):
             bar: Look = {"color": how["color"], "linewidth": 1.4, "alpha": 0.4, "zorder": 0}
             axes.hlines(y, left, right, **bar)
             axes.vlines(x, low, high, **bar)
