@@ -23,8 +23,8 @@ DOORS = "fedcli", "fedcli.__main__"  # what a notebook and `python -m` open; the
 LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 350, 60, 8, 120
 BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, and raised only on purpose
     "bench": 1330,
-    "commands": 2800,
-    "compare": 1410,
+    "commands": 2790,
+    "compare": 1440,
     "data": 10620,
     "federation": 2680,
     "figures": 3040,
@@ -32,13 +32,13 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "methods": 7330,
     "metrics": 1170,
     "models": 1960,
-    "reporting": 3580,
+    "reporting": 3800,
     "reproduce": 2810,
     "runs": 2500,
-    "scores": 4950,
+    "scores": 4980,
     "sites": 3320,
-    "stages": 1420,
-    "system": 740,
+    "stages": 1410,
+    "system": 820,
     "the ground floor": 1340,
 }
 MOST_FILES = 20  # on one floor of a room
