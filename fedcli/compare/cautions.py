@@ -44,8 +44,8 @@ def at_chance(runs: Sequence[Scored]) -> str:
         parts.append(
             f"gives the same answer for every {word} image{which}"
             if same
-            else f"may be no better than chance ({chance}) on {word} images{which}: {title(metric)} {values} %, its 95 % "
-            f"interval begins at {lows} %"
+            else f"may be no better than chance ({chance}) on {word} images{which}: {title(metric)} {values} %, its "
+            f"95 % interval begins at {lows} %"
         )
     return f"{'; '.join(parts)}. {ADVICE}" if parts else ""
 
@@ -154,7 +154,8 @@ def unreliable_groups(scores: Scores) -> list[str]:
             elif classes:
                 seen, known = len(scores.classes) - len(score.missing), len(scores.classes) - len(overall)
                 lacking.append(
-                    f"{name} {value} has no test image of {' or '.join(classes)}: its AUC covers {seen} of {known} classes"
+                    f"{name} {value} has no test image of {' or '.join(classes)}: its AUC covers {seen} of {known} "
+                    "classes"
                 )
             else:
                 few.append(f"{name} {value} ({score.small})")

@@ -26,8 +26,8 @@ from .table import Column, Heads, Table
 OF_METHOD = "method", "rule", "method settings"  # in which systems of two methods may differ
 SHORT = 30  # characters of settings that fit behind a name
 ABOUT = (
-    "Mean of the last five rounds (all of a shorter run), in %; change: {b} minus {a}. 95 % interval{bca} and p {units}: "
-    "{resamples:,} resamples of the {count:,} {units}, with the trained models held fixed. {seeds}"
+    "Mean of the last five rounds (all of a shorter run), in %; change: {b} minus {a}. 95 % interval{bca} and "
+    "p {units}: {resamples:,} resamples of the {count:,} {units}, with the trained models held fixed. {seeds}"
 )
 SEEDS = "p seeds: paired t test."
 SPLITS = "p {over}: corrected resampled t test (Nadeau and Bengio 2003)."
@@ -39,7 +39,7 @@ REMARKS = {
     INCONCLUSIVE: "cannot be told apart: {reason}",
 }
 APART = "cannot be told apart, which does not show that they are equal."
-SCORE = "In percent: mean of the last five rounds (all of a shorter run) and over {over}; the difference is to {reference}. "
+SCORE = "In %: mean of the last five rounds (all of a shorter run) and over {over}; difference: to {reference}. "
 
 
 def body(comparison: Comparison) -> dict[str, Any]:

@@ -19,10 +19,10 @@ from ..scores import numbers
 from ..scores.choice import DISTANCE, WORST
 from ..scores.parts import AVERAGE, MODELS
 from ..scores.table import Where
-from . import comparison, shared, writers
+from . import comparison, writers
 from .columns import POOLED, Value
 from .row import Row
-from .rows import notes
+from .rows import about, has_two_rules, notes, shortened
 from .table import Cell, Column, Table, mark, number, percent
 
 FORMATS = "markdown", "latex", "csv", "json"
@@ -107,12 +107,12 @@ def report(rows: list[Row], *, long_names: bool = False) -> Report:
         for place, (name, *cells) in enumerate(zip(names, *marked, strict=True))
     ]
     whole = Table.of("", ["method", "rule", *columns, *costs], lines)
-    shown = shared.shortened(rows)
+    shown = shortened(rows)
     verdicts = [] if long_names else _verdicts(shown, leads)
     same = [(row.name, row.scored) for row in shown if not row.is_view and row.data == rows[0].data]
     levelled = list(levelling_down(same))
-    about, said = shared.sentences(rows), [*notes(shown), *levelled]
-    return Report(rows, whole, _parts(shown, whole), about, verdicts, levelled, said, _legend(rows, whole, leads))
+    said, legend = [*notes(shown), *levelled], _legend(rows, whole, leads)
+    return Report(rows, whole, _parts(shown, whole), about(rows), verdicts, levelled, said, legend)
 
 
 def render(rows: list[Row], format: str) -> str:
@@ -207,7 +207,7 @@ def megabytes(count: float | None) -> Cell:
 
 def _parts(rows: list[Row], whole: Table) -> list[Table]:
     """The table of all images, then one of what lies between groups; `rule` stands where one method has two."""
-    rules = [[row.scores.rule] for row in rows] if shared.has_two_rules(rows) else [[] for _ in rows]
+    rules = [[row.scores.rule] for row in rows] if has_two_rules(rows) else [[] for _ in rows]
     before = [Column("method"), *([Column("rule")] if rules[0] else [])]
     between = [bool(of.attribute and not of.group) for of in (_of(rows, column) for column in whole.columns)]
     tables = []

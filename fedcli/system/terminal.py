@@ -1,4 +1,4 @@
-"""Tables and sentences within a width, on a terminal, in a pipe and in a log alike; no number and no word is ever cut."""
+"""Tables and sentences within a width, on a terminal, in a pipe and in a log alike; no number or word is ever cut."""
 
 import os
 import sys

@@ -23,10 +23,10 @@ from ...figures import report as figures
 from ...figures.kinds import convergence, weights
 from ...metrics import METRICS, PARITY, get
 from ...metrics import title as in_words
-from .. import by_severity, choice, clinical, cross_site, shared
+from .. import by_severity, choice, clinical, cross_site
 from ..columns import POOLED, SHOWN, shown
 from ..row import Row
-from ..rows import compared, rows
+from ..rows import compared, rows, shortened
 from ..section import Section
 from ..table import Table
 from ..tables import Report, report
@@ -85,7 +85,7 @@ def render(scores: list[Path], asked: PageOptions) -> str:
         scores, metrics=asked.metrics, at=asked.at, spread=asked.spread, minutes=asked.minutes and asked.clocks,
         traffic=True, warned=asked.warned,
     )  # fmt: skip
-    systems = compared(lines := shared.shortened(lines))  # the page says first what all share
+    systems = compared(lines := shortened(lines))  # the page says first what all share
     asked = replace(asked, metrics=shown(systems[0].scores, asked.metrics))
     if not asked.tables and asked.spread and asked.at == LAST5:
         findings, tests, remarks = statistics.tests(systems, asked.metrics, asked.reference)
