@@ -9,7 +9,6 @@ from ..common_options import RUNS
 from ..errors import UsageError
 from ..options import Flag
 from ..stages.evaluation_options import EvaluateOptions
-from ..system import terminal
 from .shell import common as o
 from .shell.shown import show_json
 
@@ -55,14 +54,11 @@ def compare(
     if json:
         show_json(comparison.body(compared))
         return
-    if differing := [[row["what"], row["a"], row["b"]] for row in compared.settings]:
-        terminal.table(["setting", "A", "B"], differing)
-        print()
+    writers.say([comparison.heading(compared)])
     writers.show(comparison.table(compared))
-    print("", *comparison.sentences(compared), *comparison.image_tests(compared), sep="\n")
+    writers.say([*comparison.remarks(compared), comparison.legend(compared)])
     for note in comparison.notes(compared):
         console.warn(note)
-    console.say(comparison.legend(compared))
 
 
 def _two(scores: list[Path]) -> tuple[list[Path], list[Path]]:

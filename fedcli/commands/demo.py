@@ -22,6 +22,7 @@ def demo(
 
     Nothing is downloaded. Bleeds of two groups are drawn fainter, so there is a disparity to find.
     """
+    from ..data.sources import card
     from ..reporting.tables import render
     from ..stages.corrupt import corrupt
     from ..stages.partition import partition
@@ -42,7 +43,7 @@ def demo(
         return
     show_rows(rows)
     print(
-        "The images are generated, and the disparity by race is planted: bleeds are fainter in two of its groups. "
-        f"On real images: fedcli prepare isic2018 --raw DIR. All files are in {work}; the same tables with figures:"
+        f"{card('phantom')['generated']} On real images: fedcli prepare isic2018 --raw DIR. All files are in {work}; "
+        "the same tables with figures:"
     )
     console.result(str(page))

@@ -203,14 +203,14 @@ def report(
     ] = None,
     figures: Annotated[
         Path | None,
-        "also draw ROC, precision and recall, reliability and decision curves by group and client, confusion matrices, "
-        "forest plots and more there, as svg or as --format says, with their captions; of html also on the page",
+        "also draw there scores by group with intervals, overall score against worst group, scores by severity, the "
+        "most confident errors and the flow of images, as svg or as --format says; of html also on the page",
         FOLDER,
     ] = None,
     draw: Annotated[
         Sequence[str],
-        "of --figures only those with this text in their names, such as roc, forest or overall-and-worst; may be "
-        "repeated",
+        "of --figures in place of the usual ones: all, or those with this text in their names, such as roc or "
+        "confusion; may be repeated",
         Flag("TEXT"),
     ] = (),
     card: Annotated[
@@ -228,7 +228,7 @@ def report(
     seed are one row.
 
     Examples: fedcli report fedcli-work/runs/fedavg-* --format markdown; fedcli report --format html --out page.html;
-    fedcli report --figures figures --format svg,pdf; fedcli report --figures figures --draw overall-and-worst;
+    fedcli report --figures figures --format svg,pdf; fedcli report --figures figures --draw all;
     fedcli report --card cards --evidence evidence
     """
     format, drawn = _formats(format, figures is not None)
@@ -256,8 +256,6 @@ def report(
     if out is None and format == "table" and not json:
         show_rows(made.rows)
         show_tables([*made.choices, *made.operating])
-        if made.without_operating:
-            console.say(made.without_operating)
         return
     kind = "json" if json else "markdown" if format == "table" else format
     text = made.to(kind, figures=figures is not None, draw=draw)

@@ -18,6 +18,7 @@ from ..scores import views
 from ..scores.existing import with_operating_points
 from ..scores.nested import nested
 from ..scores.scores import Scores
+from ..scores.table import Score
 
 DRAWN = "seed", "fold"  # options that only say which of several draws a run or its data is
 MODEL = "name", "size", "channels", "precision"  # in which two networks differ
@@ -96,16 +97,19 @@ class Scored:
         stage = self.scores.data.get(kind)
         return stage.sha256 if stage else None
 
+    def score(self, of: Quantity) -> Score | None:
+        """A score over the kept rounds; None where the run does not have it."""
+        if not of.attribute:
+            return self.scores.versions.get(of.version, {}).get(of.metric)
+        if of.group:
+            return self.scores.groups[of.attribute].get(of.version, {}).get(of.metric, {}).get(of.group)
+        return self.scores.part().lies(of.attribute, of.version, of.metric, views.GAP)
+
     def rounds(self, of: Quantity) -> list[float] | None:
         """A score in each kept round; None where the run does not have it."""
-        if not of.attribute:
-            found = self.scores.versions.get(of.version, {}).get(of.metric)
-        elif not views.compared(of.metric):
+        if of.attribute and not views.compared(of.metric):
             return None
-        elif of.group:
-            found = self.scores.groups[of.attribute].get(of.version, {}).get(of.metric, {}).get(of.group)
-        else:
-            found = self.scores.part().lies(of.attribute, of.version, of.metric, views.GAP)
+        found = self.score(of)
         values = found.values if found and found.mean is not None else []
         return [value for value in values if value is not None] or None
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from ..figures.system import usual
+from ..metrics import title
 from ..scores.scores import Scores
 from ..scores.table import Score
 from .table import DAGGER, Table
@@ -21,8 +22,8 @@ def tables(scores: Scores, metric: str = "") -> Iterator[Table]:
             + [cell for version in versions for cell in _cells(scores, attribute, version, group, metric)]
             for group, some in scores.members(attribute).items()
         ]
-        title = f"Each group by {attribute}: {metric} of the last round's model, {scores.label}"
-        yield Table.of(title, [attribute, "n", *heads], lines, _worst(scores, attribute, metric))
+        heading = f"Each group by {attribute}: {title(metric)} of the last round's model, {scores.label}"
+        yield Table.of(heading, [attribute, "n", *heads], lines, _worst(scores, attribute, metric))
 
 
 def legend(scores: Scores, metrics: Sequence[str] = ()) -> str:

@@ -56,11 +56,6 @@ class Report:
         return list(choice.tables(self.rows))
 
     @property
-    def without_operating(self) -> str:
-        """Advice to get operating points of the runs that have validation images and none; "" where there are none."""
-        return clinical.missing((name, scores) for name, scores in self._named if scores.best)
-
-    @property
     def _named(self) -> list[tuple[str, Scores]]:
         return [(row.name, row.scores) for row in self.rows if not row.is_view]
 
@@ -76,7 +71,7 @@ class Report:
     def figures(self, folder: Source, formats: Sequence[str] = ("svg",), draw: Sequence[str] = ()) -> list[Path]:
         """Write curves, matrices and plots for a paper, each as svg, pdf or png, and their captions; the paths.
 
-        draw: only those with one of these texts in their names, such as "roc"; default: all.
+        draw: "all", or those with one of these texts in their names, such as "roc"; default: a handful.
         Raises FedcliError, UsageError.
         """
         from ..figures.report import FORMATS, write_all

@@ -64,14 +64,15 @@ def show_groups(path: Path, file: TextIO, metrics: Sequence[str] = ()) -> None:
 
 
 def show_rows(rows: "list[Row]", file: TextIO | None = None) -> None:
-    """Print the rows of a report as tables, and for a person what the numbers are."""
+    """Print the rows of a report as tables, with what they share above, and what they show and mean below."""
     from ...reporting import writers
     from ...reporting.tables import report
 
     made = report(rows)
+    writers.say(made.about, file)
     for table in made.tables:
         writers.show(table, file)
-    console.say(made.legend())
+    writers.say([*made.verdicts, *(f"{text}." for text in made.levelled), *made.legends()], file)
 
 
 def show_tables(tables: "Iterable[Table]", file: TextIO | None = None) -> None:
@@ -82,5 +83,4 @@ def show_tables(tables: "Iterable[Table]", file: TextIO | None = None) -> None:
     for table in tables:
         writers.show(table, file)
         legends.append(table.legend)
-    for legend in dict.fromkeys(legends):
-        console.say(legend)
+    writers.say(list(dict.fromkeys(filter(None, legends))), file)
