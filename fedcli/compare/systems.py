@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from ..data import manifest
 from ..errors import UsageError
 from ..metrics.task import ONE, SEVERAL
+from ..runs.settled import of_run
 from ..scores import views
 from ..scores.existing import with_operating_points
 from ..scores.nested import nested
@@ -122,11 +123,21 @@ def read(paths: Iterable[Path]) -> list[Scored]:
     for path in paths:
         whole = manifest.verify(path, "scores")
         scores = Scores.of(whole.body, path)
+        if scores.options.get("augment", "") is None:  # of an earlier version
+            scores = _renewed(scores, path)
         clinical = with_operating_points(path)
         if clinical and clinical != path:
             scores = replace(scores, clinical=Scores.read(clinical).clinical)
         runs.append(Scored(path, whole.options, scores))
     return runs
+
+
+def _renewed(scores: Scores, path: Path) -> Scores:
+    """Scores whose run is described as runs are described now."""
+    run = manifest.above(path, "run")
+    options = of_run(manifest.read(run), run)
+    settings = {key: options["settings"].get(key, value) for key, value in scores.settings.items()}
+    return replace(scores, options={key: options[key] for key in scores.options}, settings=settings)
 
 
 def refuse_mixed(runs: Iterable[Scored]) -> None:

@@ -39,6 +39,7 @@ from .clocks import Clocks
 from .finished import BEST, KEPT, model_file, save_frozen, save_model
 from .rules import check
 from .scoring import Scoring, check_patience, in_words
+from .settled import chosen, settled
 from .train_options import ON_CPU, Execution, TrainOptions
 
 STATE_SHARE = 0.02  # of the time may go into writing states
@@ -60,7 +61,9 @@ def train(
     Raises FedcliError, HashError, Interrupted.
     """
     source = manifest.verify(data, "partition", "corruption", "sites")
-    method, device = check(plan), execution.device
+    asked, device = plan, execution.device
+    plan = settled(asked, check(asked), source.body)
+    method = check(plan)
     remotely = reaches_sites(plan, source.kind, execution)
     settle_threads = chosen_engine.prepare(plan, execution, len(source.body["roster"]))
     resources.restart(device)
@@ -77,6 +80,8 @@ def train(
     options, folder = record.options(plan, method, parent_run), folder_of(plan)
     if (folder / "run.json").exists():
         return _finished(folder, options, parents)
+    if note := chosen(asked, plan, source.body):
+        console.say(note)
     if resume and not out and "code" in options and not (folder / "settings.json").exists():
         own_code.refuse_changed(folder.parent, options)
     federation = assemble(data, plan, method, parent_run, device, images=images(execution, source.kind))
