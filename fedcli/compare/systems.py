@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 from ..data import manifest
 from ..errors import UsageError
 from ..metrics.task import ONE, SEVERAL
-from ..runs.settled import of_run
 from ..scores import views
 from ..scores.existing import with_operating_points
 from ..scores.nested import nested
@@ -134,6 +133,8 @@ def read(paths: Iterable[Path]) -> list[Scored]:
 
 def _renewed(scores: Scores, path: Path) -> Scores:
     """Scores whose run is described as runs are described now."""
+    from ..runs.settled import of_run  # loads networks
+
     run = manifest.above(path, "run")
     options = of_run(manifest.read(run), run)
     settings = {key: options["settings"].get(key, value) for key, value in scores.settings.items()}

@@ -82,23 +82,17 @@ def train(
         return _finished(folder, options, parents)
     if note := chosen(asked, plan, source.body):
         console.say(note)
-    if resume and not out and "code" in options and not (folder / "settings.json").exists():
-        own_code.refuse_changed(folder.parent, options)
+    if resume and not out and not (folder / "settings.json").exists():
+        if "code" in options:
+            own_code.refuse_changed(folder.parent, options)
+        if execution.anew:
+            execution.anew(folder.parent, options)
     federation = assemble(data, plan, method, parent_run, device, images=images(execution, source.kind))
     federation = reached_by(federation, execution)  # what can fail fails before the folder is made
     check_patience(federation)
     settle_threads(federation)
-    settings = {
-        "options": options,
-        "data": manifest.sha256(data),
-        "data_path": folders.seen_from(folder, str(data)),
-        "weights": folders.seen_from(folder, plan.weights),
-        "teacher": folders.seen_from(folder, plan.teacher),
-        "then": plan.then,
-        "device": device,
-        "environment": record.environment(device),
-    }
-    with opened(execution, federation) as engine, folders.claimed(folder):
+    settings = _settings(folder, data, plan, options, device)
+    with opened(execution, federation) as engine, folders.claimed(folder, wait=plan.wait):
         if (folder / "run.json").exists():  # another process finished it since
             return _finished(folder, options, parents)
         # a site keeps the memory of its last rounds only, so the state must never be far behind
@@ -115,6 +109,20 @@ def train(
         if execution.trained:
             execution.trained(folder)
         return path
+
+
+def _settings(folder: Path, data: Path, plan: TrainOptions, options: dict[str, Any], device: str) -> dict[str, Any]:
+    """The content of settings.json."""
+    return {
+        "options": options,
+        "data": manifest.sha256(data),
+        "data_path": folders.seen_from(folder, str(data)),
+        "weights": folders.seen_from(folder, plan.weights),
+        "teacher": folders.seen_from(folder, plan.teacher),
+        "then": plan.then,
+        "device": device,
+        "environment": record.environment(device),
+    }
 
 
 def _finished(folder: Path, options: dict[str, Any], parents: list[Path]) -> Path:

@@ -2,6 +2,7 @@
 
 import re
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from ..methods.registry import Method
 from ..reporting import timing, tracking
 from ..runs import train as runs
 from ..runs.chosen_engine import NOT_REACHED
-from ..runs.folder import unfinished
+from ..runs.folder import refuse_waiting, unfinished
 from ..runs.initial import data_of, open_parent
 from ..runs.rules import check
 from ..runs.train_options import ROUNDS, Execution, TrainOptions
@@ -34,15 +35,15 @@ from .results import Run
 MOST_ROUNDS, STEPS = 50, 100  # by default; local steps of the median client
 DATA = "corruption", "partition", "sites", "dataset"
 SERVER_OPTIMIZERS = {"momentum": "fedavgm", "adam": "fedadam", "yogi": "fedyogi", "adagrad": "fedadagrad"}
-EXECUTION = "engine", "at_once", "jobs", "timeout", "min_clients", "checkpoint_every", "work", "track"
+EXECUTION = "engine", "at_once", "jobs", "timeout", "min_clients", "checkpoint_every", "work", "wait", "track"
 WITH_RESUME = {*EXECUTION, "resume", "force", "out"}  # may be given anew
 OF_BOTH_STAGES = *EXECUTION, "batch_size", "seed", "model", "eval_every", "precision", "device", "threads"
 
 
-def run(options: TrainOptions) -> Run:
+def run(options: TrainOptions, *, typed: bool = False) -> Run:
     """Train a method, and with `then` the stage that follows; without a method, go on with an unfinished run.
 
-    A dataset is partitioned by default first. Raises FedcliError, UsageError, HashError, Interrupted.
+    typed: on a command line, where --resume with options that no unfinished run has is refused. A dataset is partitioned by default first. Raises FedcliError, UsageError, HashError, Interrupted.
     """
     if options.method is None:
         return _go_on(options)
@@ -52,7 +53,7 @@ def run(options: TrainOptions) -> Run:
     settled = resolved(options, data)
     for sentence in idle(settled, settled.rounds):
         console.warn(sentence)
-    return _train(settled, data)
+    return _train(settled, data, refuse_waiting if typed else None)
 
 
 def run_estimate(options: TrainOptions) -> Estimate:
@@ -165,10 +166,10 @@ def _say_speed(folder: Path) -> None:
         console.say(sentence)
 
 
-def _train(options: TrainOptions, data: Path) -> Run:
-    """Train, and the second stage beside the folder of the first."""
+def _train(options: TrainOptions, data: Path, anew: Callable[[Path, dict[str, Any]], None] | None = None) -> Run:
+    """Train, and the second stage beside the folder of the first; anew: of Execution."""
     trained = runs.train(
-        data, options, work=Path(options.work), out=path_of(options.out), execution=_execution(options),
+        data, options, work=Path(options.work), out=path_of(options.out), execution=replace(_execution(options), anew=anew),
         resume=options.resume, force=options.force,
     )  # fmt: skip
     if place := tracking.training(options.track, trained, Path(options.work)):

@@ -208,3 +208,39 @@ def test_a_link_in_an_unfinished_run_is_refused_or_replaced_and_never_written_th
     with suppress(FedcliError):
         train(data, plan(rounds=3), work=tmp_path, out=out, resume=True)
     assert {path: path.read_bytes() for path in (elsewhere, *elsewhere.rglob("*")) if path.is_file()} == before
+
+
+def test_options_that_no_unfinished_run_has_are_refused_and_the_one_that_waits_is_named(tmp_path, monkeypatch):
+    data = make_chain(tmp_path)
+
+    def typed(*words):
+        made = CliRunner().invoke(app, ["train", "fedavg", str(data), "--work", str(tmp_path), *map(str, words)])
+        return made.exit_code, made.output
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Federation, "play", interrupt_in_round(3))
+        code, _ = typed("--rounds", 4, "--lr", 0.01)
+    (begun,) = tmp_path.glob("runs/*")
+    code, said = typed("--rounds", 2, "--resume")
+    assert code == 2 and f"{begun} waits after round 2 of 4, begun with rounds 4, lr 0.01" in said
+    assert f"fedcli train --resume --out {begun}" in said and len([*tmp_path.glob("runs/*")]) == 1
+    with held(begun / ".lock", "", ""):  # it is being trained
+        assert typed("--rounds", 2, "--resume")[0] == 0
+    code, said = typed("--rounds", 2, "--resume", "--seed", 1)
+    assert code == 0 and "no unfinished run to resume" in said
+    assert typed("--rounds", 4, "--lr", 0.01, "--resume")[0] == 0
+
+
+def test_a_second_process_waits_where_it_is_asked_to(tmp_path, monkeypatch):
+    data, out, told = make_chain(tmp_path), tmp_path / "run", threading.Event()
+    monkeypatch.setattr(folders.console, "status", lambda sentence: told.set())
+    out.mkdir()
+    with held(out / ".lock", "", ""):
+        with pytest.raises(FedcliError, match="another process is training") as refused:
+            train(data, plan(rounds=1), work=tmp_path, out=out)
+        assert "--wait" in refused.value.hint
+        with ThreadPoolExecutor(1) as other:
+            waits = other.submit(train, data, plan(rounds=1, wait=True), work=tmp_path, out=out)
+            assert told.wait(60) and not waits.done()
+            break_off = waits
+    assert break_off.result().is_file()
