@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import console
 from ..bench import limits
-from ..bench.estimate import Estimate
+from ..bench.estimate import Estimate, span
 from ..bench.estimate import estimate as measure
 from ..data import manifest, pipelines
 from ..errors import UsageError
@@ -119,9 +119,8 @@ def _fitting_rounds(options: TrainOptions, data: Path) -> int:
     steps = options.epochs * -(-images // options.batch_size)
     rounds = min(max(ROUNDS, -(-STEPS // max(steps, 1))), MOST_ROUNDS)
     if rounds > ROUNDS:
-        a_round = console.counted(steps, "local step", "local steps")
-        sizes = f"the client of median size has {console.counted(images, 'image', 'images')}, {a_round} a round"
-        console.say(f"{rounds} rounds instead of the usual {ROUNDS}: {sizes}")
+        few = console.counted(images, "image", "images")
+        console.say(f"Training {rounds} rounds, not {ROUNDS}: half of the clients have {few} or fewer.")
     return rounds
 
 
@@ -162,8 +161,10 @@ def _execution(options: TrainOptions) -> Execution:
 
 
 def _say_speed(folder: Path) -> None:
+    if seconds := timing.seconds(folder):
+        console.say(f"Trained in {span(seconds)}.")
     if sentence := timing.speed(folder):
-        console.say(sentence)
+        console.detail(sentence)
 
 
 def _train(options: TrainOptions, data: Path, anew: Callable[[Path, dict[str, Any]], None] | None = None) -> Run:
