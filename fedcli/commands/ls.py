@@ -32,10 +32,9 @@ def ls(work: o.Work = o.DEFAULT_WORK, json: o.Json = False) -> None:
     """List what is under --work: datasets, partitions, corruptions, and runs with seed, rounds and headline score.
 
     The score is the newest evaluation's mean over the last five rounds, of clean and corrupted images where a run has
-    both; - stands for a run that was not evaluated. "what differs" names the options in which runs of one method differ.
-    An unfinished run shows the rounds played. The column "data" says
-    what was made from a synthetic sample. With --json numbers are numbers, and "rounds_played" is below "rounds" in an
-    unfinished run.
+    both; - stands for a run that was not evaluated. "what differs" names the options in which a method's runs differ. An
+    unfinished run shows the rounds played. The column "data" says what was made from a synthetic sample. With --json
+    numbers are numbers, and "rounds_played" is below "rounds" in an unfinished run.
     """
     listed = {kind: _lines(work, kind) for kind in COLUMNS}
     _name_differences(listed["run"])

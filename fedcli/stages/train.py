@@ -43,7 +43,8 @@ OF_BOTH_STAGES = *EXECUTION, "batch_size", "seed", "model", "eval_every", "preci
 def run(options: TrainOptions, *, typed: bool = False) -> Run:
     """Train a method, and with `then` the stage that follows; without a method, go on with an unfinished run.
 
-    typed: on a command line, where --resume with options that no unfinished run has is refused. A dataset is partitioned by default first. Raises FedcliError, UsageError, HashError, Interrupted.
+    typed: on a command line, where --resume with options that no unfinished run has is refused.
+    A dataset is partitioned by default first. Raises FedcliError, UsageError, HashError, Interrupted.
     """
     if options.method is None:
         return _go_on(options)
@@ -169,8 +170,9 @@ def _say_speed(folder: Path) -> None:
 
 def _train(options: TrainOptions, data: Path, anew: Callable[[Path, dict[str, Any]], None] | None = None) -> Run:
     """Train, and the second stage beside the folder of the first; anew: of Execution."""
+    execution = replace(_execution(options), anew=anew)
     trained = runs.train(
-        data, options, work=Path(options.work), out=path_of(options.out), execution=replace(_execution(options), anew=anew),
+        data, options, work=Path(options.work), out=path_of(options.out), execution=execution,
         resume=options.resume, force=options.force,
     )  # fmt: skip
     if place := tracking.training(options.track, trained, Path(options.work)):

@@ -134,19 +134,6 @@ def test_ls_names_the_attribute_of_a_partition_and_says_what_is_synthetic(tmp_pa
     assert listed["partition"][0]["scheme"] == "by race"
 
 
-def test_ls_says_in_what_the_runs_of_a_method_differ(tmp_path):
-    from conftest import make_chain
-
-    data = make_chain(tmp_path)
-    for more in (("--lr", 0.01), ("--lr", 0.003, "--epochs", 1, "--seed", 1), ("--lr", 0.01, "--nesterov")):
-        sgd = "--optimizer", "sgd", "--rounds", 1
-        assert run("train", "fedavg", data, *sgd, *more, "--work", tmp_path)[0] == 0
-    listed = json.loads(run("ls", "--work", tmp_path, "--json")[1])["run"]
-    told = {"lr 0.01, nesterov no", "lr 0.003, nesterov no", "lr 0.01, nesterov yes"}
-    assert {entry["what differs"] for entry in listed} == told
-    assert "sha256" not in (out := run("ls", "--work", tmp_path)[1]) and all(each in out for each in told)
-
-
 def test_ls_shows_how_far_an_unfinished_run_is(work, tmp_path):
     begun = tmp_path / "runs" / "begun"
     begun.mkdir(parents=True)
