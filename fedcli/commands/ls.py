@@ -32,8 +32,8 @@ def ls(work: o.Work = o.DEFAULT_WORK, json: o.Json = False) -> None:
     """List what is under --work: datasets, partitions, corruptions, and runs with seed, rounds and headline score.
 
     The score is the newest evaluation's mean over the last five rounds, of clean and corrupted images where a run has
-    both; - stands for a run that was not evaluated. "what differs" names the options in which a method's runs differ. An
-    unfinished run shows the rounds played. The column "data" says what was made from a synthetic sample. With --json
+    both; - stands for a run that was not evaluated. "what differs" names the options in which a method's runs differ.
+    An unfinished run shows the rounds played. The column "data" says what was made from a synthetic sample. With --json
     numbers are numbers, and "rounds_played" is below "rounds" in an unfinished run.
     """
     listed = {kind: _lines(work, kind) for kind in COLUMNS}
@@ -54,6 +54,8 @@ def ls(work: o.Work = o.DEFAULT_WORK, json: o.Json = False) -> None:
 def _cells(entry: dict[str, Any]) -> list[str]:
     """An entry as its line of the table shows it."""
     shown = {name: "-" if value is None else str(value) for name, value in entry.items()}
+    if "method" in shown:
+        shown["method"] = shown["method"].removesuffix(f", {SAMPLE} data")  # its column "data" says so
     if (played := shown.pop("rounds_played", None)) not in (None, shown.get("rounds")):
         shown["rounds"] = f"{played} of {shown['rounds']}"
     for head, mark in ((HEAD, ""), (OF_LABELS_HEAD, f" ({OF_LABELS})")):
