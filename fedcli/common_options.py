@@ -20,6 +20,7 @@ Device = Annotated[str, "cpu, cuda or cuda:N", ON_MACHINE]
 Timeout = Annotated[
     float, "seconds to wait for a site that gives no sign of life, >= 0; 0: as long as it takes", ON_MACHINE
 ]
+Wait = Annotated[bool, "wait where another process makes the same, instead of ending with an error", ON_MACHINE]
 Clients = Annotated[int | None, "number of clients, >= 1"]
 Dirichlet = Annotated[float | None, "label skew: a Dirichlet(ALPHA) draw per class", Flag("ALPHA")]
 Val = Annotated[float, "share of each client's training images kept for validation, in [0, 0.9]"]

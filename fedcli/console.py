@@ -23,6 +23,7 @@ EVERY = 10  # seconds between two lines of progress where there is no terminal
 
 _log = logging.getLogger("fedcli")
 say, warn = _log.info, _log.warning
+detail = _log.debug  # shown with --verbose alone
 RESULT = "result"  # mark of a record that is a command's result
 
 
@@ -100,6 +101,11 @@ def logged(path: Path) -> Iterator[None]:
 def be_quiet() -> None:
     """Print errors only, until shown() ends."""
     _log.setLevel(logging.ERROR)
+
+
+def be_verbose() -> None:
+    """Print details too, until shown() ends."""
+    _log.setLevel(logging.DEBUG)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from .. import console, extensions
-from ..common_options import NAME
+from ..common_options import NAME, Wait
 from ..errors import FedcliError, UsageError
 from ..io.locks import held
 from ..options import Flag
@@ -49,6 +49,7 @@ def reproduce(
     device: Device = "cpu",
     dry_run: DryRun = False,
     work: o.Work = o.DEFAULT_WORK,
+    wait: Wait = False,
     json: o.Json = False,
     debug: bool = False,
 ) -> None:
@@ -93,7 +94,7 @@ def reproduce(
     place = engine.Place(work, engine.devices(device, jobs), debug)
     sources = engine.make_data(cells, place)
     folder = work / "reproduce" / f"{table.name}-{scale}"
-    with _claimed(folder):
+    with _claimed(folder, wait):
         run_cells(
             table, cells, sources, place, folder, scale=scale, left_out=left_out, made_up=made_up,
             measured=scale != "smoke" or bool(raw), as_json=json,
@@ -110,6 +111,7 @@ def run(
     device: Device = "cpu",
     dry_run: DryRun = False,
     work: o.Work = o.DEFAULT_WORK,
+    wait: Wait = False,
     json: o.Json = False,
     debug: bool = False,
 ) -> None:
@@ -125,7 +127,7 @@ def run(
         )
     reproduce(
         str(recipe), raw=raw, file=file, seeds=seeds, only=only, jobs=jobs, device=device, dry_run=dry_run, work=work,
-        json=json, debug=debug,
+        wait=wait, json=json, debug=debug,
     )  # fmt: skip
 
 
@@ -146,6 +148,7 @@ def sweep(
     device: Device = "cpu",
     dry_run: DryRun = False,
     work: o.Work = o.DEFAULT_WORK,
+    wait: Wait = False,
     json: o.Json = False,
     debug: bool = False,
 ) -> None:
@@ -194,7 +197,7 @@ def sweep(
     place = engine.Place(work, engine.devices(device, jobs), debug)
     lines = {"cells": [" ".join(cell.train.argv()) for cell in cells]}
     folder = work / "sweeps" / f"{recipe.name[:80]}-{manifest.identity(lines, [source])}"
-    with _claimed(folder):
+    with _claimed(folder, wait):
         outcomes = run_cells(recipe, cells, data_of, place, folder, as_json=json)
         if left_out:
             made = list(sweep.tables(left_out, outcomes, work, place.devices[0]))
@@ -213,10 +216,13 @@ def _partitioned(source: Path) -> PartitionOptions | None:
     return None if read.kind == "dataset" else parsed(PartitionOptions, read.made_by[1:])
 
 
-def _claimed(folder: Path) -> AbstractContextManager[None]:
+def _claimed(folder: Path, wait: bool) -> AbstractContextManager[None]:
     """Hold the folder of a table, which one process at a time makes."""
+    told = console.status if wait else None
     lock = folder.with_name(f"{folder.name}.lock")
-    return held(lock, f"another process is making {folder}", "wait for it, or give another --work")
+    return held(
+        lock, f"another process is making {folder}", "add --wait to wait for it, or give another --work", told=told
+    )
 
 
 def run_cells(

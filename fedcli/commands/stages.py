@@ -95,7 +95,7 @@ def train(
 
     refuse_together(dry_run=dry_run, resume=options.resume)
     if not dry_run:
-        show(stage.run(options).path, json)
+        show(stage.run(options, typed=True).path, json)
         return
     needs = stage.run_estimate(options)
     if options.then:

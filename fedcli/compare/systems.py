@@ -126,11 +126,23 @@ def read(paths: Iterable[Path]) -> list[Scored]:
     for path in paths:
         whole = manifest.verify(path, "scores")
         scores = Scores.of(whole.body, path)
+        if scores.options.get("augment", "") is None:  # of an earlier version
+            scores = _renewed(scores, path)
         clinical = with_operating_points(path)
         if clinical and clinical != path:
             scores = replace(scores, clinical=Scores.read(clinical).clinical)
         runs.append(Scored(path, whole.options, scores))
     return runs
+
+
+def _renewed(scores: Scores, path: Path) -> Scores:
+    """Scores whose run is described as runs are described now."""
+    from ..runs.settled import of_run  # loads networks
+
+    run = manifest.above(path, "run")
+    options = of_run(manifest.read(run), run)
+    settings = {key: options["settings"].get(key, value) for key, value in scores.settings.items()}
+    return replace(scores, options={key: options[key] for key in scores.options}, settings=settings)
 
 
 def refuse_mixed(runs: Iterable[Scored]) -> None:

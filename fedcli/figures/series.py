@@ -169,7 +169,12 @@ def _about(folder: Path) -> dict[str, Any]:
     about |= {"options": {}, "data": {}, "corrupted": []}
     if (folder / "run.json").is_file():
         run = manifest.verify(folder / "run.json", "run")
-        about |= {key: run.body[key] for key in ("label", "dataset", "rounds", "roster")} | {"options": run.options}
+        about |= {key: run.body[key] for key in ("label", "dataset", "rounds", "roster")}
+        about["options"] = run.options
+        if run.options.get("augment", "") is None:  # of an earlier version
+            from ..runs.settled import of_run  # loads networks
+
+            about["options"] = of_run(run, folder / "run.json")
         about |= _of_data(manifest.parent(folder / "run.json", *STAGES[1:]))
     else:
         with suppress(FedcliError, OSError, ValueError, KeyError, TypeError, RecursionError):

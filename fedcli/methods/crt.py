@@ -31,6 +31,7 @@ class Retrained(BalancedSampling, Local):
 
     cost = "it continues a finished run"
     own_prior = True
+    freezes = True
 
     needs_one_label = "it draws images by their one class"
 

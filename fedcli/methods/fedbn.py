@@ -23,6 +23,7 @@ class OwnNorms(Local):
     """Plain local training that keeps its batch-norm layers."""
 
     cost = {"step": 1}
+    own_norms = True
     trains_backbone = True
 
     def personal_tensors(self, net: Network) -> tuple[str, ...]:

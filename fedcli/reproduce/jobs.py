@@ -18,10 +18,8 @@ import torch
 from .. import console, extensions
 from ..bench.estimate import span
 from ..errors import FedcliError, of_system
-from ..io.locks import Busy
 from ..runs.resources import check_device
 from ..stages import corrupt, evaluate, partition, prepare, train
-from ..stages.options import TrainOptions
 from ..stages.results import Result
 from ..system import interrupts
 from ..system.processes import Ended, one_each
@@ -141,21 +139,11 @@ def _play(cell: Cell, source: Path, place: Place, device: str, report: Report) -
 
     def stages() -> Result:
         with own_threads(), console.muted(report):
-            run = _trained(cell, replace(cell.train, data=source, device=device, work=place.work, resume=True))
+            run = train.run(replace(cell.train, data=source, device=device, work=place.work, resume=True, wait=True))
         with own_threads(), console.muted():
             return evaluate.run(replace(cell.evaluate, run=run, device=device, work=place.work))
 
     return _tried(cell, stages, place.debug)
-
-
-def _trained(cell: Cell, options: TrainOptions) -> Result:
-    """The run of a cell; one that another process trains is waited for."""
-    while True:
-        try:
-            return train.run(options)
-        except Busy as busy:
-            console.status(f"{cell.name}: waiting for another process, which trains it")
-            busy.wait()
 
 
 @contextlib.contextmanager

@@ -69,7 +69,7 @@ def open_run(path: Path, device: str = "cpu", images: Path | None = None) -> Run
             models.Inputs(model["channels"], len(data.classes), model["size"], data.classes, data.attributes),
             seed=0, precision=model["precision"],
             teacher=models.Absent(model["teacher_width"]) if model["teacher_width"] else None,
-            freeze=verified.options.get("freeze_backbone", False), extend=method.local.extend,
+            freeze=verified.options.get("freeze_backbone") is True, extend=method.local.extend,
         ).to(device)  # fmt: skip
     if "frozen" in kept:
         _load_frozen(net, path.parent / "models" / "frozen.h5", model["frozen"])

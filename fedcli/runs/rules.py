@@ -76,6 +76,19 @@ def acting(options: TrainOptions, method: Method) -> dict[str, Any]:
     return options_of.values(method.local) if options.single_site else method.settings
 
 
+def replaced(method: Method) -> list[str]:
+    """Names of options in whose place the method has something of its own; all but bn are refused."""
+    local = method.local
+    own = {
+        ("prior",): local.own_prior,
+        ("loss", "class_weights", "label_smoothing"): local.own_loss,
+        ("sampling",): isinstance(local, BalancedSampling),
+        ("freeze_backbone",): local.freezes,
+        ("bn",): local.own_norms,
+    }
+    return [name for names, replaces in own.items() if replaces for name in names]
+
+
 def _one_label(options: TrainOptions, method: Method) -> str:
     texts = method.local.head == "prompts" and models.describe(options.model).kind == "clip"
     why = method.local.needs_one_label or method.aggregator.needs_one_label

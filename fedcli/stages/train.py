@@ -2,6 +2,7 @@
 
 import re
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from .. import console
 from ..bench import limits
-from ..bench.estimate import Estimate
+from ..bench.estimate import Estimate, span
 from ..bench.estimate import estimate as measure
 from ..data import manifest, pipelines
 from ..errors import UsageError
@@ -24,7 +25,7 @@ from ..methods.registry import Method
 from ..reporting import timing, tracking
 from ..runs import train as runs
 from ..runs.chosen_engine import NOT_REACHED
-from ..runs.folder import unfinished
+from ..runs.folder import refuse_waiting, unfinished
 from ..runs.initial import data_of, open_parent
 from ..runs.rules import check, takes_prior
 from ..runs.train_options import ROUNDS, Execution, TrainOptions
@@ -36,14 +37,15 @@ MOST_ROUNDS, STEPS = 50, 100  # by default; local steps of the median client
 RARE = 10  # times as many images as the rarest class has: from there on the loss is corrected for class counts
 DATA = "corruption", "partition", "sites", "dataset"
 SERVER_OPTIMIZERS = {"momentum": "fedavgm", "adam": "fedadam", "yogi": "fedyogi", "adagrad": "fedadagrad"}
-EXECUTION = "engine", "at_once", "jobs", "timeout", "min_clients", "checkpoint_every", "work", "track"
+EXECUTION = "engine", "at_once", "jobs", "timeout", "min_clients", "checkpoint_every", "work", "wait", "track"
 WITH_RESUME = {*EXECUTION, "resume", "force", "out"}  # may be given anew
 OF_BOTH_STAGES = *EXECUTION, "batch_size", "seed", "model", "eval_every", "precision", "device", "threads"
 
 
-def run(options: TrainOptions) -> Run:
+def run(options: TrainOptions, *, typed: bool = False) -> Run:
     """Train a method, and with `then` the stage that follows; without a method, go on with an unfinished run.
 
+    typed: on a command line, where --resume with options that no unfinished run has is refused.
     A dataset is partitioned by default first. Raises FedcliError, UsageError, HashError, Interrupted.
     """
     if options.method is None:
@@ -54,7 +56,7 @@ def run(options: TrainOptions) -> Run:
     settled = resolved(options, data)
     for sentence in idle(settled, settled.rounds):
         console.warn(sentence)
-    return _train(settled, data)
+    return _train(settled, data, refuse_waiting if typed else None)
 
 
 def run_estimate(options: TrainOptions) -> Estimate:
@@ -124,9 +126,8 @@ def _fitting_rounds(options: TrainOptions, data: Path) -> int:
     steps = options.epochs * -(-images // options.batch_size)
     rounds = min(max(ROUNDS, -(-STEPS // max(steps, 1))), MOST_ROUNDS)
     if rounds > ROUNDS:
-        a_round = console.counted(steps, "local step", "local steps")
-        sizes = f"the client of median size has {console.counted(images, 'image', 'images')}, {a_round} a round"
-        console.say(f"{rounds} rounds instead of the usual {ROUNDS}: {sizes}")
+        few = console.counted(images, "image", "images")
+        console.say(f"Training {rounds} rounds, not {ROUNDS}: half of the clients have {few} or fewer.")
     return rounds
 
 
@@ -184,14 +185,17 @@ def _execution(options: TrainOptions) -> Execution:
 
 
 def _say_speed(folder: Path) -> None:
+    if seconds := timing.seconds(folder):
+        console.say(f"Trained in {span(seconds)}.")
     if sentence := timing.speed(folder):
-        console.say(sentence)
+        console.detail(sentence)
 
 
-def _train(options: TrainOptions, data: Path) -> Run:
-    """Train, and the second stage beside the folder of the first."""
+def _train(options: TrainOptions, data: Path, anew: Callable[[Path, dict[str, Any]], None] | None = None) -> Run:
+    """Train, and the second stage beside the folder of the first; anew: of Execution."""
+    execution = replace(_execution(options), anew=anew)
     trained = runs.train(
-        data, options, work=Path(options.work), out=path_of(options.out), execution=_execution(options),
+        data, options, work=Path(options.work), out=path_of(options.out), execution=execution,
         resume=options.resume, force=options.force,
     )  # fmt: skip
     if place := tracking.training(options.track, trained, Path(options.work)):

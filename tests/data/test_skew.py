@@ -87,7 +87,7 @@ def test_a_partition_writes_its_skew_and_says_it_in_the_line_about_sizes(tmp_pat
     assert body["skew"] == expected
     assert body["skew"]["units_in_several"] == body["unit_overlap"] > 0
     largest = expected["total_variation"]["max"]
-    assert f" images, label distributions differ by up to {largest:.2f} (total variation)" in capsys.readouterr().err
+    assert f"Between two clients up to {100 * largest:.0f} % of the labels" in capsys.readouterr().err
 
 
 def test_clients_of_one_size_are_no_range(tmp_path, capsys):

@@ -2,7 +2,7 @@
 
 `def ls(work: Annotated[Path, "folder of results"] = WORK)` has the flag --work; its value is read and checked by
 fedcli/options.py, and typer is given texts alone. Where the first parameter is a stage's options, their fields are
-flags too, and the function gets them as one object. Every command has --quiet and --debug besides.
+flags too, and the function gets them as one object. Every command has --quiet, --verbose and --debug besides.
 """
 
 import sys
@@ -136,6 +136,12 @@ def _quiet(value: bool) -> bool:
     return value
 
 
+def _verbose(value: bool) -> bool:
+    if value:
+        console.be_verbose()
+    return value
+
+
 def _debug(context: typer.Context, value: bool) -> bool:
     context.meta[DEBUG] = value
     return value
@@ -148,5 +154,6 @@ def _switch(name: str, meaning: str, callback: Callable[..., bool]) -> Parameter
 
 EVERYWHERE = {
     "quiet": _switch("quiet", "no progress and no notes on stderr", _quiet),
+    "verbose": _switch("verbose", "details besides, such as how fast a training was", _verbose),
     "debug": _switch("debug", "show the traceback of an error", _debug),
 }
