@@ -87,7 +87,7 @@ def pixel_facts(images: np.ndarray) -> np.ndarray:
 
 @torch.inference_mode()
 def features_of(run: Run, shard: Shard) -> np.ndarray:
-    """What the head of run.net reads of a shard's images, by image scaled to length 1: float32 [N, D]."""
+    """The vectors that the head of run.net reads of a shard's images, scaled to length 1: float32 [N, D]."""
     out: list[torch.Tensor] = []
     for features in runs.features(run.net, shard, run.method.local):
         vectors = features.float().flatten(1, -2).mean(1) if features.ndim > 2 else features.float()
