@@ -158,15 +158,14 @@ def evaluate(options: EvaluateOptions, json: Json = False, quiet: bool = False) 
 
 def predict(
     options: PredictOptions,
-    format: Annotated[
-        Literal["csv", "json"], "csv: a row per file; json lists unreadable ones too", Flag("csv|json")
-    ] = "csv",
+    format: Annotated[Literal["csv", "json"], "both name unreadable files with the reason", Flag("csv|json")] = "csv",
     out: Annotated[Path | None, "write there; default: stdout", Flag("FILE")] = None,
 ) -> None:
     """Probabilities, the most likely class and decisions at chosen thresholds of image files, by a run's last model.
 
-    Files are read and prepared as the run's own images were, as its manifests say. Where some cannot be read they are
-    listed, the others are scored, and the exit code is 1.
+    Files are read and prepared as the run's own images were, as its manifests say. The column `foreign` says how an
+    image differs from the training images, so that its probabilities mean little. Where files cannot be read they have
+    rows with the reason, the others are scored, and the exit code is 1.
 
     Examples: fedcli predict RUN DIR; fedcli predict RUN DIR --format json --out predictions.json;
     fedcli predict RUN DIR --positive mel --rule sensitivity=0.95
