@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,7 +12,9 @@ from ..options import Flag
 from ..stages.evaluation_options import EvaluateOptions, PredictOptions, ReportOptions
 from ..stages.options import CorruptOptions, PartitionOptions, PrepareOptions, TrainOptions
 from ..system import terminal
+from .cells import train_several
 from .shell.common import Json, give, refuse_sealed, refuse_sealed_folder, refuse_together, write
+from .shell.declare import piped
 from .shell.shown import show, show_groups, show_json, show_rows, show_tables
 
 if TYPE_CHECKING:
@@ -80,19 +82,40 @@ def corrupt(options: CorruptOptions, json: Json = False) -> None:
 
 def train(
     options: TrainOptions,
+    methods: Annotated[
+        Sequence[str],
+        "one, or several, or base+addon; `fedcli methods` lists all; then the path of a corruption, partition or dataset "
+        "manifest, default the newest under --work; - reads it from stdin",
+        Flag("METHOD... [DATA]", argument=True),
+    ] = (),
+    seeds: Annotated[
+        str | None, "train with so many seeds, counted from 0, or with these, such as 0,1", Flag("N|SEED,...")
+    ] = None,
     dry_run: Annotated[
         bool, "measure a few steps, say how long the run would take and how much memory, write nothing"
     ] = False,
     json: Json = False,
+    debug: bool = False,
 ) -> None:
-    """Train a method on partitioned data.
+    """Train a method on partitioned data; or several methods and seeds, side by side on the cores where networks are
+    small, a run for each.
 
-    A run can be killed at any moment; the same command with --resume goes on and ends at the same bytes.
+    A run can be killed at any moment; the same command with --resume goes on and ends at the same bytes. Several runs go
+    on without it, and what is finished is not trained again.
 
-    Examples: fedcli train fedism-plus --rounds 5; fedcli train fedheal --set tau=0.4 --set rule=paper
+    Examples: fedcli train fedism-plus --rounds 5; fedcli train fedheal --set tau=0.4 --set rule=paper;
+    fedcli train fedavg fedheal fedism-plus --seeds 3
     """
+    from ..reproduce.several import told_apart
     from ..stages import train as stage
 
+    named, data = told_apart(methods)
+    options = replace(options, method=next(iter(named), None), data=piped() if data == "-" else data)
+    if len(named) > 1 or seeds is not None:
+        if not named:
+            raise UsageError("which methods?", "write for example fedcli train fedavg fedheal --seeds 3")
+        train_several(named, options, seeds, dry_run=dry_run, as_json=json, debug=debug)
+        return
     refuse_together(dry_run=dry_run, resume=options.resume)
     if not dry_run:
         show(stage.run(options).path, json)
@@ -107,8 +130,6 @@ def train(
 
 def _show_estimate(needs: "Estimate", method: str, as_json: bool) -> None:
     """Print what a run would take."""
-    from dataclasses import asdict
-
     from ..bench.estimate import span
 
     if as_json:

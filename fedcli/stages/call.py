@@ -12,6 +12,7 @@ from ..data import last_used, manifest
 from ..errors import UsageError
 from ..extensions import CODE
 from ..options import Options, Source
+from . import named_runs
 
 P = ParamSpec("P")
 Asked = TypeVar("Asked", bound=Options)
@@ -31,7 +32,7 @@ def called_with(name: str, options: Callable[P, Asked], run: Callable[[Asked], M
             given = signature(options).bind(*args, **kwargs)
         except TypeError as error:
             raise TypeError(f"fedcli.{name}() {error}") from None
-        with extensions.allowed(_words([code, *given.arguments.values()])):
+        with console.watched(), extensions.allowed(_words([code, *given.arguments.values()])):
             return run(options(*given.args, **given.kwargs))
 
     call.__name__ = call.__qualname__ = name
@@ -62,11 +63,14 @@ def _describe(call: Any, options: type[Options], made: Any) -> None:
 
 
 def source(path: Source | None, work: Source, *kinds: str) -> Path:
-    """The manifest a stage reads: the given one, or the newest under the work folder. Raises FedcliError."""
+    """The manifest a stage reads: the given one, a run also by its name, or the newest under the work folder.
+
+    Raises FedcliError.
+    """
     if path is not None:
         if not os.fspath(path):
             raise UsageError("the path of the manifest is empty", "leave it out to use the newest under --work")
-        return manifest.find(Path(path), *kinds)
+        return named_runs.newest(path, Path(work)) if "run" in kinds else manifest.find(Path(path), *kinds)
     newest = last_used.newest(Path(work), *kinds)
     console.say(f"using {newest}")
     if "run" in kinds:

@@ -48,7 +48,7 @@ def run(options: TrainOptions) -> Run:
         return _go_on(options)
     tracking.check(options.track)
     settled = resolved(options)  # what cannot be is refused before a dataset is partitioned
-    data = for_training(_data(settled), Path(options.work))
+    data = for_training(data_for(settled), Path(options.work))
     settled = resolved(options, data)
     for sentence in idle(settled, settled.rounds):
         console.warn(sentence)
@@ -61,7 +61,7 @@ def run_estimate(options: TrainOptions) -> Estimate:
     A second stage is not in the numbers, since it starts from the finished run. Raises FedcliError, UsageError.
     """
     settled = resolved(options)
-    source = None if options.sites else _data(settled)
+    source = None if options.sites else data_for(settled)
     if source is None or source.name == "sites.json":
         raise UsageError("--dry-run measures steps on images, which are at their sites", "leave --dry-run out")
     with tempfile.TemporaryDirectory() as folder:  # where a dataset is partitioned, which the run itself would do
@@ -143,7 +143,8 @@ def _named(options: TrainOptions) -> Path:
     return Path(options.work) / "runs" / (options.name or "")
 
 
-def _data(options: TrainOptions) -> Path:
+def data_for(options: TrainOptions) -> Path:
+    """The manifest that a training reads. Raises FedcliError, UsageError."""
     if options.sites:
         reached = remote(options.engine)
         if reached is None or reached[0].gathered is None:

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from ... import __version__
 from ...compare.systems import LAST5
 from ...data import manifest
@@ -29,10 +27,9 @@ from ..section import Section
 from ..table import Table
 from ..tables import Report, report
 from . import clients, group_tables, images, lead, lineage, statistics
-from .markup import breakable, shown_cell, shown_head
+from .markup import HERE, PAGE, environment
 
 __all__ = ["PageOptions", "write"]
-HERE = Path(__file__).parent
 BANDED = "A line is the mean over runs, its band one sample standard deviation to either side."
 LOOKED_AT = " Test curves are for looking at: they choose nothing."
 SCORED = "clean", "corrupted", "validation"  # the first words of curves of scores
@@ -105,19 +102,19 @@ def document(
     words: Sequence[tuple[str, str]] = (),
 ) -> str:
     """A page of its own of any sections. lead: a sentence below the title; words: terms and what they mean."""
-    environment = Environment(
-        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters |= {"cell": shown_cell, "head": shown_head, "breakable": breakable}
-    return environment.get_template("page.html").render(
-        title=title,
-        sentence=lead,
-        facts=numbers,
-        sections=[section for section in sections if section.there],
-        terms=words,
-        version=__version__,
-        css=_beside("page.css"),
-        script=_beside("page.js"),
+    return (
+        environment()
+        .get_template(PAGE)
+        .render(
+            title=title,
+            sentence=lead,
+            facts=numbers,
+            sections=[section for section in sections if section.there],
+            terms=words,
+            version=__version__,
+            css=_beside("page.css"),
+            script=_beside("page.js"),
+        )
     )
 
 
