@@ -81,8 +81,8 @@ def shown() -> Iterator[None]:
 
 @contextmanager
 def watched() -> Iterator[None]:
-    """Print as shown() does where a person looks on: stderr is a terminal or a notebook's, and the program has set up no
-    logging of its own."""
+    """Print as shown() does where a person looks on: on a terminal or in a notebook, where the program has set up no
+    logging."""
     root = logging.getLogger()
     own = _log.level or root.handlers or [each for each in _log.handlers if not isinstance(each, logging.NullHandler)]
     looks_on = sys.stderr and (sys.stderr.isatty() or in_notebook())

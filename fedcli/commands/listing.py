@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..common_options import WORK
 from ..options import Source
-from ..reporting.shown import Shown
 from ..reporting.table import Table
+from ..stages.shown import Shown
 from . import ls as command
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Listing(Shown):
-    """Results by kind: dataset, partition, corruption and run, each a list of entries as `fedcli ls --json` has them."""
+    """Results by kind: dataset, partition, corruption and run, each a list of entries as `ls --json` has them."""
 
     entries: dict[str, list[dict[str, Any]]]
 

@@ -84,8 +84,8 @@ def train(
     options: TrainOptions,
     methods: Annotated[
         Sequence[str],
-        "one, or several, or base+addon; `fedcli methods` lists all; then the path of a corruption, partition or dataset "
-        "manifest, default the newest under --work; - reads it from stdin",
+        "one, or several, or base+addon; `fedcli methods` lists all; then the path of a corruption, partition or "
+        "dataset manifest, default the newest under --work; - reads it from stdin",
         Flag("METHOD... [DATA]", argument=True),
     ] = (),
     seeds: Annotated[
@@ -100,8 +100,8 @@ def train(
     """Train a method on partitioned data; or several methods and seeds, side by side on the cores where networks are
     small, a run for each.
 
-    A run can be killed at any moment; the same command with --resume goes on and ends at the same bytes. Several runs go
-    on without it, and what is finished is not trained again.
+    A run can be killed at any moment; the same command with --resume goes on and ends at the same bytes. Several go on
+    without it, and what is finished is not trained again.
 
     Examples: fedcli train fedism-plus --rounds 5; fedcli train fedheal --set tau=0.4 --set rule=paper;
     fedcli train fedavg fedheal fedism-plus --seeds 3

@@ -31,8 +31,8 @@ from .shape import UNITS
 
 
 def play(
-    recipe: Recipe, cells: list[Cell], sources: Sources, place: Place, folder: Path, shown: Callable[[Results], None], *,
-    measured: bool = True, **about: Any,
+    recipe: Recipe, cells: list[Cell], sources: Sources, place: Place, folder: Path,
+    shown: Callable[[Results], None], *, measured: bool = True, **about: Any,
 ) -> list[Outcome]:  # fmt: skip
     """Train and score cells, write their folder, call shown() with what is known, and return what became of each.
 

@@ -64,8 +64,10 @@ def read_seeds(given: str | None, known: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def settings_of(methods: Sequence[str], given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Method -> those of the given options that it has. Raises UsageError for an option that none of them has, and for a
-    method that is named twice."""
+    """Method -> those of the given options that it has.
+
+    Raises UsageError for an option that none of them has, and for a method that is named twice.
+    """
     known = {
         name: {key for full in resolve(name).settings for key in (full, full.rpartition(".")[2])} for name in methods
     }

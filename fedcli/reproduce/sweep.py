@@ -76,7 +76,7 @@ class Plan:
 
 
 def asked(over: Sequence[str]) -> tuple[str, list[str], list[str]]:
-    """The attribute of sites that --over names, "" where nothing; the methods; and the rest of it. Raises UsageError."""
+    """The attribute of sites that --over names, "" for none; its methods; and the rest of it. Raises UsageError."""
     parts = [(text.partition("=")[0].strip().lstrip("-"), text) for text in over]
     own = {name: [text.partition("=")[2].strip() for key, text in parts if key == name] for name in (KEY, METHOD)}
     for (name, values), example in zip(own.items(), ("all", "fedavg,fedheal"), strict=True):

@@ -12,11 +12,11 @@ from ..data import manifest
 from ..errors import FedcliError, UsageError
 from ..io.locks import held
 from ..options import Source, text
-from ..reporting.shown import Shown
 from ..reporting.table import Table
 from ..stages.call import source
 from ..stages.options import PartitionOptions, TrainOptions
 from ..stages.partition import for_training
+from ..stages.shown import Shown, in_unit
 from ..stages.train import DATA, resolved
 from . import output
 from .expand import Cell
@@ -110,18 +110,14 @@ class Sweep(Shown):
         """
         import pandas
 
-        scale = 100.0 if percent else 1.0
-        lines = []
-        for row in self.results.rows:
-            numbers = {
-                key: None if value is None else value * scale / 100
-                for name, cell in row.cells.items()
-                for key, value in ((name, cell.mean), (f"{name} std", cell.std))
-            }
-            lines.append({"row": row.name, "runs": max(cell.runs for cell in row.cells.values())} | numbers)
-        frame = pandas.DataFrame(lines)
-        frame.attrs["unit"] = "%" if percent else "share"
-        return frame
+        rows = [
+            {"row": row.name, "runs": max(cell.runs for cell in row.cells.values())}
+            | {name: cell.mean for name, cell in row.cells.items()}
+            | {f"{name} std": cell.std for name, cell in row.cells.items()}
+            for row in self.results.rows
+        ]
+        frame = pandas.DataFrame(rows).set_index(["row", "runs"]).astype(float) / 100
+        return in_unit(frame, frame.columns, percent).reset_index()
 
     def tables(self) -> list[Table]:
         """Our numbers, and those on validation images where there are some."""

@@ -11,11 +11,11 @@ from ..compare.tested import compare as tested
 from ..errors import UsageError
 from ..reporting import comparison
 from ..reporting.collect import Asked, runs_in, scores_of_all
-from ..reporting.shown import Shown
 from ..reporting.table import Table
 from . import named_runs
 from .call import called_with
 from .evaluation_options import CompareOptions, EvaluateOptions
+from .shown import Shown, in_unit
 
 if TYPE_CHECKING:
     import pandas
@@ -39,16 +39,14 @@ class Compared(Shown):
         """
         import pandas
 
-        numbers = "a", "b", "difference", "low", "high"
-        lines = []
-        for row in self.comparison.rows:
-            known = {"a": row.a.mean, "b": row.b.mean, **{name: getattr(row, name) for name in numbers[2:]}}
-            line = {name: None if known[name] is None else known[name] * (100 if percent else 1) for name in numbers}
-            lines.append({"version": row.version, "metric": row.metric} | line)
-            lines[-1] |= {"p": row.p_holm, "p_seeds": row.p_seeds_holm, "verdict": row.verdict}
-        frame = pandas.DataFrame(lines)
-        frame.attrs["unit"] = "%" if percent else "share"
-        return frame
+        scores = ["a", "b", "difference", "low", "high"]
+        lines = [
+            (row.version, row.metric, row.a.mean, row.b.mean, row.difference, row.low, row.high)
+            + (row.p_holm, row.p_seeds_holm, row.verdict)
+            for row in self.comparison.rows
+        ]
+        names = ["version", "metric", *scores, "p", "p_seeds", "verdict"]
+        return in_unit(pandas.DataFrame(lines, columns=names), scores, percent)
 
     def tables(self) -> list[Table]:
         """The settings in which the two differ, then scores and gaps."""
@@ -57,7 +55,7 @@ class Compared(Shown):
         return [*settings, comparison.table(self.comparison)]
 
     def words(self) -> list[str]:
-        """What the tests say, and what is to be known of them."""
+        """The verdicts of the tests, and what is to be known of them."""
         made = self.comparison
         said = [*comparison.sentences(made), *comparison.image_tests(made)]
         return [*said, *comparison.notes(made), comparison.legend(made)]

@@ -4,22 +4,7 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, ClassVar, Literal
 
-from ..common_options import (
-    ATTRIBUTE,
-    INPUT,
-    MACHINE,
-    OUTPUT,
-    RUNS,
-    WORK,
-    Device,
-    Groups,
-    Out,
-    Seed,
-    Shots,
-    Timeout,
-    Track,
-    Work,
-)
+from ..common_options import INPUT, MACHINE, OUTPUT, RUNS, WORK, Device, Groups, Out, Seed, Shots, Timeout, Track, Work
 from ..options import Flag, Options, Source
 
 TO_REPORT = Flag(panel=OUTPUT)
@@ -200,7 +185,7 @@ class CompareOptions(Options):
     metric: Annotated[
         Sequence[str], "a score to compare, such as accuracy; may be repeated; default: two of them", Flag("NAME")
     ] = ()
-    by: Annotated[Sequence[str], "an attribute; may be repeated", ATTRIBUTE] = ()
+    by: Groups = ()
     resamples: Annotated[int, "bootstrap resamples of the test patients, >= 100"] = 2000
     interval: Annotated[
         Literal["percentile", "bca"],

@@ -55,6 +55,13 @@ def is_name(given: Source) -> bool:
     return not (word in ("", "-") or os.sep in word or word.endswith(".json") or os.path.lexists(word))
 
 
+def is_known(word: str, work: Path) -> bool:
+    """Tell whether a word is the name of a run."""
+    with suppress(FedcliError):
+        return bool(is_name(word) and _called(word, work))
+    return False
+
+
 def newest(given: Source, work: Path) -> Path:
     """The run.json that a path or a name means: of several of that name the newest, which is said.
 
@@ -102,7 +109,9 @@ def _system(name: str, runs: list[Known], known: int) -> list[Path]:
     system = {run.seed: run for run in reversed(runs) if run.options() == runs[0].options()}
     seeds = sorted(system, key=str)
     word = "seed" if len(seeds) == 1 else "seeds"
-    left_out = f"; {known - len(seeds)} other runs of it left out" if known > len(seeds) else ""
+    left_out = (
+        f"; {console.counted(known - len(seeds), 'other run', 'other runs')} left out" if known > len(seeds) else ""
+    )
     console.say(f"{name}: {runs[0].path.parent}, {word} {', '.join(map(str, seeds))}{left_out}")
     return [system[seed].path for seed in seeds]
 
@@ -122,7 +131,7 @@ def _called(word: str, work: Path) -> list[Known]:
         if named := [run for run in runs if run.names[0] == method]:
             return named
     every = {name for run in runs for name in (*run.names, run.path.parent.name)}
-    hint = nearest(word, every) if runs else "train one with `fedcli train METHOD`"
+    hint = nearest(word, every, {run.names[0] for run in runs}) if runs else "train one with `fedcli train METHOD`"
     raise FedcliError(f"no such manifest: {word}, and no run under {work} is called so", hint)
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from ..common_options import WORK
 from ..io.csv_text import csv_text
 from ..options import Source
-from ..reporting.shown import Shown
 from ..reporting.table import Table
 from ..runs.finished import open_run
 from ..scores.deploy import model_file
@@ -18,6 +17,7 @@ from ..scores.deploy import predict as scoring
 from ..scores.deploy.operating import Asked
 from .call import called_with, path_of, source
 from .evaluation_options import PredictOptions
+from .shown import Shown
 
 if TYPE_CHECKING:
     import pandas

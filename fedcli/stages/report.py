@@ -16,7 +16,6 @@ from ..reporting.collect import Asked, scores_of_all, scores_under
 from ..reporting.columns import SHOWN, check_names
 from ..reporting.row import Row
 from ..reporting.rows import rows, systems
-from ..reporting.shown import Shown
 from ..reporting.table import Table
 from ..reporting.tables import render
 from ..reporting.tables import report as tabled
@@ -27,6 +26,7 @@ from ..scores.scores import Scores
 from . import named_runs
 from .call import called_with
 from .evaluation_options import EvaluateOptions, ReportOptions
+from .shown import Shown, in_unit
 
 if TYPE_CHECKING:
     import pandas
@@ -84,10 +84,9 @@ class Report(Shown):
         """
         import pandas
 
-        lines = [_line(row, 100 if percent else 1) for row in self.rows]
-        frame = pandas.DataFrame(lines).dropna(axis="columns", how="all")
-        frame.attrs["unit"] = "%" if percent else "share"
-        return frame
+        frame = pandas.DataFrame(map(_line, self.rows)).dropna(axis="columns", how="all")
+        scores = [name for row in self.rows for cell in row.cells for name in (cell, f"{cell} std")]
+        return in_unit(frame, [name for name in frame.columns if name in scores], percent)
 
     def figures(self, folder: Source, formats: Sequence[str] = ("svg",), draw: Sequence[str] = ()) -> list[Path]:
         """Write curves, matrices and plots for a paper, each as svg, pdf or png, and their captions; the paths.
@@ -167,9 +166,9 @@ def write_into(path: Path, text: str) -> Path:
     return path
 
 
-def _line(row: Row, scale: int) -> dict[str, Any]:
+def _line(row: Row) -> dict[str, Any]:
     scores = {
-        name: None if number is None else scale * number
+        name: number
         for column, value in row.cells.items()
         for name, number in ((column, value.mean), (f"{column} std", value.std))
     }

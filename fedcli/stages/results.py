@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from .. import console
 from ..data.manifest import Manifest, find, read
 from ..options import Source
-from ..reporting.shown import Shown
 from ..reporting.table import Table
 from ..scores import scores as shape
 from ..scores.nested import BETWEEN, nested
 from ..scores.numbers import numbers
+from .shown import Shown, in_unit
 
 if TYPE_CHECKING:
     import pandas
@@ -85,7 +85,7 @@ class Partition(Result):
         heads = ["client", *(f"{part} images" for part in parts), *(["corrupted"] if corrupted else [])]
         lines = [
             [client["client"], *(client[part] for part in parts)]
-            + [body["kind"] * (client["client"] in corrupted)] * bool(corrupted)
+            + ([body["kind"] * (client["client"] in corrupted)] if corrupted else [])
             for client in body["roster"]
         ]
         return [Table.of(body["dataset"], heads, lines)]
@@ -149,9 +149,7 @@ class Scores(Result):
 
         names = ["version", "client", "attribute", "group", "metric", *STATISTICS]
         frame = pandas.DataFrame(list(_scores(shape.Scores.of(self.manifest.body, self.path))), columns=names)
-        if percent:
-            frame[[*STATISTICS]] *= 100
-        return frame.assign(unit="%" if percent else "share")
+        return in_unit(frame.assign(unit="%" if percent else "share"), STATISTICS, percent)
 
 
 def _rounds(line: dict[str, Any], roster: list[str]) -> Iterator[dict[str, Any]]:

@@ -186,7 +186,7 @@ def test_a_missing_stage_is_answered_with_the_command_to_type(tmp_path):
         code, _, err = run(*words, "--work", tmp_path)
         assert code == 1 and command in err, words
     assert "unknown corruption 'gausian'" in run("corrupt", "gausian", "--work", tmp_path)[2]
-    assert "write the method first" in run("train", tmp_path, "fedavg")[2]
+    assert "which method?" in run("train", tmp_path)[2]
 
 
 def test_a_name_is_the_runs_folder(work):

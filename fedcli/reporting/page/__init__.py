@@ -102,19 +102,16 @@ def document(
     words: Sequence[tuple[str, str]] = (),
 ) -> str:
     """A page of its own of any sections. lead: a sentence below the title; words: terms and what they mean."""
-    return (
-        environment()
-        .get_template(PAGE)
-        .render(
-            title=title,
-            sentence=lead,
-            facts=numbers,
-            sections=[section for section in sections if section.there],
-            terms=words,
-            version=__version__,
-            css=_beside("page.css"),
-            script=_beside("page.js"),
-        )
+    template = environment().get_template(PAGE)
+    return template.render(
+        title=title,
+        sentence=lead,
+        facts=numbers,
+        sections=[section for section in sections if section.there],
+        terms=words,
+        version=__version__,
+        css=_beside("page.css"),
+        script=_beside("page.js"),
     )
 
 

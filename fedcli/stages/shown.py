@@ -2,16 +2,20 @@
 
 import io
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from . import writers
-from .table import Table
+from ..reporting import writers
+from ..reporting.table import Table
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 class Shown:
     """A result that shows itself as tables, with sentences below them."""
 
     def tables(self) -> Sequence[Table]:
-        """What it holds."""
+        """The numbers or facts that it holds, scores in percent."""
         return []
 
     def words(self) -> Sequence[str]:
@@ -26,6 +30,15 @@ class Shown:
         return "\n".join([file.getvalue().rstrip("\n"), *self.words()]).strip("\n")
 
     def _repr_html_(self) -> str:
-        from .page import markup  # jinja2, for nothing else
+        from ..reporting.page import markup  # jinja2, for nothing else
 
         return markup.fragment(self.tables(), self.words())
+
+
+def in_unit(frame: "DataFrame", columns: Sequence[str], percent: bool) -> "DataFrame":
+    """A frame whose columns of scores, shares from 0 to 1, are in percent where that is asked for; `attrs["unit"]` says
+    which."""
+    if percent:
+        frame[list(columns)] *= 100
+    frame.attrs["unit"] = "%" if percent else "share"
+    return frame
