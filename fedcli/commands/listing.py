@@ -29,7 +29,7 @@ class Listing(Shown):
     def tables(self) -> list[Table]:
         """A table for each kind that is there."""
         return [
-            Table.of("", command.COLUMNS[kind], map(command.cells, listed))
+            Table.of("", command.COLUMNS[kind], map(command._cells, listed))
             for kind, listed in self.entries.items()
             if listed
         ]
@@ -41,4 +41,4 @@ def ls(work: Source = WORK) -> Listing:
     Args:
         work: folder that results are looked for in.
     """
-    return Listing({kind: command.lines(Path(work), kind) for kind in command.COLUMNS})
+    return Listing({kind: command._lines(Path(work), kind) for kind in command.COLUMNS})

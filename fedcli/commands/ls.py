@@ -34,7 +34,7 @@ def ls(work: o.Work = o.DEFAULT_WORK, json: o.Json = False) -> None:
     what was made from a synthetic sample. With --json numbers are numbers, and "rounds_played" is below "rounds" in an
     unfinished run.
     """
-    listed = {kind: lines(work, kind) for kind in COLUMNS}
+    listed = {kind: _lines(work, kind) for kind in COLUMNS}
     if json:
         show_json(listed)
         return
@@ -42,12 +42,12 @@ def ls(work: o.Work = o.DEFAULT_WORK, json: o.Json = False) -> None:
         raise FedcliError(f"nothing is under {work}", "make a dataset with `fedcli prepare NAME`")
     shown = [kind for kind in COLUMNS if listed[kind]]
     for kind in shown:
-        terminal.table(COLUMNS[kind], [cells(entry) for entry in listed[kind]])
+        terminal.table(COLUMNS[kind], [_cells(entry) for entry in listed[kind]])
         if kind != shown[-1]:
             print()
 
 
-def cells(entry: dict[str, Any]) -> list[str]:
+def _cells(entry: dict[str, Any]) -> list[str]:
     """An entry as its line of the table shows it."""
     shown = {name: "-" if value is None else str(value) for name, value in entry.items()}
     if (played := shown.pop("rounds_played", None)) not in (None, shown.get("rounds")):
@@ -58,7 +58,7 @@ def cells(entry: dict[str, Any]) -> list[str]:
     return list(shown.values())
 
 
-def lines(work: Path, kind: str) -> list[dict[str, Any]]:
+def _lines(work: Path, kind: str) -> list[dict[str, Any]]:
     """An entry for each result of a kind that can be read, unfinished runs last; for another a warning."""
     from ..data import last_used
 

@@ -12,7 +12,6 @@ from ..data import last_used, manifest
 from ..errors import UsageError
 from ..extensions import CODE
 from ..options import Options, Source
-from . import named_runs
 
 P = ParamSpec("P")
 Asked = TypeVar("Asked", bound=Options)
@@ -70,6 +69,8 @@ def source(path: Source | None, work: Source, *kinds: str) -> Path:
     if path is not None:
         if not os.fspath(path):
             raise UsageError("the path of the manifest is empty", "leave it out to use the newest under --work")
+        from . import named_runs  # numpy, which --help does not need
+
         return named_runs.newest(path, Path(work)) if "run" in kinds else manifest.find(Path(path), *kinds)
     newest = last_used.newest(Path(work), *kinds)
     console.say(f"using {newest}")
