@@ -103,6 +103,6 @@ def cells(plans: Mapping[str, TrainOptions], seeds: Sequence[int], data: Path) -
         with console.muted() if whole else nullcontext():  # what it has to say of the data is said once
             whole[method] = replace(plan, rounds=resolved(plan, data).rounds)
     return [
-        Cell(method, "data", "", seed, (), replace(plan, seed=seed), None)
+        Cell(resolve(method).label, "data", "", seed, (), replace(plan, seed=seed), None)
         for seed, (method, plan) in product(seeds, whole.items())
     ]

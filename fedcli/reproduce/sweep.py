@@ -114,11 +114,12 @@ def recipe_of(methods: Sequence[str], source: Path, over: list[str], left_out: P
     body = manifest.read(source, "partition", "corruption", "dataset").body
     dataset, task = body["name"] if left_out else body["dataset"], Task.of_body(body)
     validated = not left_out and any(client["val"] for client in body["roster"])
-    base = [Row(name=method, method=method, data=("data",)) for method in methods]
+    names = methods if len(methods) == 1 else [resolve(method).label for method in methods]
+    base = [Row(name=name, method=method, data=("data",)) for name, method in zip(names, methods, strict=True)]
     at = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
     rows = tuple(row.at_values(values) if values else row for row in base for values in at)
     if len(methods) == 1:
-        rows = tuple(row.model_copy(update={"name": row.name.removeprefix(f"{row.method}, ")}) for row in rows)
+        rows = tuple(row.model_copy(update={"name": row.name.removeprefix(f"{methods[0]}, ")}) for row in rows)
     versions = ("clean", "corrupted", "average") if "kind" in body else ("clean",)
     columns = [
         Column(name=f"{version} {metric}", data="data", score=f"versions/{version}/{metric}", marked=False)

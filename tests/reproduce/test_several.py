@@ -34,7 +34,7 @@ def test_each_method_and_seed_is_the_run_that_it_is_by_itself_and_none_is_traine
     made = [json.loads(Path(path).read_text())["options"] for path in paths]
     asked = [(options["method"], options["seed"]) for options in made]
     assert asked == [("fedavg", 0), ("fedprox", 0), ("fedavg", 1), ("fedprox", 1)] and paths[3] == alone[0]
-    assert "3 runs to train" in err and "[4/4] fedprox · seed 1: was done already" in err
+    assert "3 runs to train" in err and "[4/4] FedProx · seed 1: was done already" in err
     code, again, err = run(*words, "--seeds", "0,1", "--json")
     assert code == 0 and [each["path"] for each in json.loads(" ".join(again))] == paths
     assert err.count("was done already") == 4
@@ -45,7 +45,7 @@ def test_one_that_fails_is_named_and_the_others_are_there(source, tmp_path):
         "train", "fedavg", "fedminmax", source, "--rounds", 1, "--set", "attribute=size", "--work", tmp_path
     )
     assert code == 1 and len(paths) == 1 and "fedavg" in paths[0]
-    assert "1 of 2 runs failed: fedminmax · seed 0" in err and "--set attribute is an option of fedminmax alone" in err
+    assert "1 of 2 runs failed: FedMinMax · seed 0" in err and "--set attribute is an option of fedminmax alone" in err
 
 
 def test_how_long_they_would_take_is_said_and_nothing_is_written(source, tmp_path):

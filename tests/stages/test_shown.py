@@ -35,12 +35,12 @@ def test_a_stage_shows_what_it_holds_and_is_its_path_as_text(made):
 def test_a_sweep_over_methods_is_one_table_and_its_numbers_are_shares_or_percent(made):
     work, _, noisy, swept = made
     frame, percent = swept.to_frame(), swept.to_frame(percent=True)
-    assert list(frame.row) == ["fedavg", "fedheal"] and list(frame.runs) == [1, 1]
+    assert list(frame.row) == ["FedAvg", "FedHEAL"] and list(frame.runs) == [1, 1]
     assert (frame.attrs["unit"], percent.attrs["unit"]) == ("share", "%")
     assert percent["clean balanced_accuracy"].tolist() == pytest.approx(
         (100 * frame["clean balanced_accuracy"]).tolist()
     )
-    assert "fedheal" in str(swept) and f"{100 * frame['clean balanced_accuracy'][0]:.2f}" in str(swept)
+    assert "FedHEAL" in str(swept) and f"{100 * frame['clean balanced_accuracy'][0]:.2f}" in str(swept)
     assert (swept.path / "report.html").is_file() and len(swept.scores) == 2
     again = fedcli.sweep(over={"method": ["fedavg", "fedheal"]}, seeds=[3], rounds=1, work=work, data=noisy)
     assert again.scores == swept.scores and again.path == swept.path
