@@ -19,9 +19,7 @@ from .shell.declare import parsed
 from .shell.shown import show_json, show_tables
 
 Seeds = Annotated[
-    str | None,
-    "how many, counted from the recipe's first (1 trains that one: seed 1 where its seeds are 1 to 5; 0 in a sweep), "
-    "or which, such as 0,1; default: all of the recipe's, and in a sweep 0",
+    str | None, "how many seeds, or which ones, such as 0,1; default: a recipe's own, else 0", Flag("N|SEED,...")
 ]
 Raw = Annotated[Sequence[str], "folder of a dataset as downloaded; may be repeated", Flag("[NAME=]DIR")]
 File = Annotated[
@@ -162,7 +160,8 @@ def sweep(
     hold-out=all leaves each hospital out of training in turn and tests on it.
 
     Examples: fedcli sweep fedism-plus --over q=0.5,1,2,5 --seeds 3 -- --rounds 10 --lr 1e-3;
-    fedcli sweep --over method=fedavg,fedheal --seeds 3; fedcli sweep fedavg --over hold-out=all -- --rounds 10
+    fedcli sweep --over method=fedavg,fedheal --seeds 3 -- --rounds 10;
+    fedcli sweep fedavg --over hold-out=all -- --rounds 10
     """
     from ..reporting.writers import markdown
     from ..reproduce import jobs as engine

@@ -13,7 +13,7 @@ from ..errors import FedcliError, UsageError
 from ..io.locks import held
 from ..options import Source, text
 from ..reporting.table import Table
-from ..stages.call import source
+from ..stages.call import listed, source
 from ..stages.options import PartitionOptions, TrainOptions
 from ..stages.partition import for_training
 from ..stages.shown import Shown, in_unit
@@ -154,8 +154,8 @@ def sweep(
         work: folder that results go to and are looked for in.
         training: options of train for all, by name, such as rounds=20.
     """
-    asked_for = [f"{name}={','.join(map(text, _several(values)))}" for name, values in (over or {}).items()]
-    methods = [str(each) for each in _several(method)]
+    asked_for = [f"{name}={','.join(map(text, listed(values)))}" for name, values in (over or {}).items()]
+    methods = [str(each) for each in listed(method)]
     folder, common = Path(work), TrainOptions(None, device=device, work=work, **training)
     with console.watched(), extensions.allowed([*methods, *asked_for, *map(str, training.values())]):
         chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
@@ -167,10 +167,6 @@ def sweep(
     if not any(outcome.scores for outcome in outcomes):
         raise FedcliError(outcomes[0].sentence, outcomes[0].hint)
     return Sweep(path, known[0], outcomes)
-
-
-def _several(values: Any) -> Sequence[Any]:
-    return [values] if isinstance(values, str) or not isinstance(values, Sequence) else values
 
 
 def _undivided(data: Path) -> None:

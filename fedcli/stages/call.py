@@ -87,6 +87,11 @@ def _name_unfinished(work: Path, chosen: Path) -> None:
         console.warn(f"{folder} has not finished and is left out; fedcli train --resume --out {folder} goes on")
 
 
+def listed(given: Any) -> list[Any]:
+    """One value, or several."""
+    return list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+
+
 def path_of(given: Source | None) -> Path | None:
     """A path that may be left open."""
     return None if given is None else Path(given)

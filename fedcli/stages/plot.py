@@ -15,6 +15,7 @@ from ..errors import FedcliError, UsageError, nearest
 from ..figures.figure import Figure
 from ..options import Source
 from . import named_runs
+from .call import listed
 from .evaluation_options import EvaluateOptions
 
 if TYPE_CHECKING:
@@ -74,9 +75,8 @@ def plot(name: str, runs: Source | Sequence[Source] = (), *, work: Source = WORK
     figure, known = FIGURES[name], FIGURES[name].parameters
     if odd := [option for option in options if option not in known]:
         raise UsageError(f"{name} has no option {odd[0]!r}", nearest(odd[0], known))
-    given = [runs] if isinstance(runs, str) or not isinstance(runs, Sequence) else list(runs)
     with console.watched():
-        return drawn(figure, runs_of(given, Path(work), figure.every), options, given=bool(given))
+        return drawn(figure, runs_of(listed(runs), Path(work), figure.every), options, given=bool(runs))
 
 
 def drawn(figure: Figure, paths: Sequence[Path], options: dict[str, Any], *, given: bool) -> Plot:

@@ -10,7 +10,6 @@ import numpy as np
 
 from .. import console
 from ..bench import limits
-from ..bench.estimate import Estimate
 from ..bench.estimate import estimate as measure
 from ..data import manifest, pipelines
 from ..errors import UsageError
@@ -28,6 +27,7 @@ from ..runs.initial import data_of, open_parent
 from ..runs.rules import check
 from ..runs.train_options import ROUNDS, Execution, TrainOptions
 from .call import called_with, path_of, source
+from .estimated import Estimated
 from .partition import for_training
 from .results import Run
 
@@ -55,7 +55,7 @@ def run(options: TrainOptions) -> Run:
     return _train(settled, data)
 
 
-def run_estimate(options: TrainOptions) -> Estimate:
+def run_estimate(options: TrainOptions) -> Estimated:
     """Measure a few steps: how long the training would take and how much memory it would hold; nothing is written.
 
     A second stage is not in the numbers, since it starts from the finished run. Raises FedcliError, UsageError.
@@ -66,7 +66,8 @@ def run_estimate(options: TrainOptions) -> Estimate:
         raise UsageError("--dry-run measures steps on images, which are at their sites", "leave --dry-run out")
     with tempfile.TemporaryDirectory() as folder:  # where a dataset is partitioned, which the run itself would do
         data = for_training(source, Path(folder))
-        return measure(data, resolved(options, data), _execution(options))
+        made = measure(data, resolved(options, data), _execution(options))
+        return Estimated(**vars(made), method=settled.method or "")
 
 
 train = called_with("train", TrainOptions, run)

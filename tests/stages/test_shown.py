@@ -46,6 +46,13 @@ def test_a_sweep_over_methods_is_one_table_and_its_numbers_are_shares_or_percent
     assert again.scores == swept.scores and again.path == swept.path
 
 
+def test_an_estimate_shows_time_and_memory(made):
+    work, _, noisy, _ = made
+    needs = fedcli.estimate("fedavg", noisy, rounds=50, work=work)
+    assert "fedavg, 50 rounds" in str(needs) and "nothing was written" in str(needs) and needs.rounds == 50
+    assert needs._repr_html_().count("<table>") == 2
+
+
 def test_a_sweep_refuses_what_the_command_refuses(made):
     work, _, noisy, _ = made
     for asked, said in (
