@@ -115,7 +115,8 @@ OF: dict[tuple[str, str], Completer] = {  # (command, parameter) -> what complet
     ("evaluate", "corrupt"): corruptions, ("evaluate", "by"): attributes, ("partition", "by"): attributes,
     ("report", "runs"): runs, ("report", "by"): attributes, ("report", "metric"): metrics,
     ("report", "format"): one_of("table", "markdown", "latex", "csv", "json", "html", "svg", "pdf", "png"),
-    ("compare", "runs"): runs, ("predict", "run"): runs, ("compare", "metric"): metrics, ("reproduce", "recipe"): recipes,
+    ("compare", "runs"): runs, ("predict", "run"): runs, ("compare", "metric"): metrics,
+    ("reproduce", "recipe"): recipes,
     ("run", "recipe"): recipes, ("sweep", "methods"): methods_and_data, ("methods", "name"): methods,
     ("check", "method"): methods, ("datasets", "name"): datasets,
 }  # fmt: skip
