@@ -20,7 +20,7 @@ from ..bench.estimate import span
 from ..errors import FedcliError, of_system
 from ..io.locks import Busy
 from ..methods import resolve
-from ..runs.resources import check_device
+from ..runs.resources import check_device, free
 from ..stages import corrupt, evaluate, partition, prepare, train
 from ..stages.options import TrainOptions
 from ..stages.results import Result
@@ -80,14 +80,15 @@ def devices(device: str, jobs: int | None, cells: list[Cell]) -> tuple[str, ...]
 
 
 def _at_once(cells: list[Cell]) -> int:
-    """As many as there are cores, or one, which then has all of them: for a large network, and for code that another
-    process does not have."""
+    """As many as there are cores and GiB of free memory, or one, which then has all cores: for a large network, and for
+    code that another process does not have."""
     for cell in cells:
         plan = train.resolved(cell.train)
         alone = plan.engine or plan.at_once or plan.sites or resolve(plan.method or "").module == "__main__"
         if alone or (plan.threads or models.describe(plan.model).threads) != 1:
             return 1
-    return min(processes.cores(), len({cell.work for cell in cells}))
+    room = max(1, free("cpu") // 2**30) if free("cpu") else len(cells)
+    return min(processes.cores(), len({cell.work for cell in cells}), room)
 
 
 def make_data(cells: list[Cell], place: Place) -> Sources:

@@ -17,6 +17,7 @@ from ..reporting.columns import SHOWN, check_names
 from ..reporting.row import Row
 from ..reporting.rows import rows, systems
 from ..reporting.table import Table
+from ..reporting.tables import Report as Tabled
 from ..reporting.tables import render
 from ..reporting.tables import report as tabled
 from ..reporting.writers import titled
@@ -69,12 +70,15 @@ class Report(Shown):
 
     def tables(self) -> list[Table]:
         """The tables that `fedcli report` prints, in percent."""
-        return [*tabled(self.rows).tables, *self.choices, *self.operating]
+        return [*self._tabled.tables, *self.choices, *self.operating]
 
     def words(self) -> list[str]:
         """The legend of the numbers, and what is to be known before comparing."""
-        made = tabled(self.rows)
-        return [made.legend(), *made.notes]
+        return [self._tabled.legend(), *self._tabled.notes]
+
+    @cached_property
+    def _tabled(self) -> Tabled:
+        return tabled(self.rows)
 
     def to_frame(self, *, percent: bool = False) -> "pandas.DataFrame":
         """A row per system: method, rule, runs, then the mean and the std of each score that some row has.

@@ -96,3 +96,5 @@ def test_small_networks_have_a_core_each_and_a_large_one_has_them_all(monkeypatc
     assert devices("cpu", None, of()) == ("cpu",) * 3 and devices("cpu", None, of()[:2]) == ("cpu",) * 2
     assert devices("cpu", None, of(model="resnet18")) == devices("cpu", None, of(engine="pool:2")) == ("cpu",)
     assert devices("cpu", 4, of(model="resnet18")) == ("cpu",) * 4
+    monkeypatch.setattr("fedcli.reproduce.jobs.free", lambda device: 2**31)
+    assert devices("cpu", None, of()) == ("cpu",) * 2
