@@ -71,7 +71,8 @@ def source(path: Source | None, work: Source, *kinds: str) -> Path:
             raise UsageError("the path of the manifest is empty", "leave it out to use the newest under --work")
         from . import named_runs  # numpy, which --help does not need
 
-        return named_runs.newest(path, Path(work)) if "run" in kinds else manifest.find(Path(path), *kinds)
+        named = "run" in kinds and named_runs.is_name(path)
+        return named_runs.newest(path, Path(work)) if named else manifest.find(Path(path), *kinds)
     newest = last_used.newest(Path(work), *kinds)
     console.say(f"using {newest}")
     if "run" in kinds:

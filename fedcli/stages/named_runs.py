@@ -63,12 +63,7 @@ def is_known(word: str, work: Path) -> bool:
 
 
 def newest(given: Source, work: Path) -> Path:
-    """The run.json that a path or a name means: of several of that name the newest, which is said.
-
-    Raises FedcliError.
-    """
-    if not is_name(given):
-        return manifest.find(Path(given), "run")
+    """The run.json that a name means: of several of that name the newest, which is said. Raises FedcliError."""
     runs = _called(os.fspath(given), work)
     several = f", the newest of {len(runs)} runs of {given}" if len(runs) > 1 else ""
     console.say(f"using {runs[0].path}{several}")

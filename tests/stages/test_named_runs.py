@@ -7,14 +7,14 @@ import pytest
 
 import fedcli
 from fedcli.errors import FedcliError
-from fedcli.stages import named_runs
+from fedcli.stages import call, named_runs
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """FedAvg with two seeds, another lr and other data; FedISM+ with one seed; and the work folder."""
     work = tmp_path_factory.mktemp("work")
-    dataset = fedcli.prepare("toy", size=8, sample_images=60, work=work)
+    dataset = fedcli.prepare("toy", size=8, sample_images=60, out=work / "datasets" / "toy")
     data = [fedcli.partition(dataset, iid=True, clients=count, work=work) for count in (2, 3)]
     asked = {
         "a0": ("fedavg", 0, {}), "a1": ("fedavg", 0, {"seed": 1}), "ism": ("fedism-plus", 0, {}),
@@ -35,6 +35,8 @@ def test_the_newest_run_of_a_name_is_taken_and_said(made, capsys):
     work, runs = made
     for name, run in (("a1", "a1"), ("FedISM+", "ism"), ("fedism-plus", "ism"), ("fedavg", "other")):
         assert named_runs.newest(name, work) == runs[run], name
+    assert call.source("a1", work, "dataset", "run") == runs["a1"]
+    assert call.source(runs["a1"].parents[2] / "datasets" / "toy", work, "dataset", "run").name == "dataset.json"
     assert "the newest of 4 runs of fedavg" in capsys.readouterr().err
     assert fedcli.evaluate("ism", work=work).path.is_relative_to(runs["ism"].parent)
 
