@@ -82,8 +82,10 @@ def _differs(path: Path, text: str) -> bool:
 
 def _model(what: str, rest: list[Path], format: str | None, out: Path | None, **more: Any) -> None:
     """`export model [RUN]`, or `export RUN`. Raises FedcliError, UsageError."""
+    from ..stages.named_runs import is_known
+
     given = rest if what == "model" else [Path(what), *rest]
-    if what != "model" and not Path(what).exists():
+    if what != "model" and not Path(what).exists() and not is_known(what, more["work"]):
         raise UsageError(f"{what!r} is neither nvflare, flower, model nor a run", nearest(what, KINDS))
     if format is None and out:
         from ..scores.deploy.model_file import SUFFIXES

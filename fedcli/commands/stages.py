@@ -2,21 +2,19 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from .. import console
 from ..errors import FedcliError, UsageError, nearest
 from ..options import Flag
 from ..stages.evaluation_options import EvaluateOptions, PredictOptions, ReportOptions
 from ..stages.options import CorruptOptions, PartitionOptions, PrepareOptions, TrainOptions
-from ..system import terminal
+from .cells import Seeds, train_several
 from .shell.common import Json, give, refuse_sealed, refuse_sealed_folder, refuse_together, write
+from .shell.declare import piped
 from .shell.shown import show, show_groups, show_json, show_rows, show_tables
-
-if TYPE_CHECKING:
-    from ..bench.estimate import Estimate
 
 NAMED = 10  # unreadable files that are listed
 FORMATS = "table", "markdown", "latex", "csv", "json", "html"
@@ -80,19 +78,38 @@ def corrupt(options: CorruptOptions, json: Json = False) -> None:
 
 def train(
     options: TrainOptions,
+    methods: Annotated[
+        Sequence[str],
+        "one, or several, or base+addon; `fedcli methods` lists all; then the path of a corruption, partition or "
+        "dataset manifest, default the newest under --work; - reads it from stdin",
+        Flag("METHOD... [DATA]", argument=True),
+    ] = (),
+    seeds: Seeds = None,
     dry_run: Annotated[
         bool, "measure a few steps, say how long the run would take and how much memory, write nothing"
     ] = False,
     json: Json = False,
+    debug: bool = False,
 ) -> None:
-    """Train a method on partitioned data.
+    """Train a method on partitioned data; or several methods and seeds, side by side on the cores where networks are
+    small, a run for each.
 
-    A run can be killed at any moment; the same command with --resume goes on and ends at the same bytes.
+    A run can be killed at any moment; the same command with --resume goes on and ends at the same bytes. Several go on
+    without it, and what is finished is not trained again.
 
-    Examples: fedcli train fedism-plus --rounds 5; fedcli train fedheal --set tau=0.4 --set rule=paper
+    Examples: fedcli train fedism-plus --rounds 5; fedcli train fedheal --set tau=0.4 --set rule=paper;
+    fedcli train fedavg fedheal fedism-plus --seeds 3
     """
+    from ..reproduce.several import told_apart
     from ..stages import train as stage
 
+    named, data = told_apart(methods)
+    options = replace(options, method=next(iter(named), None), data=piped() if data == "-" else data)
+    if len(named) > 1 or seeds is not None:
+        if not named:
+            raise UsageError("which methods?", "write for example fedcli train fedavg fedheal --seeds 3")
+        train_several(named, options, seeds, dry_run=dry_run, as_json=json, debug=debug)
+        return
     refuse_together(dry_run=dry_run, resume=options.resume)
     if not dry_run:
         show(stage.run(options, typed=True).path, json)
@@ -102,30 +119,14 @@ def train(
         console.warn(f"{options.then} starts from the finished run, so it is not in these numbers")
     if not needs.fits:
         console.warn("this needs more memory than is free: lower --batch-size, or give a smaller --model")
-    _show_estimate(needs, options.method or "", json)
-
-
-def _show_estimate(needs: "Estimate", method: str, as_json: bool) -> None:
-    """Print what a run would take."""
-    from dataclasses import asdict
-
-    from ..bench.estimate import span
-
-    if as_json:
+    if json:
         show_json({**asdict(needs), "fits": needs.fits})
         return
-    parts = [(name, seconds, f"{100 * seconds / needs.total_seconds:.0f} %") for name, seconds in needs.seconds.items()]
-    parts += [("total", needs.total_seconds, "100 %"), ("one round", needs.seconds_per_round, "")]
-    lines = [[name, f"{seconds:,.2f}", share] for name, seconds, share in parts]
-    rounds = console.counted(needs.rounds, "round", "rounds")
-    terminal.table([f"{method}, {rounds}", "seconds", "share"], lines)
-    sizes = {**needs.bytes, "peak": needs.peak_bytes, "free": needs.free_bytes}
-    lines = [[name, f"{size / 1e6:,.1f}" if size else "-"] for name, size in sizes.items()]
-    terminal.table(["memory", "MB"], lines)
-    on = f" on {needs.processes} processes" if needs.processes > 1 else ""
-    console.say(
-        f"about {span(needs.total_seconds)}{on}, from {needs.measured_steps} measured steps; nothing was written"
-    )
+    from ..reporting import writers
+
+    for table in needs.tables():
+        writers.show(table)
+    console.say(*needs.words())
 
 
 def evaluate(options: EvaluateOptions, json: Json = False, quiet: bool = False) -> None:

@@ -50,7 +50,7 @@ class Forecast:
         """One sentence for a person."""
         each = f"{processes} at a time" if processes > 1 else "one after another"
         return (
-            f"{console.counted(self.cells, 'cell', 'cells')} to train: about {span(self.seconds / processes)}, {each}, "
+            f"{console.counted(self.cells, 'run', 'runs')} to train: about {span(self.seconds / processes)}, {each}, "
             f"with up to {self.bytes / 2**30:.1f} GiB of memory for each"
             + (f" ({self.kinds[1]} of {self.kinds[0]} kinds of training measured)" if len({*self.kinds}) > 1 else "")
         )

@@ -10,19 +10,21 @@ from typing import TYPE_CHECKING
 from ..common_options import WORK
 from ..io.csv_text import csv_text
 from ..options import Source
+from ..reporting.table import Table
 from ..runs.finished import open_run
 from ..scores.deploy import model_file
 from ..scores.deploy import predict as scoring
 from ..scores.deploy.operating import Asked
 from .call import called_with, path_of, source
 from .evaluation_options import PredictOptions
+from .shown import Shown
 
 if TYPE_CHECKING:
     import pandas
 
 
-@dataclass(frozen=True)
-class Prediction:
+@dataclass(frozen=True, repr=False)
+class Prediction(Shown):
     """Probabilities of image files.
 
     Attributes:
@@ -30,6 +32,14 @@ class Prediction:
     """
 
     predicted: scoring.Predicted
+
+    def tables(self) -> list[Table]:
+        """A line for each file, probabilities from 0 to 1."""
+        return [Table.of("", self._head(), self._lines())]
+
+    def words(self) -> list[str]:
+        """The files that cannot be read."""
+        return [f"{_text(file)}: {why}" for file, why in self.predicted.unreadable]
 
     def to_frame(self) -> "pandas.DataFrame":
         """A row for each file: file, a column for the probability of each class, the most likely class, of each

@@ -11,8 +11,8 @@ import numpy as np
 
 from .. import console
 from ..bench import limits
-from ..bench.estimate import Estimate, span
 from ..bench.estimate import estimate as measure
+from ..bench.estimate import span
 from ..data import manifest, pipelines
 from ..errors import UsageError
 from ..extensions import is_file
@@ -30,6 +30,7 @@ from ..runs.initial import data_of, open_parent
 from ..runs.rules import check, takes_prior
 from ..runs.train_options import ROUNDS, Execution, TrainOptions
 from .call import called_with, path_of, source
+from .estimated import Estimated
 from .partition import for_training
 from .results import Run
 
@@ -52,25 +53,26 @@ def run(options: TrainOptions, *, typed: bool = False) -> Run:
         return _go_on(options)
     tracking.check(options.track)
     settled = resolved(options)  # what cannot be is refused before a dataset is partitioned
-    data = for_training(_data(settled), Path(options.work))
+    data = for_training(data_for(settled), Path(options.work))
     settled = resolved(options, data)
     for sentence in idle(settled, settled.rounds):
         console.warn(sentence)
     return _train(settled, data, refuse_waiting if typed else None)
 
 
-def run_estimate(options: TrainOptions) -> Estimate:
+def run_estimate(options: TrainOptions) -> Estimated:
     """Measure a few steps: how long the training would take and how much memory it would hold; nothing is written.
 
     A second stage is not in the numbers, since it starts from the finished run. Raises FedcliError, UsageError.
     """
     settled = resolved(options)
-    source = None if options.sites else _data(settled)
+    source = None if options.sites else data_for(settled)
     if source is None or source.name == "sites.json":
         raise UsageError("--dry-run measures steps on images, which are at their sites", "leave --dry-run out")
     with tempfile.TemporaryDirectory() as folder:  # where a dataset is partitioned, which the run itself would do
         data = for_training(source, Path(folder))
-        return measure(data, resolved(options, data), _execution(options))
+        made = measure(data, resolved(options, data), _execution(options))
+        return Estimated(**vars(made), method=settled.method or "")
 
 
 train = called_with("train", TrainOptions, run)
@@ -167,7 +169,8 @@ def _named(options: TrainOptions) -> Path:
     return Path(options.work) / "runs" / (options.name or "")
 
 
-def _data(options: TrainOptions) -> Path:
+def data_for(options: TrainOptions) -> Path:
+    """The manifest that a training reads. Raises FedcliError, UsageError."""
     if options.sites:
         reached = remote(options.engine)
         if reached is None or reached[0].gathered is None:

@@ -186,7 +186,7 @@ def test_a_missing_stage_is_answered_with_the_command_to_type(tmp_path):
         code, _, err = run(*words, "--work", tmp_path)
         assert code == 1 and command in err, words
     assert "unknown corruption 'gausian'" in run("corrupt", "gausian", "--work", tmp_path)[2]
-    assert "write the method first" in run("train", tmp_path, "fedavg")[2]
+    assert "which method?" in run("train", tmp_path)[2]
 
 
 def test_a_name_is_the_runs_folder(work):
@@ -258,7 +258,8 @@ def test_a_log_file_gets_every_message_wherever_the_flag_stands(work, tmp_path):
         ("fedcli train fedis", "fedism-plus"), ("fedcli train fedprox+af", "fedprox+afl"),
         ("fedcli prepare isic", "isic2019"), ("fedcli reproduce fedheal-t", "fedheal-table2"),
         ("fedcli corrupt gauss", "gaussian-noise"), ("fedcli corrupt gaussian --work WORK --on client-", "client-01"),
-        ("fedcli train fedavg --work WORK WORK/cor", "corruption.json"), ("fedcli train FedI", "FedISM+"),
+        ("fedcli train fedavg --work WORK WORK/cor", "corruption.json"), ("fedcli train fedavg fedis", "fedism-plus"),
+        ("fedcli compare --work WORK fir", "first"), ("fedcli train FedI", "FedISM+"),
         ("fedcli prepare ham", "ham10000"), ("fedcli report --metric f1", "f1_macro"),
         ("fedcli report --format m", "markdown"), ("fedcli train fedavg --prior logit", "logit-adjust"),
     ],

@@ -15,8 +15,8 @@ from scored_runs import (
 )
 
 from fedcli.commands.app import app
-from fedcli.reporting import collect
 from fedcli.reporting.rows import notes, rows
+from fedcli.stages import compare
 
 
 def fedcli(*words):
@@ -52,7 +52,7 @@ def test_the_command_takes_the_kind_of_interval(tmp_path):
 
 def test_without_runs_those_under_the_work_folder_are_compared(tmp_path, monkeypatch):
     asked = [scored(tmp_path / "a", model(0, 0), by=()), heal(tmp_path / "b", model(1, 0), by=())]
-    monkeypatch.setattr(collect, "runs_in", lambda path: asked if path == tmp_path else [])
+    monkeypatch.setattr(compare, "runs_in", lambda path: asked if path == tmp_path else [])
     out, _ = fedcli("--work", tmp_path, "--resamples", 100, "--json")
     assert json.loads(out)["rows"]
 

@@ -23,7 +23,7 @@ def test_a_grid_is_trained_and_the_test_set_chooses_nothing(tmp_path, monkeypatc
     words = ["sweep", "qffl", str(source), "--over", "q=0.5,2", "--over", "lr=1e-3", "--work", str(tmp_path), "--json"]
     ended = CliRunner().invoke(app, [*words, "--", "--rounds", "1"])
     assert ended.exit_code == 0, ended.output
-    assert "2 cells to train: about" in ended.stderr
+    assert "2 runs to train: about" in ended.stderr
     written = json.loads(ended.stdout)
     assert [row["name"] for row in written["rows"]] == ["q=0.5, lr=0.001", "q=2, lr=0.001"]
     assert not any(column["marked"] for column in written["columns"])
@@ -50,10 +50,10 @@ def test_a_second_sweep_of_the_same_grid_is_refused_while_the_first_runs(tmp_pat
 
 def test_what_a_sweep_goes_over_is_an_option_of_the_method_or_a_flag_of_train(tmp_path):
     source: Path = make_chain(tmp_path)
-    assert sweep.recipe_of("fedavg", source, ["batch-size=8,16"]).rows[1].train == {"batch_size": 16}
+    assert sweep.recipe_of(["fedavg"], source, ["batch-size=8,16"]).rows[1].train == {"batch_size": 16}
     for over, said in (("qq=1", "neither qffl nor train"), ("q", "is not KEY=VALUE"), ("q=1,", "is not KEY=VALUE")):
         with pytest.raises(UsageError, match=said):
-            sweep.recipe_of("qffl", source, [over])
+            sweep.recipe_of(["qffl"], source, [over])
 
 
 def test_each_site_is_left_out_of_training_in_turn_and_tested_on(tmp_path):
@@ -78,5 +78,5 @@ def test_each_site_is_left_out_of_training_in_turn_and_tested_on(tmp_path):
 )
 def test_a_sweep_over_sites_names_them(tmp_path, over, said):
     with pytest.raises(UsageError, match=said):
-        text, _ = sweep.asked(over)
+        text, *_ = sweep.asked(over)
         sweep.plan(text, make_chain(tmp_path), PartitionOptions(by=["sex"]))

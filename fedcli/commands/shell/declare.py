@@ -44,10 +44,12 @@ def option_of(parameter: Parameter) -> Option:
 def with_flags(run: Run, options: Iterable[Option], stage: type[Options] | None = None) -> Run:
     """A command that calls run() with these options by name, and first with those of a stage, as one object.
 
-    Where run() has a parameter `quiet` or `debug`, it gets that too.
+    Where run() has a parameter `quiet` or `debug`, it gets that too. Words without a flag are its own where it declares
+    such a parameter, and then not those of the stage.
     """
     own, asked = list(options), EVERYWHERE.keys() & getattr(run, "__annotations__", {}).keys()
-    of_stage = stage.declared() if stage else ()
+    words = any(option.flag.argument for option in own)
+    of_stage = [option for option in (stage.declared() if stage else ()) if not (words and option.flag.argument)]
 
     @wraps(run)
     def called(context: typer.Context, **given: Any) -> None:

@@ -12,8 +12,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from ... import __version__
 from ...compare.systems import LAST5
 from ...data import manifest
@@ -31,10 +29,9 @@ from ..section import Section
 from ..table import Table
 from ..tables import Report, report
 from . import answer, clients, group_tables, images, lead, lineage, statistics, table_one
-from .markup import breakable, heads, shown_cell
+from .markup import HERE, PAGE, environment
 
 __all__ = ["PageOptions", "write"]
-HERE = Path(__file__).parent
 BANDED = "A line is the mean over runs, its band one sample standard deviation to either side."
 LOOKED_AT = " Test curves are for looking at: they choose nothing."
 SCORED = "clean", "corrupted", "validation"  # the first words of curves of scores
@@ -108,11 +105,8 @@ def document(
 ) -> str:
     """A page of its own of any sections. lead: a sentence below the title; words: terms and what they mean; generated:
     a sentence that says so of images that are, the first line of the page."""
-    environment = Environment(
-        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters |= {"cell": shown_cell, "heads": heads, "breakable": breakable}
-    return environment.get_template("page.html").render(
+    template = environment().get_template(PAGE)
+    return template.render(
         title=title,
         sentence=lead,
         generated=generated,

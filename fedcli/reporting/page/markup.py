@@ -4,10 +4,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from pathlib import Path
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from ..table import Cell, Column
+from ..table import Cell, Column, Table
 
 INTERVAL = re.compile(r"(−?[\d.]+) (\([−\d.]+ – [−\d.]+\))")  # a score and its bounds
 
@@ -36,6 +38,24 @@ def heads(columns: Sequence[Column]) -> list[list[Head]]:
         else:
             above += [Head(breakable(column.heading), rows=2, at=at) for at, column in own]
     return [above, below]
+HERE = Path(__file__).parent
+PAGE = "page.html"  # its macros stand above the page itself
+
+
+def environment() -> Environment:
+    """Templates as the page writes them."""
+    made = Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    made.filters |= {"cell": shown_cell, "heads": heads, "breakable": breakable}
+    return made
+
+
+def fragment(tables: Sequence[Table], words: Sequence[str]) -> str:
+    """Tables as on the page, and sentences below them, for a notebook."""
+    macros, _, _ = (HERE / PAGE).read_text(encoding="utf-8").partition("<!doctype")
+    write = environment().from_string(macros).make_module().table  # type: ignore[attr-defined]  # a macro of it
+    return "\n".join([*map(str, map(write, tables)), *(str(Markup("<p>{}</p>").format(word)) for word in words)])
 
 
 def shown_cell(cell: Cell) -> Markup:
