@@ -32,7 +32,8 @@ def compare(
     ] = "percentile",
     seed: o.Seed = 0,
     work: o.Work = o.DEFAULT_WORK,
-    json: o.Json = False,
+    fail_if: o.FailIf = (),
+    json: o.BriefJson = "",
 ) -> None:
     """Say in what two systems differ, in settings and then in scores, and what can be said of the difference.
 
@@ -45,24 +46,33 @@ def compare(
     from ..compare.tested import compare as stage
     from ..reporting import comparison, writers
     from ..reporting.collect import Asked, runs_in, scores_of_all
+    from ..reporting.pipelines import brief, limits
 
     check_names(metric)
+    limited = limits.read(fail_if, compares=True)
     paths = [path for run in runs or [str(work)] for path in runs_in(Path(run))]
     made_by = EvaluateOptions.from_flags({"by": by, "interval": interval}).made_by()
     asked = Asked(list(by), None, made_by, interval=interval)
-    a, b = _two(scores_of_all(paths, asked))
-    compared = stage(a, b, metrics=metric, resamples=resamples, seed=seed, interval=interval)
+    with console.warnings_kept() as warned:
+        a, b = _two(scores_of_all(paths, asked))
+        compared = stage(a, b, metrics=metric, resamples=resamples, seed=seed, interval=interval)
+    broken, notes = limits.broken_by(limited, compared), comparison.notes(compared)
     if json:
-        show_json(comparison.body(compared))
+        full = json == "full"
+        body = comparison.body(compared) if full else brief.of_comparison(compared)
+        texts = {} if full else {"sentences": comparison.sentences(compared)}
+        show_json(body | texts | {"warnings": [*warned, *notes], "broken": broken})
+        o.refuse_broken(broken)
         return
     if differing := [[row["what"], row["a"], row["b"]] for row in compared.settings]:
         terminal.table(["setting", "A", "B"], differing)
         print()
     writers.show(comparison.table(compared))
     print("", *comparison.sentences(compared), *comparison.image_tests(compared), sep="\n")
-    for note in comparison.notes(compared):
+    for note in notes:
         console.warn(note)
     console.say(comparison.legend(compared))
+    o.refuse_broken(broken)
 
 
 def _two(scores: list[Path]) -> tuple[list[Path], list[Path]]:

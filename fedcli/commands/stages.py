@@ -12,11 +12,23 @@ from ..options import Flag
 from ..stages.evaluation_options import EvaluateOptions, PredictOptions, ReportOptions
 from ..stages.options import CorruptOptions, PartitionOptions, PrepareOptions, TrainOptions
 from ..system import terminal
-from .shell.common import Json, give, refuse_sealed, refuse_sealed_folder, refuse_together, write
-from .shell.shown import show, show_groups, show_json, show_rows, show_tables
+from .shell.common import (
+    BriefJson,
+    FailIf,
+    Json,
+    give,
+    refuse_broken,
+    refuse_sealed,
+    refuse_sealed_folder,
+    refuse_together,
+    write,
+)
+from .shell.shown import dumped, show, show_groups, show_json, show_rows, show_tables
 
 if TYPE_CHECKING:
     from ..bench.estimate import Estimate
+    from ..reporting.row import Row
+    from ..stages.report import Report
 
 NAMED = 10  # unreadable files that are listed
 FORMATS = "table", "markdown", "latex", "csv", "json", "html"
@@ -128,32 +140,47 @@ def _show_estimate(needs: "Estimate", method: str, as_json: bool) -> None:
     )
 
 
-def evaluate(options: EvaluateOptions, json: Json = False, quiet: bool = False) -> None:
+def evaluate(options: EvaluateOptions, fail_if: FailIf = (), json: BriefJson = "", quiet: bool = False) -> None:
     """Score a run on the clean and the corrupted test set, per client and per group.
 
     Examples: fedcli evaluate --by sex --by 'sex*age'; fedcli evaluate --shots 700,70; fedcli evaluate --export csv;
     fedcli evaluate --corrupt gaussian --severity 1..5; fedcli evaluate --clinical;
-    fedcli evaluate --on fedcli-work/datasets/*/dataset.json
+    fedcli evaluate --on fedcli-work/datasets/*/dataset.json; fedcli evaluate --by sex --fail-if 'gap(sex) > 30'
     """
-    from ..reporting import by_severity, choice, clinical, cross_site
     from ..reporting.columns import SHOWN
+    from ..reporting.pipelines import brief, limits
     from ..reporting.rows import rows
     from ..stages import evaluate as stage
 
-    scores = stage.run(options)
-    if not quiet:
+    asked = limits.read(fail_if)
+    with console.warnings_kept() as warned:
+        scores = stage.run(options)
         own = list(scores.manifest.options.get("metrics", {}))
-        lines = rows([scores.path], metrics=[*SHOWN, *own])
-        show_rows(lines, sys.stderr)
-        show_groups(scores.path, sys.stderr, own)
-        known = [("", lines[0].scores)]
-        points = clinical.tables(known) if options.clinical else ()  # not those of another evaluation of the run
-        parts = choice.tables(lines), by_severity.tables(known), cross_site.tables(known), points
-        show_tables([table for part in parts for table in part], sys.stderr)
-    if json:
-        show_json({"path": str(scores.path), "manifest": {**asdict(scores.manifest), "body": scores.body}})
+        read = json or asked or not quiet
+        lines = rows([scores.path], metrics=[*SHOWN, *own]) if read else []
+    broken = limits.broken(asked, lines)
+    if not quiet:
+        _show_scores(lines, own, options.clinical)
+    if json == "full":
+        body = {**asdict(scores.manifest), "body": scores.body}
+        show_json({"path": str(scores.path), "warnings": warned, "manifest": body})
+    elif json:
+        show_json(brief.of_row(lines[0]) | {"path": str(scores.path), "warnings": warned, "broken": broken})
     else:
-        show(scores.path, json)
+        show(scores.path, False)
+    refuse_broken(broken)
+
+
+def _show_scores(lines: "list[Row]", own: list[str], with_clinical: bool) -> None:
+    """Print the tables of one run, with its own metrics, on stderr."""
+    from ..reporting import by_severity, choice, clinical, cross_site
+
+    show_rows(lines, sys.stderr)
+    show_groups(lines[0].paths[0], sys.stderr, own)
+    known = [("", lines[0].scores)]
+    points = clinical.tables(known) if with_clinical else ()  # not those of another evaluation of the run
+    parts = choice.tables(lines), by_severity.tables(known), cross_site.tables(known), points
+    show_tables([table for part in parts for table in part], sys.stderr)
 
 
 def predict(
@@ -222,7 +249,8 @@ def report(
         "json and html",
         FOLDER,
     ] = None,
-    json: Json = False,
+    fail_if: FailIf = (),
+    json: BriefJson = "",
 ) -> None:
     """Compare runs in one table; a run that has no scores yet is evaluated first. Runs that differ in nothing but the
     seed are one row.
@@ -242,9 +270,13 @@ def report(
     for folder in filter(None, (figures, card, evidence)):
         refuse_sealed_folder(folder)
     from ..reporting.long import comma_separated
+    from ..reporting.pipelines import brief, limits
     from ..stages import report as stage
 
-    made = stage.run(options)
+    asked = limits.read(fail_if)
+    with console.warnings_kept() as warned:
+        made = stage.run(options)
+        broken = limits.broken(asked, made.rows) if asked or json == "short" else []
     if export:
         write(export, comma_separated(made.scores))
         console.say(f"wrote {export}")
@@ -258,10 +290,17 @@ def report(
         show_tables([*made.choices, *made.operating])
         if made.without_operating:
             console.say(made.without_operating)
-        return
-    kind = "json" if json else "markdown" if format == "table" else format
-    text = made.to(kind, figures=figures is not None, draw=draw)
-    give(text, out)
+    elif json == "short":
+        rows = [brief.of_row(row) for row in made.rows if not row.is_view]
+        give(dumped({"rows": rows, "warnings": warned, "broken": broken}) + "\n", out)
+    else:
+        _give_report(made, "json" if json else format, figures is not None, draw, out)
+    refuse_broken(broken)
+
+
+def _give_report(made: "Report", format: str, figures: bool, draw: Sequence[str], out: Path | None) -> None:
+    kind = "markdown" if format == "table" else format
+    give(made.to(kind, figures=figures, draw=draw), out)
 
 
 def _formats(asked: str, draws: bool) -> tuple[str, list[str]]:

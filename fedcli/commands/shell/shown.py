@@ -22,7 +22,12 @@ def show(path: Path, as_json: bool) -> None:
 
 def show_json(value: Any) -> None:
     """Print a value as JSON."""
-    print(json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False))
+    print(dumped(value))
+
+
+def dumped(value: Any) -> str:
+    """A value as JSON."""
+    return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False)
 
 
 def show_tree(values: dict[str, Any], indent: str = "") -> None:
