@@ -32,7 +32,7 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "methods": 7330,
     "metrics": 1170,
     "models": 1960,
-    "reporting": 3810,
+    "reporting": 3860,
     "reproduce": 2810,
     "runs": 2500,
     "scores": 4950,

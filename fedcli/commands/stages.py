@@ -23,7 +23,7 @@ from .shell.common import (
     refuse_together,
     write,
 )
-from .shell.shown import dumped, show, show_groups, show_json, show_rows, show_tables
+from .shell.shown import dumped, show, show_json, show_rows, show_tables
 
 if TYPE_CHECKING:
     from ..bench.estimate import Estimate
@@ -173,10 +173,13 @@ def evaluate(options: EvaluateOptions, fail_if: FailIf = (), json: BriefJson = "
 
 def _show_scores(lines: "list[Row]", own: list[str], with_clinical: bool) -> None:
     """Print the tables of one run, with its own metrics, on stderr."""
-    from ..reporting import by_severity, choice, clinical, cross_site
+    from ..reporting import by_group, by_severity, choice, clinical, cross_site
 
     show_rows(lines, sys.stderr)
-    show_groups(lines[0].paths[0], sys.stderr, own)
+    run = lines[0].scored[0]
+    show_tables((table for metric in ("", *own) for table in by_group.tables(run, metric)), sys.stderr)
+    for text in by_group.legend(run.scores, own) if run.scores.groups else ():
+        console.say(text)
     known = [("", lines[0].scores)]
     points = clinical.tables(known) if with_clinical else ()  # not those of another evaluation of the run
     parts = choice.tables(lines), by_severity.tables(known), cross_site.tables(known), points

@@ -1,9 +1,10 @@
 """Every number of a run, measured or following from what was: whose it is, and its name as a column."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ..metrics import better_low
 from . import views
+from .parts import AVERAGE, MODELS
 from .scores import GLOBAL, RECALL, Part, Scores, groups_of, with_average
 from .table import BEST, Score, Where
 
@@ -34,6 +35,13 @@ def name(where: Where) -> str:
     whose = f"of {where.attribute} {where.group}" if where.group else whose
     client, shown = f"of client {where.client}" if where.client else "", f"({model(where)})" if model(where) else ""
     return " ".join(filter(None, [where.version, where.measure, metric(where), whose, client, shown]))
+
+
+def versions(runs: Iterable[Scores]) -> dict[str, str]:
+    """The words for the versions of the test images: corrupted ones are called noisy where all of them are."""
+    kinds = [str((scores.corruption or {}).get("kind", "")) for scores in runs if MODELS[1] in scores.versions]
+    noisy = bool(kinds) and all("noise" in kind for kind in kinds)
+    return {MODELS[1]: "noisy" if noisy else MODELS[1], AVERAGE: "both"}
 
 
 def numbers(scores: Scores, *, best: bool = False) -> Iterator[Number]:

@@ -1,7 +1,8 @@
 """Results and tables on a terminal."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -55,19 +56,6 @@ def _line(text: str) -> str:
     return console.printable(text.replace("\n", "\\n"))
 
 
-def show_groups(path: Path, file: TextIO, metrics: Sequence[str] = ()) -> None:
-    """Print a line for each group of a scores.json, for every attribute: of the AUC and of these metrics."""
-    from ...reporting import by_group, writers
-    from ...scores.scores import Scores
-
-    scores = Scores.read(path)
-    for table in (table for metric in ("", *metrics) for table in by_group.tables(scores, metric)):
-        writers.show(table, file)
-        print(table.legend, file=file)
-    if scores.groups:
-        console.say(by_group.legend(scores, metrics))
-
-
 def show_rows(rows: "list[Row]", file: TextIO | None = None) -> None:
     """Print the rows of a report as tables, and for a person what the numbers are."""
     from ...reporting import writers
@@ -80,12 +68,11 @@ def show_rows(rows: "list[Row]", file: TextIO | None = None) -> None:
 
 
 def show_tables(tables: "Iterable[Table]", file: TextIO | None = None) -> None:
-    """Print tables, and what their numbers are once."""
+    """Print tables, and what the numbers of alike ones are below the last of them."""
     from ...reporting import writers
 
-    legends: list[str] = []
-    for table in tables:
-        writers.show(table, file)
-        legends.append(table.legend)
-    for legend in dict.fromkeys(legends):
-        console.say(legend)
+    for legend, alike in groupby(tables, key=lambda table: table.legend):
+        for table in alike:
+            writers.show(table, file)
+        if legend:
+            console.say(legend)
