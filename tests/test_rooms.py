@@ -23,7 +23,7 @@ DOORS = "fedcli", "fedcli.__main__"  # what a notebook and `python -m` open; the
 LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 350, 60, 8, 120
 BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, and raised only on purpose
     "bench": 1330,
-    "commands": 2880,
+    "commands": 2890,
     "compare": 1410,
     "data": 10620,
     "federation": 2680,
@@ -32,10 +32,10 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "methods": 7330,
     "metrics": 1170,
     "models": 1960,
-    "reporting": 3860,
+    "reporting": 3950,
     "reproduce": 2810,
     "runs": 2500,
-    "scores": 4950,
+    "scores": 4960,
     "sites": 3320,
     "stages": 1420,
     "system": 740,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from .. import console
+from ..common_options import OUTPUT
 from ..errors import FedcliError, UsageError, nearest
 from ..options import Flag
 from ..stages.evaluation_options import EvaluateOptions, PredictOptions, ReportOptions
@@ -140,19 +141,33 @@ def _show_estimate(needs: "Estimate", method: str, as_json: bool) -> None:
     )
 
 
-def evaluate(options: EvaluateOptions, fail_if: FailIf = (), json: BriefJson = "", quiet: bool = False) -> None:
+def evaluate(
+    options: EvaluateOptions,
+    show_more: Annotated[
+        Sequence[str],
+        "with --clinical: also these tables, with commas between: thresholds, transfer, calibration, net-benefit, "
+        "conformal, agreement, gaps, subgroups, or all",
+        Flag("NAME", typed="show", local=True, panel=OUTPUT),
+    ] = (),
+    fail_if: FailIf = (),
+    json: BriefJson = "",
+    quiet: bool = False,
+) -> None:
     """Score a run on the clean and the corrupted test set, per client and per group.
 
     Examples: fedcli evaluate --by sex --by 'sex*age'; fedcli evaluate --shots 700,70; fedcli evaluate --export csv;
     fedcli evaluate --corrupt gaussian --severity 1..5; fedcli evaluate --clinical;
     fedcli evaluate --on fedcli-work/datasets/*/dataset.json; fedcli evaluate --by sex --fail-if 'gap(sex) > 30'
     """
+    from ..reporting import clinical
     from ..reporting.columns import SHOWN
     from ..reporting.pipelines import brief, limits
     from ..reporting.rows import rows
     from ..stages import evaluate as stage
 
-    asked = limits.read(fail_if)
+    asked, topics = limits.read(fail_if), clinical.read(show_more)
+    if topics and not options.clinical:
+        raise UsageError("--show is about operating points", "add --clinical")
     with console.warnings_kept() as warned:
         scores = stage.run(options)
         own = list(scores.manifest.options.get("metrics", {}))
@@ -160,7 +175,7 @@ def evaluate(options: EvaluateOptions, fail_if: FailIf = (), json: BriefJson = "
         lines = rows([scores.path], metrics=[*SHOWN, *own]) if read else []
     broken = limits.broken(asked, lines)
     if not quiet:
-        _show_scores(lines, own, options.clinical)
+        _show_scores(lines, own, topics if options.clinical else None)
     if json == "full":
         body = {**asdict(scores.manifest), "body": scores.body}
         show_json({"path": str(scores.path), "warnings": warned, "manifest": body})
@@ -171,8 +186,11 @@ def evaluate(options: EvaluateOptions, fail_if: FailIf = (), json: BriefJson = "
     refuse_broken(broken)
 
 
-def _show_scores(lines: "list[Row]", own: list[str], with_clinical: bool) -> None:
-    """Print the tables of one run, with its own metrics, on stderr."""
+def _show_scores(lines: "list[Row]", own: list[str], topics: list[str] | None) -> None:
+    """Print the tables of one run, with its own metrics, on stderr.
+
+    topics: what --show names; None where operating points were not asked for, but another evaluation may have them.
+    """
     from ..reporting import by_group, by_severity, choice, clinical, cross_site
 
     show_rows(lines, sys.stderr)
@@ -181,9 +199,14 @@ def _show_scores(lines: "list[Row]", own: list[str], with_clinical: bool) -> Non
     for text in by_group.legend(run.scores, own) if run.scores.groups else ():
         console.say(text)
     known = [("", lines[0].scores)]
-    points = clinical.tables(known) if with_clinical else ()  # not those of another evaluation of the run
-    parts = choice.tables(lines), by_severity.tables(known), cross_site.tables(known), points
+    parts = choice.tables(lines), by_severity.tables(known), cross_site.tables(known)
     show_tables([table for part in parts for table in part], sys.stderr)
+    if topics is not None and run.scores.clinical:
+        show_tables(clinical.by_class(run.scores), sys.stderr)
+        console.say(clinical.INTERVALS)
+        show_tables(clinical.tables(known, topics), sys.stderr)
+        if not topics:
+            console.say(clinical.MORE)
 
 
 def predict(
