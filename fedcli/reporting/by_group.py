@@ -104,10 +104,10 @@ def legend(scores: Scores, metrics: Sequence[str] = ()) -> list[str]:
         by.get(metric, {}) for versions in scores.groups.values() for by in versions.values() for metric in shown
     ]
     each = [score for column in columns for score in column.values() if score.interval]
-    kind = "BCa " if any(score.is_bca for score in each) else ""
+    kind = "BCa intervals" if any(score.is_bca for score in each) else "Intervals"
     over = "patients" if any(score.unit.startswith("patient") for score in each) else "images"
     if scores.curves:  # sites counted, which do not say whose image is which
         over = "images, which sites count without their patients, so too narrow where patients have several"
     small = any(some.small for attribute in scores.groups for some in scores.members(attribute).values())
-    lines = [f"{kind}Intervals: {RESAMPLES:,} bootstrap resamples of the {over} of a group."] if each else []
+    lines = [f"{kind}: {RESAMPLES:,} bootstrap resamples of the {over} of a group."] if each else []
     return [*lines, *([SMALL] if small else [])]
