@@ -117,7 +117,20 @@ def logged(path: Path) -> Iterator[None]:
 
 def be_quiet() -> None:
     """Print errors only, until shown() ends."""
-    _log.setLevel(logging.ERROR)
+    for handler in _log.handlers:
+        if isinstance(handler, _Stderr):
+            handler.setLevel(logging.ERROR)
+
+
+@contextmanager
+def warnings_kept() -> Iterator[list[str]]:
+    """The warnings that are said from now on, printed or not."""
+    handler = _Kept(logging.WARNING)
+    _log.addHandler(handler)
+    try:
+        yield handler.kept
+    finally:
+        _log.removeHandler(handler)
 
 
 def be_verbose() -> None:
@@ -162,6 +175,18 @@ class _LogFile(logging.FileHandler):
     def close(self) -> None:
         with suppress(OSError):  # of what could not be written, which was said
             super().close()
+
+
+class _Kept(logging.Handler):
+    """Keeps what is said."""
+
+    def __init__(self, level: int):
+        super().__init__(level)
+        self.kept: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno < logging.ERROR:
+            self.kept.append(printable(record.getMessage()))
 
 
 class _Listener:
@@ -217,7 +242,7 @@ class _Stderr(logging.Handler):
             self.passed = time.monotonic()
 
     def progress(self, items: Iterable[T], label: str, total: int, done: int) -> Iterator[T]:
-        if not _log.isEnabledFor(logging.INFO):
+        if self.level > logging.INFO:
             return iter(items)
         label = printable(label)
         return self._bar(items, label, total, done) if sys.stderr.isatty() else self._lines(items, label, total, done)

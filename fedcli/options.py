@@ -40,6 +40,7 @@ class Flag:
         panel: its heading in help, in place of its class's.
         open: None stands for a default of the method, the optimizer or the data, see left_open().
         label: how the name of a run says a value that is not the default, such as "prior {}".
+        alone: its value where the flag stands alone; another is typed behind =.
     """
 
     metavar: str = ""
@@ -50,6 +51,7 @@ class Flag:
     panel: str = ""
     open: bool = False
     label: str = ""
+    alone: str = ""
 
 
 @dataclass(frozen=True)

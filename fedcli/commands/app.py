@@ -1,7 +1,7 @@
 """The command line: every subcommand, and the one place where errors end.
 
 Exit codes: 0 done; 1 an error that names its cause; 2 wrong usage; 3 a hash that does not match;
-130 interrupted, with everything saved.
+4 a score beyond a limit of --fail-if; 130 interrupted, with everything saved.
 """
 
 import codecs

@@ -2,11 +2,11 @@
 
 from .. import console
 from ..stages.evaluation_options import CompareOptions
-from .shell.common import Json
+from .shell.common import BriefJson, FailIf, refuse_broken
 from .shell.shown import show_json
 
 
-def compare(options: CompareOptions, json: Json = False) -> None:
+def compare(options: CompareOptions, fail_if: FailIf = (), json: BriefJson = "") -> None:
     """Say in what two systems differ, in settings and then in scores, and what can be said of the difference.
 
     Runs that differ in nothing but the seed are one system. The first run's system is A; differences are B - A. A run
@@ -15,14 +15,23 @@ def compare(options: CompareOptions, json: Json = False) -> None:
     Examples: fedcli compare fedavg fedheal; fedcli compare fedcli-work/runs/fedavg-* fedcli-work/runs/fedheal-*
     """
     from ..reporting import comparison, writers
+    from ..reporting.pipelines import brief, limits
     from ..stages.compare import run as stage
 
-    compared = stage(options).comparison
+    limited = limits.read(fail_if, compares=True)
+    with console.warnings_kept() as warned:
+        compared = stage(options).comparison
+    broken, notes = limits.broken_by(limited, compared), comparison.notes(compared)
     if json:
-        show_json(comparison.body(compared))
+        full = json == "full"
+        body = comparison.body(compared) if full else brief.of_comparison(compared)
+        texts = {} if full else {"sentences": comparison.sentences(compared)}
+        show_json(body | texts | {"warnings": [*warned, *notes], "broken": broken})
+        refuse_broken(broken)
         return
     writers.say([comparison.heading(compared)])
     writers.show(comparison.table(compared))
     writers.say([*comparison.remarks(compared), comparison.legend(compared)])
-    for note in comparison.notes(compared):
+    for note in notes:
         console.warn(note)
+    refuse_broken(broken)

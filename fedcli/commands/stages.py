@@ -4,17 +4,31 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from .. import console
+from ..common_options import OUTPUT
 from ..errors import FedcliError, UsageError, nearest
 from ..options import Flag
 from ..stages.evaluation_options import EvaluateOptions, PredictOptions, ReportOptions
 from ..stages.options import CorruptOptions, PartitionOptions, PrepareOptions, TrainOptions
 from .cells import Seeds, train_several
-from .shell.common import Json, give, refuse_sealed, refuse_sealed_folder, refuse_together, write
+from .shell.common import (
+    BriefJson,
+    FailIf,
+    Json,
+    give,
+    refuse_broken,
+    refuse_sealed,
+    refuse_sealed_folder,
+    refuse_together,
+    write,
+)
 from .shell.declare import piped
-from .shell.shown import show, show_groups, show_json, show_rows, show_tables
+from .shell.shown import dumped, show, show_json, show_rows, show_tables
+
+if TYPE_CHECKING:
+    from ..reporting.row import Row
 
 NAMED = 10  # unreadable files that are listed
 FORMATS = "table", "markdown", "latex", "csv", "json", "html"
@@ -129,32 +143,72 @@ def train(
     console.say(*needs.words())
 
 
-def evaluate(options: EvaluateOptions, json: Json = False, quiet: bool = False) -> None:
+def evaluate(
+    options: EvaluateOptions,
+    show_more: Annotated[
+        Sequence[str],
+        "with --clinical: also these tables, with commas between: thresholds, transfer, calibration, net-benefit, "
+        "conformal, agreement, gaps, subgroups, or all",
+        Flag("NAME", typed="show", local=True, panel=OUTPUT),
+    ] = (),
+    fail_if: FailIf = (),
+    json: BriefJson = "",
+    quiet: bool = False,
+) -> None:
     """Score a run on the clean and the corrupted test set, per client and per group.
 
     Examples: fedcli evaluate --by sex --by 'sex*age'; fedcli evaluate --shots 700,70; fedcli evaluate --export csv;
     fedcli evaluate --corrupt gaussian --severity 1..5; fedcli evaluate --clinical;
-    fedcli evaluate --on fedcli-work/datasets/*/dataset.json
+    fedcli evaluate --on fedcli-work/datasets/*/dataset.json; fedcli evaluate --by sex --fail-if 'gap(sex) > 30'
     """
-    from ..reporting import by_severity, choice, clinical, cross_site
+    from ..reporting import clinical
     from ..reporting.columns import SHOWN
+    from ..reporting.pipelines import brief, limits
     from ..reporting.rows import rows
     from ..stages import evaluate as stage
 
-    scores = stage.run(options)
-    if not quiet:
+    asked, topics = limits.read(fail_if), clinical.read(show_more)
+    if topics and not options.clinical:
+        raise UsageError("--show is about operating points", "add --clinical")
+    with console.warnings_kept() as warned:
+        scores = stage.run(options)
         own = list(scores.manifest.options.get("metrics", {}))
-        lines = rows([scores.path], metrics=[*SHOWN, *own])
-        show_rows(lines, sys.stderr)
-        show_groups(scores.path, sys.stderr, own)
-        known = [("", lines[0].scores)]
-        points = clinical.tables(known) if options.clinical else ()  # not those of another evaluation of the run
-        parts = choice.tables(lines), by_severity.tables(known), cross_site.tables(known), points
-        show_tables([table for part in parts for table in part], sys.stderr)
-    if json:
-        show_json({"path": str(scores.path), "manifest": {**asdict(scores.manifest), "body": scores.body}})
+        read = json or asked or not quiet
+        lines = rows([scores.path], metrics=[*SHOWN, *own]) if read else []
+    broken = limits.broken(asked, lines)
+    if not quiet:
+        _show_scores(lines, own, topics if options.clinical else None)
+    if json == "full":
+        body = {**asdict(scores.manifest), "body": scores.body}
+        show_json({"path": str(scores.path), "warnings": warned, "manifest": body})
+    elif json:
+        show_json(brief.of_row(lines[0]) | {"path": str(scores.path), "warnings": warned, "broken": broken})
     else:
-        show(scores.path, json)
+        show(scores.path, False)
+    refuse_broken(broken)
+
+
+def _show_scores(lines: "list[Row]", own: list[str], topics: list[str] | None) -> None:
+    """Print the tables of one run, with its own metrics, on stderr.
+
+    topics: what --show names; None where operating points were not asked for, but another evaluation may have them.
+    """
+    from ..reporting import by_group, by_severity, choice, clinical, cross_site
+
+    show_rows(lines, sys.stderr, between=False)
+    run = lines[0].scored[0]
+    show_tables((table for metric in ("", *own) for table in by_group.tables(run, metric)), sys.stderr)
+    for text in by_group.legend(run.scores, own) if run.scores.groups else ():
+        console.say(text)
+    known = [("", lines[0].scores)]
+    parts = choice.tables(lines), by_severity.tables(known), cross_site.tables(known)
+    show_tables([table for part in parts for table in part], sys.stderr)
+    if topics is not None and run.scores.clinical:
+        show_tables(clinical.by_class(run.scores), sys.stderr)
+        console.say(clinical.INTERVALS)
+        show_tables(clinical.tables(known, topics), sys.stderr)
+        if not topics:
+            console.say(clinical.MORE)
 
 
 def predict(
@@ -222,7 +276,8 @@ def report(
         "json and html",
         FOLDER,
     ] = None,
-    json: Json = False,
+    fail_if: FailIf = (),
+    json: BriefJson = "",
 ) -> None:
     """Compare runs in one table; a run that has no scores yet is evaluated first. Runs that differ in nothing but the
     seed are one row.
@@ -242,9 +297,13 @@ def report(
     for folder in filter(None, (figures, card, evidence)):
         refuse_sealed_folder(folder)
     from ..reporting.long import comma_separated
+    from ..reporting.pipelines import brief, limits
     from ..stages import report as stage
 
-    made = stage.run(options)
+    asked = limits.read(fail_if)
+    with console.warnings_kept() as warned:
+        made = stage.run(options)
+        broken = limits.broken(asked, made.rows) if asked or json == "short" else []
     if export:
         write(export, comma_separated(made.scores))
         console.say(f"wrote {export}")
@@ -256,10 +315,13 @@ def report(
     if out is None and format == "table" and not json:
         show_rows(made.rows)
         show_tables([*made.choices, *made.operating])
-        return
-    kind = "json" if json else "markdown" if format == "table" else format
-    text = made.to(kind, figures=figures is not None, draw=draw)
-    give(text, out)
+    elif json == "short":
+        rows = [brief.of_row(row) for row in made.rows if not row.is_view]
+        give(dumped({"rows": rows, "warnings": warned, "broken": broken}) + "\n", out)
+    else:
+        kind = "json" if json else "markdown" if format == "table" else format
+        give(made.to(kind, figures=figures is not None, draw=draw), out)
+    refuse_broken(broken)
 
 
 def _formats(asked: str, draws: bool) -> tuple[str, list[str]]:

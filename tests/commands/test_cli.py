@@ -51,7 +51,7 @@ def test_a_dash_reads_the_path_from_stdin(chain):
 
 
 def test_json_is_for_machines(chain):
-    _, out, _ = fedcli("evaluate", chain["run"], "--json", *chain["where"])
+    _, out, _ = fedcli("evaluate", chain["run"], "--json=full", *chain["where"])
     written = json.loads(out)
     assert written["path"] == chain["scores"] and written["manifest"]["kind"] == "scores"
     _, out, _ = fedcli("methods", "--json")

@@ -103,5 +103,5 @@ def test_a_report_takes_what_sites_said_of_some_attributes_and_says_what_interva
     assert scores_of_all([run], Asked([], None, ["evaluate"])) == [made.path]
     with pytest.raises(FedcliError, match="are at its sites"):
         scores_of_all([run], Asked(["hospital"], None, ["evaluate"]))
-    said = by_group.legend(Scores.read(made.path))
-    assert "over images, which sites count" in said and "over the patients" not in said
+    said = " ".join(by_group.legend(Scores.read(made.path)))
+    assert "of the images, which sites count" in said and "of the patients" not in said

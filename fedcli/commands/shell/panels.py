@@ -11,6 +11,7 @@ from ...common_options import MACHINE, OUTPUT
 from . import defaults
 
 PANELS = "Training", "Method", "Data", MACHINE, OUTPUT
+ALONE = "alone"  # what a function holds: flags, and their values where they stand alone
 MANY = 15  # options, from which on a list needs headings
 ANYWHERE = [  # of the whole program, wherever they stand in the line
     ("--log-file FILE", "also append every message with its time to this file"),
@@ -35,6 +36,13 @@ class Command(TyperCommand):
             if lines:
                 with formatter.section(title):
                     formatter.write_dl(lines)
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # its own click's
+        """A flag that may stand alone has its value behind = alone, so that it takes no word from the arguments."""
+        alone: dict[str, str] = getattr(self.callback, ALONE, {})
+        end = args.index("--") if "--" in args else len(args)
+        words = [f"{word}={alone[word]}" if word in alone else word for word in args[:end]]
+        return super().parse_args(ctx, [*words, *args[end:]])
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]  # its own click's
         defaults.say(ctx)
