@@ -107,7 +107,10 @@ def _refuse_overlap(shared: dict[str, Any]) -> None:
     from ..data import overlap
 
     if sentence := overlap.sentence(shared):
-        raise FedcliError(sentence, "prepare again with a split that keeps them together, or correct the files")
+        hint = "prepare again with a split that keeps them together, or correct the files"
+        if sentence == overlap.UNKNOWN:
+            hint = "prepare again and say which column names patients, or leave --strict out"
+        raise FedcliError(sentence, hint)
 
 
 def _readable(facts: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from .... import console
 from ....errors import FedcliError, UsageError
 from ....labels import MULTI_LABEL, Label
 from ...pool import Row
-from ..division import divided
 from ..formats import dicom_header
 from ..formats.photographs import within
 from ..source import Choices, Listing
@@ -74,8 +73,7 @@ def described(table: DataFrame, path: Path, choices: Choices) -> Listing:
         for i, (file, label, patient) in enumerate(zip(table[AT], labels, patients, strict=True))
     ]
     patient = own["patient"] if any(patients) else None
-    listing = Listing(rows, values, patient, classes=classes, sites=own["site"] or None, task=task)
-    return divided(listing, choices, "patient" if patient else "")
+    return Listing(rows, values, patient, classes=classes, sites=own["site"] or None, task=task)
 
 
 def columns_about(own: Mapping[str, str]) -> list[str]:
