@@ -20,8 +20,8 @@ from ..formats import dicom, dicom_header, nifti, packed
 from ..formats.photographs import is_coloured, leads_out, read_grey_or_rgb
 from ..source import Choices, Listing, Source, Unreadable
 from ..tables import PARTS, lacking
-from . import own_labels
-from .own_table import INDEX, NO_LABEL, classes_of, columns_about, described, from_table, table_name
+from . import own_columns, own_labels
+from .own_table import INDEX, NAMING, NO_LABEL, classes_of, described, from_table, table_name
 
 PICTURES = ".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp"
 SUFFIXES = *PICTURES, ".dcm", *nifti.SUFFIXES
@@ -99,10 +99,10 @@ def _from_packed(raw: Path, files: list[str], choices: Choices) -> Listing:
     if choices.split == "folder":
         raise UsageError("--split folder is for a folder per class, not for packed files", "use --split-file")
     table, named = packed.read_columns(raw, files), own_labels.columns(choices.own)
-    if missing := [name for name in [*named, *columns_about(choices.own)] if name not in table]:
+    if missing := [name for name in [*named, *own_columns.of_people(choices.own)] if name not in table]:
         known = ", ".join(name for name in table if name != packed.AT)[:200]
-        hint = "--label-column, --group, --site and --patient name columns"
-        raise FedcliError(f"{raw / files[0]} has {lacking(missing)}, only {known}", hint)
+        raise FedcliError(f"{raw / files[0]} has {lacking(missing)}, only {known}", NAMING)
+    table = own_columns.renamed(table, choices.own)
     unlabelled = table[named[0]].str.lower().isin(NO_LABEL) & (len(named) == 1)
     skipped = [(place, f"has no {named[0]}") for place in table[packed.AT][unlabelled]]
     return replace(described(table[~unlabelled], raw / files[0], choices), tables=files, skipped=skipped)
@@ -202,7 +202,7 @@ def _any_coloured(raw: Path, rows: list[Row]) -> bool:
 
 def _from_folders(raw: Path, files: list[str], others: list[str], choices: Choices) -> Listing:
     """Classes from the folders in raw, or from those in its folders train, val and test."""
-    for key in ("site", "patient", "group", "multi-label"):
+    for key in ("site", "patient", "group", "age", "sex", "map", "encoding", "multi-label"):
         if choices.own[key]:
             raise UsageError(f"--{key} needs a table, and {raw} has no CSV", "put one with a row per image there")
     parts = {Path(file).parts[0].lower() for file in files}
