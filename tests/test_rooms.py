@@ -25,7 +25,7 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "bench": 1330,
     "commands": 2800,
     "compare": 1410,
-    "data": 10810,
+    "data": 10910,
     "federation": 2680,
     "figures": 3040,
     "io": 630,
@@ -37,7 +37,7 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "runs": 2500,
     "scores": 4950,
     "sites": 3320,
-    "stages": 1440,
+    "stages": 1450,
     "system": 740,
     "the ground floor": 1340,
 }

@@ -149,6 +149,12 @@ class PartitionOptions(Options):
         "or that of --by: ATTRIBUTE=VALUE",
         Flag("SITE"),
     ] = None
+    without: Annotated[
+        Sequence[str],
+        "a hospital that is left out, in training and among the test images; of another attribute: ATTRIBUTE=VALUE; of "
+        "--clients-file also a client; may be repeated",
+        Flag("SITE"),
+    ] = ()
     minimum: Annotated[
         int, "images each client must have, >= 0; a partition that gives fewer is refused, --balanced gives as many"
     ] = 0
