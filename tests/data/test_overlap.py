@@ -83,7 +83,7 @@ def test_strict_ends_with_code_1_and_one_sentence_where_anything_is_shared(tmp_p
     code, out, err = run("inspect", made, "--strict", "--json")
     assert code == 1 and json.loads(out)["overlap"]["patients"]["count"] == 2
     assert "train and test share 2 patients or lesions" in err and "hint:" in err and "Traceback" not in err
-    code, out, _ = run("inspect", made)
+    code, out, _ = run("inspect", made, "--all")
     assert code == 0 and "i1 = i5 i3 = i6" in out
     clean = dataset(tmp_path / "2", list("aabbccdd"), list(range(8)))
     assert run("inspect", clean, "--strict")[0] == 0
