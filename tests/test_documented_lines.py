@@ -139,7 +139,17 @@ def raw(tmp_path_factory):
         Image.new("RGB", (20, 20), (10 * i, 90, 255 - 10 * i)).save(own / f"{i}.png")
         rows.append([f"{i}.png", "ab"[i % 2], "fm"[i // 2 % 2], 30 + i, f"h{i % 2}", f"p{i // 2}"])
     write_csv(own / "labels.csv", ["file", "diagnosis", "sex", "age", "hospital", "patient_id"], rows)
-    return {word: made[name] for word, name in FOLDERS.items()} | {"DIR": own}
+    german = folder / "german"
+    german.mkdir()
+    for row in rows:
+        (german / row[0]).write_bytes((own / row[0]).read_bytes())
+    cells = [
+        [f, {"a": "Nävus", "b": "Melanom"}[d], {"f": "weiblich", "m": "männlich"}[s], f"{a},0", p]
+        for f, d, s, a, _, p in rows
+    ]
+    text = "\n".join(";".join(line) for line in [["Datei", "Befund", "Geschlecht", "Alter", "Fall"], *cells])
+    (german / "befunde.csv").write_text(text, encoding="cp1252")
+    return {word: made[name] for word, name in FOLDERS.items()} | {"DIR": own, "BEFUNDE": german}
 
 
 def as_run(line: str, raw: dict[str, Path]) -> list[str]:

@@ -15,7 +15,6 @@ from .shell.shown import show_json, show_tables, show_tree
 PARTS = "train", "val", "test"
 SPLITTING = "dataset", "partition"  # kinds that say what trains and what tests
 HOLDING = *SPLITTING, "corruption"  # kinds that say who holds what
-CLASS = "class"
 CALLED = {"scores": "scores", "unfinished run": "an unfinished run", "HDF5": "an HDF5 file"}
 
 
@@ -33,6 +32,7 @@ def inspect(
         "show",
         Flag("CLASS"),
     ] = None,
+    everything: Annotated[bool, "options, hashes and files too", Flag(typed="all")] = False,
     work: o.Work = o.DEFAULT_WORK,
     json: o.Json = False,
 ) -> None:
@@ -57,14 +57,14 @@ def inspect(
         raise UsageError(f"--strict is for a dataset or partition, not for {what}", _instead(facts))
     if power:
         _add_power(facts, power)
-    _show(facts, json)
+    _show(facts, json, everything)
     if power and not json:
         _print_power(facts["power"], power)
     if strict:
         _refuse_overlap(facts["overlap"])
 
 
-def _show(facts: dict[str, Any], json: bool) -> None:
+def _show(facts: dict[str, Any], json: bool, everything: bool) -> None:
     """Print all but what stands in tables of its own."""
     if json:
         show_json(facts)
@@ -72,12 +72,10 @@ def _show(facts: dict[str, Any], json: bool) -> None:
     if facts["kind"] == "scores":
         _print_scores(Path(facts["path"]), facts)
         return
-    if facts["kind"] == "partition":
-        _print_partition(facts)
-        return
-    counts = facts.pop("counts", {})
-    show_tree({key: value for key, value in _readable(facts).items() if key != "power"})
-    _print_counts(counts)
+    if facts["kind"] in HOLDING:
+        _print_data(facts)
+    if facts["kind"] not in HOLDING or everything:
+        show_tree({key: value for key, value in _readable(facts).items() if key not in ("power", "counts")})
 
 
 def _add_power(facts: dict[str, Any], name: str) -> None:
@@ -107,43 +105,63 @@ def _refuse_overlap(shared: dict[str, Any]) -> None:
     from ..data import overlap
 
     if sentence := overlap.sentence(shared):
-        raise FedcliError(sentence, "prepare again with a split that keeps them together, or correct the files")
+        hint = "prepare again with a split that keeps them together, or correct the files"
+        if sentence == overlap.UNKNOWN:
+            hint = "prepare again and say which column names patients, or leave --strict out"
+        raise FedcliError(sentence, hint)
 
 
 def _readable(facts: dict[str, Any]) -> dict[str, Any]:
-    """A manifest whose numbers about skew stand in sentences; one without them as it is."""
-    if "overlap" in facts and facts["overlap"]["patients"] is None:
-        facts = facts | {"overlap": facts["overlap"] | {"patients": "this dataset has no patient or lesion ids"}}
-    if facts["kind"] != "partition" or "skew" not in facts["body"]:
-        return facts
-    from ..data.skew import readable
+    """A manifest whose numbers about skew stand in sentences, and a dataset's usual number of clients is called so."""
+    body = dict(facts.get("body", {}))
+    if facts["kind"] == "dataset" and "clients" in body:
+        body["usual number of clients"] = body.pop("clients")
+    if facts["kind"] == "partition" and "skew" in body:
+        from ..data.skew import readable
 
-    return facts | {"body": facts["body"] | {"skew": readable(facts["body"]["skew"])}}
-
-
-def _print_partition(facts: dict[str, Any]) -> None:
-    """Print what a person looks for first: who holds what, how unlike they are, what train and test share."""
-    body = dict(_readable(facts)["body"])
-    roster, classes = body.pop("roster"), body.pop("classes")
-    show_tree({"name": Path(facts["path"]).resolve().parent.name, "made_by": facts["made_by"]})
-    lines = [[c["client"], *map(str, c["class_counts"]), *(str(c[part]) for part in PARTS)] for c in roster]
-    terminal.table(
-        ["client", *classes, *PARTS],
-        lines,
-        title="Training images by class, and all by part",
-    )
-    _print_counts({name: counts for name, counts in facts["counts"].items() if name != CLASS})
-    parts = {"skew": body.pop("skew", None), "overlap": _readable(facts)["overlap"], "body": body}
-    show_tree({name: part for name, part in parts.items() if part is not None})
-    show_tree({key: facts[key] for key in ("kind", "path", "options", "hashes", "parents", "files")})
+        body["skew"] = readable(body["skew"])
+    return facts | {"body": body} if body else facts
 
 
-def _print_counts(counts: dict[str, Any]) -> None:
-    """A table for each class or attribute: images by client and part."""
-    from ..data.image_counts import lines
+def _print_data(facts: dict[str, Any]) -> None:
+    """Print what a person looks for: images, classes, groups, patients, who holds what, what train and test share."""
+    from ..data import glance, manifest, overlap
 
-    for name, clients in counts.items():
-        terminal.table(*lines(clients), title=f"Images by {name}, client and part")
+    path, body, counts = Path(facts["path"]), facts["body"], facts["counts"]
+    if facts["kind"] == "dataset":
+        lines = [f"{facts['kind']} {path.resolve().parent.name}", *glance.of_dataset(path, counts)]
+    else:
+        dataset = manifest.read(manifest.above(path, "dataset")).body
+        lines = [f"{facts['kind']} {path.resolve().parent.name}, of {dataset['name']}", *glance.of_partition(body)]
+    print(*lines, sep="\n")
+    if facts["kind"] != "dataset":
+        _print_clients(body)
+        heads, rows = glance.groups(counts)
+        if rows:
+            terminal.table(heads, rows, title="Groups")
+    if "overlap" in facts:
+        patients = "no patient and " if facts["overlap"]["patients"] else ""
+        print(overlap.sentence(facts["overlap"]) or f"train and test share {patients}no identical image")
+    print("Options, hashes and all counts: --all, or --json.")
+
+
+def _print_clients(body: dict[str, Any]) -> None:
+    """A table of the images of each client, by class, part and corruption."""
+    kinds = dict.fromkeys(body.get("clients", ()), f"{body.get('kind')} {body.get('severity')}")
+    kinds |= {client: f"{one['kind']} {one['severity']}" for one in body.get("each", ()) for client in one["clients"]}
+    changed = {"label_noise": "labels changed", "hidden_attributes": "attributes hidden"}
+    kinds |= {client: words for key, words in changed.items() for client in body.get(key, {})}
+    lines = [
+        [
+            c["client"],
+            *map(str, c["class_counts"]),
+            *(str(c[part]) for part in PARTS),
+            *[kinds.get(c["client"], "")] * bool(kinds),
+        ]
+        for c in body["roster"]
+    ]
+    heads = ["client", *body["classes"], *PARTS, *["corrupted"] * bool(kinds)]
+    terminal.table(heads, lines, title="Training images by class, and all by part")
 
 
 def _print_scores(path: Path, facts: dict[str, Any]) -> None:

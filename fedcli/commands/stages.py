@@ -44,9 +44,14 @@ def prepare(options: PrepareOptions, json: Json = False) -> None:
 
     Example: fedcli prepare rsna-ich --raw kaggle --corrupt gaussian --ratio 0.2
     """
+    from ..data import glance, image_counts, manifest
     from ..stages import prepare as stage
 
-    show(stage.run(options).path, json)
+    made = stage.run(options).path
+    dataset = made if manifest.read(made).kind == "dataset" else manifest.above(made, "dataset")
+    for line in glance.of_dataset(dataset, image_counts.of_manifest(dataset)):
+        console.say(line)
+    show(made, json)
 
 
 def partition(options: PartitionOptions, json: Json = False) -> None:

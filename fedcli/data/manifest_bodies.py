@@ -34,7 +34,10 @@ MODEL = {
 }  # fmt: skip
 BODIES = {
     "dataset": {**POOLED, "task?": str, "name": str, "count?": int, "split?": dict, "unit": TEXT, "sites": TEXT},
-    "partition": {**DATA, "skew?": SKEW, "scheme": str, "held_out?": {"attribute": str, "value": str, "images": int}},
+    "partition": {
+        **DATA, "skew?": SKEW, "scheme": str, "held_out?": {"attribute": str, "value": str, "images": int},
+        "left_out?": [{"attribute": TEXT, "value": str, "images": int}],
+    },
     "corruption": {**DATA, **CORRUPTION},
     "sites": {
         **POOLED, "dataset": str, "versions": {str: str}, "data": {str: str},

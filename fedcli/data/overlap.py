@@ -5,22 +5,27 @@ are in the pool, so a copy that was stored anew, or under another name, is found
 """
 
 import hashlib
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..console import counted
-from . import manifest
+from . import manifest, sources
 from .pool import TEST, TRAIN, Pool, holdings, iterate, pool_of
 
 EXAMPLES = 3
+ZEROS = re.compile(r"^([^\d]*)0+(?=\d)")
+UNKNOWN = "nobody can tell whether train and test share a patient: the dataset names no patients"
 
 
 def find(path: Path) -> dict[str, Any]:
     """Overlap of a dataset's or partition's training (with validation) and test images: counts and a few examples.
 
-    "patients" is None where the dataset names no patient or lesion.
+    "patients" is None where the dataset names no patient or lesion; "nobody" then says that its images show no people.
+    "alike" has patient ids that may mean one patient.
     """
     made = manifest.read(path, "dataset", "partition")
     dataset = path if made.kind == "dataset" else manifest.above(path, "dataset")
@@ -30,8 +35,32 @@ def find(path: Path) -> dict[str, Any]:
         _, rows_of, test = holdings(path)
         parts = [rows[part] for rows in rows_of.values() for part in ("train", "val")]
         train = np.unique(np.concatenate([test[:0], *parts]))
-    patients = _patients(pool.patient, train, test, manifest.read(dataset).body.get("unit"))
-    return {"patients": patients, "pixels": _pixels(pool, train, test)}
+    body = manifest.read(dataset).body
+    found = {"patients": _patients(pool.patient, train, test, body.get("unit")), "pixels": _pixels(pool, train, test)}
+    if pool.patient is None:
+        return found if body.get("people", sources.shows_people(body["name"])) else found | {"nobody": True}
+    pairs = alike(pool.patient[np.concatenate([train, test])].tolist())
+    return found | (
+        {"alike": {"count": len(pairs), "examples": [list(pair) for pair in pairs[:EXAMPLES]]}} if pairs else {}
+    )
+
+
+def alike(ids: Iterable[str]) -> list[tuple[str, str]]:
+    """Pairs of ids that differ only in leading zeros, blanks or case, and so may be one patient's."""
+    first: dict[str, str] = {}
+    pairs = []
+    for name in sorted(set(ids) - {""}):
+        other = first.setdefault(ZEROS.sub(r"\1", "".join(name.casefold().split())), name)
+        if other != name:
+            pairs.append((other, name))
+    return pairs
+
+
+def alike_sentence(pairs: Sequence[Sequence[str]], count: int) -> str:
+    """A sentence that names some of them."""
+    shown = ", ".join(f"{a!r} and {b!r}" for a, b in pairs[:EXAMPLES])
+    more = f" and {count - EXAMPLES} more pairs" if count > EXAMPLES else ""
+    return f"patient ids that differ only in zeros, blanks or case count as different patients: {shown}{more}"
 
 
 def sentence(overlap: dict[str, Any]) -> str:
@@ -43,6 +72,10 @@ def sentence(overlap: dict[str, Any]) -> str:
     if count := overlap["pixels"]["test_images"]:
         same = counted(count, "test image is", "test images are")
         parts.append(f"{same} identical to {'a training image' if count == 1 else 'training images'}")
+    if odd := overlap.get("alike"):
+        parts.append(alike_sentence(odd["examples"], odd["count"]))
+    if not parts and overlap["patients"] is None and not overlap.get("nobody"):
+        parts.append(UNKNOWN)
     return ", and ".join(parts)
 
 

@@ -79,6 +79,15 @@ class PrepareOptions(Options):
     group: Annotated[Sequence[str], "images: an attribute, such as sex; may be repeated", COLUMN] = ()
     site: Annotated[str | None, "images: hospitals", COLUMN] = None
     patient: Annotated[str | None, "images: patients or lesions", COLUMN] = None
+    age: Annotated[str | None, "images: ages in years, which become the bands of the attribute age", COLUMN] = None
+    sex: Annotated[str | None, "images: the attribute sex", COLUMN] = None
+    map: Annotated[
+        Sequence[str],
+        "images: words in a column of classes or groups that mean another, such as sex:weiblich=female,W=female; may "
+        "be repeated",
+        Flag("COLUMN:OLD=NEW,..."),
+    ] = ()
+    encoding: Annotated[str | None, "images: of the CSV, such as cp1252, in which Excel writes; default: utf-8"] = None
     unknown: Annotated[str | None, "images: values of groups and patients that mean unknown, such as -1,other"] = None
     clients: Clients = None
     dirichlet: Dirichlet = None
@@ -140,6 +149,12 @@ class PartitionOptions(Options):
         "or that of --by: ATTRIBUTE=VALUE",
         Flag("SITE"),
     ] = None
+    without: Annotated[
+        Sequence[str],
+        "a hospital that is left out, in training and among the test images; of another attribute: ATTRIBUTE=VALUE; of "
+        "--clients-file also a client; may be repeated",
+        Flag("SITE"),
+    ] = ()
     minimum: Annotated[
         int, "images each client must have, >= 0; a partition that gives fewer is refused, --balanced gives as many"
     ] = 0

@@ -7,13 +7,14 @@ from typing import Any
 from .. import console
 from ..data import manifest
 from ..data.partition import make_partition, scheme_from_flags
+from ..data.partition.held_out import Leaving
 from ..data.pool import TRAIN, pool_of
 from .call import called_with, path_of, source
 from .options import PartitionOptions
 from .results import Partition
 
 # flags that are about no scheme
-UNDECIDED = "dataset", "hold_out", "minimum", "val", "seed", "materialize", "work", "out"
+UNDECIDED = "dataset", "hold_out", "without", "minimum", "val", "seed", "materialize", "work", "out"
 
 
 def run(options: PartitionOptions) -> Partition:
@@ -33,7 +34,8 @@ def run(options: PartitionOptions) -> Partition:
     recorded = replace(options, scheme=f"{file}:{scheme.name}") if file else options  # without the file's place
     to = manifest.Destination(Path(options.work), path_of(options.out), recorded.made_by())
     stage = {name: getattr(options, name) for name in ("val", "minimum", "seed", "materialize")}
-    return Partition(make_partition(dataset, scheme, to, **stage, hold_out_site=options.hold_out))
+    leaving = Leaving(options.hold_out, options.without)
+    return Partition(make_partition(dataset, scheme, to, **stage, leaving=leaving))
 
 
 partition = called_with("partition", PartitionOptions, run)

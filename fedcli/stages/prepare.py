@@ -18,7 +18,19 @@ from .options import CorruptOptions, PartitionOptions, PrepareOptions
 from .results import Corruption, Dataset, Partition
 
 # flags that are options of some datasets
-OWN = "table", "image_column", "label_column", "multi_label", "site", "patient", "group", "unknown"
+OWN = (
+    "table",
+    "image_column",
+    "label_column",
+    "multi_label",
+    "site",
+    "patient",
+    "group",
+    "age",
+    "sex",
+    "unknown",
+    "encoding",
+)
 CHOSEN = [field.name for field in fields(Choices) if field.name != "own"]  # what is a flag of that name
 
 
@@ -63,6 +75,7 @@ def _own(options: PrepareOptions) -> dict[str, str]:
         if len(options.label_column) > 1:
             raise UsageError("--label-column is given several times", "--multi-label takes a column for each label")
         (given["label-column"],) = options.label_column  # which may have a comma in it
+    given["map"] = ";".join(options.map)
     flags = {name: _text(value) for name, value in given.items() if value}
     if twice := [name for name in flags if name in options.set]:
         raise UsageError(f"--{twice[0]} and --set {twice[0]} exclude each other", "give one of them")

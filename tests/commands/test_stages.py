@@ -122,7 +122,7 @@ def test_strict_without_a_path_takes_the_newest_dataset_or_partition(tmp_path):
     partition = str(next(tmp_path.glob("partitions/*/partition.json")))
     _, corruption, _ = run("corrupt", "gaussian", partition, "--work", tmp_path)
     code, out, err = run("inspect", "--strict", "--work", tmp_path)
-    assert code in (0, 1) and f"using {partition}" in err and "overlap" in out
+    assert code in (0, 1) and f"using {partition}" in err and "train and test share" in out
     err = refused("inspect", corruption, "--strict", "--work", tmp_path)
     assert "not for a corruption" in err and f"give a dataset or partition, such as {partition}" in err
 

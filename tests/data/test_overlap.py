@@ -83,10 +83,25 @@ def test_strict_ends_with_code_1_and_one_sentence_where_anything_is_shared(tmp_p
     code, out, err = run("inspect", made, "--strict", "--json")
     assert code == 1 and json.loads(out)["overlap"]["patients"]["count"] == 2
     assert "train and test share 2 patients or lesions" in err and "hint:" in err and "Traceback" not in err
-    code, out, _ = run("inspect", made)
+    code, out, _ = run("inspect", made, "--all")
     assert code == 0 and "i1 = i5 i3 = i6" in out
-    clean = dataset(tmp_path / "2", [""] * 8, list(range(8)))
+    clean = dataset(tmp_path / "2", list("aabbccdd"), list(range(8)))
     assert run("inspect", clean, "--strict")[0] == 0
+
+
+def test_strict_fails_where_no_patient_is_known_but_for_images_of_things(tmp_path):
+    made = dataset(tmp_path, [""] * 8, list(range(8)))
+    code, _, err = run("inspect", made, "--strict")
+    assert code == 1 and "nobody can tell whether train and test share a patient" in err and "--patient" not in err
+    toy = run("prepare", "toy", "--work", tmp_path / "toy")[1].strip()
+    assert run("inspect", toy, "--strict")[0] == 0
+
+
+def test_ids_that_differ_in_zeros_blanks_or_case_are_named(tmp_path):
+    assert overlap.alike(["0005426", "5426", "P 07", "p7", "10", "1", ""]) == [("0005426", "5426"), ("P 07", "p7")]
+    made = dataset(tmp_path, ["05", "05", "b", "b", "5", "5", "c", "c"], list(range(8)))
+    code, _, err = run("inspect", made, "--strict")
+    assert code == 1 and "count as different patients: '05' and '5'" in err
 
 
 def test_strict_is_for_datasets_and_partitions(tmp_path):

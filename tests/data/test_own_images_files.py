@@ -130,6 +130,30 @@ def test_the_command_names_columns_by_flags_which_other_datasets_refuse(tmp_path
     assert other.exit_code == 2 and "isic2018 has no option 'image-column'" in other.stderr
 
 
+def test_the_patients_of_dicom_files_stay_on_one_side_and_their_ids_unwritten(tmp_path, capsys):
+    lines = "".join(f"{k:02d}.dcm,{'xy'[k % 2]}\n" for k in range(24))
+    raw = folder(tmp_path, "image,label\n" + lines)
+    for k in range(24):
+        write_slice(raw / f"{k:02d}.dcm", np.full((4, 4), k, np.int16), PatientID=f"NAME-{k // 4}")
+    path = prepare("images", raw=raw, work=tmp_path / "out", size=8)
+    pool, body = read_pool(path.parent / "pool.h5"), manifest.read(path).body
+    assert body["unit"] == "PatientID" and len(set(pool.patient)) == 6
+    assert not set(pool.patient[pool.split == 0]) & set(pool.patient[pool.split == 1]) and (pool.split == 1).any()
+    assert not any(b"NAME-" in file.read_bytes() for file in path.parent.iterdir())
+    assert "no patients are known" not in capsys.readouterr().err
+
+
+def test_dicom_files_of_one_patient_cannot_be_split(tmp_path, capsys):
+    raw = folder(tmp_path, "image,label\na.dcm,x\nb.dcm,y\nc.dcm,y\n")
+    for name in "abc":
+        write_slice(raw / f"{name}.dcm", np.zeros((4, 4), np.int16), PatientID="P1")
+    with pytest.raises(FedcliError, match="all 3 images .* show one patient") as error:
+        listed(raw)
+    assert "--split image" in error.value.hint
+    assert listed(raw, "image").patient == "PatientID"
+    assert "nothing about other patients" in capsys.readouterr().err
+
+
 def test_dicom_needs_no_suffix_and_its_index_is_no_image(tmp_path):
     ramp = np.arange(64, dtype=np.int16).reshape(8, 8)
     raw = tmp_path / "table"

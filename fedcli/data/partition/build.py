@@ -24,7 +24,7 @@ from ...seeds import derive
 from .. import image_counts, manifest, manifest_bodies, skew
 from ..manifest import Destination
 from ..pool import TEST, TRAIN, Pool, copy_pool, pool_of
-from .held_out import held_out, without
+from .held_out import ALL_STAY, Leaving, dropped, held_out, left_out, only_tested, within
 from .scheme import IMAGES, Division, Scheme, even_steps, patients
 
 
@@ -37,7 +37,7 @@ def make_partition(
     minimum: int = 0,
     seed: int = 0,
     materialize: bool = False,
-    hold_out_site: str | None = None,
+    leaving: Leaving = ALL_STAY,
 ) -> Path:
     """Divide a dataset's training images among clients; returns the path of partition.json.
 
@@ -45,7 +45,7 @@ def make_partition(
         dataset: a dataset's manifest, or its folder.
         val: share of each client's patients kept for validation, in [0, 1).
         minimum: images each client must have, else it is refused; dirichlet-balanced sees to it (0: even sizes).
-        hold_out_site: a site, or ATTRIBUTE=VALUE, whose images are the test images and train nothing.
+        leaving: sites that train nothing.
         materialize: also write sites/<client>.h5, rows in the order train, val, test; one site in memory at a time.
 
     Raises FedcliError, UsageError.
@@ -56,18 +56,26 @@ def make_partition(
     options = {"scheme": scheme.name, **scheme.recorded(body)}
     options |= {"code": scheme.code.recorded} if scheme.code else {}
     options |= dict(val=val, minimum=minimum, seed=seed, materialize=materialize)
-    site = held_out(hold_out_site, getattr(scheme, "by", ()), body) if hold_out_site else None
+    site = held_out(leaving.hold_out, getattr(scheme, "by", ()), body) if leaving.hold_out else None
     options |= {"hold_out": site.recorded} if site else {}
+    gone = left_out(leaving.without, scheme, body)
+    options |= {"without": gone} if gone else {}
 
     def build(folder: Path) -> dict[str, Any]:
-        pool = pool_of(dataset) if site is None else without(pool_of(dataset), body, site)
-        division = scheme.divide(pool, body, seed, minimum)
+        whole = pool_of(dataset)
+        pool = whole if site is None else only_tested(whole, body, site)
+        division = scheme.divide(whole, body, seed, minimum) if scheme.whole else None
+        counts: list[dict[str, Any]] = []
+        if gone:
+            pool, counts = dropped(pool, division, body, gone)
+        division = scheme.divide(pool, body, seed, minimum) if division is None else within(division, pool, gone)
         _check_sizes(division, minimum, scheme)
         made = _write(folder, pool, body, scheme, division, options)
         kept = {"held_out": site.recorded | {"images": int((pool.split == TEST).sum())}} if site else {}
-        return made | kept
+        return made | kept | ({"left_out": counts} if counts else {})
 
-    slug = f"{body['name']}-{scheme.name}{f'-without-{site.value}' if site else ''}"
+    absent = [*([site.value] if site else []), *(str(each["value"]) for each in gone)]
+    slug = f"{body['name']}-{scheme.name}{''.join(f'-without-{name}' for name in absent)}"
     return manifest.make("partition", slug, to, options, [dataset], build)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from .scheme import Division, Scheme, register
 class FromFile(Scheme):
     """Clients as a CSV, a JSON or FedISM's .npy says; test images that it names are the clients' own tests."""
 
+    whole: ClassVar[bool] = True
     clients_file: Annotated[Path, "a CSV, {client: [id, ...]} as JSON, or FedISM's .npy"]
     order_file: Annotated[Path | None, "the train.csv whose rows an .npy means; none: training images by class"] = None
     client_column: Annotated[str | None, "of a CSV; none: client, center, site, hospital or node"] = None

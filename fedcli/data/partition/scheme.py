@@ -87,6 +87,7 @@ class Scheme:
 
     name: ClassVar[str]
     code: ClassVar[Code | None] = None  # where it comes from, if it is not fedcli's own
+    whole: ClassVar[bool] = False  # it divides the dataset before sites leave it, as its numbers count all images
     left_over: ClassVar[tuple[str, str]] = ("is left over", "are left over")  # why an image may go to no client
 
     def __post_init__(self) -> None:

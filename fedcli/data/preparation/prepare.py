@@ -22,7 +22,7 @@ from ...errors import FedcliError, UsageError
 from ...io.files import may_pass
 from ...provenance import OwnCodeError
 from ...system.processes import in_order
-from .. import manifest, sources
+from .. import manifest, overlap, sources
 from .. import pool as shard
 from ..pool import Row
 from ..sources.division import leaking, sample_rows
@@ -85,6 +85,8 @@ def prepare(name: str, request: Request, *, work: Path, out: Path | None = None)
         if raw:
             refuse_changed(raw, contents, kept, skipped)
         made = describe(name, card, choices, listing, kept, skipped)
+        if not sample:
+            warn_of_patients(card, listing, kept)
         return made | ({"sample": True} if sample else {})
 
     slug = f"{name}-{choices.size}{'-SYNTHETIC' * sample}"
@@ -249,6 +251,15 @@ def _held(rows: list[Row], classes: int) -> np.ndarray:
     return labels.counts(np.array([row.label for row in rows], np.int64), classes) > 0
 
 
+def warn_of_patients(card: dict[str, Any], listing: Listing, kept: list[Row]) -> None:
+    """Warn where nobody can tell whose the images are, or where two ids may be one patient's."""
+    if pairs := overlap.alike(row.patient for row in kept):
+        console.warn(overlap.alike_sentence(pairs, len(pairs)))
+    if not listing.patient and card.get("people", True):
+        how = "; name their column by --patient" if "patient" in card.get("options", {}) else ""
+        console.warn(f"no patients are known, so images of one patient may be in both train and test{how}")
+
+
 def describe(
     name: str, card: dict[str, Any], choices: Choices, listing: Listing, kept: list[Row], skipped: list[tuple[str, str]]
 ) -> dict[str, Any]:
@@ -267,6 +278,7 @@ def describe(
         "name": name,
         **{key: card[key] for key in ("title", "task", "augment", "clients")},
         **({"task": listing.task} if listing.task else {}),
+        **({"people": False} if name not in sources.SOURCES and not card.get("people", True) else {}),
         "classes": classes,
         "channels": card["channels"] if listing.channels is None else listing.channels,
         "attributes": listing.attributes,

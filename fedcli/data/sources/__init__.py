@@ -90,6 +90,11 @@ def card(name: str) -> dict[str, Any]:
     return other.card if other else cards.read(name)
 
 
+def shows_people(name: str) -> bool:
+    """Tell whether a dataset's images may show patients; of one whose card is not at hand, too."""
+    return name not in SOURCES or cards.read(name).get("people", True)
+
+
 def code_of(name: str) -> Code | None:
     """The code of a dataset that is not one of fedcli's."""
     other = None if name in SOURCES else own(name)

@@ -10,7 +10,7 @@ from .source import Source
 CARD = {
     "title": str, "classes": [str], "task?": str, "attributes?": {str: [str]}, "size?": int, "channels?": int,
     "split?": str, "splits?": {str: str}, "augment?": str, "clients?": int, "sites?": (str, None), "where?": str,
-    "licence?": str, "citation?": str, "files?": [dict], "options?": dict,
+    "licence?": str, "people?": bool, "citation?": str, "files?": [dict], "options?": dict,
 }  # fmt: skip
 USUAL = {
     "attributes": {}, "files": [], "where": "whoever wrote the reader", "licence": "none stated",

@@ -134,13 +134,13 @@ def read_sheet(path: Path, columns: list[str]) -> DataFrame:
     return table
 
 
-def read_cells(path: Path, hint: str) -> tuple[list[str], list[list[str]]]:
+def read_cells(path: Path, hint: str, encoding: str = "utf-8-sig") -> tuple[list[str], list[list[str]]]:
     """Header and other lines of a CSV file that a person made, as texts without spaces around them.
 
     Commas, semicolons or tabs stand between its cells, whichever divides all lines alike, or else the header most.
     Raises FedcliError with this hint for a file that is no CSV.
     """
-    text = read_text(path, hint, "utf-8-sig")
+    text = read_text(path, hint, encoding)
     try:
         tables = [_split(text, separator) for separator in ",;\t"]
         alike = [len(head) > 1 and all(len(line) == len(head) for line in lines) for head, lines in tables]

@@ -16,12 +16,12 @@ from ....errors import FedcliError, UsageError
 from ...pool import Row
 from ..division import divided
 from ..drawing import picture, save, table
-from ..formats import dicom, nifti, packed
+from ..formats import dicom, dicom_header, nifti, packed
 from ..formats.photographs import is_coloured, leads_out, read_grey_or_rgb
 from ..source import Choices, Listing, Source, Unreadable
 from ..tables import PARTS, lacking
-from . import own_labels
-from .own_table import INDEX, NO_LABEL, classes_of, columns_about, described, from_table, table_name
+from . import own_columns, own_labels
+from .own_table import INDEX, NAMING, NO_LABEL, classes_of, described, from_table, table_name
 
 PICTURES = ".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp"
 SUFFIXES = *PICTURES, ".dcm", *nifti.SUFFIXES
@@ -46,7 +46,7 @@ def rows(raw: Path, choices: Choices) -> Listing:
         listing = from_table(raw, table, files, others, choices)
     else:
         listing = _from_folders(raw, files, others, choices)
-    listing = own_labels.agreed(listing, choices.own)
+    listing = own_labels.agreed(_split(raw, listing, choices), choices.own)
     listing = replace(listing, skipped=[*listing.skipped, *outside])
     classes = listing.classes or []
     if listing.rows and len(classes) < 2:
@@ -62,6 +62,25 @@ def rows(raw: Path, choices: Choices) -> Listing:
     channels = choices.own["channels"]
     coloured = (files and len(windows(choices)) == 3) or _any_coloured(raw, listing.rows)
     return replace(listing, channels=int(channels) if channels != "auto" else 3 if coloured else 1)
+
+
+def _split(raw: Path, listing: Listing, choices: Choices) -> Listing:
+    """The listing with its test part; where no table names patients, those that DICOM files name stay together.
+
+    Raises FedcliError where all files are one patient's.
+    """
+    if not listing.patient and (files := [row.source for row in listing.rows if is_dicom(row.source)]):
+        digests = dict(zip(files, dicom_header.patients(raw, files), strict=True))
+        known = set(digests.values()) - {""}
+        if len(known) == 1 and len(files) == len(listing.rows) > 1 and "" not in digests.values():
+            sentence = f"all {len(files)} images in {raw} show one patient, as the PatientID of their DICOM files says"
+            if choices.split not in ("image", "folder"):
+                hint = "name a column of patients by --patient where that is wrong; --split image divides one patient"
+                raise FedcliError(f"{sentence}, so none can be kept for testing", hint)
+            console.warn(f"{sentence}: scores will say nothing about other patients")
+        rows = [replace(row, patient=digests.get(row.source, "")) for row in listing.rows]
+        listing = replace(listing, rows=rows, patient="PatientID" if known else None)
+    return divided(listing, choices, "patient" if listing.patient else "")
 
 
 def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
@@ -80,10 +99,10 @@ def _from_packed(raw: Path, files: list[str], choices: Choices) -> Listing:
     if choices.split == "folder":
         raise UsageError("--split folder is for a folder per class, not for packed files", "use --split-file")
     table, named = packed.read_columns(raw, files), own_labels.columns(choices.own)
-    if missing := [name for name in [*named, *columns_about(choices.own)] if name not in table]:
+    if missing := [name for name in [*named, *own_columns.of_people(choices.own)] if name not in table]:
         known = ", ".join(name for name in table if name != packed.AT)[:200]
-        hint = "--label-column, --group, --site and --patient name columns"
-        raise FedcliError(f"{raw / files[0]} has {lacking(missing)}, only {known}", hint)
+        raise FedcliError(f"{raw / files[0]} has {lacking(missing)}, only {known}", NAMING)
+    table = own_columns.renamed(table, choices.own)
     unlabelled = table[named[0]].str.lower().isin(NO_LABEL) & (len(named) == 1)
     skipped = [(place, f"has no {named[0]}") for place in table[packed.AT][unlabelled]]
     return replace(described(table[~unlabelled], raw / files[0], choices), tables=files, skipped=skipped)
@@ -183,7 +202,7 @@ def _any_coloured(raw: Path, rows: list[Row]) -> bool:
 
 def _from_folders(raw: Path, files: list[str], others: list[str], choices: Choices) -> Listing:
     """Classes from the folders in raw, or from those in its folders train, val and test."""
-    for key in ("site", "patient", "group", "multi-label"):
+    for key in ("site", "patient", "group", "age", "sex", "map", "encoding", "multi-label"):
         if choices.own[key]:
             raise UsageError(f"--{key} needs a table, and {raw} has no CSV", "put one with a row per image there")
     parts = {Path(file).parts[0].lower() for file in files}
@@ -205,7 +224,7 @@ def _from_folders(raw: Path, files: list[str], others: list[str], choices: Choic
     if split and choices.split != "folder":
         console.say(f"the folders {', '.join(sorted(parts))} are split anew; --split folder keeps them")
     skipped = [(file, "holds no image") for file in others if Path(file).name.upper() == INDEX]
-    return divided(Listing(listed, skipped=skipped, classes=classes), choices)
+    return Listing(listed, skipped=skipped, classes=classes)
 
 
 # the synthetic sample

@@ -12,12 +12,12 @@ from .... import console
 from ....errors import FedcliError, UsageError
 from ....labels import MULTI_LABEL, Label
 from ...pool import Row
-from ..division import divided
 from ..formats import dicom_header
 from ..formats.photographs import within
 from ..source import Choices, Listing
 from ..tables import AGE_BANDS, DataFrame, age_band, lacking, number, place, read_cells
-from . import own_labels
+from . import own_columns, own_labels
+from .own_columns import SEXES
 from .own_labels import ordered
 
 INDEX = "DICOMDIR"  # what a disc of DICOM files lists them in
@@ -26,6 +26,7 @@ MISSING = *NO_LABEL, "none", "null", "unknown", "?", "-"
 AT = " at"  # each line's file; no column of a table can be called so, since its names are stripped
 WHOLE = re.compile(r"(-?\d+)\.0*")
 OLDEST = 120  # years
+NAMING = "--image-column, --label-column, --group, --age, --sex, --site and --patient name columns"
 IN_PLACE_OF = {  # a column that the table lacks and perhaps nobody named
     "image": "name the column of files with --image-column; ",
     "label": "name the column of classes with --label-column; ",
@@ -35,16 +36,15 @@ ALONE = 8  # images of as many classes that may be a trial
 MANY_NUMBERS = 20  # whole numbers as classes, from which on they may be measurements
 LONGEST = 100  # characters of a class, a group, a hospital or a patient
 GROUPS, CLASSES = 50, 1000  # more values than this are no groups or classes but, say, names
-SEXES = {"f": "female", "female": "female", "w": "female", "m": "male", "male": "male"}
 
 
 def from_table(raw: Path, name: str, files: list[str], others: list[str], choices: Choices) -> Listing:
     own = choices.own
     if choices.split == "folder":
         raise UsageError(f"--split folder is for a folder per class, but {raw} has {name}", "use --split-file")
-    named, about = own_labels.columns(own), columns_about(own)
+    named, about = own_labels.columns(own), own_columns.of_people(own)
     wanted = [own["image-column"], *named, *about]
-    table = _read(raw / name, wanted, about)
+    table = own_columns.renamed(_read(raw / name, wanted, about, own_columns.encoding(own)), own)
     images, places = table[own["image-column"]], _places(others)
     table = table[list(dict.fromkeys(wanted[1:]))].assign(**{AT: _located(raw, name, images.tolist(), files)})
     absent, unlabelled = table[AT] == "", table[named[0]].str.lower().isin(NO_LABEL) & (len(named) == 1)
@@ -63,9 +63,11 @@ def described(table: DataFrame, path: Path, choices: Choices) -> Listing:
     unknown = {whole_number(word) for word in own_labels.words(own["unknown"])}
     labels, classes = _labels(table, path, own)
     values, columns = {}, {}
-    for name in attributes_of(own):
-        column = ["" if whole_number(cell) in unknown else cell for cell in table[name]]
-        values[name], columns[name] = attribute(column, name, path)
+    for name, called in own_columns.of_attributes(own).items():
+        column = ["" if whole_number(cell) in unknown else cell for cell in table[called]]
+        values[name], columns[name] = attribute(column, called, path, name if own.get(name) == called else "")
+        own_columns.note_words(name, values[name])
+        own_columns.note_numbers(name, values[name])
     patients = _spelt_alike(table[own["patient"]].tolist(), own["patient"]) if own["patient"] else [""] * len(table)
     _check_length(patients, own["patient"], path)
     patients = ["" if name.lower() in MISSING or name in unknown else name for name in patients]
@@ -74,18 +76,7 @@ def described(table: DataFrame, path: Path, choices: Choices) -> Listing:
         for i, (file, label, patient) in enumerate(zip(table[AT], labels, patients, strict=True))
     ]
     patient = own["patient"] if any(patients) else None
-    listing = Listing(rows, values, patient, classes=classes, sites=own["site"] or None, task=task)
-    return divided(listing, choices, "patient" if patient else "")
-
-
-def columns_about(own: Mapping[str, str]) -> list[str]:
-    """The columns of groups, hospitals and patients."""
-    return [*attributes_of(own), *filter(None, [own["patient"]])]
-
-
-def attributes_of(own: Mapping[str, str]) -> list[str]:
-    """The columns of groups and hospitals."""
-    return list(dict.fromkeys([*own_labels.words(own["group"]), *filter(None, [own["site"]])]))
+    return Listing(rows, values, patient, classes=classes, sites=own["site"] or None, task=task)
 
 
 def _labels(table: DataFrame, path: Path, own: Mapping[str, str]) -> tuple[Sequence[Label], list[str]]:
@@ -117,15 +108,16 @@ def table_name(raw: Path, asked: str) -> str | None:
     return tables[0] if tables else None
 
 
-def _read(path: Path, wanted: list[str], about: list[str]) -> DataFrame:
+def _read(path: Path, wanted: list[str], about: list[str], encoding: str) -> DataFrame:
     """The wanted columns as texts; about: those of groups and patients among them. Raises FedcliError."""
     from pandas import DataFrame
 
-    head, records = read_cells(path, "save it as CSV in UTF-8")
+    cp1252 = ", or give --encoding cp1252, in which Excel writes" * (encoding == "utf-8-sig")
+    head, records = read_cells(path, f"save it as CSV in UTF-8{cp1252}", encoding)
     if twice := [name for name in wanted if head.count(name) > 1]:
         raise FedcliError(f"{path} has two columns {twice[0]!r}", "rename one of them")
     if missing := [name for name in dict.fromkeys(wanted) if name not in head]:
-        flags = _meant(missing, head) + "--image-column, --label-column, --group, --site and --patient name columns"
+        flags = _meant(missing, head) + NAMING
         raise FedcliError(f"{path} has {lacking(missing)}, only {', '.join(head)}", flags)
     if odd := [name for name in about if "/" in name]:
         raise FedcliError(f"{path}: the column {odd[0]!r} has a slash in its name", "rename it")
@@ -189,20 +181,29 @@ def _check_once(path: Path, table: DataFrame, label: str) -> None:
         raise FedcliError(f"{path}: {file} is listed twice, with {differing} {both}", "keep the right one of the rows")
 
 
-def attribute(column: list[str], name: str, path: Path) -> tuple[list[str], list[int]]:
-    """Values of an attribute, and each image's place among them, -1 where it is missing."""
-    column = _spelt_alike(column, name)
+def attribute(column: list[str], name: str, path: Path, kind: str = "") -> tuple[list[str], list[int]]:
+    """Values of an attribute, and each image's place among them, -1 where it is missing.
+
+    name: of the column. kind: "age" or "sex" where a person said so. Raises FedcliError.
+    """
+    column = _spelt_alike(own_columns.with_points(column), name)
     known = {value for value in column if value.lower() not in MISSING}
-    if _is_age(name) and (banded := _age_bands(column, known, name, path)) is not None:
+    if (kind == "age" or _is_age(name)) and (banded := _age_bands(column, known, name, path)) is not None:
         return AGE_BANDS, banded
-    if name.lower() in ("sex", "gender") and known and all(value.lower() in SEXES for value in known):
+    if kind == "age" and known:
+        raise FedcliError(f"{path}: --age {name} holds no ages in years, such as {min(known)!r}", f"--group {name}")
+    if (
+        (kind == "sex" or name.lower() in ("sex", "gender"))
+        and known
+        and all(value.lower() in SEXES for value in known)
+    ):
         column = [SEXES.get(value.lower(), "") for value in column]
         known = set(column) - {""}
     _check_length(known, name, path)
     if not known:
         raise FedcliError(f"{path}: the column {name!r} is empty", "leave that group out")
     if len(known) > GROUPS:
-        hint = f"an attribute has at most {GROUPS}; put them into bands"
+        hint = f"an attribute has at most {GROUPS}; ages in years: --age {name}; put others into bands"
         raise FedcliError(f"{path}: the column {name!r} has {len(known)} values", hint)
     values = ordered(known)
     _note_similar(name, values)

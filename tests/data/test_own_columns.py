@@ -1,0 +1,70 @@
+"""Columns of a table in the words of its owner: ages, sexes, encodings, words that mean others."""
+
+import pytest
+from own_images_folder import labels, listed, save
+
+from fedcli.data.sources.own_files import own_columns
+from fedcli.errors import FedcliError, UsageError
+
+TABLE = "image;label;Geschlecht;Alter\na;Nävus;männlich;45,0\nb;Melanom;W;70,5\nc;Nävus;m;12\nd;Melanom;weiblich;\n"
+
+
+@pytest.fixture
+def german(tmp_path):
+    for name in "abcd":
+        save(tmp_path / f"{name}.png")
+    (tmp_path / "labels.csv").write_text(TABLE, encoding="cp1252")
+    return tmp_path
+
+
+def test_a_german_table_is_read_as_it_is(german):
+    words = "sex:männlich=male,weiblich=female;label:Nävus=nevus"
+    listing = listed(german, encoding="cp1252", age="Alter", sex="Geschlecht", map=words)
+    assert listing.attributes == {"age": ["0-39", "40-59", "60+"], "sex": ["female", "male"]}
+    assert [(row.groups["age"], row.groups["sex"]) for row in listing.rows] == [(1, 1), (2, 0), (0, 1), (-1, 0)]
+    assert set(labels(listing).values()) == {"nevus", "Melanom"}
+
+
+def test_without_its_encoding_the_hint_offers_one(german):
+    with pytest.raises(FedcliError, match="is not utf-8 text") as error:
+        listed(german)
+    assert "--encoding cp1252" in error.value.hint
+    with pytest.raises(UsageError, match="unknown encoding 'cp99'"):
+        listed(german, encoding="cp99")
+    with pytest.raises(UsageError, match="unknown encoding 'hex'"):
+        listed(german, encoding="hex")
+
+
+def test_words_of_the_sex_stay_as_they_are_and_a_note_names_map(german, capsys):
+    listing = listed(german, encoding="cp1252", sex="Geschlecht")
+    assert listing.attributes["sex"] == ["W", "m", "männlich", "weiblich"]
+    assert "--map sex:männlich=" in capsys.readouterr().err
+    listed(german, encoding="cp1252", group="Geschlecht")
+    assert "if it is the sex: --sex Geschlecht" in capsys.readouterr().err
+
+
+def test_a_group_of_many_numbers_is_asked_about(capsys):
+    own_columns.note_numbers("Alter", [str(k) for k in range(12)])
+    assert "--age Alter" in capsys.readouterr().err
+    own_columns.note_numbers("scanner", ["1", "2", "3"])
+    assert not capsys.readouterr().err
+    assert own_columns.with_points(["45,0", "5", ""]) == ["45.0", "5", ""]
+    assert own_columns.with_points(["a,b", "5,0"]) == ["a,b", "5,0"]
+
+
+@pytest.mark.parametrize("text", ["sex", "sex:", "sex:a", "sex:=b", "sx:a=b", "label:a="])
+def test_a_map_that_says_nothing_is_refused(german, text):
+    with pytest.raises(UsageError, match="--map"):
+        listed(german, encoding="cp1252", sex="Geschlecht", map=text)
+
+
+def test_a_word_of_a_map_that_is_not_there_is_named(german, capsys):
+    listed(german, encoding="cp1252", map="label:Nevus=nevus")
+    assert "no image has 'Nevus'; did you mean 'Nävus'?" in capsys.readouterr().err
+
+
+def test_columns_that_hold_no_ages_or_are_two_things_are_refused(german):
+    with pytest.raises(FedcliError, match="--age Geschlecht holds no ages"):
+        listed(german, encoding="cp1252", age="Geschlecht")
+    with pytest.raises(UsageError, match="would both be called age"):
+        listed(german, encoding="cp1252", age="Alter", group="age")

@@ -1,0 +1,74 @@
+"""Sites that are left out of training and of the test images."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from raw_folders import write_pool
+
+import fedcli
+from fedcli.data import manifest
+from fedcli.data.pool import Row, holdings, pool_of
+from fedcli.errors import FedcliError, UsageError
+
+SITES = ["north", "south", "west"]
+
+
+@pytest.fixture
+def dataset(tmp_path) -> Path:
+    """12 images: every third one of a site, the last six test."""
+    rows = [Row(f"i{i}", i // 3 % 2, None, i >= 6, {"center": i % 3}) for i in range(12)]
+
+    def build(folder: Path) -> dict:
+        write_pool(folder / "pool.h5", rows, [np.full((4, 4, 1), i, np.uint8) for i in range(12)], ["center"])
+        body = {"classes": ["a", "b"], "attributes": {"center": SITES}, "size": [4, 4], "channels": 1}
+        return body | {"augment": "none", "name": "made", "clients": 2, "sites": "center", "unit": None, "count": 12}
+
+    return manifest.stage("dataset", folder=tmp_path / "made", made_by=["prepare"], options={}, parents=[], build=build)
+
+
+def parts(made) -> tuple[dict[str, list[int]], list[int]]:
+    """Client -> its training images, and the test images."""
+    _, rows_of, test = holdings(made.path)
+    return {name: rows["train"].tolist() for name, rows in rows_of.items()}, test.tolist()
+
+
+def test_a_site_leaves_training_and_the_test_images(dataset, tmp_path, capsys):
+    made = fedcli.partition(dataset, by=["center"], without=["west"], work=tmp_path)
+    assert parts(made) == ({"north": [0, 3], "south": [1, 4]}, [6, 7, 9, 10])
+    assert made.body["left_out"] == [{"attribute": "center", "value": "west", "images": 4}]
+    assert "without west: 2 training images, 2 test images left out" in capsys.readouterr().err
+    assert parts(fedcli.partition(dataset, without=["center=west", "south"], work=tmp_path))[0] == {"north": [0, 3]}
+    dealt = fedcli.partition(dataset, iid=True, clients=2, without=["west"], work=tmp_path)
+    assert sorted(sum(parts(dealt)[0].values(), [])) == [0, 1, 3, 4]
+    assert manifest.read(dealt.path).options["without"] == [{"attribute": "center", "value": "west"}]
+
+
+def test_a_partition_without_the_option_says_nothing_of_it(dataset, tmp_path):
+    made = fedcli.partition(dataset, by=["center"], work=tmp_path)
+    assert "left_out" not in made.body and "without" not in made.manifest.options
+
+
+def test_a_client_of_a_file_or_a_site_in_it_leaves(dataset, tmp_path):
+    file = tmp_path / "clients.json"
+    held = {"x": ["i0", "i1", "i6"], "y": ["i2", "i3", "i8"], "z": ["i2", "i5"]}
+    file.write_text(json.dumps(held))
+    made = fedcli.partition(dataset, clients_file=file, without=["y"], work=tmp_path)
+    assert parts(made) == ({"x": [0, 1], "z": [2, 5]}, [6, 7, 9, 10, 11])
+    made = fedcli.partition(dataset, clients_file=file, without=["west"], work=tmp_path)
+    assert parts(made) == ({"x": [0, 1], "y": [3]}, [6, 7, 9, 10])
+    assert (pool_of(dataset).split < 2).all()
+
+
+def test_wrong_names_are_refused_with_the_nearest(dataset, tmp_path):
+    with pytest.raises(UsageError, match="center is never 'nort'") as error:
+        fedcli.partition(dataset, by=["center"], without=["nort"], work=tmp_path)
+    assert "did you mean 'north'?" in error.value.hint
+    file = tmp_path / "clients.json"
+    file.write_text(json.dumps({"alpha": ["i0", "i1"]}))
+    with pytest.raises(UsageError, match="no site or client is called 'alfa'") as error:
+        fedcli.partition(dataset, clients_file=file, without=["alfa"], work=tmp_path)
+    assert "did you mean 'alpha'?" in error.value.hint
+    with pytest.raises(FedcliError, match="no training image"):
+        fedcli.partition(dataset, by=["center"], without=SITES, work=tmp_path)
