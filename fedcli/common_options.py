@@ -8,7 +8,7 @@ from .options import Flag, Source
 MACHINE, OUTPUT = "Machine", "Output"  # headings in help
 NAME, INPUT, LOCAL = Flag(argument=True), Flag(argument=True, local=True), Flag(local=True)
 ON_MACHINE, TO_OUTPUT = Flag(local=True, panel=MACHINE), Flag(local=True, panel=OUTPUT)
-RUNS = Flag("RUN...", argument=True, local=True)
+RUNS = Flag("RUN", argument=True, local=True)
 COLUMN, ATTRIBUTE = Flag("COLUMN"), Flag("ATTRIBUTE")
 WORK = "fedcli-work"
 FAMILIES = {  # what methods are meant for, in the order of `fedcli methods`

@@ -23,13 +23,13 @@ DOORS = "fedcli", "fedcli.__main__"  # what a notebook and `python -m` open; the
 LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 350, 60, 8, 120
 BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, and raised only on purpose
     "bench": 1330,
-    "commands": 2800,
+    "commands": 2980,
     "compare": 1410,
     "data": 10620,
     "federation": 2680,
     "figures": 3040,
     "io": 630,
-    "methods": 7330,
+    "methods": 7390,
     "metrics": 1170,
     "models": 1960,
     "reporting": 3580,
@@ -39,7 +39,7 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "sites": 3320,
     "stages": 1420,
     "system": 740,
-    "the ground floor": 1340,
+    "the ground floor": 1350,
 }
 MOST_FILES = 20  # on one floor of a room
 ONE_EACH = "fedcli/methods"  # a file for each method

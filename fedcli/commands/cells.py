@@ -20,8 +20,7 @@ from .shell.shown import show_json, show_tables
 
 Seeds = Annotated[
     str | None,
-    "how many, counted from the recipe's first (1 trains that one: seed 1 where its seeds are 1 to 5; 0 in a sweep), "
-    "or which, such as 0,1; default: all of the recipe's, and in a sweep 0",
+    "how many seeds, or which ones (0,1); default: all of the recipe's, and in a sweep 0",
 ]
 Raw = Annotated[Sequence[str], "folder of a dataset as downloaded; may be repeated", Flag("[NAME=]DIR")]
 File = Annotated[
@@ -52,7 +51,9 @@ def reproduce(
     json: o.Json = False,
     debug: bool = False,
 ) -> None:
-    """Rebuild a published table: train and score every cell of a recipe, and print ours beside the published numbers.
+    """Rebuild a published table from its recipe.
+
+    Every cell is trained and scored, and printed beside the published number.
 
     A cell is a row on one data set with one seed. It can be stopped at any moment: the same command goes on, and what
     is done is not done again. Without --raw, --scale smoke runs on synthetic samples, in seconds; with
@@ -113,7 +114,9 @@ def run(
     json: o.Json = False,
     debug: bool = False,
 ) -> None:
-    """Train and score every cell of an experiment file of your own; `fedcli reproduce` does the same for the papers'.
+    """Train and score an experiment file of your own.
+
+    `fedcli reproduce` does the same for tables of papers.
 
     It can be stopped at any moment: the same command goes on, and what is done is not done again.
 
@@ -149,7 +152,7 @@ def sweep(
     json: o.Json = False,
     debug: bool = False,
 ) -> None:
-    """Train a method over a grid of values, and show its scores in a table and a picture.
+    """Train over a grid of settings and show the scores.
 
     The best is marked only where the clients have validation images, and by these alone. It can be stopped at any
     moment: the same command goes on.

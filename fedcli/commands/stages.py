@@ -25,7 +25,9 @@ FILE, FOLDER = Flag("FILE"), Flag("DIR")
 
 
 def prepare(options: PrepareOptions, json: Json = False) -> None:
-    """Decode and resize a dataset once into a pool of uint8 images.
+    """Read and resize the images of a dataset.
+
+    What is written is one file of 8-bit images, which every later command reads.
 
     With --clients or --dirichlet it is partitioned too, with --corrupt also corrupted; the last
     manifest written is printed.
@@ -38,7 +40,9 @@ def prepare(options: PrepareOptions, json: Json = False) -> None:
 
 
 def partition(options: PartitionOptions, json: Json = False) -> None:
-    """Divide a dataset's training images among clients; only row numbers are written.
+    """Divide the training images among hospitals, the clients.
+
+    Images are not copied: which client has which image is written.
 
     Without a scheme the dataset's own sites are the clients if it has them, else it is --dirichlet 1 over its usual
     number of clients; with --clients, --balanced or --keep-units alone it is --dirichlet 1 too.
@@ -51,7 +55,9 @@ def partition(options: PartitionOptions, json: Json = False) -> None:
 
 
 def corrupt(options: CorruptOptions, json: Json = False) -> None:
-    """Corrupt the images of some clients, and a copy of the whole test set in the same way.
+    """Add noise to the images or labels of some clients.
+
+    A copy of the test images is made noisy in the same way, so that models are scored on both.
 
     --ratio takes the last clients of the roster; --on names them. Kinds: gaussian-noise, shot-noise, impulse-noise,
     speckle-noise, brightness, contrast, saturate, defocus-blur, glass-blur, motion-blur, zoom-blur, gaussian-blur,
@@ -85,7 +91,7 @@ def train(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Train a method on partitioned data.
+    """Train a method on the images of all clients.
 
     A run can be killed at any moment; the same command with --resume goes on and ends at the same bytes.
 
@@ -129,7 +135,9 @@ def _show_estimate(needs: "Estimate", method: str, as_json: bool) -> None:
 
 
 def evaluate(options: EvaluateOptions, json: Json = False, quiet: bool = False) -> None:
-    """Score a run on the clean and the corrupted test set, per client and per group.
+    """Score a run, for all and by client and patient group.
+
+    Test images are scored clean and, where clients have noisy images, noisy.
 
     Examples: fedcli evaluate --by sex --by 'sex*age'; fedcli evaluate --shots 700,70; fedcli evaluate --export csv;
     fedcli evaluate --corrupt gaussian --severity 1..5; fedcli evaluate --clinical;
@@ -163,7 +171,9 @@ def predict(
     ] = "csv",
     out: Annotated[Path | None, "write there; default: stdout", Flag("FILE")] = None,
 ) -> None:
-    """Probabilities, the most likely class and decisions at chosen thresholds of image files, by a run's last model.
+    """Classify image files with the model of a run.
+
+    Each gets probabilities, the most likely class and decisions at chosen thresholds.
 
     Files are read and prepared as the run's own images were, as its manifests say. Where some cannot be read they are
     listed, the others are scored, and the exit code is 1.
@@ -224,7 +234,9 @@ def report(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Compare runs in one table; a run that has no scores yet is evaluated first. Runs that differ in nothing but the
+    """Show the scores of runs in tables or on a page.
+
+    A run that has no scores yet is evaluated first. Runs that differ in nothing but the
     seed are one row.
 
     Examples: fedcli report fedcli-work/runs/fedavg-* --format markdown; fedcli report --format html --out page.html;
