@@ -54,7 +54,9 @@ def reproduce(
     json: o.Json = False,
     debug: bool = False,
 ) -> None:
-    """Rebuild a published table: train and score every cell of a recipe, and print ours beside the published numbers.
+    """Rebuild a published table from its recipe.
+
+    Every cell is trained and scored, and printed beside the published number.
 
     A cell is a row on one data set with one seed. It can be stopped at any moment: the same command goes on, and what
     is done is not done again. Without --raw, --scale smoke runs on synthetic samples, in seconds; with
@@ -118,7 +120,9 @@ def run(
     json: o.Json = False,
     debug: bool = False,
 ) -> None:
-    """Train and score every cell of an experiment file of your own; `fedcli reproduce` does the same for the papers'.
+    """Train and score an experiment file of your own.
+
+    `fedcli reproduce` does the same for tables of papers.
 
     It can be stopped at any moment: the same command goes on, and what is done is not done again.
 
@@ -155,7 +159,7 @@ def sweep(
     json: o.Json = False,
     debug: bool = False,
 ) -> None:
-    """Train methods, or one over a grid of values, and show their scores in a table and a picture.
+    """Train over a grid of settings and show the scores.
 
     The best is marked only where the clients have validation images, and by these alone. It can be stopped at any
     moment: the same command goes on.

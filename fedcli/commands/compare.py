@@ -7,7 +7,9 @@ from .shell.shown import show_json
 
 
 def compare(options: CompareOptions, fail_if: FailIf = (), json: BriefJson = "") -> None:
-    """Say in what two systems differ, in settings and then in scores, and what can be said of the difference.
+    """Compare the scores of two methods with tests.
+
+    Their settings are compared first, then their scores, and then it is said what follows from the difference.
 
     Runs that differ in nothing but the seed are one system. The first run's system is A; differences are B - A. A run
     that has no scores yet is evaluated first.

@@ -17,7 +17,9 @@ def demo(
     seed: o.Seed = 0,
     json: o.Json = False,
 ) -> None:
-    """Compare three methods on generated head CT slices of four hospitals, one of them with a noisy scanner, on clean
+    """Compare three methods on generated images, in a minute.
+
+    The images are head CT slices of four hospitals, one of them with a noisy scanner. Models are scored on clean
     and corrupted images and by race and sex, in about a minute.
 
     Nothing is downloaded. Bleeds of two groups are drawn fainter, so there is a disparity to find.

@@ -46,7 +46,7 @@ def export(
     ),
     work: o.Work = o.DEFAULT_WORK,
 ) -> None:
-    """Write a run's model as a file of another program, or the job that carries messages to sites.
+    """Write a model for other programs, or a job for sites.
 
     A model is checked against `fedcli predict` before it is kept; a .json beside it says how its images are prepared.
     A job of NVFlare, or an app of Flower, serves every run of its sites, whatever the method.

@@ -29,7 +29,9 @@ REAL, SAMPLE = "real", "SYNTHETIC"
 
 
 def ls(work: o.Work = o.DEFAULT_WORK, json: o.Json = False) -> None:
-    """List what is under --work: datasets, partitions, corruptions, and runs with seed, rounds and headline score.
+    """List datasets, partitions, corruptions and runs.
+
+    They are those under --work, runs with their seed, rounds and main score.
 
     The score is the newest evaluation's mean over the last five rounds, of clean and corrupted images where a run has
     both; - stands for a run that was not evaluated. "what differs" names the options in which a method's runs differ.

@@ -58,8 +58,9 @@ class Figures(TyperGroup):
 
 
 def plot() -> None:
-    """Draw a figure of runs: what they recorded over their rounds, who holds which images, what their models learned,
-    how well they answer. Each has a help of its own.
+    """Draw a figure of runs, such as learning curves.
+
+    Others show which client holds which images, what models learned and how often they are right. Each has its own help.
 
     Examples: fedcli plot curves; fedcli plot curves fedcli-work/runs/* --series loss --out losses.svg; fedcli plot
     sweep --over q --version corrupted; fedcli plot landscape fedcli-work/runs/qffl-*
@@ -71,7 +72,7 @@ def _command(figure: "Figure") -> Any:
     frame = [option_of(p) for p in figure.parameters.values() if get_origin(p.annotation) is Annotated]
     frame = [replace(option, flag=Flag("NAME")) if option.kind is str else option for option in frame]
     about = RUNS[figure.of].format(EVERY if figure.every else NEWEST)
-    runs = Option.of("runs", Annotated[Sequence[str], about, Flag("RUN...", argument=True)], ())
+    runs = Option.of("runs", Annotated[Sequence[str], about, Flag("RUN", argument=True)], ())
 
     def called(runs: Sequence[str], work: Path, out: Path | None, json: bool, **options: Any) -> None:
         draw(figure, list(runs), options, work=work, out=out, json=json)

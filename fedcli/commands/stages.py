@@ -37,7 +37,9 @@ FILE, FOLDER = Flag("FILE"), Flag("DIR")
 
 
 def prepare(options: PrepareOptions, json: Json = False) -> None:
-    """Decode and resize a dataset once into a pool of uint8 images.
+    """Read and resize the images of a dataset.
+
+    What is written is one file of 8-bit images, which every later command reads.
 
     With --clients or --dirichlet it is partitioned too, with --corrupt also corrupted; the last
     manifest written is printed.
@@ -55,7 +57,9 @@ def prepare(options: PrepareOptions, json: Json = False) -> None:
 
 
 def partition(options: PartitionOptions, json: Json = False) -> None:
-    """Divide a dataset's training images among clients; only row numbers are written.
+    """Divide the training images among hospitals, the clients.
+
+    Images are not copied: which client has which image is written.
 
     Without a scheme the dataset's own sites are the clients if it has them, else it is --dirichlet 1 over its usual
     number of clients; with --clients, --balanced or --keep-units alone it is --dirichlet 1 too.
@@ -68,7 +72,9 @@ def partition(options: PartitionOptions, json: Json = False) -> None:
 
 
 def corrupt(options: CorruptOptions, json: Json = False) -> None:
-    """Corrupt the images of some clients, and a copy of the whole test set in the same way.
+    """Add noise to the images or labels of some clients.
+
+    A copy of the test images is made noisy in the same way, so that models are scored on both.
 
     --ratio takes the last clients of the roster; --on names them. Kinds: gaussian-noise, shot-noise, impulse-noise,
     speckle-noise, brightness, contrast, saturate, defocus-blur, glass-blur, motion-blur, zoom-blur, gaussian-blur,
@@ -110,9 +116,9 @@ def train(
     json: Json = False,
     debug: bool = False,
 ) -> None:
-    """Train a method on partitioned data; or several methods and seeds, side by side on the cores where networks are
-    small, a run for each.
+    """Train a method on the images of all clients.
 
+    Several methods and seeds are trained side by side on the cores, a run for each.
     A run can be killed at any moment; the same command with --resume goes on and ends at the same bytes. Several go on
     without it, and what is finished is not trained again.
 
@@ -160,7 +166,9 @@ def evaluate(
     json: BriefJson = "",
     quiet: bool = False,
 ) -> None:
-    """Score a run on the clean and the corrupted test set, per client and per group.
+    """Score a run, for all and by client and patient group.
+
+    Test images are scored clean and, where clients have noisy images, noisy.
 
     Examples: fedcli evaluate --by sex --by 'sex*age'; fedcli evaluate --shots 700,70; fedcli evaluate --export csv;
     fedcli evaluate --corrupt gaussian --severity 1..5; fedcli evaluate --clinical;
@@ -221,7 +229,9 @@ def predict(
     format: Annotated[Literal["csv", "json"], "both name unreadable files with the reason", Flag("csv|json")] = "csv",
     out: Annotated[Path | None, "write there; default: stdout", Flag("FILE")] = None,
 ) -> None:
-    """Probabilities, the most likely class and decisions at chosen thresholds of image files, by a run's last model.
+    """Classify image files with the model of a run.
+
+    Each gets probabilities, the most likely class and decisions at chosen thresholds.
 
     Files are read and prepared as the run's own images were, as its manifests say. The column `foreign` says how an
     image differs from the training images, so that its probabilities mean little. Where files cannot be read they have
@@ -284,7 +294,9 @@ def report(
     fail_if: FailIf = (),
     json: BriefJson = "",
 ) -> None:
-    """Compare runs in one table; a run that has no scores yet is evaluated first. Runs that differ in nothing but the
+    """Show the scores of runs in tables or on a page.
+
+    A run that has no scores yet is evaluated first. Runs that differ in nothing but the
     seed are one row.
 
     Examples: fedcli report fedcli-work/runs/fedavg-* --format markdown; fedcli report --format html --out page.html;

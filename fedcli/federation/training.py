@@ -36,7 +36,7 @@ class Training(Options):
     momentum: Annotated[float, "of sgd, in [0, 1); default 0.9", OPEN] = 0.0
     weight_decay: Annotated[float, "of every step, >= 0; default: the optimizer's", OPEN] = 5e-4
     nesterov: Annotated[bool, "Nesterov momentum, for sgd"] = False
-    clip_norm: Annotated[float, "cut the gradient of every local step at this norm, >= 0; 0 cuts none"] = 0.0
+    clip_norm: Annotated[float, "largest norm of the gradient of a local step, >= 0; 0: no limit"] = 0.0
     dp_noise: Annotated[
         float,
         "standard deviation of noise on each client's update, in units of --dp-clip, >= 0: client-level differential "
@@ -53,7 +53,7 @@ class Training(Options):
     ] = 1.0
     dp_delta: Annotated[float, "delta of the epsilon that a run with noise states, in (0, 1)"] = 1e-5
     keep_optimizer: Annotated[
-        bool, "a client goes on with its optimizer's state of the last round it took part in, instead of a fresh one"
+        bool, "keep the state of each client's optimizer between rounds, instead of a fresh one in each"
     ] = False
     schedule: Annotated[
         str,
@@ -71,8 +71,8 @@ class Training(Options):
     ] = "none"
     sampling: Annotated[
         str,
-        "how a client draws images to train on: shuffle, each once, or with replacement, balanced over class, group or "
-        "group-class; group:NAME and group-class:NAME say which attribute",
+        "how a client draws its training images: shuffle (each once), or evenly over class, group or group-class, with "
+        "repeats; group:NAME and group-class:NAME name the attribute",
         Flag(label="sampling {}"),
     ] = "shuffle"
     label_smoothing: Annotated[
@@ -80,7 +80,7 @@ class Training(Options):
     ] = 0.0
     prior: Annotated[
         Literal["none", "bsm", "fedlc", "logit-adjust"],
-        "correct the training loss for each client's class counts: none, bsm, fedlc or logit-adjust; default: "
+        "correct for rare classes: none, bsm, fedlc or logit-adjust; default: "
         "logit-adjust where the rarest class has under a tenth of the training images of the commonest, else none",
         Flag(panel=METHOD, label="prior {}", open=True),
     ] = "none"

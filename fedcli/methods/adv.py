@@ -82,5 +82,5 @@ class Adversarial(Local):
 
 register(
     "adv", Adversarial(), Mean(), label="Adversarial debiasing", aliases=("adversarial",),
-    about="features from which an adversary cannot tell the group, by gradient reversal",
+    about="features from which an adversary cannot tell the group, by gradient reversal", families="groups",
 )  # fmt: skip

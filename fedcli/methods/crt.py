@@ -59,7 +59,7 @@ class PreviousWeights(ContinuesRun, Aggregator):
 
 register(
     "crt", Retrained(), PreviousWeights(), label="cRT",
-    about="after a finished run: frozen backbone, fresh classifier, class-balanced draws",
+    about="after a finished run: frozen backbone, fresh classifier, class-balanced draws", families="rare",
     default_training={
         "rounds": 10, "optimizer": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 5e-4, "schedule": "cosine",
     },

@@ -166,6 +166,6 @@ def by_counts(sent: Tensor, counts: Tensor, old: Tensor, share: bool) -> Tensor:
 
 register(
     "fairlora", ByGroup(), GroupMean(), label="FairLoRA",
-    about="low-rank adapters with singular values by group; singular vectors are shared",
+    about="low-rank adapters with singular values by group; singular vectors are shared", families="groups large",
     default_training=DEFAULT_TRAINING,
 )  # fmt: skip

@@ -35,5 +35,6 @@ class OwnNorms(Local):
 
 
 register(
-    "fedbn", OwnNorms(), Mean(), label="FedBN", about="batch-norm layers stay with the client, all else is averaged"
-)
+    "fedbn", OwnNorms(), Mean(), label="FedBN", about="batch-norm layers stay with the client, all else is averaged",
+    families="domain personal",
+)  # fmt: skip

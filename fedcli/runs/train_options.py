@@ -97,8 +97,8 @@ class TrainOptions(Training):
     )
     server_optimizer: Annotated[
         Literal["none", "momentum", "adam", "yogi", "adagrad"],
-        "the server takes this optimizer's step along the mean update; short for METHOD+fedavgm, +fedadam, +fedyogi or "
-        "+fedadagrad, for methods that average",
+        "optimizer of the server's step along the mean update, for methods that average; the same as METHOD+fedavgm, "
+        "+fedadam, +fedyogi or +fedadagrad",
         Flag(panel=METHOD, recorded=False),
     ] = "none"
     model: Annotated[
@@ -137,7 +137,7 @@ class TrainOptions(Training):
     threads: Annotated[
         int,
         "CPU threads, in [0, 1024]; 0 uses one where clients train side by side or the network is small, else torch's "
-        "choice. Runs are equal to the bit where this is equal",
+        "choice. Two runs are equal to the bit only with the same number",
         UNRECORDED,
     ] = 0
     engine: Annotated[
@@ -173,7 +173,7 @@ class TrainOptions(Training):
     resume: Annotated[
         bool, "go on with an unfinished run; without METHOD: the newest one, or the one in --out", LOCAL
     ] = False
-    force: Annotated[bool, "resume even with other values, and record it", LOCAL] = False
+    force: Annotated[bool, "resume although options differ, and record that they do", LOCAL] = False
     wait: Wait = False
     track: Track = None
 

@@ -104,7 +104,7 @@ class PredictOptions(Options):
 
     stage: ClassVar[str] = "predict"
     run: Annotated[Source | None, "a run, or its name or method; - reads its path from stdin", INPUT]
-    files: Annotated[Sequence[Source], "images, folders of them, DICOM files", Flag("FILES...", True, local=True)]
+    files: Annotated[Sequence[Source], "images, folders of them, DICOM files", Flag("FILE", True, local=True)]
     _: KW_ONLY
     client: Annotated[str | None, "the model of this client, where clients keep models of their own"] = None
     data: Annotated[

@@ -134,8 +134,9 @@ class Scores(Result):
         from ..reporting.rows import rows
 
         with console.muted():  # a result that is looked at again does not warn again
-            whole = tables.report(rows([self.path]))
-        return [*whole.tables, *by_group.tables(shape.Scores.read(self.path), "")]
+            made = rows([self.path])
+            whole = tables.report(made)
+        return [*whole.tables[:1], *by_group.tables(made[0].scored[0])]
 
     def to_frame(self, *, percent: bool = False) -> "pandas.DataFrame":
         """A row for each score of the test sets, of each client and of each group.

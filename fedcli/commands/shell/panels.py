@@ -28,7 +28,7 @@ class Command(TyperCommand):
         options = [name for name in records if name not in arguments and records[name]]
         panels = {_name(p): getattr(p, "rich_help_panel", None) or "Options" for p in self.get_params(ctx)}
         panels["help"] = OUTPUT
-        sections: dict[str, list[Any]] = {"Arguments": [records[name] for name in arguments if records[name]]}
+        sections: dict[str, list[Any]] = {"Arguments": [_untyped(records[name]) for name in arguments if records[name]]}
         for panel in ("Options", *PANELS) if len(options) >= MANY else ("Options",):
             sections[panel] = [records[n] for n in options if len(options) < MANY or panels[n] == panel]
         sections[list(sections)[-1]] += ANYWHERE
@@ -58,6 +58,12 @@ def _typed(ctx: typer.Context) -> Iterator[str]:
         if source == "COMMANDLINE" and (parameter.param_type_name == "option" or parameter.nargs == 1):
             value = ctx.params[name]
             yield from map(str, value if isinstance(value, list | tuple) else [value])
+
+
+def _untyped(record: Any) -> tuple[str, str]:
+    """An argument without the type of its value, which its text says."""
+    name, text = record
+    return name.split(" <")[0].split("...")[0], text
 
 
 def _name(parameter: Any) -> str | None:

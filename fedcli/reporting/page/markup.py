@@ -38,6 +38,8 @@ def heads(columns: Sequence[Column]) -> list[list[Head]]:
         else:
             above += [Head(breakable(column.heading), rows=2, at=at) for at, column in own]
     return [above, below]
+
+
 HERE = Path(__file__).parent
 PAGE = "page.html"  # its macros stand above the page itself
 
