@@ -23,13 +23,13 @@ DOORS = "fedcli", "fedcli.__main__"  # what a notebook and `python -m` open; the
 LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 350, 60, 8, 120
 BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, and raised only on purpose
     "bench": 1330,
-    "commands": 2870,
+    "commands": 3070,
     "compare": 1470,
-    "data": 10630,
+    "data": 11040,
     "federation": 2680,
     "figures": 3130,
     "io": 630,
-    "methods": 7320,
+    "methods": 7380,
     "metrics": 1170,
     "models": 1960,
     "reporting": 4440,
@@ -37,9 +37,9 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "runs": 2680,
     "scores": 5120,
     "sites": 3320,
-    "stages": 2000,
+    "stages": 2040,
     "system": 840,
-    "the ground floor": 1430,
+    "the ground floor": 1440,
 }
 MOST_FILES = 20  # on one floor of a room
 ONE_EACH = "fedcli/methods"  # a file for each method
