@@ -41,4 +41,4 @@ def ls(work: Source = WORK) -> Listing:
     Args:
         work: folder that results are looked for in.
     """
-    return Listing({kind: command._lines(Path(work), kind) for kind in command.COLUMNS})
+    return Listing(command.listed(Path(work)))

@@ -38,19 +38,25 @@ def ls(work: o.Work = o.DEFAULT_WORK, json: o.Json = False) -> None:
     An unfinished run shows the rounds played. The column "data" says what was made from a synthetic sample. With --json
     numbers are numbers, and "rounds_played" is below "rounds" in an unfinished run.
     """
-    listed = {kind: _lines(work, kind) for kind in COLUMNS}
-    _name_differences(listed["run"])
+    every = listed(work)
     if json:
-        show_json(listed)
+        show_json(every)
         return
-    if not any(listed.values()):
+    if not any(every.values()):
         raise FedcliError(f"nothing is under {work}", "make a dataset with `fedcli prepare NAME`")
-    shown = [kind for kind in COLUMNS if listed[kind]]
+    shown = [kind for kind in COLUMNS if every[kind]]
     for kind in shown:
         heads = [IN_WORDS.get(head, head) for head in COLUMNS[kind]]
-        terminal.table(heads, [_cells(entry) for entry in listed[kind]])
+        terminal.table(heads, [_cells(entry) for entry in every[kind]])
         if kind != shown[-1]:
             print()
+
+
+def listed(work: Path) -> dict[str, list[dict[str, Any]]]:
+    """The entries of each kind, of runs with what differs."""
+    every = {kind: _lines(work, kind) for kind in COLUMNS}
+    _name_differences(every["run"])
+    return every
 
 
 def _cells(entry: dict[str, Any]) -> list[str]:

@@ -156,7 +156,7 @@ RULES = (
         "{m.name} needs every client in every round", "leave --participation at 1, or use another server rule",
     ),
     Rule(
-        lambda o, m, _: o.prior != "none" and m.local.own_prior
+        lambda o, m, _: o.prior not in (None, "none") and m.local.own_prior
         and (f"write --set prior={o.prior}" if "prior" in m.settings else "leave --prior out"),
         "{m.name} corrects for class counts itself, so --prior {o.prior} has no place", "{found}",
     ),

@@ -143,9 +143,10 @@ def _fitting_prior(data: Path) -> str:
     rare, common = min(images, key=images.__getitem__), max(images, key=images.__getitem__)
     if RARE * images[rare] >= images[common]:
         return "none"
+    has = console.counted(images[rare], "training image", "training images")
     console.say(
-        f"{rare} has {console.counted(images[rare], 'training image', 'training images')} and {common} {images[common]:,}: "
-        "the loss is corrected by --prior logit-adjust; --prior none leaves it as it is"
+        f"{rare} has {has} and {common} {images[common]:,}: the loss is corrected by --prior logit-adjust; --prior "
+        "none leaves it as it is"
     )
     return "logit-adjust"
 

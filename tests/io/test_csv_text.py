@@ -19,7 +19,7 @@ def test_a_formula_is_text_and_a_number_stays_a_number(tmp_path):
 def test_control_characters_of_names_are_written_as_their_codes():
     name = "\x1b]0;title\x07\tnorth"
     table = Table("", [Column(name)], [[Cell(name)]])
-    for text in (csv_text([[name]]), writers.markdown(table), writers.latex(table, [name])):
+    for text in (csv_text([[name]]), writers.markdown(table), writers.latex([table], [name], [name])):
         assert "title" in text
         assert "\x1b" not in text
         assert "\x07" not in text

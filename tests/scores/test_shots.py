@@ -157,7 +157,7 @@ def test_a_run_is_always_scored_by_shots_and_shows_them_when_asked(run):
     shown = dict(zip(columns, lines[0], strict=True))
     assert [column for column in columns if "recall" in column] == ["clean head recall (%)", "clean medium recall (%)"]
     mean = body["shots"]["versions"]["clean"]["head"]["mean_last5"]
-    assert shown["clean head recall (%)"].startswith(f"{100 * mean:.2f} ± ")
+    assert shown["clean head recall (%)"].startswith(f"{100 * mean:.2f} ±")
 
 
 def test_the_report_names_the_groups_and_warns_where_they_differ(run):
@@ -167,4 +167,4 @@ def test_the_report_names_the_groups_and_warns_where_they_differ(run):
         "no class has fewer than 26 training images"  # two sizes cannot make three groups
     )
     assert "do not share the same shot groups" in notes(rows([first, other]))[0]
-    assert "Head, medium and tail recall" in render(rows([other]), "markdown")
+    assert "Head, medium and tail classes" in render(rows([other]), "markdown")

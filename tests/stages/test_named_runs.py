@@ -75,5 +75,5 @@ def test_two_names_are_compared_from_python(made):
     frame, percent = compared.to_frame(), compared.to_frame(percent=True)
     assert list(frame.metric) == ["balanced_accuracy", "auc_ovo_macro"] and frame.attrs["unit"] == "share"
     assert percent.attrs["unit"] == "%" and percent.a[0] == pytest.approx(100 * frame.a[0])
-    assert "FedISM+" in str(compared) and "verdict" in str(compared) and "<table>" in compared._repr_html_()
+    assert "FedISM+" in str(compared) and "<table>" in compared._repr_html_()
     assert json.dumps(compared.words())

@@ -117,7 +117,7 @@ def test_a_report_is_a_row_per_system_in_every_format(made):
         "bytes up",
     ]
     assert json.loads(report.to("json"))["rows"][1]["cells"]["clean f1_macro"]["mean"] == frame["clean f1_macro"][1]
-    assert report.to("markdown").startswith("| method | rule |") and "toprule" in report.to("latex")
+    assert "| method |" in report.to("markdown") and "toprule" in report.to("latex")
     assert report.to("html").startswith("<!doctype html>")
     assert len(fedcli.report(run).rows) == 1 and len(fedcli.report(separate=True, work=work).rows) == 3
 

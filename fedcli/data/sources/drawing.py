@@ -29,7 +29,7 @@ def scan(name: str, label: int, *, height: int, width: int) -> np.ndarray:
 
 
 def _blob(label: int, height: int, width: int) -> tuple[np.ndarray, float]:
-    """Share of each pixel that is blob, [height, width], and the direction in which it lies, which follows the class."""
+    """Share of each pixel that is blob, [height, width], and its direction from the centre, which follows the class."""
     y, x = np.mgrid[:height, :width]
     angle = 2.4 * label  # the golden angle keeps any number of classes distinct
     centre = height / 2 + np.sin(angle) * height / 5, width / 2 + np.cos(angle) * width / 5
