@@ -14,6 +14,7 @@ import scores_schema
 import typer
 
 from fedcli.commands.app import app
+from fedcli.common_options import FAMILIES
 from fedcli.data import manifest_bodies, sources
 from fedcli.methods import METHODS, Method
 from fedcli.methods.contract import NEEDS
@@ -111,21 +112,23 @@ def _example(words: str) -> str:
 
 
 def _methods() -> dict[str, str]:
-    made, rows = {}, []
-    for name, method in METHODS.items():
-        rows.append([f"[`{name}`]({name}.md)", method.label, method.rule, method.needs, method.about])
-        made[f"methods/{name}.md"] = _method(method)
+    made = {f"methods/{name}.md": _method(method) for name, method in METHODS.items()}
     head = (
-        "A rule is which reading of a paper runs: `paper` (its formula), `released` (what its authors' code computes) or "
-        "`original` (a baseline's own first paper). [Choose a method](../choose-a-method.md) says when to use which. "
-        "What the server must see of each client, as a method runs by default: "
+        "By purpose, as `fedcli methods` lists them; [Choose a method](../choose-a-method.md) says when to use which. "
+        "A rule is the reading of a paper that runs: `paper` (its formula), `released` (what its authors' code computes) or "
+        "`original` (a baseline's own first paper). What the server must see of each client, as a method runs by default: "
         + "; ".join(f"`{word}`: {meaning}" for word, meaning in NEEDS.items())
-        + ".\n\n"
+        + ".\n"
     )
-    made["methods/index.md"] = (
-        f"# Methods\n\n{head}{_table(['method', 'name', 'rule', 'server needs', 'what it does'], rows)}"
-    )
-    return made
+    for family, meaning in FAMILIES.items():
+        rows = [
+            [f"[`{name}`]({name}.md)", method.label, method.rule, method.needs, method.about]
+            for name, method in METHODS.items()
+            if method.families[0] == family
+        ]
+        table = _table(["method", "in papers", "rule", "server needs", "what it does"], rows)
+        head += f"\n## {meaning[:1].upper()}{meaning[1:]}\n\n{table}"
+    return made | {"methods/index.md": f"# Methods\n\n{head}"}
 
 
 def _method(method: Method) -> str:

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-import fedcli
+from fedcli.commands.demo import demo
 from fedcli.figures import drawing
 from fedcli.figures.kinds import overall_and_worst
 
@@ -22,15 +22,9 @@ Pairs = list[tuple[str, str, int, float, float]]  # attribute, system, its place
 
 
 def page(work: Path) -> Path:
-    """The HTML report of three methods on scanned digits, noise on two of eight clients."""
-    clients = fedcli.partition(fedcli.prepare("toy", work=work), dirichlet=1.0, clients=8, work=work)
-    noisy = fedcli.corrupt(clients, "gaussian", ratio=0.25, work=work)
-    runs = [
-        fedcli.train(method, noisy, rounds=10, lr=0.003, work=work) for method in ("fedavg", "fedheal", "fedism-plus")
-    ]
-    html = work / "report.html"
-    html.write_text(fedcli.report(runs).to("html"), encoding="utf-8")
-    return html
+    """The page of `fedcli demo`."""
+    demo(work=work)
+    return work / "report.html"
 
 
 def every_method() -> Pairs:

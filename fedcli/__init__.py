@@ -7,37 +7,61 @@
     fedcli.evaluate(run, by=["sex"]).to_frame()
     fedcli.report([run]).to("markdown")
     fedcli.predict(run, ["new.png"]).to_frame()
+    fedcli.sweep(["fedavg", "fedheal"], noisy, seeds=3, rounds=20)
+    fedcli.compare(["fedavg", "fedheal"])
+    fedcli.plot("curves", run)
 
 Arguments are the flags of the commands of the same names, and `help(fedcli.train)` shows them. What a stage gives back
-is a path with its manifest; a stage whose result is already there is not run again.
+is a path with its manifest; a stage whose result is already there is not run again. Results show themselves as tables.
 """
 
 import logging
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from .errors import FedcliError as FedcliError  # what a program catches: .sentence and .hint
 
 if TYPE_CHECKING:
+    from .commands.listing import ls
+    from .reproduce.swept import sweep
+    from .stages.compare import compare
     from .stages.corrupt import corrupt
     from .stages.evaluate import evaluate
     from .stages.partition import partition
+    from .stages.plot import plot
     from .stages.predict import predict
     from .stages.prepare import prepare
     from .stages.report import report
     from .stages.train import estimate, train
 
-__all__ = ["corrupt", "estimate", "evaluate", "partition", "predict", "prepare", "report", "train"]
+__all__ = [
+    "compare", "corrupt", "estimate", "evaluate", "ls", "partition", "plot", "predict", "prepare", "report", "sweep",
+    "train",
+]  # fmt: skip
+ELSEWHERE = {"estimate": "stages.train", "ls": "commands.listing", "sweep": "reproduce.swept"}  # than in stages.NAME
 __version__ = "0.1.0"
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent until a program configures logging
+
+
+class _Functions(ModuleType):
+    """A package whose functions stay what they are: the room `compare` has the name of one."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in __all__ and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Functions
 
 
 def __getattr__(name: str) -> Any:
     """A stage, imported when it is first asked for: torch takes seconds."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.stages.{'train' if name == 'estimate' else name}"), name)
+    return getattr(import_module(f"{__name__}.{ELSEWHERE.get(name, f'stages.{name}')}"), name)
 
 
 def __dir__() -> list[str]:

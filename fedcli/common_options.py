@@ -8,9 +8,19 @@ from .options import Flag, Source
 MACHINE, OUTPUT = "Machine", "Output"  # headings in help
 NAME, INPUT, LOCAL = Flag(argument=True), Flag(argument=True, local=True), Flag(local=True)
 ON_MACHINE, TO_OUTPUT = Flag(local=True, panel=MACHINE), Flag(local=True, panel=OUTPUT)
-RUNS = Flag("RUN...", argument=True, local=True)
+RUNS = Flag("RUN", argument=True, local=True)
 COLUMN, ATTRIBUTE = Flag("COLUMN"), Flag("ATTRIBUTE")
 WORK = "fedcli-work"
+FAMILIES = {  # what methods are meant for, in the order of `fedcli methods`
+    "hospital": "hospitals that the shared model serves badly",
+    "noise": "hospitals with noisy images or labels",
+    "domain": "hospitals whose images look different, as from another scanner",
+    "rare": "rare classes",
+    "groups": "groups of patients, such as by sex or age",
+    "personal": "a model for each hospital beside the shared one",
+    "drift": "hospitals with different classes, whose models drift apart; and plain baselines",
+    "large": "large pretrained networks, of which few numbers are trained",
+}
 
 Work = Annotated[Source, "folder that results go to and are looked for in", TO_OUTPUT]
 Out = Annotated[Source | None, "folder of this result; default: a name under --work", TO_OUTPUT]
@@ -20,6 +30,7 @@ Device = Annotated[str, "cpu, cuda or cuda:N", ON_MACHINE]
 Timeout = Annotated[
     float, "seconds to wait for a site that gives no sign of life, >= 0; 0: as long as it takes", ON_MACHINE
 ]
+Wait = Annotated[bool, "wait where another process makes the same, instead of ending with an error", ON_MACHINE]
 Clients = Annotated[int | None, "number of clients, >= 1"]
 Dirichlet = Annotated[float | None, "label skew: a Dirichlet(ALPHA) draw per class", Flag("ALPHA")]
 Val = Annotated[float, "share of each client's training images kept for validation, in [0, 0.9]"]

@@ -1,8 +1,8 @@
 """Messages to a person: those of the logger "fedcli", and how far work is.
 
 say() and warn() are that logger's info() and warning(), so a program that imports fedcli shows them where it configures
-logging, and nothing otherwise; progress is silent there too. The command line shows both on stderr, with shown(). The
-only module that knows rich.
+logging. The command line shows both, and progress, on stderr, with shown(); so does a call from Python on a terminal
+or in a notebook, with watched(). The only module that knows rich.
 """
 
 import logging
@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -19,10 +19,12 @@ from .errors import FedcliError
 
 T = TypeVar("T")
 LONGEST = 400  # characters of a sentence
+NOTEBOOK = 99  # characters of a line that is replaced in a notebook
 EVERY = 10  # seconds between two lines of progress where there is no terminal
 
 _log = logging.getLogger("fedcli")
 say, warn = _log.info, _log.warning
+detail = _log.debug  # shown with --verbose alone
 RESULT = "result"  # mark of a record that is a command's result
 
 
@@ -79,6 +81,22 @@ def shown() -> Iterator[None]:
 
 
 @contextmanager
+def watched() -> Iterator[None]:
+    """Print as shown() does where a person looks on: on a terminal or in a notebook, where the program has set up no
+    logging."""
+    root = logging.getLogger()
+    own = _log.level or root.handlers or [each for each in _log.handlers if not isinstance(each, logging.NullHandler)]
+    looks_on = sys.stderr and (sys.stderr.isatty() or in_notebook())
+    with shown() if looks_on and not own and _reporter.get() is None else nullcontext():
+        yield
+
+
+def in_notebook() -> bool:
+    """Tell whether stderr is a notebook's, where a line can be replaced as on a terminal."""
+    return type(sys.stderr).__module__.startswith("ipykernel")
+
+
+@contextmanager
 def logged(path: Path) -> Iterator[None]:
     """Append messages to a file as well, each with its time.
 
@@ -99,7 +117,25 @@ def logged(path: Path) -> Iterator[None]:
 
 def be_quiet() -> None:
     """Print errors only, until shown() ends."""
-    _log.setLevel(logging.ERROR)
+    for handler in _log.handlers:
+        if isinstance(handler, _Stderr):
+            handler.setLevel(logging.ERROR)
+
+
+@contextmanager
+def warnings_kept() -> Iterator[list[str]]:
+    """The warnings that are said from now on, printed or not."""
+    handler = _Kept(logging.WARNING)
+    _log.addHandler(handler)
+    try:
+        yield handler.kept
+    finally:
+        _log.removeHandler(handler)
+
+
+def be_verbose() -> None:
+    """Print details too, until shown() ends."""
+    _log.setLevel(logging.DEBUG)
 
 
 @contextmanager
@@ -141,6 +177,18 @@ class _LogFile(logging.FileHandler):
             super().close()
 
 
+class _Kept(logging.Handler):
+    """Keeps what is said."""
+
+    def __init__(self, level: int):
+        super().__init__(level)
+        self.kept: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno < logging.ERROR:
+            self.kept.append(printable(record.getMessage()))
+
+
 class _Listener:
     def __init__(self, listener: Callable[[int, int], None]):
         self.listener = listener
@@ -177,12 +225,15 @@ class _Stderr(logging.Handler):
 
     def _line(self, message: str) -> None:
         if self.open:
-            print("\r\x1b[K", end="", file=sys.stderr)
+            print(f"\r{' ' * NOTEBOOK}\r" if in_notebook() else "\r\x1b[K", end="", file=sys.stderr)
             self.open = False
         print(message, file=sys.stderr, flush=True)
 
     def _pass(self, message: str) -> None:
-        if sys.stderr.isatty():
+        if in_notebook():
+            print(f"\r{message[:NOTEBOOK]:{NOTEBOOK}}", end="", file=sys.stderr, flush=True)
+            self.open = True
+        elif sys.stderr.isatty():
             width = os.get_terminal_size(sys.stderr.fileno()).columns or 80  # some terminals report none
             print(f"\r\x1b[K{message[: width - 1]}", end="", file=sys.stderr, flush=True)
             self.open = True
@@ -191,7 +242,7 @@ class _Stderr(logging.Handler):
             self.passed = time.monotonic()
 
     def progress(self, items: Iterable[T], label: str, total: int, done: int) -> Iterator[T]:
-        if not _log.isEnabledFor(logging.INFO):
+        if self.level > logging.INFO:
             return iter(items)
         label = printable(label)
         return self._bar(items, label, total, done) if sys.stderr.isatty() else self._lines(items, label, total, done)
@@ -200,8 +251,9 @@ class _Stderr(logging.Handler):
         start = last = time.monotonic()
         for count, item in enumerate(items, done + 1):
             yield item
-            if (now := time.monotonic()) - last > EVERY or count == total:
-                self._line(f"{label} {count}/{total} ({now - start:.0f} s)")
+            if (now := time.monotonic()) - last > (0.5 if in_notebook() else EVERY) or count == total:
+                show = self._pass if in_notebook() and count < total else self._line
+                show(f"{label} {count}/{total} ({now - start:.0f} s)")
                 last = now
 
     def _bar(self, items: Iterable[T], label: str, total: int, done: int) -> Iterator[T]:

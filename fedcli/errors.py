@@ -36,6 +36,12 @@ class HashError(FedcliError):
     code = 3
 
 
+class LimitError(FedcliError):
+    """A score is beyond a limit that was asked for."""
+
+    code = 4
+
+
 def of_system(error: BaseException) -> FedcliError | None:
     """The system's refusal in a sentence: memory, a full disk, a limit, a folder; None for any other error."""
     if isinstance(error, RuntimeError) and any(text in str(error) for text in SHORT):

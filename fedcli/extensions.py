@@ -47,8 +47,8 @@ FILE = re.compile(r"(?P<path>.*\.py)(?::(?P<name>[^/:+]*))?", re.S)
 RETURNED = "it may return or register something of another form than fedcli expects; --debug shows where it was used"
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 CODE = (  # help of --code
-    "a file of code that may be run although only a run, a recipe or fedcli.toml names it, or the name of a network of "
-    "an installed package or a hub; may be repeated"
+    "allow code that a run, a recipe or fedcli.toml names: this file, or this network of a package or a hub; may be "
+    "repeated"
 )
 
 

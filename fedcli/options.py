@@ -40,6 +40,7 @@ class Flag:
         panel: its heading in help, in place of its class's.
         open: None stands for a default of the method, the optimizer or the data, see left_open().
         label: how the name of a run says a value that is not the default, such as "prior {}".
+        alone: its value where the flag stands alone; another is typed behind =.
     """
 
     metavar: str = ""
@@ -50,6 +51,7 @@ class Flag:
     panel: str = ""
     open: bool = False
     label: str = ""
+    alone: str = ""
 
 
 @dataclass(frozen=True)
@@ -276,6 +278,12 @@ class Options:
         """The flags, of all or of those named, whose value is not the default."""
         known = [_options_of(type(self))[name] for name in names] or self.declared()
         return [option for option in known if getattr(self, option.name) != option.default]
+
+    def unusual(self, *names: str) -> list[Option]:
+        """The same without open flags that were filled in with their usual value."""
+        return [
+            o for o in self.changed(*names) if o.name not in self.usual or getattr(self, o.name) != self.usual[o.name]
+        ]
 
     def argv(self) -> list[str]:
         """The command line that means these options: what differs from the defaults, in one order."""

@@ -178,7 +178,7 @@ def shards() -> Shards:
     )
 
 
-def make_chain(work: Path, *, corrupted: bool = False) -> Path:
+def make_chain(work: Path, *, corrupted: bool = False, augment: str = "none") -> Path:
     """A dataset and its partition on disk, made without the stages under test; with `corrupted` a third manifest."""
     rng = np.random.default_rng(7)
     rows = [Row(f"img-{i}", i % CLASSES, None, i >= 80, {"sex": i % 2}, f"patient-{i // 2}") for i in range(120)]
@@ -193,7 +193,7 @@ def make_chain(work: Path, *, corrupted: bool = False) -> Path:
         "attributes": {"sex": ["f", "m"]},
         "size": [8, 8],
         "channels": 1,
-        "augment": "none",
+        "augment": augment,
         "dataset": "made",
     }
 

@@ -86,11 +86,11 @@ def _half_way(line: str) -> bool:
 def comparable(text: str) -> tuple[str, list[float]]:
     """Text that is the same on every machine, and its measured numbers on their own.
 
-    Digests, clocks, speeds (of trainings of five seconds or more) and column widths differ from run to run; which of
+    Digests, clocks and column widths differ from run to run; which of
     two close systems has the star of a column, which group decides a gap, and the last digits of what was measured,
     differ from processor to processor.
     """
-    text = re.sub(r"^speed: .*\n", "", text, flags=re.M)
+    text = re.sub(r"^Trained in .*", "Trained in TIME.", text, flags=re.M)
     text = re.sub(r"† marks [^.]*\. ", "", text)  # stands where a small group decides a number
     text = re.sub(r"Each group by .*?below the best group\.", _of_one_model, text, flags=re.S)
     text = re.sub(r"-[0-9a-f]{8}\b|/[0-9a-f]{8}/", "-DIGEST/", text)

@@ -67,9 +67,9 @@ SESSIONS = {
         "fedcli report runs/* --by race*sex --metric auc_ovo_macro --at last --interval bca --bytes --format json",
         "fedcli report runs/* --by sex --choose dto --spread runs --format csv",
         "fedcli report runs/* --by sex --metric ./own.py:reward --format json",
-        "fedcli compare runs/a0 runs/a1 runs/h0 runs/h1 --by sex --json",
+        "fedcli compare runs/a0 runs/a1 runs/h0 runs/h1 --by sex --json=full",
         "fedcli compare runs/a0 runs/h0 --by race --metric f1_macro --metric accuracy --interval bca --resamples 500"
-        " --json",
+        " --json=full",
         "fedcli compare runs/a0 runs/q0 --by sex --resamples 200",
         "fedcli predict runs/a0 images --positive epidural --rule youden --cost 5 --format csv",
         "fedcli predict runs/h0 images --format json",
@@ -83,7 +83,7 @@ SESSIONS = {
         "fedcli report --by sex --format csv",
         "fedcli report runs/h0 --by sex --format csv --export long.csv",
         "fedcli report --by sex --metric auc_macro --metric hamming_accuracy --format json",
-        "fedcli compare runs/a0 runs/h0 --by sex --resamples 500 --json",
+        "fedcli compare runs/a0 runs/h0 --by sex --resamples 500 --json=full",
         "fedcli predict runs/h0 images --positive effusion --rule sensitivity=0.9 --format json",
     ],
     "clients": [
@@ -98,7 +98,7 @@ SESSIONS = {
         "fedcli evaluate runs/alone --by sex --cross-site",
         "fedcli report --by sex --format csv",
         "fedcli report --by sex --format json",
-        "fedcli compare runs/fedbn runs/alone --by sex --resamples 500 --json",
+        "fedcli compare runs/fedbn runs/alone --by sex --resamples 500 --json=full",
     ],
     "recipes": [
         "fedcli reproduce fairfedmed-chest --scale smoke --seeds 1 --only PromptFL --json",
@@ -167,7 +167,7 @@ def answer(line: str) -> dict[str, Any]:
         return numbers_of(Path(printed.strip()).parent)
     if "--export long.csv" in line:
         return {f"table/{name}": value for name, value in cells_of(printed).items()} | long_table(Path("long.csv"))
-    if line.endswith("json"):
+    if line.endswith(("json", "json=full")):
         return {path: without_digests(value) for path, value in leaves(json.loads(printed))}
     if line.endswith("csv"):
         return cells_of(printed)

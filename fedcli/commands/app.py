@@ -1,7 +1,7 @@
 """The command line: every subcommand, and the one place where errors end.
 
 Exit codes: 0 done; 1 an error that names its cause; 2 wrong usage; 3 a hash that does not match;
-130 interrupted, with everything saved.
+4 a score beyond a limit of --fail-if; 130 interrupted, with everything saved.
 """
 
 import codecs
@@ -22,7 +22,23 @@ from .. import __version__, console, extensions
 from ..errors import FedcliError, of_system
 from ..system import interrupts
 from ..system.interrupts import INTERRUPTED
-from . import bench, cells, check, compare, datasets, demo, export, inspect, lists, ls, methods, new, plot, stages
+from . import (
+    bench,
+    cells,
+    check,
+    compare,
+    datasets,
+    demo,
+    export,
+    inspect,
+    lists,
+    ls,
+    methods,
+    new,
+    plot,
+    stages,
+    version,
+)
 from .shell import declare, defaults, torch_limit
 from .shell.panels import ANYWHERE, Command
 
@@ -33,6 +49,17 @@ UNEXPECTED = "a manifest may have been edited by hand, or this is a fault of fed
 
 class Commands(TyperGroup):
     """A group whose commands end in one sentence, one hint and an exit code, never in a traceback."""
+
+    def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # its own click's
+        """First sentences of all commands, under headings."""
+        for group in GROUPS:
+            lines = [
+                (name, " ".join((command.help or "").split("\n\n")[0].split()))
+                for name, command in self.commands.items()
+                if command.rich_help_panel == group
+            ]
+            with formatter.section(group):
+                formatter.write_dl(lines)
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # its own click's
         """--log-file and --code may stand anywhere in the line."""
@@ -128,20 +155,26 @@ def _end(ctx: typer.Context, sentence: str, hint: str, code: int) -> NoReturn:
 app = typer.Typer(
     name="fedcli", cls=Commands, no_args_is_help=True, rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="Fair federated learning on medical images: prepare, partition, corrupt, train, evaluate, report.",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )  # fmt: skip
 
-for function in (
-    demo.demo, stages.prepare, stages.partition, stages.corrupt, stages.train, stages.evaluate, stages.predict,
-    stages.report, compare.compare, plot.plot, ls.ls, inspect.inspect, cells.reproduce, cells.run, cells.sweep,
-    import_module("fedcli.sites.command").site, export.export, methods.methods, check.check, new.new,
-    datasets.datasets, lists.models, lists.metrics, lists.corruptions, bench.bench,
-):  # fmt: skip
-    if function is plot.plot:
-        app.command(cls=plot.Figures, no_args_is_help=True)(function)  # type: ignore[arg-type]  # a group is one too
-    else:
-        app.command(cls=Command)(declare.command(function))
+GROUPS = {  # heading in help -> its commands
+    "Begin": (demo.demo,),
+    "Data": (stages.prepare, stages.partition, stages.corrupt, datasets.datasets, lists.corruptions),
+    "Train and score": (
+        stages.train, stages.evaluate, stages.predict, cells.sweep, cells.run, cells.reproduce,
+        methods.methods, lists.models,
+    ),
+    "Compare": (stages.report, compare.compare, plot.plot, ls.ls, inspect.inspect, lists.metrics),
+    "More": (
+        import_module("fedcli.sites.command").site, export.export, new.new, check.check, bench.bench, version.version,
+    ),
+}  # fmt: skip
+for group, functions in GROUPS.items():
+    for function in functions:
+        own: Any = plot.Figures if function is plot.plot else Command  # a group is a command too
+        run = function if own is plot.Figures else declare.command(function)
+        app.command(cls=own, no_args_is_help=own is plot.Figures, rich_help_panel=group)(run)
 
 
 def _version(value: bool) -> None:
@@ -153,13 +186,16 @@ def _version(value: bool) -> None:
 @app.callback()
 def root(
     context: typer.Context,
-    version: Annotated[
+    shows_version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
     ] = False,
     log_file: Annotated[Path | None, typer.Option(metavar="FILE", help=ANYWHERE[0][1])] = None,
     code: Annotated[list[str] | None, typer.Option(metavar="FILE", help=ANYWHERE[1][1])] = None,
 ) -> None:
-    """Fair federated learning on medical images: prepare, partition, corrupt, train, evaluate, report."""
+    """Fair federated learning on medical images.
+
+    The way to a table: prepare, partition, corrupt, train, report. Try `fedcli demo` first.
+    """
     context.with_resource(extensions.allowed(code or []))
     if log_file:
         context.with_resource(console.logged(log_file))

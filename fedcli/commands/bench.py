@@ -24,7 +24,7 @@ def bench(
     device: Annotated[str, "cpu, cuda or cuda:N"] = "cpu",
     json: o.Json = False,
 ) -> None:
-    """Time methods against a bare PyTorch loop, beside what this machine can do.
+    """Time methods beside a plain PyTorch loop.
 
     With --device cuda and no --method, training of four networks is timed on the GPU instead: step by step, recorded
     and compiled. Comparisons with other frameworks are scripts in the checkout's benchmarks/.

@@ -1,16 +1,16 @@
 """fedcli reproduce, run and sweep: cells, each a training with its scores, in tables."""
 
 import sys
+import tempfile
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import asdict
+from json import loads
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from .. import console, extensions
-from ..common_options import NAME
-from ..errors import FedcliError, UsageError
-from ..io.locks import held
+from ..common_options import NAME, Wait
+from ..errors import UsageError
 from ..options import Flag
 from ..stages.options import PartitionOptions, TrainOptions
 from ..system import terminal
@@ -19,9 +19,7 @@ from .shell.declare import parsed
 from .shell.shown import show_json, show_tables
 
 Seeds = Annotated[
-    str | None,
-    "how many, counted from the recipe's first (1 trains that one: seed 1 where its seeds are 1 to 5; 0 in a sweep), "
-    "or which, such as 0,1; default: all of the recipe's, and in a sweep 0",
+    str | None, "how many seeds, or which ones, such as 0,1; default: a recipe's own, else 0", Flag("N|SEED,...")
 ]
 Raw = Annotated[Sequence[str], "folder of a dataset as downloaded; may be repeated", Flag("[NAME=]DIR")]
 File = Annotated[
@@ -29,9 +27,12 @@ File = Annotated[
 ]
 Only = Annotated[Sequence[str], "cells with this text in row, data or seed; may be repeated", Flag("TEXT")]
 DryRun = Annotated[bool, "print the commands as a shell script, run none"]
-Jobs = Annotated[int | None, "cells at a time, each in a process, in [1, 256]; default: 1, or with cuda one per GPU"]
+Jobs = Annotated[
+    int | None,
+    "cells at a time, each in a process, in [1, 256]; default: one per core where networks are small, else 1, or with "
+    "cuda one per GPU",
+]
 Device = Annotated[str, "cpu, cuda (all GPUs) or cuda:N"]
-MOST_SEEDS = 1000
 
 
 def reproduce(
@@ -49,10 +50,13 @@ def reproduce(
     device: Device = "cpu",
     dry_run: DryRun = False,
     work: o.Work = o.DEFAULT_WORK,
+    wait: Wait = False,
     json: o.Json = False,
     debug: bool = False,
 ) -> None:
-    """Rebuild a published table: train and score every cell of a recipe, and print ours beside the published numbers.
+    """Rebuild a published table from its recipe.
+
+    Every cell is trained and scored, and printed beside the published number.
 
     A cell is a row on one data set with one seed. It can be stopped at any moment: the same command goes on, and what
     is done is not done again. Without --raw, --scale smoke runs on synthetic samples, in seconds; with
@@ -69,6 +73,8 @@ def reproduce(
     from ..reproduce import recipe as recipes
     from ..reproduce.raw import check_folders, files, folders, listed, possible
     from ..reproduce.script import script
+    from ..reproduce.several import read_seeds
+    from ..reproduce.swept import claimed
 
     o.refuse_together(dry_run=dry_run, json=json)
     table = expand.check(recipes.find(recipe))
@@ -90,10 +96,10 @@ def reproduce(
     for name in made_up:
         if sample_in(name, Path(samples[name])):
             console.say(f"no --raw for {name}: using a synthetic sample of its layout, in {samples[name]}")
-    place = engine.Place(work, engine.devices(device, jobs), debug)
+    place = engine.Place(work, engine.devices(device, jobs, cells), debug)
     sources = engine.make_data(cells, place)
     folder = work / "reproduce" / f"{table.name}-{scale}"
-    with _claimed(folder):
+    with claimed(folder, wait):
         run_cells(
             table, cells, sources, place, folder, scale=scale, left_out=left_out, made_up=made_up,
             measured=scale != "smoke" or bool(raw), as_json=json,
@@ -110,10 +116,13 @@ def run(
     device: Device = "cpu",
     dry_run: DryRun = False,
     work: o.Work = o.DEFAULT_WORK,
+    wait: Wait = False,
     json: o.Json = False,
     debug: bool = False,
 ) -> None:
-    """Train and score every cell of an experiment file of your own; `fedcli reproduce` does the same for the papers'.
+    """Train and score an experiment file of your own.
+
+    `fedcli reproduce` does the same for tables of papers.
 
     It can be stopped at any moment: the same command goes on, and what is done is not done again.
 
@@ -125,20 +134,20 @@ def run(
         )
     reproduce(
         str(recipe), raw=raw, file=file, seeds=seeds, only=only, jobs=jobs, device=device, dry_run=dry_run, work=work,
-        json=json, debug=debug,
+        wait=wait, json=json, debug=debug,
     )  # fmt: skip
 
 
 def sweep(
-    method: Annotated[str, "method, or base+addon; `fedcli methods` lists all", NAME],
-    rest: Annotated[
+    methods: Annotated[
         Sequence[str],
-        "partition or corruption manifest, default the newest under --work; after -- flags of train for all cells",
-        Flag("[DATA] [-- TRAIN FLAGS]", argument=True),
+        "one or several; then the path of a partition or corruption manifest, default the newest under --work; after "
+        "-- flags of train for all cells",
+        Flag("METHOD... [DATA] [-- TRAIN FLAGS]", argument=True),
     ] = (),
     over: Annotated[
         Sequence[str],
-        "an option of the method or a flag of train, or hold-out=all; may be repeated",
+        "an option of the methods or a flag of train, method, or hold-out=all; may be repeated",
         Flag("KEY=VALUE,..."),
     ] = (),
     seeds: Seeds = None,
@@ -146,10 +155,11 @@ def sweep(
     device: Device = "cpu",
     dry_run: DryRun = False,
     work: o.Work = o.DEFAULT_WORK,
+    wait: Wait = False,
     json: o.Json = False,
     debug: bool = False,
 ) -> None:
-    """Train a method over a grid of values, and show its scores in a table and a picture.
+    """Train over a grid of settings and show the scores.
 
     The best is marked only where the clients have validation images, and by these alone. It can be stopped at any
     moment: the same command goes on.
@@ -157,47 +167,29 @@ def sweep(
     hold-out=all leaves each hospital out of training in turn and tests on it.
 
     Examples: fedcli sweep fedism-plus --over q=0.5,1,2,5 --seeds 3 -- --rounds 10 --lr 1e-3;
+    fedcli sweep --over method=fedavg,fedheal --seeds 3 -- --rounds 10;
     fedcli sweep fedavg --over hold-out=all -- --rounds 10
     """
-    from ..data import manifest
     from ..reporting.writers import markdown
     from ..reproduce import jobs as engine
-    from ..reproduce import sweep
+    from ..reproduce import several, swept
     from ..reproduce.script import script
-    from ..stages.call import source as find
-    from ..stages.partition import for_training
-    from ..stages.train import resolved
+    from ..reproduce.sweep import tables
 
     o.refuse_together(dry_run=dry_run, json=json)
-    words = list(rest)
-    data = words.pop(0) if words and not words[0].startswith("-") else None
-    if words and not words[0].startswith("-"):
-        raise UsageError(f"{words[0]!r} is one argument too many", "flags of train stand after --")
-    extensions.allow(words)
-    common = parsed(TrainOptions, words)
-    sites, grid = sweep.asked(list(over))
-    if sites:
-        source = find(data, work, "partition", "dataset")
-        left_out = sweep.plan(sites, source, _partitioned(source))
-        source, data_of = left_out.dataset, left_out.make(work)
-    else:
-        source, left_out = for_training(find(data, work, "corruption", "partition", "dataset"), work), None
-        data_of = {(): source}
-    recipe = sweep.recipe_of(method, source, grid, left_out)
-    first = next(path for path in data_of.values() if isinstance(path, Path))
-    rounds = resolved(replace(common, method=recipe.rows[0].method), first).rounds
-    common = replace(common, rounds=rounds)  # for all
-    cells = sweep.cells(recipe, common, read_seeds(seeds, recipe.seeds) or recipe.seeds, left_out)
+    flags = next((place for place, word in enumerate(methods) if word[:1] == "-" != word), len(methods))
+    extensions.allow(words := methods[flags:])
+    named, data = several.told_apart(methods[:flags])
+    chosen = several.read_seeds(seeds, (0,)) or (0,)
+    wanted = swept.planned(named, data, over, chosen, parsed(TrainOptions, words), work, _partitioned)
     if dry_run:
-        print(script(recipe, cells, samples={}, work=work, source=source), end="")
+        print(script(wanted.recipe, wanted.cells, samples={}, work=work, source=wanted.data), end="")
         return
-    place = engine.Place(work, engine.devices(device, jobs), debug)
-    lines = {"cells": [" ".join(cell.train.argv()) for cell in cells]}
-    folder = work / "sweeps" / f"{recipe.name[:80]}-{manifest.identity(lines, [source])}"
-    with _claimed(folder):
-        outcomes = run_cells(recipe, cells, data_of, place, folder, as_json=json)
-        if left_out:
-            made = list(sweep.tables(left_out, outcomes, work, place.devices[0]))
+    place = engine.Place(work, engine.devices(device, jobs, wanted.cells), debug)
+    with swept.claimed(folder := wanted.folder(work), wait):
+        outcomes = run_cells(wanted.recipe, wanted.cells, wanted.sources, place, folder, as_json=json)
+        if wanted.left_out:
+            made = list(tables(wanted.left_out, outcomes, work, place.devices[0]))
             show_tables(made, sys.stderr if json else None)
             o.write(
                 folder / "held-out.md", "\n\n".join(f"## {t.title}\n\n{markdown(t)}\n\n{t.legend}" for t in made) + "\n"
@@ -213,44 +205,59 @@ def _partitioned(source: Path) -> PartitionOptions | None:
     return None if read.kind == "dataset" else parsed(PartitionOptions, read.made_by[1:])
 
 
-def _claimed(folder: Path) -> AbstractContextManager[None]:
-    """Hold the folder of a table, which one process at a time makes."""
-    lock = folder.with_name(f"{folder.name}.lock")
-    return held(lock, f"another process is making {folder}", "wait for it, or give another --work")
-
-
 def run_cells(
-    recipe: Any, cells: list, sources: dict, place: Any, folder: Path, *, scale: str = "paper",
-    left_out: list[str] | None = None, made_up: list[str] | None = None, measured: bool = True, as_json: bool = False,
+    recipe: Any, cells: list, sources: dict, place: Any, folder: Path, *, as_json: bool = False, **about: Any
 ) -> list:  # fmt: skip
-    """Run cells, write their folder, show it, and return what became of each.
+    """Play cells, show their table, and return what became of each. about: as output.play() takes it.
 
     Raises FedcliError where a cell failed, after all is written.
-
-    measured: whether time and memory are estimated first.
     """
-    from ..reproduce import forecast, output, results
-    from ..reproduce import jobs as engine
+    from ..reproduce import output
+    from ..reproduce.jobs import refuse_failed
 
-    forecast.announce_again(cells, sources, place, folder)
-    if measured:
-        forecast.announce(cells, sources, place)
-    outcomes = engine.run(cells, sources, place)
-    about = {"left_out": left_out or [], "made_up": made_up or []}
-    made = results.collect(recipe, outcomes, scale=scale, work=place.work, **about)
-    output.record(folder, made)
-    try:
-        made = output.illustrate(folder, recipe, made, outcomes, device=place.devices[0])
-    finally:
-        show_json(made.body()) if as_json else output.show(made)
+    def shown(results: Any) -> None:
+        show_json(results.body()) if as_json else output.show(results)
+
+    outcomes = output.play(recipe, cells, sources, place, folder, shown, **about)
     console.say(f"written: {folder}/results.json, table.md, report.html")
-    if failed := [outcome for outcome in outcomes if not outcome.scores]:
-        raise FedcliError(
-            f"{len(failed)} of {console.counted(len(outcomes), 'cell', 'cells')} failed: {failed[0].cell.name}"
-            + (" and others" if len(failed) > 1 else ""),
-            "the reason of each stands above; mend it and give the same command again: the others are not redone",
-        )
+    refuse_failed(outcomes, "cell", "cells")
     return outcomes
+
+
+def train_several(
+    methods: Sequence[str], asked: TrainOptions, seeds: str | None, *, dry_run: bool, as_json: bool, debug: bool
+) -> None:
+    """Train each method with each seed, and print the path of each run; what is finished is not trained again.
+
+    Raises FedcliError where a run failed, after all others have ended.
+    """
+    from ..reproduce import forecast, several
+    from ..reproduce import jobs as engine
+    from ..stages.partition import for_training
+    from ..stages.train import data_for, resolved
+
+    if seeds is not None and asked.seed:
+        raise UsageError("--seed and --seeds exclude each other", "--seeds 4,7 trains with these two")
+    own = several.each_its_own(methods, asked)
+    found = data_for(resolved(own[methods[0]]))
+    with tempfile.TemporaryDirectory() as nowhere:  # where a dataset is partitioned, which the runs themselves would do
+        data, work = for_training(found, Path(nowhere) if dry_run else Path(asked.work)), Path(asked.work)
+        cells = several.cells(own, several.read_seeds(seeds, (0,)) or (asked.seed,), data)
+        place = engine.Place(work, engine.devices(asked.device, asked.jobs, cells), debug)
+        sources: engine.Sources = {(): data}
+        if dry_run:
+            wanted = forecast.forecast(cells, sources, place)
+            show_json(asdict(wanted)) if as_json else console.say(wanted.sentence(len(place.devices)))
+            return
+        forecast.announce(cells, sources, place)
+        outcomes = engine.run(cells, sources, place)
+    done = [outcome.path for outcome in outcomes if outcome.scores]
+    if as_json:
+        show_json([{"path": str(path), "manifest": loads(path.read_text(encoding="utf-8"))} for path in done])
+    else:
+        for path in done:
+            console.result(str(path))
+    engine.refuse_failed(outcomes, "run", "runs")
 
 
 def _list(as_json: bool) -> None:
@@ -272,23 +279,3 @@ def _about(recipe: Any) -> dict[str, Any]:
         "datasets": sorted({chain.dataset for chain in chains}),
         "cells": len(recipe.seeds) * sum(len(row.data) for row in rows),
     }  # fmt: skip
-
-
-def read_seeds(given: str | None, known: tuple[int, ...]) -> tuple[int, ...]:
-    """The seeds that "3" (the first three of the known ones, counted on where there are fewer) or "0,1" mean.
-
-    Empty where none are given. Raises UsageError.
-    """
-    if given is None:
-        return ()
-    words = [word.strip() for word in given.split(",")]
-    if not all(word.isascii() and word.isdigit() and len(word) < 19 for word in words) or words == ["0"]:
-        raise UsageError(f"--seeds {given!r} is no number of seeds", "write --seeds 3, or --seeds 0,1 for these two")
-    if len(words) == 1 and int(given) > MOST_SEEDS:
-        hint = "a number alone says how many, 0,1 says which"
-        raise UsageError(f"--seeds {given} are more than {MOST_SEEDS} seeds", hint)
-    if len({int(word) for word in words}) < len(words):
-        raise UsageError(f"--seeds {given} names a seed twice", "name each once")
-    if len(words) > 1:
-        return tuple(int(word) for word in words)
-    return (*known, *range(max(known) + 1, max(known) + 1 + int(given)))[: int(given)]

@@ -22,7 +22,9 @@ def check(
     pairs: Annotated[bool, "also check it as a base and as an add-on", Flag(typed="pairs/--alone")] = True,
     json: Json = False,
 ) -> None:
-    """Try on a toy federation what every method must hold, alone and in a pair with one of fedcli's own.
+    """Test that a method does what every method must do.
+
+    It is trained on toy images, alone and in a pair with a method of fedcli.
 
     Finite, unlike FedAvg, resumed to the bit, clients in any order, one image, an absent class, half of the clients,
     and what the hooks return. The exit code is 1 where something does not hold.

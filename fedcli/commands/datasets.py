@@ -23,7 +23,9 @@ def datasets(
     file: Annotated[Sequence[str], "with --download: only this file; may be repeated", Flag("PATH")] = (),
     json: Json = False,
 ) -> None:
-    """List the datasets fedcli can prepare, or show one: files expected, attributes, licence, where to get it.
+    """List the datasets, or show or download one.
+
+    Of one dataset: the files it needs, attributes, licence and where to get it.
 
     --download goes on where it broke off, and checks every file by its published hash.
 

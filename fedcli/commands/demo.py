@@ -17,11 +17,14 @@ def demo(
     seed: o.Seed = 0,
     json: o.Json = False,
 ) -> None:
-    """Compare three methods on generated head CT slices of four hospitals, one of them with a noisy scanner, on clean
+    """Compare three methods on generated images, in a minute.
+
+    The images are head CT slices of four hospitals, one of them with a noisy scanner. Models are scored on clean
     and corrupted images and by race and sex, in about a minute.
 
     Nothing is downloaded. Bleeds of two groups are drawn fainter, so there is a disparity to find.
     """
+    from ..data.sources import card
     from ..reporting.tables import render
     from ..stages.corrupt import corrupt
     from ..stages.partition import partition
@@ -42,7 +45,7 @@ def demo(
         return
     show_rows(rows)
     print(
-        "The images are generated, and the disparity by race is planted: bleeds are fainter in two of its groups. "
-        f"On real images: fedcli prepare isic2018 --raw DIR. All files are in {work}; the same tables with figures:"
+        f"{card('phantom')['generated']} On real images: fedcli prepare isic2018 --raw DIR. All files are in {work}; "
+        "the same tables with figures:"
     )
     console.result(str(page))

@@ -46,7 +46,7 @@ def export(
     ),
     work: o.Work = o.DEFAULT_WORK,
 ) -> None:
-    """Write a run's model as a file of another program, or the job that carries messages to sites.
+    """Write a model for other programs, or a job for sites.
 
     A model is checked against `fedcli predict` before it is kept; a .json beside it says how its images are prepared.
     A job of NVFlare, or an app of Flower, serves every run of its sites, whatever the method.
@@ -82,8 +82,10 @@ def _differs(path: Path, text: str) -> bool:
 
 def _model(what: str, rest: list[Path], format: str | None, out: Path | None, **more: Any) -> None:
     """`export model [RUN]`, or `export RUN`. Raises FedcliError, UsageError."""
+    from ..stages.named_runs import is_known
+
     given = rest if what == "model" else [Path(what), *rest]
-    if what != "model" and not Path(what).exists():
+    if what != "model" and not Path(what).exists() and not is_known(what, more["work"]):
         raise UsageError(f"{what!r} is neither nvflare, flower, model nor a run", nearest(what, KINDS))
     if format is None and out:
         from ..scores.deploy.model_file import SUFFIXES

@@ -36,7 +36,9 @@ def inspect(
     work: o.Work = o.DEFAULT_WORK,
     json: o.Json = False,
 ) -> None:
-    """Show what a manifest, shard or run holds, after checking every hash above it (exit code 3 if one differs).
+    """Show and verify a dataset, partition or run.
+
+    The hashes of its files and of all that it was made from are checked first; the exit code is 3 if one differs.
 
     For a dataset and a partition also which patients, lesions or identical images train and test share.
     """

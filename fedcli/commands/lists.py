@@ -30,7 +30,7 @@ CORRUPTIONS = {
 
 
 def models(json: Json = False) -> None:
-    """List the networks that `fedcli train --model` can name."""
+    """List the networks of `fedcli train --model`."""
     from ..models import MODELS
 
     about = {name: f"{model.about}; images of {model.smallest} pixels or more" for name, model in MODELS.items()}
@@ -46,7 +46,7 @@ def models(json: Json = False) -> None:
 
 
 def metrics(json: Json = False) -> None:
-    """List the scores that `fedcli report --metric` can name."""
+    """List the scores of `fedcli report --metric`."""
     from ..metrics import METRICS, PARITY, get
 
     own = extensions.installed("metrics").items()
@@ -56,7 +56,7 @@ def metrics(json: Json = False) -> None:
 
 
 def corruptions(json: Json = False) -> None:
-    """List the corruptions that `fedcli corrupt` and `fedcli prepare --corrupt` can name."""
+    """List the kinds of image noise for `fedcli corrupt`."""
     from ..data.corruption.corrupt import ALIASES, KINDS, SMALLEST, SPATIAL
 
     also = {kind: [name for name, target in ALIASES.items() if target == kind] for kind in KINDS}

@@ -14,11 +14,13 @@ from .shell.shown import show_json
 HEADLINE = "balanced_accuracy"
 OF_LABELS = "auc_macro"  # of several labels per image, marked so
 HEAD, OF_LABELS_HEAD = f"{HEADLINE} (%)", f"{OF_LABELS} (%)"
+IN_WORDS = {HEAD: "balanced accuracy (%)"}  # heads of the table that JSON names otherwise
+OPTIONS, DIFFERS = "options", "what differs"
 COLUMNS = {
     "dataset": ["dataset", "data", "images", "pixels", "default clients"],
     "partition": ["partition", "of", "data", "scheme", "clients"],
     "corruption": ["corruption", "of", "data", "kind", "severity", "clients"],
-    "run": ["run", "method", "data", "seed", "rounds", HEAD],
+    "run": ["run", "method", DIFFERS, "data", "seed", "rounds", HEAD],
 }
 DATASET = {"count": int, "size": [int], "clients": (int, None)}
 SETTINGS = {"options": {"method": str, "seed": int, "rounds": int}, "data_path": str}
@@ -27,14 +29,17 @@ REAL, SAMPLE = "real", "SYNTHETIC"
 
 
 def ls(work: o.Work = o.DEFAULT_WORK, json: o.Json = False) -> None:
-    """List what is under --work: datasets, partitions, corruptions, and runs with seed, rounds and headline score.
+    """List datasets, partitions, corruptions and runs.
+
+    They are those under --work, runs with their seed, rounds and main score.
 
     The score is the newest evaluation's mean over the last five rounds, of clean and corrupted images where a run has
-    both; - stands for a run that was not evaluated. An unfinished run shows the rounds played. The column "data" says
-    what was made from a synthetic sample. With --json numbers are numbers, and "rounds_played" is below "rounds" in an
-    unfinished run.
+    both; - stands for a run that was not evaluated. "what differs" names the options in which a method's runs differ.
+    An unfinished run shows the rounds played. The column "data" says what was made from a synthetic sample. With --json
+    numbers are numbers, and "rounds_played" is below "rounds" in an unfinished run.
     """
     listed = {kind: _lines(work, kind) for kind in COLUMNS}
+    _name_differences(listed["run"])
     if json:
         show_json(listed)
         return
@@ -42,7 +47,8 @@ def ls(work: o.Work = o.DEFAULT_WORK, json: o.Json = False) -> None:
         raise FedcliError(f"nothing is under {work}", "make a dataset with `fedcli prepare NAME`")
     shown = [kind for kind in COLUMNS if listed[kind]]
     for kind in shown:
-        terminal.table(COLUMNS[kind], [_cells(entry) for entry in listed[kind]])
+        heads = [IN_WORDS.get(head, head) for head in COLUMNS[kind]]
+        terminal.table(heads, [_cells(entry) for entry in listed[kind]])
         if kind != shown[-1]:
             print()
 
@@ -50,12 +56,45 @@ def ls(work: o.Work = o.DEFAULT_WORK, json: o.Json = False) -> None:
 def _cells(entry: dict[str, Any]) -> list[str]:
     """An entry as its line of the table shows it."""
     shown = {name: "-" if value is None else str(value) for name, value in entry.items()}
+    if "method" in shown:
+        shown["method"] = shown["method"].removesuffix(f", {SAMPLE} data")  # its column "data" says so
     if (played := shown.pop("rounds_played", None)) not in (None, shown.get("rounds")):
         shown["rounds"] = f"{played} of {shown['rounds']}"
     for head, mark in ((HEAD, ""), (OF_LABELS_HEAD, f" ({OF_LABELS})")):
         if entry.get(head) is not None:
-            shown[head] = f"{entry[head]:.2f}{mark}"
+            shown[head] = f"{entry[head]:.1f}{mark}"
     return list(shown.values())
+
+
+def _name_differences(runs: list[dict[str, Any]]) -> None:
+    """Say of each run in which options it differs from others of its method; its options are taken out."""
+    for run in runs:
+        own = run[OPTIONS]
+        alike = [other for other in runs if other[OPTIONS].get("method") == own.get("method")]
+        differs = [name for name in own if any(other[OPTIONS].get(name) != own[name] for other in alike)]
+        run[DIFFERS] = ", ".join(f"{name.replace('_', '-')} {_short(own[name])}" for name in differs)
+    for run in runs:
+        del run[OPTIONS]
+
+
+def _options(options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a run and of its method that ls has no column for."""
+    settings = options.get("settings")
+    own = options | (settings if isinstance(settings, dict) else {})
+    return {name: value for name, value in own.items() if name not in ("settings", "seed", "rounds", "code")}
+
+
+def _short(value: Any) -> str:
+    """A value as a table shows it: a number as it is typed, a hash by its first digits, of what is named the name."""
+    if isinstance(value, dict):
+        return str(value["name"]) if "name" in value else ", ".join(f"{k} {_short(v)}" for k, v in value.items())
+    if isinstance(value, list):
+        return ",".join(map(_short, value))
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value is None else str(value)[:8] if len(str(value)) == 64 else str(value)
 
 
 def _lines(work: Path, kind: str) -> list[dict[str, Any]]:
@@ -89,7 +128,10 @@ def _line(kind: str, path: Path) -> dict[str, Any]:
         return _entry(kind, *about)
     played = {"rounds_played": body["rounds"]}
     return (
-        _entry(kind, name, body["label"], data, made.options.get("seed"), body["rounds"]) | played | _score(path.parent)
+        _entry(kind, name, body["label"], "", data, made.options.get("seed"), body["rounds"])
+        | played
+        | _score(path.parent)
+        | {OPTIONS: _options(made.options)}
     )
 
 
@@ -105,7 +147,7 @@ def _data(path: Path) -> str:
 
 
 def _scheme(name: str, options: dict[str, Any]) -> str:
-    """The way clients were made: the scheme with its own options, such as "by center" or "dirichlet alpha=1.0"."""
+    """The way clients were made: the scheme with its own options, such as "by center" or "dirichlet alpha 1"."""
     own = {
         key: value for key, value in options.items() if key not in OF_EVERY_SCHEME and value not in (None, [], False)
     }
@@ -113,15 +155,9 @@ def _scheme(name: str, options: dict[str, Any]) -> str:
         own["noisy labels"] = list(noise["each"])
     if lost := own.pop("hidden_attributes", None):
         own["hidden"] = [f"{name} {lost['share']:g}" for name in lost["hide"]]
-    words = [
-        text.dumps(value)
-        if isinstance(value, dict)
-        else ",".join(map(str, value))
-        if isinstance(value, list)
-        else str(value)
-        for value in own.values()
-    ]
-    return " ".join([name, *(word if key == name else f"{key}={word}" for key, word in zip(own, words, strict=True))])
+    words = {key.replace("_", " "): _short(value) for key, value in own.items()}
+    named = (word if key == name else key if word == "yes" else f"{key} {word}" for key, word in words.items())
+    return " ".join(filter(None, [name, ", ".join(named)]))
 
 
 def _score(run: Path) -> dict[str, float | None]:
@@ -152,5 +188,5 @@ def _unfinished(run: Path) -> dict[str, Any]:
     shapes.check(asked, SETTINGS, path, manifest.AGAIN)
     options, data = asked["options"], _data(run / asked["data_path"])
     played = read_text(record).count("\n") if record.is_file() else 0
-    about = _entry("run", run.name, options["method"], data, options["seed"], options["rounds"])
-    return about | {"rounds_played": played, HEAD: None}
+    about = _entry("run", run.name, options["method"], "", data, options["seed"], options["rounds"])
+    return about | {"rounds_played": played, HEAD: None, OPTIONS: _options(options)}

@@ -72,6 +72,7 @@ def facts_of(method: Any) -> Facts:
     aliases = [alias for alias, usual in ALIASES.items() if usual == method.name]
     return {
         "name": method.name, "label": method.label, "about": method.about, "rule": method.rule,
+        "families": list(method.families), "wants": wants(method),
         "names": [name.lower() for name in (method.name, method.label, *aliases)],
         "documentation": method.documentation,
         "options": list(settings.values()),
@@ -82,6 +83,28 @@ def facts_of(method: Any) -> Facts:
         "not_recorded": no_graph_reason(method.local),
         "trains_with": [fit._asdict() for fit in fits(method)],
     }  # fmt: skip
+
+
+def wants(method: Any) -> dict[str, str]:
+    """Each thing that a method needs and FedAvg does not, and what that means."""
+    from .. import options
+    from ..methods.mixins import ContinuesRun
+
+    local, server = method.local, method.aggregator
+    words = [
+        ("groups", "the sex, age or other attribute of training images", "attribute" in options.values(local)),
+        ("CLIP", "a CLIP network, such as --model clip-vit-b16", local.model == "clip"),
+        ("two classes", "a dataset with no more than two", bool(local.needs_two_classes)),
+        ("a finished run", "it continues one, as after --then", isinstance(server, ContinuesRun)),
+        ("all clients", "no hospital may miss a round", server.full_participation),
+        ("one label", "images with several labels are refused", bool(local.needs_one_label or server.needs_one_label)),
+        (
+            "each update",
+            "the server must see every client's own update: no secure aggregation",
+            method.needs == "updates",
+        ),
+    ]
+    return {word: meaning for word, meaning, wanted in words if wanted}
 
 
 class Fit(NamedTuple):

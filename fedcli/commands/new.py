@@ -24,8 +24,9 @@ def new(
     name: Annotated[str, "its name, such as my-rule", NAME],
     out: Annotated[Path, "folder of the two files"] = Path(),
 ) -> None:
-    """Write a working file of your own, with a test beside it, to be changed: a method, dataset, partition scheme,
-    network or metric.
+    """Write a template for code of your own.
+
+    It is a method, dataset, partition scheme, network or metric that works as it stands, with a test beside it.
 
     Example: fedcli new method my-rule
     """

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_origin
 import typer
 from typer.core import TyperGroup
 
-from .. import console
-from ..errors import FedcliError, UsageError
+from ..errors import UsageError
 from ..options import Flag, Option
 from .shell import common as o
 from .shell.declare import option_of, piped, with_flags
@@ -19,7 +18,6 @@ from .shell.shown import show_json
 
 if TYPE_CHECKING:
     from ..figures.figure import Figure
-    from ..figures.series import Record
 
 SUFFIXES = ".png", ".svg", ".pdf", ".csv"
 RUNS = {  # what a figure is of -> help of its argument
@@ -60,8 +58,9 @@ class Figures(TyperGroup):
 
 
 def plot() -> None:
-    """Draw a figure of runs: what they recorded over their rounds, who holds which images, what their models learned,
-    how well they answer. Each has a help of its own.
+    """Draw a figure of runs, such as learning curves.
+
+    Others show which client holds which images, what models learned and how often they are right. Each has its own help.
 
     Examples: fedcli plot curves; fedcli plot curves fedcli-work/runs/* --series loss --out losses.svg; fedcli plot
     sweep --over q --version corrupted; fedcli plot landscape fedcli-work/runs/qffl-*
@@ -73,7 +72,7 @@ def _command(figure: "Figure") -> Any:
     frame = [option_of(p) for p in figure.parameters.values() if get_origin(p.annotation) is Annotated]
     frame = [replace(option, flag=Flag("NAME")) if option.kind is str else option for option in frame]
     about = RUNS[figure.of].format(EVERY if figure.every else NEWEST)
-    runs = Option.of("runs", Annotated[Sequence[str], about, Flag("RUN...", argument=True)], ())
+    runs = Option.of("runs", Annotated[Sequence[str], about, Flag("RUN", argument=True)], ())
 
     def called(runs: Sequence[str], work: Path, out: Path | None, json: bool, **options: Any) -> None:
         draw(figure, list(runs), options, work=work, out=out, json=json)
@@ -98,12 +97,11 @@ def draw(
     """Draw a figure of these runs, or of those under work, and print where it lies. Raises FedcliError, UsageError."""
     from ..figures import drawing
     from ..figures.figure import numbers
+    from ..stages.plot import drawn
 
-    paths = _runs(runs, work, every=figure.every)
-    if len(paths) > 1 and figure.of in ("path", "system"):
-        raise UsageError(f"{figure.name} draws one run at a time", "give one")
+    paths = _runs(runs, work, figure.every)
     target = _checked(out or work / "plots" / f"{_name(paths)}-{_kind(figure, options)}.png")
-    frame = figure.frame(_subject(figure, paths), **options, **_beside(figure, given=bool(runs)))
+    frame = drawn(figure, paths, options, given=bool(runs)).frame
     if target.suffix == ".csv":
         o.write(target, frame.to_csv(index=False))
     else:
@@ -114,60 +112,11 @@ def draw(
     print(target)
 
 
-def _subject(figure: "Figure", paths: list[Path]) -> Any:
-    """The subject of a figure."""
-    from ..figures import names, series
-
-    if figure.of == "path":
-        return paths[0]
-    if figure.of in ("runs", "methods"):
-        return (names.labels if figure.of == "runs" else names.systems)([series.read(path) for path in paths])
-    from ..reporting.collect import runs_in
-    from ..reporting.columns import POOLED
-    from ..reporting.rows import rows, systems
-
-    compared = systems(rows(_scored([run for path in paths for run in runs_in(path)]), spread=POOLED))
-    if figure.of == "system" and len(compared) > 1:
-        raise UsageError(f"{figure.name} draws one system at a time", f"{paths[0]} holds {len(compared)}: give one")
-    return compared[0] if figure.of == "system" else compared
-
-
-def _beside(figure: "Figure", given: bool) -> dict[str, Any]:
-    """Arguments of some frames beside their options: whether runs were named, and what scores them."""
-    from ..scores.scores import Scores
-
-    def scores(records: "list[Record]") -> list[Scores]:
-        return [Scores.read(path) for path in _scored([record.folder / "run.json" for record in records])]
-
-    return {name: value for name, value in (("given", given), ("scores", scores)) if name in figure.parameters}
-
-
-def _scored(runs: list[Path]) -> list[Path]:
-    """The scores.json of each run; one that has none is evaluated first."""
-    from ..reporting.collect import Asked, scores_of_all
-    from ..stages.evaluation_options import EvaluateOptions
-
-    return scores_of_all(runs, Asked([], None, EvaluateOptions().made_by()))
-
-
 def _runs(given: list[str], work: Path, every: bool) -> list[Path]:
-    from ..data import last_used, manifest
+    from ..data import manifest
+    from ..stages.plot import runs_of
 
-    if given == ["-"]:
-        return [manifest.find(Path(piped()), "run")]
-    if given:
-        return [Path(path) for path in given]
-    if every:
-        from ..reporting.collect import every_run
-
-        return every_run(work)
-    records = list(work.glob("runs/*/rounds.jsonl"))
-    if not records:
-        last_used.check_open(work)
-        raise FedcliError(f"no run under {work}", "train one with fedcli train METHOD, or give its folder")
-    newest = max(records, key=last_used.age).parent
-    console.say(f"using {newest}")
-    return [newest]
+    return [manifest.find(Path(piped()), "run")] if given == ["-"] else runs_of(given, work, every)
 
 
 def _name(paths: list[Path]) -> str:

@@ -2,21 +2,33 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from .. import console
+from ..common_options import OUTPUT
 from ..errors import FedcliError, UsageError, nearest
 from ..options import Flag
 from ..stages.evaluation_options import EvaluateOptions, PredictOptions, ReportOptions
 from ..stages.options import CorruptOptions, PartitionOptions, PrepareOptions, TrainOptions
-from ..system import terminal
-from .shell.common import Json, give, refuse_sealed, refuse_sealed_folder, refuse_together, write
-from .shell.shown import show, show_groups, show_json, show_rows, show_tables
+from .cells import Seeds, train_several
+from .shell.common import (
+    BriefJson,
+    FailIf,
+    Json,
+    give,
+    refuse_broken,
+    refuse_sealed,
+    refuse_sealed_folder,
+    refuse_together,
+    write,
+)
+from .shell.declare import piped
+from .shell.shown import dumped, show, show_json, show_rows, show_tables
 
 if TYPE_CHECKING:
-    from ..bench.estimate import Estimate
+    from ..reporting.row import Row
 
 NAMED = 10  # unreadable files that are listed
 FORMATS = "table", "markdown", "latex", "csv", "json", "html"
@@ -25,25 +37,25 @@ FILE, FOLDER = Flag("FILE"), Flag("DIR")
 
 
 def prepare(options: PrepareOptions, json: Json = False) -> None:
-    """Decode and resize a dataset once into a pool of uint8 images.
+    """Read and resize the images of a dataset.
 
-    With --clients or --dirichlet it is partitioned too, with --corrupt also corrupted; the last
-    manifest written is printed.
+    What is written is one file of 8-bit images, which every later command reads. With --clients or --dirichlet it is
+    partitioned too, with --corrupt also corrupted; the last manifest written is printed.
 
     Example: fedcli prepare rsna-ich --raw kaggle --corrupt gaussian --ratio 0.2
     """
-    from ..data import glance, image_counts, manifest
+    from ..data import glance
     from ..stages import prepare as stage
 
     made = stage.run(options).path
-    dataset = made if manifest.read(made).kind == "dataset" else manifest.above(made, "dataset")
-    for line in glance.of_dataset(dataset, image_counts.of_manifest(dataset)):
-        console.say(line)
+    glance.say(made)
     show(made, json)
 
 
 def partition(options: PartitionOptions, json: Json = False) -> None:
-    """Divide a dataset's training images among clients; only row numbers are written.
+    """Divide the training images among hospitals, the clients.
+
+    Images are not copied: which client has which image is written.
 
     Without a scheme the dataset's own sites are the clients if it has them, else it is --dirichlet 1 over its usual
     number of clients; with --clients, --balanced or --keep-units alone it is --dirichlet 1 too.
@@ -56,7 +68,9 @@ def partition(options: PartitionOptions, json: Json = False) -> None:
 
 
 def corrupt(options: CorruptOptions, json: Json = False) -> None:
-    """Corrupt the images of some clients, and a copy of the whole test set in the same way.
+    """Add noise to the images or labels of some clients.
+
+    A copy of the test images is made noisy in the same way, so that models are scored on both.
 
     --ratio takes the last clients of the roster; --on names them. Kinds: gaussian-noise, shot-noise, impulse-noise,
     speckle-noise, brightness, contrast, saturate, defocus-blur, glass-blur, motion-blur, zoom-blur, gaussian-blur,
@@ -85,93 +99,139 @@ def corrupt(options: CorruptOptions, json: Json = False) -> None:
 
 def train(
     options: TrainOptions,
+    methods: Annotated[
+        Sequence[str],
+        "one, or several, or base+addon; `fedcli methods` lists all; then the path of a corruption, partition or "
+        "dataset manifest, default the newest under --work; - reads it from stdin",
+        Flag("METHOD... [DATA]", argument=True),
+    ] = (),
+    seeds: Seeds = None,
     dry_run: Annotated[
         bool, "measure a few steps, say how long the run would take and how much memory, write nothing"
     ] = False,
     json: Json = False,
+    debug: bool = False,
 ) -> None:
-    """Train a method on partitioned data.
+    """Train a method on the images of all clients.
 
-    A run can be killed at any moment; the same command with --resume goes on and ends at the same bytes.
+    Several methods and seeds are trained side by side on the cores, a run for each.
+    A run can be killed at any moment; the same command with --resume goes on and ends at the same bytes. Several go on
+    without it, and what is finished is not trained again.
 
-    Examples: fedcli train fedism-plus --rounds 5; fedcli train fedheal --set tau=0.4 --set rule=paper
+    Examples: fedcli train fedism-plus --rounds 5; fedcli train fedheal --set tau=0.4 --set rule=paper;
+    fedcli train fedavg fedheal fedism-plus --seeds 3
     """
+    from ..reproduce.several import told_apart
     from ..stages import train as stage
 
+    named, data = told_apart(methods)
+    options = replace(options, method=next(iter(named), None), data=piped() if data == "-" else data)
+    if len(named) > 1 or seeds is not None:
+        if not named:
+            raise UsageError("which methods?", "write for example fedcli train fedavg fedheal --seeds 3")
+        train_several(named, options, seeds, dry_run=dry_run, as_json=json, debug=debug)
+        return
     refuse_together(dry_run=dry_run, resume=options.resume)
     if not dry_run:
-        show(stage.run(options).path, json)
+        show(stage.run(options, typed=True).path, json)
         return
     needs = stage.run_estimate(options)
     if options.then:
         console.warn(f"{options.then} starts from the finished run, so it is not in these numbers")
     if not needs.fits:
         console.warn("this needs more memory than is free: lower --batch-size, or give a smaller --model")
-    _show_estimate(needs, options.method or "", json)
-
-
-def _show_estimate(needs: "Estimate", method: str, as_json: bool) -> None:
-    """Print what a run would take."""
-    from dataclasses import asdict
-
-    from ..bench.estimate import span
-
-    if as_json:
+    if json:
         show_json({**asdict(needs), "fits": needs.fits})
         return
-    parts = [(name, seconds, f"{100 * seconds / needs.total_seconds:.0f} %") for name, seconds in needs.seconds.items()]
-    parts += [("total", needs.total_seconds, "100 %"), ("one round", needs.seconds_per_round, "")]
-    lines = [[name, f"{seconds:,.2f}", share] for name, seconds, share in parts]
-    rounds = console.counted(needs.rounds, "round", "rounds")
-    terminal.table([f"{method}, {rounds}", "seconds", "share"], lines)
-    sizes = {**needs.bytes, "peak": needs.peak_bytes, "free": needs.free_bytes}
-    lines = [[name, f"{size / 1e6:,.1f}" if size else "-"] for name, size in sizes.items()]
-    terminal.table(["memory", "MB"], lines)
-    on = f" on {needs.processes} processes" if needs.processes > 1 else ""
-    console.say(
-        f"about {span(needs.total_seconds)}{on}, from {needs.measured_steps} measured steps; nothing was written"
-    )
+    from ..reporting import writers
+
+    for table in needs.tables():
+        writers.show(table)
+    console.say(*needs.words())
 
 
-def evaluate(options: EvaluateOptions, json: Json = False, quiet: bool = False) -> None:
-    """Score a run on the clean and the corrupted test set, per client and per group.
+def evaluate(
+    options: EvaluateOptions,
+    show_more: Annotated[
+        Sequence[str],
+        "with --clinical: also these tables, with commas between: thresholds, transfer, calibration, net-benefit, "
+        "conformal, agreement, gaps, subgroups, or all",
+        Flag("NAME", typed="show", local=True, panel=OUTPUT),
+    ] = (),
+    fail_if: FailIf = (),
+    json: BriefJson = "",
+    quiet: bool = False,
+) -> None:
+    """Score a run, for all and by client and patient group.
+
+    Test images are scored clean and, where clients have noisy images, noisy.
 
     Examples: fedcli evaluate --by sex --by 'sex*age'; fedcli evaluate --shots 700,70; fedcli evaluate --export csv;
     fedcli evaluate --corrupt gaussian --severity 1..5; fedcli evaluate --clinical;
-    fedcli evaluate --on fedcli-work/datasets/*/dataset.json
+    fedcli evaluate --on fedcli-work/datasets/*/dataset.json; fedcli evaluate --by sex --fail-if 'gap(sex) > 30'
     """
-    from ..reporting import by_severity, choice, clinical, cross_site
+    from ..reporting import clinical
     from ..reporting.columns import SHOWN
+    from ..reporting.pipelines import brief, limits
     from ..reporting.rows import rows
     from ..stages import evaluate as stage
 
-    scores = stage.run(options)
-    if not quiet:
+    asked, topics = limits.read(fail_if), clinical.read(show_more)
+    if topics and not options.clinical:
+        raise UsageError("--show is about operating points", "add --clinical")
+    with console.warnings_kept() as warned:
+        scores = stage.run(options)
         own = list(scores.manifest.options.get("metrics", {}))
-        lines = rows([scores.path], metrics=[*SHOWN, *own])
-        show_rows(lines, sys.stderr)
-        show_groups(scores.path, sys.stderr, own)
-        known = [("", lines[0].scores)]
-        points = clinical.tables(known) if options.clinical else ()  # not those of another evaluation of the run
-        parts = choice.tables(lines), by_severity.tables(known), cross_site.tables(known), points
-        show_tables([table for part in parts for table in part], sys.stderr)
-    if json:
-        show_json({"path": str(scores.path), "manifest": {**asdict(scores.manifest), "body": scores.body}})
+        read = json or asked or not quiet
+        lines = rows([scores.path], metrics=[*SHOWN, *own]) if read else []
+    broken = limits.broken(asked, lines)
+    if not quiet:
+        _show_scores(lines, own, topics if options.clinical else None)
+    if json == "full":
+        body = {**asdict(scores.manifest), "body": scores.body}
+        show_json({"path": str(scores.path), "warnings": warned, "manifest": body})
+    elif json:
+        show_json(brief.of_row(lines[0]) | {"path": str(scores.path), "warnings": warned, "broken": broken})
     else:
-        show(scores.path, json)
+        show(scores.path, False)
+    refuse_broken(broken)
+
+
+def _show_scores(lines: "list[Row]", own: list[str], topics: list[str] | None) -> None:
+    """Print the tables of one run, with its own metrics, on stderr.
+
+    topics: what --show names; None where operating points were not asked for, but another evaluation may have them.
+    """
+    from ..reporting import by_group, by_severity, choice, clinical, cross_site
+
+    show_rows(lines, sys.stderr, between=False)
+    run = lines[0].scored[0]
+    show_tables((table for metric in ("", *own) for table in by_group.tables(run, metric)), sys.stderr)
+    for text in by_group.legend(run.scores, own) if run.scores.groups else ():
+        console.say(text)
+    known = [("", lines[0].scores)]
+    parts = choice.tables(lines), by_severity.tables(known), cross_site.tables(known)
+    show_tables([table for part in parts for table in part], sys.stderr)
+    if topics is not None and run.scores.clinical:
+        show_tables(clinical.by_class(run.scores), sys.stderr)
+        console.say(clinical.INTERVALS)
+        show_tables(clinical.tables(known, topics), sys.stderr)
+        if not topics:
+            console.say(clinical.MORE)
 
 
 def predict(
     options: PredictOptions,
-    format: Annotated[
-        Literal["csv", "json"], "csv: a row per file; json lists unreadable ones too", Flag("csv|json")
-    ] = "csv",
+    format: Annotated[Literal["csv", "json"], "both name unreadable files with the reason", Flag("csv|json")] = "csv",
     out: Annotated[Path | None, "write there; default: stdout", Flag("FILE")] = None,
 ) -> None:
-    """Probabilities, the most likely class and decisions at chosen thresholds of image files, by a run's last model.
+    """Classify image files with the model of a run.
 
-    Files are read and prepared as the run's own images were, as its manifests say. Where some cannot be read they are
-    listed, the others are scored, and the exit code is 1.
+    Each gets probabilities, the most likely class and decisions at chosen thresholds.
+
+    Files are read and prepared as the run's own images were, as its manifests say. The column `foreign` says how an
+    image differs from the training images, so that its probabilities mean little. Where files cannot be read they have
+    rows with the reason, the others are scored, and the exit code is 1.
 
     Examples: fedcli predict RUN DIR; fedcli predict RUN DIR --format json --out predictions.json;
     fedcli predict RUN DIR --positive mel --rule sensitivity=0.95
@@ -208,14 +268,14 @@ def report(
     ] = None,
     figures: Annotated[
         Path | None,
-        "also draw ROC, precision and recall, reliability and decision curves by group and client, confusion matrices, "
-        "forest plots and more there, as svg or as --format says, with their captions; of html also on the page",
+        "also draw there scores by group with intervals, overall score against worst group, scores by severity, the "
+        "most confident errors and the flow of images, as svg or as --format says; of html also on the page",
         FOLDER,
     ] = None,
     draw: Annotated[
         Sequence[str],
-        "of --figures only those with this text in their names, such as roc, forest or overall-and-worst; may be "
-        "repeated",
+        "of --figures in place of the usual ones: all, or those with this text in their names, such as roc or "
+        "confusion; may be repeated",
         Flag("TEXT"),
     ] = (),
     card: Annotated[
@@ -227,13 +287,16 @@ def report(
         "json and html",
         FOLDER,
     ] = None,
-    json: Json = False,
+    fail_if: FailIf = (),
+    json: BriefJson = "",
 ) -> None:
-    """Compare runs in one table; a run that has no scores yet is evaluated first. Runs that differ in nothing but the
+    """Show the scores of runs in tables or on a page.
+
+    A run that has no scores yet is evaluated first. Runs that differ in nothing but the
     seed are one row.
 
     Examples: fedcli report fedcli-work/runs/fedavg-* --format markdown; fedcli report --format html --out page.html;
-    fedcli report --figures figures --format svg,pdf; fedcli report --figures figures --draw overall-and-worst;
+    fedcli report --figures figures --format svg,pdf; fedcli report --figures figures --draw all;
     fedcli report --card cards --evidence evidence
     """
     format, drawn = _formats(format, figures is not None)
@@ -247,9 +310,13 @@ def report(
     for folder in filter(None, (figures, card, evidence)):
         refuse_sealed_folder(folder)
     from ..reporting.long import comma_separated
+    from ..reporting.pipelines import brief, limits
     from ..stages import report as stage
 
-    made = stage.run(options)
+    asked = limits.read(fail_if)
+    with console.warnings_kept() as warned:
+        made = stage.run(options)
+        broken = limits.broken(asked, made.rows) if asked or json == "short" else []
     if export:
         write(export, comma_separated(made.scores))
         console.say(f"wrote {export}")
@@ -261,24 +328,23 @@ def report(
     if out is None and format == "table" and not json:
         show_rows(made.rows)
         show_tables([*made.choices, *made.operating])
-        if made.without_operating:
-            console.say(made.without_operating)
-        return
-    kind = "json" if json else "markdown" if format == "table" else format
-    text = made.to(kind, figures=figures is not None, draw=draw)
-    give(text, out)
+    elif json == "short":
+        rows = [brief.of_row(row) for row in made.rows if not row.is_view]
+        give(dumped({"rows": rows, "warnings": warned, "broken": broken}) + "\n", out)
+    else:
+        kind = "json" if json else "markdown" if format == "table" else format
+        give(made.to(kind, figures=figures is not None, draw=draw), out)
+    refuse_broken(broken)
 
 
 def _formats(asked: str, draws: bool) -> tuple[str, list[str]]:
     """The format of the table and those of the figures. Raises UsageError."""
     names = [name.strip() for name in asked.split(",")]
-    for name in names:
-        if name not in (*FORMATS, *DRAWN):
-            raise UsageError(f"--format {name!r} is unknown", nearest(name, [*FORMATS, *DRAWN]))
+    if odd := [name for name in names if name not in (*FORMATS, *DRAWN)]:
+        raise UsageError(f"--format {odd[0]!r} is unknown", nearest(odd[0], [*FORMATS, *DRAWN]))
     drawn = [name for name in dict.fromkeys(names) if name in DRAWN]
-    tables = [name for name in dict.fromkeys(names) if name in FORMATS]
     if drawn and not draws:
         raise UsageError(f"--format {drawn[0]} is of figures", "add --figures DIR, a folder for them")
-    if len(tables) > 1:
+    if len(tables := [name for name in dict.fromkeys(names) if name in FORMATS]) > 1:
         raise UsageError(f"--format {tables[0]} and {tables[1]} are two formats of one table", "give one of them")
     return tables[0] if tables else "table", drawn or ["svg"]

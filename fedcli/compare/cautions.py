@@ -9,40 +9,45 @@ from contextlib import suppress
 import numpy as np
 
 from ..errors import FedcliError
-from ..metrics import PARITY, apart, better_low
+from ..metrics import PARITY, apart, better_low, title
 from ..metrics.task import ONE, SEVERAL
 from ..scores import table, views
+from ..scores.groups import SMALL
+from ..scores.numbers import versions
 from ..scores.parts import MODELS
 from ..scores.scores import Scores
 from ..scores.table import Score
 from .predicted import one_class
 from .systems import BEST, LAST, Scored
 
-ADVICE = "train for more rounds or with another --lr"
+ADVICE = "Try --prior logit-adjust, a higher --lr or more rounds"
 
 
 def at_chance(runs: Sequence[Scored]) -> str:
-    """On which images the decisions of these runs may be no better than chance, in words; "" where they are better.
+    """On which images these runs may be no better than chance, in words, with advice; "" where they are better.
 
     A run counts where the lower bound of its interval is not above chance, which is one divided by the classes that the
     test images have, or 1/2 of several labels per image.
     """
     parts = []
-    for version in MODELS:
+    for version, word in ((MODELS[0], MODELS[0]), (MODELS[1], versions(run.scores for run in runs)[MODELS[1]])):
         if not (stuck := [run for run in runs if _is_stuck(run, version)]):
             continue
+        which = f" ({'; '.join(run.which for run in stuck)})" if len(stuck) < len(runs) else ""
+        same = ""
+        with suppress(FedcliError):  # there are no predictions beside them
+            same = one_class(stuck, version)
         metric = stuck[0].usual[0]
         scores = [run.scores.versions[version][metric] for run in stuck]
-        values, lows = (", ".join(f"{100 * x:.2f}" for x in each) for each in zip(*((i.last, i.low) for i in scores)))
-        chance = f"chance {100 / _classes_seen(stuck[0], version):.2f} %"
-        inside = [f"{metric} {values} %, lower end of the 95 % interval {lows} %, {chance}"]
-        with suppress(FedcliError):  # there are no predictions beside them
-            inside += filter(None, [one_class(stuck, version)])
-        which = f" of {'; '.join(run.which for run in stuck)}" if len(stuck) < len(runs) else ""
+        values, lows = (", ".join(f"{100 * x:.1f}" for x in each) for each in zip(*((i.last, i.low) for i in scores)))
+        chance = f"{100 / _classes_seen(stuck[0], version):.1f} %"
         parts.append(
-            f"decisions{which} on {version} images are not shown to be better than chance ({'; '.join(inside)})"
+            f"gives the same answer for every {word} image{which}"
+            if same
+            else f"may be no better than chance ({chance}) on {word} images{which}: {title(metric)} {values} %, its "
+            f"95 % interval begins at {lows} %"
         )
-    return f"{' and '.join(parts)}: {ADVICE}" if parts else ""
+    return f"{'; '.join(parts)}. {ADVICE}" if parts else ""
 
 
 def _is_stuck(run: Scored, version: str) -> bool:
@@ -72,11 +77,11 @@ def levelling_down(systems: Sequence[tuple[str, Sequence[Scored]]]) -> Iterator[
             was, now = [before[group] for group in shared], [after[group] for group in shared]
             narrower = (max(was) - min(was)) - (max(now) - min(now))
             if apart(narrower, 0.0) > 0 and (apart(now, was) <= 0).all():
-                best, area = max(shared, key=lambda group: before[group]), runs[0].usual[1]
+                best = max(shared, key=lambda group: before[group])
                 yield (
-                    f"levelling down: the gap of {name} by {attribute} is {100 * narrower:.2f} points smaller than "
-                    f"that of {base}, but no group gained; {best} fell from {100 * before[best]:.2f} to "
-                    f"{100 * after[best]:.2f} % {area}"
+                    f"{name}: gap by {attribute} {100 * narrower:.1f} points smaller than that of {base} only because "
+                    f"no group gained and {best} fell from {100 * before[best]:.1f} to {100 * after[best]:.1f} % "
+                    f"{title(runs[0].usual[1])} (levelling down)"
                 )
 
 
@@ -137,12 +142,24 @@ def small_in_sets(sets: Mapping[str, Scores], attribute: str) -> dict[str, str]:
     return {value: "; ".join(whys) for value, whys in reasons.items()}
 
 
-def small_groups_note(scores: Scores) -> str:
-    """The small groups, and why they are; "" without any."""
-    small = [(f"{name} {value}", why) for name in scores.groups for value, why in small_groups(scores, name).items()]
-    if len(small) == 1:
-        return f"{small[0][0]} of {scores.dataset} is a small group: {small[0][1]}"
-    return f"small groups of {scores.dataset}: " + ", ".join(f"{name} ({why})" for name, why in small) if small else ""
+def unreliable_groups(scores: Scores) -> list[str]:
+    """A sentence for each group of few images, and for each that lacks a class."""
+    overall = next(iter(scores.versions["clean"].values()), Score()).missing
+    few, lacking = [], []
+    for name in scores.groups:
+        for value, score in ((value, score) for value, score in scores.members(name).items() if score.small):
+            classes = [scores.classes[at] for at in score.missing if at not in overall and at < len(scores.classes)]
+            if score.count < SMALL:
+                few.append(f"{name} {value} ({score.small})")
+            elif classes:
+                seen, known = len(scores.classes) - len(score.missing), len(scores.classes) - len(overall)
+                lacking.append(
+                    f"{name} {value} has no test image of {' or '.join(classes)}: its AUC covers {seen} of {known} "
+                    "classes"
+                )
+            else:
+                few.append(f"{name} {value} ({score.small})")
+    return [*([f"groups of few test images: {', '.join(few)}"] if few else []), *lacking]
 
 
 def doubtful_decisions(scores: Scores, attribute: str, names: Sequence[str]) -> set[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from .. import metrics
+from ..errors import FedcliError
 from ..io.files import sha256
 from ..metrics import gap
 from ..scores.parts import VERSIONS
@@ -22,7 +23,7 @@ from ..scores.statistics.resampled import Columns, mean
 from ..scores.table import Score
 from .pairing import numbered
 from .predicted import Predicted, predicted
-from .systems import Quantity, Scored
+from .systems import LAST, LAST5, Quantity, Scored
 
 AVERAGE = "average"
 Table = dict[Quantity, np.ndarray]  # resamples [B], or without each patient [U]
@@ -133,6 +134,26 @@ def left_of_mean(values: Sequence[float], left: Sequence[np.ndarray], sets: Sequ
         terms = [left[k] if at == number else np.full(1, values[k]) for k, at in enumerate(sets)]
         parts.append(np.sum(np.broadcast_arrays(*terms), axis=0) / len(values))
     return np.concatenate(parts)
+
+
+def bounds(runs: Sequence[Scored], of: Quantity, at: str) -> Bounds | None:
+    """Low and high of what a report shows of a score: over patients, of the mean over the kept rounds and over runs, or
+    of the last round's; None where no answers to images are there, and of the round that validation chose."""
+    if at == LAST:
+        return bounds_of_mean(runs, of, [run.score(of) for run in runs])
+    rounds, resamples = [run.rounds(of) for run in runs], Resamples(resampled.RESAMPLES)
+    if at != LAST5 or None in rounds:
+        return None
+    try:
+        drawn = np.mean([resamples.drawn(run, of) for run in runs], axis=0)
+    except (FedcliError, KeyError):  # no predictions, and metrics of one's own
+        return None
+    without, means = None, [float(np.mean(values)) for values in rounds if values]
+    if all((score := run.score(of)) and score.is_bca for run in runs):
+        sets = numbered([found.id.tobytes() for found in map(predicted, (run.path for run in runs))])
+        without = left_of_mean(means, [resamples.left(run, of) for run in runs], sets)
+    low, high = intervals.bounds(float(np.mean(means)), drawn, without)
+    return None if low is None or high is None else (low, high)
 
 
 def can_pool(runs: Sequence[Scored]) -> bool:

@@ -18,6 +18,7 @@ from ..scores import views
 from ..scores.existing import with_operating_points
 from ..scores.nested import nested
 from ..scores.scores import Scores
+from ..scores.table import Score
 
 DRAWN = "seed", "fold"  # options that only say which of several draws a run or its data is
 MODEL = "name", "size", "channels", "precision"  # in which two networks differ
@@ -96,16 +97,19 @@ class Scored:
         stage = self.scores.data.get(kind)
         return stage.sha256 if stage else None
 
+    def score(self, of: Quantity) -> Score | None:
+        """A score over the kept rounds; None where the run does not have it."""
+        if not of.attribute:
+            return self.scores.versions.get(of.version, {}).get(of.metric)
+        if of.group:
+            return self.scores.groups[of.attribute].get(of.version, {}).get(of.metric, {}).get(of.group)
+        return self.scores.part().lies(of.attribute, of.version, of.metric, views.GAP)
+
     def rounds(self, of: Quantity) -> list[float] | None:
         """A score in each kept round; None where the run does not have it."""
-        if not of.attribute:
-            found = self.scores.versions.get(of.version, {}).get(of.metric)
-        elif not views.compared(of.metric):
+        if of.attribute and not views.compared(of.metric):
             return None
-        elif of.group:
-            found = self.scores.groups[of.attribute].get(of.version, {}).get(of.metric, {}).get(of.group)
-        else:
-            found = self.scores.part().lies(of.attribute, of.version, of.metric, views.GAP)
+        found = self.score(of)
         values = found.values if found and found.mean is not None else []
         return [value for value in values if value is not None] or None
 
@@ -122,11 +126,23 @@ def read(paths: Iterable[Path]) -> list[Scored]:
     for path in paths:
         whole = manifest.verify(path, "scores")
         scores = Scores.of(whole.body, path)
+        if scores.options.get("augment", "") is None:  # of an earlier version
+            scores = _renewed(scores, path)
         clinical = with_operating_points(path)
         if clinical and clinical != path:
             scores = replace(scores, clinical=Scores.read(clinical).clinical)
         runs.append(Scored(path, whole.options, scores))
     return runs
+
+
+def _renewed(scores: Scores, path: Path) -> Scores:
+    """Scores whose run is described as runs are described now."""
+    from ..runs.settled import of_run  # loads networks
+
+    run = manifest.above(path, "run")
+    options = of_run(manifest.read(run), run)
+    settings = {key: options["settings"].get(key, value) for key, value in scores.settings.items()}
+    return replace(scores, options={key: options[key] for key in scores.options}, settings=settings)
 
 
 def refuse_mixed(runs: Iterable[Scored]) -> None:

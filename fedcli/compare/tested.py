@@ -7,13 +7,14 @@ is over the systems that are tested against one in one score, never over scores:
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from .. import console
 from ..errors import FedcliError, UsageError, nearest
 from ..metrics import CLASSES, LABELS, RESAMPLED, TWO, names
+from ..scores import numbers
 from ..scores.own_metrics import is_own
 from ..scores.parts import VERSIONS
 from ..scores.statistics.bootstrap import BCA, LEVEL, PERCENTILE
@@ -36,7 +37,7 @@ class Comparison:
         settings: in what the two differ before any score. level: of the intervals. pairs: of runs.
         interval: how intervals are made of resamples, "percentile" or "bca".
         images: tests of the last round's models, image by image, of each pair of runs.
-        remarks: what pairing has to say.
+        remarks: what pairing has to say. versions: the words for versions of the test images.
     """
 
     systems: dict[str, dict[str, Any]]
@@ -50,6 +51,7 @@ class Comparison:
     groups: dict[str, GroupTests]
     images: list[dict[str, Any]]
     remarks: list[str]
+    versions: dict[str, str] = field(default_factory=dict)
 
 
 def compare(
@@ -87,6 +89,7 @@ def compare(
         groups={name: group_tests(of, drawn, asked, name) for name in attributes},
         images=[image_tests(*pair) for pair in pairs],
         remarks=notes,
+        versions=numbers.versions(run.scores for run in runs),
     )
 
 
@@ -157,7 +160,7 @@ def _against(
         note="; ".join(filter(None, [test.reason, note, stuck])),
         warning="; ".join(filter(None, [note if test.difference is not None else "", stuck])),
         **vars(mean),
-        **{field.name: getattr(test, field.name) for field in fields(Difference)},
+        **{each.name: getattr(test, each.name) for each in fields(Difference)},
     )
 
 

@@ -154,11 +154,14 @@ def p_text(p: float | None) -> str:
     return "-" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def signed(share: float | None) -> str:
-    """A difference in percent, with its sign."""
-    return "-" if share is None else f"{100 * share:+.2f}"
+def signed(share: float | None, digits: int = 2) -> str:
+    """A difference in percent, with its sign; 0 has none."""
+    if share is None:
+        return "-"
+    rounded = round(100 * share, digits) + 0.0
+    return f"{rounded:+.{digits}f}" if rounded else f"{rounded:.{digits}f}"
 
 
-def interval_text(row: Difference) -> str:
+def interval_text(row: Difference, digits: int = 2) -> str:
     """The bounds of the difference, in percent."""
-    return "-" if row.low is None else f"{signed(row.low)} to {signed(row.high)}"
+    return "-" if row.low is None else f"{signed(row.low, digits)} to {signed(row.high, digits)}"

@@ -58,7 +58,7 @@ BODIES = {
 # what is computed from the options of a manifest, beside what is only compared and shown
 OPTIONS = {
     "dataset": {"code?": {str: str}}, "partition": {"code?": {str: str}},
-    "run": {"freeze_backbone?": bool, "bn?": str, "seed?": int, "method?": str, "code?": {str: {str: str}}},
+    "run": {"freeze_backbone?": (bool, str), "bn?": str, "seed?": int, "method?": str, "code?": {str: {str: str}}},
 }  # fmt: skip
 FILES = {
     "dataset": ["pool.h5"], "partition": ["rows.h5"], "corruption": ["changed.h5"], "run": ["rounds.jsonl"],

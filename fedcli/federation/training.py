@@ -9,11 +9,12 @@ from ..errors import UsageError, nearest
 from ..options import Flag, Options
 
 USUAL = {
-    # optimizer: (learning rate, momentum, weight decay) the papers use
-    "adam": (3e-4, 0.0, 5e-4),  # FedISM+ section 2
+    # optimizer: (learning rate, momentum, weight decay) of a network from random weights
+    "adam": (1e-3, 0.0, 5e-4),  # measured, see docs/settings.md; weight decay: FedISM+ section 2
     "sgd": (1e-3, 0.9, 1e-5),  # FedHEAL section 2
     "adamw": (1e-3, 0.0, 1e-2),  # torch's own
 }
+FINE_TUNING = {"adam": 3e-4}  # learning rates of a network that starts from --weights: FedISM+ section 2
 SCHEDULES = ("constant", "cosine", "step")
 OPEN, METHOD = Flag(open=True), "Method"
 
@@ -27,15 +28,15 @@ class Training(Options):
     batch_size: Annotated[int, "images per local step, >= 1"] = 32
     optimizer: Annotated[
         Literal["adam", "sgd", "adamw"],
-        "adam (lr 3e-4, weight decay 5e-4), the default, sgd (lr 1e-3, momentum 0.9, weight decay 1e-5) or adamw (lr "
-        "1e-3, weight decay 1e-2)",
+        "adam (lr 1e-3, or 3e-4 from --weights; weight decay 5e-4), the default, sgd (lr 1e-3, momentum 0.9, weight "
+        "decay 1e-5) or adamw (lr 1e-3, weight decay 1e-2)",
         OPEN,
     ] = "adam"
-    lr: Annotated[float, "local learning rate, > 0; default: the optimizer's", OPEN] = 3e-4
+    lr: Annotated[float, "local learning rate, > 0; default: the optimizer's", OPEN] = 1e-3
     momentum: Annotated[float, "of sgd, in [0, 1); default 0.9", OPEN] = 0.0
     weight_decay: Annotated[float, "of every step, >= 0; default: the optimizer's", OPEN] = 5e-4
     nesterov: Annotated[bool, "Nesterov momentum, for sgd"] = False
-    clip_norm: Annotated[float, "cut the gradient of every local step at this norm, >= 0; 0 cuts none"] = 0.0
+    clip_norm: Annotated[float, "largest norm of the gradient of a local step, >= 0; 0: no limit"] = 0.0
     dp_noise: Annotated[
         float,
         "standard deviation of noise on each client's update, in units of --dp-clip, >= 0: client-level differential "
@@ -52,7 +53,7 @@ class Training(Options):
     ] = 1.0
     dp_delta: Annotated[float, "delta of the epsilon that a run with noise states, in (0, 1)"] = 1e-5
     keep_optimizer: Annotated[
-        bool, "a client goes on with its optimizer's state of the last round it took part in, instead of a fresh one"
+        bool, "keep the state of each client's optimizer between rounds, instead of a fresh one in each"
     ] = False
     schedule: Annotated[
         str,
@@ -70,8 +71,8 @@ class Training(Options):
     ] = "none"
     sampling: Annotated[
         str,
-        "how a client draws images to train on: shuffle, each once, or with replacement, balanced over class, group or "
-        "group-class; group:NAME and group-class:NAME say which attribute",
+        "how a client draws its training images: shuffle (each once), or evenly over class, group or group-class, with "
+        "repeats; group:NAME and group-class:NAME name the attribute",
         Flag(label="sampling {}"),
     ] = "shuffle"
     label_smoothing: Annotated[
@@ -79,8 +80,9 @@ class Training(Options):
     ] = 0.0
     prior: Annotated[
         Literal["none", "bsm", "fedlc", "logit-adjust"],
-        "what is added to the training logits from the client's class counts: none, bsm, fedlc or logit-adjust",
-        Flag(panel=METHOD, label="prior {}"),
+        "correct for rare classes: none, bsm, fedlc or logit-adjust; default: "
+        "logit-adjust where the rarest class has under a tenth of the training images of the commonest, else none",
+        Flag(panel=METHOD, label="prior {}", open=True),
     ] = "none"
     personal: Annotated[
         bool, "also keep and score each client's model as it is after local training", Flag(panel=METHOD)

@@ -33,6 +33,7 @@ class Figure:
             in nothing but the seed; the path of one run or of its data; a system with its scores (system.System), or
             several. A report draws those of systems, for each `by`, `version` and `metric` that their frames take.
         every: whether without a name it is of all runs, and not of the newest.
+        usual: whether a report draws it where none are asked for, with the options that its frame has by default.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Figure:
     frame: "Callable[..., DataFrame]"
     draw: "Callable[[DataFrame], Picture]"
     every: bool = False
+    usual: bool = False
 
     @property
     def parameters(self) -> dict[str, Parameter]:

@@ -30,12 +30,14 @@ STYLE = SHARED | {
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture and what it shows, which is its alternative text too; as inline svg or as a data URI."""
+    """A picture and what it shows, which is its alternative text too; as inline svg or as a data URI. said: lines of
+    three texts below a small picture."""
 
     caption: str
     svg: str = ""
     image: str = ""
     about: str = ""
+    said: Sequence[Sequence[str]] = ()
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Panels:
     """Figures side by side under one legend.
 
     layout: "" for a grid of drawings, "wide" for one picture below the other, "strip" for small pictures that are named
-    below, whose `about` is for screen readers alone.
+    below, whose `about` is for screen readers alone; "cases" for those with what models said of them.
     """
 
     title: str

@@ -17,20 +17,13 @@ import numpy as np
 
 from ..data import manifest
 from ..errors import FedcliError
+from ..metrics import METRICS, title
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 STAGES = "dataset", "partition", "corruption"
 KINDS = "loss", "test", "group", "weights", "reports", "server"  # in the order they are shown
-METRICS = {
-    "balanced_accuracy": "Balanced accuracy",
-    "auc_ovo_macro": "AUC, one class against one",
-    "auc_macro": "AUC, mean over labels",
-    "balanced_accuracy_macro": "Balanced accuracy, mean over labels",
-    "hamming_accuracy": "Share of labels that are right",
-    "accuracy": "Accuracy",
-}
 TITLES = {  # of what clients and server report, where its name would be read as something else
     "gap": "Generalisation gap",
     "loss_before": "Loss of the received model",
@@ -176,7 +169,12 @@ def _about(folder: Path) -> dict[str, Any]:
     about |= {"options": {}, "data": {}, "corrupted": []}
     if (folder / "run.json").is_file():
         run = manifest.verify(folder / "run.json", "run")
-        about |= {key: run.body[key] for key in ("label", "dataset", "rounds", "roster")} | {"options": run.options}
+        about |= {key: run.body[key] for key in ("label", "dataset", "rounds", "roster")}
+        about["options"] = run.options
+        if run.options.get("augment", "") is None:  # of an earlier version
+            from ..runs.settled import of_run  # loads networks
+
+            about["options"] = of_run(run, folder / "run.json")
         about |= _of_data(manifest.parent(folder / "run.json", *STAGES[1:]))
     else:
         with suppress(FedcliError, OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -286,9 +284,15 @@ def _words(key: Key) -> tuple[str, str, float]:
     if kind == "weights":
         return "Weight in the aggregation", "share", 1
     if kind == "group":
-        return f"{name[0].upper()}{name[1:]}, {key[1]}", f"{key[1]} test images (%)", 100
+        words = [title(word) if word in METRICS else word for word in key[-1].split(" ")]
+        return f"{_capital(' '.join(words))}, {key[1]}", f"{key[1]} test images (%)", 100
     if kind == "test":
-        title, on = METRICS.get(key[2]), "validation images" if key[1] == "validation" else f"{key[1]} test images"
-        return (f"{title}, {key[1]}", f"{on} (%)", 100) if title else (f"{name}, {key[1]}", on, 1)
-    name = TITLES.get(key[-1]) or (name if len(name) < 3 else name[0].upper() + name[1:])
+        on = "validation images" if key[1] == "validation" else f"{key[1]} test images"
+        known = key[2] in METRICS
+        return (f"{_capital(title(key[2]))}, {key[1]}", f"{on} (%)", 100) if known else (f"{name}, {key[1]}", on, 1)
+    name = TITLES.get(key[-1]) or (name if len(name) < 3 else _capital(name))
     return name, "reported by clients" if kind == "reports" else "kept by the server", 1
+
+
+def _capital(words: str) -> str:
+    return words[0].upper() + words[1:]

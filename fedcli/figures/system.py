@@ -1,13 +1,15 @@
 """Systems as figures see them: runs that differ in nothing but seeds and folds, their scores, and their test images as
 the last round's model answers them, with groups and clients."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
+from ..compare.resampling import bounds
+from ..compare.systems import LAST5, Quantity, Scored
 from ..data import manifest
 from ..errors import UsageError, nearest
 from ..labels import counts
@@ -18,11 +20,13 @@ from ..scores.clinical.shape import CLIENT, positives
 from ..scores.groups import CROSS, cross
 from ..scores.parts import MODELS
 from ..scores.scores import Scores
+from ..scores.table import Score, Where
 from .drawing import ALL, MOST_CLASSES, MOST_LINES, OF_ALL
 from .figure import NothingToDraw
 
 BY = "an attribute, whose groups are shown beside all images, or client"
 VERSION = "of the test images: clean or corrupted"
+LAST_ROUND = "This figure shows the last round, tables the mean of the last rounds."
 
 
 @dataclass(frozen=True)
@@ -69,20 +73,40 @@ class System:
 
     Attributes:
         place: among the systems that are compared, which gives the colour.
-        paths, each: the scores.json of each run and what it holds.
+        runs: what evaluation wrote of each.
         which: the first run in words, "" where there is no other.
+        at: which rounds numbers are of. known: every number of each run, over these rounds.
     """
 
     place: int
     name: str
-    paths: Sequence[Path]
-    each: Sequence[Scores]
+    runs: Sequence[Scored]
     which: str = ""
+    at: str = LAST5
+    known: Sequence[Mapping[Where, Score]] = ()
+
+    @property
+    def paths(self) -> list[Path]:
+        return [run.path for run in self.runs]
+
+    @property
+    def each(self) -> list[Scores]:
+        return [run.scores for run in self.runs]
 
     @property
     def scores(self) -> Scores:
         """Of the first run."""
-        return self.each[0]
+        return self.runs[0].scores
+
+    def value(self, where: Where) -> float:
+        """A score in percent, the mean over its runs; NaN where a run does not have it."""
+        means = [known[where].mean if where in known else None for known in self.known]
+        return np.nan if None in means or not means else 100 * float(np.mean(means))  # type: ignore[arg-type]
+
+    def bounds(self, of: Quantity) -> tuple[float, float]:
+        """Its 95 % interval over patients, in percent; NaN where there is none."""
+        low, high = bounds(self.runs, of, self.at) or (np.nan, np.nan)
+        return 100 * low, 100 * high
 
     @property
     def one(self) -> str:
@@ -91,10 +115,11 @@ class System:
 
     @cached_property
     def versions(self) -> dict[str, Seen]:
-        """Version -> its test images as the first run answers them; none where answers were counted at sites or every
-        client answers for itself."""
+        """Version -> its test images as the first run answers them; none where there are no answers beside the
+        scores, where they were counted at sites, and where every client answers for itself."""
         scores, path = self.scores, self.paths[0]
-        kept = None if scores.curves else predictions.read(path.parent / "predictions.h5")
+        file = path.parent / "predictions.h5"
+        kept = predictions.read(file) if file.is_file() and not scores.curves else None
         if kept is None or not kept.logits:
             return {}
         groupings = {}

@@ -3,7 +3,7 @@
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -15,28 +15,31 @@ from .files import not_a_link
 RENAMING = "renaming"  # stands in the name of a lock where the name of a folder of a process' own has random digits
 
 
-class Busy(FedcliError):
-    """Another process holds a lock file; wait() returns when it no longer does."""
-
-    def __init__(self, path: Path, sentence: str, hint: str):
-        super().__init__(sentence, hint)
-        self.path = path
-
-    def wait(self) -> None:
-        with _file_lock(self.path):
-            pass
-
-
 @contextmanager
-def held(path: Path, sentence: str, hint: str) -> Iterator[None]:
-    """Hold a lock file. Raises Busy with these words where another process holds it."""
+def held(path: Path, sentence: str, hint: str, *, told: Callable[[str], object] | None = None) -> Iterator[None]:
+    """Hold a lock file. Where another process holds it, raises FedcliError with these words, or with `told` tells
+    them and waits."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         lock = _file_lock(path).acquire(timeout=0)
     except Timeout:
-        raise Busy(path, sentence, hint) from None
+        if told is None:
+            raise FedcliError(sentence, hint) from None
+        told(f"{sentence}: waiting for it")
+        lock = _file_lock(path).acquire()
     with lock:
         yield
+
+
+def is_held(path: Path) -> bool:
+    """Tell whether another process holds a lock file that is there."""
+    if not path.is_file():
+        return False
+    try:
+        with _file_lock(path).acquire(timeout=0):
+            return False
+    except Timeout:
+        return True
 
 
 @contextmanager

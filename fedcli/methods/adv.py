@@ -28,7 +28,6 @@ from torch import Tensor, nn
 from .contract import Batch, ClientRound, Local, Network, cross_entropy
 from .fedavg import Mean
 from .groups import Attribute, chosen_attribute
-from .mixins import by_default
 from .registry import register
 
 
@@ -59,17 +58,17 @@ class Adversarial(Local):
     trains_backbone = True
 
     def extend(self, net: Network) -> None:
-        name = chosen_attribute(net, self.attribute, "an adversary", "fedavg")
+        name = self.group_attribute(net)
         net.adversary = nn.Linear(net.head.in_features, len(net.attributes[name]))
 
-    def warning(self, net: Network, rounds: int) -> str:
-        return by_default(net, self.attribute)
+    def group_attribute(self, net: Network) -> str:
+        return chosen_attribute(net, self.attribute, "an adversary", "fedavg")
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         growth = 1.0
         if self.schedule == "growing":
             growth = 2 / (1 + math.exp(-10 * (client.round - 1) / client.rounds)) - 1  # Eq. 14
-        groups = client.shard.groups[chosen_attribute(net, self.attribute, "an adversary", "fedavg")]
+        groups = client.shard.groups[self.group_attribute(net)]
         client.per_image["groups"] = groups
         client.scratch["strength"] = client.theta.new_tensor(self.strength * growth)
 
@@ -83,5 +82,5 @@ class Adversarial(Local):
 
 register(
     "adv", Adversarial(), Mean(), label="Adversarial debiasing", aliases=("adversarial",),
-    about="features from which an adversary cannot tell the group, by gradient reversal",
+    about="features from which an adversary cannot tell the group, by gradient reversal", families="groups",
 )  # fmt: skip

@@ -74,5 +74,5 @@ def project_to_simplex(v: Tensor) -> Tensor:
 
 register(
     "afl", Plain(), Agnostic(), label="AFL", aliases=("agnostic-fl",),
-    about="minimax: weights climb with the clients' losses",
+    about="minimax: weights climb with the clients' losses", families="hospital",
 )  # fmt: skip

@@ -73,5 +73,6 @@ class Mixed(BesideTheGlobal):
 
 
 register(
-    "apfl", Mixed(), Mean(), label="APFL", about="each client's model is a mixture of the global one and one of its own"
-)
+    "apfl", Mixed(), Mean(), label="APFL",
+    about="each client's model is a mixture of the global one and one of its own", families="personal",
+)  # fmt: skip

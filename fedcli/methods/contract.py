@@ -118,6 +118,7 @@ class Local:
     needs: str = "sums"  # what the server must see of each client for this half, one of NEEDS
     own_prior: bool = False  # it corrects for class counts itself, so --prior is refused
     own_loss: bool = False  # it trains without cross_entropy(): no --loss, --class-weights and --label-smoothing
+    own_norms: bool = False  # batch-norm layers stay with the client, whatever --bn aggregate says
     trains_backbone: bool = False  # all that it changes is how features or their norms are trained
     head: str = "linear"  # or the kind of classifier that extend() replaces it by
     model: str = ""  # "clip" where the method means nothing without that kind of network

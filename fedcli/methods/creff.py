@@ -159,5 +159,5 @@ def directions(gradient: Tensor) -> tuple[Tensor, Tensor]:
 
 register(
     "creff", Plain(), FederatedFeatures(), label="CReFF",
-    about="a classifier re-trained on features that fit the clients' class gradients",
+    about="a classifier re-trained on features that fit the clients' class gradients", families="rare",
 )  # fmt: skip

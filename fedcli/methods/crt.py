@@ -31,6 +31,7 @@ class Retrained(BalancedSampling, Local):
 
     cost = "it continues a finished run"
     own_prior = True
+    freezes = True
 
     needs_one_label = "it draws images by their one class"
 
@@ -58,7 +59,7 @@ class PreviousWeights(ContinuesRun, Aggregator):
 
 register(
     "crt", Retrained(), PreviousWeights(), label="cRT",
-    about="after a finished run: frozen backbone, fresh classifier, class-balanced draws",
+    about="after a finished run: frozen backbone, fresh classifier, class-balanced draws", families="rare",
     default_training={
         "rounds": 10, "optimizer": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 5e-4, "schedule": "cosine",
     },

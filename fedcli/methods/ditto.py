@@ -74,5 +74,6 @@ class TwoTracks(BesideTheGlobal):
 
 
 register(
-    "ditto", TwoTracks(), Mean(), label="Ditto", about="FedAvg, and beside it a personal model held near the global one"
-)
+    "ditto", TwoTracks(), Mean(), label="Ditto",
+    about="FedAvg, and beside it a personal model held near the global one", families="personal",
+)  # fmt: skip

@@ -120,4 +120,5 @@ def unit(mu: Tensor) -> Tensor:
 register(
     "fairfb", TowardParity(), Mean(), label="FedFB",
     about="images weighed by group and class, for demographic parity, equal opportunity or equalised odds",
+    families="groups",
 )  # fmt: skip

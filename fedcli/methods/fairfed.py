@@ -112,4 +112,7 @@ def unfairness_gaps(counts: Tensor, kind: str) -> Tensor:
     return torch.where(known, gaps.nan_to_num(-1.0).flatten(1).amax(1), torch.nan)
 
 
-register("fairfed", Plain(), ByGap(), label="FairFed", about="weight moves to clients whose accuracy is near the mean")
+register(
+    "fairfed", Plain(), ByGap(), label="FairFed", about="weight moves to clients whose accuracy is near the mean",
+    families="groups hospital",
+)  # fmt: skip

@@ -43,7 +43,7 @@ from . import adapters
 from .contract import Batch, ClientRound, ClientUpdates, Network, Shard, Tensors
 from .groups import Attribute, chosen_attribute
 from .lora import DEFAULT_TRAINING, FactorMean, LowRank
-from .mixins import GroupViews, by_default
+from .mixins import GroupViews
 from .registry import register
 
 RULE = "as the text has it, or 0.7 of an image's own group, another start, shared columns and moving average of all"
@@ -76,9 +76,6 @@ class ByGroup(GroupViews, LowRank):
     def group_attribute(self, net: Network) -> str:
         """The attribute whose values are the groups. Raises UsageError where the dataset has no such one."""
         return chosen_attribute(net, self.attribute, "fairlora", "svd-lora")
-
-    def warning(self, net: Network, rounds: int) -> str:
-        return by_default(net, self.attribute)
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         groups = client.shard.groups[self.group_attribute(net)]  # [N]
@@ -169,6 +166,6 @@ def by_counts(sent: Tensor, counts: Tensor, old: Tensor, share: bool) -> Tensor:
 
 register(
     "fairlora", ByGroup(), GroupMean(), label="FairLoRA",
-    about="low-rank adapters with singular values by group; singular vectors are shared",
+    about="low-rank adapters with singular values by group; singular vectors are shared", families="groups large",
     default_training=DEFAULT_TRAINING,
 )  # fmt: skip

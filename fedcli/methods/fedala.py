@@ -110,5 +110,5 @@ def place(params: Tensor, spans: list[slice], values: Tensor) -> None:
 
 register(
     "fedala", AdaptiveStart(), Mean(), label="FedALA",
-    about="clients start from a learned mixture of their last model and the global one",
+    about="clients start from a learned mixture of their last model and the global one", families="personal",
 )  # fmt: skip

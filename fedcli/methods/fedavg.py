@@ -55,4 +55,7 @@ class WeightedMean(Mean):
         return average(updates.theta, p), p
 
 
-register("fedavg", Plain(), Mean(), label="FedAvg", about="plain local training, models averaged by image count")
+register(
+    "fedavg", Plain(), Mean(), label="FedAvg", about="plain local training, models averaged by image count",
+    families="drift",
+)  # fmt: skip

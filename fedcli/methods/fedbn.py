@@ -23,6 +23,7 @@ class OwnNorms(Local):
     """Plain local training that keeps its batch-norm layers."""
 
     cost = {"step": 1}
+    own_norms = True
     trains_backbone = True
 
     def personal_tensors(self, net: Network) -> tuple[str, ...]:
@@ -34,5 +35,6 @@ class OwnNorms(Local):
 
 
 register(
-    "fedbn", OwnNorms(), Mean(), label="FedBN", about="batch-norm layers stay with the client, all else is averaged"
-)
+    "fedbn", OwnNorms(), Mean(), label="FedBN", about="batch-norm layers stay with the client, all else is averaged",
+    families="domain personal",
+)  # fmt: skip

@@ -94,5 +94,6 @@ def shares(contribution: Tensor) -> Tensor:
 
 
 register(
-    "fedce", Plain(), Contribution(), label="FedCE", about="a client weighs more the less others can stand in for it"
-)
+    "fedce", Plain(), Contribution(), label="FedCE", about="a client weighs more the less others can stand in for it",
+    families="hospital",
+)  # fmt: skip

@@ -66,4 +66,7 @@ def standardised(features: Tensor, degrees: int) -> Tensor:
     return centred / (centred.square().sum(0) / degrees + SMALLEST_VARIANCE).sqrt()
 
 
-register("feddecorr", Decorrelated(), Mean(), label="FedDecorr", about="a penalty on correlations between features")
+register(
+    "feddecorr", Decorrelated(), Mean(), label="FedDecorr", about="a penalty on correlations between features",
+    families="drift",
+)  # fmt: skip

@@ -94,4 +94,5 @@ class Episodic(Local):
 register(
     "feddg", Episodic(), Mean(), label="FedDG",
     about="steps that also hold for images in other clients' style; clients share amplitude spectra of some images",
+    families="domain",
 )  # fmt: skip

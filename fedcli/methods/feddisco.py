@@ -53,5 +53,5 @@ class ByDiscrepancy(Aggregator):
 
 register(
     "feddisco", Plain(), ByDiscrepancy(), label="FedDisco",
-    about="clients whose classes are far from evenly distributed weigh less",
+    about="clients whose classes are far from evenly distributed weigh less", families="drift",
 )  # fmt: skip

@@ -104,4 +104,5 @@ register(
     WeightedMean(),
     label="FedDyn",
     about="a penalty that follows each client's drift, so that local optima agree",
+    families="drift",
 )

@@ -57,5 +57,5 @@ class Extrapolated(Aggregator):
 
 register(
     "fedexp", Plain(), Extrapolated(), label="FedExP",
-    about="the server goes beyond the mean, the further the more updates disagree",
+    about="the server goes beyond the mean, the further the more updates disagree", families="drift",
 )  # fmt: skip

@@ -116,4 +116,7 @@ def length(c: Tensor, g: Tensor) -> Tensor:
     return (c @ g @ c).clamp_min(0).sqrt()
 
 
-register("fedfv", Plain(), Projected(), label="FedFV", about="updates lose what conflicts with other clients' updates")
+register(
+    "fedfv", Plain(), Projected(), label="FedFV", about="updates lose what conflicts with other clients' updates",
+    families="hospital",
+)  # fmt: skip

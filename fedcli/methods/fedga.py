@@ -80,4 +80,7 @@ class Gap(Aggregator):
         return average(updates.theta, weights), weights
 
 
-register("fedga", Plain(), Gap(), label="FedGA", about="weight moves to clients who lose most by averaging")
+register(
+    "fedga", Plain(), Gap(), label="FedGA", about="weight moves to clients who lose most by averaging",
+    families="hospital",
+)  # fmt: skip

@@ -43,5 +43,5 @@ class ControlledSharp(Controlled):
 
 register(
     "fedgamma", ControlledSharp(), WeightedMean(), label="FedGAMMA",
-    about="sharpness-aware local steps with SCAFFOLD's correction",
+    about="sharpness-aware local steps with SCAFFOLD's correction", families="drift",
 )  # fmt: skip

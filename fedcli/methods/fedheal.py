@@ -139,4 +139,5 @@ register(
     Harmonized(),
     label="FedHEAL",
     about="keeps updates that agree in sign over rounds; favours clients that move far",
+    families="domain",
 )

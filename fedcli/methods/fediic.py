@@ -121,5 +121,5 @@ def separated(rows: Tensor, steps: int) -> Tensor:
 
 register(
     "fediic", TwoContrasts(), Mean(), label="FedIIC",
-    about="contrasts within a client and to class prototypes, margins by class share and difficulty",
+    about="contrasts within a client and to class prototypes, margins by class share and difficulty", families="rare",
 )  # fmt: skip

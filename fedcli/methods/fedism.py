@@ -92,24 +92,18 @@ def perturbation_radius(half: Sharp | BySharpness, client: ClientRound) -> float
 
 
 register(
-    "fedism-plus",
-    Sharp(),
-    BySharpness(),
-    label="FedISM+",
-    about="sharpness-aware steps, growing perturbation radius; the sharpest client weighs most",
-)
+    "fedism-plus", Sharp(), BySharpness(), label="FedISM+",
+    about="sharpness-aware steps, growing perturbation radius; the sharpest client weighs most", families="noise",
+)  # fmt: skip
 register(
-    "fedism",
-    Sharp(rho=0.05, tau=0.0),
-    BySharpness(rho=0.05, tau=0.0),
-    label="FedISM",
-    about="FedISM+ with a fixed perturbation radius",
-)
-register("salt", Sharp(), Mean(), label="SALT", about="the local half of FedISM+: sharpness-aware steps, plain average")
+    "fedism", Sharp(rho=0.05, tau=0.0), BySharpness(rho=0.05, tau=0.0), label="FedISM",
+    about="FedISM+ with a fixed perturbation radius", families="noise",
+)  # fmt: skip
 register(
-    "saga",
-    Plain(),
-    BySharpness(),
-    label="SAGA",
-    about="the server half of FedISM+: plain steps, weights by sharpness or loss",
-)
+    "salt", Sharp(), Mean(), label="SALT", about="the local half of FedISM+: sharpness-aware steps, plain average",
+    families="noise",
+)  # fmt: skip
+register(
+    "saga", Plain(), BySharpness(), label="SAGA",
+    about="the server half of FedISM+: plain steps, weights by sharpness or loss", families="noise",
+)  # fmt: skip

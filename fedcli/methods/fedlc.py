@@ -39,5 +39,6 @@ class Calibrated(Local):
 
 
 register(
-    "fedlc", Calibrated(), Mean(), label="FedLC", about="logits lowered by a margin that grows as a class gets rarer"
-)
+    "fedlc", Calibrated(), Mean(), label="FedLC", about="logits lowered by a margin that grows as a class gets rarer",
+    families="rare",
+)  # fmt: skip

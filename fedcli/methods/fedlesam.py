@@ -51,5 +51,5 @@ class AwayFromTheGlobalPath(Local):
 
 register(
     "fedlesam", AwayFromTheGlobalPath(), Mean(), label="FedLESAM",
-    about="sharpness-aware steps perturbed along the global model's last way",
+    about="sharpness-aware steps perturbed along the global model's last way", families="drift",
 )  # fmt: skip

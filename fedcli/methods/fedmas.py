@@ -198,8 +198,9 @@ def fixed_view(net: Network, shard: Shard) -> Tensor:
 register(
     "fed-mas", Distilled(), Rescue(), label="Fed-MAS",
     about="balanced softmax, features kept near a frozen teacher's; weights by divergence from it",
+    families="rare hospital",
 )  # fmt: skip
 register(
     "kd", Distilled(), Mean(), label="BSM-FL w/ KD",
-    about="balanced softmax, features kept near a frozen teacher's, averaged by image count",
+    about="balanced softmax, features kept near a frozen teacher's, averaged by image count", families="rare",
 )  # fmt: skip

@@ -90,5 +90,5 @@ def min_norm(products: np.ndarray, prior: np.ndarray, epsilon: float) -> np.ndar
 
 register(
     "fedmgda-plus", Plain(), MinNorm(), label="FedMGDA+",
-    about="the shortest mean of updates of length 1, with weights near the image shares",
+    about="the shortest mean of updates of length 1, with weights near the image shares", families="hospital",
 )  # fmt: skip

@@ -43,5 +43,5 @@ class Projected(Minimax):
 
 register(
     "fedminmax", Projected(), Mean(), label="FedMinMax",
-    about="images weighed by group; minimax over the groups' losses, from their shares on",
+    about="images weighed by group; minimax over the groups' losses, from their shares on", families="groups",
 )  # fmt: skip

@@ -316,4 +316,5 @@ class Released:
 register(
     "fedmrl", FairProx(), AgentsAndMap(), label="FedMRL",
     about="agents choose each client's proximal term, a penalty evens out losses, a self-organizing map weighs models",
+    families="hospital",
 )  # fmt: skip

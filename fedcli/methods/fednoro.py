@@ -138,4 +138,5 @@ def distances(updates: ClientUpdates, noisy: Tensor) -> Tensor:
 register(
     "fednoro", LearnsFromGlobal(), DistanceAware(), label="FedNoRo",
     about="clients with noisy labels are found by their losses, learn from the global model and count for less",
+    families="noise",
 )  # fmt: skip

@@ -58,4 +58,6 @@ class Normalized(Aggregator):
         return out, p
 
 
-register("fednova", Plain(), Normalized(), label="FedNova", about="updates are averaged per local step")
+register(
+    "fednova", Plain(), Normalized(), label="FedNova", about="updates are averaged per local step", families="drift"
+)

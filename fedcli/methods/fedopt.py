@@ -113,9 +113,19 @@ class Adam(Yogi):
         return self.beta2 * v + (1 - self.beta2) * square  # Alg. 2, FedAdam
 
 
-register("fedavgm", Plain(), Momentum(), label="FedAvgM", about="the server moves along a momentum of mean updates")
-register("fedadam", Plain(), Adam(), label="FedAdam", about="the server takes Adam's steps along mean updates")
-register("fedyogi", Plain(), Yogi(), label="FedYogi", about="the server takes Yogi's steps along mean updates")
 register(
-    "fedadagrad", Plain(), Adagrad(), label="FedAdagrad", about="the server takes Adagrad's steps along mean updates"
-)
+    "fedavgm", Plain(), Momentum(), label="FedAvgM", about="the server moves along a momentum of mean updates",
+    families="drift",
+)  # fmt: skip
+register(
+    "fedadam", Plain(), Adam(), label="FedAdam", about="the server takes Adam's steps along mean updates",
+    families="drift",
+)  # fmt: skip
+register(
+    "fedyogi", Plain(), Yogi(), label="FedYogi", about="the server takes Yogi's steps along mean updates",
+    families="drift",
+)  # fmt: skip
+register(
+    "fedadagrad", Plain(), Adagrad(), label="FedAdagrad", about="the server takes Adagrad's steps along mean updates",
+    families="drift",
+)  # fmt: skip

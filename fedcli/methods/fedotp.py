@@ -68,6 +68,6 @@ class Transported(Prompted):
 
 register(
     "fedotp", Transported(), Mean(), label="FedOTP",
-    about="a shared and an own prompt, matched to patches by optimal transport",
+    about="a shared and an own prompt, matched to patches by optimal transport", families="large",
     default_training=DEFAULT_TRAINING,
 )  # fmt: skip

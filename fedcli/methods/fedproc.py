@@ -51,4 +51,5 @@ register(
     Mean(),
     label="FedProc",
     about="features learn to separate shared class means, then the classifier",
+    families="drift",
 )

@@ -81,4 +81,5 @@ register(
     Mean(),
     label="FedProto",
     about="features kept near the class means that all clients share",
+    families="drift",
 )

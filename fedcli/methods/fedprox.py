@@ -38,4 +38,7 @@ class Prox(Local):
         return loss
 
 
-register("fedprox", Prox(), Mean(), label="FedProx", about="a proximal term keeps local models near the global one")
+register(
+    "fedprox", Prox(), Mean(), label="FedProx", about="a proximal term keeps local models near the global one",
+    families="drift",
+)  # fmt: skip

@@ -84,9 +84,10 @@ class HeadFirst(OwnHead):
 
 
 register(
-    "fedper", OwnHead(), Mean(), label="FedPer", about="the classifier stays with the client, features are averaged"
-)
+    "fedper", OwnHead(), Mean(), label="FedPer", about="the classifier stays with the client, features are averaged",
+    families="personal",
+)  # fmt: skip
 register(
     "fedrep", HeadFirst(), Mean(), label="FedRep",
-    about="a classifier of each client's own, trained before the shared features",
+    about="a classifier of each client's own, trained before the shared features", families="personal",
 )  # fmt: skip

@@ -76,5 +76,6 @@ class TwoPredictors(Local):
 register(
     "fedrod", TwoPredictors(), Mean(), label="FedRoD",
     about="a balanced softmax for what is shared, and a classifier of each client's own on top of it",
+    families="personal rare",
     aliases=("fed-rod",),
 )  # fmt: skip

@@ -44,4 +44,7 @@ class Restricted(Local):
         return cross_entropy(net(batch.x) * client.scratch["scale"], batch.y, client)  # Eq. 7
 
 
-register("fedrs", Restricted(), Mean(), label="FedRS", about="a softmax that restrains classes the client has not")
+register(
+    "fedrs", Restricted(), Mean(), label="FedRS", about="a softmax that restrains classes the client has not",
+    families="drift",
+)  # fmt: skip

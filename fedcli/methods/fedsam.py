@@ -71,11 +71,10 @@ class Momentous(Perturbed):
         return theta
 
 
-register("fedsam", Perturbed(), Mean(), label="FedSAM", about="sharpness-aware local steps, plain average")
 register(
-    "mofedsam",
-    Momentous(),
-    Mean(),
-    label="MoFedSAM",
-    about="sharpness-aware local steps along a momentum of all clients",
+    "fedsam", Perturbed(), Mean(), label="FedSAM", about="sharpness-aware local steps, plain average", families="drift"
 )
+register(
+    "mofedsam", Momentous(), Mean(), label="MoFedSAM",
+    about="sharpness-aware local steps along a momentum of all clients", families="drift",
+)  # fmt: skip

@@ -72,4 +72,5 @@ class SmoothAndConsistent(Drifting):
 register(
     "fedsmoo", SmoothAndConsistent(), WeightedMean(), label="FedSMOO",
     about="sharpness-aware local steps whose perturbations agree between clients, with FedDyn's penalty",
+    families="drift",
 )  # fmt: skip

@@ -98,4 +98,5 @@ def cell_weights(n: Tensor, losses: Tensor, strength: Tensor) -> Tensor:
 register(
     "flexfair", NearTheMean(), Mean(), label="FlexFair",
     about="images weighed by group, against differences of group losses over all images or within a class",
+    families="groups",
 )  # fmt: skip

@@ -77,9 +77,10 @@ class SpreadOfClients(LossBefore):
 
 register(
     "gifair", SpreadOfGroups(), Mean(), label="GIFAIR", aliases=("gifair-fl",),
-    about="images weighed by group, by the rank of its loss: a penalty on the spread between groups",
+    about="images weighed by group, by the rank of its loss: a penalty on the spread between groups", families="groups",
 )  # fmt: skip
 register(
     "gifair-clients", Plain(), SpreadOfClients(), label="GIFAIR (clients)",
     about="weights by image count and the rank of a client's loss: a penalty on the spread between clients",
+    families="hospital",
 )  # fmt: skip

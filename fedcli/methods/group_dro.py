@@ -49,5 +49,5 @@ class Exponential(Minimax):
 
 register(
     "group-dro", Exponential(), Mean(), label="Group DRO",
-    about="images weighed by group; the worst group's weight grows with its loss",
+    about="images weighed by group; the worst group's weight grows with its loss", families="groups",
 )  # fmt: skip

@@ -31,7 +31,7 @@ from torch import Tensor
 from ..errors import UsageError
 from . import probes
 from .contract import Batch, ClientRound, ClientUpdates, Local, Network, Tensors, cross_entropy
-from .mixins import WeighsGroups, by_default
+from .mixins import WeighsGroups
 
 
 class Attribute(str):
@@ -67,9 +67,6 @@ class WithGroups(WeighsGroups, Local):
 
     def group_attribute(self, net: Network) -> str:
         return chosen_attribute(net, self.attribute, "a method that weighs groups", "fedavg")
-
-    def warning(self, net: Network, rounds: int) -> str:
-        return by_default(net, self.attribute)
 
     def groups_of(self, net: Network, client: ClientRound) -> tuple[Tensor, int]:
         """The group of each training image [N], -1 where unknown, and how many groups the dataset has."""

@@ -80,4 +80,5 @@ class Harmonised(Perturbed):
 register(
     "harmofl", Harmonised(), WeightedMean(), label="HarmoFL",
     about="images at the clients' mean amplitude spectrum, which they share once, and sharpness-aware steps",
+    families="domain",
 )  # fmt: skip

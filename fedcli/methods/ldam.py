@@ -101,6 +101,6 @@ def margins(counts: Tensor, largest: float) -> Tensor:
 
 register(
     "ldam", Margins(), Mean(), label="LDAM-DRW",
-    about="wider margins for rare classes, and late weights that favour them",
+    about="wider margins for rare classes, and late weights that favour them", families="rare",
     aliases=("ldam-drw", "ldam-fl"),
 )  # fmt: skip

@@ -100,10 +100,11 @@ def _head(client: ClientRound) -> list[slice]:
 
 register(
     "local-finetune", Tuned(), Mean(), label="Local fine-tuning",
-    about="FedAvg, and each client tunes a copy of the global model for itself",
+    about="FedAvg, and each client tunes a copy of the global model for itself", families="personal",
     aliases=("fedavg-finetune", "fedavg-ft"),
 )  # fmt: skip
 register(
     "fedbabu", BodyOnly(), Mean(), label="FedBABU",
     about="features are trained and averaged under a fixed random classifier, which each client then tunes",
+    families="personal",
 )  # fmt: skip

@@ -36,5 +36,6 @@ class Adjusted(Local):
 
 register(
     "logit-adjust", Adjusted(), Mean(), label="Logit adjustment",
-    about="logits shifted by the logarithm of the client's own class shares", aliases=("logit-adjustment",),
+    about="logits shifted by the logarithm of the client's own class shares",
+    families="rare", aliases=("logit-adjustment",),
 )  # fmt: skip

@@ -166,9 +166,10 @@ def factors(models: Tensor, layout: Layout, adapter: adapters.Roles) -> adapters
 
 register(
     "lora", LowRank(), FactorMean(), label="LoRA",
-    about="a frozen network that learns through low-rank adapters", default_training=DEFAULT_TRAINING,
+    about="a frozen network that learns through low-rank adapters", families="large", default_training=DEFAULT_TRAINING,
 )  # fmt: skip
 register(
     "svd-lora", SingularValues(), FactorMean(), label="SVD-LoRA",
-    about="low-rank adapters with a singular value for each direction", default_training=DEFAULT_TRAINING,
+    about="low-rank adapters with a singular value for each direction",
+    families="large", default_training=DEFAULT_TRAINING,
 )  # fmt: skip

@@ -86,14 +86,6 @@ class Histograms:
         raise TypeError(f"{type(self).__name__} has no histograms()")
 
 
-def by_default(net: Network, asked: str, other: str = "--set attribute=NAME") -> str:
-    """A warning where the attribute was not chosen and there are others. other: how another one is asked for."""
-    if asked or len(net.attributes) < 2:
-        return ""
-    first, *others = net.attributes
-    return f"the groups are those of {first}; {other} uses another ({', '.join(others)})"
-
-
 def views_of(local: Local) -> tuple[str, ...]:
     """The ways in which test images are shown; one without a name for most methods."""
     return local.views if isinstance(local, GroupViews) else ("",)

@@ -78,4 +78,5 @@ register(
     Mean(),
     label="MOON",
     about="features near the global model's, away from the client's last model's",
+    families="drift",
 )

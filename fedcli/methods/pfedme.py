@@ -67,5 +67,5 @@ class Envelope(Local):
 
 register(
     "pfedme", Envelope(), Mean(), label="pFedMe",
-    about="each client's own model near its copy of the global one, which follows it",
+    about="each client's own model near its copy of the global one, which follows it", families="personal",
 )  # fmt: skip

@@ -90,6 +90,6 @@ def freeze(net: Network, rule: str) -> None:
 
 register(
     "promptfl", Prompted(), Mean(), label="PromptFL",
-    about="a frozen CLIP; only learned words before class names travel",
+    about="a frozen CLIP; only learned words before class names travel", families="large",
     default_training=DEFAULT_TRAINING,
 )  # fmt: skip

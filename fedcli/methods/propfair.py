@@ -53,5 +53,5 @@ class Proportional(Local):
 
 register(
     "propfair", Proportional(), Mean(), label="PropFair",
-    about="proportional fairness: the logarithm of how far a loss is below a bound",
+    about="proportional fairness: the logarithm of how far a loss is below a bound", families="hospital",
 )  # fmt: skip

@@ -52,5 +52,5 @@ class QFair(LossBefore):
 
 register(
     "qffl", Plain(), QFair(), label="q-FFL", aliases=("q-fedavg",),
-    about="weights by image count times loss to the power q",
+    about="weights by image count times loss to the power q", families="hospital",
 )  # fmt: skip

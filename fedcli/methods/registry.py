@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 from .. import extensions, options
+from ..common_options import FAMILIES
 from ..errors import UsageError, nearest
 from ..provenance import LONG, Code, of_source
 from .contract import NEEDS, Aggregator, Local
@@ -16,6 +17,7 @@ from .mixins import ContinuesRun, LinearHeadOnly
 class Method:
     """A named pair. `label` and `about` are what tables print, `module` is where its docstring lives.
 
+    families: keys of FAMILIES, the main one first; none of a method that does not say.
     code: name of a half -> where it comes from, of those that are not fedcli's own.
     """
 
@@ -26,6 +28,7 @@ class Method:
     aggregator: Aggregator
     module: str
     base: str = ""  # of a pair, where its local half is documented
+    families: tuple[str, ...] = ()
     default_training: dict[str, Any] = field(default_factory=dict)  # options of training where the user gives none
     code: dict[str, Code] = field(default_factory=dict)
 
@@ -66,10 +69,10 @@ ALIASES: dict[str, str] = {}
 
 
 def register(
-    name: str, local: Local, aggregator: Aggregator, *, label: str, about: str, aliases: tuple[str, ...] = (),
-    default_training: dict[str, Any] | None = None,
+    name: str, local: Local, aggregator: Aggregator, *, label: str, about: str, families: str = "",
+    aliases: tuple[str, ...] = (), default_training: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Put a method into the table; its options' defaults are the instances' own.
+    """Put a method into the table; its options' defaults are the instances' own. families: words of FAMILIES.
 
     Another method's name is refused; one that was registered by the same module may be, as a notebook's cell is run
     again. Raises ValueError.
@@ -79,11 +82,13 @@ def register(
     again = usual and name in table and table[name].module == module and not module.startswith("fedcli.")
     if known := [n for n in (name, *aliases) if not again and (n in table or (usual and n in ALIASES))]:
         raise ValueError(f"method {known[0]!r} is registered twice")
+    if odd := set(families.split()) - FAMILIES.keys():
+        raise ValueError(f"method {name!r}: no family {min(odd)!r}; there are {', '.join(FAMILIES)}")
     if code := extensions.origin() or of_source(local, aggregator):
         _check(name, local, aggregator)
     table[name] = Method(
-        name, label, about, local, aggregator, module, default_training=default_training or {},
-        code={name: code} if code else {},
+        name, label, about, local, aggregator, module, families=tuple(families.split()),
+        default_training=default_training or {}, code={name: code} if code else {},
     )  # fmt: skip
     if usual:
         ALIASES.update(dict.fromkeys(aliases, name))
@@ -198,7 +203,7 @@ def _paired(base: Method, addon: Method) -> Method:
     name, label = f"{base.name}+{addon.name}", f"{base.label} + {addon.label}"
     return replace(
         addon, name=name, label=label, about=f"{base.about}; {addon.about}", local=base.local, base=base.module,
-        code=base.code | addon.code,
+        families=tuple(dict.fromkeys(base.families + addon.families)), code=base.code | addon.code,
     )  # fmt: skip
 
 

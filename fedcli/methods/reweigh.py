@@ -68,5 +68,5 @@ def kamiran(counts: Tensor) -> Tensor:
 
 register(
     "reweigh", Reweighed(), Mean(), label="Reweighing",
-    about="images weighed so that group and class are independent",
+    about="images weighed so that group and class are independent", families="groups",
 )  # fmt: skip

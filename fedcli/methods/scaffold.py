@@ -78,4 +78,5 @@ register(
     WeightedMean(),
     label="SCAFFOLD",
     about="steps corrected by how the client's gradient differs from that of all",
+    families="drift",
 )

@@ -44,5 +44,5 @@ class Tilted(LossBefore):
 
 register(
     "term", Plain(), Tilted(), label="TERM", aliases=("tilted",),
-    about="weights by image count times an exponential of the loss",
+    about="weights by image count times an exponential of the loss", families="hospital",
 )  # fmt: skip

@@ -1,69 +1,113 @@
-"""One run group by group: how many images, the score with its interval, and how far it lies below the best group."""
+"""One run group by group: how many images, the score with its interval, what noise costs it, and the gap."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
+from ..compare.predicted import predicted
+from ..compare.resampling import Resamples
+from ..compare.systems import Quantity, Scored
 from ..figures.system import usual
+from ..metrics import RESAMPLED, better_low, title
+from ..scores import numbers, views
+from ..scores.parts import MODELS
 from ..scores.scores import Scores
+from ..scores.statistics.intervals import RESAMPLES, bounds
 from ..scores.table import Score
-from .table import DAGGER, Table
+from .table import DAGGER, NONE, Table
+
+SMALL = f"{DAGGER} a group with few images, or without one of a class: not reliable."
 
 
-def tables(scores: Scores, metric: str = "") -> Iterator[Table]:
-    """A table for each attribute, of the last round's model, on the clean and the corrupted test images.
+def tables(run: Scored, metric: str = "") -> Iterator[Table]:
+    """A table for each attribute, on clean and corrupted test images; metric: by default the AUC.
 
-    Its legend names the worst group on each version. metric: by default the AUC.
+    Scores are means over the kept rounds, with intervals of these means over patients; of a metric that is not
+    resampled they are the last round's.
     """
-    metric = metric or usual(scores)[1]
+    scores = run.scores
+    shown = _Shown(run, metric or usual(scores)[1])
+    words = numbers.versions([scores])
     for attribute, versions in scores.groups.items():
-        heads = [f"{version} {what}" for version in versions for what in ("(%)", "interval", "gap")]
-        lines = [
-            [group + DAGGER * bool(some.small), str(some.count)]
-            + [cell for version in versions for cell in _cells(scores, attribute, version, group, metric)]
-            for group, some in scores.members(attribute).items()
-        ]
-        title = f"Each group by {attribute}: {metric} of the last round's model, {scores.label}"
-        yield Table.of(title, [attribute, "n", *heads], lines, _worst(scores, attribute, metric))
+        lost = [f"lost to {'noise' if words[MODELS[1]] == 'noisy' else 'corruption'}"] if len(versions) > 1 else []
+        lines = [shown.line(attribute, group, some) for group, some in scores.members(attribute).items()]
+        if any(gap := [shown.gap(attribute, version) for version in versions]):
+            lines.append(["gap", "", *gap, *("" for _ in lost)])
+        heads = [attribute, "images", *(words.get(version, version) for version in versions), *lost]
+        yield Table.of(f"{shown.about}, by {attribute}", heads, lines)
 
 
-def legend(scores: Scores, metrics: Sequence[str] = ()) -> str:
-    """A legend of the numbers in tables of the AUC and of these metrics."""
+@dataclass
+class _Shown:
+    """The numbers of one metric as they stand in a table."""
+
+    run: Scored
+    metric: str
+    drawn: Resamples = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.drawn = Resamples(RESAMPLES, bca=self.run.options.get("interval") == "bca")
+
+    @property
+    def is_mean(self) -> bool:
+        """Tell whether numbers are means over rounds, of which an interval can be drawn."""
+        return self.metric in RESAMPLED and (self.run.path.parent / "predictions.h5").is_file()
+
+    @property
+    def about(self) -> str:
+        """Whose numbers they are, of which rounds and in which metric."""
+        rounds = self.run.scores.kept_rounds
+        seed = [] if self.run.seed is None else [f"seed {self.run.seed}"]
+        first, last = (rounds[0], rounds[-1]) if rounds else ("", "")
+        some = f"mean of rounds {first} to {last}" if self.is_mean and len(rounds) > 1 else "last round"
+        return f"{', '.join([self.run.scores.label, *seed, some])}: {title(self.metric)} in %, 95 % interval"
+
+    def line(self, attribute: str, group: str, some: Score) -> list[str]:
+        """The group, its images, its score on each version, and how much worse the second is, in points."""
+        columns = self.run.scores.groups[attribute]
+        each = {version: columns[version].get(self.metric, {}).get(group, Score()) for version in columns}
+        values = [score.mean if self.is_mean else score.last for score in each.values()]
+        cells = [self._cell(attribute, group, version, score) for version, score in each.items()]
+        known = [value for value in values if value is not None]
+        sign = -100 if better_low(self.metric) else 100
+        lost = [f"{sign * (known[0] - known[1]):.1f}" if len(known) == 2 else NONE] if len(values) == 2 else []
+        return [group + DAGGER * bool(some.small), f"{some.count:,}", *cells, *lost]
+
+    def _cell(self, attribute: str, group: str, version: str, score: Score) -> str:
+        value = score.mean if self.is_mean else score.last
+        if value is None:
+            return NONE
+        low, high = self._bounds(Quantity(version, self.metric, attribute, group), score)
+        if low is None or high is None:
+            return f"{100 * value:.1f}"
+        return f"{100 * value:.1f} ({100 * low:.1f} to {100 * high:.1f})"
+
+    def _bounds(self, of: Quantity, score: Score) -> tuple[float | None, float | None]:
+        if not self.is_mean or len(score.values) < 2 or score.mean is None:
+            return score.low, score.high
+        found = predicted(self.run.path).of(of.attribute)
+        if len(set(found.units[found.members(of)].tolist())) < 2:
+            return None, None
+        without = self.drawn.left(self.run, of) if self.drawn.bca else None
+        return bounds(score.mean, self.drawn.drawn(self.run, of), without)
+
+    def gap(self, attribute: str, version: str) -> str:
+        """Between the best and the worst group, as the mean of the rounds or in the last; "" of fewer than two."""
+        gap = self.run.scores.part().lies(attribute, version, self.metric, views.GAP)
+        value = (gap.mean if self.is_mean else gap.last) if gap else None
+        return "" if value is None else f"{100 * value:.1f}"
+
+
+def legend(scores: Scores, metrics: Sequence[str] = ()) -> list[str]:
+    """A line for what intervals are over, and one for the sign of small groups."""
     shown = [usual(scores)[1], *metrics]
     columns = [
         by.get(metric, {}) for versions in scores.groups.values() for by in versions.values() for metric in shown
     ]
-    kind = "BCa " if any(score.is_bca for column in columns for score in column.values()) else ""
-    over = "the patients of a group, or over its images where patients are unknown"
+    each = [score for column in columns for score in column.values() if score.interval]
+    kind = "BCa intervals" if any(score.is_bca for score in each) else "Intervals"
+    over = "patients" if any(score.unit.startswith("patient") for score in each) else "images"
     if scores.curves:  # sites counted, which do not say whose image is which
         over = "images, which sites count without their patients, so too narrow where patients have several"
     small = any(some.small for attribute in scores.groups for some in scores.members(attribute).values())
-    return (
-        f"In percent, with 95 % {kind}bootstrap intervals over {over}; gap: how far a group lies below the best group."
-        + f" {DAGGER} marks a group that is too small or lacks a class." * small
-    )
-
-
-def _cells(scores: Scores, attribute: str, version: str, group: str, metric: str) -> list[str]:
-    """Score, interval and gap to the best group; "-" where there is none."""
-    score = scores.groups[attribute][version].get(metric, {}).get(group) or Score()
-    if score.last is None:
-        return ["-", "-", "-"]
-    bounds = "-" if score.low is None or score.high is None else f"{100 * score.low:.2f} to {100 * score.high:.2f}"
-    edges = scores.part().edges(attribute, version, metric)
-    return [f"{100 * score.last:.2f}", bounds, f"{100 * abs(edges[1][1] - score.last):.2f}" if edges else "-"]
-
-
-def _worst(scores: Scores, attribute: str, metric: str) -> str:
-    """A sentence that names the worst group on each version."""
-    worst, level = [], []
-    for version in scores.groups[attribute]:
-        edges = scores.part().edges(attribute, version, metric)
-        if not edges or not edges[0][0]:
-            continue
-        (group, lowest), (_, highest) = edges
-        if highest == lowest:
-            level.append(f"all have the same score on {version} images ({100 * lowest:.2f} %)")
-        else:
-            worst.append(f"{group} on {version} images ({100 * lowest:.2f} %)")
-    if not (worst or level):
-        return "No worst group: fewer than two groups have a score."
-    return f"{'Worst group' if worst else 'No worst group'}: {', '.join(worst + level)}."
+    lines = [f"{kind}: {RESAMPLES:,} bootstrap resamples of the {over} of a group."] if each else []
+    return [*lines, *([SMALL] if small else [])]

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..figures.system import usual
+from ..metrics import title as in_words
 from ..scores import views
 from ..scores.scores import Scores
 from ..scores.table import Score
@@ -25,7 +26,12 @@ def tables(named: Iterable[tuple[str, Scores]], metrics: Sequence[str] = SHOWN) 
         lines = [["clean", None, None, *_cells(scores.versions["clean"], metrics)]]
         for kind, severity, seen in _levels(scores):
             lines.append([kind, severity, seen, *_cells(scores.part().overall[f"{kind} {severity}"], metrics)])
-        heads: Heads = ["test images", "severity", "in training", *(Column(metric, "%") for metric in metrics)]
+        heads: Heads = [
+            "test images",
+            "severity",
+            "in training",
+            *(Column(in_words(metric), "%") for metric in metrics),
+        ]
         yield Table.of("Severities" + (f": {name}" if len(known) > 1 else ""), heads, lines, LEGEND)
 
 
@@ -42,7 +48,8 @@ def by_group(named: Iterable[tuple[str, Scores]]) -> Iterator[Table]:
                 column = part.groups[attribute][version][metric].values()
                 lines.append([*level, *(score.last for score in column), gap and gap.last])
             heads: Heads = ["test images", "severity", *(Column(group, "%") for group in scores.members(attribute))]
-            title = f"{metric} by severity and {attribute}: {name or scores.label}"
+            words = in_words(metric)
+            title = f"{words[0].upper()}{words[1:]} by severity and {attribute}: {name or scores.label}"
             yield Table.of(title, [*heads, Column("gap", "points", lower=True)], lines, BY_GROUP)
 
 

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from ..compare.cautions import at_chance
 from ..data import manifest
 from ..figures.system import usual
+from ..metrics import title
 from ..scores.scores import Scores
-from . import by_group, by_severity, clinical, evidence, table_one, writers
-from .page import document, lineage
-from .page.lead import facts, sentence
+from . import by_group, by_severity, clinical, evidence, writers
+from .page import document, lineage, table_one
+from .page.lead import facts, generated, sentence
 from .row import Row
 from .rows import compared
 from .section import Section
@@ -29,21 +30,28 @@ NO_SEVERITIES = (
 
 @dataclass(frozen=True)
 class Document:
-    """A text with tables, for a file of its own. name: of the file without its ending."""
+    """A text with tables, for a file of its own. name: of the file without its ending; generated: a sentence that says
+    so of images that are, above all else."""
 
     name: str
     title: str
     lead: str
     facts: Sequence[tuple[str, str]]
     sections: Sequence[Section]
+    generated: str = ""
 
     @property
     def html(self) -> str:
-        return document(self.title, self.lead, self.facts, self.sections)
+        return document(self.title, self.lead, self.facts, self.sections, generated=self.generated)
 
     @property
     def markdown(self) -> str:
-        lines = [f"# {self.title}", self.lead, *(f"- {name}: {value}" for name, value in self.facts)]
+        lines = [
+            *filter(None, [self.generated]),
+            f"# {self.title}",
+            self.lead,
+            *(f"- {name}: {value}" for name, value in self.facts),
+        ]
         for section in self.sections:
             lines += [f"## {section.title}", *section.text, *(f"- {note}" for note in section.notes)]
             lines += [f"- {name}: {value}" for name, value in section.pairs]
@@ -72,7 +80,8 @@ def _model(system: Row, made: Report) -> Document:
         Section("data", "Training and test data", table_one.of_row(system)),
         replace(lineage.settings([system], False), name="training", title="Training"),
         Section("performance", "Performance", made.tables, text=[made.legend()]),
-        Section("groups", "Performance by group", list(by_group.tables(scores))),
+        Section("groups", "Performance by group", list(by_group.tables(system.scored[0])),
+                text=by_group.legend(scores)),
         Section("points", "Operating points and calibration", points, text=[] if points else [NO_POINTS]),
         Section("robustness", "Robustness", falls, text=[] if falls else [NO_SEVERITIES]),
         Section("failures", "Known failures", notes=list(_failures(system)),
@@ -81,7 +90,8 @@ def _model(system: Row, made: Report) -> Document:
         replace(lineage.section([system]), name="provenance", title="Provenance"),
         Section("licences", "Licences", pairs=_licences(scores)),
     ]  # fmt: skip
-    return Document("model-card", f"Model card: {system.name}", sentence([system]), facts([system]), sections)
+    title = f"Model card: {system.name}"
+    return Document("model-card", title, sentence([system]), facts([system]), sections, generated([system]))
 
 
 def _dataset(system: Row) -> Document:
@@ -106,7 +116,10 @@ def _dataset(system: Row) -> Document:
     ]  # fmt: skip
     title = body.get("title", scores.dataset)
     count = [("Images", f"{body['count']:,}")] if body.get("count") else []
-    return Document("dataset-card", f"Dataset card: {scores.dataset}", f"{title}.", count, sections)
+    shown = [*count, ("Classes", ", ".join(scores.classes))]
+    return Document(
+        "dataset-card", f"Dataset card: {scores.dataset}", f"{title}.", shown, sections, generated([system])
+    )
 
 
 def _failures(system: Row) -> Iterator[str]:
@@ -117,7 +130,7 @@ def _failures(system: Row) -> Iterator[str]:
         for version in versions:
             if edges := system.scores.part().edges(attribute, version, metric):
                 (worst, lowest), (_, highest) = edges
-                score, gap = f"{100 * lowest:.2f} % {metric}", f"{100 * abs(highest - lowest):.2f} points"
+                score, gap = f"{100 * lowest:.2f} % {title(metric)}", f"{100 * abs(highest - lowest):.2f} points"
                 where = f"{attribute} on {version} images: {worst or None}"
                 yield f"worst group by {where}, {score}, {gap} below the best"
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
+from string import ascii_lowercase
 from typing import Any
 
 from .. import console
@@ -12,50 +13,33 @@ from ..compare.verdict import (
     INCONCLUSIVE,
     LOWER,
     MODELS_ONLY,
-    SIGNIFICANT,
     UNITS,
     Against,
     Compared,
     Difference,
 )
+from ..metrics import METRICS, title
 from ..scores.groups import SMALL, unknown_note
 from ..scores.statistics.bootstrap import BCA
-from ..scores.statistics.significance import sign_floor
-from .table import Column, Heads, Table, percent
+from .table import Column, Heads, Table
 
-TESTS = {"mcnemar": "McNemar's exact test of the decisions", "delong": "DeLong's test of auc_binary"}
-OF_MODELS = (
-    "These tests ask whether two trained models differ on these images. They do not account for repeated training, "
-    "so p may be below 0.05 where the verdict is neither `higher` nor `lower`."
-)
+OF_METHOD = "method", "rule", "method settings"  # in which systems of two methods may differ
 SHORT = 30  # characters of settings that fit behind a name
-SCORES_SAY = {
-    HIGHER: "{b} is higher than {a} in {what}",
-    LOWER: "{b} is lower than {a} in {what}",
-    MODELS_ONLY: "{b} and {a} as trained here differ significantly in {what}, but {reason}",
-    INCONCLUSIVE: "the difference in {what} is inconclusive",
-}
-GAPS_SAY = SCORES_SAY | {
-    HIGHER: "{b} has a larger {what} than {a}",
-    LOWER: "{b} has a smaller {what} than {a}",
-}
-AGAINST_SAYS = {
-    HIGHER: "higher than {a}",
-    LOWER: "lower than {a}",
-    MODELS_ONLY: "different from {a} as trained here",
-    INCONCLUSIVE: "inconclusive against {a}",
-}
-SCORES = (
-    "A score is the mean over the last five rounds (all of a shorter run), then over {over}, ± population standard "
-    "deviation over rounds and {over}; the difference is B - A; the test set has {drawn}."
+ABOUT = (
+    "Mean of the last five rounds (all of a shorter run), in %; change: {b} minus {a}. 95 % interval{bca} and "
+    "p {units}: {resamples:,} resamples of the {count:,} {units}, with the trained models held fixed. {seeds}"
 )
-SCORE = (
-    "In percent: each score is the mean over the last five rounds (all of a shorter run), then over {over}; the "
-    "difference is to {reference}. "
-)
-OF_BCA = "Intervals are bias-corrected and accelerated (BCa)."
-OF_GAPS = "Chance alone produces a gap, so the interval of a gap's difference need not contain the difference."
-Named = tuple[str, Difference]  # a score by its name in the table, or a system by its own
+SEEDS = "p seeds: paired t test."
+SPLITS = "p {over}: corrected resampled t test (Nadeau and Bengio 2003)."
+OF_GAPS = "Resampling widens gaps, so the interval may lie beside the change."
+REMARKS = {
+    HIGHER: "a difference between the methods: both p are below 0.05",
+    LOWER: "a difference between the methods: both p are below 0.05",
+    MODELS_ONLY: "true of these trained models; {reason}",
+    INCONCLUSIVE: "cannot be told apart: {reason}",
+}
+APART = "cannot be told apart, which does not show that they are equal."
+SCORE = "In %: mean of the last five rounds (all of a shorter run) and over {over}; difference: to {reference}. "
 
 
 def body(comparison: Comparison) -> dict[str, Any]:
@@ -65,7 +49,7 @@ def body(comparison: Comparison) -> dict[str, Any]:
     values["samples"] = sample.count
     for side, name in names(comparison).items():
         values["systems"][side]["name"] = name
-    del values["remarks"], values["sample"]
+    del values["remarks"], values["sample"], values["versions"]
     texts = {"sentences": sentences(comparison), "notes": notes(comparison), "legend": legend(comparison)}
     return values | texts
 
@@ -81,98 +65,119 @@ def names(comparison: Comparison) -> dict[str, str]:
     return {side: f"{labels[side]} {side.upper()}" for side in "ab"}
 
 
+def spoken(metric: str) -> str:
+    """A metric in a sentence."""
+    return title(metric).removesuffix(", one-vs-one")
+
+
 def table(comparison: Comparison) -> Table:
-    """The scores, then the gaps between groups on the clean images."""
-    sample, several = comparison.sample, comparison.sample.count > 1
-    runs = console.counted(sample.count, sample.over[:-1], sample.over)
-    runs += "" if sample.count == comparison.pairs else f", {comparison.pairs} runs"
-    sides = [f"{side.upper()}: {name}, {runs}" for side, name in names(comparison).items()]
-    drawn = "images" if sample.unit == "image" else "patients"
-    over = [f"p over {drawn}", *([f"p over {sample.over}"] if several else [])]
+    """A line for each score and for each gap between groups on clean images, with the letter of its remark."""
+    several, letters = comparison.sample.count > 1, _letters(comparison)
+    sides, units = names(comparison), _units(comparison)
     lines = [
         [
             name,
-            *(percent(of.mean, of.std_pooled).plain for of in (row.a, row.b)),
-            *_tested(row, row.difference, several),
+            *(f"{100 * of.mean:.1f}" if of.mean is not None else None for of in (row.a, row.b)),
+            *_tested(row, row.difference, several, digits=1)[:-1],
+            letters.get(_remark(row), ""),
         ]
-        for name, row in _scores(comparison) + _gaps(comparison)
+        for name, row in _rows(comparison)
     ]
-    return Table.of("", ["score (%)", *sides, "B-A", "95 % interval", *over, "verdict"], lines)
+    over = [f"p {units}", *([f"p {comparison.sample.over}"] if several else [])]
+    return Table.of("", ["", sides["a"], sides["b"], "change", "95 % interval", *over, ""], lines)
 
 
-def _tested(row: Difference, difference: float | None, several: bool = True) -> list[str]:
+def _units(comparison: Comparison) -> str:
+    return "images" if comparison.sample.unit == "image" else "patients"
+
+
+def _remark(row: Difference) -> tuple[str, str]:
+    verdict, reason = row.verdict or "", row.reason or ""
+    return (HIGHER if verdict == LOWER else verdict), reason
+
+
+def _letters(comparison: Comparison) -> dict[tuple[str, str], str]:
+    """A letter for each remark that some line has."""
+    remarks = [_remark(row) for _, row in _rows(comparison)]
+    said = [remark for remark in dict.fromkeys(remarks) if remark[0] and (remark[0] != INCONCLUSIVE or remark[1])]
+    return {remark: f"({letter})" for remark, letter in zip(said, ascii_lowercase)}
+
+
+def heading(comparison: Comparison) -> str:
+    """In what the two systems differ, and how many runs they have."""
+    sample, sides = comparison.sample, names(comparison)
+    runs = console.counted(sample.count, sample.over[:-1], sample.over)
+    runs += " each" if sample.count == comparison.pairs else f", {comparison.pairs} runs each"
+    differing = [row for row in comparison.settings if row["what"] not in OF_METHOD]
+    methods = ["the method"] if len({about["method"] for about in comparison.systems.values()}) > 1 else []
+    if not methods:
+        differing = comparison.settings
+    parts = methods + [f"{row['what']} ({row['a']}, {row['b']})" for row in differing]
+    alone = " alone" if len(parts) == 1 else ""
+    return f"{sides['b']} against {sides['a']}, {runs}; they differ in {_listed(parts)}{alone}."
+
+
+def _tested(row: Difference, difference: float | None, several: bool = True, digits: int = 2) -> list[str]:
     """The difference, its interval and p, and the verdict; several: whether there is a p over seeds."""
     ps = [row.p_holm, *([row.p_seeds_holm] if several else [])]
-    numbers = [verdict.signed(difference), verdict.interval_text(row), *map(verdict.p_text, ps)]
+    numbers = [verdict.signed(difference, digits), verdict.interval_text(row, digits), *map(verdict.p_text, ps)]
     return [*numbers, row.verdict or ""]
 
 
+def _rows(comparison: Comparison) -> list[tuple[str, Compared]]:
+    """Scores, then gaps, by name; those that can be told apart first."""
+    rows = _scores(comparison) + _gaps(comparison)
+    return sorted(rows, key=lambda row: (row[1].verdict or INCONCLUSIVE) == INCONCLUSIVE)
+
+
 def _scores(comparison: Comparison) -> list[tuple[str, Compared]]:
-    return [(f"{row.version} {row.metric}", row) for row in comparison.rows]
+    return [
+        (f"{spoken(row.metric)}, {comparison.versions.get(row.version, row.version)}", row) for row in comparison.rows
+    ]
 
 
 def _gaps(comparison: Comparison) -> list[tuple[str, Compared]]:
     """Of the clean images, as in a report: the corrupted ones' are in the JSON."""
     return [
-        (f"{attribute} gap {row.metric}", row)
+        (f"gap by {attribute}, {spoken(row.metric)}", row)
         for attribute, part in comparison.groups.items()
         for row in part.gaps
         if row.version == "clean"
     ]
 
 
+def remarks(comparison: Comparison) -> list[str]:
+    """The remarks of the table: a line a letter, then that all others cannot be told apart."""
+    letters = _letters(comparison)
+    lines = [f"{letter} {REMARKS[kind].format(reason=reason)}." for (kind, reason), letter in letters.items()]
+    apart = [row for _, row in _rows(comparison) if _remark(row) == (INCONCLUSIVE, "")]
+    return lines + ([f"{'Others:' if lines else 'The two'} {APART}"] if apart else [])
+
+
 def sentences(comparison: Comparison) -> list[str]:
-    """Sentences on the scores, on the gaps, and on what neither can say."""
-    kinds = [(_scores(comparison), SCORES_SAY, "scores"), (_gaps(comparison), GAPS_SAY, "gaps")]
-    lines = [_sentence(rows, names(comparison), texts, noun) for rows, texts, noun in kinds if rows]
-    inconclusive = any(row.verdict == INCONCLUSIVE for rows, *_ in kinds for _, row in rows)
-    return lines + ([verdict.NOT_EQUAL] if inconclusive else [])
-
-
-def _sentence(rows: Sequence[Named], systems: dict[str, str], texts: dict[str, str], noun: str) -> str:
-    parts = []
-    for kind, why, alike in _alike(rows):
-        every = f"{'any of the' if kind == INCONCLUSIVE else 'all'} {len(rows)} {noun}"
-        what = every if len(alike) == len(rows) > 2 else _listed(alike)
-        text = texts[kind].format(reason=why, what=what, **systems)
-        parts.append(f"{text}: {why}" if kind == INCONCLUSIVE and why else text)
-    whole = "; ".join(parts)
-    return f"{whole[0].upper()}{whole[1:]}."
-
-
-def _alike(rows: Iterable[Named]) -> list[tuple[str, str, list[str]]]:
-    """Verdict, reason, and the names of those that have both, in the order of the verdicts."""
-    kinds: dict[tuple[str, str], list[str]] = {}
-    for name, row in rows:
-        if row.verdict:
-            kinds.setdefault((row.verdict, row.reason or ""), []).append(name)
-    order = list(SCORES_SAY)
-    return [(*kind, alike) for kind, alike in sorted(kinds.items(), key=lambda item: order.index(item[0][0]))]
+    """A sentence for each score and gap that can be told apart, then on all others."""
+    sides, rows = names(comparison), _rows(comparison)
+    apart = [name for name, row in rows if row.verdict == INCONCLUSIVE]
+    told = [_told(sides["b"], row, sides["a"], name) for name, row in rows if row.verdict not in (None, INCONCLUSIVE)]
+    if apart:
+        told += [f"{sides['b']} and {sides['a']} cannot be told apart in {_listed(apart)}.", verdict.NOT_EQUAL]
+    return told
 
 
 def _listed(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def image_tests(comparison: Comparison) -> list[str]:
-    """A line for each test of the last round's models, image by image: its p for each run; then what they are not."""
-    alone = comparison.sample.units == comparison.sample.test_images
-    independent = "" if alone else ", with a patient's images taken as independent"
-    lines: dict[str, list[str]] = {}
-    for pair in comparison.images:
-        for version, tests in pair["versions"].items():
-            for test, result in tests.items():
-                head = f"{TESTS[test]} on the last round's models, {version} images{independent}"
-                lines.setdefault(head, []).append(f"{verdict.p_text(result['p'])} ({pair['which']})")
-    return [f"{head}: p {', '.join(ps)}." for head, ps in lines.items()] + ([OF_MODELS] if lines else [])
-
-
 def legend(comparison: Comparison) -> str:
     """The numbers of the table in words."""
-    sample = comparison.sample
-    scores = SCORES.format(over=sample.over, drawn=console.counted(sample.units, sample.unit, UNITS[sample.unit]))
-    more = [OF_BCA] * (comparison.interval == BCA) + [OF_GAPS] * bool(_gaps(comparison))
-    return " ".join([scores, verdict.legend(comparison.rows, comparison.resamples), *more])
+    sample, seeds = comparison.sample, ""
+    if sample.count > 1:
+        seeds = SEEDS if sample.over == "seeds" else SPLITS.format(over=sample.over)
+    about = ABOUT.format(
+        **names(comparison), bca=" (BCa)" * (comparison.interval == BCA), units=_units(comparison),
+        resamples=comparison.resamples, count=sample.units, seeds=seeds,
+    )  # fmt: skip
+    return " ".join([about.rstrip(), *([OF_GAPS] if _gaps(comparison) else [])])
 
 
 def notes(comparison: Comparison) -> list[str]:
@@ -181,30 +186,13 @@ def notes(comparison: Comparison) -> list[str]:
     sides = [(name, comparison.systems[side]) for side, name in names(comparison).items()]
     notes = [*comparison.remarks, *(f"{name}: {about['warning']}" for name, about in sides if about["warning"])]
     notes += [f"{name} {about['one_class']}" for name, about in sides if about["one_class"]]
-    notes += _of_samples(comparison) if sample.count > 1 else []
     if sample.units < SMALL:
         few = console.counted(sample.units, sample.unit, UNITS[sample.unit])
         notes.append(f"{few} in the test set, fewer than {SMALL}: the intervals may be too narrow")
     for attribute, part in comparison.groups.items():
         unknown = unknown_note(attribute, part.unknown, sample.test_images)
-        small = [
-            f"{attribute} {value} is a small group: {why}; its score is unreliable" for value, why in part.small.items()
-        ]
+        small = [f"{attribute} {value}: {why}, so its score is unreliable" for value, why in part.small.items()]
         notes += [*([unknown] if unknown else []), *small]
-    return notes
-
-
-def _of_samples(comparison: Comparison) -> list[str]:
-    """Notes on what tests over seeds, folds or splits cannot give."""
-    count, over, notes = comparison.sample.count, comparison.sample.over, []
-    if (floor := sign_floor(count)) >= SIGNIFICANT:
-        notes.append(
-            f"Wilcoxon's test over {count} {over} cannot give a p below {floor:g}, whatever the numbers "
-            "(six are needed for 0.05); the t test assumes normally distributed differences instead"
-        )
-    if same := [name for name, row in _scores(comparison) + _gaps(comparison) if row.p_seeds is None]:
-        text = f"{_listed(same)}: the difference is the same in every {over[:-1]}"
-        notes.append(f"{text}, so there is no test over {over}")
     return notes
 
 
@@ -227,22 +215,54 @@ def _against(row: Against, reference: float | None) -> list[str]:
     return _tested(row, difference)
 
 
-def sentence_against(rows: Iterable[Against], reference: str) -> str:
-    """A sentence on the rows, those alike together, without a full stop; "" where none could be tested."""
-    return "; ".join(
-        f"{AGAINST_SAYS[kind].format(a=reference)}{f' ({why})' if why else ''}: {', '.join(alike)}"
-        for kind, why, alike in _alike((row.name, row) for row in rows)
-    )
+def said_against(rows: Iterable[Against], reference: str, score: str, *, intervals: bool = False) -> list[str]:
+    """Sentences on systems against the reference, with direction and size, and intervals where there is room for them;
+    those that cannot be told apart are together."""
+    told, apart = [], []
+    for row in rows:
+        if row.verdict == INCONCLUSIVE:
+            bounds = f" ({verdict.signed(row.difference, 1)} points, {_bounds(row)})" if intervals else ""
+            apart.append(f"{row.name}{bounds}")
+        elif row.verdict:
+            told.append(_told(row.name, row, reference, score, f" ({_bounds(row)})" * intervals))
+    if apart:
+        told.append(f"{_listed(apart)}: no clear difference from {reference} in {score}.")
+    return told
+
+
+def _bounds(row: Difference) -> str:
+    return f"95 % interval {verdict.interval_text(row, 1)}"
+
+
+def _told(name: str, row: Difference, reference: str, score: str, bounds: str = "") -> str:
+    difference = row.difference or 0.0
+    way = "higher" if difference > 0 else "lower"
+    return f"{name}: {100 * abs(difference):.1f} points {way} than {reference} in {score}{bounds}{_certain(row)}."
+
+
+def _certain(row: Difference) -> str:
+    """The end of a sentence on a difference: whether it is the method's."""
+    if row.verdict != MODELS_ONLY:
+        return ""
+    if row.samples == 1:
+        return f", as trained here; one {(row.over or 'seeds')[:-1]} may be luck"
+    if (row.samples or 0) < verdict.ENOUGH:
+        return f", as trained here; {row.samples} {row.over} do not prove a method"
+    return f", as trained here; it varies too much from {(row.over or '')[:-1]} to {(row.over or '')[:-1]}"
 
 
 def tests_against(tests: Sequence[tuple[str, str, Sequence[Against]]]) -> tuple[list[str], list[Table]]:
     """Sentences on the tests of several scores, and a table for each; a legend stands below the last.
 
-    tests: the score in words, the name of the reference, and the systems against it.
+    tests: the score, such as "clean accuracy", the name of the reference, and the systems against it.
     """
-    tables = [table_against(rows, score, reference) for score, reference, rows in tests]
-    said = {score: sentence_against(rows, reference) for score, reference, rows in tests}
-    sentences = [f"{score}: {sentence}." for score, sentence in said.items() if sentence]
-    if any(row.verdict == INCONCLUSIVE for *_, rows in tests for row in rows):
+    named = [(_in_words(score), reference, rows) for score, reference, rows in tests]
+    tables = [table_against(rows, score, reference) for score, reference, rows in named]
+    sentences = [text for score, reference, rows in named for text in said_against(rows, reference, score)]
+    if any(row.verdict == INCONCLUSIVE for *_, rows in named for row in rows):
         sentences.append(verdict.NOT_EQUAL)
     return sentences, [*(replace(table, legend="") for table in tables[:-1]), *tables[-1:]]
+
+
+def _in_words(score: str) -> str:
+    return " ".join(spoken(word) if word in METRICS else word for word in score.split(" "))

@@ -1,13 +1,13 @@
 """A system as the row of a report: its runs, all of their numbers, and what it is called."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..compare.cautions import small_groups_note
+from ..compare.cautions import unreliable_groups
 from ..compare.systems import BEST, Scored
 from ..data import manifest
 from ..figures.system import System
@@ -28,11 +28,11 @@ class Row:
     Attributes:
         scored: its runs. known: all numbers of each run.
         at, over: which rounds its numbers are of, and over what runs spread: "pooled" over all rounds, or "runs".
-        cells: column -> value. doubtful: the columns that a small group decides.
+        cells: column -> value. heads: column -> whose number it is. doubtful: the columns that a small group decides.
         view: "" where the method is shown images in one way only.
         differs: the options in which it differs from the other rows. mark: stands for them where they are long.
         minutes: how long each run trained on average. left_out: columns that are not known of the best round.
-        names_runs: whether the name says of how many runs it is.
+        names_runs: whether the name says of how many runs it is. short: the label without what all rows share.
         place: among the systems of a page or figure, which gives the colour.
     """
 
@@ -41,6 +41,7 @@ class Row:
     at: str
     over: str = POOLED
     cells: dict[str, Value] = field(default_factory=dict)
+    heads: Mapping[str, Where] = field(default_factory=dict)
     doubtful: Sequence[str] = ()
     view: str = ""
     is_view: bool = False
@@ -50,6 +51,7 @@ class Row:
     bytes: dict[str, float] | None = None
     left_out: Sequence[str] = ()
     names_runs: bool = True
+    short: str = ""
     place: int = 0
 
     def value(self, where: Where) -> Value:
@@ -64,6 +66,11 @@ class Row:
     def scores(self) -> Scores:
         """Of its first run."""
         return self.scored[0].scores
+
+    @property
+    def usual(self) -> tuple[str, str]:
+        """The metrics that are shown where none are asked for."""
+        return self.scored[0].usual
 
     @property
     def each(self) -> list[Scores]:
@@ -122,7 +129,7 @@ class Row:
 
     @cached_property
     def small_groups(self) -> list[str]:
-        return list(filter(None, dict.fromkeys(map(small_groups_note, self.each))))
+        return list(dict.fromkeys(text for scores in self.each for text in unreliable_groups(scores)))
 
     @property
     def shot_groups(self) -> list[str]:
@@ -146,7 +153,12 @@ class Row:
         """The label, and in brackets the view, how many seeds and these options."""
         draws = f"{self.runs} {self.drawn}" if self.runs > 1 and self.names_runs else ""
         inside = ", ".join(filter(None, [self.view, draws, differs]))
-        return f"{self.scores.label} ({inside})" if inside else self.scores.label
+        return f"{self.label} ({inside})" if inside else self.label
+
+    @property
+    def label(self) -> str:
+        """The method's label, without what all rows share where that is known."""
+        return self.short or self.scores.label
 
     @cached_property
     def comparable(self) -> str:
@@ -162,7 +174,8 @@ class Row:
     @cached_property
     def system(self) -> System:
         """The row as figures see it."""
-        return System(self.place, self.name, self.paths, self.each, self.scored[0].which * (self.runs > 1))
+        which = self.scored[0].which * (self.runs > 1)
+        return System(self.place, self.name, self.scored, which, self.at, self.known)
 
     def stage(self, kind: str) -> Path | None:
         """The manifest of the data that the first run was trained on."""

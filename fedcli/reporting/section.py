@@ -14,6 +14,7 @@ class Section:
     Attributes:
         name: of its anchor. title: often the question that it answers.
         folded, folded_panels: closed until a reader opens them.
+        closed: whether the whole section is.
         pairs: names and values, under a title of their own.
     """
 
@@ -28,6 +29,7 @@ class Section:
     pairs_title: str = ""
     findings: Sequence[str] = ()
     folded_panels: Sequence[Panels] = ()
+    closed: bool = False
 
     @property
     def there(self) -> bool:

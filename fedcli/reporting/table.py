@@ -19,26 +19,35 @@ NUMBER = re.compile(r"[*+−<\s-]*\d[^_]*")  # text that starts as a number does
 
 @dataclass(frozen=True)
 class Column:
-    """A column's heading in two parts: `name` and, of scores, the version of the test images that stands over it.
+    """A column's heading in two parts: `name`, and what it shares with its neighbours, which stands once `over` them.
 
+    Such as "clean", "noisy" and "both" with "balanced accuracy" over them.
     unit: of its numbers, such as "%"; "" where they have none. lower: whether low numbers are better.
-    digits: behind the point of its numbers.
+    digits: behind the point of its numbers; None: as the spreads in the table ask for. key: its heading in CSV.
     """
 
     name: str
     unit: str = ""
     over: str = ""
     lower: bool = False
-    digits: int = 2
+    digits: int | None = None
+    key: str = ""
 
     @property
     def title(self) -> str:
-        """The heading without its unit."""
-        return f"{self.over} {self.name}".lstrip()
+        """The heading in one part, without its unit."""
+        return ", ".join(filter(None, [self.over, self.name]))
 
     @property
     def heading(self) -> str:
         return f"{self.title} ({self.unit})" if self.unit else self.title
+
+    @property
+    def levels(self) -> tuple[str, str]:
+        """The heading in two parts, of which the first has the unit where there are two."""
+        if self.over:
+            return f"{self.over}, {self.unit}" if self.unit else self.over, self.name
+        return "", self.heading
 
     def cell(self, value: Any) -> "Cell":
         """A value as the column shows it: text as it is, a share in percent, a mean with its std, None as a dash."""
@@ -47,7 +56,9 @@ class Column:
         if isinstance(value, str | int):
             return Cell(value if isinstance(value, str) else f"{value:,}")
         mean, std = (value, None) if isinstance(value, float) else (value.mean, value.std)
-        return percent(mean, std) if self.unit in SHARES else number(mean, std, digits=self.digits)
+        if self.unit in SHARES:
+            return percent(mean, std)
+        return number(mean, std, digits=2 if self.digits is None else self.digits)
 
 
 @dataclass(frozen=True)
@@ -68,7 +79,13 @@ class Cell:
     def plain(self) -> str:
         """The cell in one line of text, without the mark of the best."""
         doubt = DAGGER if self.doubtful and self.text != NONE else ""
-        return f"{self.text}{doubt} ± {self.spread}" if self.spread else f"{self.text}{doubt}"
+        return f"{self.text}{doubt} ±{self.spread}" if self.spread else f"{self.text}{doubt}"
+
+    def rounded(self, digits: int) -> "Cell":
+        """With so many digits behind the point."""
+        if self.number is None:
+            return self
+        return replace(self, text=_fixed(self.number, digits), spread=_fixed(self.std, digits) if self.spread else "")
 
 
 Heads = list[Column | str]  # those of text or counts by name alone
@@ -90,7 +107,15 @@ class Table:
         """A table of plain values, each as its column shows it."""
         heads = [Column(column) if isinstance(column, str) else column for column in columns]
         rows = [[column.cell(value) for column, value in zip(heads, line, strict=True)] for line in lines]
-        return cls(title, heads, rows, legend)
+        return cls(title, heads, rows, legend).rounded()
+
+    def rounded(self) -> "Table":
+        """With two digits behind the point of shares where every spread is below a point, else with one."""
+        shares = [column.unit in SHARES and column.digits is None for column in self.columns]
+        cells = [cell for row in self.rows for cell, share in zip(row, shares) if share]
+        digits = 2 if any(cell.spread for cell in cells) and all((cell.std or 0) < 1 for cell in cells) else 1
+        rows = [[cell.rounded(digits) if share else cell for cell, share in zip(row, shares)] for row in self.rows]
+        return replace(self, rows=rows)
 
     @cached_property
     def numeric(self) -> list[bool]:
@@ -104,11 +129,16 @@ def heads(*names: str, unit: str = "", over: str = "", lower: bool = False) -> l
     return [Column(name, unit, over, lower) for name in names]
 
 
+def _fixed(value: float | None, digits: int) -> str:
+    """A number as it is printed; what rounds to nothing has no sign."""
+    return "" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"
+
+
 def number(value: float | None, std: float | None = None, *, digits: int = 2, sign: str = "") -> Cell:
     """A cell of a number. sign: "+" shows that of a positive one too."""
     if value is None:
         return Cell()
-    spread = "" if std is None else f"{std:.{digits}f}"
+    spread = _fixed(std, digits)
     return Cell(f"{value:{sign}.{digits}f}", spread, value, std)
 
 

@@ -1,4 +1,4 @@
-"""The rows of a report as tables, with their marks, and in every format.
+"""The rows of a report as tables, with their marks, and in every format; what all rows share is said once, above.
 
 The best of a column is marked where its lead over all comparable rows is significant, or where no column has a test;
 the legend says which. What a group too small to be reliable decides is never the best.
@@ -11,55 +11,45 @@ from dataclasses import dataclass, replace
 from .. import console
 from ..compare.cautions import levelling_down
 from ..compare.systems import BEST, LAST, LAST5, Quantity
-from ..compare.tested import Leads
+from ..compare.tested import Leads, order
 from ..compare.verdict import ENOUGH, SIGNIFICANT
 from ..errors import UsageError, nearest
 from ..metrics import RESAMPLED
+from ..scores import numbers
 from ..scores.choice import DISTANCE, WORST
-from ..scores.parts import VERSIONS
-from . import writers
+from ..scores.parts import AVERAGE, MODELS
+from ..scores.table import Where
+from . import comparison, writers
 from .columns import POOLED, Value
 from .row import Row
-from .rows import notes
+from .rows import about, has_two_rules, notes, shortened
 from .table import Cell, Column, Table, mark, number, percent
 
 FORMATS = "markdown", "latex", "csv", "json"
 MOMENTS = {
-    LAST5: "mean over the last five rounds (all rounds of a shorter run) ± population standard deviation over them",
+    LAST5: "mean of the last five rounds (all of a shorter run)",
     LAST: "the score of the last round's model",
-    BEST: "the score of the model from the round with the highest balanced_accuracy on the clients' validation images",
+    BEST: "the score of the model from the round that was best on the clients' validation images",
 }
-SEEDS = {
-    POOLED: "A row of several seeds shows the mean of its runs' means ± the population standard deviation over {all} "
-    "of all its runs.",
-    "runs": "A row of several seeds shows the mean of its runs' means ± the sample standard deviation (ddof 1) of "
-    "those means.",
+SPREADS = {
+    None: {LAST5: " ± their standard deviation"},
+    POOLED: dict.fromkeys((LAST5, LAST, BEST), " and over {drawn} ± the standard deviation over all of them"),
+    "runs": dict.fromkeys(
+        (LAST5, LAST, BEST), " and over {drawn} ± the sample standard deviation (ddof 1) of the runs' means"
+    ),
 }
-LOWER = "Gaps, standard deviations and differences are better when low; groups are those of the clean test set."
 AMONG = " among rows of the same data and rounds"
-UNRANKED = "No best is marked, as no two rows share data and rounds."
-TESTED = (
-    "{mark} marks the best of a column{among} if it is significantly better than every other row in paired tests over "
-    "{over} (p below {level:g} after Bonferroni's correction for the number of other rows)."
+UNRANKED = "No best is marked: no two rows share data and rounds."
+TESTED = "{mark}: the best{among}, significantly better than every other row over {over} (p < {level:g}, Bonferroni)."
+MODELS_ALONE = (
+    "{mark}: the best{among}, significantly better than every other row, as trained here (p < {level:g} over patients)."
 )
-MODELS_ALONE = "With {samples} this holds for these trained models, not for training again."
-UNTESTED = "{mark} marks the best of a column{among}; no test stands behind it."
-OTHERS = "Columns of other quantities have no test here, and so no mark."
-DOUBTS = "† marks a number decided by a group that is too small or lacks a class; it is never marked as the best."
-CALIBRATION = "calibration_error is better when low (15 bins of equal width)."
-OWN = (
-    "Mean among clients, own model: each client's own model on the client's test images, averaged over clients (pFL in "
-    "Fed-MAS); global model: the one model shared by all on the same images (on all test images: gFL in Fed-MAS, here "
-    "clean)."
-)
-SHOTS = (
-    "Head, medium and tail recall: the mean recall of the classes with many, some and few training images, on the "
-    "clean test set."
-)
-VIEWS = (
-    "A row 'true group at test' is of a model that is given the group of each test image; 'group-blind' is the same "
-    "model without it, as in a clinic that does not know the group or may not use it."
-)
+UNTESTED = "{mark}: the best of the column{among}, not tested."
+DOUBTS = "† a group with few images, or without one of a class, decides this number; it is never marked as the best."
+CALIBRATION = "Calibration error: 15 bins of equal width."
+OWN = "Own model: each client's own on its test images (pFL in Fed-MAS); global model: the shared one there (gFL)."
+SHOTS = "Head, medium and tail classes have many, some and few training images."
+VIEWS = "True group at test: the model is told the group of each test image; group-blind: the same model without it."
 BYTES = (
     "MB (10^6 bytes) sent to (down) and by (up) each client in a round, mean over clients and rounds: the trained "
     "parameters and what the method sends beside them."
@@ -74,30 +64,40 @@ DOWN, UP = "MB down per client and round", "MB up per client and round"
 
 @dataclass(frozen=True)
 class Report:
-    """Tables of the same rows: all scores, then what lies between the groups of each attribute.
+    """Tables of the same rows: all scores, then what lies between groups.
 
-    whole: all columns in one table. legend: what the numbers are, with {mark} for how the best is marked.
+    whole: all columns in one table, under their ids. about: what all rows share. verdicts: which rows differ from the
+    first, and by how much; levelled: whose gap is smaller as no group gained. legend: what the numbers are, with {mark}
+    for how the best is marked.
     """
 
     rows: Sequence[Row]
     whole: Table
     tables: Sequence[Table]
+    about: Sequence[str]
+    verdicts: Sequence[str]
+    levelled: Sequence[str]
     notes: Sequence[str]
-    _legend: str
+    _legend: Sequence[str]
+
+    def legends(self, marked: str = "*") -> list[str]:
+        """A line for each sign. marked: how the best of a column is marked."""
+        return [line.replace("{mark}", marked) for line in self._legend]
 
     def legend(self, marked: str = "*") -> str:
-        """A legend of the numbers. marked: how the best of a column is marked."""
-        return self._legend.replace("{mark}", marked)
+        return " ".join(self.legends(marked))
 
 
 def report(rows: list[Row], *, long_names: bool = False) -> Report:
     """Tables of rows with their marks; the tests that a mark needs are made here."""
     columns = _columns(rows)
-    leads = Leads([row.scored for row in rows], list(dict.fromkeys(column.name for column in columns)))
+    leads = Leads([row.scored for row in rows], list(dict.fromkeys(_of(rows, column).metric for column in columns)))
     marked = [_marked(rows, column, leads) for column in columns]
     if leads.samples is not None:  # a mark means one thing in a table: significantly better
         marked = [
-            _marked(rows, column, leads) if _has_test(column) else [replace(cell, best=False) for cell in cells]
+            _marked(rows, column, leads)
+            if _has_test(_of(rows, column))
+            else [replace(cell, best=False) for cell in cells]
             for column, cells in zip(columns, marked, strict=True)
         ]
     names = [[row.named(row.differs) if long_names else row.name, row.scores.rule] for row in rows]
@@ -107,9 +107,12 @@ def report(rows: list[Row], *, long_names: bool = False) -> Report:
         for place, (name, *cells) in enumerate(zip(names, *marked, strict=True))
     ]
     whole = Table.of("", ["method", "rule", *columns, *costs], lines)
-    same = [(row.name, row.scored) for row in rows if not row.is_view and row.data == rows[0].data]
-    said = [*notes(rows), *levelling_down(same)]
-    return Report(rows, whole, _parts(rows, whole), said, _legend(rows, whole, leads))
+    shown = shortened(rows)
+    verdicts = [] if long_names else _verdicts(shown, leads)
+    same = [(row.name, row.scored) for row in shown if not row.is_view and row.data == rows[0].data]
+    levelled = list(levelling_down(same))
+    said, legend = [*notes(shown), *levelled], _legend(rows, whole, leads)
+    return Report(rows, whole, _parts(shown, whole), about(rows), verdicts, levelled, said, legend)
 
 
 def render(rows: list[Row], format: str) -> str:
@@ -123,43 +126,64 @@ def render(rows: list[Row], format: str) -> str:
         return _json(made)
     remarks = [f"Note: {note}." for note in made.notes]
     if format == "latex":
-        return writers.latex(made.whole, [made.legend("Bold"), *remarks])
+        return writers.latex(made.tables, [*made.about, *made.verdicts, *made.legends("Bold")], remarks)
     parts = [f"{table.title}:\n\n" * bool(table.title) + writers.markdown(table) for table in made.tables]
-    return console.printable("\n\n".join([*parts, "\n".join([made.legend(), *remarks])]) + "\n")
+    below = "\n".join([*made.verdicts, *made.legends(), *remarks])
+    return console.printable("\n\n".join(filter(None, [" ".join(made.about), *parts, below])) + "\n")
 
 
 def _columns(rows: list[Row]) -> list[Column]:
     """Columns in which some row has a number."""
     known = {name: value.lower for row in rows for name, value in row.cells.items() if value.mean is not None}
+    versions = numbers.versions(scores for row in rows for scores in row.each)
     columns = []
-    for title in dict.fromkeys(name for row in rows for name in row.cells if name in known):
-        over, _, name = title.partition(" ")
-        over, name = (over, name) if over in VERSIONS else ("", title)
-        columns.append(Column(name, "%", over, known[title]))
+    for key in dict.fromkeys(name for row in rows for name in row.cells if name in known):
+        over, name = numbers.words(next(row.heads[key] for row in rows if key in row.heads), versions)
+        columns.append(Column(name, "%", over, known[key], 2, key))
     return columns
+
+
+def _of(rows: Sequence[Row], column: Column) -> Where:
+    return next((row.heads[column.key] for row in rows if column.key in row.heads), Where())
 
 
 def _marked(rows: list[Row], column: Column, leads: Leads) -> list[Cell]:
     """The cells of a column with the best marked: significantly better; where nothing in the table has a test, best."""
-    values = [row.cells.get(column.title, Value(None)) for row in rows]
+    values = [row.cells.get(column.key, Value(None)) for row in rows]
     cells = [
-        percent(value.mean, value.std, doubtful=column.title in row.doubtful)
+        percent(value.mean, value.std, doubtful=column.key in row.doubtful)
         for row, value in zip(rows, values, strict=True)
     ]
-    others = sum(cell.number is not None for cell in cells) - 1
+    others, of = sum(cell.number is not None for cell in cells) - 1, _of(rows, column)
 
     def leading(first: int, second: int) -> bool:
         one_view = not rows[first].is_view and not rows[second].is_view  # which predictions are of
-        tested = one_view and rows[first].at == LAST5 and column.over
-        better = leads.test(Quantity(column.over, column.name), first, second, others) if tested else None
+        tested = one_view and rows[first].at == LAST5 and _has_test(of)
+        better = leads.test(Quantity(of.version, of.metric), first, second, others) if tested else None
         return leads.samples is None if better is None else better
 
     return mark(column, cells, [row.comparable for row in rows], leading)
 
 
-def _has_test(column: Column) -> bool:
-    """Tell whether the paired tests are of this quantity: a score on a version of the test images."""
-    return bool(column.over) and column.name in RESAMPLED
+def _has_test(of: Where) -> bool:
+    """Tell whether the paired tests are of this quantity: a score of all images of a version."""
+    return of == Where(of.version, metric=of.metric) and bool(of.version) and of.metric in RESAMPLED
+
+
+def _verdicts(rows: Sequence[Row], leads: Leads) -> list[str]:
+    """Sentences on the metrics shown by default, of each row against the first of the same data and rounds."""
+    own = [row for row in rows if not row.is_view]
+    if len(own) < 2 or leads.samples is None or own[0].at != LAST5:
+        return []
+    versions = numbers.versions(scores for row in own for scores in row.each)
+    systems = {row.name: row.scored for row in own if row.comparable == own[0].comparable}
+    if len(systems) < 2:
+        return []
+    version = AVERAGE if all(MODELS[1] in row.scores.versions for row in own) else MODELS[0]
+    metric = own[0].usual[1]
+    against = order(systems, own[0].name, metric, version)
+    where = {AVERAGE: ""}.get(version, f" on {versions.get(version, version)} images")
+    return comparison.said_against(against, own[0].name, comparison.spoken(metric) + where)
 
 
 def _costs(rows: list[Row]) -> dict[str, list[Cell]]:
@@ -182,74 +206,73 @@ def megabytes(count: float | None) -> Cell:
 
 
 def _parts(rows: list[Row], whole: Table) -> list[Table]:
-    """The table without groups, then one for each attribute, its name left out of the headings."""
-    names = dict.fromkeys(name for row in rows for name in row.attributes)
-    by_attribute: dict[str, list[int]] = {"": [], **{name: [0, 1] for name in names}}
-    for place, column in enumerate(whole.columns):
-        of = (name for name in names if column.title.startswith(f"{name} "))
-        by_attribute[max(of, key=len, default="")].append(place)
+    """The table of all images, then one of what lies between groups; `rule` stands where one method has two."""
+    rules = [[row.scores.rule] for row in rows] if has_two_rules(rows) else [[] for _ in rows]
+    before = [Column("method"), *([Column("rule")] if rules[0] else [])]
+    between = [bool(of.attribute and not of.group) for of in (_of(rows, column) for column in whole.columns)]
     tables = []
-    for name, places in by_attribute.items():
-        columns = [whole.columns[place] for place in places]
-        if name:
-            columns = [replace(column, name=column.title.removeprefix(f"{name} "), over="") for column in columns]
-        lines = [[line[place] for place in places] for line in whole.rows]
-        tables += [Table(f"Groups by {name}" * bool(name), columns, lines)] if not name or len(places) > 2 else []
+    for groups in (False, True):
+        places = [at for at, column in enumerate(whole.columns) if at > 1 and between[at] == groups]
+        overs = list(dict.fromkeys(whole.columns[at].over or at for at in places))
+        places.sort(key=lambda at: overs.index(whole.columns[at].over or at))  # those under one head together
+        columns, title = [replace(whole.columns[at], digits=None) for at in places], ""
+        if groups:
+            of_all = {column.over.partition(": ")[2] for column in columns}
+            title = f"Between groups of the clean images{f': {of_all.pop()}, %' if len(of_all) == 1 else ''}"
+            if not of_all:
+                columns = [replace(column, over=column.over.partition(": ")[0], unit="") for column in columns]
+        lines = [
+            [row.name, *rule, *(line[at].rounded(1) if groups else line[at] for at in places)]
+            for row, rule, line in zip(rows, rules, whole.rows, strict=True)
+        ]
+        tables += [Table.of(title, [*before, *columns], lines)] if places else []
     return tables
 
 
-def _legend(rows: list[Row], whole: Table, leads: Leads) -> str:
-    """A legend of the numbers and the marks, and the columns that not every table has."""
-    titles = " ".join(column.title for column in whole.columns)
+def _legend(rows: list[Row], whole: Table, leads: Leads) -> list[str]:
+    """A legend of the numbers and the marks, a line each, and of columns that not every table has."""
+    keys = " ".join(column.key or column.name for column in whole.columns)
     there = {
-        f"In percent: {_numbers(rows)}": True,
-        _marks(rows, whole, leads): True,
+        _numbers(rows): True,
+        _marks(rows, leads): any(cell.best for row in whole.rows for cell in row),
+        UNRANKED: len(rows) > 1 and len({row.comparable for row in rows}) == len(rows),
         DOUBTS: any(cell.doubtful for row in whole.rows for cell in row),
-        LOWER: any(column.lower for column in whole.columns),
-        CALIBRATION: "calibration_error" in titles,
-        SHOTS: " recall" in titles,
-        OWN: "own model" in titles,
-        BYTES: DOWN in titles,
+        CALIBRATION: "calibration_error" in keys,
+        SHOTS: " recall" in keys,
+        OWN: "own model" in keys,
+        BYTES: DOWN in keys,
         VIEWS: any(row.view for row in rows),
     }
-    return " ".join(words for words, needed in there.items() if needed and words)
+    return [words for words, needed in there.items() if needed and words]
 
 
 def _numbers(rows: Sequence[Row]) -> str:
     """Of which models the numbers are, and over what they spread."""
     at, spread = rows[0].at, next((row.spread for row in rows if row.spread), None)
     metric = next((kept["metric"] for row in rows for kept in row.chosen), "")
+    drawn = next((row.drawn for row in rows if row.runs > 1), "seeds")
     shown = MOMENTS[at]
     if at == BEST and metric.startswith((DISTANCE, WORST)):
         how = "smallest" if metric.startswith(DISTANCE) else "highest"
         shown = f"the score of the kept model with the {how} {metric} on the clients' validation images"
-    every = "the rounds" if at == LAST5 else "the models"
-    return f"{shown}.{f' {SEEDS[spread].format(all=every)}' if spread else ''}"
+    return f"In %: {shown}{SPREADS[spread].get(at, '').format(drawn=drawn)}."
 
 
-def _marks(rows: list[Row], whole: Table, leads: Leads) -> str:
-    """A sentence on how the best is found; "" of a single row."""
-    keys = [row.comparable for row in rows if not row.is_view]
-    if len(rows) < 2:
-        return ""
-    if len({*keys}) == len(keys) > 1:
-        return UNRANKED
-    among = AMONG if len({*keys}) > 1 else ""
+def _marks(rows: list[Row], leads: Leads) -> str:
+    """A sentence on how the best is found."""
+    among = AMONG if len({row.comparable for row in rows if not row.is_view}) > 1 else ""
     if leads.samples is None:
         return UNTESTED.replace("{among}", among)
-    enough = leads.samples >= ENOUGH
-    over = f"the test patients and over {leads.over}" if enough else "the test patients"
-    alone = MODELS_ALONE.format(samples=console.counted(leads.samples, leads.over[:-1], leads.over))
-    tested = TESTED.replace("{mark}", "{{mark}}").format(among=among, over=over, level=SIGNIFICANT)
-    others = not all(map(_has_test, whole.columns[2:]))
-    return " ".join([tested, *([] if enough else [alone]), *([OTHERS] if others else [])])
+    over = f"patients and over {leads.over}"
+    text = TESTED if leads.samples >= ENOUGH else MODELS_ALONE
+    return text.replace("{mark}", "{{mark}}").format(among=among, over=over, level=SIGNIFICANT)
 
 
 def _json(made: Report) -> str:
     """Numbers in full, with the marks of each."""
     lines = []
     for row, line in zip(made.rows, made.whole.rows, strict=True):
-        marked = {column.title: cell for column, cell in zip(made.whole.columns, line, strict=True)}
+        marked = {column.key: cell for column, cell in zip(made.whole.columns, line, strict=True)}
         of_best = {"chosen": row.chosen, "left_out": row.left_out} if row.at == BEST else {}
         cells = {
             name: {"mean": value.mean, "std": value.std, "lower_is_better": value.lower}
@@ -259,5 +282,5 @@ def _json(made: Report) -> str:
         }
         of_run = {key: getattr(row.scores, key) for key in OF_RUN}
         lines.append(of_run | {key: getattr(row, key) for key in OF_ROW} | of_best | {"cells": cells})
-    body = {"legend": f"shares from 0 to 1: {_numbers(made.rows)}", "notes": list(made.notes), "rows": lines}
+    body = {"legend": f"shares from 0 to 1: {_numbers(made.rows)[6:]}", "notes": list(made.notes), "rows": lines}
     return json.dumps(body, indent=1, ensure_ascii=False, allow_nan=False) + "\n"

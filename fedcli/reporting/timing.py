@@ -61,6 +61,12 @@ def of_runs(scores: Sequence[Path]) -> Clocks | None:
     return Clocks(**means | {"peak_bytes": _number(columns["peak_bytes"].max())})  # type: ignore[arg-type]
 
 
+def seconds(run: Path) -> float:
+    """The time that the rounds of a run in this folder took; 0 where it is not known."""
+    rounds, _ = _read(run / "timing.jsonl")
+    return sum(line["seconds"] for line in rounds.values())
+
+
 def speed(run: Path) -> str:
     """A sentence on the speed of a finished run in this folder, where its limits were measured; else nothing."""
     rounds, limits = _read(run / "timing.jsonl")

@@ -1,7 +1,8 @@
 """A table as text: for a terminal, Markdown, LaTeX and CSV. Each writes the marks that the model holds."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import TextIO
 
@@ -33,21 +34,44 @@ def starred(cell: Cell) -> str:
 
 
 def show(table: Table, file: TextIO | None = None) -> None:
-    """Print a table for a person. file: default stdout."""
+    """Print a table for a person, and below it what its numbers are. file: default stdout."""
     best = [any(row[place].best for row in table.rows) for place in range(len(table.columns))]
     lines = [
         [starred(cell) if cell.best or not marked else cell.plain + " " * len(STAR) for cell, marked in zip(row, best)]
         for row in table.rows
     ]
-    terminal.table([column.heading for column in table.columns], lines, title=table.title, file=file)
+    over, names = zip(*(column.levels for column in table.columns), strict=True)
+    terminal.table(names, lines, title=table.title, over=over, file=file)
+
+
+def say(texts: Iterable[str], file: TextIO | None = None) -> None:
+    """Print sentences within the width of tables. file: default stdout."""
+    room = terminal.width_of(file)
+    for text in filter(None, texts):
+        print(*terminal.wrapped(text, room), sep="\n", file=file)
 
 
 def markdown(table: Table) -> str:
-    """The table alone; its title and legend are the document's."""
+    """The table alone, as several below each other where it is wide; its title and legend are the document's."""
+    return "\n\n".join(map(_in_markdown, _parts(table)))
+
+
+def _in_markdown(table: Table) -> str:
     rule = ["---:" if numeric else "---" for numeric in table.numeric]
     head = [_escaped(column.heading) for column in table.columns]
     lines = [head, rule, *([_escaped(starred(cell)) for cell in row] for row in table.rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _parts(table: Table) -> Iterator[Table]:
+    """The table, or where that is too wide for a page its columns in several, those under one head together."""
+    heads = [(*column.name.split(), *column.over.split(), column.unit) for column in table.columns]
+    texts = [[*head, *(starred(row[at]) for row in table.rows)] for at, head in enumerate(heads)]
+    least = [max(map(len, column)) for column in texts]
+    parts = terminal.packed(least, [column.over for column in table.columns], terminal.WIDEST, gap=3)
+    for part in parts or [list(range(len(heads)))]:
+        rows = [[row[place] for place in part] for row in table.rows]
+        yield replace(table, columns=[table.columns[place] for place in part], rows=rows)
 
 
 def titled(table: Table) -> str:
@@ -55,25 +79,36 @@ def titled(table: Table) -> str:
     return "\n\n".join([f"{printable(table.title)}:", markdown(table), f"{printable(table.legend)}\n"])
 
 
-def latex(table: Table, remarks: Iterable[str]) -> str:
-    """A tabular with rules of the package booktabs, the best in bold; the remarks stand below as comments."""
-    return "\n".join(
-        [
-            "% needs \\usepackage{booktabs}",
-            f"\\begin{{tabular}}{{{''.join('r' if numeric else 'l' for numeric in table.numeric)}}}",
-            "\\toprule",
-            *_two_heads(table.columns),
-            "\\midrule",
-            *(
-                _tex_line([f"\\textbf{{{_tex(cell.plain)}}}" if cell.best else _tex(cell.plain) for cell in row])
-                for row in table.rows
-            ),
-            "\\bottomrule",
-            "\\end{tabular}",
-            *(f"% {printable(' '.join(remark.split()))}" for remark in remarks),
-            "",
-        ]
-    )
+def latex(tables: Iterable[Table], about: Iterable[str], remarks: Iterable[str]) -> str:
+    """Tables of a paper, with rules of the package booktabs and the best in bold.
+
+    about: the captions, behind a table's title. remarks: comments for the author below the last.
+    """
+    made = ["% needs \\usepackage{booktabs}"]
+    for table in tables:
+        caption = " ".join(filter(None, [table.title and f"{table.title}.", *about]))
+        label = "groups" if table.title else "scores"
+        made += ["\\begin{table}", "\\centering", f"\\caption{{{_tex(caption)}}}", f"\\label{{tab:{label}}}"]
+        made += [line for part in _parts(table) for line in _tabular(part)]
+        made.append("\\end{table}")
+    return "\n".join([*made, *(f"% {printable(' '.join(remark.split()))}" for remark in remarks), ""])
+
+
+def _tabular(table: Table) -> list[str]:
+    lines = [_tex_line([_tex_cell(cell) for cell in row]) for row in table.rows]
+    return [
+        f"\\begin{{tabular}}{{{''.join('r' if numeric else 'l' for numeric in table.numeric)}}}",
+        "\\toprule",
+        *_two_heads(table.columns),
+        "\\midrule",
+        *lines,
+        "\\bottomrule",
+        "\\end{tabular}",
+    ]
+
+
+def _tex_cell(cell: Cell) -> str:
+    return f"\\textbf{{{_tex(cell.plain)}}}" if cell.best else _tex(cell.plain)
 
 
 def comma_separated(table: Table) -> str:
@@ -81,8 +116,8 @@ def comma_separated(table: Table) -> str:
     spreads = [any(row[place].spread for row in table.rows) for place in range(len(table.columns))]
     head: list[str] = []
     for column, spread in zip(table.columns, spreads, strict=True):
-        unit = f" ({column.unit})" if column.unit else ""
-        head += [f"{column.title} {what}{unit}" for what in ("mean", "std")] if spread else [column.heading]
+        unit, name = f" ({column.unit})" * bool(column.unit), column.key or column.title
+        head += [f"{name} {what}{unit}" for what in ("mean", "std")] if spread else [f"{name}{unit}"]
     lines = [
         [part for cell, spread in zip(row, spreads, strict=True)
          for part in ("" if cell == Cell() else cell.text, cell.spread)[: 1 + spread]]
@@ -96,14 +131,15 @@ def _escaped(words: str) -> str:
 
 
 def _two_heads(columns: Sequence[Column]) -> list[str]:
-    """Lines that name clean, corrupted and average over their columns, where there are such, and each column."""
+    """Lines that name what columns share over them, where they do, and each column."""
+    levels = [column.levels for column in columns]
     spans, rules, at = [], [], 0
-    for name, part in ((name, len(list(part))) for name, part in groupby(column.over for column in columns)):
+    for name, part in ((name, len(list(part))) for name, part in groupby(over for over, _ in levels)):
         spans.append(f"\\multicolumn{{{part}}}{{c}}{{{_tex(name)}}}" if name else " & ".join([""] * part))
         rules += [f"\\cmidrule(lr){{{at + 1}-{at + part}}}"] if name else []
         at += part
     lines = [_tex_line(spans), "".join(rules)] if rules else []
-    return [*lines, _tex_line([_tex(column.name) for column in columns])]
+    return [*lines, _tex_line([_tex(name) for _, name in levels])]
 
 
 def _tex_line(cells: list[str]) -> str:

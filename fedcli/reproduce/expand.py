@@ -40,6 +40,7 @@ class Cell:
     Attributes:
         data: name of the chain in the recipe.
         chain: prepare, partition and, where there is one, corrupt.
+        evaluate: None where the run is not scored.
     """
 
     row: str
@@ -48,14 +49,14 @@ class Cell:
     seed: int
     chain: tuple[Options, ...]
     train: TrainOptions
-    evaluate: EvaluateOptions
+    evaluate: EvaluateOptions | None
 
     @property
     def name(self) -> str:
         return " · ".join(filter(None, [self.row, self.title, f"seed {self.seed}"]))
 
     @property
-    def work(self) -> tuple[tuple[Options, ...], TrainOptions, EvaluateOptions]:
+    def work(self) -> tuple[tuple[Options, ...], TrainOptions, EvaluateOptions | None]:
         """The options of all that is run: cells of equal work are one."""
         return self.chain, self.train, self.evaluate
 

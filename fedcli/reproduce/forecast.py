@@ -17,6 +17,7 @@ from ..data import manifest
 from ..errors import FedcliError
 from ..runs import record
 from ..runs.rules import check
+from ..runs.settled import settled
 from ..runs.train_options import Execution, TrainOptions
 from ..stages.train import resolved
 from .expand import Cell
@@ -49,7 +50,7 @@ class Forecast:
         """One sentence for a person."""
         each = f"{processes} at a time" if processes > 1 else "one after another"
         return (
-            f"{console.counted(self.cells, 'cell', 'cells')} to train: about {span(self.seconds / processes)}, {each}, "
+            f"{console.counted(self.cells, 'run', 'runs')} to train: about {span(self.seconds / processes)}, {each}, "
             f"with up to {self.bytes / 2**30:.1f} GiB of memory for each"
             + (f" ({self.kinds[1]} of {self.kinds[0]} kinds of training measured)" if len({*self.kinds}) > 1 else "")
         )
@@ -104,8 +105,13 @@ def _asked(
     runs = begun(place.work)
     for cell in cells:
         if isinstance(source := sources[cell.chain], Path):
-            plan = resolved(cell.train)
+            plan = _plan(cell.train, source)
             yield cell, plan, source, is_done(plan, source, runs)
+
+
+def _plan(options: TrainOptions, source: Path) -> TrainOptions:
+    plan = resolved(options)
+    return settled(plan, check(plan), manifest.read(source).body)
 
 
 def _cost(plan: TrainOptions) -> str:

@@ -15,15 +15,14 @@ from typing import Any
 
 import torch
 
-from .. import console, extensions
+from .. import console, extensions, models
 from ..bench.estimate import span
 from ..errors import FedcliError, of_system
-from ..io.locks import Busy
-from ..runs.resources import check_device
+from ..methods import resolve
+from ..runs.resources import check_device, free
 from ..stages import corrupt, evaluate, partition, prepare, train
-from ..stages.options import TrainOptions
 from ..stages.results import Result
-from ..system import interrupts
+from ..system import interrupts, processes
 from ..system.processes import Ended, one_each
 from .expand import Cell, stages_of
 
@@ -34,7 +33,8 @@ Report = Callable[[int, int], None]  # (rounds played, rounds of the cell)
 
 @dataclass(frozen=True)
 class Outcome:
-    """The end of a cell: the path of its scores.json, or in one sentence why there is none."""
+    """The end of a cell: the path of its scores.json, of its run.json where it is not scored, or in one sentence why
+    there is none."""
 
     cell: Cell
     scores: Path | None
@@ -43,7 +43,7 @@ class Outcome:
 
     @property
     def path(self) -> Path:
-        """The path of the scores.json of a cell that has one."""
+        """The path that a cell which has ended well has."""
         assert self.scores is not None, self.sentence
         return self.scores
 
@@ -65,15 +65,28 @@ class Place:
     debug: bool = False
 
 
-def devices(device: str, jobs: int | None) -> tuple[str, ...]:
-    """The device of each process: `cuda` spreads over all GPUs, one process on each unless jobs says otherwise.
+def devices(device: str, jobs: int | None, cells: list[Cell]) -> tuple[str, ...]:
+    """The device of each process that plays cells: `cuda` spreads over all GPUs, one process on each unless jobs says
+    otherwise, and the CPU has a process on each core where every training is of one thread.
 
     Raises as check_device() does, before anything is trained.
     """
     check_device(device)
     several = torch.cuda.device_count() if device == "cuda" else 1
-    jobs = jobs or max(several, 1)
+    jobs = jobs or (_at_once(cells) if device == "cpu" else max(several, 1))
     return tuple(f"cuda:{k % several}" if several > 1 else device for k in range(jobs))
+
+
+def _at_once(cells: list[Cell]) -> int:
+    """As many as there are cores and GiB of free memory, or one, which then has all cores: for a large network, and for
+    code that another process does not have."""
+    for cell in cells:
+        plan = train.resolved(cell.train)
+        alone = plan.engine or plan.at_once or plan.sites or resolve(plan.method or "").module == "__main__"
+        if alone or (plan.threads or models.describe(plan.model).threads) != 1:
+            return 1
+    room = max(1, free("cpu") // 2**30) if free("cpu") else len(cells)
+    return min(processes.cores(), len({cell.work for cell in cells}), room)
 
 
 def make_data(cells: list[Cell], place: Place) -> Sources:
@@ -115,6 +128,16 @@ def run(cells: list[Cell], sources: Sources, place: Place) -> list[Outcome]:
     return [replace(outcomes.get(cell.work) or faults[cell.chain], cell=cell) for cell in cells]
 
 
+def refuse_failed(outcomes: list[Outcome], singular: str, plural: str) -> None:
+    """Raise FedcliError where a cell has failed. singular, plural: what a cell is called."""
+    if failed := [outcome for outcome in outcomes if not outcome.scores]:
+        raise FedcliError(
+            f"{len(failed)} of {console.counted(len(outcomes), singular, plural)} failed: {failed[0].cell.name}"
+            + (" and others" if len(failed) > 1 else ""),
+            "the reason of each stands above; mend it and give the same command again: the others are not redone",
+        )
+
+
 def _tried(cell: Cell, work: Callable[[], Result], debug: bool = False) -> Outcome:
     """The outcome of some work: the path of what it makes, or the sentence in which it ended."""
     try:
@@ -141,21 +164,13 @@ def _play(cell: Cell, source: Path, place: Place, device: str, report: Report) -
 
     def stages() -> Result:
         with own_threads(), console.muted(report):
-            run = _trained(cell, replace(cell.train, data=source, device=device, work=place.work, resume=True))
+            run = train.run(replace(cell.train, data=source, device=device, work=place.work, resume=True, wait=True))
+        if cell.evaluate is None:
+            return run
         with own_threads(), console.muted():
             return evaluate.run(replace(cell.evaluate, run=run, device=device, work=place.work))
 
     return _tried(cell, stages, place.debug)
-
-
-def _trained(cell: Cell, options: TrainOptions) -> Result:
-    """The run of a cell; one that another process trains is waited for."""
-    while True:
-        try:
-            return train.run(options)
-        except Busy as busy:
-            console.status(f"{cell.name}: waiting for another process, which trains it")
-            busy.wait()
 
 
 @contextlib.contextmanager

@@ -3,12 +3,12 @@
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .. import console
 from ..data import manifest
@@ -20,13 +20,35 @@ from ..reporting.comparison import tests_against
 from ..reporting.table import NONE, Table, mark, number
 from ..reporting.table import Cell as Shown
 from ..reporting.table import Column as Heading
-from . import pictures
+from . import forecast, pictures
+from .expand import Cell
 from .findings import heading, shown
-from .jobs import Outcome, told
+from .jobs import Outcome, Place, Sources, run, told
 from .recipe import Column, Recipe
 from .record import Results, Row
-from .results import OUTSIDE, OVERLAP, WITHIN
+from .results import OUTSIDE, OVERLAP, WITHIN, collect
 from .shape import UNITS
+
+
+def play(
+    recipe: Recipe, cells: list[Cell], sources: Sources, place: Place, folder: Path,
+    shown: Callable[[Results], None], *, measured: bool = True, **about: Any,
+) -> list[Outcome]:  # fmt: skip
+    """Train and score cells, write their folder, call shown() with what is known, and return what became of each.
+
+    measured: whether time and memory are estimated first. about: as collect() takes it.
+    """
+    forecast.announce_again(cells, sources, place, folder)
+    if measured:
+        forecast.announce(cells, sources, place)
+    outcomes = run(cells, sources, place)
+    made = collect(recipe, outcomes, work=place.work, **about)
+    record(folder, made)
+    try:
+        made = illustrate(folder, recipe, made, outcomes, device=place.devices[0])
+    finally:
+        shown(made)
+    return outcomes
 
 
 def record(folder: Path, results: Results) -> None:

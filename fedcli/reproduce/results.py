@@ -22,7 +22,7 @@ WITHIN, OVERLAP, OUTSIDE, UNKNOWN = "within both", "overlap", "outside", "-"
 
 
 def collect(
-    recipe: Recipe, outcomes: list[Outcome], *, scale: str, work: Path, left_out: list[str],
+    recipe: Recipe, outcomes: list[Outcome], *, work: Path, scale: str = "paper", left_out: Sequence[str] = (),
     made_up: Sequence[str] = (),
 ) -> Results:  # fmt: skip
     """Everything that is known of these cells.
@@ -47,7 +47,7 @@ def collect(
         seeds=sorted({outcome.cell.seed for outcome in outcomes}),
         columns=list(recipe.columns),
         rows=rows,
-        left_out=left_out,
+        left_out=list(left_out),
         failed=[
             Failed(cell=outcome.cell.name, sentence=outcome.sentence) for outcome in outcomes if not outcome.scores
         ],

@@ -35,7 +35,7 @@ def script(
             lines.append(f"{name}=$({_command(chain[-1], made[chain[:-1]], work)})")
             made[chain] = asked(name)
         lines.append(f"run=$({_command(replace(cell.train, resume=True), made[cell.chain], work)})")
-        lines.append(_command(cell.evaluate, asked("run"), work))
+        lines += [_command(cell.evaluate, asked("run"), work)] if cell.evaluate else []
     return "\n".join(lines) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""A user's own sweep as a recipe: one method on one data set, over a grid of its options and of train's flags.
+"""A user's own sweep as a recipe: methods on one data set, over a grid of their options and of train's flags.
 
 `--over hold-out=all` trains once without each site: a partition for each site, whose images train nothing and are
 tested on. Its table has a row per training and a column per tested site, from two evaluations: on all images of the
@@ -28,8 +28,9 @@ from . import flags, shape
 from .expand import Cell, try_training
 from .jobs import Outcome, Sources
 from .recipe import ON_VALIDATION, Column, Recipe, Row
+from .several import settings_of
 
-KEY = "hold-out"
+KEY, METHOD = "hold-out", "method"
 HOLD_OUT = f"partition.{KEY}"
 CHOSEN = (
     "The best is chosen by balanced accuracy on the clients' validation images alone; the test set chooses nothing."
@@ -74,13 +75,15 @@ class Plan:
         return {chain: partition.run(replace(chain[0], dataset=self.dataset, work=work)).path for chain in chains}
 
 
-def asked(over: Sequence[str]) -> tuple[str, list[str]]:
-    """The attribute of sites that --over names, "" where nothing, and the rest of it. Raises UsageError."""
+def asked(over: Sequence[str]) -> tuple[str, list[str], list[str]]:
+    """The attribute of sites that --over names, "" for none; its methods; and the rest of it. Raises UsageError."""
     parts = [(text.partition("=")[0].strip().lstrip("-"), text) for text in over]
-    of_sites = [text.partition("=")[2].strip() for key, text in parts if key == KEY]
-    if len(of_sites) > 1 or "" in of_sites:
-        raise UsageError(f"--over {KEY} is given twice or without a value", f"write --over {KEY}=all")
-    return next(iter(of_sites), ""), [text for key, text in parts if key != KEY]
+    own = {name: [text.partition("=")[2].strip() for key, text in parts if key == name] for name in (KEY, METHOD)}
+    for (name, values), example in zip(own.items(), ("all", "fedavg,fedheal"), strict=True):
+        if len(values) > 1 or "" in values:
+            raise UsageError(f"--over {name} is given twice or without a value", f"write --over {name}={example}")
+    methods = [word.strip() for values in own[METHOD] for word in values.split(",")]
+    return next(iter(own[KEY]), ""), methods, [text for key, text in parts if key not in own]
 
 
 def plan(text: str, source: Path, options: PartitionOptions | None) -> Plan:
@@ -96,23 +99,27 @@ def plan(text: str, source: Path, options: PartitionOptions | None) -> Plan:
     return Plan(dataset, replace(common, dataset=None), values)
 
 
-def recipe_of(method: str, source: Path, over: list[str], left_out: Plan | None = None) -> Recipe:
+def recipe_of(methods: Sequence[str], source: Path, over: list[str], left_out: Plan | None = None) -> Recipe:
     """The sweep. over: "q=0.5,1,2", once per key. left_out: sites that are left out of training in turn.
 
-    Raises UsageError for a key that neither method nor train has.
+    Raises UsageError for a key that neither a method nor train has.
     """
     of_sites: dict[str, list[Any]] = {HOLD_OUT: list(left_out.values)} if left_out else {}
-    grid = of_sites | dict(_axis(method, text) for text in over)
-    if not grid:
-        raise UsageError("a sweep needs values to go over", "write for example --over q=0.5,1,2")
-    if len(grid) < len(over) + len(of_sites):
+    grid = of_sites | dict(_axis(method, text) for text in over for method in methods)
+    if not grid and len(methods) < 2:
+        hint = "write for example --over q=0.5,1,2 or --over method=fedavg,fedheal"
+        raise UsageError("a sweep needs methods, or values to go over", hint)
+    if len(grid) != len(over) + len(of_sites):
         raise UsageError("--over names a key twice", "give all its values at once: --over q=0.5,1,2")
     body = manifest.read(source, "partition", "corruption", "dataset").body
     dataset, task = body["name"] if left_out else body["dataset"], Task.of_body(body)
     validated = not left_out and any(client["val"] for client in body["roster"])
-    base = Row(name=method, method=method, data=("data",))
-    varied = (base.at_values(dict(zip(grid, values, strict=True))) for values in product(*grid.values()))
-    rows = tuple(row.model_copy(update={"name": row.name.removeprefix(f"{method}, ")}) for row in varied)
+    names = methods if len(methods) == 1 else [resolve(method).label for method in methods]
+    base = [Row(name=name, method=method, data=("data",)) for name, method in zip(names, methods, strict=True)]
+    at = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+    rows = tuple(row.at_values(values) if values else row for row in base for values in at)
+    if len(methods) == 1:
+        rows = tuple(row.model_copy(update={"name": row.name.removeprefix(f"{methods[0]}, ")}) for row in rows)
     versions = ("clean", "corrupted", "average") if "kind" in body else ("clean",)
     columns = [
         Column(name=f"{version} {metric}", data="data", score=f"versions/{version}/{metric}", marked=False)
@@ -123,13 +130,13 @@ def recipe_of(method: str, source: Path, over: list[str], left_out: Plan | None 
         name = f"validation {task.curves[0]}, best round"
         columns.append(Column(name=name, data="data", score=ON_VALIDATION, validation=True))
     drawn = tuple(column.name for column in columns if task.usual[0] in column.name)
-    keys = " and ".join(place.partition(".")[2] for place in grid)
-    title = f"{method} on {dataset}, over {keys}"
+    keys = [place.partition(".")[2] for place in grid]
+    title = f"{', '.join(methods)} on {dataset}" + f", over {' and '.join(keys)}" * bool(keys)
+    notes = (LEFT_OUT if left_out else CHOSEN if validated else UNCHOSEN,) if grid else ()
     return Recipe.model_construct(
-        name=f"{method}-{keys.replace(' and ', '-')}", title=title, reference=rows[0].name, rows=rows,
-        notes=(LEFT_OUT if left_out else CHOSEN if validated else UNCHOSEN,), columns=tuple(columns),
-        chains={"data": shape.Data(title=dataset, dataset=dataset)},
-        figures=(shape.Figure(title=title, x=next(iter(grid)), columns=drawn),),
+        name="-".join([*methods, *keys]), title=title, reference=rows[0].name, rows=rows, notes=notes,
+        columns=tuple(columns), chains={"data": shape.Data(title=dataset, dataset=dataset)},
+        figures=tuple(shape.Figure(title=title, x=x, columns=drawn) for x in [*grid][:1]),
     )  # fmt: skip
 
 
@@ -157,11 +164,11 @@ def _value(text: str) -> Any:
 
 def cells(recipe: Recipe, common: TrainOptions, seeds: tuple[int, ...], left_out: Plan | None = None) -> list[Cell]:
     """A cell for each row and seed. common: what all trainings share. Raises UsageError."""
-    made = []
+    made, shared = [], settings_of(list(dict.fromkeys(row.method for row in recipe.rows)), common.set)
     for seed, row in product(seeds, recipe.rows):
         asked = TrainOptions.from_flags(row.train)
         own = {name: getattr(asked, name) for name in row.train}
-        train = replace(common, **own, method=row.method, set={**common.set, **row.settings}, seed=seed)
+        train = replace(common, **own, method=row.method, set={**shared[row.method], **row.settings}, seed=seed)
         chain = left_out.chain(row.at[HOLD_OUT]) if left_out else ()
         made.append(Cell(row.name, "data", "", seed, chain, train, EvaluateOptions()))
     try_training(made)

@@ -20,7 +20,7 @@ from ..federation.dp_sgd import check_norms
 from ..federation.engines.in_process import InProcess
 from ..federation.server import Federation
 from ..federation.state import RunState, Tensors
-from ..methods.mixins import ContinuesRun, WeighsGroups, by_default, scored_model
+from ..methods.mixins import ContinuesRun, WeighsGroups, scored_model
 from ..methods.registry import Method
 from ..models.layout import Layout
 from ..models.network import has_batch_norm
@@ -139,7 +139,6 @@ def assemble(
         new_head,
         _beyond_account(plan, parent_run),
         unsettled(method),
-        groups_not_named(method, plan.sampling, net),
         small_groups(method, plan.sampling, net, shards),
     ]
     if still and shards.here:
@@ -173,15 +172,6 @@ def unsettled(method: Method) -> str:
     return (
         f"{method.name} adds to the server's own steps what corrects a mean of models: it swings and may never settle"
     )
-
-
-def groups_not_named(method: Method, drawn: str, net: models.Network) -> str:
-    """A warning where a server rule or the way images are drawn takes the first of several attributes unasked."""
-    rule, (kind, _, asked) = method.aggregator, drawn.partition(":")
-    weighed = isinstance(rule, WeighsGroups) and rule.group_attribute(net)
-    notes = [by_default(net, getattr(rule, "attribute", ""))] if weighed else []
-    notes += [by_default(net, asked, f"--sampling {kind}:NAME")] if kind.startswith("group") else []
-    return "; ".join(filter(None, notes))
 
 
 def small_groups(method: Method, drawn: str, net: models.Network, shards: load.Shards) -> str:

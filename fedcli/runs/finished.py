@@ -1,6 +1,6 @@
 """A finished run, opened again: its settings, its data and the models it kept."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -69,7 +69,7 @@ def open_run(path: Path, device: str = "cpu", images: Path | None = None) -> Run
             models.Inputs(model["channels"], len(data.classes), model["size"], data.classes, data.attributes),
             seed=0, precision=model["precision"],
             teacher=models.Absent(model["teacher_width"]) if model["teacher_width"] else None,
-            freeze=verified.options.get("freeze_backbone", False), extend=method.local.extend,
+            freeze=verified.options.get("freeze_backbone") is True, extend=method.local.extend,
         ).to(device)  # fmt: skip
     if "frozen" in kept:
         _load_frozen(net, path.parent / "models" / "frozen.h5", model["frozen"])
@@ -218,13 +218,23 @@ def predict(run: Run, round: int | str, shard: Shard, client: str | None = None,
 @torch.inference_mode()
 def logits(net: models.Network, shard: Shard, local: Local, view: str | None = None) -> np.ndarray:
     """Logits float32 [N, C] in eval mode; view None takes the method's first, any other is shown no image's group."""
-    net.eval()
-    view, out = views_of(local)[0] if view is None else view, []
+    view = views_of(local)[0] if view is None else view
     if view != views_of(local)[0]:
         unknown = {name: torch.full_like(values, -1) for name, values in shard.groups.items()}
         shard = replace(shard, groups=unknown, derived={})
+    return torch.cat(list(_passed(net, net, shard, local, view))).float().cpu().numpy()
+
+
+def features(net: models.Network, shard: Shard, local: Local) -> Iterator[torch.Tensor]:
+    """Of each batch, the network's features in eval mode [B, ..., width], by the method's first view."""
+    return _passed(net, net.features, shard, local, views_of(local)[0])
+
+
+def _passed(
+    net: models.Network, forward: Callable[[torch.Tensor], torch.Tensor], shard: Shard, local: Local, view: str
+) -> Iterator[torch.Tensor]:
+    net.eval()
     for batch in shard.in_order():
         if isinstance(local, GroupViews):
             local.set_groups(net, shard, batch.at, view)
-        out.append(net(batch.x))
-    return torch.cat(out).float().cpu().numpy()
+        yield forward(batch.x)

@@ -4,21 +4,22 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from .. import console, shapes
 from ..data import last_used, manifest
-from ..errors import FedcliError, HashError
+from ..errors import FedcliError, HashError, UsageError
 from ..federation import state as states
 from ..federation.client_state import ClientStateStore
 from ..federation.state import RunState
 from ..io.files import read_text, sha256, write_text
-from ..io.locks import held
+from ..io.locks import held, is_held
 from ..options import Source
 from ..provenance import other_code
+from .settled import renewed
 
 PATH = (str, None)
 CODE = {str: {str: str}}  # half of a method -> where it comes from
@@ -28,6 +29,7 @@ SETTINGS = {
     "data": str, "data_path": str, "weights": PATH, "teacher": PATH, "then": PATH, "device?": str, "sha256": str,
 }  # fmt: skip
 SEALED = {"state": str, "lines": str, "models": {str: str}}
+BUSY = "add --wait to wait for it, or give another --out"
 RESTORE = "restore it, or remove the folder and train again"
 
 
@@ -42,6 +44,29 @@ def unfinished(work: Path, out: Path | None) -> Path:
             "start one with fedcli train METHOD; a second stage (--then) goes on by giving its whole command again",
         )
     return max(folders, key=lambda folder: last_used.age(folder / "settings.json"))
+
+
+def refuse_waiting(runs: Path, options: dict[str, Any]) -> None:
+    """Refuse to begin a run anew that was to be resumed, where one of its method and seed waits with other options.
+
+    Raises UsageError.
+    """
+    for path in sorted(runs.glob("*/settings.json"), key=last_used.age, reverse=True):
+        folder, begun = path.parent, {}
+        if not (folder / "run.json").exists() and not is_held(folder / ".lock"):
+            with suppress(FedcliError):  # of another run: its own resume says what is wrong
+                begun = asked(folder)["options"]
+        if (begun.get("method"), begun.get("seed")) != (options["method"], options["seed"]):
+            continue
+        done = states.saved(folder / "state")
+        at = f"after round {int(done[-1].stem)} of {begun['rounds']}" if done else "before its first round ended"
+        differ = [f"{name.replace('_', ' ')} {begun.get(name)}" for name in options if begun.get(name) != options[name]]
+        other = f"with {', '.join(differ)}" if differ else "on other data"
+        raise UsageError(
+            f"no unfinished run has these options: {folder} waits {at}, begun {other}",
+            f"go on with it: fedcli train --resume --out {folder}; to train anew, leave --resume out",
+        )
+    console.say("no unfinished run to resume: training from the first round")
 
 
 def seen_from(folder: Path, path: Source | None) -> str | None:
@@ -71,6 +96,8 @@ def asked(folder: Path) -> dict[str, Any]:
             f"{path} was changed since the run was begun",
             "restore it; to train with other values, give another --out",
         )
+    if asked["options"].get("augment", "") is None and (data := folder / asked["data_path"]).is_file():
+        asked["options"] = renewed(asked["options"], manifest.read(data).body)
     return asked
 
 
@@ -79,9 +106,10 @@ def _digest(settings: dict[str, Any]) -> str:
 
 
 @contextmanager
-def claimed(folder: Path) -> Iterator[None]:
-    """Hold the run folder, so that two processes never train into one."""
-    with held(folder / ".lock", f"another process is training into {folder}", "wait for it, or give another --out"):
+def claimed(folder: Path, *, wait: bool = False) -> Iterator[None]:
+    """Hold the run folder, so that two processes never train into one; `wait` for another one that does."""
+    told = console.status if wait else None
+    with held(folder / ".lock", f"another process is training into {folder}", BUSY, told=told):
         if links := [folder / name for name in ("state", "models") if (folder / name).is_symlink()]:
             raise FedcliError(f"{links[0]} is a link out of the folder of the run", "remove it, or give another --out")
         yield

@@ -11,12 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .. import options as options_of
 from ..data import manifest
 from ..federation import dp_sgd
 from ..federation.privacy import epsilon
 from ..federation.server import Played
 from ..federation.state import Best
-from ..methods.mixins import ContinuesRun, Histograms
+from ..methods.mixins import ContinuesRun, Histograms, LearnsFromTeacher
 from ..methods.registry import Method
 from ..metrics import Task
 from ..models import outside
@@ -27,6 +28,8 @@ from .initial import ParentRun
 from .train_options import TrainOptions
 
 BINNED = 10, 100  # rounds, beside the last, whose line has the histograms of the rule's state
+OWN = "the method's own"  # recorded in place of an option for which the method has something of its own
+STARTING = "the starting weights"  # recorded as the teacher where none is given
 CORRUPTION = "kind", "severity", "ratio", "clients", "each"
 
 
@@ -39,16 +42,22 @@ def command(options: dict[str, Any]) -> list[str]:
 
 def read(options: dict[str, Any], **files: str | None) -> TrainOptions:
     """The options that a run recorded; files: the weights and the teacher, of which hashes are recorded."""
-    return TrainOptions.of({**{k: v for k, v in options.items() if k not in ("rule", "code")}, **files})
+    known = options_of.describe(TrainOptions)
+    usual = {k: TrainOptions.usual.get(k, known[k].default) for k, v in options.items() if v in (OWN, STARTING)}
+    return TrainOptions.of({**{k: v for k, v in options.items() if k not in ("rule", "code")}, **usual, **files})
 
 
 def options(plan: TrainOptions, method: Method, parent_run: ParentRun | None) -> dict[str, Any]:
     """Every option that decides the bytes of a run, files by their hash."""
     recorded = plan.decided() | {"method": method.name, "settings": rules.acting(plan, method), "rule": method.rule}
+    own = [name for name in rules.replaced(method) if name not in [option.name for option in plan.changed("bn")]]
+    recorded |= dict.fromkeys(own, OWN)
     weights = str(parent_run.model) if parent_run else plan.weights
     for name, path in (("weights", weights), ("teacher", plan.teacher)):
         if path and path not in PUBLISHED:
             recorded[name] = manifest.sha256(Path(path)) if Path(path).is_file() else path
+    if isinstance(method.local, LearnsFromTeacher) and not plan.teacher:
+        recorded["teacher"] = STARTING
     recorded["model"] = outside.titled(plan.model)
     if code := own_code.recorded(method, plan.model):
         recorded["code"] = code
@@ -168,7 +177,7 @@ def _label(federation: PlannedFederation) -> str:
     plan, label = federation.plan, federation.method.label
     if followed := _followed(federation):
         label = f"{followed.body['label'].removesuffix(titled(federation, ''))} + {label}"
-    for option in plan.changed():
+    for option in plan.unusual():
         if option.flag.label:
             label += f", {option.flag.label.format(getattr(plan, option.name))}"
     if privacy := _privacy(federation):

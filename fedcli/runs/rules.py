@@ -41,7 +41,7 @@ class Rule:
 
 def changed(options: TrainOptions, *names: str) -> str:
     """The flag of the first of these options that is not as usual."""
-    return next((f"--{option.typed}" for option in options.changed(*names)), "")
+    return next((f"--{option.typed}" for option in options.unusual(*names)), "")
 
 
 def noise(options: TrainOptions) -> str:
@@ -65,9 +65,28 @@ def plain(method: Method) -> str:
     return base.name if base.local.works_without_server and base.aggregator.works_without_server else "fedavg"
 
 
+def takes_prior(options: TrainOptions, method: Method) -> bool:
+    """Tell whether nothing in options and method corrects for class counts yet, or keeps them private."""
+    balanced = method.local.own_prior or isinstance(method.local, BalancedSampling)
+    return not balanced and not options.unusual("loss", "class_weights", "sampling", "dp_sgd")
+
+
 def acting(options: TrainOptions, method: Method) -> dict[str, Any]:
     """The method's options that can change a number: where clients train alone, those of its local half."""
     return options_of.values(method.local) if options.single_site else method.settings
+
+
+def replaced(method: Method) -> list[str]:
+    """Names of options in whose place the method has something of its own; all but bn are refused."""
+    local = method.local
+    own = {
+        ("prior",): local.own_prior,
+        ("loss", "class_weights", "label_smoothing"): local.own_loss,
+        ("sampling",): isinstance(local, BalancedSampling),
+        ("freeze_backbone",): local.freezes,
+        ("bn",): local.own_norms,
+    }
+    return [name for names, replaces in own.items() if replaces for name in names]
 
 
 def _one_label(options: TrainOptions, method: Method) -> str:
@@ -206,7 +225,7 @@ OF_SEVERAL_LABELS = (
     ),
     Rule(
         lambda o, *_: next(
-            (f"--{option.typed} {getattr(o, option.name)}" for option in o.changed("prior", "class_weights", "sampling")
+            (f"--{option.typed} {getattr(o, option.name)}" for option in o.unusual("prior", "class_weights", "sampling")
              if getattr(o, option.name).partition(":")[0] not in ONE_LABEL), "",
         ),
         "{found} is for one label per image, and images of {d[dataset]} have several",

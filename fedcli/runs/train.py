@@ -39,6 +39,7 @@ from .clocks import Clocks
 from .finished import BEST, KEPT, model_file, save_frozen, save_model
 from .rules import check
 from .scoring import Scoring, check_patience, in_words
+from .settled import chosen, settled
 from .train_options import ON_CPU, Execution, TrainOptions
 
 STATE_SHARE = 0.02  # of the time may go into writing states
@@ -60,7 +61,9 @@ def train(
     Raises FedcliError, HashError, Interrupted.
     """
     source = manifest.verify(data, "partition", "corruption", "sites")
-    method, device = check(plan), execution.device
+    asked, device = plan, execution.device
+    plan = settled(asked, check(asked), source.body)
+    method = check(plan)
     remotely = reaches_sites(plan, source.kind, execution)
     settle_threads = chosen_engine.prepare(plan, execution, len(source.body["roster"]))
     resources.restart(device)
@@ -77,23 +80,19 @@ def train(
     options, folder = record.options(plan, method, parent_run), folder_of(plan)
     if (folder / "run.json").exists():
         return _finished(folder, options, parents)
-    if resume and not out and "code" in options and not (folder / "settings.json").exists():
-        own_code.refuse_changed(folder.parent, options)
+    if note := chosen(asked, plan, source.body):
+        console.say(note)
+    if resume and not out and not (folder / "settings.json").exists():
+        if "code" in options:
+            own_code.refuse_changed(folder.parent, options)
+        if execution.anew:
+            execution.anew(folder.parent, options)
     federation = assemble(data, plan, method, parent_run, device, images=images(execution, source.kind))
     federation = reached_by(federation, execution)  # what can fail fails before the folder is made
     check_patience(federation)
     settle_threads(federation)
-    settings = {
-        "options": options,
-        "data": manifest.sha256(data),
-        "data_path": folders.seen_from(folder, str(data)),
-        "weights": folders.seen_from(folder, plan.weights),
-        "teacher": folders.seen_from(folder, plan.teacher),
-        "then": plan.then,
-        "device": device,
-        "environment": record.environment(device),
-    }
-    with opened(execution, federation) as engine, folders.claimed(folder):
+    settings = _settings(folder, data, plan, options, device)
+    with opened(execution, federation) as engine, folders.claimed(folder, wait=plan.wait):
         if (folder / "run.json").exists():  # another process finished it since
             return _finished(folder, options, parents)
         # a site keeps the memory of its last rounds only, so the state must never be far behind
@@ -110,6 +109,20 @@ def train(
         if execution.trained:
             execution.trained(folder)
         return path
+
+
+def _settings(folder: Path, data: Path, plan: TrainOptions, options: dict[str, Any], device: str) -> dict[str, Any]:
+    """The content of settings.json."""
+    return {
+        "options": options,
+        "data": manifest.sha256(data),
+        "data_path": folders.seen_from(folder, str(data)),
+        "weights": folders.seen_from(folder, plan.weights),
+        "teacher": folders.seen_from(folder, plan.teacher),
+        "then": plan.then,
+        "device": device,
+        "environment": record.environment(device),
+    }
 
 
 def _finished(folder: Path, options: dict[str, Any], parents: list[Path]) -> Path:

@@ -5,7 +5,21 @@ from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from ..common_options import INPUT, LOCAL, MACHINE, NAME, ON_MACHINE, OUTPUT, WORK, Device, Out, Timeout, Track, Work
+from ..common_options import (
+    INPUT,
+    LOCAL,
+    MACHINE,
+    NAME,
+    ON_MACHINE,
+    OUTPUT,
+    WORK,
+    Device,
+    Out,
+    Timeout,
+    Track,
+    Wait,
+    Work,
+)
 from ..errors import UsageError
 from ..federation.training import METHOD, Training
 from ..options import Flag, Source, left_open, recorded
@@ -29,6 +43,7 @@ class Execution:
         timeout: seconds that an engine waits for a site without a sign of life; 0 waits for as long as it takes.
         min_clients: sites that must answer in a round; 0: all that were asked.
         limits: (the federation, this, seconds of all rounds) -> a last line for timing.jsonl, see bench.limits.
+        anew: (folder of runs, options) -> what is done before a run begins that was to be resumed and is not there.
         trained: what is done with the folder of a run that was trained now, and not with one that lay there.
     """
 
@@ -39,6 +54,7 @@ class Execution:
     timeout: float = 600
     min_clients: int = 0
     limits: Callable[[Any, "Execution", float], dict[str, Any] | None] | None = None
+    anew: Callable[[Path, dict[str, Any]], None] | None = None
     trained: Callable[[Path], None] | None = None
 
 
@@ -81,8 +97,8 @@ class TrainOptions(Training):
     )
     server_optimizer: Annotated[
         Literal["none", "momentum", "adam", "yogi", "adagrad"],
-        "the server takes this optimizer's step along the mean update; short for METHOD+fedavgm, +fedadam, +fedyogi or "
-        "+fedadagrad, for methods that average",
+        "optimizer of the server's step along the mean update, for methods that average; the same as METHOD+fedavgm, "
+        "+fedadam, +fedyogi or +fedadagrad",
         Flag(panel=METHOD, recorded=False),
     ] = "none"
     model: Annotated[
@@ -121,7 +137,7 @@ class TrainOptions(Training):
     threads: Annotated[
         int,
         "CPU threads, in [0, 1024]; 0 uses one where clients train side by side or the network is small, else torch's "
-        "choice. Runs are equal to the bit where this is equal",
+        "choice. Two runs are equal to the bit only with the same number",
         UNRECORDED,
     ] = 0
     engine: Annotated[
@@ -157,7 +173,8 @@ class TrainOptions(Training):
     resume: Annotated[
         bool, "go on with an unfinished run; without METHOD: the newest one, or the one in --out", LOCAL
     ] = False
-    force: Annotated[bool, "resume even with other values, and record it", LOCAL] = False
+    force: Annotated[bool, "resume although options differ, and record that they do", LOCAL] = False
+    wait: Wait = False
     track: Track = None
 
     def decided(self) -> dict[str, Any]:

@@ -1,13 +1,19 @@
 """Every number of a run, measured or following from what was: whose it is, and its name as a column."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from ..metrics import better_low
+from ..metrics import better_low, title
 from . import views
+from .parts import AVERAGE, MODELS, SHOT_GROUPS
 from .scores import GLOBAL, RECALL, Part, Scores, groups_of, with_average
 from .table import BEST, Score, Where
 
 LOW = "gap", "std"  # measures that are better when low
+SCALED = "es_"  # begins the name of an equity-scaled AUC
+MEASURES = {  # in words
+    views.WORST: "worst", views.AMONG[0]: "mean of clients", views.AMONG[1]: "spread of clients",
+    views.AMONG[2]: "worst client",
+}  # fmt: skip
 Number = tuple[Where, Score]
 
 
@@ -34,6 +40,29 @@ def name(where: Where) -> str:
     whose = f"of {where.attribute} {where.group}" if where.group else whose
     client, shown = f"of client {where.client}" if where.client else "", f"({model(where)})" if model(where) else ""
     return " ".join(filter(None, [where.version, where.measure, metric(where), whose, client, shown]))
+
+
+def versions(runs: Iterable[Scores]) -> dict[str, str]:
+    """The words for the versions of the test images: corrupted ones are called noisy where all of them are."""
+    kinds = [str((scores.corruption or {}).get("kind", "")) for scores in runs if MODELS[1] in scores.versions]
+    noisy = bool(kinds) and all("noise" in kind for kind in kinds)
+    return {MODELS[1]: "noisy" if noisy else MODELS[1], AVERAGE: "both"}
+
+
+def words(where: Where, versions: Mapping[str, str] = {}) -> tuple[str, str]:
+    """A number's heading in words: its metric and whose it is, then of which images or between whom.
+
+    versions: words for versions of the test images.
+    """
+    metric = title(where.metric.removeprefix(SCALED)) if where.metric != RECALL else "recall"
+    label = f"{where.label} classes" if where.label in SHOT_GROUPS else where.label
+    group = f"{where.attribute} {where.group}" if where.group else ""
+    shared = ", ".join(filter(None, [metric, label, group, where.client, model(where)]))
+    if where.attribute and not where.group:
+        shared = f"by {where.attribute}: {shared}"
+    measure = "ES-AUC" if where.metric.startswith(SCALED) else MEASURES.get(where.measure, where.measure)
+    of = versions.get(where.version, where.version)
+    return shared, f"{measure}, {of}" if measure and where.version not in ("", "clean") else measure or of
 
 
 def numbers(scores: Scores, *, best: bool = False) -> Iterator[Number]:

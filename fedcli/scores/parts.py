@@ -100,9 +100,12 @@ class External:
 
     @property
     def sentence(self) -> str:
-        images = "image" if self.images == 1 else "images"
+        every = "all " if self.part == "all" else ""
+        images = f"{'' if every else 'test '}image{'s' * (self.images != 1)}"
         left_out = f" ({self.left_out} of other classes left out)" if self.left_out else ""
-        return f"scored on {self.images} {images} of {self.dataset}{left_out}, in place of the run's own test images"
+        return (
+            f"scored on {every}{self.images} {images} of the dataset {self.dataset!r}{left_out}, not on the run's own"
+        )
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,9 @@ def site(
     work: o.Work = o.DEFAULT_WORK,
     json: o.Json = False,
 ) -> None:
-    """Be a client of a federation whose coordinator is elsewhere: the images stay here, under a policy of this site.
+    """Take part in a federation, with images that stay here.
+
+    A coordinator elsewhere asks for updates of the model. The policy of this site says what it may get.
 
     Examples: fedcli site describe --client client-00 --out client-00.json; fedcli site check --client client-00
     """

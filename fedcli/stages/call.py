@@ -31,7 +31,7 @@ def called_with(name: str, options: Callable[P, Asked], run: Callable[[Asked], M
             given = signature(options).bind(*args, **kwargs)
         except TypeError as error:
             raise TypeError(f"fedcli.{name}() {error}") from None
-        with extensions.allowed(_words([code, *given.arguments.values()])):
+        with console.watched(), extensions.allowed(_words([code, *given.arguments.values()])):
             return run(options(*given.args, **given.kwargs))
 
     call.__name__ = call.__qualname__ = name
@@ -62,11 +62,17 @@ def _describe(call: Any, options: type[Options], made: Any) -> None:
 
 
 def source(path: Source | None, work: Source, *kinds: str) -> Path:
-    """The manifest a stage reads: the given one, or the newest under the work folder. Raises FedcliError."""
+    """The manifest a stage reads: the given one, a run also by its name, or the newest under the work folder.
+
+    Raises FedcliError.
+    """
     if path is not None:
         if not os.fspath(path):
             raise UsageError("the path of the manifest is empty", "leave it out to use the newest under --work")
-        return manifest.find(Path(path), *kinds)
+        from . import named_runs  # numpy, which --help does not need
+
+        named = "run" in kinds and named_runs.is_name(path)
+        return named_runs.newest(path, Path(work)) if named else manifest.find(Path(path), *kinds)
     newest = last_used.newest(Path(work), *kinds)
     console.say(f"using {newest}")
     if "run" in kinds:
@@ -80,6 +86,11 @@ def _name_unfinished(work: Path, chosen: Path) -> None:
     if later := [path for path in begun if last_used.age(path) > last_used.age(chosen)]:
         folder = max(later, key=last_used.age).parent
         console.warn(f"{folder} has not finished and is left out; fedcli train --resume --out {folder} goes on")
+
+
+def listed(given: Any) -> list[Any]:
+    """One value, or several."""
+    return list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
 
 
 def path_of(given: Source | None) -> Path | None:

@@ -1,10 +1,10 @@
-"""The options of what reads runs: evaluate, predict and report."""
+"""The options of what reads runs: evaluate, predict, report and compare."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, ClassVar, Literal
 
-from ..common_options import INPUT, MACHINE, OUTPUT, RUNS, WORK, Device, Groups, Out, Shots, Timeout, Track, Work
+from ..common_options import INPUT, MACHINE, OUTPUT, RUNS, WORK, Device, Groups, Out, Seed, Shots, Timeout, Track, Work
 from ..options import Flag, Options, Source
 
 TO_REPORT = Flag(panel=OUTPUT)
@@ -15,7 +15,9 @@ class EvaluateOptions(Options):
     """A run scored on the clean and the corrupted test set, per client and per group."""
 
     stage: ClassVar[str] = "evaluate"
-    run: Annotated[Source | None, "run manifest; default: the newest under --work, - reads stdin", INPUT] = None
+    run: Annotated[
+        Source | None, "a run, or its name or method; default: the newest under --work, - reads stdin", INPUT
+    ] = None
     _: KW_ONLY
     by: Groups = ()
     shots: Shots = None
@@ -101,8 +103,8 @@ class PredictOptions(Options):
     """A run's model on image files, prepared as the run's own images were."""
 
     stage: ClassVar[str] = "predict"
-    run: Annotated[Source | None, "run manifest; - reads its path from stdin", INPUT]
-    files: Annotated[Sequence[Source], "images, folders of them, DICOM files", Flag("FILES...", True, local=True)]
+    run: Annotated[Source | None, "a run, or its name or method; - reads its path from stdin", INPUT]
+    files: Annotated[Sequence[Source], "images, folders of them, DICOM files", Flag("FILE", True, local=True)]
     _: KW_ONLY
     client: Annotated[str | None, "the model of this client, where clients keep models of their own"] = None
     data: Annotated[
@@ -136,7 +138,7 @@ class ReportOptions(Options):
 
     stage: ClassVar[str] = "report"
     panel: ClassVar[str] = OUTPUT
-    runs: Annotated[Sequence[Source], "runs or scores; default: every run under --work", RUNS] = ()
+    runs: Annotated[Sequence[Source], "runs or scores, or names or methods; default: every run under --work", RUNS] = ()
     _: KW_ONLY
     by: Groups = ()
     shots: Shots = None
@@ -165,4 +167,29 @@ class ReportOptions(Options):
     against: Annotated[str, "html: test all others against this one; default: the first", Flag("METHOD")] = ""
     minutes: Annotated[bool, "also how long each run trained"] = False
     bytes: Annotated[bool, "also what travels between the server and a client in a round"] = False
+    work: Work = WORK
+
+
+@dataclass(frozen=True)
+class CompareOptions(Options):
+    """Two systems against each other."""
+
+    stage: ClassVar[str] = "compare"
+    runs: Annotated[
+        Sequence[Source],
+        "two names or methods, of which the newest runs that can be compared are taken; or runs, scores or folders of "
+        "runs, of two systems: a method in one setting, with one seed or several; default: all runs under --work",
+        RUNS,
+    ] = ()
+    _: KW_ONLY
+    metric: Annotated[
+        Sequence[str], "a score to compare, such as accuracy; may be repeated; default: two of them", Flag("NAME")
+    ] = ()
+    by: Groups = ()
+    resamples: Annotated[int, "bootstrap resamples of the test patients, >= 100"] = 2000
+    interval: Annotated[
+        Literal["percentile", "bca"],
+        "95 % intervals of bootstrap resamples of the test patients: percentile, or bca, which takes longer",
+    ] = "percentile"
+    seed: Seed = 0
     work: Work = WORK

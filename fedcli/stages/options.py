@@ -58,7 +58,10 @@ class PrepareOptions(Options):
         None
     )
     test: Annotated[float, "share of images in the test part, in [0.01, 0.9]"] = 0.2
-    split: Annotated[str | None, "what a split keeps together; default: the dataset's own"] = None
+    split: Annotated[
+        str | None,
+        "a way to divide into train and test that `fedcli datasets NAME` lists; default: the dataset's own",
+    ] = None
     strict: Annotated[bool, "refuse unreadable images instead of skipping them"] = False
     split_file: Annotated[
         Source | None, "CSV of image ids and parts, or a train.csv beside a test.csv, instead of --split"

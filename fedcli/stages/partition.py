@@ -70,7 +70,7 @@ def _fitting(options: PartitionOptions, body: dict[str, Any]) -> PartitionOption
         clients = 1
     if clients < usual:
         few = console.counted(int((pool.split == TRAIN).sum()), "training image", "training images")
-        console.say(f"{clients} clients instead of the usual {usual}: {few} are too few to give each of them some")
+        console.say(f"{clients} clients, not {usual}: {few} are too few for more.")
     return replace(options, clients=clients)
 
 

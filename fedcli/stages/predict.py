@@ -10,19 +10,21 @@ from typing import TYPE_CHECKING
 from ..common_options import WORK
 from ..io.csv_text import csv_text
 from ..options import Source
+from ..reporting.table import Table
 from ..runs.finished import open_run
 from ..scores.deploy import model_file
 from ..scores.deploy import predict as scoring
 from ..scores.deploy.operating import Asked
 from .call import called_with, path_of, source
 from .evaluation_options import PredictOptions
+from .shown import Shown
 
 if TYPE_CHECKING:
     import pandas
 
 
-@dataclass(frozen=True)
-class Prediction:
+@dataclass(frozen=True, repr=False)
+class Prediction(Shown):
     """Probabilities of image files.
 
     Attributes:
@@ -31,9 +33,18 @@ class Prediction:
 
     predicted: scoring.Predicted
 
+    def tables(self) -> list[Table]:
+        """A line for each file, probabilities from 0 to 1."""
+        return [Table.of("", self._head(), self._lines())]
+
+    def words(self) -> list[str]:
+        """The files that cannot be read."""
+        return [f"{_text(file)}: {why}" for file, why in self.predicted.unreadable]
+
     def to_frame(self) -> "pandas.DataFrame":
-        """A row for each file: file, a column for the probability of each class, the most likely class, and of each
-        operating point the decision and its threshold."""
+        """A row for each file: file, a column for the probability of each class, the most likely class, of each
+        operating point the decision and its threshold, how it differs from the training images, and why it cannot be
+        read."""
         import pandas
 
         return pandas.DataFrame(self._lines(), columns=self._head())
@@ -46,7 +57,8 @@ class Prediction:
         lines = [
             {"file": file, "class": decision, "probabilities": dict(zip(self.predicted.classes, chances.tolist()))}
             | ({"at": {point.name: each for point, each in zip(points, called)}} if points else {})
-            for file, decision, chances, called in self._each()
+            | {"foreign": foreign or None}
+            for file, decision, chances, called, foreign in self._each()
         ]
         unreadable = [{"file": _text(file), "why": why} for file, why in self.predicted.unreadable]
         operating = [point.recorded for point in points]
@@ -58,23 +70,24 @@ class Prediction:
         made = self.predicted
         points = [name for each in made.operating for name in (each.name, f"threshold of {each.name}")]
         chosen = ["thresholds_chosen_on"] if points else []
-        return ["file", *(f"prob_{name}" for name in made.classes), "class", *points, *chosen]
+        return ["file", *(f"prob_{name}" for name in made.classes), "class", *points, *chosen, "foreign", "unreadable"]
 
     def _lines(self) -> list[list[object]]:
         points = self.predicted.operating
         chosen = ["validation"] if points else []
         lines: list[list[object]] = []
-        for file, decision, chances, called in self._each():
+        for file, decision, chances, called, foreign in self._each():
             pairs = zip(points, called, strict=True)
             at = [cell for point, yes in pairs for cell in ("yes" if yes else "no", point.threshold)]
-            lines.append([file, *chances.tolist(), decision, *at, *chosen])
-        return lines
+            lines.append([file, *chances.tolist(), decision, *at, *chosen, foreign or None, None])
+        empty = [None] * (len(self._head()) - 2)
+        return lines + [[_text(file), *empty, why] for file, why in self.predicted.unreadable]
 
     def _each(self) -> list[tuple]:
-        """Of each file: its name, decision, chances, and the decision at each operating point."""
+        """Of each file: its name, decision, chances, the decision at each operating point, and foreign."""
         made = self.predicted
         called = list(zip(*made.at_points, strict=True)) or [()] * len(made.files)
-        return list(zip(map(_text, made.files), made.decisions, made.chances, called, strict=True))
+        return list(zip(map(_text, made.files), made.decisions, made.chances, called, made.foreign, strict=True))
 
 
 def _text(file: str) -> str:

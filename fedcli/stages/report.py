@@ -12,25 +12,29 @@ from ..errors import UsageError, nearest
 from ..io.files import write_text
 from ..options import Source
 from ..reporting import choice, clinical
-from ..reporting.collect import Asked, runs_in, scores_of_all, scores_under
+from ..reporting.collect import Asked, scores_of_all, scores_under
 from ..reporting.columns import SHOWN, check_names
 from ..reporting.row import Row
 from ..reporting.rows import rows, systems
 from ..reporting.table import Table
+from ..reporting.tables import Report as Tabled
 from ..reporting.tables import render
+from ..reporting.tables import report as tabled
 from ..reporting.writers import titled
 from ..scores import own_metrics
 from ..scores.choice import check_rule
 from ..scores.scores import Scores
+from . import named_runs
 from .call import called_with
 from .evaluation_options import EvaluateOptions, ReportOptions
+from .shown import Shown, in_unit
 
 if TYPE_CHECKING:
     import pandas
 
 
-@dataclass(frozen=True)
-class Report:
+@dataclass(frozen=True, repr=False)
+class Report(Shown):
     """Runs compared.
 
     Attributes:
@@ -56,27 +60,37 @@ class Report:
         return list(choice.tables(self.rows))
 
     @property
-    def without_operating(self) -> str:
-        """Advice to get operating points of the runs that have validation images and none; "" where there are none."""
-        return clinical.missing((name, scores) for name, scores in self._named if scores.best)
-
-    @property
     def _named(self) -> list[tuple[str, Scores]]:
         return [(row.name, row.scores) for row in self.rows if not row.is_view]
 
-    def to_frame(self) -> "pandas.DataFrame":
+    def tables(self) -> list[Table]:
+        """The tables that `fedcli report` prints, in percent."""
+        return [*self._tabled.tables, *self.choices, *self.operating]
+
+    def words(self) -> list[str]:
+        """The legend of the numbers, and what is to be known before comparing."""
+        return [self._tabled.legend(), *self._tabled.notes]
+
+    @cached_property
+    def _tabled(self) -> Tabled:
+        return tabled(self.rows)
+
+    def to_frame(self, *, percent: bool = False) -> "pandas.DataFrame":
         """A row per system: method, rule, runs, then the mean and the std of each score that some row has.
 
-        Scores run from 0 to 1. `minutes` and `bytes` of the options add columns of these names.
+        Scores are shares from 0 to 1, with percent in percent; `attrs["unit"]` says which. `minutes` and `bytes` of the
+        options add columns of these names.
         """
         import pandas
 
-        return pandas.DataFrame([_line(row) for row in self.rows]).dropna(axis="columns", how="all")
+        frame = pandas.DataFrame(map(_line, self.rows)).dropna(axis="columns", how="all")
+        scores = [name for row in self.rows for cell in row.cells for name in (cell, f"{cell} std")]
+        return in_unit(frame, [name for name in frame.columns if name in scores], percent)
 
     def figures(self, folder: Source, formats: Sequence[str] = ("svg",), draw: Sequence[str] = ()) -> list[Path]:
         """Write curves, matrices and plots for a paper, each as svg, pdf or png, and their captions; the paths.
 
-        draw: only those with one of these texts in their names, such as "roc"; default: all.
+        draw: "all", or those with one of these texts in their names, such as "roc"; default: a handful.
         Raises FedcliError, UsageError.
         """
         from ..figures.report import FORMATS, write_all
@@ -177,7 +191,7 @@ def run(options: ReportOptions) -> Report:
         names = [name for name in options.metric if not own_metrics.is_own(name)] + own
         check_names(names, own)
         asked = Asked(list(options.by), options.shots, made_by, options.choose, options.interval)
-        paths = [path for given in options.runs for path in runs_in(Path(given))]
+        paths = named_runs.every(options.runs, Path(options.work))
         scores = scores_of_all(paths, asked) if paths else scores_under(Path(options.work), asked)
         made = Report(scores, replace(options, metric=names))
         for name in own:

@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from .. import console
 from ..data.manifest import Manifest, find, read
 from ..options import Source
+from ..reporting.table import Table
 from ..scores import scores as shape
 from ..scores.nested import BETWEEN, nested
 from ..scores.numbers import numbers
+from .shown import Shown, in_unit
 
 if TYPE_CHECKING:
     import pandas
@@ -21,9 +24,9 @@ STATISTICS = "last", "mean_last5", "std_last5"
 Line = tuple[str | float | None, ...]
 
 
-@dataclass(frozen=True)
-class Result(os.PathLike[str]):
-    """A stage's result; wherever a path is asked for, it can be given itself.
+@dataclass(frozen=True, repr=False)
+class Result(Shown, os.PathLike[str]):
+    """A stage's result; wherever a path is asked for, it can be given itself, and as text it is one.
 
     Attributes:
         path: of the manifest.
@@ -52,11 +55,22 @@ class Result(os.PathLike[str]):
         """The record of the stage's result, such as classes, clients or scores. Raises FedcliError."""
         return self.manifest.body
 
+    def words(self) -> list[str]:
+        """Where it is."""
+        return [f"{type(self).__name__}: {self.path}"]
+
 
 class Dataset(Result):
     """Prepared images."""
 
     kind = "dataset"
+
+    def tables(self) -> list[Table]:
+        """A line of what it holds."""
+        body = self.body
+        size, *_ = body["size"]
+        about = body["name"], body["count"], f"{size} px", ", ".join(body["classes"]), ", ".join(body["attributes"])
+        return [Table.of("", ["dataset", "images", "size", "classes", "attributes"], [[*about]])]
 
 
 class Partition(Result):
@@ -64,8 +78,20 @@ class Partition(Result):
 
     kind = "partition"
 
+    def tables(self) -> list[Table]:
+        """A line for each client."""
+        body = self.body
+        parts, corrupted = ("train", "val", "test"), body.get("clients", [])
+        heads = ["client", *(f"{part} images" for part in parts), *(["corrupted"] if corrupted else [])]
+        lines = [
+            [client["client"], *(client[part] for part in parts)]
+            + ([body["kind"] * (client["client"] in corrupted)] if corrupted else [])
+            for client in body["roster"]
+        ]
+        return [Table.of(body["dataset"], heads, lines)]
 
-class Corruption(Result):
+
+class Corruption(Partition):
     """A partition some of whose images are corrupted."""
 
     kind = "corruption"
@@ -75,6 +101,13 @@ class Run(Result):
     """A finished training."""
 
     kind = "run"
+
+    def tables(self) -> list[Table]:
+        """A line of what was trained."""
+        body, options = self.body, self.manifest.options
+        heads = ["method", "dataset", "clients", "rounds", "seed", "network"]
+        about = body["label"], body["dataset"], len(body["roster"]), body["rounds"], options.get("seed")
+        return [Table.of("", heads, [[*about, body["model"]["name"]]])]
 
     def to_frame(self) -> "pandas.DataFrame":
         """A row for each round and client that took part: round, client, weight, loss, and what the client reported."""
@@ -95,17 +128,29 @@ class Scores(Result):
         """The record of the run by evaluation, and all of its numbers as one nested object. Raises FedcliError."""
         return nested(shape.Scores.of(self.manifest.body, self.path))
 
-    def to_frame(self) -> "pandas.DataFrame":
+    def tables(self) -> list[Table]:
+        """The tables that `fedcli evaluate` prints, in percent."""
+        from ..reporting import by_group, tables
+        from ..reporting.rows import rows
+
+        with console.muted():  # a result that is looked at again does not warn again
+            made = rows([self.path])
+            whole = tables.report(made)
+        return [*whole.tables[:1], *by_group.tables(made[0].scored[0])]
+
+    def to_frame(self, *, percent: bool = False) -> "pandas.DataFrame":
         """A row for each score of the test sets, of each client and of each group.
 
         Columns: version of the images (clean, corrupted, average), client, attribute, group, metric, then last (the
-        last round's model), mean_last5 and std_last5 (over the last five rounds). Scores run from 0 to 1. A metric such
-        as "accuracy gap" is between the groups of an attribute.
+        last round's model), mean_last5 and std_last5 (over the last five rounds), and unit. Scores are shares from 0 to
+        1, as in scores.csv, with percent in percent; unit is "share" or "%". A metric such as "accuracy gap" is between
+        the groups of an attribute.
         """
         import pandas
 
         names = ["version", "client", "attribute", "group", "metric", *STATISTICS]
-        return pandas.DataFrame(list(_scores(shape.Scores.of(self.manifest.body, self.path))), columns=names)
+        frame = pandas.DataFrame(list(_scores(shape.Scores.of(self.manifest.body, self.path))), columns=names)
+        return in_unit(frame.assign(unit="%" if percent else "share"), STATISTICS, percent)
 
 
 def _rounds(line: dict[str, Any], roster: list[str]) -> Iterator[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 import re
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,63 +11,68 @@ import numpy as np
 
 from .. import console
 from ..bench import limits
-from ..bench.estimate import Estimate
 from ..bench.estimate import estimate as measure
+from ..bench.estimate import span
 from ..data import manifest, pipelines
 from ..errors import UsageError
 from ..extensions import is_file
 from ..federation.engines import named, parsed, remote
-from ..federation.training import USUAL, idle
+from ..federation.training import FINE_TUNING, USUAL, idle
+from ..labels import is_multi_label
 from ..methods import METHODS, resolve
 from ..methods.mixins import ContinuesRun
 from ..methods.registry import Method
 from ..reporting import timing, tracking
 from ..runs import train as runs
 from ..runs.chosen_engine import NOT_REACHED
-from ..runs.folder import unfinished
+from ..runs.folder import refuse_waiting, unfinished
 from ..runs.initial import data_of, open_parent
-from ..runs.rules import check
+from ..runs.rules import check, takes_prior
 from ..runs.train_options import ROUNDS, Execution, TrainOptions
 from .call import called_with, path_of, source
+from .estimated import Estimated
 from .partition import for_training
 from .results import Run
 
 MOST_ROUNDS, STEPS = 50, 100  # by default; local steps of the median client
+RARE = 10  # times as many images as the rarest class has: from there on the loss is corrected for class counts
 DATA = "corruption", "partition", "sites", "dataset"
 SERVER_OPTIMIZERS = {"momentum": "fedavgm", "adam": "fedadam", "yogi": "fedyogi", "adagrad": "fedadagrad"}
-EXECUTION = "engine", "at_once", "jobs", "timeout", "min_clients", "checkpoint_every", "work", "track"
+EXECUTION = "engine", "at_once", "jobs", "timeout", "min_clients", "checkpoint_every", "work", "wait", "track"
 WITH_RESUME = {*EXECUTION, "resume", "force", "out"}  # may be given anew
 OF_BOTH_STAGES = *EXECUTION, "batch_size", "seed", "model", "eval_every", "precision", "device", "threads"
 
 
-def run(options: TrainOptions) -> Run:
+def run(options: TrainOptions, *, typed: bool = False) -> Run:
     """Train a method, and with `then` the stage that follows; without a method, go on with an unfinished run.
 
+    typed: on a command line, where --resume with options that no unfinished run has is refused.
     A dataset is partitioned by default first. Raises FedcliError, UsageError, HashError, Interrupted.
     """
     if options.method is None:
         return _go_on(options)
     tracking.check(options.track)
     settled = resolved(options)  # what cannot be is refused before a dataset is partitioned
-    data = for_training(_data(settled), Path(options.work))
+    data = for_training(data_for(settled), Path(options.work))
     settled = resolved(options, data)
     for sentence in idle(settled, settled.rounds):
         console.warn(sentence)
-    return _train(settled, data)
+    return _train(settled, data, refuse_waiting if typed else None)
 
 
-def run_estimate(options: TrainOptions) -> Estimate:
+def run_estimate(options: TrainOptions) -> Estimated:
     """Measure a few steps: how long the training would take and how much memory it would hold; nothing is written.
 
     A second stage is not in the numbers, since it starts from the finished run. Raises FedcliError, UsageError.
     """
     settled = resolved(options)
-    source = None if options.sites else _data(settled)
+    source = None if options.sites else data_for(settled)
     if source is None or source.name == "sites.json":
         raise UsageError("--dry-run measures steps on images, which are at their sites", "leave --dry-run out")
     with tempfile.TemporaryDirectory() as folder:  # where a dataset is partitioned, which the run itself would do
         data = for_training(source, Path(folder))
-        return measure(data, resolved(options, data), _execution(options))
+        made = measure(data, resolved(options, data), _execution(options))
+        return Estimated(**vars(made), method=settled.method or "")
 
 
 train = called_with("train", TrainOptions, run)
@@ -90,6 +96,8 @@ def resolved(options: TrainOptions, data: Path | None = None) -> TrainOptions:
     values = _usual(options, method)
     if data and not given.rounds and "rounds" not in method.default_training:
         values["rounds"] = _fitting_rounds(options, data)
+    if data and not options.prior and takes_prior(options, method):
+        values["prior"] = _fitting_prior(data)
     values |= {name: value for name in values if (value := getattr(options, name)) is not None}
     if options.augment and pipelines.is_file(str(options.augment)):
         values["augment"] = pipelines.read(Path(options.augment))
@@ -107,6 +115,8 @@ def _usual(options: TrainOptions, method: Method) -> dict[str, Any]:
     own = method.default_training
     values = TrainOptions.usual | {"optimizer": options.optimizer or own.get("optimizer", "adam"), "rounds": ROUNDS}
     values |= zip(("lr", "momentum", "weight_decay"), USUAL[values["optimizer"]], strict=True)
+    if options.weights:
+        values["lr"] = FINE_TUNING.get(values["optimizer"], values["lr"])
     if own.get("optimizer", values["optimizer"]) == values["optimizer"]:
         values |= own
     return values | {"rounds": own.get("rounds", ROUNDS)}
@@ -118,10 +128,26 @@ def _fitting_rounds(options: TrainOptions, data: Path) -> int:
     steps = options.epochs * -(-images // options.batch_size)
     rounds = min(max(ROUNDS, -(-STEPS // max(steps, 1))), MOST_ROUNDS)
     if rounds > ROUNDS:
-        a_round = console.counted(steps, "local step", "local steps")
-        sizes = f"the client of median size has {console.counted(images, 'image', 'images')}, {a_round} a round"
-        console.say(f"{rounds} rounds instead of the usual {ROUNDS}: {sizes}")
+        few = console.counted(images, "image", "images")
+        console.say(f"Training {rounds} rounds, not {ROUNDS}: half of the clients have {few} or fewer.")
     return rounds
+
+
+def _fitting_prior(data: Path) -> str:
+    """logit-adjust where the rarest class that has images has under a tenth of those of the commonest, else none."""
+    body = manifest.read(data).body
+    if is_multi_label(body) or not all("class_counts" in client for client in body["roster"]):  # sites keep theirs
+        return "none"
+    counts = np.sum([client["class_counts"] for client in body["roster"]], axis=0)
+    images = {name: int(count) for name, count in zip(body["classes"], counts, strict=True) if count}
+    rare, common = min(images, key=images.__getitem__), max(images, key=images.__getitem__)
+    if RARE * images[rare] >= images[common]:
+        return "none"
+    console.say(
+        f"{rare} has {console.counted(images[rare], 'training image', 'training images')} and {common} {images[common]:,}: "
+        "the loss is corrected by --prior logit-adjust; --prior none leaves it as it is"
+    )
+    return "logit-adjust"
 
 
 def _with_server_optimizer(options: TrainOptions) -> str:
@@ -143,7 +169,8 @@ def _named(options: TrainOptions) -> Path:
     return Path(options.work) / "runs" / (options.name or "")
 
 
-def _data(options: TrainOptions) -> Path:
+def data_for(options: TrainOptions) -> Path:
+    """The manifest that a training reads. Raises FedcliError, UsageError."""
     if options.sites:
         reached = remote(options.engine)
         if reached is None or reached[0].gathered is None:
@@ -161,14 +188,17 @@ def _execution(options: TrainOptions) -> Execution:
 
 
 def _say_speed(folder: Path) -> None:
+    if seconds := timing.seconds(folder):
+        console.say(f"Trained in {span(seconds)}.")
     if sentence := timing.speed(folder):
-        console.say(sentence)
+        console.detail(sentence)
 
 
-def _train(options: TrainOptions, data: Path) -> Run:
-    """Train, and the second stage beside the folder of the first."""
+def _train(options: TrainOptions, data: Path, anew: Callable[[Path, dict[str, Any]], None] | None = None) -> Run:
+    """Train, and the second stage beside the folder of the first; anew: of Execution."""
+    execution = replace(_execution(options), anew=anew)
     trained = runs.train(
-        data, options, work=Path(options.work), out=path_of(options.out), execution=_execution(options),
+        data, options, work=Path(options.work), out=path_of(options.out), execution=execution,
         resume=options.resume, force=options.force,
     )  # fmt: skip
     if place := tracking.training(options.track, trained, Path(options.work)):

@@ -11,6 +11,7 @@ import os
 import pickle
 import queue
 import signal
+import sys
 import tempfile
 import threading
 import traceback
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
+from types import ModuleType
 from typing import Any, TypeVar
 
 from .. import console, extensions
@@ -211,7 +213,8 @@ def one_each(
                 (index, task), slot = waiting.popleft(), free.popleft()
                 end, far_end = context.Pipe(duplex=False)
                 process = context.Process(target=_alone, args=(far_end, function, (*task, slot), extensions.words()))
-                process.start()
+                with _not_the_main_script():
+                    process.start()
                 far_end.close()
                 running[end] = index, slot, process
             ready: list[Any] = wait(list(running))
@@ -232,6 +235,17 @@ def one_each(
             process.terminate()
         for _, _, process in running.values():
             process.join()  # it saves its state first
+
+
+@contextlib.contextmanager
+def _not_the_main_script() -> Iterator[None]:
+    """A process that starts here does not run the script again that calls fedcli, which it needs nothing of."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 @contextlib.contextmanager

@@ -1,60 +1,191 @@
-"""Tables of text within the width of a terminal, in which no number and no word is ever cut."""
+"""Tables and sentences within a width, on a terminal, in a pipe and in a log alike; no number or word is ever cut."""
 
 import os
 import sys
+import textwrap
 import unicodedata
 from collections.abc import Iterable, Sequence
-from itertools import zip_longest
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby, zip_longest
 from typing import TextIO
 
 from ..console import printable
 
-GAP = 2  # blanks between columns
+WIDEST = 100  # characters of a line, unless COLUMNS asks for others
+GAP, GROUP_GAP = 2, 3  # blanks between columns, and between columns under different heads
 LEAST = 16  # characters that a folded column of text keeps, if it ever had them
 INDENT = "  "
 Line = Sequence[str]
 
 
-def table(columns: Line, rows: Sequence[Line], *, title: str = "", file: TextIO | None = None) -> None:
-    """Print a table: on a terminal in the shape that fits it, elsewhere at its full width. file: default stdout."""
+def width_of(file: TextIO | None = None) -> int:
+    """Characters of a line: as COLUMNS says, else a terminal's up to 100, else 100. file: default stdout."""
     file = file or sys.stdout
-    on_terminal = file.isatty()
-    shown = lines(columns, rows, width=_columns_of(file) - 1 if on_terminal else None)
-    body = [f" {line}".rstrip() for line in shown]
-    print(*([title] if title else []), *body, *([""] if on_terminal else []), sep="\n", file=file)
+    if (asked := os.environ.get("COLUMNS", "")).isdigit() and int(asked):
+        return int(asked)
+    if not file.isatty():
+        return WIDEST
+    return min(WIDEST, os.get_terminal_size(file.fileno()).columns or 80)  # some terminals report none
 
 
-def lines(columns: Line, rows: Sequence[Line], *, width: int | None) -> list[str]:
-    """The lines of a table within a width, in the first of these shapes that fits; width None: the first.
+def table(columns: Line, rows: Sequence[Line], *, title: str = "", over: Line = (), file: TextIO | None = None) -> None:
+    """Print a table and an empty line, in the shape that fits. over, file: as in lines() and width_of()."""
+    room = width_of(file) - 1
+    body = [f" {line}".rstrip() for line in lines(columns, rows, width=room, over=over)]
+    print(*(wrapped(title, room + 1) if title else []), *body, "", sep="\n", file=file or sys.stdout)
 
-    At full width; text folded between words; transposed, a column for each row; several tables below each other, which
-    repeat the first column; a list of rows, a line for each column.
+
+def wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    """A sentence in lines of at most `width`, broken between words; indent: before each line but the first."""
+    whole = printable(" ".join(text.split()))
+    return textwrap.wrap(whole, max(width, 1), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def lines(columns: Line, rows: Sequence[Line], *, width: int, over: Line = ()) -> list[str]:
+    """The lines of a table within a width, in the first of these shapes that fits.
+
+    As it is, text folded between words where needed; several tables below each other, each of the columns under some
+    heads, which repeat the first column; transposed, a column for each row; several tables of some columns each; a list
+    of rows, a line for each column.
+    over: of each column a head that it shares with its neighbours of the same one, "" for none.
     """
-    grid = [[printable(cell.replace("\n", " ")) for cell in line] for line in (columns, *rows)]
-    numeric = [_numeric(line[i] for line in grid[1:]) for i in range(len(columns))]
-    if (widths := _widths(grid, numeric, width)) is not None:
-        return _drawn(grid, numeric, widths, ruled=width is not None)
-    transposed = [list(line) for line in zip(*grid, strict=True)]
-    numbers = [False, *(True for _ in rows)]
-    if sum(numeric) > 2 and (widths := _widths(transposed, numbers, width)) is not None:
-        return _drawn(transposed, numbers, widths, ruled=True)
-    if parts := _parts(grid, numeric, width):
-        return [line for part in parts for line in (*part, "")][:-1]
-    return _listed(grid, width)
+    above = ["" if not name else text for name, text in zip(columns, over)] or [""] * len(columns)
+    heads = [name or text for name, text in zip(columns, over or above)]
+    cells = [[printable(cell.replace("\n", " ")) for cell in line] for line in (heads, *rows)]
+    grid = _Grid(cells, [printable(text) for text in above])
+    if grid.widths(width):
+        return grid.drawn(width)
+    if any(grid.over) and (parts := packed(grid.least, grid.over, width)):
+        return _stacked(grid, parts, width)
+    grid = grid.merged()
+    if sum(grid.numeric) > 2 and grid.transposed().widths(width):
+        return grid.transposed().drawn(width)
+    if parts := packed(grid.least, grid.over, width):
+        return _stacked(grid, parts, width)
+    return _listed(grid.cells, width)
 
 
-def _widths(grid: list[list[str]], numeric: list[bool], width: int | None) -> list[int] | None:
-    """The width of each column, text folded as far as needed; None where the table does not fit."""
-    pairs = [_bounds([line[i] for line in grid], numeric[i]) for i in range(len(numeric))]
-    widths, least = [natural for natural, _ in pairs], [lowest for _, lowest in pairs]
-    if width is None:
+def packed(least: Sequence[int], over: Line, width: int, gap: int = GAP) -> list[list[int]]:
+    """The places of columns in as few tables as fit a width, the first in each, those under one head together.
+
+    least: the width of each column. Empty where some columns do not fit beside the first.
+    """
+    parts: list[list[int]] = []
+    for span in _spans(over, start=1):
+        room = sum(least[place] + gap for place in span) + GROUP_GAP - GAP
+        if parts and sum(least[place] + gap for place in parts[-1]) + room <= width:
+            parts[-1] += span
+        elif least[0] + room <= width:
+            parts.append([0, *span])
+        else:
+            return []
+    return parts
+
+
+def _spans(over: Line, start: int = 0) -> list[list[int]]:
+    """The places of the columns under each head; a column without one is alone."""
+    keys = groupby(range(start, len(over)), lambda place: over[place] or place)
+    return [list(places) for _, places in keys]
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """cells: the heads, then the rows. over: above the heads."""
+
+    cells: list[list[str]]
+    over: Line
+
+    @cached_property
+    def numeric(self) -> list[bool]:
+        return [_numeric(line[place] for line in self.cells[1:]) for place in range(len(self.over))]
+
+    @cached_property
+    def least(self) -> list[int]:
+        """The width of each column, folded as far as it can be."""
+        return [least for _, least in self._bounds]
+
+    @cached_property
+    def _bounds(self) -> list[tuple[int, int]]:
+        bounds = [_bounds([line[i] for line in self.cells], self.numeric[i]) for i in range(len(self.over))]
+        for span in _spans(self.over):
+            words = max(map(_length, self.over[span[0]].split()), default=0)
+            if (lacking := words - sum(bounds[place][1] for place in span) - GAP * (len(span) - 1)) > 0:
+                natural, least = bounds[span[0]]
+                bounds[span[0]] = max(natural, least + lacking), least + lacking
+        return bounds
+
+    @cached_property
+    def gaps(self) -> list[int]:
+        """Blanks before each column but the first."""
+        return [GAP if before == after else GROUP_GAP for before, after in zip(self.over, self.over[1:])]
+
+    def widths(self, width: int) -> list[int]:
+        """The width of each column, text folded as far as needed; [] where the table does not fit."""
+        widths = [natural for natural, _ in self._bounds]
+        while sum(widths) + sum(self.gaps) > width:
+            wide = max((i for i, w in enumerate(widths) if w > self.least[i]), key=lambda i: widths[i], default=None)
+            if wide is None:
+                return []
+            widths[wide] -= 1
         return widths
-    while sum(widths) + GAP * (len(widths) - 1) > width:
-        wide = max((i for i in range(len(widths)) if widths[i] > least[i]), key=lambda i: widths[i], default=None)
-        if wide is None:
-            return None
-        widths[wide] -= 1
-    return widths
+
+    def merged(self) -> "_Grid":
+        """With one head for each column, which says both."""
+        heads = [", ".join(filter(None, both)) for both in zip(self.over, self.cells[0])]
+        return _Grid([heads, *self.cells[1:]], [""] * len(heads))
+
+    def transposed(self) -> "_Grid":
+        grid = _Grid([list(line) for line in zip(*self.cells, strict=True)], [""] * len(self.cells))
+        grid.__dict__["numeric"] = [False, *(True for _ in self.cells[1:])]
+        return grid
+
+    def of(self, places: Sequence[int]) -> "_Grid":
+        return _Grid([[line[i] for i in places] for line in self.cells], [self.over[i] for i in places])
+
+    def drawn(self, width: int) -> list[str]:
+        widths = self.widths(width)
+        head = [_folded(cell, w) for cell, w in zip(self.cells[0], widths)]
+        out = self._over(widths)
+        out += self._side_by_side(_at_the_foot(head), widths)
+        out.append("─" * (sum(widths) + sum(self.gaps)))
+        for line in self.cells[1:]:
+            out += self._side_by_side([_folded(cell, w) for cell, w in zip(line, widths)], widths)
+        return out
+
+    def _over(self, widths: list[int]) -> list[str]:
+        """The heads above the heads, each with a line over the columns that share it."""
+        if not any(self.over):
+            return []
+        spans = _spans(self.over)
+        room = [sum(widths[i] for i in span) + GAP * (len(span) - 1) for span in spans]
+        texts = [_folded(self.over[span[0]], w) for span, w in zip(spans, room)]
+        for text, span, w in zip(texts, spans, room):
+            text[-1] = f"{text[-1]} {'─' * (w - _length(text[-1]) - 1)}".rstrip() if len(span) > 1 else text[-1]
+        gaps = ["", *(" " * self.gaps[span[0] - 1] for span in spans[1:])]
+        cells = [list(zip(gaps, line, room, spans)) for line in zip(*_at_the_foot(texts))]
+        return [
+            "".join(gap + _padded(text, w, len(span) == 1) for gap, text, w, span in line).rstrip() for line in cells
+        ]
+
+    def _side_by_side(self, cells: list[list[str]], widths: list[int]) -> list[str]:
+        """The lines of one row, whose cells may have several."""
+        gaps = ["", *(" " * gap for gap in self.gaps)]
+        return [
+            "".join(
+                gap + _padded(text, w, right) for gap, text, w, right in zip(gaps, line, widths, self.numeric)
+            ).rstrip()
+            for line in zip_longest(*cells, fillvalue="")
+        ]
+
+
+def _stacked(grid: _Grid, parts: list[list[int]], width: int) -> list[str]:
+    return [line for part in parts for line in (*grid.of(part).drawn(width), "")][:-1]
+
+
+def _at_the_foot(cells: list[list[str]]) -> list[list[str]]:
+    tall = max(map(len, cells), default=0)
+    return [[""] * (tall - len(cell)) + cell for cell in cells]
 
 
 def _bounds(column: list[str], numeric: bool) -> tuple[int, int]:
@@ -68,59 +199,19 @@ def _bounds(column: list[str], numeric: bool) -> tuple[int, int]:
     return natural, min(natural, max(word, LEAST))
 
 
-def _drawn(grid: list[list[str]], numeric: list[bool], widths: list[int], *, ruled: bool) -> list[str]:
-    head = [cell.split() if of_numbers else _folded(cell, w) for cell, of_numbers, w in zip(grid[0], numeric, widths)]
-    tall = max(map(len, head), default=0)
-    out = _side_by_side([[""] * (tall - len(cell)) + cell for cell in head], numeric, widths)
-    out += ["─" * (sum(widths) + GAP * (len(widths) - 1))] if ruled else []
-    for line in grid[1:]:
-        out += _side_by_side([_folded(cell, w) for cell, w in zip(line, widths)], numeric, widths)
-    return out
-
-
-def _side_by_side(cells: list[list[str]], right: list[bool], widths: list[int]) -> list[str]:
-    """The lines of one row, whose cells may have several."""
-    return [
-        (" " * GAP).join(_padded(text, w, r) for text, w, r in zip(line, widths, right)).rstrip()
-        for line in zip_longest(*cells, fillvalue="")
-    ]
-
-
-def _parts(grid: list[list[str]], numeric: list[bool], width: int | None) -> list[list[str]]:
-    """The columns after the first in as few tables as fit; none where the first and some other do not fit together."""
-    parts: list[list[int]] = []
-    for i in range(1, len(numeric)):
-        if parts and _fits(grid, numeric, [*parts[-1], i], width):
-            parts[-1].append(i)
-        elif _fits(grid, numeric, [0, i], width):
-            parts.append([0, i])
-        else:
-            return []
-    out = []
-    for chosen in parts:
-        part, right = [[line[i] for i in chosen] for line in grid], [numeric[i] for i in chosen]
-        out.append(_drawn(part, right, _widths(part, right, width) or [], ruled=True))
-    return out
-
-
-def _fits(grid: list[list[str]], numeric: list[bool], chosen: list[int], width: int | None) -> bool:
-    part = [[line[i] for i in chosen] for line in grid]
-    return _widths(part, [numeric[i] for i in chosen], width) is not None
-
-
-def _listed(grid: list[list[str]], width: int | None) -> list[str]:
+def _listed(cells: list[list[str]], width: int) -> list[str]:
     out: list[str] = []
-    for line in grid[1:]:
+    for line in cells[1:]:
         out += _folded(line[0], width)
-        for heading, cell in zip(grid[0][1:], line[1:]):
-            first, *more = _folded(f"{heading}: {cell}", (width or 0) - 2 * len(INDENT))
+        for heading, cell in zip(cells[0][1:], line[1:]):
+            first, *more = _folded(f"{heading}: {cell}", width - 2 * len(INDENT))
             out += [INDENT + first, *(2 * INDENT + text for text in more)]
     return out
 
 
-def _folded(text: str, width: int | None) -> list[str]:
+def _folded(text: str, width: int) -> list[str]:
     """Text in lines of at most `width`, broken between words alone."""
-    if width is None or _length(text) <= width:
+    if _length(text) <= width:
         return [text]
     out = [""]
     for word in text.split():
@@ -146,8 +237,3 @@ def _length(text: str) -> int:
 
 def _numeric(cells: Iterable[str]) -> bool:
     return all(cell in ("", "-") or cell.lstrip("*-+−< ")[:1].isdigit() for cell in cells)
-
-
-def _columns_of(file: TextIO) -> int:
-    """Characters in a line of this terminal; 80 where that is unknown."""
-    return os.get_terminal_size(file.fileno()).columns or 80

@@ -35,7 +35,7 @@ COMMANDS = {  # command, or a use of it -> the stage before it, and the end of a
     "train": ("train", ["--rounds", "1"]), "evaluate": ("evaluate", []), "report": ("ls", ["--format", "csv"]),
     "compare": ("compare", []), "plot curves": ("plot", ["curves"]), "ls": ("ls", []), "inspect": ("inspect", []),
     "reproduce": ("ls", ["--dry-run"]), "run": ("run", ["--dry-run"]), "sweep": ("ls", ["fedavg", "--dry-run"]),
-    "methods": ("ls", []), "datasets": ("ls", []), "models": ("ls", []), "metrics": ("ls", []),
+    "version": ("ls", []), "methods": ("ls", []), "datasets": ("ls", []), "models": ("ls", []), "metrics": ("ls", []),
     "corruptions": ("ls", []), "check": ("ls", ["nothing"]), "new": ("ls", ["method", "my-rule"]),
     "site": ("train", ["describe", "--client", "client-00"]),
     "export": ("train", ["flower", "fedcli-work/partitions", "--out", "app"]),

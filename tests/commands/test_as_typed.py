@@ -80,7 +80,7 @@ def test_real_slices_are_taken_from_fedcli_raw_and_race_ends_in_a_sentence(tmp_p
     monkeypatch.setenv("FEDCLI_RAW", str(tmp_path / "files"))
     code, out, said = run(LINES[0])
     assert code == 0 and "SYNTHETIC" not in out + said and f"raw folder of rsna-ich: {tmp_path}/files/rsna-ich" in said
-    assert "clients instead of the usual 20" in said
+    assert "clients, not 20" in said
     assert run(LINES[1] + " --rounds 1")[0] == 0
     code, _, said = run(LINES[2])
     assert code == 2 and "rsna-ich has no attribute 'race'" in said

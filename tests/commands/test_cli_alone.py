@@ -2,12 +2,14 @@
 
 import io
 import json
+import platform
 import re
 import subprocess
 import sys
 import warnings
 from pathlib import Path
 
+import numpy
 import pytest
 from typed_lines import fedcli, path_of
 
@@ -93,6 +95,32 @@ print("HEAVY", sorted({"torch", "pandas", "matplotlib", "scipy", "sklearn", "cv2
 def test_every_command_explains_itself(name):
     code, out, _ = fedcli(name, "--help")
     assert code == 0 and len(re.sub(r"\s+", " ", out)) > 200
+
+
+@pytest.mark.parametrize("columns", ["80", "100"])
+def test_the_list_of_commands_shows_whole_sentences(columns, monkeypatch):
+    monkeypatch.setenv("COLUMNS", columns)
+    shown = fedcli("--help")[1]
+    assert "..." not in shown.split("\nBegin:")[1] and max(map(len, shown.splitlines())) <= int(columns)
+    for command in app.registered_commands:
+        name, first = command.name or command.callback.__name__, command.callback.__doc__.split("\n\n")[0].strip()
+        assert first.endswith(".") and len(first) <= 60, name
+        assert re.search(rf"^  {name} +{re.escape(first)}$", shown, re.M), name
+    assert all(f"\n{group}:\n" in shown for group in ("Begin", "Data", "Train and score", "Compare", "More"))
+
+
+def test_arguments_are_shown_without_a_type():
+    shown = fedcli("report", "--help")[1]
+    assert "  RUN  runs or scores" in shown and "list[str]" not in shown and "......" not in shown
+
+
+def test_versions_of_packages_without_the_name_of_a_host():
+    written = json.loads(fedcli("version", "--json")[1])
+    assert set(written) == {"fedcli", "python", "platform", "packages"}
+    assert written["packages"]["numpy"] == numpy.__version__
+    assert {"torchvision", "numpy", "h5py"} < written["packages"].keys()
+    assert not {"pytest", "ruff", "flwr"} & written["packages"].keys() and platform.node() not in written["platform"]
+    assert "h5py" in fedcli("version")[1] and fedcli("--version")[1] == f"fedcli {written['fedcli']}\n"
 
 
 def edited(path, **body):

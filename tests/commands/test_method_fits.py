@@ -6,8 +6,10 @@ import pytest
 from typer.testing import CliRunner
 
 from fedcli.commands.app import app
-from fedcli.commands.method_facts import fits
+from fedcli.commands.method_facts import fits, wants
+from fedcli.common_options import FAMILIES
 from fedcli.methods import METHODS, resolve
+from fedcli.methods.registry import register
 
 ADD_ON, AS_ADD_ON, ALONE, DP_SGD, SUMMED = range(5)
 
@@ -47,3 +49,28 @@ def test_the_command_says_so_with_the_reason():
     )
     asked = json.loads(CliRunner().invoke(app, ["methods", "fairfb", "--json"]).stdout)
     assert {"what": "an add-on, as in BASE+ADDON", "fits": True, "why": ""} in asked["trains_with"]
+
+
+def test_every_method_of_fedcli_says_what_it_is_for():
+    assert not [name for name, method in METHODS.items() if not method.families]
+    assert {family for method in METHODS.values() for family in method.families} == set(FAMILIES)
+    assert wants(METHODS["fedavg"]) == {} and list(wants(METHODS["fairfb"])) == ["groups", "two classes", "one label"]
+
+
+def test_methods_for_a_purpose():
+    def named(*words):
+        shown = CliRunner().invoke(app, ["methods", *words])
+        return {line.split()[0] for line in shown.stdout.splitlines() if line[:1] == " " and line[1:2].strip()}
+
+    for family in FAMILIES:
+        assert named("--for", family) - {"method"} == {n for n, m in METHODS.items() if family in m.families}
+    assert {"fedavg", "fedheal", "fedbn"} < named("--for", "privacy") and "fedce" not in named("--for", "privacy")
+    assert named() >= {"HOSPITAL", "RARE", "afl"} and "OTHERS" not in named()
+    asked = json.loads(CliRunner().invoke(app, ["methods", "--for", "noise", "--json"]).stdout)
+    assert {facts["name"] for facts in asked} == {n for n, m in METHODS.items() if "noise" in m.families}
+
+
+def test_a_purpose_that_is_none_and_a_method_of_no_family_are_refused():
+    assert "give one of hospital, noise" in CliRunner().invoke(app, ["methods", "--for", "grups"]).output
+    with pytest.raises(ValueError, match="no family 'sick'"):
+        register("odd", METHODS["fedavg"].local, METHODS["fedavg"].aggregator, label="Odd", about="-", families="sick")

@@ -173,8 +173,8 @@ def test_unknown_metrics_attributes_and_thresholds_are_refused_before_a_run_is_e
 def test_report_separate_shows_every_run(work, tmp_path):
     for seed in (0, 1):
         run("train", "fedavg", work / "toy", "--rounds", 1, "--seed", seed, "--work", tmp_path)
-    assert run("report", "--work", tmp_path)[1].count("FedAvg") == 1
-    assert run("report", "--separate", "--work", tmp_path)[1].count("FedAvg") == 2
+    assert run("report", "--work", tmp_path)[1].count("\n FedAvg ") == 1
+    assert run("report", "--separate", "--work", tmp_path)[1].count("\n FedAvg (seed=") == 2
 
 
 def test_bench_refuses_an_unknown_device():

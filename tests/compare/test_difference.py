@@ -22,9 +22,8 @@ def test_two_equal_systems_have_no_difference_and_p_is_one(tmp_path):
     for each in comparison.rows + comparison.groups["sex"].gaps + comparison.groups["sex"].each:
         assert (each.difference, each.low, each.high, each.p, each.verdict) == (0, 0, 0, 1, INCONCLUSIVE)
     assert comparison.images[0]["versions"]["clean"]["mcnemar"] == {"only_a": 0, "only_b": 0, "p": 1}
-    assert (
-        sentences(comparison)[0] == "The difference in clean balanced_accuracy and clean auc_ovo_macro is inconclusive."
-    )
+    every = "balanced accuracy, clean, AUC, clean, gap by sex, balanced accuracy and gap by sex, AUC"
+    assert sentences(comparison)[0] == f"FedHEAL and FedAvg cannot be told apart in {every}."
 
 
 def test_the_interval_is_that_of_images_written_out_resample_by_resample(tmp_path):
@@ -86,7 +85,6 @@ def test_means_spreads_and_tests_over_seeds(tmp_path):
     assert (difference.p_holm, difference.p_seeds_holm) == (difference.p, difference.over_seeds["paired_t"]["p"])
     assert difference.a.std_runs == pytest.approx(np.std(means[0], ddof=1))
     assert comparison.systems["b"]["seeds"] == [0, 1, 2]
-    assert any("3 seeds cannot give a p below 0.25" in note for note in notes(comparison))
 
 
 def test_patients_that_both_answer_alike_do_not_count_as_differing(tmp_path):
@@ -112,16 +110,13 @@ def test_gaps_between_groups_and_a_small_group(tmp_path):
         of = [run.scores.part().lies("sex", "clean", metric, "gap").mean for run in read(paths)]
         assert gaps[metric].difference == pytest.approx(of[1] - of[0])
         assert gaps[metric].low > 0
-    assert (
-        sentences(comparison)[1].startswith("FedHEAL and FedAvg as trained here differ significantly in sex gap")
-        and "1 seed is too few" in sentences(comparison)[1]
-    )
+    assert any("higher than FedAvg in gap by sex, AUC, as trained here" in said for said in sentences(comparison))
     each = {(r.metric, r.group): r for r in comparison.groups["sex"].each}
     assert each["balanced_accuracy", "m"].difference == 0 and each["balanced_accuracy", "f"].high < 0
     assert (each["auc_ovo_macro", "m"].low, each["auc_ovo_macro", "m"].high) == (0, 0)
     few = [scored(tmp_path / f"{k}", model(1, k, y=Y[:12]), y=Y[:12], units=None, rule=str(k)) for k in (0, 1)]
     comparison = compare(few[:1], few[1:], resamples=100)
-    assert "sex f is a small group: 6 images, fewer than 30; its score is unreliable" in notes(comparison)
+    assert "sex f: 6 images, fewer than 30, so its score is unreliable" in notes(comparison)
     assert "12 images in the test set, fewer than 30: the intervals may be too narrow" in notes(comparison)
 
 

@@ -26,8 +26,8 @@ def test_a_gap_that_shrinks_because_the_best_group_lost_is_levelling_down(tmp_pa
     first = with_groups(first, f=0.70, m=0.90)
     (said,) = said_of([first, with_groups(second, f=0.70, m=0.80)])
     assert said == (
-        "levelling down: the gap of FedHEAL by sex is 10.00 points smaller than that of FedAvg, but no group gained; m "
-        "fell from 90.00 to 80.00 % auc_ovo_macro"
+        "FedHEAL: gap by sex 10.0 points smaller than that of FedAvg only because no group gained and m fell from "
+        "90.0 to 80.0 % AUC, one-vs-one (levelling down)"
     )
     assert not (said_of([first, with_groups(second, f=0.75, m=0.85)]))  # f gained
     assert not (said_of([first, with_groups(second, f=0.60, m=0.85)]))  # the gap grew

@@ -10,7 +10,7 @@ from scored_runs import SEX, N, Y, fold, heal, model, ordered, row, scored, stag
 from fedcli.compare.systems import read, settings
 from fedcli.compare.tested import compare
 from fedcli.errors import FedcliError
-from fedcli.reporting.comparison import legend, names, notes, table
+from fedcli.reporting.comparison import heading, legend, names, notes, table
 from fedcli.reporting.rows import rows
 from fedcli.scores.groups import cross
 
@@ -74,12 +74,10 @@ def test_folds_have_test_sets_of_their_own_and_a_corrected_t_test(tmp_path):
         == difference.p_seeds
         == pytest.approx(2 * scipy.stats.t.sf(abs(t), 2))
     )
-    assert "Nadeau and Bengio" in legend(comparison) and "here 1/3 + 0.5" in legend(comparison)
-    assert "as they are. p over folds" not in legend(comparison) and "the test images as they are" not in legend(
-        comparison
-    )
+    assert "p folds: corrected resampled t test (Nadeau and Bengio 2003)." in legend(comparison)
     heads = [column.name for column in table(comparison).columns]
-    assert heads[1] == "A: FedAvg, 3 folds" and "p over folds" in heads
+    assert heads[1] == "FedAvg" and "p folds" in heads
+    assert heading(comparison).startswith("FedHEAL against FedAvg, 3 folds each;")
     assert comparison.images[0]["which"] == "fold 1, seed 1"
 
 
@@ -89,7 +87,7 @@ def test_seeds_of_one_fold_count_once(tmp_path):
     b = [heal(tmp_path / f"b{s}{k}", model(2, s + k), seed=s, by=(), **fold(k)) for s, k in about]
     comparison = compare(a, b, resamples=50)
     assert (comparison.pairs, comparison.sample.count, row(comparison, "clean", "auc_ovo_macro").samples) == (4, 2, 2)
-    assert table(comparison).columns[1].name == "A: FedAvg, 2 folds, 4 runs"
+    assert heading(comparison).startswith("FedHEAL against FedAvg, 2 folds, 4 runs each;")
 
 
 @pytest.mark.parametrize("interval", ["percentile", "bca"])

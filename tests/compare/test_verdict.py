@@ -10,23 +10,29 @@ from fedcli.compare import verdict
 from fedcli.compare.tested import compare
 from fedcli.compare.verdict import HIGHER, INCONCLUSIVE, LOWER, MODELS_ONLY, Difference, adjusted
 from fedcli.errors import UsageError
-from fedcli.reporting.comparison import legend, notes, sentence_against, sentences, table
+from fedcli.reporting.comparison import heading, legend, remarks, said_against, sentences, table
 
 
 def test_better_in_patients_and_seeds_is_said_and_one_seed_is_told_from_several(tmp_path):
     a = [scored(tmp_path / f"a{k}", model(0.3, k), seed=k, by=()) for k in range(3)]
     b = [heal(tmp_path / f"b{k}", model(2, k), seed=k, by=()) for k in range(3)]
     several, single = compare(a, b, resamples=300), compare(a[:1], b[:1], resamples=300)
-    scores = "clean balanced_accuracy and clean auc_ovo_macro"
-    assert sentences(several) == [f"FedHEAL is higher than FedAvg in {scores}."]
-    assert sentences(single) == [
-        f"FedHEAL and FedAvg as trained here differ significantly in {scores}, but 1 seed is too few to attribute the "
-        "difference to the method."
+    scores = "balanced accuracy, clean", "AUC, clean"
+    more = [100 * row.difference for row in several.rows]
+    assert sentences(several) == [
+        f"FedHEAL: {points:.1f} points higher than FedAvg in {score}." for points, score in zip(more, scores)
+    ]
+    assert all(text.endswith(", as trained here; one seed may be luck.") for text in sentences(single))
+    assert remarks(several) == ["(a) a difference between the methods: both p are below 0.05."]
+    assert remarks(single) == [
+        "(a) true of these trained models; 1 seed is too few to attribute the difference to the method."
     ]
     assert [len(table(result).columns) for result in (several, single)] == [8, 7]
-    assert [line[-1].text for line in table(single).rows] == [MODELS_ONLY] * 2
-    assert [column.name for column in table(several).columns[1:3]] == ["A: FedAvg, 3 seeds", "B: FedHEAL, 3 seeds"]
-    assert "p over seeds" in legend(several) and "p over seeds:" not in legend(single)
+    assert [line[-1].text for line in table(single).rows] == ["(a)"] * 2
+    assert [line[0].text for line in table(single).rows] == list(scores)
+    assert [column.name for column in table(several).columns[1:4]] == ["FedAvg", "FedHEAL", "change"]
+    assert heading(several) == "FedHEAL against FedAvg, 3 seeds each; they differ in the method alone."
+    assert "p seeds: paired t test" in legend(several) and "p seeds" not in legend(single)
 
 
 def test_a_difference_that_no_seed_changes_has_no_test_over_seeds(tmp_path):
@@ -34,9 +40,7 @@ def test_a_difference_that_no_seed_changes_has_no_test_over_seeds(tmp_path):
     b = [heal(tmp_path / f"b{k}", model(5, 0), seed=k, by=()) for k in range(3)]
     comparison = compare(a, b, metrics=["accuracy"], resamples=300)
     assert (comparison.rows[0].p_seeds_holm, comparison.rows[0].verdict) == (None, HIGHER)
-    assert "clean accuracy: the difference is the same in every seed, so there is no test over seeds" in notes(
-        comparison
-    )
+    assert table(comparison).rows[0][-2].text == "-"
 
 
 @pytest.mark.parametrize(
@@ -78,9 +82,8 @@ def test_few_patients_that_differ_can_show_nothing(tmp_path):
         assert (comparison.low is None) == (count == 1)
     ranked = ordered({"a": [a], "b": [b]}, "a", "accuracy", "clean", resamples=200)[1]
     assert ranked.note == "only 5 patients or lesions differ, so p cannot be below 0.0625"
-    assert sentences(compare([a], [b], metrics=["accuracy"], resamples=200))[0].endswith(
-        f"accuracy is inconclusive: {ranked.note}."
-    )
+    few = compare([a], [b], metrics=["accuracy"], resamples=200)
+    assert remarks(few) == [f"(a) cannot be told apart: {ranked.note}."]
 
 
 def test_order_against_a_reference_with_holm(tmp_path):
@@ -104,9 +107,11 @@ def test_order_against_a_reference_with_holm(tmp_path):
     assert (by_name["better"].low, by_name["better"].high) == (direct.low, direct.high)
     few = "1 seed is too few to attribute the difference to the method"
     assert by_name["better"].note == by_name["better"].reason == few
-    assert sentence_against(by_name.values(), "reference") == (
-        f"different from reference as trained here ({few}): better; inconclusive against reference: same"
-    )
+    points = 100 * by_name["better"].difference
+    assert said_against(by_name.values(), "reference", "accuracy") == [
+        f"better: {points:.1f} points higher than reference in accuracy, as trained here; one seed may be luck.",
+        "same: no clear difference from reference in accuracy.",
+    ]
     assert "Holm) over the systems of a table, not over scores" in verdict.legend(list(by_name.values()))
     assert (
         ordered(rows, "reference", "accuracy", "corrupted", resamples=50)[1].note

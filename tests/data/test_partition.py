@@ -140,7 +140,7 @@ def test_lesions_shared_between_clients_are_counted(tmp_path, capsys):
     _, body, arrays = partition(tmp_path, scheme="iid", clients=4)
     held = [set(arrays["train"][str(k)] // 3) for k in range(4)]
     assert body["unit_overlap"] == sum(sum(lesion in client for client in held) > 1 for lesion in range(27)) > 0
-    assert f"{body['unit_overlap']} patients or lesions (lesion)" in capsys.readouterr().err
+    assert f"{body['unit_overlap']} lesions lie in more than one client's data" in capsys.readouterr().err
 
 
 def test_a_pool_without_lesions_has_no_overlap_to_count(tmp_path):

@@ -13,7 +13,7 @@ from sklearn.metrics import confusion_matrix, precision_recall_curve, roc_curve
 from fedcli.errors import UsageError
 from fedcli.federation.client import Training
 from fedcli.figures import bands, drawing, inline, report
-from fedcli.figures.kinds import FIGURES, confusion, errors, overall_and_worst
+from fedcli.figures.kinds import FIGURES, confusion, errors, forest, overall_and_worst
 from fedcli.figures.report import FORMATS, write_all
 from fedcli.reporting import page
 from fedcli.reporting.rows import compared, rows, systems
@@ -99,10 +99,13 @@ def test_the_worst_cases_are_the_surest_errors(run):
 def test_the_command_draws_every_figure_and_says_what_each_shows(run, tmp_path, monkeypatch):
     drawn = []
     monkeypatch.setattr(report, "write", lambda picture, *files: drawn.extend(files))
-    session.run(f"fedcli report {run} --figures {tmp_path}/a --format svg,pdf")
+    session.run(f"fedcli report {run} --figures {tmp_path}/b")
+    assert {path.name for path in drawn} == {"forest.svg", "errors.svg", "flow.svg"}  # no severities were scored
+    drawn.clear()
+    session.run(f"fedcli report {run} --figures {tmp_path}/a --draw all --format svg,pdf")
     names = ("confusion-sex", "decision-sex", "precision-recall-sex", "reliability-sex", "roc-sex")
     stems = {*(f"{name}-clean" for name in names), "errors-sex", "flow"}
-    stems |= {f"forest-{metric}-clean" for metric in ("balanced_accuracy", "auc_ovo_macro")}
+    stems |= {"forest-balanced-accuracy", "forest-auc"}
     assert {path.name for path in drawn} == {f"{stem}.{kind}" for stem in stems for kind in ("svg", "pdf")}
     captions = (tmp_path / "a" / "captions.md").read_text()
     assert "500 bootstrap resamples of the patients or lesions" in captions and "n = 40 images." in captions
@@ -129,7 +132,7 @@ def two(tmp_path):
 
 def test_two_systems_stand_in_one_plane(two):
     made = report.of_systems(two, ["overall"])
-    assert [name for name, _ in made] == ["overall-and-worst-balanced_accuracy", "overall-and-worst-auc_ovo_macro"]
+    assert [name for name, _ in made] == ["overall-and-worst-balanced-accuracy", "overall-and-worst-auc"]
     picture = made[0][1]
     assert list(picture.legend) == ["1 FedAvg", "2 FedHEAL"]
     canvas = drawing.drawn(picture)
@@ -137,6 +140,35 @@ def test_two_systems_stand_in_one_plane(two):
     points = [line.get_marker() for line in canvas.axes[0].lines if line.get_marker() != "None"]
     assert named == points == ["o", "s"]
     assert [handle.get_linestyle() for handle in canvas.legends[0].legend_handles] == ["None", "None"]
+
+
+def test_each_point_has_the_intervals_of_all_images_and_of_the_worst_group(two):
+    table = overall_and_worst.frame(two)
+    whole = forest.frame(two)
+    for line in table.itertuples():
+        own = whole[(whole["system"] == line.system) & (whole["version"] == "clean")]
+        everyone, groups = own[own["attribute"] == ""].iloc[0], own[own["attribute"] == line.attribute]
+        lowest = groups.loc[groups["value"].idxmin()]
+        assert (line.overall, line.overall_low, line.overall_high) == tuple(everyone[["value", "low", "high"]])
+        assert (line.worst_low, line.worst_high) == tuple(lowest[["low", "high"]])
+        assert line.overall_low < line.overall < line.overall_high and line.worst <= lowest["value"] + 1e-9
+
+
+def test_methods_stand_side_by_side_for_each_group_with_the_mean_of_the_tables(two):
+    table = forest.frame(two)
+    line = table[(table["system"] == "FedHEAL") & (table["group"] == "f") & (table["version"] == "clean")].iloc[0]
+    known = two[1].scores.groups["sex"]["clean"]["auc_ovo_macro"]["f"]
+    assert line["value"] == pytest.approx(100 * known.mean) and line["low"] < line["value"] < line["high"]
+    canvas = drawing.drawn(forest.draw(table))
+    assert [text.get_text() for text in canvas.axes[0].get_yticklabels()][0].startswith("all images (n = ")
+    assert "auc_ovo" not in " ".join([table.attrs["title"], *(axes.get_xlabel() for axes in canvas.axes)])
+
+
+def test_names_of_files_hold_neither_seeds_nor_settings_and_are_short(two):
+    names = [name for name, _ in report.of_systems(two, ["all"])]
+    assert {"forest-auc", "roc-sex-clean-fedavg", "roc-sex-clean-fedheal"} < {*names} and max(map(len, names)) < 40
+    both = [replace(system, name=f"FedAvg ({k} seeds)", runs=two[0].runs) for k, system in enumerate(two)]
+    assert report._short(both) == ["fedavg-1", "fedavg-2"]
 
 
 def test_a_legend_of_the_page_shows_points_lines_and_lines_with_points(two):
@@ -177,8 +209,8 @@ def test_what_cannot_be_compared_is_said_once_for_the_figures_and_the_page(run, 
     """Of one run whose few images have small groups."""
     out = f"--format html --out {tmp_path}/page.html"
     said = session.run(f"fedcli report {run} {out}")
-    assert said.count("small group") == 1
-    assert session.run(f"fedcli report {run} {out} --figures {tmp_path}/f --draw flow").count("small group") == 1
+    assert said.count("groups of few") == 1
+    assert session.run(f"fedcli report {run} {out} --figures {tmp_path}/f --draw flow").count("groups of few") == 1
 
 
 def test_the_page_folds_the_figures(run):

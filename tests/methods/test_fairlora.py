@@ -37,14 +37,6 @@ def count(net, *endings):
     return sum(p.numel() for name, p in net.named_parameters() if p.requires_grad and name.endswith(endings))
 
 
-def test_the_attribute_it_takes_by_itself_is_named_where_there_are_others():
-    net = clip("clip-tiny", attributes={"age": ["0-39", "60+"], "sex": ["f", "m"]})
-    said = resolve("fairlora").local.warning(net, 10)
-    assert "those of age" in said and "sex" in said and "--set attribute=" in said
-    assert not resolve("fairlora", {"attribute": "sex"}).local.warning(net, 10)
-    assert not resolve("fairlora").local.warning(clip("clip-tiny"), 10)  # has one only
-
-
 def test_the_vision_transformer_has_the_known_number_of_adapter_weights():
     net = clip("clip-vit-b16", device="meta")
     assert count(net, ".A", ".B", ".S") == 1_106_784 and count(net, ".S") == 864

@@ -13,7 +13,7 @@ from fedcli.errors import UsageError
 from fedcli.federation.steps import with_own
 from fedcli.methods import METHODS, resolve
 from fedcli.methods.mixins import WeighsGroups
-from fedcli.runs.assembly import groups_not_named, small_groups
+from fedcli.runs.assembly import small_groups
 
 WEIGHING = ["group-dro", "fedminmax", "reweigh"]
 
@@ -87,14 +87,6 @@ def test_an_attribute_that_is_not_there_is_refused_before_training(spec):
     net.attributes = {}
     with pytest.raises(UsageError, match="this dataset has none"):
         resolve(spec).local.extend(net)
-
-
-@pytest.mark.parametrize("spec", [*WEIGHING, "adv"])
-def test_the_attribute_taken_by_default_is_named_where_there_are_others(spec):
-    net = toy_net()
-    net.attributes = {"age": ["0-39", "60+"], "sex": ["f", "m"]}
-    assert "those of age" in resolve(spec).local.warning(net, 10)
-    assert not resolve(spec, {"attribute": "sex"}).local.warning(net, 10)
 
 
 def test_small_groups_and_unknown_values_are_named_where_a_method_weighs_by_them(shards):
@@ -198,17 +190,3 @@ def test_the_weights_have_mean_1_over_all_images_and_the_worst_group_gains(spec)
         shared = {name: torch.tensor(value).double() for name, value in made.items()}
     w = made["group_weights"]
     assert (12 * w[0] + 8 * w[1]) / 20 == pytest.approx(1) and w[1] > 1 > w[0]
-
-
-def test_the_attribute_taken_by_default_is_named_for_server_rules_and_draws_too():
-    net = toy_net()
-    net.attributes = {"age": ["0-39", "60+"], "sex": ["f", "m"]}
-    by_rule = groups_not_named(resolve("fairfed", {"gap": "spd"}), "shuffle", net)
-    assert by_rule == "the groups are those of age; --set attribute=NAME uses another (sex)"
-    drawn = groups_not_named(resolve("fedavg"), "group-class", net)
-    assert drawn == "the groups are those of age; --sampling group-class:NAME uses another (sex)"
-    for spec, settings, draws in (
-        ("fairfed", {}, "class"),
-        ("fairfed", {"gap": "eod", "attribute": "sex"}, "group:sex"),
-    ):
-        assert groups_not_named(resolve(spec, settings), draws, net) == ""

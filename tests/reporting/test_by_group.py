@@ -1,61 +1,60 @@
-"""The table of each group on a terminal: how many, how good, how far below the best, and who is worst."""
+"""The table of each group on a terminal: how many, how good with what interval, what noise costs, and the gap."""
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
-from conftest import make_chain
-from made_plans import planned
+from scored_runs import model, scored
 
-from fedcli.federation.client import Training
+from fedcli.compare.resampling import Resamples
+from fedcli.compare.systems import Quantity, read
 from fedcli.reporting.by_group import legend, tables
-from fedcli.runs.train import train
-from fedcli.scores.evaluate import evaluate
-from fedcli.scores.scores import Scores
+
+AUC = "auc_ovo_macro"
 
 
 @pytest.fixture(scope="module")
-def scores(tmp_path_factory) -> Scores:
-    work = tmp_path_factory.mktemp("groups")
-    run = train(make_chain(work, corrupted=True), planned("fedavg", {}, Training(batch_size=10), 1, seed=3), work=work)
-    return Scores.read(evaluate(run, by=["sex"], out=None, device="cpu", made_by=["evaluate"]))
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("groups")
+    path = scored(
+        folder / "a", model(2, 0), corrupted=model(1, 7), corruption={"kind": "gaussian-noise"}, kept_rounds=[5, 6]
+    )
+    return read([path])[0]
 
 
-def test_each_group_has_its_count_score_interval_and_gap_on_clean_and_corrupted_images(scores):
-    (table,) = tables(scores)
-    heads = [column.name for column in table.columns]
-    assert heads[:5] == ["sex", "n", "clean (%)", "clean interval", "clean gap"] and len(heads) == 8
-    lines = [[cell.text for cell in row] for row in table.rows]
-    for line, (value, group) in zip(lines, scores.members("sex").items(), strict=True):
-        assert line[:2] == [f"{value}†", str(group.count)]  # fewer than 30 images
-        for at, version in ((2, "clean"), (5, "corrupted")):
-            column = scores.groups["sex"][version]["auc_ovo_macro"]
-            score, best = column[value], max(each.last for each in column.values())
-            bounds = f"{100 * score.low:.2f} to {100 * score.high:.2f}"
-            assert line[at : at + 3] == [f"{100 * score.last:.2f}", bounds, f"{100 * (best - score.last):.2f}"]
-    assert "†" in legend(scores)
+def cells(run, metric=""):
+    (table,) = tables(run, metric)
+    return table.title, [column.name for column in table.columns], [[cell.text for cell in row] for row in table.rows]
 
 
-def test_the_worst_group_is_named_on_each_version(scores):
-    (table,) = tables(scores)
-    for version, groups in scores.groups["sex"].items():
-        each = {value: score.last for value, score in groups["auc_ovo_macro"].items()}
-        worst = min(each, key=lambda value: each[value])
-        assert f"{worst} on {version} images ({100 * each[worst]:.2f} %)" in table.legend
+def test_each_group_has_its_images_and_means_over_the_rounds_with_intervals_of_these_means(run):
+    title, heads, lines = cells(run)
+    assert title == "FedAvg, seed 0, mean of rounds 5 to 6: AUC, one-vs-one in %, 95 % interval, by sex"
+    assert heads == ["sex", "images", "clean", "noisy", "lost to noise"]
+    for line, group in zip(lines, "fm", strict=False):
+        both = [run.scores.groups["sex"][version][AUC][group] for version in ("clean", "corrupted")]
+        for cell, version, score in zip(line[2:], ("clean", "corrupted"), both, strict=False):
+            drawn = Resamples(1000).drawn(run, Quantity(version, AUC, "sex", group))
+            low, high = np.quantile(drawn, (0.025, 0.975))
+            assert cell == f"{100 * score.mean:.1f} ({100 * low:.1f} to {100 * high:.1f})"
+        assert line[:2] == [group, "30"] and line[4] == f"{100 * (both[0].mean - both[1].mean):.1f}"
 
 
-def test_groups_of_one_score_have_no_worst_among_them(scores):
-    best = max(score.last for score in scores.groups["sex"]["clean"]["auc_ovo_macro"].values())
-    level = {
-        where: replace(score, values=[best]) if is_clean(where) else score for where, score in scores.table.items()
-    }
-    said = f"all have the same score on clean images ({100 * best:.2f} %)"
-    mixed = replace(scores, table=level)
-    (table,) = tables(mixed)
-    assert table.legend.startswith("Worst group: ") and table.legend.endswith(f"{said}.")
-    same = replace(scores, table={where: score for where, score in level.items() if where.version == "clean"})
-    (table,) = tables(same)
-    assert table.legend == f"No worst group: {said}."
+def test_the_last_line_is_the_gap_as_a_report_has_it(run):
+    _, _, lines = cells(run)
+    gaps = [100 * run.scores.part().lies("sex", version, AUC, "gap").mean for version in ("clean", "corrupted")]
+    assert lines[-1] == ["gap", "", *(f"{gap:.1f}" for gap in gaps), ""]
 
 
-def is_clean(where):
-    return where.version == "clean" and where.metric == "auc_ovo_macro" and where.group
+def test_without_predictions_numbers_are_the_last_rounds_and_the_title_says_so(run, tmp_path):
+    title, _, lines = cells(replace(run, path=tmp_path / "scores.json"))
+    score = run.scores.groups["sex"]["clean"][AUC]["f"]
+    assert "last round" in title and lines[0][2].startswith(f"{100 * score.last:.1f}")
+
+
+def test_legends_are_a_line_each(run):
+    small = {where: replace(score, small="few") if where.group else score for where, score in run.scores.table.items()}
+    marked = replace(run, scores=replace(run.scores, table=small))
+    assert cells(marked)[2][0][0] == "f†"
+    assert legend(marked.scores)[-1].startswith("† a group with few images")
+    assert not any("†" in line for line in legend(run.scores))

@@ -11,8 +11,9 @@ from scored_runs import heal, model, scored
 from fedcli.data import manifest
 from fedcli.federation.client import Training
 from fedcli.figures.kinds import flow
-from fedcli.reporting import cards, evidence, table_one
+from fedcli.reporting import cards, evidence
 from fedcli.reporting.by_severity import by_group
+from fedcli.reporting.page import table_one
 from fedcli.reporting.rows import rows, systems
 from fedcli.runs.train import train
 from fedcli.scores.evaluate import Extra, evaluate
@@ -97,14 +98,23 @@ def test_a_card_is_of_one_system(tmp_path):
     assert "a card is of one system, and these runs are 2: FedAvg, FedHEAL" in said
 
 
+def test_a_card_says_its_classes_and_that_images_are_generated(row):
+    made, data = cards.cards(row)
+    assert ("Classes", f"3: {', '.join(row.scores.classes)}") in made.facts and made.generated == ""
+    assert ("Classes", ", ".join(row.scores.classes)) in data.facts
+    said = "Generated images with a planted disparity."
+    drawn = cards.replace(made, generated=said)
+    assert drawn.markdown.startswith(said) and drawn.html.index(said) < drawn.html.index("<h1>")
+
+
 def test_table_1_counts_every_image_of_each_client_once(row, run):
     (table,) = table_one.tables(manifest.parent(run, "run"))
     heads = [column.title for column in table.columns]
-    assert heads[2:] == [*(f"{client} train" for client in ROSTER), "all test"]
+    assert heads[1:] == [*(f"{client}, train" for client in ROSTER), "all, test"]
     images, *others = [[cell.text for cell in line] for line in table.rows]
-    assert images[2:] == ["20", "20", "20", "20", "40"]
-    shares = {line[1]: line[2] for line in others if line[0] == "sex"}
-    assert shares == {"f": "10 (50.0)", "m": "10 (50.0)"}
+    assert images[1:] == ["20", "20", "20", "20", "40"]
+    shares = {line[0]: line[1] for line in others if line[0].startswith("sex")}
+    assert shares == {"sex: f": "10 (50.0)", "sex: m": "10 (50.0)"}
 
 
 def test_the_flow_adds_up(row, run):

@@ -57,9 +57,12 @@ def test_any_number_is_a_column_of_every_format_by_its_name(scored):
     assert [name for name in row.cells if " by " in name] == expected
     assert {"clean accuracy of sex f", "corrupted accuracy of sex f"} <= row.cells.keys()
     assert row.cells[f"clean {parity}"].lower and expected[0] in row.doubtful  # 20 images a group
-    for format in ("markdown", "latex", "csv", "json"):
-        text = render([row], format).replace("\\_", "_")
+    for format in ("csv", "json"):
+        text = render([row], format)
         assert parity in text and "gap accuracy by sex" in text, format
+    for format in ("markdown", "latex"):
+        text = render([row], format)
+        assert "by sex: demographic parity difference, mean over classes" in text and "by sex: accuracy" in text, format
     with pytest.raises(UsageError, match="no metric 'demografic_parity_difference'") as error:
         rows([scored], metrics=["demografic_parity_difference"])
     assert "demographic_parity_difference" in error.value.hint

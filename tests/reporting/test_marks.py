@@ -25,7 +25,7 @@ FEW = np.where(np.arange(60) < 26, 0, 1)  # 26 images of the first group, which 
 def marked(paths, **how):
     """column -> rows that are marked as its best."""
     whole = report(rows(paths, **how)).whole
-    return {c.title: [row[0].text for row in whole.rows if row[k].best] for k, c in enumerate(whole.columns)}
+    return {c.key: [row[0].text for row in whole.rows if row[k].best] for k, c in enumerate(whole.columns)}
 
 
 def runs(folder, skills, seeds=1, **about):
@@ -39,14 +39,15 @@ def test_the_best_is_marked_where_its_lead_is_significant_and_nowhere_else(tmp_p
     close = [scored(tmp_path / "avg", model(1, 0)), heal(tmp_path / "heal", model(1, 9))]
     assert marked(clear)[AUC] == ["FedHEAL"] and marked(close)[AUC] == []
     assert compare(close[:1], close[1:]).rows[1].p > 0.05
-    assert "With 1 seed this holds for these trained models" in report(rows(close)).legend()
+    assert "as trained here (p < 0.05 over patients)" in report(rows(clear)).legend()
+    assert "better than every other row" not in report(rows(close)).legend()
+    assert "FedHEAL: no clear difference from FedAvg in AUC on clean images." in report(rows(close)).verdicts
 
 
 def test_a_quantity_without_a_test_has_no_mark_beside_those_that_have_one(tmp_path):
     paths = runs(tmp_path, (0.5, 3))
     best = marked(paths)
     assert best[AUC] == ["FedHEAL"] and best["sex worst group auc_ovo_macro"] == []
-    assert "Columns of other quantities have no test here, and so no mark." in report(rows(paths)).legend()
 
 
 def test_a_score_of_two_classes_is_marked_and_tested_on_the_page(tmp_path):
@@ -54,13 +55,13 @@ def test_a_score_of_two_classes_is_marked_and_tested_on_the_page(tmp_path):
     paths = [scored(tmp_path / "a", model(0.2, 0, 2, y), y=y), heal(tmp_path / "b", model(1.5, 0, 2, y), y=y)]
     assert marked(paths, metrics=["auc_binary"])["clean auc_binary"] == ["FedHEAL"]
     html = page.write(tmp_path / "page.html", paths, page.PageOptions(metrics=["auc_binary"])).read_text()
-    assert "Clean auc_binary: " in html
+    assert "points higher than FedAvg in AUC on clean images" in html
 
 
 def test_three_seeds_or_more_have_to_agree(tmp_path):
     paths = runs(tmp_path, (0.5, 3), seeds=3)
     assert marked(paths, spread="pooled")[AUC] == ["FedHEAL (3 seeds)"]
-    assert "over the test patients and over seeds" in report(rows(paths, spread="pooled")).legend()
+    assert "over patients and over seeds" in report(rows(paths, spread="pooled")).legend()
     uneven = [scored(tmp_path / f"u{seed}", model((0.2, 0.5, 4)[seed], seed), seed=seed) for seed in range(3)]
     level = [heal(tmp_path / f"l{seed}", model(0.45, seed), seed=seed) for seed in range(3)]
     assert compare(level, uneven).rows[1].p_seeds > 0.05
@@ -75,11 +76,11 @@ def test_a_row_that_cannot_be_tested_against_the_best_is_not_led(tmp_path):
     third = [scored(tmp_path / f"prox{seed}", model(0.2, seed), seed=seed, **about) for seed in (7, 8, 9)]
     best = marked([*paths, *third], spread="pooled")
     assert not any(best.values())
-    legend = report(rows([*paths, *third], spread="pooled")).legend()
-    assert "significantly better than every other row in paired tests" in legend
     assert marked([*paths[:3], *third], spread="pooled")[AUC] == [
         "FedAvg (3 seeds)"
     ]  # no test at all, as the legend says
+    legend = report(rows([*paths[:3], *third], spread="pooled")).legend()
+    assert "*: the best of the column, not tested." in legend
 
 
 def test_without_predictions_the_best_number_is_marked_and_the_legend_says_so(tmp_path):
@@ -89,7 +90,7 @@ def test_without_predictions_the_best_number_is_marked_and_the_legend_says_so(tm
     for path, old in zip(paths, items, strict=True):
         manifest.write_text(path, replace(old, parents={}, files={"scores.csv": old.files["scores.csv"]}).text)
     assert len(marked(paths)[AUC]) == 1
-    assert "* marks the best of a column; no test stands behind it." in report(rows(paths)).legend()
+    assert "*: the best of the column, not tested." in report(rows(paths)).legend()
 
 
 def test_values_that_print_the_same_share_the_mark_unless_all_do():
@@ -118,19 +119,26 @@ def test_every_format_has_the_same_marks_cell_by_cell(tmp_path):
     table = report(rows(paths)).tables[0]
     expected = [[(cell.plain, cell.best) for cell in row] for row in table.rows]
     assert any(best for row in expected for _, best in row)
-    assert in_terminal(table) == in_markdown(writers.markdown(table)) == in_latex(writers.latex(table, [])) == expected
+    assert (
+        in_terminal(table)
+        == in_markdown(writers.markdown(table))
+        == in_latex(writers.latex([table], [], []))
+        == expected
+    )
     html = page.write(tmp_path / "page.html", paths).read_text()
     assert in_html(html, 0) == expected
     between = report(rows(paths)).tables[1]
     expected = [[(cell.plain, cell.best) for cell in row] for row in between.rows]
     assert any("†" in text for row in expected for text, _ in row)
     assert in_terminal(between) == in_markdown(writers.markdown(between)) == in_html(html, 1) == expected
-    assert render(rows(paths), "latex").count(r"$^\dagger$") == sum("†" in text for row in expected for text, _ in row)
+    assert render(rows(paths), "latex").count(r"$^\dagger$") == 2 + sum(
+        "†" in text for row in expected for text, _ in row
+    )  # and once in each caption, which say what it means
 
 
 def in_terminal(table):
     writers.show(table, out := io.StringIO())
-    lines = out.getvalue().splitlines()[-len(table.rows) :]
+    lines = out.getvalue().rstrip("\n").splitlines()[-len(table.rows) :]
     return [[starred(text) for text in re.split(r"\s{2,}", line.strip().replace(" *", "*"))] for line in lines]
 
 
@@ -153,14 +161,14 @@ def in_html(text, place):
     body = re.findall(r"<tbody>(.*?)</tbody>", text, re.S)[place]
     lines = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", line) for line in re.findall(r"<tr>(.*?)</tr>", body, re.S)]
     return [
-        [(re.sub(r"<[^>]*>", "", c).replace(" ±\u202f", " ± ").replace("±&#8239;", "± "), "<b>" in c) for c in row]
+        [(re.sub(r"<[^>]*>", "", c).replace("±\u202f", "±").replace("±&#8239;", "±"), "<b>" in c) for c in row]
         for row in lines
     ]
 
 
 def test_differences_in_decisions_that_a_small_group_may_decide_are_no_best_either(tmp_path):
     text = page.write(tmp_path / "page.html", runs(tmp_path, (0.5, 3), sex=FEW)).read_text()
-    decisions = text[text.index("Decisions, clean") :]
+    decisions = text[text.index("Differences in decisions: clean") :]
     body = decisions[: decisions.index("</table>")]
     assert body.count("†") == 6 and "<b>" not in body
 

@@ -32,7 +32,7 @@ document.title = JSON.stringify(made);
 @pytest.mark.long
 @pytest.mark.skipif(not shutil.which("chromium"), reason="needs Chromium")
 def test_columns_sort_and_folded_parts_are_printed(tmp_path):
-    rows = [["a", "10.50 ± 1.00"], ["b", "-"], ["c", "−2.00"], ["d", "9.75†"], ["e", "1,200"]]
+    rows = [["a", "10.50 ±1.00"], ["b", "-"], ["c", "−2.00"], ["d", "9.75†"], ["e", "1,200"]]
     table = Table.of("Scores", ["name", "a_score_with_a_very_long_name_that_cannot_break"], rows)
     folded = Table.of("Folded", ["x", "y"], [["1", "2"]])
     page = document("A page", "Of one table.", [], [Section("scores", "Scores", tables=[table], folded=[folded])])

@@ -90,7 +90,7 @@ def test_a_run_that_cannot_be_evaluated_is_left_out_of_a_report_with_a_warning(t
     manifest.write_text(path, path.read_text().replace('"method": "fedavg"', '"method": "of-tomorrow"'))
     printed = session.run(f"fedcli report --work {tmp_path}")
     assert f"warning: left out {path.parent}: " in printed and "of-tomorrow" in printed
-    shown = [line for line in printed.splitlines() if line.strip().startswith("FedAvg")]
+    shown = [line for line in printed.splitlines() if line.startswith(" FedAvg ")]
     assert len(shown) == len(("all scores", "groups by sex"))
     (tmp_path / "runs" / "b" / "run.json").unlink()
     assert "error: unknown method 'of-tomorrow'" in session.run(f"fedcli report --work {tmp_path}")

@@ -9,7 +9,7 @@ from made_scores import a_seed, a_stage, column, over, scores, spread_of
 from nested_scores import body_of, scores_of
 from report_tables import as_text, table_cells
 
-from fedcli.compare.cautions import small_groups_note
+from fedcli.compare.cautions import unreliable_groups
 from fedcli.compare.systems import brief
 from fedcli.errors import UsageError
 from fedcli.reporting.columns import SHOWN
@@ -22,12 +22,12 @@ def test_a_line_per_run_with_percent_mean_and_spread(tmp_path):
     assert dict(zip(columns, lines[0], strict=True)) == {
         "method": "FedAvg",
         "rule": "paper",
-        "clean balanced_accuracy (%)": "80.13 ± 1.23",
-        "clean auc_ovo_macro (%)": "90.13 ± 1.23",
-        "corrupted balanced_accuracy (%)": "70.00 ± 1.23",
-        "corrupted auc_ovo_macro (%)": "80.00 ± 1.23",
-        "average balanced_accuracy (%)": "75.06 ± 1.23",
-        "average auc_ovo_macro (%)": "85.06 ± 1.23",
+        "clean balanced_accuracy (%)": "80.13 ±1.23",
+        "clean auc_ovo_macro (%)": "90.13 ±1.23",
+        "corrupted balanced_accuracy (%)": "70.00 ±1.23",
+        "corrupted auc_ovo_macro (%)": "80.00 ±1.23",
+        "average balanced_accuracy (%)": "75.06 ±1.23",
+        "average auc_ovo_macro (%)": "85.06 ±1.23",
         "sex worst group auc_ovo_macro (%)": "80.13",
         "sex gap auc_ovo_macro (%)": "10.00",
     }
@@ -38,7 +38,7 @@ def test_the_best_of_a_column_is_marked_and_low_is_good_for_gap_and_std(tmp_path
         scores(tmp_path / "a", auc=0.9, gap=0.2, among=0.03),
         scores(tmp_path / "b", auc=0.8, gap=0.05, among=0.01),
     ]
-    assert column(paths, "clean auc_ovo_macro (%)") == ["90.00 ± 1.00 *", "80.00 ± 1.00"]
+    assert column(paths, "clean auc_ovo_macro (%)") == ["90.00 ±1.00 *", "80.00 ±1.00"]
     assert column(paths, "sex gap auc_ovo_macro (%)") == ["20.00", "5.00 *"]
     assert column(paths, "sex worst group auc_ovo_macro (%)") == ["70.00", "75.00 *"]
     assert column(paths, "std among clients auc_ovo_macro (%)") == ["3.00", "1.00 *"]
@@ -46,13 +46,13 @@ def test_the_best_of_a_column_is_marked_and_low_is_good_for_gap_and_std(tmp_path
 
 def test_values_that_print_alike_are_all_marked(tmp_path):
     paths = [scores(tmp_path / name, auc=auc) for name, auc in {"a": 0.900001, "b": 0.900002, "c": 0.7}.items()]
-    assert column(paths, "clean auc_ovo_macro (%)") == ["90.00 ± 1.00 *", "90.00 ± 1.00 *", "70.00 ± 1.00"]
+    assert column(paths, "clean auc_ovo_macro (%)") == ["90.00 ±1.00 *", "90.00 ±1.00 *", "70.00 ±1.00"]
 
 
 def test_a_run_without_a_version_has_a_dash_and_does_not_compete(tmp_path):
     paths = [scores(tmp_path / "a"), scores(tmp_path / "b", corrupted=0.8)]
-    assert column(paths, "corrupted auc_ovo_macro (%)") == ["-", "80.00 ± 1.00"]
-    assert column(paths[::-1], "corrupted auc_ovo_macro (%)") == ["80.00 ± 1.00", "-"]
+    assert column(paths, "corrupted auc_ovo_macro (%)") == ["-", "80.00 ±1.00"]
+    assert column(paths[::-1], "corrupted auc_ovo_macro (%)") == ["80.00 ±1.00", "-"]
 
 
 def test_columns_keep_their_order_whichever_run_comes_first(tmp_path):
@@ -105,7 +105,7 @@ def test_a_group_too_small_to_tell_is_noted_once(tmp_path, capsys):
         scores(tmp_path / name, small="12 images, fewer than 30", auc=auc) for name, auc in (("a", 0.9), ("b", 0.8))
     ]
     rows(paths)
-    assert capsys.readouterr().err == "warning: sex male of skin is a small group: 12 images, fewer than 30\n"
+    assert capsys.readouterr().err == "warning: groups of few test images: sex male (12 images, fewer than 30)\n"
 
 
 def test_a_file_of_ones_own_is_named_by_its_file_and_first_digits():
@@ -115,22 +115,23 @@ def test_a_file_of_ones_own_is_named_by_its_file_and_first_digits():
 
 def test_several_small_groups_are_one_note():
     groups = {k: {"accuracy": 0.5, "reason": few} for k, few in (("9", "9 images"), ("90", ""), ("7", "7 images"))}
+    whole = {"clean": {"accuracy": 0.5, "count": 60, "classes_missing": []}}
     made = scores_of(
-        {"dataset": "skin", "versions": {}, "groups": {"sex": {"clean": {"last_round": {"groups": groups}}}}}
+        {"dataset": "skin", "versions": whole, "groups": {"sex": {"clean": {"last_round": {"groups": groups}}}}}
     )
-    assert small_groups_note(made) == "small groups of skin: sex 9 (9 images), sex 7 (7 images)"
-    assert small_groups_note(scores_of({"versions": {}})) == ""
+    assert unreliable_groups(made) == ["groups of few test images: sex 9 (9 images), sex 7 (7 images)"]
+    assert unreliable_groups(scores_of({"versions": whole})) == []
 
 
 def test_markdown_is_one_table_with_its_legend_and_escapes_bars(tmp_path):
     text = render(rows([scores(tmp_path / "a", label="Fed|Avg\nplus", gap=None, std=None)]), "markdown")
     assert text == (
-        "| method | rule | clean balanced_accuracy (%) | clean auc_ovo_macro (%) |\n"
-        "| --- | --- | ---: | ---: |\n"
-        "| Fed\\|Avg plus | paper | 80.00 | 90.00 |\n"
+        "skin, 4 clients, 6 rounds.\n\n"
+        "| method | balanced accuracy, clean (%) | AUC, one-vs-one, clean (%) |\n"
+        "| --- | ---: | ---: |\n"
+        "| Fed\\|Avg plus | 80.0 | 90.0 |\n"
         "\n"
-        "In percent: mean over the last five rounds (all rounds of a shorter run) ± population standard deviation over "
-        "them.\n"
+        "In %: mean of the last five rounds (all of a shorter run) ± their standard deviation.\n"
     )
 
 
@@ -171,7 +172,9 @@ def test_runs_that_differ_in_the_seed_alone_are_one_row_with_either_spread(tmp_p
     assert pooled.cells[name].mean == pytest.approx(0.65)
     assert pooled.cells[name].std == pytest.approx(np.std([0.5, 0.7, 0.6, 0.8]))
     assert runs.cells[name].std == pytest.approx(np.std([0.6, 0.7], ddof=1))
-    assert "ddof 1" in render([runs], "markdown") and "over the rounds of all its runs" in render([pooled], "markdown")
+    assert "ddof 1" in render(
+        [runs], "markdown"
+    ) and "and over seeds ± the standard deviation over all of them" in render([pooled], "markdown")
     assert "the last round's model" in json.loads(render(rows(paths, spread="runs", at="last"), "json"))["legend"]
     assert rows(paths, spread="pooled", at="last")[0].cells[name].mean == pytest.approx(0.75)
     assert [row.name for row in rows(paths)] == ["FedAvg (seed=1)", "FedAvg (seed=0)"]
@@ -261,25 +264,26 @@ def test_the_best_is_marked_among_rows_of_the_same_data_and_rounds_alone(tmp_pat
     paths = [
         scores(tmp_path / name, auc=auc, rounds=n) for name, auc, n in (("a", 0.7, 6), ("b", 0.6, 6), ("c", 0.9, 9))
     ]
-    assert column(paths, "clean auc_ovo_macro (%)") == ["70.00 ± 1.00 *", "60.00 ± 1.00", "90.00 ± 1.00"]
+    assert column(paths, "clean auc_ovo_macro (%)") == ["70.00 ±1.00 *", "60.00 ±1.00", "90.00 ±1.00"]
     assert "among rows of the same data and rounds" in render(rows(paths), "markdown")
     text = render(rows(paths[1:]), "markdown")
-    assert " *" not in text.split("In percent")[0] and "No best is marked, as no two rows share" in text
+    assert " *" not in text.split("In %")[0] and "No best is marked: no two rows share" in text
     assert "a difference may be due to that and not to the method" in text
 
 
-def test_what_lies_between_groups_stands_in_a_table_per_attribute(tmp_path):
+def test_what_lies_between_groups_stands_under_one_head_for_each_attribute(tmp_path):
     body = body_of(scores(tmp_path / "a"))
     groups = dict.fromkeys(("sex", "sex at birth", "sex*age"), body["groups"]["sex"])
     path = scores(tmp_path / "b", groups=groups)
-    first, *others = report(rows([path])).tables
-    assert first.title == "" and as_text(first)[0][2:] == ["clean balanced_accuracy (%)", "clean auc_ovo_macro (%)"]
-    heads = ["method", "rule", "worst group auc_ovo_macro (%)", "gap auc_ovo_macro (%)"]
-    assert [table.title for table in others] == [f"Groups by {name}" for name in groups]
-    assert all(as_text(table) == (heads, [["FedAvg", "paper", "80.00", "10.00"]]) for table in others)
-    assert "\n\nGroups by sex*age:\n\n| method | rule | worst group" in render(rows([path]), "markdown")
+    first, between = report(rows([path])).tables
+    assert first.title == "" and as_text(first)[0][1:] == ["clean balanced_accuracy (%)", "clean auc_ovo_macro (%)"]
+    assert between.title == "Between groups of the clean images: AUC, one-vs-one, %"
+    heads = [(f"by {name}", what) for name in groups for what in ("worst", "gap")]
+    assert [column.levels for column in between.columns] == [("", "method"), *heads]
+    assert as_text(between)[1] == [["FedAvg", *["80.0", "10.0"] * 3]]
+    assert "AUC, one-vs-one, %:\n\n| method | by sex, worst | by sex, gap |" in render(rows([path]), "markdown")
     assert "sex*age gap auc_ovo_macro (%)" in render(rows([path]), "csv")
-    assert "Groups by sex at birth\n" in session.run(f"fedcli report {path}")
+    assert "by sex at" in session.run(f"fedcli report {path}")
 
 
 def test_other_metrics_take_the_place_of_the_two_and_unknown_ones_are_refused(tmp_path):
@@ -297,14 +301,17 @@ def test_latex_is_a_booktabs_table_with_escapes_and_the_best_in_bold(tmp_path):
         scores(tmp_path / "a", label="Fed_A & 100%", auc=0.9, gap=None, corrupted=0.8),
         scores(tmp_path / "b", auc=0.8, gap=None, corrupted=0.7),
     ]
-    lines = render(rows(paths), "latex").splitlines()
-    assert lines[1:5] == [
-        r"\begin{tabular}{llrrrrrr}", r"\toprule",
-        r" &  & \multicolumn{2}{c}{clean} & \multicolumn{2}{c}{corrupted} & \multicolumn{2}{c}{average} \\",
-        r"\cmidrule(lr){3-4}\cmidrule(lr){5-6}\cmidrule(lr){7-8}",
+    text = render(rows(paths, metrics=["auc_ovo_macro"]), "latex")
+    before, _, after = text.partition(r"\begin{tabular}")
+    assert r"\caption{skin, 4 clients, 6 rounds." in before and r"\label{tab:scores}" in before
+    assert "Bold: the best of the column, not tested." in before
+    assert after.splitlines() == [
+        "{lrrr}", r"\toprule",
+        r" & \multicolumn{3}{c}{AUC, one-vs-one, \%} \\",
+        r"\cmidrule(lr){2-4}",
+        r"method & clean & corrupted & both \\",
+        r"\midrule",
+        r"Fed\_A \& 100\% & \textbf{90.0 $\pm$1.0} & \textbf{80.0 $\pm$1.0} & \textbf{85.0 $\pm$1.0} \\",
+        r"FedAvg & 80.0 $\pm$1.0 & 70.0 $\pm$1.0 & 75.0 $\pm$1.0 \\",
+        r"\bottomrule", r"\end{tabular}", r"\end{table}",
     ]  # fmt: skip
-    assert lines[7].startswith(r"Fed\_A \& 100\% & paper & \textbf{80.00 $\pm$ 1.00} & \textbf{90.00 $\pm$ 1.00}")
-    assert (
-        lines[9:11] == [r"\bottomrule", r"\end{tabular}"]
-        and "Bold marks the best of a column; no test stands behind it." in lines[11]
-    )

@@ -26,7 +26,7 @@ def measured(monkeypatch):
 
     monkeypatch.setattr(forecast.time, "perf_counter", lambda: now[0])
     for name, made in {
-        "_measured": estimate, "resolved": lambda kind: kind, "_cost": lambda kind: kind, "begun": lambda work: [],
+        "_measured": estimate, "_plan": lambda kind, source: kind, "_cost": lambda kind: kind, "begun": lambda work: [],
         "is_done": lambda kind, source, runs: kind == "done", "_images": lambda source: IMAGES[source.name],
     }.items():  # fmt: skip
         monkeypatch.setattr(forecast, name, made)

@@ -3,11 +3,11 @@
 import pytest
 from tiny_recipe import TINY, write
 
-from fedcli.commands.cells import read_seeds
 from fedcli.errors import UsageError
 from fedcli.methods import METHODS
 from fedcli.methods.mixins import ContinuesRun, LearnsFromTeacher
 from fedcli.reproduce import expand, raw, recipe
+from fedcli.reproduce.several import read_seeds
 from fedcli.stages.train import resolved
 
 

@@ -123,7 +123,7 @@ def test_a_difference_to_another_row_is_taken_seed_by_seed_and_round_by_round():
     assert of_rows.with_derived(both, rounds, "FedAvg") == {"acc": base, "less": {}}
     cells = {"FedAvg": a_cell(None), "SALT": a_cell(2.5, 1.5)}
     marks = {"less": record.Marked(best=[], doubtful=[], tested=False)}
-    assert as_text(output.ours(made(less, cells, marks=marks))) == [["FedAvg", "-"], ["SALT", "+2.50 ± 1.50"]]
+    assert as_text(output.ours(made(less, cells, marks=marks))) == [["FedAvg", "-"], ["SALT", "+2.50 ±1.50"]]
 
 
 def test_validation_chooses_among_the_values_of_one_row_and_not_between_methods():
@@ -269,7 +269,7 @@ def test_a_row_whose_models_may_be_at_chance_says_so_and_on_which_data(tmp_path)
     ]
     one = recipe(("FedAvg", "fedavg"), reference="FedAvg")
     (said,) = results.chance_of(Findings(one, done, runs), "FedAvg")
-    assert said.startswith("ISIC: decisions on clean images are not shown to be better than chance")
+    assert said.startswith("ISIC: may be no better than chance (33.3 %) on clean images: balanced accuracy 38.0 %")
     one = one.model_copy(update={"rows": (one.rows[0].model_copy(update={"scores_of": "personal"}),)})
     assert results.chance_of(Findings(one, done, runs), "FedAvg") == []
 

@@ -1,7 +1,6 @@
 """A user's own grid."""
 
 import json
-import threading
 from importlib import import_module
 from pathlib import Path
 
@@ -13,12 +12,9 @@ from typer.testing import CliRunner
 import fedcli
 from fedcli.commands.app import app
 from fedcli.errors import UsageError
-from fedcli.io.locks import held
 from fedcli.reporting import page
-from fedcli.reproduce import jobs, sweep
-from fedcli.reproduce.expand import Cell
-from fedcli.stages.evaluation_options import EvaluateOptions
-from fedcli.stages.options import PartitionOptions, TrainOptions
+from fedcli.reproduce import sweep
+from fedcli.stages.options import PartitionOptions
 
 
 def test_a_grid_is_trained_and_the_test_set_chooses_nothing(tmp_path, monkeypatch):
@@ -27,7 +23,7 @@ def test_a_grid_is_trained_and_the_test_set_chooses_nothing(tmp_path, monkeypatc
     words = ["sweep", "qffl", str(source), "--over", "q=0.5,2", "--over", "lr=1e-3", "--work", str(tmp_path), "--json"]
     ended = CliRunner().invoke(app, [*words, "--", "--rounds", "1"])
     assert ended.exit_code == 0, ended.output
-    assert "2 cells to train: about" in ended.stderr
+    assert "2 runs to train: about" in ended.stderr
     written = json.loads(ended.stdout)
     assert [row["name"] for row in written["rows"]] == ["q=0.5, lr=0.001", "q=2, lr=0.001"]
     assert not any(column["marked"] for column in written["columns"])
@@ -52,35 +48,12 @@ def test_a_second_sweep_of_the_same_grid_is_refused_while_the_first_runs(tmp_pat
     assert inner[1].exit_code != 0 and "another process is making" in inner[1].output + str(inner[1].exception)
 
 
-def test_a_cell_that_another_process_trains_is_waited_for(tmp_path, monkeypatch):
-    lock, begun, asked, ended = tmp_path / ".lock", threading.Event(), threading.Event(), []
-
-    def other():
-        with held(lock, "", ""):
-            begun.set()
-            asked.wait(60)
-            ended.append("the other")
-
-    def train(options):
-        begun.wait(60)
-        with held(lock, "another process is training into it", "wait for it"):
-            ended.append("this one")
-            return tmp_path / "run.json"
-
-    monkeypatch.setattr(jobs.train, "run", train)
-    monkeypatch.setattr(jobs.console, "status", lambda message: asked.set())
-    threading.Thread(target=other, daemon=True).start()
-    cell = Cell("lr=1", "data", "", 0, (), TrainOptions(), EvaluateOptions())
-    assert jobs._trained(cell, cell.train) == tmp_path / "run.json"
-    assert ended == ["the other", "this one"]
-
-
 def test_what_a_sweep_goes_over_is_an_option_of_the_method_or_a_flag_of_train(tmp_path):
     source: Path = make_chain(tmp_path)
-    assert sweep.recipe_of("fedavg", source, ["batch-size=8,16"]).rows[1].train == {"batch_size": 16}
+    assert sweep.recipe_of(["fedavg"], source, ["batch-size=8,16"]).rows[1].train == {"batch_size": 16}
     for over, said in (("qq=1", "neither qffl nor train"), ("q", "is not KEY=VALUE"), ("q=1,", "is not KEY=VALUE")):
         with pytest.raises(UsageError, match=said):
-            sweep.recipe_of("qffl", source, [over])
+            sweep.recipe_of(["qffl"], source, [over])
 
 
 def test_each_site_is_left_out_of_training_in_turn_and_tested_on(tmp_path):
@@ -105,5 +78,5 @@ def test_each_site_is_left_out_of_training_in_turn_and_tested_on(tmp_path):
 )
 def test_a_sweep_over_sites_names_them(tmp_path, over, said):
     with pytest.raises(UsageError, match=said):
-        text, _ = sweep.asked(over)
+        text, *_ = sweep.asked(over)
         sweep.plan(text, make_chain(tmp_path), PartitionOptions(by=["sex"]))

@@ -4,7 +4,9 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
@@ -12,12 +14,16 @@ from pathlib import Path
 import pytest
 from conftest import interrupt_in_round, make_chain
 from made_plans import TRAINING, plan, planned, results
+from typer.testing import CliRunner
 
+from fedcli.commands.app import app
 from fedcli.data import manifest
 from fedcli.errors import FedcliError
 from fedcli.federation import state as states
 from fedcli.federation.client_state import ClientStateStore
 from fedcli.federation.server import Federation
+from fedcli.io.locks import held
+from fedcli.runs import folder as folders
 from fedcli.runs.folder import unfinished
 from fedcli.runs.train import Interrupted, begun, train
 from fedcli.runs.train_options import Execution
@@ -208,3 +214,40 @@ def test_a_link_in_an_unfinished_run_is_refused_or_replaced_and_never_written_th
     with suppress(FedcliError):
         train(data, plan(rounds=3), work=tmp_path, out=out, resume=True)
     assert {path: path.read_bytes() for path in (elsewhere, *elsewhere.rglob("*")) if path.is_file()} == before
+
+
+def test_options_that_no_unfinished_run_has_are_refused_and_the_one_that_waits_is_named(tmp_path, monkeypatch):
+    data = make_chain(tmp_path)
+    monkeypatch.chdir(tmp_path)
+
+    def typed(*words):
+        made = CliRunner().invoke(app, ["train", "fedavg", str(data), "--work", "w", *map(str, words)])
+        return made.exit_code, made.output
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Federation, "play", interrupt_in_round(3))
+        code, _ = typed("--rounds", 4, "--lr", 0.01)
+    (begun,) = Path("w").glob("runs/*")
+    code, said = typed("--rounds", 2, "--resume")
+    assert code == 2 and f"{begun} waits after round 2 of 4, begun with lr 0.01, rounds 4" in said
+    assert f"fedcli train --resume --out {begun}" in said and len([*Path("w").glob("runs/*")]) == 1
+    with held(begun / ".lock", "", ""):  # it is being trained
+        assert typed("--rounds", 2, "--resume")[0] == 0
+    code, said = typed("--rounds", 2, "--resume", "--seed", 1)
+    assert code == 0 and "no unfinished run to resume" in said
+    assert typed("--rounds", 4, "--lr", 0.01, "--resume")[0] == 0
+
+
+def test_a_second_process_waits_where_it_is_asked_to(tmp_path, monkeypatch):
+    data, out, told = make_chain(tmp_path), tmp_path / "run", threading.Event()
+    monkeypatch.setattr(folders.console, "status", lambda sentence: told.set())
+    out.mkdir()
+    with held(out / ".lock", "", ""):
+        with pytest.raises(FedcliError, match="another process is training") as refused:
+            train(data, plan(rounds=1), work=tmp_path, out=out)
+        assert "--wait" in refused.value.hint
+        other = ThreadPoolExecutor(1)
+        waits = other.submit(train, data, plan(rounds=1, wait=True), work=tmp_path, out=out)
+        assert told.wait(60) and not waits.done()
+    assert waits.result().is_file()
+    other.shutdown()

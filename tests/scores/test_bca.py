@@ -64,7 +64,9 @@ def test_the_kind_of_interval_is_said(runs):
     before, after = (scores.versions["clean"]["balanced_accuracy"] for scores in (usual, made))
     assert (before.is_bca, after.is_bca) == (False, True) and before.last == after.last
     assert made.groups["sex"]["clean"]["accuracy"]["female"].is_bca
-    assert "95 % BCa bootstrap intervals" in " ".join(session.run(f"fedcli evaluate {runs[0]} --interval bca").split())
+    assert "BCa intervals: 1,000 bootstrap resamples" in " ".join(
+        session.run(f"fedcli evaluate {runs[0]} --interval bca").split()
+    )
     assert "95 % BCa interval" in fedcli.report(runs[:1], interval="bca").to("html")
     assert "BCa interval from" not in fedcli.report(runs[:1]).to("html")
 

@@ -69,7 +69,7 @@ def test_the_datasets_own_test_part_is_scored_beside_it_and_equals_the_groups_by
     right = (kept.logits["clean"][1].argmax(1) == kept.y)[at].mean()
     by_site = body["groups"]["hospital"]["clean"]["each"]["accuracy"]
     assert by_site["east"]["last"] == pytest.approx(right)
-    assert "in place of the run's own test images" in body["warning"]
+    assert "not on the run's own" in body["warning"]
 
 
 def test_classes_of_another_dataset_are_paired_by_a_table(run, other, tmp_path):
@@ -97,7 +97,7 @@ def test_a_report_keeps_scores_on_other_images_in_a_row_of_their_own(run, datase
     paths = [fedcli.evaluate(run).path, fedcli.evaluate(run, on=dataset).path]
     frame = fedcli.report(paths).to_frame()
     assert len(frame) == 2 and frame["method"].str.contains("tested on").sum() == 1
-    assert "in place of the run" in page.write(tmp_path / "page.html", paths).read_text(encoding="utf-8")
+    assert "not on the run" in page.write(tmp_path / "page.html", paths).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -166,4 +166,4 @@ def test_every_clients_model_is_scored_on_every_clients_test_part(dataset, work,
 def test_the_command_line_says_what_was_scored(run, dataset):
     ended = CliRunner().invoke(app, ["evaluate", str(run), "--on", str(dataset)])
     assert ended.exit_code == 0, ended.stderr
-    assert f"scored on {dataset.body['split']['test']} images of images" in ended.stderr
+    assert f"scored on {dataset.body['split']['test']} test images of the dataset 'images'" in ended.stderr

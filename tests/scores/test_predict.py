@@ -10,6 +10,7 @@ import zipfile
 from functools import cache
 from pathlib import Path
 
+import cv2
 import numpy as np
 import onnxruntime
 import pydicom
@@ -23,9 +24,10 @@ from typer.testing import CliRunner
 import fedcli
 from fedcli.commands.app import app
 from fedcli.errors import FedcliError, UsageError
-from fedcli.metrics import probabilities
 from fedcli.runs.finished import open_run
-from fedcli.scores.deploy import model_file, predict
+from fedcli.scores.deploy import model_file, operating, predict
+
+HEAD = "file", "prob_healthy", "prob_ill", "class"
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +61,7 @@ def test_test_images_as_files_get_the_probabilities_that_evaluation_gave_them(ru
     made = fedcli.predict(run, [work / "raw" / name for name in known])
     assert made.predicted.chances[:, 1] == pytest.approx(list(known.values()), abs=1e-6)
     frame = made.to_frame()
-    assert list(frame.columns) == ["file", "prob_healthy", "prob_ill", "class"] and len(frame) == len(known)
+    assert list(frame.columns) == [*HEAD, "foreign", "unreadable"] and len(frame) == len(known)
     assert set(frame["class"]) <= {"healthy", "ill"}
 
 
@@ -86,7 +88,12 @@ def test_a_folder_of_odd_files_ends_with_the_list_of_those_that_cannot_be_read(r
     assert all(sum(line["probabilities"].values()) == pytest.approx(1) for line in made["predictions"])
     assert "1 file is no image, such as note.txt" in ended.stderr
     rows = list(csv.reader(io.StringIO(typed("predict", run, folder / "good.png").stdout)))
-    assert rows[0][-1] == "class" and len(rows) == 2
+    assert rows[0][-3:] == ["class", "foreign", "unreadable"] and len(rows) == 2
+    rows = list(csv.DictReader(io.StringIO(typed("predict", run, folder).stdout)))
+    assert {row["file"]: row["unreadable"] for row in rows if row["unreadable"]} == {
+        line["file"]: line["why"] for line in made["unreadable"]
+    }
+    assert {(row["prob_ill"], row["class"]) for row in rows if row["unreadable"]} == {("", "")}
 
 
 @pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")
@@ -199,12 +206,44 @@ def test_a_model_may_be_given_the_name_of_a_file(run, tmp_path):
     assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
 
 
-def test_onnx_runs_without_fedcli_on_prepared_pixels(run, exported, work):
-    files = sorted((work / "raw").glob("*.png"))[:5]
-    session = onnxruntime.InferenceSession(str(exported("onnx")[1] / "model.onnx"))
-    pixels = np.stack([np.asarray(Image.open(file)) for file in files]).transpose(0, 3, 1, 2).astype("float32") / 255
-    chances = probabilities(session.run(None, {"pixels": pixels})[0])
-    assert chances == pytest.approx(fedcli.predict(run, files).predicted.chances, abs=1e-5)
+def consumer(folder, file):
+    """Chances [C] of an image by model.json, onnxruntime and OpenCV alone."""
+    about = json.loads((folder / "model.json").read_text())
+    given, size = about["input"], about["preprocessing"]["size"]
+    assert (given["layout"], given["values"], given["range"]) == ("NCHW", "prepared pixels / 255", [0, 1])
+    assert about["preprocessing"]["resize"].startswith("to size x size by INTER_AREA where the image has more than")
+    image = cv2.imread(str(file), cv2.IMREAD_COLOR)
+    image = cv2.cvtColor(image, {"RGB": cv2.COLOR_BGR2RGB}[given["colour_order"]])
+    how = cv2.INTER_AREA if image.shape[0] * image.shape[1] > size * size else cv2.INTER_CUBIC
+    pixels = cv2.resize(image, (size, size), interpolation=how).transpose(2, 0, 1)[None].astype(given["dtype"]) / 255
+    session = onnxruntime.InferenceSession(str(folder / about["file"]))
+    logits = session.run([about["output"]["name"]], {given["name"]: pixels})[0][0]
+    chances = np.exp(logits - logits.max())
+    return chances / chances.sum()
+
+
+def test_onnx_runs_with_opencv_by_its_sidecar_alone(run, exported, tmp_path):
+    draw = np.random.default_rng(0)
+    for name, shape in {"large": (23, 31, 3), "same": (8, 8, 3), "small": (5, 7, 3)}.items():
+        Image.fromarray(draw.integers(0, 256, shape, np.uint8) // np.array([1, 2, 4], np.uint8)).save(
+            tmp_path / f"{name}.png"
+        )
+    expected = fedcli.predict(run, files := sorted(tmp_path.glob("*.png"))).predicted.chances
+    folder = exported("onnx")[1]
+    assert np.stack([consumer(folder, file) for file in files]) == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_sidecar_names_the_positive_class_the_threshold_and_its_rule_where_one_was_chosen(run, exported, monkeypatch):
+    about = json.loads((exported("onnx")[1] / "model.json").read_text())
+    assert about["operating_points"] is None and about["decision"].startswith("no threshold was chosen")
+    point = operating.OperatingPoint("ill", "sensitivity=0.95", 0.4556, 108)
+    monkeypatch.setattr(model_file, "points", lambda *_: [point])
+    opened, written = open_run(run.path), exported("onnx")[1] / "model.onnx"
+    about = model_file._sidecar(opened, predict.Preprocessing.of(opened), written, "onnx", None, False, 0.0)
+    assert about["operating_points"] == [
+        {"positive": "ill", "rule": "sensitivity=0.95", "threshold": 0.4556, "images": 108, "chosen_on": "validation"}
+    ]
+    assert "at least the threshold" in about["decision"]
 
 
 @pytest.mark.parametrize(

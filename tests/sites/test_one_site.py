@@ -7,12 +7,14 @@ from hospitals import HOSPITALS, prepared, write_hospitals
 from site_federation import OPEN, plan, reached, sites_of, train_at
 
 import fedcli
+from fedcli.compare.systems import read
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
 from fedcli.figures.kinds import flow
 from fedcli.figures.system import System
 from fedcli.reporting import by_group
 from fedcli.reporting.collect import Asked, scores_of_all
+from fedcli.reporting.page import table_one
 from fedcli.runs.train import train
 from fedcli.scores.scores import Scores
 from fedcli.sites.description import describe
@@ -64,8 +66,11 @@ def test_one_site_scores_its_own_images_as_others_that_the_run_has_not_seen(data
     ill, as_known = (each.clinical["classes"]["ill"]["clean"] for each in (scores, known))
     assert ill["overall"] == as_known["overall"] and ill["groups"] == as_known["groups"] and scores.roster_size == 3
     assert scores.external.images == known.images and scores.shots is None
-    system = System(0, "", [made.path], [scores])
+    system = System(0, "", read([made.path]))
     assert scores.data["partition"].options["sites"].keys() == set(HOSPITALS) and flow.steps(system).empty
+    (table,) = table_one.tables(run)  # as the sites described their images
+    first = {column.over for column in table.columns if column.over}
+    assert first == set(HOSPITALS) and "few: so few that" in table.legend
     for more in ({"shots": "9,3"}, {"corrupt": ["gaussian"]}):
         with pytest.raises(UsageError, match="is at its sites"):
             evaluate_stage(EvaluateOptions(run, on=data, work=tmp_path, **more))
@@ -98,5 +103,5 @@ def test_a_report_takes_what_sites_said_of_some_attributes_and_says_what_interva
     assert scores_of_all([run], Asked([], None, ["evaluate"])) == [made.path]
     with pytest.raises(FedcliError, match="are at its sites"):
         scores_of_all([run], Asked(["hospital"], None, ["evaluate"]))
-    said = by_group.legend(Scores.read(made.path))
-    assert "over images, which sites count" in said and "over the patients" not in said
+    said = " ".join(by_group.legend(Scores.read(made.path)))
+    assert "of the images, which sites count" in said and "of the patients" not in said

@@ -194,3 +194,12 @@ def test_a_c_library_that_cannot_keep_memory_is_left_alone(monkeypatch, failure)
 
     monkeypatch.setattr(memory.ctypes, "CDLL", absent)
     memory.keep_freed.__wrapped__()
+
+
+def test_a_process_does_not_run_the_calling_script_again(tmp_path):
+    (tmp_path / "script.py").write_text(
+        "from fedcli.system.processes import one_each\nprint('script')\n"
+        "list(one_each(print, [('task',)], ['slot'], preload='fedcli.console'))\n"
+    )
+    done = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True)
+    assert done.stdout.count("script") == 1 and "task slot" in done.stdout, done.stderr

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import re
 import shlex
 import struct
 import threading
@@ -20,7 +21,7 @@ from fedcli.runs.train import train
 from fedcli.system import terminal
 
 WIDTHS = 60, 80, 100, 160
-NUMBERS = ["79.58 ± 7.04 *", "5.30", "-12.34 to +4.50", "0.001", "-"]
+NUMBERS = ["79.58 ±7.04 *", "5.30", "-12.34 to +4.50", "0.001", "-"]
 
 
 def on_terminal(command: str, width: int) -> str:
@@ -92,7 +93,8 @@ def test_every_number_and_name_appears_whole_at_any_width(runs, command, width):
     partition, scores = runs.parent / "partitions" / "made", next(runs.glob("*/scores/*/scores.json"))
     command = command.format(runs=runs, partition=partition, scores=scores)
     shown = on_terminal(command, width)
-    missing = Counter(as_file(command).split()) - Counter(shown.split())
+    words = [Counter(re.sub("[─,]", "", text).split()) for text in (as_file(command), shown)]
+    missing = words[0] - words[1]
     assert not missing
     tables = [line for line in shown.splitlines() if not line.startswith(("path:", "  "))]
     if "inspect" not in command:  # which shows paths beside its tables
@@ -109,13 +111,29 @@ def test_the_demo_fits_a_narrow_terminal_and_ends_with_its_page(tmp_path, caplog
 
 
 def test_a_table_that_fits_is_shown_as_it_is():
-    assert terminal.lines(["method", "clean auc"], [["FedAvg", "79.58 ± 7.04 *"], ["B", "-"]], width=40) == [
-        "                 clean",
-        "method             auc",
-        "──────────────────────",
-        "FedAvg  79.58 ± 7.04 *",
-        "B                    -",
+    assert terminal.lines(["method", "clean auc"], [["FedAvg", "79.58 ±7.04 *"], ["B", "-"]], width=40) == [
+        "method      clean auc",
+        "─────────────────────",
+        "FedAvg  79.58 ±7.04 *",
+        "B                   -",
     ]
+
+
+def test_columns_under_one_head_stay_together_and_the_head_stands_once_above_them():
+    heads, over = ["", "clean", "noisy", "clean", ""], ["", "accuracy, %", "accuracy, %", "AUC, %", "spread"]
+    row = ["FedAvg", "35.1 ±1.9", "26.9 ±4.2", "75.6 ±1.0", "1.5"]
+    assert terminal.lines(heads, [row], over=over, width=60) == [
+        "         accuracy, % ────────      AUC, %",
+        "             clean      noisy       clean   spread",
+        "──────────────────────────────────────────────────",
+        "FedAvg   35.1 ±1.9  26.9 ±4.2   75.6 ±1.0      1.5",
+    ]
+    stacked = terminal.lines(heads, [row], over=over, width=32)
+    assert [line.split() for line in stacked if "FedAvg" in line] == [
+        ["FedAvg", "35.1", "±1.9", "26.9", "±4.2"],
+        ["FedAvg", "75.6", "±1.0", "1.5"],
+    ]
+    assert all(len(line) <= 32 for line in stacked)
 
 
 def test_text_folds_between_words_before_anything_else_changes():
@@ -130,12 +148,12 @@ def test_text_folds_between_words_before_anything_else_changes():
 
 
 def test_a_table_of_numbers_that_does_not_fit_is_transposed():
-    assert terminal.lines(["method", "one", "two", "three"], [["FedAvg", *["79.58 ± 7.04"] * 3]], width=40) == [
-        "method        FedAvg",
-        "────────────────────",
-        "one     79.58 ± 7.04",
-        "two     79.58 ± 7.04",
-        "three   79.58 ± 7.04",
+    assert terminal.lines(["method", "one", "two", "three"], [["FedAvg", *["79.58 ±7.04"] * 3]], width=40) == [
+        "method       FedAvg",
+        "───────────────────",
+        "one     79.58 ±7.04",
+        "two     79.58 ±7.04",
+        "three   79.58 ±7.04",
     ]
 
 
@@ -154,10 +172,15 @@ def test_where_nothing_else_fits_there_is_a_list():
     assert shown == ["a_very_long_name", "  attributes:", "    another_long_name", "    and more"]
 
 
-def test_a_table_in_a_file_has_one_line_for_each_row_and_no_control_character():
-    out = io.StringIO()
-    terminal.table(["name", "number"], [["a\x1b[31m" + "long " * 60, "5.30"]], title="Title", file=out)
-    assert out.getvalue().startswith("Title\n name") and len(out.getvalue().splitlines()) == 3
+def test_a_table_in_a_file_is_as_wide_as_asked_and_has_no_control_character(monkeypatch):
+    widest = []
+    for asked in ("", "60", "400"):
+        monkeypatch.setenv("COLUMNS", asked)
+        out = io.StringIO()
+        terminal.table(["name", "number"], [["a\x1b[31m" + "long " * 60, "5.30"]], title="Title", file=out)
+        assert out.getvalue().startswith("Title\n name")
+        widest.append(max(map(len, out.getvalue().splitlines())))
+    assert widest[0] <= 100 and widest[1] <= 60 and 300 < widest[2] <= 400
     assert "\x1b" not in out.getvalue() and "a\\x1b[31mlong" in out.getvalue()
 
 

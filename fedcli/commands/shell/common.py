@@ -2,14 +2,26 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from ... import console
-from ...common_options import ATTRIBUTE, TO_OUTPUT, WORK
-from ...errors import UsageError
+from ...common_options import ATTRIBUTE, OUTPUT, TO_OUTPUT, WORK
+from ...errors import LimitError, UsageError
+from ...options import Flag
 
 Work = Annotated[Path, "folder that results go to and are looked for in", TO_OUTPUT]
 Json = Annotated[bool, "print JSON instead of a path or a table", TO_OUTPUT]
+BriefJson = Annotated[
+    Literal["", "short", "full"],
+    "print JSON instead of a path or a table: the numbers people look at, and warnings; --json=full: all numbers",
+    Flag("[=full]", local=True, panel=OUTPUT, alone="short"),
+]
+FailIf = Annotated[
+    Sequence[str],
+    "end with exit code 4 where this holds, such as 'gap(sex) > 5', 'worst(age) of accuracy on noisy < 60' or, of "
+    "compare, 'change(auc_ovo_macro) < -1'; in percent; may be repeated",
+    Flag("LIMIT", local=True, panel=OUTPUT),
+]
 Seed = Annotated[int, "seed of every random number of this stage"]
 Size = Annotated[int | None, "side of the prepared images in pixels, >= 8"]
 By = Annotated[Sequence[str], "an attribute; may be repeated", ATTRIBUTE]
@@ -22,6 +34,14 @@ def refuse_together(**flags: object) -> None:
     given = ["--" + name.replace("_", "-") for name, value in flags.items() if value]
     if len(given) > 1:
         raise UsageError(f"{given[0]} and {given[1]} exclude each other", "give one of them")
+
+
+def refuse_broken(sentences: Sequence[str]) -> None:
+    """Raise LimitError where there is a sentence on a limit that is broken, and say all of them."""
+    for sentence in sentences[:-1]:
+        console.fail(sentence)
+    if sentences:
+        raise LimitError(sentences[-1], "the results are written; this is what --fail-if was asked for")
 
 
 def refuse_sealed(out: Path) -> None:

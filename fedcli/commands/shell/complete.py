@@ -76,6 +76,19 @@ def made(*kinds: str) -> Completer:
     return manifests
 
 
+def runs(context: typer.Context, incomplete: str) -> list[str]:
+    """Runs under --work, by path, by the name of their folder, and by that without the signs that end it."""
+    folders = [path.parent.name for path in sorted(_work(context).glob("runs/*/run.json"))]
+    names = dict.fromkeys([*(name.rpartition("-")[0] for name in folders), *folders])
+    return [*_beginning(filter(None, names), incomplete), *made("run")(context, incomplete)]
+
+
+def methods_and_data(context: typer.Context, incomplete: str) -> list[str]:
+    """Methods, and behind the first word manifests too."""
+    data = made("corruption", "partition", "dataset")(context, incomplete) if context.params.get("methods") else []
+    return [*methods(incomplete), *data]
+
+
 def _newest(context: typer.Context, kind: str) -> dict[str, Any]:
     """The body of the newest manifest of a kind, empty where none can be read: the command says why when it is run."""
     from ...data import last_used, manifest
@@ -97,13 +110,14 @@ def _beginning(words: Iterable[str], incomplete: str) -> list[str]:
 OF: dict[tuple[str, str], Completer] = {  # (command, parameter) -> what completes it
     ("prepare", "name"): datasets, ("prepare", "corrupt"): corruptions, ("partition", "dataset"): made("dataset"),
     ("corrupt", "kind"): corruptions, ("corrupt", "partition"): made("partition"), ("corrupt", "on"): clients,
-    ("train", "method"): methods, ("train", "data"): made("corruption", "partition", "dataset"),
-    ("train", "model"): models, ("train", "then"): one_of("crt"), ("evaluate", "run"): made("run"),
+    ("train", "methods"): methods_and_data,
+    ("train", "model"): models, ("train", "then"): one_of("crt"), ("evaluate", "run"): runs,
     ("evaluate", "corrupt"): corruptions, ("evaluate", "by"): attributes, ("partition", "by"): attributes,
-    ("report", "runs"): made("run"), ("report", "by"): attributes, ("report", "metric"): metrics,
+    ("report", "runs"): runs, ("report", "by"): attributes, ("report", "metric"): metrics,
     ("report", "format"): one_of("table", "markdown", "latex", "csv", "json", "html", "svg", "pdf", "png"),
-    ("compare", "runs"): made("run"), ("compare", "metric"): metrics, ("reproduce", "recipe"): recipes,
-    ("run", "recipe"): recipes, ("sweep", "method"): methods, ("methods", "name"): methods,
+    ("compare", "runs"): runs, ("predict", "run"): runs, ("compare", "metric"): metrics,
+    ("reproduce", "recipe"): recipes,
+    ("run", "recipe"): recipes, ("sweep", "methods"): methods_and_data, ("methods", "name"): methods,
     ("check", "method"): methods, ("datasets", "name"): datasets,
 }  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 `def ls(work: Annotated[Path, "folder of results"] = WORK)` has the flag --work; its value is read and checked by
 fedcli/options.py, and typer is given texts alone. Where the first parameter is a stage's options, their fields are
-flags too, and the function gets them as one object. Every command has --quiet and --debug besides.
+flags too, and the function gets them as one object. Every command has --quiet, --verbose and --debug besides.
 """
 
 import sys
@@ -20,6 +20,7 @@ from ...common_options import OUTPUT
 from ...errors import UsageError
 from ...options import FLAG, Option, Options
 from . import complete, defaults
+from .panels import ALONE
 
 DEBUG = "fedcli.debug"  # key of the context's notes that all commands of a call share
 LONGEST_PATH = 65536  # characters that are read of a stream, which may have no end
@@ -44,10 +45,12 @@ def option_of(parameter: Parameter) -> Option:
 def with_flags(run: Run, options: Iterable[Option], stage: type[Options] | None = None) -> Run:
     """A command that calls run() with these options by name, and first with those of a stage, as one object.
 
-    Where run() has a parameter `quiet` or `debug`, it gets that too.
+    Where run() has a parameter `quiet` or `debug`, it gets that too. Words without a flag are its own where it declares
+    such a parameter, and then not those of the stage.
     """
     own, asked = list(options), EVERYWHERE.keys() & getattr(run, "__annotations__", {}).keys()
-    of_stage = stage.declared() if stage else ()
+    words = any(option.flag.argument for option in own)
+    of_stage = [option for option in (stage.declared() if stage else ()) if not (words and option.flag.argument)]
 
     @wraps(run)
     def called(context: typer.Context, **given: Any) -> None:
@@ -61,6 +64,7 @@ def with_flags(run: Run, options: Iterable[Option], stage: type[Options] | None 
     first = Parameter("context", Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
     parameters = [first, *flags, *EVERYWHERE.values()]
     called.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
+    setattr(called, ALONE, {f"--{option.typed}": option.flag.alone for option in own if option.flag.alone})
     called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return called
 
@@ -136,6 +140,12 @@ def _quiet(value: bool) -> bool:
     return value
 
 
+def _verbose(value: bool) -> bool:
+    if value:
+        console.be_verbose()
+    return value
+
+
 def _debug(context: typer.Context, value: bool) -> bool:
     context.meta[DEBUG] = value
     return value
@@ -148,5 +158,6 @@ def _switch(name: str, meaning: str, callback: Callable[..., bool]) -> Parameter
 
 EVERYWHERE = {
     "quiet": _switch("quiet", "no progress and no notes on stderr", _quiet),
+    "verbose": _switch("verbose", "details besides, such as how fast a training was", _verbose),
     "debug": _switch("debug", "show the traceback of an error", _debug),
 }

@@ -180,11 +180,13 @@ def _report(
 ) -> None:
     """Say how the clients differ. shared: images that validate one client and train another."""
     images, distance = body["skew"]["images"], body["skew"]["total_variation"]["max"]
-    differ = "" if distance is None else f", label distributions differ by up to {distance:.2f} (total variation)"
     clients = counted(len(body["roster"]), "client", "clients")
-    differ += "".join(f", {name} by up to {distance:.2f}" for name, distance in attributes.items()) if differ else ""
     least = "" if images["min"] == images["max"] else f"{images['min']} to "
-    console.say(f"{clients} with {least}{counted(images['max'], 'image', 'images')}{differ}")
+    console.say(f"{clients} with {least}{counted(images['max'], 'image', 'images')}")
+    if distance is not None:
+        others = "".join(f" and {100 * d:.0f} % of the values of {name}" for name, d in attributes.items())
+        labels = f"{100 * distance:.0f} % of the labels{others}"
+        console.say(f"Between two clients up to {labels} would have to change to match.")
     if body["dropped"]:
         singular, plural = scheme.left_over
         dropped = counted(body["dropped"], f"training image {singular} and goes", f"training images {plural} and go")
@@ -195,8 +197,9 @@ def _report(
             f"{counted(several, 'image is', 'images are')} in more than one client" + f", {validate}" * bool(shared)
         )
     if count := body["unit_overlap"]:
-        overlap = counted(count, "patient or lesion", "patients or lesions")
-        console.say(f"{overlap} ({patient}) {'has' if count == 1 else 'have'} images in more than one client")
+        unit = next((name for name in ("lesion", "patient") if patient and name in patient), "patient or lesion")
+        overlap = counted(count, unit, unit.replace("patient", "patients").replace("lesion", "lesions"))
+        console.say(f"{overlap} {'lies' if count == 1 else 'lie'} in more than one client's data.")
 
 
 def _report_validation(kept: list[int], share: float) -> None:

@@ -14,14 +14,26 @@ def picture(name: str, label: int, *, height: int = 24, width: int = 32, tint: f
     tint: darkens the ground, in [0, 1], for attributes that show in the image.
     """
     rng = np.random.default_rng(derive("twin", name))  # the word is part of the seed: with another, other images
+    blob, angle = _blob(label, height, width)
+    ground = (1 - 0.6 * tint) * np.array([200.0, 160.0, 140.0])
+    colour = 60 + 90 * (1 + np.sin(angle + np.array([0.0, 2.1, 4.2])))
+    image = ground * (1 - blob[..., None]) + colour * blob[..., None] + rng.normal(0, 8, (height, width, 3))
+    return np.rint(image.clip(0, 255)).astype(np.uint8)
+
+
+def scan(name: str, label: int, *, height: int, width: int) -> np.ndarray:
+    """uint8 [height, width]: a bright blob on darker ground, so that its place is seen under noise too."""
+    rng = np.random.default_rng(derive("scan", name))
+    image = 60 + 150 * _blob(label, height, width)[0] + rng.normal(0, 40, (height, width))
+    return np.rint(image.clip(0, 255)).astype(np.uint8)
+
+
+def _blob(label: int, height: int, width: int) -> tuple[np.ndarray, float]:
+    """Share of each pixel that is blob, [height, width], and the direction in which it lies, by the class."""
     y, x = np.mgrid[:height, :width]
     angle = 2.4 * label  # the golden angle keeps any number of classes distinct
     centre = height / 2 + np.sin(angle) * height / 5, width / 2 + np.cos(angle) * width / 5
-    blob = np.exp(-((y - centre[0]) ** 2 + (x - centre[1]) ** 2) / (2 * (height / 7) ** 2))[..., None]
-    ground = (1 - 0.6 * tint) * np.array([200.0, 160.0, 140.0])
-    colour = 60 + 90 * (1 + np.sin(angle + np.array([0.0, 2.1, 4.2])))
-    image = ground * (1 - blob) + colour * blob + rng.normal(0, 8, (height, width, 3))
-    return np.rint(image.clip(0, 255)).astype(np.uint8)
+    return np.exp(-((y - centre[0]) ** 2 + (x - centre[1]) ** 2) / (2 * (height / 7) ** 2)), angle
 
 
 def labels_of(i: int, count: int) -> np.ndarray:

@@ -17,7 +17,7 @@ from ...system import processes
 from ..pool import Row
 from .described import listed
 from .division import divided
-from .drawing import picture, table
+from .drawing import scan, table
 from .formats import dicom
 from .formats.dicom_header import read_header
 from .source import Choices, Listing, Source, Unreadable
@@ -154,7 +154,7 @@ def _person(k: int) -> list:
 
 def _head(id: str, label: int) -> np.ndarray:
     """Hounsfield units, int [SIDE, SIDE]: air around a brain of 0 to 80."""
-    head = picture(id, label, height=SIDE, width=SIDE)[..., 0].astype(int) * 80 // 255
+    head = scan(id, label, height=SIDE, width=SIDE).astype(int) * 80 // 255
     head[:4], head[-4:], head[:, :4], head[:, -4:] = AIR, AIR, AIR, AIR
     return head
 

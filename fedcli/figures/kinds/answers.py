@@ -14,7 +14,7 @@ from ..bands import RESAMPLES, Curve, band, precision, reliability, roc
 from ..drawing import ALL, INK, MOST_CLASSES, MOST_LINES, OF_ALL, Axes, Look, Picture
 from ..figure import Figure, NothingToDraw, register
 from ..shapes import lines, looks_of, panels, picture, titled
-from ..system import BY, VERSION, System
+from ..system import BY, LAST_ROUND, VERSION, System
 
 FAINT = 0.12  # of a band
 LOWEST = -0.05  # net benefit that an axis shows
@@ -101,7 +101,7 @@ def frame(
     some += [f"at most {MOST_CLASSES} classes"] * (len(images.classes) > MOST_CLASSES)
     shown = f" Shown are {' and '.join(some)}." if some else ""
     unit = "patients or lesions" if images.by_patient else "images, as no patients are known,"
-    about = f"{kind.about} Last round's model. A panel for each class against all others.{shown}"
+    about = f"{kind.about} {LAST_ROUND} A panel for each class against all others.{shown}"
     about = f"{about} {BANDS.format(RESAMPLES, unit)}"
     sizes = {name: len(rows) for name, _, rows in images.members(by)}
     return titled(table, system.heading(kind.title, by, version), about, len(images.ids), sizes=sizes)

@@ -8,13 +8,10 @@ from pandas import DataFrame
 from ..drawing import Axes, Picture
 from ..figure import Figure, NothingToDraw, register
 from ..shapes import matrix, panels, picture, titled, wide
-from ..system import BY, VERSION, System
+from ..system import BY, LAST_ROUND, VERSION, System
 
 PRINTED = 10  # classes up to which the cells of a matrix hold numbers
-ABOUT = (
-    "Images by true and predicted class (the most likely one) of the last round's model; the colour is the share of "
-    "the true class."
-)
+ABOUT = f"Images by true and predicted class (the most likely one); colour: share of the true class. {LAST_ROUND}"
 
 
 def frame(system: System, *, by: Annotated[str, BY] = "", version: Annotated[str, VERSION] = "clean") -> DataFrame:

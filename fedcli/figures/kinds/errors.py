@@ -13,12 +13,12 @@ from ...scores.scores import Scores
 from ..drawing import ALL, Axes, Panel, Picture
 from ..figure import Figure, NothingToDraw, register
 from ..shapes import picture, titled
-from ..system import BY, Seen, System
+from ..system import BY, LAST_ROUND, Seen, System
 
 CASES = 4  # of each group
 ABOUT = (
-    "Errors of the last round's model on clean test images with the highest probability of the wrong class; above each "
-    "its group, its id, the predicted class with its probability, and the true class."
+    "Errors on clean test images with the highest probability of the wrong class; above each its group, its id, the "
+    f"predicted class with its probability, and the true class. {LAST_ROUND}"
 )
 
 
@@ -37,7 +37,9 @@ def frame(system: System, *, by: Annotated[str, BY] = "") -> DataFrame:
     if not lines:
         raise NothingToDraw(f"{system.one} has no errors to show", "draw roc")
     table = DataFrame(lines, columns=["group", "image", "predicted", "probability", "true"])
-    pool = pool_of(_dataset(system.paths[0], system.scores))
+    if not (dataset := dataset_of(system.paths[0], system.scores)):
+        raise NothingToDraw(f"the images of {system.one} are not here", "draw it where they are")
+    pool = pool_of(dataset)
     rows = {name: row for row, name in enumerate(pool.id.tolist())}
     pixels = [pool.pixels(np.array([rows[str(name)]]))[0] for name in table["image"]]
     title = f"Most confident errors{f' by {by}' if by else ''}: {system.one}"
@@ -52,19 +54,19 @@ def worst(images: Seen, rows: np.ndarray) -> list[int]:
     return wrong[order[:CASES]].tolist()
 
 
-def _dataset(path: Path, scores: Scores) -> Path:
-    """The dataset of the test images, which `evaluate --on` may have named."""
+def dataset_of(path: Path, scores: Scores) -> Path | None:
+    """The dataset of the test images, which `evaluate --on` may have named; None where it is not there."""
     tested = manifest.parent(path, scores.external.kind) if scores.external else None  # a parent before any further one
     if tested:
-        return tested if manifest.read(tested).kind == "dataset" else manifest.above(tested, "dataset")
-    return manifest.above(path, "dataset")
+        return tested if manifest.read(tested).kind == "dataset" else manifest.parent(tested, "dataset")
+    return manifest.parent(path, "dataset")
 
 
 def draw(table: DataFrame) -> Picture:
     panels = []
     for pixels, case in zip(table.attrs["pixels"], table.itertuples(), strict=True):
-        guess = f"{case.predicted} {case.probability:.2f}, is {case.true}"
-        lines = [*([] if case.group == ALL else [case.group]), str(case.image), guess]
+        guess = f"{case.predicted} {case.probability:.2f}"
+        lines = [*([] if case.group == ALL else [case.group]), str(case.image), guess, f"is {case.true}"]
         panels.append(Panel("\n".join(lines), partial(_image, pixels)))
     return picture(table, panels, size=(2.3, 2.3), columns=CASES)
 
@@ -75,4 +77,4 @@ def _image(pixels: np.ndarray, axes: Axes) -> None:
     axes.set_axis_off()
 
 
-register(Figure("errors", "Which images is the model surely wrong about?", "system", frame, draw))
+register(Figure("errors", "Which images is the model surely wrong about?", "system", frame, draw, usual=True))

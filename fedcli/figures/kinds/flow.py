@@ -113,4 +113,4 @@ def _boxes(table: DataFrame, axes: Axes) -> None:
             axes.annotate("", (2.1, top), (2.1, top + GAP), arrowprops=arrow)
 
 
-register(Figure("flow", "Which images became training and test images?", "system", frame, draw))
+register(Figure("flow", "Which images became training and test images?", "system", frame, draw, usual=True))

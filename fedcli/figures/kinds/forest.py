@@ -1,110 +1,112 @@
-"""Scores of each group with their intervals, one below the other, and a mark per system."""
+"""Scores of all images and of each group with their intervals, one below the other, with a mark for each system."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Annotated
 
 import numpy as np
 from pandas import DataFrame
 
-from ...scores.scores import Scores
-from ..drawing import COLOURS, INK, Axes, Look, Picture, look, short
+from ...compare.systems import LAST5, Quantity
+from ...metrics import title
+from ...scores.numbers import versions
+from ...scores.parts import MODELS
+from ...scores.table import Where
+from ..drawing import ALL, INK, Axes, Look, Picture, point, short
 from ..figure import Figure, NothingToDraw, register
-from ..shapes import DASHED, looks_of, panels, picture, titled
+from ..shapes import looks_of, panels, picture, titled
 from ..system import VERSION, System, usual
 
 WIDTH, LINE, DOT = 4.4, 0.32, 0.13  # inches: of a panel, of a group in it, of a system's mark in a group
-BOOTSTRAP = (
-    "Intervals: 95 % {}, 1,000 bootstrap resamples of the patients or lesions of a group (of its images where "
-    "patients are unknown)."
-)
-ABOUT = (
-    "Score of the last round's model for each group with its interval and number of images; the vertical line is the "
-    "score of all images. † marks a group of fewer than 30 images, or without a class."
-)
-COLUMNS = ["panel", "about", "system", "place", "group", "n", "small", "value", "low", "high", "overall"]
-Bounds = Callable[[System, str, str, str, str], tuple[float, float] | None]  # of attribute, group, version, metric
+ABOUT = "{what}, with its 95 % interval over the test patients (images, where no patients are known)."
+MEAN = "Mean of the last rounds"
+SMALL = " † marks a group that is too small, or that lacks a class."
+COLUMNS = ["version", "system", "place", "attribute", "group", "n", "small", "value", "low", "high"]
 
 
 def frame(
-    system: System, *, metric: Annotated[str, "default: balanced_accuracy"] = "",
-    version: Annotated[str, VERSION] = "clean",
+    systems: list[System], *, metric: Annotated[str, "default: the area under the curve"] = "",
+    version: Annotated[str, f"{VERSION}; default: both"] = "",
 ) -> DataFrame:  # fmt: skip
-    """Lines of of_groups() for each attribute, of the first run. Raises NothingToDraw where no group has a score."""
-    scores = system.scores
-    metric = metric or usual(scores)[0]
-    first = System(system.place, system.one, system.paths[:1], system.each[:1])
+    """Lines of COLUMNS, in percent, of all images and of each group that all systems have.
+
+    Raises NothingToDraw where no system has the score.
+    """
+    first = systems[0].scores
+    metric = metric or usual(first)[1]
     lines = [
         line
-        for attribute in scores.groups
-        for line in of_groups([first], attribute, version, metric, _interval, panel=f"by {attribute}")
+        for each in ([version] if version else MODELS)
+        for where in _wheres(systems, Where(each, metric=metric))
+        for line in _of(systems, where)
     ]
     if not lines:
-        hint = "evaluate it with --by ATTRIBUTE, or ask for another --metric or --version"
-        raise NothingToDraw(f"no group of {system.one} has a {version} {metric}", hint)
+        raise NothingToDraw(f"no system has {title(metric)} on {version or 'any'} images", "ask for another")
     table = DataFrame(lines, columns=COLUMNS)
-    bca = any(score.is_bca for where, score in scores.table.items() if where.group)
-    about = f"{ABOUT} {BOOTSTRAP.format('BCa' if bca else 'percentile')}"
-    return titled(table, system.heading(f"{metric} of each group", "", version), about, scores.images, score=metric)
+    what = MEAN if systems[0].at == LAST5 else f"Score of the {systems[0].at} round"
+    about = ABOUT.format(what=what) + SMALL * bool(table["small"].any())
+    by = f" by {' and '.join(groups)}" if (groups := [name for name in table["attribute"].unique() if name]) else ""
+    words = versions(scores for system in systems for scores in system.each)
+    table["version"] = table["version"].map(lambda each: words.get(each, each))
+    return titled(table, f"{title(metric)[0].upper()}{title(metric)[1:]}{by}", about, first.images, score=title(metric))
 
 
-def of_groups(
-    systems: Sequence[System], attribute: str, version: str, metric: str, bounds: Bounds, *, panel: str, about: str = ""
-) -> Iterator[tuple]:
-    """Lines of COLUMNS, in percent, of each group and system with a score: the mean over its runs, and its bounds."""
+def _wheres(systems: Sequence[System], overall: Where) -> Iterator[Where]:
+    """All images, then each group that every system has."""
+    yield overall
+    for attribute in systems[0].scores.groups:
+        if all(attribute in system.scores.groups for system in systems):
+            for group in systems[0].scores.members(attribute):
+                yield overall._replace(attribute=attribute, group=group)
+
+
+def _of(systems: Sequence[System], where: Where) -> Iterator[tuple]:
+    of = Quantity(where.version, where.metric, where.attribute, where.group)
     for system in systems:
-        runs = [scores.groups[attribute].get(version, {}).get(metric, {}) for scores in system.each]
-        overall = _last(system.scores, version, metric)
-        for name, group in runs[0].items():
-            scores = [run[name].last if name in run else None for run in runs]
-            values = [score for score in scores if score is not None]
-            if len(values) < len(scores):
-                continue
-            low, high = bounds(system, attribute, name, version, metric) or (np.nan, np.nan)
-            numbers = 100 * float(np.mean(values)), 100 * low, 100 * high, overall
-            yield panel, about, system.name, system.place, name, group.count, bool(group.small), *numbers
-
-
-def _interval(system: System, attribute: str, group: str, version: str, metric: str) -> tuple[float, float] | None:
-    known = system.scores.groups[attribute][version].get(metric, {}).get(group)
-    return (known.low, known.high) if known and known.low is not None and known.high is not None else None
-
-
-def _last(scores: Scores, version: str, metric: str) -> float:
-    known = scores.versions.get(version, {}).get(metric)
-    return np.nan if known is None or known.last is None else 100 * known.last
+        if np.isfinite(value := system.value(where)) and (score := system.runs[0].score(of)):
+            about = where.version, system.name, system.place, where.attribute, where.group or ALL, score.count
+            yield *about, bool(score.small), value, *system.bounds(of)
 
 
 def draw(table: DataFrame) -> Picture:
-    groups, looks = table.groupby("panel")["group"].nunique().max(), looks_of(table, "system", _mark)
-    size = WIDTH, 0.9 + max(LINE * groups, DOT * groups * len(looks), 1.0)
-    drawn = partial(_panel, looks, f"{table.attrs['score']} (%)")
-    legend = looks if len(looks) > 1 else {}
-    return picture(table, panels(table, "panel", drawn, about=table["about"].iloc[0]), legend, size=size)
+    rows, looks = table.groupby("version")["group"].size().max(), looks_of(table, "system", point)
+    size = WIDTH, 0.9 + max(LINE * rows / len(looks), DOT * rows, 0.7)
+    drawn = partial(_panel, looks, f"{table.attrs['score']} (%)", _limits(table))
+    return picture(
+        table, panels(table, "version", drawn, "{} test images".format), looks if len(looks) > 1 else {}, size=size
+    )
 
 
-def _mark(place: int) -> Look:
-    return {"color": look(place)["color"], "marker": "o" if place < len(COLOURS) else "s", "linestyle": "",
-            "markersize": 5.5}  # fmt: skip
+def _limits(table: DataFrame) -> tuple[float, float]:
+    """The same for every panel, so that versions can be compared by eye."""
+    ends = table[["value", "low", "high"]].to_numpy(float)
+    low, high = np.nanmin(ends), np.nanmax(ends)
+    beside = max(0.04 * (high - low), 0.5)
+    return low - beside, high + beside if high + beside < 100 else max(high, 100) + beside / 4
 
 
-def _panel(looks: dict[str, Look], score: str, part: DataFrame, axes: Axes) -> None:
-    groups = part.drop_duplicates("group")
-    rows = {name: row for row, name in enumerate(groups["group"])}
+def _panel(
+    looks: dict[str, Look], score: str, limits: tuple[float, float], part: DataFrame, axes: Axes
+) -> None:  # fmt: skip
+    groups = part.drop_duplicates(["attribute", "group"])
+    keys = list(zip(groups["attribute"], groups["group"], strict=True))
     systems = part.groupby("system", sort=False)
     for k, (system, own) in enumerate(systems):
-        y = own["group"].map(rows) + (k - (len(systems) - 1) / 2) * 0.8 / len(systems)
+        beside = (k - (len(systems) - 1) / 2) * 0.7 / len(systems)
+        y = [keys.index(key) + beside for key in zip(own["attribute"], own["group"], strict=True)]
         axes.hlines(y, own["low"], own["high"], color=looks[system]["color"], linewidth=2.2, alpha=0.45)
-        axes.plot(own["value"], y, **looks[system])
-    overall = part.drop_duplicates("system")["overall"]
-    if len(overall) == 1 and np.isfinite(overall.iloc[0]):
-        axes.axvline(overall.iloc[0], **DASHED)
-    named = zip(groups["group"], groups["small"], groups["n"], strict=True)
-    axes.set_yticks(range(len(rows)), [f"{short(name)}{'†' * small} (n = {n:,})" for name, small, n in named])
-    axes.set(ylim=(len(rows) - 0.5, -0.5), xlabel=score)
+        axes.plot(own["value"], y, **looks[system] | {"markersize": 5.5})
+    several = len({attribute for attribute, _ in keys}) > 2
+    names = [f"{attribute}: {group}" if several and attribute else group for attribute, group in keys]
+    named = zip(names, groups["small"], groups["n"], strict=True)
+    axes.set_yticks(range(len(keys)), [f"{short(name)}{'†' * small} (n = {n:,})" for name, small, n in named])
+    axes.set(ylim=(len(keys) - 0.5, -0.5), xlim=limits, xlabel=score)
     axes.grid(axis="y", visible=False)
-    for edge in np.arange(len(rows) - 1) + 0.5 if len(systems) > 1 else ():
-        axes.axhline(edge, color=INK, linewidth=0.8, alpha=0.15)
+    for row in range(1, len(keys)):
+        strong = keys[row - 1][0] != keys[row][0]
+        axes.axhline(row - 0.5, color=INK, linewidth=0.8, alpha=0.4 if strong else 0.12)
 
 
-register(Figure("forest", "How good is the model for each group?", "system", frame, draw))
+register(
+    Figure("forest", "How good is each method, for all images and for each group?", "systems", frame, draw, usual=True)
+)

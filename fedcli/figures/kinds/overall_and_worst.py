@@ -1,13 +1,16 @@
 """Overall score against that of the worst group, of several systems: a panel for each attribute."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
 import numpy as np
 from pandas import DataFrame
 
-from ...scores.scores import Scores
+from ...compare.systems import Quantity
+from ...metrics import better_low, title
+from ...scores.table import Where
 from ...scores.views import WORST
 from ..drawing import Axes, Look, Picture, point
 from ..figure import Figure, NothingToDraw, register
@@ -17,53 +20,60 @@ from ..system import System, usual
 GREY: Look = {"color": "#9a9a9a", "marker": "o", "markersize": 3.5, "linestyle": "", "zorder": 0}
 MOST_NAMED = 12  # systems; of more, the first and those on the front are named
 NEAR = 0.03  # of the width and height of all points; points within it share a label
+BARS = "overall_low", "overall_high", "worst_low", "worst_high"
 ABOUT = (
-    "Each system's score on all clean test images against that of its worst group, means over the last five rounds and "
-    "over seeds. The line joins the systems that no other one beats in both."
+    "Each system's score on all clean test images against that of its worst group, both as in the tables. The line "
+    "joins the systems that no other one beats in both."
 )
+BARRED = " Bars: 95 % intervals over patients, of all images and of the group that is worst on average."
 GREYED = " Grey: systems that are on no such line."
 
 
-def frame(systems: list[System], *, metric: Annotated[str, "default: balanced_accuracy"] = "") -> DataFrame:
-    """attribute, system, place, overall, worst in percent, and whether no other system beats it in both (front).
+def frame(systems: list[System], *, metric: Annotated[str, "default: the area under the curve"] = "") -> DataFrame:
+    """attribute, system, place, overall and worst in percent with their BARS, and whether no other system beats it in
+    both (front).
 
     Raises NothingToDraw where fewer than two systems have groups.
     """
-    metric = metric or usual(systems[0].scores)[0]
+    metric = metric or usual(systems[0].scores)[1]
     lines = [
-        (attribute, system.name, system.place, *pair)
+        (attribute, system.name, system.place, *numbers)
         for attribute in systems[0].scores.groups
         if all(attribute in system.scores.groups for system in systems)
         for system in systems
-        if (pair := _pair(system.each, attribute, metric))
+        if np.isfinite((numbers := _numbers(system, attribute, metric))[:2]).all()
     ]
     if len(systems) < 2 or not lines:
-        raise NothingToDraw(f"no two systems have {metric} of groups to compare", "give runs evaluated with --by")
+        raise NothingToDraw(
+            f"no two systems have {title(metric)} of groups to compare", "give runs evaluated with --by"
+        )
     return of_pairs(lines, metric, len(systems), systems[0].scores.images)
 
 
-def of_pairs(lines: Sequence[tuple[str, str, int, float, float]], metric: str, systems: int, images: int) -> DataFrame:
-    """The frame of lines (attribute, system, place, overall, worst). systems, images: how many there are."""
-    table = DataFrame(lines, columns=["attribute", "system", "place", "overall", "worst"])
+def of_pairs(lines: Sequence[tuple], metric: str, systems: int, images: int) -> DataFrame:
+    """The frame of lines (attribute, system, place, overall, worst, with BARS or without). systems, images: how many
+    there are."""
+    names = ["attribute", "system", "place", "overall", "worst", *BARS]
+    table = DataFrame(lines, columns=names[: len(lines[0])]).reindex(columns=names)
     table["front"] = False
     for _, part in table.groupby("attribute"):
         kept = front(dict(zip(part["place"], part[["overall", "worst"]].itertuples(index=False), strict=True)))
         table.loc[part.index, "front"] = part["place"].isin(kept)
-    about, title = ABOUT + GREYED * (systems > MOST_NAMED), f"Overall score and worst group: {metric}"
-    return titled(table, title, about, images, score=metric, systems=systems)
+    about = ABOUT + BARRED * bool(table[[*BARS]].notna().any(axis=None)) + GREYED * (systems > MOST_NAMED)
+    words = title(metric)
+    return titled(table, f"Overall score and worst group: {words}", about, images, score=words, systems=systems)
 
 
-def _pair(runs: Sequence[Scores], attribute: str, metric: str) -> tuple[float, float] | None:
-    """Overall and worst group, in percent."""
-    pairs = []
-    for scores in runs:
-        both = scores.versions["clean"].get(metric), scores.part().lies(attribute, "clean", metric, WORST)
-        means = [score.mean for score in both if score and score.mean is not None]
-        if len(means) < 2:
-            return None
-        pairs.append([100 * mean for mean in means])
-    first, second = np.mean(pairs, axis=0)
-    return float(first), float(second)
+def _numbers(system: System, attribute: str, metric: str) -> tuple[float, ...]:
+    """Overall and worst group, and the intervals of all images and of the group that is worst on average."""
+    all_images, of = Where("clean", metric=metric), Quantity("clean", metric)
+    by = all_images._replace(attribute=attribute)
+    groups = {name: system.value(by._replace(group=name)) for name in system.scores.members(attribute)}
+    known = {name: value for name, value in groups.items() if np.isfinite(value)}
+    lowest = (max if better_low(metric) else min)(known, key=lambda name: known[name], default="")
+    whose = replace(of, attribute=attribute, group=lowest)
+    bars = *system.bounds(of), *(system.bounds(whose) if lowest else (np.nan, np.nan))
+    return system.value(all_images), system.value(by._replace(measure=WORST)), *bars
 
 
 def front(points: Mapping[int, Sequence[float]]) -> list[int]:
@@ -91,8 +101,14 @@ def _panel(numbers: Mapping[str, int], score: str, part: DataFrame, axes: Axes) 
     axes.plot(best["overall"], best["worst"], zorder=1, **DASHED)
     near = NEAR * np.maximum(np.ptp(part[["overall", "worst"]].to_numpy(), axis=0), 1e-9)  # [2]
     labels: dict[tuple[float, float], list[int]] = {}
-    for x, y, name in part.sort_values("place")[["overall", "worst", "system"]].itertuples(index=False):
-        axes.plot([x], [y], **(point(numbers[name] - 1) if name in numbers else GREY))
+    columns = ["overall", "worst", "system", *BARS]
+    for x, y, name, left, right, low, high in part.sort_values("place")[columns].itertuples(index=False):
+        how = point(numbers[name] - 1) if name in numbers else GREY
+        axes.plot([x], [y], **how)
+        if name in numbers and np.isfinite(left + low):
+            bar: Look = {"color": how["color"], "linewidth": 1.4, "alpha": 0.4, "zorder": 0}
+            axes.hlines(y, left, right, **bar)
+            axes.vlines(x, low, high, **bar)
         if name in numbers:
             beside = next((at for at in labels if (np.abs(np.subtract(at, (x, y))) <= near).all()), (x, y))
             labels.setdefault(beside, []).append(numbers[name])
@@ -103,5 +119,13 @@ def _panel(numbers: Mapping[str, int], score: str, part: DataFrame, axes: Axes) 
 
 
 register(
-    Figure("overall-and-worst", "Which methods are best overall and for the worst group?", "systems", frame, draw, True)
+    Figure(
+        "overall-and-worst",
+        "Which methods are best overall and for the worst group?",
+        "systems",
+        frame,
+        draw,
+        True,
+        True,
+    )
 )

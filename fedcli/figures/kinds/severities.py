@@ -5,15 +5,13 @@ from typing import Annotated, Any
 
 from pandas import DataFrame
 
+from ... import metrics
 from ..drawing import ALL, MOST_LINES, OF_ALL, Picture, marked
 from ..figure import Figure, NothingToDraw, register
 from ..shapes import lines, looks_of, panels, picture, titled
-from ..system import System, usual
+from ..system import LAST_ROUND, System, usual
 
-ABOUT = (
-    "Score of the last round's model under test images corrupted at each severity; 0 is the clean test set. Nothing "
-    "was trained for it."
-)
+ABOUT = f"Score on test images corrupted at each severity; 0: the clean ones. {LAST_ROUND}"
 
 
 def frame(system: System, *, by: Annotated[str, "an attribute, whose groups are shown"] = "") -> DataFrame:
@@ -36,8 +34,9 @@ def frame(system: System, *, by: Annotated[str, "an attribute, whose groups are 
             lines += [(kind, name, place, severity, column[name].last) for place, name in enumerate(groups)]
     table = DataFrame(lines, columns=["kind", "group", "place", "severity", "value"]).astype({"value": float})
     table["value"] *= 100
-    title = f"{metric} by severity{f' and {by}' if by else ''}: {system.one}"
-    return titled(table, title, ABOUT, scores.images, score=metric)
+    words = metrics.title(metric)
+    heading = f"{words} by severity{f' and {by}' if by else ''}: {system.one}"
+    return titled(table, heading, ABOUT, scores.images, score=words)
 
 
 def draw(table: DataFrame) -> Picture:
@@ -51,4 +50,6 @@ def draw(table: DataFrame) -> Picture:
     return picture(table, panels(table, "kind", drawn), looks, size=(3.6, 2.7))
 
 
-register(Figure("severities", "How does a score fall with the severity of a corruption?", "system", frame, draw))
+register(
+    Figure("severities", "How does a score fall with the severity of a corruption?", "system", frame, draw, usual=True)
+)

@@ -14,12 +14,13 @@ from pandas import DataFrame
 
 from ... import console
 from ...errors import UsageError, nearest
+from ...metrics import title
 from ...scores.scores import Scores
 from ...scores.statistics.significance import over_seeds
 from .. import names
 from ..drawing import Axes, Look, Panel, Picture, look, short
 from ..figure import Figure, register
-from ..series import METRICS, Record, option
+from ..series import Record, option
 from ..shapes import lines, picture, scaled
 from ..system import usual
 
@@ -54,7 +55,7 @@ def frame(
     version = version or ("average" if all("average" in run.versions for _, run in pairs) else "clean")
     console.say("mean over the last five rounds, ± standard deviation over rounds and seeds")
     on = "mean of clean and corrupted" if version == "average" else version
-    return points(pairs, over, metric, version, f"{METRICS.get(metric, metric)},\n{on} test images (%)")
+    return points(pairs, over, metric, version, f"{title(metric)},\n{on} test images (%)")
 
 
 def check(records: list[Record], key: str) -> None:

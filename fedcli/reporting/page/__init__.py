@@ -1,17 +1,16 @@
 """A report as one HTML file that needs nothing beside it: no server, no network; its script only sorts tables.
 
-Tables, what is to be known before comparing them, curves, groups, pictures of the corruption, clients, and where every
-number comes from. Figures are inline SVG in the colours of the page, light or dark. Equal scores give equal bytes but
-for what the clocks of their runs say, which a page can leave out.
+The first screen says what data, asks the question, and answers it in words and one figure; scores follow, and all else
+is folded by interest. Every number is of the same rounds, the mean of the last ones unless others are asked for.
+Figures are inline SVG in the colours of the page, light or dark. Equal scores give equal bytes but for what the clocks
+of their runs say, which a page can leave out.
 """
 
 import base64
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ... import __version__
 from ...compare.systems import LAST5
@@ -21,18 +20,18 @@ from ...figures import inline, series
 from ...figures import report as figures
 from ...figures.kinds import convergence, weights
 from ...metrics import METRICS, PARITY, get
-from .. import by_severity, choice, clinical, cross_site, table_one
+from ...metrics import title as in_words
+from .. import by_severity, choice, clinical, cross_site
 from ..columns import POOLED, SHOWN, shown
 from ..row import Row
-from ..rows import compared, rows
+from ..rows import compared, rows, shortened
 from ..section import Section
 from ..table import Table
 from ..tables import Report, report
-from . import clients, group_tables, images, lead, lineage, statistics
-from .markup import breakable, shown_cell, shown_head
+from . import answer, clients, group_tables, images, lead, lineage, statistics, table_one
+from .markup import HERE, PAGE, environment
 
 __all__ = ["PageOptions", "write"]
-HERE = Path(__file__).parent
 BANDED = "A line is the mean over runs, its band one sample standard deviation to either side."
 LOOKED_AT = " Test curves are for looking at: they choose nothing."
 SCORED = "clean", "corrupted", "validation"  # the first words of curves of scores
@@ -83,18 +82,17 @@ def render(scores: list[Path], asked: PageOptions) -> str:
         scores, metrics=asked.metrics, at=asked.at, spread=asked.spread, minutes=asked.minutes and asked.clocks,
         traffic=True, warned=asked.warned,
     )  # fmt: skip
-    unlike = len({line.runs for line in lines}) > 1  # else the page says first how many seeds all have
-    lines = [replace(line, names_runs=unlike) for line in lines]
-    systems = compared(lines)
+    systems = compared(lines := shortened(lines))  # the page says first what all share
     asked = replace(asked, metrics=shown(systems[0].scores, asked.metrics))
     if not asked.tables and asked.spread and asked.at == LAST5:
         findings, tests, remarks = statistics.tests(systems, asked.metrics, asked.reference)
         asked = replace(asked, findings=findings, tests=tests, notes=[*asked.notes, *remarks])
     scored = report([replace(line, bytes=None) for line in lines])  # what clients send stands among the methods
     sections = _sections(scored, systems, asked)
-    headings = [column.title for section in sections for table in section.tables for column in table.columns]
-    words = _terms([*asked.metrics, *headings])
-    return document(asked.title or lead.title(systems), lead.sentence(systems), lead.facts(systems), sections, words)
+    tables = [table for section in sections for table in (*section.tables, *section.folded)]
+    words = _terms(asked.metrics, {text for table in tables for column in table.columns for text in column.levels})
+    said, made_up = lead.sentence(systems), lead.generated(systems)
+    return document(asked.title or lead.title(systems), said, lead.facts(systems), sections, words, made_up)
 
 
 def document(
@@ -103,15 +101,15 @@ def document(
     numbers: Sequence[tuple[str, str]],
     sections: Sequence[Section],
     words: Sequence[tuple[str, str]] = (),
+    generated: str = "",
 ) -> str:
-    """A page of its own of any sections. lead: a sentence below the title; words: terms and what they mean."""
-    environment = Environment(
-        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters |= {"cell": shown_cell, "head": shown_head, "breakable": breakable}
-    return environment.get_template("page.html").render(
+    """A page of its own of any sections. lead: a sentence below the title; words: terms and what they mean; generated:
+    a sentence that says so of images that are, the first line of the page."""
+    template = environment().get_template(PAGE)
+    return template.render(
         title=title,
         sentence=lead,
+        generated=generated,
         facts=numbers,
         sections=[section for section in sections if section.there],
         terms=words,
@@ -126,25 +124,28 @@ def _sections(made: Report, systems: list[Row], asked: PageOptions) -> list[Sect
     named = [(row.name, row.scores) for row in systems]
     falls = list(by_severity.tables(named, asked.metrics))
     of_partition = {row.stage("partition"): row for row in reversed(systems) if row.run_files}  # the first of each
-    return [
-        _scores(made, asked),
-        Section("certainty", "How certain are these numbers?", statistics.tables(systems, asked.metrics), notes=notes),
-        Section("choice", "Model choice", list(choice.tables(systems))),
-        Section("figures", "Figures", panels=[*_convergence(systems), *_pictures(asked.pictures)]),
+    certain = [*statistics.tables(systems, asked.metrics), *asked.tests]
+    first_images = [table for row in reversed(of_partition.values()) for table in table_one.of_row(row)]
+    closed = [
+        Section("certainty", "How certain are these numbers?", certain),
         *group_tables.sections(systems, asked.metrics),
         group_tables.of_labels(systems),
-        Section("curves", "Curves and errors", folded_panels=_graphics(systems, asked.draw) if asked.figures else ()),
-        Section(
-            "data", "Data", folded=[table for row in reversed(of_partition.values()) for table in table_one.of_row(row)]
-        ),
         images.section(systems),
         Section("severities", "Other corruptions", falls, folded=list(by_severity.by_group(named))),
-        clinical.section(named),
-        Section("cross-site", "Trained at and tested on", list(cross_site.tables(named))),
+        replace(clinical.section(named), text=()),  # without advice that nobody asked for
         clients.section(systems, asked.metrics),
-        Section("tests", "Tests", asked.tests),
+        Section("cross-site", "Trained at and tested on", list(cross_site.tables(named))),
+        Section("choice", "Model choice", list(choice.tables(systems))),
+        Section("training", "How training went", panels=list(_convergence(systems))),
+        Section("curves", "Curves and errors", folded_panels=_graphics(systems, asked.draw) if asked.figures else ()),
+        Section("data", "Data", first_images),
         lineage.settings(systems, asked.clocks),
         lineage.section(systems),
+    ]
+    return [
+        answer.section(systems, asked.findings, notes, asked=bool(asked.tables)),
+        _scores(made, asked),
+        *(replace(section, closed=True) for section in closed),
     ]
 
 
@@ -153,9 +154,10 @@ def _scores(made: Report, asked: PageOptions) -> Section:
     first, *between = made.tables
     title = "All scores" if asked.tables else ""
     every = [replace(first, title=title, legend=made.legend("Bold")), *between]
+    pictures = _pictures(asked.pictures)
     if asked.tables:
-        return Section("scores", "Results", asked.tables, folded=every, findings=asked.findings)
-    return Section("scores", "Scores", every, findings=asked.findings)
+        return Section("scores", "Results", asked.tables, folded=every, panels=pictures)
+    return Section("scores", "Scores", every, panels=pictures)
 
 
 def _pictures(pictures: Sequence[tuple[str, Path]]) -> list[inline.Panels]:
@@ -192,12 +194,15 @@ def _convergence(systems: list[Row]) -> Iterator[inline.Panels]:
         yield inline.of_picture(weights.draw(table))
 
 
-def _terms(names: Iterable[str]) -> list[tuple[str, str]]:
-    """The metrics that a page shows, then all other terms."""
-    words = {word for name in names for word in name.split(" ")}
-    terms: dict[str, str] = {name: get(name).meaning for name in METRICS if name in words}
+def _terms(names: Sequence[str], heads: set[str]) -> list[tuple[str, str]]:
+    """The metrics that a page shows, then all other terms. names: of metrics; heads: of tables."""
+    heads = {head.partition(": ")[2] or head for head in heads}  # "by sex: AUC"
+    shown = [
+        name for name in METRICS if name in names or heads & {in_words(name) + unit for unit in ("", ", %", " (%)")}
+    ]
+    terms: dict[str, str] = {in_words(name): get(name).meaning for name in shown}
     for term, meaning in tomllib.loads(_beside("terms.toml")).items():
-        terms |= {term: meaning} if meaning else {name: get(name).meaning for name in PARITY}
+        terms |= {term: meaning} if meaning else {in_words(name): get(name).meaning for name in PARITY}
     return list(terms.items())
 
 

@@ -7,12 +7,13 @@ from math import inf
 from ...compare.systems import BEST
 from ...data import image_counts, manifest
 from ...figures.system import usual
-from ...metrics import better_low
+from ...metrics import better_low, title
 from ...scores.table import Score, Where
 from ..columns import joined
 from ..row import Row
 from ..section import Section
 from ..table import Cell, Table, percent
+from . import table_one
 from .group_tables import best_of
 
 SHARED = (
@@ -41,11 +42,13 @@ def section(compared: Sequence[Row], metrics: Sequence[str]) -> Section:
     scored = [row for row in compared if row.scores.clients and row.at != BEST]
     clients = [client for row in scored for client in row.scores.clients.values()]
     if any(row.scores.personal_models for row in scored) or any(client.part == "own" for client in clients):
-        for metric in metrics:
-            pairs += _tables(scored, f"{metric} of each client", OWN, metric)
+        for place, metric in enumerate(metrics):
+            pairs += _tables(
+                scored, f"{title(metric)[0].upper()}{title(metric)[1:]} of each client", OWN * (place == 0), metric
+            )
         scaled = f"es_{usual(scored[0].scores)[1]}"
-        for name in dict.fromkeys(name for client in clients for name in client.groups):
-            pairs += _tables(scored, f"ES-AUC by {name} of each client", EQUITY, scaled, name)
+        for place, name in enumerate(dict.fromkeys(name for client in clients for name in client.groups)):
+            pairs += _tables(scored, f"ES-AUC by {name} of each client", EQUITY * (place == 0), scaled, name)
     elif scored:
         text = [SHARED]
     shown = [table for tables, _ in pairs for table in tables]
@@ -61,17 +64,18 @@ def _rosters(compared: Sequence[Row]) -> Iterator[Tables]:
         body = manifest.read(path).body
         corrupted = {client for row in rows for client in (row.scores.corruption or {}).get("clients", [])}
         classes = body["classes"] if len(body["classes"]) <= CLASSES else []
+        parts = [part for part in ("train", "val", "test") if any(c[part] for c in body["roster"])]
         lines = [
-            [c["client"], "corrupted" if c["client"] in corrupted else "clean", c["train"], c["val"], c["test"],
+            [c["client"], "corrupted" if c["client"] in corrupted else "clean", *(c[part] for part in parts),
              *c["class_counts"][: len(classes)]]
             for c in body["roster"]
         ]  # fmt: skip
         legend = "Images of each of the client's own parts, then its training images by class."
         title = "Who holds what" + (f" ({path.parent.name})" if len(partitions) > 1 else "")
-        whole = Table.of(title, ["client", "images", "train", "val", "test", *classes], lines, legend)
+        whole = Table.of(title, ["client", "images", *parts, *classes], lines, legend)
         yield _folded(whole, [client["train"] for client in body["roster"]], "with the fewest training images")
         for name, counts in image_counts.of_manifest(path).items():
-            if name != image_counts.CLASS:
+            if name != image_counts.CLASS and len(body["roster"]) > table_one.CLIENTS:  # else in Table 1
                 table = Table.of(f"{title}: {name}", *image_counts.lines(counts), OF_ATTRIBUTE)
                 yield ([table], []) if len(table.rows) <= LONG else ([], [table])
 
@@ -100,7 +104,7 @@ def _tables(scored: Sequence[Row], title: str, legend: str, metric: str, attribu
         several = len(scored) > 1
         table = Table.of(title, ["client", *(row.name for row in scored)], rows)
         which = f"with the {'highest' if lower else 'lowest'} {'mean over the methods' if several else 'score'}"
-        yield _folded(replace(table, legend=legend + BEST_OF * (several and not attribute)), order, which)
+        yield _folded(replace(table, legend=legend and legend + BEST_OF * (several and not attribute)), order, which)
 
 
 def _column(row: Row, metric: str, attribute: str) -> dict[str, Cell]:

@@ -3,45 +3,23 @@ models are for each, and how much they differ."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 
-import numpy as np
-from pandas import DataFrame
-
 from ...compare.cautions import doubtful_decisions, small_decides, small_groups
-from ...compare.resampling import bounds_of_mean
-from ...compare.systems import LAST5, Quantity
-from ...figures import inline
-from ...figures.kinds import forest
-from ...figures.system import System
-from ...metrics import PARITY
+from ...compare.systems import LAST5
+from ...metrics import METRICS, PARITY, title
+from ...scores import numbers
 from ...scores.groups import unknown_note
 from ...scores.numbers import is_lower
 from ...scores.scores import Scores
 from ...scores.table import Where
 from ...scores.views import compared as is_compared
-from ..columns import POOLED, Names, group_columns, parity_columns, shown
+from ..columns import Names, group_columns, parity_columns, shown
 from ..row import Row
 from ..section import Section
 from ..table import DAGGER, Cell, Column, Table, mark
 
-LEGEND = (
-    "In percent, rows as in the table of scores. Square brackets: number of test images of the group.{rounds} A group "
-    "marked † is too small or lacks a class, so its score is not reliable; a worst group or gap marked † is decided by "
-    "such a group{some}. Neither is marked as the best. ES-AUC and the mean and standard deviation over groups count "
-    "every group the same, small ones included."
-)
-ROUNDS = (
-    " Worst group and gap are computed in each round (its lowest score, and the distance to its highest) and then "
-    "averaged, so they need not follow from the averages of the groups."
-)
-SPREADS = (
-    " ± is over rounds and seeds; for the mean and standard deviation over groups each group is averaged over the "
-    "rounds first, and ± is over seeds."
-)
-LAST_ROUND = (
-    "Last round's model: its score on each group, in percent, with the 95 % bootstrap interval (BCa where that was "
-    "asked for) over the group's patients. The tables show means over the last rounds, or models that validation "
-    "images chose, so numbers may differ. With several seeds: the mean over seeds in each resample."
-)
+LEGEND = "In percent, as in the table of scores; [n]: test images of a group."
+ROUNDS = " Worst group and gap are averages over rounds; they may not match the columns beside them."
+SMALL = " † a group that is too small or lacks a class, or what it decides: not reliable, and never the best."
 OF_LABELS = "auc", "average_precision", "balanced_accuracy", "f1"
 LABELS = (
     "In percent, on the clean test images; ± as in the table of scores. Images: test images that have the label. A "
@@ -64,18 +42,18 @@ def sections(compared: Sequence[Row], metrics: Sequence[str]) -> Iterator[Sectio
         scored = {metric for row in by for known in row.scores.groups[attribute].values() for metric in known}
         more = [metric for metric in metrics if is_compared(metric) and metric in scored]
         usual = list(dict.fromkeys([*shown(by[0].scores), *more]))
-        tables = {version: list(_tables(by, attribute, version, usual)) for version in versions}
+        words = numbers.versions(scores for row in by for scores in row.each)
+        tables = {of: list(_tables(by, attribute, of, usual, words.get(of, of))) for of in versions}
         yield Section(
             f"group-{attribute}",
-            f"Groups: {attribute}",
+            f"Groups by {attribute}",
             tables=tables.pop("clean", []),
             folded=[table for folded in tables.values() for table in folded],
-            panels=_panels(by, attribute, versions, usual),
         )
 
 
-def _tables(by: Sequence[Row], attribute: str, version: str, metrics: list[str]) -> Iterator[Table]:
-    """metrics: the last of them first, with what the numbers mean below the first of them."""
+def _tables(by: Sequence[Row], attribute: str, version: str, metrics: list[str], on: str) -> Iterator[Table]:
+    """metrics: the last of them first, with what the numbers mean below the first of them. on: the version in words."""
     sizes, small = _sizes(by[0].scores, attribute), small_groups(by[0].scores, attribute)
     legend = _legend(by, attribute)
     for metric in reversed(metrics):
@@ -83,22 +61,20 @@ def _tables(by: Sequence[Row], attribute: str, version: str, metrics: list[str])
         for scores in (scores for row in by for scores in row.each):
             names |= group_columns(scores, attribute, version, metric)
         yield from by_system(
-            f"{metric}, {version} test images", by, names, heads=sizes,
+            f"{_capital(title(metric))}: {on} test images", by, names, heads=sizes,
             doubtful=[{*small} | small_decides(row.each, attribute, version, metric, row.at) for row in by],
-            legend=legend if version != "clean" or metric == metrics[0] else "",
+            legend=legend if version == "clean" and metric == metrics[-1] else "",
         )  # fmt: skip
     decisions = parity_columns(attribute, version)
     unsure = [doubtful_decisions(row.scores, attribute, list(decisions)) for row in by]
-    title, legend = f"Decisions, {version} test images", _undefined(by, attribute, version)
-    yield from by_system(title, by, decisions, legend=legend, doubtful=unsure)
+    words = {name: title(name.removesuffix("_ovr_macro")) for name in decisions}
+    named, legend = f"Differences in decisions: {on} test images", _undefined(by, attribute, version)
+    yield from by_system(named, by, decisions, heads=words, legend=legend, doubtful=unsure)
 
 
 def _legend(by: Sequence[Row], attribute: str) -> str:
     """Say of the numbers what they are, and how many images belong to no group."""
-    averaged = by[0].at == LAST5
-    legend = LEGEND.format(rounds=ROUNDS if averaged else "", some=" in some round" if averaged else "")
-    if averaged and any(row.spread == POOLED for row in by):
-        legend += SPREADS
+    legend = LEGEND + ROUNDS * (by[0].at == LAST5) + SMALL * bool(small_groups(by[0].scores, attribute))
     if len(by) > 1:
         legend += " Bold marks the best, without a test."
     scores = by[0].scores
@@ -116,33 +92,10 @@ def _undefined(by: Sequence[Row], attribute: str, version: str) -> str:
     scores = next(row.scores for row in by if version in row.scores.groups[attribute])
     missing = scores.grouped[attribute].undefined_rates
     left_out = f" Left out, as no image defines them: {', '.join(missing)}." if missing else ""
-    return (
-        "In percent, better when low: differences between groups in the models' decisions. † marks all where one group "
-        f"is too small, since any group may decide them.{left_out}"
-    )
-
-
-def _panels(by: Sequence[Row], attribute: str, versions: list[str], metrics: list[str]) -> list[inline.Panels]:
-    """Scores of the last round's models with their intervals."""
-    drawn = {row.place: row for row in by}
-
-    def bounds(system: System, attribute: str, group: str, version: str, metric: str) -> tuple[float, float] | None:
-        each = [scores.groups[attribute][version].get(metric, {}).get(group) for scores in system.each]
-        of = Quantity(version, metric, attribute, group)
-        return bounds_of_mean(drawn[system.place].scored, of, each)
-
-    lines = [
-        line
-        for version in versions
-        for metric in reversed(metrics)
-        for line in forest.of_groups(
-            [row.system for row in by], attribute, version, metric, bounds,
-            panel=f"{metric}, {version} test images, last round", about=f"by {attribute}",
-        )
-    ]  # fmt: skip
-    table = DataFrame(lines, columns=forest.COLUMNS).assign(overall=np.nan)
-    table.attrs |= {"title": "", "caption": LAST_ROUND, "score": "score"}
-    return [inline.of_picture(forest.draw(table))] if lines else []
+    unsure = " †: one group is too small, so the whole column is unreliable."
+    unsure *= bool(small_groups(scores, attribute))
+    mean = " Each is the mean over classes, each class against all others." * (len(scores.classes) > 2)
+    return f"In percent, better when low.{mean}{unsure}{left_out}" * (version == "clean" or bool(left_out))
 
 
 def of_labels(compared: Sequence[Row]) -> Section:
@@ -154,18 +107,25 @@ def of_labels(compared: Sequence[Row]) -> Section:
 def _label_tables(scored: Sequence[Row]) -> Iterator[Table]:
     """Scores of each label, then how much it differs between the groups of each attribute."""
     for metric in OF_LABELS if scored else ():
-        yield _label_table(f"{metric} of each label", scored, [Where("clean", metric=metric)], LABELS)
+        yield _label_table(
+            f"{_capital(_of_label(metric))} of each label", scored, [Where("clean", metric=metric)], LABELS
+        )
     for attribute in dict.fromkeys(name for row in scored for name in row.scores.groups):
         where = Where("clean", attribute=attribute)
         shown = [where._replace(metric="auc", measure="gap"), *(where._replace(metric=name) for name in PARITY)]
         yield _label_table(f"Each label between groups by {attribute}", scored, shown, LABEL_GROUPS)
 
 
-def _label_table(title: str, scored: Sequence[Row], shown: Sequence[Where], legend: str) -> Table:
+def _of_label(metric: str) -> str:
+    """The words for a score of one label."""
+    return title(f"{metric}_macro").partition(",")[0] if f"{metric}_macro" in METRICS else title(metric)
+
+
+def _label_table(called: str, scored: Sequence[Row], shown: Sequence[Where], legend: str) -> Table:
     """A line for each label, and for each system a column for each of these numbers."""
     labels = scored[0].scores.labels["clean"]
     heads = [
-        Column(" ".join(filter(None, [row.name, where.measure, where.metric * (len(shown) > 1)])))
+        Column(" ".join(filter(None, [row.name, where.measure, _of_label(where.metric) * (len(shown) > 1)])))
         for row in scored
         for where in shown
     ]
@@ -178,11 +138,15 @@ def _label_table(title: str, scored: Sequence[Row], shown: Sequence[Where], lege
         for label in scored[0].scores.classes
         if label in labels
     ]
-    return Table.of(title, ["label", "images", *heads], lines, legend)
+    return Table.of(called, ["label", "images", *heads], lines, legend)
+
+
+def _capital(words: str) -> str:
+    return words[0].upper() + words[1:]
 
 
 def by_system(
-    title: str, lines: Sequence[Row], names: Names, *,
+    called: str, lines: Sequence[Row], names: Names, *,
     heads: Mapping[str, str] = {}, legend: str = "", doubtful: Sequence[Set[str]] = (),
 ) -> list[Table]:  # fmt: skip
     """A table with a row per system and a column for each number that some system has; none without one.
@@ -197,7 +161,7 @@ def by_system(
         if any(cell.number is not None for cell in column):
             columns.append(Column(heads.get(name, name), lower=is_lower(where)))
             cells.append(best_of(lines, column, is_lower(where)))
-    return [Table(title, columns, list(zip(*cells, strict=True)), legend)] if len(columns) > 1 else []
+    return [Table(called, columns, list(zip(*cells, strict=True)), legend)] if len(columns) > 1 else []
 
 
 def best_of(lines: Sequence[Row], cells: Sequence[Cell], lower: bool) -> list[Cell]:

@@ -1,13 +1,63 @@
-"""Text as the page shows it: escaped, spreads quiet, the best in bold, long names free to break."""
+"""Text as the page shows it: escaped, spreads quiet, the best in bold, long names free to break, heads in two lines."""
 
 import re
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from ..table import Cell, Column
+from ..table import Cell, Column, Table
 
 INTERVAL = re.compile(r"(−?[\d.]+) (\([−\d.]+ – [−\d.]+\))")  # a score and its bounds
+
+
+@dataclass(frozen=True)
+class Head:
+    """A cell of a table's head. at: the place of its column, None of what stands over several."""
+
+    text: Markup
+    columns: int = 1
+    rows: int = 1
+    at: int | None = None
+
+
+def heads(columns: Sequence[Column]) -> list[list[Head]]:
+    """One line of heads; two where some columns share what stands over them."""
+    if not any(column.over for column in columns):
+        return [[Head(breakable(column.heading), at=at) for at, column in enumerate(columns)]]
+    above: list[Head] = []
+    below: list[Head] = []
+    for over, part in groupby(enumerate(columns), lambda item: item[1].levels[0]):
+        own = list(part)
+        if over:
+            above.append(Head(breakable(own[0][1].levels[0]), columns=len(own)))
+            below += [Head(breakable(column.name), at=at) for at, column in own]
+        else:
+            above += [Head(breakable(column.heading), rows=2, at=at) for at, column in own]
+    return [above, below]
+
+
+HERE = Path(__file__).parent
+PAGE = "page.html"  # its macros stand above the page itself
+
+
+def environment() -> Environment:
+    """Templates as the page writes them."""
+    made = Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    made.filters |= {"cell": shown_cell, "heads": heads, "breakable": breakable}
+    return made
+
+
+def fragment(tables: Sequence[Table], words: Sequence[str]) -> str:
+    """Tables as on the page, and sentences below them, for a notebook."""
+    macros, _, _ = (HERE / PAGE).read_text(encoding="utf-8").partition("<!doctype")
+    write = environment().from_string(macros).make_module().table  # type: ignore[attr-defined]  # a macro of it
+    return "\n".join([*map(str, map(write, tables)), *(str(Markup("<p>{}</p>").format(word)) for word in words)])
 
 
 def shown_cell(cell: Cell) -> Markup:
@@ -28,14 +78,6 @@ def _command(text: str) -> Markup:
         Markup('<span class="nb">{}</span>').format(w) if w.startswith("-") else escape(w) for w in text.split(" ")
     )
     return Markup("<code>{}</code>").format(Markup(" ").join(words))
-
-
-def shown_head(column: Column) -> Markup:
-    """A column's heading: the version of the test images stands over the metric."""
-    unit = f" ({column.unit})" if column.unit else ""
-    if column.over:
-        return Markup('<span class="over">{}</span> {}').format(column.over, breakable(column.name + unit))
-    return breakable(column.heading)
 
 
 def breakable(text: str) -> Markup:

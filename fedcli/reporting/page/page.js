@@ -1,4 +1,4 @@
-// Columns sort by a click or a key on their heads; folded parts are printed open. The page says all it says without.
+// Columns sort by a click or a key on their heads; tables say where they go on. The page says all it says without.
 (() => {
   const value = (row, at) => {
     const text = row.cells[at].textContent.trim().replace(/−/g, "-").replace(/(\d),(?=\d{3})/g, "$1");
@@ -13,9 +13,9 @@
   for (const table of document.querySelectorAll("table")) {
     const body = table.tBodies[0], given = [...body.rows];
     if (given.length < 2) continue;
-    const heads = [...table.tHead.rows[0].cells];
-    heads.forEach((head, at) => {
-      const button = document.createElement("button");
+    const heads = [...table.tHead.querySelectorAll("[data-at]")];
+    heads.forEach((head) => {
+      const at = Number(head.dataset.at), button = document.createElement("button");
       button.type = "button";
       button.append(...head.childNodes);
       head.append(button);
@@ -31,10 +31,10 @@
       });
     });
   }
-  let folded = [];
-  addEventListener("beforeprint", () => {
-    folded = [...document.querySelectorAll("details:not([open])")];
-    folded.forEach((part) => (part.open = true));
-  });
-  addEventListener("afterprint", () => folded.forEach((part) => (part.open = false)));
+  const look = (part) => part.classList.toggle("more", part.scrollWidth - part.clientWidth - part.scrollLeft > 2);
+  const seen = new ResizeObserver((parts) => parts.forEach(({ target }) => look(target)));
+  for (const part of document.querySelectorAll(".scroll")) {
+    seen.observe(part); // also when its section is opened
+    part.addEventListener("scroll", () => look(part), { passive: true });
+  }
 })();

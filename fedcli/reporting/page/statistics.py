@@ -5,15 +5,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from ... import console
-from ...compare.resampling import bounds_of_mean, can_pool
 from ...compare.systems import Quantity
 from ...compare.tested import order
+from ...compare.verdict import INCONCLUSIVE, RESAMPLES, Against
 from ...errors import UsageError, nearest
-from ...metrics import RESAMPLED
-from ...scores.parts import VERSIONS
+from ...metrics import RESAMPLED, title
+from ...scores.numbers import versions
+from ...scores.parts import AVERAGE, VERSIONS
 from ...scores.statistics.bootstrap import LEVEL
-from ...scores.statistics.intervals import RESAMPLES
-from ..comparison import tests_against
+from ...scores.table import Where
+from ..comparison import said_against, spoken, tests_against
 from ..row import Row
 from ..table import Column, Heads, Table
 
@@ -31,20 +32,25 @@ def tests(compared: Sequence[Row], metrics: Sequence[str], reference: str) -> tu
         raise UsageError(f"no row of the report is named {reference!r}", nearest(reference, names))
     base = names[reference] if reference else compared[0].name
     systems = {row.name: row.scored for row in compared}
-    version = "average" if all("corrupted" in row.scores.versions for row in compared) else "clean"
-    tested, warnings = [], []
-    for metric in (metric for metric in metrics if metric in RESAMPLED):
-        console.say(f"testing {version} {metric} against {base}")
+    version = AVERAGE if all("corrupted" in row.scores.versions for row in compared) else "clean"
+    words_of = versions(run for row in compared for run in row.each)
+    on = f"clean and {words_of['corrupted']} images" if version == AVERAGE else "clean images"
+    tested: list[tuple[str, str, list[Against]]] = []
+    said, warnings = [], []
+    for metric in (metric for metric in reversed(metrics) if metric in RESAMPLED):
+        words = title(metric)
+        console.say(f"testing {words} against {base}")
         against = order(systems, base, metric, version)
-        tested.append((f"{version} {metric}", base, against))
+        shown = [row for row in against if not tested or row.verdict != INCONCLUSIVE]  # else in the tables alone
+        said += said_against(shown, base, f"{spoken(metric)} on {on}", intervals=True)
+        tested.append((f"{words}, {on}", base, against))
         warnings += [f"{row.name}: {row.warning}" for row in against if row.warning]
-    sentences, tables = tests_against(tested)
-    return [f"{text[0].upper()}{text[1:]}" for text in sentences], tables, warnings
+    return said, tests_against(tested)[1], warnings
 
 
 def tables(compared: Sequence[Row], metrics: Sequence[str]) -> list[Table]:
-    """Each system's last model and the bootstrap interval of its score; none where the scores have no intervals."""
-    every = {(v, m): [_bounds(row, v, m) for row in compared] for v in VERSIONS for m in metrics}
+    """The scores of the report's tables with their intervals over patients; none where there are no intervals."""
+    every = {(v, m): [_bounds(row, v, m) for row in compared] for m in metrics for v in VERSIONS}
     shown = {name: column for name, column in every.items() if any(column)}
     if not shown:
         return []
@@ -55,31 +61,17 @@ def tables(compared: Sequence[Row], metrics: Sequence[str]) -> list[Table]:
     level = f"{100 * LEVEL:g} %"
     kind = "BCa " if first.is_bca else ""
     legend = (
-        f"In percent: the score of the last round's model{_averaged(compared)}, with its {level} {kind}interval from "
-        f"{RESAMPLES:,} bootstrap resamples of the {first.units:,} {units} of the test set in parentheses. "
-        "The table of scores shows means over the last rounds, or models that validation images chose, so its numbers "
-        "may lie outside. An interval shows how much a score depends on the sample of test patients, not how much it "
-        "would vary if training were repeated. "
-        "Two methods whose intervals overlap may still differ significantly; the paired tests show this."
+        f"In percent: the scores of the tables, each with its {level} {kind}interval over {RESAMPLES:,} bootstrap "
+        f"resamples of the {first.units:,} {units} of the test set. It shows how much a score depends on the test "
+        "patients, not on training again. Two methods whose intervals overlap may still differ: see the tests below."
     )
-    columns: Heads = ["method", *(Column(metric, "%", version) for version, metric in shown)]
+    words = versions(run for row in compared for run in row.each)
+    heads: Heads = ["method", *(Column(words.get(of, of), "%", title(metric)) for of, metric in shown)]
     lines = [[row.name, *texts] for row, *texts in zip(compared, *shown.values(), strict=True)]
-    return [Table.of(f"Last round, with {level} intervals by {unit}", columns, lines, legend)]
+    return [Table.of(f"Scores with {level} intervals by {unit}", heads, lines, legend)]
 
 
 def _bounds(row: Row, version: str, metric: str) -> str | None:
-    """The last round's score, the mean over the system's runs, and its low and high."""
-    scores = [run.versions.get(version, {}).get(metric) for run in row.each]
-    if (ends := bounds_of_mean(row.scored, Quantity(version, metric), scores)) is None:
-        return None
-    last = float(np.mean([score.last for score in scores if score and score.last is not None]))
-    return "{:.1f} ({:.1f} – {:.1f})".format(*(100 * share for share in (last, *ends)))
-
-
-def _averaged(compared: Sequence[Row]) -> str:
-    several = [row.scored for row in compared if row.runs > 1]
-    if not several:
-        return ""
-    if not all(map(can_pool, several)):
-        return ", mean over seeds of the score and, where their answers to images are not there, of the bounds"
-    return ", mean over seeds in each resample (of the same patients where the seeds share a test set)"
+    """A score with its low and high, in percent."""
+    value, ends = row.system.value(Where(version, metric=metric)), row.system.bounds(Quantity(version, metric))
+    return "{:.1f} ({:.1f} – {:.1f})".format(value, *ends) if np.isfinite([value, *ends]).all() else None

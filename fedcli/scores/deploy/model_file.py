@@ -26,9 +26,14 @@ from ...metrics import probabilities
 from ...runs import finished as runs
 from ...runs.finished import Run
 from . import predict
+from .operating import NOTHING, points
 
 TOLERANCE = 1e-5  # between probabilities
 CHECKED = 16  # test images that are compared
+DECIDED = {
+    True: "at an operating point, `positive` where its probability is at least the threshold",
+    False: "no threshold was chosen: `fedcli evaluate RUN --clinical` chooses one before an export",
+}
 INPUT, OUTPUT = "pixels", "logits"
 NEEDS = "pip install 'fedcli[export]'"
 Scorer = Callable[[np.ndarray], np.ndarray]  # float32 [B, C, S, S] in 0 to 1 -> logits [B, classes]
@@ -156,6 +161,7 @@ def _sidecar(
     run: Run, preprocessing: predict.Preprocessing, path: Path, format: str, client: str | None, one_by_one: bool,
     difference: float,
 ) -> dict[str, Any]:  # fmt: skip
+    chosen = points(run, client, NOTHING)
     model, size, channels = run.manifest.body["model"], preprocessing.choices.size, preprocessing.channels
     inside = format != "safetensors"
     mean, std = _mean_and_std(model["channels"])
@@ -166,10 +172,12 @@ def _sidecar(
         "classes": run.data.classes, "dataset": preprocessing.dataset, "preprocessing": preprocessing.recorded,
         "input": {
             "name": INPUT, "dtype": "float32", "shape": [1 if one_by_one else "batch", channels, size, size],
-            "values": "prepared pixels / 255", "normalised_inside": inside,
+            "layout": "NCHW", "colour_order": {1: "grey", 3: "RGB"}.get(channels, "windows or slices, as prepared"),
+            "values": "prepared pixels / 255", "range": [0, 1], "normalised_inside": inside,
             "mean": mean, "std": std,
         },
         "output": {"name": OUTPUT, "meaning": f"logits; {function} gives the probability of each class"},
+        "operating_points": [point.recorded for point in chosen] or None, "decision": DECIDED[bool(chosen)],
         "largest_difference_from_predict": difference, "checked_images": min(CHECKED, len(run.data.test["clean"])),
     }  # fmt: skip
 

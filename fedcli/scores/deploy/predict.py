@@ -24,11 +24,17 @@ from ...errors import FedcliError, UsageError, nearest
 from ...metrics import chances
 from ...runs import finished as runs
 from ...runs.finished import Run
-from ...runs.initial import data_of
+from ...runs.initial import data_of, is_at_sites
 from ...runs.own_code import file_of
+from .foreign import FEWEST, Known, features_of, pixel_facts
 from .operating import NOTHING, Asked, OperatingPoint, points
 
 BATCH = 64  # images in memory at a time
+AREA = "INTER_AREA where {} more than {}, else INTER_CUBIC (OpenCV)"  # as fit_image() does
+RESIZE = {
+    "stretch": f"to size x size by {AREA.format('the image has', 'size x size pixels')}",
+    "pad": f"its longer side to size by {AREA.format('it is', 'size')}, then black around it",
+}
 OWN = {"channels": "auto", "white": "auto"}  # options of one's own images, for datasets that have none
 
 
@@ -60,13 +66,17 @@ class Preprocessing:
             choices = Choices(**{**vars(choices), "own": {**OWN, **choices.own}})
         return cls(name, reader, choices, dataset.body["channels"])
 
-    def read(self, path: Path) -> np.ndarray:
-        """uint8 [S, S, C] of one file. Raises Unreadable."""
+    def read(self, path: Path) -> tuple[np.ndarray, np.ndarray]:
+        """uint8 [S, S, C] of one file, and pixel_facts() [3] of its own colours at that size. Raises Unreadable."""
         if not path.is_file():
             raise Unreadable("no such file" if not path.exists() else "not a regular file")
         with scaled_decoding(self.choices):
             image = self.source.decode(path.parent, Row(path.name, 0, path.name), self.choices)
-        image = match_channels(image, self.channels)
+        fitted = self._fitted(match_channels(image, self.channels))
+        own = self._fitted(image) if image.shape[2] > self.channels else fitted  # colours that a grey model loses
+        return fitted, pixel_facts(own[None])[0]
+
+    def _fitted(self, image: np.ndarray) -> np.ndarray:
         return fit_image(image, self.choices.size, self.choices.fit, self.choices.clahe)
 
     @property
@@ -75,7 +85,7 @@ class Preprocessing:
         chosen = self.choices
         return {
             "size": chosen.size, "channels": self.channels, "fit": chosen.fit, "clahe": chosen.clahe,
-            "window": chosen.window, "resize": "area averaging when shrinking, cubic when enlarging (OpenCV)",
+            "window": chosen.window, "resize": RESIZE[chosen.fit],
             **({"scaled_decoding": True} if chosen.scaled_decoding else {}),
         }  # fmt: skip
 
@@ -83,6 +93,8 @@ class Preprocessing:
 @dataclass(frozen=True)
 class Predicted:
     """Chances [N, C] of N files, in the order in which they were named; unreadable: (file, why).
+
+    foreign: of each file its differences from the training images in words, "" where there are none.
 
     several: an image may have several labels, each decided for where its chance is at least 1/2.
     operating: thresholds of single classes, chosen on the run's validation images.
@@ -94,6 +106,7 @@ class Predicted:
     unreadable: list[tuple[str, str]]
     several: bool = False
     operating: list[OperatingPoint] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
 
     @property
     def at_points(self) -> list[list[bool]]:
@@ -152,25 +165,41 @@ def predict(run: Run, paths: Iterable[Path], client: str | None = None, asked: A
     operating = points(run, client, asked)
     preprocessing = Preprocessing.of(run)
     runs.load_model(run, run.rounds[-1], client)
+    known = Known.of(run, client)
+    if not len(known.features):
+        console.say(f"fewer than {FEWEST} training images are here: new ones are not compared with their features")
+    elif is_at_sites(run.path):
+        console.say("the run was trained at sites: new images are compared with those of --data alone")
     done: list[str] = []
+    foreign: list[str] = []
     tables: list[np.ndarray] = []
     batches = [files[start : start + BATCH] for start in range(0, len(files), BATCH)]
     for batch in console.progress(batches, label="predict", total=len(batches)):
         images: list[np.ndarray] = []
+        facts: list[np.ndarray] = []
         for path in batch:
             try:
-                images.append(preprocessing.read(path))
+                image, own = preprocessing.read(path)
+                images.append(image)
+                facts.append(own)
                 done.append(str(path))
             except Unreadable as error:
                 unreadable.append((str(path), str(error)))
         if images:
-            tables.append(runs.logits(run.net, shard_of(np.stack(images), run), run.method.local))
+            shard = shard_of(np.stack(images), run)
+            tables.append(runs.logits(run.net, shard, run.method.local))
+            foreign += known.reasons(np.stack(facts), features_of(run, shard))
     if not done:
         what = f"none of {console.counted(len(unreadable), 'file', 'files')} can be read"
         raise FedcliError(what, ": ".join(unreadable[0]))
+    if flagged := [(file, why) for file, why in zip(done, foreign, strict=True) if why]:
+        what = (
+            f"{len(flagged)} of {console.counted(len(done), 'image is', 'images are')} foreign to the training images"
+        )
+        console.warn(f"{what}, such as {flagged[0][0]}: {flagged[0][1]}; do not rely on their probabilities")
     labels = run.data.test["clean"].y.cpu().numpy()[:0]
     table = chances(np.concatenate(tables), labels)
-    return Predicted(done, run.data.classes, table, unreadable, labels.ndim == 2, operating)
+    return Predicted(done, run.data.classes, table, unreadable, labels.ndim == 2, operating, foreign)
 
 
 def shard_of(images: np.ndarray, run: Run) -> Shard:

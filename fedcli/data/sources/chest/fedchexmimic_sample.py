@@ -5,11 +5,9 @@ import gzip
 import io
 from pathlib import Path
 
-import numpy as np
-
 from ....seeds import derive
 from .. import cards
-from ..drawing import picture, save, table
+from ..drawing import save, scan, table
 
 FINDINGS = cards.read("chexpert")["classes"]  # in the order of CheXpert's columns
 PATIENTS = 42  # of each hospital
@@ -97,7 +95,7 @@ def _paper_line(name: str, n: int, effusion: str, age: int) -> list:
 
 
 def _save(path: Path, effusion: bool) -> None:
-    save(path, np.ascontiguousarray(picture("/".join(path.parts[-3:]), int(effusion), height=28)[..., 0]))
+    save(path, scan("/".join(path.parts[-3:]), int(effusion), height=28, width=32))
 
 
 def _packed(path: Path, head: list[str], lines: list[list]) -> None:

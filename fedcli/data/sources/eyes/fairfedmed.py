@@ -33,7 +33,7 @@ from ....seeds import derive
 from ....system import processes
 from ...pool import Row
 from ..division import divided
-from ..drawing import picture, table
+from ..drawing import scan, table
 from ..formats.photographs import within
 from ..source import Choices, Listing, Source, Unreadable, check_regular, checked_channels, unreadable
 from ..tables import AGE_BANDS, age_band, check_once, place, read_table
@@ -291,8 +291,8 @@ def _codes(n: int) -> dict[str, int]:
 
 
 def _images(n: int, code: dict[str, int]) -> dict[str, np.ndarray]:
-    slo = picture(f"slo-{n}", code["glaucoma"], height=32, width=24)[..., 0]  # [H, W]
-    scans = [picture(f"oct-{n}-{k}", code["glaucoma"], height=20, width=20)[..., 0] for k in range(4)]
+    slo = scan(f"slo-{n}", code["glaucoma"], height=32, width=24)  # [H, W]
+    scans = [scan(f"oct-{n}-{k}", code["glaucoma"], height=20, width=20) for k in range(4)]
     volume = np.stack(scans).repeat(32, 0)  # [128, 20, 20]
     none = np.empty(0, np.uint8)
     return {

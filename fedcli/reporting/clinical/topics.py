@@ -4,16 +4,18 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..compare.verdict import p_text
-from ..metrics import PARITY
-from ..scores.clinical.shape import BEFORE_AFTER, CLIENT, POOLED, select
-from ..scores.scores import Scores
-from .section import Section
-from .table import DAGGER, NONE, Cell, Column, Table, percent
+from ...compare.verdict import p_text
+from ...errors import UsageError
+from ...metrics import PARITY
+from ...scores.clinical.shape import BEFORE_AFTER, CLIENT, POOLED, select
+from ...scores.scores import Scores
+from ..evidence import card_of
+from ..section import Section
+from ..table import DAGGER, NONE, Cell, Column, Table, percent
 
 SHOWN_AT = (0.05, 0.1, 0.2, 0.3, 0.5)  # threshold probabilities of the table; scores.json has more
 SUBGROUPS = 10  # of lowest accuracy
-WILSON = "[95 % Wilson interval, with a patient's images taken as independent]"
+WILSON = "(95 % Wilson interval, with a patient's images taken as independent)"
 UNSURE = f" {DAGGER} marks a gap that a group which is too small or lacks a class decides, whatever its p."
 Facts = dict[str, Any]  # numbers of a line by name
 Line = tuple[Any, ...]  # names of what it is of, then its numbers
@@ -30,21 +32,21 @@ class Topic:
 
     def table(self, name: str, lines: Iterable[Line]) -> Iterator[Table]:
         """One table, or none where there is no line."""
-        rows = [[*names, *(_shown(facts.get(key)) for key in self.numbers)] for *names, facts in lines]
+        rows = [[*names, *(rate(facts.get(key)) for key in self.numbers)] for *names, facts in lines]
         if rows:
             table = Table.of(f"{self.title}: {name}", [*self.of, *self.numbers.values()], rows, self.legend)
             doubtful = any(cell.doubtful for row in table.rows for cell in row)
             yield replace(table, legend=table.legend + UNSURE * doubtful)
 
 
-def _shown(value: Any) -> Any:
+def rate(value: Any) -> Any:
     """A share with its interval as a cell; whatever else as its column shows it."""
     if not isinstance(value, dict):
         return value
     share, low, high = (value[key] for key in ("value", "low", "high"))
     if share is None or low is None or high is None:
         return None
-    return Cell(f"{100 * share:.1f} [{100 * low:.1f}, {100 * high:.1f}]", number=100 * share)
+    return Cell(f"{100 * share:.1f} ({100 * low:.1f} to {100 * high:.1f})", number=100 * share)
 
 
 def _columns(unit: str = "", *, lower: bool = False, digits: int = 2, over: str = "", **titles: str):
@@ -85,8 +87,7 @@ CALIBRATION = Topic(
     "are on average from the share that they come true in (local regression), better when low.",
 )  # fmt: skip
 BENEFIT = Topic(
-    "Net benefit", GROUP,
-    {f"{who} at {p:g}": Column(who, over=f"p = {p:g}") for p in SHOWN_AT for who in ("model", "treat all")},
+    "Net benefit", [*GROUP, "strategy"], {f"{p:g}": Column(f"{p:g}", over="at p") for p in SHOWN_AT},
     "Net benefit in true positives per 100 images at a threshold probability p: TP/n - FP/n * p/(1-p). A model is of "
     "use where it is above both treating all and treating none (0).",
 )  # fmt: skip
@@ -124,8 +125,17 @@ LOWEST = Topic(
     "Of all subgroups of at least 30 images by one attribute or two crossed, the ten of lowest accuracy; difference: "
     "from all other images. p: permutation test as for gaps; Holm: adjusted for all subgroups that were tested.",
 )  # fmt: skip
+UNORDERED = replace(
+    AGREEMENT,
+    numbers={key: column for key, column in AGREEMENT.numbers.items() if key != "quadratic_kappa"},
+    legend=AGREEMENT.legend.removesuffix(" Quadratic kappa is for classes in an order."),
+)
 OF_CLASS = POINTS, BY_GROUP, TRANSFER, CALIBRATION, BENEFIT
 HEADLINE = POINTS, CALIBRATION, BENEFIT
+NAMED = {  # what --show takes
+    "thresholds": (POINTS, BY_GROUP), "transfer": (TRANSFER,), "calibration": (CALIBRATION,), "net-benefit": (BENEFIT,),
+    "conformal": (SETS,), "agreement": (AGREEMENT,), "gaps": (GAPS,), "subgroups": (LOWEST,),
+}  # fmt: skip
 
 
 def section(named: Sequence[tuple[str, Scores]]) -> Section:
@@ -134,12 +144,22 @@ def section(named: Sequence[tuple[str, Scores]]) -> Section:
     return Section("clinical", "Operating points and calibration", tables=list(tables(named)), text=text)
 
 
-def tables(named: Iterable[tuple[str, Scores]]) -> Iterator[Table]:
-    """All tables of each run whose scores hold them. named: name and scores of each run."""
+def tables(named: Iterable[tuple[str, Scores]], shown: Iterable[str] = tuple(NAMED)) -> Iterator[Table]:
+    """Tables of each run whose scores hold them. named: name and scores of each run. shown: which, as --show has it."""
+    topics = [topic for name in shown for topic in NAMED[name]]
     for name, scores in named:
         if scores.clinical:
-            yield from _of_classes(name or scores.label, scores.clinical, OF_CLASS)
-            yield from _of_all(name or scores.label, scores.clinical, scores)
+            yield from _of_classes(name or scores.label, scores.clinical, [t for t in OF_CLASS if t in topics])
+            yield from _of_all(name or scores.label, scores.clinical, scores, topics)
+
+
+def read(asked: Iterable[str]) -> list[str]:
+    """The tables that --show names, several of them also with commas between. Raises UsageError."""
+    names = [name.strip() for text in asked for name in text.split(",")]
+    for name in names:
+        if name not in (*NAMED, "all"):
+            raise UsageError(f"--show {name!r} is unknown", f"there are: {', '.join(NAMED)}, all")
+    return [name for name in NAMED if name in names or "all" in names]
 
 
 def headline(named: Iterable[tuple[str, Scores]]) -> Iterator[Table]:
@@ -180,8 +200,9 @@ def _of_classes(name: str, clinical: Facts, shown: Collection[Topic]) -> Iterato
             ],
             CALIBRATION.title: [("all", NONE, known["overall"]), *_parts(known)],
             BENEFIT.title: [
-                (*names, _benefits(described))
+                (*names, strategy, {f"{line[0]:g}": 100 * line[place] for line in described["net_benefit"]})
                 for *names, described in [("all", "", known["overall"]), *_parts(known | {"clients": {}})]
+                for place, strategy in ((1, "model"), (2, "treat all"))
             ],
         }
         for topic in shown:
@@ -203,33 +224,29 @@ def _ranges(points: Facts) -> Facts:
     return {name: max(rates) - min(rates) for name, rates in known.items() if len(rates) > 1}
 
 
-def _benefits(described: Facts) -> Facts:
-    """In percent, by whom is treated and the threshold probability."""
-    lines = described["net_benefit"]
-    return {f"model at {p:g}": 100 * model for p, model, _ in lines} | {
-        f"treat all at {p:g}": 100 * everyone for p, _, everyone in lines
-    }
-
-
-def _of_all(name: str, clinical: Facts, scores: Scores) -> Iterator[Table]:
+def _of_all(name: str, clinical: Facts, scores: Scores, shown: Collection[Topic]) -> Iterator[Table]:
     """Tables of all classes together."""
     scaled = {
         version: {f"{key} {when}": value for key in BEFORE_AFTER for when, value in zip(("before", "after"), of[key])}
         | of
         for version, of in clinical["temperature"].items()
     }
-    yield from AGREEMENT.table(name, [(v, of | scaled.get(v, {})) for v, of in clinical["agreement"].items()])
+    if AGREEMENT in shown:
+        topic = AGREEMENT if card_of(scores).get("ordered") else UNORDERED
+        yield from topic.table(name, [(v, of | scaled.get(v, {})) for v, of in clinical["agreement"].items()])
     sets = [(version, of) for (version,), of in select(clinical, "conformal/*/*")]
-    for level in {of["level"] for _, of in sets[:1]}:
+    for level in {of["level"] for _, of in sets[:1]} if SETS in shown else ():
         lines = [(version, of["choice"], *part) for version, of in sets for part in _covered(of)]
         yield from replace(SETS, title=SETS.title.format(100 * level)).table(name, lines)
-    tests = select(clinical, "gaps/*/*/*")
-    yield from GAPS.table(name, [(*names, _gap(test, scores, *names)) for names, test in tests])
-    found = [(v, subgroup) for v, subgroups in clinical["subgroups"].items() for subgroup in subgroups[:SUBGROUPS]]
-    lowest = [
-        (v, of["attribute"], of["group"], of | {key: p_text(of[key]) for key in ("p", "p_holm")}) for v, of in found
-    ]
-    yield from LOWEST.table(name, lowest)
+    if GAPS in shown:
+        tests = select(clinical, "gaps/*/*/*")
+        yield from GAPS.table(name, [(*names, _gap(test, scores, *names)) for names, test in tests])
+    if LOWEST in shown:
+        found = [(v, subgroup) for v, subgroups in clinical["subgroups"].items() for subgroup in subgroups[:SUBGROUPS]]
+        lowest = [
+            (v, of["attribute"], of["group"], of | {key: p_text(of[key]) for key in ("p", "p_holm")}) for v, of in found
+        ]
+        yield from LOWEST.table(name, lowest)
 
 
 def _covered(of: Facts) -> Iterator[Line]:

@@ -1,0 +1,44 @@
+"""fedcli.ls: what is under a work folder, for Python."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..common_options import WORK
+from ..options import Source
+from ..reporting.table import Table
+from ..stages.shown import Shown
+from . import ls as command
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclass(frozen=True, repr=False)
+class Listing(Shown):
+    """Results by kind: dataset, partition, corruption and run, each a list of entries as `ls --json` has them."""
+
+    entries: dict[str, list[dict[str, Any]]]
+
+    def to_frame(self, kind: str = "run") -> "pandas.DataFrame":
+        """A row for each result of a kind; scores are in percent, as their columns say."""
+        import pandas
+
+        return pandas.DataFrame(self.entries[kind])
+
+    def tables(self) -> list[Table]:
+        """A table for each kind that is there."""
+        return [
+            Table.of("", command.COLUMNS[kind], map(command._cells, listed))
+            for kind, listed in self.entries.items()
+            if listed
+        ]
+
+
+def ls(work: Source = WORK) -> Listing:
+    """List datasets, partitions, corruptions and runs, these with seed, rounds and headline score in percent.
+
+    Args:
+        work: folder that results are looked for in.
+    """
+    return Listing({kind: command._lines(Path(work), kind) for kind in command.COLUMNS})

@@ -1,0 +1,94 @@
+"""The compare stage: two systems against each other."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..compare.systems import grouped, read
+from ..compare.tested import Comparison, check_names
+from ..compare.tested import compare as tested
+from ..errors import UsageError
+from ..reporting import comparison
+from ..reporting.collect import Asked, runs_in, scores_of_all
+from ..reporting.table import Table
+from . import named_runs
+from .call import called_with
+from .evaluation_options import CompareOptions, EvaluateOptions
+from .shown import Shown, in_unit
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclass(frozen=True, repr=False)
+class Compared(Shown):
+    """All that can be said of system B against system A.
+
+    Attributes:
+        comparison: its numbers, shares from 0 to 1.
+    """
+
+    comparison: Comparison
+
+    def to_frame(self, *, percent: bool = False) -> "pandas.DataFrame":
+        """A row per score: version, metric, a, b, difference (b minus a), low and high of its 95 % interval, p, p_seeds
+        and verdict.
+
+        Scores are shares from 0 to 1, with percent in percent and points; `attrs["unit"]` says which.
+        """
+        import pandas
+
+        scores = ["a", "b", "difference", "low", "high"]
+        lines = [
+            (row.version, row.metric, row.a.mean, row.b.mean, row.difference, row.low, row.high)
+            + (row.p_holm, row.p_seeds_holm, row.verdict)
+            for row in self.comparison.rows
+        ]
+        names = ["version", "metric", *scores, "p", "p_seeds", "verdict"]
+        return in_unit(pandas.DataFrame(lines, columns=names), scores, percent)
+
+    def tables(self) -> list[Table]:
+        """Scores and gaps."""
+        return [comparison.table(self.comparison)]
+
+    def words(self) -> list[str]:
+        """In what the two differ, the verdicts of the tests, and what is to be known of them."""
+        made = self.comparison
+        said = [comparison.heading(made), *comparison.remarks(made), *comparison.sentences(made)]
+        return [*said, *comparison.notes(made), comparison.legend(made)]
+
+
+def run(options: CompareOptions) -> Compared:
+    """Say in what two systems differ, in settings and then in scores, and what can be said of the difference.
+
+    Runs that differ in nothing but the seed are one system. Raises FedcliError, UsageError.
+    """
+    check_names(options.metric)
+    work = Path(options.work)
+    paths = named_runs.every(options.runs, work) if options.runs else runs_in(work)
+    made_by = EvaluateOptions(by=options.by, interval=options.interval).made_by()
+    a, b = _two(scores_of_all(paths, Asked(list(options.by), None, made_by, interval=options.interval)))
+    return Compared(
+        tested(a, b, metrics=options.metric, resamples=options.resamples, seed=options.seed, interval=options.interval)
+    )
+
+
+def _two(scores: list[Path]) -> tuple[list[Path], list[Path]]:
+    """The scores of the two systems. Raises UsageError where the runs are fewer or more."""
+    systems: list[Sequence] = list(grouped(read(scores), lambda run: run.identity))
+    if len(systems) == 1:
+        raise UsageError(
+            "these runs differ in nothing but the seed: they are one system", "give runs of another as well"
+        )
+    if len(systems) > 2:
+        labels = ", ".join(runs[0].scores.label for runs in systems)
+        raise UsageError(
+            f"these runs are {len(systems)} systems, not two: {labels}",
+            "give runs of two; fedcli report shows any number",
+        )
+    a, b = ([run.path for run in runs] for runs in systems)
+    return a, b
+
+
+compare = called_with("compare", CompareOptions, run)

@@ -1,0 +1,139 @@
+"""Figures of runs, for the command and for Python."""
+
+import base64
+import html
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import console
+from ..common_options import WORK
+from ..data import last_used
+from ..errors import FedcliError, UsageError, nearest
+from ..figures.figure import Figure
+from ..options import Source
+from . import named_runs
+from .call import listed
+from .evaluation_options import EvaluateOptions
+
+if TYPE_CHECKING:
+    import pandas
+
+    from ..figures.series import Record
+
+
+@dataclass(frozen=True, repr=False)
+class Plot:
+    """A figure drawn: its numbers and its picture.
+
+    Attributes:
+        frame: its numbers, a line for each thing that is drawn, in the units that its axes say.
+    """
+
+    figure: Figure
+    frame: "pandas.DataFrame"
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """Its numbers."""
+        return self.frame
+
+    def save(self, path: Source) -> Path:
+        """Write the picture as .png, .svg or .pdf."""
+        from ..figures import drawing
+
+        drawing.write(self.figure.draw(self.frame), Path(path))
+        return Path(path)
+
+    def __repr__(self) -> str:
+        return f"{self.frame.attrs.get('title', self.figure.name)}\n{self.frame}"
+
+    def _repr_html_(self) -> str:
+        from ..figures import drawing
+
+        picture = self.figure.draw(self.frame)
+        with drawing.styled(drawing.IN_FILES):
+            drawing.drawn(picture).savefig(made := io.BytesIO(), format="png")
+        image = base64.b64encode(made.getvalue()).decode()
+        return f'<img alt="{html.escape(picture.title)}" src="data:image/png;base64,{image}">'
+
+
+def plot(name: str, runs: Source | Sequence[Source] = (), *, work: Source = WORK, **options: Any) -> Plot:
+    """Draw a figure of runs; a notebook shows it, and save() writes it. Raises FedcliError, UsageError.
+
+    Args:
+        name: of the figure, such as "curves"; `fedcli plot --help` lists them.
+        runs: one or several, by path or by name; default: those under work, or the one that played last.
+        work: folder that results are looked for in.
+        options: those of the figure, as `fedcli plot NAME --help` lists them, such as series=["loss"].
+    """
+    from ..figures.kinds import FIGURES
+
+    if name not in FIGURES:
+        raise UsageError(f"there is no figure {name!r}", nearest(name, FIGURES))
+    figure, known = FIGURES[name], FIGURES[name].parameters
+    if odd := [option for option in options if option not in known]:
+        raise UsageError(f"{name} has no option {odd[0]!r}", nearest(odd[0], known))
+    with console.watched():
+        return drawn(figure, runs_of(listed(runs), Path(work), figure.every), options, given=bool(runs))
+
+
+def drawn(figure: Figure, paths: Sequence[Path], options: dict[str, Any], *, given: bool) -> Plot:
+    """The figure of these runs. given: whether they were named. Raises FedcliError, UsageError."""
+    if len(paths) > 1 and figure.of in ("path", "system"):
+        raise UsageError(f"{figure.name} draws one run at a time", "give one")
+    return Plot(figure, figure.frame(_subject(figure, paths), **options, **_beside(figure, given)))
+
+
+def runs_of(given: Sequence[Source], work: Path, every: bool) -> list[Path]:
+    """The runs that paths and names mean; of none all under work, or the one that played last. Raises FedcliError."""
+    if given:
+        names = [each for each in given if named_runs.is_name(each)]
+        return [*map(Path, (each for each in given if each not in names)), *named_runs.every(names, work)]
+    if every:
+        from ..reporting.collect import every_run
+
+        return every_run(work)
+    records = list(work.glob("runs/*/rounds.jsonl"))
+    if not records:
+        last_used.check_open(work)
+        raise FedcliError(f"no run under {work}", "train one with fedcli train METHOD, or give its folder")
+    newest = max(records, key=last_used.age).parent
+    console.say(f"using {newest}")
+    return [newest]
+
+
+def _subject(figure: Figure, paths: Sequence[Path]) -> Any:
+    """The subject of a figure."""
+    from ..figures import names, series
+
+    if figure.of == "path":
+        return paths[0]
+    if figure.of in ("runs", "methods"):
+        return (names.labels if figure.of == "runs" else names.systems)([series.read(path) for path in paths])
+    from ..reporting.collect import runs_in
+    from ..reporting.columns import POOLED
+    from ..reporting.rows import rows, systems
+
+    compared = systems(rows(_scored([run for path in paths for run in runs_in(path)]), spread=POOLED))
+    if figure.of == "system" and len(compared) > 1:
+        raise UsageError(f"{figure.name} draws one system at a time", f"{paths[0]} holds {len(compared)}: give one")
+    return compared[0] if figure.of == "system" else compared
+
+
+def _beside(figure: Figure, given: bool) -> dict[str, Any]:
+    """Arguments of some frames beside their options: whether runs were named, and what scores them."""
+    from ..scores.scores import Scores
+
+    def scores(records: "list[Record]") -> list[Scores]:
+        return [Scores.read(path) for path in _scored([record.folder / "run.json" for record in records])]
+
+    return {name: value for name, value in (("given", given), ("scores", scores)) if name in figure.parameters}
+
+
+def _scored(runs: list[Path]) -> list[Path]:
+    """The scores.json of each run; one that has none is evaluated first."""
+    from ..reporting.collect import Asked, scores_of_all
+
+    return scores_of_all(runs, Asked([], None, EvaluateOptions().made_by()))

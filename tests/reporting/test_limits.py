@@ -1,0 +1,98 @@
+"""Limits of --fail-if: what is read, where it is looked up, what is said; and the short JSON beside it."""
+
+import json
+
+import pytest
+from scored_runs import heal, model, scored
+from typed_lines import fedcli
+
+from fedcli.errors import UsageError
+from fedcli.reporting.pipelines import limits
+from fedcli.reporting.rows import rows
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    made = {"corrupted": model(1, 7)}
+    return scored(folder / "a", model(2, 0), **made), heal(folder / "b", model(0, 0), warning="a made-up run", **made)
+
+
+def broken(path, *texts):
+    return limits.broken(limits.read(texts), rows([path], warned=True))
+
+
+def test_a_score_is_found_by_its_name_or_title_on_any_version(paths):
+    (row,) = rows([paths[0]], warned=True)
+    value = 100 * row.scores.versions["corrupted"]["balanced_accuracy"].mean
+    for metric in ("balanced_accuracy", "Balanced Accuracy"):
+        assert broken(paths[0], f"{metric} on noisy > {value - 1}") == [
+            f"FedAvg: {metric} on noisy is {value:.2f} %, beyond --fail-if '{metric} on noisy > {value - 1}'"
+        ]
+        assert broken(paths[0], f"{metric} on noisy > {value + 1} %") == []
+    assert broken(paths[0], "auc_ovo_macro on both < 0") == []
+
+
+def test_gap_and_worst_group_are_means_over_the_kept_rounds(paths):
+    (row,) = rows([paths[0]], warned=True)
+    gap = 100 * row.scores.part().lies("sex", "clean", "auc_ovo_macro", "gap").mean
+    worst = 100 * row.scores.part().lies("sex", "clean", "f1_macro", "worst group").mean
+    said = broken(paths[0], f"gap(sex)>={gap - 0.01:.2f}", f"worst(sex) of f1_macro < {worst + 1:.2f}", "gap(sex) > 99")
+    assert len(said) == 2 and f"gap(sex) is {gap:.2f} points" in said[0] and f"{worst:.2f} %" in said[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("gap(sex)", "is no limit"), ("", "is no limit"), ("__import__('os') > 1", "no score is named"),
+        ("gap(race) > 5", "groups are by sex, not race"), ("acuracy < 5", "no score is named 'acuracy'"),
+        ("gap(sex) on both > 5", "on images that are clean, noisy, not both"), ("accuracy on foggy < 5", "is no limit"),
+        ("change(accuracy) < 1", "is no limit that can be checked here"), ("> 5", "is no limit"),
+    ],
+)  # fmt: skip
+def test_what_the_scores_do_not_have_is_a_usage_error_that_lists_what_there_is(paths, text, said):
+    with pytest.raises(UsageError) as refused:
+        broken(paths[0], text)
+    assert said in refused.value.sentence and refused.value.hint
+
+
+def test_a_number_that_is_not_there_is_not_within_any_limit(tmp_path):
+    path = scored(tmp_path / "a", model(1, 0))
+    assert "there is no such number" in broken(path, "std among clients > 5")[0]
+
+
+def test_report_ends_with_its_own_code_after_its_table_and_says_each_limit(paths):
+    code, out, err = fedcli("report", *paths, "--fail-if", "accuracy < 99", "--fail-if", "accuracy > 100")
+    assert code == 4 and "FedHEAL" in out and err.count("beyond --fail-if 'accuracy < 99'") == 2
+    assert fedcli("report", *paths, "--fail-if", "accuracy > 100")[0] == 0
+    assert fedcli("report", *paths, "--fail-if", "gap(race) > 5")[0] == 2
+
+
+def test_compare_has_limits_of_changes_and_of_p(paths):
+    words = ["compare", *paths, "--resamples", "100", "--quiet", "--fail-if"]
+    code, _, err = fedcli(*words, "change(auc_ovo_macro) < -1")
+    assert code == 4 and "beyond --fail-if 'change(auc_ovo_macro) < -1'" in err
+    assert fedcli(*words, "change(auc_ovo_macro) > 1", "--fail-if", "change(gap(sex)) > 99")[0] == 0
+    assert fedcli(*words, "p(auc_ovo_macro) < 0.05")[0] == 4
+    assert fedcli(*words, "auc_ovo_macro < 5")[0] == 2
+    assert "groups are by sex, not race" in fedcli(*words, "change(gap(race)) > 5")[2]
+
+
+def test_the_short_json_is_a_handful_of_numbers_with_the_warnings(paths):
+    code, out, _ = fedcli("report", "--json", *paths, "--quiet", "--fail-if", "accuracy < 99")
+    whole = json.loads(out)
+    first = whole["rows"][0]
+    assert code == 4 and len(whole["broken"]) == 2 and len(out.splitlines()) < 150
+    assert set(first["scores"]) == {"balanced_accuracy", "auc_ovo_macro"} and first["chance"]["auc_ovo_macro"] == 0.5
+    assert set(first["groups"]["sex"]["clean"]["each"]) == {"f", "m"}
+    assert any("a made-up run" in text for text in whole["warnings"])  # --quiet hides it on stderr alone
+    full = json.loads(fedcli("report", "--json=full", *paths, "--quiet")[1])
+    assert full["rows"][0]["cells"]
+    code, out, _ = fedcli("compare", "--json", *paths, "--resamples", "100", "--quiet")
+    short = json.loads(out)
+    assert code == 0 and {"score", "change", "p", "verdict"} <= short["changes"][0].keys() and short["sentences"]
+
+
+def test_a_value_of_json_is_typed_behind_an_equals_sign(paths):
+    code, _, err = fedcli("report", "--json=long", *paths)
+    assert code == 2 and "is not one of" in err

@@ -1,0 +1,190 @@
+"""A run's record, its page and its card say what the engine was given, for every option that is recorded."""
+
+import json
+import shutil
+from functools import cache
+
+import pytest
+from conftest import interrupt_in_round, make_chain
+from made_plans import TRAINING, plan, planned
+
+from fedcli import options
+from fedcli.compare import systems
+from fedcli.data import manifest
+from fedcli.federation.server import Federation
+from fedcli.federation.training import Training
+from fedcli.figures import series
+from fedcli.options import recorded
+from fedcli.reporting import cards
+from fedcli.reporting.page import lineage
+from fedcli.reporting.rows import rows
+from fedcli.runs import assembly, folder, record, settled, train
+from fedcli.runs.rules import check
+from fedcli.runs.train_options import TrainOptions
+from fedcli.scores.evaluate import evaluate
+
+OPTIONS = [option.name for option in recorded(TrainOptions)]
+RUNS = {
+    "by the data": dict(method="fedprox", sampling="group"),
+    "by hand": dict(method="fedavg", augment="flip", prior="bsm", bn="local", momentum=0.0, optimizer="adam"),
+    "frozen": dict(method="fedavg", freeze_backbone=True),
+    "own loss": dict(method="ldam"),
+    "own norms": dict(method="fedbn"),
+    "a teacher": dict(method="fed-mas"),
+    "groups": dict(method="group-dro"),
+    "in a pair": dict(method="fedprox+fairfed", settings={"gap": "spd"}),
+    "alone": dict(method="fedprox", single_site=True),
+}
+TEACHER = "the starting weights"
+
+
+def asked(method, settings=None, **rest):
+    return planned(method, settings or {}, TRAINING, 2, **rest)
+
+
+def scored(run):
+    return evaluate(run, by=["sex"], out=None, device="cpu", made_by=["evaluate"])
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return make_chain(tmp_path_factory.mktemp("chain"), augment="affine-flip")
+
+
+@pytest.fixture(scope="module")
+def trained(data):
+    """name of a run -> its run.json, its row of a table, and the federation that its engine was opened for."""
+
+    @cache
+    def made(name):
+        given, opened = [], train.opened
+
+        def watched(execution, federation):
+            given.append(federation)
+            return opened(execution, federation)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(train, "opened", watched)
+            run = train.train(data, asked(**RUNS[name]), work=data.parents[2])
+        (row,) = rows([scored(run)])
+        return run, row, given[0]
+
+    return made
+
+
+def acting(name, federation):
+    """An option as the engine has it: of what it was given, not of what was asked for."""
+    method, clients, (shard, *_) = federation.method, federation.clients, federation.data.train.values()
+    known = {
+        "method": method.name,
+        "augment": shard.kind,
+        "seed": federation.seed,
+        "settings": options.values(method.local)
+        | ({} if federation.single_site else options.values(method.aggregator)),
+        "model": federation.model["name"],
+        "weights": federation.net.start,
+        "teacher": TEACHER if federation.net.teacher else None,
+        "freeze_backbone": assembly.is_frozen(federation.net),
+        "precision": federation.model["precision"],
+    }
+    if name in known:
+        return known[name]
+    if name in options.describe(Training):
+        return getattr(clients.training, name)
+    return getattr(federation, name, None) if hasattr(federation, name) else getattr(federation.plan, name)
+
+
+OF_THE_METHOD = {  # what the method has of its own in place of an option
+    "own loss": {"loss", "class_weights", "label_smoothing", "prior"},
+    "own norms": {"bn"},
+    "a teacher": {"prior"},
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("option", OPTIONS)
+def test_the_record_the_page_and_the_card_say_what_the_engine_was_given(trained, name, option):
+    run, row, federation = trained(name)
+    option = "settings" if option == "set" else option
+    given = record.OWN if option in OF_THE_METHOD.get(name, ()) else acting(option, federation)
+    assert manifest.read(run).options[option] == given
+    if option in row.scores.options and option != "seed":
+        word = {True: "yes", False: "no", None: "none"}[given] if isinstance(given, bool | None) else str(given)
+        (card,) = [s for s in cards.cards(row)[0].sections if s.name == "training"]
+        for shown in (lineage.settings([row], False).pairs, card.pairs):
+            assert dict(shown)[option.replace("_", " ")] == word
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_methods_table_says_which_settings_acted(trained, name):
+    run, row, federation = trained(name)
+    (line,) = lineage.settings([row], False).tables[0].rows
+    for key, value in manifest.read(run).options["settings"].items():
+        assert key == "rule" or f"{key}={value}" in str(line[2])
+
+
+def test_what_is_left_open_and_what_it_stands_for_are_one_run(data, trained):
+    run, _, _ = trained("by the data")
+    again = dict(method="fedprox", sampling="group:sex", augment="affine-flip")
+    assert train.train(data, asked(**again), work=data.parents[2]) == run
+    assert train.train(data, asked(**again | {"augment": "none"}), work=data.parents[2]) != run
+
+
+def test_the_command_of_a_run_makes_it_again(trained):
+    for name in RUNS:
+        run, _, _ = trained(name)
+        options = manifest.read(run).options
+        assert not {record.OWN, record.STARTING} & {*manifest.read(run).made_by}
+        again = record.read(options)
+        assert record.options(again, check(again), None) == options
+
+
+def test_the_data_choose_an_attribute_which_is_said():
+    body = {"attributes": {"age": ["0-39", "60+"], "sex": ["f", "m"]}, "augment": "none"}
+    for given, taken in (
+        (planned("fairfed", {"gap": "spd"}, TRAINING), "--set attribute=NAME"),
+        (plan("adv"), "--set attribute=NAME"),
+        (plan("fedavg", sampling="group-class"), "--sampling group-class:NAME"),
+        (plan("fairfed"), ""),
+        (planned("fairfed", {"gap": "eod", "attribute": "sex"}, TRAINING, sampling="group:sex"), ""),
+    ):
+        made = settled.settled(given, check(given), body)
+        said = f"the groups are those of age; {taken} takes another (sex)" if taken else ""
+        assert settled.chosen(given, made, body) == said
+
+
+def before(run, folder):
+    """A run as an earlier version left it: augment was null where the dataset decided, an attribute empty."""
+    copy = folder / "runs" / run.parent.name
+    shutil.copytree(run.parent, copy)
+    whole = json.loads((copy / "run.json").read_text())
+    whole["options"] |= {"augment": None, "sampling": "group"}
+    (copy / "run.json").write_text(json.dumps(whole))
+    return copy / "run.json"
+
+
+def test_a_run_of_an_earlier_version_is_shown_as_what_it_was(trained, data):
+    run, row, _ = trained("by the data")
+    folder = data.parents[2] / "before"
+    shutil.copytree(data.parents[2], folder, ignore=shutil.ignore_patterns("before", "runs"))
+    old = before(run, folder)
+    shutil.rmtree(old.parent / "scores")
+    (read,) = systems.read([scored(old)])
+    assert read.scores.options["augment"] == "affine-flip" and read.scores.options["sampling"] == "group:sex"
+    assert series.read(old).options["augment"] == "affine-flip"
+    assert read.identity == row.scored[0].identity
+
+
+def test_an_unfinished_run_of_an_earlier_version_goes_on(data, tmp_path, monkeypatch):
+    begun = json.loads
+    out = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(Federation, "play", interrupt_in_round(2))
+        with pytest.raises(train.Interrupted):
+            train.train(data, plan(rounds=3), work=tmp_path, out=out)
+    settings = begun((out / "settings.json").read_text())
+    settings["options"]["augment"] = None
+    del settings["sha256"]
+    (out / "settings.json").write_text(json.dumps(settings | {"sha256": folder._digest(settings)}))
+    run = train.train(data, train.begun(out), work=tmp_path, out=out, resume=True)
+    assert manifest.read(run).options["augment"] == "affine-flip"

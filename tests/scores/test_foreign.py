@@ -1,0 +1,59 @@
+"""New images that are unlike the training images of a run."""
+
+import csv
+import io
+import json
+
+import numpy as np
+from hospitals import prepared, write_hospitals
+from PIL import Image
+from typer.testing import CliRunner
+
+import fedcli
+from fedcli.commands.app import app
+from fedcli.scores.deploy import foreign
+
+
+def typed(*words):
+    return CliRunner().invoke(app, [*map(str, words)])
+
+
+def test_images_unlike_the_training_images_are_flagged_and_others_are_not(tmp_path):
+    work = tmp_path / "work"
+    clients = fedcli.partition(prepared(write_hospitals(tmp_path / "raw", count=240), work), by=["hospital"], work=work)
+    trained = fedcli.train("fedavg", clients, rounds=2, work=work)
+    usual = sorted(write_hospitals(tmp_path / "new", count=100, seed=1).glob("*.png"))
+    Image.new("RGB", (8, 8)).save(tmp_path / "black.png")
+    halves = np.zeros((8, 8, 3), np.uint8)
+    halves[:, 4:] = 255
+    Image.fromarray(halves).save(tmp_path / "halves.png")
+    ended = typed("predict", trained, *usual, tmp_path / "black.png", tmp_path / "halves.png")
+    rows = list(csv.DictReader(io.StringIO(ended.stdout)))
+    assert sum(bool(row["foreign"]) for row in rows[:100]) <= 2
+    assert "darker than every training image" in rows[100]["foreign"]
+    assert "with more contrast than every training image" in rows[101]["foreign"]
+    flagged = [row for row in rows if row["foreign"]]
+    assert f"{len(flagged)} of 102 images are foreign to the training images" in " ".join(ended.stderr.split())
+    made = json.loads(typed("predict", trained, usual[0], tmp_path / "black.png", "--format", "json").stdout)
+    assert [line["foreign"] for line in made["predictions"]] == [None, rows[100]["foreign"]]
+
+
+def test_features_far_from_all_training_features_are_foreign():
+    draw = np.random.default_rng(0)
+    known = (draw.normal(0, 0.1, (400, 4)) + [1, 0, 0, 0]).astype(np.float32)
+    known /= np.linalg.norm(known, axis=1, keepdims=True)
+    train, new = known[:300], np.concatenate([known[300:], [[0, 1, 0, 0]], [[np.nan] * 4]]).astype(np.float32)
+    farthest = np.quantile(foreign._distances(train, train, 1), 1 - foreign.ALARMS)
+    facts = foreign.Known(np.full(3, -np.inf), np.full(3, np.inf), train, farthest)
+    said = facts.reasons(np.zeros((len(new), 3)), new)
+    assert sum(map(bool, said[:100])) <= 2 and said[100:] == [foreign.FAR] * 2
+
+
+def test_colours_in_a_model_of_grey_images_are_foreign():
+    draw = np.random.default_rng(0)
+    grey = draw.integers(0, 255, (60, 4, 4, 1), dtype=np.uint8).repeat(3, 3)
+    facts = foreign.pixel_facts(grey)
+    known = foreign.Known(facts.min(0) - 1, facts.max(0) + 1, np.zeros((0, 1), np.float32))
+    coloured = foreign.pixel_facts(grey[:1] // np.array([1, 2, 4], np.uint8))
+    assert not facts[:, 2].any() and known.reasons(facts, grey) == [""] * 60
+    assert "with more colour than every training image" in known.reasons(coloured, grey[:1])[0]
