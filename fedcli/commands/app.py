@@ -56,7 +56,7 @@ class Commands(TyperGroup):
             lines = [
                 (name, " ".join((command.help or "").split("\n\n")[0].split()))
                 for name, command in self.commands.items()
-                if command.rich_help_panel == group
+                if getattr(command, "rich_help_panel", None) == group
             ]
             with formatter.section(group):
                 formatter.write_dl(lines)

@@ -127,7 +127,7 @@ def _readable(facts: dict[str, Any]) -> dict[str, Any]:
 
 def _print_data(facts: dict[str, Any]) -> None:
     """Print what a person looks for: images, classes, groups, patients, who holds what, what train and test share."""
-    from ..data import glance, manifest, overlap
+    from ..data import glance, image_counts, manifest, overlap
 
     path, body, counts = Path(facts["path"]), facts["body"], facts["counts"]
     if facts["kind"] == "dataset":
@@ -138,9 +138,8 @@ def _print_data(facts: dict[str, Any]) -> None:
     print(*lines, sep="\n")
     if facts["kind"] != "dataset":
         _print_clients(body)
-        heads, rows = glance.groups(counts)
-        if rows:
-            terminal.table(heads, rows, title="Groups")
+        for name, clients in glance.groups(counts, facts["options"].get("by", ())).items():
+            terminal.table(*image_counts.lines(clients), title=f"Images by {name}")
     if "overlap" in facts:
         patients = "no patient and " if facts["overlap"]["patients"] else ""
         print(overlap.sentence(facts["overlap"]) or f"train and test share {patients}no identical image")

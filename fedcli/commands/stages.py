@@ -39,20 +39,16 @@ FILE, FOLDER = Flag("FILE"), Flag("DIR")
 def prepare(options: PrepareOptions, json: Json = False) -> None:
     """Read and resize the images of a dataset.
 
-    What is written is one file of 8-bit images, which every later command reads.
-
-    With --clients or --dirichlet it is partitioned too, with --corrupt also corrupted; the last
-    manifest written is printed.
+    What is written is one file of 8-bit images, which every later command reads. With --clients or --dirichlet it is
+    partitioned too, with --corrupt also corrupted; the last manifest written is printed.
 
     Example: fedcli prepare rsna-ich --raw kaggle --corrupt gaussian --ratio 0.2
     """
-    from ..data import glance, image_counts, manifest
+    from ..data import glance
     from ..stages import prepare as stage
 
     made = stage.run(options).path
-    dataset = made if manifest.read(made).kind == "dataset" else manifest.above(made, "dataset")
-    for line in glance.of_dataset(dataset, image_counts.of_manifest(dataset)):
-        console.say(line)
+    glance.say(made)
     show(made, json)
 
 
@@ -344,13 +340,11 @@ def report(
 def _formats(asked: str, draws: bool) -> tuple[str, list[str]]:
     """The format of the table and those of the figures. Raises UsageError."""
     names = [name.strip() for name in asked.split(",")]
-    for name in names:
-        if name not in (*FORMATS, *DRAWN):
-            raise UsageError(f"--format {name!r} is unknown", nearest(name, [*FORMATS, *DRAWN]))
+    if odd := [name for name in names if name not in (*FORMATS, *DRAWN)]:
+        raise UsageError(f"--format {odd[0]!r} is unknown", nearest(odd[0], [*FORMATS, *DRAWN]))
     drawn = [name for name in dict.fromkeys(names) if name in DRAWN]
-    tables = [name for name in dict.fromkeys(names) if name in FORMATS]
     if drawn and not draws:
         raise UsageError(f"--format {drawn[0]} is of figures", "add --figures DIR, a folder for them")
-    if len(tables) > 1:
+    if len(tables := [name for name in dict.fromkeys(names) if name in FORMATS]) > 1:
         raise UsageError(f"--format {tables[0]} and {tables[1]} are two formats of one table", "give one of them")
     return tables[0] if tables else "table", drawn or ["svg"]

@@ -8,11 +8,18 @@ from typing import Any
 from .. import console, labels
 from ..console import counted
 from . import manifest, sources
-from .image_counts import ALL, CLASS, Counts
+from .image_counts import ALL, CLASS, Counts, of_manifest
 from .pool import pool_of
 
 WIDTH, NAMES, ATTRIBUTES, REASONS = 100, 30, 3, 2  # characters of a line and of a name; what is shown in full
 SPLITS = {"image": "image by image", "official": "as published", "file": "as the split file says"}
+
+
+def say(made: Path) -> None:
+    """Tell a person of a dataset, or of the one that a partition or corruption is of."""
+    dataset = made if manifest.read(made).kind == "dataset" else manifest.above(made, "dataset")
+    for line in of_dataset(dataset, of_manifest(dataset)):
+        console.say(line)
 
 
 def of_dataset(path: Path, counts: Counts) -> list[str]:
@@ -67,20 +74,17 @@ def of_partition(body: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def groups(counts: Counts) -> tuple[list[str], list[list[str]]]:
-    """A table of the groups of each client's training images and of all test images; no rows without attributes."""
-    names = [name for name in counts if name != CLASS]
-    where = [
-        (client, part)
-        for client, parts in counts[CLASS].items()
-        for part in parts
-        if (client == ALL) == (part == "test")
-    ]
-    rows = [
-        [f"{client}, {part}", *(", ".join(_values(counts[name][client][part])) for name in names)]
-        for client, part in where
-    ]
-    return ["images of", *names], rows if names else []
+def groups(counts: Counts, by: Any) -> Counts:
+    """Who holds what of each attribute, but of those that divide the clients: training images, and all test images."""
+    by = by if isinstance(by, list) else []  # as a manifest says it
+    return {
+        name: {
+            client: {part: images for part, images in parts.items() if part == ("test" if client == ALL else "train")}
+            for client, parts in clients.items()
+        }
+        for name, clients in counts.items()
+        if name != CLASS and name not in by
+    }
 
 
 def _total(parts: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
@@ -88,10 +92,6 @@ def _total(parts: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
     for values in parts.values():
         total.update(values)
     return dict(total)
-
-
-def _values(values: Mapping[str, int]) -> list[str]:
-    return [f"{_short(value)} {count:,}" for value, count in values.items() if count or len(values) < ATTRIBUTES]
 
 
 def _of_values(name: str, values: Mapping[str, int]) -> str:

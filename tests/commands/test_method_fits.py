@@ -63,7 +63,9 @@ def test_methods_for_a_purpose():
         return {line.split()[0] for line in shown.stdout.splitlines() if line[:1] == " " and line[1:2].strip()}
 
     for family in FAMILIES:
-        assert {name for name in named("--for", family) - {"method"} if "─" not in name} == {n for n, m in METHODS.items() if family in m.families}
+        assert {name for name in named("--for", family) - {"method"} if "─" not in name} == {
+            n for n, m in METHODS.items() if family in m.families
+        }
     assert {"fedavg", "fedheal", "fedbn"} < named("--for", "privacy") and "fedce" not in named("--for", "privacy")
     assert named() >= {"HOSPITAL", "RARE", "afl"} and "OTHERS" not in named()
     asked = json.loads(CliRunner().invoke(app, ["methods", "--for", "noise", "--json"]).stdout)
