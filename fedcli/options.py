@@ -25,6 +25,7 @@ MOST = 2**31  # of what is counted, which a number of 32 bits holds
 SWITCH = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
 SET = "--set {name}={value}"  # how a user writes an option of a method
 FLAG = "{name} {value}"
+OWN = "the method's own"  # recorded in place of an option for which the method has something of its own
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from fedcli.methods.contract import ClientUpdates
 from fedcli.models.layout import Layout
 
 os.environ["NO_COLOR"] = "1"
+os.environ.pop("COLUMNS", None)  # else tables are as wide as the terminal of whoever runs the tests
 os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"  # else it asks the network for its newest version when it is imported
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every worker and every command compiles all modules anew
 sys.dont_write_bytecode = False

@@ -83,26 +83,26 @@ def _half_way(line: str) -> bool:
     return bool(match) and match[1] != match[2]
 
 
-def comparable(text: str) -> tuple[str, list[float]]:
-    """Text that is the same on every machine, and its measured numbers on their own.
+def comparable(text: str) -> tuple[list[str], list[float]]:
+    """Words that are the same on every machine, and measured numbers on their own.
 
-    Digests, clocks and column widths differ from run to run; which of
-    two close systems has the star of a column, which group decides a gap, and the last digits of what was measured,
-    differ from processor to processor.
+    Digests, clocks, speeds (of trainings of five seconds or more) and column widths, which decide where heads break,
+    differ from run to run; which of two close systems has the star of a column, which group decides a gap, the verdict
+    on a close difference, and the last digits of what was measured, differ from processor to processor.
     """
-    text = re.sub(r"^Trained in .*", "Trained in TIME.", text, flags=re.M)
-    text = re.sub(r"† marks [^.]*\. ", "", text)  # stands where a small group decides a number
-    text = re.sub(r"Each group by .*?below the best group\.", _of_one_model, text, flags=re.S)
+    text = re.sub(r"^(speed|Trained in |\*: |† |.*as trained here|.*no clear difference).*\n", "", text, flags=re.M)
+    text = re.sub(r"95 % interval, by\s.*?^Intervals: ", _without_numbers, text, flags=re.S | re.M)
+    text = re.sub(r"threshold \d.*?^More: ", _without_numbers, text, flags=re.S | re.M)
     text = re.sub(r"-[0-9a-f]{8}\b|/[0-9a-f]{8}/", "-DIGEST/", text)
     text = re.sub(r"\(\d+ s\)", "(SECONDS)", text)
-    numbers = [float(n) for n in re.findall(r"\d+\.\d\d", text)]
-    text = re.sub(r"\d+\.\d\d", "N", text).replace("*", "").replace("†", "")
-    return "\n".join(re.sub(r"[ \t─━]+", " ", line).strip() for line in text.splitlines()), numbers
+    numbers = [float(n) for n in re.findall(r"\d+\.\d+", text)]
+    text = re.sub(r"\d+\.\d+", "N", text).replace("*", "").replace("†", "")
+    return sorted(re.sub("[─━]+", " ", text).split()), numbers
 
 
-def _of_one_model(table: re.Match) -> str:
-    """The table of each group without its numbers, which vary more than means over rounds do."""
-    return re.sub(r"Worst group: .*", "Worst group", re.sub(r"\d+\.\d\d", "N", table[0]))
+def _without_numbers(table: re.Match) -> str:
+    """A table of one model without its numbers, which vary more than means over rounds do."""
+    return re.sub(r"[\d.,]*\d", "N", table[0])
 
 
 def lay_out(data: Path, folder: Path) -> None:

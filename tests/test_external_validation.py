@@ -30,7 +30,7 @@ def test_the_session_is_what_the_commands_print_and_the_script_agrees_with_predi
     for command, printed in session.recorded(session.EXTERNAL):
         text = session.run(command)
         if " evaluate " in command:  # what stands before may name other groups on another processor
-            text, printed = (shown[shown.index("Operating points:") :] for shown in (text, printed))
+            text, printed = (shown[shown.index(", threshold ") :] for shown in (text, printed))
         assert blanked(text) == blanked(printed), command
     shutil.copy(min((data / "images").glob("*.jpg")), "new.jpg")
     capsys.readouterr()
@@ -47,7 +47,7 @@ def test_its_other_lines_run(tmp_path, monkeypatch):
     dataset = prepared(write_hospitals(Path("raw"), count=48), Path("fedcli-work"))
     run = fedcli.train("fedavg", fedcli.partition(dataset, by=["hospital"]), rounds=1, personal=True)
     Path("classes.csv").write_text("theirs,ours\nhealthy,healthy\nill,\n")
-    words = {"RUN": str(run), "DIR": "raw", "OTHER": str(dataset)}
+    words = {"RUN": str(run.path), "DIR": "raw", "OTHER": str(dataset.path)}
     lines = re.findall(r"^    (fedcli .*?)(?:\s+#.*)?$", PAGE, re.M)
     assert len(lines) == 5
     for line in lines:

@@ -18,6 +18,7 @@ from ..compare.systems import BEST, DRAWN, LAST5, NOT_THE_METHOD, Scored, brief,
 from ..data.sources import cards
 from ..errors import FedcliError, UsageError
 from ..figures.system import System
+from ..options import OWN
 from ..scores.scores import Scores
 from ..scores.table import Score
 from . import timing
@@ -199,7 +200,7 @@ def unlike(
         name = last(key).replace("_", " ")
         in_label = f", {name} {value}" in label or f", {value} {name}" in label  # prior bsm, balanced class weights
         among = alike if last(key) not in DRAWN else draws
-        if last(key) == "rule" or in_label or among is None:
+        if last(key) == "rule" or in_label or among is None or value == OWN:
             continue
         if is_named(value, [other.get(key) for other in among], [other.get(key) for other in every]):
             named.append(f"{key}={brief(value)}")
@@ -263,13 +264,14 @@ def about(rows: Sequence[Row]) -> list[str]:
     elif count and (seed := _one([row.seeds[0] for row in own])) not in ("", None):
         alike += [f"seed {seed}"]
     who = "All rows: " if len(own) > 1 else ""
-    below = " ".join(filter(None, [f"{who}{', '.join(alike)}." if alike else "", _rules(own)]))
+    said = f"{who}{', '.join(alike)}." if alike else ""
+    below = " ".join(filter(None, [said[:1].upper() + said[1:], _rules(own)]))
     return list(filter(None, [" ".join(filter(None, texts)), below]))
 
 
 def _data(own: Sequence[Row]) -> str:
     names = list(dict.fromkeys(row.scores.dataset for row in own))
-    made_up = "SYNTHETIC sample, no patients" if any(row.scores.sample for row in own) else _generated(names)
+    made_up = "SYNTHETIC sample, not of patients" if any(row.scores.sample for row in own) else _generated(names)
     kinds = _one([_corruption(row) for row in own])
     clients = _one([console.counted(row.scores.roster_size, "client", "clients") for row in own])
     rounds = _one([console.counted(row.scores.rounds, "round", "rounds") for row in own])
@@ -283,7 +285,7 @@ def _generated(names: Sequence[str]) -> str:
         except FedcliError:  # data of one's own
             continue
         if card.get("generated"):
-            return "generated images, no patients"
+            return "generated images, not of patients"
     return ""
 
 

@@ -22,13 +22,13 @@ from ..methods.registry import Method
 from ..metrics import Task
 from ..models import outside
 from ..models.weights import PUBLISHED
+from ..options import OWN
 from . import own_code, resources, rules
 from .assembly import PlannedFederation
 from .initial import ParentRun
 from .train_options import TrainOptions
 
 BINNED = 10, 100  # rounds, beside the last, whose line has the histograms of the rule's state
-OWN = "the method's own"  # recorded in place of an option for which the method has something of its own
 STARTING = "the starting weights"  # recorded as the teacher where none is given
 CORRUPTION = "kind", "severity", "ratio", "clients", "each"
 

@@ -103,7 +103,7 @@ def test_inspect_shows_first_who_holds_what_and_last_how_it_was_made(tmp_path, c
     assert lines[0] == f"partition {path.parent.name}, of made" and all(len(line) <= 100 for line in lines)
     heading = next(k for k, line in enumerate(lines) if line.split()[:1] == ["client"])
     assert lines[heading].split() == ["client", *body["classes"], "train", "val", "test"]
-    for line, client in zip(lines[heading + 2 :], body["roster"], strict=False):
+    for line, client in zip(lines[heading + 1 :], body["roster"], strict=False):
         numbers = [*client["class_counts"], client["train"], client["val"], client["test"]]
         assert line.split() == [client["client"], *map(str, numbers)]
     assert "hashes: verified" not in lines and "options:" not in lines
