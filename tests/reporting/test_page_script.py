@@ -1,4 +1,4 @@
-"""The page's script in a browser: columns sort, folded parts are printed, nothing is wider than a telephone."""
+"""The page's script in a browser: columns sort, what is open is printed, nothing is wider than a telephone."""
 
 import html
 import json
@@ -31,7 +31,7 @@ document.title = JSON.stringify(made);
 
 @pytest.mark.long
 @pytest.mark.skipif(not shutil.which("chromium"), reason="needs Chromium")
-def test_columns_sort_and_folded_parts_are_printed(tmp_path):
+def test_columns_sort_and_what_is_open_is_printed(tmp_path):
     rows = [["a", "10.50 ±1.00"], ["b", "-"], ["c", "−2.00"], ["d", "9.75†"], ["e", "1,200"]]
     table = Table.of("Scores", ["name", "a_score_with_a_very_long_name_that_cannot_break"], rows)
     folded = Table.of("Folded", ["x", "y"], [["1", "2"]])
@@ -41,5 +41,5 @@ def test_columns_sort_and_folded_parts_are_printed(tmp_path):
     ended = subprocess.run([*words, (tmp_path / "page.html").as_uri()], capture_output=True, text=True, timeout=120)
     made = json.loads(html.unescape(re.search("<title>(.*?)</title>", ended.stdout, re.S)[1]))
     assert made["sorted"] == [[None, "abcde"], ["ascending", "cdaeb"], ["descending", "eadcb"], [None, "abcde"]]
-    assert made["focus"] and made["open"] and made["closed"] and not made["wide"]
+    assert made["focus"] and not made["open"] and made["closed"] and not made["wide"]
     assert made["alone"] == 0  # a table of one line has nothing to sort
