@@ -9,7 +9,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from pathlib import Path
@@ -151,6 +151,11 @@ def muted(listener: Callable[[int, int], None] | None = None) -> Iterator[None]:
 def counted(count: int, singular: str, plural: str) -> str:
     """A number with the noun that fits it, such as "1 image" or "2 images"."""
     return f"{count} {singular if count == 1 else plural}"
+
+
+def listed(names: Sequence[str], last: str = "and") -> str:
+    """Names in a sentence, such as "a, b and c"."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {last} {names[-1]}"
 
 
 def shortened(text: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import generate
 import pytest
 import session
+from nested_scores import body_of
 
 from fedcli.commands.app import app
 from fedcli.data.sources import SOURCES, card
@@ -129,6 +130,16 @@ def test_a_session_is_the_same_wherever_the_stars_stand_and_not_with_other_numbe
     )
     assert session.comparable(ELSEWHERE)[1] == pytest.approx(numbers, abs=POINTS, rel=0)
     assert session.comparable(HERE.replace("84.5", "87.0"))[1] != pytest.approx(numbers, abs=POINTS, rel=0)
+
+
+@pytest.mark.long
+def test_the_three_lines_end_above_chance_on_clean_and_on_noisy_images(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = re.search(r"These three lines run.*?\n\n((?:    fedcli .*\n)+)", README, re.S)[1]
+    for line in lines.splitlines():
+        made = session.run(line.strip()).splitlines()[-1]
+    versions = body_of(Path(made))["versions"]
+    assert all(versions[name]["balanced_accuracy"]["mean_last5"] > 0.3 for name in ("clean", "corrupted"))  # chance 0.2
 
 
 @pytest.mark.long

@@ -179,7 +179,7 @@ def sweep(
     o.refuse_together(dry_run=dry_run, json=json)
     flags = next((place for place, word in enumerate(methods) if word[:1] == "-" != word), len(methods))
     extensions.allow(words := methods[flags:])
-    named, data = several.told_apart(methods[:flags])
+    named, data = several.methods_and_data(methods[:flags])
     chosen = several.read_seeds(seeds, (0,)) or (0,)
     wanted = swept.planned(named, data, over, chosen, parsed(TrainOptions, words), work, _partitioned)
     if dry_run:

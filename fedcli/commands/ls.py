@@ -44,12 +44,9 @@ def ls(work: o.Work = o.DEFAULT_WORK, json: o.Json = False) -> None:
         return
     if not any(every.values()):
         raise FedcliError(f"nothing is under {work}", "make a dataset with `fedcli prepare NAME`")
-    shown = [kind for kind in COLUMNS if every[kind]]
-    for kind in shown:
+    for kind in filter(every.get, COLUMNS):
         heads = [IN_WORDS.get(head, head) for head in COLUMNS[kind]]
         terminal.table(heads, [_cells(entry) for entry in every[kind]])
-        if kind != shown[-1]:
-            print()
 
 
 def listed(work: Path) -> dict[str, list[dict[str, Any]]]:

@@ -121,10 +121,10 @@ def train(
     Examples: fedcli train fedism-plus --rounds 5; fedcli train fedheal --set tau=0.4 --set rule=paper;
     fedcli train fedavg fedheal fedism-plus --seeds 3
     """
-    from ..reproduce.several import told_apart
+    from ..reproduce.several import methods_and_data
     from ..stages import train as stage
 
-    named, data = told_apart(methods)
+    named, data = methods_and_data(methods)
     options = replace(options, method=next(iter(named), None), data=piped() if data == "-" else data)
     if len(named) > 1 or seeds is not None:
         if not named:

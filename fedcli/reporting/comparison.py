@@ -36,9 +36,9 @@ REMARKS = {
     HIGHER: "a difference between the methods: both p are below 0.05",
     LOWER: "a difference between the methods: both p are below 0.05",
     MODELS_ONLY: "true of these trained models; {reason}",
-    INCONCLUSIVE: "cannot be told apart: {reason}",
+    INCONCLUSIVE: "no significant difference: {reason}",
 }
-APART = "cannot be told apart, which does not show that they are equal."
+NO_DIFFERENCE = "no significant difference, which does not show that they are equal."
 SCORE = "In %: mean of the last five rounds (all of a shorter run) and over {over}; difference: to {reference}. "
 
 
@@ -114,7 +114,7 @@ def heading(comparison: Comparison) -> str:
         differing = comparison.settings
     parts = methods + [f"{row['what']} ({row['a']}, {row['b']})" for row in differing]
     alone = " alone" if len(parts) == 1 else ""
-    return f"{sides['b']} against {sides['a']}, {runs}; they differ in {_listed(parts)}{alone}."
+    return f"{sides['b']} against {sides['a']}, {runs}; they differ in {console.listed(parts)}{alone}."
 
 
 def _tested(row: Difference, difference: float | None, several: bool = True, digits: int = 2) -> list[str]:
@@ -125,7 +125,7 @@ def _tested(row: Difference, difference: float | None, several: bool = True, dig
 
 
 def _rows(comparison: Comparison) -> list[tuple[str, Compared]]:
-    """Scores, then gaps, by name; those that can be told apart first."""
+    """Scores, then gaps, by name; significant differences first."""
     rows = _scores(comparison) + _gaps(comparison)
     return sorted(rows, key=lambda row: (row[1].verdict or INCONCLUSIVE) == INCONCLUSIVE)
 
@@ -147,25 +147,22 @@ def _gaps(comparison: Comparison) -> list[tuple[str, Compared]]:
 
 
 def remarks(comparison: Comparison) -> list[str]:
-    """The remarks of the table: a line a letter, then that all others cannot be told apart."""
+    """The remarks of the table: a line a letter, then one for all others."""
     letters = _letters(comparison)
     lines = [f"{letter} {REMARKS[kind].format(reason=reason)}." for (kind, reason), letter in letters.items()]
-    apart = [row for _, row in _rows(comparison) if _remark(row) == (INCONCLUSIVE, "")]
-    return lines + ([f"{'Others:' if lines else 'The two'} {APART}"] if apart else [])
+    others = [row for _, row in _rows(comparison) if _remark(row) == (INCONCLUSIVE, "")]
+    return lines + ([f"{'Others' if lines else 'All'}: {NO_DIFFERENCE}"] if others else [])
 
 
 def sentences(comparison: Comparison) -> list[str]:
-    """A sentence for each score and gap that can be told apart, then on all others."""
+    """A sentence for each score and gap that differs significantly, then one on all others."""
     sides, rows = names(comparison), _rows(comparison)
-    apart = [name for name, row in rows if row.verdict == INCONCLUSIVE]
-    told = [_told(sides["b"], row, sides["a"], name) for name, row in rows if row.verdict not in (None, INCONCLUSIVE)]
-    if apart:
-        told += [f"{sides['b']} and {sides['a']} cannot be told apart in {_listed(apart)}.", verdict.NOT_EQUAL]
-    return told
-
-
-def _listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    others = [name for name, row in rows if row.verdict == INCONCLUSIVE]
+    said = [_said(sides["b"], row, sides["a"], name) for name, row in rows if row.verdict not in (None, INCONCLUSIVE)]
+    if others:
+        no = f"No significant difference between {sides['b']} and {sides['a']} in {console.listed(others)}."
+        said += [no, verdict.NOT_EQUAL]
+    return said
 
 
 def legend(comparison: Comparison) -> str:
@@ -217,24 +214,24 @@ def _against(row: Against, reference: float | None) -> list[str]:
 
 def said_against(rows: Iterable[Against], reference: str, score: str, *, intervals: bool = False) -> list[str]:
     """Sentences on systems against the reference, with direction and size, and intervals where there is room for them;
-    those that cannot be told apart are together."""
-    told, apart = [], []
+    those without a significant difference are together."""
+    said, others = [], []
     for row in rows:
         if row.verdict == INCONCLUSIVE:
             bounds = f" ({verdict.signed(row.difference, 1)} points, {_bounds(row)})" if intervals else ""
-            apart.append(f"{row.name}{bounds}")
+            others.append(f"{row.name}{bounds}")
         elif row.verdict:
-            told.append(_told(row.name, row, reference, score, f" ({_bounds(row)})" * intervals))
-    if apart:
-        told.append(f"{_listed(apart)}: no clear difference from {reference} in {score}.")
-    return told
+            said.append(_said(row.name, row, reference, score, f" ({_bounds(row)})" * intervals))
+    if others:
+        said.append(f"{console.listed(others)}: no significant difference from {reference} in {score}.")
+    return said
 
 
 def _bounds(row: Difference) -> str:
     return f"95 % interval {verdict.interval_text(row, 1)}"
 
 
-def _told(name: str, row: Difference, reference: str, score: str, bounds: str = "") -> str:
+def _said(name: str, row: Difference, reference: str, score: str, bounds: str = "") -> str:
     difference = row.difference or 0.0
     way = "higher" if difference > 0 else "lower"
     return f"{name}: {100 * abs(difference):.1f} points {way} than {reference} in {score}{bounds}{_certain(row)}."

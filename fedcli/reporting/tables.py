@@ -180,10 +180,14 @@ def _verdicts(rows: Sequence[Row], leads: Leads) -> list[str]:
     if len(systems) < 2:
         return []
     version = AVERAGE if all(MODELS[1] in row.scores.versions for row in own) else MODELS[0]
-    metric = own[0].usual[1]
-    against = order(systems, own[0].name, metric, version)
     where = {AVERAGE: ""}.get(version, f" on {versions.get(version, version)} images")
-    return comparison.said_against(against, own[0].name, comparison.spoken(metric) + where)
+    return [
+        sentence
+        for metric in own[0].usual
+        for sentence in comparison.said_against(
+            order(systems, own[0].name, metric, version), own[0].name, comparison.spoken(metric) + where
+        )
+    ]
 
 
 def _costs(rows: list[Row]) -> dict[str, list[Cell]]:

@@ -1,4 +1,4 @@
-"""Several methods and seeds trained on the same data, a cell for each; and how methods and data are told apart."""
+"""Several methods and seeds trained on the same data, a cell for each; and which of the words typed are methods."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ OF_ONE = "name", "out", "force"  # options of train that are of one run
 MOST_SEEDS = 1000
 
 
-def told_apart(words: Sequence[str]) -> tuple[list[str], str | None]:
+def methods_and_data(words: Sequence[str]) -> tuple[list[str], str | None]:
     """The methods among words, and the data: a path or -. Raises UsageError for two of these."""
     extensions.allow(words)
     data = [word for place, word in enumerate(words) if not _is_method(word, first=not place)]

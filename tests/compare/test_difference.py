@@ -23,7 +23,7 @@ def test_two_equal_systems_have_no_difference_and_p_is_one(tmp_path):
         assert (each.difference, each.low, each.high, each.p, each.verdict) == (0, 0, 0, 1, INCONCLUSIVE)
     assert comparison.images[0]["versions"]["clean"]["mcnemar"] == {"only_a": 0, "only_b": 0, "p": 1}
     every = "balanced accuracy, clean, AUC, clean, gap by sex, balanced accuracy and gap by sex, AUC"
-    assert sentences(comparison)[0] == f"FedHEAL and FedAvg cannot be told apart in {every}."
+    assert sentences(comparison)[0] == f"No significant difference between FedHEAL and FedAvg in {every}."
 
 
 def test_the_interval_is_that_of_images_written_out_resample_by_resample(tmp_path):

@@ -83,7 +83,7 @@ def test_few_patients_that_differ_can_show_nothing(tmp_path):
     ranked = ordered({"a": [a], "b": [b]}, "a", "accuracy", "clean", resamples=200)[1]
     assert ranked.note == "only 5 patients or lesions differ, so p cannot be below 0.0625"
     few = compare([a], [b], metrics=["accuracy"], resamples=200)
-    assert remarks(few) == [f"(a) cannot be told apart: {ranked.note}."]
+    assert remarks(few) == [f"(a) no significant difference: {ranked.note}."]
 
 
 def test_order_against_a_reference_with_holm(tmp_path):
@@ -110,7 +110,7 @@ def test_order_against_a_reference_with_holm(tmp_path):
     points = 100 * by_name["better"].difference
     assert said_against(by_name.values(), "reference", "accuracy") == [
         f"better: {points:.1f} points higher than reference in accuracy, as trained here; one seed may be luck.",
-        "same: no clear difference from reference in accuracy.",
+        "same: no significant difference from reference in accuracy.",
     ]
     assert "Holm) over the systems of a table, not over scores" in verdict.legend(list(by_name.values()))
     assert (

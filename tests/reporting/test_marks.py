@@ -41,7 +41,7 @@ def test_the_best_is_marked_where_its_lead_is_significant_and_nowhere_else(tmp_p
     assert compare(close[:1], close[1:]).rows[1].p > 0.05
     assert "as trained here (p < 0.05 over patients)" in report(rows(clear)).legend()
     assert "better than every other row" not in report(rows(close)).legend()
-    assert "FedHEAL: no clear difference from FedAvg in AUC on clean images." in report(rows(close)).verdicts
+    assert "FedHEAL: no significant difference from FedAvg in AUC on clean images." in report(rows(close)).verdicts
 
 
 def test_a_quantity_without_a_test_has_no_mark_beside_those_that_have_one(tmp_path):

@@ -11,7 +11,7 @@ from fedcli.commands.app import app
 from fedcli.errors import UsageError
 from fedcli.reproduce.expand import Cell
 from fedcli.reproduce.jobs import devices
-from fedcli.reproduce.several import told_apart
+from fedcli.reproduce.several import methods_and_data
 from fedcli.stages.options import TrainOptions
 
 
@@ -80,9 +80,9 @@ def test_a_path_is_data_and_a_word_is_a_method(tmp_path, monkeypatch):
         ("fedavg fedprox", ["fedavg", "fedprox"], None), ("fedavg ./fedprox", ["fedavg"], "./fedprox"),
         ("FedISM+ fedprox+afl ./mine.py:A here", ["FedISM+", "fedprox+afl", "./mine.py:A"], "here"),
     ):  # fmt: skip
-        assert told_apart(words.split()) == (methods, data), words
+        assert methods_and_data(words.split()) == (methods, data), words
     with pytest.raises(UsageError, match="are two manifests"):
-        told_apart(["here", "fedavg", "x.json"])
+        methods_and_data(["here", "fedavg", "x.json"])
 
 
 def test_small_networks_have_a_core_each_and_a_large_one_has_them_all(monkeypatch):

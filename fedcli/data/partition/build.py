@@ -184,9 +184,9 @@ def _report(
     least = "" if images["min"] == images["max"] else f"{images['min']} to "
     console.say(f"{clients} with {least}{counted(images['max'], 'image', 'images')}")
     if distance is not None:
-        others = "".join(f" and {100 * d:.0f} % of the values of {name}" for name, d in attributes.items())
-        labels = f"{100 * distance:.0f} % of the labels{others}"
-        console.say(f"Between two clients up to {labels} would have to change to match.")
+        shares = {"labels": distance, **{f"values of {name}": values for name, values in attributes.items()}}
+        texts = [f"{100 * share:.0f} % of the {what}" for what, share in shares.items()]
+        console.say(f"Between two clients up to {console.listed(texts)} would have to change to match.")
     if body["dropped"]:
         singular, plural = scheme.left_over
         dropped = counted(body["dropped"], f"training image {singular} and goes", f"training images {plural} and go")

@@ -111,4 +111,4 @@ def _places(name: str) -> str:
         places.insert(0, f"${VARIABLE}/{name} ({VARIABLE} is not set)")
     others = [other for other, own in sources.ALIASES.items() if own == name]
     also = f" (a folder called {' or '.join(others)} would do too)" if others else ""
-    return f"looked in {', '.join(places[:-1])} and {places[-1]}{also}"
+    return f"looked in {console.listed(places)}{also}"

@@ -1,6 +1,7 @@
 """Decisions at one threshold, group by group: the table that `evaluate --clinical` prints of each class."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from ... import console
@@ -13,9 +14,7 @@ from .topics import FOUND, NAMED, rate
 WITH_INTERVAL = "sensitivity", "specificity"
 USUAL = "sensitivity=0.95"  # the rule of several that is shown
 WORDS = {"youden": "largest sensitivity + specificity", "cost": "a missed one costs {} false alarms"}
-HEADS = [
-    "", "images", *FOUND.values(), Column("AP", "%", digits=1), Column("calibration slope"),
-]  # fmt: skip
+RATES = [column if name in WITH_INTERVAL else replace(column, digits=None) for name, column in FOUND.items()]
 INTERVALS = "In %, with 95 % Wilson intervals, of the last round's model; a slope of 1 is ideal, below 1 overconfident."
 MORE = f"More: --show {', '.join(NAMED)}, or all."
 Facts = dict[str, Any]
@@ -46,7 +45,11 @@ def _table(scores: Scores, label: str, version: str, known: Facts) -> Table:
         before = f"{attribute} " if len(known["groups"]) > 1 else ""
         at = point["groups"].get(attribute, {}) if point else {}
         lines += [_line(f"{before}{group}", described, at.get(group)) for group, described in groups.items()]
-    return Table.of(title, HEADS, lines, _counts(scores, label, point["overall"], pooled) if point else "")
+    heads = ["", "images", *RATES, Column("AP", "%"), Column("calibration slope")]
+    kept = [at for at in range(len(heads)) if any(line[at] is not None for line in lines)]
+    shown = [[line[at] for at in kept] for line in lines]
+    counts = _counts(scores, label, point["overall"], pooled) if point else ""
+    return Table.of(title, [heads[at] for at in kept], shown, counts)
 
 
 def _line(name: str, described: Facts, point: Facts | None) -> list[Any]:

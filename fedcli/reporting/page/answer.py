@@ -6,6 +6,7 @@ import numpy as np
 
 from ...compare.cautions import small_groups
 from ...compare.systems import Quantity
+from ...console import listed
 from ...errors import FedcliError
 from ...figures import inline
 from ...figures.kinds import FIGURES
@@ -21,9 +22,7 @@ from ..section import Section
 MOST_NAMED = 4  # systems whose numbers stand in a sentence
 
 
-def section(
-    compared: Sequence[Row], findings: Sequence[str], notes: Sequence[str], *, asked: bool
-) -> Section:  # fmt: skip
+def section(compared: Sequence[Row], findings: Sequence[str], notes: Sequence[str], *, asked: bool) -> Section:
     """findings: of tests between systems. asked: whether they are those that a page was given, under their own head."""
     alone = _alone(compared[0]) if len(compared) == 1 and not asked else ()
     said = [*findings, *alone, *(() if asked else _groups(compared))]
@@ -38,11 +37,11 @@ def section(
 def question(compared: Sequence[Row]) -> str:
     """The question that a reader has of these systems."""
     attributes = list(dict.fromkeys(name for row in compared for name in row.attributes))
-    groups = f" for every group by {_listed(attributes)}" if attributes else ""
+    groups = f" for every group by {listed(attributes)}" if attributes else ""
     if len(compared) == 1:
         return f"How good is {compared[0].label}" + (f", and is it as good{groups}?" if groups else "?")
     others = [row.label for row in compared[1:]]
-    named = _listed(list(dict.fromkeys(others)), "or") if len(others) < MOST_NAMED else "any of the others"
+    named = listed(list(dict.fromkeys(others)), "or") if len(others) < MOST_NAMED else "any of the others"
     return f"Is {named} better than {compared[0].label}" + (f", and{groups}?" if groups else "?")
 
 
@@ -79,9 +78,9 @@ def _groups(compared: Sequence[Row]) -> Iterator[str]:
             numbers = f"{min(lows):.1f} to {max(lows):.1f} %, up to {max(gaps):.1f} points below the best group"
         else:
             numbers = ", ".join(f"{value:.1f} %{f' ({row.label})' * (len(known) > 1)}" for row, (_, value) in known)
-            apart = _listed([f"{gap:.1f}" for gap in gaps])
-            numbers += f"; the gap to the best group is {apart} points"
-        yield f"By {attribute}, {_listed(names, 'or')}{small} has the lowest {spoken(area)}: {numbers}."
+            distances = listed([f"{gap:.1f}" for gap in gaps])
+            numbers += f"; the gap to the best group is {distances} points"
+        yield f"By {attribute}, {listed(names, 'or')}{small} has the lowest {spoken(area)}: {numbers}."
 
 
 def _worst(row: Row, attribute: str) -> tuple[str, float] | None:
@@ -93,7 +92,3 @@ def _worst(row: Row, attribute: str) -> tuple[str, float] | None:
     known = {group: value for group, value in values.items() if np.isfinite(value)}
     group = (max if better_low(metric) else min)(known, key=lambda group: known[group], default=None)
     return (group, known[group]) if group is not None and len(known) > 1 else None
-
-
-def _listed(names: Sequence[str], last: str = "and") -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {last} {names[-1]}"

@@ -1,0 +1,91 @@
+"""The learning rate and the correction for rare classes where nobody gives them."""
+
+import json
+import shutil
+
+import pytest
+
+import fedcli
+from fedcli.data import manifest
+from fedcli.stages.options import TrainOptions
+from fedcli.stages.train import resolved
+
+
+@pytest.fixture(scope="module")
+def clients(tmp_path_factory):
+    """toy in two clients, and the same with a rarest class of a tenth and of a twentieth of the commonest's images."""
+    work = tmp_path_factory.mktemp("work")
+    path = fedcli.partition(fedcli.prepare("toy", size=8, work=work), iid=True, clients=2, work=work).path
+    made = {"balanced": path}
+    for name, rarest in (("tenth", 10), ("rare", 5)):
+        folder = work / name
+        shutil.copytree(path.parent, folder)
+        body = json.loads(path.read_text())
+        for client, count in zip(body["body"]["roster"], (rarest, 0), strict=True):
+            client["class_counts"] = [50] * 9 + [count]  # 100 of the commonest
+        (folder / path.name).write_text(json.dumps(body))
+        made[name] = folder / path.name
+    return made
+
+
+def prior(clients, name, method="fedavg", **options):
+    return resolved(TrainOptions(method, **options), clients[name]).prior
+
+
+def test_rare_classes_are_corrected_for_and_it_is_said(clients, caplog):
+    caplog.set_level("INFO", "fedcli")
+    assert prior(clients, "rare") == "logit-adjust"
+    assert "9 has 5 training images and 0 100: the loss is corrected by --prior logit-adjust" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["balanced", "tenth"])
+def test_others_are_not(clients, name, caplog):
+    caplog.set_level("INFO", "fedcli")
+    assert prior(clients, name) == "none" and "--prior" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("fedavg", {"prior": "none"}),
+        ("fedavg", {"class_weights": "balanced"}),
+        ("fedavg", {"loss": "focal:2"}),
+        ("fedavg", {"sampling": "class"}),
+        ("fedavg", {"dp_sgd": 1.0, "model": "cnn-gn"}),
+        ("bsm", {}),
+        ("ldam", {}),
+    ],
+)
+def test_what_corrects_already_or_keeps_counts_private_is_left_alone(clients, method, options):
+    assert prior(clients, "rare", method, **options) == "none"
+
+
+def test_a_prior_that_is_given_is_kept(clients):
+    assert prior(clients, "rare", prior="bsm") == "bsm" == prior(clients, "balanced", prior="bsm")
+
+
+def test_sites_that_keep_their_counts_are_not_corrected_for(clients, monkeypatch):
+    read = manifest.read
+
+    def without(path, *kinds, **how):
+        found = read(path, *kinds, **how)
+        for client in found.body["roster"]:
+            client.pop("class_counts", None)
+        return found
+
+    monkeypatch.setattr(manifest, "read", without)
+    assert prior(clients, "rare") == "none"
+
+
+@pytest.mark.parametrize(
+    ("options", "lr"),
+    [
+        ({}, 1e-3),
+        ({"weights": "imagenet", "model": "resnet18"}, 3e-4),
+        ({"weights": "imagenet", "model": "resnet18", "lr": 0.02}, 0.02),
+        ({"optimizer": "sgd"}, 1e-3),
+        ({"optimizer": "sgd", "weights": "imagenet", "model": "resnet18"}, 1e-3),
+    ],
+)
+def test_the_learning_rate_follows_the_optimizer_and_the_starting_weights(options, lr):
+    assert resolved(TrainOptions("fedavg", **options)).lr == lr
