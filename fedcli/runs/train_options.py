@@ -188,13 +188,13 @@ class TrainOptions(Training):
         declared = recorded(TrainOptions)
         names = {option.name for option in declared} - {"set"} | {"settings"}
         if odd := sorted(names ^ values.keys()):
-            what = f"options arrived {'without' if odd[0] in names else 'with an unknown'} {odd[0]!r}"
+            what = f"options received {'without' if odd[0] in names else 'with an unknown'} {odd[0]!r}"
             raise UsageError(what, ANOTHER)
         if not isinstance(values["settings"], dict):
-            raise UsageError(f"options arrived whose settings are {values['settings']!r:.60}", ANOTHER)
+            raise UsageError(f"options received with settings {values['settings']!r:.60}", ANOTHER)
         if missing := [option.name for option in declared if option.flag.open and values[option.name] is None]:
-            raise UsageError(f"options arrived that leave {missing[0]} open", ANOTHER)
+            raise UsageError(f"options received without a value of {missing[0]}", ANOTHER)
         try:
             return cls(**{name: value for name, value in values.items() if name != "settings"}, set=values["settings"])
         except UsageError as error:
-            raise UsageError(f"options arrived with {error.sentence}", ANOTHER) from None
+            raise UsageError(f"options received: {error.sentence}", ANOTHER) from None
