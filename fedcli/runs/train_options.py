@@ -157,9 +157,7 @@ class TrainOptions(Training):
     timeout: Timeout = 600.0
     jobs: Annotated[int | None, "short for --engine pool:N, >= 1", ON_MACHINE] = None
     at_once: Annotated[int | None, "short for --engine streams:N, >= 1", ON_MACHINE] = None
-    min_clients: Annotated[
-        int, "sites that must answer in a round, >= 0, without the absent ones; 0: all", ON_MACHINE
-    ] = 0
+    min_clients: Annotated[int, "least number of sites that must answer in a round, >= 0; 0: all", ON_MACHINE] = 0
     checkpoint_every: Annotated[
         int, "rounds between saved states, >= 0; 0: as often as takes less than 2 % of the time", UNRECORDED
     ] = 0

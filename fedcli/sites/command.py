@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def site(
     action: Annotated[
         Literal["run", "describe", "check"],
-        "run: answer a coordinator; describe: what it may know; check: what would leave, in words",
+        "run: answer a coordinator; describe: what it may know; check: list what would be sent",
         NAME,
     ] = "run",
     data: Annotated[Path | None, "partition or corruption manifest", Flag("MANIFEST")] = None,

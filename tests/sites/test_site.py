@@ -108,7 +108,7 @@ def test_a_plan_that_names_a_file_or_a_field_of_another_version_is_refused(site)
         ({"lr": "fast"}, "--lr='fast' is not a number"),
         ({"lr": None}, "without a value of lr"),
         ({"new": 1}, "with an unknown 'new'"),
-        ({"settings": None}, "whose settings are None"),
+        ({"settings": None}, "with settings None"),
         ({"rounds": True}, "--rounds=True is not a number"),
         ({"method": "no such"}, "unknown method"),
     ):
