@@ -35,8 +35,8 @@ Val = Annotated[float, "share of each client's training images kept for validati
 On = Annotated[Sequence[str], "corrupt this client instead of a share; may be repeated", Flag("CLIENT")]
 Track = Annotated[
     str | None,
-    "also send curves, scores and the page to tensorboard or mlflow: to files under --work, or to the :DIR or :URI that "
-    "follows",
+    "also send curves, scores and the page to tensorboard or mlflow: to files under --work, or to the :DIR or :URI "
+    "that follows",
     Flag("NAME[:WHERE]", local=True, panel=OUTPUT),
 ]
 Groups = Annotated[
