@@ -245,6 +245,19 @@ def test_a_check_shows_what_leaves_in_sentences_that_say_so(tmp_path):
     assert "at most 3 rounds of a training; at least 5 training images here" in said
 
 
+def test_the_guide_shows_what_a_check_says(tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "sites.md").read_text(encoding="utf-8")
+    shown = " ".join(page.partition("`site check` prints")[2].split("```")[1].split())
+    said = checked(chain_with_tests(tmp_path), tmp_path, page.split("```toml")[1].split("```")[0])
+    said = said.partition("Counts in the description")[0].replace(" ─", "")
+    subjects = " (?=sent once|sent each|form of|noise|further|evaluation|methods|limits|record)"
+    rows = re.split(subjects, said)
+    assert len(rows) > 8
+    assert all(
+        row.strip() in shown for row in rows[1:] if row.startswith(("sent once", "form", "noise", "further", "limits"))
+    )
+
+
 def test_a_check_says_that_a_client_without_test_images_cannot_be_evaluated(data, tmp_path):
     said = checked(data, tmp_path, "")
     assert "this client has no test images" in said and "fedcli partition --by SITE" in said
