@@ -253,7 +253,7 @@ def test_the_guide_shows_what_a_check_says(tmp_path):
     subjects = " (?=sent once|sent each|form of|noise|further|evaluation|methods|limits|record)"
     rows = re.split(subjects, said)
     held = [row.strip() for row in rows if row.startswith(("sent once", "form", "noise", "further", "limits"))]
-    assert len(held) == 5 and all(row in shown for row in held)
+    assert len(held) >= 5 and all(row in shown for row in held)
 
 
 def test_a_check_says_that_a_client_without_test_images_cannot_be_evaluated(data, tmp_path):
