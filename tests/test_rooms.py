@@ -32,7 +32,7 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "methods": 7380,
     "metrics": 1170,
     "models": 1960,
-    "reporting": 4440,
+    "reporting": 4580,
     "reproduce": 3200,
     "runs": 2680,
     "scores": 5120,

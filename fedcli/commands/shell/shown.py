@@ -98,7 +98,7 @@ def show_rows(rows: "list[Row]", file: TextIO | None = None, *, between: bool = 
     from ...reporting.tables import report
 
     made = report(rows)
-    writers.say(made.about, file)
+    writers.say([*made.about, *made.measured], file)
     for table in made.tables if between else made.tables[:1]:
         writers.show(table, file)
     writers.say([*made.verdicts, *(f"{text}." for text in made.levelled), *made.legends()], file)

@@ -66,9 +66,11 @@ def shown_cell(cell: Cell) -> Markup:
         return _command(cell.text)
     if bounds := INTERVAL.fullmatch(cell.text):
         return Markup('{} <span class="pm nb">{}</span>').format(*bounds.groups())
-    shown = breakable(replace(cell, spread="").plain)
+    shown = breakable(replace(cell, spread="", whose="").plain)
     if cell.spread:
         shown += Markup(' <span class="pm">±&#8239;{}</span>').format(cell.spread)
+    if cell.whose:
+        shown += Markup(' <span class="pm">{}</span>').format(cell.whose)
     return Markup("<b>{}</b>").format(shown) if cell.best else shown
 
 
