@@ -25,7 +25,7 @@ COLUMNS = {
 DATASET = {"count": int, "size": [int], "clients": (int, None)}
 SETTINGS = {"options": {"method": str, "seed": int, "rounds": int}, "data_path": str}
 OF_EVERY_SCHEME = "scheme", "clients", "val", "minimum", "seed", "materialize"
-REAL, SAMPLE = "real", "SYNTHETIC"
+REAL, SAMPLE, DRAWN = "real", "SYNTHETIC", "generated"
 
 
 def ls(work: o.Work = o.DEFAULT_WORK, json: o.Json = False) -> None:
@@ -120,14 +120,14 @@ def _line(kind: str, path: Path) -> dict[str, Any]:
     from ..data import manifest
 
     made, name = manifest.read(path, kind, whole=True), path.parent.name
-    body, data = made.body, SAMPLE if made.body.get("sample") else REAL
+    body, data = made.body, _kind_of_data(made.body)
     if kind == "dataset":
         shapes.check(body, DATASET, path, manifest.AGAIN)
         return _entry(kind, name, data, body["count"], body["size"][0], body["clients"])
     if kind == "partition":
         return _entry(kind, name, body["dataset"], data, _scheme(body["scheme"], made.options), len(body["roster"]))
     if kind == "corruption":
-        about = name, body["dataset"], data, body["kind"], body["severity"], len(body["clients"])
+        about = name, body["dataset"], data, body["kind"].replace("-", " "), body["severity"], len(body["clients"])
         return _entry(kind, *about)
     played = {"rounds_played": body["rounds"]}
     return (
@@ -146,7 +146,13 @@ def _data(path: Path) -> str:
     """Of what the manifest that a run was begun from is made; "-" where it is gone."""
     from ..data import manifest
 
-    return "-" if not path.is_file() else SAMPLE if manifest.read(path).body.get("sample") else REAL
+    return _kind_of_data(manifest.read(path).body) if path.is_file() else "-"
+
+
+def _kind_of_data(body: dict[str, Any]) -> str:
+    from ..data.sources.cards import generated
+
+    return SAMPLE if body.get("sample") else DRAWN if generated(body.get("dataset") or body.get("name", "")) else REAL
 
 
 def _scheme(name: str, options: dict[str, Any]) -> str:

@@ -306,6 +306,7 @@ def report(
         refuse_sealed(file)  # before anything is evaluated
     for folder in filter(None, (figures, card, evidence)):
         refuse_sealed_folder(folder)
+    from ..reporting import clinical, writers
     from ..reporting.long import comma_separated
     from ..reporting.pipelines import brief, limits
     from ..stages import report as stage
@@ -324,7 +325,8 @@ def report(
         console.say(f"wrote {written}")
     if out is None and format == "table" and not json:
         show_rows(made.rows)
-        show_tables([*made.choices, *made.operating])
+        show_tables(made.choices)
+        writers.say([clinical.elsewhere(made.rows)])
     elif json == "short":
         rows = [brief.of_row(row) for row in made.rows if not row.is_view]
         give(dumped({"rows": rows, "warnings": warned, "broken": broken}) + "\n", out)

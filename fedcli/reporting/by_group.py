@@ -14,7 +14,6 @@ from ..scores.parts import MODELS
 from ..scores.scores import Scores
 from ..scores.statistics.intervals import RESAMPLES, bounds
 from ..scores.table import Score
-from .rows import MADE_UP
 from .table import DAGGER, NONE, Table
 
 SMALL, REASON = f"{DAGGER} not reliable: ", 64  # then each group with its reason, of at most so many characters
@@ -61,8 +60,7 @@ class _Shown:
         seed = [] if self.run.seed is None else [f"seed {self.run.seed}"]
         first, last = (rounds[0], rounds[-1]) if rounds else ("", "")
         some = f"mean of rounds {first} to {last}" if self.is_mean and len(rounds) > 1 else "last round"
-        label = self.run.scores.label.removesuffix(f", {MADE_UP}")
-        return f"{', '.join([label, *seed, some])}: {title(self.metric)} in %, 95 % interval"
+        return f"{', '.join([self.run.scores.name, *seed, some])}: {title(self.metric)} in %, 95 % interval"
 
     def line(self, attribute: str, group: str, some: Score) -> list[str]:
         """The group, its images, its score on each version, and how much worse the second is, in points."""

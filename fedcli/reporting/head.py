@@ -8,7 +8,6 @@ from .. import console
 from ..compare.systems import BEST, LAST, LAST5
 from ..data.corruption.mixture import spoken as corruption_in_words
 from ..data.sources import cards
-from ..errors import FedcliError
 from ..metrics import title
 from ..scores import numbers
 from ..scores.choice import DISTANCE, WORST
@@ -17,7 +16,7 @@ from ..scores.scores import Scores
 from ..scores.table import Score, Where
 from .columns import POOLED, STD_AMONG
 from .row import Row
-from .rows import MADE_UP, has_two_rules, shared_parts
+from .rows import has_two_rules, shared_parts
 
 SPREADS = {
     None: " ± standard deviation over these rounds",
@@ -34,7 +33,7 @@ RULES = {  # of one method, of several
 def about(rows: Sequence[Row]) -> list[str]:
     """The data and whether they are real, the test images, what was asked of all runs alike, and chance."""
     own = [row for row in rows if not row.is_view]
-    alike = [part for part in shared_parts(rows) if part != MADE_UP]  # which stands with the data
+    alike = shared_parts(rows)
     if (count := _one([row.runs for row in own])) and count > 1:
         alike += [f"{count} {own[0].drawn}"]
     elif count and (seed := _one([row.seeds[0] for row in own])) not in ("", None):
@@ -109,23 +108,16 @@ def chance(own: Sequence[Row]) -> str:
 
 def _data(own: Sequence[Row]) -> str:
     names = list(dict.fromkeys(row.scores.dataset for row in own))
-    made_up = "SYNTHETIC sample, not of patients" if any(row.scores.sample for row in own) else _generated(names)
+    made_up = (
+        "SYNTHETIC sample, not of patients"
+        if any(row.scores.sample for row in own)
+        else "generated images, not of patients" * any(map(cards.generated, names))
+    )
     kinds = _one([_corruption(row) for row in own])
     clients = _one([console.counted(row.scores.roster_size, "client", "clients") for row in own])
     rounds = _one([console.counted(row.scores.rounds, "round", "rounds") for row in own])
     named = f"{' and '.join(names)}{f' ({made_up})' * bool(made_up)}"
     return f"{', '.join(filter(None, [named, clients, rounds, kinds]))}."
-
-
-def _generated(names: Sequence[str]) -> str:
-    for name in names:
-        try:
-            card = cards.read(name)
-        except FedcliError:  # data of one's own
-            continue
-        if card.get("generated"):
-            return "generated images, not of patients"
-    return ""
 
 
 def _corruption(row: Row) -> str:

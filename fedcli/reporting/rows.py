@@ -18,14 +18,13 @@ from ..compare.systems import BEST, DRAWN, LAST5, NOT_THE_METHOD, Scored, brief,
 from ..errors import UsageError
 from ..figures.system import System
 from ..options import OWN
+from ..scores.scores import SYNTHETIC
 from . import timing
 from .columns import POOLED, SHOWN, Names, all_numbers, columns
 from .row import Row
 
 STAGES = "partition", "corruption"  # a partition stands for its dataset too
 LONG = 36  # characters; what a run differs in stands below the table if it is longer
-MADE_UP = "SYNTHETIC data"  # in the label of a run; a table says it once above
-SYNTHETIC = f"{MADE_UP}: of a made-up sample, whose numbers say nothing about patients"
 WITH_GROUP, BLIND = "true group at test", "group-blind"
 Options = Mapping[str, Any]
 
@@ -95,7 +94,7 @@ def notes(lines: Sequence[Row]) -> list[str]:
     unshared += ["shot groups"] if differ([row.shot_groups for row in lines if row.shot_groups]) else []
     lost = dict.fromkeys(name for row in lines for name in row.left_out)
     means = [row for row in lines if not row.is_view]
-    seeds = [f"{row.scores.label} {', '.join(map(str, row.seeds))}" for row in means]
+    seeds = [f"{row.scores.name} {', '.join(map(str, row.seeds))}" for row in means]
     unlike = any(row.runs > 1 for row in means) and differ([sorted(map(str, row.seeds)) for row in means])
     texts = [
         SYNTHETIC if any(row.scores.sample for row in lines) else "",
@@ -220,7 +219,7 @@ def shortened(rows: Sequence[Row]) -> list[Row]:
     unlike = len({row.runs for row in rows}) > 1
     return [
         replace(
-            row, short=", ".join(part for part in row.scores.label.split(", ") if part not in parts), names_runs=unlike
+            row, short=", ".join(part for part in row.scores.name.split(", ") if part not in parts), names_runs=unlike
         )
         for row in rows
     ]
@@ -228,8 +227,8 @@ def shortened(rows: Sequence[Row]) -> list[Row]:
 
 def shared_parts(rows: Sequence[Row]) -> list[str]:
     """Parts behind the method's own name that the labels of several systems share."""
-    first, *others = [row.scores.label.split(", ") for row in rows if not row.is_view]
-    return [part for part in first[1:] if (others or part == MADE_UP) and all(part in other[1:] for other in others)]
+    first, *others = [row.scores.name.split(", ") for row in rows if not row.is_view]
+    return [part for part in first[1:] if others and all(part in other[1:] for other in others)]
 
 
 def has_two_rules(rows: Sequence[Row]) -> bool:

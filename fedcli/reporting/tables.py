@@ -37,9 +37,9 @@ SIGNIFICANTLY = (
     f"Significant: p < {SIGNIFICANT:g} in a bootstrap test over test patients, adjusted over the rows (Holm)."
 )
 GROUPS = {
-    views.WORST: "worst: the group that scores lowest in a round",
-    views.GAP: "gap: the best group minus the worst",
-    "es_": "ES-AUC: AUC divided by one plus the sum of its distances to the groups' AUCs",
+    "worst": "worst: the group that scores lowest in a round",
+    "gap": "gap: the best group minus the worst",
+    "ES-AUC": "ES-AUC: AUC divided by one plus the sum of its distances to the groups' AUCs",
 }
 DOWNWARD = "↓"  # behind the head of numbers that are better when low
 LOWER = f"{DOWNWARD} lower is better."
@@ -98,7 +98,8 @@ def report(rows: list[Row], *, long_names: bool = False) -> Report:
             else [replace(cell, best=False) for cell in cells]
             for column, cells in zip(columns, marked, strict=True)
         ]
-    names = [[row.named(row.differs) if long_names else row.name, row.scores.rule] for row in rows]
+    whole_names = [replace(row, short=row.scores.label).named(row.differs) if long_names else row.name for row in rows]
+    names = [[name, row.scores.rule] for name, row in zip(whole_names, rows, strict=True)]
     costs = _costs(rows)
     lines = [
         [*name, *cells, *(column[place] for column in costs.values())]
@@ -127,7 +128,10 @@ def render(rows: list[Row], format: str) -> str:
     remarks = [f"Note: {note}." for note in made.notes]
     if format == "latex":
         return writers.latex(made.tables, [*made.about, *made.measured, *made.verdicts, *made.legends("Bold")], remarks)
-    parts = [f"{table.title}:\n\n" * bool(table.title) + writers.markdown(table) for table in made.tables]
+    parts = [
+        f"{table.title}:\n\n" * bool(table.title) + writers.markdown(table) + f"\n\n{table.legend}" * bool(table.legend)
+        for table in made.tables
+    ]
     below = "\n".join([*made.verdicts, *made.legends(), *remarks])
     return console.printable("\n\n".join(filter(None, [*made.about, *made.measured, *parts, below])) + "\n")
 
@@ -239,8 +243,14 @@ def _parts(rows: list[Row], whole: Table) -> list[Table]:
                 continue
             for line, name in zip(lines, names, strict=True):
                 line[len(before) + at] = replace(line[len(before) + at], whose=name)
-        tables += [Table.of(title, [*before, *columns], lines)] if places else []
+        tables += [Table.of(title, [*before, *columns], lines, _between(columns) if groups else "")] if places else []
     return tables
+
+
+def _between(columns: Sequence[Column]) -> str:
+    """The columns between groups in words."""
+    said = [words for part, words in GROUPS.items() if any(column.name.startswith(part) for column in columns)]
+    return f"{'; '.join(said)}." if said else ""
 
 
 def _headed(column: Column) -> Column:
@@ -262,14 +272,12 @@ def _lowest(rows: Sequence[Row], of: Where) -> list[str]:
 
 
 def _legend(rows: list[Row], whole: Table, leads: Leads, *, tested: bool) -> list[str]:
-    """A legend of columns between groups, of the marks, of columns that not every table has, of tests and of methods.
+    """A legend of the marks, of columns that not every table has, of tests and of methods.
 
     tested: whether sentences say what is significant.
     """
     keys = " ".join(column.key or column.name for column in whole.columns)
-    groups = [words for part, words in GROUPS.items() if any(part in column.key for column in whole.columns)]
     there = {
-        f"{'; '.join(groups)}.": bool(groups),
         LOWER: any(column.lower for column in whole.columns),
         _marks(rows, leads): any(cell.best for row in whole.rows for cell in row),
         UNRANKED: len(rows) > 1 and len({row.comparable for row in rows}) == len(rows),

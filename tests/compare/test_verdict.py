@@ -110,7 +110,8 @@ def test_order_against_a_reference_with_holm(tmp_path):
     assert by_name["better"].note == by_name["better"].reason == few
     points = 100 * by_name["better"].difference
     assert said_against(by_name.values(), "reference", "accuracy") == [
-        f"better: {points:.1f} points higher than reference in accuracy, significant over test patients; one training each.",
+        f"better: {points:.1f} points higher than reference in accuracy, significant over test patients; one training "
+        "each.",
         "same: no significant difference from reference in accuracy.",
     ]
     assert "Holm) over the systems of a table, not over scores" in verdict.legend(list(by_name.values()))

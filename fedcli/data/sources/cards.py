@@ -34,6 +34,11 @@ def read(name: str) -> dict[str, Any]:
     raise FedcliError(f"the card {name}.json is missing from {_FOLDERS[0]}", "install fedcli again")
 
 
+def generated(name: str) -> bool:
+    """Tell whether all images of a dataset are drawn by fedcli, as its card declares."""
+    return any((folder / f"{name}.json").is_file() and bool(read(name).get("generated")) for folder in _FOLDERS)
+
+
 @cache
 def published() -> dict[str, dict[str, Any]]:
     """Name -> card of files that authors publish beside their papers."""
