@@ -32,14 +32,14 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "methods": 7380,
     "metrics": 1170,
     "models": 1960,
-    "reporting": 4600,
+    "reporting": 4610,
     "reproduce": 3200,
     "runs": 2680,
     "scores": 5130,
     "sites": 3350,
     "stages": 2040,
     "system": 840,
-    "the ground floor": 1440,
+    "the ground floor": 1450,
 }
 MOST_FILES = 20  # on one floor of a room
 ONE_EACH = "fedcli/methods"  # a file for each method

@@ -56,13 +56,23 @@ def body(comparison: Comparison) -> dict[str, Any]:
 
 def names(comparison: Comparison) -> dict[str, str]:
     """Labels; of one method twice, with what differs, or A and B where that is long."""
-    labels = {side: about["label"] for side, about in comparison.systems.items()}
+    shared = _shared(comparison)
+    labels = {
+        side: ", ".join(part for part in about["label"].split(", ") if part not in shared)
+        for side, about in comparison.systems.items()
+    }
     if labels["a"] != labels["b"]:
         return labels
     differing = {side: ", ".join(f"{row['what']}={row[side]}" for row in comparison.settings) for side in "ab"}
     if all(0 < len(text) <= SHORT for text in differing.values()):
         return {side: f"{labels[side]} ({differing[side]})" for side in "ab"}
     return {side: f"{labels[side]} {side.upper()}" for side in "ab"}
+
+
+def _shared(comparison: Comparison) -> list[str]:
+    """The parts of the labels of two methods that both have: the heading says them once."""
+    first, second = (comparison.systems[side]["label"].split(", ") for side in "ab")
+    return [part for part in first[1:] if part in second[1:]] if first[0] != second[0] else []
 
 
 def spoken(metric: str) -> str:
@@ -114,6 +124,7 @@ def heading(comparison: Comparison) -> str:
         differing = comparison.settings
     parts = methods + [f"{row['what']} ({row['a']}, {row['b']})" for row in differing]
     alone = " alone" if len(parts) == 1 else ""
+    runs += f", both with {console.listed(shared)}" if (shared := _shared(comparison)) else ""
     return f"{sides['b']} against {sides['a']}, {runs}; they differ in {console.listed(parts)}{alone}."
 
 

@@ -83,5 +83,6 @@ def _command(text: str) -> Markup:
 
 
 def breakable(text: str) -> Markup:
-    """Text that may break behind an underscore, and beside the signs within paths."""
-    return Markup(re.sub(r"([_/])(?=\w)", r"\1<wbr>", str(escape(text))))
+    """Text that may break behind an underscore, and beside the signs within paths; a flag behind words is small."""
+    shown = re.sub(r"([_/])(?=\w)", r"\1<wbr>", str(escape(text)))
+    return Markup(re.sub(r" \((--[\w-]+)\)$", r' <small class="pm nb">\1</small>', shown))
