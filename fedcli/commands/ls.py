@@ -90,6 +90,8 @@ def _options(options: dict[str, Any]) -> dict[str, Any]:
 def _short(value: Any) -> str:
     """A value as a table shows it: a number as it is typed, a hash by its first digits, of what is named the name."""
     if isinstance(value, dict):
+        if "value" in value:  # of an attribute
+            return str(value["value"])
         return str(value["name"]) if "name" in value else ", ".join(f"{k} {_short(v)}" for k, v in value.items())
     if isinstance(value, list):
         return ",".join(map(_short, value))
