@@ -4,9 +4,11 @@ import errno
 import hashlib
 import io
 import json
+import multiprocessing
 import os
 import shutil
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
@@ -83,6 +85,28 @@ def test_one_that_brings_nothing_more_ends_with_what_is_kept(server, tmp_path):
     assert error.value.hint == "0.0 MB are kept: give the same command again" and not (tmp_path / "file").exists()
     get(tmp_path, plain(f"{server[0]}/file"))
     assert server[1][-1] == ("/file", "bytes=1000-") and (tmp_path / "file").read_bytes() == BODY
+
+
+def test_a_killed_process_leaves_what_it_got(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(transfer, "PIECE", 2**16)
+    child = multiprocessing.get_context("fork").Process(target=get, args=(tmp_path, plain(f"{server[0]}/slow")))
+    child.start()
+    until(lambda: (tmp_path / ".file.part").exists() and (tmp_path / ".file.part").stat().st_size > 0)
+    child.kill()
+    child.join()
+    get(tmp_path, plain(f"{server[0]}/slow"))
+    assert (tmp_path / "file").read_bytes() == BODY
+    (_, first), (_, second) = server[1]
+    assert first is None and second and second.startswith("bytes=")
+
+
+def until(true) -> None:
+    """Wait, for ten seconds at most."""
+    for _ in range(1000):
+        if true():
+            return
+        time.sleep(0.01)
+    raise AssertionError("nothing happened")
 
 
 @pytest.mark.parametrize("kept", [BODY, BODY[:100], BODY + b"more"])
