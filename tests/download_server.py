@@ -27,7 +27,8 @@ class Server(http.server.BaseHTTPRequestHandler):
     """Serves BODY, or at the paths of its files these, with ranges.
 
     At /broken it breaks off halfway, at /slow it then waits, at /dead it ends after nothing, at /plain it knows no
-    ranges, at /other it sends another part than was asked for, at /moved/URL it leads on.
+    ranges, at /other it sends another part than was asked for, at /moved/URL it leads on, at
+    /silent it does not say how much comes.
     """
 
     def __init__(self, asked, files, *args):
@@ -48,7 +49,8 @@ class Server(http.server.BaseHTTPRequestHandler):
             self.send_header("Location", self.path.removeprefix("/moved/"))
             return self.end_headers()
         self.send_response(206 if start else 200)
-        self.send_header("Content-Length", str(len(body) - start))
+        if self.path != "/silent":
+            self.send_header("Content-Length", str(len(body) - start))
         if start:
             at = start - 1 if self.path == "/other" else start
             self.send_header("Content-Range", f"bytes {at}-{len(body) - 1}/{len(body)}")

@@ -141,7 +141,7 @@ def absent(recipe: Recipe, cells: list[Cell], given: dict[str, str]) -> dict[str
         flags = " ".join(f"--raw {name}=DIR" for name in missing) if len(needed(recipe)) > 1 else "--raw DIR"
         raise UsageError(
             f"{recipe.name} needs the files of {' and '.join(missing)}",
-            f"add {flags}; `fedcli datasets {missing[0]}` says where to get them; --scale smoke needs none",
+            f"add {flags}, or --fetch, which downloads them or says where to get them; --scale smoke needs none",
         )
     return {name: f"{name} is left out: no --raw {name}=DIR was given." for name in missing}
 
@@ -153,7 +153,9 @@ def without_files(recipe: Recipe, cells: list[Cell]) -> list[str]:
     if cells and all(cell.asks for cell in cells):
         wanted = "; ".join(f"{name}: {recipe.files[name]}" for name in asking)
         flags = " ".join(f"--file {name}=PATH" for name in asking)
-        raise UsageError(f"{recipe.name} needs files ({wanted})", f"add {flags}; --scale small and smoke need none")
+        raise UsageError(
+            f"{recipe.name} needs files ({wanted})", f"add {flags}, or --fetch; --scale small and smoke need none"
+        )
     return [
         f"{', '.join(dict.fromkeys(rows))} left out: no --file {name}=PATH was given, which is {recipe.files[name]}."
         for name, rows in asking.items()

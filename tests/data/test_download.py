@@ -136,6 +136,14 @@ def test_another_file_is_refused_and_not_kept(server, tmp_path, declared, senten
     assert [path.name for path in tmp_path.iterdir()] == [".download.lock"]
 
 
+def test_a_server_that_does_not_say_how_much_comes(server, tmp_path):
+    get(tmp_path, plain(f"{server[0]}/silent"))
+    with pytest.raises(HashError, match="has 1,280,000 bytes and more, where 1,279,999 are declared"):
+        get(tmp_path / "less", plain(f"{server[0]}/silent", bytes=len(BODY) - 1))
+    with pytest.raises(HashError, match="has 1,280,000 bytes, where 1,280,001 are declared"):
+        get(tmp_path / "more", plain(f"{server[0]}/silent", bytes=len(BODY) + 1))
+
+
 def test_a_size_that_is_known_about_is_a_limit(server, tmp_path):
     about = {"path": "file", "url": f"{server[0]}/file", "sha256": SHA256}
     with pytest.raises(HashError, match="at most 1,200,000 are declared"):
@@ -201,11 +209,16 @@ def test_an_address_leads_on_to_declared_hosts_alone(server, tmp_path):
 
 
 def test_a_link_in_the_place_of_what_is_written_is_refused(server, tmp_path):
-    (tmp_path / "mine").write_bytes(b"mine")
-    (tmp_path / ".file.part").symlink_to(tmp_path / "mine")
-    with pytest.raises(FedcliError, match="is a link"):
-        get(tmp_path, plain(f"{server[0]}/file"))
-    assert (tmp_path / "mine").read_bytes() == b"mine"
+    for there in (True, False):
+        if there:
+            (tmp_path / "mine").write_bytes(b"mine")
+        (tmp_path / ".file.part").symlink_to(tmp_path / "mine")
+        with pytest.raises(FedcliError, match="is a link"):
+            get(tmp_path, plain(f"{server[0]}/file"))
+        assert not there or (tmp_path / "mine").read_bytes() == b"mine"
+        (tmp_path / ".file.part").unlink()
+        (tmp_path / "mine").unlink(missing_ok=True)
+    assert not (tmp_path / "mine").exists()
 
 
 @pytest.mark.parametrize("answer", [None, "", "no", "y"])
@@ -317,7 +330,7 @@ def test_a_record_that_is_not_ours_is_a_sentence(server, tmp_path, text):
 
 
 def test_a_dataset_behind_a_form_is_explained_step_by_step(tmp_path):
-    with pytest.raises(FedcliError, match="rsna-ich is not for a command to download") as error:
+    with pytest.raises(FedcliError, match="a command cannot download rsna-ich") as error:
         wanted(cards.fetching("rsna-ich"), tmp_path)
     assert "kaggle.com" in error.value.hint and "licence: RSNA" in error.value.hint
     assert "about 181.0 GB" in error.value.hint and "prepare rsna-ich --raw" in error.value.hint
@@ -345,4 +358,6 @@ def test_cards_name_web_addresses_paths_inside_sizes_and_hashes():
 def test_every_dataset_is_fetched_by_command_or_a_person_is_told_how_much_it_is():
     for name in [*SOURCES, *cards.published()]:
         known = cards.fetching(name)
-        assert known.by_command or "by_hand" in card(name) or name in ("images", "phantom", "toy")
+        assert known.needed != (name in ("images", "phantom", "toy"))
+    with pytest.raises(UsageError, match="phantom has nothing to download"):
+        wanted(cards.fetching("phantom"), Path("new"))

@@ -44,9 +44,10 @@ class Wanted:
 def wanted(known: Fetching, folder: Path, paths: Sequence[str] = ()) -> Wanted:
     """Files of a card by their paths and what belongs with them; none for all. Raises FedcliError, UsageError."""
     files = {file["path"]: file for file in known.files}
+    if not known.needed:
+        raise UsageError(f"{known.name} has nothing to download", f"where its images are from: {known.where}")
     if not files:
-        what = f"{known.name} is not for a command to download: a person has to ask for it or to agree to its terms"
-        raise FedcliError(what, by_hand(known))
+        raise FedcliError(f"a command cannot download {known.name}, a person has to ask for it", by_hand(known))
     if odd := [path for path in paths if path not in files]:
         raise UsageError(f"{known.name} has no file {odd[0]!r} to download", nearest(odd[0], files))
     chosen = dict.fromkeys(name for path in paths or files for name in (path, *files[path].get("beside", ())))
@@ -157,7 +158,7 @@ def _get(file: dict[str, Any], each: Wanted, left: Left) -> None:
         if not known and "unpack" not in file:  # its end may be of another version than its beginning
             part.unlink(missing_ok=True)
         transfer(file, part, each.known.redirects, left)
-        digests = _digests(part)
+        digests = _digests(part, known)
         if odd := _differs(digests, known):
             part.unlink()
             was = "published" if "md5" in file or "sha256" in file else "received before"
@@ -179,7 +180,7 @@ def _get(file: dict[str, Any], each: Wanted, left: Left) -> None:
 
 def _check_there(path: Path, known: dict[str, str]) -> dict[str, str]:
     """The hashes of a file that is there. Raises FedcliError where it is another one of that name."""
-    digests = _digests(path) if path.is_file() else {}
+    digests = _digests(path, known) if path.is_file() else {}
     if not digests or (odd := _differs(digests, known)):
         what = f"its {odd} differs" if digests else "it is no plain file"
         raise FedcliError(
@@ -190,14 +191,13 @@ def _check_there(path: Path, known: dict[str, str]) -> dict[str, str]:
     return digests
 
 
-def _digests(path: Path) -> dict[str, str]:
-    """MD5, which most sources publish and which finds damage and not malice, and SHA-256, in one pass."""
-    md5, sha256 = hashlib.md5(usedforsecurity=False), hashlib.sha256()
-    with path.open("rb") as file:
-        while piece := file.read(2**20):
-            md5.update(piece)
-            sha256.update(piece)
-    return {"md5": md5.hexdigest(), "sha256": sha256.hexdigest()}
+def _digests(path: Path, known: dict[str, str]) -> dict[str, str]:
+    """SHA-256, and where a source publishes it MD5, which finds damage and not malice."""
+    digests = {}
+    for kind in ("sha256", *(["md5"] if "md5" in known else [])):
+        with path.open("rb") as file:
+            digests[kind] = hashlib.file_digest(file, kind).hexdigest()
+    return digests
 
 
 def _differs(digests: dict[str, str], known: dict[str, str]) -> str:

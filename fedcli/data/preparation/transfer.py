@@ -34,7 +34,8 @@ class Left:
         """Say how much is left, and the minutes at the speed so far."""
         self.got += received
         left, seconds = max(self.bytes - self.got, 0), time.monotonic() - self.start
-        console.beside(f"{in_words(left)} left, {left * seconds / max(self.got, 1) / 60:.0f} min", in_lines=True)
+        minutes = -(-left * seconds // (60 * max(self.got, 1)))
+        console.beside(f"{in_words(left)} left in all, {minutes:.0f} min", in_lines=True)
 
 
 def in_words(size: int) -> str:
@@ -100,7 +101,8 @@ class _Redirects(HTTPRedirectHandler):
 
 
 def _append(file: dict[str, Any], part: Path, redirects: tuple[str, ...], left: Left) -> None:
-    start = not_a_link(part, "remove it").stat().st_size if part.exists() else 0
+    not_a_link(part, "remove it")
+    start = part.stat().st_size if part.exists() else 0
     if start > most(file):
         part.unlink()
         start = 0
@@ -113,7 +115,7 @@ def _append(file: dict[str, Any], part: Path, redirects: tuple[str, ...], left: 
     except HTTPError as error:
         error.close()
         if error.code == RANGE_REFUSED and start:
-            return
+            return _check_length(file, part, start)
         raise
     with answer:
         start = start if answer.status == 206 else 0
@@ -121,7 +123,8 @@ def _append(file: dict[str, Any], part: Path, redirects: tuple[str, ...], left: 
             part.unlink()
             raise ConnectionError("the server sent another part than was asked for; it begins anew")
         length = int(answer.headers.get("Content-Length") or 0)
-        _check_length(file, part, start + length if length else file.get("bytes", 0))
+        end = start + length if length else file.get("bytes", 0)  # some servers do not say how much comes
+        _check_length(file, part, end)
         with part.open("ab" if start else "wb") as opened:
             received = start
             for piece in _pieces(answer, length, Path(file["path"]).name):
@@ -131,7 +134,7 @@ def _append(file: dict[str, Any], part: Path, redirects: tuple[str, ...], left: 
                 left.show(len(piece))
             opened.flush()
             os.fsync(opened.fileno())
-    if (missing := start + length - received) > 0 and length:
+    if (missing := end - received) > 0:
         raise ConnectionError(f"the connection broke off {missing:,} bytes before the end")
 
 
