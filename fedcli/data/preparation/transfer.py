@@ -115,7 +115,8 @@ def _append(file: dict[str, Any], part: Path, redirects: tuple[str, ...], left: 
     except HTTPError as error:
         error.close()
         if error.code == RANGE_REFUSED and start:
-            return _check_length(file, part, start)
+            _check_length(file, part, start)
+            return
         raise
     with answer:
         start = start if answer.status == 206 else 0
