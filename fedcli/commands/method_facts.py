@@ -64,8 +64,8 @@ def facts_of(method: Any) -> Facts:
     from ..methods.contract import NEEDS
     from ..methods.registry import ALIASES
 
-    settings = {}
-    for half, part in {"local": method.local, "server": method.aggregator}.items():
+    settings, halves = {}, {"local": method.local, "server": method.aggregator}
+    for half, part in halves.items():
         for option in options.describe(part).values():
             name = option.name if option.name in method.settings else f"{half}.{option.name}"
             settings[name] = option.about() | {"name": name}
@@ -76,6 +76,8 @@ def facts_of(method: Any) -> Facts:
         "names": [name.lower() for name in (method.name, method.label, *aliases)],
         "documentation": method.documentation,
         "options": list(settings.values()),
+        "halves": {half: {"passes": part.cost, "options": [*options.values(part)]} for half, part in halves.items()},
+        "training": method.default_training, "network": method.local.model,
         "code": {half: code.recorded for half, code in method.code.items()},
         "needs": method.needs, "server_sees": NEEDS[method.needs],
         "needs_every_client": method.aggregator.full_participation,
