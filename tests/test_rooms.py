@@ -23,9 +23,9 @@ DOORS = "fedcli", "fedcli.__main__"  # what a notebook and `python -m` open; the
 LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 350, 60, 8, 120
 BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, and raised only on purpose
     "bench": 1330,
-    "commands": 3070,
+    "commands": 3120,
     "compare": 1470,
-    "data": 11040,
+    "data": 11340,
     "federation": 2680,
     "figures": 3130,
     "io": 630,
@@ -33,7 +33,7 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "metrics": 1170,
     "models": 1960,
     "reporting": 4440,
-    "reproduce": 3140,
+    "reproduce": 3240,
     "runs": 2680,
     "scores": 5120,
     "sites": 3320,

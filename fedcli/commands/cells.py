@@ -1,5 +1,6 @@
 """fedcli reproduce, run and sweep: cells, each a training with its scores, in tables."""
 
+import shlex
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -49,6 +50,10 @@ def reproduce(
     jobs: Jobs = None,
     device: Device = "cpu",
     dry_run: DryRun = False,
+    fetch: Annotated[
+        bool, "download its data sets and its authors' files into WORK/downloads, where they are found, and run nothing"
+    ] = False,
+    accept_licence: o.AcceptLicence = False,
     work: o.Work = o.DEFAULT_WORK,
     wait: Wait = False,
     json: o.Json = False,
@@ -67,6 +72,9 @@ def reproduce(
     if recipe is None:
         _list(json)  # before anything imports torch
         return
+    if fetch:
+        _fetch(recipe, list(raw), work, accepted=accept_licence, as_json=json)
+        return
     from ..data.preparation.raw_folder import sample_in
     from ..reproduce import expand
     from ..reproduce import jobs as engine
@@ -78,11 +86,13 @@ def reproduce(
 
     o.refuse_together(dry_run=dry_run, json=json)
     table = expand.check(recipes.find(recipe))
-    given, brought = folders(table, list(raw), scale, work), files(table, list(file))
+    given = folders(table, list(raw), scale, work)
+    brought = files(table, list(file), given, scale, work)
     samples = {name: folder for name, folder in given.items() if folder == str(work / "samples" / name)}
     chosen_seeds = read_seeds(seeds, table.seeds)
     cells = expand.chosen(expand.cells(table, scale, seeds=chosen_seeds, raw=given, files=brought), list(only))
-    if scale != "paper" and (unused := sorted(brought.keys() - listed(table))):
+    named = {text.partition("=")[0] for text in file}
+    if scale != "paper" and (unused := sorted(named - listed(table))):
         console.warn(f"--scale {scale} does not use the file {', '.join(unused)}")
     if dry_run:
         print(script(table, cells, samples=samples, work=work), end="")
@@ -104,6 +114,23 @@ def reproduce(
             table, cells, sources, place, folder, scale=scale, left_out=left_out, made_up=made_up,
             measured=scale != "smoke" or bool(raw), as_json=json,
         )  # fmt: skip
+
+
+def _fetch(recipe: str, raw: list[str], work: Path, *, accepted: bool, as_json: bool) -> None:
+    """Download what a recipe, or all recipes of a paper, need."""
+    from ..reproduce import recipe as recipes
+    from ..reproduce.raw import fetch
+
+    by_hand = fetch(map(recipes.load, recipes.recipes_of(recipe)), raw, work, accepted=accepted)
+    known = [text for text in raw if "=" in text] + [f"{name}=DIR" for name in by_hand]
+    flags = [word for text in known for word in ("--raw", text)]
+    flags += ["--work", str(work)] if work != o.DEFAULT_WORK else []
+    again = shlex.join(["fedcli", "reproduce", recipe, *flags])
+    if as_json:
+        show_json({"folder": str(work / "downloads"), "by_hand": by_hand, "next": again})
+        return
+    console.say(f"next: {again}")
+    console.result(str(work / "downloads"))
 
 
 def run(
