@@ -46,6 +46,24 @@ def named(name: str) -> Facts | None:
     return next((facts for facts in all_facts() if name.lower() in facts["names"]), None)
 
 
+def lookup() -> Callable[[str], Facts]:
+    """A function from a name to facts: of one method, of a pair by its halves, or as the registry says them."""
+    known = {name: facts for facts in all_facts() for name in facts["names"]}
+
+    def facts(name: str) -> Facts:
+        base, addon = (known.get(half) for half in f"{name.lower()}+".split("+")[:2])
+        if name.lower() in known or not (base and addon):
+            return known.get(name.lower()) or facts_of(resolved(name))
+        return base | {"halves": {"local": base["halves"]["local"], "server": addon["halves"]["server"]}}
+
+    def resolved(name: str) -> Any:
+        from ..methods import resolve
+
+        return resolve(name)
+
+    return facts
+
+
 def _keep(facts: list[Facts]) -> None:
     """Write facts in place of those of other files, at the first place where that can be done."""
     for path in places():

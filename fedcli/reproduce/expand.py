@@ -30,6 +30,8 @@ BUILT_IN: dict[str, dict[str, Flags]] = {
 }
 ADDED = "prepare", "train", "evaluate", "settings"  # take every flag of a scale; others only those they have already
 
+MOST_SEEDS = 1000
+
 
 def resolve(name: str) -> Any:
     """The method of a row, which imports torch."""
@@ -187,6 +189,26 @@ def _scaled(stage: str, given: Flags, scale: str, recipe: Recipe, method: Any, l
         changes |= {name: False for name in ("weights", "teacher") if name in given}
     changes = changes | recipe.changes(scale, stage)
     return given | {key: value for key, value in changes.items() if stage in ADDED or key in given}
+
+
+def read_seeds(given: str | None, known: tuple[int, ...]) -> tuple[int, ...]:
+    """The seeds that "3" (the first three of the known ones, counted on where there are fewer) or "0,1" mean.
+
+    Empty where none are given. Raises UsageError.
+    """
+    if given is None:
+        return ()
+    words = [word.strip() for word in given.split(",")]
+    if not all(word.isascii() and word.isdigit() and len(word) < 19 for word in words) or words == ["0"]:
+        raise UsageError(f"--seeds {given!r} is no number of seeds", "write --seeds 3, or --seeds 0,1 for these two")
+    if len(words) == 1 and int(given) > MOST_SEEDS:
+        hint = "a number alone says how many, 0,1 says which"
+        raise UsageError(f"--seeds {given} are more than {MOST_SEEDS} seeds", hint)
+    if len({int(word) for word in words}) < len(words):
+        raise UsageError(f"--seeds {given} names a seed twice", "name each once")
+    if len(words) > 1:
+        return tuple(int(word) for word in words)
+    return (*known, *range(max(known) + 1, max(known) + 1 + int(given)))[: int(given)]
 
 
 def chosen(cells: list[Cell], only: list[str]) -> list[Cell]:
