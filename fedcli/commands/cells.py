@@ -37,7 +37,9 @@ Device = Annotated[str, "cpu, cuda (all GPUs) or cuda:N"]
 
 
 def reproduce(
-    recipe: Annotated[str | None, "a recipe's name or file, with --plan also a paper's; default: the list", NAME] = None,
+    recipe: Annotated[
+        str | None, "a recipe's name or file, with --plan also a paper's; default: the list", NAME
+    ] = None,
     raw: Raw = (),
     file: File = (),
     scale: Annotated[

@@ -7,7 +7,7 @@ the method says it makes; hours are of makers' speeds, of which training is take
 
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -157,37 +157,46 @@ def _trained(cell: Cell) -> float:
     else:
         count = fixed if fixed and not prepare.sample_images else count * (1 - (prepare.test or TEST))
     if partition.portion:
-        count *= partition.portion * _clients(cell) / max(len(about["attributes"].get(key, [0])) for key in partition.by)
+        count *= (
+            partition.portion * _clients(cell) / max(len(about["attributes"].get(key, [0])) for key in partition.by)
+        )
     return count * (1 - partition.val)
 
 
 def _training(cell: Cell, method: Any, plan: Plan) -> Training | None:
     train, prepare = cell.train, cell.chain[0]
-    network = _network(train.model or "cnn", _side(prepare), card(prepare.name)["channels"])
+    network = costs_of(train.model or "cnn", _side(prepare), card(prepare.name)["channels"])
     if network is None:
         plan.unknown.add(f"{train.model} at {_side(prepare)} pixels")
         return None
     if method.passes is None and not train.teacher:
         plan.not_stated.add(train.method or "")
     images, rounds = _trained(cell) * train.participation, train.rounds
-    passes = {kind: sum(half.get(kind, 0) for half in method.passes or [NOT_STATED]) for kind in _KINDS}
+    passes = summed(method.passes or [NOT_STATED])
     passes["look"] += bool(train.teacher)
     visits, clients = images * rounds * train.epochs, _clients(cell)
-    whole = images * rounds  # of passes that are made once in a round
-    full = visits * passes["step"] + whole * passes["gradient"]
-    forward = visits * passes["look"] + whole * passes["forward"]
+    operations, traffic = per_image(network, passes, train.epochs)
     model, batch = network["parameters"] * FLOAT, train.batch_size
     return Training(
         visits, visits / batch + clients * rounds * train.epochs / 2,
-        full * network["step"] + forward * network["forward"], (full + forward / 3) * network["traffic"],
+        images * rounds * operations, images * rounds * traffic,
         PROCESS + _pool(prepare) + 2 * batch * network["kept"] + (clients + KEPT) * model, KEPT * model,
     )  # fmt: skip
 
 
-_KINDS = "step", "look", "gradient", "forward"
+def summed(halves: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """The passes of a method's two halves together, by kind."""
+    halves = list(halves)
+    return {kind: sum(half.get(kind, 0) for half in halves) for kind in ("step", "look", "gradient", "forward")}
 
 
-def _network(model: str, side: int, channels: int) -> dict[str, float] | None:
+def per_image(network: Mapping[str, float], passes: Mapping[str, int], epochs: int) -> tuple[float, float]:
+    """Operations and bytes in fp32 of one image in one round; a forward pass moves a third of a step's bytes."""
+    full, forward = epochs * passes["step"] + passes["gradient"], epochs * passes["look"] + passes["forward"]
+    return full * network["step"] + forward * network["forward"], (full + forward / 3) * network["traffic"]
+
+
+def costs_of(model: str, side: int, channels: int) -> dict[str, float] | None:
     """The costs of a network at a size, from those of the nearest known one: they go with the pixels."""
     known = [key.split() for key in costs()["networks"]]
     near = [(abs(int(s) - side), abs(int(c) - channels), s, c) for name, s, c in known if name == model]
@@ -199,6 +208,7 @@ def _network(model: str, side: int, channels: int) -> dict[str, float] | None:
     return {key: value * (1 if key == "parameters" else times) for key, value in found.items()}
 
 
+@cache
 def this_machine() -> dict[str, Any]:
     """Its speeds now: of one matrix product and one copy, the shortest of a few."""
     side, known = 1024, costs()["devices"][-1]
