@@ -50,14 +50,28 @@ def _show_data(plan: Plan) -> None:
         ]
         for name, (images, pool) in plan.data.items()
     ]  # fmt: skip
+    if len(rows) > 1:
+        pool = sum(prepared for _, prepared in plan.data.values())
+        rows.append(["all, shared files once", "", *map(_size, downloads(list(found.values()))), _size(pool), ""])
     terminal.table(["data", "images", "to download", "unpacked", "prepared", "fetched by"], rows, title="Data")
     for name, how in found.items():
-        by = f"fedcli datasets {name} --download DIR, once you accept it" if how.by_command else how.where
+        by = f"fedcli datasets {name} --download DIR, once you accept the licence" if how.by_command else "by hand"
         rest = f"; {how.rest}" if how.rest and how.by_command else ""
-        print(*terminal.wrapped(f"{name}: {how.licence}; {by}{rest}", 100, "  "), sep="\n")
+        said = f"{name}: {by}{rest}. Licence: {how.licence}. From {how.where}"
+        print(*terminal.wrapped(said, 100, "  "), sep="\n")
     for name, what in plan.files.items():
         print(*terminal.wrapped(f"--file {name}=PATH: {what}", 100, "  "), sep="\n")
     print()
+
+
+def downloads(found: list[cards.Fetching]) -> tuple[int, int]:
+    """Bytes to download and unpacked, of those that are known; files that data sets share are counted once."""
+    files = {file["url"]: file for how in found for file in how.files}
+    hands = {how.where: how for how in found if not how.by_command}
+    return (
+        sum(map(cards.size, files.values())) + sum(how.download_bytes or 0 for how in hands.values()),
+        sum(map(cards.on_disk, files.values())) + sum(how.disk_bytes or 0 for how in hands.values()),
+    )
 
 
 def _show_work(plan: Plan) -> None:
@@ -88,8 +102,11 @@ def sentences(plan: Plan, scale: str) -> list[str]:
     ]
     if plan.not_stated:
         said.append(
-            f"{console.listed(sorted(plan.not_stated))} cannot say what a step costs and count as plain training."
+            f"{console.listed(sorted(plan.not_stated))}: no formula gives their cost; they count as plain training, with "
+            "a forward pass more where there is a teacher."
         )
+    if scale == "smoke":
+        said.append("Without --raw, --scale smoke takes synthetic samples in place of these images, and seconds.")
     if plan.unknown:
         said.append(f"Left out, since nobody has counted the network: {', '.join(sorted(plan.unknown))}.")
     return said
