@@ -96,8 +96,8 @@ def planned(
     files: Iterable[Path], scale: str, facts: Facts, *, seeds: str | None = None, only: tuple[str, ...] = ()
 ) -> Plan:
     """The plan of recipes. facts: name of a method -> what it says of itself. Raises UsageError."""
-    plan, seen, methods = Plan(), set(), cache(lambda name: _method(name, facts))
-    pools: dict[str, set[tuple]] = {}
+    plan, methods = Plan(), cache(lambda name: _method(name, facts))
+    seen, pools = set[tuple](), dict[str, set]()
     for path in files:
         recipe = load(path)
         own = chosen(cells(recipe, scale, seeds=read_seeds(seeds, recipe.seeds), method=methods), list(only))
@@ -108,7 +108,8 @@ def planned(
         plan.tables.append(Table(recipe.name, len(own), len(runs), tuple(filter(None, trained))))
         plan.files |= {name: what for name, what in recipe.files.items() if any(cell.asks for cell in own)}
         for cell in own:
-            pools.setdefault(cell.chain[0].name, set()).add(cell.chain[0])
+            prepare, _ = _data(cell)
+            pools.setdefault(prepare.name, set()).add(prepare)
     for name, prepared in sorted(pools.items()):
         largest = max(prepared, key=_images)
         plan.data[name] = _images(largest), sum(map(_pool, prepared))
@@ -127,6 +128,11 @@ def _method(name: str, facts: Facts) -> Any:
     )  # fmt: skip
 
 
+def _data(cell: Cell) -> tuple[Any, Any]:
+    """The options of prepare and of partition."""
+    return cell.chain[0], cell.chain[1]
+
+
 def _images(prepare: Any) -> int:
     """Of a dataset, or as many as are drawn of it."""
     known = card(prepare.name).get("images", {}).get("count", 0)
@@ -143,14 +149,15 @@ def _pool(prepare: Any) -> float:
 
 
 def _clients(cell: Cell) -> int:
-    about, partition = card(cell.chain[0].name), cell.chain[1]
+    prepare, partition = _data(cell)
+    about = card(prepare.name)
     return partition.clients or max(len(about["attributes"].get(key, [])) for key in (*partition.by, "")) or 2
 
 
 def _trained(cell: Cell) -> float:
     """Images that the clients of a cell train on in an epoch."""
-    prepare, partition = cell.chain[:2]
-    about, count = card(prepare.name), _images(prepare)
+    prepare, partition = _data(cell)
+    about, count = card(prepare.name), float(_images(prepare))
     fixed = about.get("images", {}).get("train")
     if prepare.folds:
         count *= 1 - 1 / prepare.folds
@@ -164,7 +171,7 @@ def _trained(cell: Cell) -> float:
 
 
 def _training(cell: Cell, method: Any, plan: Plan) -> Training | None:
-    train, prepare = cell.train, cell.chain[0]
+    train, (prepare, _) = cell.train, _data(cell)
     network = costs_of(train.model or "cnn", _side(prepare), card(prepare.name)["channels"])
     if network is None:
         plan.unknown.add(f"{train.model} at {_side(prepare)} pixels")
