@@ -95,15 +95,16 @@ def sentences(plan: Plan, scale: str) -> list[str]:
     trained = plan.trainings
     memory, disk = max((one.memory for one in trained), default=0.0), sum(one.disk for one in trained)
     said = [
-        f"The largest training needs about {_size(memory)} of memory; the models of all runs take {_size(disk)} of disk.",
+        f"The largest training needs about {_size(memory)} of memory; all runs' models take {_size(disk)} of disk.",
         f"Hours are about, at --scale {scale}: arithmetic at the share of the matrix speed that others reached with "
         "ResNet-50, bytes at the memory's speed or 1 ms a step on a GPU, whichever is longest. Preparing images, "
         "scores and the server are left out. GPUs train in fp32 unless --precision bf16 says so.",
     ]
     if plan.not_stated:
+        names = console.listed(sorted(plan.not_stated))
         said.append(
-            f"{console.listed(sorted(plan.not_stated))}: no formula gives their cost; they count as plain training, with "
-            "a forward pass more where there is a teacher."
+            f"No formula gives the cost of {names}: counted as plain training, with a forward pass more where there is "
+            "a teacher."
         )
     if scale == "smoke":
         said.append("Without --raw, --scale smoke takes synthetic samples in place of these images, and seconds.")

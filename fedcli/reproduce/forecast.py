@@ -1,7 +1,7 @@
 """Facts before cells run: which are trained again and why, and time and memory of those that are still to be trained.
 
-Time and memory are those of a few measured steps of each kind of training, which are kept in the work folder; the time of
-one whose steps take too long to measure is reckoned from its operations.
+Time and memory are those of a few measured steps of each kind of training, kept in the work folder; the time of one
+whose steps take too long to measure is reckoned from its operations.
 """
 
 import contextlib
@@ -125,7 +125,7 @@ def _say_beforehand(measured: int, slow: int, limit: float) -> None:
 
 
 def _reckoned(plan: TrainOptions, source: Path) -> tuple[float, float]:
-    """Seconds of an image in a whole training and of a step, by operations; 0 where the network has not been counted."""
+    """Seconds of an image in a whole training, and of a step, by operations; 0 for a network that nobody counted."""
     body, method = manifest.read(source).body, resolve(plan.method or "")
     network = costs_of(plan.model, body["size"][0], body["channels"])
     stated = [half.cost for half in (method.local, method.aggregator) if not isinstance(half.cost, str)]

@@ -1,8 +1,8 @@
 """The plan of tables before a byte is downloaded: data, trainings, hours on named devices and memory, without torch.
 
-Trainings that are equal in several tables are counted once, as they are trained once in one work folder. Operations are
-those of a network's forward pass and step (costs.json beside the recipes, which a test counts again), by the passes that
-the method says it makes; hours are of makers' speeds, of which training is taken to reach a share.
+Trainings that are equal in several tables are counted once, as they are trained once in one work folder. Operations
+are those of a network's forward pass and step (costs.json beside the recipes, which a test counts again), by the passes
+that the method says it makes; hours are of makers' speeds, of which training is taken to reach a share.
 """
 
 import json
