@@ -37,7 +37,9 @@ Device = Annotated[str, "cpu, cuda (all GPUs) or cuda:N"]
 
 
 def reproduce(
-    recipe: Annotated[str | None, "name or file of a recipe; default: the list", NAME] = None,
+    recipe: Annotated[
+        str | None, "a recipe's name or file, with --plan also a paper's; default: the list", NAME
+    ] = None,
     raw: Raw = (),
     file: File = (),
     scale: Annotated[
@@ -54,6 +56,10 @@ def reproduce(
         bool, "download its data sets and its authors' files into WORK/downloads, where they are found, and run nothing"
     ] = False,
     accept_licence: o.AcceptLicence = False,
+    plan: Annotated[
+        bool, "say what it takes, without data: downloads and licences, hours on named devices, memory; run nothing"
+    ] = False,
+    all: Annotated[bool, "with --plan: of every recipe"] = False,
     work: o.Work = o.DEFAULT_WORK,
     wait: Wait = False,
     json: o.Json = False,
@@ -67,10 +73,14 @@ def reproduce(
     is done is not done again. Without --raw, --scale smoke runs on synthetic samples, in seconds; with
     --raw it prepares the whole folder first, as the other scales do.
 
-    Examples: fedcli reproduce ham10000-noise --raw HAM10000 --jobs 2; fedcli reproduce fedheal-table2 --scale smoke
+    Examples: fedcli reproduce ham10000-noise --raw HAM10000 --jobs 2; fedcli reproduce fedheal-table2 --scale smoke;
+    fedcli reproduce fedheal --plan
     """
+    if plan or all:  # and the list, before anything imports torch
+        _plan(recipe, scale, seeds, only, json, plan=plan, every=all)
+        return
     if recipe is None:
-        _list(json)  # before anything imports torch
+        _list(json)
         return
     if fetch:
         _fetch(recipe, list(raw), work, accepted=accept_licence, as_json=json)
@@ -285,6 +295,21 @@ def train_several(
         for path in done:
             console.result(str(path))
     engine.refuse_failed(outcomes, "run", "runs")
+
+
+def _plan(
+    recipe: str | None, scale: str, seeds: str | None, only: Sequence[str], as_json: bool, *, plan: bool, every: bool
+) -> None:  # fmt: skip
+    from ..reproduce import recipe as recipes
+    from ..reproduce.plan import planned
+    from . import method_facts
+    from .planned import show
+
+    if not plan or every == bool(recipe):
+        what = "--all says nothing without --plan" if every and not plan else "--plan needs a name, or --all"
+        raise UsageError(what, "fedcli reproduce fedheal-table3 --plan, or reproduce --all --plan")
+    files = [*recipes.names().values()] if recipe is None else recipes.recipes_of(recipe)
+    show(planned(files, scale, method_facts.lookup(), seeds=seeds, only=tuple(only)), scale, as_json)
 
 
 def _list(as_json: bool) -> None:
