@@ -7,10 +7,10 @@ given back only when nobody has touched it for SILENT seconds of the clock of wh
 Taking over is the creation of a file with the next number, which one process alone succeeds in.
 """
 
-import _thread
 import json
 import os
 import platform
+import signal
 import threading
 import time
 from contextlib import AbstractContextManager, suppress
@@ -20,6 +20,7 @@ from .. import console
 from .files import flock
 
 BEAT, SILENT = 10.0, 120.0  # seconds; NFS may show a file's time up to 60 s late
+MAIN = threading.main_thread().ident or 0
 BOOT = Path("/proc/sys/kernel/random/boot_id")  # equal for all processes of a machine, containers too
 
 
@@ -70,14 +71,14 @@ class Claims(AbstractContextManager["Claims"]):
 
     def holder(self, name: str) -> str:
         """The purpose of another process's claim; "" where there is none, or it has not said so yet."""
-        with suppress(OSError, ValueError, IndexError, KeyError, TypeError):
-            return str(json.loads(self._files(name)[-1].read_bytes()[:4096])["about"])
+        with suppress(OSError, IndexError):
+            return _said(self._files(name)[-1].read_bytes()[:4096], "about")
         return ""
 
     def __exit__(self, *_: object) -> None:
         for name in [*self._held]:
             self.give_back(name)
-        for folder in self._made:
+        for folder in (self.folder, *self._made):
             with suppress(OSError):
                 folder.rmdir()
 
@@ -102,7 +103,7 @@ class Claims(AbstractContextManager["Claims"]):
             os.close(file)
         if not status.st_nlink:
             return False
-        if locked and machine().encode() in known:
+        if locked and _said(known, "machine") == machine():
             return True
         now = time.monotonic()
         stamp, since = self._seen.get(path, (None, now))
@@ -120,7 +121,10 @@ class Claims(AbstractContextManager["Claims"]):
                     if ended.is_set() or path not in [held for held, _ in self._held.values()]:
                         continue  # given back at this moment
                     console.warn(f"{path} is gone: this process stood still, and another one has taken its work over")
-                    _thread.interrupt_main()  # as Ctrl-C, which saves what there is
+                    handled = callable(
+                        signal.getsignal(signal.SIGTERM)
+                    )  # on the command line, which saves what there is
+                    signal.pthread_kill(MAIN, signal.SIGTERM if handled else signal.SIGINT)
                     return
                 except OSError:
                     continue
@@ -131,6 +135,13 @@ def machine() -> str:
     with suppress(OSError):
         return BOOT.read_text(encoding="ascii").strip()
     return platform.node()
+
+
+def _said(claim: bytes, key: str) -> str:
+    """A word of a claim; "" of one that is just being made."""
+    with suppress(ValueError, KeyError, TypeError, RecursionError):
+        return str(json.loads(claim)[key])
+    return ""
 
 
 def _number(path: Path) -> int:

@@ -16,11 +16,14 @@ import pytest
 from typer.testing import CliRunner
 
 from fedcli.commands.app import app
+from fedcli.compare import verdict
 from fedcli.errors import UsageError
-from fedcli.reproduce import expand, jobs, recipe
+from fedcli.reporting import page
+from fedcli.reproduce import expand, jobs, shared
 from fedcli.reproduce.board import Board
 from fedcli.reproduce.jobs import Place, fitting, make_data, spread
 from fedcli.reproduce.shared import Outcome, Shared, dealt
+from fedcli.scores.statistics import intervals
 
 TINY = """
 title = "Three rows on scanned digits"
@@ -28,9 +31,10 @@ published = "tiny.json"
 seeds = [0, 1]
 [data.noise]
 dataset = "toy"
-prepare = { size = 8 }
 partition = { dirichlet = 1.0, clients = 2 }
-[train]
+[smoke.prepare]
+size = 8
+[smoke.train]
 rounds = 2
 [[row]]
 name = "FedAvg"
@@ -43,7 +47,7 @@ vary = { "set.q" = [0.5, 1] }
 name = "clean ACC"
 score = "versions/clean/balanced_accuracy"
 """
-LINE = "fedcli reproduce tiny.toml --scale small --jobs 1 --work"
+LINE = "fedcli reproduce tiny.toml --scale smoke --jobs 1 --work"
 TABLE = "results.json", "table.md"
 
 
@@ -57,14 +61,14 @@ def folder(tmp_path, monkeypatch):
 
 
 def table(work: str) -> dict[str, str]:
-    return {name: Path(work, "reproduce/tiny-small", name).read_text() for name in TABLE}
+    return {name: Path(work, "reproduce/tiny-smoke", name).read_text() for name in TABLE}
 
 
 class Processes(ExitStack):
     """Command lines of fedcli in processes forked from this one; those that live are killed at the end."""
 
     def start(self, line: str, **env: str) -> tuple[int, TemporaryFile]:
-        said = self.enter_context(TemporaryFile())
+        said = self.enter_context(TemporaryFile())  # noqa: SIM115
         if not (process := os.fork()):
             os.setpgrp()
 
@@ -90,30 +94,32 @@ class Processes(ExitStack):
 
 def test_two_processes_share_the_cells_and_their_table_is_that_of_one(folder, monkeypatch):
     monkeypatch.setattr(jobs, "POLL", 0.05)
+    monkeypatch.setattr(page, "write", lambda path, scores, options: path.write_text(options.title))
+    monkeypatch.setattr(intervals, "RESAMPLES", 50)
+    monkeypatch.setattr(verdict, "RESAMPLES", 50)
     with Processes() as processes:
         both = [processes.start(f"{LINE} w") for _ in range(2)]
         ended = [processes.end(*each) for each in both]
     assert [code for code, _ in ended] == [0, 0], ended
     (last,) = [said for _, said in ended if "written: w/reproduce" in said]
     (helper,) = [said for _, said in ended if said != last]
-    assert "of 6 cells of this table trained here; " in helper and "clean ACC" in last
-    trained = [said.count("(fedcli") for said in (last, helper)]
+    assert "of 3 cells of this table trained here; " in helper and "clean ACC" in last
     runs = {path: path.stat().st_ino for path in Path("w").glob("runs/*/run.json")}
-    assert len(runs) == 6 and trained is not None
-    assert "clean ACC" in helper and ", published 97.00 ± 0.50" not in helper  # which says nothing at this scale
+    assert len(runs) == 3
+    assert "clean ACC" in helper and "published" not in helper  # which says nothing at this scale
     assert CliRunner().invoke(app, [*LINE.split()[1:], "alone"]).exit_code == 0
     assert table("w") == table("alone")
-    assert not [*Path("w/cells/held").glob("*")] if Path("w/cells/held").exists() else True
+    assert not Path("w/cells/held").exists()
     before = table("w")
     again = CliRunner().invoke(app, [*LINE.split()[1:], "w"])
-    assert again.exit_code == 0 and again.stderr.count("(was done already)") == 6
+    assert again.exit_code == 0 and again.stderr.count("(was done already)") == 3
     assert table("w") == before and {path: path.stat().st_ino for path in runs} == runs
 
 
 @pytest.mark.long
 def test_two_of_four_are_killed_and_another_goes_on_to_the_table_of_one(folder):
-    Path("tiny.toml").write_text(TINY.replace("rounds = 2", "rounds = 30").replace("[0, 1]", "[0, 1, 2]"))
-    line = [sys.executable, "-m", "fedcli", *LINE.split()[1:]]
+    Path("tiny.toml").write_text(TINY.replace("rounds = 2", "rounds = 8"))
+    line = [sys.executable, "-m", "fedcli", *LINE.replace("--jobs 1", "--jobs 1 --seeds 3").split()[1:]]
     with ExitStack() as stack:
         logs = [stack.enter_context(open(f"log-{k}", "w+b")) for k in range(4)]
         four = [subprocess.Popen([*line, "w"], stdout=log, stderr=log, start_new_session=True) for log in logs]
@@ -135,29 +141,35 @@ def test_parts_are_played_alone_and_the_last_one_writes_the_table(folder):
     line = [*LINE.split()[1:], "w", "--cells"]
     first = CliRunner().invoke(app, [*line, "2/2"])
     assert first.exit_code == 0, first.output
-    assert "3 of 6 cells of this table trained here; 3 are left to other processes" in first.stderr
+    assert "1 of 3 cells of this table trained here; 2 are left to other processes" in first.stderr
     assert not Path("w/reproduce").exists() and first.stdout == ""
     assert CliRunner().invoke(app, [*line, "1/2"]).exit_code == 0
-    assert json.loads(table("w")["results.json"])["rows"][2]["cells"]["clean ACC"]["runs"] == 2
+    assert json.loads(table("w")["results.json"])["rows"][2]["cells"]["clean ACC"]["runs"] == 1
     for part, said in (("0/2", "no part"), ("3/2", "no part"), ("x", "write for example --cells 3/8")):
         ended = CliRunner().invoke(app, [*line, part])
         assert ended.exit_code == 2 and said in ended.stderr
 
 
-def test_parts_take_about_as_long_and_hold_every_cell_once(tmp_path):
-    table = expand.check(recipe.find("ham10000-noise"))
-    cells = expand.cells(table, "smoke", seeds=(0, 1), raw={"isic2018": "raw"})
-    source = tmp_path / "partition.json"
-    source.write_text("{}")
-    parts = [dealt(dict.fromkeys(cells, source), f"{k}/4") for k in range(1, 5)] if False else []
-    with pytest.raises(UsageError, match="no part"):
-        dealt({}, "1/0")
-    assert sum(map(len, parts)) in (0, len(cells))
+def test_parts_take_about_as_long_and_hold_every_cell_once(monkeypatch):
+    lengths = {f"cell {k}": length for k, length in enumerate([9, 1, 1, 5, 1, 4, 2, 1])}
+    monkeypatch.setattr(shared, "_length", lambda cell, source: lengths[cell])
+    parts = [dealt(dict.fromkeys(lengths), f"{k}/3") for k in (1, 2, 3)]
+    assert sorted(sum(parts, [])) == [*lengths] and all(part == sorted(part) for part in parts)
+    assert [sum(lengths[cell] for cell in part) for part in parts] == [9, 8, 7]
+    assert dealt(dict.fromkeys(lengths), "9/9") == []
+
+
+def test_a_method_that_looks_at_images_more_often_is_longer(folder):
+    known = expand.check(folder / "tiny.toml")
+    cells = expand.cells(known, "smoke")
+    source = make_data(cells, Place(Path("w")))[cells[0].chain]
+    plain, _, fair = (shared._length(cell, source) for cell in cells)
+    assert plain < fair < 2 * plain
 
 
 def test_a_cell_that_failed_elsewhere_is_told_and_not_tried_again_before_the_command_is_given_anew(folder):
     known = expand.check(folder / "tiny.toml")
-    cells = expand.cells(known, "small")
+    cells = expand.cells(known, "smoke", seeds=(0, 1))
     place = Place(Path("w"))
     sources = make_data(cells, place)
     with Shared(place.work, cells, sources) as one, Shared(place.work, cells, sources) as other:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -183,6 +184,25 @@ def test_the_dry_run_is_a_script_of_the_same_commands(tiny):
         'run=$(fedcli train fedavg "$corrupt_1" --lr 0.003 --rounds 2 --model cnn --work w --resume)',
         'fedcli evaluate "$run" --work w',
     ]
+    assert not Path("w").exists()
+
+
+def test_the_dry_run_has_the_device_and_cells_side_by_side_and_writes_a_script_for_each(tiny):
+    shown = tiny("--scale", "smoke", "--dry-run", "--device", "cuda", "--jobs", "2", "--precision", "bf16").stdout
+    assert " --model cnn --device cuda --precision bf16 --work w --resume --wait)" in shown
+    assert 'fedcli evaluate "$run" --device cuda --work w' in shown
+    starts = [line for line in shown.splitlines() if line.startswith((")", "wait", "exit"))]
+    assert starts == [") & side_1=$!", ") & side_2=$!", 'wait "$side_1" || failed=1', 'wait "$side_2" || failed=1',
+                      'exit "$failed"']  # fmt: skip
+    assert subprocess.run(["sh", "-n"], input=shown, text=True).returncode == 0
+    ended = tiny("--scale", "smoke", "--dry-run=scripts")
+    assert (ended.exit_code, ended.stdout) == (0, "") and "scripts/data.sh, to be run first" in ended.stderr
+    names = sorted(path.name for path in Path("scripts").iterdir())
+    assert names == ["1-FedAvg-seed-0.sh", "2-q-FFL-q=0.5-seed-0.sh", "3-q-FFL-q=1-seed-0.sh", "data.sh"]
+    assert "train" not in Path("scripts/data.sh").read_text()
+    assert "--set q=0.5" in Path("scripts", names[1]).read_text()
+    assert "scripts is not empty" in tiny("--dry-run=scripts").stderr
+    assert "exclude each other" in tiny("--dry-run", "--cells", "1/2").stderr
     assert not Path("w").exists()
 
 
