@@ -130,17 +130,18 @@ def run(shared: Shared, place: Place, number: Callable[[Outcome], str] = lambda 
 
     number: what is said of a cell that has ended well. Returns None, and says what was done here, where other processes
     still play some, or are to play those of their parts: whoever is last gets all. Raises KeyboardInterrupt with
-    everything saved.
+    everything saved, and in the latter case FedcliError where a cell failed here.
     """
     board = Board(shared, number)
     play = _one_by_one if len(place.devices) == 1 else _side_by_side
-    here = {}
+    here: dict[Cell, Outcome] = {}
     for outcome in play(_claimed(shared, board), place, board):
         shared.end(outcome)
         here[outcome.cell] = outcome
     board.look()
     if not shared.wait and (len(board.ended) < len(shared.cells) or not shared.joins()):
         console.say(_helped(shared, board, here))
+        refuse_failed([*here.values()], "cell", "cells")
         return None
     failed = {end.cell: end for end in board.ended.values() if not end.scores}
     rest = [cell for cell in shared.cells if cell not in here and cell not in failed]
@@ -154,25 +155,27 @@ def _claimed(shared: Shared, board: Board) -> Iterator[tuple[Cell, Path] | None]
     """Cells that this process has taken, one at a time, and None while others have all that are left."""
     while True:
         board.look()
-        left = [cell for cell in shared.mine if cell.name not in board.ended and cell.name not in board.playing]
+        others = [cell for cell in shared.cells if cell.name not in board.ended and cell.name not in board.playing]
+        left = [cell for cell in others if cell in shared.mine]
         cell = next((cell for cell in left if shared.claim(cell)), None)
         if cell and shared.ended(cell):  # at this moment
             shared.give_back(cell)
         elif cell:
             board.playing.add(cell.name)
             yield cell, shared.data[cell]
-        elif not left or not (board.playing or shared.wait) and shared.left_to_others(left):
-            return
-        else:
-            console.status(f"{board.count} other processes have {console.counted(len(left), 'cell', 'cells')}")
+        elif board.playing or (others and shared.wait) or not shared.left_to_others(left):
+            if not board.playing:
+                console.status(f"{board.count} waiting for other processes: {', '.join(each.name for each in others)}")
             yield None
+        else:
+            return
 
 
 def _helped(shared: Shared, board: Board, here: Collection[Cell]) -> str:
     """The part of this process in a table that another one ends."""
     count, left = len(shared.cells), len(shared.cells) - len(board.ended)
-    last = f"{left} are left to other processes, the last of which writes it" if left else "another process writes it"
-    return f"{len(here)} of {console.counted(count, 'cell', 'cells')} of this table trained here; {last}"
+    rest = f"{left} left to other processes, the last of which writes it" if left else "another process writes it"
+    return f"{len(here)} of {console.counted(count, 'cell', 'cells')} of this table trained here; {rest}"
 
 
 def refuse_failed(outcomes: list[Outcome], singular: str, plural: str) -> None:

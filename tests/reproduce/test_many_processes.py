@@ -141,7 +141,7 @@ def test_parts_are_played_alone_and_the_last_one_writes_the_table(folder):
     line = [*LINE.split()[1:], "w", "--cells"]
     first = CliRunner().invoke(app, [*line, "2/2"])
     assert first.exit_code == 0, first.output
-    assert "1 of 3 cells of this table trained here; 2 are left to other processes" in first.stderr
+    assert "1 of 3 cells of this table trained here; 2 left to other processes" in first.stderr
     assert not Path("w/reproduce").exists() and first.stdout == ""
     assert CliRunner().invoke(app, [*line, "1/2"]).exit_code == 0
     assert json.loads(table("w")["results.json"])["rows"][2]["cells"]["clean ACC"]["runs"] == 1

@@ -72,9 +72,9 @@ def made(folder: Path, nodes: list[subprocess.Popen], work: str) -> str:
 @pytest.mark.long
 @pytest.mark.parametrize("scheduler", ["slurm", "kubernetes", "parallel"])
 def test_an_example_makes_the_table_of_one_process(scheduler, place):
-    nodes = []
+    nodes, work = [], f"work-{scheduler}"
     if scheduler == "slurm":
-        words = ["bash", str(ROOT / "examples/reproduce-slurm.sh"), *FLAGS, "--work", scheduler]
+        words = ["bash", str(ROOT / "examples/reproduce-slurm.sh"), *FLAGS, "--work", work]
         array = {"SLURM_ARRAY_TASK_MIN": "1", "SLURM_ARRAY_TASK_COUNT": "2"}
         nodes = [start(place, words, SLURM_ARRAY_TASK_ID=task, **array) for task in ("1", "2")]
     elif scheduler == "kubernetes":
@@ -82,10 +82,10 @@ def test_an_example_makes_the_table_of_one_process(scheduler, place):
         (pod,) = job["template"]["spec"]["containers"]
         env = {each["name"]: each["value"] for each in pod["env"]}
         assert job["completionMode"] == "Indexed" and env["PARTS"] == str(job["completions"])
-        line = [*pod["command"][:-1], f"{pod['command'][-1]} --scale smoke --work {scheduler}"]
+        line = [*pod["command"][:-1], f"{pod['command'][-1]} --scale smoke --work {work}"]
         env |= {"TABLE": "tiny.toml", "RAW": "toy=.", "DEVICE": "cpu", "PARTS": "2"}
         line[-1] = line[-1].replace('--raw "$RAW" ', "")  # the digits of toy come along
         nodes = [start(place, line, JOB_COMPLETION_INDEX=index, **env) for index in ("0", "1")]
     else:
-        nodes = [start(place, ["bash", str(ROOT / "examples/reproduce-parallel.sh"), "2", *FLAGS, "--work", scheduler])]
-    assert made(place, nodes, scheduler) == (place / "alone/reproduce/tiny-smoke/table.md").read_text()
+        nodes = [start(place, ["bash", str(ROOT / "examples/reproduce-parallel.sh"), "2", *FLAGS, "--work", work])]
+    assert made(place, nodes, work) == (place / "alone/reproduce/tiny-smoke/table.md").read_text()
