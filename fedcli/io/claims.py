@@ -115,19 +115,17 @@ class Claims(AbstractContextManager["Claims"]):
     def _beat(self, ended: threading.Event) -> None:
         while not ended.wait(BEAT):
             for path, _ in [*self._held.values()]:
-                try:
-                    os.utime(path)
-                except FileNotFoundError:
-                    if ended.is_set() or path not in [held for held, _ in self._held.values()]:
+                with suppress(OSError):
+                    if path.exists():
+                        os.utime(path)
+                        continue
+                    if path not in [held for held, _ in self._held.values()]:
                         continue  # given back at this moment
                     console.warn(f"{path} is gone: this process stood still, and another one has taken its work over")
-                    handled = callable(
-                        signal.getsignal(signal.SIGTERM)
-                    )  # on the command line, which saves what there is
+                    # to the command line, which saves what there is, or to a program that calls fedcli
+                    handled = callable(signal.getsignal(signal.SIGTERM))
                     signal.pthread_kill(MAIN, signal.SIGTERM if handled else signal.SIGINT)
                     return
-                except OSError:
-                    continue
 
 
 def machine() -> str:

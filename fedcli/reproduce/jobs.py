@@ -78,8 +78,7 @@ def fitting(place: Place, needed: int, free: int) -> Place:
     most = max(1, free // (needed + CONTEXT))
     kept = [each for k, each in enumerate(place.devices) if place.devices[:k].count(each) < most]
     if len(kept) < len(place.devices):
-        gigabytes = f"{needed / 2**30:.1f} of {free / 2**30:.1f} GiB that are free"
-        console.say(f"{console.counted(most, 'cell', 'cells')} at a time on each GPU: the largest takes {gigabytes}")
+        console.say(f"Cells at a time on each GPU: {most}; one takes up to {needed >> 30} of {free >> 30} GiB")
     return replace(place, devices=tuple(kept))
 
 

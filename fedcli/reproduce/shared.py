@@ -8,8 +8,9 @@ import hashlib
 import json
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from ..stages.train import resolved
 from .expand import Cell
 
 CELLS, HELD = "cells", "cells/held"  # below the work folder
+KEYS = {"scores"}, {"failed", "hint", "at"}  # of the file of a cell
 BACKWARD = 3  # times as long as a pass forward takes one forward and backward
 
 
@@ -48,20 +50,15 @@ Sources = dict[tuple, Path | Outcome]  # chain -> the manifest of its data, or w
 class Shared(AbstractContextManager["Shared"]):
     """The cells of a table, those that are equal once, and what became of each in this process or another."""
 
-    def __init__(
-        self, work: Path, asked: Sequence[Cell], sources: Sources, *, part: str = "", wait: bool = True
-    ):  # fmt: skip
+    def __init__(self, work: Path, asked: Sequence[Cell], sources: Sources, part: str = "", *, wait: bool = True):
         """asked: all cells; `cells` are those that have data, of equal work the first, and `mine` those to play here.
 
-        part: of `cells`, such as "3/8"; "" for all. wait: until all have ended.
-
-        Raises UsageError for another text.
+        part: of `cells`, such as "3/8"; "" for all. wait: until all have ended. Raises UsageError for another part.
         """
         self.work, self.asked, self.sources, self.wait = work, asked, sources, wait
-        first: dict[tuple, Cell] = {}
-        for cell in asked:
-            first.setdefault(cell.work, cell)
-        self.data = {cell: made for cell in first.values() if isinstance(made := sources[cell.chain], Path)}
+        first = {cell.work: cell for cell in reversed(asked)}
+        unlike = [cell for cell in asked if first[cell.work] is cell]
+        self.data = {cell: made for cell in unlike if isinstance(made := sources[cell.chain], Path)}
         self.cells = list(self.data)
         self.mine = dealt(self.data, part) if part else self.cells
         self.table = _digest([self._id(cell) for cell in self.cells])
@@ -70,15 +67,9 @@ class Shared(AbstractContextManager["Shared"]):
 
     def claim(self, cell: Cell) -> bool:
         """Take a cell, and the first stage of its training, which other cells may have too."""
-        names = self._runs(cell)
-        taken = []
-        for name in names:
-            if not self.claims.take(name):
-                break
-            taken.append(name)
-        if len(taken) < len(names):
-            for name in taken:
-                self.claims.give_back(name)
+        taken = [*takewhile(self.claims.take, names := self._runs(cell))]
+        for name in taken if len(taken) < len(names) else ():
+            self.claims.give_back(name)
         return len(taken) == len(names)
 
     def give_back(self, cell: Cell) -> None:
@@ -88,12 +79,10 @@ class Shared(AbstractContextManager["Shared"]):
 
     def end(self, outcome: Outcome) -> None:
         """Write down how a claimed cell has ended, for all processes."""
-        known: dict[str, str] = {"failed": outcome.sentence, "hint": outcome.hint, "at": str(time.time_ns())}
+        known = {"failed": outcome.sentence, "hint": outcome.hint, "at": str(time.time_ns())}
         if outcome.scores:
             known = {"scores": outcome.scores.resolve().relative_to(self.work.resolve()).as_posix()}
-        path = self._path(outcome.cell)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, json.dumps(known, ensure_ascii=False) + "\n")
+        write_text(self._path(outcome.cell), json.dumps(known, ensure_ascii=False) + "\n")
         self.give_back(outcome.cell)
 
     def ended(self, cell: Cell) -> Outcome | None:
@@ -103,11 +92,10 @@ class Shared(AbstractContextManager["Shared"]):
             return None
         if "failed" in known:
             return Outcome(cell, None, known["failed"], known["hint"])
-        try:
-            scores = manifest.inside(self.work, known["scores"])
-        except FedcliError:
-            return None
-        return Outcome(cell, scores) if scores.is_file() else None
+        with suppress(FedcliError):  # a path that leads out of the folder
+            if (scores := manifest.inside(self.work, known["scores"])).is_file():
+                return Outcome(cell, scores)
+        return None
 
     def left_to_others(self, cells: Sequence[Cell]) -> bool:
         """Tell whether all of these are played by processes that make this table too, and finish it."""
@@ -121,14 +109,11 @@ class Shared(AbstractContextManager["Shared"]):
         self.claims.__exit__()
 
     def _read(self, cell: Cell) -> dict[str, str] | None:
-        path = self._path(cell)
-        try:
-            known = json.loads(read_text(path)) if path.is_file() else None
-        except (FedcliError, ValueError, RecursionError):
-            return None
-        keys = {"scores"}, {"failed", "hint", "at"}
-        sound = isinstance(known, dict) and {*known} in keys and all(isinstance(text, str) for text in known.values())
-        return known if sound else None
+        with suppress(FedcliError, ValueError, RecursionError):  # it is not there, or damaged: the cell is played
+            known = json.loads(read_text(self._path(cell)))
+            if isinstance(known, dict) and {*known} in KEYS and all(isinstance(text, str) for text in known.values()):
+                return known
+        return None
 
     def _path(self, cell: Cell) -> Path:
         return self.work / CELLS / f"{self._id(cell)}.json"
