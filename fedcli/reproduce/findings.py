@@ -22,10 +22,10 @@ from ..reporting import table
 from ..scores.parts import VERSIONS
 from ..scores.scores import Scores
 from . import places
-from .jobs import Outcome
 from .recipe import BEST_OTHER, Column, Recipe
 from .record import Cell, Marked, Row, Tests
 from .shape import UNITS, Printed
+from .shared import Outcome
 
 EDGES = {"worst": "worst group", "gap": "gap"}
 BySeed = dict[int, list[float]]  # seed -> a value per round that counts

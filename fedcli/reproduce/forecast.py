@@ -27,9 +27,10 @@ from ..runs.settled import settled
 from ..runs.train_options import Execution, TrainOptions
 from ..stages.train import resolved
 from .expand import Cell
-from .jobs import Place, Sources, own_threads
+from .jobs import Place, fitting, own_threads
 from .plan import costs_of, per_image, summed, this_machine
 from .record import Row
+from .shared import Sources
 
 MOST_SECONDS = 60.0  # for measuring, after which kinds of training that are left count as the mean of the others
 LEAST_SECONDS = 1.0  # for one kind
@@ -65,16 +66,20 @@ class Forecast:
         )
 
 
-def announce(cells: list[Cell], sources: Sources, place: Place) -> None:
-    """Say on stderr how long the cells that are left will take, and warn where memory will not do."""
+def announce(cells: list[Cell], sources: Sources, place: Place) -> Place:
+    """Say on stderr how long the cells that are left will take, and warn where memory will not do.
+
+    Returns the place with as many processes on each GPU as its memory holds.
+    """
     total = forecast(cells, sources, place)
     if not total.seconds:
-        return
+        return place
+    place = fitting(place, total.bytes, total.free)
     processes = min(len(place.devices), total.cells)
     console.say(total.sentence(processes))
-    beside_each_other = processes if place.devices[0] == "cpu" else max(map(place.devices.count, place.devices))
-    if total.free and total.bytes * beside_each_other > total.free:
+    if place.devices[0] == "cpu" and total.free and total.bytes * processes > total.free:
         console.warn(f"only {total.free / 2**30:.1f} GiB are free; give fewer --jobs")
+    return place
 
 
 def forecast(cells: list[Cell], sources: Sources, place: Place) -> Forecast:

@@ -14,40 +14,49 @@ from .. import console
 from ..data import manifest
 from ..data.manifest import sync
 from ..errors import FedcliError
-from ..io.locks import scratch
+from ..io.locks import held, scratch
 from ..reporting import page, writers
 from ..reporting.comparison import tests_against
 from ..reporting.table import NONE, Table, mark, number
 from ..reporting.table import Cell as Shown
 from ..reporting.table import Column as Heading
 from . import forecast, pictures
-from .expand import Cell
 from .findings import heading, shown
-from .jobs import Outcome, Place, Sources, run, told
+from .headline import of_cell
+from .jobs import Place, run, told
 from .recipe import Column, Recipe
 from .record import Results, Row
 from .results import OUTSIDE, OVERLAP, WITHIN, collect
 from .shape import UNITS
+from .shared import Outcome, Shared
 
 
 def play(
-    recipe: Recipe, cells: list[Cell], sources: Sources, place: Place, folder: Path,
-    shown: Callable[[Results], None], *, measured: bool = True, **about: Any,
+    recipe: Recipe, shared: Shared, place: Place, folder: Path, shown: Callable[[Results], None], *,
+    measured: bool = True, **about: Any,
 ) -> list[Outcome]:  # fmt: skip
-    """Train and score cells, write their folder, call shown() with what is known, and return what became of each.
+    """Train and score cells beside other processes; the last writes the folder and calls shown() with what is known.
+
+    Returns what became of each, nothing where another process is the last.
 
     measured: whether time and memory are estimated first. about: as collect() takes it.
     """
-    forecast.announce_again(cells, sources, place, folder)
-    if measured:
-        forecast.announce(cells, sources, place)
-    outcomes = run(cells, sources, place)
-    made = collect(recipe, outcomes, work=place.work, **about)
-    record(folder, made)
-    try:
-        made = illustrate(folder, recipe, made, outcomes, device=place.devices[0])
-    finally:
-        shown(made)
+    with shared:
+        forecast.announce_again(shared.mine, shared.sources, place, folder)
+        if measured:
+            place = forecast.announce(shared.mine, shared.sources, place)
+        judged = about.get("scale", "paper") == "paper"
+        outcomes = run(shared, place, lambda outcome: of_cell(recipe, outcome, published=judged))
+        if outcomes is None:
+            return []
+        lock = folder.with_name(f"{folder.name}.lock")
+        with held(lock, f"another process is writing {folder}", "", told=console.status):
+            made = collect(recipe, outcomes, work=place.work, **about)
+            record(folder, made)
+            try:
+                made = illustrate(folder, recipe, made, outcomes, device=place.devices[0])
+            finally:
+                shown(made)
     return outcomes
 
 

@@ -10,10 +10,10 @@ from ..errors import FedcliError
 from ..figures import drawing, series
 from ..figures.kinds import convergence, curves, histograms, landscape, sweep
 from .findings import heading
-from .jobs import Outcome
 from .recipe import Column, Recipe, Row
 from .record import Results
 from .shape import Figure
+from .shared import Outcome
 
 
 def draw(

@@ -13,10 +13,10 @@ from ..data import manifest
 from ..scores.statistics.significance import over_seeds
 from ..stages.train import resolved
 from .findings import ByColumn, Findings, Marks, source_of, tests, with_derived
-from .jobs import Outcome
 from .recipe import Recipe
 from .record import Cell, Failed, Results, Row
 from .shape import Printed
+from .shared import Outcome
 
 WITHIN, OVERLAP, OUTSIDE, UNKNOWN = "within both", "overlap", "outside", "-"
 
