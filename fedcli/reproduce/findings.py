@@ -165,11 +165,17 @@ class Marks:
             return test is not False
 
         marked = table.mark(heading(column), cells, [""] * len(cells), leads) if column.marked else cells
+        stuck = {row.name for row in self.rows if self._titles(column) & row.chance.keys()}
         return Marked(
-            best=[name for name, cell in zip(names, marked, strict=True) if cell.best],
+            best=[name for name, cell in zip(names, marked, strict=True) if cell.best and name not in stuck],
             doubtful=[name for name, cell in zip(names, cells, strict=True) if cell.doubtful],
             tested=bool(answers) and None not in answers,
         )
+
+    def _titles(self, column: Column) -> set[str]:
+        """The titles of the data that a column is of, several of a mean."""
+        parts = [each for each in self.findings.recipe.columns if each.name in (column.name, *column.parts)]
+        return {self.findings.recipe.chains[part.data].title for part in parts if part.data}
 
     @cached_property
     def _leads(self) -> dict[str, Leads]:

@@ -4,7 +4,7 @@ from typing import Any
 
 from ..compare.verdict import Against
 from .recipe import Column
-from .shape import Part, Printed
+from .shape import Layout, Part, Printed
 
 Number = float | None
 
@@ -12,7 +12,8 @@ Number = float | None
 class Cell(Part):
     """Our number over runs, in the column's unit; per_run: each run's mean.
 
-    published, difference: the number printed there, and ours minus it. verdict: whether the spreads cover it.
+    published, difference: the number printed there, and ours minus it. half: of the interval around our mean in which
+    it is expected (agreement.py). verdict: whether it is; beyond: how far it lies outside.
     """
 
     mean: Number
@@ -21,6 +22,8 @@ class Cell(Part):
     per_run: list[float]
     published: Printed | None = None
     difference: Number = None
+    half: Number = None
+    beyond: Number = None
     verdict: str = "-"
 
 
@@ -32,6 +35,7 @@ class Row(Part):
         holes: column -> of how many runs its number is, where some failed or have no such number.
         scores: data and seed -> the scores.json below the work folder.
         stem: of rows that vary a value, the name that they share.
+        chance: data -> why its models may be no better than chance there.
     """
 
     name: str
@@ -43,6 +47,7 @@ class Row(Part):
     cells: dict[str, Cell]
     scores: dict[str, str]
     stem: str = ""
+    chance: dict[str, str] = {}
 
 
 class Marked(Part):
@@ -70,6 +75,15 @@ class Tests(Part):
     rows: list[Against]
 
 
+class Order(Part):
+    """Rows of a column in our order and in the paper's: Kendall's tau-b, and the p of as much agreement by chance."""
+
+    column: str
+    rows: int
+    tau: float
+    p: float
+
+
 class Results(Part):
     """All that is known of a reproduction: no clock, no path above the work folder.
 
@@ -94,7 +108,14 @@ class Results(Part):
     notes: list[str] = []
     statistics: list[Tests] = []
     marks: dict[str, Marked] = {}
+    orders: list[Order] = []
+    layout: Layout = Layout()
     pictures: dict[str, str] = {}
+
+    @property
+    def judged(self) -> bool:
+        """Tell whether published numbers are judged: a reduced scale says nothing about them."""
+        return self.scale == "paper"
 
     def shown_columns(self, *, validation: bool) -> list[Column]:
         """Those of the test images, or of the clients' validation images."""
