@@ -174,8 +174,8 @@ class Marks:
 
     def _titles(self, column: Column) -> set[str]:
         """The titles of the data that a column is of, several of a mean."""
-        parts = [each for each in self.findings.recipe.columns if each.name in (column.name, *column.parts)]
-        return {self.findings.recipe.chains[part.data].title for part in parts if part.data}
+        data = {each.data for each in self.findings.recipe.columns if each.name in (column.name, *column.parts)}
+        return {outcome.cell.title for outcome in self.findings.outcomes if outcome.cell.data in data}
 
     @cached_property
     def _leads(self) -> dict[str, Leads]:

@@ -145,15 +145,15 @@ def findings(results: Results) -> list[str]:
 
 
 def at_chance(results: Results) -> list[str]:
-    """One sentence on the rows whose models may be no better than chance; [] where there is none."""
-    where: dict[tuple[str, ...], list[str]] = {}
-    for row in results.rows:
-        if row.chance:
-            where.setdefault(tuple(filter(None, row.chance)), []).append(row.name)
-    parts = [", ".join(rows) + f" ({', '.join(titles)})" * bool(titles) for titles, rows in where.items()]
-    every = "all rows: " * (sum(map(len, where.values())) == len(results.rows) > 1)
-    said = f"Models may be no better than chance in {every}{'; '.join(parts)}. None of them is marked as the best, and their "
-    return [f"{said}order says nothing."] if parts else []
+    """A sentence for each data on which rows may be no better than chance."""
+    said = []
+    for title in dict.fromkeys(title for row in results.rows for title in row.chance):
+        rows = [row.name for row in results.rows if title in row.chance]
+        which = "every row" if len(rows) == len(results.rows) > 1 else "; ".join(rows)
+        said.append(
+            f"May be no better than chance{f' on {title}' * bool(title)}: {which}. It is not marked as the best."
+        )
+    return said
 
 
 def markdown(results: Results) -> str:
@@ -191,10 +191,11 @@ def _legend(results: Results, star: str) -> str:
     cells = [cell for row in results.rows for cell in row.cells.values()]
     tested = [name for name in columns if results.marks[name].tested]
     parts = [f"{MOMENTS[results.at]} ± {SPREADS[results.spread]}."]
-    if tested:
+    marked = any(results.marks[name].best for name in columns)
+    if tested and marked:
         which = "" if len(tested) == len(columns) else f" (columns with tests: {', '.join(tested)})"
         parts.append(f"{star} marks the best of a column if it is significantly better than every other row{which}.")
-    if len(tested) < len(columns):
+    if marked and len(tested) < len(columns):
         parts.append(f"{'Elsewhere ' if tested else ''}{star} marks the best number of a column, without a test.")
     if any(marks.doubtful for marks in results.marks.values()):
         parts.append("† marks a number decided by a group that is too small or lacks a class; it is never the best.")
@@ -211,7 +212,8 @@ def _of_paper(results: Results, cells: Sequence[Cell]) -> str:
     if any(cell.half is not None for cell in cells):
         runs = sorted({cell.published.runs for cell in cells if cell.published})
         of = "one more run" if runs == [1] else f"the mean of {' or '.join(map(str, runs))} more runs"
-        said += f", with {layout.FAR} where it lies outside of our 95 % prediction interval for {of}, over seeds alone"
+        said += f", with {layout.FAR} where it lies outside of our 95 % prediction interval for {of}, "
+        said += "over seeds alone; 9/14: nine of a line's fourteen do not"
     return f"{said}."
 
 

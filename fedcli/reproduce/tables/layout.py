@@ -59,6 +59,9 @@ def tables(results: Results, legend: str) -> Iterator[Table]:
     """The paper's table, then lines and columns that it does not have; one table alone where nothing is published."""
     columns = results.shown_columns(validation=False)
     spots = [spot(results.layout, row, column) for row in results.rows for column in columns]
+    if results.layout.outer:
+        words = [*results.layout.down, ""]
+        spots.sort(key=lambda each: words.index(taken(each.column.name, words)[1]))
     printed = [each for each in spots if each.row.cells[each.column.name].published]
     lines, heads = {each.line for each in printed}, {(each.over, each.head) for each in printed}
     rows = {each.row.name for each in printed}
@@ -88,15 +91,14 @@ def _table(results: Results, title: str, spots: list[Spot], legend: str) -> Tabl
     known = dict.fromkeys((each.over, each.head) for each in spots)
     order = sorted(heads, key=list(known).index)
     cells = {(each.line, each.over, each.head): _cell(results, each) for each in there}
-    tallies = {line: _tally(there, line) for line in dict.fromkeys(each.line for each in there)}
-    agree = results.judged and any(tallies.values())
+    lines = dict.fromkeys(each.line for each in there)
     columns = [Heading(""), *(_head(heads, *key) for key in order)]
     rows = []
-    for line, tally in tallies.items():
+    for line in lines:
         row = [cells.get((line, *key), Shown()) for key in order]
-        label = Shown(line, below=Shown(THEIRS) if any(cell.below for cell in row) else None)
-        rows.append([label, *row, *([Shown(tally)] if agree else [])])
-    return Table(title, [*columns, *([Heading("agree")] if agree else [])], rows, legend)
+        theirs = Shown(f"{THEIRS} {_tally(there, line)}".rstrip()) if any(cell.below for cell in row) else None
+        rows.append([Shown(line, below=theirs), *row])
+    return Table(title, columns, rows, legend)
 
 
 def _head(heads: Mapping[tuple[str, str], Column], over: str, name: str) -> Heading:
@@ -119,7 +121,7 @@ def _cell(results: Results, spot: Spot) -> Shown:
 
 
 def _tally(spots: list[Spot], line: str) -> str:
-    """ "9 of 14": the numbers of a line that agree; "" where none can be judged."""
+    """9/14: the numbers of a line that agree, of those that can be judged; "" where none can."""
     cells = [each.row.cells[each.column.name] for each in spots if each.line == line]
     known = [cell.verdict for cell in cells if cell.verdict in (WITHIN, OUTSIDE)]
-    return f"{known.count(WITHIN)} of {len(known)}" if known else ""
+    return f"{known.count(WITHIN)}/{len(known)}" if known else ""
