@@ -45,7 +45,7 @@ def play(
 
 
 def record(folder: Path, results: Results) -> None:
-    """Write results.json, table.md and table.tex; an older page and its pictures go, but for what illustrate() takes over."""
+    """Write results.json, table.md and table.tex; an older page and its pictures go, but what illustrate() takes."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "report.html").unlink(missing_ok=True)
     body = json.dumps(results.body(), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)

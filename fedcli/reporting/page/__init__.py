@@ -142,9 +142,9 @@ def _sections(made: Report, systems: list[Row], asked: PageOptions) -> list[Sect
         lineage.settings(systems, asked.clocks),
         lineage.section(systems),
     ]
+    first = [answer.section(systems, asked.findings, notes, asked=bool(asked.tables)), _scores(made, asked)]
     return [
-        answer.section(systems, asked.findings, notes, asked=bool(asked.tables)),
-        _scores(made, asked),
+        *(reversed(first) if asked.tables else first),
         *(replace(section, closed=True) for section in closed),
     ]
 

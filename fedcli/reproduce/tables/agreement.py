@@ -106,15 +106,15 @@ def sentences(results: Results) -> list[str]:
         )
     if few := sum(cell.verdict == FEW for cell in cells):
         said.append(
-            f"{counted(few, 'published number has', 'published numbers have')} one run of ours beside it: too few seeds "
-            "to say whether they agree; --seeds 3 gives an interval."
+            f"{counted(few, 'published number has', 'published numbers have')} one run of ours beside "
+            f"{'them' if few > 1 else 'it'}: too few seeds to say whether they agree; --seeds 3 gives an interval."
         )
     if results.orders:
         taus = [order.tau for order in results.orders]
         kept = sum(order.p < SIGNIFICANT for order in results.orders)
         said.append(
             f"Order of the rows: Kendall's tau-b with the paper's is {sum(taus) / len(taus):.2f} on average over "
-            f"{counted(len(taus), 'column', 'columns')} (from {min(taus):.2f} to {max(taus):.2f}); in {kept} the order is "
-            f"kept better than a random one would (p < {SIGNIFICANT}, permutation test of each column)."
+            f"{counted(len(taus), 'column', 'columns')} (from {min(taus):.2f} to {max(taus):.2f}); in {kept} the order "
+            f"is kept better than a random one would (p < {SIGNIFICANT}, permutation test of each column)."
         )
     return said

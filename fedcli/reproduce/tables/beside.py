@@ -205,7 +205,7 @@ def _legend(results: Results, star: str) -> str:
 
 
 def _of_paper(results: Results, cells: Sequence[Cell]) -> str:
-    """How the printed numbers are to be read."""
+    """Words that say how the printed numbers are to be read."""
     if not results.judged:
         return f"as the paper prints it; at --scale {results.scale} it cannot be compared."
     said = "as the paper prints it"

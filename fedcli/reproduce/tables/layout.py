@@ -5,7 +5,8 @@ The words of a number's row and column say where it stands; a recipe's layout mo
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from ...reporting.table import Cell as Shown
 from ...reporting.table import Column as Heading
@@ -21,8 +22,7 @@ THEIRS = "  paper"
 FAR = "!"  # before a printed number outside of our interval
 
 
-@dataclass(frozen=True)
-class Spot:
+class Spot(NamedTuple):
     """The place of a number in the table: its line, and its column's head and what stands over that."""
 
     line: str
@@ -91,7 +91,7 @@ def _table(results: Results, title: str, spots: list[Spot], legend: str) -> Tabl
     known = dict.fromkeys((each.over, each.head) for each in spots)
     order = sorted(heads, key=list(known).index)
     cells = {(each.line, each.over, each.head): _cell(results, each) for each in there}
-    lines = dict.fromkeys(each.line for each in there)
+    lines = dict.fromkeys(each.line for each in spots)
     columns = [Heading(""), *(_head(heads, *key) for key in order)]
     rows = []
     for line in lines:
