@@ -98,6 +98,21 @@ def find(recipe: str) -> Path:
     raise UsageError(f"no such recipe: {recipe}", meant)
 
 
+def papers() -> dict[str, list[Path]]:
+    """Paper -> the files of its recipes: of one with a table, all whose names begin as that one's."""
+    known = names()
+    with_tables = {name.rpartition("-table")[0] for name in known if "-table" in name}
+    return {paper: [known[name] for name in known if name.startswith(f"{paper}-")] for paper in sorted(with_tables)}
+
+
+def recipes_of(name: str) -> list[Path]:
+    """The files of a paper's recipes, or of the one recipe given by name or by path. Raises UsageError."""
+    known = papers()
+    if not Path(name).is_file() and (paper := {_folded(paper): paper for paper in known}.get(_folded(name))):
+        return known[paper]
+    return [find(name)]
+
+
 def _folded(name: str) -> str:
     """A name without case, blanks and punctuation, and + as recipes write it: FedISM+ Table2 is fedism-plus-table2."""
     return "".join(c for c in name.lower().replace("+", "plus") if c.isalnum())

@@ -319,3 +319,17 @@ def test_where_validation_images_choose_no_best_is_marked_by_test_images():
     assert not any(column.marked for column in tuning.columns)
     assert any(column.marked for column in recipe.load(recipe.find("fedism-plus-table2")).columns)
     assert {row.stem for row in tuning.rows} == {"q-FedAvg", "FairFed"}
+
+
+@pytest.mark.parametrize("typed", ["fedism-plus", "FedISM+", "fed-mas", "fedheal", "FedMRL", "fairfedmed"])
+def test_a_papers_name_means_all_its_recipes(typed):
+    files = recipe.recipes_of(typed)
+    paper = files[0].stem.rpartition("-")[0]
+    assert files == [path for name, path in recipe.names().items() if name.startswith(f"{paper}-")]
+    assert any("-table" in path.stem for path in files)
+
+
+def test_a_recipes_name_means_that_one():
+    assert recipe.recipes_of("FedISM+ table2") == [recipe.find("fedism-plus-table2")]
+    with pytest.raises(UsageError, match="no such recipe: fed"):
+        recipe.recipes_of("fed")
