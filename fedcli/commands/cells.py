@@ -3,6 +3,7 @@
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import nullcontext, redirect_stdout
 from dataclasses import asdict
 from json import loads
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from .. import console, extensions
 from ..common_options import NAME, Wait
-from ..errors import UsageError
+from ..errors import FedcliError, UsageError
 from ..options import Flag
 from ..stages.options import PartitionOptions, TrainOptions
 from ..system import terminal
@@ -54,7 +55,7 @@ def reproduce(
     json: o.Json = False,
     debug: bool = False,
 ) -> None:
-    """Rebuild a published table from its recipe.
+    """Rebuild a published table from its recipe, or all of a paper.
 
     Every cell is trained and scored, and printed beside the published number.
 
@@ -62,8 +63,12 @@ def reproduce(
     is done is not done again. Without --raw, --scale smoke runs on synthetic samples, in seconds; with
     --raw it prepares the whole folder first, as the other scales do.
 
-    Examples: fedcli reproduce ham10000-noise --raw HAM10000 --jobs 2; fedcli reproduce fedheal-table2 --scale smoke
+    A paper by its name, such as fedheal, plays all its recipes and ends in one page about them.
+
+    Examples: fedcli reproduce ham10000-noise --raw HAM10000 --jobs 2; fedcli reproduce fedheal-table2 --scale smoke;
+    fedcli reproduce fedheal --scale smoke
     """
+    typed = dict(locals())
     if recipe is None:
         _list(json)  # before anything imports torch
         return
@@ -77,6 +82,9 @@ def reproduce(
     from ..reproduce.swept import claimed
 
     o.refuse_together(dry_run=dry_run, json=json)
+    if paper := recipes.paper_of(recipe):
+        _paper(paper, typed)
+        return
     table = expand.check(recipes.find(recipe))
     given, brought = folders(table, list(raw), scale, work), files(table, list(file))
     samples = {name: folder for name, folder in given.items() if folder == str(work / "samples" / name)}
@@ -104,6 +112,45 @@ def reproduce(
             table, cells, sources, place, folder, scale=scale, left_out=left_out, made_up=made_up,
             measured=scale != "smoke" or bool(raw), as_json=json,
         )  # fmt: skip
+
+
+def _paper(name: str, typed: dict[str, Any]) -> None:
+    """Play all recipes of a paper, those that can be, and write one page about them.
+
+    typed: as reproduce() takes it. Raises FedcliError where not all was played, after the page is written.
+    """
+    from ..reporting import writers
+    from ..reproduce import recipe as recipes
+    from ..reproduce.raw import shared_out
+    from ..reproduce.tables import paper
+
+    tables = [recipes.load(path) for path in recipes.recipes_of(name)]
+    place, parts = Path(typed["work"]) / "reproduce", []
+    for table, (raw, file) in zip(tables, shared_out(tables, typed["raw"], typed["file"]), strict=True):
+        reason = ""
+        console.say(f"{table.name}: {table.title}")
+        try:
+            with redirect_stdout(sys.stderr) if typed["json"] else nullcontext():
+                reproduce(**typed | {"recipe": table.name, "raw": raw, "file": file, "json": False})
+        except FedcliError as fault:
+            if fault.code == 130:
+                raise
+            console.fail(f"{table.name}: {fault.sentence}", fault.hint)
+            reason = fault.sentence
+        parts.append(paper.Rebuilt(table, place / f"{table.name}-{typed['scale']}", reason))
+    if typed["dry_run"]:
+        return
+    parts.sort(key=lambda part: "table" not in part.recipe.name)
+    page = paper.write(place / f"{name}-{typed['scale']}", parts, typed["scale"])
+    if typed["json"]:
+        show_json({part.recipe.name: part.results.body() if part.results else None for part in parts})
+    else:
+        print(paper.title(parts, typed["scale"]))
+        writers.show(paper.overview(parts))
+        writers.say([paper.overview(parts).legend, *paper.sentences(parts), *paper.not_run(parts)])
+    console.say(f"written: {page}, paper.md")
+    if failed := [part.recipe.name for part in parts if part.reason]:
+        raise FedcliError(f"{len(failed)} of {len(parts)} recipes were not played whole: {', '.join(failed)}")
 
 
 def run(

@@ -1,5 +1,6 @@
 """Where the raw folder of each dataset and each file of a recipe is: given, made up here, or not there."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..data import sources
@@ -48,6 +49,23 @@ def files(recipe: Recipe, given: list[str]) -> dict[str, str]:
             raise UsageError(f"--file {name}: no such file: {path}", f"{name} is {recipe.files[name]}")
         paths[name] = path
     return paths
+
+
+def shared_out(recipes: Sequence[Recipe], raw: Sequence[str], file: Sequence[str]) -> list[tuple[list[str], list[str]]]:
+    """For each of several recipes those of "--raw NAME=DIR" and "--file NAME=PATH" that are for it.
+
+    Raises UsageError for a name that none of them uses, and a bare DIR.
+    """
+    out = []
+    for flag, given, known in (("raw", raw, [needed(each) for each in recipes]),
+                               ("file", file, [[*each.files] for each in recipes])):  # fmt: skip
+        every = sorted({name for names in known for name in names})
+        for text in given:
+            if text.partition("=")[0] not in every:
+                hint = f"write --{flag} NAME=PATH; these recipes read {', '.join(every) or 'none'}"
+                raise UsageError(f"--{flag} {text} names nothing that these recipes read", hint)
+        out.append([[text for text in given if text.partition("=")[0] in names] for names in known])
+    return list(zip(*out, strict=True))
 
 
 def listed(recipe: Recipe) -> set[str]:

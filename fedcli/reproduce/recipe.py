@@ -105,12 +105,15 @@ def papers() -> dict[str, list[Path]]:
     return {paper: [known[name] for name in known if name.startswith(f"{paper}-")] for paper in sorted(with_tables)}
 
 
+def paper_of(name: str) -> str:
+    """The paper that has this name; "" where it is none, or a file."""
+    return "" if Path(name).is_file() else {_folded(paper): paper for paper in papers()}.get(_folded(name), "")
+
+
 def recipes_of(name: str) -> list[Path]:
     """The files of a paper's recipes, or of the one recipe given by name or by path. Raises UsageError."""
-    known = papers()
-    if not Path(name).is_file() and (paper := {_folded(paper): paper for paper in known}.get(_folded(name))):
-        return known[paper]
-    return [find(name)]
+    paper = paper_of(name)
+    return papers()[paper] if paper else [find(name)]
 
 
 def _folded(name: str) -> str:

@@ -1,8 +1,11 @@
 """The content of results.json: the numbers of a reproduction beside those that were published."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 from ..compare.verdict import Against
+from ..errors import FedcliError
 from .recipe import Column
 from .shape import Layout, Part, Printed
 
@@ -120,6 +123,18 @@ class Results(Part):
     def shown_columns(self, *, validation: bool) -> list[Column]:
         """Those of the test images, or of the clients' validation images."""
         return [column for column in self.columns if column.validation is validation]
+
+    @classmethod
+    def read(cls, file: Path) -> "Results":
+        """Those of a folder. Raises FedcliError."""
+        try:
+            body = json.loads(file.read_text(encoding="utf-8"))
+            for part in (*body["columns"], body.get("layout", {})):
+                for key in [key for key, value in part.items() if value in ("", [])]:  # as a recipe leaves them out
+                    del part[key]
+            return cls.model_validate(body)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise FedcliError(f"{file} cannot be read: {error}", "give the command again, which writes it") from None
 
     def body(self) -> dict[str, Any]:
         """As results.json holds it."""

@@ -75,18 +75,18 @@ def test_the_worst_ten_differences_are_listed_and_the_rest_is_counted():
     below = [row[0].text for row in shown.unfolded().rows[1::2]]
     assert below == ["  paper 1/1"] + ["  paper 0/1"] * 13
     assert shown.rows[0][1].below.text == "51.00" and shown.rows[1][1].below.text == "!72.00"
-    inside, order = agreement.sentences(result)
+    inside, order = agreement.sentences([result])
     assert inside.startswith("1 of 14 published numbers lie where our runs expect it, in our mean ± 4.97")
     assert "tau-b with the paper's is 1.00 on average over 1 column" in order
 
 
 def test_one_seed_says_that_it_is_too_few_and_lists_the_largest():
     result = a_table(seeds=1)
-    assert "14 published numbers have one run of ours beside them: too few seeds" in agreement.sentences(result)[0]
+    assert "14 published numbers have one run of ours beside them: too few seeds" in agreement.sentences([result])[0]
     table = beside.differences(result)
     assert table.title == "Largest differences" and table.rows[0][0].text == "row 13"
     smoke = a_table(scale="smoke")
-    assert not agreement.sentences(smoke) and not beside.differences(smoke).rows
+    assert not agreement.sentences([smoke]) and not beside.differences(smoke).rows
 
 
 def test_rows_at_chance_are_said_once_for_each_data():

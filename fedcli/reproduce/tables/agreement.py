@@ -89,12 +89,13 @@ def orders(results: Results) -> Iterator[Order]:
             yield Order(column=column.name, rows=len(pairs), tau=order[0], p=order[1])
 
 
-def sentences(results: Results) -> list[str]:
-    """Findings about all published numbers together."""
-    cells = [cell for row in results.rows for cell in row.cells.values() if cell.published and cell.mean is not None]
-    if not cells or results.scale == "smoke":
+def sentences(several: Sequence[Results]) -> list[str]:
+    """Findings about all published numbers of some tables together; none at smoke scale."""
+    rows = [row for results in several if results.scale != "smoke" for row in results.rows]
+    cells = [cell for row in rows for cell in row.cells.values() if cell.published and cell.mean is not None]
+    if not cells:
         return []
-    said = []
+    said, found = [], [order for results in several for order in results.orders]
     known = [cell for cell in cells if cell.half is not None]
     if known:
         inside = sum(cell.verdict == WITHIN for cell in known)
@@ -109,9 +110,9 @@ def sentences(results: Results) -> list[str]:
             f"{counted(few, 'published number has', 'published numbers have')} one run of ours beside "
             f"{'them' if few > 1 else 'it'}: too few seeds to say whether they agree; --seeds 3 gives an interval."
         )
-    if results.orders:
-        taus = [order.tau for order in results.orders]
-        kept = sum(order.p < SIGNIFICANT for order in results.orders)
+    if found:
+        taus = [order.tau for order in found]
+        kept = sum(order.p < SIGNIFICANT for order in found)
         said.append(
             f"Order of the rows: Kendall's tau-b with the paper's is {sum(taus) / len(taus):.2f} on average over "
             f"{counted(len(taus), 'column', 'columns')} (from {min(taus):.2f} to {max(taus):.2f}); in {kept} the order "

@@ -141,7 +141,7 @@ def ran(results: Results) -> Table:
 
 def findings(results: Results) -> list[str]:
     """Sentences on the published numbers together, on chance, and on differences between rows."""
-    return [*agreement.sentences(results), *at_chance(results), *tests(results)[0]]
+    return [*agreement.sentences([results]), *at_chance(results), *tests(results)[0]]
 
 
 def at_chance(results: Results) -> list[str]:
