@@ -106,12 +106,14 @@ def _said(missing: str) -> Iterator[None]:
 
 def show(results: Results) -> None:
     """Print the main tables and the worst differences; then what the runs show, and what is to be known before."""
+    print()
+    writers.say([results.title])
     for table in [*beside.main(results), *([far] if (far := beside.differences(results)).rows else [])]:
+        print()
         writers.show(table)
         writers.say([table.legend])
-        print()
     if findings := beside.findings(results):
-        print("What these runs show (tests in table.md):")
+        print("\nWhat these runs show (tests in table.md):")
         writers.say(findings)
         print()
     for note in results.notes:

@@ -69,9 +69,10 @@ class Failed(Part):
 
 
 class Tests(Part):
-    """The rows on one data set against the reference there, in one score."""
+    """The rows on one data set, whose title is for readers, against the reference there, in one score."""
 
     data: str
+    title: str = ""
     version: str
     metric: str
     reference: str

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from itertools import product
-from typing import NamedTuple
 
 from ... import console
 from ...reporting import writers
@@ -35,58 +34,25 @@ def main(results: Results, star: str = "*") -> list[Table]:
     return tables
 
 
-class Lead(NamedTuple):
-    """The distance of the best mean from the next, and the larger spread of the two; None where it is not known."""
-
-    by: float = 0.0
-    spread: float | None = None
-
-    @property
-    def is_covered(self) -> bool:
-        """Tell whether the spread is as large as the distance, so that nothing is the best."""
-        return self.spread is not None and self.by <= self.spread
-
-
 def on_validation(results: Results, star: str = "*") -> Table:
-    """Our numbers on validation images; the best is marked where its lead over the next exceeds the seeds' spread."""
+    """Our numbers on validation images; the best of a method's values is marked where seeds leave no doubt of it."""
     columns, stems = results.shown_columns(validation=True), [row.stem for row in results.rows]
     rows: list[list[Shown]] = [[Shown(row.name)] for row in results.rows]
-    leads: dict[str, Lead] = {}
     for column in columns:
         cells = [shown(row.cells[column.name], column) for row in results.rows]
-        of_stem = {stem: _lead([cell for cell, its in zip(cells, stems, strict=True) if its == stem]) for stem in stems}
-        clear = [not of_stem[stem].is_covered for stem in stems]
-        marked = mark(heading(column), cells, stems, lambda first, _, clear=clear: clear[first])  # type: ignore[misc]
+        marked = mark(heading(column), cells, stems, lambda first, other, of=cells: _leads(of[first], of[other]))  # type: ignore[misc]
         rows = [[*row, cell] for row, cell in zip(rows, marked, strict=True)]
-        several = len(columns) * len(of_stem) > 1
-        leads |= {f" for {stem}, {column.name}" * several: of_stem[stem] for stem in of_stem if stems.count(stem) > 1}
-    rounds = "Of each run's round that is best on its clients' validation images"
-    what = f"{rounds}, mean ± sample standard deviation over seeds."
-    legend = " ".join([what, *_choices(leads, star), _seeds(results)])
+    legend = (
+        "Of each run's round that is best on its clients' validation images, mean ± sample standard deviation over seeds. "
+        f"{star} marks the best of a method's values where its lead exceeds the larger of the two deviations, which one "
+        f"seed does not have. {_seeds(results)}"
+    )
     return Table("On validation, best round", [Heading(""), *map(heading, columns)], rows, legend)
 
 
-def _lead(cells: Sequence[Shown]) -> Lead:
-    best = sorted((cell for cell in cells if cell.number is not None), key=lambda cell: -(cell.number or 0.0))[:2]
-    if len(best) < 2:
-        return Lead()
-    spreads = [cell.std for cell in best if cell.std is not None]
-    return Lead((best[0].number or 0.0) - (best[1].number or 0.0), max(spreads, default=None))
-
-
-def _choices(leads: dict[str, Lead], star: str) -> list[str]:
-    """The evidence behind the marks. leads: by what they are of."""
-    sentences = [
-        f"No best is marked{where}: the two highest values differ by {lead.by:.2f} points, which is within the "
-        f"standard deviation over seeds, {lead.spread:.2f}."
-        for where, lead in leads.items()
-        if lead.is_covered
-    ]
-    if any(lead.spread is None for lead in leads.values()):
-        return [*sentences, f"{star} marks the best; with one seed, its variation over seeds is unknown."]
-    if len(sentences) < len(leads):
-        sentences.append(f"{star} marks the best; its lead over the next exceeds the standard deviation over seeds.")
-    return sentences
+def _leads(best: Shown, other: Shown) -> bool:
+    spreads = [cell.std for cell in (best, other) if cell.std is not None]
+    return not spreads or abs((best.number or 0.0) - (other.number or 0.0)) > max(spreads)
 
 
 def differences(results: Results) -> Table:
@@ -97,9 +63,7 @@ def differences(results: Results) -> Table:
     judged = any(cell.half is not None for *_, cell in known)
     listed = outside if judged else known if results.scale != "smoke" else []
     listed.sort(key=lambda each: -(each[2].beyond or abs(each[2].difference or 0.0)))
-    heads = [
-        *map(Heading, ("row", "column", "ours", "paper", "difference", *(["interval", "outside by"] if judged else [])))
-    ]
+    names = ["row", "column", "ours", "paper", "difference", *(["interval", "outside by"] if judged else [])]
     rows = []
     for row, column, cell in listed[:MOST]:
         digits = UNITS[column.unit][2]
@@ -109,7 +73,7 @@ def differences(results: Results) -> Table:
         rows.append([Shown(row.name), Shown(column.name), *both, by, *map(Shown, more)])
     more_of = f" {len(listed) - MOST} more in results.json." if len(listed) > MOST else ""
     title = "Outside of our intervals, furthest first" if judged else "Largest differences"
-    return Table(title, heads, rows, f"Difference: ours minus the paper's.{more_of}")
+    return Table(title, [*map(Heading, names)], rows, f"Difference: ours minus the paper's.{more_of}")
 
 
 def orders(results: Results) -> Table:
@@ -128,7 +92,7 @@ def tests(results: Results) -> tuple[list[str], list[Table]]:
     """Differences of rows from the reference, as far as these runs can show: sentences, and a table for each score."""
     several = len({test.data for test in results.statistics}) > 1
     return tests_against([
-        (f"{test.data}: " * several + f"{test.version} {test.metric}", test.reference, test.rows)
+        (f"{test.title or test.data}: " * several + f"{test.version} {test.metric}", test.reference, test.rows)
         for test in results.statistics
     ])  # fmt: skip
 
