@@ -221,12 +221,8 @@ def tests(findings: Findings) -> Iterator[Tests]:
             reference = _reference(findings, list(rows))
             systems = {name: [findings.runs[path] for path in paths] for name, paths in rows.items()}
             about = {"version": score.version, "metric": score.metric, "reference": reference}
-            yield Tests(
-                data=data,
-                title=recipe.chains[data].title,
-                **about,
-                rows=order(systems, reference, score.metric, score.version),
-            )
+            about["title"] = next(outcome.cell.title for outcome in done if outcome.cell.data == data)
+            yield Tests(data=data, **about, rows=order(systems, reference, score.metric, score.version))
 
 
 def source_of(scores: Path) -> Path:

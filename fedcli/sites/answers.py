@@ -167,7 +167,7 @@ class Lengths:
                 elif name == UPDATE and usual and length > FAR * usual and client not in self.far:
                     times = f"{length / usual:.3g} times as long as the others'"
                     self.far[client] = f"the update of site {client} in round {round} is {times}"
-                    console.warn(f"{self.far[client]} (median): other settings, or one that bends the model?")
+                    console.warn(f"{self.far[client]} (median): check its settings; it may also be an attack")
         return wrong
 
     def blamed(self, error: SiteError) -> SiteError:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def site(
     action: Annotated[
         Literal["run", "describe", "check"],
-        "run: answer a coordinator; describe: what it may know; check: what would leave, in words",
+        "run: answer a coordinator; describe: what it may know; check: list what would be sent",
         NAME,
     ] = "run",
     data: Annotated[Path | None, "partition or corruption manifest", Flag("MANIFEST")] = None,
@@ -88,19 +88,19 @@ def _check(site: "Site") -> None:
     terminal.table(["of", "part", *[""] * (widest - 2)], [row + [""] * (widest - len(row)) for row in rows])
     least = policy.smallest_cell
     mean_loss = "" if policy.privacy else " its mean loss,"
-    plain = "unmasked: the coordinator sees that of this site"
+    plain = "as it is, not masked: the coordinator sees the model of this site"
     summed = f"only masked, within a sum over at least {policy.smallest_sum} sites (secure aggregation)"
     lines = [
         f"site {site.name}: {about['images']['train']} training images of {about['dataset']}, which stay here",
         f"once: the table above, the form of the images and versions; counts below {least} are hidden",
-        f"each round: the model,{mean_loss} the numbers of images and of steps, and columns that its method names",
-        f"the model leaves {summed if policy.secure_aggregation else plain}",
+        f"each round: the model,{mean_loss} the numbers of images and of steps, and what the method reports besides",
+        f"the model is sent {summed if policy.secure_aggregation else plain}",
         f"methods: {', '.join(policy.methods) or 'all'}; columns: {_listed(policy.allowed_columns)}",
         f"at least {policy.minimum_images} images, at most {policy.maximum_rounds or 'any number of'} rounds; "
-        f"updates of a single step {'may' if policy.gradients else 'must not'} leave",
-        *([_spent(policy.privacy, site.folder)] if policy.privacy else ["updates leave as they are, without noise"]),
+        f"an update of a single training step {'may' if policy.gradients else 'must not'} be sent",
+        *([_spent(policy.privacy, site.folder)] if policy.privacy else ["updates are sent without noise"]),
         _scores(policy, about["images"]["test"]),
-        f"memory and audit file: {site.folder}; nothing was sent and nobody was asked",
+        f"memory and audit file: {site.folder}; this command sent nothing",
     ]
     for line in lines:
         console.say(line)

@@ -75,8 +75,8 @@ class Policy:
     smallest_cell: Annotated[int, "images of a count that is shown, >= 1"] = SMALLEST
     maximum_rounds: Annotated[int, "rounds of a run, >= 0; 0: any number"] = 0
     gradients: Annotated[bool, "whether a single step's update may leave"] = True
-    smallest_sum: Annotated[int, "sites that a sum of masked models must be over, >= 2"] = 2
-    secure_aggregation: Annotated[bool, "whether a model leaves only within a sum over the sites"] = False
+    smallest_sum: Annotated[int, "least number of sites in a sum of masked models, >= 2"] = 2
+    secure_aggregation: Annotated[bool, "whether a model is sent only masked, for a sum over the sites"] = False
     scores: Annotated[bool | None, "whether counts of predictions on its test images may leave"] = None
     privacy: Privacy | None = None
 

@@ -215,7 +215,7 @@ def test_small_cells_leave_with_nobody(data, tmp_path, monkeypatch):
     [
         (Policy(scores=False), "lets no counts of its test images leave"),
         (Policy(privacy=Privacy(epsilon=1e6)), "lets no counts of its test images leave"),
-        (Policy(smallest_cell=100), "no test images that they may speak of"),
+        (Policy(smallest_cell=100), "no site may report scores of its test images"),
     ],
 )
 def test_a_policy_may_refuse_scores(data, tmp_path, monkeypatch, policy, sentence):

@@ -106,9 +106,9 @@ def test_a_plan_that_names_a_file_or_a_field_of_another_version_is_refused(site)
         ({"model": "./net.py:build"}, "opens no file"),
         ({"model": "timm:hf-hub:somebody/net"}, "opens no file"),
         ({"lr": "fast"}, "--lr='fast' is not a number"),
-        ({"lr": None}, "leave lr open"),
+        ({"lr": None}, "without a value of lr"),
         ({"new": 1}, "with an unknown 'new'"),
-        ({"settings": None}, "whose settings are None"),
+        ({"settings": None}, "with settings None"),
         ({"rounds": True}, "--rounds=True is not a number"),
         ({"method": "no such"}, "unknown method"),
     ):
