@@ -148,7 +148,7 @@ def _paper(name: str, typed: dict[str, Any]) -> None:
         print(paper.title(parts, typed["scale"]))
         writers.show(paper.overview(parts))
         writers.say([paper.overview(parts).legend, *paper.sentences(parts), *paper.not_run(parts)])
-    console.say(f"written: {page}, paper.md")
+    console.say(f"written: {page}")
     if failed := [part.recipe.name for part in parts if part.reason]:
         raise FedcliError(f"{len(failed)} of {len(parts)} recipes were not played whole: {', '.join(failed)}")
 

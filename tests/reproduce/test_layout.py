@@ -1,10 +1,14 @@
 """The shape of a paper's table."""
 
+import re
+from pathlib import Path
+
 import pytest
 from made_results import a_cell, made
 from tiny_recipe import TINY, write
 
 from fedcli.errors import UsageError
+from fedcli.reporting.table import number as number_of
 from fedcli.reproduce import recipe, record
 from fedcli.reproduce.recipe import Column
 from fedcli.reproduce.shape import Layout, Printed
@@ -93,3 +97,25 @@ def test_every_published_number_has_a_place_of_its_own():
             if column.name in table.numbers.get(row.name, {})
         ]
         assert len(set(spots)) == len(spots), path.stem
+
+
+def test_the_papers_numbers_on_the_docs_page_are_the_published_ones():
+    """Their shapes there are of smoke runs, which tests do not repeat."""
+    page = (Path(__file__).parents[2] / "docs" / "published-tables.md").read_text("utf-8")
+    parts = re.findall(r"^    fedcli reproduce (\S+) --scale smoke[^\n]*\n\n```\n(.*?)```", page, re.S | re.M)
+    assert len(parts) == 5
+    for name, text in parts:
+        known = {
+            number.text
+            for numbers in recipe.load(recipe.find(name)).numbers.values()
+            for column, printed in numbers.items()
+            for sign in ("", "+")
+            for number in [number_of(printed.mean, digits=printed.digits, sign=sign)]
+        }
+        shown = [
+            word
+            for line in re.findall(r"^   paper(.*)$", text, re.M)
+            for word in line.split()
+            if not word.startswith("±")
+        ]
+        assert len(shown) > 15 and not set(shown) - known, name

@@ -40,12 +40,13 @@ def on_validation(results: Results, star: str = "*") -> Table:
     rows: list[list[Shown]] = [[Shown(row.name)] for row in results.rows]
     for column in columns:
         cells = [shown(row.cells[column.name], column) for row in results.rows]
-        marked = mark(heading(column), cells, stems, lambda first, other, of=cells: _leads(of[first], of[other]))  # type: ignore[misc]
+        pairs = [[_leads(cell, other) for other in cells] for cell in cells]
+        marked = mark(heading(column), cells, stems, lambda a, b, leads=pairs: leads[a][b])  # type: ignore[misc]
         rows = [[*row, cell] for row, cell in zip(rows, marked, strict=True)]
     legend = (
-        "Of each run's round that is best on its clients' validation images, mean ± sample standard deviation over seeds. "
-        f"{star} marks the best of a method's values where its lead exceeds the larger of the two deviations, which one "
-        f"seed does not have. {_seeds(results)}"
+        "Of each run's round that is best on its clients' validation images, mean ± sample standard deviation over "
+        f"seeds. {star} marks the best of a method's values where its lead exceeds the larger of the two deviations, "
+        f"which one seed does not have. {_seeds(results)}"
     )
     return Table("On validation, best round", [Heading(""), *map(heading, columns)], rows, legend)
 

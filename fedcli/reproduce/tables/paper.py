@@ -2,16 +2,15 @@
 
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import compress
 from pathlib import Path
 from typing import Any
 
-from ... import console
 from ...data import manifest
-from ...reporting import page, writers
+from ...reporting import page
 from ...reporting.section import Section
 from ...reporting.table import NONE, Table
 from ..recipe import Recipe
@@ -86,11 +85,12 @@ def sentences(parts: Sequence[Rebuilt]) -> list[str]:
 
 def not_run(parts: Sequence[Rebuilt]) -> list[str]:
     """A sentence for each part that is not there, and why."""
-    said = [f"{part.name}: {part.reason}." for part in parts if part.reason]
-    for part in (part for part in parts if part.results):
-        missing = part.results.left_out if part.results else []
-        said += [f"{part.name}: {sentence}" for sentence in missing]
-    return said
+    there = [(part.name, part.results) for part in parts if part.results]
+    return [
+        *(f"{part.name}: {part.reason}." for part in parts if part.reason),
+        *(f"{name}: {sentence}" for name, results in there for sentence in results.left_out),
+        *(f"{name}: {each.cell}: {each.sentence}." for name, results in there for each in results.failed),
+    ]
 
 
 def choices(parts: Sequence[Rebuilt]) -> list[str]:
@@ -103,10 +103,9 @@ def choices(parts: Sequence[Rebuilt]) -> list[str]:
 
 
 def write(folder: Path, parts: Sequence[Rebuilt], scale: str) -> Path:
-    """Write the page and the same as Markdown; returns the page's path."""
+    """Write the page of the paper and return its path."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    manifest.write_text(folder / "paper.md", console.printable(_markdown(parts, scale)))
     first = Section("agreement", "What agrees", [overview(parts)], findings=sentences(parts))
     missing = Section("missing", NOT_RUN, text=not_run(parts))
     sections = [first, missing, *map(_section, (part for part in parts if part.results)), _chosen(parts)]
@@ -137,19 +136,3 @@ def _section(part: Rebuilt) -> Section:
         folded=[beside.ran(results)],
         closed=True,
     )
-
-
-def _markdown(parts: Sequence[Rebuilt], scale: str) -> str:
-    table, lists = overview(parts), ((NOT_RUN, not_run(parts)), ("What differs by choice", choices(parts)))
-    made = [f"# {title(parts, scale)}", *_list(sentences(parts)), writers.markdown(table), table.legend]
-    for heading, said in lists:
-        made += [f"## {heading}", *_list(said)] if said else []
-    for part in (part for part in parts if part.results):
-        made += [f"## {part.name}", f"[table.md](../{part.folder.name}/table.md)"]
-        for shown in beside.main(part.results) if part.results else []:
-            made += [writers.markdown(shown), shown.legend]
-    return "\n\n".join(filter(None, made)) + "\n"
-
-
-def _list(said: Iterable[str]) -> list[str]:
-    return ["\n".join(f"- {beside.line(each)}" for each in said)]
