@@ -163,7 +163,7 @@ def _build(
     answers = _Answers(each, whole, classes, attributes)
     if not whole[CLEAN][-1][ALL].images:
         raise FedcliError(
-            "no site may report scores of its test images", "lower smallest_cell in a policy, or add images"
+            "no class has enough test images at any site to be counted", "see smallest_cell in the sites' policies"
         )
     _write_rebuilt(folder / predictions.REBUILT, whole)
     source = manifest.read(path)
