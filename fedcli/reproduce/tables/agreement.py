@@ -78,8 +78,8 @@ def tau_b(a: Sequence[float], b: Sequence[float], what: str = "") -> tuple[float
 
 
 def orders(results: Results) -> Iterator[Order]:
-    """The order of rows in each column where enough have a published number."""
-    for column in results.columns:
+    """The order of rows in each column where enough have a published number; none at smoke scale."""
+    for column in results.columns if results.scale != "smoke" else ():
         cells = [row.cells[column.name] for row in results.rows]
         pairs = [(cell.mean, cell.published.mean) for cell in cells if cell.mean is not None and cell.published]
         if len(pairs) < LEAST_ROWS or column.minus:

@@ -72,7 +72,7 @@ def _facts(recipe: Recipe, results: Results) -> Iterator[str]:
     yield f"{sum(len(row.scores) for row in results.rows)} of {cells}"
     known = [cell.verdict for row in results.rows for cell in row.cells.values() if cell.half is not None]
     yield f"{known.count(agreement.WITHIN)} of {len(known)}" if known else NONE
-    taus = [order.tau for order in results.orders] if results.scale != "smoke" else []
+    taus = [order.tau for order in results.orders]
     yield f"{sum(taus) / len(taus):.2f}" if taus else NONE
     first = next(iter(beside.differences(results).rows), None)
     yield f"{first[4].text}: {first[0].text}, {first[1].text}" if first else NONE
