@@ -4,6 +4,7 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import nullcontext, redirect_stdout
 from dataclasses import asdict, replace
 from json import loads
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from .. import console, extensions
 from ..common_options import NAME, Wait
-from ..errors import UsageError
+from ..errors import FedcliError, UsageError
 from ..options import Flag
 from ..stages.options import PartitionOptions, TrainOptions
 from ..system import terminal
@@ -86,7 +87,7 @@ def reproduce(
     json: o.Json = False,
     debug: bool = False,
 ) -> None:
-    """Rebuild a published table from its recipe.
+    """Rebuild a published table from its recipe, or all of a paper.
 
     Every cell is trained and scored, and printed beside the published number.
 
@@ -95,9 +96,12 @@ def reproduce(
     plays cells that nobody plays yet. Without --raw, --scale smoke runs on synthetic samples, in seconds; with
     --raw it prepares the whole folder first, as the other scales do.
 
+    A paper by its name, such as fedheal, plays all its recipes and ends in one page about them.
+
     Examples: fedcli reproduce ham10000-noise --raw HAM10000 --jobs 2; fedcli reproduce fedheal-table2 --scale smoke;
     fedcli reproduce fedheal --plan
     """
+    typed = dict(locals())
     if plan or all:  # and the list, before anything imports torch
         _plan(recipe, scale, seeds, only, json, plan=plan, every=all)
         return
@@ -119,6 +123,9 @@ def reproduce(
     o.refuse_together(dry_run=dry_run, json=json)
     o.refuse_together(dry_run=dry_run, cells=cells)
     o.refuse_together(jobs=jobs, at_once=at_once)
+    if paper := recipes.paper_of(recipe):
+        _paper(paper, typed)
+        return
     table = expand.check(recipes.find(recipe))
     given = folders(table, list(raw), scale, work)
     brought = files(table, list(file), given, scale, work)
@@ -166,6 +173,45 @@ def _fetch(recipe: str, raw: list[str], work: Path, *, accepted: bool, as_json: 
         return
     console.say(f"next: {again}")
     console.result(str(work / "downloads"))
+
+
+def _paper(name: str, typed: dict[str, Any]) -> None:
+    """Play all recipes of a paper, those that can be, and write one page about them.
+
+    typed: as reproduce() takes it. Raises FedcliError where not all was played, after the page is written.
+    """
+    from ..reporting import writers
+    from ..reproduce import recipe as recipes
+    from ..reproduce.raw import shared_out
+    from ..reproduce.tables import paper
+
+    tables = [recipes.load(path) for path in recipes.recipes_of(name)]
+    place, parts = Path(typed["work"]) / "reproduce", []
+    for table, (raw, file) in zip(tables, shared_out(tables, typed["raw"], typed["file"]), strict=True):
+        reason = ""
+        console.say(f"{table.name}: {table.title}")
+        try:
+            with redirect_stdout(sys.stderr) if typed["json"] else nullcontext():
+                reproduce(**typed | {"recipe": table.name, "raw": raw, "file": file, "json": False})
+        except FedcliError as fault:
+            if fault.code == 130:
+                raise
+            console.fail(f"{table.name}: {fault.sentence}", fault.hint)
+            reason = fault.sentence
+        parts.append(paper.Rebuilt(table, place / f"{table.name}-{typed['scale']}", reason))
+    if typed["dry_run"]:
+        return
+    parts.sort(key=lambda part: "table" not in part.recipe.name)
+    page = paper.write(place / f"{name}-{typed['scale']}", parts, typed["scale"])
+    if typed["json"]:
+        show_json({part.recipe.name: part.results.body() if part.results else None for part in parts})
+    else:
+        print(paper.title(parts, typed["scale"]))
+        writers.show(paper.overview(parts))
+        writers.say([paper.overview(parts).legend, *paper.sentences(parts), *paper.not_run(parts)])
+    console.say(f"written: {page}")
+    if failed := [part.recipe.name for part in parts if part.reason]:
+        raise FedcliError(f"{len(failed)} of {len(parts)} recipes were not played whole: {', '.join(failed)}")
 
 
 def run(

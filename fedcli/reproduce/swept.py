@@ -25,6 +25,7 @@ from .record import Results
 from .several import OF_ONE
 from .shared import Outcome, Shared, Sources
 from .sweep import Plan, asked, cells, plan, recipe_of
+from .tables import beside
 
 if TYPE_CHECKING:
     import pandas
@@ -115,11 +116,11 @@ class Sweep(Shown):
 
     def tables(self) -> list[Table]:
         """Our numbers, and those on validation images where there are some."""
-        return output.main(self.results)
+        return beside.main(self.results)
 
     def words(self) -> list[str]:
         """Findings of its tests, notes, and where its files are."""
-        return [*output.tests(self.results)[0], *self.results.notes, f"{self.path}/report.html"]
+        return [*beside.findings(self.results), *self.results.notes, f"{self.path}/report.html"]
 
 
 def sweep(

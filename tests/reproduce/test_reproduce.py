@@ -84,12 +84,13 @@ def test_it_is_killed_goes_on_and_redoes_nothing(tiny, monkeypatch):
     assert rounds[2:] == [("q-FFL, q=0.5", 1), ("q-FFL, q=0.5", 2), ("q-FFL, q=1", 1), ("q-FFL, q=1", 2)]
     assert all(path.stat().st_ino == node for path, node in done.items())
     assert "numbers are not to be compared" in ended.stderr
-    assert "Beside the published numbers" not in ended.stdout
-    assert "Beside the published numbers" in results().with_name("table.md").read_text()
+    assert "Below: as the paper prints it; at --scale smoke it cannot be compared." in " ".join(ended.stdout.split())
+    assert "| paper | 97.0 ±0.5 |" in results().with_name("table.md").read_text()
+    assert " paper & 97.0 $\\pm$0.5" in results().with_name("table.tex").read_text()
     assert json.loads(results().read_text())["title"].endswith("(at smoke scale: 4 clients, 1 corrupted, 2 rounds)")
 
     first = {path.name: path.read_bytes() for path in results().parent.iterdir()}
-    assert {"results.json", "table.md", "report.html", "q.png"} <= set(first)
+    assert {"results.json", "table.md", "table.tex", "report.html", "q.png", "q.svg", "q.pdf"} <= set(first)
     assert "No picture 'rounds'" in json.loads(first["results.json"])["notes"][-1]  # nothing was recorded over rounds
     again = tiny("--scale", "smoke", "--json")
     assert {path.name: path.read_bytes() for path in results().parent.iterdir()} == first
@@ -106,8 +107,8 @@ def test_a_failed_cell_is_told_and_the_rest_goes_on_in_two_processes(tiny, monke
     written = json.loads(results("paper").read_text())
     assert [each["cell"] for each in written["failed"]] == ["q-FFL, q=0.5 · seed 0", "q-FFL, q=1 · seed 0"]
     cell = written["rows"][0]["cells"]["clean ACC"]
-    assert cell["verdict"] == "outside"
-    assert "Beside the published numbers" in results("paper").with_name("report.html").read_text()
+    assert cell["verdict"] == "too few seeds" and "half" in cell
+    assert "Largest differences" in results("paper").with_name("report.html").read_text()
     assert cell["difference"] == pytest.approx(cell["mean"] - 97)
 
 
