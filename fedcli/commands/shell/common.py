@@ -13,7 +13,7 @@ Work = Annotated[Path, "folder of all results", TO_OUTPUT]
 Json = Annotated[bool, "print JSON instead of a path or a table", TO_OUTPUT]
 BriefJson = Annotated[
     Literal["", "short", "full"],
-    "print JSON instead of a path or a table: the numbers people look at, and warnings; --json=full: all numbers",
+    "print JSON instead of a path or a table: what people look at, and warnings; --json=full: everything",
     Flag("[=full]", local=True, panel=OUTPUT, alone="short"),
 ]
 FailIf = Annotated[
