@@ -76,7 +76,9 @@ def test_a_run_says_its_share_of_both_limits_and_where_the_time_went(tmp_path):
         "Time: clients 80 %, evaluation 10 %, writing 5 %, server 5 %."
     )
     file.write_text("".join(json.dumps(line) + "\n" for line in (ROUND | {"joules": 900.0}, LIMITS)))
-    assert timing.speed(tmp_path).endswith("server 5 %. Energy: 0.25 Wh by the processors, including all other programs.")
+    assert timing.speed(tmp_path).endswith(
+        "server 5 %. Energy: 0.25 Wh by the processors, including all other programs."
+    )
 
 
 @pytest.mark.parametrize(
