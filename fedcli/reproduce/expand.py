@@ -140,7 +140,7 @@ def _cell(recipe: Recipe, scale: str, row: Row, seed: int, fills: dict[str, str]
     lists: shape.Data | shape.Lists = data.lists if data.lists and _brings(data, fills) else data
     stages = {
         "prepare": lists.prepare | row.prepare,
-        # lists say already who holds what
+        # lists already assign the images to clients
         "partition": lists.partition if "clients_file" in lists.partition else lists.partition | row.partition,
         "corrupt": (data.corrupt or {}) | (row.corrupt or {}),
         "train": recipe.train | data.train | row.train,
