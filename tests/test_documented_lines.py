@@ -31,6 +31,7 @@ ONLY_PARSED = {  # what a line holds -> why it is not run here
     "--figures ": "draws for half a minute; tests/reporting/test_graphics.py draws",
     "--card ": "needs one run; tests/reporting/test_cards.py writes cards",
     "--download": "needs the internet",
+    "--fetch": "needs the internet",
     "--track mlflow": "needs a server; tests/reporting/test_tracking.py writes files",
     "--socket ": "answers until it is stopped; tests/sites runs it",
     "--engine socket:": "needs sites that run",
