@@ -33,7 +33,7 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "metrics": 1170,
     "models": 1960,
     "reporting": 4440,
-    "reproduce": 3550,
+    "reproduce": 3560,
     "runs": 2680,
     "scores": 5120,
     "sites": 3350,
