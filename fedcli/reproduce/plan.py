@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..data.sources import card
+from ..errors import UsageError
 from ..system.processes import cores
 from .expand import Cell, cells, chosen, read_seeds
 from .recipe import load, recipes_folder
@@ -98,9 +99,15 @@ def planned(
     """The plan of recipes. facts: name of a method -> what it says of itself. Raises UsageError."""
     plan, methods = Plan(), cache(lambda name: _method(name, facts))
     seen, pools = set[tuple](), dict[str, set]()
+    missing: UsageError | None = None
     for path in files:
         recipe = load(path)
-        own = chosen(cells(recipe, scale, seeds=read_seeds(seeds, recipe.seeds), method=methods), list(only))
+        own = cells(recipe, scale, seeds=read_seeds(seeds, recipe.seeds), method=methods)
+        try:
+            own = chosen(own, list(only))
+        except UsageError as error:  # another table of the paper may have such cells
+            missing = error
+            continue
         runs = {(cell.chain, cell.train): cell for cell in own}
         new = {work: cell for work, cell in runs.items() if work not in seen}
         seen |= new.keys()
@@ -110,6 +117,8 @@ def planned(
         for cell in own:
             prepare, _ = _data(cell)
             pools.setdefault(prepare.name, set()).add(prepare)
+    if missing and not plan.tables:
+        raise missing
     for name, prepared in sorted(pools.items()):
         largest = max(prepared, key=_images)
         plan.data[name] = _images(largest), sum(map(_pool, prepared))

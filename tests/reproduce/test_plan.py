@@ -166,3 +166,10 @@ def test_a_plan_of_nothing_or_without_the_word_is_refused(capsys):
     assert "--plan needs a name, or --all" in shown(capsys, "--plan", "--all", "fedheal", code=2).err
     assert "--all says nothing without --plan" in shown(capsys, "--all", code=2).err
     assert "no such recipe: nope" in shown(capsys, "nope", "--plan", code=2).err
+
+
+def test_tables_of_a_paper_without_the_chosen_cells_are_left_out(facts):
+    made = plan.planned(recipe.recipes_of("fedheal"), "paper", facts, only=("Ditto",))
+    assert [(table.name, table.cells) for table in made.tables] == [("fedheal-table3", 2)]
+    with pytest.raises(UsageError, match="no cell is called 'nothing'"):
+        plan.planned(recipe.recipes_of("fedheal"), "paper", facts, only=("nothing",))
