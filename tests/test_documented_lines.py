@@ -28,6 +28,7 @@ COMMANDS = typer.main.get_command(app).commands
 ONLY_PARSED = {  # what a line holds -> why it is not run here
     "fedcli bench": "takes minutes; tests/bench runs its sides",
     "--device cuda": "needs a GPU",
+    "--cells ": "ends without a table; reproduce/test_many_processes.py plays parts",
     "--figures ": "draws for half a minute; tests/reporting/test_graphics.py draws",
     "--card ": "needs one run; tests/reporting/test_cards.py writes cards",
     "--download": "needs the internet",

@@ -28,7 +28,7 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "data": 11360,
     "federation": 2680,
     "figures": 3130,
-    "io": 630,
+    "io": 780,
     "methods": 7380,
     "metrics": 1170,
     "models": 1960,
@@ -38,7 +38,7 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "scores": 5120,
     "sites": 3350,
     "stages": 2040,
-    "system": 840,
+    "system": 850,
     "the ground floor": 1440,
 }
 MOST_FILES = 20  # on one floor of a room

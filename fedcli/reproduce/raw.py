@@ -1,6 +1,6 @@
 """Where the raw folder of each dataset and each file of a recipe is: given, fetched, made up here, or not there."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from .. import console
@@ -95,6 +95,23 @@ def fetch(every: Iterable[Recipe], given: list[str], work: Path, *, accepted: bo
         console.warn(f"a command cannot download {name}: {text}")
     download.download(wanted, accepted=accepted)
     return list(steps)
+
+
+def shared_out(recipes: Sequence[Recipe], raw: Sequence[str], file: Sequence[str]) -> list[tuple[list[str], list[str]]]:
+    """For each of several recipes those of "--raw NAME=DIR" and "--file NAME=PATH" that are for it.
+
+    Raises UsageError for a name that none of them uses, and a bare DIR.
+    """
+    out = []
+    for flag, given, known in (("raw", raw, [needed(each) for each in recipes]),
+                               ("file", file, [[*each.files] for each in recipes])):  # fmt: skip
+        every = sorted({name for names in known for name in names})
+        for text in given:
+            if text.partition("=")[0] not in every:
+                hint = f"write --{flag} NAME=PATH; these recipes read {', '.join(every) or 'none'}"
+                raise UsageError(f"--{flag} {text} names nothing that these recipes read", hint)
+        out.append([[text for text in given if text.partition("=")[0] in names] for names in known])
+    return list(zip(*out, strict=True))
 
 
 def listed(recipe: Recipe) -> set[str]:
