@@ -77,9 +77,7 @@ class Quiet(http.server.ThreadingHTTPServer):
 def serving(files: dict[str, bytes] | None = None) -> Iterator[tuple[str, list[tuple[str, str | None]]]]:
     """(address, what is asked of it: path and range)."""
     asked: list[tuple[str, str | None]] = []
-    with http.server.ThreadingHTTPServer(
-        ("127.0.0.1", 0), partial(Server, asked, {"/zip": ZIP} | (files or {}))
-    ) as made:
+    with Quiet(("127.0.0.1", 0), partial(Server, asked, {"/zip": ZIP} | (files or {}))) as made:
         threading.Thread(target=made.serve_forever, args=(0.01,), daemon=True).start()
         yield f"http://127.0.0.1:{made.server_port}", asked
         made.shutdown()
