@@ -23,7 +23,7 @@ DOORS = "fedcli", "fedcli.__main__"  # what a notebook and `python -m` open; the
 LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 350, 60, 8, 120
 BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, and raised only on purpose
     "bench": 1330,
-    "commands": 3150,
+    "commands": 3460,
     "compare": 1470,
     "data": 11360,
     "federation": 2680,
@@ -32,8 +32,8 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "methods": 7380,
     "metrics": 1170,
     "models": 1960,
-    "reporting": 4440,
-    "reproduce": 3250,
+    "reporting": 4460,
+    "reproduce": 4460,
     "runs": 2680,
     "scores": 5120,
     "sites": 3350,

@@ -1,31 +1,24 @@
-"""fedcli reproduce, run and sweep: cells, each a training with its scores, in tables."""
+"""fedcli sweep, and train of several: cells, each a training with its scores, in tables."""
 
-import shlex
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import nullcontext, redirect_stdout
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from json import loads
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from .. import console, extensions
-from ..common_options import NAME, Wait
-from ..errors import FedcliError, UsageError
+from ..common_options import Wait
+from ..errors import UsageError
 from ..options import Flag
 from ..stages.options import PartitionOptions, TrainOptions
-from ..system import terminal
 from .shell import common as o
 from .shell.declare import parsed
 from .shell.shown import show_json, show_tables
 
 Seeds = Annotated[
     str | None, "how many seeds, or which ones, such as 0,1; default: a recipe's own, else 0", Flag("N|SEED,...")
-]
-Raw = Annotated[Sequence[str], "folder of a dataset as downloaded; may be repeated", Flag("[NAME=]DIR")]
-File = Annotated[
-    Sequence[str], "a file that the recipe asks for, such as a teacher; may be repeated", Flag("NAME=PATH")
 ]
 Only = Annotated[Sequence[str], "cells with this text in row, data or seed; may be repeated", Flag("TEXT")]
 DryRun = Annotated[
@@ -53,200 +46,6 @@ Jobs = Annotated[
     "cuda as --at-once says",
 ]
 Device = Annotated[str, "cpu, cuda (all GPUs) or cuda:N"]
-
-
-def reproduce(
-    recipe: Annotated[
-        str | None, "a recipe's name or file, with --plan also a paper's; default: the list", NAME
-    ] = None,
-    raw: Raw = (),
-    file: File = (),
-    scale: Annotated[
-        Literal["paper", "small", "smoke"],
-        "paper as published, small for hours on a laptop, smoke for seconds on synthetic samples; with --raw, smoke "
-        "too prepares the whole folder, which may take minutes or more",
-    ] = "paper",
-    seeds: Seeds = None,
-    only: Only = (),
-    cells: Part = "",
-    jobs: Jobs = None,
-    at_once: AtOnce = None,
-    device: Device = "cpu",
-    precision: Precision = None,
-    dry_run: DryRun = "",
-    fetch: Annotated[
-        bool, "download its data sets and its authors' files into WORK/downloads, where they are found, and run nothing"
-    ] = False,
-    accept_licence: o.AcceptLicence = False,
-    plan: Annotated[
-        bool, "say what it takes, without data: downloads and licences, hours on named devices, memory; run nothing"
-    ] = False,
-    all: Annotated[bool, "with --plan: of every recipe"] = False,
-    work: o.Work = o.DEFAULT_WORK,
-    wait: Wait = False,
-    json: o.Json = False,
-    debug: bool = False,
-) -> None:
-    """Rebuild a published table from its recipe, or all of a paper.
-
-    Every cell is trained and scored, and printed beside the published number.
-
-    A cell is a row on one data set with one seed. It can be stopped at any moment: the same command goes on, and what
-    is done is not done again. Given again while it runs, here or on another machine that has the folder --work, it
-    plays cells that nobody plays yet. Without --raw, --scale smoke runs on synthetic samples, in seconds; with
-    --raw it prepares the whole folder first, as the other scales do.
-
-    A paper by its name, such as fedheal, plays all its recipes and ends in one page about them.
-
-    Examples: fedcli reproduce ham10000-noise --raw HAM10000 --jobs 2; fedcli reproduce fedheal-table2 --scale smoke;
-    fedcli reproduce fedheal --plan
-    """
-    typed = dict(locals())
-    if plan or all:  # and the list, before anything imports torch
-        _plan(recipe, scale, seeds, only, json, plan=plan, every=all)
-        return
-    if recipe is None:
-        _list(json)
-        return
-    if fetch:
-        _fetch(recipe, list(raw), work, accepted=accept_licence, as_json=json)
-        return
-    from ..data.preparation.raw_folder import sample_in
-    from ..reproduce import expand
-    from ..reproduce import jobs as engine
-    from ..reproduce import recipe as recipes
-    from ..reproduce.raw import check_folders, files, folders, listed, possible
-    from ..reproduce.script import Script
-    from ..reproduce.several import read_seeds
-    from ..reproduce.shared import Shared
-
-    o.refuse_together(dry_run=dry_run, json=json)
-    o.refuse_together(dry_run=dry_run, cells=cells)
-    o.refuse_together(jobs=jobs, at_once=at_once)
-    if paper := recipes.paper_of(recipe):
-        _paper(paper, typed)
-        return
-    table = expand.check(recipes.find(recipe))
-    given = folders(table, list(raw), scale, work)
-    brought = files(table, list(file), given, scale, work)
-    samples = {name: folder for name, folder in given.items() if folder == str(work / "samples" / name)}
-    chosen_seeds = read_seeds(seeds, table.seeds)
-    wanted = expand.chosen(expand.cells(table, scale, seeds=chosen_seeds, raw=given, files=brought), list(only))
-    if precision:
-        wanted = [replace(cell, train=replace(cell.train, precision=precision)) for cell in wanted]
-    named = {text.partition("=")[0] for text in file}
-    if scale != "paper" and (unused := sorted(named - listed(table))):
-        console.warn(f"--scale {scale} does not use the file {', '.join(unused)}")
-    if dry_run:
-        _scripted(Script(table, wanted, work, samples, devices=engine.spread(device, jobs, at_once)), dry_run)
-        return
-    wanted, left_out = possible(table, wanted, given)
-    used = {table.chains[cell.data].dataset for cell in wanted}
-    check_folders(used, given, set(samples))
-    for sentence in left_out:
-        console.warn(sentence)
-    made_up = sorted(used & set(samples))
-    for name in made_up:
-        if sample_in(name, Path(samples[name])):
-            console.say(f"no --raw for {name}: using a synthetic sample of its layout, in {samples[name]}")
-    place = engine.Place(work, engine.devices(device, jobs, wanted, at_once), debug)
-    sources = engine.make_data(wanted, place)
-    folder = work / "reproduce" / f"{table.name}-{scale}"
-    run_cells(
-        table, Shared(work, wanted, sources, part=cells, wait=wait), place, folder, scale=scale, left_out=left_out,
-        made_up=made_up, measured=scale != "smoke" or bool(raw), as_json=json,
-    )  # fmt: skip
-
-
-def _fetch(recipe: str, raw: list[str], work: Path, *, accepted: bool, as_json: bool) -> None:
-    """Download what a recipe, or all recipes of a paper, need."""
-    from ..reproduce import recipe as recipes
-    from ..reproduce.raw import fetch
-
-    by_hand = fetch(map(recipes.load, recipes.recipes_of(recipe)), raw, work, accepted=accepted)
-    known = [text for text in raw if "=" in text] + [f"{name}=DIR" for name in by_hand]
-    flags = [word for text in known for word in ("--raw", text)]
-    flags += ["--work", str(work)] if work != o.DEFAULT_WORK else []
-    again = shlex.join(["fedcli", "reproduce", recipe, *flags])
-    if as_json:
-        show_json({"folder": str(work / "downloads"), "by_hand": by_hand, "next": again})
-        return
-    console.say(f"next: {again}")
-    console.result(str(work / "downloads"))
-
-
-def _paper(name: str, typed: dict[str, Any]) -> None:
-    """Play all recipes of a paper, those that can be, and write one page about them.
-
-    typed: as reproduce() takes it. Raises FedcliError where not all was played, after the page is written.
-    """
-    from ..reporting import writers
-    from ..reproduce import recipe as recipes
-    from ..reproduce.raw import shared_out
-    from ..reproduce.tables import paper
-
-    tables = [recipes.load(path) for path in recipes.recipes_of(name)]
-    place, parts = Path(typed["work"]) / "reproduce", []
-    for table, (raw, file) in zip(tables, shared_out(tables, typed["raw"], typed["file"]), strict=True):
-        reason = ""
-        console.say(f"{table.name}: {table.title}")
-        try:
-            with redirect_stdout(sys.stderr) if typed["json"] else nullcontext():
-                reproduce(**typed | {"recipe": table.name, "raw": raw, "file": file, "json": False})
-        except FedcliError as fault:
-            if fault.code == 130:
-                raise
-            console.fail(f"{table.name}: {fault.sentence}", fault.hint)
-            reason = fault.sentence
-        parts.append(paper.Rebuilt(table, place / f"{table.name}-{typed['scale']}", reason))
-    if typed["dry_run"]:
-        return
-    parts.sort(key=lambda part: "table" not in part.recipe.name)
-    page = paper.write(place / f"{name}-{typed['scale']}", parts, typed["scale"])
-    if typed["json"]:
-        show_json({part.recipe.name: part.results.body() if part.results else None for part in parts})
-    else:
-        print(paper.title(parts, typed["scale"]))
-        writers.show(paper.overview(parts))
-        writers.say([paper.overview(parts).legend, *paper.sentences(parts), *paper.not_run(parts)])
-    console.say(f"written: {page}")
-    if failed := [part.recipe.name for part in parts if part.reason]:
-        raise FedcliError(f"{len(failed)} of {len(parts)} recipes were not played whole: {', '.join(failed)}")
-
-
-def run(
-    recipe: Annotated[Path, "an experiment of your own, as recipes/README.md", Flag("FILE.toml", argument=True)],
-    raw: Raw = (),
-    file: File = (),
-    seeds: Seeds = None,
-    only: Only = (),
-    cells: Part = "",
-    jobs: Jobs = None,
-    at_once: AtOnce = None,
-    device: Device = "cpu",
-    precision: Precision = None,
-    dry_run: DryRun = "",
-    work: o.Work = o.DEFAULT_WORK,
-    wait: Wait = False,
-    json: o.Json = False,
-    debug: bool = False,
-) -> None:
-    """Train and score an experiment file of your own.
-
-    `fedcli reproduce` does the same for tables of papers.
-
-    It can be stopped at any moment: the same command goes on, and what is done is not done again.
-
-    Example: fedcli run my.toml --jobs 2
-    """
-    if not recipe.is_file():
-        raise UsageError(
-            f"no such file: {recipe}", "recipes/README.md says how to write one; `fedcli reproduce` lists ours"
-        )
-    reproduce(
-        str(recipe), raw=raw, file=file, seeds=seeds, only=only, cells=cells, jobs=jobs, at_once=at_once, device=device,
-        precision=precision, dry_run=dry_run, work=work, wait=wait, json=json, debug=debug,
-    )  # fmt: skip
 
 
 def sweep(
@@ -297,7 +96,7 @@ def sweep(
     wanted = swept.planned(named, data, over, chosen, parsed(TrainOptions, words), work, _partitioned)
     if dry_run:
         devices = engine.spread(device, jobs, at_once)
-        _scripted(Script(wanted.recipe, wanted.cells, work, source=wanted.data, devices=devices), dry_run)
+        scripted(Script(wanted.recipe, wanted.cells, work, source=wanted.data, devices=devices), dry_run)
         return
     place = engine.Place(work, engine.devices(device, jobs, wanted.cells, at_once), debug)
     folder = wanted.folder(work)
@@ -312,7 +111,7 @@ def sweep(
         console.say(f"written: {folder}/held-out.md")
 
 
-def _scripted(script: Any, dry_run: str) -> None:
+def scripted(script: Any, dry_run: str) -> None:
     """Print the script of cells, or write one for each into a folder."""
     if dry_run == "-":
         print(script.text(), end="")
@@ -377,7 +176,7 @@ def train_several(
         place = engine.Place(work, engine.devices(asked.device, asked.jobs, cells), debug)
         sources: engine.Sources = {(): data}
         if dry_run:
-            wanted = forecast.forecast(cells, sources, place)
+            wanted = forecast.forecast(cells, sources, place, keep=False)
             show_json(asdict(wanted)) if as_json else console.say(wanted.sentence(len(place.devices)))
             return
         forecast.announce(cells, sources, place)
@@ -390,39 +189,3 @@ def train_several(
         for path in done:
             console.result(str(path))
     engine.refuse_failed(outcomes, "run", "runs")
-
-
-def _plan(
-    recipe: str | None, scale: str, seeds: str | None, only: Sequence[str], as_json: bool, *, plan: bool, every: bool
-) -> None:  # fmt: skip
-    from ..reproduce import recipe as recipes
-    from ..reproduce.plan import planned
-    from . import method_facts
-    from .planned import show
-
-    if not plan or every == bool(recipe):
-        what = "--all says nothing without --plan" if every and not plan else "--plan needs a name, or --all"
-        raise UsageError(what, "fedcli reproduce fedheal-table3 --plan, or reproduce --all --plan")
-    files = [*recipes.names().values()] if recipe is None else recipes.recipes_of(recipe)
-    show(planned(files, scale, method_facts.lookup(), seeds=seeds, only=tuple(only)), scale, as_json)
-
-
-def _list(as_json: bool) -> None:
-    from ..reproduce import recipe as recipes
-
-    known = {name: recipes.load(path) for name, path in recipes.names().items()}
-    if as_json:
-        show_json({name: _about(recipe) for name, recipe in known.items()})
-        return
-    rows = [[name, str(len(recipe.rows)), str(len(recipe.seeds)), recipe.title] for name, recipe in known.items()]
-    terminal.table(["recipe", "rows", "seeds", "what it rebuilds"], rows)
-
-
-def _about(recipe: Any) -> dict[str, Any]:
-    """Facts of a recipe in the list for a program."""
-    rows, chains = recipe.rows, recipe.chains.values()
-    return {
-        "title": recipe.title, "paper": recipe.paper, "rows": [row.name for row in rows], "seeds": list(recipe.seeds),
-        "datasets": sorted({chain.dataset for chain in chains}),
-        "cells": len(recipe.seeds) * sum(len(row.data) for row in rows),
-    }  # fmt: skip

@@ -82,28 +82,28 @@ def announce(cells: list[Cell], sources: Sources, place: Place) -> Place:
     return place
 
 
-def forecast(cells: list[Cell], sources: Sources, place: Place) -> Forecast:
+def forecast(cells: list[Cell], sources: Sources, place: Place, *, keep: bool = True) -> Forecast:
     """Measure each kind of training once, on the first data it has; on other data its time goes with the images.
 
-    What cannot be measured is left out: its cells say why when they are run.
+    What cannot be measured is left out: its cells say why when they are run. keep: whether measurements are written.
     """
     asked = _asked({cell.work: cell for cell in cells}.values(), sources, place)
     left = [(cell, plan, source) for cell, plan, source, done in asked if not done]
     kinds = {_cost(plan): (cell, plan, source) for cell, plan, source in reversed(left)}  # the first cell of each
     slow = {cost: _reckoned(plan, source) for cost, (_, plan, source) in kinds.items() if place.devices[0] == "cpu"}
     slow = {cost: each for cost, each in slow.items() if STEPS * each[1] > MOST_SECONDS}
-    keep = _Kept(place, {cost: source for cost, (_, _, source) in kinds.items() if cost not in slow})
-    new = [cost for cost in reversed(kinds) if cost not in slow and cost not in keep.known]
+    kept = _Kept(place, {cost: source for cost, (_, _, source) in kinds.items() if cost not in slow})
+    new = [cost for cost in reversed(kinds) if cost not in slow and cost not in kept.known]
     limit, begin = max(LEAST_SECONDS, min(SECONDS, MOST_SECONDS / max(len(new), 1))), time.perf_counter()
     _say_beforehand(len(new), len(slow), limit)
-    measured: dict[str, Estimate | None] = {**keep.known}
+    measured: dict[str, Estimate | None] = {**kept.known}
     for number, cost in enumerate(new, 1):
         if number > 1 and time.perf_counter() - begin > MOST_SECONDS:
             break
         cell, plan, source = kinds[cost]
         console.status(f"[{number}/{len(new)}] measuring a few steps of {cell.row}")
         measured[cost] = _measured(source, plan, cell, place, limit)
-        keep.add(cost, measured[cost])
+        kept.add(cost, measured[cost], write=keep)
     estimates = {cost: one for cost, one in measured.items() if one}
     of_image = {cost: one.total_seconds / _images(kinds[cost][2]) for cost, one in estimates.items()}
     of_image |= {cost: each for cost, (each, _) in slow.items()}
@@ -161,9 +161,9 @@ class _Kept:
             self.body = {key: asdict(Estimate(**one)) for key, one in json.loads(self.path.read_text("utf-8")).items()}
         self.known = {cost: Estimate(**self.body[key]) for cost, key in self.keys.items() if key in self.body}
 
-    def add(self, cost: str, one: Estimate | None) -> None:
+    def add(self, cost: str, one: Estimate | None, *, write: bool) -> None:
         """Keep a measurement."""
-        if one:
+        if one and write:
             self.body[self.keys[cost]] = asdict(one)
             write_text(self.path, json.dumps(self.body, indent=1))
 

@@ -15,13 +15,13 @@ from ..errors import FedcliError
 from ..io.locks import held, scratch
 from ..reporting import page, writers
 from . import forecast, pictures
-from .headline import of_cell
 from .jobs import Place, run, told
 from .recipe import Recipe
 from .record import Results
 from .results import collect
 from .shared import Outcome, Shared
 from .tables import beside
+from .tables.headline import of_cell
 
 
 def play(

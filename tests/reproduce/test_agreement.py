@@ -93,7 +93,7 @@ def test_rows_at_chance_are_said_once_for_each_data():
     result = a_table()
     stuck = [row.model_copy(update={"chance": {"Digits": "why"}}) for row in result.rows]
     assert beside.at_chance(result.model_copy(update={"rows": stuck})) == [
-        "May be no better than chance on Digits: every row. Such rows are never marked as the best."
+        "May be no better than chance on Digits: every row. No such row is marked as the best."
     ]
     said = beside.at_chance(result.model_copy(update={"rows": [*stuck[:2], *result.rows[2:]]}))
-    assert said == ["May be no better than chance on Digits: row 00; row 01. Such rows are never marked as the best."]
+    assert said == ["May be no better than chance on Digits: row 00; row 01. No such row is marked as the best."]

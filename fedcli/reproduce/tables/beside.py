@@ -116,7 +116,7 @@ def at_chance(results: Results) -> list[str]:
         rows = [row.name for row in results.rows if title in row.chance]
         which = "every row" if len(rows) == len(results.rows) > 1 else "; ".join(rows)
         said.append(
-            f"May be no better than chance{f' on {title}' * bool(title)}: {which}. Such rows are never marked as the best."
+            f"May be no better than chance{f' on {title}' * bool(title)}: {which}. No such row is marked as the best."
         )
     return said
 

@@ -3,14 +3,14 @@
 from contextlib import suppress
 from statistics import fmean
 
-from ..compare.systems import Scored
-from ..data import manifest
-from ..errors import FedcliError
-from ..scores.scores import Scores
-from .findings import Findings
-from .recipe import Recipe
-from .shape import UNITS
-from .shared import Outcome
+from ...compare.systems import Scored
+from ...data import manifest
+from ...errors import FedcliError
+from ...scores.scores import Scores
+from ..findings import Findings
+from ..recipe import Recipe
+from ..shape import UNITS
+from ..shared import Outcome
 
 
 def of_cell(recipe: Recipe, outcome: Outcome, *, published: bool = True) -> str:
