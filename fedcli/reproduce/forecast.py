@@ -103,7 +103,8 @@ def forecast(cells: list[Cell], sources: Sources, place: Place, *, keep: bool = 
         cell, plan, source = kinds[cost]
         console.status(f"[{number}/{len(new)}] measuring a few steps of {cell.row}")
         measured[cost] = _measured(source, plan, cell, place, limit)
-        kept.add(cost, measured[cost], write=keep)
+        if keep:
+            kept.add(cost, measured[cost])
     estimates = {cost: one for cost, one in measured.items() if one}
     of_image = {cost: one.total_seconds / _images(kinds[cost][2]) for cost, one in estimates.items()}
     of_image |= {cost: each for cost, (each, _) in slow.items()}
@@ -161,9 +162,9 @@ class _Kept:
             self.body = {key: asdict(Estimate(**one)) for key, one in json.loads(self.path.read_text("utf-8")).items()}
         self.known = {cost: Estimate(**self.body[key]) for cost, key in self.keys.items() if key in self.body}
 
-    def add(self, cost: str, one: Estimate | None, *, write: bool) -> None:
+    def add(self, cost: str, one: Estimate | None) -> None:
         """Keep a measurement."""
-        if one and write:
+        if one:
             self.body[self.keys[cost]] = asdict(one)
             write_text(self.path, json.dumps(self.body, indent=1))
 
