@@ -3,8 +3,10 @@
 import csv
 import io
 import json
+from types import SimpleNamespace
 
 import numpy as np
+import torch
 from hospitals import prepared, write_hospitals
 from PIL import Image
 from typer.testing import CliRunner
@@ -18,7 +20,7 @@ def typed(*words):
     return CliRunner().invoke(app, [*map(str, words)])
 
 
-def test_images_unlike_the_training_images_are_flagged_and_others_are_not(tmp_path):
+def test_images_unlike_the_training_images_are_flagged_and_others_are_not(tmp_path, monkeypatch):
     work = tmp_path / "work"
     clients = fedcli.partition(prepared(write_hospitals(tmp_path / "raw", count=240), work), by=["hospital"], work=work)
     trained = fedcli.train("fedavg", clients, rounds=2, work=work)
@@ -36,6 +38,12 @@ def test_images_unlike_the_training_images_are_flagged_and_others_are_not(tmp_pa
     assert f"{len(flagged)} of 102 images are foreign to the training images" in " ".join(ended.stderr.split())
     made = json.loads(typed("predict", trained, usual[0], tmp_path / "black.png", "--format", "json").stdout)
     assert [line["foreign"] for line in made["predictions"]] == [None, rows[100]["foreign"]]
+    shard = SimpleNamespace(rows=torch.zeros(0, dtype=torch.long), images=torch.zeros(0, 3, 8, 8))
+    empty = SimpleNamespace(data=SimpleNamespace(train={"a": shard}, roster=["a"]))
+    none = foreign.Known.of(empty)
+    monkeypatch.setattr(foreign.Known, "of", lambda *_: none)
+    said = " ".join(typed("predict", trained, usual[0]).stderr.split())
+    assert "new images cannot be compared with the training data" in said and "fewer than" not in said
 
 
 def test_features_far_from_all_training_features_are_foreign():

@@ -61,6 +61,11 @@ class Known:
         farthest = float(np.quantile(_distances(features, features, 1), 1 - ALARMS)) if len(features) else np.inf
         return cls(facts.min(0) - room, facts.max(0) + room, features, farthest)
 
+    @property
+    def comparable(self) -> bool:
+        """True where there are training images to compare with."""
+        return bool(np.isfinite(self.low).all())
+
     def reasons(self, facts: np.ndarray, features: np.ndarray) -> list[str]:
         """For each of N images, its differences from the training images in words, "" where there are none.
 

@@ -166,7 +166,9 @@ def predict(run: Run, paths: Iterable[Path], client: str | None = None, asked: A
     preprocessing = Preprocessing.of(run)
     runs.load_model(run, run.rounds[-1], client)
     known = Known.of(run, client)
-    if not len(known.features):
+    if not known.comparable:
+        console.warn("no training images are here: new images cannot be compared with the training data")
+    elif not len(known.features):
         console.say(f"fewer than {FEWEST} training images are here: new ones are not compared with their features")
     elif is_at_sites(run.path):
         console.say("the run was trained at sites: new images are compared with those of --data alone")
