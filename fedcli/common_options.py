@@ -22,23 +22,21 @@ FAMILIES = {  # what methods are meant for, in the order of `fedcli methods`
     "large": "large pretrained networks, of which few numbers are trained",
 }
 
-Work = Annotated[Source, "folder that results go to and are looked for in", TO_OUTPUT]
+Work = Annotated[Source, "folder of all results", TO_OUTPUT]
 Out = Annotated[Source | None, "folder of this result; default: a name under --work", TO_OUTPUT]
 Seed = Annotated[int, "seed of every random number of this stage"]
 Jobs = Annotated[int, "processes, >= 0; 0 uses every core", ON_MACHINE]
 Device = Annotated[str, "cpu, cuda or cuda:N", ON_MACHINE]
-Timeout = Annotated[
-    float, "seconds to wait for a site that gives no sign of life, >= 0; 0: as long as it takes", ON_MACHINE
-]
-Wait = Annotated[bool, "wait where another process makes the same, instead of ending with an error", ON_MACHINE]
+Timeout = Annotated[float, "seconds to wait for a site that gives no sign of life, >= 0; 0: no limit", ON_MACHINE]
+Wait = Annotated[bool, "wait if another process makes the same result, instead of failing", ON_MACHINE]
 Clients = Annotated[int | None, "number of clients, >= 1"]
 Dirichlet = Annotated[float | None, "label skew: a Dirichlet(ALPHA) draw per class", Flag("ALPHA")]
 Val = Annotated[float, "share of each client's training images kept for validation, in [0, 0.9]"]
 On = Annotated[Sequence[str], "corrupt this client instead of a share; may be repeated", Flag("CLIENT")]
 Track = Annotated[
     str | None,
-    "also give curves, scores and the page to tensorboard or mlflow, as files under --work or with :DIR or :URI behind "
-    "it; no byte of the run changes",
+    "also send curves, scores and the page to tensorboard or mlflow: to files under --work, or to the :DIR or :URI "
+    "that follows",
     Flag("NAME[:WHERE]", local=True, panel=OUTPUT),
 ]
 Groups = Annotated[

@@ -91,6 +91,8 @@ BEFORE = {  # heading, or module of a command -> what its reader has typed alrea
         *SWEPT,
     ],
     "Figures": [*TWO_CLIENTS, "fedcli corrupt gaussian --ratio 0.5", *SWEPT],
+    "Training options": [*TWO_CLIENTS, "fedcli train fedavg"],
+    "Frequently asked questions": [*SKIN, "fedcli partition --by center --val 0.3", "fedcli train fedavg"],
     "Choose a method": [*SKIN, f"{TWO_CLIENTS[1]} --val 0.2", "fedcli train fedmrl", "fedcli evaluate"],
 }  # fmt: skip
 

@@ -118,7 +118,7 @@ def one_class(runs: Sequence[Scored], version: str) -> str:
             stuck += [run] if tables and all(len(np.unique(table.argmax(1))) == 1 for table in tables) else []
         which = f" ({'; '.join(run.which for run in stuck)})" if len(stuck) < len(runs) else ""
         parts += [f"every {v} image{which}"] if stuck else []
-    return f"answers one class for {' and '.join(parts)}" if parts else ""
+    return f"predicts one class for {' and '.join(parts)}" if parts else ""
 
 
 _remembered: dict[str, Predicted] = {}  # by the digest of a scores.json; those that were asked for last come last

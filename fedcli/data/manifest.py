@@ -129,7 +129,9 @@ def find(path: Path, *kinds: str) -> Path:
     if path.is_symlink() and not path.exists():
         raise FedcliError(f"{path} is a link to {path.readlink()}, which is not there", "restore it, or mount its disk")
     if not path.is_file():
-        raise FedcliError(f"no such manifest: {path}", "a fedcli command prints the path of the manifest it wrote")
+        raise FedcliError(
+            f"no such manifest: {path}", "give the path of a file or folder; `fedcli ls` lists what there is"
+        )
     return path
 
 

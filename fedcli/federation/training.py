@@ -76,7 +76,7 @@ class Training(Options):
         Flag(label="sampling {}"),
     ] = "shuffle"
     label_smoothing: Annotated[
-        float, "share of the target that all classes get alike, in [0, 1)", Flag(label="{} label smoothing")
+        float, "share of the target that is spread evenly over all classes, in [0, 1)", Flag(label="{} label smoothing")
     ] = 0.0
     prior: Annotated[
         Literal["none", "bsm", "fedlc", "logit-adjust"],

@@ -28,6 +28,7 @@ class Restricted(Local):
     """Cross-entropy over logits of which those of missing classes are scaled."""
 
     cost = {"step": 1}
+    own_prior = True  # a prior takes missing classes out of the softmax, and with them all that FedRS changes
     needs_one_label = "it restrains classes in one softmax"
 
     alpha: Annotated[float, "scale of the logits of classes that the client has not, in [0, 1]; 1 is FedAvg"] = 0.5

@@ -11,9 +11,8 @@ from .columns import SHOWN
 from .table import Cell, Column, Heads, Table, percent
 
 LEGEND = (
-    "In percent: mean over the last five rounds (all rounds of a shorter run) ± population standard deviation over "
-    "them, on all test images. In training: whether clients trained on images of this kind and severity, of this kind "
-    "at another severity, or of no such images (unseen)."
+    "Mean of the last five rounds ± their standard deviation, in %, on all test images. In training: whether clients "
+    "trained on images of this kind and severity, of this kind at another severity, or of neither (unseen)."
 )
 
 BY_GROUP = "In percent, of the last round's model; the gap is between the best and the worst group."

@@ -22,7 +22,7 @@ from .table import Table
 from .tables import Report, report
 
 WRITE = "A person must write this: {}."
-NO_POINTS = "No operating points: `fedcli evaluate RUN --clinical` chooses thresholds on validation images."
+NO_POINTS = "No threshold was chosen: `fedcli evaluate RUN --clinical` chooses one on validation images."
 NO_SEVERITIES = (
     "Not scored under corruptions: `fedcli evaluate RUN --corrupt KIND` scores test images at each severity."
 )

@@ -49,10 +49,14 @@ class Recipe(shape.Recipe):
     """A recipe as it is run: rows varied, defaults filled in.
 
     Attributes:
+        files: name of a file that the user brings -> what it is.
+        addresses: name -> (card, path) of those of them that a card says the address of; see data.sources.cards.
         numbers: row -> column -> the published number.
     """
 
     name: str
+    files: dict[str, str] = {}  # type: ignore[assignment]  # as written they are parts
+    addresses: dict[str, tuple[str, str]] = {}
     columns: tuple[Column, ...]
     numbers: dict[str, dict[str, shape.Printed]] = {}
 
@@ -97,6 +101,21 @@ def find(recipe: str) -> Path:
     raise UsageError(f"no such recipe: {recipe}", meant)
 
 
+def papers() -> dict[str, list[Path]]:
+    """Paper -> the files of its recipes: of one with a table, all whose names begin as that one's."""
+    known = names()
+    with_tables = {name.rpartition("-table")[0] for name in known if "-table" in name}
+    return {paper: [known[name] for name in known if name.startswith(f"{paper}-")] for paper in sorted(with_tables)}
+
+
+def recipes_of(name: str) -> list[Path]:
+    """The files of a paper's recipes, or of the one recipe given by name or by path. Raises UsageError."""
+    known = papers()
+    if not Path(name).is_file() and (paper := {_folded(paper): paper for paper in known}.get(_folded(name))):
+        return known[paper]
+    return [find(name)]
+
+
 def _folded(name: str) -> str:
     """A name without case, blanks and punctuation, and + as recipes write it: FedISM+ Table2 is fedism-plus-table2."""
     return "".join(c for c in name.lower().replace("+", "plus") if c.isalnum())
@@ -113,7 +132,10 @@ def _recipe(name: str, written: shape.Recipe, folder: Path) -> Recipe:
     for key, data in written.chains.items():
         _check_data(f"data.{key}", data, written)
     rows = tuple(row for given in written.rows for row in _rows(given, written))
-    filled = {"name": name, "rows": rows, "columns": tuple(_column(given, written, rows) for given in written.columns)}
+    addresses = {key: (file.card, file.path) for key, file in written.files.items() if file.card}
+    files = {key: file.what or _of_card(key, *addresses[key])["what"] for key, file in written.files.items()}
+    filled = {"name": name, "rows": rows, "files": files, "addresses": addresses}
+    filled |= {"columns": tuple(_column(given, written, rows) for given in written.columns)}
     recipe = Recipe.model_construct(**dict(written) | filled | {"reference": written.reference or rows[0].name})
     _check_different("row", [row.name for row in rows])
     _check_different("column", [column.name for column in recipe.columns])
@@ -125,6 +147,16 @@ def _recipe(name: str, written: shape.Recipe, folder: Path) -> Recipe:
         with placed(f"figure {figure.title!r}"):
             _check_figure(recipe, figure)
     return recipe.model_copy(update={"numbers": numbers})
+
+
+def _of_card(key: str, card: str, path: str) -> dict[str, Any]:
+    """The file of a card that the recipe names. Raises UsageError."""
+    from ..data import sources
+    from ..data.sources import cards
+
+    one_of(f"files.{key}: card", card, [*cards.published(), *sources.SOURCES])
+    files = {file["path"]: file for file in cards.fetching(card).files if "what" in file}
+    return files[one_of(f"files.{key}: path", path, files)]
 
 
 def _check_different(what: str, names: list[str]) -> None:

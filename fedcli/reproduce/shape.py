@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -206,6 +206,25 @@ class Figure(Part):
         return self
 
 
+class AskedFile(Part):
+    """A file that the user brings: what it is in words, or a file of a card, which `reproduce --fetch` gets."""
+
+    what: Text = ""
+    card: Text = ""
+    path: Text = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_words(cls, given: Any) -> Any:
+        return {"what": given} if isinstance(given, str) else given
+
+    @model_validator(mode="after")
+    def _of_something(self) -> Self:
+        if bool(self.card) != bool(self.path) or not (self.card or self.what):
+            raise _wrong("names no file", 'say in words what it is, or write { card = "moco-v2", path = "..." }')
+        return self
+
+
 class Recipe(Part):
     """A recipe as written; README of recipes/ says what each key means."""
 
@@ -217,7 +236,7 @@ class Recipe(Part):
     spread: Literal["pooled", "runs"] = "pooled"
     at: Literal["last5", "last", "best"] = "last5"
     reference: Text = ""
-    files: dict[FileName, Text] = {}
+    files: dict[FileName, AskedFile] = {}
     chains: Annotated[dict[Word, Data], Field(min_length=1, alias="data")]
     train: Flags = {}
     rows: Annotated[tuple[Row, ...], Field(min_length=1, alias="row")]
@@ -244,6 +263,7 @@ class Published(Part):
 
 PARTS: dict[Any, type[Part]] = {
     "row": Row, "column": Column, "figure": Figure, "data": Data, "small": Scale, "smoke": Scale, "rows": Printed,
+    "files": AskedFile,
 }  # fmt: skip
 Read = TypeVar("Read", bound=Part)
 

@@ -293,7 +293,7 @@ def _network(
         try:
             net.load_state_dict(start)
         except RuntimeError as error:
-            raise FedcliError(f"the tensors that came are not those of {plan.model}: {error}"[:300]) from None
+            raise FedcliError(f"the tensors received do not fit {plan.model}: {error}"[:300]) from None
     continues = isinstance(method.aggregator, ContinuesRun)
     new_head = initial.take_head(net, parent_run, method, body["classes"]) if parent_run and not continues else ""
     return net, Layout(net, method.local.personal_tensors(net)), new_head

@@ -63,7 +63,7 @@ def refuse_waiting(runs: Path, options: dict[str, Any]) -> None:
         differ = [f"{name.replace('_', ' ')} {begun.get(name)}" for name in options if begun.get(name) != options[name]]
         other = f"with {', '.join(differ)}" if differ else "on other data"
         raise UsageError(
-            f"no unfinished run has these options: {folder} waits {at}, begun {other}",
+            f"no unfinished run has these options: {folder} stopped {at} and was begun {other}",
             f"go on with it: fedcli train --resume --out {folder}; to train anew, leave --resume out",
         )
     console.say("no unfinished run to resume: training from the first round")

@@ -96,7 +96,9 @@ def of_one_site(run: Path, images: Path) -> Path:
         raise UsageError(f"the images of {run} are here, and no site's", "leave --data out")
     made = manifest.read(run)
     if made.body["model"]["personal"] or made.body["model"]["personal_models"] or made.options.get("bn") == "local":
-        raise FedcliError(f"each client's own part of the models of {run} is at its site", "only they can answer")
+        raise FedcliError(
+            f"each client's own part of the models of {run} is at its site", "only the sites can score their own models"
+        )
     path = manifest.find(images, "corruption", "partition")
     theirs, ours = manifest.verify(path, "corruption", "partition").body, manifest.read(data_of(run, "sites")).body
     if differing := [key for key in FORM if theirs[key] != ours[key]]:

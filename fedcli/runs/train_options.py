@@ -157,9 +157,7 @@ class TrainOptions(Training):
     timeout: Timeout = 600.0
     jobs: Annotated[int | None, "short for --engine pool:N, >= 1", ON_MACHINE] = None
     at_once: Annotated[int | None, "short for --engine streams:N, >= 1", ON_MACHINE] = None
-    min_clients: Annotated[
-        int, "sites that must answer in a round, >= 0, without the absent ones; 0: all", ON_MACHINE
-    ] = 0
+    min_clients: Annotated[int, "least number of sites that must answer in a round, >= 0; 0: all", ON_MACHINE] = 0
     checkpoint_every: Annotated[
         int, "rounds between saved states, >= 0; 0: as often as takes less than 2 % of the time", UNRECORDED
     ] = 0
@@ -188,13 +186,13 @@ class TrainOptions(Training):
         declared = recorded(TrainOptions)
         names = {option.name for option in declared} - {"set"} | {"settings"}
         if odd := sorted(names ^ values.keys()):
-            what = f"options arrived {'without' if odd[0] in names else 'with an unknown'} {odd[0]!r}"
+            what = f"options received {'without' if odd[0] in names else 'with an unknown'} {odd[0]!r}"
             raise UsageError(what, ANOTHER)
         if not isinstance(values["settings"], dict):
-            raise UsageError(f"options arrived whose settings are {values['settings']!r:.60}", ANOTHER)
+            raise UsageError(f"options received with settings {values['settings']!r:.60}", ANOTHER)
         if missing := [option.name for option in declared if option.flag.open and values[option.name] is None]:
-            raise UsageError(f"options arrived that leave {missing[0]} open", ANOTHER)
+            raise UsageError(f"options received without a value of {missing[0]}", ANOTHER)
         try:
             return cls(**{name: value for name, value in values.items() if name != "settings"}, set=values["settings"])
         except UsageError as error:
-            raise UsageError(f"options arrived with {error.sentence}", ANOTHER) from None
+            raise UsageError(f"options received: {error.sentence}", ANOTHER) from None

@@ -135,7 +135,7 @@ def odd_ones(reports: Mapping[str, Report], agreed: dict[str, Any]) -> dict[str,
     wrong = {}
     for client, own in columns.items():
         if differing := [column[0] for column in (*own, *usual) if (column in own) != (column in usual)]:
-            what = f"site {client} reported its column {differing[0]!r} not as the others did"
+            what = f"site {client} sent the column {differing[0]!r} in another form than the others"
             wrong[client] = SiteError(what, "every client must report the same names, each of one shape and type")
     return wrong
 
@@ -167,7 +167,9 @@ class Lengths:
                 elif name == UPDATE and usual and length > FAR * usual and client not in self.far:
                     times = f"{length / usual:.3g} times as long as the others'"
                     self.far[client] = f"the update of site {client} in round {round} is {times}"
-                    console.warn(f"{self.far[client]} (median): other settings, or one that bends the model?")
+                    console.warn(
+                        f"{self.far[client]} (median): it may train with other settings, or send a wrong model"
+                    )
         return wrong
 
     def blamed(self, error: SiteError) -> SiteError:

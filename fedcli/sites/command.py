@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 def site(
     action: Annotated[
         Literal["run", "describe", "check"],
-        "run: answer a coordinator; describe: what it may know; check: what would leave, in words",
+        "run: take part; describe: print the description that is sent; check: say what may leave, send nothing",
         NAME,
     ] = "run",
     data: Annotated[Path | None, "partition or corruption manifest", Flag("MANIFEST")] = None,
-    client: Annotated[str | None, "whose images in it; default: its only client's"] = None,
-    name: Annotated[str | None, "of the site in the federation; default: the client's"] = None,
+    client: Annotated[str | None, "client whose images this site holds; default: the only one"] = None,
+    name: Annotated[str | None, "name of the site in the federation; default: the client's"] = None,
     policy: Annotated[Path | None, "policy.toml: what the site allows", Flag("FILE")] = None,
-    socket: Annotated[Path | None, "of the socket to listen at", Flag("PATH")] = None,
+    socket: Annotated[Path | None, "socket to listen at", Flag("PATH")] = None,
     nvflare: Annotated[Path | None, "answer the jobs of NVFlare's client of this hospital", Flag("PROFILE")] = None,
     state: Annotated[Path | None, "memory and audit file; default: --work/site/NAME", Flag("FOLDER")] = None,
     device: Annotated[str, "cpu, cuda or cuda:N"] = "cpu",
-    out: Annotated[Path | None, "write the description there", Flag("FILE")] = None,
+    out: Annotated[Path | None, "file for the description", Flag("FILE")] = None,
     work: o.Work = o.DEFAULT_WORK,
     json: o.Json = False,
 ) -> None:
     """Take part in a federation, with images that stay here.
 
-    A coordinator elsewhere asks for updates of the model. The policy of this site says what it may get.
+    A coordinator elsewhere sends the model, and this site trains it. Its policy limits what may leave.
 
     Examples: fedcli site describe --client client-00 --out client-00.json; fedcli site check --client client-00
     """
@@ -73,42 +73,73 @@ def site(
         serve(mine, socket)
     else:
         hint = "give --socket PATH, such as --socket sites/hospital-a.sock, or --nvflare PROFILE"
-        raise UsageError("a site needs to know who asks", hint)
+        raise UsageError("a site needs a socket, or a profile of NVFlare, to be reached by", hint)
 
 
 def _check(site: "Site") -> None:
-    """Print what would leave, for people who have to allow it."""
+    """Print what may leave, for people who have to allow it."""
     policy, about = site.policy, site.description
-    rows = [
-        [column, part, *(f"{value}: {'hidden' if count is None else count}" for value, count in cells.items())]
-        for column, parts in about["counts"].items()
-        for part, cells in parts.items()
+    parts = [part for part, images in about["images"].items() if images]
+    counts = [
+        [column if not place else "", value, *("hidden" if count is None else str(count) for count in of_parts)]
+        for column, cells in about["counts"].items()
+        for place, (value, of_parts) in enumerate(_by_value(cells, parts).items())
     ]
-    widest = max(len(row) for row in rows)
-    terminal.table(["of", "part", *[""] * (widest - 2)], [row + [""] * (widest - len(row)) for row in rows])
-    least = policy.smallest_cell
-    mean_loss = "" if policy.privacy else " its mean loss,"
-    plain = "unmasked: the coordinator sees that of this site"
-    summed = f"only masked, within a sum over at least {policy.smallest_sum} sites (secure aggregation)"
-    lines = [
-        f"site {site.name}: {about['images']['train']} training images of {about['dataset']}, which stay here",
-        f"once: the table above, the form of the images and versions; counts below {least} are hidden",
-        f"each round: the model,{mean_loss} the numbers of images and of steps, and columns that its method names",
-        f"the model leaves {summed if policy.secure_aggregation else plain}",
-        f"methods: {', '.join(policy.methods) or 'all'}; columns: {_listed(policy.allowed_columns)}",
-        f"at least {policy.minimum_images} images, at most {policy.maximum_rounds or 'any number of'} rounds; "
-        f"updates of a single step {'may' if policy.gradients else 'must not'} leave",
-        *([_spent(policy.privacy, site.folder)] if policy.privacy else ["updates leave as they are, without noise"]),
-        _scores(policy, about["images"]["test"]),
-        f"memory and audit file: {site.folder}; nothing was sent and nobody was asked",
-    ]
-    for line in lines:
-        console.say(line)
+    print(f"Site {site.name}: what may leave it under this policy. Nothing was sent and no coordinator was asked.\n")
+    terminal.table(["", "under this policy"], _allowed(site))
+    terminal.table(["images by", "", *parts], counts, title="Counts in the description, which is sent once:")
     if policy.privacy and not policy.privacy.answers:
-        console.warn(f"not a single answer stays within epsilon {policy.privacy.epsilon:g}: raise noise or epsilon")
+        console.warn(f"not even one answer stays within epsilon {policy.privacy.epsilon:g}: raise noise or epsilon")
 
 
-def _spent(privacy: "Privacy", folder: Path) -> str:
+def _by_value(cells: dict[str, dict[str, int | None]], parts: list[str]) -> dict[str, list[int | None]]:
+    """Counts of each value by part, from those of each part by value."""
+    values = dict.fromkeys(value for of_part in cells.values() for value in of_part)
+    return {value: [cells.get(part, {}).get(value, 0) for part in parts] for value in values}
+
+
+def _allowed(site: "Site") -> list[list[str]]:
+    """Rows of a subject and the sentences that say what the policy allows."""
+    policy, images, least = site.policy, site.description["images"], site.policy.smallest_cell
+    loss = "" if policy.privacy else ", its mean training loss"
+    step = (
+        "Even a single training step may be sent."
+        if policy.gradients
+        else "A model after a single training step is not sent, since it shows the gradient."
+    )
+    form = "The model is sent as it is, not masked: the coordinator sees the model of this site."
+    if policy.secure_aggregation:
+        form = f"The model is sent only masked; the server sees the sum over at least {policy.smallest_sum} sites."
+    most = f"at most {policy.maximum_rounds} rounds of a training" if policy.maximum_rounds else "any number of rounds"
+    fewest = f"; at least {policy.minimum_images} training images here" if policy.minimum_images else ""
+    return [
+        ["stays here", "the images, their file names, and the ids of images and patients"],
+        ["sent once", f"the counts below (those under {least} are hidden, and others that would reveal them), "
+         "names of classes and groups, size and channels of the images, a checksum of the data, software versions"],
+        ["sent each round", f"the model trained here{loss}, the number of training images "
+         f"({images['train']}) and of training steps"],
+        ["form of the model", f"{form} {step}"],
+        ["noise", _noise(policy.privacy, site.folder) if policy.privacy else "No noise is added to the model."],
+        ["further numbers", _columns(policy)],
+        ["evaluation", _scores(policy, images["test"])],
+        ["methods", ", ".join(policy.methods) or "every method"],
+        ["limits", f"{most}{fewest}"],
+        ["record", f"{site.folder / 'audit.jsonl'} has a line for every answer that is sent"],
+    ]  # fmt: skip
+
+
+def _columns(policy: "Policy") -> str:
+    """The numbers beside the model that a method may send."""
+    allowed = policy.allowed_columns
+    if allowed is None:
+        what = "all that a method reports beside the model, such as class counts, losses of groups or spectra of images"
+        return f"{what}; the policy does not limit them"
+    if not allowed:
+        return "none: a method that reports more than the model is refused"
+    return f"only {', '.join(allowed)}{'; the noise does not cover them' if policy.privacy else ''}"
+
+
+def _noise(privacy: "Privacy", folder: Path) -> str:
     """The reach of noise, how many answers may leave with it and what those that did have revealed."""
     from ..federation.privacy import epsilon
     from .privacy import LEDGER, read_ledger
@@ -117,28 +148,24 @@ def _spent(privacy: "Privacy", folder: Path) -> str:
     known, first = len(answered), epsilon(privacy.noise, 1, privacy.delta)
     spent = max(revealed, epsilon(privacy.noise, known, privacy.delta))  # the policy may have had less noise
     return (
-        f"updates are cut at norm {privacy.clip:g} and get noise of {privacy.noise:g} times that; epsilon may reach "
-        f"{privacy.epsilon:g} at delta {privacy.delta:g}: the first answer reveals {first:.3g}, and "
-        f"{privacy.answers:,} answers (one each round) are allowed; {known:,} were given from this "
-        f"folder, which revealed {spent:.3g}"
+        f"The change of the model is clipped to norm {privacy.clip:g}; normal noise with standard deviation "
+        f"{privacy.noise * privacy.clip:g} is added. Differential privacy for all patients of this site together: at "
+        f"most epsilon {privacy.epsilon:g} at delta {privacy.delta:g}, which allows {privacy.answers:,} answers, one "
+        f"each round. The first answer spends {first:.3g}. Sent so far: {known:,} answers, epsilon {spent:.3g}."
     )
 
 
 def _scores(policy: "Policy", images: int) -> str:
     """Scores that leave where a coordinator evaluates."""
     if not policy.allows_scores:
-        return "evaluation: no counts of test images leave, and `fedcli evaluate` over the sites ends with a refusal"
+        return "Nothing about the test images is sent. `fedcli evaluate` over the sites is refused."
     if not images:
-        hint = (
-            "`fedcli partition --by SITE`, SITE being the attribute of hospitals, gives each client its own, and "
-            "`--clients 1` all to the only one"
+        return (
+            "It would be refused: this client has no test images. `fedcli partition --by SITE`, where SITE is the "
+            "attribute that names the hospital, gives each client its own; `--clients 1` gives all to the only client."
         )
-        return f"evaluation: it would be refused, since no test image is this client's; {hint}"
     return (
-        f"evaluation, for each model: counts of answers on the {images} test images and histograms of their chances, "
-        f"of all and of each group; cells below {policy.smallest_cell} are left out; scores = false refuses"
+        f"For each model: counts of the {images} test images by true and predicted class, and histograms of predicted "
+        f"probabilities, over all images and for each group. Classes and groups of fewer than "
+        f"{policy.smallest_cell} images are left out. `scores = false` in the policy refuses this."
     )
-
-
-def _listed(columns: tuple[str, ...] | None) -> str:
-    return "all" if columns is None else ", ".join(columns) or "none"

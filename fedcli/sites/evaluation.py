@@ -162,7 +162,9 @@ def _build(
     whole = {v: [_added([answer.versions[v] for answer in sites.values()]) for sites in each] for v in shared}
     answers = _Answers(each, whole, classes, attributes)
     if not whole[CLEAN][-1][ALL].images:
-        raise FedcliError("the sites have no test images that they may speak of", "see smallest_cell in their policies")
+        raise FedcliError(
+            "no class has enough test images at any site to be counted", "see smallest_cell in the sites' policies"
+        )
     _write_rebuilt(folder / predictions.REBUILT, whole)
     source = manifest.read(path)
     personal = source.body["model"]["personal_models"] or source.options.get("bn") == "local"

@@ -1,15 +1,15 @@
 """Permissions of a site, from a file of its own: policy.toml. A site without one allows all but what no site would.
 
 methods = ["fedavg", "scaffold"]  # by name; the default is every method
-columns = ["control_change"]      # what may be reported beside the model; the default is whatever a method reports
-minimum_images = 50               # in the client's training part
-smallest_cell = 10                # a description hides counts below
+columns = ["control_change"]      # numbers beside the model that may be sent; the default is all that a method reports
+minimum_images = 50               # training images that a site must have
+smallest_cell = 10                # smaller counts are hidden in the description and left out of scores
 maximum_rounds = 100              # of a run
-gradients = false                 # refuses the model after a single step, and columns as long as the model
-smallest_sum = 3                  # sites that a sum of masked models must be over; the default is 2
-secure_aggregation = false        # true: a model leaves only within a sum, see --engine flower-secagg
-scores = true                     # counts of predictions on test images may leave; without privacy the default
-[privacy]                         # cut and noised updates, see privacy.py
+gradients = false                 # false: no model after a single step, and no columns as long as the model
+smallest_sum = 3                  # least number of sites in a sum of masked models; the default is 2
+secure_aggregation = false        # true: models are sent only masked, see --engine flower-secagg
+scores = true                     # counts of predictions on test images may be sent; the default without [privacy]
+[privacy]                         # clipping and noise, see privacy.py
 clip = 1.0
 noise = 20.0
 epsilon = 8.0
@@ -75,8 +75,8 @@ class Policy:
     smallest_cell: Annotated[int, "images of a count that is shown, >= 1"] = SMALLEST
     maximum_rounds: Annotated[int, "rounds of a run, >= 0; 0: any number"] = 0
     gradients: Annotated[bool, "whether a single step's update may leave"] = True
-    smallest_sum: Annotated[int, "sites that a sum of masked models must be over, >= 2"] = 2
-    secure_aggregation: Annotated[bool, "whether a model leaves only within a sum over the sites"] = False
+    smallest_sum: Annotated[int, "least number of sites in a sum of masked models, >= 2"] = 2
+    secure_aggregation: Annotated[bool, "whether a model is sent only masked, for a sum over the sites"] = False
     scores: Annotated[bool | None, "whether counts of predictions on its test images may leave"] = None
     privacy: Privacy | None = None
 
@@ -84,9 +84,9 @@ class Policy:
         """Before a run. Raises Refusal."""
         name = check(plan).name
         if self.methods and name not in self.methods:
-            raise Refusal(f"its policy allows {', '.join(self.methods)}, not {name}")
+            raise Refusal(f"its policy allows the methods {', '.join(self.methods)}, not {name}")
         if images < self.minimum_images:
-            raise Refusal(f"it has {images} training images; its policy asks for {self.minimum_images}")
+            raise Refusal(f"it has {images} training images; its policy asks for at least {self.minimum_images}")
         self.check_round(plan.rounds)
 
     def check_round(self, round: int) -> None:
@@ -102,12 +102,12 @@ class Policy:
     def check_scores(self) -> None:
         """Raises Refusal."""
         if not self.allows_scores:
-            raise Refusal("its policy lets no counts of its test images leave", "write scores = true there")
+            raise Refusal("its policy does not allow counts of its test images to be sent", "write scores = true there")
 
     def check_masked(self, sites: Any) -> None:
         """sites: over which the sum is that a model is masked for; None where it is not. Raises Refusal."""
         if sites is None and self.secure_aggregation:
-            what = "its policy lets models leave only within a sum over the sites"
+            what = "its policy allows only masked models, in a sum over the sites"
             raise Refusal(what, "train with --engine flower-secagg:DIR")
         if sites is not None and not (type(sites) is int and sites >= self.smallest_sum):
             raise Refusal(f"its policy asks for sums over at least {self.smallest_sum} sites, not {str(sites)[:20]}")
@@ -116,13 +116,15 @@ class Policy:
         """Before a report leaves; trainable: numbers of the model that are trained. Raises Refusal."""
         allowed = self.allowed_columns
         if allowed is not None and (other := sorted(report.columns.keys() - set(allowed))):
-            raise Refusal(f"its policy does not let the column {other[0]!r} leave", "allow it, or train another method")
+            raise Refusal(
+                f"its policy does not allow the column {other[0]!r} to be sent", "allow it, or train another method"
+            )
         if self.gradients:
             return
         if report.steps == 1:
-            raise Refusal("its policy lets no gradient leave, which the model after a single step is")
+            raise Refusal("its policy allows no gradients, and the model after a single step shows one")
         if long := [name for name, column in report.columns.items() if column.numel() >= trainable > 0]:
-            raise Refusal(f"its policy lets no gradient leave, and {long[0]!r} is as long as one")
+            raise Refusal(f"its policy allows no gradients, and the column {long[0]!r} is as long as one")
 
     @property
     def allowed_columns(self) -> tuple[str, ...] | None:

@@ -57,12 +57,12 @@ def check(method: Method, min_clients: int) -> None:
     """Raises UsageError for what needs more than the mean of the clients' models."""
     if not method.aggregator.of_mean:
         what = f"the server of {method.name} needs more than the mean of the clients' models by training images"
-        raise UsageError(f"{what}, and secure aggregation gives it no more", "train without it, or another method")
+        raise UsageError(f"{what}, and secure aggregation gives that mean alone", "train without it, or another method")
     if type(method.local).post_aggregate is not Local.post_aggregate:
         what = f"{method.name} takes more from its clients than their models"
         raise UsageError(f"{what}, which secure aggregation does not carry", "train without it, or another method")
     if min_clients:
-        what = "secure aggregation needs all clients of a round: masks of an absent one stay"
+        what = "secure aggregation needs all clients of a round: the masks of an absent one would not cancel"
         raise UsageError(what, "leave --min-clients out")
 
 

@@ -27,7 +27,7 @@ def run(options: EvaluateOptions) -> Scores:
             f"--{flag} and --engine exclude each other", "sites score their own images with what they have"
         )
     if (options.positive or options.rule or options.cost is not None) and not options.clinical:
-        raise UsageError("--positive, --rule and --cost are about operating points", "add --clinical")
+        raise UsageError("--positive, --rule and --cost choose operating points", "add --clinical")
     check_rule(options.choose)
     tracking.check(options.track)
     if options.cross_site and options.on:

@@ -161,12 +161,12 @@ class ReportOptions(Options):
     ] = "percentile"
     spread: Annotated[
         Literal["pooled", "runs"],
-        "what ± is over where runs differ in the seed alone: pooled, the rounds of all runs, or the runs' means",
+        "± of runs that differ in the seed alone: pooled over the rounds of all runs, or over the runs' means",
     ] = "pooled"
     separate: Annotated[bool, "a row for every run, also where only the seed differs"] = False
     against: Annotated[str, "html: test all others against this one; default: the first", Flag("METHOD")] = ""
     minutes: Annotated[bool, "also how long each run trained"] = False
-    bytes: Annotated[bool, "also what travels between the server and a client in a round"] = False
+    bytes: Annotated[bool, "also the MB that a client receives and sends in a round"] = False
     work: Work = WORK
 
 

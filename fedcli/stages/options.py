@@ -90,7 +90,7 @@ class PrepareOptions(Options):
         "be repeated",
         Flag("COLUMN:OLD=NEW,..."),
     ] = ()
-    encoding: Annotated[str | None, "images: of the CSV, such as cp1252, in which Excel writes; default: utf-8"] = None
+    encoding: Annotated[str | None, "images: encoding of the CSV, such as cp1252 from Excel; default: utf-8"] = None
     unknown: Annotated[str | None, "images: values of groups and patients that mean unknown, such as -1,other"] = None
     clients: Clients = None
     dirichlet: Dirichlet = None
@@ -134,7 +134,7 @@ class PartitionOptions(Options):
     ] = None
     fedmrl_authors: Annotated[bool, "as FedMRL's authors draw: nearly the same class shares, and shared images"] = False
     clients_file: Annotated[
-        Source | None, "who holds which image: a CSV, {client: [id, ...]} as JSON, or FedISM's .npy"
+        Source | None, "which client has which image: a CSV, {client: [id, ...]} as JSON, or FedISM's .npy"
     ] = None
     client_column: Annotated[str | None, "of a CSV; default: client, center, site, hospital or node", COLUMN] = None
     order_file: Annotated[
@@ -148,8 +148,8 @@ class PartitionOptions(Options):
     clients: Clients = None
     hold_out: Annotated[
         str | None,
-        "a hospital that trains nothing: all its images are the test images; of an attribute but the dataset's sites "
-        "or that of --by: ATTRIBUTE=VALUE",
+        "a hospital left out of training, whose images are the test images; of an attribute other than the dataset's "
+        "sites or --by: ATTRIBUTE=VALUE",
         Flag("SITE"),
     ] = None
     without: Annotated[

@@ -161,13 +161,13 @@ def test_one_class_for_every_image_and_unknown_groups_are_told(tmp_path):
     b = [heal(tmp_path / "b0", model(1, 0), corrupted=model(1, 0), sex=sex)]
     b += [heal(tmp_path / "b1", stuck, seed=1, corrupted=model(1, 0), sex=sex)]
     comparison = compare(a, b, resamples=50)
-    assert "FedAvg answers one class for every clean image" in notes(comparison)
-    assert "FedHEAL answers one class for every clean image (seed 1)" in notes(comparison)
+    assert "FedAvg predicts one class for every clean image" in notes(comparison)
+    assert "FedHEAL predicts one class for every clean image (seed 1)" in notes(comparison)
     assert comparison.groups["sex"].unknown == 4
     assert "sex is unknown of 4 of 60 test images: they are in no group, but in the other scores" in notes(comparison)
     rows = ordered({"a": a, "b": b}, "a", "accuracy", "clean", resamples=50)
-    assert rows[0].note == "the reference; answers one class for every clean image"
-    assert rows[1].note.endswith("answers one class for every clean image (seed 1)")
+    assert rows[0].note == "the reference; predicts one class for every clean image"
+    assert rows[1].note.endswith("predicts one class for every clean image (seed 1)")
     assert "one class" not in ordered({"a": a, "b": b}, "a", "accuracy", "corrupted", resamples=50)[0].note
 
 

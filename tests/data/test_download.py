@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fedcli.data.preparation.download import download, fetch, unpack
-from fedcli.data.sources import SOURCES, card
+from fedcli.data.sources import SOURCES, card, cards
 from fedcli.errors import FedcliError, HashError, UsageError
 
 BODY = bytes(range(256)) * 5000
@@ -208,11 +208,21 @@ def test_a_dataset_behind_a_form_is_explained_step_by_step(tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-def test_cards_name_web_addresses_paths_inside_and_hashes():
-    listed = [file for name in SOURCES for file in card(name).get("download", [])]
-    assert len(listed) >= 25
+def test_cards_name_web_addresses_paths_inside_sizes_and_hashes():
+    listed = [file for name in [*SOURCES, *cards.published()] for file in cards.fetching(name).files]
+    assert len(listed) >= 40
     for file in listed:
-        assert file["url"].startswith(("https://", "http://"))
-        assert len(file.get("md5", "")) == 32 or len(file["sha256"]) == 64
-        assert "unpack" not in file or file["bytes"] > 10**9
-        assert not Path(file["path"]).is_absolute() and ".." not in Path(file["path"]).parts
+        assert file["url"].startswith("https://") or ("md5" in file and file["url"].startswith("http://ufldl."))
+        assert cards.size(file) > 0 and ("bytes" in file) != ("about_bytes" in file)
+        assert len(file.get("md5", "")) in (0, 8, 32) and len(file.get("sha256", "")) in (0, 64)
+        assert (
+            "md5" in file or "sha256" in file or "published" in file["hash_from"] or "publish no" in file["hash_from"]
+        )
+        for path in (file["path"], file.get("unpack", "in"), *file.get("beside", ())):
+            assert not Path(path).is_absolute() and ".." not in Path(path).parts
+
+
+def test_every_dataset_is_fetched_by_command_or_a_person_is_told_how_much_it_is():
+    for name in [*SOURCES, *cards.published()]:
+        known = cards.fetching(name)
+        assert known.by_command or "by_hand" in card(name) or name in ("images", "phantom", "toy")

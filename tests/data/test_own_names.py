@@ -72,8 +72,8 @@ def test_the_test_images_are_the_only_clients_own_unless_they_are_another_hospit
     assert not any(len(own["test"]) for own in holdings(held_out).rows.values())
     several = fedcli.partition(dataset, clients=2, work=tmp_path).path
     assert [client["test"] for client in manifest.read(several).body["roster"]] == [0, 0]
-    code, _, err = typed("site", "check", "--data", alone, "--name", "north")
-    assert code == 0 and f"counts of answers on the {len(test)} test images" in err
+    code, shown, _ = typed("site", "check", "--data", alone, "--name", "north")
+    assert code == 0 and f"counts of the {len(test)} test images" in shown
 
 
 def test_the_only_site_that_trains_has_no_test_images_of_others(tmp_path):

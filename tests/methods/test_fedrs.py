@@ -4,6 +4,8 @@ from conftest import play, toy_net, toy_shard
 from group_clients import client_of
 
 from fedcli.methods import resolve
+from fedcli.runs.rules import takes_prior
+from fedcli.runs.train_options import TrainOptions
 
 
 def loss(alpha, absent=2):
@@ -52,3 +54,9 @@ def test_a_smaller_alpha_pushes_the_missing_class_less():
         local.loss(net, shard.batch(torch.arange(6)), client).backward()
         made.append(float(net.head.bias.grad[2]))
     assert made[0] == 0.0 < made[1]
+
+
+def test_no_prior_is_added_since_it_would_undo_the_restriction():
+    """A prior gives missing classes no probability, and what remains is FedAvg."""
+    for rule in ("paper", "released"):
+        assert not takes_prior(TrainOptions(), resolve("fedrs", {"rule": rule}))

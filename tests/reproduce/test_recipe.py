@@ -32,7 +32,8 @@ def test_the_table_of_all_methods_has_those_that_train_any_network_and_its_seven
 
 def test_the_readme_of_recipes_lists_them_with_their_cells_and_its_example_is_sound(tmp_path):
     text = (recipe.FOLDERS[1] / "README.md").read_text(encoding="utf-8")
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| `")]
+    tables = [line for line in text.splitlines() if line.startswith("| `") and line.count("|") > 3]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in tables]
     lines = {}
     for names, _, _, *cells in rows:
         first, *more = [name.strip("` ") for name in names.split(",")]
@@ -319,3 +320,17 @@ def test_where_validation_images_choose_no_best_is_marked_by_test_images():
     assert not any(column.marked for column in tuning.columns)
     assert any(column.marked for column in recipe.load(recipe.find("fedism-plus-table2")).columns)
     assert {row.stem for row in tuning.rows} == {"q-FedAvg", "FairFed"}
+
+
+@pytest.mark.parametrize("typed", ["fedism-plus", "FedISM+", "fed-mas", "fedheal", "FedMRL", "fairfedmed"])
+def test_a_papers_name_means_all_its_recipes(typed):
+    files = recipe.recipes_of(typed)
+    paper = files[0].stem.rpartition("-")[0]
+    assert files == [path for name, path in recipe.names().items() if name.startswith(f"{paper}-")]
+    assert any("-table" in path.stem for path in files)
+
+
+def test_a_recipes_name_means_that_one():
+    assert recipe.recipes_of("FedISM+ table2") == [recipe.find("fedism-plus-table2")]
+    with pytest.raises(UsageError, match="no such recipe: fed"):
+        recipe.recipes_of("fed")

@@ -229,7 +229,7 @@ def test_options_that_no_unfinished_run_has_are_refused_and_the_one_that_waits_i
         code, _ = typed("--rounds", 4, "--lr", 0.01)
     (begun,) = Path("w").glob("runs/*")
     code, said = typed("--rounds", 2, "--resume")
-    assert code == 2 and f"{begun} waits after round 2 of 4, begun with lr 0.01, rounds 4" in said
+    assert code == 2 and f"{begun} stopped after round 2 of 4 and was begun with lr 0.01, rounds 4" in said
     assert f"fedcli train --resume --out {begun}" in said and len([*Path("w").glob("runs/*")]) == 1
     with held(begun / ".lock", "", ""):  # it is being trained
         assert typed("--rounds", 2, "--resume")[0] == 0

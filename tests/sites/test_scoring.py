@@ -213,9 +213,9 @@ def test_small_cells_leave_with_nobody(data, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("policy", "sentence"),
     [
-        (Policy(scores=False), "lets no counts of its test images leave"),
-        (Policy(privacy=Privacy(epsilon=1e6)), "lets no counts of its test images leave"),
-        (Policy(smallest_cell=100), "no test images that they may speak of"),
+        (Policy(scores=False), "does not allow counts of its test images"),
+        (Policy(privacy=Privacy(epsilon=1e6)), "does not allow counts of its test images"),
+        (Policy(smallest_cell=100), "no class has enough test images"),
     ],
 )
 def test_a_policy_may_refuse_scores(data, tmp_path, monkeypatch, policy, sentence):

@@ -106,9 +106,9 @@ def test_a_plan_that_names_a_file_or_a_field_of_another_version_is_refused(site)
         ({"model": "./net.py:build"}, "opens no file"),
         ({"model": "timm:hf-hub:somebody/net"}, "opens no file"),
         ({"lr": "fast"}, "--lr='fast' is not a number"),
-        ({"lr": None}, "leave lr open"),
+        ({"lr": None}, "without a value of lr"),
         ({"new": 1}, "with an unknown 'new'"),
-        ({"settings": None}, "whose settings are None"),
+        ({"settings": None}, "with settings None"),
         ({"rounds": True}, "--rounds=True is not a number"),
         ({"method": "no such"}, "unknown method"),
     ):
@@ -143,11 +143,11 @@ def a_policy(tmp_path, text):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ('methods = ["fedprox"]', "its policy allows fedprox, not scaffold"),
-        ("minimum_images = 21", "it has 20 training images; its policy asks for 21"),
+        ('methods = ["fedprox"]', "its policy allows the methods fedprox, not scaffold"),
+        ("minimum_images = 21", "it has 20 training images; its policy asks for at least 21"),
         ("maximum_rounds = 1", "its policy allows 1 rounds, not 2"),
-        ("columns = []", "does not let the column 'control_change' leave"),
-        ("[privacy]\nepsilon = 1e3", "does not let the column 'control_change' leave"),
+        ("columns = []", "does not allow the column 'control_change' to be sent"),
+        ("[privacy]\nepsilon = 1e3", "does not allow the column 'control_change' to be sent"),
         ("gradients = false", "'control_change' is as long as one"),
     ],
 )
@@ -159,7 +159,7 @@ def test_a_policy_refuses_in_a_sentence_that_names_the_site(data, tmp_path, text
 
 def test_a_model_after_a_single_step_is_a_gradient(data, tmp_path):
     sites = sites_of(data, tmp_path / "sites", policy=Policy(gradients=False))
-    with pytest.raises(SiteError, match="lets no gradient leave, which the model after a single step is"):
+    with pytest.raises(SiteError, match="allows no gradients, and the model after a single step shows one"):
         train_at(sites, data, plan(batch_size=32), tmp_path)
     train_at(sites, data, plan(), tmp_path, out=tmp_path / "run")  # three steps
 
@@ -201,7 +201,8 @@ def checked(data, tmp_path, text):
     """What `fedcli site check` says under a policy."""
     path = tmp_path / "policy.toml"
     path.write_text(text)
-    return run(f"fedcli site check --data {data} --client north --policy {path} --state {tmp_path / 'state'}")
+    said = run(f"fedcli site check --data {data} --client north --policy {path} --state {tmp_path / 'state'}")
+    return " ".join(said.split())
 
 
 def test_a_check_says_how_many_answers_the_policy_allows_and_what_was_spent(tmp_path):
@@ -209,29 +210,55 @@ def test_a_check_says_how_many_answers_the_policy_allows_and_what_was_spent(tmp_
     said = checked(data, tmp_path, "[privacy]\nnoise = 20.0")
     allowed = Privacy().answers
     assert privacy.epsilon(20.0, allowed, 1e-5) <= 8.0 < privacy.epsilon(20.0, allowed + 1, 1e-5)
-    assert f"and {allowed:,} answers (one each round) are allowed; 0 were given" in said
-    assert "mean loss" not in said and "no counts of test images leave" in said and "not a single answer" not in said
+    assert f"which allows {allowed:,} answers, one each round" in said and "Sent so far: 0 answers" in said
+    assert (
+        "mean training loss" not in said
+        and "Nothing about the test images is sent" in said
+        and "not even one" not in said
+    )
     (tmp_path / "state").mkdir()
     ledger = {"answered": ["a" * 64, "b" * 64], "epsilon": 0.6, "delta": 1e-5}  # with less noise than now
     (tmp_path / "state" / privacy.LEDGER).write_text(json.dumps(ledger))
-    assert "2 were given from this folder, which revealed 0.6" in checked(data, tmp_path, "[privacy]")
+    assert "Sent so far: 2 answers, epsilon 0.6" in checked(data, tmp_path, "[privacy]")
     said = checked(data, tmp_path, "[privacy]\nnoise = 0.5")
     assert (
-        "the first answer reveals 24.4, and 0 answers" in said and "not a single answer stays within epsilon 8" in said
+        "allows 0 answers" in said
+        and "The first answer spends 24.4" in said
+        and "not even one answer stays within epsilon 8" in said
     )
 
 
 def test_a_check_says_what_leaves_in_an_evaluation_and_whether_models_are_summed(tmp_path):
     data = chain_with_tests(tmp_path)
     said = checked(data, tmp_path, "smallest_cell = 3\nsecure_aggregation = true")
-    assert "its mean loss" in said and "counts of answers on the 10 test images" in said
-    assert "cells below 3 are left out" in said and "within a sum over at least 2 sites" in said
-    assert "no counts of test images leave" in checked(data, tmp_path, "scores = false")
+    assert "its mean training loss" in said and "counts of the 10 test images" in said
+    assert "of fewer than 3 images are left out" in said and "the sum over at least 2 sites" in said
+    assert "Nothing about the test images is sent" in checked(data, tmp_path, "scores = false")
+
+
+def test_a_check_shows_what_leaves_in_sentences_that_say_so(tmp_path):
+    data = chain_with_tests(tmp_path)
+    said = checked(data, tmp_path, "")
+    assert "The model is sent as it is, not masked" in said and "Even a single training step may be sent." in said
+    said = checked(data, tmp_path, "gradients = false\ncolumns = []\nminimum_images = 5\nmaximum_rounds = 3")
+    assert "A model after a single training step is not sent" in said and "a method that reports more than" in said
+    assert "at most 3 rounds of a training; at least 5 training images here" in said
+
+
+def test_the_guide_shows_what_a_check_says(tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "sites.md").read_text(encoding="utf-8")
+    shown = " ".join(page.partition("`site check` prints")[2].split("```")[1].split())
+    said = checked(chain_with_tests(tmp_path), tmp_path, page.split("```toml")[1].split("```")[0])
+    said = said.partition("Counts in the description")[0].replace(" ─", "")
+    subjects = " (?=sent once|sent each|form of|noise|further|evaluation|methods|limits|record)"
+    rows = re.split(subjects, said)
+    held = [row.strip() for row in rows if row.startswith(("sent once", "form", "noise", "further", "limits"))]
+    assert len(held) >= 5 and all(row in shown for row in held)
 
 
 def test_a_check_says_that_a_client_without_test_images_cannot_be_evaluated(data, tmp_path):
     said = checked(data, tmp_path, "")
-    assert "no test image is this client's" in said and "fedcli partition --by SITE" in said
+    assert "this client has no test images" in said and "fedcli partition --by SITE" in said
 
 
 @pytest.mark.parametrize(("noise", "answers"), [(4.0, 1), (4.0, 10), (20.0, 100), (1.0, 1)])

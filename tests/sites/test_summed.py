@@ -74,7 +74,7 @@ def test_the_model_is_that_of_all_sites_seen(data, tmp_path, method):
 def test_policies_that_ask_for_it_allow_nothing_else(data, tmp_path):
     policy = Policy(secure_aggregation=True)
     assert trained(data, tmp_path / "summed", plan(), policy=policy).exists()
-    with pytest.raises(FedcliError, match="its policy lets models leave only within a sum"):
+    with pytest.raises(FedcliError, match="its policy allows only masked models"):
         trained(data, tmp_path / "seen", plan(), policy=policy, kind=Sites)
     with pytest.raises(Refusal):
         policy.check_masked(None)

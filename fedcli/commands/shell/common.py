@@ -9,7 +9,7 @@ from ...common_options import ATTRIBUTE, OUTPUT, TO_OUTPUT, WORK
 from ...errors import LimitError, UsageError
 from ...options import Flag
 
-Work = Annotated[Path, "folder that results go to and are looked for in", TO_OUTPUT]
+Work = Annotated[Path, "folder of all results", TO_OUTPUT]
 Json = Annotated[bool, "print JSON instead of a path or a table", TO_OUTPUT]
 BriefJson = Annotated[
     Literal["", "short", "full"],

@@ -1,6 +1,19 @@
-"""The cards that come with fedcli: what a person should know of a dataset, a JSON file each."""
+"""The cards that come with fedcli: what a person should know of a dataset, a JSON file each.
+
+`published_files.json` holds cards of files that are no datasets, which the authors of papers publish. Keys of a card
+that say how to come by its files:
+
+    download     files that a command fetches: path, url, bytes (or about_bytes, where no source says them exactly),
+                 sha256 or md5 (the makers publish 8 digits of some), hash_from (who says so where not the makers),
+                 unpack (the folder that an archive becomes), unpacked_bytes, beside (files that belong with it)
+    download_of  another card whose files these are too; both lie in one folder
+    redirects    hosts to which its addresses may lead on
+    by_hand      where no command may fetch: bytes to download and disk_bytes, about, both null where nobody says
+"""
 
 import json
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +23,7 @@ from ...errors import FedcliError
 
 _PACKAGE = Path(fedcli.__file__).parent
 _FOLDERS = _PACKAGE / "data_manifests", _PACKAGE.parent / "data_manifests"  # installed, or in a checkout
+PUBLISHED = "published_files"
 
 
 def read(name: str) -> dict[str, Any]:
@@ -20,6 +34,69 @@ def read(name: str) -> dict[str, Any]:
     raise FedcliError(f"the card {name}.json is missing from {_FOLDERS[0]}", "install fedcli again")
 
 
+@cache
+def published() -> dict[str, dict[str, Any]]:
+    """Name -> card of files that authors publish beside their papers."""
+    return read(PUBLISHED)
+
+
 def defaults(card: dict[str, Any]) -> dict[str, str]:
     """The dataset's own options with their usual values."""
     return {key: about["default"] for key, about in sorted(card.get("options", {}).items())}
+
+
+def size(file: dict[str, Any]) -> int:
+    """Bytes of a file to download, about where no source says them exactly."""
+    return file.get("bytes") or file["about_bytes"]
+
+
+def on_disk(file: dict[str, Any]) -> int:
+    """Bytes of a file as it is kept, unpacked where it is an archive: pictures are as large in it as outside."""
+    return file.get("unpacked_bytes") or size(file)
+
+
+@dataclass(frozen=True)
+class Fetching:
+    """The way to the files of a dataset, or of a paper's authors.
+
+    Attributes:
+        name: the card's. folder: the card in whose folder they lie, another one's where two share their images.
+        files: those that a command fetches, as the card declares them; empty where it may fetch none.
+        download_bytes, disk_bytes: of all files, about; None where nobody says.
+        rest: what a command that fetches the others leaves to a person; "" for nothing.
+    """
+
+    name: str
+    title: str
+    folder: str
+    licence: str
+    citation: str
+    where: str
+    files: tuple[dict[str, Any], ...]
+    download_bytes: int | None
+    disk_bytes: int | None
+    rest: str = ""
+    redirects: tuple[str, ...] = ()
+
+    @property
+    def by_command(self) -> bool:
+        """`datasets --download` and `reproduce --fetch` get them; if not, a person does, from `where`."""
+        return bool(self.files)
+
+
+def fetching(name: str) -> Fetching:
+    """Of a dataset that comes with fedcli, or of a card of published files. Raises FedcliError."""
+    return of_card(name, published().get(name) or read(name))
+
+
+def of_card(name: str, card: dict[str, Any]) -> Fetching:
+    """The same of a card at hand."""
+    other = fetching(card["download_of"]) if "download_of" in card else None
+    files = (*(other.files if other else ()), *card.get("download", ()))
+    by_hand = card.get("by_hand", {})
+    return Fetching(
+        name, card["title"], other.folder if other else name, card["licence"], card["citation"], card["where"], files,
+        sum(map(size, files)) if files else by_hand.get("bytes"),
+        sum(map(on_disk, files)) if files else by_hand.get("disk_bytes"),
+        card.get("download_rest", ""), (*card.get("redirects", ()), *(other.redirects if other else ())),
+    )  # fmt: skip

@@ -174,11 +174,8 @@ def missing(named: Iterable[tuple[str, Scores]]) -> str:
     without = {name: scores for name, scores in named if not scores.clinical and not scores.curves}
     if not without:
         return ""
-    how = "`fedcli evaluate RUN --clinical` chooses thresholds on validation images"
-    first = next(iter(without.values()))
-    need = "" if first.best else ", which `fedcli partition --val 0.2` keeps before training"
-    names = ", ".join(list(without)[:3]) + (f" and {len(without) - 3} more" if len(without) > 3 else "")
-    return f"No operating points of {names}: {how}{need}."
+    need = "" if next(iter(without.values())).best else ", after `fedcli partition --val 0.2` and a new training"
+    return f"For thresholds: `fedcli evaluate RUN --clinical`{need}."
 
 
 def _of_classes(name: str, clinical: Facts, shown: Collection[Topic]) -> Iterator[Table]:
