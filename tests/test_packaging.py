@@ -33,7 +33,7 @@ def test_the_image_is_built_on_a_python_that_is_said_to_work():
 
 
 def jobs_of(workflow):
-    """Command lines of the jobs of a workflow, each with the Python that it asks for, a line for each cell of a matrix."""
+    """Command lines of the jobs of a workflow with the Python that each asks for, one for each cell of a matrix."""
     for job in yaml.safe_load(workflow.read_text(encoding="utf-8"))["jobs"].values():
         matrix = job.get("strategy", {}).get("matrix", {})
         cells = [{}]

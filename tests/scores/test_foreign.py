@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from hospitals import prepared, write_hospitals
 from PIL import Image
+from raw_folders import write_slice
 from typer.testing import CliRunner
 
 import fedcli
@@ -36,6 +37,10 @@ def test_images_unlike_the_training_images_are_flagged_and_others_are_not(tmp_pa
     assert "with more contrast than every training image" in rows[101]["foreign"]
     flagged = [row for row in rows if row["foreign"]]
     assert f"{len(flagged)} of 102 images are foreign to the training images" in " ".join(ended.stderr.split())
+    said = differences_of_files(trained, tmp_path)
+    assert "a DICOM CT file, where the training images are PNG or JPEG files; grey, where" in said["head.dcm"]
+    assert said["grey.png"].startswith("grey, where every training image is coloured")
+    assert "its shorter side has 3 pixels, of the training images 8 or more" in said["small.png"]
     made = json.loads(typed("predict", trained, usual[0], tmp_path / "black.png", "--format", "json").stdout)
     assert [line["foreign"] for line in made["predictions"]] == [None, rows[100]["foreign"]]
     shard = SimpleNamespace(rows=torch.zeros(0, dtype=torch.long), images=torch.zeros(0, 3, 8, 8))
@@ -46,6 +51,18 @@ def test_images_unlike_the_training_images_are_flagged_and_others_are_not(tmp_pa
     assert "new images cannot be compared with the training data" in said and "fewer than" not in said
 
 
+def differences_of_files(trained, folder):
+    """The column foreign of a slice, a grey image and a small one in a model of coloured ones, by name."""
+    odd = folder / "odd"
+    odd.mkdir()
+    write_slice(odd / "head.dcm", np.arange(64, dtype=np.int16).reshape(8, 8), Modality="CT")
+    noise = np.random.default_rng(0).integers(0, 255, (8, 8, 3), np.uint8)
+    Image.fromarray(noise).convert("L").save(odd / "grey.png")
+    Image.fromarray(noise[:3]).save(odd / "small.png")
+    rows = csv.DictReader(io.StringIO(typed("predict", trained, odd).stdout))
+    return {row["file"].rpartition("/")[2]: row["foreign"] for row in rows}
+
+
 def test_features_far_from_all_training_features_are_foreign():
     draw = np.random.default_rng(0)
     known = (draw.normal(0, 0.1, (400, 4)) + [1, 0, 0, 0]).astype(np.float32)
@@ -54,7 +71,7 @@ def test_features_far_from_all_training_features_are_foreign():
     farthest = np.quantile(foreign._distances(train, train, 1), 1 - foreign.ALARMS)
     facts = foreign.Known(np.full(3, -np.inf), np.full(3, np.inf), train, farthest)
     said = facts.reasons(np.zeros((len(new), 3)), new)
-    assert sum(map(bool, said[:100])) <= 2 and said[100:] == [foreign.FAR] * 2
+    assert sum(map(bool, said[:100])) <= 2 and said[100:] == [[foreign.FAR]] * 2
 
 
 def test_colours_in_a_model_of_grey_images_are_foreign():
@@ -63,5 +80,5 @@ def test_colours_in_a_model_of_grey_images_are_foreign():
     facts = foreign.pixel_facts(grey)
     known = foreign.Known(facts.min(0) - 1, facts.max(0) + 1, np.zeros((0, 1), np.float32))
     coloured = foreign.pixel_facts(grey[:1] // np.array([1, 2, 4], np.uint8))
-    assert not facts[:, 2].any() and known.reasons(facts, grey) == [""] * 60
+    assert not facts[:, 2].any() and known.reasons(facts, grey) == [[]] * 60
     assert "with more colour than every training image" in known.reasons(coloured, grey[:1])[0]
