@@ -23,22 +23,22 @@ DOORS = "fedcli", "fedcli.__main__"  # what a notebook and `python -m` open; the
 LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 350, 60, 8, 120
 BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, and raised only on purpose
     "bench": 1330,
-    "commands": 3080,
+    "commands": 3430,
     "compare": 1470,
-    "data": 11240,
+    "data": 11480,
     "federation": 2680,
     "figures": 3130,
-    "io": 630,
+    "io": 780,
     "methods": 7380,
     "metrics": 1170,
     "models": 1960,
-    "reporting": 4430,
-    "reproduce": 3200,
+    "reporting": 4450,
+    "reproduce": 4460,
     "runs": 2680,
     "scores": 5140,
     "sites": 3350,
     "stages": 2040,
-    "system": 840,
+    "system": 850,
     "the ground floor": 1440,
 }
 MOST_FILES = 20  # on one floor of a room

@@ -14,7 +14,7 @@ from .shell.shown import show_json, show_tables, show_tree
 
 PARTS = "train", "val", "test"
 SPLITTING = "dataset", "partition"  # kinds that say what trains and what tests
-HOLDING = *SPLITTING, "corruption"  # kinds that say who holds what
+HOLDING = *SPLITTING, "corruption"  # kinds with counts of images by client
 CALLED = {"scores": "scores", "unfinished run": "an unfinished run", "HDF5": "an HDF5 file"}
 
 
@@ -128,7 +128,7 @@ def _readable(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _print_data(facts: dict[str, Any]) -> None:
-    """Print what a person looks for: images, classes, groups, patients, who holds what, what train and test share."""
+    """Print what a person looks for: images, classes, groups, patients, counts by client, what train and test share."""
     from ..data import glance, image_counts, manifest, overlap
 
     path, body, counts = Path(facts["path"]), facts["body"], facts["counts"]

@@ -16,7 +16,6 @@ from .cells import Seeds, train_several
 from .shell.common import (
     BriefJson,
     FailIf,
-    Json,
     give,
     refuse_broken,
     refuse_sealed,
@@ -36,7 +35,7 @@ DRAWN = "svg", "pdf", "png"
 FILE, FOLDER = Flag("FILE"), Flag("DIR")
 
 
-def prepare(options: PrepareOptions, json: Json = False) -> None:
+def prepare(options: PrepareOptions, json: BriefJson = "") -> None:
     """Read and resize the images of a dataset.
 
     What is written is one file of 8-bit images, which every later command reads. With --clients or --dirichlet it is
@@ -47,12 +46,10 @@ def prepare(options: PrepareOptions, json: Json = False) -> None:
     from ..data import glance
     from ..stages import prepare as stage
 
-    made = stage.run(options).path
-    glance.say(made)
-    show(made, json)
+    show(lambda: stage.run(options).path, json, glance.say)
 
 
-def partition(options: PartitionOptions, json: Json = False) -> None:
+def partition(options: PartitionOptions, json: BriefJson = "") -> None:
     """Divide the training images among hospitals, the clients.
 
     Images are not copied: which client has which image is written.
@@ -64,10 +61,10 @@ def partition(options: PartitionOptions, json: Json = False) -> None:
     """
     from ..stages import partition as stage
 
-    show(stage.run(options).path, json)
+    show(lambda: stage.run(options).path, json)
 
 
-def corrupt(options: CorruptOptions, json: Json = False) -> None:
+def corrupt(options: CorruptOptions, json: BriefJson = "") -> None:
     """Add noise to the images or labels of some clients.
 
     A copy of the test images is made noisy in the same way, so that models are scored on both.
@@ -94,7 +91,7 @@ def corrupt(options: CorruptOptions, json: Json = False) -> None:
     """
     from ..stages import corrupt as stage
 
-    show(stage.run(options).path, json)
+    show(lambda: stage.run(options).path, json)
 
 
 def train(
@@ -109,7 +106,7 @@ def train(
     dry_run: Annotated[
         bool, "measure a few steps, say how long the run would take and how much memory, write nothing"
     ] = False,
-    json: Json = False,
+    json: BriefJson = "",
     debug: bool = False,
 ) -> None:
     """Train a method on the images of all clients.
@@ -129,11 +126,11 @@ def train(
     if len(named) > 1 or seeds is not None:
         if not named:
             raise UsageError("which methods?", "write for example fedcli train fedavg fedheal --seeds 3")
-        train_several(named, options, seeds, dry_run=dry_run, as_json=json, debug=debug)
+        train_several(named, options, seeds, dry_run=dry_run, as_json=bool(json), debug=debug)
         return
     refuse_together(dry_run=dry_run, resume=options.resume)
     if not dry_run:
-        show(stage.run(options, typed=True).path, json)
+        show(lambda: stage.run(options, typed=True).path, json)
         return
     needs = stage.run_estimate(options)
     if options.then:
@@ -193,7 +190,7 @@ def evaluate(
     elif json:
         show_json(brief.of_row(lines[0]) | {"path": str(scores.path), "warnings": warned, "broken": broken})
     else:
-        show(scores.path, False)
+        console.result(str(scores.path))
     refuse_broken(broken)
 
 

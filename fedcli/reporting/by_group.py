@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from ..compare.predicted import predicted
 from ..compare.resampling import Resamples
 from ..compare.systems import Quantity, Scored
+from ..data.glance import fitted
 from ..figures.system import usual
 from ..metrics import RESAMPLED, better_low, title
 from ..scores import numbers, views
@@ -13,9 +14,10 @@ from ..scores.parts import MODELS
 from ..scores.scores import Scores
 from ..scores.statistics.intervals import RESAMPLES, bounds
 from ..scores.table import Score
+from .rows import MADE_UP
 from .table import DAGGER, NONE, Table
 
-SMALL = f"{DAGGER} a group with few images, or without one of a class: not reliable."
+SMALL, REASON = f"{DAGGER} not reliable: ", 64  # then each group with its reason, of at most so many characters
 
 
 def tables(run: Scored, metric: str = "") -> Iterator[Table]:
@@ -59,7 +61,8 @@ class _Shown:
         seed = [] if self.run.seed is None else [f"seed {self.run.seed}"]
         first, last = (rounds[0], rounds[-1]) if rounds else ("", "")
         some = f"mean of rounds {first} to {last}" if self.is_mean and len(rounds) > 1 else "last round"
-        return f"{', '.join([self.run.scores.label, *seed, some])}: {title(self.metric)} in %, 95 % interval"
+        label = self.run.scores.label.removesuffix(f", {MADE_UP}")
+        return f"{', '.join([label, *seed, some])}: {title(self.metric)} in %, 95 % interval"
 
     def line(self, attribute: str, group: str, some: Score) -> list[str]:
         """The group, its images, its score on each version, and how much worse the second is, in points."""
@@ -98,7 +101,7 @@ class _Shown:
 
 
 def legend(scores: Scores, metrics: Sequence[str] = ()) -> list[str]:
-    """A line for what intervals are over, and one for the sign of small groups."""
+    """A line for what intervals are over, and one with the reason of each small group."""
     shown = [usual(scores)[1], *metrics]
     columns = [
         by.get(metric, {}) for versions in scores.groups.values() for by in versions.values() for metric in shown
@@ -108,6 +111,7 @@ def legend(scores: Scores, metrics: Sequence[str] = ()) -> list[str]:
     over = "patients" if any(score.unit.startswith("patient") for score in each) else "images"
     if scores.curves:  # sites counted, which do not say whose image is which
         over = "images, which sites count without their patients, so too narrow where patients have several"
-    small = any(some.small for attribute in scores.groups for some in scores.members(attribute).values())
+    named = {name: some for attribute in scores.groups for name, some in scores.members(attribute).items()}
+    small = [f"{name} ({some.small})" for name, some in named.items() if some.small]
     lines = [f"{kind}: {RESAMPLES:,} bootstrap resamples of the {over} of a group."] if each else []
-    return [*lines, *([SMALL] if small else [])]
+    return [*lines, *([f"{fitted(SMALL, small, REASON)}."] if small else [])]

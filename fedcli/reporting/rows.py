@@ -27,7 +27,8 @@ from .row import Row
 
 STAGES = "partition", "corruption"  # a partition stands for its dataset too
 LONG = 36  # characters; what a run differs in stands below the table if it is longer
-SYNTHETIC = "SYNTHETIC data: rows marked so are of a made-up sample, and their numbers say nothing about patients"
+MADE_UP = "SYNTHETIC data"  # in the label of a run; a table says it once above
+SYNTHETIC = f"{MADE_UP}: of a made-up sample, whose numbers say nothing about patients"
 WITH_GROUP, BLIND = "true group at test", "group-blind"
 Options = Mapping[str, Any]
 
@@ -231,7 +232,7 @@ def shortened(rows: Sequence[Row]) -> list[Row]:
 def _parts_of_all(rows: Sequence[Row]) -> list[str]:
     """Parts behind the method's own name that the labels of several systems share."""
     first, *others = [row.scores.label.split(", ") for row in rows if not row.is_view]
-    return [part for part in first[1:] if all(part in other[1:] for other in others)] if others else []
+    return [part for part in first[1:] if (others or part == MADE_UP) and all(part in other[1:] for other in others)]
 
 
 def has_two_rules(rows: Sequence[Row]) -> bool:
@@ -258,7 +259,7 @@ def about(rows: Sequence[Row]) -> list[str]:
     """The data and whether they are real, the test images, chance, and what was asked of all runs alike."""
     own = [row for row in rows if not row.is_view]
     texts = [_data(own), _tested(own), chance(own)]
-    alike = _parts_of_all(rows)
+    alike = [part for part in _parts_of_all(rows) if part != MADE_UP]  # which stands with the data
     if (count := _one([row.runs for row in own])) and count > 1:
         alike += [f"{count} {own[0].drawn}"]
     elif count and (seed := _one([row.seeds[0] for row in own])) not in ("", None):

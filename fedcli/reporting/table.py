@@ -14,7 +14,7 @@ from typing import Any
 DAGGER = "†"
 NONE = "-"  # what stands where there is no number
 SHARES = "%", "points"  # units of numbers that are kept as shares from 0 to 1
-NUMBER = re.compile(r"[*+−<\s-]*\d[^_]*")  # text that starts as a number does; names of metrics hold an underscore
+NUMBER = re.compile(r"[!*+−<\s-]*\d[^_]*")  # text that starts as a number does; names of metrics hold an underscore
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,7 @@ class Cell:
     std: float | None = None
     best: bool = False
     doubtful: bool = False
+    below: "Cell | None" = None  # a second line, such as the published number
 
     @property
     def plain(self) -> str:
@@ -115,6 +116,15 @@ class Table:
         cells = [cell for row in self.rows for cell, share in zip(row, shares) if share]
         digits = 2 if any(cell.spread for cell in cells) and all((cell.std or 0) < 1 for cell in cells) else 1
         rows = [[cell.rounded(digits) if share else cell for cell, share in zip(row, shares)] for row in self.rows]
+        return replace(self, rows=rows)
+
+    def unfolded(self) -> "Table":
+        """With the second lines of cells as rows of their own, for what has one line to a row."""
+        rows: list[Sequence[Cell]] = []
+        for row in self.rows:
+            rows.append([replace(cell, below=None) for cell in row])
+            if any(cell.below for cell in row):
+                rows.append([cell.below or Cell("") for cell in row])
         return replace(self, rows=rows)
 
     @cached_property

@@ -62,6 +62,19 @@ def test_json_is_for_machines(chain):
     assert json.loads(out)["hashes"] == "verified"
 
 
+def test_json_of_a_stage_is_short_and_full_has_the_whole_manifest(chain):
+    asked = ["corrupt", "gaussian", chain["partition"], "--ratio", "0.25", *chain["where"]]
+    short, full = (json.loads(fedcli(*asked, word)[1]) for word in ("--json", "--json=full"))
+    assert short["path"] == full["path"] == chain["corruption"] and short["warnings"] == full["warnings"]
+    assert full["manifest"] == json.loads(Path(chain["corruption"]).read_text())
+    body = full["manifest"]["body"]
+    assert short["clients"] == 4 and short["train"] == sum(client["train"] for client in body["roster"])
+    assert short["noisy"] == body["clients"] and "test" not in short and "manifest" not in short
+    asked = ["train", "fedheal", chain["corruption"], "--rounds", "2", "--lr", "0.003", *chain["where"], "--json"]
+    told = json.loads(fedcli(*asked)[1])
+    assert (told["method"], told["rounds"], told["clients"], told["path"]) == ("fedheal", 2, 4, chain["run"])
+
+
 def test_quiet_leaves_stderr_empty(chain):
     assert fedcli("partition", chain["dataset"], "--iid", "--clients", "3", *chain["where"])[2] == ""
 
@@ -193,7 +206,7 @@ ERRORS = {
     "more clients than images": (("partition", "{dataset}", "--iid", "--clients", "5000"), 1, "5000", "fewer"),
     "a missing folder": (("prepare", "isic2018", "--raw", "/no/such/folder"), 1, "/no/such/folder", ""),
     "a missing --raw": (("prepare", "isic2018", "--no-sample"), 2, "--raw", "--raw"),
-    "a missing manifest": (("evaluate", "/no/run.json"), 1, "/no/run.json", "prints the path"),
+    "a missing manifest": (("evaluate", "/no/run.json"), 1, "/no/run.json", "lists what there is"),
     "the wrong kind of manifest": (("evaluate", "{dataset}"), 1, "is a dataset manifest", "path"),
     "a model too deep for the images": (
         ("train", "fedavg", "{corruption}", "--model", "resnet18"),

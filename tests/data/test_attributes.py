@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from raw_folders import write_csv
 
+import fedcli
 from fedcli.data.pool import Row
 from fedcli.data.preparation import attribute_table
 from fedcli.data.sources.source import Listing
@@ -49,3 +51,24 @@ def test_what_cannot_be_joined_is_refused_in_a_sentence(tmp_path):
             joined(tmp_path, head, *lines)
     with pytest.raises(FedcliError, match="no such file"):
         attribute_table.joined(LISTING, tmp_path / "absent.csv")
+
+
+def test_the_encoding_that_is_given_is_that_of_the_table(tmp_path):
+    table = tmp_path / "table.csv"
+    table.write_bytes("file,herkunft\na,Köln\nb,Bonn\n".encode("cp1252"))
+    with pytest.raises(FedcliError, match="is not utf-8 text"):
+        attribute_table.joined(LISTING, table)
+    assert attribute_table.joined(LISTING, table, "cp1252").attributes["herkunft"] == ["Bonn", "Köln"]
+
+
+def test_images_in_folders_of_classes_take_the_encoding_of_their_attributes(tmp_path):
+    for name in ("mel/a", "mel/b", "nv/c", "nv/d"):
+        (tmp_path / "raw" / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (16, 16)).save(tmp_path / "raw" / f"{name}.png")
+    table = tmp_path / "table.csv"
+    table.write_bytes("file,herkunft\na,Köln\nb,Bonn\nc,Köln\nd,Bonn\n".encode("cp1252"))
+    words = {"raw": tmp_path / "raw", "encoding": "cp1252", "size": 16, "work": tmp_path}
+    with pytest.raises(FedcliError, match="--encoding needs a table"):
+        fedcli.prepare("images", **words)
+    made = fedcli.prepare("images", attributes=table, **words)
+    assert made.body["attributes"]["herkunft"] == ["Bonn", "Köln"]

@@ -13,7 +13,7 @@ Work = Annotated[Path, "folder of all results", TO_OUTPUT]
 Json = Annotated[bool, "print JSON instead of a path or a table", TO_OUTPUT]
 BriefJson = Annotated[
     Literal["", "short", "full"],
-    "print JSON instead of a path or a table: the numbers people look at, and warnings; --json=full: all numbers",
+    "print JSON instead of a path or a table: what people look at, and warnings; --json=full: everything",
     Flag("[=full]", local=True, panel=OUTPUT, alone="short"),
 ]
 FailIf = Annotated[
@@ -22,6 +22,7 @@ FailIf = Annotated[
     "compare, 'change(auc_ovo_macro) < -1'; in percent; may be repeated",
     Flag("LIMIT", local=True, panel=OUTPUT),
 ]
+AcceptLicence = Annotated[bool, "accept the licences of what is downloaded, which are shown; a terminal asks"]
 Seed = Annotated[int, "seed of every random number of this stage"]
 Size = Annotated[int | None, "side of the prepared images in pixels, >= 8"]
 By = Annotated[Sequence[str], "an attribute; may be repeated", ATTRIBUTE]

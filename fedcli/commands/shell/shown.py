@@ -1,7 +1,7 @@
 """Results and tables on a terminal."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -13,12 +13,45 @@ if TYPE_CHECKING:
     from ...reporting.table import Table
 
 
-def show(path: Path, as_json: bool) -> None:
-    """Print a stage's result: its path on one line, or path and manifest as JSON."""
+PARTS = "train", "val", "test"
+TOLD = "name", "dataset", "method", "label", "rounds", "scheme", "severity"  # of a manifest, where it has them
+
+
+def show(make: Callable[[], Path], as_json: str, then: Callable[[Path], None] | None = None) -> None:
+    """Run a stage and print its result: the path on one line, or as JSON.
+
+    as_json: "short" for what was made, its counts and warnings; "full" for the whole manifest.
+    then: called with the path before it is printed.
+    """
+    with console.warnings_kept() as warned:
+        path = make()
+    if then:
+        then(path)
     if not as_json:
         console.result(str(path))
         return
-    show_json({"path": str(path), "manifest": json.loads(path.read_text(encoding="utf-8"))})
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    about = {"manifest": manifest} if as_json == "full" else _brief(manifest)
+    show_json({"path": str(path), "warnings": warned, **about})
+
+
+def _brief(manifest: dict[str, Any]) -> dict[str, Any]:
+    body, roster = manifest["body"], manifest["body"].get("roster")
+    about = {"kind": manifest["kind"], **{name: body[name] for name in TOLD if name in body}}
+    if "sample" in body:
+        about["sample"] = body["sample"]
+    if manifest["kind"] == "corruption":
+        about |= {"corruption": body["kind"], "noisy": body["clients"]}
+    if manifest["kind"] == "run":
+        return about | {"seed": manifest["options"].get("seed"), "clients": len(roster)}
+    groups = {name: len(values) for name, values in body["attributes"].items()}
+    about |= {"classes": len(body["classes"]), "attributes": groups}
+    if roster is not None:
+        held = {part: sum(client[part] for client in roster) for part in PARTS}
+        shared = {"test"} if not held["test"] else set()  # its test images are no client's, so 0 would mislead
+        return about | {"clients": len(roster), **{part: held[part] for part in PARTS if part not in shared}}
+    images = {part: body.get("split", {}).get(part, 0) for part in PARTS if part in body.get("split", {})}
+    return about | images | {"left_out": len(body.get("skipped", []))}
 
 
 def show_json(value: Any) -> None:

@@ -14,7 +14,7 @@ from ..sources.tables import image_column, read_cells, spellings
 HINT = "give a CSV with a column of image or patient ids and a column for each attribute"
 
 
-def joined(listing: Listing, path: Path) -> Listing:
+def joined(listing: Listing, path: Path, encoding: str = "utf-8-sig") -> Listing:
     """A listing whose images have the attributes of a CSV, joined by image or, where more fit, by patient id.
 
     An attribute that the listing has already is replaced; an image that the table does not name has it unknown. A
@@ -22,7 +22,7 @@ def joined(listing: Listing, path: Path) -> Listing:
     """
     if not path.is_file():
         raise FedcliError(f"no such file: {path}", HINT)
-    head, records = read_cells(path, HINT)
+    head, records = read_cells(path, HINT, encoding)
     if odd := [name for name in head if not name or "/" in name or "*" in name or head.count(name) > 1]:
         raise FedcliError(f"{path}: the column {odd[0]!r} has a slash or star in its name, or is there twice", HINT)
     key, names_of = _key(listing.rows, head, records, path)

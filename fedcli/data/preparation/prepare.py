@@ -27,6 +27,7 @@ from .. import pool as shard
 from ..pool import Row
 from ..sources.division import leaking, sample_rows
 from ..sources.formats.photographs import pipeline, within
+from ..sources.own_files import own_columns
 from ..sources.source import Choices, Listing, Source
 from . import attribute_table, split_file
 from .decoding import Reader
@@ -99,6 +100,8 @@ def prepare(name: str, request: Request, *, work: Path, out: Path | None = None)
 def _listing(name: str, card: dict[str, Any], source: Source, request: Request, choices: Choices) -> Listing:
     """The raw folder's images with their parts; at least one."""
     whole = replace(choices, sample_images=None) if request.split_file else choices  # a split file comes first
+    if request.attributes:  # a table to which --encoding applies, even where the images have none of their own
+        whole = replace(whole, own={**whole.own, "attributes": "yes"})
     listing = checked(name, source.rows(request.raw, whole))
     if request.split_file and listing.rows:
         kept, left_out = split_file.by_file(listing.rows, request.split_file, request.chosen.get("fold"))
@@ -110,7 +113,10 @@ def _listing(name: str, card: dict[str, Any], source: Source, request: Request, 
         why = "{}: {}".format(*listing.skipped[0]) if listing.skipped else card["where"]
         raise FedcliError(f"{request.raw} holds no image of {name}", why)
     check_parts(name, listing.rows)
-    return attribute_table.joined(listing, request.attributes) if request.attributes else listing
+    if not request.attributes:
+        return listing
+    written = own_columns.encoding(choices.own) if choices.own.get("encoding") else "utf-8-sig"
+    return attribute_table.joined(listing, request.attributes, written)
 
 
 def report_leak(card: dict[str, Any], listing: Listing, path: Path) -> None:

@@ -72,6 +72,7 @@ class Fetching:
         files: those that a command fetches, as the card declares them; empty where it may fetch none.
         download_bytes, disk_bytes: of all files, about; None where nobody says.
         rest: what a command that fetches the others leaves to a person; "" for nothing.
+        needed: whether there is anything to fetch; not for what fedcli draws, nor for the user's own images.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Fetching:
     disk_bytes: int | None
     rest: str = ""
     redirects: tuple[str, ...] = ()
+    needed: bool = True
 
     @property
     def by_command(self) -> bool:
@@ -107,4 +109,5 @@ def of_card(name: str, card: dict[str, Any]) -> Fetching:
         sum(map(size, files)) if files else by_hand.get("bytes"),
         sum(map(on_disk, files)) if files else by_hand.get("disk_bytes"),
         card.get("download_rest", ""), (*card.get("redirects", ()), *(other.redirects if other else ())),
+        bool(files) or "by_hand" in card,
     )  # fmt: skip

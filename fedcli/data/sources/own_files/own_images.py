@@ -206,7 +206,8 @@ def _any_coloured(raw: Path, rows: list[Row]) -> bool:
 
 def _from_folders(raw: Path, files: list[str], others: list[str], choices: Choices) -> Listing:
     """Classes from the folders in raw, or from those in its folders train, val and test."""
-    for key in ("site", "patient", "group", "age", "sex", "map", "encoding", "multi-label"):
+    of_tables = () if "attributes" in choices.own else ("encoding",)
+    for key in ("site", "patient", "group", "age", "sex", "map", "multi-label", *of_tables):
         if choices.own[key]:
             raise UsageError(f"--{key} needs a table, and {raw} has no CSV", "put one with a row per image there")
     parts = {Path(file).parts[0].lower() for file in files}
