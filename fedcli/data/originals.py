@@ -85,7 +85,7 @@ def keep(folder: Path, raw: Path, rows: Iterable[Row]) -> None:
     if known:
         kinds, coloured = sorted({each.kind for each in known}), sorted({each.coloured for each in known})
         written = Originals(kinds, coloured, min(each.side for each in known))
-        with suppress(PermissionError):  # a finished dataset of somebody else, whose manifest is all that is needed
+        with suppress(OSError):  # a finished dataset of somebody else, on a disk that may not be written to
             write_text(folder / FILE, json.dumps(asdict(written), indent=1) + "\n")
 
 

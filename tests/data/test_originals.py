@@ -20,7 +20,7 @@ def test_prepare_keeps_those_of_training_images_beside_the_pool_and_in_no_manife
     assert asdict(originals.read(path.parent)) == {"kinds": ["PNG or JPEG"], "coloured": [True], "side": 8}
     (path.parent / originals.FILE).unlink()  # of a pool that was prepared before there was such a file
     assert originals.FILE not in path.read_text() and originals.read(path.parent) is None
-    with mock.patch.object(originals, "write_text", side_effect=PermissionError):  # of somebody else
+    with mock.patch.object(originals, "write_text", side_effect=OSError("read-only")):
         assert prepared(raw, tmp_path / "work").path == path and not originals.read(path.parent)
     assert prepared(raw, tmp_path / "work").path == path and originals.read(path.parent)
 
