@@ -43,10 +43,10 @@ def progress(items: Iterable[T], *, label: str, total: int, done: int = 0) -> It
     yield from items if reporter is None else reporter.progress(items, label, total, done)
 
 
-def beside(text: str) -> None:
-    """Show a few words beside the bar of progress from now on, such as a loss."""
+def beside(text: str, *, in_lines: bool = False) -> None:
+    """Show a few words beside the bar of progress from now on, such as a loss; in_lines: also where there is no bar."""
     if isinstance(reporter := _reporter.get(), _Stderr):
-        reporter.beside = text
+        reporter.beside, reporter.in_lines = text, in_lines
 
 
 def result(text: str) -> None:
@@ -211,6 +211,7 @@ class _Stderr(logging.Handler):
         super().__init__()
         self.passed = -float(EVERY)  # when the last status was written, in seconds of the monotonic clock
         self.beside = ""  # what stands beside the bar
+        self.in_lines = False  # whether it stands in lines too
         self.open = False  # whether a status is the terminal's last line
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -258,7 +259,7 @@ class _Stderr(logging.Handler):
             yield item
             if (now := time.monotonic()) - last > (0.5 if in_notebook() else EVERY) or count == total:
                 show = self._pass if in_notebook() and count < total else self._line
-                show(f"{label} {count}/{total} ({now - start:.0f} s)")
+                show(f"{label} {count}/{total} ({now - start:.0f} s){f', {self.beside}' if self.in_lines else ''}")
                 last = now
 
     def _bar(self, items: Iterable[T], label: str, total: int, done: int) -> Iterator[T]:
@@ -273,4 +274,4 @@ class _Stderr(logging.Handler):
             for item in items:
                 yield item
                 bar.update(task, advance=1, beside=self.beside)
-        self.beside = ""
+        self.beside, self.in_lines = "", False

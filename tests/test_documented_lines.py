@@ -28,9 +28,11 @@ COMMANDS = typer.main.get_command(app).commands
 ONLY_PARSED = {  # what a line holds -> why it is not run here
     "fedcli bench": "takes minutes; tests/bench runs its sides",
     "--device cuda": "needs a GPU",
+    "--cells ": "ends without a table; reproduce/test_many_processes.py plays parts",
     "--figures ": "draws for half a minute; tests/reporting/test_graphics.py draws",
     "--card ": "needs one run; tests/reporting/test_cards.py writes cards",
     "--download": "needs the internet",
+    "--fetch": "needs the internet",
     "--track mlflow": "needs a server; tests/reporting/test_tracking.py writes files",
     "--socket ": "answers until it is stopped; tests/sites runs it",
     "--engine socket:": "needs sites that run",
@@ -92,6 +94,7 @@ BEFORE = {  # heading, or module of a command -> what its reader has typed alrea
     ],
     "Figures": [*TWO_CLIENTS, "fedcli corrupt gaussian --ratio 0.5", *SWEPT],
     "Training options": [*TWO_CLIENTS, "fedcli train fedavg"],
+    "Patients": ["fedcli prepare images --raw DIR --image-column file --label-column diagnosis --patient patient_id"],
     "Frequently asked questions": [*SKIN, "fedcli partition --by center --val 0.3", "fedcli train fedavg"],
     "Choose a method": [*SKIN, f"{TWO_CLIENTS[1]} --val 0.2", "fedcli train fedmrl", "fedcli evaluate"],
 }  # fmt: skip

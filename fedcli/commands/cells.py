@@ -1,4 +1,4 @@
-"""fedcli reproduce, run and sweep: cells, each a training with its scores, in tables."""
+"""fedcli sweep, and train of several: cells, each a training with its scores, in tables."""
 
 import sys
 import tempfile
@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from .. import console, extensions
-from ..common_options import NAME, Wait
+from ..common_options import Wait
 from ..errors import UsageError
 from ..options import Flag
 from ..stages.options import PartitionOptions, TrainOptions
-from ..system import terminal
 from .shell import common as o
 from .shell.declare import parsed
 from .shell.shown import show_json, show_tables
@@ -21,121 +20,32 @@ from .shell.shown import show_json, show_tables
 Seeds = Annotated[
     str | None, "how many seeds, or which ones, such as 0,1; default: a recipe's own, else 0", Flag("N|SEED,...")
 ]
-Raw = Annotated[Sequence[str], "folder of a dataset as downloaded; may be repeated", Flag("[NAME=]DIR")]
-File = Annotated[
-    Sequence[str], "a file that the recipe asks for, such as a teacher; may be repeated", Flag("NAME=PATH")
-]
 Only = Annotated[Sequence[str], "cells with this text in row, data or seed; may be repeated", Flag("TEXT")]
-DryRun = Annotated[bool, "print the commands as a shell script, run none"]
+DryRun = Annotated[
+    str,
+    "print the commands as a shell script, run none; --dry-run=DIR: write a script for each cell into this folder, and "
+    "one for their data",
+    Flag("[=DIR]", alone="-"),
+]
+Precision = Annotated[
+    Literal["fp32", "tf32", "bf16", "auto"] | None, "precision of every training; default: as the recipe says"
+]
+Part = Annotated[
+    str,
+    "play this part of the cells alone, such as 3/8, the third of eight that take about as long; the last part to end "
+    "writes the table",
+    Flag("I/N"),
+]
+AtOnce = Annotated[
+    int | None,
+    "cells at a time on each GPU, in [1, 64], fewer where its memory holds fewer; default: 1",
+]
 Jobs = Annotated[
     int | None,
     "cells at a time, each in a process, in [1, 256]; default: one per core where networks are small, else 1, or with "
-    "cuda one per GPU",
+    "cuda as --at-once says",
 ]
 Device = Annotated[str, "cpu, cuda (all GPUs) or cuda:N"]
-
-
-def reproduce(
-    recipe: Annotated[str | None, "name or file of a recipe; default: the list", NAME] = None,
-    raw: Raw = (),
-    file: File = (),
-    scale: Annotated[
-        Literal["paper", "small", "smoke"],
-        "paper as published, small for hours on a laptop, smoke for seconds on synthetic samples; with --raw, smoke "
-        "too prepares the whole folder, which may take minutes or more",
-    ] = "paper",
-    seeds: Seeds = None,
-    only: Only = (),
-    jobs: Jobs = None,
-    device: Device = "cpu",
-    dry_run: DryRun = False,
-    work: o.Work = o.DEFAULT_WORK,
-    wait: Wait = False,
-    json: o.Json = False,
-    debug: bool = False,
-) -> None:
-    """Rebuild a published table from its recipe.
-
-    Every cell is trained and scored, and printed beside the published number.
-
-    A cell is a row on one data set with one seed. It can be stopped at any moment: the same command goes on, and what
-    is done is not done again. Without --raw, --scale smoke runs on synthetic samples, in seconds; with
-    --raw it prepares the whole folder first, as the other scales do.
-
-    Examples: fedcli reproduce ham10000-noise --raw HAM10000 --jobs 2; fedcli reproduce fedheal-table2 --scale smoke
-    """
-    if recipe is None:
-        _list(json)  # before anything imports torch
-        return
-    from ..data.preparation.raw_folder import sample_in
-    from ..reproduce import expand
-    from ..reproduce import jobs as engine
-    from ..reproduce import recipe as recipes
-    from ..reproduce.raw import check_folders, files, folders, listed, possible
-    from ..reproduce.script import script
-    from ..reproduce.several import read_seeds
-    from ..reproduce.swept import claimed
-
-    o.refuse_together(dry_run=dry_run, json=json)
-    table = expand.check(recipes.find(recipe))
-    given, brought = folders(table, list(raw), scale, work), files(table, list(file))
-    samples = {name: folder for name, folder in given.items() if folder == str(work / "samples" / name)}
-    chosen_seeds = read_seeds(seeds, table.seeds)
-    cells = expand.chosen(expand.cells(table, scale, seeds=chosen_seeds, raw=given, files=brought), list(only))
-    if scale != "paper" and (unused := sorted(brought.keys() - listed(table))):
-        console.warn(f"--scale {scale} does not use the file {', '.join(unused)}")
-    if dry_run:
-        print(script(table, cells, samples=samples, work=work), end="")
-        return
-    cells, left_out = possible(table, cells, given)
-    used = {table.chains[cell.data].dataset for cell in cells}
-    check_folders(used, given, set(samples))
-    for sentence in left_out:
-        console.warn(sentence)
-    made_up = sorted(used & set(samples))
-    for name in made_up:
-        if sample_in(name, Path(samples[name])):
-            console.say(f"no --raw for {name}: using a synthetic sample of its layout, in {samples[name]}")
-    place = engine.Place(work, engine.devices(device, jobs, cells), debug)
-    sources = engine.make_data(cells, place)
-    folder = work / "reproduce" / f"{table.name}-{scale}"
-    with claimed(folder, wait):
-        run_cells(
-            table, cells, sources, place, folder, scale=scale, left_out=left_out, made_up=made_up,
-            measured=scale != "smoke" or bool(raw), as_json=json,
-        )  # fmt: skip
-
-
-def run(
-    recipe: Annotated[Path, "an experiment of your own, as recipes/README.md", Flag("FILE.toml", argument=True)],
-    raw: Raw = (),
-    file: File = (),
-    seeds: Seeds = None,
-    only: Only = (),
-    jobs: Jobs = None,
-    device: Device = "cpu",
-    dry_run: DryRun = False,
-    work: o.Work = o.DEFAULT_WORK,
-    wait: Wait = False,
-    json: o.Json = False,
-    debug: bool = False,
-) -> None:
-    """Train and score an experiment file of your own.
-
-    `fedcli reproduce` does the same for tables of papers.
-
-    It can be stopped at any moment: the same command goes on, and what is done is not done again.
-
-    Example: fedcli run my.toml --jobs 2
-    """
-    if not recipe.is_file():
-        raise UsageError(
-            f"no such file: {recipe}", "recipes/README.md says how to write one; `fedcli reproduce` lists ours"
-        )
-    reproduce(
-        str(recipe), raw=raw, file=file, seeds=seeds, only=only, jobs=jobs, device=device, dry_run=dry_run, work=work,
-        wait=wait, json=json, debug=debug,
-    )  # fmt: skip
 
 
 def sweep(
@@ -152,8 +62,9 @@ def sweep(
     ] = (),
     seeds: Seeds = None,
     jobs: Jobs = None,
+    at_once: AtOnce = None,
     device: Device = "cpu",
-    dry_run: DryRun = False,
+    dry_run: DryRun = "",
     work: o.Work = o.DEFAULT_WORK,
     wait: Wait = False,
     json: o.Json = False,
@@ -173,7 +84,8 @@ def sweep(
     from ..reporting.writers import markdown
     from ..reproduce import jobs as engine
     from ..reproduce import several, swept
-    from ..reproduce.script import script
+    from ..reproduce.script import Script
+    from ..reproduce.shared import Shared
     from ..reproduce.sweep import tables
 
     o.refuse_together(dry_run=dry_run, json=json)
@@ -183,18 +95,34 @@ def sweep(
     chosen = several.read_seeds(seeds, (0,)) or (0,)
     wanted = swept.planned(named, data, over, chosen, parsed(TrainOptions, words), work, _partitioned)
     if dry_run:
-        print(script(wanted.recipe, wanted.cells, samples={}, work=work, source=wanted.data), end="")
+        devices = engine.spread(device, jobs, at_once)
+        scripted(Script(wanted.recipe, wanted.cells, work, source=wanted.data, devices=devices), dry_run)
         return
-    place = engine.Place(work, engine.devices(device, jobs, wanted.cells), debug)
-    with swept.claimed(folder := wanted.folder(work), wait):
-        outcomes = run_cells(wanted.recipe, wanted.cells, wanted.sources, place, folder, as_json=json)
-        if wanted.left_out:
-            made = list(tables(wanted.left_out, outcomes, work, place.devices[0]))
-            show_tables(made, sys.stderr if json else None)
-            o.write(
-                folder / "held-out.md", "\n\n".join(f"## {t.title}\n\n{markdown(t)}\n\n{t.legend}" for t in made) + "\n"
-            )
-            console.say(f"written: {folder}/held-out.md")
+    place = engine.Place(work, engine.devices(device, jobs, wanted.cells, at_once), debug)
+    folder = wanted.folder(work)
+    shared = Shared(work, wanted.cells, wanted.sources, wait=wait)
+    outcomes = run_cells(wanted.recipe, shared, place, folder, as_json=json)
+    if wanted.left_out and outcomes:
+        made = list(tables(wanted.left_out, outcomes, work, place.devices[0]))
+        show_tables(made, sys.stderr if json else None)
+        o.write(
+            folder / "held-out.md", "\n\n".join(f"## {t.title}\n\n{markdown(t)}\n\n{t.legend}" for t in made) + "\n"
+        )
+        console.say(f"written: {folder}/held-out.md")
+
+
+def scripted(script: Any, dry_run: str) -> None:
+    """Print the script of cells, or write one for each into a folder."""
+    if dry_run == "-":
+        print(script.text(), end="")
+        return
+    o.refuse_sealed_folder(folder := Path(dry_run))
+    script.write(folder)
+    count = console.counted(len(script.cells), "script", "scripts")
+    console.say(
+        f"written: {folder}/data.sh, to be run first, and the {count} of cells, in any order or at once; the same "
+        "command without --dry-run then writes the table"
+    )
 
 
 def _partitioned(source: Path) -> PartitionOptions | None:
@@ -206,11 +134,11 @@ def _partitioned(source: Path) -> PartitionOptions | None:
 
 
 def run_cells(
-    recipe: Any, cells: list, sources: dict, place: Any, folder: Path, *, as_json: bool = False, **about: Any
+    recipe: Any, shared: Any, place: Any, folder: Path, *, as_json: bool = False, **about: Any
 ) -> list:  # fmt: skip
-    """Play cells, show their table, and return what became of each. about: as output.play() takes it.
+    """Play cells, show their table, and return what became of each, nothing where another process writes it.
 
-    Raises FedcliError where a cell failed, after all is written.
+    about: as output.play() takes it. Raises FedcliError where a cell failed, after all is written.
     """
     from ..reproduce import output
     from ..reproduce.jobs import refuse_failed
@@ -218,8 +146,9 @@ def run_cells(
     def shown(results: Any) -> None:
         show_json(results.body()) if as_json else output.show(results)
 
-    outcomes = output.play(recipe, cells, sources, place, folder, shown, **about)
-    console.say(f"written: {folder}/results.json, table.md, report.html")
+    outcomes = output.play(recipe, shared, place, folder, shown, **about)
+    if outcomes:
+        console.say(f"written: {folder}/results.json, table.md, report.html")
     refuse_failed(outcomes, "cell", "cells")
     return outcomes
 
@@ -233,6 +162,7 @@ def train_several(
     """
     from ..reproduce import forecast, several
     from ..reproduce import jobs as engine
+    from ..reproduce.shared import Shared
     from ..stages.partition import for_training
     from ..stages.train import data_for, resolved
 
@@ -246,11 +176,12 @@ def train_several(
         place = engine.Place(work, engine.devices(asked.device, asked.jobs, cells), debug)
         sources: engine.Sources = {(): data}
         if dry_run:
-            wanted = forecast.forecast(cells, sources, place)
+            wanted = forecast.forecast(cells, sources, place, keep=False)
             show_json(asdict(wanted)) if as_json else console.say(wanted.sentence(len(place.devices)))
             return
         forecast.announce(cells, sources, place)
-        outcomes = engine.run(cells, sources, place)
+        with Shared(work, cells, sources) as shared:
+            outcomes = engine.run(shared, place) or []
     done = [outcome.path for outcome in outcomes if outcome.scores]
     if as_json:
         show_json([{"path": str(path), "manifest": loads(path.read_text(encoding="utf-8"))} for path in done])
@@ -258,24 +189,3 @@ def train_several(
         for path in done:
             console.result(str(path))
     engine.refuse_failed(outcomes, "run", "runs")
-
-
-def _list(as_json: bool) -> None:
-    from ..reproduce import recipe as recipes
-
-    known = {name: recipes.load(path) for name, path in recipes.names().items()}
-    if as_json:
-        show_json({name: _about(recipe) for name, recipe in known.items()})
-        return
-    rows = [[name, str(len(recipe.rows)), str(len(recipe.seeds)), recipe.title] for name, recipe in known.items()]
-    terminal.table(["recipe", "rows", "seeds", "what it rebuilds"], rows)
-
-
-def _about(recipe: Any) -> dict[str, Any]:
-    """Facts of a recipe in the list for a program."""
-    rows, chains = recipe.rows, recipe.chains.values()
-    return {
-        "title": recipe.title, "paper": recipe.paper, "rows": [row.name for row in rows], "seeds": list(recipe.seeds),
-        "datasets": sorted({chain.dataset for chain in chains}),
-        "cells": len(recipe.seeds) * sum(len(row.data) for row in rows),
-    }  # fmt: skip

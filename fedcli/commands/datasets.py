@@ -10,7 +10,7 @@ from ..common_options import NAME
 from ..errors import UsageError
 from ..options import Flag
 from ..system import terminal
-from .shell.common import Json, refuse_together
+from .shell.common import AcceptLicence, Json, refuse_together
 from .shell.shown import show_json, show_tree
 
 
@@ -21,29 +21,36 @@ def datasets(
     ] = None,
     download: Annotated[Path | None, "put its files there, where they are free to download", Flag("DIR")] = None,
     file: Annotated[Sequence[str], "with --download: only this file; may be repeated", Flag("PATH")] = (),
+    accept_licence: AcceptLicence = False,
     json: Json = False,
 ) -> None:
     """List the datasets, or show or download one.
 
     Of one dataset: the files it needs, attributes, licence and where to get it.
 
-    --download goes on where it broke off, and checks every file by its published hash.
+    --download says how much it is, asks for the licence to be accepted, goes on where it broke off, and checks every
+    file by its published hash, or by that of the first download where nobody publishes one.
 
     Example: fedcli prepare isic2018 --raw $(fedcli datasets isic2018 --make-sample sample)
     """
     from ..data import sources
     from ..data.sources import SOURCES, card
+    from ..data.sources.cards import of_card
 
     name = name and sources.named(name)
     refuse_together(make_sample=make_sample, download=download)
-    if file and not download:
-        raise UsageError("--file says which file to download", "add --download DIR")
+    if (file or accept_licence) and not download:
+        raise UsageError("--file and --accept-licence are about a download", "add --download DIR")
     if download:
         if not name:
             raise UsageError("--download needs a dataset", "fedcli datasets medmnist --download DIR")
-        from ..data.preparation.download import download as fetch
+        from ..data.preparation import download as fetch
 
-        console.result(str(fetch(name, card(name), download, list(file))))
+        fetch.download([fetch.wanted(of_card(name, card(name)), download, file)], accepted=accept_licence)
+        if json:
+            show_json({"folder": str(download), "files": fetch.received(download)})
+        else:
+            console.result(str(download))
         return
     if make_sample:
         if not name:
@@ -87,12 +94,20 @@ def _takes_columns(entry: dict[str, Any]) -> bool:
 
 def _readable(entry: dict[str, Any]) -> dict[str, Any]:
     """A card for a person: a line for each file, split and option, and the flags that set them."""
+    from ..data.sources import cards
+
     shown: dict[str, Any] = {}
+    files = {file["path"]: _download_line(file) for file in cards.of_card("", entry).files}
     for key, value in entry.items():
+        if key in ("download_of", "redirects"):
+            continue
         if key == "files":
             shown[key] = {file["path"]: _file_line(file) for file in value}
         elif key == "download":
-            shown["download (--download DIR)"] = {file["path"]: _download_line(file) for file in value}
+            shown["download (--download DIR)"] = files
+        elif key == "by_hand":
+            about = f", about {value['bytes'] / 1e9:,.0f} GB" if value["bytes"] else ""
+            shown["download"] = f"by hand{about}"
         elif key == "splits":
             shown["splits (--split)"] = value
         elif key == "options":
@@ -111,10 +126,14 @@ def _file_line(file: dict[str, Any]) -> str:
 
 
 def _download_line(file: dict[str, Any]) -> str:
-    size = f"{file['bytes'] / 1e6:,.1f} MB, " if "bytes" in file else ""
+    from ..data.sources import cards
+
+    about = "" if "bytes" in file else "about "
     unpacked = f", unpacked to {file['unpack']}/" if "unpack" in file else ""
-    checked = f"MD5 {file['md5']}" if "md5" in file else f"SHA-256 {file['sha256']}"
-    return f"{size}{checked}{f' of {known}' if (known := file.get('hash_from')) else ''}, from {file['url']}{unpacked}"
+    kind = next((kind for kind in ("sha256", "md5") if kind in file), "")
+    checked = f"{kind.replace('sha', 'SHA-').replace('md', 'MD')} {file[kind]}" if kind else "no hash"
+    said = f" ({known})" if (known := file.get("hash_from")) else ""
+    return f"{about}{cards.size(file) / 1e6:,.1f} MB, {checked}{said}, from {file['url']}{unpacked}"
 
 
 def _default(value: object) -> str:

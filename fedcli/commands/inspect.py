@@ -14,7 +14,7 @@ from .shell.shown import show_json, show_rows, show_tables, show_tree
 
 PARTS = "train", "val", "test"
 SPLITTING = "dataset", "partition"  # kinds that say what trains and what tests
-HOLDING = *SPLITTING, "corruption"  # kinds that say who holds what
+HOLDING = *SPLITTING, "corruption"  # kinds with counts of images by client
 CALLED = {"scores": "scores", "unfinished run": "an unfinished run", "HDF5": "an HDF5 file"}
 
 
@@ -108,6 +108,8 @@ def _refuse_overlap(shared: dict[str, Any]) -> None:
 
     if sentence := overlap.sentence(shared):
         hint = "prepare again with a split that keeps them together, or correct the files"
+        if not any(shared[what] and shared[what]["count"] for what in ("patients", "pixels")) and "alike" in shared:
+            hint = "write each patient's id in one way and prepare again; leave --strict out where they are several"
         if sentence == overlap.UNKNOWN:
             hint = "prepare again and say which column names patients, or leave --strict out"
         raise FedcliError(sentence, hint)
@@ -126,7 +128,7 @@ def _readable(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _print_data(facts: dict[str, Any]) -> None:
-    """Print what a person looks for: images, classes, groups, patients, who holds what, what train and test share."""
+    """Print what a person looks for: images, classes, groups, patients, counts by client, what train and test share."""
     from ..data import glance, image_counts, manifest, overlap
 
     path, body, counts = Path(facts["path"]), facts["body"], facts["counts"]

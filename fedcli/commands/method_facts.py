@@ -46,6 +46,24 @@ def named(name: str) -> Facts | None:
     return next((facts for facts in all_facts() if name.lower() in facts["names"]), None)
 
 
+def lookup() -> Callable[[str], Facts]:
+    """A function from a name to facts: of one method, of a pair by its halves, or as the registry says them."""
+    known = {name: facts for facts in all_facts() for name in facts["names"]}
+
+    def facts(name: str) -> Facts:
+        base, addon = (known.get(half) for half in f"{name.lower()}+".split("+")[:2])
+        if name.lower() in known or not (base and addon):
+            return known.get(name.lower()) or facts_of(resolved(name))
+        return base | {"halves": {"local": base["halves"]["local"], "server": addon["halves"]["server"]}}
+
+    def resolved(name: str) -> Any:
+        from ..methods import resolve
+
+        return resolve(name)
+
+    return facts
+
+
 def _keep(facts: list[Facts]) -> None:
     """Write facts in place of those of other files, at the first place where that can be done."""
     for path in places():
@@ -64,8 +82,8 @@ def facts_of(method: Any) -> Facts:
     from ..methods.contract import NEEDS
     from ..methods.registry import ALIASES
 
-    settings = {}
-    for half, part in {"local": method.local, "server": method.aggregator}.items():
+    settings, halves = {}, {"local": method.local, "server": method.aggregator}
+    for half, part in halves.items():
         for option in options.describe(part).values():
             name = option.name if option.name in method.settings else f"{half}.{option.name}"
             settings[name] = option.about() | {"name": name}
@@ -76,6 +94,8 @@ def facts_of(method: Any) -> Facts:
         "names": [name.lower() for name in (method.name, method.label, *aliases)],
         "documentation": method.documentation,
         "options": list(settings.values()),
+        "halves": {half: {"passes": part.cost, "options": [*options.values(part)]} for half, part in halves.items()},
+        "training": method.default_training, "network": method.local.model,
         "code": {half: code.recorded for half, code in method.code.items()},
         "needs": method.needs, "server_sees": NEEDS[method.needs],
         "needs_every_client": method.aggregator.full_participation,

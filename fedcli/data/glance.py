@@ -75,7 +75,7 @@ def of_partition(body: Mapping[str, Any]) -> list[str]:
 
 
 def groups(counts: Counts, by: Any) -> Counts:
-    """Who holds what of each attribute, but of those that divide the clients: training images, and all test images."""
+    """Images by client and value, without the attributes that divide the clients: training, and all test images."""
     by = by if isinstance(by, list) else []  # as a manifest says it
     return {
         name: {

@@ -127,7 +127,7 @@ def _new(path: Path) -> tuple[Path, BinaryIO]:
     while True:
         temporary = path.with_name(f".{path.name[:200]}.{secrets.token_hex(4)}.tmp")
         file = temporary.open("x+b")
-        if _lock(file) is not False and temporary.exists():  # another may have taken it for abandoned before the lock
+        if flock(file) is not False and temporary.exists():  # another may have taken it for abandoned before the lock
             return temporary, file
         file.close()
 
@@ -138,14 +138,14 @@ def _remove_abandoned(path: Path) -> None:
     with suppress(OSError):  # a folder that cannot be listed
         for old in [entry for entry in path.parent.iterdir() if name.fullmatch(entry.name) and entry.is_file()]:
             with suppress(OSError), old.open("rb") as file:
-                if _lock(file):
+                if flock(file):
                     old.unlink()
 
 
-def _lock(file: BinaryIO) -> bool | None:
-    """Lock an open file without waiting; False where it is held, None on a file system without locks."""
+def flock(file: BinaryIO | int, *, wait: bool = False) -> bool | None:
+    """Lock an open file; False where it is held, None on a file system without locks."""
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
         return False
     except OSError:  # nothing on it is taken for abandoned

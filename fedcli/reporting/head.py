@@ -111,7 +111,7 @@ def _data(own: Sequence[Row]) -> str:
     made_up = (
         "SYNTHETIC sample, not of patients"
         if any(row.scores.sample for row in own)
-        else "generated images, not of patients" * any(map(cards.generated, names))
+        else "generated images, not of patients" * any(map(cards.is_generated, names))
     )
     kinds = _one([_corruption(row) for row in own])
     clients = _one([console.counted(row.scores.roster_size, "client", "clients") for row in own])

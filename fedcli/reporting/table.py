@@ -14,7 +14,7 @@ from typing import Any
 DAGGER = "†"
 NONE = "-"  # what stands where there is no number
 SHARES = "%", "points"  # units of numbers that are kept as shares from 0 to 1
-NUMBER = re.compile(r"[*+−<\s-]*\d[^_]*")  # text that starts as a number does; names of metrics hold an underscore
+NUMBER = re.compile(r"[!*+−<\s-]*\d[^_]*")  # text that starts as a number does; names of metrics hold an underscore
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,7 @@ class Cell:
     best: bool = False
     doubtful: bool = False
     whose: str = ""
+    below: "Cell | None" = None  # a second line, such as the published number
 
     @property
     def plain(self) -> str:
@@ -125,6 +126,15 @@ class Table:
         """Behind the point of its shares."""
         texts = (cell.text for row in self.rows for cell, column in zip(row, self.columns) if column.unit in SHARES)
         return max((len(text.partition(".")[2]) for text in texts), default=1)
+
+    def unfolded(self) -> "Table":
+        """With the second lines of cells as rows of their own, for what has one line to a row."""
+        rows: list[Sequence[Cell]] = []
+        for row in self.rows:
+            rows.append([replace(cell, below=None) for cell in row])
+            if any(cell.below for cell in row):
+                rows.append([cell.below or Cell("") for cell in row])
+        return replace(self, rows=rows)
 
     @cached_property
     def numeric(self) -> list[bool]:

@@ -68,7 +68,7 @@ def seconds(run: Path) -> float:
 
 
 def speed(run: Path) -> str:
-    """A sentence on the speed of a finished run in this folder, where its limits were measured; else nothing."""
+    """Sentences on the speed of a finished run in this folder, where its limits were measured; else nothing."""
     rounds, limits = _read(run / "timing.jsonl")
     lines = list(rounds.values())
     if not (shares := _shares(lines, limits)):
@@ -78,13 +78,13 @@ def speed(run: Path) -> str:
     spent = dict(zip(PARTS, parts)) | {"server": total - sum(parts)}
     time = ", ".join(f"{what} {100 * max(seconds, 0) / total:.0f} %" for what, seconds in spent.items())
     taken = {whose: _watt_hours(lines, key) for whose, key in ENERGIES.items()}
-    energy = " and ".join(f"{hours:.2f} Wh of the {whose}" for whose, hours in taken.items() if hours is not None)
+    energy = " and ".join(f"{hours:.2f} Wh by the {whose}" for whose, hours in taken.items() if hours is not None)
     return (
-        f"speed: {_images(lines).sum() / spent['clients']:,.0f} images/s while clients train, "
-        f"{100 * products[1]:.0f} % of this machine's matrix speed ({products[1] * products[0] / 1e9:,.0f} of "
-        f"{products[0] / 1e9:,.0f} GFLOP/s) and "
-        f"{100 * moved[1]:.0f} % of its memory speed ({moved[0] / 1e9:,.0f} GB/s); time: {time}"
-        + (f"; energy: {energy}, with all that ran there" if energy else "")
+        f"Speed: {_images(lines).sum() / spent['clients']:,.0f} images a second while clients train. "
+        f"This uses {100 * products[1]:.0f} % of the arithmetic that a large matrix product reaches here "
+        f"({products[0] / 1e9:,.0f} GFLOP/s) and {100 * moved[1]:.0f} % of the bandwidth of a large copy "
+        f"({moved[0] / 1e9:,.0f} GB/s). Time: {time}."
+        + (f" Energy: {energy}, including all other programs." if energy else "")
     )
 
 

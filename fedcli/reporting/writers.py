@@ -35,9 +35,13 @@ def starred(cell: Cell) -> str:
 
 def show(table: Table, file: TextIO | None = None) -> None:
     """Print a table for a person, and below it what its numbers are. file: default stdout."""
+    table = table.unfolded()
     best = [any(row[place].best for row in table.rows) for place in range(len(table.columns))]
     lines = [
-        [starred(cell) if cell.best or not marked else cell.plain + " " * len(STAR) for cell, marked in zip(row, best)]
+        [
+            starred(cell) if cell.best or not marked or not cell.text else cell.plain + " " * len(STAR)
+            for cell, marked in zip(row, best)
+        ]
         for row in table.rows
     ]
     over, names = zip(*(column.levels for column in table.columns), strict=True)
@@ -53,7 +57,7 @@ def say(texts: Iterable[str], file: TextIO | None = None) -> None:
 
 def markdown(table: Table) -> str:
     """The table alone, as several below each other where it is wide; its title and legend are the document's."""
-    return "\n\n".join(map(_in_markdown, _parts(table)))
+    return "\n\n".join(map(_in_markdown, _parts(table.unfolded())))
 
 
 def _in_markdown(table: Table) -> str:
@@ -89,7 +93,7 @@ def latex(tables: Iterable[Table], about: Iterable[str], remarks: Iterable[str])
         caption = " ".join(filter(None, [table.title and f"{table.title}.", *about, table.legend]))
         label = "groups" if table.title else "scores"
         made += ["\\begin{table}", "\\centering", f"\\caption{{{_tex(caption)}}}", f"\\label{{tab:{label}}}"]
-        made += [line for part in _parts(table) for line in _tabular(part)]
+        made += [line for part in _parts(table.unfolded()) for line in _tabular(part)]
         made.append("\\end{table}")
     return "\n".join([*made, *(f"% {printable(' '.join(remark.split()))}" for remark in remarks), ""])
 
@@ -113,6 +117,7 @@ def _tex_cell(cell: Cell) -> str:
 
 def comma_separated(table: Table) -> str:
     """Bare numbers, the spread of each in a column of its own; marks are left out."""
+    table = table.unfolded()
     spreads = [any(row[place].spread for row in table.rows) for place in range(len(table.columns))]
     head: list[str] = []
     for column, spread in zip(table.columns, spreads, strict=True):

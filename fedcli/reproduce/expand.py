@@ -4,20 +4,18 @@ The built-in scales: `paper` is the recipe as written; `small` ends in hours on 
 all of it runs. A recipe's own [small] and [smoke] tables add to them, and both win over every other value.
 """
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import Any
 
-from .. import models
 from ..data import sources
 from ..errors import UsageError, nearest
-from ..methods import resolve
 from ..options import Options
 from ..runs.train_options import ROUNDS
 from ..stages.evaluation_options import EvaluateOptions
 from ..stages.options import STAGES, TrainOptions
-from ..stages.train import resolved
 from . import shape
 from .flags import ASKED, Flags, asked, files_in, filled, placed, variable
 from .recipe import SCALES, Recipe, Row, load, recipes_folder
@@ -31,6 +29,15 @@ BUILT_IN: dict[str, dict[str, Flags]] = {
     },
 }
 ADDED = "prepare", "train", "evaluate", "settings"  # take every flag of a scale; others only those they have already
+
+MOST_SEEDS = 1000
+
+
+def resolve(name: str) -> Any:
+    """The method of a row, which imports torch."""
+    from ..methods import resolve
+
+    return resolve(name)
 
 
 @dataclass(frozen=True)
@@ -96,6 +103,8 @@ def _check_settings(recipe: Recipe) -> None:
 
 def try_training(cells: Iterable[Cell]) -> None:
     """Check the training of cells short of running it. Raises UsageError."""
+    from ..stages.train import resolved
+
     for cell in cells:
         with placed(cell.name):
             resolved(cell.train)
@@ -103,12 +112,12 @@ def try_training(cells: Iterable[Cell]) -> None:
 
 def cells(
     recipe: Recipe, scale: str, *, seeds: tuple[int, ...] = (), raw: dict[str, str] | None = None,
-    files: dict[str, str] | None = None,
+    files: dict[str, str] | None = None, method: Callable[[str], Any] = resolve,
 ) -> list[Cell]:  # fmt: skip
     """Every cell, in the order it is run: seed by seed, so that a table fills evenly.
 
     raw: dataset -> folder of it. files: name in the recipe's [files] -> path. A path that is not given is asked for,
-    see Cell.asks. Raises UsageError.
+    see Cell.asks. method: what a row's name stands for. Raises UsageError.
     """
     seeds = seeds or (recipe.seeds[:1] if scale == "smoke" else recipe.seeds)
     paths = {f"files.{name}": (files or {}).get(name) or asked(variable(name, "file")) for name in recipe.files}
@@ -120,17 +129,18 @@ def cells(
             missing = asked(variable(dataset)) if sources.source(dataset).files else ""
             fills = {"seed": str(seed), "raw": (raw or {}).get(dataset, missing), "data": name}
             with placed(f"row {row.name!r}"):
-                made.append(_cell(recipe, scale, row, seed, fills | {"recipes": str(recipes_folder())} | paths))
+                fills |= {"recipes": str(recipes_folder())} | paths
+                made.append(_cell(recipe, scale, row, seed, fills, method(row.method)))
     return made
 
 
-def _cell(recipe: Recipe, scale: str, row: Row, seed: int, fills: dict[str, str]) -> Cell:
+def _cell(recipe: Recipe, scale: str, row: Row, seed: int, fills: dict[str, str], method: Any) -> Cell:
     """The cell of a row. fills: what the words in braces stand for, {data} among them."""
     name, data = fills["data"], recipe.chains[fills["data"]]
     lists: shape.Data | shape.Lists = data.lists if data.lists and _brings(data, fills) else data
     stages = {
         "prepare": lists.prepare | row.prepare,
-        # lists say already who holds what
+        # lists already assign the images to clients
         "partition": lists.partition if "clients_file" in lists.partition else lists.partition | row.partition,
         "corrupt": (data.corrupt or {}) | (row.corrupt or {}),
         "train": recipe.train | data.train | row.train,
@@ -139,13 +149,13 @@ def _cell(recipe: Recipe, scale: str, row: Row, seed: int, fills: dict[str, str]
     }
     if scale != "paper":
         listed = files_in(data.lists)
-        stages = {stage: _scaled(stage, given, scale, recipe, row, listed) for stage, given in stages.items()}
-    having = row.settings.keys() | resolve(row.method).settings.keys()  # data and scale give options that a method has
+        stages = {stage: _scaled(stage, given, scale, recipe, method, listed) for stage, given in stages.items()}
+    having = row.settings.keys() | method.settings.keys()  # data and scale give options that a method has
     settings = {name: value for name, value in stages.pop("settings").items() if name in having}
     stages["train"] |= {"method": row.method, "set": settings, "seed": seed}
     stages["prepare"] |= {"name": data.dataset, "raw": fills["raw"] or False}
     if stages["train"].get("rounds") is None:  # a recipe says the same whatever its data
-        stages["train"]["rounds"] = resolve(row.method).default_training.get("rounds", ROUNDS)
+        stages["train"]["rounds"] = method.default_training.get("rounds", ROUNDS)
     stages = {stage: filled(given, fills) for stage, given in stages.items()}
     chain = tuple(
         STAGES[stage].from_flags(stages[stage]) for stage in shape.STAGES[:3] if stages[stage] or stage != "corrupt"
@@ -166,7 +176,7 @@ def _brings(data: shape.Data, fills: dict[str, str]) -> bool:
     return bool(needed) and not missing
 
 
-def _scaled(stage: str, given: Flags, scale: str, recipe: Recipe, row: Row, listed: Set[str]) -> Flags:
+def _scaled(stage: str, given: Flags, scale: str, recipe: Recipe, method: Any, listed: Set[str]) -> Flags:
     """A stage's flags with what a reduced scale changes: the built-in part, then the recipe's own.
 
     listed: the files of published lists, which count at every scale; others belong to the networks of the paper's.
@@ -174,11 +184,31 @@ def _scaled(stage: str, given: Flags, scale: str, recipe: Recipe, row: Row, list
     given = {name: value for name, value in given.items() if files_in(value) <= listed}
     changes = BUILT_IN[scale].get(stage, {})
     if stage == "train":  # the small network of the same kind; weights and teachers of the large one do not fit it
-        clip = resolve(row.method).local.model == "clip" or models.describe(given.get("model") or "cnn").kind == "clip"
+        clip = method.local.model == "clip" or str(given.get("model")).startswith("clip-")
         changes = changes | {"model": "clip-tiny" if clip else "cnn"}
         changes |= {name: False for name in ("weights", "teacher") if name in given}
     changes = changes | recipe.changes(scale, stage)
     return given | {key: value for key, value in changes.items() if stage in ADDED or key in given}
+
+
+def read_seeds(given: str | None, known: tuple[int, ...]) -> tuple[int, ...]:
+    """The seeds that "3" (the first three of the known ones, counted on where there are fewer) or "0,1" mean.
+
+    Empty where none are given. Raises UsageError.
+    """
+    if given is None:
+        return ()
+    words = [word.strip() for word in given.split(",")]
+    if not all(word.isascii() and word.isdigit() and len(word) < 19 for word in words) or words == ["0"]:
+        raise UsageError(f"--seeds {given!r} is no number of seeds", "write --seeds 3, or --seeds 0,1 for these two")
+    if len(words) == 1 and int(given) > MOST_SEEDS:
+        hint = "a number alone says how many, 0,1 says which"
+        raise UsageError(f"--seeds {given} are more than {MOST_SEEDS} seeds", hint)
+    if len({int(word) for word in words}) < len(words):
+        raise UsageError(f"--seeds {given} names a seed twice", "name each once")
+    if len(words) > 1:
+        return tuple(int(word) for word in words)
+    return (*known, *range(max(known) + 1, max(known) + 1 + int(given)))[: int(given)]
 
 
 def chosen(cells: list[Cell], only: list[str]) -> list[Cell]:

@@ -22,10 +22,10 @@ from ..reporting import table
 from ..scores.parts import VERSIONS
 from ..scores.scores import Scores
 from . import places
-from .jobs import Outcome
 from .recipe import BEST_OTHER, Column, Recipe
 from .record import Cell, Marked, Row, Tests
 from .shape import UNITS, Printed
+from .shared import Outcome
 
 EDGES = {"worst": "worst group", "gap": "gap"}
 BySeed = dict[int, list[float]]  # seed -> a value per round that counts
@@ -165,11 +165,17 @@ class Marks:
             return test is not False
 
         marked = table.mark(heading(column), cells, [""] * len(cells), leads) if column.marked else cells
+        stuck = {row.name for row in self.rows if self._titles(column) & row.chance.keys()}
         return Marked(
-            best=[name for name, cell in zip(names, marked, strict=True) if cell.best],
+            best=[name for name, cell in zip(names, marked, strict=True) if cell.best and name not in stuck],
             doubtful=[name for name, cell in zip(names, cells, strict=True) if cell.doubtful],
             tested=bool(answers) and None not in answers,
         )
+
+    def _titles(self, column: Column) -> set[str]:
+        """The titles of the data that a column is of, several of a mean."""
+        data = {each.data for each in self.findings.recipe.columns if each.name in (column.name, *column.parts)}
+        return {outcome.cell.title for outcome in self.findings.outcomes if outcome.cell.data in data}
 
     @cached_property
     def _leads(self) -> dict[str, Leads]:
@@ -215,6 +221,7 @@ def tests(findings: Findings) -> Iterator[Tests]:
             reference = _reference(findings, list(rows))
             systems = {name: [findings.runs[path] for path in paths] for name, paths in rows.items()}
             about = {"version": score.version, "metric": score.metric, "reference": reference}
+            about["title"] = next(outcome.cell.title for outcome in done if outcome.cell.data == data)
             yield Tests(data=data, **about, rows=order(systems, reference, score.metric, score.version))
 
 

@@ -1,31 +1,41 @@
 """Facts before cells run: which are trained again and why, and time and memory of those that are still to be trained.
 
-Time and memory are those of a few measured steps of each row.
+Time and memory are those of a few measured steps of each kind of training, kept in the work folder; the time of one
+whose steps take too long to measure is reckoned from its operations.
 """
 
 import contextlib
+import hashlib
 import json
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import fedcli
 
 from .. import console
 from ..bench.estimate import SECONDS, Estimate, estimate, span
 from ..data import manifest
 from ..errors import FedcliError
-from ..runs import record
+from ..io.files import write_text
+from ..methods import resolve
+from ..runs import record, resources
 from ..runs.rules import check
 from ..runs.settled import settled
 from ..runs.train_options import Execution, TrainOptions
 from ..stages.train import resolved
 from .expand import Cell
-from .jobs import Place, Sources, own_threads
+from .jobs import Place, fitting, own_threads
+from .plan import costs_of, per_image, summed, this_machine
 from .record import Row
+from .shared import Sources
 
 MOST_SECONDS = 60.0  # for measuring, after which kinds of training that are left count as the mean of the others
 LEAST_SECONDS = 1.0  # for one kind
+STEPS = 10  # that measuring plays at least
+SILENT = 10.0  # seconds that need no words beforehand
 OF_DATA = "corruption", "partition", "dataset"
 
 
@@ -51,51 +61,112 @@ class Forecast:
         each = f"{processes} at a time" if processes > 1 else "one after another"
         return (
             f"{console.counted(self.cells, 'run', 'runs')} to train: about {span(self.seconds / processes)}, {each}, "
-            f"with up to {self.bytes / 2**30:.1f} GiB of memory for each"
+            + (f"with up to {self.bytes / 2**30:.1f} GiB of memory for each" if self.bytes else "memory not measured")
             + (f" ({self.kinds[1]} of {self.kinds[0]} kinds of training measured)" if len({*self.kinds}) > 1 else "")
         )
 
 
-def announce(cells: list[Cell], sources: Sources, place: Place) -> None:
-    """Say on stderr how long the cells that are left will take, and warn where memory will not do."""
+def announce(cells: list[Cell], sources: Sources, place: Place) -> Place:
+    """Say on stderr how long the cells that are left will take, and warn where memory will not do.
+
+    Returns the place with as many processes on each GPU as its memory holds.
+    """
     total = forecast(cells, sources, place)
     if not total.seconds:
-        return
+        return place
+    place = fitting(place, total.bytes, total.free)
     processes = min(len(place.devices), total.cells)
     console.say(total.sentence(processes))
-    beside_each_other = processes if place.devices[0] == "cpu" else max(map(place.devices.count, place.devices))
-    if total.free and total.bytes * beside_each_other > total.free:
+    if place.devices[0] == "cpu" and total.free and total.bytes * processes > total.free:
         console.warn(f"only {total.free / 2**30:.1f} GiB are free; give fewer --jobs")
+    return place
 
 
-def forecast(cells: list[Cell], sources: Sources, place: Place) -> Forecast:
+def forecast(cells: list[Cell], sources: Sources, place: Place, *, keep: bool = True) -> Forecast:
     """Measure each kind of training once, on the first data it has; on other data its time goes with the images.
 
-    What cannot be measured is left out: its cells say why when they are run.
+    What cannot be measured is left out: its cells say why when they are run. keep: whether measurements are written.
     """
     asked = _asked({cell.work: cell for cell in cells}.values(), sources, place)
     left = [(cell, plan, source) for cell, plan, source, done in asked if not done]
     kinds = {_cost(plan): (cell, plan, source) for cell, plan, source in reversed(left)}  # the first cell of each
-    limit, begin = max(LEAST_SECONDS, min(SECONDS, MOST_SECONDS / max(len(kinds), 1))), time.perf_counter()
-    measured: dict[str, Estimate | None] = {}
-    for cost, (cell, plan, source) in reversed(kinds.items()):
-        if measured and time.perf_counter() - begin > MOST_SECONDS:
+    slow = {cost: _reckoned(plan, source) for cost, (_, plan, source) in kinds.items() if place.devices[0] == "cpu"}
+    slow = {cost: each for cost, each in slow.items() if STEPS * each[1] > MOST_SECONDS}
+    kept = _Kept(place, {cost: source for cost, (_, _, source) in kinds.items() if cost not in slow})
+    new = [cost for cost in reversed(kinds) if cost not in slow and cost not in kept.known]
+    limit, begin = max(LEAST_SECONDS, min(SECONDS, MOST_SECONDS / max(len(new), 1))), time.perf_counter()
+    _say_beforehand(len(new), len(slow), limit)
+    measured: dict[str, Estimate | None] = {**kept.known}
+    for number, cost in enumerate(new, 1):
+        if number > 1 and time.perf_counter() - begin > MOST_SECONDS:
             break
-        console.status(f"measuring a few steps of {cell.row}")
+        cell, plan, source = kinds[cost]
+        console.status(f"[{number}/{len(new)}] measuring a few steps of {cell.row}")
         measured[cost] = _measured(source, plan, cell, place, limit)
+        if keep:
+            kept.add(cost, measured[cost])
     estimates = {cost: one for cost, one in measured.items() if one}
-    if not estimates:
-        return Forecast(0, 0.0, 0, 0)
     of_image = {cost: one.total_seconds / _images(kinds[cost][2]) for cost, one in estimates.items()}
+    of_image |= {cost: each for cost, (each, _) in slow.items()}
+    if not of_image:
+        return Forecast(0, 0.0, 0, 0)
     mean = sum(of_image.values()) / len(of_image)
     costs = [(_cost(plan), source) for _, plan, source in left]
     seconds = [
-        of_image.get(cost, mean) * _images(source)
-        for cost, source in costs
-        if cost in estimates or cost not in measured
+        of_image.get(cost, mean) * _images(source) for cost, source in costs if cost in of_image or cost not in measured
     ]
-    largest, free = max(one.peak_bytes for one in estimates.values()), min(one.free_bytes for one in estimates.values())
+    largest = max((one.peak_bytes for one in estimates.values()), default=0)
+    free = min((one.free_bytes for one in estimates.values()), default=0)
     return Forecast(len(seconds), sum(seconds), largest, free, (len(kinds), len(measured)))
+
+
+def _say_beforehand(measured: int, slow: int, limit: float) -> None:
+    """Say on stderr how many kinds of training are measured, and for how long, where that is not over at once."""
+    if measured * limit > SILENT:
+        kinds = console.counted(measured, "kind", "kinds")
+        console.say(f"measuring a few steps of {kinds} of training, {span(min(measured * limit, MOST_SECONDS))} or so")
+    if slow:
+        kinds = console.counted(slow, "kind", "kinds")
+        console.say(f"{kinds} of training with steps too long to measure: time by operations, at half the matrix speed")
+
+
+def _reckoned(plan: TrainOptions, source: Path) -> tuple[float, float]:
+    """Seconds of an image in a whole training, and of a step, by operations; 0 for a network that nobody counted."""
+    body, method = manifest.read(source).body, resolve(plan.method or "")
+    network = costs_of(plan.model, body["size"][0], body["channels"])
+    stated = [half.cost for half in (method.local, method.aggregator) if not isinstance(half.cost, str)]
+    speed = this_machine()["flops"] * this_machine()["share"]
+    if network is None:
+        return 0.0, 0.0
+    operations, _ = per_image(network, summed(stated or [{"step": 1}]), plan.epochs)
+    return operations * plan.rounds * plan.participation / speed, plan.batch_size * network["step"] / speed
+
+
+class _Kept:
+    """Measurements of an earlier start: on this machine, by this code, of the same training and data.
+
+    Attributes:
+        known: kind of training -> what was measured.
+    """
+
+    def __init__(self, place: Place, kinds: dict[str, Path]):
+        package = Path(fedcli.__file__).parent
+        code = [(path.stat().st_mtime_ns, path.stat().st_size) for path in sorted(package.rglob("*.py"))]
+        where = [resources.processor(), place.devices[0], len(place.devices) > 1, code]
+        self.keys = {
+            cost: hashlib.sha256(repr([cost, manifest.sha256(source), *where]).encode()).hexdigest()
+            for cost, source in kinds.items()
+        }
+        self.path, self.body = place.work / "forecasts.json", dict[str, Any]()
+        with contextlib.suppress(OSError, ValueError, TypeError):  # absent, or changed by somebody: measured again
+            self.body = {key: asdict(Estimate(**one)) for key, one in json.loads(self.path.read_text("utf-8")).items()}
+        self.known = {cost: Estimate(**self.body[key]) for cost, key in self.keys.items() if key in self.body}
+
+    def add(self, cost: str, one: Estimate | None) -> None:
+        """Keep a measurement."""
+        if one:
+            self.body[self.keys[cost]] = asdict(one)
+            write_text(self.path, json.dumps(self.body, indent=1))
 
 
 def _asked(

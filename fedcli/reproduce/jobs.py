@@ -1,14 +1,13 @@
-"""Cells run one after another or side by side; one that fails is reported, and the rest goes on.
+"""Cells run one after another or side by side, here and in other processes; one that fails is reported.
 
-A stage that is done is found by its own command, so nothing is kept here about what was run before: the same command
-goes on wherever the last one was killed.
+A stage that is done is found by its own command, so the same command goes on wherever the last one was killed.
 """
 
 import contextlib
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,39 +15,24 @@ from typing import Any
 import torch
 
 from .. import console, extensions, models
-from ..bench.estimate import span
-from ..errors import FedcliError, of_system
+from ..data import manifest
+from ..errors import FedcliError, UsageError, of_system
+from ..io.claims import Claims
 from ..methods import resolve
 from ..runs.resources import check_device, free
 from ..stages import corrupt, evaluate, partition, prepare, train
 from ..stages.results import Result
 from ..system import interrupts, processes
 from ..system.processes import Ended, one_each
+from .board import BEFORE, Board
 from .expand import Cell, stages_of
+from .shared import HELD, Outcome, Shared, Sources
 
 RUN: dict[str, Callable[[Any], Result]]  # the stages that make data
 RUN = {"prepare": prepare.run, "partition": partition.run, "corrupt": corrupt.run}
 Report = Callable[[int, int], None]  # (rounds played, rounds of the cell)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The end of a cell: the path of its scores.json, of its run.json where it is not scored, or in one sentence why
-    there is none."""
-
-    cell: Cell
-    scores: Path | None
-    sentence: str = ""
-    hint: str = ""
-
-    @property
-    def path(self) -> Path:
-        """The path that a cell which has ended well has."""
-        assert self.scores is not None, self.sentence
-        return self.scores
-
-
-Sources = dict[tuple, Path | Outcome]  # chain -> the manifest of its data, or why there is none
+CONTEXT = 2**29  # bytes that a process holds on a GPU beside its tensors
+POLL = 1.0  # seconds between two looks at what other processes hold
 
 
 @dataclass(frozen=True)
@@ -65,16 +49,37 @@ class Place:
     debug: bool = False
 
 
-def devices(device: str, jobs: int | None, cells: list[Cell]) -> tuple[str, ...]:
-    """The device of each process that plays cells: `cuda` spreads over all GPUs, one process on each unless jobs says
-    otherwise, and the CPU has a process on each core where every training is of one thread.
+def devices(device: str, jobs: int | None, cells: list[Cell], at_once: int | None = None) -> tuple[str, ...]:
+    """The device of each process that plays cells: `cuda` spreads over all GPUs, at_once processes on each (one unless
+    it or jobs says otherwise), and the CPU has a process on each core where every training is of one thread.
 
-    Raises as check_device() does, before anything is trained.
+    Raises as check_device() does, before anything is trained; UsageError for at_once on the CPU.
     """
+    if at_once and device == "cpu":
+        raise UsageError("--at-once is about cells on one GPU", "give --jobs, or add --device cuda")
     check_device(device)
-    several = torch.cuda.device_count() if device == "cuda" else 1
-    jobs = jobs or (_at_once(cells) if device == "cpu" else max(several, 1))
+    return spread(device, jobs or (_at_once(cells) if device == "cpu" else None), at_once)
+
+
+def spread(device: str, jobs: int | None, at_once: int | None) -> tuple[str, ...]:
+    """The device of each of so many processes, of one on each GPU where no number is given."""
+    several = max(torch.cuda.device_count(), 1) if device == "cuda" else 1
+    jobs = jobs or (at_once or 1) * several
     return tuple(f"cuda:{k % several}" if several > 1 else device for k in range(jobs))
+
+
+def fitting(place: Place, needed: int, free: int) -> Place:
+    """The place with as many processes on each GPU as its memory holds, at least one.
+
+    needed, free: bytes of the largest cell, and those that a GPU has; 0 where unknown.
+    """
+    if place.devices[0] == "cpu" or not (needed and free):
+        return place
+    most = max(1, free // (needed + CONTEXT))
+    kept = [each for k, each in enumerate(place.devices) if place.devices[:k].count(each) < most]
+    if len(kept) < len(place.devices):
+        console.say(f"Cells at a time on each GPU: {most}; one takes up to {needed >> 30} of {free >> 30} GiB")
+    return replace(place, devices=tuple(kept))
 
 
 def _at_once(cells: list[Cell]) -> int:
@@ -90,20 +95,27 @@ def _at_once(cells: list[Cell]) -> int:
 
 
 def make_data(cells: list[Cell], place: Place) -> Sources:
-    """The manifest of every chain's data, made where it is missing; a failed stage is reported once.
+    """The manifest of every chain's data, made where it is missing by one process alone; a failed stage is reported
+    once.
 
     Raises FedcliError where no cell has data.
     """
     sources: Sources = {}
-    for cell, chain in stages_of(cells):
-        above = sources.get(chain[:-1])
-        if isinstance(above, Outcome):
-            sources[chain] = above
-            continue
-        folder: dict[str, Any] = {"work": place.work}
-        options = replace(chain[-1].reading(above) if above else chain[-1], **folder)
-        outcome = _tried(cell, partial(RUN[options.stage], options), place.debug)
-        sources[chain] = outcome.scores or outcome
+    with Claims(place.work / HELD) as claims:
+        for cell, chain in stages_of(cells):
+            above = sources.get(chain[:-1])
+            if isinstance(above, Outcome):
+                sources[chain] = above
+                continue
+            folder: dict[str, Any] = {"work": place.work}
+            options = replace(chain[-1].reading(above) if above else chain[-1], **folder)
+            name = manifest.identity({"data": options.argv()}, [])
+            while not claims.take(name):
+                console.status(f"another process makes the data of {cell.name} ({options.stage}): waiting for it")
+                time.sleep(POLL)
+            outcome = _tried(cell, partial(RUN[options.stage], options), place.debug)
+            claims.give_back(name)
+            sources[chain] = outcome.scores or outcome
     faults = {outcome.sentence: outcome for outcome in sources.values() if isinstance(outcome, Outcome)}
     if faults and all(isinstance(sources[cell.chain], Outcome) for cell in cells):
         raise FedcliError("; ".join(faults), next(iter(faults.values())).hint)
@@ -112,20 +124,57 @@ def make_data(cells: list[Cell], place: Place) -> Sources:
     return sources
 
 
-def run(cells: list[Cell], sources: Sources, place: Place) -> list[Outcome]:
-    """Train and score every cell, in this order; cells of equal work are run once.
+def run(shared: Shared, place: Place, number: Callable[[Outcome], str] = lambda _: "") -> list[Outcome] | None:
+    """Train and score every cell, in their order and beside other processes; cells of equal work are run once.
 
-    Raises KeyboardInterrupt with everything saved.
+    number: what is said of a cell that has ended well. Returns None, and says what was done here, where other processes
+    still play some, or are to play those of their parts: whoever is last gets all. Raises KeyboardInterrupt with
+    everything saved, and in the latter case FedcliError where a cell failed here.
     """
-    tasks: dict[tuple, Cell] = {}
-    for cell in cells:
-        tasks.setdefault(cell.work, cell)
-    board = _Board(list(tasks.values()))
-    ready = [(cell, source) for cell in tasks.values() if isinstance(source := sources[cell.chain], Path)]
+    board = Board(shared, number)
     play = _one_by_one if len(place.devices) == 1 else _side_by_side
-    outcomes = {outcome.cell.work: outcome for outcome in play(ready, place, board)}
-    faults = {chain: source for chain, source in sources.items() if isinstance(source, Outcome)}
-    return [replace(outcomes.get(cell.work) or faults[cell.chain], cell=cell) for cell in cells]
+    here: dict[Cell, Outcome] = {}
+    for outcome in play(_claimed(shared, board), place, board):
+        shared.end(outcome)
+        here[outcome.cell] = outcome
+    board.look()
+    if not shared.wait and (len(board.ended) < len(shared.cells) or not shared.joins()):
+        console.say(_helped(shared, board, here))
+        refuse_failed([*here.values()], "cell", "cells")
+        return None
+    failed = {end.cell: end for end in board.ended.values() if not end.scores}
+    rest = [cell for cell in shared.cells if cell not in here and cell not in failed]
+    here |= {outcome.cell: outcome for outcome in play(((cell, shared.data[cell]) for cell in rest), place, board)}
+    outcomes = {cell.work: outcome for cell, outcome in (failed | here).items()}
+    faults = {chain: source for chain, source in shared.sources.items() if isinstance(source, Outcome)}
+    return [replace(outcomes.get(cell.work) or faults[cell.chain], cell=cell) for cell in shared.asked]
+
+
+def _claimed(shared: Shared, board: Board) -> Iterator[tuple[Cell, Path] | None]:
+    """Cells that this process has taken, one at a time, and None while others have all that are left."""
+    while True:
+        board.look()
+        others = [cell for cell in shared.cells if cell.name not in board.ended and cell.name not in board.playing]
+        left = [cell for cell in others if cell in shared.mine]
+        cell = next((cell for cell in left if shared.claim(cell)), None)
+        if cell and shared.ended(cell):  # at this moment
+            shared.give_back(cell)
+        elif cell:
+            board.playing.add(cell.name)
+            yield cell, shared.data[cell]
+        elif board.playing or (others and shared.wait) or not shared.left_to_others(left):
+            if not board.playing:
+                console.status(f"{board.count} waiting for other processes: {', '.join(each.name for each in others)}")
+            yield None
+        else:
+            return
+
+
+def _helped(shared: Shared, board: Board, here: Collection[Cell]) -> str:
+    """The part of this process in a table that another one ends."""
+    count, left = len(shared.cells), len(shared.cells) - len(board.ended)
+    rest = f"{left} left to other processes, the last of which writes it" if left else "another process writes it"
+    return f"{len(here)} of {console.counted(count, 'cell', 'cells')} of this table trained here; {rest}"
 
 
 def refuse_failed(outcomes: list[Outcome], singular: str, plural: str) -> None:
@@ -183,59 +232,30 @@ def own_threads() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-@dataclass
-class _Board:
-    """Progress for a person while cells run: which one is where, and how long the rest will take."""
-
-    cells: list[Cell]
-    left: dict[str, int] = field(default_factory=dict)  # rounds still to play, by name of cell
-    played: int = 0  # rounds since the start
-    began: float = field(default_factory=time.monotonic)
-
-    def __post_init__(self) -> None:
-        self.left = {cell.name: train.resolved(cell.train).rounds for cell in self.cells}
-
-    def label(self, cell: Cell) -> str:
-        return f"[{self.cells.index(cell) + 1}/{len(self.cells)}] {cell.name}"
-
-    def played_round(self, cell: Cell, done: int, total: int) -> None:
-        self.played += 1
-        self.left[cell.name] = total - done
-        console.status(f"{self.label(cell)}: round {done}/{total}{self.rest}")
-
-    def ended(self, outcome: Outcome, played: bool) -> Outcome:
-        self.left[outcome.cell.name] = 0
-        if outcome.scores:
-            console.say(f"{self.label(outcome.cell)}: {'done' if played else 'was done already'}{self.rest}")
-        else:
-            console.fail(f"{self.label(outcome.cell)}: {outcome.sentence}", outcome.hint)
-        return outcome
-
-    @property
-    def rest(self) -> str:
-        """The time left, at the pace since the start; nothing where that cannot be said."""
-        left = sum(self.left.values())
-        return f", {span(left * (time.monotonic() - self.began) / self.played)} left" if self.played and left else ""
-
-
-def _one_by_one(cells: list[tuple[Cell, Path]], place: Place, board: _Board) -> Iterator[Outcome]:
-    for cell, source in cells:
+def _one_by_one(
+    cells: Iterable[tuple[Cell, Path] | None], place: Place, board: Board
+) -> Iterator[Outcome]:  # fmt: skip
+    for task in cells:
+        if task is None:
+            time.sleep(POLL)
+            continue
         before = board.played
-        outcome = _play(cell, source, place, place.devices[0], partial(board.played_round, cell))
-        yield board.ended(outcome, board.played > before)
+        outcome = _play(*task, place, place.devices[0], partial(board.played_round, task[0]))
+        yield board.end(outcome, "" if board.played > before else BEFORE)
 
 
-def _side_by_side(cells: list[tuple[Cell, Path]], place: Place, board: _Board) -> Iterator[Outcome]:
+def _side_by_side(
+    cells: Iterable[tuple[Cell, Path] | None], place: Place, board: Board
+) -> Iterator[Outcome]:  # fmt: skip
     """Each cell in a process of its own."""
-    began: set[int] = set()
-    tasks = [(cell, source, place) for cell, source in cells]
-    with contextlib.closing(one_each(_play, tasks, place.devices, preload=__name__)) as messages:
-        for index, message in messages:
-            cell, _ = cells[index]
+    began: set[Cell] = set()
+    tasks = (task and (*task, place) for task in cells)
+    with contextlib.closing(one_each(_play, tasks, place.devices, preload=__name__, pause=POLL)) as messages:
+        for (cell, *_), message in messages:
             if isinstance(message, Ended):
                 sentence = f"its process ended without a result (code {message.code})"
                 killed = Outcome(cell, None, sentence, "it may have run out of memory; give fewer --jobs")
-                yield board.ended(message.value or killed, index in began)
+                yield board.end(message.value or killed, "" if cell in began else BEFORE)
             else:
-                began.add(index)
+                began.add(cell)
                 board.played_round(cell, *message)

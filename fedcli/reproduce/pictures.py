@@ -10,10 +10,12 @@ from ..errors import FedcliError
 from ..figures import drawing, series
 from ..figures.kinds import convergence, curves, histograms, landscape, sweep
 from .findings import heading
-from .jobs import Outcome
 from .recipe import Column, Recipe, Row
 from .record import Results
 from .shape import Figure
+from .shared import Outcome
+
+SUFFIXES = ".png", ".svg", ".pdf"
 
 
 def draw(
@@ -39,6 +41,15 @@ def _file(title: str, more: str = "") -> str:
     return f"{re.sub(r'[^a-z0-9]+', '-', title.lower()).strip('-')[:80]}{more}.png"
 
 
+def _kinds(file: Path) -> list[Path]:
+    return [file.with_suffix(suffix) for suffix in SUFFIXES]
+
+
+def _write(picture: drawing.Picture, file: Path) -> None:
+    """Draw a picture for the page, and beside it as lines that a paper can take."""
+    drawing.write(picture, *_kinds(file))
+
+
 def _columns(figure: Figure, results: Results) -> list[Column]:
     return [column for column in results.columns if not figure.columns or column.name in figure.columns]
 
@@ -56,7 +67,7 @@ def _sweep(recipe: Recipe, figure: Figure, results: Results, column: Column, fol
     levels = [(name, None, cells[name].mean, cells[name].std) for name in figure.lines if name in cells]
     title = figure.title + f": {column.name}" * (len(_columns(figure, results)) > 1)
     frame = sweep.of_points([*points, *levels], figure.x.partition(".")[2], heading(column).heading)
-    drawing.write(sweep.draw(frame), folder / _file(title))
+    _write(sweep.draw(frame), folder / _file(title))
     return title, folder / _file(title)
 
 
@@ -102,11 +113,12 @@ def _of_runs(figure: Figure, runs: dict[str, list[Path]], folder: Path, older: P
             dims: Literal["1d", "2d"] = "2d" if figure.kind == "landscape-2d" else "1d"
             about = {"dims": int(dims[0]), "version": version, "names": list(runs)}
             file = _file(figure.title, f"-{manifest.identity(about, [paths[0] for paths in runs.values()])}")
-            if (older / file).is_file():
-                shutil.copy(older / file, folder / file)
+            if all(each.is_file() for each in _kinds(older / file)):
+                for each in _kinds(older / file):
+                    shutil.copy(each, folder / each.name)
                 return figure.title, folder / file
             picture = landscape.draw(landscape.frame(firsts, dims=dims, version=version, device=device))
         case _:
             picture = curves.draw(curves.frame(firsts, series=[figure.series]))
-    drawing.write(picture, folder / file)
+    _write(picture, folder / file)
     return figure.title, folder / file

@@ -1,8 +1,12 @@
-"""Where the raw folder of each dataset and each file of a recipe is: given, made up here, or not there."""
+"""Where the raw folder of each dataset and each file of a recipe is: given, fetched, made up here, or not there."""
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from .. import console
 from ..data import sources
+from ..data.preparation import download
+from ..data.sources import cards
 from ..errors import FedcliError, UsageError, nearest
 from .expand import Cell
 from .flags import files_in, variable
@@ -16,12 +20,18 @@ def needed(recipe: Recipe) -> list[str]:
 
 
 def folders(recipe: Recipe, given: list[str], scale: str, work: Path) -> dict[str, str]:
-    """Dataset -> raw folder, from "--raw DIR" or "--raw NAME=DIR"; at scale smoke a sample's for those not given.
+    """Dataset -> raw folder, from "--raw DIR" or "--raw NAME=DIR"; of those not given what was fetched, and at scale
+    smoke a sample's.
 
     Raises UsageError for a name that the recipe does not use, or a bare DIR that could mean several datasets.
     """
     wanted = needed(recipe)
-    chosen = {name: str(work / "samples" / name) for name in wanted if scale == "smoke"}
+    chosen = {name: str(work / "samples" / name) for name in wanted}
+    if scale != "smoke":
+        there = [
+            download.wanted(known, _home(known, work)) for known in map(cards.fetching, wanted) if known.by_command
+        ]
+        chosen = {each.known.name: str(each.folder) for each in there if not each.missing}
     for text in given:
         name, equals, folder = text.partition("=")
         if not equals and len(wanted) != 1:
@@ -35,9 +45,16 @@ def folders(recipe: Recipe, given: list[str], scale: str, work: Path) -> dict[st
     return chosen
 
 
-def files(recipe: Recipe, given: list[str]) -> dict[str, str]:
-    """Name -> path, from "--file NAME=PATH". Raises UsageError for a name that the recipe does not use or no file."""
-    paths = {}
+def files(recipe: Recipe, given: list[str], raw: dict[str, str], scale: str, work: Path) -> dict[str, str]:
+    """Name -> path, from "--file NAME=PATH", or as it was fetched for a scale that reads no samples.
+
+    raw: dataset -> raw folder. Raises UsageError for a name that the recipe does not use or no file.
+    """
+    fetched = {name: _home(cards.fetching(card), work) / path for name, (card, path) in recipe.addresses.items()}
+    paths = {
+        name: str(path) for name, path in fetched.items()
+        if scale != "smoke" and path.is_file() and raw.get(recipe.addresses[name][0]) in (None, str(path.parent))
+    }  # fmt: skip
     for text in given:
         name, equals, path = text.partition("=")
         if not equals:
@@ -48,6 +65,53 @@ def files(recipe: Recipe, given: list[str]) -> dict[str, str]:
             raise UsageError(f"--file {name}: no such file: {path}", f"{name} is {recipe.files[name]}")
         paths[name] = path
     return paths
+
+
+def _home(known: cards.Fetching, work: Path) -> Path:
+    """The folder that --fetch fills for a card."""
+    return work / "downloads" / known.folder
+
+
+def fetch(every: Iterable[Recipe], given: list[str], work: Path, *, accepted: bool) -> list[str]:
+    """Get what recipes need and a command may fetch, but for given datasets; say first what a person has to get.
+
+    given: "NAME=DIR" of --raw. Returns the names of what is by hand. Raises FedcliError, HashError, UsageError.
+    """
+    every = list(every)
+    brought = {text.partition("=")[0] for text in given if "=" in text}
+    datasets = {name for recipe in every for name in needed(recipe)} - brought
+    asked = {address for recipe in every for address in recipe.addresses.values() if address[0] not in brought}
+    known = [cards.fetching(name) for name in sorted(datasets | {card for card, _ in asked})]
+    hand = [each for each in known if not each.by_command]
+    steps = {each.name: download.by_hand(each, f"give it by --raw {each.name}=DIR") for each in hand}
+    paths = {each.name: [path for card, path in sorted(asked) if card == each.name] for each in known}
+    wanted = [
+        download.wanted(each, _home(each, work), () if each.name in datasets else paths[each.name])
+        for each in known if each.by_command
+    ]  # fmt: skip
+    if not wanted and hand:
+        raise FedcliError(f"a command cannot download {console.listed(list(steps))}", "; ".join(steps.values()))
+    for name, text in steps.items():
+        console.warn(f"a command cannot download {name}: {text}")
+    download.download(wanted, accepted=accepted)
+    return list(steps)
+
+
+def shared_out(recipes: Sequence[Recipe], raw: Sequence[str], file: Sequence[str]) -> list[tuple[list[str], list[str]]]:
+    """For each of several recipes those of "--raw NAME=DIR" and "--file NAME=PATH" that are for it.
+
+    Raises UsageError for a name that none of them uses, and a bare DIR.
+    """
+    out = []
+    for flag, given, known in (("raw", raw, [needed(each) for each in recipes]),
+                               ("file", file, [[*each.files] for each in recipes])):  # fmt: skip
+        every = sorted({name for names in known for name in names})
+        for text in given:
+            if text.partition("=")[0] not in every:
+                hint = f"write --{flag} NAME=PATH; these recipes read {', '.join(every) or 'none'}"
+                raise UsageError(f"--{flag} {text} names nothing that these recipes read", hint)
+        out.append([[text for text in given if text.partition("=")[0] in names] for names in known])
+    return list(zip(*out, strict=True))
 
 
 def listed(recipe: Recipe) -> set[str]:
@@ -94,7 +158,7 @@ def absent(recipe: Recipe, cells: list[Cell], given: dict[str, str]) -> dict[str
         flags = " ".join(f"--raw {name}=DIR" for name in missing) if len(needed(recipe)) > 1 else "--raw DIR"
         raise UsageError(
             f"{recipe.name} needs the files of {' and '.join(missing)}",
-            f"add {flags}; `fedcli datasets {missing[0]}` says where to get them; --scale smoke needs none",
+            f"add {flags}, or --fetch, which downloads them or says where to get them; --scale smoke needs none",
         )
     return {name: f"{name} is left out: no --raw {name}=DIR was given." for name in missing}
 
@@ -106,7 +170,9 @@ def without_files(recipe: Recipe, cells: list[Cell]) -> list[str]:
     if cells and all(cell.asks for cell in cells):
         wanted = "; ".join(f"{name}: {recipe.files[name]}" for name in asking)
         flags = " ".join(f"--file {name}=PATH" for name in asking)
-        raise UsageError(f"{recipe.name} needs files ({wanted})", f"add {flags}; --scale small and smoke need none")
+        raise UsageError(
+            f"{recipe.name} needs files ({wanted})", f"add {flags}, or --fetch; --scale small and smoke need none"
+        )
     return [
         f"{', '.join(dict.fromkeys(rows))} left out: no --file {name}=PATH was given, which is {recipe.files[name]}."
         for name, rows in asking.items()

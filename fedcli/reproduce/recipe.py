@@ -4,7 +4,8 @@ README of recipes/ lists the keys. Every mistake is reported with its place and 
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from decimal import Decimal
 from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 import fedcli
 
-from ..errors import FedcliError, UsageError
+from ..errors import FedcliError, UsageError, nearest
 from ..io import toml_text
 from . import places, shape
 from .flags import Flags, check_value, checked, files_in, one_of, placed
@@ -108,12 +109,15 @@ def papers() -> dict[str, list[Path]]:
     return {paper: [known[name] for name in known if name.startswith(f"{paper}-")] for paper in sorted(with_tables)}
 
 
+def paper_of(name: str) -> str:
+    """The paper that has this name; "" where it is none, or a file."""
+    return "" if Path(name).is_file() else {_folded(paper): paper for paper in papers()}.get(_folded(name), "")
+
+
 def recipes_of(name: str) -> list[Path]:
     """The files of a paper's recipes, or of the one recipe given by name or by path. Raises UsageError."""
-    known = papers()
-    if not Path(name).is_file() and (paper := {_folded(paper): paper for paper in known}.get(_folded(name))):
-        return known[paper]
-    return [find(name)]
+    paper = paper_of(name)
+    return papers()[paper] if paper else [find(name)]
 
 
 def _folded(name: str) -> str:
@@ -141,6 +145,7 @@ def _recipe(name: str, written: shape.Recipe, folder: Path) -> Recipe:
     _check_different("column", [column.name for column in recipe.columns])
     _check_different("figure", [figure.title for figure in recipe.figures])
     one_of("reference", recipe.reference, [row.name for row in rows])
+    _check_layout(recipe)
     numbers = _published(recipe, folder / "published") if recipe.published else {}
     _check_scores(recipe)
     for figure in recipe.figures:
@@ -230,6 +235,16 @@ def _column(given: shape.Column, written: shape.Recipe, rows: tuple[Row, ...]) -
     return Column.model_construct(**dict(given) | filled | {"validation": given.score == ON_VALIDATION})
 
 
+def _check_layout(recipe: Recipe) -> None:
+    """Raise UsageError for a word that stands in none of the names it is to be taken from."""
+    columns, rows = [column.name for column in recipe.columns], [row.name for row in recipe.rows]
+    for key, names in (("over", columns), ("down", columns), ("across", rows)):
+        for word in getattr(recipe.layout, key):
+            if not any(word in name for name in names):
+                of = "rows" if key == "across" else "columns"
+                raise UsageError(f"layout: {key} {word!r} is in the name of none of the {of}", nearest(word, names))
+
+
 def _check_scores(recipe: Recipe) -> None:
     """Refuse what would fail only after training: an attribute or a place in scores.json that is not there."""
     from ..scores.shots import thresholds
@@ -304,7 +319,15 @@ def _published(recipe: Recipe, folder: Path) -> dict[str, dict[str, shape.Printe
         for name in numbers:
             column = columns[one_of(f"{file}: {row}: column", name, columns)]
             _check_unit(f"{file}: unit {published.unit!r}", published.unit, column)
-    return published.rows
+    return {row: dict(_completed(numbers, published)) for row, numbers in published.rows.items()}
+
+
+def _completed(numbers: dict[str, shape.Printed], of: shape.Published) -> Iterator[tuple[str, shape.Printed]]:
+    """A row's printed numbers with what is known of all."""
+    for name, printed in numbers.items():
+        column = [row[name].mean for row in of.rows.values() if name in row]
+        most = max(-int(Decimal(str(mean)).as_tuple().exponent) for mean in column)
+        yield name, printed.model_copy(update={"digits": min(of.digits or most, 9), "runs": of.runs})
 
 
 def _check_unit(what: str, unit: str, column: Column) -> None:

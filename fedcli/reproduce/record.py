@@ -1,10 +1,13 @@
 """The content of results.json: the numbers of a reproduction beside those that were published."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 from ..compare.verdict import Against
+from ..errors import FedcliError
 from .recipe import Column
-from .shape import Part, Printed
+from .shape import Layout, Part, Printed
 
 Number = float | None
 
@@ -12,7 +15,8 @@ Number = float | None
 class Cell(Part):
     """Our number over runs, in the column's unit; per_run: each run's mean.
 
-    published, difference: the number printed there, and ours minus it. verdict: whether the spreads cover it.
+    published, difference: the number printed there, and ours minus it. half: of the interval around our mean in which
+    it is expected (agreement.py). verdict: whether it is; beyond: how far it lies outside.
     """
 
     mean: Number
@@ -21,6 +25,8 @@ class Cell(Part):
     per_run: list[float]
     published: Printed | None = None
     difference: Number = None
+    half: Number = None
+    beyond: Number = None
     verdict: str = "-"
 
 
@@ -32,6 +38,7 @@ class Row(Part):
         holes: column -> of how many runs its number is, where some failed or have no such number.
         scores: data and seed -> the scores.json below the work folder.
         stem: of rows that vary a value, the name that they share.
+        chance: data -> why its models may be no better than chance there.
     """
 
     name: str
@@ -43,6 +50,7 @@ class Row(Part):
     cells: dict[str, Cell]
     scores: dict[str, str]
     stem: str = ""
+    chance: dict[str, str] = {}
 
 
 class Marked(Part):
@@ -61,13 +69,23 @@ class Failed(Part):
 
 
 class Tests(Part):
-    """The rows on one data set against the reference there, in one score."""
+    """The rows on one data set, whose title is for readers, against the reference there, in one score."""
 
     data: str
+    title: str = ""
     version: str
     metric: str
     reference: str
     rows: list[Against]
+
+
+class Order(Part):
+    """Rows of a column in our order and in the paper's: Kendall's tau-b, and the p of as much agreement by chance."""
+
+    column: str
+    rows: int
+    tau: float
+    p: float
 
 
 class Results(Part):
@@ -94,11 +112,30 @@ class Results(Part):
     notes: list[str] = []
     statistics: list[Tests] = []
     marks: dict[str, Marked] = {}
+    orders: list[Order] = []
+    layout: Layout = Layout()
     pictures: dict[str, str] = {}
+
+    @property
+    def judged(self) -> bool:
+        """Tell whether published numbers are judged: a reduced scale says nothing about them."""
+        return self.scale == "paper"
 
     def shown_columns(self, *, validation: bool) -> list[Column]:
         """Those of the test images, or of the clients' validation images."""
         return [column for column in self.columns if column.validation is validation]
+
+    @classmethod
+    def read(cls, file: Path) -> "Results":
+        """Those of a folder. Raises FedcliError."""
+        try:
+            body = json.loads(file.read_text(encoding="utf-8"))
+            for part in (*body["columns"], body.get("layout", {})):
+                for key in [key for key, value in part.items() if value in ("", [])]:  # as a recipe leaves them out
+                    del part[key]
+            return cls.model_validate(body)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise FedcliError(f"{file} cannot be read: {error}", "give the command again, which writes it") from None
 
     def body(self) -> dict[str, Any]:
         """As results.json holds it."""

@@ -13,12 +13,10 @@ from ..data import manifest
 from ..scores.statistics.significance import over_seeds
 from ..stages.train import resolved
 from .findings import ByColumn, Findings, Marks, source_of, tests, with_derived
-from .jobs import Outcome
 from .recipe import Recipe
 from .record import Cell, Failed, Results, Row
-from .shape import Printed
-
-WITHIN, OVERLAP, OUTSIDE, UNKNOWN = "within both", "overlap", "outside", "-"
+from .shared import Outcome
+from .tables.agreement import judged, orders
 
 
 def collect(
@@ -30,6 +28,7 @@ def collect(
     left_out: a sentence for each part that is not there. made_up: datasets that are synthetic samples. Raises
     UsageError for a column that no scores.json has.
     """
+    recipe = asked(recipe, outcomes)
     runs = {run.path: run for run in read(dict.fromkeys(outcome.scores for outcome in outcomes if outcome.scores))}
     findings = Findings(recipe, outcomes, runs)
     nowhere = [column.name for column in recipe.columns if not findings.has(column)]
@@ -53,11 +52,25 @@ def collect(
         ],
         statistics=list(tests(findings)),
         marks={column.name: marks.of(column) for column in recipe.columns if not column.validation},
+        layout=recipe.layout,
     )
+    results = results.model_copy(update={"orders": list(orders(results))})
     notes = notes_of(recipe, results)
     notes += [f"The images of {name} are a SYNTHETIC sample: --raw was not given." for name in made_up]
     notes += [f"None of the rows that are here has the column {name}." for name in nowhere]
     return results.model_copy(update={"notes": notes})
+
+
+def asked(recipe: Recipe, outcomes: list[Outcome]) -> Recipe:
+    """The recipe with the columns that are of data which the cells have, all of them of a mean."""
+    data = {outcome.cell.data for outcome in outcomes}
+    there = {column.name for column in recipe.columns if column.data in data}
+    kept = tuple(
+        column
+        for column in recipe.columns
+        if column.name in there or {*column.parts} & there == {*column.parts} != set()
+    )
+    return recipe.model_copy(update={"columns": kept})
 
 
 def _title(recipe: Recipe, outcomes: list[Outcome], scale: str) -> str:
@@ -93,10 +106,16 @@ def _row(findings: Findings, name: str, numbers: ByColumn, scale: str, work: Pat
         rule=about[0].rule if about else None,
         command=_command([outcome for outcome in findings.outcomes if outcome.cell.row == name]),
         holes={column: count for column, count in counts.items() if 0 < count < max(asked.values())},
-        warnings=sorted({scores.warning for scores in about if scores.warning}) + chance_of(findings, name),
+        warnings=sorted({scores.warning for scores in about if scores.warning}),
+        chance=chance_of(findings, name),
         cells={
-            column: beside(summary(list(by_seed.values()), spreads[column]), published.get(column), scale)
-            for column, by_seed in numbers.items()
+            column.name: judged(
+                summary([*numbers[column.name].values()], spreads[column.name]),
+                published.get(column.name),
+                scale=scale,
+                sure=column.unit == "MB",
+            )
+            for column in recipe.columns
         },
         scores={
             f"{outcome.cell.data}, seed {outcome.cell.seed}": outcome.path.resolve()
@@ -108,14 +127,14 @@ def _row(findings: Findings, name: str, numbers: ByColumn, scale: str, work: Pat
     )
 
 
-def chance_of(findings: Findings, name: str) -> list[str]:
-    """On which data a row's global models may be no better than chance; of clients' own models it is not known."""
+def chance_of(findings: Findings, name: str) -> dict[str, str]:
+    """Data on which a row's global models may be no better than chance, and why; of own models it is not known."""
     done = [] if findings.recipe.row(name).scores_of else findings.done(name)
     runs: dict[str, list[Scored]] = {}
     for outcome in done:
         runs.setdefault(outcome.cell.title, []).append(findings.runs[outcome.path])
     said = {title: at_chance(of_data) for title, of_data in runs.items()}
-    return [": ".join(filter(None, [title, text])) for title, text in said.items() if text]
+    return {title: text for title, text in said.items() if text}
 
 
 def _command(outcomes: list[Outcome]) -> str:
@@ -140,24 +159,6 @@ def summary(runs: list[list[float]], spread: str) -> Cell:
     several = len(runs) > 1 or len(runs[0]) > 1  # one number has no spread
     per_run = [sum(run) / len(run) for run in runs]
     return Cell(mean=over.mean, std=over.std(spread) if several else None, runs=len(runs), per_run=per_run)
-
-
-def beside(ours: Cell, published: Printed | None, scale: str) -> Cell:
-    """Our numbers with the published ones, their difference and, where the two can be compared, what that means.
-
-    The difference is within each of the two spreads, within their sum, or outside; an unknown spread counts as none.
-    """
-    if published is None or ours.mean is None:
-        return ours.model_copy(update={"published": published})
-    difference, spreads = ours.mean - published.mean, [ours.std or 0.0, published.std or 0.0]
-    verdict = OUTSIDE
-    if scale != "paper":
-        verdict = UNKNOWN
-    elif abs(difference) <= min(spreads):
-        verdict = WITHIN
-    elif abs(difference) <= sum(spreads):
-        verdict = OVERLAP
-    return ours.model_copy(update={"published": published, "difference": difference, "verdict": verdict})
 
 
 def notes_of(recipe: Recipe, results: Results) -> list[str]:

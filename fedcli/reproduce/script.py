@@ -1,41 +1,105 @@
-"""A recipe's cells as a shell script: the very commands, each once, in the order they are run."""
+"""A recipe's cells as shell scripts: the very commands, each once, in the order they are run."""
 
 import re
 import shlex
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from .. import console
+from ..errors import UsageError
+from ..io.files import write_text
 from ..options import Options
 from .expand import Cell, stages_of
 from .flags import ASKED, asked, variable
 from .recipe import Recipe
 
 
-def script(
-    recipe: Recipe, cells: list[Cell], *, work: Path, samples: dict[str, str], source: Path | None = None
-) -> str:  # fmt: skip
-    """The script's text, which asks for folders and files that were not given in variables.
+@dataclass
+class Script:
+    """Commands that make cells. They ask for folders and files that were not given in variables.
 
-    samples: dataset -> folder of its synthetic sample. source: the data of cells that make none.
+    Attributes:
+        samples: dataset -> folder of its synthetic sample. source: the data of cells that make none.
+        devices: of the cells that run side by side, one after another where it is one.
     """
-    lines = ["#!/bin/sh", f"# {recipe.title}: {console.counted(len(cells), 'cell', 'cells')}", "set -e"]
-    lines += _wanted(recipe, cells)
-    for name, folder in samples.items():
-        make = shlex.join(["fedcli", "datasets", name, "--make-sample", folder])
-        lines.append(f"[ -d {shlex.quote(folder)} ] || {make}")
-    made: dict[tuple[Options, ...], str] = {(): str(source or "")}  # what a chain made, or the variable that holds it
-    chains = list(stages_of(cells))
-    for number, cell in enumerate(cells, 1):
-        lines.append(f"# [{number}/{len(cells)}] {cell.name}")
-        for chain in (chain for first, chain in chains if first is cell):
-            stage = chain[-1].stage
-            name = f"{stage}_{sum(key[-1].stage == stage for key in made if key) + 1}"
-            lines.append(f"{name}=$({_command(chain[-1], made[chain[:-1]], work)})")
-            made[chain] = asked(name)
-        lines.append(f"run=$({_command(replace(cell.train, resume=True), made[cell.chain], work)})")
-        lines += [_command(cell.evaluate, asked("run"), work)] if cell.evaluate else []
+
+    recipe: Recipe
+    cells: list[Cell]
+    work: Path
+    samples: dict[str, str] = field(default_factory=dict)
+    source: Path | None = None
+    devices: tuple[str, ...] = ("cpu",)
+
+    def text(self) -> str:
+        """One script of all cells; those of a device run one after another, beside those of the others."""
+        made, count = self._nothing(), len(self.devices)
+        lines = self._head(self.cells, f"{self.recipe.title}: {console.counted(len(self.cells), 'cell', 'cells')}")
+        if count == 1:
+            for cell in self.cells:
+                lines += [self._named(cell), *self._data(cell, made), *self._trained(cell, made, self.devices[0])]
+            return _joined(lines)
+        for cell in self.cells:
+            lines += self._data(cell, made)
+        for k, device in enumerate(self.devices[: len(self.cells)]):
+            own = [[self._named(cell), *self._trained(cell, made, device, wait=True)] for cell in self.cells[k::count]]
+            lines += ["(", *chain.from_iterable(own), f") & side_{k + 1}=$!"]
+        waits = [f'wait "$side_{k + 1}" || failed=1' for k in range(min(count, len(self.cells)))]
+        return _joined([*lines, "failed=0", *waits, 'exit "$failed"'])
+
+    def write(self, folder: Path) -> None:
+        """A script for each cell, and data.sh, to be run before them. Raises UsageError for a folder in use."""
+        if folder.is_dir() and any(folder.iterdir()):
+            raise UsageError(f"{folder} is not empty", "give --dry-run= the name of a new folder")
+        folder.mkdir(parents=True, exist_ok=True)
+        made = self._nothing()
+        data = self._head(self.cells, f"{self.recipe.title}: the data of all cells")
+        write_text(folder / "data.sh", _joined([*data, *chain.from_iterable(self._data(c, made) for c in self.cells)]))
+        digits = len(str(len(self.cells)))
+        for number, cell in enumerate(self.cells, 1):
+            made, name = self._nothing(), re.sub(r"[^\w.=+-]+", "-", cell.name)[:80].strip("-")
+            lines = self._head([cell], f"{self.recipe.title}: {cell.name}", samples=False) + self._data(cell, made)
+            lines += self._trained(cell, made, self.devices[0], wait=True)
+            write_text(folder / f"{number:0{digits}}-{name}.sh", _joined(lines))
+
+    def _nothing(self) -> dict[tuple[Options, ...], str]:
+        """The path that a chain made, or the variable that holds it, before anything is made."""
+        return {(): str(self.source or "")}
+
+    def _head(self, cells: list[Cell], about: str, *, samples: bool = True) -> list[str]:
+        lines = ["#!/bin/sh", f"# {about}", "set -e", *_wanted(self.recipe, cells)]
+        for name, folder in self.samples.items() if samples else ():
+            make = shlex.join(["fedcli", "datasets", name, "--make-sample", folder])
+            lines.append(f"[ -d {shlex.quote(folder)} ] || {make}")
+        return lines
+
+    def _named(self, cell: Cell) -> str:
+        return f"# [{self.cells.index(cell) + 1}/{len(self.cells)}] {cell.name}"
+
+    def _data(self, cell: Cell, made: dict[tuple[Options, ...], str]) -> list[str]:
+        """The stages of a cell's data that are not made yet."""
+        lines = []
+        for _, stages in stages_of([cell]):
+            if stages not in made:
+                stage = stages[-1].stage
+                name = f"{stage}_{sum(key[-1].stage == stage for key in made if key) + 1}"
+                lines.append(f"{name}=$({_command(stages[-1], made[stages[:-1]], self.work)})")
+                made[stages] = asked(name)
+        return lines
+
+    def _trained(
+        self, cell: Cell, made: dict[tuple[Options, ...], str], device: str, wait: bool = False
+    ) -> list[str]:  # fmt: skip
+        """wait: for another cell that has the same training."""
+        train = replace(cell.train, resume=True, device=device, wait=wait)
+        lines = [f"run=$({_command(train, made[cell.chain], self.work)})"]
+        if cell.evaluate:
+            lines.append(_command(replace(cell.evaluate, device=device), asked("run"), self.work))
+        return lines
+
+
+def _joined(lines: list[str]) -> str:
     return "\n".join(lines) + "\n"
 
 

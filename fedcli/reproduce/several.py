@@ -15,9 +15,9 @@ from ..methods import METHODS, resolve
 from ..stages.options import TrainOptions
 from ..stages.train import resolved
 from .expand import Cell
+from .expand import read_seeds as read_seeds
 
 OF_ONE = "name", "out", "force"  # options of train that are of one run
-MOST_SEEDS = 1000
 
 
 def methods_and_data(words: Sequence[str]) -> tuple[list[str], str | None]:
@@ -41,26 +41,6 @@ def _is_method(word: str, *, first: bool) -> bool:
         known = get_close_matches(word.lower(), METHODS, 1, 0.6) or "+" in word
         return not Path(word).exists() and (first or bool(known))
     return True
-
-
-def read_seeds(given: str | None, known: tuple[int, ...]) -> tuple[int, ...]:
-    """The seeds that "3" (the first three of the known ones, counted on where there are fewer) or "0,1" mean.
-
-    Empty where none are given. Raises UsageError.
-    """
-    if given is None:
-        return ()
-    words = [word.strip() for word in given.split(",")]
-    if not all(word.isascii() and word.isdigit() and len(word) < 19 for word in words) or words == ["0"]:
-        raise UsageError(f"--seeds {given!r} is no number of seeds", "write --seeds 3, or --seeds 0,1 for these two")
-    if len(words) == 1 and int(given) > MOST_SEEDS:
-        hint = "a number alone says how many, 0,1 says which"
-        raise UsageError(f"--seeds {given} are more than {MOST_SEEDS} seeds", hint)
-    if len({int(word) for word in words}) < len(words):
-        raise UsageError(f"--seeds {given} names a seed twice", "name each once")
-    if len(words) > 1:
-        return tuple(int(word) for word in words)
-    return (*known, *range(max(known) + 1, max(known) + 1 + int(given)))[: int(given)]
 
 
 def settings_of(methods: Sequence[str], given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

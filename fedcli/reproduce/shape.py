@@ -206,6 +206,21 @@ class Figure(Part):
         return self
 
 
+class Layout(Part):
+    """The shape in which the paper prints its table; by default a line for each row, a column for each column.
+
+    over: words of columns' names that stand once over all that have them. down: those that make a line of their own of
+    each row; outer: above the rows' names. across: words of rows' names that make a column of their own. transposed:
+    rows and columns change places.
+    """
+
+    over: Texts = ()
+    down: Texts = ()
+    across: Texts = ()
+    outer: StrictBool = False
+    transposed: StrictBool = False
+
+
 class AskedFile(Part):
     """A file that the user brings: what it is in words, or a file of a card, which `reproduce --fetch` gets."""
 
@@ -236,6 +251,7 @@ class Recipe(Part):
     spread: Literal["pooled", "runs"] = "pooled"
     at: Literal["last5", "last", "best"] = "last5"
     reference: Text = ""
+    layout: Layout = Layout()
     files: dict[FileName, AskedFile] = {}
     chains: Annotated[dict[Word, Data], Field(min_length=1, alias="data")]
     train: Flags = {}
@@ -247,23 +263,29 @@ class Recipe(Part):
 
 
 class Printed(Part):
-    """A number as printed."""
+    """A number as printed. digits: behind the point, of its whole column; runs: those that it is the mean of."""
 
     mean: Annotated[float, Field(strict=True, allow_inf_nan=False)]
     std: Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0)] | None = None
+    digits: Annotated[StrictInt, Field(ge=0, le=9)] = 2
+    runs: Annotated[StrictInt, Field(ge=1)] = 1
 
 
 class Published(Part):
-    """Published numbers: row -> column -> mean and spread as printed."""
+    """Published numbers: row -> column -> mean and spread as printed. runs: those that each is the mean of,
+    where the paper says. digits: behind the point; default: the most of a column, as text loses zeros at the end.
+    """
 
     source: Text = ""
     unit: Text = ""
+    digits: Annotated[StrictInt, Field(ge=0, le=9)] | None = None
+    runs: Annotated[StrictInt, Field(ge=1)] = 1
     rows: dict[Text, dict[Text, Printed]]
 
 
 PARTS: dict[Any, type[Part]] = {
     "row": Row, "column": Column, "figure": Figure, "data": Data, "small": Scale, "smoke": Scale, "rows": Printed,
-    "files": AskedFile,
+    "layout": Layout, "files": AskedFile,
 }  # fmt: skip
 Read = TypeVar("Read", bound=Part)
 

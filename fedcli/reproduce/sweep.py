@@ -26,9 +26,9 @@ from ..stages.evaluation_options import EvaluateOptions
 from ..stages.options import PartitionOptions, TrainOptions
 from . import flags, shape
 from .expand import Cell, try_training
-from .jobs import Outcome, Sources
 from .recipe import ON_VALIDATION, Column, Recipe, Row
 from .several import settings_of
+from .shared import Outcome, Sources
 
 KEY, METHOD = "hold-out", "method"
 HOLD_OUT = f"partition.{KEY}"

@@ -10,7 +10,6 @@ from .. import console, extensions
 from ..common_options import WORK
 from ..data import manifest
 from ..errors import FedcliError, UsageError
-from ..io.locks import held
 from ..options import Source, text
 from ..reporting.table import Table
 from ..stages.call import listed, source
@@ -20,11 +19,13 @@ from ..stages.shown import Shown, in_unit
 from ..stages.train import DATA, resolved
 from . import output
 from .expand import Cell
-from .jobs import Outcome, Place, Sources, devices
+from .jobs import Place, devices
 from .recipe import Recipe
 from .record import Results
 from .several import OF_ONE
+from .shared import Outcome, Shared, Sources
 from .sweep import Plan, asked, cells, plan, recipe_of
+from .tables import beside
 
 if TYPE_CHECKING:
     import pandas
@@ -79,13 +80,6 @@ def planned(
     return Planned(recipe, made, sources, found, left_out)
 
 
-def claimed(folder: Path, wait: bool = False) -> Any:
-    """Hold the folder of a table, which one process at a time makes."""
-    told = console.status if wait else None
-    lock, hint = folder.with_name(f"{folder.name}.lock"), "add --wait to wait for it, or give another --work"
-    return held(lock, f"another process is making {folder}", hint, told=told)
-
-
 @dataclass(frozen=True, repr=False)
 class Sweep(Shown):
     """Methods, values and seeds trained and scored.
@@ -122,11 +116,11 @@ class Sweep(Shown):
 
     def tables(self) -> list[Table]:
         """Our numbers, and those on validation images where there are some."""
-        return output.main(self.results)
+        return beside.main(self.results)
 
     def words(self) -> list[str]:
         """Findings of its tests, notes, and where its files are."""
-        return [*output.tests(self.results)[0], *self.results.notes, f"{self.path}/report.html"]
+        return [*beside.findings(self.results), *self.results.notes, f"{self.path}/report.html"]
 
 
 def sweep(
@@ -163,8 +157,8 @@ def sweep(
         wanted = planned(methods, data, asked_for, chosen, common, folder, _undivided)
         place = Place(folder, devices(device, jobs, wanted.cells))
         known: list[Results] = []
-        with claimed(path := wanted.folder(folder)):
-            outcomes = output.play(wanted.recipe, wanted.cells, wanted.sources, place, path, known.append)
+        path = wanted.folder(folder)
+        outcomes = output.play(wanted.recipe, Shared(folder, wanted.cells, wanted.sources), place, path, known.append)
     if not any(outcome.scores for outcome in outcomes):
         raise FedcliError(outcomes[0].sentence, outcomes[0].hint)
     return Sweep(path, known[0], outcomes)

@@ -74,7 +74,7 @@ class Dataset(Result):
 
 
 class Partition(Result):
-    """Who holds which training image."""
+    """The assignment of training images to clients."""
 
     kind = "partition"
 

@@ -14,9 +14,10 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -31,10 +32,12 @@ from . import container, interrupts
 from .shared_blocks import Channel, channels
 
 B = TypeVar("B")
+T = TypeVar("T", bound=tuple)
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 Answer = tuple[Any, Exception | None, str]  # value, or error with its traceback
 
 SHORT_TEMPORARY, LONGEST_TEMPORARY = "/tmp", 70  # bytes; Python adds 32, and the system takes 107
+END = ("end",)  # of tasks
 RUN = 32  # items that a worker is given at once by in_order(), at most
 
 
@@ -189,14 +192,15 @@ class Ended:
 
 
 def one_each(
-    function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], slots: Sequence[Any], preload: str
-) -> Generator[tuple[int, Any], None, None]:
+    function: Callable[..., Any], tasks: Iterable[T | None], slots: Sequence[Any], preload: str, pause: float = 1.0
+) -> Generator[tuple[T, Any], None, None]:
     """Call function(*task, slot, send) for each task in a process of its own, so that a crash ends no other.
 
-    Yields (index of the task, message) for each tuple that the function sends by send(...), and at last
-    (index, Ended). A process that is ended early gets a KeyboardInterrupt, so that it can save its state.
+    Yields (task, message) for each tuple that the function sends by send(...), and at last
+    (task, Ended). A process that is ended early gets a KeyboardInterrupt, so that it can save its state.
 
     Args:
+        tasks: the next is asked for when a slot is free; None says to ask again after a pause (seconds).
         slots: as many processes at once; each has one of them, such as a device, for itself.
         preload: module that is imported once for all processes.
     """
@@ -205,21 +209,27 @@ def one_each(
     # Python's own process, which imports that module, would print a traceback
     with interrupts.left_to_parent(), _short_temporary_folder():
         forkserver.ensure_running()
-    waiting, free = deque(enumerate(tasks)), deque(slots)
-    running: dict[Any, tuple[int, Any, Any]] = {}  # by this process's end of its pipe: task, slot and process
+    waiting: Iterator[Any] = iter(tasks)
+    free = deque(slots)
+    running: dict[Any, tuple[Any, Any, Any]] = {}  # by this process's end of its pipe: task, slot and process
     try:
-        while waiting or running:
-            while waiting and free:
-                (index, task), slot = waiting.popleft(), free.popleft()
+        while True:
+            task: Any = None
+            while free and (task := next(waiting, END)) is not None and task is not END:
+                slot = free.popleft()
                 end, far_end = context.Pipe(duplex=False)
                 process = context.Process(target=_alone, args=(far_end, function, (*task, slot), extensions.words()))
                 with _not_the_main_script():
                     process.start()
                 far_end.close()
-                running[end] = index, slot, process
-            ready: list[Any] = wait(list(running))
+                running[end] = task, slot, process
+            if task is END and not running:
+                return
+            if not running:
+                time.sleep(pause)
+            ready: list[Any] = wait(list(running), pause if free and task is None else None) if running else []
             for pipe in ready:
-                index, slot, process = running[pipe]
+                task, slot, process = running[pipe]
                 try:
                     message = pipe.recv()
                 except EOFError:
@@ -229,7 +239,7 @@ def one_each(
                     process.join()
                     free.append(slot)
                     del running[pipe]
-                yield index, message
+                yield task, message
     finally:
         for _, _, process in running.values():
             process.terminate()

@@ -239,4 +239,4 @@ def _length(text: str) -> int:
 
 
 def _numeric(cells: Iterable[str]) -> bool:
-    return all(cell in ("", "-") or cell.lstrip("*-+−< ")[:1].isdigit() for cell in cells)
+    return all(cell in ("", "-") or cell.lstrip("!*-+−< ")[:1].isdigit() for cell in cells)

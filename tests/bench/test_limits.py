@@ -71,11 +71,14 @@ def test_a_run_says_its_share_of_both_limits_and_where_the_time_went(tmp_path):
     file.write_text("".join(json.dumps(line) + "\n" for line in (ROUND, ROUND | {"round": 2}, LIMITS)))
     # 200 images/s in 9 s each round are 3600 images in 16 s of clients: 225 a second, 22.5 GFLOP/s, 2.25 GB/s
     assert timing.speed(tmp_path) == (
-        "speed: 225 images/s while clients train, 50 % of this machine's matrix speed (22 of 45 GFLOP/s) and 25 % of "
-        "its memory speed (9 GB/s); time: clients 80 %, evaluation 10 %, writing 5 %, server 5 %"
+        "Speed: 225 images a second while clients train. This uses 50 % of the arithmetic that a large matrix product "
+        "reaches here (45 GFLOP/s) and 25 % of the bandwidth of a large copy (9 GB/s). "
+        "Time: clients 80 %, evaluation 10 %, writing 5 %, server 5 %."
     )
     file.write_text("".join(json.dumps(line) + "\n" for line in (ROUND | {"joules": 900.0}, LIMITS)))
-    assert timing.speed(tmp_path).endswith("server 5 %; energy: 0.25 Wh of the processors, with all that ran there")
+    assert timing.speed(tmp_path).endswith(
+        "server 5 %. Energy: 0.25 Wh by the processors, including all other programs."
+    )
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,7 @@ def test_odd_data_go_through_every_stage_or_end_in_a_sentence(part, chain, play:
             ended: Ended = run(line, folder)
             typed.append(" ".join(line))
             wrong = faults(ended)
-            if line[0] == "partition" and not ended.code and "left over and go to no client" not in ended.err:
+            if line[0] == "partition" and not ended.code and "to no client" not in ended.err:
                 wrong += counted(folder)
             play.judge(ended, wrong, f"{folder}: {'; '.join(typed)}")
             if ended.code and line is first:

@@ -51,7 +51,7 @@ def test_the_three_lines_end_well_in_an_empty_folder(typed):
 
 def test_every_manifest_path_and_table_made_from_a_sample_says_so(typed):
     made = sorted((typed["folder"] / "fedcli-work").rglob("*.json"))
-    kinds = {path.stem: json.loads(path.read_text()) for path in made if path.stem != "settings"}
+    kinds = {path.stem: json.loads(path.read_text()) for path in made if path.stem not in ("settings", "originals")}
     assert set(kinds) == {"dataset", "partition", "corruption", "run", "scores"}
     for kind, content in kinds.items():
         assert content["body"]["sample"] is True, kind
@@ -71,7 +71,7 @@ def test_reports_and_pages_of_a_sample_say_synthetic_in_every_format(typed):
     for format in ("markdown", "latex", "csv", "json", "html"):
         assert "SYNTHETIC" in made.to(format), format
     code, _, said = run(f"fedcli report {run_of_sample}")
-    assert code == 0 and "whose numbers say nothing about patients" in said
+    assert code == 0 and "numbers say nothing about patients" in said
 
 
 def test_real_slices_are_taken_from_fedcli_raw_and_race_ends_in_a_sentence(tmp_path, monkeypatch):

@@ -206,7 +206,7 @@ ERRORS = {
     "more clients than images": (("partition", "{dataset}", "--iid", "--clients", "5000"), 1, "5000", "fewer"),
     "a missing folder": (("prepare", "isic2018", "--raw", "/no/such/folder"), 1, "/no/such/folder", ""),
     "a missing --raw": (("prepare", "isic2018", "--no-sample"), 2, "--raw", "--raw"),
-    "a missing manifest": (("evaluate", "/no/run.json"), 1, "/no/run.json", "prints the path"),
+    "a missing manifest": (("evaluate", "/no/run.json"), 1, "/no/run.json", "lists what there is"),
     "the wrong kind of manifest": (("evaluate", "{dataset}"), 1, "is a dataset manifest", "path"),
     "a model too deep for the images": (
         ("train", "fedavg", "{corruption}", "--model", "resnet18"),

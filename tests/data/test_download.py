@@ -1,116 +1,164 @@
-"""Files of a dataset from a server on this machine: resumed, checked, and by hand where the licence asks for it."""
+"""Files of a dataset from a server on this machine: asked for, resumed, checked and unpacked; by hand where need be."""
 
+import errno
 import hashlib
-import http.server
 import io
 import json
-import threading
-import zipfile
-from functools import partial
+import multiprocessing
+import os
+import shutil
+import time
 from pathlib import Path
 
 import pytest
+from download_server import BODY, MD5, SHA256, ZIP, serving
 
-from fedcli.data.preparation.download import download, fetch, unpack
+from fedcli.data.preparation import transfer
+from fedcli.data.preparation.download import download, wanted
 from fedcli.data.sources import SOURCES, card, cards
-from fedcli.errors import FedcliError, HashError, UsageError
-
-BODY = bytes(range(256)) * 5000
-MD5 = hashlib.md5(BODY).hexdigest()
-
-
-def zipped(**files: bytes) -> bytes:
-    with zipfile.ZipFile(made := io.BytesIO(), "w") as archive:
-        for name, content in files.items():
-            archive.writestr(name.replace("__", "/"), content)
-    return made.getvalue()
-
-
-ZIP = zipped(images__a=b"first", images__deep__b=b"second")
-
-
-class Server(http.server.BaseHTTPRequestHandler):
-    """Serves BODY, or at /zip an archive, with ranges; at /broken only a part of it, at /plain always the whole."""
-
-    asked: list[tuple[str, str | None]]
-
-    def __init__(self, asked, *args):
-        self.asked = asked
-        super().__init__(*args)
-
-    def do_GET(self):
-        given = self.headers.get("Range")
-        self.asked.append((self.path, given))
-        body = ZIP if self.path == "/zip" else BODY
-        start = int(given.removeprefix("bytes=").removesuffix("-")) if given and self.path != "/plain" else 0
-        if self.path == "/absent":
-            self.send_error(404)
-            return
-        if start >= len(body):
-            self.send_error(416)
-            return
-        self.send_response(206 if start else 200)
-        self.send_header("Content-Length", str(len(body) - start))
-        self.end_headers()
-        end = len(body) // 2 if self.path == "/broken" and not start else len(body)
-        self.wfile.write(body[start:end])
-
-    def log_message(self, *args):
-        pass
+from fedcli.errors import FedcliError, HashError, UsageError, of_system
 
 
 @pytest.fixture
 def server(monkeypatch):
     """(address, what was asked of it); no proxy stands before it."""
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    asked: list[tuple[str, str | None]] = []
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Server, asked)) as made:
-        threading.Thread(target=made.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{made.server_port}", asked
-        made.shutdown()
+    monkeypatch.setenv("no_proxy", "127.0.0.1,localhost")
+    monkeypatch.setattr(transfer, "PAUSE", 0.0)
+    with serving() as made:
+        yield made
 
 
-def test_a_file_is_fetched_once(server, tmp_path):
+def get(folder: Path, *files: dict, paths=(), accepted: bool = True, **more) -> Path:
+    """Download files as of a card of their own."""
+    known = cards.of_card("digits", card("digits") | {"download": list(files), "download_rest": ""} | more)
+    download([wanted(known, folder, paths)], accepted=accepted)
+    return folder
+
+
+def plain(url: str, path: str = "file", **more) -> dict:
+    """A card's entry of BODY."""
+    return {"path": path, "url": url, "bytes": len(BODY), "md5": MD5} | more
+
+
+def archive(url: str, **more) -> dict:
+    """A card's entry of ZIP."""
+    return {"path": "all.zip", "url": url, "bytes": len(ZIP), "sha256": hashlib.sha256(ZIP).hexdigest()} | more
+
+
+def test_a_file_is_fetched_once_and_recorded(server, tmp_path):
     address, asked = server
     for _ in range(2):
-        fetch(f"{address}/file", tmp_path / "deep" / "file", MD5)
+        get(tmp_path, plain(f"{address}/file", "deep/file"))
     assert (tmp_path / "deep" / "file").read_bytes() == BODY and asked == [("/file", None)]
     assert list((tmp_path / "deep").iterdir()) == [tmp_path / "deep" / "file"]
+    record = json.loads((tmp_path / "download.json").read_text())
+    assert record == {"deep/file": {"url": f"{address}/file", "bytes": len(BODY), "sha256": SHA256}}
 
 
-def test_a_download_that_broke_off_goes_on_from_there(server, tmp_path):
+def test_a_connection_that_breaks_off_is_taken_up_again(server, tmp_path, capsys):
     address, asked = server
+    get(tmp_path, plain(f"{address}/broken"))
+    assert (tmp_path / "file").read_bytes() == BODY
+    (_, first), (_, second) = asked
+    assert first is None and second and 0 < int(second[6:-1]) < len(BODY)
+
+
+def test_one_that_brings_nothing_more_ends_with_what_is_kept(server, tmp_path):
+    (tmp_path / ".file.part").write_bytes(BODY[:1000])  # of a process that was killed
     with pytest.raises(FedcliError, match="cannot be downloaded") as error:
-        fetch(f"{address}/broken", tmp_path / "file", MD5)
-    assert "give the same command again" in error.value.hint and not (tmp_path / "file").exists()
-    half = (tmp_path / ".file.part").stat().st_size
-    assert 0 < half < len(BODY)
-    fetch(f"{address}/broken", tmp_path / "file", MD5)
-    assert (tmp_path / "file").read_bytes() == BODY and asked[-1] == ("/broken", f"bytes={half}-")
+        get(tmp_path, plain(f"{server[0]}/dead"))
+    assert error.value.hint == "0.0 MB are kept: give the same command again" and not (tmp_path / "file").exists()
+    get(tmp_path, plain(f"{server[0]}/file"))
+    assert server[1][-1] == ("/file", "bytes=1000-") and (tmp_path / "file").read_bytes() == BODY
 
 
-@pytest.mark.parametrize("kept", [BODY, BODY[:100]])
-def test_a_whole_part_and_a_server_without_ranges(server, tmp_path, kept):
-    address, _ = server
+def test_a_killed_process_leaves_what_it_got(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(transfer, "PIECE", 2**16)
+    child = multiprocessing.get_context("fork").Process(target=get, args=(tmp_path, plain(f"{server[0]}/slow")))
+    child.start()
+    until(lambda: (tmp_path / ".file.part").exists() and (tmp_path / ".file.part").stat().st_size > 0)
+    child.kill()
+    child.join()
+    get(tmp_path, plain(f"{server[0]}/slow"))
+    assert (tmp_path / "file").read_bytes() == BODY
+    (_, first), (_, second) = server[1]
+    assert first is None and second and second.startswith("bytes=")
+
+
+def until(true) -> None:
+    """Wait, for ten seconds at most."""
+    for _ in range(1000):
+        if true():
+            return
+        time.sleep(0.01)
+    raise AssertionError("nothing happened")
+
+
+@pytest.mark.parametrize("kept", [BODY, BODY[:100], BODY + b"more"])
+@pytest.mark.parametrize("path", ["plain", "other"])
+def test_a_whole_or_too_long_part_and_servers_without_ranges(server, tmp_path, kept, path):
     (tmp_path / ".file.part").write_bytes(kept)
-    fetch(f"{address}/{'file' if kept == BODY else 'plain'}", tmp_path / "file", MD5)
+    if path == "other" and len(kept) == 100:
+        with pytest.raises(FedcliError, match="another part"):
+            get(tmp_path, plain(f"{server[0]}/{path}"))
+    get(tmp_path, plain(f"{server[0]}/{path}"))
     assert (tmp_path / "file").read_bytes() == BODY
 
 
-def test_another_file_is_refused(server, tmp_path):
-    with pytest.raises(HashError, match="its MD5 differs"):
-        fetch(f"{server[0]}/file", tmp_path / "file", "0" * 32)
-    assert not list(tmp_path.iterdir())
+@pytest.mark.parametrize(
+    ("declared", "sentence"),
+    [
+        ({"md5": "0" * 32}, "its MD5 differs"),
+        ({"md5": "0" * 8}, "its MD5 differs"),
+        ({"sha256": "0" * 64}, "its SHA-256 differs"),
+        ({"bytes": 10}, "1,280,000 bytes, where 10 are declared"),
+        ({"bytes": len(BODY) + 1}, "1,280,000 bytes, where 1,280,001 are declared"),
+    ],
+)
+def test_another_file_is_refused_and_not_kept(server, tmp_path, declared, sentence):
+    with pytest.raises(HashError, match=sentence):
+        get(tmp_path, plain(f"{server[0]}/file", **declared))
+    assert [path.name for path in tmp_path.iterdir()] == [".download.lock"]
+
+
+def test_a_server_that_does_not_say_how_much_comes(server, tmp_path):
+    get(tmp_path, plain(f"{server[0]}/silent"))
+    with pytest.raises(HashError, match="has 1,280,000 bytes and more, where 1,279,999 are declared"):
+        get(tmp_path / "less", plain(f"{server[0]}/silent", bytes=len(BODY) - 1))
+    with pytest.raises(HashError, match="has 1,280,000 bytes, where 1,280,001 are declared"):
+        get(tmp_path / "more", plain(f"{server[0]}/silent", bytes=len(BODY) + 1))
+
+
+def test_a_size_that_is_known_about_is_a_limit(server, tmp_path):
+    about = {"path": "file", "url": f"{server[0]}/file", "sha256": SHA256}
+    with pytest.raises(HashError, match="at most 1,200,000 are declared"):
+        get(tmp_path, about | {"about_bytes": 600_000})
+    get(tmp_path, about | {"about_bytes": 700_000})
+
+
+def test_without_a_published_hash_the_first_one_stands_for_it(server, tmp_path, caplog):
+    file = {"path": "file", "url": f"{server[0]}/file", "about_bytes": len(BODY)}
+    (tmp_path / ".file.part").write_bytes(b"of an older version")
+    get(tmp_path, file)
+    assert (tmp_path / "file").read_bytes() == BODY and server[1] == [("/file", None)]
+    record = json.loads((tmp_path / "download.json").read_text())
+    (tmp_path / "file").write_bytes(b"changed")
+    with pytest.raises(FedcliError, match="SHA-256 differs"):
+        get(tmp_path, file)
+    (tmp_path / "file").unlink()
+    record["file"]["sha256"] = "0" * 64  # as if another one had come the first time
+    (tmp_path / "download.json").write_text(json.dumps(record))
+    with pytest.raises(HashError, match="is not the file that was received before: its SHA-256 differs"):
+        get(tmp_path, file)
 
 
 @pytest.mark.parametrize("unpacked", [{}, {"unpack": "pictures"}])
 def test_a_file_of_that_name_with_other_content_stays(server, tmp_path, unpacked):
     (tmp_path / "all.zip").write_bytes(b"mine")
-    archive = {"path": "all.zip", "url": f"{server[0]}/zip", "sha256": hashlib.sha256(ZIP).hexdigest()} | unpacked
     with pytest.raises(FedcliError, match=r"all\.zip is there and is not the file that was published") as error:
-        download("digits", card("digits") | {"download": [archive]}, tmp_path, [])
+        get(tmp_path, archive(f"{server[0]}/zip", **unpacked))
     assert "move it away" in error.value.hint
-    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"mine"] and not server[1]
+    assert (tmp_path / "all.zip").read_bytes() == b"mine" and not server[1]
 
 
 @pytest.mark.parametrize("content", [ZIP, b"other"])
@@ -119,93 +167,131 @@ def test_an_archive_that_was_there_before_stays(server, tmp_path, content):
         (tmp_path / name).write_bytes(content)
     if content != ZIP:
         (tmp_path / "pictures").mkdir()
-    archive = {"path": "all.zip", "url": f"{server[0]}/zip", "sha256": hashlib.sha256(ZIP).hexdigest()}
     for _ in range(2):
-        download("digits", card("digits") | {"download": [archive | {"unpack": "pictures"}]}, tmp_path, [])
+        get(tmp_path, archive(f"{server[0]}/zip", unpack="pictures"))
     assert not server[1] and (tmp_path / "pictures").is_dir()
     assert all((tmp_path / name).read_bytes() == content for name in ("all.zip", "all.zip.part", "pictures.part"))
 
 
-def test_an_absent_file_a_dead_server_and_another_scheme_are_sentences(server, tmp_path):
-    address, _ = server
-    for url, words in ((f"{address}/absent", "404"), ("http://127.0.0.1:9/file", "cannot be downloaded")):
+def test_an_absent_file_a_dead_server_and_other_schemes_are_sentences(server, tmp_path):
+    for url, words in ((f"{server[0]}/absent", "404"), ("http://127.0.0.1:9/file", "cannot be downloaded")):
         with pytest.raises(FedcliError, match=words):
-            fetch(url, tmp_path / "file", MD5)
-    with pytest.raises(UsageError, match="is no web address"):
-        fetch("file:///etc/hosts", tmp_path / "file", MD5)
+            get(tmp_path, plain(url))
+    for url in ("file:///etc/hosts", "ftp://127.0.0.1/file", "data:,x"):
+        with pytest.raises(UsageError, match="is no web address"):
+            get(tmp_path, plain(url))
+    with pytest.raises(UsageError, match="neither encrypted nor checked by a hash"):
+        get(tmp_path, {"path": "file", "url": "http://example.org/file", "bytes": 1})
 
 
-def test_chosen_files_of_a_card_are_put_where_the_reader_looks(server, tmp_path):
+def test_an_address_leads_on_to_declared_hosts_alone(server, tmp_path):
+    there = f"{server[0]}/file".replace("127.0.0.1", "localhost")
+    for to in (there, "https://example.org/file", "file:///etc/hosts", "ftp://127.0.0.1/file", "http://example.org/x"):
+        with pytest.raises(FedcliError, match="leads on to|cannot be downloaded"):
+            get(tmp_path, plain(f"{server[0]}/moved/{to}"))
+    get(tmp_path, plain(f"{server[0]}/moved/{there}"), redirects=["localhost"])
+    assert (tmp_path / "file").read_bytes() == BODY
+
+
+def test_a_link_in_the_place_of_what_is_written_is_refused(server, tmp_path):
+    for there in (True, False):
+        if there:
+            (tmp_path / "mine").write_bytes(b"mine")
+        (tmp_path / ".file.part").symlink_to(tmp_path / "mine")
+        with pytest.raises(FedcliError, match="is a link"):
+            get(tmp_path, plain(f"{server[0]}/file"))
+        assert not there or (tmp_path / "mine").read_bytes() == b"mine"
+        (tmp_path / ".file.part").unlink()
+        (tmp_path / "mine").unlink(missing_ok=True)
+    assert not (tmp_path / "mine").exists()
+
+
+@pytest.mark.parametrize("answer", [None, "", "no", "y"])
+def test_nothing_is_downloaded_before_the_licence_is_accepted(server, tmp_path, monkeypatch, capsys, answer):
+    typed = io.StringIO(f"{answer}\n")
+    typed.isatty = lambda: answer is not None
+    monkeypatch.setattr("sys.stdin", typed)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    if answer == "y":
+        get(tmp_path, plain(f"{server[0]}/file"), accepted=False)
+    else:
+        with pytest.raises(UsageError, match="the licence of digits has to be accepted") as error:
+            get(tmp_path / "new", plain(f"{server[0]}/file"), accepted=False)
+        assert "--accept-licence" in error.value.hint and not (tmp_path / "new").exists() and not server[1]
+    assert ("[y/N]" in capsys.readouterr().err) == (answer is not None)
+
+
+def test_what_is_there_needs_no_licence_and_no_server(server, tmp_path):
+    get(tmp_path, plain(f"{server[0]}/file"))
+    get(tmp_path, plain("http://127.0.0.1:9/file"), accepted=False)
+
+
+def test_a_disk_without_room_is_a_sentence_before_and_while_it_is_filled(server, tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 10, 1_000_000))
+        with pytest.raises(FedcliError, match=r"1\.3 MB are needed in .*, where 1\.0 MB are free"):
+            get(tmp_path / "new", plain(f"{server[0]}/file"))
+        assert not (tmp_path / "new").exists() and not server[1]
+
+    def full(number):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError) as error:
+        get(tmp_path, plain(f"{server[0]}/file"))
+    assert (said := of_system(error.value)) and ".file.part" in said.sentence and "free some space" in said.hint
+    monkeypatch.undo()
+    assert get(tmp_path, plain("http://127.0.0.1:9/file"))  # the bytes were kept
+
+
+def test_chosen_files_of_a_card_come_with_those_that_belong_to_them(server, tmp_path):
     address, asked = server
-    files = [{"path": f"raw/{name}", "url": f"{address}/{name}", "md5": MD5} for name in ("one", "two")]
-    known = card("digits") | {"download": files}
-    assert download("digits", known, tmp_path, ["raw/two"]) == tmp_path
-    assert (tmp_path / "raw" / "two").read_bytes() == BODY and asked == [("/two", None)]
+    files = [plain(f"{address}/{name}", f"raw/{name}") for name in ("one", "two", "three")]
+    files[1]["beside"] = ["raw/three"]
+    get(tmp_path, *files, paths=["raw/two"])
+    assert asked == [("/two", None), ("/three", None)]
     with pytest.raises(UsageError, match="no file 'raw/tow'"):
-        download("digits", known, tmp_path, ["raw/tow"])
+        get(tmp_path, *files, paths=["raw/tow"])
 
 
 def test_an_archive_is_unpacked_recorded_and_not_fetched_again(server, tmp_path):
     address, asked = server
-    sha256 = hashlib.sha256(ZIP).hexdigest()
-    archive = {"path": "all.zip", "url": f"{address}/zip", "bytes": len(ZIP), "sha256": sha256, "unpack": "pictures"}
-    known = card("digits") | {"download": [archive]}
     for _ in range(2):
-        download("digits", known, tmp_path, [])
+        get(tmp_path, archive(f"{address}/zip", unpack="pictures"))
     assert asked == [("/zip", None)]
     assert (tmp_path / "pictures" / "a").read_bytes() == b"first"
     assert (tmp_path / "pictures" / "deep" / "b").read_bytes() == b"second"
-    assert {path.name for path in tmp_path.iterdir()} == {"pictures", "download.json"}
-    record = json.loads((tmp_path / "download.json").read_text())
-    assert record == {"all.zip": {"url": f"{address}/zip", "bytes": len(ZIP), "sha256": sha256}}
+    assert {path.name for path in tmp_path.iterdir()} == {"pictures", "download.json", ".download.lock"}
 
 
 def test_an_archive_that_was_not_unpacked_to_its_end_is_unpacked_again(server, tmp_path):
-    address, asked = server
     (tmp_path / ".all.zip.part").write_bytes(ZIP)
     left = tmp_path / ".pictures.0123abcd.tmp"  # of a process that was killed
     left.mkdir()
     (left / "half").write_bytes(b"fi")
     left.with_suffix(".lock").touch()
-    archive = {"path": "all.zip", "url": f"{address}/zip", "sha256": hashlib.sha256(ZIP).hexdigest()}
-    download("digits", card("digits") | {"download": [archive | {"unpack": "pictures"}]}, tmp_path, [])
-    assert asked == [("/zip", f"bytes={len(ZIP)}-")]
-    assert {path.name for path in (tmp_path / "pictures").iterdir()} == {"a", "deep"}
-    assert {path.name for path in tmp_path.iterdir()} == {"pictures", "download.json"}
-
-
-@pytest.mark.parametrize("content", [b"PK but no archive", ZIP[:-30]])
-def test_what_is_no_archive_is_a_sentence(tmp_path, content):
-    (tmp_path / "all.zip").write_bytes(content)
-    with pytest.raises(FedcliError, match="cannot be unpacked"):
-        unpack(tmp_path / "all.zip", tmp_path / "pictures")
-    assert not (tmp_path / "pictures").exists()
-
-
-def test_no_name_in_an_archive_leads_out_of_the_folder(tmp_path):
-    (tmp_path / "all.zip").write_bytes(zipped(**{"..__out": b"", "in": b""}))
-    unpack(tmp_path / "all.zip", tmp_path / "new" / "pictures")
-    assert {p.name for p in (tmp_path / "new" / "pictures").iterdir()} == {"in", "out"} and not (
-        tmp_path / "out"
-    ).exists()
+    get(tmp_path, archive(f"{server[0]}/zip", unpack="pictures"))
+    assert not server[1] and {path.name for path in (tmp_path / "pictures").iterdir()} == {"a", "deep"}
+    assert {path.name for path in tmp_path.iterdir()} == {"pictures", "download.json", ".download.lock"}
 
 
 @pytest.mark.parametrize("text", ["[", '{"a": {}}'])
-def test_a_record_that_is_not_ours_is_a_sentence(tmp_path, text):
+def test_a_record_that_is_not_ours_is_a_sentence(server, tmp_path, text):
     (tmp_path / "download.json").write_text(text)
     with pytest.raises(FedcliError, match="is not what fedcli wrote"):
-        download("isic2018", card("isic2018"), tmp_path, [])
+        get(tmp_path, plain(f"{server[0]}/file"))
 
 
 def test_a_dataset_behind_a_form_is_explained_step_by_step(tmp_path):
-    with pytest.raises(FedcliError, match="fedcli cannot download rsna-ich") as error:
-        download("rsna-ich", card("rsna-ich"), tmp_path / "new", [])
-    assert (
-        "kaggle.com" in error.value.hint
-        and "licence: RSNA" in error.value.hint
-        and "prepare rsna-ich --raw" in error.value.hint
-    )
-    assert not (tmp_path / "new").exists()
+    with pytest.raises(FedcliError, match="a command cannot download rsna-ich") as error:
+        wanted(cards.fetching("rsna-ich"), tmp_path)
+    assert "kaggle.com" in error.value.hint and "licence: RSNA" in error.value.hint
+    assert "about 181.0 GB" in error.value.hint and "prepare rsna-ich --raw" in error.value.hint
+
+
+def test_datasets_that_share_their_images_share_a_folder():
+    one, other = cards.fetching("fed-isic"), cards.fetching("isic-skin-tone")
+    assert one.folder == other.folder == "isic2019" and one.files[:3] == other.files[:3]
 
 
 def test_cards_name_web_addresses_paths_inside_sizes_and_hashes():
@@ -225,4 +311,6 @@ def test_cards_name_web_addresses_paths_inside_sizes_and_hashes():
 def test_every_dataset_is_fetched_by_command_or_a_person_is_told_how_much_it_is():
     for name in [*SOURCES, *cards.published()]:
         known = cards.fetching(name)
-        assert known.by_command or "by_hand" in card(name) or name in ("images", "phantom", "toy")
+        assert known.needed != (name in ("images", "phantom", "toy"))
+    with pytest.raises(UsageError, match="phantom has nothing to download"):
+        wanted(cards.fetching("phantom"), Path("new"))

@@ -82,7 +82,7 @@ def test_inspect_and_the_page_show_them(tmp_path, monkeypatch):
     )
     scores = fedcli.evaluate(fedcli.train("fedavg", partition, rounds=1))
     text = page.write(tmp_path / "page.html", [scores.path]).read_text(encoding="utf-8")
-    assert "Who holds what" in text and "female" in text and "asian" in text
+    assert "Images of each client" in text and "female" in text and "asian" in text
 
 
 @pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")

@@ -1,4 +1,4 @@
-"""Pictures of who holds what and of what a trained model holds."""
+"""Pictures of the images of each client and of a trained model."""
 
 import json
 

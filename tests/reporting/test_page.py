@@ -162,7 +162,7 @@ def test_given_tables_come_first_and_the_words_of_others_are_text(scores, tmp_pa
     assert '<td class="n"><b>70.00 <span class="pm">±&#8239;1.00</span></b></td>' in written
     assert written.index("Ours") < written.index("<summary>All scores</summary>") and 'alt="a sweep"' in written
     assert "Against" not in written and "Time and memory" not in written
-    parts = "A against B is inconclusive.", "Ours", "a sweep", "Mine"
+    parts = "Ours", "a sweep", "A against B is inconclusive.", "Mine"
     assert sorted(parts, key=written.index) == list(parts)
     with pytest.raises(FedcliError, match="no picture that a page can hold"):
         page.write(tmp_path / "q.html", scores[:1], page.PageOptions(pictures=[("x", tmp_path / "p.html")]))

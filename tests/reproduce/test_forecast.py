@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from fedcli.bench.estimate import Estimate
 from fedcli.reproduce import forecast
 from fedcli.reproduce.jobs import Place
 
@@ -28,6 +29,8 @@ def measured(monkeypatch):
     for name, made in {
         "_measured": estimate, "_plan": lambda kind, source: kind, "_cost": lambda kind: kind, "begun": lambda work: [],
         "is_done": lambda kind, source, runs: kind == "done", "_images": lambda source: IMAGES[source.name],
+        "_reckoned": lambda kind, source: (5.0, 7.0 if kind == "slow" else 1.0),
+        "_Kept": lambda place, kinds: SimpleNamespace(known={}, add=lambda cost, one: None),
     }.items():  # fmt: skip
         monkeypatch.setattr(forecast, name, made)
     return limits
@@ -60,3 +63,24 @@ def test_when_the_time_is_over_the_other_kinds_count_as_the_mean(measured, monke
 def test_what_cannot_be_measured_is_left_out(measured):
     assert made("c small", "a small").seconds == 10
     assert made("c small").seconds == 0
+
+
+def test_a_kind_whose_steps_take_too_long_counts_by_its_operations(measured, capsys):
+    total = made("slow large", "a small")
+    assert (total.cells, total.seconds, total.kinds) == (2, 5 * 300 + 10, (2, 1))
+    assert measured == {"a": 15.0}
+    said = capsys.readouterr().err
+    assert "measuring a few steps of 1 kind of training, 15 s or so" in said and "1 kind of training with steps" in said
+
+
+def test_what_was_measured_is_not_measured_again(tmp_path):
+    data = tmp_path / "data.json"
+    data.write_text("{}", encoding="utf-8")
+    place, one = Place(tmp_path), Estimate(1.0, 2, 3.0, 4, 5, 6, 1, {}, {})
+    forecast._Kept(place, {"a": data, "b": data}).add("a", one)
+    assert forecast._Kept(place, {"a": data, "b": data}).known == {"a": one}
+    assert not forecast._Kept(Place(tmp_path, ("cuda",)), {"a": data}).known
+    data.write_text("{ }", encoding="utf-8")
+    assert not forecast._Kept(place, {"a": data}).known
+    (tmp_path / "forecasts.json").write_text("[", encoding="utf-8")
+    assert not forecast._Kept(place, {"a": data}).known

@@ -240,10 +240,10 @@ def test_cells_that_need_a_file_which_is_not_given_are_left_out_with_its_name(tm
     with pytest.raises(UsageError, match=r"needs files \(moco: a teacher\)"):
         raw.without_files(checked, [cell for cell in cells if cell.asks])
     (tmp_path / "m.pth").touch()
-    assert raw.files(checked, [f"moco={tmp_path}/m.pth"]) == {"moco": f"{tmp_path}/m.pth"}
+    assert raw.files(checked, [f"moco={tmp_path}/m.pth"], {}, "paper", tmp_path) == {"moco": f"{tmp_path}/m.pth"}
     for given, said in (("m.pth", "which file it is"), ("mocko=m.pth", "no file 'mocko'"), ("moco=no.pth", "no such")):
         with pytest.raises(UsageError, match=said):
-            raw.files(checked, [given])
+            raw.files(checked, [given], {}, "paper", tmp_path)
 
 
 def test_a_number_of_seeds_takes_the_recipes_first():

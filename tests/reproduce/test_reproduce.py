@@ -1,8 +1,8 @@
 """A recipe from its file to its folder, through the command line."""
 
-import importlib
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from fedcli import extensions
 from fedcli.commands.app import app
 from fedcli.reporting import page
 from fedcli.reproduce import expand, forecast, jobs, raw, recipe
+from fedcli.reproduce.board import Board
 
 TINY = """
 title = "Two methods on scanned digits"
@@ -62,7 +63,7 @@ def results(scale="smoke"):
 
 
 def test_it_is_killed_goes_on_and_redoes_nothing(tiny, monkeypatch):
-    played_round = jobs._Board.played_round
+    played_round = Board.played_round
     rounds = []
 
     def kill_in_the_second_cell(board, cell, done, total):
@@ -71,7 +72,7 @@ def test_it_is_killed_goes_on_and_redoes_nothing(tiny, monkeypatch):
             raise KeyboardInterrupt
         played_round(board, cell, done, total)
 
-    monkeypatch.setattr(jobs._Board, "played_round", kill_in_the_second_cell)
+    monkeypatch.setattr(Board, "played_round", kill_in_the_second_cell)
     monkeypatch.setattr(page, "write", lambda path, scores, options: path.write_text(options.title))
     assert tiny("--scale", "smoke").exit_code == 130
     assert not results().exists()
@@ -83,12 +84,13 @@ def test_it_is_killed_goes_on_and_redoes_nothing(tiny, monkeypatch):
     assert rounds[2:] == [("q-FFL, q=0.5", 1), ("q-FFL, q=0.5", 2), ("q-FFL, q=1", 1), ("q-FFL, q=1", 2)]
     assert all(path.stat().st_ino == node for path, node in done.items())
     assert "numbers are not to be compared" in ended.stderr
-    assert "Beside the published numbers" not in ended.stdout
-    assert "Beside the published numbers" in results().with_name("table.md").read_text()
+    assert "Below: as the paper prints it; at --scale smoke it cannot be compared." in " ".join(ended.stdout.split())
+    assert "| paper | 97.0 ±0.5 |" in results().with_name("table.md").read_text()
+    assert " paper & 97.0 $\\pm$0.5" in results().with_name("table.tex").read_text()
     assert json.loads(results().read_text())["title"].endswith("(at smoke scale: 4 clients, 1 corrupted, 2 rounds)")
 
     first = {path.name: path.read_bytes() for path in results().parent.iterdir()}
-    assert {"results.json", "table.md", "report.html", "q.png"} <= set(first)
+    assert {"results.json", "table.md", "table.tex", "report.html", "q.png", "q.svg", "q.pdf"} <= set(first)
     assert "No picture 'rounds'" in json.loads(first["results.json"])["notes"][-1]  # nothing was recorded over rounds
     again = tiny("--scale", "smoke", "--json")
     assert {path.name: path.read_bytes() for path in results().parent.iterdir()} == first
@@ -96,35 +98,18 @@ def test_it_is_killed_goes_on_and_redoes_nothing(tiny, monkeypatch):
 
 
 def test_a_failed_cell_is_told_and_the_rest_goes_on_in_two_processes(tiny, monkeypatch):
-    monkeypatch.setattr(forecast, "announce", lambda *_: None)
+    monkeypatch.setattr(forecast, "announce", lambda cells, sources, place: place)
     Path("tiny.toml").write_text(TINY.replace('"qffl"', '"qffl"\ntrain = { weights = "no.pt" }'))
     ended = tiny("--only", "seed 0", "--jobs", "2")  # at --scale paper, where starting weights count
     assert ended.exit_code == 1
-    assert "[2/3] q-FFL, q=0.5 · seed 0: no such" in ended.stderr
+    assert "q-FFL, q=0.5 · seed 0: no such" in ended.stderr and "[3/3]" in ended.stderr
     assert "2 of 3 cells failed: q-FFL, q=0.5 · seed 0 and others" in ended.stderr
     written = json.loads(results("paper").read_text())
     assert [each["cell"] for each in written["failed"]] == ["q-FFL, q=0.5 · seed 0", "q-FFL, q=1 · seed 0"]
     cell = written["rows"][0]["cells"]["clean ACC"]
-    assert cell["verdict"] == "outside"
-    assert "Beside the published numbers" in results("paper").with_name("report.html").read_text()
+    assert cell["verdict"] == "too few seeds" and "half" in cell
+    assert "Largest differences" in results("paper").with_name("report.html").read_text()
     assert cell["difference"] == pytest.approx(cell["mean"] - 97)
-
-
-def test_recipes_with_dots_in_their_names_run_beside_each_other(tiny, monkeypatch):
-    for name in ("tiny.1.toml", "tiny.2.toml"):
-        Path(name).write_text(TINY)
-    ended = {}
-
-    def others(recipe, *_, **__):
-        if not ended:
-            for name in ("tiny.1.toml", "tiny.2.toml"):
-                ended[name] = ""
-                ended[name] = CliRunner().invoke(app, ["reproduce", name, "--scale", "smoke", "--work", "w"]).output
-
-    monkeypatch.setattr(importlib.import_module("fedcli.commands.cells"), "run_cells", others)
-    assert CliRunner().invoke(app, ["reproduce", "tiny.1.toml", "--scale", "smoke", "--work", "w"]).exit_code == 0
-    assert "another process is making w/reproduce/tiny.1-smoke" in ended["tiny.1.toml"]
-    assert "another process" not in ended["tiny.2.toml"]
 
 
 def test_a_cell_says_what_the_system_refused_as_every_command_does():
@@ -200,6 +185,25 @@ def test_the_dry_run_is_a_script_of_the_same_commands(tiny):
         'run=$(fedcli train fedavg "$corrupt_1" --lr 0.003 --rounds 2 --model cnn --work w --resume)',
         'fedcli evaluate "$run" --work w',
     ]
+    assert not Path("w").exists()
+
+
+def test_the_dry_run_has_the_device_and_cells_side_by_side_and_writes_a_script_for_each(tiny):
+    shown = tiny("--scale", "smoke", "--dry-run", "--device", "cuda", "--jobs", "2", "--precision", "bf16").stdout
+    assert " --model cnn --device cuda --precision bf16 --work w --resume --wait)" in shown
+    assert 'fedcli evaluate "$run" --device cuda --work w' in shown
+    starts = [line for line in shown.splitlines() if line.startswith((")", "wait", "exit"))]
+    assert starts == [") & side_1=$!", ") & side_2=$!", 'wait "$side_1" || failed=1', 'wait "$side_2" || failed=1',
+                      'exit "$failed"']  # fmt: skip
+    assert subprocess.run(["sh", "-n"], input=shown, text=True).returncode == 0
+    ended = tiny("--scale", "smoke", "--dry-run=scripts")
+    assert (ended.exit_code, ended.stdout) == (0, "") and "scripts/data.sh, to be run first" in ended.stderr
+    names = sorted(path.name for path in Path("scripts").iterdir())
+    assert names == ["1-FedAvg-seed-0.sh", "2-q-FFL-q=0.5-seed-0.sh", "3-q-FFL-q=1-seed-0.sh", "data.sh"]
+    assert "train" not in Path("scripts/data.sh").read_text()
+    assert "--set q=0.5" in Path("scripts", names[1]).read_text()
+    assert "scripts is not empty" in tiny("--dry-run=scripts").stderr
+    assert "exclude each other" in tiny("--dry-run", "--cells", "1/2").stderr
     assert not Path("w").exists()
 
 

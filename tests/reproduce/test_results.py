@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made_results import a_cell, made
 from nested_scores import over, scores_of
 from scored_runs import N, model, scored
 
@@ -13,37 +14,13 @@ from fedcli.data import manifest
 from fedcli.errors import UsageError
 from fedcli.reporting.writers import starred
 from fedcli.reproduce import findings as of_rows
-from fedcli.reproduce import output, record, results
+from fedcli.reproduce import record, results
 from fedcli.reproduce.expand import Cell
 from fedcli.reproduce.findings import Findings, Marks, score_tested
 from fedcli.reproduce.jobs import Outcome
 from fedcli.reproduce.recipe import Column, Recipe, Row
 from fedcli.reproduce.shape import Printed
-
-
-def a_cell(mean, std=None, **about):
-    return record.Cell(mean=mean, std=std, runs=1, per_run=[], **about)
-
-
-def made(column, cells, scale="paper", seeds=(0,), **about):
-    """Results of one column, a row per cell."""
-    none = {"label": None, "rule": None, "command": "", "holes": {}, "warnings": [], "scores": {}}
-    rows = [record.Row(name=name, cells={column.name: cell}, **none) for name, cell in cells.items()]
-    fixed = {"recipe": "r", "title": "", "paper": "", "at": "last5", "spread": "pooled", "reference": ""}
-    return record.Results(**fixed, scale=scale, seeds=list(seeds), columns=[column], rows=rows, **about)
-
-
-@pytest.mark.parametrize(
-    ("difference", "ours", "published", "verdict"),
-    [(0.5, 1.0, 0.6, "within both"), (-0.5, 1.0, 0.4, "overlap"), (1.3, 1.0, 0.4, "overlap"),
-     (1.5, 1.0, 0.4, "outside"), (0.5, 1.0, None, "overlap"), (0.5, None, None, "outside")],
-)  # fmt: skip
-def test_a_difference_is_judged_by_both_spreads(difference, ours, published, verdict):
-    cell = a_cell(70 + difference, ours)
-    beside = results.beside(cell, Printed(mean=70.0, std=published), "paper")
-    assert beside.difference == pytest.approx(difference)
-    assert beside.verdict == verdict
-    assert results.beside(cell, Printed(mean=70.0, std=published), "small").verdict == "-"
+from fedcli.reproduce.tables import beside
 
 
 def a_client(count, *auc):
@@ -85,7 +62,12 @@ def test_a_column_is_a_place_in_the_scores(score, unit, at, rounds):
 
 
 def as_text(table):
-    return [[starred(cell) for cell in row] for row in table.rows]
+    return [[starred(cell) for cell in row] for row in table.unfolded().rows]
+
+
+def only(result):
+    (table,) = beside.main(result)
+    return table
 
 
 def test_the_spread_is_the_papers():
@@ -123,7 +105,7 @@ def test_a_difference_to_another_row_is_taken_seed_by_seed_and_round_by_round():
     assert of_rows.with_derived(both, rounds, "FedAvg") == {"acc": base, "less": {}}
     cells = {"FedAvg": a_cell(None), "SALT": a_cell(2.5, 1.5)}
     marks = {"less": record.Marked(best=[], doubtful=[], tested=False)}
-    assert as_text(output.ours(made(less, cells, marks=marks))) == [["FedAvg", "-"], ["SALT", "+2.50 ±1.50"]]
+    assert as_text(only(made(less, cells, marks=marks))) == [["FedAvg", "-"], ["SALT", "+2.50 ±1.50"]]
 
 
 def test_validation_chooses_among_the_values_of_one_row_and_not_between_methods():
@@ -133,39 +115,28 @@ def test_validation_chooses_among_the_values_of_one_row_and_not_between_methods(
     )
     stems = "q-FedAvg", "q-FedAvg", "FairFed"
     rows = [row.model_copy(update={"stem": stem}) for row, stem in zip(result.rows, stems, strict=True)]
-    table = output.on_validation(
+    table = beside.on_validation(
         result.model_copy(update={"rows": [*rows, rows[2].model_copy(update={"name": "beta=2"})]})
     )
     assert [row[0].text for row in table.rows if row[1].best] == ["q=1"]
-    assert "No best is marked for FairFed, v: the two highest values differ by 0.00 points" in table.legend
 
 
 def test_single_bytes_show_in_megabytes():
     column = Column(name="up", data="d", score="bytes/up", unit="MB", lower=True)
     marks = {"up": record.Marked(best=["b"], doubtful=[], tested=False)}
     result = made(column, {"a": a_cell(44.754712), "b": a_cell(44.754708)}, marks=marks)
-    assert as_text(output.ours(result)) == [["a", "44.754712"], ["b", "44.754708 *"]]
+    assert as_text(only(result)) == [["a", "44.754712"], ["b", "44.754708 *"]]
 
 
 @pytest.mark.parametrize(
-    ("means", "std", "marks", "said"),
-    [
-        (
-            (37.90, 37.87),
-            13.5,
-            [],
-            "No best is marked: the two highest values differ by 0.03 points",
-        ),
-        ((60.0, 40.0), 1.5, ["a"], "its lead over the next exceeds the standard deviation over seeds"),
-        ((60.0, 40.0), None, ["a"], "with one seed, its variation over seeds is unknown"),
-    ],
+    ("means", "std", "marks"), [((37.90, 37.87), 13.5, []), ((60.0, 40.0), 1.5, ["a"]), ((60.0, 40.0), None, ["a"])]
 )
-def test_the_best_on_validation_is_marked_where_the_seeds_decide(means, std, marks, said):
+def test_the_best_on_validation_is_marked_where_the_seeds_decide(means, std, marks):
     column = Column(name="v", data="d", score="best_on_validation/validation", validation=True)
     cells = {name: a_cell(mean, std) for name, mean in zip("ab", means, strict=True)}
-    table = output.on_validation(made(column, cells, seeds=(0, 1)))
+    table = beside.on_validation(made(column, cells, seeds=(0, 1)))
     assert [row[0].text for row in table.rows if row[1].best] == marks
-    assert said in table.legend
+    assert "its lead exceeds the larger of the two deviations" in table.legend
 
 
 def test_a_study_of_ones_own_has_no_table_of_ours():
@@ -175,17 +146,11 @@ def test_a_study_of_ones_own_has_no_table_of_ours():
     )
     titles = {
         published: [
-            table.title for table in output.main(made(column, {"a": a_cell(60.0, published=published)}, marks=marks))
+            table.title for table in beside.main(made(column, {"a": a_cell(60.0, published=published)}, marks=marks))
         ]
         for published in (None, Printed(mean=61.0))
     }
-    assert titles == {None: ["Scores"], Printed(mean=61.0): ["Ours", "Beside the published numbers"]}
-
-
-def test_a_difference_is_of_the_numbers_as_shown():
-    cell = a_cell(44.754, published=Printed(mean=46.76))  # -2.006
-    result = made(Column(name="up", data="d", score="bytes/up"), {"a": cell}, scale="small")
-    assert as_text(output.beside(result)) == [["a", "up", "44.75", "46.76", "-2.01"]]
+    assert titles == {None: ["Scores"], Printed(mean=61.0): ["Ours, above the paper's"]}
 
 
 def outcome(row, seed=0):
@@ -268,10 +233,12 @@ def test_a_row_whose_models_may_be_at_chance_says_so_and_on_which_data(tmp_path)
         for path in paths
     ]
     one = recipe(("FedAvg", "fedavg"), reference="FedAvg")
-    (said,) = results.chance_of(Findings(one, done, runs), "FedAvg")
-    assert said.startswith("ISIC: may be no better than chance (33.3 %) on clean images: balanced accuracy 38.0 %")
+    ((title, said),) = results.chance_of(Findings(one, done, runs), "FedAvg").items()
+    assert title == "ISIC" and said.startswith(
+        "may be no better than chance (33.3 %) on clean images: balanced accuracy 38.0 %"
+    )
     one = one.model_copy(update={"rows": (one.rows[0].model_copy(update={"scores_of": "personal"}),)})
-    assert results.chance_of(Findings(one, done, runs), "FedAvg") == []
+    assert results.chance_of(Findings(one, done, runs), "FedAvg") == {}
 
 
 def test_rows_are_tested_against_the_reference_on_their_own_data(monkeypatch):

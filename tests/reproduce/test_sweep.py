@@ -1,7 +1,6 @@
 """A user's own grid."""
 
 import json
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -30,22 +29,6 @@ def test_a_grid_is_trained_and_the_test_set_chooses_nothing(tmp_path, monkeypatc
     assert written["notes"][0] == sweep.UNCHOSEN
     assert len(written["pictures"]) == 3  # clean, corrupted and average
     assert written["rows"][1]["command"] == "fedcli train qffl --lr 0.001 --rounds 1 --set q=2"
-
-
-def test_a_second_sweep_of_the_same_grid_is_refused_while_the_first_runs(tmp_path, monkeypatch):
-    words = ["sweep", "qffl", str(make_chain(tmp_path)), "--over", "q=0.5,2", "--work", str(tmp_path)]
-    inner = []
-
-    def run_cells(*_, **__):
-        if not inner:
-            inner.append(None)
-            inner.append(CliRunner().invoke(app, words))
-        return []
-
-    monkeypatch.setattr(import_module("fedcli.commands.cells"), "run_cells", run_cells)
-    ended = CliRunner().invoke(app, words)
-    assert ended.exit_code == 0, ended.output
-    assert inner[1].exit_code != 0 and "another process is making" in inner[1].output + str(inner[1].exception)
 
 
 def test_what_a_sweep_goes_over_is_an_option_of_the_method_or_a_flag_of_train(tmp_path):

@@ -123,10 +123,10 @@ def test_a_temporary_folder_may_be_deep(tmp_path, monkeypatch):
 def test_a_killed_process_takes_no_other_with_it_and_says_its_code():
     tasks = [(number,) for number in range(1, 6)]
     messages = list(one_each(half_or_die, tasks, ["a", "b"], preload="fedcli.system.processes"))
-    ended = {index: message for index, message in messages if isinstance(message, Ended)}
-    assert ended == {i: Ended(i + 1) for i in (0, 1, 3, 4)} | {2: Ended(code=-signal.SIGKILL)}
-    sent = {index: message for index, message in messages if not isinstance(message, Ended)}
-    assert {index: half for index, (half, _) in sent.items()} == {0: 0.5, 1: 1.0, 3: 2.0, 4: 2.5}
+    ended = {number: message for (number,), message in messages if isinstance(message, Ended)}
+    assert ended == {i: Ended(i) for i in (1, 2, 4, 5)} | {3: Ended(code=-signal.SIGKILL)}
+    sent = {number: message for (number,), message in messages if not isinstance(message, Ended)}
+    assert {number: half for number, (half, _) in sent.items()} == {1: 0.5, 2: 1.0, 4: 2.0, 5: 2.5}
     assert {slot for _, slot in sent.values()} <= {"a", "b"}
 
 

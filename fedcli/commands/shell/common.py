@@ -22,6 +22,7 @@ FailIf = Annotated[
     "compare, 'change(auc_ovo_macro) < -1'; in percent; may be repeated",
     Flag("LIMIT", local=True, panel=OUTPUT),
 ]
+AcceptLicence = Annotated[bool, "accept the licences of what is downloaded, which are shown; a terminal asks"]
 Seed = Annotated[int, "seed of every random number of this stage"]
 Size = Annotated[int | None, "side of the prepared images in pixels, >= 8"]
 By = Annotated[Sequence[str], "an attribute; may be repeated", ATTRIBUTE]

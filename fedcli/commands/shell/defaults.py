@@ -60,7 +60,9 @@ def _flags(command: Any, *, everything: bool) -> set[str]:
 
 def _may_be_read(parameter: Any) -> bool:
     """Not lists of arguments, whose words may name code, nor what a command fetches: both are typed."""
-    return parameter.name != "download" and (parameter.param_type_name == "option" or parameter.nargs == 1)
+    return parameter.name not in ("download", "fetch", "accept_licence") and (
+        parameter.param_type_name == "option" or parameter.nargs == 1
+    )
 
 
 def origin(name: str) -> str:

@@ -1,83 +1,90 @@
-"""Files of a dataset from where its card says they are: resumed where a download broke off, and checked by their hash.
+"""Files of a dataset from where its card says they are: said how much, agreed to, then each fetched and checked.
 
 A file is written beside its name and renamed when it is whole; an archive is unpacked beside the folder that it becomes
 and removed, but for one that was there before; download.json in the folder says what was received. A card's hash is the
-one that its source publishes, or, where the card says so, that of copies which others received.
+one that its source publishes, or, where the card says so, that of copies which others received. Where nobody publishes
+one, the hash in download.json stands for it: what is received later must be the same.
 """
 
 import hashlib
 import json
 import os
-import zipfile
-import zlib
-from http.client import HTTPException, HTTPResponse
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError, URLError
-from urllib.parse import urlsplit
-from urllib.request import Request, urlopen
 
 from ... import console
 from ...errors import FedcliError, HashError, UsageError, nearest
-from ...io.files import read_text, sha256, sync, write_text
-from ...io.locks import scratch
+from ...io.files import read_text, write_text
+from ...io.locks import held
+from ..sources.cards import Fetching, on_disk, size
+from .transfer import Left, in_words, transfer
+from .unpacking import unpack
 
-PIECE = 2**20  # bytes
-PATIENCE = 60  # seconds without an answer
-RANGE_REFUSED = 416  # all bytes are there, or more than all
 RECORD = "download.json"
-MD5 = 32  # hexadecimal digits
-SMALL = 10**8  # bytes; the size of a smaller download is not announced
 
 
-def download(name: str, card: dict[str, Any], folder: Path, wanted: list[str]) -> Path:
-    """Put a dataset's files into a folder and return it; those that are there and whole are kept.
+@dataclass(frozen=True)
+class Wanted:
+    """Files of one card that shall be in a folder."""
 
-    wanted: paths of the card; none for all. Raises FedcliError, HashError, UsageError.
-    """
-    files = {file["path"]: file for file in card.get("download", [])}
+    known: Fetching
+    folder: Path
+    files: tuple[dict[str, Any], ...]
+
+    @property
+    def missing(self) -> list[dict[str, Any]]:
+        """Files that are not there yet, whole or not."""
+        return [file for file in self.files if not _place(self.folder, file).exists()]
+
+
+def wanted(known: Fetching, folder: Path, paths: Sequence[str] = ()) -> Wanted:
+    """Files of a card by their paths and what belongs with them; none for all. Raises FedcliError, UsageError."""
+    files = {file["path"]: file for file in known.files}
+    if not known.needed:
+        raise UsageError(f"{known.name} has nothing to download", f"where its images are from: {known.where}")
     if not files:
-        what = f"fedcli cannot download {name}: its card has no web address with a hash to check files by"
-        raise FedcliError(what, _by_hand(name, card))
-    if odd := [path for path in wanted if path not in files]:
-        raise UsageError(f"{name} has no file {odd[0]!r} to download", nearest(odd[0], files))
-    chosen = [files[path] for path in wanted or files]
-    console.say(f"licence of {name}: {card['licence']}; cite: {card['citation']}")
-    if (size := sum(file.get("bytes", 0) for file in chosen)) > SMALL:
-        unpacked = (
-            ", and as much again for the files in its archives" if any("unpack" in file for file in chosen) else ""
-        )
-        console.say(f"{size / 1e9:.1f} GB to download{unpacked}")
-    for file in chosen:
-        _get(file, folder)
-    if rest := card.get("download_rest"):
-        console.say(rest)
-    return folder
+        raise FedcliError(f"a command cannot download {known.name}, a person has to ask for it", by_hand(known))
+    if odd := [path for path in paths if path not in files]:
+        raise UsageError(f"{known.name} has no file {odd[0]!r} to download", nearest(odd[0], files))
+    chosen = dict.fromkeys(name for path in paths or files for name in (path, *files[path].get("beside", ())))
+    return Wanted(known, folder, tuple(files[path] for path in chosen))
 
 
-def _get(file: dict[str, Any], folder: Path) -> None:
-    """One file of a card: fetched, recorded, and unpacked where it is an archive."""
-    path, published, record = folder / file["path"], file.get("md5") or file["sha256"], _received(folder)
-    target = folder / file["unpack"] if "unpack" in file else None
-    if target and target.is_dir():
-        checked = "" if file["path"] in record else "; it was not checked, as it was not downloaded by this command"
-        console.say(f"already there: {target}{checked}")
-        _part(path).unlink(missing_ok=True)
-        return
-    if target and not _there(path, published):
-        path = _fetched(file["url"], path, published)
-    elif not target:
-        fetch(file["url"], path, published)
-    received = {"url": file["url"], "bytes": path.stat().st_size, "sha256": sha256(path)}
-    text = json.dumps(record | {file["path"]: received}, indent=1, sort_keys=True)
-    write_text(folder / RECORD, f"{text}\n")
-    if target:
-        unpack(path, target)
-        _part(folder / file["path"]).unlink(missing_ok=True)
+def by_hand(known: Fetching, then: str = "") -> str:
+    """Steps for a person; then: the last."""
+    about = f", about {in_words(known.download_bytes)}" if known.download_bytes else ""
+    return (
+        f"1. get it from {known.where} (licence: {known.licence}{about}); "
+        f"2. unpack it into a folder; 3. {then or f'fedcli prepare {known.name} --raw that folder'}"
+    )
 
 
-def _received(folder: Path) -> dict[str, Any]:
-    """Files received by the folder's record; nothing where there is no record."""
+def download(every: Sequence[Wanted], *, accepted: bool) -> None:
+    """Put files into their folders; those that are there and whole are kept.
+
+    accepted: the licences are; on a terminal a person is asked. Raises FedcliError, HashError, UsageError.
+    """
+    once = {_place(each.folder, file): (each, file) for each in every for file in each.missing}
+    missing = list(once.values())  # two datasets may share their images
+    if missing:
+        _say_and_check_space(missing)
+        _agree([each.known for each in every if each.missing], accepted)
+    left = Left(sum(size(file) - _kept(each.folder, file) for each, file in missing))
+    for each in every:
+        each.folder.mkdir(parents=True, exist_ok=True)
+        with held(each.folder / ".download.lock", f"{each.folder} is being filled", "wait for it", told=console.say):
+            for file in each.files:
+                _get(file, each, left)
+        if each.known.rest:
+            console.say(each.known.rest)
+
+
+def received(folder: Path) -> dict[str, Any]:
+    """Files received by the folder's record, path -> url, bytes, sha256; nothing where there is no record."""
     path = folder / RECORD
     if not path.exists():
         return {}
@@ -91,43 +98,37 @@ def _received(folder: Path) -> dict[str, Any]:
     return record
 
 
-def unpack(archive: Path, target: Path) -> None:
-    """The files of a zip as a folder, without the one folder that holds them all. Raises FedcliError."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with scratch(target) as beside:
-        try:
-            with zipfile.ZipFile(archive) as opened:
-                names = [name for name in opened.namelist() if not name.startswith("__MACOSX/")]
-                for name in console.progress(names, label=f"unpacking to {target.name}", total=len(names)):
-                    opened.extract(name, beside)  # which leads no name out of the folder
-        except (zipfile.BadZipFile, EOFError, zlib.error) as error:
-            hint = "remove it and give the same command again"
-            raise FedcliError(f"{archive} cannot be unpacked: {error}", hint) from None
-        sync(beside)
-        inside = list(beside.iterdir())
-        os.rename(inside[0] if len(inside) == 1 and inside[0].is_dir() else beside, target)
-
-
-def _by_hand(name: str, card: dict[str, Any]) -> str:
-    return (
-        f"1. get it from {card['where']} (licence: {card['licence']}); "
-        f"2. unpack it into a folder with {card['files'][0]['path']} in it; 3. fedcli prepare {name} --raw that folder"
-    )
-
-
-def fetch(url: str, path: Path, published: str) -> None:
-    """Download one file, from where an earlier try broke off. Raises FedcliError, HashError.
-
-    published: its MD5 or SHA-256, in hexadecimal digits.
-    """
-    if _there(path, published):
-        console.say(f"already there: {path}")
+def _agree(every: Sequence[Fetching], accepted: bool) -> None:
+    """Show licences and have them accepted. Raises UsageError."""
+    for known in every:
+        console.say(f"licence of {known.name}: {known.licence}; cite: {known.citation}")
+    if accepted:
         return
-    part = _fetched(url, path, published)
-    if _there(path, published):  # by now
-        part.unlink()
-    else:
-        os.rename(part, path)
+    names = console.listed([known.name for known in every])
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        print(f"Do you accept the licence of {names}? [y/N] ", end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().lower() in ("y", "yes"):
+            return
+    hint = "read it, then add --accept-licence; nothing was downloaded"
+    raise UsageError(f"the licence of {names} has to be accepted", hint)
+
+
+def _say_and_check_space(missing: list[tuple[Wanted, dict[str, Any]]]) -> None:
+    """Say how much comes, before it does. Raises FedcliError where the disk has no room for it."""
+    archives = max((size(file) for _, file in missing if "unpack" in file), default=0)
+    kept = sum(_kept(each.folder, file) for each, file in missing)
+    coming = sum(size(file) for _, file in missing) - kept
+    need = sum(on_disk(file) for _, file in missing) + archives - kept
+    place = next(p for p in (missing[0][0].folder, *missing[0][0].folder.absolute().parents) if p.is_dir())
+    free = shutil.disk_usage(place).free
+    console.say(f"{in_words(coming)} to download, {in_words(need)} on disk at most; {in_words(free)} are free")
+    if need > free:
+        hint = "free some space, or give a folder on another disk"
+        raise FedcliError(f"{in_words(need)} are needed in {place}, where {in_words(free)} are free", hint)
+
+
+def _place(folder: Path, file: dict[str, Any]) -> Path:
+    return folder / file.get("unpack", file["path"])
 
 
 def _part(path: Path) -> Path:
@@ -135,70 +136,71 @@ def _part(path: Path) -> Path:
     return path.with_name(f".{path.name}.part")
 
 
-def _there(path: Path, published: str) -> bool:
-    """Tell whether a file is there already, and whole. Raises FedcliError where it is another one of that name."""
-    if not path.exists():
-        return False
-    if path.is_file() and _hash(path, published) == published:
-        return True
-    raise FedcliError(
-        f"{path} is there and is not the file that was published: its {_kind(published)} differs",
-        "move it away, or give another folder: nothing is overwritten",
-    )
+def _kept(folder: Path, file: dict[str, Any]) -> int:
+    part = _part(folder / file["path"])
+    return min(part.stat().st_size, size(file)) if part.is_file() else 0
 
 
-def _fetched(url: str, path: Path, published: str) -> Path:
-    """The whole part of a file, checked."""
-    if urlsplit(url).scheme not in ("http", "https"):
-        raise UsageError(f"{url} is no web address", "mend the dataset's card")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = _part(path)
-    try:
-        _append(url, part, path.name)
-    except (OSError, HTTPException) as error:  # URLError and a connection that breaks are among them
-        if isinstance(error, OSError) and not isinstance(error, (URLError, ConnectionError, TimeoutError)):
-            raise  # of this machine's disk
-        got = part.stat().st_size if part.exists() else 0
-        kept = f"{got:,} bytes are kept: " if got else "if this machine is connected to the internet, "
-        cause = error if isinstance(error, HTTPError) else getattr(error, "reason", error)
-        raise FedcliError(f"{url} cannot be downloaded: {cause}", f"{kept}give the same command again") from None
-    if _hash(part, published) != published:
-        part.unlink()
-        what = f"{url} is not the file that was published: its {_kind(published)} differs"
-        raise HashError(what, "try again later, or by hand")
-    return part
+def _get(file: dict[str, Any], each: Wanted, left: Left) -> None:
+    """One file of a card: fetched, recorded, and unpacked where it is an archive."""
+    path, record, target = each.folder / file["path"], received(each.folder), _place(each.folder, file)
+    before, part = record.get(file["path"], {}), _part(path)
+    known = {key: value for key, value in {**before, **file}.items() if key in ("md5", "sha256")}
+    if target != path and target.is_dir():
+        checked = "" if before else "; it was not checked, as it was not downloaded by this command"
+        console.say(f"already there: {target}{checked}")
+        part.unlink(missing_ok=True)
+        return
+    if there := path.exists():
+        digests = _check_there(path, known)
+    else:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not known and "unpack" not in file:  # its end may be of another version than its beginning
+            part.unlink(missing_ok=True)
+        transfer(file, part, each.known.redirects, left)
+        digests = _digests(part, known)
+        if odd := _differs(digests, known):
+            part.unlink()
+            was = "published" if "md5" in file or "sha256" in file else "received before"
+            raise HashError(f"{file['url']} is not the file that was {was}: its {odd} differs", "try again later")
+        if target == path:
+            os.rename(part, path)
+    at = path if there or target == path else part
+    entry = {"url": file["url"], "bytes": at.stat().st_size, "sha256": digests["sha256"]}
+    if target != path:
+        try:
+            unpack(at, target, 2 * on_disk(file))
+        except FedcliError:  # what is broken would be so the next time too
+            part.unlink(missing_ok=True)
+            raise
+        part.unlink(missing_ok=True)
+    if before != entry:
+        write_text(each.folder / RECORD, json.dumps(record | {file["path"]: entry}, indent=1, sort_keys=True) + "\n")
 
 
-def _kind(published: str) -> str:
-    """MD5, which most sources publish, finds damage and not malice."""
-    return "MD5" if len(published) == MD5 else "SHA-256"
+def _check_there(path: Path, known: dict[str, str]) -> dict[str, str]:
+    """The hashes of a file that is there. Raises FedcliError where it is another one of that name."""
+    digests = _digests(path, known) if path.is_file() else {}
+    if not digests or (odd := _differs(digests, known)):
+        what = f"its {odd} differs" if digests else "it is no plain file"
+        raise FedcliError(
+            f"{path} is there and is not the file that was published: {what}",
+            "move it away, or give another folder: nothing is overwritten",
+        )
+    console.say(f"already there: {path}{'' if known else '; nobody publishes a hash to check it by'}")
+    return digests
 
 
-def _hash(path: Path, like: str) -> str:
-    """The hash of a file, of the kind that another one is."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, _kind(like).lower().replace("-", "")).hexdigest()
+def _digests(path: Path, known: dict[str, str]) -> dict[str, str]:
+    """SHA-256, and where a source publishes it MD5, which finds damage and not malice."""
+    digests = {}
+    for kind in ("sha256", *(["md5"] if "md5" in known else [])):
+        with path.open("rb") as file:
+            digests[kind] = hashlib.file_digest(file, kind).hexdigest()
+    return digests
 
 
-def _append(url: str, part: Path, name: str) -> None:
-    """Fetch what is missing of a file; from its start where the server cannot go on in the middle."""
-    start = part.stat().st_size if part.exists() else 0
-    asked = {"User-Agent": "fedcli", **({"Range": f"bytes={start}-"} if start else {})}
-    try:
-        answer: HTTPResponse = urlopen(Request(url, headers=asked), timeout=PATIENCE)  # noqa: S310 - http alone
-    except HTTPError as error:
-        error.close()
-        if error.code == RANGE_REFUSED and start:
-            return
-        raise
-    with answer, part.open("ab" if answer.status == 206 else "wb") as file:
-        missing = int(answer.headers.get("Content-Length") or 0)
-        pieces = iter(lambda: answer.read(PIECE), b"")
-        total = -(-missing // PIECE)
-        for piece in console.progress(pieces, label=f"{name}, MiB", total=total) if total else pieces:
-            file.write(piece)
-            missing -= len(piece)
-        file.flush()
-        os.fsync(file.fileno())
-    if missing > 0:
-        raise ConnectionError(f"the connection broke off {missing:,} bytes before the end")
+def _differs(digests: dict[str, str], known: dict[str, str]) -> str:
+    """The kind of hash that is not as known, of which some makers publish the first digits; "" for none."""
+    kinds = {"md5": "MD5", "sha256": "SHA-256"}
+    return next((kinds[kind] for kind, value in known.items() if not digests[kind].startswith(value)), "")

@@ -12,6 +12,7 @@ that say how to come by its files:
 """
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -34,9 +35,11 @@ def read(name: str) -> dict[str, Any]:
     raise FedcliError(f"the card {name}.json is missing from {_FOLDERS[0]}", "install fedcli again")
 
 
-def generated(name: str) -> bool:
-    """Tell whether all images of a dataset are drawn by fedcli, as its card declares."""
-    return any((folder / f"{name}.json").is_file() and bool(read(name).get("generated")) for folder in _FOLDERS)
+def is_generated(name: str) -> bool:
+    """Tell whether a dataset's card says that its images are generated; data of one's own have no card."""
+    with suppress(FedcliError):
+        return bool(read(name).get("generated"))
+    return False
 
 
 @cache
@@ -69,6 +72,7 @@ class Fetching:
         files: those that a command fetches, as the card declares them; empty where it may fetch none.
         download_bytes, disk_bytes: of all files, about; None where nobody says.
         rest: what a command that fetches the others leaves to a person; "" for nothing.
+        needed: whether there is anything to fetch; not for what fedcli draws, nor for the user's own images.
     """
 
     name: str
@@ -82,6 +86,7 @@ class Fetching:
     disk_bytes: int | None
     rest: str = ""
     redirects: tuple[str, ...] = ()
+    needed: bool = True
 
     @property
     def by_command(self) -> bool:
@@ -104,4 +109,5 @@ def of_card(name: str, card: dict[str, Any]) -> Fetching:
         sum(map(size, files)) if files else by_hand.get("bytes"),
         sum(map(on_disk, files)) if files else by_hand.get("disk_bytes"),
         card.get("download_rest", ""), (*card.get("redirects", ()), *(other.redirects if other else ())),
+        bool(files) or "by_hand" in card,
     )  # fmt: skip

@@ -48,7 +48,7 @@ def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
 def _records(path: Path) -> np.ndarray:
     """uint8 [N, RECORD], read from the file when it is asked for. Raises FedcliError."""
     if not path.is_file():
-        raise FedcliError(f"no such file: {path}", "unpack cifar-100-binary.tar.gz there; see fedcli datasets cifar100")
+        raise FedcliError(f"no such file: {path}", "fedcli datasets cifar100 --download DIR gets it")
     if not path.stat().st_size or path.stat().st_size % RECORD:
         raise FedcliError(f"{path} is no number of records of {RECORD} bytes", "download it again")
     return np.memmap(path, np.uint8, mode="r").reshape(-1, RECORD)

@@ -18,14 +18,16 @@ DOMAINS = {"amazon": ["amazon"], "caltech": ["caltech", "caltech10"], "dslr": ["
 CLASSES = cards.read("office-caltech")["classes"]
 SPELLINGS = {"back_pack": "backpack", "laptop_computer": "laptop", "computer_mouse": "mouse", "coffee-mug": "mug"}
 SPELLINGS |= {"touring-bike": "bike", "computer-keyboard": "keyboard", "computer-monitor": "monitor"}
+HOME = "office_caltech_10"  # the folder that the archive becomes
 TEN_TRAIN = 7  # of every ten images, places 0 to 7 train
 
 
 def rows(raw: Path, choices: Choices) -> Listing:
     """Every image of every domain folder that is there."""
-    folders = {domain: [raw / name for name in names if (raw / name).is_dir()] for domain, names in DOMAINS.items()}
+    home = raw / HOME if (raw / HOME).is_dir() else raw
+    folders = {domain: [home / name for name in names if (home / name).is_dir()] for domain, names in DOMAINS.items()}
     if absent := [domain for domain, present in folders.items() if not present]:
-        raise FedcliError(f"{raw} has no folder {absent[0]!r}", f"it needs one for each of {', '.join(DOMAINS)}")
+        raise FedcliError(f"{home} has no folder {absent[0]!r}", f"it needs one for each of {', '.join(DOMAINS)}")
     images: list[Row] = []
     for place, (domain, (folder, *_)) in enumerate(folders.items()):
         for i, file in enumerate(photographs_in(folder)):

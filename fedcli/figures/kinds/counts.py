@@ -1,7 +1,7 @@
 """Training images of every class and attribute by client.
 
 Sources: FairFedMed (arXiv 2508.00873), figure 2, and Fed-MAS (arXiv 2307.14959), figures 2(b) and 3(a), show counts.
-Values up to SEVERAL stand as bars, more of them as a map whose empty cells are no images.
+Up to SEVERAL values are drawn as bars, more of them as a map whose empty cells mean no images.
 """
 
 from pathlib import Path
@@ -31,7 +31,7 @@ def frame(path: Path) -> DataFrame:
         lines += [(name, client, v, counts.get(v, 0)) for client, counts in training.items() for v in values]
     table = DataFrame(lines, columns=["attribute", "client", "value", "images"])
     body = manifest.read(source).body
-    return titled(table, f"Who holds what: {body['dataset']}" + ", SYNTHETIC data" * bool(body.get("sample")))
+    return titled(table, f"Images of each client: {body['dataset']}" + ", SYNTHETIC data" * bool(body.get("sample")))
 
 
 def _partition_of(path: Path) -> Path:
@@ -53,4 +53,4 @@ def _panel(part: DataFrame, axes: Axes) -> None:
     (bars if len(shown.columns) <= SEVERAL else amounts)(shown, axes, IMAGES)
 
 
-register(Figure("counts", "Who holds how many images of which class and group?", "path", frame, draw))
+register(Figure("counts", "How many images of each class and group does each client have?", "path", frame, draw))

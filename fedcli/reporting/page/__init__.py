@@ -142,9 +142,9 @@ def _sections(made: Report, systems: list[Row], asked: PageOptions) -> list[Sect
         lineage.settings(systems, asked.clocks),
         lineage.section(systems),
     ]
+    first = [answer.section(systems, asked.findings, notes, asked=bool(asked.tables)), _scores(made, asked)]
     return [
-        answer.section(systems, asked.findings, notes, asked=bool(asked.tables)),
-        _scores(made, asked),
+        *(reversed(first) if asked.tables else first),
         *(replace(section, closed=True) for section in closed),
     ]
 
@@ -155,15 +155,16 @@ def _scores(made: Report, asked: PageOptions) -> Section:
     title = "All scores" if asked.tables else ""
     legend = " ".join([*made.measured, made.legend("Bold")])
     every = [replace(first, title=title, legend=legend), *between]
-    pictures = _pictures(asked.pictures)
+    drawn = pictures(asked.pictures)
     if asked.tables:
-        return Section("scores", "Results", asked.tables, folded=every, panels=pictures)
-    return Section("scores", "Scores", every, panels=pictures)
+        return Section("scores", "Results", asked.tables, folded=every, panels=drawn)
+    return Section("scores", "Scores", every, panels=drawn)
 
 
-def _pictures(pictures: Sequence[tuple[str, Path]]) -> list[inline.Panels]:
+def pictures(files: Sequence[tuple[str, Path]]) -> list[inline.Panels]:
+    """Files of pictures as the page holds them. files: (what it shows, .png or .svg). Raises FedcliError."""
     drawn = []
-    for title, path in pictures:
+    for title, path in files:
         kind = KINDS.get(path.suffix.lower())
         if kind is None:
             raise FedcliError(f"{path} is no picture that a page can hold", "give a .png or .svg")

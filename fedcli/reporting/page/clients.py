@@ -1,4 +1,4 @@
-"""The part of the page about clients: who holds what, and how good the models are for each."""
+"""The part of the page about clients: how many images each has, and how good the models are for each."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -71,7 +71,7 @@ def _rosters(compared: Sequence[Row]) -> Iterator[Tables]:
             for c in body["roster"]
         ]  # fmt: skip
         legend = "Images of each of the client's own parts, then its training images by class."
-        title = "Who holds what" + (f" ({path.parent.name})" if len(partitions) > 1 else "")
+        title = "Images of each client" + (f" ({path.parent.name})" if len(partitions) > 1 else "")
         whole = Table.of(title, ["client", "images", *parts, *classes], lines, legend)
         yield _folded(whole, [client["train"] for client in body["roster"]], "with the fewest training images")
         for name, counts in image_counts.of_manifest(path).items():

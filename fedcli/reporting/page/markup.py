@@ -71,7 +71,10 @@ def shown_cell(cell: Cell) -> Markup:
         shown += Markup(' <span class="pm">±&#8239;{}</span>').format(cell.spread)
     if cell.whose:
         shown += Markup(' <span class="pm">{}</span>').format(cell.whose)
-    return Markup("<b>{}</b>").format(shown) if cell.best else shown
+    shown = Markup("<b>{}</b>").format(shown) if cell.best else shown
+    if cell.below:
+        shown += Markup('<br><span class="pm">{}</span>').format(shown_cell(cell.below))
+    return shown
 
 
 def _command(text: str) -> Markup:

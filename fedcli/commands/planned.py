@@ -1,0 +1,132 @@
+"""fedcli reproduce --plan: a plan in words and as JSON."""
+
+from dataclasses import asdict
+from typing import Any
+
+from .. import console
+from ..data.sources import cards
+from ..reproduce.plan import Plan, costs, this_machine
+from ..system import terminal
+from .shell.shown import show_json
+
+GB = 1e9
+
+
+def show(plan: Plan, scale: str, as_json: bool) -> None:
+    """Print a plan."""
+    devices = [*costs()["devices"], this_machine()]
+    if as_json:
+        show_json(_body(plan, scale, devices))
+        return
+    _show_data(plan)
+    _show_work(plan)
+    rows = [
+        [
+            each["device"], each["precision"], f"{each['flops'] / 1e12:,.3g}", f"{each['bandwidth'] / GB:,.0f}",
+            f"{100 * each['share']:.0f} %", hours(plan.hours(each)),
+        ]
+        for each in devices
+    ]  # fmt: skip
+    heads = ["device", "precision", "TFLOP/s", "GB/s", "share reached", "about hours"]
+    terminal.table(heads, rows, title="Hours of training, one after another on one device")
+    print(*(line for sentence in sentences(plan, scale) for line in terminal.wrapped(sentence, 100, "  ")), sep="\n")
+
+
+def hours(number: float) -> str:
+    """Hours to two digits."""
+    return f"{float(f'{number:.2g}'):,.0f}" if number >= 10 else f"{number:.2g}"
+
+
+def _size(count: float | None) -> str:
+    return "not known" if count is None else f"{count / GB:,.0f} GB" if count >= 10 * GB else f"{count / GB:.2g} GB"
+
+
+def _show_data(plan: Plan) -> None:
+    found = {name: cards.fetching(name) for name in plan.data}
+    rows = [
+        [
+            name, f"{images:,}" if images else "not known", _size(found[name].download_bytes),
+            _size(found[name].disk_bytes), _size(pool), "a command" if found[name].by_command else "a person",
+        ]
+        for name, (images, pool) in plan.data.items()
+    ]  # fmt: skip
+    if len(rows) > 1:
+        pool = sum(prepared for _, prepared in plan.data.values())
+        rows.append(["all, shared files once", "", *map(_size, downloads(list(found.values()))), _size(pool), ""])
+    terminal.table(["data", "images", "to download", "unpacked", "prepared", "fetched by"], rows, title="Data")
+    for name, how in found.items():
+        by = f"fedcli datasets {name} --download DIR, once you accept the licence" if how.by_command else "by hand"
+        rest = f"; {how.rest}" if how.rest and how.by_command else ""
+        said = f"{name}: {by}{rest}. Licence: {how.licence}. From {how.where}"
+        print(*terminal.wrapped(said, 100, "  "), sep="\n")
+    for name, what in plan.files.items():
+        print(*terminal.wrapped(f"--file {name}=PATH: {what}", 100, "  "), sep="\n")
+    print()
+
+
+def downloads(found: list[cards.Fetching]) -> tuple[int, int]:
+    """Bytes to download and unpacked, of those that are known; files that data sets share are counted once."""
+    files = {file["url"]: file for how in found for file in how.files}
+    hands = {how.where: how for how in found if not how.by_command}
+    return (
+        sum(map(cards.size, files.values())) + sum(how.download_bytes or 0 for how in hands.values()),
+        sum(map(cards.on_disk, files.values())) + sum(how.disk_bytes or 0 for how in hands.values()),
+    )
+
+
+def _show_work(plan: Plan) -> None:
+    rows = [
+        [
+            table.name, f"{table.cells:,}", f"{table.trainings:,}", f"{len(table.new):,}",
+            f"{sum(one.visits for one in table.new) / 1e6:,.0f}",
+            f"{sum(one.operations for one in table.new) / 1e15:,.0f}",
+        ]
+        for table in plan.tables
+    ]  # fmt: skip
+    if len(rows) > 1:
+        sums = (sum(int(row[column].replace(",", "")) for row in rows) for column in range(1, 6))
+        rows.append(["all", *(f"{number:,}" for number in sums)])
+    heads = ["recipe", "cells", "trainings", "new here", "million images", "PFLOP"]
+    terminal.table(heads, rows, title="Work; a training that a table above has is not new, and not made again")
+
+
+def sentences(plan: Plan, scale: str) -> list[str]:
+    """Facts in words: memory, disk, and how sure the hours are."""
+    trained = plan.trainings
+    memory, disk = max((one.memory for one in trained), default=0.0), sum(one.disk for one in trained)
+    said = [
+        f"The largest training needs about {_size(memory)} of memory; all runs' models take {_size(disk)} of disk.",
+        f"Hours are about, at --scale {scale}: arithmetic at the share of the matrix speed that others reached with "
+        "ResNet-50, bytes at the memory's speed or 1 ms a step on a GPU, whichever is longest. Preparing images, "
+        "scores and the server are left out. GPUs train in fp32 unless --precision bf16 says so.",
+    ]
+    if plan.not_stated:
+        names = console.listed(sorted(plan.not_stated))
+        said.append(
+            f"No formula gives the cost of {names}: counted as plain training, with a forward pass more where there is "
+            "a teacher."
+        )
+    if scale == "smoke":
+        said.append("Without --raw, --scale smoke takes synthetic samples in place of these images, and seconds.")
+    if plan.unknown:
+        said.append(f"Left out, since nobody has counted the network: {', '.join(sorted(plan.unknown))}.")
+    return said
+
+
+def _body(plan: Plan, scale: str, devices: list[dict[str, Any]]) -> dict[str, Any]:
+    found = {name: cards.fetching(name) for name in plan.data}
+    return {
+        "scale": scale,
+        "data": {
+            name: {
+                "images": images, "prepared_bytes": pool, "download_bytes": found[name].download_bytes,
+                "disk_bytes": found[name].disk_bytes, "by_command": found[name].by_command,
+                "licence": found[name].licence, "where": found[name].where,
+            }
+            for name, (images, pool) in plan.data.items()
+        },
+        "files": plan.files,
+        "tables": [asdict(table) for table in plan.tables],
+        "devices": [each | {"hours": plan.hours(each)} for each in devices],
+        "notes": sentences(plan, scale),
+    }  # fmt: skip

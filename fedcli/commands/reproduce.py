@@ -1,0 +1,271 @@
+"""fedcli reproduce and run: the tables of recipes."""
+
+import shlex
+import sys
+from collections.abc import Sequence
+from contextlib import nullcontext, redirect_stdout
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Annotated, Any, Literal
+
+from .. import console
+from ..common_options import NAME, Wait
+from ..errors import FedcliError, UsageError
+from ..options import Flag
+from ..system import terminal
+from . import cells as of_cells
+from .cells import AtOnce, Device, DryRun, Jobs, Only, Part, Precision, Seeds
+from .shell import common as o
+from .shell.shown import show_json
+
+Raw = Annotated[Sequence[str], "folder of a dataset as downloaded; may be repeated", Flag("[NAME=]DIR")]
+File = Annotated[
+    Sequence[str], "a file that the recipe asks for, such as a teacher; may be repeated", Flag("NAME=PATH")
+]
+Scale = Annotated[
+    Literal["paper", "small", "smoke"],
+    "paper as published, small for hours on a laptop, smoke for seconds on synthetic samples; with --raw, smoke too "
+    "prepares the whole folder, which may take minutes or more",
+]
+Fetch = Annotated[
+    bool, "download its data sets and its authors' files into WORK/downloads, where they are found, and run nothing"
+]
+PlanOnly = Annotated[
+    bool, "say what it takes, without data: downloads and licences, hours on named devices, memory; run nothing"
+]
+Name = Annotated[str | None, "name of a recipe or of a paper, or a recipe's file; default: the list", NAME]
+
+
+def reproduce(
+    recipe: Name = None,
+    raw: Raw = (),
+    file: File = (),
+    scale: Scale = "paper",
+    seeds: Seeds = None,
+    only: Only = (),
+    cells: Part = "",
+    jobs: Jobs = None,
+    at_once: AtOnce = None,
+    device: Device = "cpu",
+    precision: Precision = None,
+    dry_run: DryRun = "",
+    fetch: Fetch = False,
+    accept_licence: o.AcceptLicence = False,
+    plan: PlanOnly = False,
+    all: Annotated[bool, "with --plan: of every recipe"] = False,
+    work: o.Work = o.DEFAULT_WORK,
+    wait: Wait = False,
+    json: o.Json = False,
+    debug: bool = False,
+) -> None:
+    """Rebuild a published table from its recipe, or all of a paper.
+
+    Every cell is trained and scored, and printed beside the published number.
+
+    A cell is a row on one data set with one seed. It can be stopped at any moment: the same command goes on, and what
+    is done is not done again. Given again while it runs, here or on another machine that has the folder --work, it
+    plays cells that nobody plays yet. Without --raw, --scale smoke runs on synthetic samples, in seconds; with
+    --raw it prepares the whole folder first, as the other scales do.
+
+    A paper by its name, such as fedheal, plays all its recipes and ends in one page about them.
+
+    Examples: fedcli reproduce ham10000-noise --raw HAM10000 --jobs 2; fedcli reproduce fedheal-table2 --scale smoke;
+    fedcli reproduce fedheal --plan
+    """
+    asked = SimpleNamespace(**locals())
+    if plan or all:  # and the list, before anything imports torch
+        _plan(asked)
+    elif recipe is None:
+        _list(json)
+    elif fetch:
+        _fetch(asked)
+    else:
+        _play(asked)
+
+
+def _play(asked: SimpleNamespace) -> None:
+    """Train and score the cells of a recipe, or of all of a paper. asked: as reproduce() takes it."""
+    from ..data.preparation.raw_folder import sample_in
+    from ..reproduce import expand
+    from ..reproduce import jobs as engine
+    from ..reproduce import recipe as recipes
+    from ..reproduce.raw import check_folders, files, folders, listed, possible
+    from ..reproduce.script import Script
+    from ..reproduce.several import read_seeds
+    from ..reproduce.shared import Shared
+
+    o.refuse_together(dry_run=asked.dry_run, json=asked.json)
+    o.refuse_together(dry_run=asked.dry_run, cells=asked.cells)
+    o.refuse_together(jobs=asked.jobs, at_once=asked.at_once)
+    if paper := recipes.paper_of(asked.recipe):
+        _paper(paper, asked)
+        return
+    table = expand.check(recipes.find(asked.recipe))
+    given = folders(table, list(asked.raw), asked.scale, asked.work)
+    brought = files(table, list(asked.file), given, asked.scale, asked.work)
+    samples = {name: folder for name, folder in given.items() if folder == str(asked.work / "samples" / name)}
+    chosen_seeds = read_seeds(asked.seeds, table.seeds)
+    wanted = expand.chosen(
+        expand.cells(table, asked.scale, seeds=chosen_seeds, raw=given, files=brought), list(asked.only)
+    )
+    if asked.precision:
+        wanted = [replace(cell, train=replace(cell.train, precision=asked.precision)) for cell in wanted]
+    named = {text.partition("=")[0] for text in asked.file}
+    if asked.scale != "paper" and (unused := sorted(named - listed(table))):
+        console.warn(f"--scale {asked.scale} does not use the file {', '.join(unused)}")
+    if asked.dry_run:
+        of_cells.scripted(
+            Script(table, wanted, asked.work, samples, devices=engine.spread(asked.device, asked.jobs, asked.at_once)),
+            asked.dry_run,
+        )
+        return
+    wanted, left_out = possible(table, wanted, given)
+    used = {table.chains[cell.data].dataset for cell in wanted}
+    check_folders(used, given, set(samples))
+    for sentence in left_out:
+        console.warn(sentence)
+    made_up = sorted(used & set(samples))
+    for name in made_up:
+        if sample_in(name, Path(samples[name])):
+            console.say(f"no --raw for {name}: using a synthetic sample of its layout, in {samples[name]}")
+    place = engine.Place(asked.work, engine.devices(asked.device, asked.jobs, wanted, asked.at_once), asked.debug)
+    sources = engine.make_data(wanted, place)
+    folder = asked.work / "reproduce" / f"{table.name}-{asked.scale}"
+    shared = Shared(asked.work, wanted, sources, part=asked.cells, wait=asked.wait)
+    of_cells.run_cells(
+        table, shared, place, folder, scale=asked.scale, left_out=left_out, made_up=made_up,
+        measured=asked.scale != "smoke" or bool(asked.raw), as_json=asked.json,
+    )  # fmt: skip
+
+
+def _fetch(asked: SimpleNamespace) -> None:
+    """Download what a recipe, or all recipes of a paper, need. asked: as reproduce() takes it."""
+    from ..reproduce import recipe as recipes
+    from ..reproduce.raw import fetch
+
+    by_hand = fetch(
+        map(recipes.load, recipes.recipes_of(asked.recipe)), asked.raw, asked.work, accepted=asked.accept_licence
+    )
+    known = [text for text in asked.raw if "=" in text] + [f"{name}=DIR" for name in by_hand]
+    flags = [word for text in known for word in ("--raw", text)]
+    flags += ["--work", str(asked.work)] if asked.work != o.DEFAULT_WORK else []
+    again = shlex.join(["fedcli", "reproduce", asked.recipe, *flags])
+    if asked.json:
+        show_json({"folder": str(asked.work / "downloads"), "by_hand": by_hand, "next": again})
+        return
+    console.say(f"next: {again}")
+    console.result(str(asked.work / "downloads"))
+
+
+def _paper(name: str, asked: SimpleNamespace) -> None:
+    """Play all recipes of a paper, those that can be, and write one page about them.
+
+    asked: as reproduce() takes it. Raises FedcliError where not all was played, after the page is written.
+    """
+    from ..reporting import writers
+    from ..reproduce import recipe as recipes
+    from ..reproduce.raw import shared_out
+    from ..reproduce.tables import paper
+
+    tables = [recipes.load(path) for path in recipes.recipes_of(name)]
+    place, parts = Path(asked.work) / "reproduce", []
+    for table, (raw, file) in zip(tables, shared_out(tables, asked.raw, asked.file), strict=True):
+        reason = ""
+        console.say(f"{table.name}: {table.title}")
+        try:
+            with redirect_stdout(sys.stderr) if asked.json else nullcontext():
+                _play(SimpleNamespace(**vars(asked) | {"recipe": table.name, "raw": raw, "file": file, "json": False}))
+        except FedcliError as fault:
+            if fault.code == 130:
+                raise
+            console.fail(f"{table.name}: {fault.sentence}", fault.hint)
+            reason = fault.sentence
+        parts.append(paper.Rebuilt(table, place / f"{table.name}-{asked.scale}", reason))
+    if asked.dry_run:
+        return
+    parts.sort(key=lambda part: "table" not in part.recipe.name)
+    page = paper.write(place / f"{name}-{asked.scale}", parts, asked.scale)
+    if asked.json:
+        show_json({part.recipe.name: part.results.body() if part.results else None for part in parts})
+    else:
+        print(paper.title(parts, asked.scale))
+        writers.show(paper.overview(parts))
+        writers.say([paper.overview(parts).legend, *paper.sentences(parts), *paper.not_run(parts)])
+    console.say(f"written: {page}")
+    if failed := [part.recipe.name for part in parts if part.reason]:
+        raise FedcliError(f"{len(failed)} of {len(parts)} recipes were not played whole: {', '.join(failed)}")
+
+
+def run(
+    recipe: Annotated[Path, "an experiment of your own, as recipes/README.md", Flag("FILE.toml", argument=True)],
+    raw: Raw = (),
+    file: File = (),
+    seeds: Seeds = None,
+    only: Only = (),
+    cells: Part = "",
+    jobs: Jobs = None,
+    at_once: AtOnce = None,
+    device: Device = "cpu",
+    precision: Precision = None,
+    dry_run: DryRun = "",
+    work: o.Work = o.DEFAULT_WORK,
+    wait: Wait = False,
+    json: o.Json = False,
+    debug: bool = False,
+) -> None:
+    """Train and score an experiment file of your own.
+
+    `fedcli reproduce` does the same for tables of papers.
+
+    It can be stopped at any moment: the same command goes on, and what is done is not done again.
+
+    Example: fedcli run my.toml --jobs 2
+    """
+    if not recipe.is_file():
+        raise UsageError(
+            f"no such file: {recipe}", "recipes/README.md says how to write one; `fedcli reproduce` lists ours"
+        )
+    reproduce(
+        str(recipe), raw=raw, file=file, seeds=seeds, only=only, cells=cells, jobs=jobs, at_once=at_once, device=device,
+        precision=precision, dry_run=dry_run, work=work, wait=wait, json=json, debug=debug,
+    )  # fmt: skip
+
+
+def _plan(asked: SimpleNamespace) -> None:
+    """Show what recipes take, without data or torch. asked: as reproduce() takes it."""
+    from ..reproduce import recipe as recipes
+    from ..reproduce.plan import planned
+    from . import method_facts
+    from .planned import show
+
+    if not asked.plan or asked.all == bool(asked.recipe):
+        what = "--all says nothing without --plan" if asked.all and not asked.plan else "--plan needs a name, or --all"
+        raise UsageError(what, "fedcli reproduce fedheal-table3 --plan, or reproduce --all --plan")
+    files = [*recipes.names().values()] if asked.recipe is None else recipes.recipes_of(asked.recipe)
+    show(
+        planned(files, asked.scale, method_facts.lookup(), seeds=asked.seeds, only=tuple(asked.only)),
+        asked.scale,
+        asked.json,
+    )
+
+
+def _list(as_json: bool) -> None:
+    from ..reproduce import recipe as recipes
+
+    known = {name: recipes.load(path) for name, path in recipes.names().items()}
+    if as_json:
+        show_json({name: _about(recipe) for name, recipe in known.items()})
+        return
+    rows = [[name, str(len(recipe.rows)), str(len(recipe.seeds)), recipe.title] for name, recipe in known.items()]
+    terminal.table(["recipe", "rows", "seeds", "what it rebuilds"], rows)
+
+
+def _about(recipe: Any) -> dict[str, Any]:
+    """Facts of a recipe in the list for a program."""
+    rows, chains = recipe.rows, recipe.chains.values()
+    return {
+        "title": recipe.title, "paper": recipe.paper, "rows": [row.name for row in rows], "seeds": list(recipe.seeds),
+        "datasets": sorted({chain.dataset for chain in chains}),
+        "cells": len(recipe.seeds) * sum(len(row.data) for row in rows),
+    }  # fmt: skip

@@ -1,0 +1,165 @@
+"""Cells that several processes play on one work folder: which have ended, which this process has, how they are dealt.
+
+cells/<id>.json     how a cell has ended: where its scores are below the work folder, or why there are none
+cells/held/<id>.0   what a process plays at the moment, see io/claims.py
+"""
+
+import hashlib
+import json
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from ..data import manifest
+from ..errors import FedcliError, UsageError
+from ..io.claims import Claims
+from ..io.files import read_text, write_text
+from ..methods import resolve
+from ..stages.train import resolved
+from .expand import Cell
+
+CELLS, HELD = "cells", "cells/held"  # below the work folder
+KEYS = {"scores"}, {"failed", "hint", "at"}  # of the file of a cell
+BACKWARD = 3  # times as long as a pass forward takes one forward and backward
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The end of a cell: the path of its scores.json, of its run.json where it is not scored, or in one sentence why
+    there is none."""
+
+    cell: Cell
+    scores: Path | None
+    sentence: str = ""
+    hint: str = ""
+
+    @property
+    def path(self) -> Path:
+        """The path that a cell which has ended well has."""
+        assert self.scores is not None, self.sentence
+        return self.scores
+
+
+Sources = dict[tuple, Path | Outcome]  # chain -> the manifest of its data, or why there is none
+
+
+class Shared(AbstractContextManager["Shared"]):
+    """The cells of a table, those that are equal once, and what became of each in this process or another."""
+
+    def __init__(self, work: Path, asked: Sequence[Cell], sources: Sources, part: str = "", *, wait: bool = True):
+        """asked: all cells; `cells` are those that have data, of equal work the first, and `mine` those to play here.
+
+        part: of `cells`, such as "3/8"; "" for all. wait: until all have ended. Raises UsageError for another part.
+        """
+        self.work, self.asked, self.sources, self.wait = work, asked, sources, wait
+        first = {cell.work: cell for cell in reversed(asked)}
+        unlike = [cell for cell in asked if first[cell.work] is cell]
+        self.data = {cell: made for cell in unlike if isinstance(made := sources[cell.chain], Path)}
+        self.cells = list(self.data)
+        self.mine = dealt(self.data, part) if part else self.cells
+        self.table = _digest([self._id(cell) for cell in self.cells])
+        self.claims = Claims(work / HELD, self.table)
+        self._failed_before = {cell: why for cell in self.mine if (why := self._read(cell)) and "failed" in why}
+
+    def claim(self, cell: Cell) -> bool:
+        """Take a cell, and the first stage of its training, which other cells may have too."""
+        taken = [*takewhile(self.claims.take, names := self._runs(cell))]
+        for name in taken if len(taken) < len(names) else ():
+            self.claims.give_back(name)
+        return len(taken) == len(names)
+
+    def give_back(self, cell: Cell) -> None:
+        """Leave a cell that was claimed to others."""
+        for name in self._runs(cell):
+            self.claims.give_back(name)
+
+    def end(self, outcome: Outcome) -> None:
+        """Write down how a claimed cell has ended, for all processes."""
+        known = {"failed": outcome.sentence, "hint": outcome.hint, "at": str(time.time_ns())}
+        if outcome.scores:
+            known = {"scores": outcome.scores.resolve().relative_to(self.work.resolve()).as_posix()}
+        write_text(self._path(outcome.cell), json.dumps(known, ensure_ascii=False) + "\n")
+        self.give_back(outcome.cell)
+
+    def ended(self, cell: Cell) -> Outcome | None:
+        """The end of a cell, in any process; None where it has none, or failed before this process began."""
+        known = self._read(cell)
+        if known is None or known == self._failed_before.get(cell):
+            return None
+        if "failed" in known:
+            return Outcome(cell, None, known["failed"], known["hint"])
+        with suppress(FedcliError):  # a path that leads out of the folder
+            if (scores := manifest.inside(self.work, known["scores"])).is_file():
+                return Outcome(cell, scores)
+        return None
+
+    def left_to_others(self, cells: Sequence[Cell]) -> bool:
+        """Tell whether all of these are played by processes that make this table too, and finish it."""
+        return all(self.table in [self.claims.holder(name) for name in self._runs(cell)] for cell in cells)
+
+    def joins(self) -> bool:
+        """Tell whether this process is to write the table; no other has taken that upon it at the same time."""
+        return self.claims.take(self.table)
+
+    def __exit__(self, *_: object) -> None:
+        self.claims.__exit__()
+
+    def _read(self, cell: Cell) -> dict[str, str] | None:
+        with suppress(FedcliError, ValueError, RecursionError):  # it is not there, or damaged: the cell is played
+            known = json.loads(read_text(self._path(cell)))
+            if isinstance(known, dict) and {*known} in KEYS and all(isinstance(text, str) for text in known.values()):
+                return known
+        return None
+
+    def _path(self, cell: Cell) -> Path:
+        return self.work / CELLS / f"{self._id(cell)}.json"
+
+    def _id(self, cell: Cell) -> str:
+        return _digest([cell.train.argv(), cell.evaluate.argv() if cell.evaluate else None, self._data(cell)])
+
+    def _runs(self, cell: Cell) -> list[str]:
+        """The names under which its trainings are claimed."""
+        stages = [replace(cell.train, then=None), cell.train] if cell.train.then else [cell.train]
+        return [_digest([stage.argv(), self._data(cell)]) for stage in stages]
+
+    def _data(self, cell: Cell) -> str:
+        return manifest.sha256(self.data[cell])
+
+
+def _digest(what: Any) -> str:
+    return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:16]
+
+
+def dealt(sources: dict[Cell, Path], part: str) -> list[Cell]:
+    """One of several parts of the cells that take about as long, "3/8" the third of eight; equal wherever it is asked.
+
+    Raises UsageError.
+    """
+    which, slash, count = part.partition("/")
+    whole = slash and all(word.isascii() and word.isdecimal() and len(word) < 6 for word in (which, count))
+    if not whole or not 1 <= int(which) <= int(count):
+        raise UsageError(f"--cells {part!r} is no part", "write for example --cells 3/8, the third of eight parts")
+    took, parts = [0.0] * int(count), [set[Cell]() for _ in range(int(count))]
+    for cell in sorted(
+        sources, key=lambda cell: -_length(cell, sources[cell])
+    ):  # the longest first, to the least laden
+        least = took.index(min(took))
+        took[least] += _length(cell, sources[cell])
+        parts[least].add(cell)
+    return [cell for cell in sources if cell in parts[int(which) - 1]]
+
+
+def _length(cell: Cell, source: Path) -> float:
+    """The length of a cell beside others, in passes forward over an image."""
+    plan, method = resolved(cell.train), resolve(cell.train.method or "")
+    step, visit = BACKWARD, 0
+    for cost in (method.local.cost, method.aggregator.cost):
+        if not isinstance(cost, str):
+            step += BACKWARD * cost.get("step", 0) + cost.get("look", 0)
+            visit += BACKWARD * cost.get("gradient", 0) + cost.get("forward", 0)
+    images = sum(client["train"] for client in manifest.read(source).body["roster"])
+    return float(plan.rounds * images * (plan.epochs * step + visit))

@@ -1,0 +1,127 @@
+"""Our numbers in the shape of the paper's table, each above the printed one.
+
+The words of a number's row and column say where it stands; a recipe's layout moves some of them (shape.Layout).
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from ...reporting.table import Cell as Shown
+from ...reporting.table import Column as Heading
+from ...reporting.table import Table, number
+from ..findings import heading, shown
+from ..recipe import Column
+from ..record import Results, Row
+from ..shape import UNITS, Layout
+from .agreement import OUTSIDE, WITHIN
+
+PRINTED, FURTHER_LINES, FURTHER_COLUMNS = "Ours, above the paper's", "Further rows", "Further columns"
+THEIRS = "  paper"
+FAR = "!"  # before a printed number outside of our interval
+
+
+class Spot(NamedTuple):
+    """The place of a number in the table: its line, and its column's head and what stands over that."""
+
+    line: str
+    over: str
+    head: str
+    row: Row
+    column: Column
+
+
+def taken(name: str, words: Sequence[str]) -> tuple[str, str]:
+    """A name without the longest of these words that it has as a whole, and that word."""
+    for word in sorted(words, key=len, reverse=True):
+        if found := re.search(rf"(^|[ ,:]+){re.escape(word)}(?=$|[ ,:])", name):
+            return f"{name[: found.start()]}{name[found.end() :]}".strip(" ,:"), word
+    return name, ""
+
+
+def spot(layout: Layout, row: Row, column: Column) -> Spot:
+    """Where the number of a row in a column stands."""
+    rest, down = taken(column.name, layout.down)
+    rest, over = taken(rest, layout.over)
+    name, across = taken(row.name, layout.across)
+    line, head = _joined(down, name) if layout.outer else _joined(name, down), _joined(rest, across)
+    if layout.transposed:
+        return Spot(_joined(over, head), "", line, row, column)
+    return Spot(line, over if head else "", head or over, row, column)
+
+
+def _joined(*parts: str) -> str:
+    return ", ".join(filter(None, parts))
+
+
+def tables(results: Results, legend: str) -> Iterator[Table]:
+    """The paper's table, then lines and columns that it does not have; one table alone where nothing is published."""
+    columns = results.shown_columns(validation=False)
+    spots = [spot(results.layout, row, column) for row in results.rows for column in columns]
+    if results.layout.outer:
+        words = [*results.layout.down, ""]
+        spots.sort(key=lambda each: words.index(taken(each.column.name, words)[1]))
+    printed = [each for each in spots if each.row.cells[each.column.name].published]
+    lines, heads = {each.line for each in printed}, {(each.over, each.head) for each in printed}
+    rows = {each.row.name for each in printed}
+    parts: dict[str, list[Spot]] = {PRINTED if printed else "Scores": []}
+    for each in spots:
+        title = PRINTED if printed else "Scores"
+        if printed and (each.over, each.head) not in heads:
+            title = FURTHER_COLUMNS
+        elif printed and each.line not in lines and each.row.name in rows:
+            title = FURTHER_LINES
+        parts.setdefault(title, []).append(each)
+    for title, part in parts.items():
+        if any(_has_number(each) for each in part):
+            yield _table(results, title, part, legend if title not in (FURTHER_LINES, FURTHER_COLUMNS) else "")
+
+
+def _has_number(spot: Spot) -> bool:
+    cell = spot.row.cells[spot.column.name]
+    return cell.mean is not None or cell.published is not None
+
+
+def _table(results: Results, title: str, spots: list[Spot], legend: str) -> Table:
+    there = [each for each in spots if _has_number(each)]
+    heads: dict[tuple[str, str], Column] = {}
+    for each in there:
+        heads.setdefault((each.over, each.head), each.column)
+    known = dict.fromkeys((each.over, each.head) for each in spots)
+    order = sorted(heads, key=list(known).index)
+    cells = {(each.line, each.over, each.head): _cell(results, each) for each in there}
+    lines = dict.fromkeys(each.line for each in spots)
+    columns = [Heading(""), *(_head(heads, *key) for key in order)]
+    rows = []
+    for line in lines:
+        row = [cells.get((line, *key), Shown()) for key in order]
+        theirs = Shown(f"{THEIRS} {_tally(there, line)}".rstrip()) if any(cell.below for cell in row) else None
+        rows.append([Shown(line, below=theirs), *row])
+    return Table(title, columns, rows, legend)
+
+
+def _head(heads: Mapping[tuple[str, str], Column], over: str, name: str) -> Heading:
+    """A column's head; what stands over several has the unit of the first."""
+    own, first = heading(heads[over, name]), next(heading(column) for key, column in heads.items() if key[0] == over)
+    if over and own.unit != first.unit:
+        return replace(own, name=f"{name} ({own.unit})" if own.unit else name, unit=first.unit, over=over)
+    return replace(own, name=name, over=over)
+
+
+def _cell(results: Results, spot: Spot) -> Shown:
+    """Our number with its marks, and the printed one below."""
+    cell, marks = spot.row.cells[spot.column.name], results.marks[spot.column.name]
+    ours = replace(shown(cell, spot.column), best=spot.row.name in marks.best, doubtful=spot.row.name in marks.doubtful)
+    if not cell.published:
+        return ours
+    digits = min(cell.published.digits, UNITS[spot.column.unit][2])
+    theirs = number(cell.published.mean, cell.published.std, digits=digits, sign="+" * bool(spot.column.minus))
+    return replace(ours, below=replace(theirs, text=FAR * (cell.verdict == OUTSIDE) + theirs.text))
+
+
+def _tally(spots: list[Spot], line: str) -> str:
+    """9/14: the numbers of a line that agree, of those that can be judged; "" where none can."""
+    cells = [each.row.cells[each.column.name] for each in spots if each.line == line]
+    known = [cell.verdict for cell in cells if cell.verdict in (WITHIN, OUTSIDE)]
+    return f"{known.count(WITHIN)}/{len(known)}" if known else ""

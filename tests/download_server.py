@@ -1,0 +1,83 @@
+"""A server on this machine in the place of the addresses of datasets."""
+
+import hashlib
+import http.server
+import io
+import threading
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+BODY = bytes(range(256)) * 5000
+MD5, SHA256 = hashlib.md5(BODY).hexdigest(), hashlib.sha256(BODY).hexdigest()
+
+
+def zipped(**files: bytes) -> bytes:
+    with zipfile.ZipFile(made := io.BytesIO(), "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name.replace("__", "/"), content)
+    return made.getvalue()
+
+
+ZIP = zipped(images__a=b"first", images__deep__b=b"second")
+
+
+class Server(http.server.BaseHTTPRequestHandler):
+    """Serves BODY, or at the paths of its files these, with ranges.
+
+    At /broken it breaks off halfway, at /slow it then waits, at /dead it ends after nothing, at /plain it knows no
+    ranges, at /other it sends another part than was asked for, at /moved/URL it leads on, at
+    /silent it does not say how much comes.
+    """
+
+    def __init__(self, asked, files, *args):
+        self.asked, self.files = asked, files
+        super().__init__(*args)
+
+    def do_GET(self):
+        given = self.headers.get("Range")
+        self.asked.append((self.path, given))
+        body = self.files.get(self.path, BODY)
+        start = int(given.removeprefix("bytes=").removesuffix("-")) if given and self.path != "/plain" else 0
+        if self.path == "/absent":
+            return self.send_error(404)
+        if start >= len(body):
+            return self.send_error(416)
+        if self.path.startswith("/moved/"):
+            self.send_response(302)
+            self.send_header("Location", self.path.removeprefix("/moved/"))
+            return self.end_headers()
+        self.send_response(206 if start else 200)
+        if self.path != "/silent":
+            self.send_header("Content-Length", str(len(body) - start))
+        if start:
+            at = start - 1 if self.path == "/other" else start
+            self.send_header("Content-Range", f"bytes {at}-{len(body) - 1}/{len(body)}")
+        self.end_headers()
+        half = self.path in ("/broken", "/slow") and not start
+        end = 0 if self.path == "/dead" else len(body) // 2 if half else len(body)
+        self.wfile.write(body[start:end])
+        if half and self.path == "/slow":
+            self.connection.recv(1)  # until whoever asked is gone
+        return None
+
+    def log_message(self, *args):
+        pass
+
+
+class Quiet(http.server.ThreadingHTTPServer):
+    """Says nothing of a client that was killed."""
+
+    def handle_error(self, request, client_address):
+        pass
+
+
+@contextmanager
+def serving(files: dict[str, bytes] | None = None) -> Iterator[tuple[str, list[tuple[str, str | None]]]]:
+    """(address, what is asked of it: path and range)."""
+    asked: list[tuple[str, str | None]] = []
+    with Quiet(("127.0.0.1", 0), partial(Server, asked, {"/zip": ZIP} | (files or {}))) as made:
+        threading.Thread(target=made.serve_forever, args=(0.01,), daemon=True).start()
+        yield f"http://127.0.0.1:{made.server_port}", asked
+        made.shutdown()

@@ -1,0 +1,15 @@
+"""Results of a reproduction, made up."""
+
+from fedcli.reproduce import record
+
+
+def a_cell(mean, std=None, **about):
+    return record.Cell(mean=mean, std=std, runs=1, per_run=[], **about)
+
+
+def made(column, cells, scale="paper", seeds=(0,), **about):
+    """Results of one column, a row per cell."""
+    none = {"label": None, "rule": None, "command": "", "holes": {}, "warnings": [], "scores": {}}
+    rows = [record.Row(name=name, cells={column.name: cell}, **none) for name, cell in cells.items()]
+    fixed = {"recipe": "r", "title": "", "paper": "", "at": "last5", "spread": "pooled", "reference": ""}
+    return record.Results(**fixed, scale=scale, seeds=list(seeds), columns=[column], rows=rows, **about)

@@ -1,0 +1,99 @@
+"""Published numbers beside ours: intervals, the order of rows, and how it is said."""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from made_results import made
+from scipy.stats import kendalltau
+
+from fedcli.reproduce import record
+from fedcli.reproduce.recipe import Column
+from fedcli.reproduce.shape import Printed
+from fedcli.reproduce.tables import agreement, beside
+
+
+def ours(*runs, **about):
+    return record.Cell(mean=float(np.mean(runs)), std=None, runs=len(runs), per_run=list(runs), **about)
+
+
+@pytest.mark.parametrize(("runs", "of"), [(3, 1), (3, 3), (5, 5), (2, 1)])
+def test_the_interval_holds_the_mean_of_other_runs_95_times_in_100(runs, of):
+    rng, cases = np.random.default_rng(0), 4000
+    mine = rng.normal(70, 2, (cases, runs))
+    theirs = rng.normal(70, 2, (cases, of)).mean(1)
+    halves = np.array([agreement.half_width(list(each), of) for each in mine])
+    assert (abs(mine.mean(1) - theirs) <= halves).mean() == pytest.approx(0.95, abs=0.012)
+
+
+def test_a_printed_number_lies_within_or_outside_by_so_much():
+    half = (
+        4.302653 * 1.0 * (1 / 3 + 1) ** 0.5 + 0.05
+    )  # t of two degrees of freedom, s = 1, one more run; 72.0 is rounded
+    for printed, verdict, beyond in ((72.0, "within", None), (76.0, "outside", 6 - half), (65.02, "within", None)):
+        cell = agreement.judged(ours(69.0, 70.0, 71.0), Printed(mean=printed, digits=1), scale="paper")
+        assert (cell.verdict, cell.half) == (verdict, pytest.approx(half))
+        assert cell.beyond == (beyond and pytest.approx(beyond)) and cell.difference == pytest.approx(70 - printed)
+    one = agreement.judged(ours(70.0), Printed(mean=70.0), scale="paper")
+    assert (one.verdict, one.half) == ("too few seeds", None)
+    assert agreement.judged(ours(70.0, 71.0), Printed(mean=70.0), scale="small").verdict == "-"
+    sure = agreement.judged(ours(44.754712), Printed(mean=46.758048, digits=6), scale="paper", sure=True)
+    assert (sure.verdict, sure.beyond) == ("outside", pytest.approx(2.003336, abs=1e-6))
+
+
+def test_tau_is_kendalls_and_p_is_the_share_of_orders():
+    a, b = [1.0, 2.0, 2.0, 4.0, 5.0], [1.0, 3.0, 2.0, 5.0, 4.0]
+    tau, p = agreement.tau_b(a, b)
+    assert tau == pytest.approx(kendalltau(a, b).statistic)
+    assert p == np.mean([kendalltau(a, each).statistic >= tau - 1e-9 for each in permutations(b)])
+    assert agreement.tau_b([1.0, 1.0, 1.0], [1.0, 2.0, 3.0]) is None
+    long = np.random.default_rng(1).normal(size=(2, 28))
+    tau, p = agreement.tau_b(*long)
+    exact = kendalltau(*long, alternative="greater")
+    assert (tau, p) == (pytest.approx(exact.statistic), pytest.approx(exact.pvalue, abs=0.02))
+
+
+def a_table(seeds=3, scale="paper"):
+    column = Column(name="acc", data="d", score="versions/clean/accuracy")
+    cells = {
+        f"row {at:02d}": agreement.judged(
+            ours(*(50.0 + at + each for each in range(seeds))), Printed(mean=51.0 + at + 20 * at), scale=scale
+        )
+        for at in range(14)
+    }
+    marks = {"acc": record.Marked(best=[], doubtful=[], tested=False)}
+    result = made(column, cells, scale=scale, seeds=range(seeds), marks=marks)
+    return result.model_copy(update={"orders": list(agreement.orders(result))})
+
+
+def test_the_worst_ten_differences_are_listed_and_the_rest_is_counted():
+    result = a_table()
+    table = beside.differences(result)
+    assert [row[0].text for row in table.rows] == [f"row {at:02d}" for at in range(13, 3, -1)]
+    assert table.legend.endswith("3 more in results.json.")
+    (shown,) = beside.main(result)
+    below = [row[0].text for row in shown.unfolded().rows[1::2]]
+    assert below == ["  paper 1/1"] + ["  paper 0/1"] * 13
+    assert shown.rows[0][1].below.text == "51.00" and shown.rows[1][1].below.text == "!72.00"
+    inside, order = agreement.sentences([result])
+    assert inside.startswith("1 of 14 published numbers lie where our runs expect it, in our mean ± 4.97")
+    assert "tau-b with the paper's is 1.00 on average over 1 column" in order
+
+
+def test_one_seed_says_that_it_is_too_few_and_lists_the_largest():
+    result = a_table(seeds=1)
+    assert "14 published numbers have one run of ours beside them: too few seeds" in agreement.sentences([result])[0]
+    table = beside.differences(result)
+    assert table.title == "Largest differences" and table.rows[0][0].text == "row 13"
+    smoke = a_table(scale="smoke")
+    assert not agreement.sentences([smoke]) and not beside.differences(smoke).rows
+
+
+def test_rows_at_chance_are_said_once_for_each_data():
+    result = a_table()
+    stuck = [row.model_copy(update={"chance": {"Digits": "why"}}) for row in result.rows]
+    assert beside.at_chance(result.model_copy(update={"rows": stuck})) == [
+        "May be no better than chance on Digits: every row. No such row is marked as the best."
+    ]
+    said = beside.at_chance(result.model_copy(update={"rows": [*stuck[:2], *result.rows[2:]]}))
+    assert said == ["May be no better than chance on Digits: row 00; row 01. No such row is marked as the best."]

@@ -1,0 +1,121 @@
+"""The shape of a paper's table."""
+
+import re
+from pathlib import Path
+
+import pytest
+from made_results import a_cell, made
+from tiny_recipe import TINY, write
+
+from fedcli.errors import UsageError
+from fedcli.reporting.table import number as number_of
+from fedcli.reproduce import recipe, record
+from fedcli.reproduce.recipe import Column
+from fedcli.reproduce.shape import Layout, Printed
+from fedcli.reproduce.tables import layout
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "rest", "word"),
+    [
+        ("race Delta Avg AUC", ("Avg", "Delta Avg"), "race AUC", "Delta Avg"),
+        ("non-IID Head", ("IID", "non-IID"), "Head", "non-IID"),
+        ("ICH noise, std of AUC", ("ICH",), "noise, std of AUC", "ICH"),
+        ("FedISM, ratio=0.3", ("ratio=0.3",), "FedISM", "ratio=0.3"),
+        ("Average AUC", ("Avg",), "Average AUC", ""),
+        ("mean", ("mean",), "", "mean"),
+    ],
+)
+def test_a_word_is_taken_from_a_name_as_a_whole(name, words, rest, word):
+    assert layout.taken(name, words) == (rest, word)
+
+
+def numbers(names, rows, published):
+    """Results of these columns and rows; published: "row|column" of those that the paper has."""
+    columns = [Column(name=name, data="d", score="versions/clean/accuracy") for name in names]
+    result = made(columns[0], dict.fromkeys(rows, a_cell(1.0)))
+    made_rows = [
+        row.model_copy(update={"cells": {
+            name: a_cell(10.0 * at + place, published=Printed(mean=1.0) if f"{row.name}|{name}" in published else None)
+            for place, name in enumerate(names)
+        }})
+        for at, row in enumerate(result.rows)
+    ]  # fmt: skip
+    marks = {name: record.Marked(best=[], doubtful=[], tested=False) for name in names}
+    return result.model_copy(update={"columns": columns, "rows": made_rows, "marks": marks})
+
+
+def drawn(result, **shape):
+    """Title -> heads and lines of each table."""
+    tables = layout.tables(result.model_copy(update={"layout": Layout(**shape)}), "")
+    return {
+        table.title: (
+            [(column.over, column.name) for column in table.columns[1:]],
+            [[cell.plain for cell in row] for row in table.unfolded().rows],
+        )
+        for table in tables
+    }
+
+
+def test_words_go_down_and_over_and_what_the_paper_lacks_stands_apart():
+    names = ["race C1 AUC", "race C2 AUC", "race all AUC", "age C1 AUC", "age C2 AUC"]
+    result = numbers(names, ["FedAvg"], {"FedAvg|race C1 AUC", "FedAvg|age C1 AUC"})
+    shown = drawn(result, over=("race", "age"), down=("C1", "C2"))
+    assert shown["Ours, above the paper's"] == (
+        [("race", "AUC"), ("age", "AUC")], [["FedAvg, C1", "0.00", "3.00"], ["  paper", "1.00", "1.00"]]
+    )  # fmt: skip
+    assert shown["Further rows"] == ([("race", "AUC"), ("age", "AUC")], [["FedAvg, C2", "1.00", "4.00"]])
+    assert shown["Further columns"] == ([("race", "all AUC")], [["FedAvg", "2.00"]])
+
+
+def test_words_of_rows_go_across_and_blocks_come_first():
+    result = numbers(["IID acc", "non-IID acc"], ["Fed, q=0", "Fed, q=1"], set())
+    shown = drawn(result, over=("IID", "non-IID"), across=("q=0", "q=1"))
+    heads = [("IID", "acc, q=0"), ("non-IID", "acc, q=0"), ("IID", "acc, q=1"), ("non-IID", "acc, q=1")]
+    assert shown == {"Scores": (heads, [["Fed", "0.00", "1.00", "10.00", "11.00"]])}
+    blocks = drawn(result, down=("IID", "non-IID"), outer=True)["Scores"][1]
+    assert [line[0] for line in blocks] == ["IID, Fed, q=0", "IID, Fed, q=1", "non-IID, Fed, q=0", "non-IID, Fed, q=1"]
+
+
+def test_rows_and_columns_change_places():
+    shown = drawn(numbers(["AVG", "STD"], ["a", "b"], set()), transposed=True)["Scores"]
+    assert shown == ([("", "a"), ("", "b")], [["AVG", "0.00", "10.00"], ["STD", "1.00", "11.00"]])
+
+
+def test_a_word_that_no_name_has_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="layout: over 'acuracy' is in the name of none of the columns"):
+        recipe.load(write(tmp_path, TINY.replace("[data", '[layout]\nover = ["acuracy"]\n[data', 1)))
+
+
+def test_every_published_number_has_a_place_of_its_own():
+    for path in recipe.names().values():
+        table = recipe.load(path)
+        spots = [
+            layout.spot(table.layout, row, column)[:3]
+            for row in table.rows
+            for column in table.columns
+            if column.name in table.numbers.get(row.name, {})
+        ]
+        assert len(set(spots)) == len(spots), path.stem
+
+
+def test_the_papers_numbers_on_the_docs_page_are_the_published_ones():
+    """Their shapes there are of smoke runs, which tests do not repeat."""
+    page = (Path(__file__).parents[2] / "docs" / "published-tables.md").read_text("utf-8")
+    parts = re.findall(r"^    fedcli reproduce (\S+) --scale smoke[^\n]*\n\n```\n(.*?)```", page, re.S | re.M)
+    assert len(parts) == 5
+    for name, text in parts:
+        known = {
+            number.text
+            for numbers in recipe.load(recipe.find(name)).numbers.values()
+            for column, printed in numbers.items()
+            for sign in ("", "+")
+            for number in [number_of(printed.mean, digits=printed.digits, sign=sign)]
+        }
+        shown = [
+            word
+            for line in re.findall(r"^   paper(.*)$", text, re.M)
+            for word in line.split()
+            if not word.startswith("±")
+        ]
+        assert len(shown) > 15 and not set(shown) - known, name

@@ -1,0 +1,195 @@
+"""One table made by several processes on one work folder."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryFile
+
+import forked
+import pytest
+from typer.testing import CliRunner
+
+from fedcli.commands.app import app
+from fedcli.compare import verdict
+from fedcli.errors import UsageError
+from fedcli.reporting import page
+from fedcli.reproduce import expand, jobs, shared
+from fedcli.reproduce.board import Board
+from fedcli.reproduce.jobs import Place, fitting, make_data, spread
+from fedcli.reproduce.shared import Outcome, Shared, dealt
+from fedcli.scores.statistics import intervals
+
+TINY = """
+title = "Three rows on scanned digits"
+published = "tiny.json"
+seeds = [0, 1]
+[data.noise]
+dataset = "toy"
+partition = { dirichlet = 1.0, clients = 2 }
+[smoke.prepare]
+size = 8
+[smoke.train]
+rounds = 2
+[[row]]
+name = "FedAvg"
+method = "fedavg"
+[[row]]
+name = "q-FFL"
+method = "qffl"
+vary = { "set.q" = [0.5, 1] }
+[[column]]
+name = "clean ACC"
+score = "versions/clean/balanced_accuracy"
+"""
+LINE = "fedcli reproduce tiny.toml --scale smoke --jobs 1 --work"
+TABLE = "results.json", "table.md"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("tiny.toml").write_text(TINY)
+    Path("published").mkdir()
+    Path("published/tiny.json").write_text('{"rows": {"FedAvg": {"clean ACC": {"mean": 97.0, "std": 0.5}}}}')
+    return tmp_path
+
+
+def table(work: str) -> dict[str, str]:
+    return {name: Path(work, "reproduce/tiny-smoke", name).read_text() for name in TABLE}
+
+
+class Processes(ExitStack):
+    """Command lines of fedcli in processes forked from this one; those that live are killed at the end."""
+
+    def start(self, line: str, **env: str) -> tuple[int, TemporaryFile]:
+        said = self.enter_context(TemporaryFile())  # noqa: SIM115
+        if not (process := os.fork()):
+            os.setpgrp()
+
+            def rest() -> int:
+                forked._become(said.fileno(), said.fileno(), None, env)
+                return forked.exit_code(lambda: forked.main(line))
+
+            forked.end(rest)
+        self.callback(self.kill, process)
+        return process, said
+
+    def kill(self, process: int) -> None:
+        try:
+            os.kill(process, signal.SIGKILL)
+            os.waitpid(process, 0)
+        except (ProcessLookupError, ChildProcessError):  # it has ended
+            return
+
+    def end(self, process: int, said: TemporaryFile) -> tuple[int, str]:
+        _, status = os.waitpid(process, 0)
+        return os.waitstatus_to_exitcode(status), forked.texts(said)[0]
+
+
+def test_two_processes_share_the_cells_and_their_table_is_that_of_one(folder, monkeypatch):
+    monkeypatch.setattr(jobs, "POLL", 0.05)
+    monkeypatch.setattr(page, "write", lambda path, scores, options: path.write_text(options.title))
+    monkeypatch.setattr(intervals, "RESAMPLES", 50)
+    monkeypatch.setattr(verdict, "RESAMPLES", 50)
+    with Processes() as processes:
+        both = [processes.start(f"{LINE} w") for _ in range(2)]
+        ended = [processes.end(*each) for each in both]
+    assert [code for code, _ in ended] == [0, 0], ended
+    (last,) = [said for _, said in ended if "written: w/reproduce" in said]
+    (helper,) = [said for _, said in ended if said != last]
+    assert "of 3 cells of this table trained here; " in helper and "clean ACC" in last
+    runs = {path: path.stat().st_ino for path in Path("w").glob("runs/*/run.json")}
+    assert len(runs) == 3
+    assert "clean ACC" in helper and "published" not in helper  # which says nothing at this scale
+    assert CliRunner().invoke(app, [*LINE.split()[1:], "alone"]).exit_code == 0
+    assert table("w") == table("alone")
+    assert not Path("w/cells/held").exists()
+    before = table("w")
+    again = CliRunner().invoke(app, [*LINE.split()[1:], "w"])
+    assert again.exit_code == 0 and again.stderr.count("(was done already)") == 3
+    assert table("w") == before and {path: path.stat().st_ino for path in runs} == runs
+
+
+@pytest.mark.long
+def test_two_of_four_are_killed_and_another_goes_on_to_the_table_of_one(folder):
+    Path("tiny.toml").write_text(TINY.replace("rounds = 2", "rounds = 8"))
+    line = [sys.executable, "-m", "fedcli", *LINE.replace("--jobs 1", "--jobs 1 --seeds 3").split()[1:]]
+    with ExitStack() as stack:
+        logs = [stack.enter_context(open(f"log-{k}", "w+b")) for k in range(4)]
+        four = [subprocess.Popen([*line, "w"], stdout=log, stderr=log, start_new_session=True) for log in logs]
+        while len([*Path("w").glob("runs/*/run.json")]) < 2:
+            time.sleep(0.05)
+            assert any(process.poll() is None for process in four)
+        for process in four[:2]:
+            os.killpg(process.pid, signal.SIGKILL)
+        fifth = subprocess.run([*line, "w", "--wait"], capture_output=True, text=True)
+        codes = [process.wait() for process in four]
+        said = "".join(forked.texts(*logs)) + fifth.stderr
+    assert codes == [-9, -9, 0, 0] and fifth.returncode == 0, said
+    assert not [*Path("w").glob("runs/*/state")]
+    subprocess.run([*line, "alone"], check=True, capture_output=True)
+    assert table("w") == table("alone")
+
+
+def test_parts_are_played_alone_and_the_last_one_writes_the_table(folder):
+    line = [*LINE.split()[1:], "w", "--cells"]
+    first = CliRunner().invoke(app, [*line, "2/2"])
+    assert first.exit_code == 0, first.output
+    assert "1 of 3 cells of this table trained here; 2 left to other processes" in first.stderr
+    assert not Path("w/reproduce").exists() and first.stdout == ""
+    assert CliRunner().invoke(app, [*line, "1/2"]).exit_code == 0
+    assert json.loads(table("w")["results.json"])["rows"][2]["cells"]["clean ACC"]["runs"] == 1
+    for part, said in (("0/2", "no part"), ("3/2", "no part"), ("x", "write for example --cells 3/8")):
+        ended = CliRunner().invoke(app, [*line, part])
+        assert ended.exit_code == 2 and said in ended.stderr
+
+
+def test_parts_take_about_as_long_and_hold_every_cell_once(monkeypatch):
+    lengths = {f"cell {k}": length for k, length in enumerate([9, 1, 1, 5, 1, 4, 2, 1])}
+    monkeypatch.setattr(shared, "_length", lambda cell, source: lengths[cell])
+    parts = [dealt(dict.fromkeys(lengths), f"{k}/3") for k in (1, 2, 3)]
+    assert sorted(sum(parts, [])) == [*lengths] and all(part == sorted(part) for part in parts)
+    assert [sum(lengths[cell] for cell in part) for part in parts] == [9, 8, 7]
+    assert dealt(dict.fromkeys(lengths), "9/9") == []
+
+
+def test_a_method_that_looks_at_images_more_often_is_longer(folder):
+    known = expand.check(folder / "tiny.toml")
+    cells = expand.cells(known, "smoke")
+    source = make_data(cells, Place(Path("w")))[cells[0].chain]
+    plain, _, fair = (shared._length(cell, source) for cell in cells)
+    assert plain < fair < 2 * plain
+
+
+def test_a_cell_that_failed_elsewhere_is_told_and_not_tried_again_before_the_command_is_given_anew(folder):
+    known = expand.check(folder / "tiny.toml")
+    cells = expand.cells(known, "smoke", seeds=(0, 1))
+    place = Place(Path("w"))
+    sources = make_data(cells, place)
+    with Shared(place.work, cells, sources) as one, Shared(place.work, cells, sources) as other:
+        assert one.claim(cells[0])
+        one.end(Outcome(cells[0], None, "no ink", "buy some"))
+        assert other.ended(cells[0]) == Outcome(cells[0], None, "no ink", "buy some")
+        assert Shared(place.work, cells, sources).ended(cells[0]) is None
+        board = Board(other, lambda _: "")
+        assert board.count == "[1/6]" and not board.rest
+    shutil.rmtree("w/cells")
+
+
+def test_cells_share_a_gpu_as_far_as_its_memory_goes(monkeypatch):
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    devices = spread("cuda", None, 3)
+    assert devices == ("cuda:0", "cuda:1") * 3 and spread("cuda:1", None, 2) == ("cuda:1",) * 2
+    place, gib = Place(Path("w"), devices), 2**30
+    assert fitting(place, 20 * gib, 78 * gib).devices == devices
+    assert fitting(place, 30 * gib, 78 * gib).devices == ("cuda:0", "cuda:1") * 2
+    assert fitting(place, 90 * gib, 78 * gib).devices == ("cuda:0", "cuda:1")
+    assert fitting(Place(Path("w"), ("cpu",) * 4), 90 * gib, 78 * gib).devices == ("cpu",) * 4
+    with pytest.raises(UsageError, match="--at-once is about cells on one GPU"):
+        jobs.devices("cpu", None, [], 2)

@@ -1,0 +1,93 @@
+"""All recipes of a paper, and one page about them."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from fedcli.commands.app import app
+from fedcli.errors import FedcliError, UsageError
+from fedcli.reproduce import forecast, raw, recipe
+from fedcli.reproduce.record import Results
+
+TINY = """
+title = "Tiny, {title}"
+published = "tiny.json"
+notes = ["ACC is balanced accuracy."]
+seeds = [0, 1]
+[data.noise]
+dataset = "{dataset}"
+partition = { dirichlet = 1.0, clients = 4 }
+[train]
+rounds = 1
+[smoke.prepare]
+size = 8
+[[row]]
+name = "FedAvg"
+method = "fedavg"
+[[row]]
+name = "FedProx"
+method = "fedprox"
+[[column]]
+name = "clean ACC"
+score = "versions/clean/balanced_accuracy"
+"""
+
+
+@pytest.fixture
+def made_up(tmp_path, monkeypatch):
+    """The folder of a paper with a table, a figure and a table whose data nobody has."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(forecast, "announce", lambda cells, sources, place: place)
+    monkeypatch.setattr(recipe, "FOLDERS", (tmp_path / "recipes",))
+    Path("recipes/published").mkdir(parents=True)
+    Path("recipes/published/tiny.json").write_text('{"rows": {"FedAvg": {"clean ACC": {"mean": 97.0, "std": 0.5}}}}')
+    for name, dataset, title in (
+        ("tiny-figure2", "toy", "Figure 2: rounds"), ("tiny-table1", "toy", "Table 1: two methods"),
+        ("tiny-table3", "isic2018", "Table 3: skin"),
+    ):  # fmt: skip
+        text = TINY.replace("{title}", title).replace("{dataset}", dataset)
+        Path(f"recipes/{name}.toml").write_text(text)
+    return lambda *more: CliRunner().invoke(app, ["reproduce", "tiny", "--work", "w", *more])
+
+
+def test_a_paper_ends_in_a_page_of_what_agrees_and_what_could_not_be_run(made_up):
+    ended = made_up("--only", "FedAvg")
+    assert ended.exit_code == 1, ended.output
+    assert "1 of 3 recipes were not played whole: tiny-table3" in ended.stderr
+    folder = Path("w/reproduce/tiny-paper")
+    page = (folder / "report.html").read_text()
+    for text in ("Tiny: every table and figure", "Table 1: two methods", "Figure 2: rounds", "What could not be run"):
+        assert text in page
+    assert "Table 3: skin: tiny-table3 needs the files of isic2018." in page
+    assert page.index("Table 1: two methods") < page.index("Figure 2: rounds")
+    assert "Table 1, Table 3, Figure 2: ACC is balanced accuracy." in page  # a note that they share stands once
+    shown = " ".join(ended.stdout.split())
+    assert "Table 1: two methods 2 of 4 1 of 1" in shown or "Table 1: two methods 2 of 4 0 of 1" in shown
+    again = made_up("--only", "FedAvg", "--json")
+    assert (folder / "report.html").read_text() == page
+    answer = json.loads(again.stdout)
+    assert answer["tiny-table3"] is None and answer["tiny-table1"]["rows"][0]["name"] == "FedAvg"
+
+
+def test_results_of_another_version_are_read_and_broken_ones_are_told(made_up):
+    made_up("--only", "FedAvg · seed 0", "--scale", "smoke")
+    file = Path("w/reproduce/tiny-table1-smoke/results.json")
+    body = json.loads(file.read_text())
+    for key in ("layout", "orders", "marks", "failed"):  # before these were written
+        body.pop(key)
+    file.write_text(json.dumps(body))
+    assert Results.read(file).rows[0].cells["clean ACC"].published.mean == 97.0
+    for text in ("[]", '{"columns": [{}]}', "{", '{"columns": 3}'):
+        file.write_text(text)
+        with pytest.raises(FedcliError, match="results.json cannot be read"):
+            Results.read(file)
+
+
+def test_folders_and_files_go_to_the_recipes_that_read_them():
+    tables = [recipe.load(recipe.find(name)) for name in ("fedism-plus-table2", "fedism-plus-table3")]
+    assert raw.shared_out(tables, ["isic2019=A", "rsna-ich=B"], []) == [(["rsna-ich=B"], []), (["isic2019=A"], [])]
+    for given in ("A", "digits=A"):
+        with pytest.raises(UsageError, match="names nothing that these recipes read"):
+            raw.shared_out(tables, [given], [])

@@ -1,0 +1,91 @@
+"""The examples for schedulers, with processes in place of nodes and a stand-in for the scheduler."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+TINY = """
+title = "Two rows on scanned digits"
+seeds = [0]
+[data.noise]
+dataset = "toy"
+partition = { dirichlet = 1.0, clients = 2 }
+[smoke.prepare]
+size = 8
+[[row]]
+name = "FedAvg"
+method = "fedavg"
+[[row]]
+name = "q-FFL"
+method = "qffl"
+[[column]]
+name = "clean ACC"
+score = "versions/clean/balanced_accuracy"
+"""
+PARALLEL = """#!{python}
+import subprocess, sys
+words = sys.argv[sys.argv.index("fedcli"):]
+line, values = words[:words.index(":::")], words[words.index(":::") + 1:]
+running = [subprocess.Popen([word.replace("{{}}", value) for word in line]) for value in values]
+sys.exit(sum(process.wait() != 0 for process in running))
+"""
+FLAGS = ["tiny.toml", "--scale", "smoke", "--jobs", "1"]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("cluster")
+    (folder / "tiny.toml").write_text(TINY)
+    for name, text in (
+        ("parallel", PARALLEL.format(python=sys.executable)),
+        ("fedcli", f'#!/bin/sh\nexec {sys.executable} -m fedcli "$@"\n'),
+    ):
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    made(folder, [start(folder, ["fedcli", "reproduce", *FLAGS, "--work", "alone"])], "alone")
+    return folder
+
+
+def start(folder: Path, line: list[str], **env: str) -> subprocess.Popen:
+    path = f"{folder}{os.pathsep}{os.environ['PATH']}"
+    return subprocess.Popen(
+        line,
+        cwd=folder,
+        env={**os.environ, "PATH": path, **env},
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def made(folder: Path, nodes: list[subprocess.Popen], work: str) -> str:
+    ended = [(*node.communicate(), node.returncode) for node in nodes]
+    assert all(code == 0 for *_, code in ended), ended
+    return (folder / work / "reproduce/tiny-smoke/table.md").read_text()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scheduler", ["slurm", "kubernetes", "parallel"])
+def test_an_example_makes_the_table_of_one_process(scheduler, place):
+    nodes, work = [], f"work-{scheduler}"
+    if scheduler == "slurm":
+        words = ["bash", str(ROOT / "examples/reproduce-slurm.sh"), *FLAGS, "--work", work]
+        array = {"SLURM_ARRAY_TASK_MIN": "1", "SLURM_ARRAY_TASK_COUNT": "2"}
+        nodes = [start(place, words, SLURM_ARRAY_TASK_ID=task, **array) for task in ("1", "2")]
+    elif scheduler == "kubernetes":
+        job = yaml.safe_load((ROOT / "examples/reproduce-kubernetes.yaml").read_text())["spec"]
+        (pod,) = job["template"]["spec"]["containers"]
+        env = {each["name"]: each["value"] for each in pod["env"]}
+        assert job["completionMode"] == "Indexed" and env["PARTS"] == str(job["completions"])
+        line = [*pod["command"][:-1], f"{pod['command'][-1]} --scale smoke --work {work}"]
+        env |= {"TABLE": "tiny.toml", "RAW": "toy=.", "DEVICE": "cpu", "PARTS": "2"}
+        line[-1] = line[-1].replace('--raw "$RAW" ', "")  # the digits of toy come along
+        nodes = [start(place, line, JOB_COMPLETION_INDEX=index, **env) for index in ("0", "1")]
+    else:
+        nodes = [start(place, ["bash", str(ROOT / "examples/reproduce-parallel.sh"), "2", *FLAGS, "--work", work])]
+    assert made(place, nodes, work) == (place / "alone/reproduce/tiny-smoke/table.md").read_text()
