@@ -59,7 +59,7 @@ def reproduce(
     json: o.Json = False,
     debug: bool = False,
 ) -> None:
-    """Rebuild a published table, or all those of a paper.
+    """Rebuild a published table, or all tables of a paper.
 
     Every cell is trained and scored, and printed beside the published number.
 
