@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import replace
+from inspect import Signature, signature
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any, Literal
@@ -199,20 +200,7 @@ def _paper(name: str, asked: SimpleNamespace) -> None:
 
 def run(
     recipe: Annotated[Path, "an experiment of your own, as recipes/README.md", Flag("FILE.toml", argument=True)],
-    raw: Raw = (),
-    file: File = (),
-    seeds: Seeds = None,
-    only: Only = (),
-    cells: Part = "",
-    jobs: Jobs = None,
-    at_once: AtOnce = None,
-    device: Device = "cpu",
-    precision: Precision = None,
-    dry_run: DryRun = "",
-    work: o.Work = o.DEFAULT_WORK,
-    wait: Wait = False,
-    json: o.Json = False,
-    debug: bool = False,
+    **flags: Any,
 ) -> None:
     """Train and score an experiment file of your own.
 
@@ -226,10 +214,13 @@ def run(
         raise UsageError(
             f"no such file: {recipe}", "recipes/README.md says how to write one; `fedcli reproduce` lists ours"
         )
-    reproduce(
-        str(recipe), raw=raw, file=file, seeds=seeds, only=only, cells=cells, jobs=jobs, at_once=at_once, device=device,
-        precision=precision, dry_run=dry_run, work=work, wait=wait, json=json, debug=debug,
-    )  # fmt: skip
+    reproduce(str(recipe), **flags)
+
+
+OF_PAPERS = "recipe", "scale", "fetch", "accept_licence", "plan", "all"
+COMMON = [each for name, each in signature(reproduce).parameters.items() if name not in OF_PAPERS]
+run.__signature__ = Signature([signature(run).parameters["recipe"], *COMMON])  # type: ignore[attr-defined]
+run.__annotations__ |= {each.name: each.annotation for each in COMMON}
 
 
 def _plan(asked: SimpleNamespace) -> None:

@@ -169,9 +169,7 @@ class _Kept:
             write_text(self.path, json.dumps(self.body, indent=1))
 
 
-def _asked(
-    cells: Iterable[Cell], sources: Sources, place: Place
-) -> Iterator[tuple[Cell, TrainOptions, Path, bool]]:  # fmt: skip
+def _asked(cells: Iterable[Cell], sources: Sources, place: Place) -> Iterator[tuple[Cell, TrainOptions, Path, bool]]:
     """Each cell that has data with the options of its run, the data, and whether it is done."""
     runs = begun(place.work)
     for cell in cells:

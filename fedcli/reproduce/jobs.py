@@ -232,9 +232,7 @@ def own_threads() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _one_by_one(
-    cells: Iterable[tuple[Cell, Path] | None], place: Place, board: Board
-) -> Iterator[Outcome]:  # fmt: skip
+def _one_by_one(cells: Iterable[tuple[Cell, Path] | None], place: Place, board: Board) -> Iterator[Outcome]:
     for task in cells:
         if task is None:
             time.sleep(POLL)
@@ -244,9 +242,7 @@ def _one_by_one(
         yield board.end(outcome, "" if board.played > before else BEFORE)
 
 
-def _side_by_side(
-    cells: Iterable[tuple[Cell, Path] | None], place: Place, board: Board
-) -> Iterator[Outcome]:  # fmt: skip
+def _side_by_side(cells: Iterable[tuple[Cell, Path] | None], place: Place, board: Board) -> Iterator[Outcome]:
     """Each cell in a process of its own."""
     began: set[Cell] = set()
     tasks = (task and (*task, place) for task in cells)

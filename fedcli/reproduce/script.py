@@ -88,9 +88,7 @@ class Script:
                 made[stages] = asked(name)
         return lines
 
-    def _trained(
-        self, cell: Cell, made: dict[tuple[Options, ...], str], device: str, wait: bool = False
-    ) -> list[str]:  # fmt: skip
+    def _trained(self, cell: Cell, made: dict[tuple[Options, ...], str], device: str, wait: bool = False) -> list[str]:
         """wait: for another cell that has the same training."""
         train = replace(cell.train, resume=True, device=device, wait=wait)
         lines = [f"run=$({_command(train, made[cell.chain], self.work)})"]
