@@ -206,6 +206,12 @@ def summed(halves: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return {kind: sum(half.get(kind, 0) for half in halves) for kind in ("step", "look", "gradient", "forward")}
 
 
+def passes_of(method: Any) -> dict[str, int]:
+    """The passes of a method, by kind; of one that states none those of plain training."""
+    stated = [half.cost for half in (method.local, method.aggregator) if not isinstance(half.cost, str)]
+    return summed(stated or [NOT_STATED])
+
+
 def per_image(network: Mapping[str, float], passes: Mapping[str, int], epochs: int) -> tuple[float, float]:
     """Operations and bytes in fp32 of one image in one round; a forward pass moves a third of a step's bytes."""
     full, forward = epochs * passes["step"] + passes["gradient"], epochs * passes["look"] + passes["forward"]

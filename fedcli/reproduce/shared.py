@@ -21,10 +21,15 @@ from ..io.files import read_text, write_text
 from ..methods import resolve
 from ..stages.train import resolved
 from .expand import Cell
+from .plan import passes_of, per_image
 
 CELLS, HELD = "cells", "cells/held"  # below the work folder
 KEYS = {"scores"}, {"failed", "hint", "at"}  # of the file of a cell
-BACKWARD = 3  # times as long as a pass forward takes one forward and backward
+PASSES = {
+    "step": 3.0,
+    "forward": 1.0,
+    "traffic": 0.0,
+}  # one forward and backward takes three times as long as one forward
 
 
 @dataclass(frozen=True)
@@ -143,23 +148,22 @@ def dealt(sources: dict[Cell, Path], part: str) -> list[Cell]:
     whole = slash and all(word.isascii() and word.isdecimal() and len(word) < 6 for word in (which, count))
     if not whole or not 1 <= int(which) <= int(count):
         raise UsageError(f"--cells {part!r} is no part", "write for example --cells 3/8, the third of eight parts")
+    lengths = {cell: _length(cell, source) for cell, source in sources.items()}
     took, parts = [0.0] * int(count), [set[Cell]() for _ in range(int(count))]
-    for cell in sorted(
-        sources, key=lambda cell: -_length(cell, sources[cell])
-    ):  # the longest first, to the least laden
+    for cell in sorted(sources, key=lambda cell: -lengths[cell]):  # the longest first, to the least laden
         least = took.index(min(took))
-        took[least] += _length(cell, sources[cell])
+        took[least] += lengths[cell]
         parts[least].add(cell)
     return [cell for cell in sources if cell in parts[int(which) - 1]]
 
 
 def _length(cell: Cell, source: Path) -> float:
     """The length of a cell beside others, in passes forward over an image."""
-    plan, method = resolved(cell.train), resolve(cell.train.method or "")
-    step, visit = BACKWARD, 0
-    for cost in (method.local.cost, method.aggregator.cost):
-        if not isinstance(cost, str):
-            step += BACKWARD * cost.get("step", 0) + cost.get("look", 0)
-            visit += BACKWARD * cost.get("gradient", 0) + cost.get("forward", 0)
-    images = sum(client["train"] for client in manifest.read(source).body["roster"])
-    return float(plan.rounds * images * (plan.epochs * step + visit))
+    plan = resolved(cell.train)
+    passes, _ = per_image(PASSES, passes_of(resolve(plan.method or "")), plan.epochs)
+    return plan.rounds * images(source) * passes
+
+
+def images(source: Path) -> int:
+    """The images that the clients of a manifest train on."""
+    return sum(client["train"] for client in manifest.read(source).body["roster"])
