@@ -25,7 +25,7 @@ COLUMNS = {
 DATASET = {"count": int, "size": [int], "clients": (int, None)}
 SETTINGS = {"options": {"method": str, "seed": int, "rounds": int}, "data_path": str}
 OF_EVERY_SCHEME = "scheme", "clients", "val", "minimum", "seed", "materialize"
-REAL, SAMPLE = "real", "SYNTHETIC"
+REAL, SAMPLE, GENERATED = "real", "SYNTHETIC", "generated"
 
 
 def ls(work: o.Work = o.DEFAULT_WORK, json: o.Json = False) -> None:
@@ -35,8 +35,8 @@ def ls(work: o.Work = o.DEFAULT_WORK, json: o.Json = False) -> None:
 
     The score is the newest evaluation's mean over the last five rounds, of clean and corrupted images where a run has
     both; - stands for a run that was not evaluated. "what differs" names the options in which a method's runs differ.
-    An unfinished run shows the rounds played. The column "data" says what was made from a synthetic sample. With --json
-    numbers are numbers, and "rounds_played" is below "rounds" in an unfinished run.
+    An unfinished run shows the rounds played. The column "data" says what was made from a synthetic sample or from
+    generated images. With --json numbers are numbers, and "rounds_played" is below "rounds" in an unfinished run.
     """
     every = listed(work)
     if json:
@@ -120,7 +120,7 @@ def _line(kind: str, path: Path) -> dict[str, Any]:
     from ..data import manifest
 
     made, name = manifest.read(path, kind, whole=True), path.parent.name
-    body, data = made.body, SAMPLE if made.body.get("sample") else REAL
+    body, data = made.body, _origin(made.body)
     if kind == "dataset":
         shapes.check(body, DATASET, path, manifest.AGAIN)
         return _entry(kind, name, data, body["count"], body["size"][0], body["clients"])
@@ -146,7 +146,15 @@ def _data(path: Path) -> str:
     """Of what the manifest that a run was begun from is made; "-" where it is gone."""
     from ..data import manifest
 
-    return "-" if not path.is_file() else SAMPLE if manifest.read(path).body.get("sample") else REAL
+    return _origin(manifest.read(path).body) if path.is_file() else "-"
+
+
+def _origin(body: dict[str, Any]) -> str:
+    """Of the images below a manifest."""
+    from ..data.sources import cards
+
+    name = str(body.get("dataset") or body.get("name"))
+    return SAMPLE if body.get("sample") else GENERATED if cards.is_generated(name) else REAL
 
 
 def _scheme(name: str, options: dict[str, Any]) -> str:

@@ -16,7 +16,7 @@ from .. import console
 from ..compare.cautions import at_chance, doubtful, small_groups
 from ..compare.systems import BEST, DRAWN, LAST5, NOT_THE_METHOD, Scored, brief, grouped, last, read, refuse_mixed
 from ..data.sources import cards
-from ..errors import FedcliError, UsageError
+from ..errors import UsageError
 from ..figures.system import System
 from ..options import OWN
 from ..scores.scores import Scores
@@ -272,22 +272,12 @@ def about(rows: Sequence[Row]) -> list[str]:
 
 def _data(own: Sequence[Row]) -> str:
     names = list(dict.fromkeys(row.scores.dataset for row in own))
-    made_up = "SYNTHETIC sample, not of patients" if any(row.scores.sample for row in own) else _generated(names)
+    made_up = "generated images, not of patients" if any(map(cards.is_generated, names)) else ""
+    made_up = "SYNTHETIC sample, not of patients" if any(row.scores.sample for row in own) else made_up
     kinds = _one([_corruption(row) for row in own])
     clients = _one([console.counted(row.scores.roster_size, "client", "clients") for row in own])
     rounds = _one([console.counted(row.scores.rounds, "round", "rounds") for row in own])
     return f"{', '.join(filter(None, [' and '.join(names), made_up, clients, rounds, kinds]))}."
-
-
-def _generated(names: Sequence[str]) -> str:
-    for name in names:
-        try:
-            card = cards.read(name)
-        except FedcliError:  # data of one's own
-            continue
-        if card.get("generated"):
-            return "generated images, not of patients"
-    return ""
 
 
 def _corruption(row: Row) -> str:
