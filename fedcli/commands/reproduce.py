@@ -244,11 +244,11 @@ def _plan(asked: SimpleNamespace) -> None:
 def _list(as_json: bool) -> None:
     from ..reproduce import recipe as recipes
 
-    known = {name: recipes.load(path) for name, path in recipes.names().items()}
+    known = {name: _about(recipes.load(path)) for name, path in recipes.names().items()}
     if as_json:
-        show_json({name: _about(recipe) for name, recipe in known.items()})
+        show_json(known)
         return
-    rows = [[name, str(len(recipe.rows)), str(len(recipe.seeds)), recipe.title] for name, recipe in known.items()]
+    rows = [[name, str(len(of["rows"])), str(len(of["seeds"])), of["title"]] for name, of in known.items()]
     terminal.table(["recipe", "rows", "seeds", "what it rebuilds"], rows)
 
 

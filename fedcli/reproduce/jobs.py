@@ -24,9 +24,8 @@ from ..stages import corrupt, evaluate, partition, prepare, train
 from ..stages.results import Result
 from ..system import interrupts, processes
 from ..system.processes import Ended, one_each
-from .board import BEFORE, Board
 from .expand import Cell, stages_of
-from .shared import HELD, Outcome, Shared, Sources
+from .shared import BEFORE, HELD, Board, Outcome, Shared, Sources
 
 RUN: dict[str, Callable[[Any], Result]]  # the stages that make data
 RUN = {"prepare": prepare.run, "partition": partition.run, "corrupt": corrupt.run}

@@ -12,7 +12,7 @@ from fedcli import extensions
 from fedcli.commands.app import app
 from fedcli.reporting import page
 from fedcli.reproduce import expand, forecast, jobs, raw, recipe
-from fedcli.reproduce.board import Board
+from fedcli.reproduce.shared import Board
 
 TINY = """
 title = "Two methods on scanned digits"
