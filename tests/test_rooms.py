@@ -32,14 +32,14 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "methods": 7380,
     "metrics": 1170,
     "models": 1960,
-    "reporting": 4460,
+    "reporting": 4630,
     "reproduce": 4460,
     "runs": 2680,
-    "scores": 5140,
+    "scores": 5150,
     "sites": 3350,
     "stages": 2040,
     "system": 850,
-    "the ground floor": 1440,
+    "the ground floor": 1450,
 }
 MOST_FILES = 20  # on one floor of a room
 ONE_EACH = "fedcli/methods"  # a file for each method
