@@ -91,7 +91,8 @@ def _play(asked: SimpleNamespace) -> None:
     from ..reproduce import expand
     from ..reproduce import jobs as engine
     from ..reproduce import recipe as recipes
-    from ..reproduce.raw import check_folders, files, folders, listed, possible
+    from ..reproduce.flags import files_in
+    from ..reproduce.raw import check_folders, files, folders, possible
     from ..reproduce.script import Script
     from ..reproduce.several import read_seeds
     from ..reproduce.shared import Shared
@@ -112,8 +113,9 @@ def _play(asked: SimpleNamespace) -> None:
     )
     if asked.precision:
         wanted = [replace(cell, train=replace(cell.train, precision=asked.precision)) for cell in wanted]
+    listed = files_in([data.lists for data in table.chains.values()])  # images that the authors published
     named = {text.partition("=")[0] for text in asked.file}
-    if asked.scale != "paper" and (unused := sorted(named - listed(table))):
+    if asked.scale != "paper" and (unused := sorted(named - listed)):
         console.warn(f"--scale {asked.scale} does not use the file {', '.join(unused)}")
     if asked.dry_run:
         of_cells.scripted(

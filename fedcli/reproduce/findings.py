@@ -148,7 +148,11 @@ class Marks:
 
         The best leads every other row significantly; of a score without a test it is the best number.
         """
-        names, cells = [row.name for row in self.rows], [self._cell(row, column) for row in self.rows]
+        names, cells, place = [row.name for row in self.rows], [], column.score.split("/")
+        for row in self.rows:
+            runs = [run.scores for run in self.findings.scored(row.name, column.data)]
+            doubtful = _is_doubtful(place, runs, self.findings.recipe.at)
+            cells.append(replace(shown(row.cells[column.name], column), doubtful=doubtful))
         compared = sum(cell.number is not None for cell in cells) - 1
         answers: list[bool | None] = []
 
@@ -176,11 +180,6 @@ class Marks:
         metrics = list(dict.fromkeys(column.score.rpartition("/")[2] for column in self.findings.recipe.columns))
         names = dict.fromkeys(column.data for column in self.findings.recipe.columns)
         return {data: Leads([self.findings.scored(row.name, data) for row in self.rows], metrics) for data in names}
-
-    def _cell(self, row: Row, column: Column) -> table.Cell:
-        runs = [run.scores for run in self.findings.scored(row.name, column.data)]
-        doubtful = _is_doubtful(column.score.split("/"), runs, self.findings.recipe.at)
-        return replace(shown(row.cells[column.name], column), doubtful=doubtful)
 
 
 def score_tested(column: Column) -> Quantity | None:

@@ -95,7 +95,12 @@ def forecast(cells: list[Cell], sources: Sources, place: Place, *, keep: bool = 
     kept = _Kept(place, {cost: source for cost, (_, _, source) in kinds.items() if cost not in slow})
     new = [cost for cost in reversed(kinds) if cost not in slow and cost not in kept.known]
     limit, begin = max(LEAST_SECONDS, min(SECONDS, MOST_SECONDS / max(len(new), 1))), time.perf_counter()
-    _say_beforehand(len(new), len(slow), limit)
+    if (beforehand := len(new) * limit) > SILENT:
+        few = f"measuring a few steps of {console.counted(len(new), 'kind', 'kinds')} of training"
+        console.say(f"{few}, {span(min(beforehand, MOST_SECONDS))} or so")
+    if slow:
+        which = f"{console.counted(len(slow), 'kind', 'kinds')} of training with steps too long to measure"
+        console.say(f"{which}: time by operations, at half the matrix speed")
     measured: dict[str, Estimate | None] = {**kept.known}
     for number, cost in enumerate(new, 1):
         if number > 1 and time.perf_counter() - begin > MOST_SECONDS:
@@ -118,16 +123,6 @@ def forecast(cells: list[Cell], sources: Sources, place: Place, *, keep: bool = 
     largest = max((one.peak_bytes for one in estimates.values()), default=0)
     free = min((one.free_bytes for one in estimates.values()), default=0)
     return Forecast(len(seconds), sum(seconds), largest, free, (len(kinds), len(measured)))
-
-
-def _say_beforehand(measured: int, slow: int, limit: float) -> None:
-    """Say on stderr how many kinds of training are measured, and for how long, where that is not over at once."""
-    if measured * limit > SILENT:
-        kinds = console.counted(measured, "kind", "kinds")
-        console.say(f"measuring a few steps of {kinds} of training, {span(min(measured * limit, MOST_SECONDS))} or so")
-    if slow:
-        kinds = console.counted(slow, "kind", "kinds")
-        console.say(f"{kinds} of training with steps too long to measure: time by operations, at half the matrix speed")
 
 
 def _reckoned(plan: TrainOptions, source: Path) -> tuple[float, float]:

@@ -9,7 +9,7 @@ from ..data.preparation import download
 from ..data.sources import cards
 from ..errors import FedcliError, UsageError, nearest
 from .expand import Cell
-from .flags import files_in, variable
+from .flags import variable
 from .recipe import Recipe
 
 
@@ -112,11 +112,6 @@ def shared_out(recipes: Sequence[Recipe], raw: Sequence[str], file: Sequence[str
                 raise UsageError(f"--{flag} {text} names nothing that these recipes read", hint)
         out.append([[text for text in given if text.partition("=")[0] in names] for names in known])
     return list(zip(*out, strict=True))
-
-
-def listed(recipe: Recipe) -> set[str]:
-    """Names of the files that are lists of images which the authors published."""
-    return {name for data in recipe.chains.values() for name in files_in(data.lists)}
 
 
 def check_folders(used: set[str], given: dict[str, str], made_up: set[str]) -> None:
