@@ -4,7 +4,7 @@ README of recipes/ lists the keys. Every mistake is reported with its place and 
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from difflib import get_close_matches
 from itertools import product
@@ -319,16 +319,15 @@ def _published(recipe: Recipe, folder: Path) -> dict[str, dict[str, shape.Printe
         for name in numbers:
             column = columns[one_of(f"{file}: {row}: column", name, columns)]
             _check_unit(f"{file}: unit {published.unit!r}", published.unit, column)
-    digits: dict[str, int] = {}
-    for name, mean in ((name, printed.mean) for row in published.rows.values() for name, printed in row.items()):
-        digits[name] = max(digits.get(name, 0), -int(Decimal(str(mean)).as_tuple().exponent))
-    known = {
-        name: {"digits": min(published.digits or most, 9), "runs": published.runs} for name, most in digits.items()
-    }
-    return {
-        row: {name: printed.model_copy(update=known[name]) for name, printed in numbers.items()}
-        for row, numbers in published.rows.items()
-    }
+    return {row: dict(_completed(numbers, published)) for row, numbers in published.rows.items()}
+
+
+def _completed(numbers: dict[str, shape.Printed], of: shape.Published) -> Iterator[tuple[str, shape.Printed]]:
+    """A row's printed numbers with what is known of all."""
+    for name, printed in numbers.items():
+        column = [row[name].mean for row in of.rows.values() if name in row]
+        most = max(-int(Decimal(str(mean)).as_tuple().exponent) for mean in column)
+        yield name, printed.model_copy(update={"digits": min(of.digits or most, 9), "runs": of.runs})
 
 
 def _check_unit(what: str, unit: str, column: Column) -> None:
