@@ -33,7 +33,7 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "metrics": 1170,
     "models": 1960,
     "reporting": 4630,
-    "reproduce": 4300,
+    "reproduce": 4310,
     "runs": 2680,
     "scores": 5150,
     "sites": 3350,

@@ -20,7 +20,7 @@ from .shell.shown import show_json, show_tables
 Seeds = Annotated[
     str | None, "how many seeds, or which ones, such as 0,1; default: a recipe's own, else 0", Flag("N|SEED,...")
 ]
-Only = Annotated[Sequence[str], "cells with this text in row, data or seed; may be repeated", Flag("TEXT")]
+Only = Annotated[Sequence[str], "the row of this name, or cells with this text; may be repeated", Flag("TEXT")]
 DryRun = Annotated[
     str,
     "print the commands as a shell script, run none; --dry-run=DIR: write a script for each cell into this folder, and "

@@ -40,7 +40,8 @@ class Column:
 
     @property
     def heading(self) -> str:
-        return f"{self.title} ({self.unit})" if self.unit else self.title
+        named = self.name.endswith(tuple(f"({unit})" for unit in SHARES))  # a unit of its own below a common one
+        return f"{self.title} ({self.unit})" if self.unit and not named else self.title
 
     @property
     def levels(self) -> tuple[str, str]:

@@ -212,8 +212,16 @@ def read_seeds(given: str | None, known: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def chosen(cells: list[Cell], only: list[str]) -> list[Cell]:
-    """The cells whose name holds one of these texts, in any case. Raises UsageError if none does."""
-    matching = [cell for cell in cells if not only or any(text.lower() in cell.name.lower() for text in only)]
+    """The cells of the rows that have one of these names, else those whose name holds the text, in any case.
+
+    Raises UsageError if there are none.
+    """
+    rows = {cell.row.lower() for cell in cells}
+    wanted = [text.lower() for text in only]
+    matching = [
+        cell for cell in cells
+        if not only or any(cell.row.lower() == text if text in rows else text in cell.name.lower() for text in wanted)
+    ]  # fmt: skip
     if not matching:
         raise UsageError(f"no cell is called {' or '.join(map(repr, only))}", f"the first is {cells[0].name!r}")
     return matching

@@ -265,6 +265,13 @@ def test_only_takes_cells_by_their_names(tmp_path):
         expand.chosen(cells, ["ditto"])
 
 
+def test_only_takes_a_row_by_its_whole_name_before_rows_that_hold_it():
+    table = recipe.load(recipe.find("fedism-plus-table2"))
+    cells = expand.cells(table, "paper")
+    assert {cell.row for cell in expand.chosen(cells, ["fedism"])} == {"FedISM"}
+    assert {cell.row for cell in expand.chosen(cells, ["FedISM+"])} == {"FedISM+ (S)", "FedISM+ (L)"}
+
+
 FEDISM = [name for name in recipe.names() if name.startswith("fedism-plus")]
 
 
