@@ -27,10 +27,8 @@ def of_dataset(path: Path, counts: Counts) -> list[str]:
     body = manifest.read(path, "dataset").body
     parts = counts[CLASS][ALL]
     train, test = (body.get("split", {}).get(part, 0) for part in ("train", "test"))
-    size = "x".join(map(str, body["size"]))
-    lines = [
-        f"images: {body.get('count', train + test):,} ({train:,} train, {test:,} test, {how_split(body)}), {size} pixels"
-    ]
+    how, size = how_split(body), "x".join(map(str, body["size"]))
+    lines = [f"images: {body.get('count', train + test):,} ({train:,} train, {test:,} test, {how}), {size} pixels"]
     lines.append(_of_values("labels" if labels.is_multi_label(body) else "classes", _total(parts)))
     names = list(body["attributes"])
     lines += [_of_values(name, _total(counts[name][ALL])) for name in names[:ATTRIBUTES]]

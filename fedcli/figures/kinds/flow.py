@@ -71,7 +71,7 @@ def _steps(run: Path, scores: Scores) -> Iterator[Step]:
 
 
 def _scheme(name: str) -> str:
-    """How a scheme divides images, by its own sentence; its name where it is not of fedcli."""
+    """The way in which a scheme divides images, in its own words; its name where it is not of fedcli."""
     described = (SCHEMES[name].__doc__ or "") if name in SCHEMES else ""
     return described.partition("\n")[0].partition(";")[0].rstrip(".") or f"scheme {name}"
 
