@@ -55,6 +55,7 @@ def test_every_page_is_reached_from_the_navigation_and_from_the_first_page(pages
 
 
 RUN_BY = {  # (page, language) of a block -> the test that runs it
+    ("screens.md", "console"): "test_docs.py",
     ("first-table.md", "console"): "test_readme.py",
     ("README.md", "console"): "test_readme.py",
     ("real-images.md", "console"): "test_readme.py",
@@ -83,6 +84,15 @@ def test_no_block_of_the_guides_escapes_the_tests():
             runner = RUN_BY.get((page.name, language), "")
             assert by_lines or runner, f"{page.name}: no test runs its {language} blocks"
             assert by_lines or (ROOT / "tests" / runner).exists()
+
+
+def test_the_page_of_screens_types_commands_and_flags_that_are_there():
+    text = re.sub(r"<details>.*?</details>", "", (ROOT / "docs" / "screens.md").read_text(encoding="utf-8"), flags=re.S)
+    typed = re.findall(r"^\$ fedcli (\w+)(.*)$", text, re.M)
+    assert len(typed) == 10
+    for command, words in typed:
+        help_text = session.run(f"fedcli {command} --help")
+        assert all(flag in help_text for flag in re.findall(r"--[\w-]+", words)), command
 
 
 def block(page, language, place=0):

@@ -27,19 +27,19 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "compare": 1480,
     "data": 11510,
     "federation": 2680,
-    "figures": 3130,
+    "figures": 3140,
     "io": 780,
     "methods": 7380,
     "metrics": 1170,
     "models": 1960,
-    "reporting": 4470,
+    "reporting": 4650,
     "reproduce": 4460,
     "runs": 2680,
-    "scores": 5140,
+    "scores": 5150,
     "sites": 3350,
     "stages": 2040,
     "system": 850,
-    "the ground floor": 1440,
+    "the ground floor": 1450,
 }
 MOST_FILES = 20  # on one floor of a room
 ONE_EACH = "fedcli/methods"  # a file for each method

@@ -91,6 +91,8 @@ def _options(options: dict[str, Any]) -> dict[str, Any]:
 def _short(value: Any) -> str:
     """A value as a table shows it: a number as it is typed, a hash by its first digits, of what is named the name."""
     if isinstance(value, dict):
+        if "value" in value:  # of an attribute
+            return str(value["value"])
         return str(value["name"]) if "name" in value else ", ".join(f"{k} {_short(v)}" for k, v in value.items())
     if isinstance(value, list):
         return ",".join(map(_short, value))
@@ -128,7 +130,7 @@ def _line(kind: str, path: Path) -> dict[str, Any]:
     if kind == "partition":
         return _entry(kind, name, body["dataset"], data, _scheme(body["scheme"], made.options), len(body["roster"]))
     if kind == "corruption":
-        about = name, body["dataset"], data, body["kind"], body["severity"], len(body["clients"])
+        about = name, body["dataset"], data, body["kind"].replace("-", " "), body["severity"], len(body["clients"])
         return _entry(kind, *about)
     played = {"rounds_played": body["rounds"]}
     return (

@@ -1,8 +1,9 @@
 """One run group by group: how many images, the score with its interval, what noise costs it, and the gap."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from ..compare.cautions import small_groups
 from ..compare.predicted import predicted
 from ..compare.resampling import Resamples
 from ..compare.systems import Quantity, Scored
@@ -14,7 +15,6 @@ from ..scores.parts import MODELS
 from ..scores.scores import Scores
 from ..scores.statistics.intervals import RESAMPLES, bounds
 from ..scores.table import Score
-from .rows import MADE_UP
 from .table import DAGGER, NONE, Table
 
 SMALL, REASON = f"{DAGGER} not reliable: ", 64  # then each group with its reason, of at most so many characters
@@ -41,14 +41,14 @@ def tables(run: Scored, metric: str = "") -> Iterator[Table]:
 def worst_groups(run: Scored) -> Iterator[str]:
     """A sentence for each attribute and version of the test images: the worst group and the gap, as the tables have
     them."""
-    shown = _Shown(run, usual(run.scores)[1])
+    shown, words = _Shown(run, usual(run.scores)[1]), numbers.versions([run.scores])
     for attribute, versions in run.scores.groups.items():
         for version, columns in versions.items():
             scores = {group: shown.value(score) for group, score in columns.get(shown.metric, {}).items()}
             known = {group: value for group, value in scores.items() if value is not None}
             if gap := shown.gap(attribute, version):
                 worst = (max if better_low(shown.metric) else min)(known, key=known.__getitem__)
-                where = f"{attribute} on {version} images, {shown.rounds}: {worst}"
+                where = f"{attribute} on {words.get(version, version)} images, {shown.rounds}: {worst}"
                 score = f"{100 * known[worst]:.1f} % {title(shown.metric)}"
                 yield f"worst group by {where}, {score}; gap {gap} points"
 
@@ -79,8 +79,7 @@ class _Shown:
     def about(self) -> str:
         """Whose numbers they are, of which rounds and in which metric."""
         seed = [] if self.run.seed is None else [f"seed {self.run.seed}"]
-        label = self.run.scores.label.removesuffix(f", {MADE_UP}")
-        return f"{', '.join([label, *seed, self.rounds])}: {title(self.metric)} in %, 95 % interval"
+        return f"{', '.join([self.run.scores.name, *seed, self.rounds])}: {title(self.metric)} in %, 95 % interval"
 
     def line(self, attribute: str, group: str, some: Score) -> list[str]:
         """The group, its images, its score on each version, and how much worse the second is, in points."""
@@ -132,7 +131,14 @@ def legend(scores: Scores, metrics: Sequence[str] = ()) -> list[str]:
     over = "patients" if any(score.unit.startswith("patient") for score in each) else "images"
     if scores.curves:  # sites counted, which do not say whose image is which
         over = "images, which sites count without their patients, so too narrow where patients have several"
-    named = {name: some for attribute in scores.groups for name, some in scores.members(attribute).items()}
-    small = [f"{name} ({some.small})" for name, some in named.items() if some.small and some.count]
     lines = [f"{kind}: {RESAMPLES:,} bootstrap resamples of the {over} of a group."] if each else []
-    return [*lines, *([f"{fitted(SMALL, small, REASON)}."] if small else [])]
+    return list(filter(None, [*lines, unreliable([scores])]))
+
+
+def unreliable(runs: Iterable[Scores], attribute: str = "") -> str:
+    """A line that names each small group with its reason; "" where there is none. attribute: of this one alone."""
+    small = dict.fromkeys(
+        f"{of} {name} ({why})" for scores in runs for of in scores.groups if attribute in ("", of)
+        for name, why in small_groups(scores, of).items()
+    )  # fmt: skip
+    return f"{fitted(SMALL, list(small), REASON)}." if small else ""

@@ -57,7 +57,7 @@ def test_every_manifest_path_and_table_made_from_a_sample_says_so(typed):
         assert content["body"]["sample"] is True, kind
     assert all("SYNTHETIC" in typed[line][1] for line in LINES)
     assert "FedHEAL, SYNTHETIC data" in typed[LINES[1]][2]
-    _, above, shown = typed[LINES[2]][2].partition("rsna-ich, SYNTHETIC sample, not of patients")  # once, in no name
+    _, above, shown = typed[LINES[2]][2].partition("rsna-ich (SYNTHETIC sample, not of patients)")  # once, in no name
     assert above and "SYNTHETIC" not in shown
     scores = body_of(next(path for path in made if path.stem == "scores"))
     assert scores["groups"].keys() == {"race"}

@@ -85,7 +85,7 @@ def test_the_cards_hold_what_is_known_and_name_what_is_not(row):
     assert "### Gaps between groups, last round: FedAvg" in text and "auc_ovo_macro" not in text
     methods = next(section for section in model_card.sections if section.name == "training").tables[0]
     assert all(float(cell.text) > 0 for cell in methods.rows[0][-2:])
-    assert "gaussian-noise" in text and "<h2>Robustness</h2>" in model_card.html
+    assert "gaussian noise" in text and "<h2>Robustness</h2>" in model_card.html
     assert (
         "| unknown |" not in dataset_card.markdown
         and "A person must write this: licence of the data." in dataset_card.markdown
