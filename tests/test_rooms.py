@@ -23,9 +23,9 @@ DOORS = "fedcli", "fedcli.__main__"  # what a notebook and `python -m` open; the
 LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 350, 60, 8, 120
 BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, and raised only on purpose
     "bench": 1330,
-    "commands": 3470,
+    "commands": 3440,
     "compare": 1480,
-    "data": 11510,
+    "data": 11500,
     "federation": 2680,
     "figures": 3140,
     "io": 780,
@@ -33,7 +33,7 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "metrics": 1170,
     "models": 1960,
     "reporting": 4650,
-    "reproduce": 4460,
+    "reproduce": 4300,
     "runs": 2680,
     "scores": 5150,
     "sites": 3350,
