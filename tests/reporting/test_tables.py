@@ -123,7 +123,7 @@ def test_several_small_groups_are_one_note():
     )
     assert unreliable_groups(made) == ["groups of few test images: sex 9 (9 images), sex 7 (7 images)"]
     assert small_in_sets({"": made, "fold 1": made}, "sex").keys() == {"9", "7"}
-    assert legend(made)[-1] == "† not reliable: 9 (9 images), 7 (7 images)."
+    assert legend(made)[-1] == "† not reliable: sex 9 (9 images), sex 7 (7 images)."
     assert unreliable_groups(scores_of({"versions": whole})) == []
 
 
