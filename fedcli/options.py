@@ -146,7 +146,7 @@ class Option:
         value = os.fspath(value) if isinstance(value, os.PathLike) and self.kind is str else value
         if self.choices:
             if value not in self.choices and str(value) not in map(str, self.choices):
-                known = [str(choice) for choice in self.choices]
+                known = [str(choice) for choice in self.choices if choice != ""]
                 raise UsageError(f"{name}={value!r:.60} is not one of {', '.join(known)}", nearest(str(value), known))
             return next(choice for choice in self.choices if str(choice) == str(value))
         if self.kind is bool:

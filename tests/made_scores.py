@@ -21,7 +21,7 @@ def scores(folder, *, auc=0.9, std=0.01, corrupted=None, gap=0.1, among=None, sm
     both = {"clean": auc}
     if corrupted is not None:
         both |= {"corrupted": corrupted, "average": (auc + corrupted) / 2}
-    groups = {"groups": {"male": {"small": bool(small), "reason": small or ""}}}
+    groups = {"groups": {"male": {"small": bool(small), "reason": small or "", "count": 12}}}
     between = {"worst": over(None if gap is None else auc - gap), "gap": over(gap)}
     versions = {v: {SHOWN[0]: over(x - 0.1, std), SHOWN[1]: over(x, std)} for v, x in both.items()}
     body = {

@@ -66,6 +66,13 @@ def test_a_value_of_the_wrong_type_or_out_of_range_is_refused(key, value, senten
         options.change(Example(), key, value)
 
 
+def test_an_empty_choice_is_not_listed():
+    from fedcli.commands.shell.common import BriefJson
+
+    with pytest.raises(UsageError, match="--json='foo' is not one of short, full$"):
+        options.Option.of("--json", BriefJson, "").read("foo", name="--json")
+
+
 def test_the_hint_writes_the_option_as_its_user_would():
     with pytest.raises(UsageError) as refusal:
         options.change(Example(), "quick", "code", write="--{name} {value}")

@@ -24,10 +24,10 @@ LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 350, 60, 8, 120
 BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, and raised only on purpose
     "bench": 1330,
     "commands": 3440,
-    "compare": 1470,
-    "data": 11470,
+    "compare": 1480,
+    "data": 11500,
     "federation": 2680,
-    "figures": 3130,
+    "figures": 3140,
     "io": 780,
     "methods": 7380,
     "metrics": 1170,

@@ -107,12 +107,7 @@ def _refuse_overlap(shared: dict[str, Any]) -> None:
     from ..data import overlap
 
     if sentence := overlap.sentence(shared):
-        hint = "prepare again with a split that keeps them together, or correct the files"
-        if not any(shared[what] and shared[what]["count"] for what in ("patients", "pixels")) and "alike" in shared:
-            hint = "write each patient's id in one way and prepare again; leave --strict out where they are several"
-        if sentence == overlap.UNKNOWN:
-            hint = "prepare again and say which column names patients, or leave --strict out"
-        raise FedcliError(sentence, hint)
+        raise FedcliError(sentence, overlap.remedy(shared))
 
 
 def _readable(facts: dict[str, Any]) -> dict[str, Any]:

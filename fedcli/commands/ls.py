@@ -8,6 +8,7 @@ from .. import console, shapes
 from ..errors import FedcliError, sentence
 from ..io.files import read_text
 from ..system import terminal
+from . import method_facts
 from .shell import common as o
 from .shell.shown import show_json
 
@@ -201,5 +202,11 @@ def _unfinished(run: Path) -> dict[str, Any]:
     shapes.check(asked, SETTINGS, path, manifest.AGAIN)
     options, data = asked["options"], _data(run / asked["data_path"])
     played = read_text(record).count("\n") if record.is_file() else 0
-    about = _entry("run", run.name, options["method"], "", data, options["seed"], options["rounds"])
+    about = _entry("run", run.name, _label(options["method"]), "", data, options["seed"], options["rounds"])
     return about | {"rounds_played": played, HEAD: None, OPTIONS: _options(options)}
+
+
+def _label(method: str) -> str:
+    """The label that a finished run of a method of fedcli has; of another method its name."""
+    labels = {name: facts["label"] for facts in method_facts.all_facts() for name in facts["names"]}
+    return " + ".join(labels.get(half.lower(), half) for half in method.split("+"))

@@ -123,8 +123,11 @@ def small_decides(
 
 
 def small_groups(scores: Scores, attribute: str) -> dict[str, str]:
-    """The groups too small to be reliable, with the reason; the same in every version and round."""
-    return {group: score.small for group, score in scores.members(attribute).items() if score.small}
+    """The groups too small to be reliable, with the reason; the same in every version and round.
+
+    A group without any test image, such as a hospital that is left out, has no score that could be unreliable.
+    """
+    return {group: score.small for group, score in scores.members(attribute).items() if score.small and score.count}
 
 
 def small_in_sets(sets: Mapping[str, Scores], attribute: str) -> dict[str, str]:
@@ -133,9 +136,10 @@ def small_in_sets(sets: Mapping[str, Scores], attribute: str) -> dict[str, str]:
     sets: which test set -> the scores of a run on it.
     """
     reasons: dict[str, list[str]] = {}
-    for value in dict.fromkeys(value for scores in sets.values() for value in scores.members(attribute)):
+    members = {which: scores.members(attribute) for which, scores in sets.items()}
+    for value in dict.fromkeys(value for known in members.values() for value, score in known.items() if score.count):
         for which, scores in sets.items():
-            absent = value not in scores.members(attribute)
+            absent = value not in members[which] or not members[which][value].count
             if why := "no test image" if absent else small_groups(scores, attribute).get(value):
                 reasons.setdefault(value, []).append(f"{why} ({which})" if len(sets) > 1 else why)
     return {value: "; ".join(whys) for value, whys in reasons.items()}
@@ -146,7 +150,8 @@ def unreliable_groups(scores: Scores) -> list[str]:
     overall = next(iter(scores.versions["clean"].values()), Score()).missing
     few, lacking = [], []
     for name in scores.groups:
-        for value, score in ((value, score) for value, score in scores.members(name).items() if score.small):
+        for value in small_groups(scores, name):
+            score = scores.members(name)[value]
             classes = [scores.classes[at] for at in score.missing if at not in overall and at < len(scores.classes)]
             if score.count < SMALL:
                 few.append(f"{name} {value} ({score.small})")

@@ -27,9 +27,7 @@ def of_dataset(path: Path, counts: Counts) -> list[str]:
     body = manifest.read(path, "dataset").body
     parts = counts[CLASS][ALL]
     train, test = (body.get("split", {}).get(part, 0) for part in ("train", "test"))
-    how = body.get("split", {}).get("by", "")
-    how = SPLITS.get(how, "patients kept together" if body["unit"] else "image by image" if how == "unit" else how)
-    size = "x".join(map(str, body["size"]))
+    how, size = how_split(body), "x".join(map(str, body["size"]))
     lines = [f"images: {body.get('count', train + test):,} ({train:,} train, {test:,} test, {how}), {size} pixels"]
     lines.append(_of_values("labels" if labels.is_multi_label(body) else "classes", _total(parts)))
     names = list(body["attributes"])
@@ -44,6 +42,12 @@ def of_dataset(path: Path, counts: Counts) -> list[str]:
         named += [f"other reasons ({rest:,})"] if rest else []
         lines.append(fitted(f"left out: {counted(len(skipped), 'file', 'files')}: ", named, 3 * NAMES))
     return lines
+
+
+def how_split(body: Mapping[str, Any]) -> str:
+    """The way in which a dataset was divided into training and test images, in words."""
+    how = body.get("split", {}).get("by", "")
+    return SPLITS.get(how, "patients kept together" if body["unit"] else "image by image" if how == "unit" else how)
 
 
 def _of_patients(path: Path, body: Mapping[str, Any]) -> list[str]:

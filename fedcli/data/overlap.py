@@ -79,6 +79,19 @@ def sentence(overlap: dict[str, Any]) -> str:
     return ", and ".join(parts)
 
 
+def remedy(overlap: dict[str, Any]) -> str:
+    """A hint on how an overlap is mended; of identical images it names a pair."""
+    if (patients := overlap["patients"]) and patients["count"]:
+        return "prepare again with a split that keeps them together, or correct the files"
+    if count := overlap["pixels"]["count"]:
+        pair = overlap["pixels"]["examples"][0].replace(" = ", " (train) and ") + " (test)"
+        more = f", and {count - 1} more, which --json names" if count > 1 else ""
+        return f"{pair} are one picture{more}: remove one of the two, or give both one patient, and prepare again"
+    if overlap.get("alike"):
+        return "write each patient's id in one way and prepare again; leave --strict out where they are several"
+    return "prepare again and say which column names patients, or leave --strict out"
+
+
 def _patients(ids: np.ndarray | None, train: np.ndarray, test: np.ndarray, name: str | None) -> dict[str, Any] | None:
     if ids is None:
         return None

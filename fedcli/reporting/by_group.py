@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from ..compare.cautions import small_groups
 from ..compare.predicted import predicted
 from ..compare.resampling import Resamples
 from ..compare.systems import Quantity, Scored
@@ -37,6 +38,21 @@ def tables(run: Scored, metric: str = "") -> Iterator[Table]:
         yield Table.of(f"{shown.about}, by {attribute}", heads, lines)
 
 
+def worst_groups(run: Scored) -> Iterator[str]:
+    """A sentence for each attribute and version of the test images: the worst group and the gap, as the tables have
+    them."""
+    shown, words = _Shown(run, usual(run.scores)[1]), numbers.versions([run.scores])
+    for attribute, versions in run.scores.groups.items():
+        for version, columns in versions.items():
+            scores = {group: shown.value(score) for group, score in columns.get(shown.metric, {}).items()}
+            known = {group: value for group, value in scores.items() if value is not None}
+            if gap := shown.gap(attribute, version):
+                worst = (max if better_low(shown.metric) else min)(known, key=known.__getitem__)
+                where = f"{attribute} on {words.get(version, version)} images, {shown.rounds}: {worst}"
+                score = f"{100 * known[worst]:.1f} % {title(shown.metric)}"
+                yield f"worst group by {where}, {score}; gap {gap} points"
+
+
 @dataclass
 class _Shown:
     """The numbers of one metric as they stand in a table."""
@@ -54,27 +70,33 @@ class _Shown:
         return self.metric in RESAMPLED and (self.run.path.parent / "predictions.h5").is_file()
 
     @property
+    def rounds(self) -> str:
+        """The rounds that numbers are of."""
+        kept = self.run.scores.kept_rounds
+        return f"mean of rounds {kept[0]} to {kept[-1]}" if self.is_mean and len(kept) > 1 else "last round"
+
+    @property
     def about(self) -> str:
         """Whose numbers they are, of which rounds and in which metric."""
-        rounds = self.run.scores.kept_rounds
         seed = [] if self.run.seed is None else [f"seed {self.run.seed}"]
-        first, last = (rounds[0], rounds[-1]) if rounds else ("", "")
-        some = f"mean of rounds {first} to {last}" if self.is_mean and len(rounds) > 1 else "last round"
-        return f"{', '.join([self.run.scores.name, *seed, some])}: {title(self.metric)} in %, 95 % interval"
+        return f"{', '.join([self.run.scores.name, *seed, self.rounds])}: {title(self.metric)} in %, 95 % interval"
 
     def line(self, attribute: str, group: str, some: Score) -> list[str]:
         """The group, its images, its score on each version, and how much worse the second is, in points."""
         columns = self.run.scores.groups[attribute]
         each = {version: columns[version].get(self.metric, {}).get(group, Score()) for version in columns}
-        values = [score.mean if self.is_mean else score.last for score in each.values()]
+        values = [self.value(score) for score in each.values()]
         cells = [self._cell(attribute, group, version, score) for version, score in each.items()]
         known = [value for value in values if value is not None]
         sign = -100 if better_low(self.metric) else 100
         lost = [f"{sign * (known[0] - known[1]):.1f}" if len(known) == 2 else NONE] if len(values) == 2 else []
-        return [group + DAGGER * bool(some.small), f"{some.count:,}", *cells, *lost]
+        return [group + DAGGER * bool(some.small and some.count), f"{some.count:,}", *cells, *lost]
+
+    def value(self, score: Score) -> float | None:
+        return score.mean if self.is_mean else score.last
 
     def _cell(self, attribute: str, group: str, version: str, score: Score) -> str:
-        value = score.mean if self.is_mean else score.last
+        value = self.value(score)
         if value is None:
             return NONE
         low, high = self._bounds(Quantity(version, self.metric, attribute, group), score)
@@ -94,7 +116,7 @@ class _Shown:
     def gap(self, attribute: str, version: str) -> str:
         """Between the best and the worst group, as the mean of the rounds or in the last; "" of fewer than two."""
         gap = self.run.scores.part().lies(attribute, version, self.metric, views.GAP)
-        value = (gap.mean if self.is_mean else gap.last) if gap else None
+        value = self.value(gap) if gap else None
         return "" if value is None else f"{100 * value:.1f}"
 
 
@@ -116,7 +138,7 @@ def legend(scores: Scores, metrics: Sequence[str] = ()) -> list[str]:
 def unreliable(runs: Iterable[Scores], attribute: str = "") -> str:
     """A line that names each small group with its reason; "" where there is none. attribute: of this one alone."""
     small = dict.fromkeys(
-        f"{of} {name} ({some.small})" for scores in runs for of in scores.groups if attribute in ("", of)
-        for name, some in scores.members(of).items() if some.small
+        f"{of} {name} ({why})" for scores in runs for of in scores.groups if attribute in ("", of)
+        for name, why in small_groups(scores, of).items()
     )  # fmt: skip
     return f"{fitted(SMALL, list(small), REASON)}." if small else ""

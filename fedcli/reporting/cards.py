@@ -9,12 +9,10 @@ from dataclasses import dataclass, replace
 
 from ..compare.cautions import at_chance
 from ..data import manifest
-from ..figures.system import usual
-from ..metrics import title
 from ..scores.scores import Scores
 from . import by_group, by_severity, clinical, evidence, writers
 from .page import document, lineage, table_one
-from .page.lead import facts, generated, sentence
+from .page.lead import described, facts, generated, sentence
 from .row import Row
 from .rows import compared
 from .section import Section
@@ -114,7 +112,7 @@ def _dataset(system: Row) -> Document:
         replace(lineage.section([system]), name="provenance", title="Provenance"),
         Section("licences", "Licences", pairs=_licences(scores)),
     ]  # fmt: skip
-    title = body.get("title", scores.dataset)
+    title = body.get("title", scores.dataset) if known.get("classes", True) else described(scores)
     count = [("Images", f"{body['count']:,}")] if body.get("count") else []
     shown = [*count, ("Classes", ", ".join(scores.classes))]
     return Document(
@@ -125,14 +123,7 @@ def _dataset(system: Row) -> Document:
 def _failures(system: Row) -> Iterator[str]:
     """Failures that the numbers show: chance level, one class for all, the worst group, groups too small to judge."""
     yield from filter(None, [at_chance(system.scored), system.warning, *system.small_groups])
-    metric = usual(system.scores)[1]
-    for attribute, versions in system.scores.groups.items():
-        for version in versions:
-            if edges := system.scores.part().edges(attribute, version, metric):
-                (worst, lowest), (_, highest) = edges
-                score, gap = f"{100 * lowest:.2f} % {title(metric)}", f"{100 * abs(highest - lowest):.2f} points"
-                where = f"{attribute} on {version} images: {worst or None}"
-                yield f"worst group by {where}, {score}, {gap} below the best"
+    yield from by_group.worst_groups(system.scored[0])
 
 
 def _licences(scores: Scores) -> list[tuple[str, str]]:

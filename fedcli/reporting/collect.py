@@ -69,7 +69,8 @@ def scores_under(work: Path, asked: Asked) -> list[Path]:
 
 
 def scores_of_all(paths: list[Path], asked: Asked) -> list[Path]:
-    """The scores of these runs; all are checked before any is evaluated. Raises FedcliError, HashError."""
+    """The scores of these runs, each once; all are checked before any is evaluated. Raises FedcliError, HashError."""
+    paths = list(dict.fromkeys(paths))
     for path in paths:
         if _is_run(path) or path.name == "run.json":
             check(path, by=asked.by, shots=asked.shots)

@@ -194,7 +194,9 @@ class _Training:
         except KeyboardInterrupt:
             folders.save_state(self.folder, self.state, self.data.roster)
             raise Interrupted(
-                f"interrupted after round {self.state.round} of {self.plan.rounds}, which is saved",
+                f"interrupted after round {done} of {self.plan.rounds}, which is saved"
+                if (done := self.state.round)
+                else f"interrupted before the first of {self.plan.rounds} rounds was done",
                 "go on with the same command and --resume"
                 if self.federation.method.code
                 else f"go on with: fedcli train --resume --out {self.folder}",

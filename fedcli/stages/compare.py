@@ -78,9 +78,9 @@ def _two(scores: list[Path]) -> tuple[list[Path], list[Path]]:
     """The scores of the two systems. Raises UsageError where the runs are fewer or more."""
     systems: list[Sequence] = list(grouped(read(scores), lambda run: run.identity))
     if len(systems) == 1:
-        raise UsageError(
-            "these runs differ in nothing but the seed: they are one system", "give runs of another as well"
-        )
+        alike = "these runs differ in nothing but the seed: they are one system"
+        what = alike if len(scores) > 1 else "this is one run, which has no other to be compared with"
+        raise UsageError(what, "give runs of another as well")
     if len(systems) > 2:
         labels = ", ".join(runs[0].scores.name for runs in systems)
         raise UsageError(

@@ -76,7 +76,7 @@ def every(given: Sequence[Source], work: Path) -> list[Path]:
     A name means the runs of one system, which differ in the seed alone: of all names the newest on the same data and
     with the same options but those of the method, which are said. Raises FedcliError.
     """
-    names = [os.fspath(each) for each in given if is_name(each)]
+    names = list(dict.fromkeys(os.fspath(each) for each in given if is_name(each)))
     chosen = dict(zip(names, _alike(names, work), strict=True))
     return [
         path

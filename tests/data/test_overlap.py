@@ -85,8 +85,16 @@ def test_strict_ends_with_code_1_and_one_sentence_where_anything_is_shared(tmp_p
     assert "train and test share 2 patients or lesions" in err and "hint:" in err and "Traceback" not in err
     code, out, _ = run("inspect", made, "--all")
     assert code == 0 and "i1 = i5 i3 = i6" in out
+    assert "a split that keeps them together" in err
     clean = dataset(tmp_path / "2", list("aabbccdd"), list(range(8)))
     assert run("inspect", clean, "--strict")[0] == 0
+
+
+def test_identical_images_are_named_with_what_mends_them(tmp_path):
+    made = dataset(tmp_path, list("aabbccdd"), [0, 1, 2, 3, 4, 1, 6, 7])
+    code, _, err = run("inspect", made, "--strict")
+    assert code == 1 and "1 test image is identical to a training image" in err
+    assert "hint: i1 (train) and i5 (test) are one picture: remove one of the two, or give both one patient" in err
 
 
 def test_strict_fails_where_no_patient_is_known_but_for_images_of_things(tmp_path):

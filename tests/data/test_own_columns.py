@@ -52,6 +52,15 @@ def test_a_group_of_many_numbers_is_asked_about(capsys):
     assert own_columns.with_points(["a,b", "5,0"]) == ["a,b", "5,0"]
 
 
+@pytest.mark.parametrize("text", ["450", "450.0", "450,0", '"450,0"', "x,450"])
+def test_unknown_names_a_cell_as_it_is_written_or_the_number_that_it_is(german, text):
+    (german / "labels.csv").write_text(TABLE.replace("70,5", "450,0"), encoding="cp1252")
+    with pytest.raises(FedcliError, match="has the age '450'"):
+        listed(german, encoding="cp1252", age="Alter")
+    listing = listed(german, encoding="cp1252", age="Alter", unknown=text)
+    assert [row.groups["age"] for row in listing.rows] == [1, -1, 0, -1]
+
+
 @pytest.mark.parametrize("text", ["sex", "sex:", "sex:a", "sex:=b", "sx:a=b", "label:a="])
 def test_a_map_that_says_nothing_is_refused(german, text):
     with pytest.raises(UsageError, match="--map"):

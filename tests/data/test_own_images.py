@@ -93,9 +93,10 @@ def test_a_link_out_of_the_folder_is_left_out_and_listed(tmp_path, name, table):
     assert not table or (name, "listed in labels.csv, not in the folder") in made.skipped
 
 
-def test_a_repeated_row_is_fine_and_a_contradiction_is_not(tmp_path):
+def test_a_repeated_row_is_counted_and_a_contradiction_is_refused(tmp_path, capsys):
     raw = folder(tmp_path, "image,label\na.jpg,x\n./a.jpg,x\nb.jpg,y\na.jpg,x\n", "a.jpg", "b.jpg")
     assert labels(listed(raw)) == {"a.jpg": "x", "b.jpg": "y"}
+    assert "labels.csv: 2 rows repeat others and count once" in capsys.readouterr().err
     folder(tmp_path, "image,label\na.jpg,x\na,y\nb.jpg,y\n")
     with pytest.raises(FedcliError, match="a.jpg is listed twice, with label 'x' and 'y'"):
         listed(raw)

@@ -1,6 +1,7 @@
 """Model card, dataset card, evidence for guidelines, and Table 1."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import session
@@ -13,7 +14,7 @@ from fedcli.federation.client import Training
 from fedcli.figures.kinds import flow
 from fedcli.reporting import cards, evidence
 from fedcli.reporting.by_severity import by_group
-from fedcli.reporting.page import table_one
+from fedcli.reporting.page import lead, table_one
 from fedcli.reporting.rows import rows, systems
 from fedcli.runs.train import train
 from fedcli.scores.evaluate import Extra, evaluate
@@ -78,6 +79,12 @@ def test_the_cards_hold_what_is_known_and_name_what_is_not(row):
         assert f"\n## {title}\n" in text
     assert "the last five rounds ± their standard deviation" in text  # what the ± of the scores is
     assert "A person must write this: what it is for" in text and "worst group by sex on clean images" in text
+    tables = next(section for section in model_card.sections if section.name == "groups").tables
+    gap = tables[0].rows[-1][2].text
+    assert "worst group by sex on clean images, last round: " in text and f"; gap {gap} points" in text
+    assert "### Gaps between groups, last round: FedAvg" in text and "auc_ovo_macro" not in text
+    methods = next(section for section in model_card.sections if section.name == "training").tables[0]
+    assert all(float(cell.text) > 0 for cell in methods.rows[0][-2:])
     assert "gaussian noise" in text and "<h2>Robustness</h2>" in model_card.html
     assert (
         "| unknown |" not in dataset_card.markdown
@@ -115,6 +122,13 @@ def test_table_1_counts_every_image_of_each_client_once(row, run):
     assert images[1:] == ["20", "20", "20", "20", "40"]
     shares = {line[0]: line[1] for line in others if line[0].startswith("sex")}
     assert shares == {"sex: f": "10 (50.0)", "sex: m": "10 (50.0)"}
+
+
+def test_a_card_names_what_was_read_and_not_how(row):
+    assert lead.described(replace(row.scores, dataset="images")) == "Your own images"
+    assert lead.described(replace(row.scores, dataset="chexpert")).startswith("CheXpert: chest radiographs")
+    assert flow._scheme("iid") == "Every client a random share, even up to one image"
+    assert flow._scheme("mine") == "scheme mine"
 
 
 def test_the_flow_adds_up(row, run):

@@ -60,6 +60,7 @@ def test_without_runs_those_under_the_work_folder_are_compared(tmp_path, monkeyp
 def test_the_command_takes_two_systems(tmp_path):
     a = [scored(tmp_path / f"a{k}", model(1, k), seed=k) for k in (0, 1)]
     assert "they are one system" in fedcli(*a)[1]
+    assert "this is one run" in fedcli(a[0], a[0])[1]
     others = [heal(tmp_path / "b", model(1, 0)), scored(tmp_path / "c", model(1, 0), rule="released")]
     assert "these runs are 3 systems, not two: FedAvg, FedHEAL, FedAvg" in fedcli(*a, *others)[1]
 

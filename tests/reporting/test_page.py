@@ -275,7 +275,7 @@ def test_what_a_small_group_decides_is_marked_and_is_no_winner(scores, text):
     each = {"accuracy": {"f": over(0.5, 0.9), "m": over(0.6, 0.7)}}
 
     def decided(**small):
-        groups = {group: {"accuracy": 0.0, "reason": small.get(group, "")} for group in "fm"}
+        groups = {group: {"accuracy": 0.0, "reason": small.get(group, ""), "count": 20} for group in "fm"}
         body = {"versions": {}, "groups": {"sex": {"clean": {"last_round": {"groups": groups}, "each": each}}}}
         return [cautions.small_decides([scores_of(body)], "sex", "clean", "accuracy", at) for at in ("last5", "last")]
 

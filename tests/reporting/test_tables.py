@@ -9,9 +9,10 @@ from made_scores import a_seed, a_stage, column, over, scores, spread_of
 from nested_scores import body_of, scores_of
 from report_tables import as_text, table_cells
 
-from fedcli.compare.cautions import unreliable_groups
+from fedcli.compare.cautions import small_in_sets, unreliable_groups
 from fedcli.compare.systems import brief
 from fedcli.errors import UsageError
+from fedcli.reporting.by_group import legend
 from fedcli.reporting.columns import SHOWN
 from fedcli.reporting.rows import notes, rows
 from fedcli.reporting.tables import render, report
@@ -114,12 +115,15 @@ def test_a_file_of_ones_own_is_named_by_its_file_and_first_digits():
 
 
 def test_several_small_groups_are_one_note():
-    groups = {k: {"accuracy": 0.5, "reason": few} for k, few in (("9", "9 images"), ("90", ""), ("7", "7 images"))}
+    sizes = {"9": "9 images", "90": "", "7": "7 images", "0": "no test image"}  # the last one is not warned of
+    groups = {size: {"accuracy": 0.5, "reason": few, "count": int(size)} for size, few in sizes.items()}
     whole = {"clean": {"accuracy": 0.5, "count": 60, "classes_missing": []}}
     made = scores_of(
         {"dataset": "skin", "versions": whole, "groups": {"sex": {"clean": {"last_round": {"groups": groups}}}}}
     )
     assert unreliable_groups(made) == ["groups of few test images: sex 9 (9 images), sex 7 (7 images)"]
+    assert small_in_sets({"": made, "fold 1": made}, "sex").keys() == {"9", "7"}
+    assert legend(made)[-1] == "† not reliable: sex 9 (9 images), sex 7 (7 images)."
     assert unreliable_groups(scores_of({"versions": whole})) == []
 
 

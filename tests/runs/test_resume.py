@@ -16,6 +16,7 @@ from conftest import interrupt_in_round, make_chain
 from made_plans import TRAINING, plan, planned, results
 from typer.testing import CliRunner
 
+from fedcli.commands import ls
 from fedcli.commands.app import app
 from fedcli.data import manifest
 from fedcli.errors import FedcliError
@@ -42,6 +43,11 @@ def test_ctrl_c_saves_and_resume_ends_at_the_same_bytes(tmp_path, monkeypatch):
         train(data, plan(), work=tmp_path, out=tmp_path / "runs" / "cut")
     cut = train(data, plan(), work=tmp_path, out=tmp_path / "runs" / "cut", resume=True)
     assert results(cut.parent) == results(whole.parent)
+    monkeypatch.setattr(Federation, "play", interrupt_in_round(1))
+    with pytest.raises(Interrupted, match="^interrupted before the first of 6 rounds was done"):
+        train(data, plan(), work=tmp_path, out=tmp_path / "runs" / "early")
+    (early,) = (entry for entry in ls.listed(tmp_path)["run"] if entry["run"] == "early")
+    assert (early["method"], early["rounds_played"]) == ("FedHEAL", 0)
 
 
 def test_kill_9_at_any_moment_and_resume_end_at_the_same_bytes(tmp_path):

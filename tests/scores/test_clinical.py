@@ -53,14 +53,14 @@ def test_gaps_have_a_p_and_stand_in_a_table(made):
     tests = [test for _, test in clinical_parts.select(scores.clinical, "gaps/*/*/*")]
     assert tests and all(0 < test["p"] <= 1 for test in tests)
     assert set(scores.clinical["gaps"]) == set(scores.groups)
-    assert "Gaps between groups: x" in [table.title for table in shown.tables([("x", scores)])]
+    assert "Gaps between groups, last round: x" in [table.title for table in shown.tables([("x", scores)])]
 
 
 def test_a_gap_that_a_small_group_decides_is_in_doubt(made):
     scores = Scores.read(made.path)
     group = next(iter(scores.members("hospital").values()))
     assert group.small  # of 24 test images
-    (table,) = [each for each in shown.tables([("x", scores)]) if each.title == "Gaps between groups: x"]
+    (table,) = [each for each in shown.tables([("x", scores)]) if each.title == "Gaps between groups, last round: x"]
     doubtful = [row[3].doubtful for row in table.rows if row[0].text == "hospital"]
     assert doubtful and all(doubtful) and "whatever its p" in table.legend
 
@@ -270,7 +270,7 @@ def test_it_is_shown_and_left_out_where_it_was_not_asked_for(made, tmp_path):
     titles = [table.title.partition(":")[0] for table in shown.tables([("", Scores.read(made.path))])]
     assert titles == [
         "Operating points", "Operating points by group", "Threshold transfer", "Calibration", "Net benefit",
-        "Agreement and temperature", "Conformal sets at 90 %", "Gaps between groups",
+        "Agreement and temperature", "Conformal sets at 90 %", "Gaps between groups, last round",
     ]  # fmt: skip
     transfer = list(shown.tables([("", Scores.read(made.path))]))[2]
     line = next(row for row in transfer.rows if row[2].text == "sex")

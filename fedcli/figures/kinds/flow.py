@@ -9,8 +9,9 @@ from pathlib import Path
 from pandas import DataFrame
 
 from ...console import counted
-from ...data import manifest
+from ...data import glance, manifest
 from ...data.corruption.mixture import spoken
+from ...data.partition import SCHEMES
 from ...data.pool import CHANGED
 from ...io.hdf5 import open_hdf5
 from ...scores.scores import Scores
@@ -49,12 +50,12 @@ def _steps(run: Path, scores: Scores) -> Iterator[Step]:
     yield _step("files listed", dataset["count"] + len(skipped), part=False)
     yield _step("images prepared", dataset["count"], _left_out(skipped), part=False)
     split = dataset["split"]
-    yield _step("training part", split["train"], f"split by {split['by']}")
+    yield _step("training part", split["train"], glance.how_split(dataset))
     images = {part: sum(client[part] for client in body["roster"]) for part in ("train", "val", "test")}
     outside = split["train"] - images["train"] - images["val"]
-    about = [counted(len(body["roster"]), "client", "clients"), f"scheme {body['scheme']}"]
-    about += [f"{outside:,} of the training part held by none"] if outside > 0 else []
-    yield _step("trained on", images["train"], ", ".join(about))
+    about = counted(len(body["roster"]), "client", "clients")
+    about += f", {outside:,} of the training part held by none" if outside > 0 else ""
+    yield _step("trained on", images["train"], f"{about}; {_scheme(body['scheme'])}")
     yield _step("validated on", images["val"])
     if held_out := body.get("held_out"):
         yield _step("held out", held_out["images"], f"{held_out['attribute']} {held_out['value']}, for testing")
@@ -67,6 +68,12 @@ def _steps(run: Path, scores: Scores) -> Iterator[Step]:
         return
     own = f"{images['test']:,} in clients' own test parts" if images["test"] else "shared by all clients"
     yield _step("tested on", tested, own)
+
+
+def _scheme(name: str) -> str:
+    """The way in which a scheme divides images, in its own words; its name where it is not of fedcli."""
+    described = (SCHEMES[name].__doc__ or "") if name in SCHEMES else ""
+    return described.partition("\n")[0].partition(";")[0].rstrip(".") or f"scheme {name}"
 
 
 def _left_out(skipped: list[dict[str, str]]) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...compare.verdict import p_text
 from ...errors import UsageError
-from ...metrics import PARITY
+from ...metrics import PARITY, title
 from ...scores.clinical.shape import BEFORE_AFTER, CLIENT, POOLED, select
 from ...scores.numbers import versions
 from ...scores.scores import Scores
@@ -114,7 +114,7 @@ SETS = Topic(
     "classes in a set.",
 )  # fmt: skip
 GAPS = Topic(
-    "Gaps between groups", ["attribute", "test images", "score"],
+    "Gaps between groups, last round", ["attribute", "test images", "score"],
     _columns("points", lower=True, gap="gap") | _columns(p="p"),
     "Between best and worst group, of the last round's model. p: permutation test over 1,000 assignments of the "
     "groups to the patients, the observed one among them: the share whose gap is at least as large; not adjusted for "
@@ -262,7 +262,8 @@ def _of_all(name: str, scores: Scores, shown: Collection[Topic]) -> Iterator[Tab
         yield from replace(SETS, title=SETS.title.format(100 * level)).table(name, lines)
     if GAPS in shown:
         tests = select(clinical, "gaps/*/*/*")
-        yield from GAPS.table(name, [(*names, _gap(test, scores, *names)) for names, test in tests])
+        lines = [(by, on, title(of), _gap(test, scores, by, on, of)) for (by, on, of), test in tests]
+        yield from GAPS.table(name, lines)
     if LOWEST in shown:
         found = [(v, subgroup) for v, subgroups in clinical["subgroups"].items() for subgroup in subgroups[:SUBGROUPS]]
         lowest = [

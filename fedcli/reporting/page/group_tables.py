@@ -84,8 +84,8 @@ def _legend(by: Sequence[Row], attribute: str) -> str:
 
 def _sizes(scores: Scores, attribute: str) -> dict[str, str]:
     """A column's head for each group: its name and how many test images it has."""
-    members = scores.members(attribute).items()
-    return {group: f"{group} [{score.count}]{f' {DAGGER}' * bool(score.small)}" for group, score in members}
+    members, small = scores.members(attribute).items(), small_groups(scores, attribute)
+    return {group: f"{group} [{score.count}]{f' {DAGGER}' * (group in small)}" for group, score in members}
 
 
 def _undefined(by: Sequence[Row], attribute: str, version: str) -> str:

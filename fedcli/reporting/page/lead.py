@@ -34,13 +34,20 @@ def sentence(compared: Sequence[Row]) -> str:
     """The comparison in one sentence."""
     several = len(compared) > 1
     what = f"{len(compared)} systems" if several else compared[0].label
-    datasets = list(dict.fromkeys(card_of(row.scores).get("title", row.scores.dataset) for row in compared))
+    datasets = list(dict.fromkeys(described(row.scores) for row in compared))
     seeds = {row.runs for row in compared}
     repeated = f" with {console.counted(max(seeds), 'seed', 'seeds')}{' each' * several}" if len(seeds) == 1 else ""
     clients = _span("client", [row.scores.roster_size for row in compared])
     rounds = _span("round", [row.scores.rounds for row in compared])
     data = f"{'; '.join(datasets)}. {what[0].upper()}{what[1:]}"
     return f"{data} trained by {clients} for {rounds}{repeated}, {_corrupted(compared)}."
+
+
+def described(scores: Scores) -> str:
+    """The images in words; of a card of any images, which has no classes, without what it says of their files."""
+    card = card_of(scores)
+    title = card.get("title", scores.dataset)
+    return title if card.get("classes") else title.partition(":")[0]
 
 
 def facts(compared: Sequence[Row]) -> list[tuple[str, str]]:

@@ -54,7 +54,7 @@ def _methods(compared: Sequence[Row]) -> Table:
             f"{rule}: {READINGS[rule]}" if (rule := row.scores.rule) in READINGS else rule,
             ", ".join(f"{key}={value}" for key, value in row.scores.settings.items() if key != "rule") or "-",
             ", ".join(str(seed) for seed in row.seeds),
-            *(megabytes(row.bytes[way] if row.bytes else None).text for way in ("down", "up")),
+            *(megabytes(count).text for count in (row.scores.bytes.down, row.scores.bytes.up)),
         ]
         for row in compared
     ]

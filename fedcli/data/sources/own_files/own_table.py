@@ -50,7 +50,11 @@ def from_table(raw: Path, name: str, files: list[str], others: list[str], choice
     absent, unlabelled = table[AT] == "", table[named[0]].str.lower().isin(NO_LABEL) & (len(named) == 1)
     skipped = [(image, _why_absent(image, name, places)) for image in images[absent]]
     skipped += [(file, f"has no {named[0]} in {name}") for file in table[AT][unlabelled & ~absent]]
-    table = table[~absent & ~unlabelled].drop_duplicates()
+    table = table[~absent & ~unlabelled]
+    if again := int(table.duplicated().sum()):
+        rows = "1 row repeats another and counts" if again == 1 else f"{again} rows repeat others and count"
+        console.say(f"{name}: {rows} once")
+    table = table.drop_duplicates()
     _check_once(raw / name, table, named[0])
     if left := len(set(files) - set(table[AT]) - {file for file, _ in skipped}):
         console.say(f"{left} of {len(files)} images in {raw} are not in {name}")
@@ -60,17 +64,16 @@ def from_table(raw: Path, name: str, files: list[str], others: list[str], choice
 def described(table: DataFrame, path: Path, choices: Choices) -> Listing:
     """The images of a table whose column AT says where each is, as a listing. path: of the table, for sentences."""
     own, task = choices.own, MULTI_LABEL if own_labels.several(choices.own) else None
-    unknown = {whole_number(word) for word in own_labels.words(own["unknown"])}
     labels, classes = _labels(table, path, own)
     values, columns = {}, {}
     for name, called in own_columns.of_attributes(own).items():
-        column = ["" if whole_number(cell) in unknown else cell for cell in table[called]]
+        column = _without_unknown(table[called].tolist(), own["unknown"])
         values[name], columns[name] = attribute(column, called, path, name if own.get(name) == called else "")
         own_columns.note_words(name, values[name])
         own_columns.note_numbers(name, values[name])
     patients = _spelt_alike(table[own["patient"]].tolist(), own["patient"]) if own["patient"] else [""] * len(table)
     _check_length(patients, own["patient"], path)
-    patients = ["" if name.lower() in MISSING or name in unknown else name for name in patients]
+    patients = _without_unknown(["" if name.lower() in MISSING else name for name in patients], own["unknown"])
     rows = [
         Row(file, label, file, False, {name: column[i] for name, column in columns.items()}, patient)
         for i, (file, label, patient) in enumerate(zip(table[AT], labels, patients, strict=True))
@@ -220,6 +223,18 @@ def _check_length(names: Iterable[str], what: str, path: Path) -> None:
 def whole_number(text: str) -> str:
     """The one spelling of a whole number: 7 for 7.0; any other text as it is."""
     return match.group(1) if (match := WHOLE.fullmatch(text)) else text
+
+
+def _without_unknown(column: list[str], named: str) -> list[str]:
+    """The cells of a column, "" for those that --unknown names as they are written or as the number that they are."""
+    words = [named] if named in column else own_labels.words(named)  # a cell 450,0 is no list of two
+    unknown = {_as_number(word) for word in words}
+    return ["" if _as_number(cell) in unknown else cell for cell in column]
+
+
+def _as_number(cell: str) -> str:
+    """The one spelling of a number with a decimal comma or point; any other text as it is."""
+    return whole_number(own_columns.with_points([cell])[0])
 
 
 def _spelt_alike(column: list[str], name: str) -> list[str]:
