@@ -23,7 +23,7 @@ DOORS = "fedcli", "fedcli.__main__"  # what a notebook and `python -m` open; the
 LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 350, 60, 8, 120
 BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, and raised only on purpose
     "bench": 1330,
-    "commands": 3460,
+    "commands": 3480,
     "compare": 1470,
     "data": 11360,
     "federation": 2680,
@@ -33,7 +33,7 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "metrics": 1170,
     "models": 1960,
     "reporting": 4460,
-    "reproduce": 4460,
+    "reproduce": 4470,
     "runs": 2680,
     "scores": 5120,
     "sites": 3350,

@@ -149,6 +149,8 @@ def run_cells(
     outcomes = output.play(recipe, shared, place, folder, shown, **about)
     if outcomes:
         console.say(f"written: {folder}/results.json, table.md, report.html")
+    elif as_json:
+        show_json(None)
     refuse_failed(outcomes, "cell", "cells")
     return outcomes
 
