@@ -112,6 +112,12 @@ class Option:
         """The flag as typed, without the dashes."""
         return self.flag.typed or self.name.replace("_", "-")
 
+    @property
+    def title(self) -> str:
+        """The option in a few words: how its meaning begins, or its name where that is a value."""
+        name, first = self.name.replace("_", " "), re.split(r"[,;:(]| >=", self.meaning)[0].strip()
+        return f"{name} {first}" if first.startswith("of ") else first if " " in first else name
+
     def about(self) -> dict[str, Any]:
         """The line of it that help and JSON show."""
         return {"name": self.name, "type": self.type, "default": self.default, "meaning": self.meaning}

@@ -90,9 +90,9 @@ def comparable(text: str) -> tuple[list[str], list[float]]:
     differ from run to run; which of two close systems has the star of a column, which group decides a gap, the verdict
     on a close difference, and the last digits of what was measured, differ from processor to processor.
     """
-    text = re.sub(
-        r"^(speed|Trained in |\*: |† |.*as trained here|.*no significant difference).*\n", "", text, flags=re.M
-    )
+    text = re.sub(r"^(speed|Trained in |\*: |† |.*no significant difference).*\n", "", text, flags=re.M)
+    text = re.sub(r"^[^\n:]+: \d+\.\d+ points [^:]*?significant\s+over\s+test[^.:]*\.\n", "", text, flags=re.M)
+    text = re.sub(r"\bworst: \S+", "worst", text)
     text = re.sub(r"95 % interval, by\s.*?^Intervals: ", _without_numbers, text, flags=re.S | re.M)
     text = re.sub(r"threshold \d.*?^More: ", _without_numbers, text, flags=re.S | re.M)
     text = re.sub(r"-[0-9a-f]{8}\b|/[0-9a-f]{8}/", "-DIGEST/", text)

@@ -16,6 +16,7 @@ import published_schema
 import pytest
 import session
 import yaml
+from typed_lines import fedcli
 
 from fedcli import extensions
 from fedcli.commands.app import app
@@ -54,6 +55,7 @@ def test_every_page_is_reached_from_the_navigation_and_from_the_first_page(pages
 
 
 RUN_BY = {  # (page, language) of a block -> the test that runs it
+    ("screens.md", "console"): "test_docs.py",
     ("first-table.md", "console"): "test_readme.py",
     ("README.md", "console"): "test_readme.py",
     ("real-images.md", "console"): "test_readme.py",
@@ -82,6 +84,15 @@ def test_no_block_of_the_guides_escapes_the_tests():
             runner = RUN_BY.get((page.name, language), "")
             assert by_lines or runner, f"{page.name}: no test runs its {language} blocks"
             assert by_lines or (ROOT / "tests" / runner).exists()
+
+
+def test_the_page_of_screens_types_commands_and_flags_that_are_there():
+    text = re.sub(r"<details>.*?</details>", "", (ROOT / "docs" / "screens.md").read_text(encoding="utf-8"), flags=re.S)
+    typed = re.findall(r"^\$ fedcli (\w+)(.*)$", text, re.M)
+    assert len(typed) == 10
+    for command, words in typed:
+        help_text = session.run(f"fedcli {command} --help")
+        assert all(flag in help_text for flag in re.findall(r"--[\w-]+", words)), command
 
 
 def block(page, language, place=0):
@@ -151,25 +162,37 @@ def numbered(kind, text):
     return known
 
 
-def pipeline(language: str) -> list[str]:
-    """Lines of a CI file in docs/pipelines.md."""
-    page = (ROOT / "docs" / "pipelines.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```yaml\n(.*?)```", page, re.S)
-    block = next(block for block in blocks if ("runs-on" in block) == (language == "github"))
-    return re.findall(r"^ *- (?:run: )?(fedcli .*)$", block, re.M)
+def steps_of(workflow):
+    """The shell steps of a workflow of GitHub Actions, by name: those of its one job."""
+    (job,) = workflow["jobs"].values()
+    return {step["name"]: step for step in job["steps"] if "run" in step}
 
 
-def test_the_files_for_ci_run_the_same_commands_and_they_validate(tmp_path, monkeypatch):
-    lines = pipeline("github")
-    assert lines and lines == pipeline("gitlab")
+def lines_of(script):
+    return [line for line in script.splitlines() if line.startswith("fedcli ")]
+
+
+def test_the_workflows_of_the_guide_run_gate_and_keep_the_page(tmp_path, monkeypatch):
+    written = (ROOT / "examples" / "fedcli.yml").read_text(encoding="utf-8")
+    assert block("pipelines.md", "yaml") == written, "docs/pipelines.md shows examples/fedcli.yml as it is"
+    workflow, gitlab = yaml.safe_load(written), yaml.safe_load(block("pipelines.md", "yaml", 1))["fairness"]
+    steps = steps_of(workflow)
+    *before, gate, page = [line for step in steps.values() for line in lines_of(step["run"])]
+    assert [*before, gate] == lines_of("\n".join(gitlab["script"])) and [page] == gitlab["after_script"]
+    out = shlex.split(page)[shlex.split(page).index("--out") + 1]
+    *_, kept = workflow["jobs"]["fairness"]["steps"]
+    assert kept["with"]["path"] == out and gitlab["artifacts"] == {"when": "always", "paths": [out]}
+    assert "!cancelled()" in kept["if"] and kept["if"] == list(steps.values())[-1]["if"]
     monkeypatch.chdir(tmp_path)
-    for line in lines:
-        last = session.run(line).splitlines()[-1]
-    assert Path(last).suffix == ".html" and Path(last).exists()
-    written = sorted(tmp_path.glob("fedcli-work/*/*/*.json"))
-    kinds = {path.stem for path in written} & set(manifest_bodies.BODIES)
-    assert {"dataset", "partition", "run"} <= kinds
-    for path in written:
+    shorter = {"prepare": "--size 16", "train": "--rounds 1"}
+    for line in before:
+        session.output(f"{line} {shorter.get(line.split()[1], '')}")
+    limits = [*re.findall("--fail-if '.*?'", gate), "--fail-if 'gap(race) > 0'"]
+    code, _, said = fedcli(*shlex.split(" ".join([gate, limits[-1]]))[1:])
+    assert len(limits) > 2 and code == 4 and "gap" in said
+    session.output(page)
+    assert "<html" in Path(out).read_text(encoding="utf-8")
+    for path in sorted(tmp_path.glob("fedcli-work/*/*/*.json")):
         if path.stem in manifest_bodies.BODIES:
             validate(json.loads(path.read_text(encoding="utf-8")), generate.schema(path.stem))
 

@@ -149,7 +149,7 @@ RUN, PHOTOGRAPHS = "fedcli-work/runs/fedavg-*", "fedcli-work/samples/*/ODIR-5K/O
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        (f"fedcli evaluate {RUN} --cross-site", "Trained at and tested on: auc_macro"),
+        (f"fedcli evaluate {RUN} --cross-site", "Trained at and tested on: AUC, mean over labels"),
         (f"fedcli evaluate {RUN} --clinical --positive glaucoma --rule youden", "glaucoma, "),
         (f"fedcli evaluate {RUN} --on fedcli-work/datasets/*/dataset.json", "AUC"),
         (f"fedcli evaluate {RUN} --on digits/datasets/*/dataset.json --map-classes map.csv", "do not both have one"),

@@ -1,5 +1,6 @@
 """The files for packagers say what pyproject.toml says."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -29,6 +30,34 @@ def test_the_image_is_built_on_a_python_that_is_said_to_work():
     pythons = re.findall(r"^FROM python:([\d.]+)-slim", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.M)
     said = [line.rpartition(" ")[2] for line in PROJECT["classifiers"] if line.startswith("Programming Language")]
     assert set(pythons) <= set(said) and PROJECT["requires-python"] == f">={said[0]}"
+
+
+def jobs_of(workflow):
+    """Command lines of the jobs of a workflow with the Python that each asks for, one for each cell of a matrix."""
+    for job in yaml.safe_load(workflow.read_text(encoding="utf-8"))["jobs"].values():
+        matrix = job.get("strategy", {}).get("matrix", {})
+        cells = [{}]
+        for key in set(matrix) - {"include"}:
+            cells = [{**cell, key: value} for cell in cells for value in matrix[key]]
+        for cell in [*cells, *matrix.get("include", [])]:
+            text = json.dumps(job["steps"])
+            for key, value in cell.items():
+                text = text.replace(f"${{{{ matrix.{key} }}}}", value)
+            *_, python, command = json.loads(text)
+            yield command["run"], python["with"]["python-version"]
+
+
+def test_each_step_of_the_pipeline_is_a_job_and_tests_run_on_each_python_that_is_said_to_work():
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    steps = re.search(r"^steps=\((.*)\)$", script, re.M)[1].split()
+    assert steps == re.findall(r"^(\w+)\(\) \{", script, re.M), "in the order in which they stand"
+    jobs = list(jobs_of(ROOT / ".github" / "workflows" / "tests.yml"))
+    named = [step for line, _ in jobs if line.startswith(".ci/run ") for step in line.split()[1:]]
+    assert set(named) == set(steps) and all((ROOT / line.split()[0]).exists() for line, _ in jobs)
+    said = {line.rpartition(" ")[2] for line in PROJECT["classifiers"] if line.startswith("Programming Language")}
+    assert {python for line, python in jobs if line == ".ci/run tests"} == said
+    ended = subprocess.run([ROOT / ".ci" / "run", "lint", "tpyes"], capture_output=True, text=True)
+    assert ended.returncode == 2 and "no step tpyes; steps: lint types" in ended.stderr
 
 
 def test_issue_templates_are_forms_with_a_name():

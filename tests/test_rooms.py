@@ -23,23 +23,23 @@ DOORS = "fedcli", "fedcli.__main__"  # what a notebook and `python -m` open; the
 LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 350, 60, 8, 120
 BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, and raised only on purpose
     "bench": 1330,
-    "commands": 3480,
+    "commands": 3490,
     "compare": 1470,
-    "data": 11360,
+    "data": 11480,
     "federation": 2680,
     "figures": 3130,
     "io": 780,
     "methods": 7380,
     "metrics": 1170,
     "models": 1960,
-    "reporting": 4460,
+    "reporting": 4630,
     "reproduce": 4470,
     "runs": 2680,
-    "scores": 5120,
+    "scores": 5150,
     "sites": 3350,
     "stages": 2040,
     "system": 850,
-    "the ground floor": 1440,
+    "the ground floor": 1450,
 }
 MOST_FILES = 20  # on one floor of a room
 ONE_EACH = "fedcli/methods"  # a file for each method

@@ -10,7 +10,7 @@ from ..errors import FedcliError, UsageError
 from ..options import Flag, Source
 from ..system import terminal
 from .shell import common as o
-from .shell.shown import show_json, show_tables, show_tree
+from .shell.shown import show_json, show_rows, show_tables, show_tree
 
 PARTS = "train", "val", "test"
 SPLITTING = "dataset", "partition"  # kinds that say what trains and what tests
@@ -108,6 +108,8 @@ def _refuse_overlap(shared: dict[str, Any]) -> None:
 
     if sentence := overlap.sentence(shared):
         hint = "prepare again with a split that keeps them together, or correct the files"
+        if not any(shared[what] and shared[what]["count"] for what in ("patients", "pixels")) and "alike" in shared:
+            hint = "write each patient's id in one way and prepare again; leave --strict out where they are several"
         if sentence == overlap.UNKNOWN:
             hint = "prepare again and say which column names patients, or leave --strict out"
         raise FedcliError(sentence, hint)
@@ -166,13 +168,10 @@ def _print_clients(body: dict[str, Any]) -> None:
 
 
 def _print_scores(path: Path, facts: dict[str, Any]) -> None:
-    from ..reporting import writers
     from ..reporting.rows import rows
-    from ..reporting.tables import report
 
     show_tree({key: facts[key] for key in ("path", "kind", "made_by", "hashes", "parents", "files")})
-    for table in report(rows([path])).tables:
-        writers.show(table)
+    show_rows(rows([path]))
     print("Everything else, per client and per round: --json.")
 
 

@@ -25,7 +25,7 @@ COLUMNS = {
 DATASET = {"count": int, "size": [int], "clients": (int, None)}
 SETTINGS = {"options": {"method": str, "seed": int, "rounds": int}, "data_path": str}
 OF_EVERY_SCHEME = "scheme", "clients", "val", "minimum", "seed", "materialize"
-REAL, SAMPLE = "real", "SYNTHETIC"
+REAL, SAMPLE, GENERATED = "real", "SYNTHETIC", "generated"
 
 
 def ls(work: o.Work = o.DEFAULT_WORK, json: o.Json = False) -> None:
@@ -35,8 +35,8 @@ def ls(work: o.Work = o.DEFAULT_WORK, json: o.Json = False) -> None:
 
     The score is the newest evaluation's mean over the last five rounds, of clean and corrupted images where a run has
     both; - stands for a run that was not evaluated. "what differs" names the options in which a method's runs differ.
-    An unfinished run shows the rounds played. The column "data" says what was made from a synthetic sample. With --json
-    numbers are numbers, and "rounds_played" is below "rounds" in an unfinished run.
+    An unfinished run shows the rounds played. The column "data" says what was made from a synthetic sample or from
+    generated images. With --json numbers are numbers, and "rounds_played" is below "rounds" in an unfinished run.
     """
     every = listed(work)
     if json:
@@ -90,6 +90,8 @@ def _options(options: dict[str, Any]) -> dict[str, Any]:
 def _short(value: Any) -> str:
     """A value as a table shows it: a number as it is typed, a hash by its first digits, of what is named the name."""
     if isinstance(value, dict):
+        if "value" in value:  # of an attribute
+            return str(value["value"])
         return str(value["name"]) if "name" in value else ", ".join(f"{k} {_short(v)}" for k, v in value.items())
     if isinstance(value, list):
         return ",".join(map(_short, value))
@@ -120,14 +122,14 @@ def _line(kind: str, path: Path) -> dict[str, Any]:
     from ..data import manifest
 
     made, name = manifest.read(path, kind, whole=True), path.parent.name
-    body, data = made.body, SAMPLE if made.body.get("sample") else REAL
+    body, data = made.body, _origin(made.body)
     if kind == "dataset":
         shapes.check(body, DATASET, path, manifest.AGAIN)
         return _entry(kind, name, data, body["count"], body["size"][0], body["clients"])
     if kind == "partition":
         return _entry(kind, name, body["dataset"], data, _scheme(body["scheme"], made.options), len(body["roster"]))
     if kind == "corruption":
-        about = name, body["dataset"], data, body["kind"], body["severity"], len(body["clients"])
+        about = name, body["dataset"], data, body["kind"].replace("-", " "), body["severity"], len(body["clients"])
         return _entry(kind, *about)
     played = {"rounds_played": body["rounds"]}
     return (
@@ -146,7 +148,15 @@ def _data(path: Path) -> str:
     """Of what the manifest that a run was begun from is made; "-" where it is gone."""
     from ..data import manifest
 
-    return "-" if not path.is_file() else SAMPLE if manifest.read(path).body.get("sample") else REAL
+    return _origin(manifest.read(path).body) if path.is_file() else "-"
+
+
+def _origin(body: dict[str, Any]) -> str:
+    """Of the images below a manifest."""
+    from ..data.sources import cards
+
+    name = str(body.get("dataset") or body.get("name"))
+    return SAMPLE if body.get("sample") else GENERATED if cards.is_generated(name) else REAL
 
 
 def _scheme(name: str, options: dict[str, Any]) -> str:

@@ -59,7 +59,7 @@ def reproduce(
     json: o.Json = False,
     debug: bool = False,
 ) -> None:
-    """Rebuild a published table from its recipe, or all of a paper.
+    """Rebuild a published table, or all tables of a paper.
 
     Every cell is trained and scored, and printed beside the published number.
 

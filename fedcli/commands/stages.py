@@ -161,7 +161,8 @@ def evaluate(
 ) -> None:
     """Score a run, for all and by client and patient group.
 
-    Test images are scored clean and, where clients have noisy images, noisy.
+    Test images are scored clean and, where clients have noisy images, noisy. Numbers are means over the last five
+    rounds; `fedcli report --at last` shows the last round's, in tables and on the page.
 
     Examples: fedcli evaluate --by sex --by 'sex*age'; fedcli evaluate --shots 700,70; fedcli evaluate --export csv;
     fedcli evaluate --corrupt gaussian --severity 1..5; fedcli evaluate --clinical;
@@ -199,22 +200,20 @@ def _show_scores(lines: "list[Row]", own: list[str], topics: list[str] | None) -
 
     topics: what --show names; None where operating points were not asked for, but another evaluation may have them.
     """
-    from ..reporting import by_group, by_severity, choice, clinical, cross_site
+    from ..reporting import by_group, by_severity, choice, clinical, cross_site, writers
 
     show_rows(lines, sys.stderr, between=False)
     run = lines[0].scored[0]
     show_tables((table for metric in ("", *own) for table in by_group.tables(run, metric)), sys.stderr)
-    for text in by_group.legend(run.scores, own) if run.scores.groups else ():
-        console.say(text)
+    writers.say(by_group.legend(run.scores, own) if run.scores.groups else (), sys.stderr)
     known = [("", lines[0].scores)]
     parts = choice.tables(lines), by_severity.tables(known), cross_site.tables(known)
     show_tables([table for part in parts for table in part], sys.stderr)
     if topics is not None and run.scores.clinical:
         show_tables(clinical.by_class(run.scores), sys.stderr)
-        console.say(clinical.INTERVALS)
+        writers.say([clinical.INTERVALS], sys.stderr)
         show_tables(clinical.tables(known, topics), sys.stderr)
-        if not topics:
-            console.say(clinical.MORE)
+        writers.say([] if topics else [clinical.MORE], sys.stderr)
 
 
 def predict(
@@ -266,13 +265,14 @@ def report(
     figures: Annotated[
         Path | None,
         "also draw there scores by group with intervals, overall score against worst group, scores by severity, the "
-        "most confident errors and the flow of images, as svg or as --format says; of html also on the page",
+        "most confident errors and the flow of images, as svg or as --format says; of html also on the page; all: "
+        "every figure, into figures under --work",
         FOLDER,
     ] = None,
     draw: Annotated[
         Sequence[str],
-        "of --figures in place of the usual ones: all, or those with this text in their names, such as roc or "
-        "confusion; may be repeated",
+        "figures in place of the usual ones: all, or those with this text in their names, as roc; may be repeated; "
+        "without --figures into figures under --work",
         Flag("TEXT"),
     ] = (),
     card: Annotated[
@@ -289,23 +289,23 @@ def report(
 ) -> None:
     """Show the scores of runs in tables or on a page.
 
-    A run that has no scores yet is evaluated first. Runs that differ in nothing but the
-    seed are one row.
+    A run that has no scores yet is evaluated first. Runs that differ in nothing but the seed are one row.
 
     Examples: fedcli report fedcli-work/runs/fedavg-* --format markdown; fedcli report --format html --out page.html;
-    fedcli report --figures figures --format svg,pdf; fedcli report --figures figures --draw all;
+    fedcli report --figures figures --format svg,pdf; fedcli report --figures all;
     fedcli report --card cards --evidence evidence
     """
+    figures, draw = (None, [*draw, "all"]) if str(figures) == "all" else (figures, draw)
+    figures = figures or (Path(options.work) / "figures" if draw else None)
     format, drawn = _formats(format, figures is not None)
     if json and format != "table":
         raise UsageError(f"--json and --format {format} exclude each other", "give one of them")
-    if draw and not figures:
-        raise UsageError("--draw chooses among figures", "add --figures DIR, a folder for them")
     out = out or (Path(options.work) / "report.html" if format == "html" else None)
     for file in filter(None, (out, export)):
         refuse_sealed(file)  # before anything is evaluated
     for folder in filter(None, (figures, card, evidence)):
         refuse_sealed_folder(folder)
+    from ..reporting import clinical, writers
     from ..reporting.long import comma_separated
     from ..reporting.pipelines import brief, limits
     from ..stages import report as stage
@@ -324,7 +324,8 @@ def report(
         console.say(f"wrote {written}")
     if out is None and format == "table" and not json:
         show_rows(made.rows)
-        show_tables([*made.choices, *made.operating])
+        show_tables(made.choices)
+        writers.say([clinical.elsewhere(made.rows)])
     elif json == "short":
         rows = [brief.of_row(row) for row in made.rows if not row.is_view]
         give(dumped({"rows": rows, "warnings": warned, "broken": broken}) + "\n", out)

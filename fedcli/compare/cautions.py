@@ -79,9 +79,8 @@ def levelling_down(systems: Sequence[tuple[str, Sequence[Scored]]]) -> Iterator[
             if apart(narrower, 0.0) > 0 and (apart(now, was) <= 0).all():
                 best = max(shared, key=lambda group: before[group])
                 yield (
-                    f"{name}: gap by {attribute} {100 * narrower:.1f} points smaller than that of {base} only because "
-                    f"no group gained and {best} fell from {100 * before[best]:.1f} to {100 * after[best]:.1f} % "
-                    f"{title(runs[0].usual[1])} (levelling down)"
+                    f"{name}: smaller gap by {attribute} than {base} only because no group gained and {best} fell from "
+                    f"{100 * before[best]:.1f} to {100 * after[best]:.1f} % {title(runs[0].usual[1])} (levelling down)"
                 )
 
 

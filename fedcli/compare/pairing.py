@@ -82,11 +82,11 @@ def paired(a: Sequence[Scored], b: Sequence[Scored]) -> Paired:
         pairs, notes = [(first[draw], second[draw]) for draw in shared], []
         alone = [run for draw, run in [*first.items(), *second.items()] if draw not in shared]
         if alone:
-            names = ", ".join(f"{run.scores.label} {run.which}" for run in alone)
+            names = ", ".join(f"{run.scores.name} {run.which}" for run in alone)
             notes.append(f"left out, as the other system has no run of these seeds: {names}")
     if not pairs:
         seeds = [", ".join(sorted({str(run.seed) for run in runs})) for runs in (a, b)]
-        what = f"no run of {a[0].scores.label} and of {b[0].scores.label} has the same seeds"
+        what = f"no run of {a[0].scores.name} and of {b[0].scores.name} has the same seeds"
         raise FedcliError(f"{what} (of training: {seeds[0]}; {seeds[1]})", "train both with the same seeds")
     for pair in pairs:
         _check_same_test(*pair)

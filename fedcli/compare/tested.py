@@ -17,6 +17,7 @@ from ..metrics import CLASSES, LABELS, RESAMPLED, TWO, names
 from ..scores import numbers
 from ..scores.own_metrics import is_own
 from ..scores.parts import VERSIONS
+from ..scores.scores import SYNTHETIC
 from ..scores.statistics.bootstrap import BCA, LEVEL, PERCENTILE
 from ..scores.statistics.significance import OverSeeds, holm, over_seeds
 from .difference import GroupTests, difference, group_tests, headline, image_tests, judged
@@ -88,7 +89,7 @@ def compare(
         rows=rows,
         groups={name: group_tests(of, drawn, asked, name) for name in attributes},
         images=[image_tests(*pair) for pair in pairs],
-        remarks=notes,
+        remarks=[*([SYNTHETIC] if runs[0].scores.sample else []), *notes],
         versions=numbers.versions(run.scores for run in runs),
     )
 
@@ -98,7 +99,7 @@ def _side(runs: list[Scored]) -> dict[str, Any]:
     groups = "it is given the true group of each test image" if first.views else ""
     return {
         "method": first.method,
-        "label": first.label,
+        "label": first.name,
         "rule": first.rule,
         "seeds": [run.seed for run in runs],
         "warning": "; ".join(filter(None, [first.warning, groups])),

@@ -11,6 +11,7 @@ from ..errors import UsageError
 from ..io.files import write_text
 from ..metrics import title
 from ..scores.parts import MODELS
+from ..scores.scores import MADE_UP
 from .drawing import Picture, write
 from .figure import Figure, NothingToDraw
 from .kinds import FIGURES
@@ -39,7 +40,7 @@ def of_systems(systems: Sequence[System], draw: Sequence[str] = ()) -> list[tupl
     reasons = []
     for name, figure, subject, options in console.progress(chosen, label="drawing", total=len(chosen)):
         try:
-            frame = figure.frame(subject, **options)
+            frame = of_sample(figure.frame(subject, **options), systems)
             alike = [at for at, other in enumerate(frames) if not draw and frame.equals(other)]
             if alike:  # of the data that several systems share
                 pictures[alike[0]] = figure.name, pictures[alike[0]][1]
@@ -80,9 +81,16 @@ def _named(figure: Figure, system: System, usual: bool) -> Iterator[tuple[str, d
         yield "-".join(_slug(title(value).partition(",")[0]) for value in [figure.name, *chosen] if value), options
 
 
+def of_sample(frame: Any, systems: Sequence[System]) -> Any:
+    """A frame whose title says so where its scores are of a made-up sample."""
+    if any(system.scores.sample for system in systems) and "title" in frame.attrs:
+        frame.attrs["title"] += f", {MADE_UP}"
+    return frame
+
+
 def _short(systems: Sequence[System]) -> list[str]:
     """The names of systems in those of files: labels, with a number where several have the same."""
-    labels = [_slug(system.scores.label) for system in systems]
+    labels = [_slug(system.scores.name) for system in systems]
     if len(systems) == 1:
         return [""]
     return [

@@ -1,6 +1,6 @@
 """One run group by group: how many images, the score with its interval, what noise costs it, and the gap."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ..compare.predicted import predicted
@@ -14,7 +14,6 @@ from ..scores.parts import MODELS
 from ..scores.scores import Scores
 from ..scores.statistics.intervals import RESAMPLES, bounds
 from ..scores.table import Score
-from .rows import MADE_UP
 from .table import DAGGER, NONE, Table
 
 SMALL, REASON = f"{DAGGER} not reliable: ", 64  # then each group with its reason, of at most so many characters
@@ -61,8 +60,7 @@ class _Shown:
         seed = [] if self.run.seed is None else [f"seed {self.run.seed}"]
         first, last = (rounds[0], rounds[-1]) if rounds else ("", "")
         some = f"mean of rounds {first} to {last}" if self.is_mean and len(rounds) > 1 else "last round"
-        label = self.run.scores.label.removesuffix(f", {MADE_UP}")
-        return f"{', '.join([label, *seed, some])}: {title(self.metric)} in %, 95 % interval"
+        return f"{', '.join([self.run.scores.name, *seed, some])}: {title(self.metric)} in %, 95 % interval"
 
     def line(self, attribute: str, group: str, some: Score) -> list[str]:
         """The group, its images, its score on each version, and how much worse the second is, in points."""
@@ -111,7 +109,14 @@ def legend(scores: Scores, metrics: Sequence[str] = ()) -> list[str]:
     over = "patients" if any(score.unit.startswith("patient") for score in each) else "images"
     if scores.curves:  # sites counted, which do not say whose image is which
         over = "images, which sites count without their patients, so too narrow where patients have several"
-    named = {name: some for attribute in scores.groups for name, some in scores.members(attribute).items()}
-    small = [f"{name} ({some.small})" for name, some in named.items() if some.small]
     lines = [f"{kind}: {RESAMPLES:,} bootstrap resamples of the {over} of a group."] if each else []
-    return [*lines, *([f"{fitted(SMALL, small, REASON)}."] if small else [])]
+    return list(filter(None, [*lines, unreliable([scores])]))
+
+
+def unreliable(runs: Iterable[Scores], attribute: str = "") -> str:
+    """A line that names each small group with its reason; "" where there is none. attribute: of this one alone."""
+    small = dict.fromkeys(
+        f"{of} {name} ({some.small})" for scores in runs for of in scores.groups if attribute in ("", of)
+        for name, some in scores.members(of).items() if some.small
+    )  # fmt: skip
+    return f"{fitted(SMALL, list(small), REASON)}." if small else ""

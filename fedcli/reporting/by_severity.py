@@ -24,7 +24,9 @@ def tables(named: Iterable[tuple[str, Scores]], metrics: Sequence[str] = SHOWN) 
     for name, scores in known:
         lines = [["clean", None, None, *_cells(scores.versions["clean"], metrics)]]
         for kind, severity, seen in _levels(scores):
-            lines.append([kind, severity, seen, *_cells(scores.part().overall[f"{kind} {severity}"], metrics)])
+            lines.append(
+                [kind.replace("-", " "), severity, seen, *_cells(scores.part().overall[f"{kind} {severity}"], metrics)]
+            )
         heads: Heads = [
             "test images",
             "severity",
@@ -40,7 +42,9 @@ def by_group(named: Iterable[tuple[str, Scores]]) -> Iterator[Table]:
         metric, part = usual(scores)[1], scores.part()
         for attribute in scores.groups if scores.severities else ():
             levels: list[tuple[str, str, str | None]] = [("clean", "clean", None)]
-            levels += [(f"{kind} {severity}", kind, severity) for kind, severity, _ in _levels(scores)]
+            levels += [
+                (f"{kind} {severity}", kind.replace("-", " "), severity) for kind, severity, _ in _levels(scores)
+            ]
             lines = []
             for version, *level in levels:
                 gap = part.lies(attribute, version, metric, views.GAP)
@@ -48,7 +52,7 @@ def by_group(named: Iterable[tuple[str, Scores]]) -> Iterator[Table]:
                 lines.append([*level, *(score.last for score in column), gap and gap.last])
             heads: Heads = ["test images", "severity", *(Column(group, "%") for group in scores.members(attribute))]
             words = in_words(metric)
-            title = f"{words[0].upper()}{words[1:]} by severity and {attribute}: {name or scores.label}"
+            title = f"{words[0].upper()}{words[1:]} by severity and {attribute}: {name or scores.name}"
             yield Table.of(title, [*heads, Column("gap", "points", lower=True)], lines, BY_GROUP)
 
 

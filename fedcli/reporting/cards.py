@@ -79,7 +79,7 @@ def _model(system: Row, made: Report) -> Document:
         Section("use", "Intended use", text=[WRITE.format("what it is for and not for, who uses it, on whom")]),
         Section("data", "Training and test data", table_one.of_row(system)),
         replace(lineage.settings([system], False), name="training", title="Training"),
-        Section("performance", "Performance", made.tables, text=[made.legend()]),
+        Section("performance", "Performance", made.tables, text=[*made.measured, made.legend()]),
         Section("groups", "Performance by group", list(by_group.tables(system.scored[0])),
                 text=by_group.legend(scores)),
         Section("points", "Operating points and calibration", points, text=[] if points else [NO_POINTS]),

@@ -56,13 +56,23 @@ def body(comparison: Comparison) -> dict[str, Any]:
 
 def names(comparison: Comparison) -> dict[str, str]:
     """Labels; of one method twice, with what differs, or A and B where that is long."""
-    labels = {side: about["label"] for side, about in comparison.systems.items()}
+    shared = _shared(comparison)
+    labels = {
+        side: ", ".join(part for part in about["label"].split(", ") if part not in shared)
+        for side, about in comparison.systems.items()
+    }
     if labels["a"] != labels["b"]:
         return labels
     differing = {side: ", ".join(f"{row['what']}={row[side]}" for row in comparison.settings) for side in "ab"}
     if all(0 < len(text) <= SHORT for text in differing.values()):
         return {side: f"{labels[side]} ({differing[side]})" for side in "ab"}
     return {side: f"{labels[side]} {side.upper()}" for side in "ab"}
+
+
+def _shared(comparison: Comparison) -> list[str]:
+    """The parts of the labels of two methods that both have: the heading says them once."""
+    first, second = (comparison.systems[side]["label"].split(", ") for side in "ab")
+    return [part for part in first[1:] if part in second[1:]] if first[0] != second[0] else []
 
 
 def spoken(metric: str) -> str:
@@ -78,7 +88,7 @@ def table(comparison: Comparison) -> Table:
         [
             name,
             *(f"{100 * of.mean:.1f}" if of.mean is not None else None for of in (row.a, row.b)),
-            *_tested(row, row.difference, several, digits=1)[:-1],
+            *_tested(row, _of_shown(row.difference, row.b.mean, row.a.mean, 1), several, digits=1)[:-1],
             letters.get(_remark(row), ""),
         ]
         for name, row in _rows(comparison)
@@ -114,6 +124,7 @@ def heading(comparison: Comparison) -> str:
         differing = comparison.settings
     parts = methods + [f"{row['what']} ({row['a']}, {row['b']})" for row in differing]
     alone = " alone" if len(parts) == 1 else ""
+    runs += f", both with {console.listed(shared)}" if (shared := _shared(comparison)) else ""
     return f"{sides['b']} against {sides['a']}, {runs}; they differ in {console.listed(parts)}{alone}."
 
 
@@ -158,7 +169,12 @@ def sentences(comparison: Comparison) -> list[str]:
     """A sentence for each score and gap that differs significantly, then one on all others."""
     sides, rows = names(comparison), _rows(comparison)
     others = [name for name, row in rows if row.verdict == INCONCLUSIVE]
-    said = [_said(sides["b"], row, sides["a"], name) for name, row in rows if row.verdict not in (None, INCONCLUSIVE)]
+    told = [
+        (name, replace(row, difference=_of_shown(row.difference, row.b.mean, row.a.mean, 1)))
+        for name, row in rows
+        if row.verdict not in (None, INCONCLUSIVE)
+    ]
+    said = [_said(sides["b"], row, sides["a"], name) for name, row in told]
     if others:
         no = f"No significant difference between {sides['b']} and {sides['a']} in {console.listed(others)}."
         said += [no, verdict.NOT_EQUAL]
@@ -206,22 +222,23 @@ def table_against(rows: Sequence[Against], score: str, reference: str) -> Table:
 def _against(row: Against, reference: float | None) -> list[str]:
     if row.difference is None:
         return ["-", "-", "-", "-", "reference" if row.is_reference else f"not tested: {row.note}"]
-    difference = row.difference
-    if row.mean is not None and reference is not None and abs(row.mean - reference - difference) < 1e-9:
-        difference = (round(100 * row.mean, 2) - round(100 * reference, 2)) / 100  # of the means as they are shown
-    return _tested(row, difference)
+    return _tested(row, _of_shown(row.difference, row.mean, reference, 2))
 
 
-def said_against(rows: Iterable[Against], reference: str, score: str, *, intervals: bool = False) -> list[str]:
+def said_against(
+    rows: Iterable[Against], reference: str, score: str, *, intervals: bool = False, digits: int = 1
+) -> list[str]:
     """Sentences on systems against the reference, with direction and size, and intervals where there is room for them;
-    those without a significant difference are together."""
-    said, others = [], []
-    for row in rows:
+    those without a significant difference are together. digits: of the scores in a table beside it."""
+    said, others, every = [], [], list(rows)
+    base = next((row.mean for row in every if row.is_reference), None)
+    for row in every:
+        row = replace(row, difference=_of_shown(row.difference, row.mean, base, digits))
         if row.verdict == INCONCLUSIVE:
-            bounds = f" ({verdict.signed(row.difference, 1)} points, {_bounds(row)})" if intervals else ""
+            bounds = f" ({verdict.signed(row.difference, digits)} points, {_bounds(row)})" if intervals else ""
             others.append(f"{row.name}{bounds}")
         elif row.verdict:
-            said.append(_said(row.name, row, reference, score, f" ({_bounds(row)})" * intervals))
+            said.append(_said(row.name, row, reference, score, f" ({_bounds(row)})" * intervals, digits))
     if others:
         said.append(f"{console.listed(others)}: no significant difference from {reference} in {score}.")
     return said
@@ -231,21 +248,31 @@ def _bounds(row: Difference) -> str:
     return f"95 % interval {verdict.interval_text(row, 1)}"
 
 
-def _said(name: str, row: Difference, reference: str, score: str, bounds: str = "") -> str:
+def _said(name: str, row: Difference, reference: str, score: str, bounds: str = "", digits: int = 1) -> str:
     difference = row.difference or 0.0
     way = "higher" if difference > 0 else "lower"
-    return f"{name}: {100 * abs(difference):.1f} points {way} than {reference} in {score}{bounds}{_certain(row)}."
+    return (
+        f"{name}: {100 * abs(difference):.{digits}f} points {way} than {reference} in {score}{bounds}{_certain(row)}."
+    )
+
+
+def _of_shown(difference: float | None, mean: float | None, reference: float | None, digits: int) -> float | None:
+    """The difference of two scores as they are printed, so that a reader finds it in the table."""
+    if difference is None or mean is None or reference is None or abs(mean - reference - difference) >= 1e-9:
+        return difference  # paired runs of several
+    return (round(100 * mean, digits) - round(100 * reference, digits)) / 100
 
 
 def _certain(row: Difference) -> str:
-    """The end of a sentence on a difference: whether it is the method's."""
+    """The end of a sentence on a difference: what it is significant over, and how many trainings that is of."""
+    over, unit = row.over or "seeds", UNITS.get(row.unit or "", "patients").split()[0]
     if row.verdict != MODELS_ONLY:
-        return ""
+        return f", significant over test {unit} and {over}"
     if row.samples == 1:
-        return f", as trained here; one {(row.over or 'seeds')[:-1]} may be luck"
+        return f", significant over test {unit}; one training each"
     if (row.samples or 0) < verdict.ENOUGH:
-        return f", as trained here; {row.samples} {row.over} do not prove a method"
-    return f", as trained here; it varies too much from {(row.over or '')[:-1]} to {(row.over or '')[:-1]}"
+        return f", significant over test {unit}; {row.samples} {over} are too few to judge the method"
+    return f", significant over test {unit}, not over {over}"
 
 
 def tests_against(tests: Sequence[tuple[str, str, Sequence[Against]]]) -> tuple[list[str], list[Table]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from ..metrics import title
 from ..scores.scores import Scores
 from .columns import SHOWN, shown
 from .table import Column, Heads, Table
@@ -22,4 +23,4 @@ def tables(named: Iterable[tuple[str, Scores]], metrics: Sequence[str] = SHOWN) 
         known = next(iter(next(iter(rows.values())).values()))  # not names of single columns
         for metric in (name for name in shown(scores, metrics) if name in known):
             lines = [[model, *(tested[client][metric].last for client in sizes)] for model, tested in rows.items()]
-            yield Table.of(f"Trained at and tested on: {metric}, {name or scores.label}", heads, lines, LEGEND)
+            yield Table.of(f"Trained at and tested on: {title(metric)}, {name or scores.name}", heads, lines, LEGEND)

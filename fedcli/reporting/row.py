@@ -158,7 +158,7 @@ class Row:
     @property
     def label(self) -> str:
         """The method's label, without what all rows share where that is known."""
-        return self.short or self.scores.label
+        return self.short or self.scores.name
 
     @cached_property
     def comparable(self) -> str:

@@ -15,20 +15,16 @@ from typing import Any
 from .. import console
 from ..compare.cautions import at_chance, doubtful, small_groups
 from ..compare.systems import BEST, DRAWN, LAST5, NOT_THE_METHOD, Scored, brief, grouped, last, read, refuse_mixed
-from ..data.sources import cards
-from ..errors import FedcliError, UsageError
+from ..errors import UsageError
 from ..figures.system import System
 from ..options import OWN
-from ..scores.scores import Scores
-from ..scores.table import Score
+from ..scores.scores import SYNTHETIC
 from . import timing
 from .columns import POOLED, SHOWN, Names, all_numbers, columns
 from .row import Row
 
 STAGES = "partition", "corruption"  # a partition stands for its dataset too
 LONG = 36  # characters; what a run differs in stands below the table if it is longer
-MADE_UP = "SYNTHETIC data"  # in the label of a run; a table says it once above
-SYNTHETIC = f"{MADE_UP}: of a made-up sample, whose numbers say nothing about patients"
 WITH_GROUP, BLIND = "true group at test", "group-blind"
 Options = Mapping[str, Any]
 
@@ -98,7 +94,7 @@ def notes(lines: Sequence[Row]) -> list[str]:
     unshared += ["shot groups"] if differ([row.shot_groups for row in lines if row.shot_groups]) else []
     lost = dict.fromkeys(name for row in lines for name in row.left_out)
     means = [row for row in lines if not row.is_view]
-    seeds = [f"{row.scores.label} {', '.join(map(str, row.seeds))}" for row in means]
+    seeds = [f"{row.scores.name} {', '.join(map(str, row.seeds))}" for row in means]
     unlike = any(row.runs > 1 for row in means) and differ([sorted(map(str, row.seeds)) for row in means])
     texts = [
         SYNTHETIC if any(row.scores.sample for row in lines) else "",
@@ -219,20 +215,20 @@ def differ(values: list[Any]) -> bool:
 
 def shortened(rows: Sequence[Row]) -> list[Row]:
     """Rows whose names hold only what differs: no part of the label, and no number of seeds, that all have."""
-    parts = _parts_of_all(rows)
+    parts = shared_parts(rows)
     unlike = len({row.runs for row in rows}) > 1
     return [
         replace(
-            row, short=", ".join(part for part in row.scores.label.split(", ") if part not in parts), names_runs=unlike
+            row, short=", ".join(part for part in row.scores.name.split(", ") if part not in parts), names_runs=unlike
         )
         for row in rows
     ]
 
 
-def _parts_of_all(rows: Sequence[Row]) -> list[str]:
+def shared_parts(rows: Sequence[Row]) -> list[str]:
     """Parts behind the method's own name that the labels of several systems share."""
-    first, *others = [row.scores.label.split(", ") for row in rows if not row.is_view]
-    return [part for part in first[1:] if (others or part == MADE_UP) and all(part in other[1:] for other in others)]
+    first, *others = [row.scores.name.split(", ") for row in rows if not row.is_view]
+    return [part for part in first[1:] if others and all(part in other[1:] for other in others)]
 
 
 def has_two_rules(rows: Sequence[Row]) -> bool:
@@ -242,85 +238,3 @@ def has_two_rules(rows: Sequence[Row]) -> bool:
         for row in rows
         for other in rows
     )
-
-
-def _rules(own: Sequence[Row]) -> str:
-    """By which rule the numbers were computed, where that is no column."""
-    if has_two_rules(own):
-        return ""
-    by_rule: dict[str, list[str]] = {}
-    for row in own:
-        by_rule.setdefault(row.scores.rule, []).append(row.scores.label.partition(",")[0])
-    parts = [f"{rule} for {', '.join(dict.fromkeys(labels))}" for rule, labels in by_rule.items() if rule]
-    return f"Rule: {'; '.join(parts)}." if len(parts) > 1 else ""
-
-
-def about(rows: Sequence[Row]) -> list[str]:
-    """The data and whether they are real, the test images, chance, and what was asked of all runs alike."""
-    own = [row for row in rows if not row.is_view]
-    texts = [_data(own), _tested(own), chance(own)]
-    alike = [part for part in _parts_of_all(rows) if part != MADE_UP]  # which stands with the data
-    if (count := _one([row.runs for row in own])) and count > 1:
-        alike += [f"{count} {own[0].drawn}"]
-    elif count and (seed := _one([row.seeds[0] for row in own])) not in ("", None):
-        alike += [f"seed {seed}"]
-    who = "All rows: " if len(own) > 1 else ""
-    said = f"{who}{', '.join(alike)}." if alike else ""
-    below = " ".join(filter(None, [said[:1].upper() + said[1:], _rules(own)]))
-    return list(filter(None, [" ".join(filter(None, texts)), below]))
-
-
-def _data(own: Sequence[Row]) -> str:
-    names = list(dict.fromkeys(row.scores.dataset for row in own))
-    made_up = "SYNTHETIC sample, not of patients" if any(row.scores.sample for row in own) else _generated(names)
-    kinds = _one([_corruption(row) for row in own])
-    clients = _one([console.counted(row.scores.roster_size, "client", "clients") for row in own])
-    rounds = _one([console.counted(row.scores.rounds, "round", "rounds") for row in own])
-    return f"{', '.join(filter(None, [' and '.join(names), made_up, clients, rounds, kinds]))}."
-
-
-def _generated(names: Sequence[str]) -> str:
-    for name in names:
-        try:
-            card = cards.read(name)
-        except FedcliError:  # data of one's own
-            continue
-        if card.get("generated"):
-            return "generated images, not of patients"
-    return ""
-
-
-def _corruption(row: Row) -> str:
-    about = row.scores.corruption
-    if not about:
-        return ""
-    who = about["clients"]
-    named = ", ".join(who) if len(who) < 4 else f"{len(who)} clients"
-    return f"{about['kind'].replace('-', ' ')} of severity {about['severity']} on {named}"
-
-
-def _tested(own: Sequence[Row]) -> str:
-    texts = []
-    for row in own:
-        score = _of_clean(row.scores)
-        patients = f", {score.units:,} patients" if score.unit.startswith("patient") else ""
-        texts.append(f"{score.count:,} test images{patients}." if score.count else "")
-    return _one(texts)
-
-
-def chance(own: Sequence[Row]) -> str:
-    """The level of guessing in the metrics that are shown by default, in a sentence; "" where it differs."""
-    classes = _one([len(scores.classes) - len(_of_clean(scores).missing) for row in own for scores in row.each])
-    if own[0].scores.several_labels:
-        classes = 2  # of each label: with it and without
-    return "" if not classes or classes < 2 else f"Chance: {100 / classes:.1f} % balanced accuracy, 50 % AUC."
-
-
-def _of_clean(scores: Scores) -> Score:
-    known = scores.versions["clean"].values()
-    return next((each for each in known if each.unit), next(iter(known)))
-
-
-def _one(values: Sequence[Any]) -> Any:
-    """The value that all have; "" where they differ."""
-    return values[0] if all(value == values[0] for value in values) else ""

@@ -65,7 +65,8 @@ class Column:
 class Cell:
     """A cell as it is printed, and its numbers in full.
 
-    text, spread: as printed, the spread without its sign. number, std: in the unit of the column.
+    text, spread: as printed, the spread without its sign. number, std: in the unit of the column. whose: the group that
+    a number is of, where the head does not say it.
     """
 
     text: str = NONE
@@ -74,13 +75,15 @@ class Cell:
     std: float | None = None
     best: bool = False
     doubtful: bool = False
+    whose: str = ""
     below: "Cell | None" = None  # a second line, such as the published number
 
     @property
     def plain(self) -> str:
         """The cell in one line of text, without the mark of the best."""
         doubt = DAGGER if self.doubtful and self.text != NONE else ""
-        return f"{self.text}{doubt} ±{self.spread}" if self.spread else f"{self.text}{doubt}"
+        parts = f"{self.text}{doubt}", f"±{self.spread}" if self.spread else "", self.whose
+        return " ".join(filter(None, parts))
 
     def rounded(self, digits: int) -> "Cell":
         """With so many digits behind the point."""
@@ -117,6 +120,12 @@ class Table:
         digits = 2 if any(cell.spread for cell in cells) and all((cell.std or 0) < 1 for cell in cells) else 1
         rows = [[cell.rounded(digits) if share else cell for cell, share in zip(row, shares)] for row in self.rows]
         return replace(self, rows=rows)
+
+    @property
+    def digits(self) -> int:
+        """Behind the point of its shares."""
+        texts = (cell.text for row in self.rows for cell, column in zip(row, self.columns) if column.unit in SHARES)
+        return max((len(text.partition(".")[2]) for text in texts), default=1)
 
     def unfolded(self) -> "Table":
         """With the second lines of cells as rows of their own, for what has one line to a row."""

@@ -10,42 +10,39 @@ from dataclasses import dataclass, replace
 
 from .. import console
 from ..compare.cautions import levelling_down
-from ..compare.systems import BEST, LAST, LAST5, Quantity
+from ..compare.systems import BEST, LAST5, Quantity
 from ..compare.tested import Leads, order
 from ..compare.verdict import ENOUGH, SIGNIFICANT
 from ..errors import UsageError, nearest
-from ..metrics import RESAMPLED
-from ..scores import numbers
-from ..scores.choice import DISTANCE, WORST
+from ..metrics import RESAMPLED, better_low
+from ..scores import numbers, views
 from ..scores.parts import AVERAGE, MODELS
 from ..scores.table import Where
-from . import comparison, writers
-from .columns import POOLED, Value
+from . import by_group, comparison, head, writers
+from .columns import Value
 from .row import Row
-from .rows import about, has_two_rules, notes, shortened
+from .rows import has_two_rules, notes, shortened
 from .table import Cell, Column, Table, mark, number, percent
 
 FORMATS = "markdown", "latex", "csv", "json"
-MOMENTS = {
-    LAST5: "mean of the last five rounds (all of a shorter run)",
-    LAST: "the score of the last round's model",
-    BEST: "the score of the model from the round that was best on the clients' validation images",
-}
-SPREADS = {
-    None: {LAST5: " ± their standard deviation"},
-    POOLED: dict.fromkeys((LAST5, LAST, BEST), " and over {drawn} ± the standard deviation over all of them"),
-    "runs": dict.fromkeys(
-        (LAST5, LAST, BEST), " and over {drawn} ± the sample standard deviation (ddof 1) of the runs' means"
-    ),
-}
 AMONG = " among rows of the same data and rounds"
 UNRANKED = "No best is marked: no two rows share data and rounds."
 TESTED = "{mark}: the best{among}, significantly better than every other row over {over} (p < {level:g}, Bonferroni)."
 MODELS_ALONE = (
-    "{mark}: the best{among}, significantly better than every other row, as trained here (p < {level:g} over patients)."
+    "{mark}: the best{among}, significantly better than every other row over test patients (p < {level:g}, "
+    "Bonferroni); {trained} each."
 )
 UNTESTED = "{mark}: the best of the column{among}, not tested."
-DOUBTS = "† a group with few images, or without one of a class, decides this number; it is never marked as the best."
+SIGNIFICANTLY = (
+    f"Significant: p < {SIGNIFICANT:g} in a bootstrap test over test patients, adjusted over the rows (Holm)."
+)
+GROUPS = {
+    "worst": "worst: the group that scores lowest in a round",
+    "gap": "gap: the best group minus the worst",
+    "ES-AUC": "ES-AUC: AUC divided by one plus the sum of its distances to the groups' AUCs",
+}
+DOWNWARD = "↓"  # behind the head of numbers that are better when low
+LOWER = f"{DOWNWARD} lower is better."
 CALIBRATION = "Calibration error: 15 bins of equal width."
 OWN = "Own model: each client's own on its test images (pFL in Fed-MAS); global model: the shared one there (gFL)."
 SHOTS = "Head, medium and tail classes have many, some and few training images."
@@ -66,15 +63,16 @@ DOWN, UP = "MB down per client and round", "MB up per client and round"
 class Report:
     """Tables of the same rows: all scores, then what lies between groups.
 
-    whole: all columns in one table, under their ids. about: what all rows share. verdicts: which rows differ from the
-    first, and by how much; levelled: whose gap is smaller as no group gained. legend: what the numbers are, with {mark}
-    for how the best is marked.
+    whole: all columns in one table, under their ids. about: what all rows share. measured: what the numbers are.
+    verdicts: which rows differ from the first, and by how much; levelled: whose gap is smaller as no group gained.
+    legend: of signs, with {mark} for how the best is marked, of tests and of methods.
     """
 
     rows: Sequence[Row]
     whole: Table
     tables: Sequence[Table]
     about: Sequence[str]
+    measured: Sequence[str]
     verdicts: Sequence[str]
     levelled: Sequence[str]
     notes: Sequence[str]
@@ -100,7 +98,8 @@ def report(rows: list[Row], *, long_names: bool = False) -> Report:
             else [replace(cell, best=False) for cell in cells]
             for column, cells in zip(columns, marked, strict=True)
         ]
-    names = [[row.named(row.differs) if long_names else row.name, row.scores.rule] for row in rows]
+    whole_names = [replace(row, short=row.scores.label).named(row.differs) if long_names else row.name for row in rows]
+    names = [[name, row.scores.rule] for name, row in zip(whole_names, rows, strict=True)]
     costs = _costs(rows)
     lines = [
         [*name, *cells, *(column[place] for column in costs.values())]
@@ -108,11 +107,13 @@ def report(rows: list[Row], *, long_names: bool = False) -> Report:
     ]
     whole = Table.of("", ["method", "rule", *columns, *costs], lines)
     shown = shortened(rows)
-    verdicts = [] if long_names else _verdicts(shown, leads)
+    parts = _parts(shown, whole)
+    verdicts = [] if long_names else _verdicts(shown, leads, parts[0].digits if parts else 1)
     same = [(row.name, row.scored) for row in shown if not row.is_view and row.data == rows[0].data]
     levelled = list(levelling_down(same))
-    said, legend = [*notes(shown), *levelled], _legend(rows, whole, leads)
-    return Report(rows, whole, _parts(shown, whole), about(rows), verdicts, levelled, said, legend)
+    said, legend = [*notes(shown), *levelled], _legend(rows, whole, leads, tested=bool(verdicts))
+    measured = head.columns_in_words(rows, [_of(rows, column) for column in columns])
+    return Report(rows, whole, parts, head.about(rows), measured, verdicts, levelled, said, legend)
 
 
 def render(rows: list[Row], format: str) -> str:
@@ -126,10 +127,13 @@ def render(rows: list[Row], format: str) -> str:
         return _json(made)
     remarks = [f"Note: {note}." for note in made.notes]
     if format == "latex":
-        return writers.latex(made.tables, [*made.about, *made.verdicts, *made.legends("Bold")], remarks)
-    parts = [f"{table.title}:\n\n" * bool(table.title) + writers.markdown(table) for table in made.tables]
+        return writers.latex(made.tables, [*made.about, *made.measured, *made.verdicts, *made.legends("Bold")], remarks)
+    parts = [
+        f"{table.title}:\n\n" * bool(table.title) + writers.markdown(table) + f"\n\n{table.legend}" * bool(table.legend)
+        for table in made.tables
+    ]
     below = "\n".join([*made.verdicts, *made.legends(), *remarks])
-    return console.printable("\n\n".join(filter(None, [" ".join(made.about), *parts, below])) + "\n")
+    return console.printable("\n\n".join(filter(None, [*made.about, *made.measured, *parts, below])) + "\n")
 
 
 def _columns(rows: list[Row]) -> list[Column]:
@@ -170,8 +174,11 @@ def _has_test(of: Where) -> bool:
     return of == Where(of.version, metric=of.metric) and bool(of.version) and of.metric in RESAMPLED
 
 
-def _verdicts(rows: Sequence[Row], leads: Leads) -> list[str]:
-    """Sentences on the metrics shown by default, of each row against the first of the same data and rounds."""
+def _verdicts(rows: Sequence[Row], leads: Leads, digits: int) -> list[str]:
+    """Sentences on the metrics shown by default, of each row against the first of the same data and rounds.
+
+    digits: behind the point of the scores in the table.
+    """
     own = [row for row in rows if not row.is_view]
     if len(own) < 2 or leads.samples is None or own[0].at != LAST5:
         return []
@@ -180,12 +187,12 @@ def _verdicts(rows: Sequence[Row], leads: Leads) -> list[str]:
     if len(systems) < 2:
         return []
     version = AVERAGE if all(MODELS[1] in row.scores.versions for row in own) else MODELS[0]
-    where = {AVERAGE: ""}.get(version, f" on {versions.get(version, version)} images")
+    where = f" ({versions[version]})" if version == AVERAGE else f" on {versions.get(version, version)} images"
     return [
         sentence
         for metric in own[0].usual
         for sentence in comparison.said_against(
-            order(systems, own[0].name, metric, version), own[0].name, comparison.spoken(metric) + where
+            order(systems, own[0].name, metric, version), own[0].name, comparison.spoken(metric) + where, digits=digits
         )
     ]
 
@@ -211,7 +218,7 @@ def megabytes(count: float | None) -> Cell:
 
 def _parts(rows: list[Row], whole: Table) -> list[Table]:
     """The table of all images, then one of what lies between groups; `rule` stands where one method has two."""
-    rules = [[row.scores.rule] for row in rows] if has_two_rules(rows) else [[] for _ in rows]
+    rules = [[Cell(row.scores.rule)] for row in rows] if has_two_rules(rows) else [[] for _ in rows]
     before = [Column("method"), *([Column("rule")] if rules[0] else [])]
     between = [bool(of.attribute and not of.group) for of in (_of(rows, column) for column in whole.columns)]
     tables = []
@@ -219,47 +226,73 @@ def _parts(rows: list[Row], whole: Table) -> list[Table]:
         places = [at for at, column in enumerate(whole.columns) if at > 1 and between[at] == groups]
         overs = list(dict.fromkeys(whole.columns[at].over or at for at in places))
         places.sort(key=lambda at: overs.index(whole.columns[at].over or at))  # those under one head together
-        columns, title = [replace(whole.columns[at], digits=None) for at in places], ""
+        columns, title = [_headed(whole.columns[at]) for at in places], ""
+        worst = [_lowest(rows, _of(rows, whole.columns[at])) for at in places]
         if groups:
             of_all = {column.over.partition(": ")[2] for column in columns}
             title = f"Between groups of the clean images{f': {of_all.pop()}, %' if len(of_all) == 1 else ''}"
             if not of_all:
                 columns = [replace(column, over=column.over.partition(": ")[0], unit="") for column in columns]
         lines = [
-            [row.name, *rule, *(line[at].rounded(1) if groups else line[at] for at in places)]
+            [Cell(row.name), *rule, *(line[at].rounded(1) if groups else line[at] for at in places)]
             for row, rule, line in zip(rows, rules, whole.rows, strict=True)
         ]
-        tables += [Table.of(title, [*before, *columns], lines)] if places else []
+        for at, names in enumerate(worst):
+            if len({*names} - {""}) == 1:
+                columns[at] = replace(columns[at], name=f"{columns[at].name}: {max(names)}")
+                continue
+            for line, name in zip(lines, names, strict=True):
+                line[len(before) + at] = replace(line[len(before) + at], whose=name)
+        tables += [Table.of(title, [*before, *columns], lines, _between(columns) if groups else "")] if places else []
     return tables
 
 
-def _legend(rows: list[Row], whole: Table, leads: Leads) -> list[str]:
-    """A legend of the numbers and the marks, a line each, and of columns that not every table has."""
+def _between(columns: Sequence[Column]) -> str:
+    """The columns between groups in words."""
+    said = [words for part, words in GROUPS.items() if any(column.name.startswith(part) for column in columns)]
+    return f"{'; '.join(said)}." if said else ""
+
+
+def _headed(column: Column) -> Column:
+    """With an arrow where low numbers are better."""
+    return replace(column, digits=None, name=f"{column.name} {DOWNWARD}" if column.lower else column.name)
+
+
+def _lowest(rows: Sequence[Row], of: Where) -> list[str]:
+    """Of each row the group that scores worst on average, where that is what a column is of; else ""."""
+    if of.measure != views.WORST:
+        return [""] * len(rows)
+    names, of = [], of._replace(measure="")
+    for row in rows:
+        groups = row.scores.groups.get(of.attribute, {}).get(of.version, {}).get(of.metric, {})
+        known = {group: row.value(of._replace(group=group)).mean for group in groups if not row.is_view}
+        found = {group: mean for group, mean in known.items() if mean is not None}
+        names.append((max if better_low(of.metric) else min)(found, key=lambda group: found[group], default=""))
+    return names
+
+
+def _legend(rows: list[Row], whole: Table, leads: Leads, *, tested: bool) -> list[str]:
+    """A legend of the marks, of columns that not every table has, of tests and of methods.
+
+    tested: whether sentences say what is significant.
+    """
     keys = " ".join(column.key or column.name for column in whole.columns)
     there = {
-        _numbers(rows): True,
+        LOWER: any(column.lower for column in whole.columns),
         _marks(rows, leads): any(cell.best for row in whole.rows for cell in row),
         UNRANKED: len(rows) > 1 and len({row.comparable for row in rows}) == len(rows),
-        DOUBTS: any(cell.doubtful for row in whole.rows for cell in row),
+        by_group.unreliable(scores for row in rows for scores in row.each): any(
+            cell.doubtful for row in whole.rows for cell in row
+        ),
         CALIBRATION: "calibration_error" in keys,
         SHOTS: " recall" in keys,
         OWN: "own model" in keys,
         BYTES: DOWN in keys,
         VIEWS: any(row.view for row in rows),
+        SIGNIFICANTLY: tested,
+        head.rules(rows): True,
     }
     return [words for words, needed in there.items() if needed and words]
-
-
-def _numbers(rows: Sequence[Row]) -> str:
-    """Of which models the numbers are, and over what they spread."""
-    at, spread = rows[0].at, next((row.spread for row in rows if row.spread), None)
-    metric = next((kept["metric"] for row in rows for kept in row.chosen), "")
-    drawn = next((row.drawn for row in rows if row.runs > 1), "seeds")
-    shown = MOMENTS[at]
-    if at == BEST and metric.startswith((DISTANCE, WORST)):
-        how = "smallest" if metric.startswith(DISTANCE) else "highest"
-        shown = f"the score of the kept model with the {how} {metric} on the clients' validation images"
-    return f"In %: {shown}{SPREADS[spread].get(at, '').format(drawn=drawn)}."
 
 
 def _marks(rows: list[Row], leads: Leads) -> str:
@@ -269,7 +302,8 @@ def _marks(rows: list[Row], leads: Leads) -> str:
         return UNTESTED.replace("{among}", among)
     over = f"patients and over {leads.over}"
     text = TESTED if leads.samples >= ENOUGH else MODELS_ALONE
-    return text.replace("{mark}", "{{mark}}").format(among=among, over=over, level=SIGNIFICANT)
+    trained = console.counted(leads.samples, "training", "trainings")
+    return text.replace("{mark}", "{{mark}}").format(among=among, over=over, level=SIGNIFICANT, trained=trained)
 
 
 def _json(made: Report) -> str:
@@ -286,5 +320,5 @@ def _json(made: Report) -> str:
         }
         of_run = {key: getattr(row.scores, key) for key in OF_RUN}
         lines.append(of_run | {key: getattr(row, key) for key in OF_ROW} | of_best | {"cells": cells})
-    body = {"legend": f"shares from 0 to 1: {_numbers(made.rows)[6:]}", "notes": list(made.notes), "rows": lines}
+    body = {"legend": f"shares from 0 to 1: {head.measured(made.rows)}.", "notes": list(made.notes), "rows": lines}
     return json.dumps(body, indent=1, ensure_ascii=False, allow_nan=False) + "\n"

@@ -90,7 +90,7 @@ def latex(tables: Iterable[Table], about: Iterable[str], remarks: Iterable[str])
     """
     made = ["% needs \\usepackage{booktabs}"]
     for table in tables:
-        caption = " ".join(filter(None, [table.title and f"{table.title}.", *about]))
+        caption = " ".join(filter(None, [table.title and f"{table.title}.", *about, table.legend]))
         label = "groups" if table.title else "scores"
         made += ["\\begin{table}", "\\centering", f"\\caption{{{_tex(caption)}}}", f"\\label{{tab:{label}}}"]
         made += [line for part in _parts(table.unfolded()) for line in _tabular(part)]

@@ -11,7 +11,7 @@ from .table import BEST, Score, Where
 LOW = "gap", "std"  # measures that are better when low
 SCALED = "es_"  # begins the name of an equity-scaled AUC
 MEASURES = {  # in words
-    views.WORST: "worst", views.AMONG[0]: "mean of clients", views.AMONG[1]: "spread of clients",
+    views.WORST: "worst", views.AMONG[0]: "mean of clients", views.AMONG[1]: "std of clients",
     views.AMONG[2]: "worst client",
 }  # fmt: skip
 Number = tuple[Where, Score]

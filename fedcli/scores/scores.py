@@ -111,6 +111,8 @@ class Part:
         return views.edges(column, low=better_low(metric))
 
 
+MADE_UP = "SYNTHETIC data"  # in the label of a run
+SYNTHETIC = f"{MADE_UP}: of a made-up sample, whose numbers say nothing about patients"
 Edges = tuple[tuple[str, float], tuple[str, float]]
 
 
@@ -156,6 +158,11 @@ class Scores:
     train_images: int = 0
     clients: dict[str, Client] = field(default_factory=dict)
     table: Table = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def name(self) -> str:
+        """The label of the run, without what a table or figure of generated samples says once."""
+        return self.label.removesuffix(f", {MADE_UP}")
 
     @classmethod
     def read(cls, path: Path) -> "Scores":

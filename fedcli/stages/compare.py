@@ -82,7 +82,7 @@ def _two(scores: list[Path]) -> tuple[list[Path], list[Path]]:
             "these runs differ in nothing but the seed: they are one system", "give runs of another as well"
         )
     if len(systems) > 2:
-        labels = ", ".join(runs[0].scores.label for runs in systems)
+        labels = ", ".join(runs[0].scores.name for runs in systems)
         raise UsageError(
             f"these runs are {len(systems)} systems, not two: {labels}",
             "give runs of two; fedcli report shows any number",

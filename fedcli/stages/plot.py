@@ -83,7 +83,12 @@ def drawn(figure: Figure, paths: Sequence[Path], options: dict[str, Any], *, giv
     """The figure of these runs. given: whether they were named. Raises FedcliError, UsageError."""
     if len(paths) > 1 and figure.of in ("path", "system"):
         raise UsageError(f"{figure.name} draws one run at a time", "give one")
-    return Plot(figure, figure.frame(_subject(figure, paths), **options, **_beside(figure, given)))
+    from ..figures.report import of_sample
+
+    subject = _subject(figure, paths)
+    frame = figure.frame(subject, **options, **_beside(figure, given))
+    of_systems = {"system": [subject], "systems": subject}.get(figure.of, ())
+    return Plot(figure, of_sample(frame, of_systems))
 
 
 def runs_of(given: Sequence[Source], work: Path, every: bool) -> list[Path]:

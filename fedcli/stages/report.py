@@ -69,7 +69,8 @@ class Report(Shown):
 
     def words(self) -> list[str]:
         """The legend of the numbers, and what is to be known before comparing."""
-        return [self._tabled.legend(), *self._tabled.notes]
+        made = self._tabled
+        return [*made.about, *made.measured, made.legend(), *made.notes]
 
     @cached_property
     def _tabled(self) -> Tabled:

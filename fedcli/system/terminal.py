@@ -189,11 +189,14 @@ def _at_the_foot(cells: list[list[str]]) -> list[list[str]]:
 
 
 def _bounds(column: list[str], numeric: bool) -> tuple[int, int]:
-    """The widths that a column has as it is and folded; a heading over numbers takes a line for each word."""
-    heading = max(map(_length, column[0].split()), default=0)
+    """The widths that a column has as it is and folded; a heading over numbers has two lines, or one a word."""
+    words = column[0].split()
+    heading = max(map(_length, words), default=0)
     whole = max(map(_length, column[1:]), default=0)
     if numeric:
-        return max(heading, whole), max(heading, whole)
+        halves = ((" ".join(words[:at]), " ".join(words[at:])) for at in range(len(words)))
+        two_lines = min((max(map(_length, both)) for both in halves), default=0)
+        return max(two_lines, whole), max(heading, whole)
     natural = max(_length(column[0]), whole)
     word = max((_length(word) for cell in column for word in cell.split()), default=0)
     return natural, min(natural, max(word, LEAST))

@@ -51,13 +51,13 @@ def test_the_three_lines_end_well_in_an_empty_folder(typed):
 
 def test_every_manifest_path_and_table_made_from_a_sample_says_so(typed):
     made = sorted((typed["folder"] / "fedcli-work").rglob("*.json"))
-    kinds = {path.stem: json.loads(path.read_text()) for path in made if path.stem != "settings"}
+    kinds = {path.stem: json.loads(path.read_text()) for path in made if path.stem not in ("settings", "originals")}
     assert set(kinds) == {"dataset", "partition", "corruption", "run", "scores"}
     for kind, content in kinds.items():
         assert content["body"]["sample"] is True, kind
     assert all("SYNTHETIC" in typed[line][1] for line in LINES)
     assert "FedHEAL, SYNTHETIC data" in typed[LINES[1]][2]
-    _, above, shown = typed[LINES[2]][2].partition("rsna-ich, SYNTHETIC sample, not of patients")  # once, in no name
+    _, above, shown = typed[LINES[2]][2].partition("rsna-ich (SYNTHETIC sample, not of patients)")  # once, in no name
     assert above and "SYNTHETIC" not in shown
     scores = body_of(next(path for path in made if path.stem == "scores"))
     assert scores["groups"].keys() == {"race"}

@@ -5,6 +5,7 @@ import json
 from conftest import make_chain
 from typer.testing import CliRunner
 
+from fedcli.commands import ls
 from fedcli.commands.app import app
 
 
@@ -21,3 +22,10 @@ def test_ls_says_in_what_the_runs_of_a_method_differ(tmp_path):
     told = {"lr 0.01, nesterov no", "lr 0.003, nesterov no", "lr 0.01, nesterov yes"}
     assert {entry["what differs"] for entry in listed} == told
     assert "sha256" not in (out := run("ls", "--work", tmp_path).stdout) and all(each in out for each in told)
+
+
+def test_generated_images_are_not_called_real():
+    made_up, own = ({"name": "phantom"}, {"dataset": "phantom"}), ({"dataset": "toy"}, {"name": "own"})
+    assert [ls._origin(body) for body in (*made_up, *own, {"sample": True})] == ["generated"] * 2 + ["real"] * 2 + [
+        "SYNTHETIC"
+    ]

@@ -18,11 +18,12 @@ def test_better_in_patients_and_seeds_is_said_and_one_seed_is_told_from_several(
     b = [heal(tmp_path / f"b{k}", model(2, k), seed=k, by=()) for k in range(3)]
     several, single = compare(a, b, resamples=300), compare(a[:1], b[:1], resamples=300)
     scores = "balanced accuracy, clean", "AUC, clean"
-    more = [100 * row.difference for row in several.rows]
+    more = [round(100 * row.b.mean, 1) - round(100 * row.a.mean, 1) for row in several.rows]
     assert sentences(several) == [
-        f"FedHEAL: {points:.1f} points higher than FedAvg in {score}." for points, score in zip(more, scores)
+        f"FedHEAL: {points:.1f} points higher than FedAvg in {score}, significant over test patients and seeds."
+        for points, score in zip(more, scores)
     ]
-    assert all(text.endswith(", as trained here; one seed may be luck.") for text in sentences(single))
+    assert all(text.endswith(", significant over test patients; one training each.") for text in sentences(single))
     assert remarks(several) == ["(a) a difference between the methods: both p are below 0.05."]
     assert remarks(single) == [
         "(a) true of these trained models; 1 seed is too few to attribute the difference to the method."
@@ -109,7 +110,8 @@ def test_order_against_a_reference_with_holm(tmp_path):
     assert by_name["better"].note == by_name["better"].reason == few
     points = 100 * by_name["better"].difference
     assert said_against(by_name.values(), "reference", "accuracy") == [
-        f"better: {points:.1f} points higher than reference in accuracy, as trained here; one seed may be luck.",
+        f"better: {points:.1f} points higher than reference in accuracy, significant over test patients; one training "
+        "each.",
         "same: no significant difference from reference in accuracy.",
     ]
     assert "Holm) over the systems of a table, not over scores" in verdict.legend(list(by_name.values()))

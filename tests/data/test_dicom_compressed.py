@@ -73,7 +73,7 @@ def test_a_deflated_file_of_much_is_not_inflated(tmp_path, monkeypatch):
     path = deflated(tmp_path / "a.dcm", np.zeros((3000, 3000), np.int16))
     monkeypatch.setattr(dicom_header, "MOST", 10_000_000)
     monkeypatch.setattr(zlib, "decompress", None)  # pydicom's way, without a bound
-    for read in (dicom.read_slice, dicom.is_coloured, dicom_header.read_header):
+    for read in (dicom.read_slice, dicom.header, dicom_header.read_header):
         with pytest.raises(Unreadable, match="is deflated, and holds more than 10,000,000 bytes"):
             read(path)
 

@@ -39,7 +39,7 @@ def test_a_palette_gives_its_colours(tmp_path):
     }
     places = np.arange(64, dtype=np.uint16).reshape(8, 8)
     path = write_slice(tmp_path / "a.dcm", places, **BARE | tables | data, PhotometricInterpretation="PALETTE COLOR")
-    assert dicom.is_coloured(path)
+    assert dicom.header(path)[1]
     assert np.array_equal(dicom.read_picture(path), colours.T[places])
     with pytest.raises(Unreadable, match="palette"):
         dicom.read_slice(path)

@@ -102,6 +102,7 @@ def test_ids_that_differ_in_zeros_blanks_or_case_are_named(tmp_path):
     made = dataset(tmp_path, ["05", "05", "b", "b", "5", "5", "c", "c"], list(range(8)))
     code, _, err = run("inspect", made, "--strict")
     assert code == 1 and "count as different patients: '05' and '5'" in err
+    assert "write each patient's id in one way" in err
 
 
 def test_strict_is_for_datasets_and_partitions(tmp_path):

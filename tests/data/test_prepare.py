@@ -126,7 +126,7 @@ def test_an_unreadable_image_is_left_out_and_listed(skin, tmp_path, capsys):
     pool, others = read_pool(path.parent / "pool.h5"), np.delete(np.arange(20), 5)
     assert pool.id.tolist() == whole.id[others].tolist() and pool.split.tolist() == whole.split[others].tolist()
     assert np.array_equal(pool.pixels(), whole.pixels(others))
-    assert sorted(p.name for p in path.parent.iterdir()) == ["dataset.json", "pool.h5"]
+    assert sorted(p.name for p in path.parent.iterdir()) == ["dataset.json", "originals.json", "pool.h5"]
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO])

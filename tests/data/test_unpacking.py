@@ -23,7 +23,9 @@ def member(name: str, kind: bytes = tarfile.REGTYPE) -> tarfile.TarInfo:
     return made
 
 
-@pytest.mark.parametrize("content", [b"PK but no archive", ZIP[:-30], tarred(member("a"))[:-20]])
+@pytest.mark.parametrize(
+    "content", [b"PK but no archive", ZIP[:-30], tarred(member("a"))[:-20]], ids=["text", "zip", "tar"]
+)
 def test_what_is_no_archive_is_a_sentence(tmp_path, content):
     (tmp_path / "all.zip").write_bytes(content)
     with pytest.raises(FedcliError, match="cannot be unpacked"):
@@ -43,6 +45,7 @@ def test_what_is_no_archive_is_a_sentence(tmp_path, content):
         (zipped(a=b"x" * 100_001), "more than its card declares"),
         (tarred(*[member(str(i)) for i in range(3)]), None),
     ],
+    ids=["zip-up", "zip-root", "tar-up", "link", "hard-link", "pipe", "large", "good"],
 )
 def test_an_archive_writes_plain_files_into_its_folder_alone(tmp_path, content, words):
     (tmp_path / "all").write_bytes(content)

@@ -102,12 +102,12 @@ def test_the_command_draws_every_figure_and_says_what_each_shows(run, tmp_path, 
     session.run(f"fedcli report {run} --figures {tmp_path}/b")
     assert {path.name for path in drawn} == {"forest.svg", "errors.svg", "flow.svg"}  # no severities were scored
     drawn.clear()
-    session.run(f"fedcli report {run} --figures {tmp_path}/a --draw all --format svg,pdf")
+    session.run(f"fedcli report {run} --work {tmp_path} --figures all --format svg,pdf")
     names = ("confusion-sex", "decision-sex", "precision-recall-sex", "reliability-sex", "roc-sex")
     stems = {*(f"{name}-clean" for name in names), "errors-sex", "flow"}
     stems |= {"forest-balanced-accuracy", "forest-auc"}
     assert {path.name for path in drawn} == {f"{stem}.{kind}" for stem in stems for kind in ("svg", "pdf")}
-    captions = (tmp_path / "a" / "captions.md").read_text()
+    captions = (tmp_path / "figures" / "captions.md").read_text()
     assert "500 bootstrap resamples of the patients or lesions" in captions and "n = 40 images." in captions
 
 

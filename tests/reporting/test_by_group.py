@@ -56,5 +56,5 @@ def test_legends_are_a_line_each(run):
     small = {where: replace(score, small="few") if where.group else score for where, score in run.scores.table.items()}
     marked = replace(run, scores=replace(run.scores, table=small))
     assert cells(marked)[2][0][0] == "f†"
-    assert legend(marked.scores)[-1] == "† not reliable: f (few), m (few)."
+    assert legend(marked.scores)[-1] == "† not reliable: sex f (few), sex m (few)."
     assert not any("†" in line for line in legend(run.scores))

@@ -78,7 +78,7 @@ def test_the_cards_hold_what_is_known_and_name_what_is_not(row):
         assert f"\n## {title}\n" in text
     assert "the last five rounds ± their standard deviation" in text  # what the ± of the scores is
     assert "A person must write this: what it is for" in text and "worst group by sex on clean images" in text
-    assert "gaussian-noise" in text and "<h2>Robustness</h2>" in model_card.html
+    assert "gaussian noise" in text and "<h2>Robustness</h2>" in model_card.html
     assert (
         "| unknown |" not in dataset_card.markdown
         and "A person must write this: licence of the data." in dataset_card.markdown

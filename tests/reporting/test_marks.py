@@ -39,7 +39,7 @@ def test_the_best_is_marked_where_its_lead_is_significant_and_nowhere_else(tmp_p
     close = [scored(tmp_path / "avg", model(1, 0)), heal(tmp_path / "heal", model(1, 9))]
     assert marked(clear)[AUC] == ["FedHEAL"] and marked(close)[AUC] == []
     assert compare(close[:1], close[1:]).rows[1].p > 0.05
-    assert "as trained here (p < 0.05 over patients)" in report(rows(clear)).legend()
+    assert "over test patients (p < 0.05, Bonferroni); 1 training each." in report(rows(clear)).legend()
     assert "better than every other row" not in report(rows(close)).legend()
     assert "FedHEAL: no significant difference from FedAvg in AUC on clean images." in report(rows(close)).verdicts
 

@@ -40,9 +40,12 @@ def test_operating_points_are_shown_where_an_evaluation_made_them(runs):
     report = fedcli.report([with_validation])
     titles = ["Operating points: ill", "Calibration: ill", "Net benefit: ill"]
     assert [table.title.split(",")[0] for table in report.operating] == titles
-    for text in (session.run(f"fedcli report {with_validation}"), report.to("markdown"), report.to("html")):
+    printed = session.run(f"fedcli report {with_validation}")
+    assert "Operating points and calibration are there too: `fedcli evaluate RUN --clinical`" in printed
+    assert not any(title in printed for title in titles)  # nobody asked for all of them
+    for text in (report.to("markdown"), report.to("html")):
         assert all(title in text for title in titles)
-    assert "| youden |" in report.to("markdown")
+    assert "| largest sensitivity + specificity |" in report.to("markdown")
     items = [item for each in evidence.guidelines(plain, scored.scores) for item in each["items"]]
     answer = next(a for item in items for a in item["answers"] if a["field"] == "body.clinical.classes")
     assert answer["sha256"] == manifest.sha256(with_operating_points(plain))

@@ -124,14 +124,15 @@ def test_several_small_groups_are_one_note():
 
 
 def test_markdown_is_one_table_with_its_legend_and_escapes_bars(tmp_path):
-    text = render(rows([scores(tmp_path / "a", label="Fed|Avg\nplus", gap=None, std=None)]), "markdown")
+    text = render(
+        rows([scores(tmp_path / "a", label="Fed|Avg\nplus", gap=None, std=None, kept_rounds=[5, 6])]), "markdown"
+    )
     assert text == (
         "skin, 4 clients, 6 rounds.\n\n"
+        "Scores in %: mean of rounds 5 and 6 ± standard deviation over these rounds.\n\n"
         "| method | balanced accuracy, clean (%) | AUC, one-vs-one, clean (%) |\n"
         "| --- | ---: | ---: |\n"
         "| Fed\\|Avg plus | 80.0 | 90.0 |\n"
-        "\n"
-        "In %: mean of the last five rounds (all of a shorter run) ± their standard deviation.\n"
     )
 
 
@@ -172,9 +173,9 @@ def test_runs_that_differ_in_the_seed_alone_are_one_row_with_either_spread(tmp_p
     assert pooled.cells[name].mean == pytest.approx(0.65)
     assert pooled.cells[name].std == pytest.approx(np.std([0.5, 0.7, 0.6, 0.8]))
     assert runs.cells[name].std == pytest.approx(np.std([0.6, 0.7], ddof=1))
-    assert "ddof 1" in render(
-        [runs], "markdown"
-    ) and "and over seeds ± the standard deviation over all of them" in render([pooled], "markdown")
+    assert "ddof 1" in render([runs], "markdown") and "and over seeds ± standard deviation over all of them" in render(
+        [pooled], "markdown"
+    )
     assert "the last round's model" in json.loads(render(rows(paths, spread="runs", at="last"), "json"))["legend"]
     assert rows(paths, spread="pooled", at="last")[0].cells[name].mean == pytest.approx(0.75)
     assert [row.name for row in rows(paths)] == ["FedAvg (seed=1)", "FedAvg (seed=0)"]
@@ -278,10 +279,10 @@ def test_what_lies_between_groups_stands_under_one_head_for_each_attribute(tmp_p
     first, between = report(rows([path])).tables
     assert first.title == "" and as_text(first)[0][1:] == ["clean balanced_accuracy (%)", "clean auc_ovo_macro (%)"]
     assert between.title == "Between groups of the clean images: AUC, one-vs-one, %"
-    heads = [(f"by {name}", what) for name in groups for what in ("worst", "gap")]
+    heads = [(f"by {name}", what) for name in groups for what in ("worst", "gap ↓")]
     assert [column.levels for column in between.columns] == [("", "method"), *heads]
     assert as_text(between)[1] == [["FedAvg", *["80.0", "10.0"] * 3]]
-    assert "AUC, one-vs-one, %:\n\n| method | by sex, worst | by sex, gap |" in render(rows([path]), "markdown")
+    assert "AUC, one-vs-one, %:\n\n| method | by sex, worst | by sex, gap ↓ |" in render(rows([path]), "markdown")
     assert "sex*age gap auc_ovo_macro (%)" in render(rows([path]), "csv")
     assert "by sex at" in session.run(f"fedcli report {path}")
 

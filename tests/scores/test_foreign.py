@@ -3,10 +3,13 @@
 import csv
 import io
 import json
+from types import SimpleNamespace
 
 import numpy as np
+import torch
 from hospitals import prepared, write_hospitals
 from PIL import Image
+from raw_folders import write_slice
 from typer.testing import CliRunner
 
 import fedcli
@@ -18,7 +21,7 @@ def typed(*words):
     return CliRunner().invoke(app, [*map(str, words)])
 
 
-def test_images_unlike_the_training_images_are_flagged_and_others_are_not(tmp_path):
+def test_images_unlike_the_training_images_are_flagged_and_others_are_not(tmp_path, monkeypatch):
     work = tmp_path / "work"
     clients = fedcli.partition(prepared(write_hospitals(tmp_path / "raw", count=240), work), by=["hospital"], work=work)
     trained = fedcli.train("fedavg", clients, rounds=2, work=work)
@@ -34,8 +37,30 @@ def test_images_unlike_the_training_images_are_flagged_and_others_are_not(tmp_pa
     assert "with more contrast than every training image" in rows[101]["foreign"]
     flagged = [row for row in rows if row["foreign"]]
     assert f"{len(flagged)} of 102 images are foreign to the training images" in " ".join(ended.stderr.split())
+    said = differences_of_files(trained, tmp_path)
+    assert "a DICOM CT file, where the training images are PNG or JPEG files; grey, where" in said["head.dcm"]
+    assert said["grey.png"].startswith("grey, where every training image is coloured")
+    assert "its shorter side has 3 pixels, of the training images 8 or more" in said["small.png"]
     made = json.loads(typed("predict", trained, usual[0], tmp_path / "black.png", "--format", "json").stdout)
     assert [line["foreign"] for line in made["predictions"]] == [None, rows[100]["foreign"]]
+    shard = SimpleNamespace(rows=torch.zeros(0, dtype=torch.long), images=torch.zeros(0, 3, 8, 8))
+    empty = SimpleNamespace(data=SimpleNamespace(train={"a": shard}, roster=["a"]))
+    none = foreign.Known.of(empty)
+    monkeypatch.setattr(foreign.Known, "of", lambda *_: none)
+    said = " ".join(typed("predict", trained, usual[0]).stderr.split())
+    assert "new images cannot be compared with the training data" in said and "fewer than" not in said
+
+
+def differences_of_files(trained, folder):
+    """The column foreign of a slice, a grey image and a small one in a model of coloured ones, by name."""
+    odd = folder / "odd"
+    odd.mkdir()
+    write_slice(odd / "head.dcm", np.arange(64, dtype=np.int16).reshape(8, 8), Modality="CT")
+    noise = np.random.default_rng(0).integers(0, 255, (8, 8, 3), np.uint8)
+    Image.fromarray(noise).convert("L").save(odd / "grey.png")
+    Image.fromarray(noise[:3]).save(odd / "small.png")
+    rows = csv.DictReader(io.StringIO(typed("predict", trained, odd).stdout))
+    return {row["file"].rpartition("/")[2]: row["foreign"] for row in rows}
 
 
 def test_features_far_from_all_training_features_are_foreign():
@@ -46,7 +71,7 @@ def test_features_far_from_all_training_features_are_foreign():
     farthest = np.quantile(foreign._distances(train, train, 1), 1 - foreign.ALARMS)
     facts = foreign.Known(np.full(3, -np.inf), np.full(3, np.inf), train, farthest)
     said = facts.reasons(np.zeros((len(new), 3)), new)
-    assert sum(map(bool, said[:100])) <= 2 and said[100:] == [foreign.FAR] * 2
+    assert sum(map(bool, said[:100])) <= 2 and said[100:] == [[foreign.FAR]] * 2
 
 
 def test_colours_in_a_model_of_grey_images_are_foreign():
@@ -55,5 +80,5 @@ def test_colours_in_a_model_of_grey_images_are_foreign():
     facts = foreign.pixel_facts(grey)
     known = foreign.Known(facts.min(0) - 1, facts.max(0) + 1, np.zeros((0, 1), np.float32))
     coloured = foreign.pixel_facts(grey[:1] // np.array([1, 2, 4], np.uint8))
-    assert not facts[:, 2].any() and known.reasons(facts, grey) == [""] * 60
+    assert not facts[:, 2].any() and known.reasons(facts, grey) == [[]] * 60
     assert "with more colour than every training image" in known.reasons(coloured, grey[:1])[0]

@@ -98,9 +98,8 @@ def show_rows(rows: "list[Row]", file: TextIO | None = None, *, between: bool = 
     from ...reporting.tables import report
 
     made = report(rows)
-    writers.say(made.about, file)
-    for table in made.tables if between else made.tables[:1]:
-        writers.show(table, file)
+    writers.say([*made.about, *made.measured], file)
+    show_tables(made.tables if between else made.tables[:1], file)
     writers.say([*made.verdicts, *(f"{text}." for text in made.levelled), *made.legends()], file)
 
 

@@ -58,7 +58,7 @@ def described(each: Each) -> dict[str, Any]:
 def spoken(body: Mapping[str, Any]) -> str:
     """The kinds and severities in words."""
     hows = dict.fromkeys(of_body(body).values()) or {(body["kind"], body["severity"]): None}
-    return " or ".join(f"{kind.replace('-', ' ')}, severity {severity}" for kind, severity in hows)
+    return " or ".join(f"{kind.replace('-', ' ')} of severity {severity}" for kind, severity in hows)
 
 
 def named(

@@ -22,7 +22,7 @@ from ...errors import FedcliError, UsageError
 from ...io.files import may_pass
 from ...provenance import OwnCodeError
 from ...system.processes import in_order
-from .. import manifest, overlap, sources
+from .. import manifest, originals, overlap, sources
 from .. import pool as shard
 from ..pool import Row
 from ..sources.division import leaking, sample_rows
@@ -91,7 +91,10 @@ def prepare(name: str, request: Request, *, work: Path, out: Path | None = None)
         return made | ({"sample": True} if sample else {})
 
     slug = f"{name}-{choices.size}{'-SYNTHETIC' * sample}"
-    return manifest.make("dataset", slug, manifest.Destination(work, out, command(options)), options, [], build)
+    made = manifest.make("dataset", slug, manifest.Destination(work, out, command(options)), options, [], build)
+    if raw and source.per_file:
+        originals.keep(made.parent, raw, listing.rows)
+    return made
 
 
 def _listing(name: str, card: dict[str, Any], source: Source, request: Request, choices: Choices) -> Listing:

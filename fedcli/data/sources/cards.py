@@ -12,6 +12,7 @@ that say how to come by its files:
 """
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -32,6 +33,13 @@ def read(name: str) -> dict[str, Any]:
         if (path := folder / f"{name}.json").is_file():
             return json.loads(path.read_text(encoding="utf-8"))
     raise FedcliError(f"the card {name}.json is missing from {_FOLDERS[0]}", "install fedcli again")
+
+
+def is_generated(name: str) -> bool:
+    """Tell whether a dataset's card says that its images are generated; data of one's own have no card."""
+    with suppress(FedcliError):
+        return bool(read(name).get("generated"))
+    return False
 
 
 @cache

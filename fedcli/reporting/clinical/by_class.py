@@ -9,11 +9,10 @@ from ...scores import numbers
 from ...scores.clinical.shape import POOLED, select
 from ...scores.scores import Scores
 from ..table import Column, Table
-from .topics import FOUND, NAMED, rate
+from .topics import FOUND, NAMED, rate, rule_in_words
 
 WITH_INTERVAL = "sensitivity", "specificity"
 USUAL = "sensitivity=0.95"  # the rule of several that is shown
-WORDS = {"youden": "largest sensitivity + specificity", "cost": "a missed one costs {} false alarms"}
 RATES = [column if name in WITH_INTERVAL else replace(column, digits=None) for name, column in FOUND.items()]
 INTERVALS = "In %, with 95 % Wilson intervals, of the last round's model; a slope of 1 is ideal, below 1 overconfident."
 MORE = f"More: --show {', '.join(NAMED)}, or all."
@@ -39,7 +38,8 @@ def _table(scores: Scores, label: str, version: str, known: Facts) -> Table:
     if not point:
         title = f"{label}{images}: no threshold from {chosen}; fedcli partition --val 0.2 keeps some"
     else:
-        title = f"{label}{images}, threshold {point['overall']['threshold']:.3g}: {_rule(point['rule'])} on {chosen}"
+        rule, threshold = rule_in_words(point["rule"]), point["overall"]["threshold"]
+        title = f"{label}{images}, threshold {threshold:.3g}: {rule} on {chosen}"
     lines = [_line("all", known["overall"], point and point["overall"])]
     for attribute, groups in known["groups"].items():
         before = f"{attribute} " if len(known["groups"]) > 1 else ""
@@ -56,11 +56,6 @@ def _line(name: str, described: Facts, point: Facts | None) -> list[Any]:
     rates = [rate(point[key]) if key in WITH_INTERVAL else point[key]["value"] for key in FOUND] if point else []
     rates = rates or [None] * len(FOUND)
     return [name, described["count"], *rates, described["average_precision"], described["calibration_slope"]]
-
-
-def _rule(rule: str) -> str:
-    name, _, value = rule.partition("=")
-    return WORDS[name].format(value) if name in WORDS else f"{100 * float(value):g} % {name}"
 
 
 def _counts(scores: Scores, label: str, point: Facts, pooled: list[Facts]) -> str:

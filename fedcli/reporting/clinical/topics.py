@@ -8,8 +8,10 @@ from ...compare.verdict import p_text
 from ...errors import UsageError
 from ...metrics import PARITY
 from ...scores.clinical.shape import BEFORE_AFTER, CLIENT, POOLED, select
+from ...scores.numbers import versions
 from ...scores.scores import Scores
 from ..evidence import card_of
+from ..row import Row
 from ..section import Section
 from ..table import DAGGER, NONE, Cell, Column, Table, percent
 
@@ -56,6 +58,7 @@ def _columns(unit: str = "", *, lower: bool = False, digits: int = 2, over: str 
 
 GROUP = "attribute", "group"
 CHOSEN = "threshold chosen for"
+WORDS = {"youden": "largest sensitivity + specificity", "cost": "a missed one costs {} false alarms"}
 COUNT = _columns(count="images")
 SHARE = _columns("%", prevalence="share")
 FOUND = _columns("%", sensitivity="sensitivity", specificity="specificity", ppv="PPV", npv="NPV")
@@ -149,8 +152,8 @@ def tables(named: Iterable[tuple[str, Scores]], shown: Iterable[str] = tuple(NAM
     topics = [topic for name in shown for topic in NAMED[name]]
     for name, scores in named:
         if scores.clinical:
-            yield from _of_classes(name or scores.label, scores.clinical, [t for t in OF_CLASS if t in topics])
-            yield from _of_all(name or scores.label, scores.clinical, scores, topics)
+            yield from _of_classes(name or scores.name, scores, [t for t in OF_CLASS if t in topics])
+            yield from _of_all(name or scores.name, scores, topics)
 
 
 def read(asked: Iterable[str]) -> list[str]:
@@ -166,7 +169,14 @@ def headline(named: Iterable[tuple[str, Scores]]) -> Iterator[Table]:
     """Operating points, calibration and net benefit alone, as a report of many runs has room for."""
     for name, scores in named:
         if scores.clinical:
-            yield from _of_classes(name or scores.label, scores.clinical, HEADLINE)
+            yield from _of_classes(name or scores.name, scores, HEADLINE)
+
+
+def elsewhere(rows: Sequence[Row]) -> str:
+    """A line on how to see the operating points that some of these systems have; "" where none has."""
+    there = any(scores.clinical for row in rows for scores in row.each)
+    how = "`fedcli evaluate RUN --clinical` or `fedcli report --format html`"
+    return f"Operating points and calibration are there too: {how}." if there else ""
 
 
 def missing(named: Iterable[tuple[str, Scores]]) -> str:
@@ -178,20 +188,26 @@ def missing(named: Iterable[tuple[str, Scores]]) -> str:
     return f"For thresholds: `fedcli evaluate RUN --clinical`{need}."
 
 
-def _of_classes(name: str, clinical: Facts, shown: Collection[Topic]) -> Iterator[Table]:
+def _of_classes(name: str, scores: Scores, shown: Collection[Topic]) -> Iterator[Table]:
     """Tables of each class on each version of the test images."""
+    clinical, words = scores.clinical or {}, versions([scores])
     for (label, version), known in select(clinical, "classes/*/*"):
         share, operating = {"prevalence": known["overall"]["prevalence"]}, known["operating"]
         pooled = [each for each in operating if each["choice"] == POOLED]
         lines: dict[str, list[Line]] = {
-            POINTS.title: [(each["rule"], each["overall"] | share) for each in pooled],
+            POINTS.title: [(rule_in_words(each["rule"]), each["overall"] | share) for each in pooled],
             BY_GROUP.title: [
-                (each["rule"], *names, point | {"count": point["selected"]["total"]})
+                (rule_in_words(each["rule"]), *names, point | {"count": point["selected"]["total"]})
                 for each in pooled
                 for *names, point in _parts(each)
             ],
             TRANSFER.title: [
-                (each["rule"], each["choice"], attribute, _ranges(points) | each["differences"].get(attribute, {}))
+                (
+                    rule_in_words(each["rule"]),
+                    each["choice"],
+                    attribute,
+                    _ranges(points) | each["differences"].get(attribute, {}),
+                )
                 for each in operating
                 for attribute, points in each["groups"].items()
             ],
@@ -203,7 +219,13 @@ def _of_classes(name: str, clinical: Facts, shown: Collection[Topic]) -> Iterato
             ],
         }
         for topic in shown:
-            yield from topic.table(f"{label}, {version} test images, {name}", lines[topic.title])
+            yield from topic.table(f"{label}, {words.get(version, version)} test images, {name}", lines[topic.title])
+
+
+def rule_in_words(rule: str) -> str:
+    """For what a threshold was chosen."""
+    name, _, value = rule.partition("=")
+    return WORDS[name].format(value) if name in WORDS else f"{100 * float(value):g} % {name}"
 
 
 def _parts(known: Facts) -> Iterator[Line]:
@@ -221,8 +243,9 @@ def _ranges(points: Facts) -> Facts:
     return {name: max(rates) - min(rates) for name, rates in known.items() if len(rates) > 1}
 
 
-def _of_all(name: str, clinical: Facts, scores: Scores, shown: Collection[Topic]) -> Iterator[Table]:
+def _of_all(name: str, scores: Scores, shown: Collection[Topic]) -> Iterator[Table]:
     """Tables of all classes together."""
+    clinical, words = scores.clinical or {}, versions([scores])
     scaled = {
         version: {f"{key} {when}": value for key in BEFORE_AFTER for when, value in zip(("before", "after"), of[key])}
         | of
@@ -230,10 +253,12 @@ def _of_all(name: str, clinical: Facts, scores: Scores, shown: Collection[Topic]
     }
     if AGREEMENT in shown:
         topic = AGREEMENT if card_of(scores).get("ordered") else UNORDERED
-        yield from topic.table(name, [(v, of | scaled.get(v, {})) for v, of in clinical["agreement"].items()])
+        yield from topic.table(
+            name, [(words.get(v, v), of | scaled.get(v, {})) for v, of in clinical["agreement"].items()]
+        )
     sets = [(version, of) for (version,), of in select(clinical, "conformal/*/*")]
     for level in {of["level"] for _, of in sets[:1]} if SETS in shown else ():
-        lines = [(version, of["choice"], *part) for version, of in sets for part in _covered(of)]
+        lines = [(words.get(version, version), of["choice"], *part) for version, of in sets for part in _covered(of)]
         yield from replace(SETS, title=SETS.title.format(100 * level)).table(name, lines)
     if GAPS in shown:
         tests = select(clinical, "gaps/*/*/*")

@@ -153,7 +153,8 @@ def _scores(made: Report, asked: PageOptions) -> Section:
     """The tables given, or those of all scores."""
     first, *between = made.tables
     title = "All scores" if asked.tables else ""
-    every = [replace(first, title=title, legend=made.legend("Bold")), *between]
+    legend = " ".join([*made.measured, made.legend("Bold")])
+    every = [replace(first, title=title, legend=legend), *between]
     drawn = pictures(asked.pictures)
     if asked.tables:
         return Section("scores", "Results", asked.tables, folded=every, panels=drawn)

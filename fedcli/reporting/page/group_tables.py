@@ -12,6 +12,7 @@ from ...scores.numbers import is_lower
 from ...scores.scores import Scores
 from ...scores.table import Where
 from ...scores.views import compared as is_compared
+from ..by_group import unreliable
 from ..columns import Names, group_columns, parity_columns, shown
 from ..row import Row
 from ..section import Section
@@ -19,7 +20,6 @@ from ..table import DAGGER, Cell, Column, Table, mark
 
 LEGEND = "In percent, as in the table of scores; [n]: test images of a group."
 ROUNDS = " Worst group and gap are averages over rounds; they may not match the columns beside them."
-SMALL = " † a group that is too small or lacks a class, or what it decides: not reliable, and never the best."
 OF_LABELS = "auc", "average_precision", "balanced_accuracy", "f1"
 LABELS = (
     "In percent, on the clean test images; ± as in the table of scores. Images: test images that have the label. A "
@@ -74,7 +74,7 @@ def _tables(by: Sequence[Row], attribute: str, version: str, metrics: list[str],
 
 def _legend(by: Sequence[Row], attribute: str) -> str:
     """Say of the numbers what they are, and how many images belong to no group."""
-    legend = LEGEND + ROUNDS * (by[0].at == LAST5) + SMALL * bool(small_groups(by[0].scores, attribute))
+    legend = f"{LEGEND}{ROUNDS * (by[0].at == LAST5)} {unreliable(by[0].each, attribute)}".rstrip()
     if len(by) > 1:
         legend += " Bold marks the best, without a test."
     scores = by[0].scores

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from ... import console
 from ...scores.scores import Scores
 from ..evidence import card_of
+from ..head import chance
 from ..row import Row
-from ..rows import chance
 
 MADE_UP = "Generated images: a made-up sample in the layout of {}. Its numbers say nothing about patients."
 MOST_NAMED = 7  # classes or clients
@@ -49,7 +49,7 @@ def facts(compared: Sequence[Row]) -> list[tuple[str, str]]:
         {
             "Test images": _tested(row.scores),
             "Classes": _named(row.scores.classes),
-            "Chance": chance([row]).removeprefix("Chance: ").rstrip("."),
+            "Chance": chance([row]).partition(": ")[2].rstrip("."),
             "Clients": _named(list(row.scores.clients)) or str(row.scores.roster_size),
             "Model": _model(row.scores),
         }

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...data import manifest
+from ...options import recorded
+from ...runs.train_options import TrainOptions
 from .. import timing
 from ..row import Row
 from ..section import Section
@@ -86,11 +88,12 @@ def _times(compared: Sequence[Row]) -> list[Table]:
 def _options(compared: Sequence[Row]) -> tuple[list[Table], list[tuple[str, str]]]:
     """Options of training: a table of those in which the systems differ, and those that all share."""
     names = dict.fromkeys(name for row in compared for name in row.scores.options if name != "seed")
-    options = {"rounds": [str(row.scores.rounds) for row in compared]}
+    said = {option.name: f"{option.title} (--{option.typed})" for option in recorded(TrainOptions)}
+    options = {said["rounds"]: [str(row.scores.rounds) for row in compared]}
     words = {True: "yes", False: "no", None: "none"}
     for name in names:
         values = [row.scores.options.get(name) for row in compared]
-        options[name.replace("_", " ")] = [
+        options[said.get(name, name.replace("_", " "))] = [
             words[value] if isinstance(value, bool | None) else str(value) for value in values
         ]
     alike = {name: values[0] for name, values in options.items() if len(set(values)) == 1}

@@ -66,9 +66,11 @@ def shown_cell(cell: Cell) -> Markup:
         return _command(cell.text)
     if bounds := INTERVAL.fullmatch(cell.text):
         return Markup('{} <span class="pm nb">{}</span>').format(*bounds.groups())
-    shown = breakable(replace(cell, spread="").plain)
+    shown = breakable(replace(cell, spread="", whose="").plain)
     if cell.spread:
         shown += Markup(' <span class="pm">±&#8239;{}</span>').format(cell.spread)
+    if cell.whose:
+        shown += Markup(' <span class="pm">{}</span>').format(cell.whose)
     shown = Markup("<b>{}</b>").format(shown) if cell.best else shown
     if cell.below:
         shown += Markup('<br><span class="pm">{}</span>').format(shown_cell(cell.below))
@@ -84,5 +86,6 @@ def _command(text: str) -> Markup:
 
 
 def breakable(text: str) -> Markup:
-    """Text that may break behind an underscore, and beside the signs within paths."""
-    return Markup(re.sub(r"([_/])(?=\w)", r"\1<wbr>", str(escape(text))))
+    """Text that may break behind an underscore, and beside the signs within paths; a flag behind words is small."""
+    shown = re.sub(r"([_/])(?=\w)", r"\1<wbr>", str(escape(text)))
+    return Markup(re.sub(r" \((--[\w-]+)\)$", r' <small class="pm nb">\1</small>', shown))

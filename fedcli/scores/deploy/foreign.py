@@ -59,10 +59,16 @@ class Known:
         room = MARGIN * np.ptp(facts, 0) + 1
         features = features_of(run, shard) if count >= FEWEST else np.zeros((0, 1), np.float32)
         farthest = float(np.quantile(_distances(features, features, 1), 1 - ALARMS)) if len(features) else np.inf
-        return cls(facts.min(0) - room, facts.max(0) + room, features, farthest)
+        low = np.maximum(facts.min(0) - room, facts.min(0) / 2)  # an image without any colour is below half of little
+        return cls(low, facts.max(0) + room, features, farthest)
 
-    def reasons(self, facts: np.ndarray, features: np.ndarray) -> list[str]:
-        """For each of N images, its differences from the training images in words, "" where there are none.
+    @property
+    def comparable(self) -> bool:
+        """True where there are training images to compare with."""
+        return bool(np.isfinite(self.low).all())
+
+    def reasons(self, facts: np.ndarray, features: np.ndarray) -> list[list[str]]:
+        """For each of N images, its differences from the training images in words.
 
         facts: [N, 3] of pixel_facts(). features: [N, D] of features_of().
         """
@@ -75,7 +81,7 @@ class Known:
             for reasons, distance in zip(said, _distances(features, self.features, 0), strict=True):
                 if not distance <= self.farthest:
                     reasons.append(FAR)
-        return ["; ".join(reasons) for reasons in said]
+        return said
 
 
 def pixel_facts(images: np.ndarray) -> np.ndarray:

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 
 from ... import console, extensions
-from ...data import manifest, sources
+from ...data import manifest, originals, sources
+from ...data.originals import Originals
 from ...data.pool import Row
 from ...data.shard import Shard
 from ...data.sources.formats.photographs import fit_image, match_channels, scaled_decoding
@@ -44,12 +45,14 @@ class Preprocessing:
 
     Attributes:
         channels: of the prepared images; the network may repeat one to three.
+        originals: facts of the training images' files, where prepare kept them.
     """
 
     dataset: str
     source: Source
     choices: Choices
     channels: int
+    originals: Originals | None = None
 
     @classmethod
     def of(cls, run: Run) -> "Preprocessing":
@@ -64,7 +67,7 @@ class Preprocessing:
         if not reader.per_file:
             reader = own_images.SOURCE
             choices = Choices(**{**vars(choices), "own": {**OWN, **choices.own}})
-        return cls(name, reader, choices, dataset.body["channels"])
+        return cls(name, reader, choices, dataset.body["channels"], originals.read(path.parent))
 
     def read(self, path: Path) -> tuple[np.ndarray, np.ndarray]:
         """uint8 [S, S, C] of one file, and pixel_facts() [3] of its own colours at that size. Raises Unreadable."""
@@ -75,6 +78,10 @@ class Preprocessing:
         fitted = self._fitted(match_channels(image, self.channels))
         own = self._fitted(image) if image.shape[2] > self.channels else fitted  # colours that a grey model loses
         return fitted, pixel_facts(own[None])[0]
+
+    def differences(self, path: Path) -> list[str]:
+        """Those of a file from the training images' files, in words. Raises Unreadable."""
+        return self.originals.differences(originals.original(path)) if self.originals else []
 
     def _fitted(self, image: np.ndarray) -> np.ndarray:
         return fit_image(image, self.choices.size, self.choices.fit, self.choices.clahe)
@@ -166,7 +173,9 @@ def predict(run: Run, paths: Iterable[Path], client: str | None = None, asked: A
     preprocessing = Preprocessing.of(run)
     runs.load_model(run, run.rounds[-1], client)
     known = Known.of(run, client)
-    if not len(known.features):
+    if not known.comparable:
+        console.warn("no training images are here: new images cannot be compared with the training data")
+    elif not len(known.features):
         console.say(f"fewer than {FEWEST} training images are here: new ones are not compared with their features")
     elif is_at_sites(run.path):
         console.say("the run was trained at sites: new images are compared with those of --data alone")
@@ -177,18 +186,22 @@ def predict(run: Run, paths: Iterable[Path], client: str | None = None, asked: A
     for batch in console.progress(batches, label="predict", total=len(batches)):
         images: list[np.ndarray] = []
         facts: list[np.ndarray] = []
+        files_differ: list[list[str]] = []
         for path in batch:
             try:
                 image, own = preprocessing.read(path)
+                differ = preprocessing.differences(path)
                 images.append(image)
                 facts.append(own)
+                files_differ.append(differ)
                 done.append(str(path))
             except Unreadable as error:
                 unreadable.append((str(path), str(error)))
         if images:
             shard = shard_of(np.stack(images), run)
             tables.append(runs.logits(run.net, shard, run.method.local))
-            foreign += known.reasons(np.stack(facts), features_of(run, shard))
+            images_differ = known.reasons(np.stack(facts), features_of(run, shard))
+            foreign += ["; ".join([*first, *then]) for first, then in zip(files_differ, images_differ, strict=True)]
     if not done:
         what = f"none of {console.counted(len(unreadable), 'file', 'files')} can be read"
         raise FedcliError(what, ": ".join(unreadable[0]))

@@ -155,11 +155,14 @@ def read_picture(path: Path, windows: tuple[Window, ...] = (None,)) -> np.ndarra
         return (_grey if slice_.get("Modality") == "CT" else _displayed)(path, slice_, windows)
 
 
-def is_coloured(path: Path) -> bool:
-    """Tell whether a slice's header says that it has colours. Raises Unreadable."""
+def header(path: Path) -> tuple[str, bool, int]:
+    """A slice's modality ("" where unknown), colours or none, and pixels of its shorter side. Raises Unreadable."""
     with _told(path):
-        wanted = ["SamplesPerPixel", "PhotometricInterpretation"]
-        return _has_colours(_read(path, stop_before_pixels=True, specific_tags=wanted))
+        wanted = ["SamplesPerPixel", "PhotometricInterpretation", "Modality", "Rows", "Columns"]
+        slice_ = _read(path, stop_before_pixels=True, specific_tags=wanted)
+        modality = str(slice_.get("Modality") or "")
+        known = modality if modality.isalnum() and modality.isascii() and len(modality) <= 16 else ""
+        return known, _has_colours(slice_), min(int(slice_.get("Rows") or 0), int(slice_.get("Columns") or 0))
 
 
 def _has_colours(slice_: "Dataset") -> bool:

@@ -140,9 +140,9 @@ def _simplejpeg() -> Any:
     return simplejpeg
 
 
-def is_coloured(file: Path | bytes) -> bool:
-    """Tell whether a file's header says that it has colours. Raises Unreadable."""
-    return _opened(file, lambda image: image.mode not in GREY)
+def header(file: Path | bytes) -> tuple[bool, int]:
+    """Tell whether a file's header says that it has colours, and the pixels of its shorter side. Raises Unreadable."""
+    return _opened(file, lambda image: (image.mode not in GREY, min(image.size)))
 
 
 def read_grey_or_rgb(file: Path | bytes, white: float | None) -> np.ndarray:
@@ -203,12 +203,13 @@ def _white(mode: str, values: np.ndarray) -> float:
     return WHITE
 
 
-def _is_dicom(path: Path, data: bytes | None) -> bool:
-    """By the letters behind the preamble of 128 bytes."""
-    if data is not None:
-        return data[128:132] == b"DICM"
-    with path.open("rb") as file:
-        return file.read(132)[128:] == b"DICM"
+def is_dicom(file: Path | bytes) -> bool:
+    """By the letters behind the preamble of 128 bytes. Raises Unreadable."""
+    if isinstance(file, bytes):
+        return file[128:132] == b"DICM"
+    check_regular(file)
+    with file.open("rb") as opened:
+        return opened.read(132)[128:] == b"DICM"
 
 
 @cache
@@ -238,7 +239,7 @@ def _opened(source: Path | bytes, read: Callable[[Any], Any]) -> Any:
     except (Unreadable, MemoryError):  # Pillow has refused a header of too many pixels: what is short is memory
         raise
     except UnidentifiedImageError:
-        if _is_dicom(path, data):
+        if is_dicom(path if data is None else data):
             raise Unreadable("a DICOM file, but images of this dataset are read as photographs, PNG or JPEG") from None
         raise Unreadable("in no image format that is known here, or damaged") from None
     except OSError as error:

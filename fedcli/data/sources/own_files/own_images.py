@@ -16,8 +16,8 @@ from ....errors import FedcliError, UsageError
 from ...pool import Row
 from ..division import divided
 from ..drawing import picture, save, table
-from ..formats import dicom, dicom_header, nifti, packed
-from ..formats.photographs import is_coloured, leads_out, read_grey_or_rgb
+from ..formats import dicom, dicom_header, nifti, packed, photographs
+from ..formats.photographs import leads_out, read_grey_or_rgb
 from ..source import Choices, Listing, Source, Unreadable
 from ..tables import PARTS, lacking
 from . import own_columns, own_labels
@@ -192,7 +192,11 @@ def _any_coloured(raw: Path, rows: list[Row]) -> bool:
     for row in rows:
         with suppress(Unreadable):  # decode meets it again, and says so
             file = packed.picture(raw, row.source) if packed.is_packed(row.source) else raw / row.source
-            if dicom.is_coloured(file) if isinstance(file, Path) and is_dicom(row.source) else is_coloured(file):
+            if isinstance(file, Path) and is_dicom(row.source):
+                coloured = dicom.header(file)[1]
+            else:
+                coloured = photographs.header(file)[0]
+            if coloured:
                 return True
     return False
 
