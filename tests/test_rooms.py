@@ -23,9 +23,9 @@ DOORS = "fedcli", "fedcli.__main__"  # what a notebook and `python -m` open; the
 LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 350, 60, 8, 120
 BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, and raised only on purpose
     "bench": 1330,
-    "commands": 3490,
+    "commands": 3460,
     "compare": 1470,
-    "data": 11480,
+    "data": 11470,
     "federation": 2680,
     "figures": 3130,
     "io": 780,
@@ -33,7 +33,7 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "metrics": 1170,
     "models": 1960,
     "reporting": 4630,
-    "reproduce": 4470,
+    "reproduce": 4320,
     "runs": 2680,
     "scores": 5150,
     "sites": 3350,

@@ -133,9 +133,7 @@ def _partitioned(source: Path) -> PartitionOptions | None:
     return None if read.kind == "dataset" else parsed(PartitionOptions, read.made_by[1:])
 
 
-def run_cells(
-    recipe: Any, shared: Any, place: Any, folder: Path, *, as_json: bool = False, **about: Any
-) -> list:  # fmt: skip
+def run_cells(recipe: Any, shared: Any, place: Any, folder: Path, *, as_json: bool = False, **about: Any) -> list:
     """Play cells, show their table, and return what became of each, nothing where another process writes it.
 
     about: as output.play() takes it. Raises FedcliError where a cell failed, after all is written.

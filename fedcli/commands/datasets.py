@@ -41,9 +41,10 @@ def datasets(
     refuse_together(make_sample=make_sample, download=download)
     if (file or accept_licence) and not download:
         raise UsageError("--file and --accept-licence are about a download", "add --download DIR")
-    if download:
-        if not name:
-            raise UsageError("--download needs a dataset", "fedcli datasets medmnist --download DIR")
+    for flag, given, example in (("download", download, "medmnist"), ("make-sample", make_sample, "isic2018")):
+        if given and not name:
+            raise UsageError(f"--{flag} needs a dataset", f"fedcli datasets {example} --{flag} DIR")
+    if name and download:
         from ..data.preparation import download as fetch
 
         fetch.download([fetch.wanted(of_card(name, card(name)), download, file)], accepted=accept_licence)
@@ -52,11 +53,10 @@ def datasets(
         else:
             console.result(str(download))
         return
-    if make_sample:
-        if not name:
-            raise UsageError("--make-sample needs a dataset", "fedcli datasets isic2018 --make-sample DIR")
-        made = sources.make_sample(name, make_sample)
-        console.say(_next_step(name, made, card(name)["sites"]))
+    if name and make_sample:
+        made, sites = sources.make_sample(name, make_sample), card(name)["sites"]
+        division = f"--by {sites}" if sites else "--clients 2 (it is small)"
+        console.say(f"next: fedcli prepare {name} --raw {shlex.quote(str(made))}; then fedcli partition {division}")
         console.result(str(made))
         return
     if name:
@@ -69,22 +69,11 @@ def datasets(
     if json:
         show_json(cards)
         return
-    rows = [
-        [
-            known,
-            c["title"],
-            str(len(c["classes"]) or "any"),
-            ", ".join(c["attributes"]) or ("any" if _takes_columns(c) else "-"),
-        ]
-        for known, c in cards.items()
-    ]
+    rows = []
+    for known, c in cards.items():
+        attributes = ", ".join(c["attributes"]) or ("any" if _takes_columns(c) else "-")
+        rows.append([known, c["title"], str(len(c["classes"]) or "any"), attributes])
     terminal.table(["dataset", "title", "classes", "attributes"], rows)
-
-
-def _next_step(name: str, folder: Path, sites: str | None) -> str:
-    """Commands to try with a synthetic sample: it has too few images for the usual number of clients."""
-    division = f"--by {sites}" if sites else "--clients 2 (it is small)"
-    return f"next: fedcli prepare {name} --raw {shlex.quote(str(folder))}; then fedcli partition {division}"
 
 
 def _takes_columns(entry: dict[str, Any]) -> bool:
@@ -102,7 +91,10 @@ def _readable(entry: dict[str, Any]) -> dict[str, Any]:
         if key in ("download_of", "redirects"):
             continue
         if key == "files":
-            shown[key] = {file["path"]: _file_line(file) for file in value}
+            columns = {file["path"]: f"columns {', '.join(file['columns'])} - " for file in value if "columns" in file}
+            shown[key] = {
+                path: columns.get(path, "") + file.get("what", "") for file in value for path in [file["path"]]
+            }
         elif key == "download":
             shown["download (--download DIR)"] = files
         elif key == "by_hand":
@@ -111,18 +103,14 @@ def _readable(entry: dict[str, Any]) -> dict[str, Any]:
         elif key == "splits":
             shown["splits (--split)"] = value
         elif key == "options":
-            lines = {name: f"{option['about']}{_default(option['default'])}" for name, option in value.items()}
+            defaults = {name: f" [default: {of['default']}]" * (of["default"] != "") for name, of in value.items()}
+            lines = {name: of["about"] + defaults[name] for name, of in value.items()}
             shown["options (--set OPTION=VALUE)"] = lines
         elif key == "classes" or (key == "attributes" and _takes_columns(entry)):
             shown[key] = value or "any"
         else:
             shown[key] = value
     return shown
-
-
-def _file_line(file: dict[str, Any]) -> str:
-    columns = f"columns {', '.join(file['columns'])} - " if "columns" in file else ""
-    return columns + file.get("what", "")
 
 
 def _download_line(file: dict[str, Any]) -> str:
@@ -134,7 +122,3 @@ def _download_line(file: dict[str, Any]) -> str:
     checked = f"{kind.replace('sha', 'SHA-').replace('md', 'MD')} {file[kind]}" if kind else "no hash"
     said = f" ({known})" if (known := file.get("hash_from")) else ""
     return f"{about}{cards.size(file) / 1e6:,.1f} MB, {checked}{said}, from {file['url']}{unpacked}"
-
-
-def _default(value: object) -> str:
-    return f" [default: {value}]" if value != "" else ""

@@ -1,5 +1,6 @@
 """fedcli reproduce --plan: a plan in words and as JSON."""
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
@@ -14,22 +15,26 @@ GB = 1e9
 
 def show(plan: Plan, scale: str, as_json: bool) -> None:
     """Print a plan."""
-    devices = [*costs()["devices"], this_machine()]
+    body = _body(plan, scale)
     if as_json:
-        show_json(_body(plan, scale, devices))
+        show_json(body)
         return
-    _show_data(plan)
+    _show_data(plan, body["data"])
     _show_work(plan)
     rows = [
         [
             each["device"], each["precision"], f"{each['flops'] / 1e12:,.3g}", f"{each['bandwidth'] / GB:,.0f}",
-            f"{100 * each['share']:.0f} %", hours(plan.hours(each)),
+            f"{100 * each['share']:.0f} %", hours(each["hours"]),
         ]
-        for each in devices
+        for each in body["devices"]
     ]  # fmt: skip
     heads = ["device", "precision", "TFLOP/s", "GB/s", "share reached", "about hours"]
     terminal.table(heads, rows, title="Hours of training, one after another on one device")
-    print(*(line for sentence in sentences(plan, scale) for line in terminal.wrapped(sentence, 100, "  ")), sep="\n")
+    _say(body["notes"])
+
+
+def _say(sentences: Iterable[str]) -> None:
+    print(*(line for sentence in sentences for line in terminal.wrapped(sentence, 100, "  ")), sep="\n")
 
 
 def hours(number: float) -> str:
@@ -41,26 +46,26 @@ def _size(count: float | None) -> str:
     return "not known" if count is None else f"{count / GB:,.0f} GB" if count >= 10 * GB else f"{count / GB:.2g} GB"
 
 
-def _show_data(plan: Plan) -> None:
-    found = {name: cards.fetching(name) for name in plan.data}
+def _show_data(plan: Plan, data: dict[str, dict[str, Any]]) -> None:
+    found = {name: cards.fetching(name) for name in data}
     rows = [
         [
-            name, f"{images:,}" if images else "not known", _size(found[name].download_bytes),
-            _size(found[name].disk_bytes), _size(pool), "a command" if found[name].by_command else "a person",
+            name, f"{each['images']:,}" if each["images"] else "not known",
+            *(_size(each[f"{key}_bytes"]) for key in ("download", "disk", "prepared")),
+            "a command" if each["by_command"] else "a person",
         ]
-        for name, (images, pool) in plan.data.items()
+        for name, each in data.items()
     ]  # fmt: skip
     if len(rows) > 1:
-        pool = sum(prepared for _, prepared in plan.data.values())
+        pool = sum(each["prepared_bytes"] for each in data.values())
         rows.append(["all, shared files once", "", *map(_size, downloads(list(found.values()))), _size(pool), ""])
     terminal.table(["data", "images", "to download", "unpacked", "prepared", "fetched by"], rows, title="Data")
+    said = []
     for name, how in found.items():
         by = f"fedcli datasets {name} --download DIR, once you accept the licence" if how.by_command else "by hand"
         rest = f"; {how.rest}" if how.rest and how.by_command else ""
-        said = f"{name}: {by}{rest}. Licence: {how.licence}. From {how.where}"
-        print(*terminal.wrapped(said, 100, "  "), sep="\n")
-    for name, what in plan.files.items():
-        print(*terminal.wrapped(f"--file {name}=PATH: {what}", 100, "  "), sep="\n")
+        said.append(f"{name}: {by}{rest}. Licence: {how.licence}. From {how.where}")
+    _say([*said, *(f"--file {name}=PATH: {what}" for name, what in plan.files.items())])
     print()
 
 
@@ -115,20 +120,15 @@ def sentences(plan: Plan, scale: str) -> list[str]:
     return said
 
 
-def _body(plan: Plan, scale: str, devices: list[dict[str, Any]]) -> dict[str, Any]:
-    found = {name: cards.fetching(name) for name in plan.data}
+def _body(plan: Plan, scale: str) -> dict[str, Any]:
+    taken = "download_bytes", "disk_bytes", "by_command", "licence", "where"
+    data = {}
+    for name, (images, pool) in plan.data.items():
+        found = cards.fetching(name)
+        data[name] = {"images": images, "prepared_bytes": pool, **{key: getattr(found, key) for key in taken}}
+    devices = [each | {"hours": plan.hours(each)} for each in (*costs()["devices"], this_machine())]
+    tables = [asdict(table) for table in plan.tables]
     return {
-        "scale": scale,
-        "data": {
-            name: {
-                "images": images, "prepared_bytes": pool, "download_bytes": found[name].download_bytes,
-                "disk_bytes": found[name].disk_bytes, "by_command": found[name].by_command,
-                "licence": found[name].licence, "where": found[name].where,
-            }
-            for name, (images, pool) in plan.data.items()
-        },
-        "files": plan.files,
-        "tables": [asdict(table) for table in plan.tables],
-        "devices": [each | {"hours": plan.hours(each)} for each in devices],
+        "scale": scale, "data": data, "files": plan.files, "tables": tables, "devices": devices,
         "notes": sentences(plan, scale),
     }  # fmt: skip

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import replace
+from inspect import Signature, signature
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any, Literal
@@ -97,7 +98,8 @@ def _play(asked: SimpleNamespace) -> bool:
     from ..reproduce import expand
     from ..reproduce import jobs as engine
     from ..reproduce import recipe as recipes
-    from ..reproduce.raw import check_folders, files, folders, listed, possible
+    from ..reproduce.flags import files_in
+    from ..reproduce.raw import check_folders, files, folders, possible
     from ..reproduce.script import Script
     from ..reproduce.several import read_seeds
     from ..reproduce.shared import Shared, part_of
@@ -119,8 +121,9 @@ def _play(asked: SimpleNamespace) -> bool:
     )
     if asked.precision:
         wanted = [replace(cell, train=replace(cell.train, precision=asked.precision)) for cell in wanted]
+    listed = files_in([data.lists for data in table.chains.values()])  # images that the authors published
     named = {text.partition("=")[0] for text in asked.file}
-    if asked.scale != "paper" and (unused := sorted(named - listed(table))):
+    if asked.scale != "paper" and (unused := sorted(named - listed)):
         console.warn(f"--scale {asked.scale} does not use the file {', '.join(unused)}")
     if asked.dry_run:
         of_cells.scripted(
@@ -218,20 +221,7 @@ def _paper(name: str, asked: SimpleNamespace) -> None:
 
 def run(
     recipe: Annotated[Path, "an experiment of your own, as recipes/README.md", Flag("FILE.toml", argument=True)],
-    raw: Raw = (),
-    file: File = (),
-    seeds: Seeds = None,
-    only: Only = (),
-    cells: Part = "",
-    jobs: Jobs = None,
-    at_once: AtOnce = None,
-    device: Device = "cpu",
-    precision: Precision = None,
-    dry_run: DryRun = "",
-    work: o.Work = o.DEFAULT_WORK,
-    wait: Wait = False,
-    json: o.Json = False,
-    debug: bool = False,
+    **flags: Any,
 ) -> None:
     """Train and score an experiment file of your own.
 
@@ -245,10 +235,13 @@ def run(
         raise UsageError(
             f"no such file: {recipe}", "recipes/README.md says how to write one; `fedcli reproduce` lists ours"
         )
-    reproduce(
-        str(recipe), raw=raw, file=file, seeds=seeds, only=only, cells=cells, jobs=jobs, at_once=at_once, device=device,
-        precision=precision, dry_run=dry_run, work=work, wait=wait, json=json, debug=debug,
-    )  # fmt: skip
+    reproduce(str(recipe), **flags)
+
+
+OF_PAPERS = "recipe", "scale", "fetch", "accept_licence", "plan", "all"
+COMMON = [each for name, each in signature(reproduce).parameters.items() if name not in OF_PAPERS]
+run.__signature__ = Signature([signature(run).parameters["recipe"], *COMMON])  # type: ignore[attr-defined]
+run.__annotations__ |= {each.name: each.annotation for each in COMMON}
 
 
 def _plan(asked: SimpleNamespace) -> None:
@@ -272,11 +265,11 @@ def _plan(asked: SimpleNamespace) -> None:
 def _list(as_json: bool) -> None:
     from ..reproduce import recipe as recipes
 
-    known = {name: recipes.load(path) for name, path in recipes.names().items()}
+    known = {name: _about(recipes.load(path)) for name, path in recipes.names().items()}
     if as_json:
-        show_json({name: _about(recipe) for name, recipe in known.items()})
+        show_json(known)
         return
-    rows = [[name, str(len(recipe.rows)), str(len(recipe.seeds)), recipe.title] for name, recipe in known.items()]
+    rows = [[name, str(len(of["rows"])), str(len(of["seeds"])), of["title"]] for name, of in known.items()]
     terminal.table(["recipe", "rows", "seeds", "what it rebuilds"], rows)
 
 

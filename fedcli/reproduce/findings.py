@@ -91,8 +91,12 @@ def with_derived(recipe: Recipe, rounds: Mapping[str, ByColumn], name: str) -> B
     for column in recipe.columns:
         if column.minus:
             other = _best_other(column, rounds, name) if column.minus == BEST_OTHER else column.minus
-            taken = rounds.get(other, {}).get(column.name, {})
-            numbers[column.name] = {} if name == other else _minus_runs(numbers[column.name], taken)
+            taken = rounds.get(other, {}).get(column.name, {}) if name != other else {}
+            numbers[column.name] = {  # of seeds and rounds that both have
+                seed: [value - less for value, less in zip(run, taken[seed], strict=True)]
+                for seed, run in numbers[column.name].items()
+                if seed in taken and len(run) == len(taken[seed])
+            }
     means = {
         column.name: mean_runs([numbers[part] for part in column.parts], harmonic=bool(column.harmonic_mean_of))
         for column in recipe.columns
@@ -106,15 +110,6 @@ def _best_other(column: Column, rounds: Mapping[str, ByColumn], name: str) -> st
     values = {row: [*chain(*by_column.get(column.name, {}).values())] for row, by_column in rounds.items()}
     means = {row: fmean(numbers) for row, numbers in values.items() if numbers and row != name}
     return (min if column.lower else max)(means, key=lambda row: means[row], default="")
-
-
-def _minus_runs(runs: BySeed, other: BySeed) -> BySeed:
-    """Seed -> difference to another row's run of the same seed in each round; only seeds and rounds that both have."""
-    return {
-        seed: [value - taken for value, taken in zip(run, other[seed], strict=True)]
-        for seed, run in runs.items()
-        if seed in other and len(run) == len(other[seed])
-    }
 
 
 def mean_runs(columns: list[BySeed], harmonic: bool = False) -> BySeed:
@@ -153,7 +148,11 @@ class Marks:
 
         The best leads every other row significantly; of a score without a test it is the best number.
         """
-        names, cells = [row.name for row in self.rows], [self._cell(row, column) for row in self.rows]
+        names, cells, place = [row.name for row in self.rows], [], column.score.split("/")
+        for row in self.rows:
+            runs = [run.scores for run in self.findings.scored(row.name, column.data)]
+            doubtful = _is_doubtful(place, runs, self.findings.recipe.at)
+            cells.append(replace(shown(row.cells[column.name], column), doubtful=doubtful))
         compared = sum(cell.number is not None for cell in cells) - 1
         answers: list[bool | None] = []
 
@@ -165,17 +164,15 @@ class Marks:
             return test is not False
 
         marked = table.mark(heading(column), cells, [""] * len(cells), leads) if column.marked else cells
-        stuck = {row.name for row in self.rows if self._titles(column) & row.chance.keys()}
+        recipe, outcomes = self.findings.recipe, self.findings.outcomes
+        data = {each.data for each in recipe.columns if each.name in (column.name, *column.parts)}
+        titles = {outcome.cell.title for outcome in outcomes if outcome.cell.data in data}
+        stuck = {row.name for row in self.rows if titles & row.chance.keys()}
         return Marked(
             best=[name for name, cell in zip(names, marked, strict=True) if cell.best and name not in stuck],
             doubtful=[name for name, cell in zip(names, cells, strict=True) if cell.doubtful],
             tested=bool(answers) and None not in answers,
         )
-
-    def _titles(self, column: Column) -> set[str]:
-        """The titles of the data that a column is of, several of a mean."""
-        data = {each.data for each in self.findings.recipe.columns if each.name in (column.name, *column.parts)}
-        return {outcome.cell.title for outcome in self.findings.outcomes if outcome.cell.data in data}
 
     @cached_property
     def _leads(self) -> dict[str, Leads]:
@@ -183,11 +180,6 @@ class Marks:
         metrics = list(dict.fromkeys(column.score.rpartition("/")[2] for column in self.findings.recipe.columns))
         names = dict.fromkeys(column.data for column in self.findings.recipe.columns)
         return {data: Leads([self.findings.scored(row.name, data) for row in self.rows], metrics) for data in names}
-
-    def _cell(self, row: Row, column: Column) -> table.Cell:
-        runs = [run.scores for run in self.findings.scored(row.name, column.data)]
-        doubtful = _is_doubtful(column.score.split("/"), runs, self.findings.recipe.at)
-        return replace(shown(row.cells[column.name], column), doubtful=doubtful)
 
 
 def score_tested(column: Column) -> Quantity | None:

@@ -60,7 +60,11 @@ def checked(stage: str, given: Flags) -> Flags:
         elif stage == "train" and name == "seed":
             raise UsageError("the seeds of training stand above", "write seeds = [0, 1, 2]")
         elif (stage, name) == ("corrupt", "kind"):
-            _check_kind(value)
+            from ..data.corruption.corrupt import full_kind
+
+            if not isinstance(value, str):
+                raise UsageError("kind is not a text", 'write kind = "gaussian"')
+            full_kind(value)
         else:
             _check_flag(stage, name.replace("_", "-"), value)
     if stage == "set":
@@ -111,14 +115,6 @@ def _check_flag(stage: str, name: str, value: Any) -> None:
         raise UsageError(f"{name} is empty", "give it a value, or leave it out")
     for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else [value]:
         check_value(item, name)
-
-
-def _check_kind(kind: Any) -> None:
-    from ..data.corruption.corrupt import full_kind
-
-    if not isinstance(kind, str):
-        raise UsageError("kind is not a text", 'write kind = "gaussian"')
-    full_kind(kind)
 
 
 def files_in(value: Any) -> set[str]:

@@ -31,9 +31,9 @@ from ..runs.train_options import Execution, TrainOptions
 from ..stages.train import resolved
 from .expand import Cell
 from .jobs import Place, fitting, own_threads
-from .plan import costs_of, per_image, summed, this_machine
-from .record import Row
-from .shared import Sources
+from .plan import costs_of, passes_of, per_image, this_machine
+from .record import Results
+from .shared import Sources, images
 
 MOST_SECONDS = 60.0  # for measuring, after which kinds of training that are left count as the mean of the others
 LEAST_SECONDS = 1.0  # for one kind
@@ -98,7 +98,12 @@ def forecast(cells: list[Cell], sources: Sources, place: Place, *, keep: bool = 
     kept = _Kept(place, {cost: source for cost, (_, _, source) in kinds.items() if cost not in slow})
     new = [cost for cost in reversed(kinds) if cost not in slow and cost not in kept.known]
     limit, begin = max(LEAST_SECONDS, min(SECONDS, MOST_SECONDS / max(len(new), 1))), time.perf_counter()
-    _say_beforehand(len(new), len(slow), limit)
+    if (beforehand := len(new) * limit) > SILENT:
+        few = f"measuring a few steps of {console.counted(len(new), 'kind', 'kinds')} of training"
+        console.say(f"{few}, {span(min(beforehand, MOST_SECONDS))} or so")
+    if slow:
+        which = f"{console.counted(len(slow), 'kind', 'kinds')} of training with steps too long to measure"
+        console.say(f"{which}: time by operations, at half the matrix speed")
     measured: dict[str, Estimate | None] = {**kept.known}
     for number, cost in enumerate(new, 1):
         if number > 1 and time.perf_counter() - begin > MOST_SECONDS:
@@ -109,39 +114,28 @@ def forecast(cells: list[Cell], sources: Sources, place: Place, *, keep: bool = 
         if keep:
             kept.add(cost, measured[cost])
     estimates = {cost: one for cost, one in measured.items() if one}
-    of_image = {cost: one.total_seconds / _images(kinds[cost][2]) for cost, one in estimates.items()}
+    of_image = {cost: one.total_seconds / images(kinds[cost][2]) for cost, one in estimates.items()}
     of_image |= {cost: each for cost, (each, _) in slow.items()}
     if not of_image:
         return Forecast(0, 0.0, 0, 0)
     mean = sum(of_image.values()) / len(of_image)
     costs = [(_cost(plan), source) for _, plan, source in left]
     seconds = [
-        of_image.get(cost, mean) * _images(source) for cost, source in costs if cost in of_image or cost not in measured
+        of_image.get(cost, mean) * images(source) for cost, source in costs if cost in of_image or cost not in measured
     ]
     largest = max((one.peak_bytes for one in estimates.values()), default=0)
     free = min((one.free_bytes for one in estimates.values()), default=0)
     return Forecast(len(seconds), sum(seconds), largest, free, (len(kinds), len(measured)))
 
 
-def _say_beforehand(measured: int, slow: int, limit: float) -> None:
-    """Say on stderr how many kinds of training are measured, and for how long, where that is not over at once."""
-    if measured * limit > SILENT:
-        kinds = console.counted(measured, "kind", "kinds")
-        console.say(f"measuring a few steps of {kinds} of training, {span(min(measured * limit, MOST_SECONDS))} or so")
-    if slow:
-        kinds = console.counted(slow, "kind", "kinds")
-        console.say(f"{kinds} of training with steps too long to measure: time by operations, at half the matrix speed")
-
-
 def _reckoned(plan: TrainOptions, source: Path) -> tuple[float, float]:
     """Seconds of an image in a whole training, and of a step, by operations; 0 for a network that nobody counted."""
-    body, method = manifest.read(source).body, resolve(plan.method or "")
+    body = manifest.read(source).body
     network = costs_of(plan.model, body["size"][0], body["channels"])
-    stated = [half.cost for half in (method.local, method.aggregator) if not isinstance(half.cost, str)]
     speed = this_machine()["flops"] * this_machine()["share"]
     if network is None:
         return 0.0, 0.0
-    operations, _ = per_image(network, summed(stated or [{"step": 1}]), plan.epochs)
+    operations, _ = per_image(network, passes_of(resolve(plan.method or "")), plan.epochs)
     return operations * plan.rounds * plan.participation / speed, plan.batch_size * network["step"] / speed
 
 
@@ -173,11 +167,9 @@ class _Kept:
             write_text(self.path, json.dumps(self.body, indent=1))
 
 
-def _asked(
-    cells: Iterable[Cell], sources: Sources, place: Place
-) -> Iterator[tuple[Cell, TrainOptions, Path, bool]]:  # fmt: skip
+def _asked(cells: Iterable[Cell], sources: Sources, place: Place) -> Iterator[tuple[Cell, TrainOptions, Path, bool]]:
     """Each cell that has data with the options of its run, the data, and whether it is done."""
-    runs = begun(place.work)
+    runs = [manifest.read(path) for path in sorted(place.work.glob("runs/*/run.json"))]
     for cell in cells:
         if isinstance(source := sources[cell.chain], Path):
             plan = _plan(cell.train, source)
@@ -203,15 +195,6 @@ def _measured(source: Path, plan: TrainOptions, cell: Cell, place: Place, limit:
             return estimate(source, replace(plan, seed=cell.seed), execution, limit=limit)
     except FedcliError:
         return None
-
-
-def _images(source: Path) -> int:
-    return sum(client["train"] for client in manifest.read(source).body["roster"])
-
-
-def begun(work: Path) -> list[manifest.Manifest]:
-    """The finished runs of a work folder."""
-    return [manifest.read(path) for path in sorted(work.glob("runs/*/run.json"))]
 
 
 def is_done(plan: TrainOptions, source: Path, runs: list[manifest.Manifest]) -> bool:
@@ -242,11 +225,9 @@ def announce_again(cells: list[Cell], sources: Sources, place: Place, folder: Pa
 
 def _last_scores(results: Path) -> dict[tuple[str, str], str]:
     """(row, data and seed) -> scores.json of the last time, below the work folder."""
-    if not results.is_file():
-        return {}
     try:
-        rows = [Row.model_validate(row) for row in json.loads(results.read_text(encoding="utf-8"))["rows"]]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        rows = Results.read(results).rows if results.is_file() else []
+    except FedcliError:
         console.warn(f"{results} cannot be read: it is written again, without saying what has changed since")
         return {}
     return {(row.name, at): path for row in rows for at, path in row.scores.items()}

@@ -6,7 +6,7 @@ A stage that is done is found by its own command, so the same command goes on wh
 import contextlib
 import time
 import traceback
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,9 +24,8 @@ from ..stages import corrupt, evaluate, partition, prepare, train
 from ..stages.results import Result
 from ..system import interrupts, processes
 from ..system.processes import Ended, one_each
-from .board import BEFORE, Board
 from .expand import Cell, stages_of
-from .shared import HELD, Outcome, Shared, Sources
+from .shared import BEFORE, HELD, Board, Outcome, Shared, Sources
 
 RUN: dict[str, Callable[[Any], Result]]  # the stages that make data
 RUN = {"prepare": prepare.run, "partition": partition.run, "corrupt": corrupt.run}
@@ -139,7 +138,9 @@ def run(shared: Shared, place: Place, number: Callable[[Outcome], str] = lambda 
         here[outcome.cell] = outcome
     board.look()
     if not shared.wait and (len(board.ended) < len(shared.cells) or not shared.joins()):
-        console.say(_helped(shared, board, here))
+        count, left = console.counted(len(shared.cells), "cell", "cells"), len(shared.cells) - len(board.ended)
+        who = f"{left} left to other processes, the last of which writes it" if left else "another process writes it"
+        console.say(f"{len(here)} of {count} of this table trained here; {who}")
         refuse_failed([*here.values()], "cell", "cells")
         return None
     failed = {end.cell: end for end in board.ended.values() if not end.scores}
@@ -168,13 +169,6 @@ def _claimed(shared: Shared, board: Board) -> Iterator[tuple[Cell, Path] | None]
             yield None
         else:
             return
-
-
-def _helped(shared: Shared, board: Board, here: Collection[Cell]) -> str:
-    """The part of this process in a table that another one ends."""
-    count, left = len(shared.cells), len(shared.cells) - len(board.ended)
-    rest = f"{left} left to other processes, the last of which writes it" if left else "another process writes it"
-    return f"{len(here)} of {console.counted(count, 'cell', 'cells')} of this table trained here; {rest}"
 
 
 def refuse_failed(outcomes: list[Outcome], singular: str, plural: str) -> None:
@@ -232,9 +226,7 @@ def own_threads() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _one_by_one(
-    cells: Iterable[tuple[Cell, Path] | None], place: Place, board: Board
-) -> Iterator[Outcome]:  # fmt: skip
+def _one_by_one(cells: Iterable[tuple[Cell, Path] | None], place: Place, board: Board) -> Iterator[Outcome]:
     for task in cells:
         if task is None:
             time.sleep(POLL)
@@ -244,9 +236,7 @@ def _one_by_one(
         yield board.end(outcome, "" if board.played > before else BEFORE)
 
 
-def _side_by_side(
-    cells: Iterable[tuple[Cell, Path] | None], place: Place, board: Board
-) -> Iterator[Outcome]:  # fmt: skip
+def _side_by_side(cells: Iterable[tuple[Cell, Path] | None], place: Place, board: Board) -> Iterator[Outcome]:
     """Each cell in a process of its own."""
     began: set[Cell] = set()
     tasks = (task and (*task, place) for task in cells)

@@ -4,24 +4,28 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from .. import console
+from ..compare.systems import Scored
 from ..data import manifest
 from ..data.manifest import sync
 from ..errors import FedcliError
 from ..io.locks import held, scratch
 from ..reporting import page, writers
+from ..scores.scores import Scores
 from . import forecast, pictures
+from .findings import Findings
 from .jobs import Place, run, told
 from .recipe import Recipe
 from .record import Results
 from .results import collect
+from .shape import UNITS
 from .shared import Outcome, Shared
 from .tables import beside
-from .tables.headline import of_cell
 
 
 def play(
@@ -51,6 +55,28 @@ def play(
             finally:
                 shown(made)
     return outcomes
+
+
+def of_cell(recipe: Recipe, outcome: Outcome, *, published: bool = True) -> str:
+    """A sentence on a finished cell in the main column, such as "noisy ACC 61.20 %, published 63.51 ± 0.42"; "" where
+    no column is of these scores.
+
+    published: whether the printed number says something beside ours.
+    """
+    cell, printed = outcome.cell, recipe.numbers.get(outcome.cell.row, {})
+    with suppress(FedcliError):  # it is told where the scores are read for the table
+        made = manifest.read(outcome.path, "scores")
+        scored = Scored(outcome.path, made.options, Scores.of(made.body, outcome.path))
+        numbers = Findings(recipe, [outcome], {outcome.path: scored}).columns(cell.row)
+        known = [each for each in recipe.columns if numbers[each.name].get(cell.seed) and not each.minus]
+        for column in [*(each for each in known if each.name in printed), *known][:1]:
+            sign, _, digits = UNITS[column.unit]
+            said = f"{column.name} {fmean(numbers[column.name][cell.seed]):.{digits}f} {sign}".rstrip()
+            if published and (theirs := printed.get(column.name)):
+                spread = "" if theirs.std is None else f" ± {theirs.std:.{digits}f}"
+                said += f", published {theirs.mean:.{digits}f}{spread}"
+            return said
+    return ""
 
 
 def record(folder: Path, results: Results) -> None:
@@ -89,17 +115,12 @@ def illustrate(folder: Path, recipe: Recipe, results: Results, outcomes: list[Ou
             folder / "report.html",
             scores,
             page.PageOptions(
-                title=results.title,
                 tables=[*beside.main(results, "Bold"), *beside.compared(results), beside.ran(results)],
-                findings=beside.findings(results),
-                tests=beside.tests(results)[1],
-                notes=results.notes,
-                pictures=drawn,
-                at=results.at,
-                spread=results.spread,
+                findings=beside.findings(results), tests=beside.tests(results)[1], pictures=drawn,
                 clocks=False,  # equal scores, equal bytes
+                **{key: getattr(results, key) for key in ("title", "notes", "at", "spread")},
             ),
-        )
+        )  # fmt: skip
     return results
 
 

@@ -42,12 +42,8 @@ def _file(title: str, more: str = "") -> str:
 
 
 def _kinds(file: Path) -> list[Path]:
+    """A picture for the page, and beside it as lines that a paper can take."""
     return [file.with_suffix(suffix) for suffix in SUFFIXES]
-
-
-def _write(picture: drawing.Picture, file: Path) -> None:
-    """Draw a picture for the page, and beside it as lines that a paper can take."""
-    drawing.write(picture, *_kinds(file))
 
 
 def _columns(figure: Figure, results: Results) -> list[Column]:
@@ -67,7 +63,7 @@ def _sweep(recipe: Recipe, figure: Figure, results: Results, column: Column, fol
     levels = [(name, None, cells[name].mean, cells[name].std) for name in figure.lines if name in cells]
     title = figure.title + f": {column.name}" * (len(_columns(figure, results)) > 1)
     frame = sweep.of_points([*points, *levels], figure.x.partition(".")[2], heading(column).heading)
-    _write(sweep.draw(frame), folder / _file(title))
+    drawing.write(sweep.draw(frame), *_kinds(folder / _file(title)))
     return title, folder / _file(title)
 
 
@@ -120,5 +116,5 @@ def _of_runs(figure: Figure, runs: dict[str, list[Path]], folder: Path, older: P
             picture = landscape.draw(landscape.frame(firsts, dims=dims, version=version, device=device))
         case _:
             picture = curves.draw(curves.frame(firsts, series=[figure.series]))
-    _write(picture, folder / file)
+    drawing.write(picture, *_kinds(folder / file))
     return figure.title, folder / file

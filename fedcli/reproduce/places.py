@@ -95,15 +95,13 @@ def rounds(tree: Any, place: str, at: str) -> list[float]:
 
     at: "last" for the last round alone. Empty where none of them has a meaning.
     """
-    values = [_per_round(value, at) for value in reach(tree, place.split("/")).values]
+    values: list[list[Any]] = []
+    for value in reach(tree, place.split("/")).values:
+        if isinstance(value, dict) and "last" in value:
+            value = [value["last"]] if at == "last" else value["per_round"]
+        values.append(value if isinstance(value, list) else [value])
     known = [numbers for numbers in values if None not in numbers]
     return [sum(numbers) / len(numbers) for numbers in zip(*known, strict=True)]
-
-
-def _per_round(value: Any, at: str) -> list[Any]:
-    if isinstance(value, dict) and "last" in value:
-        return [value["last"]] if at == "last" else value["per_round"]
-    return value if isinstance(value, list) else [value]
 
 
 def check(place: str, dataset: str, by: Iterable[str], *, corrupted: bool, best: bool) -> None:

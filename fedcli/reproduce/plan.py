@@ -115,7 +115,7 @@ def planned(
         plan.tables.append(Table(recipe.name, len(own), len(runs), tuple(filter(None, trained))))
         plan.files |= {name: what for name, what in recipe.files.items() if any(cell.asks for cell in own)}
         for cell in own:
-            prepare, _ = _data(cell)
+            prepare: Any = cell.chain[0]
             pools.setdefault(prepare.name, set()).add(prepare)
     if missing and not plan.tables:
         raise missing
@@ -137,11 +137,6 @@ def _method(name: str, facts: Facts) -> Any:
     )  # fmt: skip
 
 
-def _data(cell: Cell) -> tuple[Any, Any]:
-    """The options of prepare and of partition."""
-    return cell.chain[0], cell.chain[1]
-
-
 def _images(prepare: Any) -> int:
     """Of a dataset, or as many as are drawn of it."""
     known = card(prepare.name).get("images", {}).get("count", 0)
@@ -157,15 +152,13 @@ def _pool(prepare: Any) -> float:
     return _images(prepare) * _side(prepare) ** 2 * card(prepare.name)["channels"]
 
 
-def _clients(cell: Cell) -> int:
-    prepare, partition = _data(cell)
+def _clients(prepare: Any, partition: Any) -> int:
     about = card(prepare.name)
     return partition.clients or max(len(about["attributes"].get(key, [])) for key in (*partition.by, "")) or 2
 
 
-def _trained(cell: Cell) -> float:
-    """Images that the clients of a cell train on in an epoch."""
-    prepare, partition = _data(cell)
+def _trained(prepare: Any, partition: Any) -> float:
+    """Images that the clients of a partition train on in an epoch."""
     about, count = card(prepare.name), float(_images(prepare))
     fixed = about.get("images", {}).get("train")
     if prepare.folds:
@@ -173,14 +166,14 @@ def _trained(cell: Cell) -> float:
     else:
         count = fixed if fixed and not prepare.sample_images else count * (1 - (prepare.test or TEST))
     if partition.portion:
-        count *= (
-            partition.portion * _clients(cell) / max(len(about["attributes"].get(key, [0])) for key in partition.by)
-        )
+        sites = max(len(about["attributes"].get(key, [0])) for key in partition.by)
+        count *= partition.portion * _clients(prepare, partition) / sites
     return count * (1 - partition.val)
 
 
 def _training(cell: Cell, method: Any, plan: Plan) -> Training | None:
-    train, (prepare, _) = cell.train, _data(cell)
+    train, data = cell.train, cell.chain[:2]
+    prepare: Any = data[0]
     network = costs_of(train.model or "cnn", _side(prepare), card(prepare.name)["channels"])
     if network is None:
         plan.unknown.add(f"{train.model} at {_side(prepare)} pixels")
@@ -189,10 +182,10 @@ def _training(cell: Cell, method: Any, plan: Plan) -> Training | None:
         return None
     if method.passes is None:
         plan.not_stated.add(train.method or "")
-    images, rounds = _trained(cell) * train.participation, train.rounds
+    images, rounds = _trained(*data) * train.participation, train.rounds
     passes = summed(method.passes or [NOT_STATED])
     passes["look"] += bool(train.teacher)
-    visits, clients = images * rounds * train.epochs, _clients(cell)
+    visits, clients = images * rounds * train.epochs, _clients(*data)
     operations, traffic = per_image(network, passes, train.epochs)
     model, batch = network["parameters"] * FLOAT, train.batch_size
     return Training(
@@ -206,6 +199,12 @@ def summed(halves: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """The passes of a method's two halves together, by kind."""
     halves = list(halves)
     return {kind: sum(half.get(kind, 0) for half in halves) for kind in ("step", "look", "gradient", "forward")}
+
+
+def passes_of(method: Any) -> dict[str, int]:
+    """The passes of a method, by kind; of one that states none those of plain training."""
+    stated = [half.cost for half in (method.local, method.aggregator) if not isinstance(half.cost, str)]
+    return summed(stated or [NOT_STATED])
 
 
 def per_image(network: Mapping[str, float], passes: Mapping[str, int], epochs: int) -> tuple[float, float]:

@@ -9,7 +9,7 @@ from ..data.preparation import download
 from ..data.sources import cards
 from ..errors import FedcliError, UsageError, nearest
 from .expand import Cell
-from .flags import files_in, variable
+from .flags import variable
 from .recipe import Recipe
 
 
@@ -114,11 +114,6 @@ def shared_out(recipes: Sequence[Recipe], raw: Sequence[str], file: Sequence[str
     return list(zip(*out, strict=True))
 
 
-def listed(recipe: Recipe) -> set[str]:
-    """Names of the files that are lists of images which the authors published."""
-    return {name for data in recipe.chains.values() for name in files_in(data.lists)}
-
-
 def check_folders(used: set[str], given: dict[str, str], made_up: set[str]) -> None:
     """Refuse a folder that is not there, and real files of a used dataset beside a synthetic sample of another.
 
@@ -141,17 +136,6 @@ def possible(recipe: Recipe, cells: list[Cell], given: dict[str, str]) -> tuple[
 
     Raises UsageError if none is.
     """
-    left_out = absent(recipe, cells, given)
-    cells = [cell for cell in cells if recipe.chains[cell.data].dataset not in left_out]
-    sentences = [*left_out.values(), *without_files(recipe, cells)]
-    return [cell for cell in cells if not cell.asks], sentences
-
-
-def absent(recipe: Recipe, cells: list[Cell], given: dict[str, str]) -> dict[str, str]:
-    """Dataset -> a sentence, for those that read files and were given no folder.
-
-    Raises UsageError if no cell remains.
-    """
     used = {recipe.chains[cell.data].dataset for cell in cells}
     missing = [name for name in needed(recipe) if name in used and name not in given]
     if used and used == set(missing):
@@ -160,20 +144,18 @@ def absent(recipe: Recipe, cells: list[Cell], given: dict[str, str]) -> dict[str
             f"{recipe.name} needs the files of {' and '.join(missing)}",
             f"add {flags}, or --fetch, which downloads them or says where to get them; --scale smoke needs none",
         )
-    return {name: f"{name} is left out: no --raw {name}=DIR was given." for name in missing}
-
-
-def without_files(recipe: Recipe, cells: list[Cell]) -> list[str]:
-    """A sentence for each file that cells need and was not given. Raises UsageError if no other cell remains."""
-    asking = {name: [cell.row for cell in cells if variable(name, "file") in cell.asks] for name in recipe.files}
-    asking = {name: rows for name, rows in asking.items() if rows}
+    cells = [cell for cell in cells if recipe.chains[cell.data].dataset not in missing]
+    rows = {name: [cell.row for cell in cells if variable(name, "file") in cell.asks] for name in recipe.files}
+    asking = {name: ", ".join(dict.fromkeys(of)) for name, of in rows.items() if of}
     if cells and all(cell.asks for cell in cells):
         wanted = "; ".join(f"{name}: {recipe.files[name]}" for name in asking)
         flags = " ".join(f"--file {name}=PATH" for name in asking)
         raise UsageError(
             f"{recipe.name} needs files ({wanted})", f"add {flags}, or --fetch; --scale small and smoke need none"
         )
-    return [
-        f"{', '.join(dict.fromkeys(rows))} left out: no --file {name}=PATH was given, which is {recipe.files[name]}."
+    said = [f"{name} is left out: no --raw {name}=DIR was given." for name in missing]
+    said += [
+        f"{rows} left out: no --file {name}=PATH was given, which is {recipe.files[name]}."
         for name, rows in asking.items()
     ]
+    return [cell for cell in cells if not cell.asks], said

@@ -36,24 +36,14 @@ def collect(
     rows = [_row(findings, name, with_derived(recipe, numbers, name), scale, work) for name in numbers]
     marks = Marks(findings, rows)
     results = Results(
-        recipe=recipe.name,
         title="SYNTHETIC data: " * any(run.scores.sample for run in runs.values()) + _title(recipe, outcomes, scale),
-        paper=recipe.paper,
-        scale=scale,
-        at=recipe.at,
-        spread=recipe.spread,
-        reference=recipe.reference,
+        recipe=recipe.name, scale=scale, columns=list(recipe.columns), rows=rows, left_out=list(left_out),
         seeds=sorted({outcome.cell.seed for outcome in outcomes}),
-        columns=list(recipe.columns),
-        rows=rows,
-        left_out=list(left_out),
-        failed=[
-            Failed(cell=outcome.cell.name, sentence=outcome.sentence) for outcome in outcomes if not outcome.scores
-        ],
+        failed=[Failed(cell=each.cell.name, sentence=each.sentence) for each in outcomes if not each.scores],
         statistics=list(tests(findings)),
         marks={column.name: marks.of(column) for column in recipe.columns if not column.validation},
-        layout=recipe.layout,
-    )
+        **{key: getattr(recipe, key) for key in ("paper", "at", "spread", "reference", "layout")},
+    )  # fmt: skip
     results = results.model_copy(update={"orders": list(orders(results))})
     notes = notes_of(recipe, results)
     notes += [f"The images of {name} are a SYNTHETIC sample: --raw was not given." for name in made_up]
@@ -65,19 +55,14 @@ def asked(recipe: Recipe, outcomes: list[Outcome]) -> Recipe:
     """The recipe with the columns that are of data which the cells have, all of them of a mean."""
     data = {outcome.cell.data for outcome in outcomes}
     there = {column.name for column in recipe.columns if column.data in data}
-    kept = tuple(
-        column
-        for column in recipe.columns
-        if column.name in there or {*column.parts} & there == {*column.parts} != set()
-    )
-    return recipe.model_copy(update={"columns": kept})
+    kept = [each for each in recipe.columns if each.name in there or (each.parts and {*each.parts} <= there)]
+    return recipe.model_copy(update={"columns": tuple(kept)})
 
 
 def _title(recipe: Recipe, outcomes: list[Outcome], scale: str) -> str:
     """The recipe's, and at a reduced scale what ran: it may speak of more clients."""
-    bodies = [
-        manifest.read(source).body for source in {source_of(outcome.path) for outcome in outcomes if outcome.scores}
-    ]
+    sources = {source_of(outcome.path) for outcome in outcomes if outcome.scores}
+    bodies = [manifest.read(source).body for source in sources]
     if scale == "paper" or not bodies:
         return recipe.title
     counts = [_range({len(body["roster"]) for body in bodies}, "client", "clients")]
@@ -94,47 +79,32 @@ def _range(counts: set[int], singular: str, plural: str) -> str:
 
 def _row(findings: Findings, name: str, numbers: ByColumn, scale: str, work: Path) -> Row:
     """numbers: of the row, with the derived columns."""
-    recipe, done = findings.recipe, findings.done(name)
-    about = [run.scores for run in findings.scored(name)]
-    published = recipe.numbers.get(name, {})
-    spreads = {column.name: "runs" if column.validation else recipe.spread for column in recipe.columns}
-    asked = Counter(outcome.cell.data for outcome in findings.outcomes if outcome.cell.row == name)
-    counts = {column: sum(bool(rounds) for rounds in by_seed.values()) for column, by_seed in numbers.items()}
+    recipe, about = findings.recipe, [run.scores for run in findings.scored(name)]
+    asked = [outcome for outcome in findings.outcomes if outcome.cell.row == name]
+    most = max(Counter(outcome.cell.data for outcome in asked).values())
+    counts = {column: sum(map(bool, by_seed.values())) for column, by_seed in numbers.items()}
+    cells, scores = {}, {}
+    for column in recipe.columns:
+        ours = summary([*numbers[column.name].values()], "runs" if column.validation else recipe.spread)
+        published = recipe.numbers.get(name, {}).get(column.name)
+        cells[column.name] = judged(ours, published, scale=scale, sure=column.unit == "MB")
+    for outcome in findings.done(name):
+        path = outcome.path.resolve().relative_to(work.resolve())
+        scores[f"{outcome.cell.data}, seed {outcome.cell.seed}"] = path.as_posix()
     return Row(
-        name=name,
-        label=about[0].label if about else None,
-        rule=about[0].rule if about else None,
-        command=_command([outcome for outcome in findings.outcomes if outcome.cell.row == name]),
-        holes={column: count for column, count in counts.items() if 0 < count < max(asked.values())},
+        name=name, label=about[0].label if about else None, rule=about[0].rule if about else None,
+        command=_command(asked), holes={column: count for column, count in counts.items() if 0 < count < most},
         warnings=sorted({scores.warning for scores in about if scores.warning}),
-        chance=chance_of(findings, name),
-        cells={
-            column.name: judged(
-                summary([*numbers[column.name].values()], spreads[column.name]),
-                published.get(column.name),
-                scale=scale,
-                sure=column.unit == "MB",
-            )
-            for column in recipe.columns
-        },
-        scores={
-            f"{outcome.cell.data}, seed {outcome.cell.seed}": outcome.path.resolve()
-            .relative_to(work.resolve())
-            .as_posix()
-            for outcome in done
-        },
-        stem=recipe.row(name).stem,
-    )
+        chance=chance_of(findings, name), cells=cells, scores=scores, stem=recipe.row(name).stem,
+    )  # fmt: skip
 
 
 def chance_of(findings: Findings, name: str) -> dict[str, str]:
     """Data on which a row's global models may be no better than chance, and why; of own models it is not known."""
-    done = [] if findings.recipe.row(name).scores_of else findings.done(name)
     runs: dict[str, list[Scored]] = {}
-    for outcome in done:
+    for outcome in () if findings.recipe.row(name).scores_of else findings.done(name):
         runs.setdefault(outcome.cell.title, []).append(findings.runs[outcome.path])
-    said = {title: at_chance(of_data) for title, of_data in runs.items()}
-    return {title: text for title, text in said.items() if text}
+    return {title: text for title, of_data in runs.items() if (text := at_chance(of_data))}
 
 
 def _command(outcomes: list[Outcome]) -> str:

@@ -15,6 +15,8 @@ from .expand import Cell, stages_of
 from .flags import ASKED, asked, variable
 from .recipe import Recipe
 
+Made = dict[tuple[Options, ...], str]  # the path that a chain made, or the variable that holds it
+
 
 @dataclass
 class Script:
@@ -34,7 +36,7 @@ class Script:
 
     def text(self) -> str:
         """One script of all cells; those of a device run one after another, beside those of the others."""
-        made, count = self._nothing(), len(self.devices)
+        made, count = Made(), len(self.devices)
         lines = self._head(self.cells, f"{self.recipe.title}: {console.counted(len(self.cells), 'cell', 'cells')}")
         if count == 1:
             for cell in self.cells:
@@ -53,19 +55,15 @@ class Script:
         if folder.is_dir() and any(folder.iterdir()):
             raise UsageError(f"{folder} is not empty", "give --dry-run= the name of a new folder")
         folder.mkdir(parents=True, exist_ok=True)
-        made = self._nothing()
+        made = Made()
         data = self._head(self.cells, f"{self.recipe.title}: the data of all cells")
         write_text(folder / "data.sh", _joined([*data, *chain.from_iterable(self._data(c, made) for c in self.cells)]))
         digits = len(str(len(self.cells)))
         for number, cell in enumerate(self.cells, 1):
-            made, name = self._nothing(), re.sub(r"[^\w.=+-]+", "-", cell.name)[:80].strip("-")
+            made, name = Made(), re.sub(r"[^\w.=+-]+", "-", cell.name)[:80].strip("-")
             lines = self._head([cell], f"{self.recipe.title}: {cell.name}", samples=False) + self._data(cell, made)
             lines += self._trained(cell, made, self.devices[0], wait=True)
             write_text(folder / f"{number:0{digits}}-{name}.sh", _joined(lines))
-
-    def _nothing(self) -> dict[tuple[Options, ...], str]:
-        """The path that a chain made, or the variable that holds it, before anything is made."""
-        return {(): str(self.source or "")}
 
     def _head(self, cells: list[Cell], about: str, *, samples: bool = True) -> list[str]:
         lines = ["#!/bin/sh", f"# {about}", "set -e", *_wanted(self.recipe, cells)]
@@ -77,9 +75,10 @@ class Script:
     def _named(self, cell: Cell) -> str:
         return f"# [{self.cells.index(cell) + 1}/{len(self.cells)}] {cell.name}"
 
-    def _data(self, cell: Cell, made: dict[tuple[Options, ...], str]) -> list[str]:
+    def _data(self, cell: Cell, made: Made) -> list[str]:
         """The stages of a cell's data that are not made yet."""
         lines = []
+        made.setdefault((), str(self.source or ""))
         for _, stages in stages_of([cell]):
             if stages not in made:
                 stage = stages[-1].stage
@@ -88,9 +87,7 @@ class Script:
                 made[stages] = asked(name)
         return lines
 
-    def _trained(
-        self, cell: Cell, made: dict[tuple[Options, ...], str], device: str, wait: bool = False
-    ) -> list[str]:  # fmt: skip
+    def _trained(self, cell: Cell, made: Made, device: str, wait: bool = False) -> list[str]:
         """wait: for another cell that has the same training."""
         train = replace(cell.train, resume=True, device=device, wait=wait)
         lines = [f"run=$({_command(train, made[cell.chain], self.work)})"]

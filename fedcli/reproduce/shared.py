@@ -7,13 +7,15 @@ cells/held/<id>.0   what a process plays at the moment, see io/claims.py
 import hashlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from .. import console
+from ..bench.estimate import span
 from ..data import manifest
 from ..errors import FedcliError, UsageError
 from ..io.claims import Claims
@@ -21,10 +23,17 @@ from ..io.files import read_text, write_text
 from ..methods import resolve
 from ..stages.train import resolved
 from .expand import Cell
+from .plan import passes_of, per_image
 
 CELLS, HELD = "cells", "cells/held"  # below the work folder
+LOOK = 10.0  # seconds between two looks at what other processes have done, while a cell is played here
+BEFORE, ELSEWHERE = "was done already", "by another process"
 KEYS = {"scores"}, {"failed", "hint", "at"}  # of the file of a cell
-BACKWARD = 3  # times as long as a pass forward takes one forward and backward
+PASSES = {
+    "step": 3.0,
+    "forward": 1.0,
+    "traffic": 0.0,
+}  # one forward and backward takes three times as long as one forward
 
 
 @dataclass(frozen=True)
@@ -130,6 +139,72 @@ class Shared(AbstractContextManager["Shared"]):
         return manifest.sha256(self.data[cell])
 
 
+@dataclass
+class Board:
+    """Progress for a person: how many cells have ended in all processes, what each found, and the time left.
+
+    number: a sentence on the number that a cell has found.
+    ended: by name of the cell.
+    left: rounds still to play, by name of the cell.
+    """
+
+    shared: Shared
+    number: Callable[[Outcome], str]
+    ended: dict[str, Outcome] = field(default_factory=dict)
+    left: dict[str, int] = field(default_factory=dict)
+    playing: set[str] = field(default_factory=set)  # in this process
+    played: int = 0  # rounds, here
+    passed: int = 0  # rounds since the start, here and elsewhere
+    began: float = field(default_factory=time.monotonic)
+    looked: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.left = {cell.name: resolved(cell.train).rounds for cell in self.shared.cells}
+        self.look(BEFORE)
+
+    def look(self, how: str = ELSEWHERE) -> None:
+        """Tell of cells that have ended since in other processes."""
+        self.looked = time.monotonic()
+        for cell in self.shared.cells:
+            if cell.name not in self.ended and cell.name not in self.playing and (end := self.shared.ended(cell)):
+                self.passed += self.left[cell.name] if how == ELSEWHERE else 0
+                self.end(end, how)
+
+    def played_round(self, cell: Cell, done: int, total: int) -> None:
+        """Show how far a cell is."""
+        self.played += 1
+        self.passed += 1
+        self.left[cell.name] = total - done
+        if time.monotonic() - self.looked > LOOK:
+            self.look()
+        console.status(f"{self.count} {cell.name}: round {done}/{total}{self.rest}")
+
+    def end(self, outcome: Outcome, how: str = "") -> Outcome:
+        """Tell how a cell has ended. how: where it was, if not here and now."""
+        name = outcome.cell.name
+        self.playing.discard(name)
+        told = name in self.ended
+        self.ended[name], self.left[name] = outcome, 0
+        if not outcome.scores:
+            console.fail(f"{self.count} {name}: {outcome.sentence}", outcome.hint)
+        elif not told or not how:
+            found = self.number(outcome)
+            said = f"{found} ({how})" if found and how else found or how or "done"
+            console.say(f"{self.count} {name}: {said}{self.rest}")
+        return outcome
+
+    @property
+    def count(self) -> str:
+        """The number of cells that have ended."""
+        return f"[{len(self.ended)}/{len(self.shared.cells)}]"
+
+    @property
+    def rest(self) -> str:
+        """The time left, at the pace since the start; nothing where that cannot be said."""
+        left = sum(self.left.values())
+        return f"; {span(left * (time.monotonic() - self.began) / self.passed)} left" if self.passed and left else ""
+
+
 def _digest(what: Any) -> str:
     return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:16]
 
@@ -137,12 +212,11 @@ def _digest(what: Any) -> str:
 def dealt(sources: dict[Cell, Path], part: str) -> list[Cell]:
     """One of several parts of the cells that take about as long, equal wherever it is asked. part: see part_of()."""
     which, count = part_of(part)
+    lengths = {cell: _length(cell, source) for cell, source in sources.items()}
     took, parts = [0.0] * count, [set[Cell]() for _ in range(count)]
-    for cell in sorted(
-        sources, key=lambda cell: -_length(cell, sources[cell])
-    ):  # the longest first, to the least laden
+    for cell in sorted(sources, key=lambda cell: -lengths[cell]):  # the longest first, to the least laden
         least = took.index(min(took))
-        took[least] += _length(cell, sources[cell])
+        took[least] += lengths[cell]
         parts[least].add(cell)
     return [cell for cell in sources if cell in parts[which - 1]]
 
@@ -158,11 +232,11 @@ def part_of(text: str) -> tuple[int, int]:
 
 def _length(cell: Cell, source: Path) -> float:
     """The length of a cell beside others, in passes forward over an image."""
-    plan, method = resolved(cell.train), resolve(cell.train.method or "")
-    step, visit = BACKWARD, 0
-    for cost in (method.local.cost, method.aggregator.cost):
-        if not isinstance(cost, str):
-            step += BACKWARD * cost.get("step", 0) + cost.get("look", 0)
-            visit += BACKWARD * cost.get("gradient", 0) + cost.get("forward", 0)
-    images = sum(client["train"] for client in manifest.read(source).body["roster"])
-    return float(plan.rounds * images * (plan.epochs * step + visit))
+    plan = resolved(cell.train)
+    passes, _ = per_image(PASSES, passes_of(resolve(plan.method or "")), plan.epochs)
+    return plan.rounds * images(source) * passes
+
+
+def images(source: Path) -> int:
+    """The images that the clients of a manifest train on."""
+    return sum(client["train"] for client in manifest.read(source).body["roster"])

@@ -5,7 +5,7 @@ tested on. Its table has a row per training and a column per tested site, from t
 held-out site, and on the dataset's test part.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -20,7 +20,6 @@ from ..reporting.table import Cell as Shown
 from ..reporting.table import Column as Heading
 from ..reporting.table import Table, heads, percent
 from ..scores.scores import Scores
-from ..scores.table import Score
 from ..stages import evaluate, partition
 from ..stages.evaluation_options import EvaluateOptions
 from ..stages.options import PartitionOptions, TrainOptions
@@ -181,31 +180,21 @@ def tables(plan: Plan, outcomes: list[Outcome], work: Path, device: str) -> Iter
     scored = []
     for outcome in (outcome for outcome in outcomes if outcome.scores):
         run = manifest.parent(outcome.path, "run")
-        inside = evaluate.run(EvaluateOptions(run, on=plan.dataset, by=[attribute], work=work, device=device)).path
+        of_all = evaluate.run(EvaluateOptions(run, on=plan.dataset, by=[attribute], work=work, device=device)).path
         name = outcome.cell.name.replace(f"{KEY}=", "without ", 1)
-        scored.append((name, Scores.read(outcome.path), Scores.read(inside)))
+        scored.append((name, Scores.read(outcome.path), Scores.read(of_all)))
     members = scored[0][2].members(attribute) if scored else {}
     columns = [Heading("trained"), Heading("held out", "%"), *heads("interval", "images")]
     columns += heads(
         *(f"{site} [{members[site].count}]" if site in members else site for site in plan.values), unit="%"
     )
     for metric in Task.of_body(manifest.read(plan.dataset, "dataset").body).usual:
-        rows = [
-            [Shown(name), *_held_out(own, metric), *_on_sites(plan, inside.groups[attribute]["clean"].get(metric, {}))]
-            for name, own, inside in scored
-        ]
+        rows = []
+        for name, own, inside in scored:
+            score, by_site = own.versions["clean"][metric], inside.groups[attribute]["clean"].get(metric, {})
+            low, high = score.low, score.high
+            bounds = "-" if low is None or high is None else f"{100 * low:.2f} to {100 * high:.2f}"
+            on_sites = [by_site.get(site) for site in plan.values]  # images of the dataset's test part
+            shown = [percent(each.last, doubtful=bool(each.small)) if each else Shown() for each in on_sites]
+            rows.append([Shown(name), percent(score.last), Shown(bounds), Shown(str(score.count)), *shown])
         yield Table(f"Trained without, tested on: {metric}", columns, rows, LEGEND)
-
-
-def _held_out(scores: Scores, metric: str) -> list[Shown]:
-    """Score on all images of the held-out site, its interval, and their number."""
-    score = scores.versions["clean"][metric]
-    low, high = score.low, score.high
-    bounds = "-" if low is None or high is None else f"{100 * low:.2f} to {100 * high:.2f}"
-    return [percent(score.last), Shown(bounds), Shown(str(score.count))]
-
-
-def _on_sites(plan: Plan, column: Mapping[str, Score]) -> list[Shown]:
-    """The score on each site's images of the dataset's test part."""
-    scores = [column.get(site) for site in plan.values]
-    return [percent(score.last, doubtful=bool(score.small)) if score else Shown() for score in scores]

@@ -27,8 +27,8 @@ def measured(monkeypatch):
 
     monkeypatch.setattr(forecast.time, "perf_counter", lambda: now[0])
     for name, made in {
-        "_measured": estimate, "_plan": lambda kind, source: kind, "_cost": lambda kind: kind, "begun": lambda work: [],
-        "is_done": lambda kind, source, runs: kind == "done", "_images": lambda source: IMAGES[source.name],
+        "_measured": estimate, "_plan": lambda kind, source: kind, "_cost": lambda kind: kind,
+        "is_done": lambda kind, source, runs: kind == "done", "images": lambda source: IMAGES[source.name],
         "_reckoned": lambda kind, source: (5.0, 7.0 if kind == "slow" else 1.0),
         "_Kept": lambda place, kinds: SimpleNamespace(known={}, add=lambda cost, one: None),
     }.items():  # fmt: skip

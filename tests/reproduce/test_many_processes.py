@@ -20,9 +20,8 @@ from fedcli.compare import verdict
 from fedcli.errors import UsageError
 from fedcli.reporting import page
 from fedcli.reproduce import expand, jobs, shared
-from fedcli.reproduce.board import Board
 from fedcli.reproduce.jobs import Place, fitting, make_data, spread
-from fedcli.reproduce.shared import Outcome, Shared, dealt
+from fedcli.reproduce.shared import Board, Outcome, Shared, dealt
 from fedcli.scores.statistics import intervals
 
 TINY = """

@@ -99,7 +99,7 @@ def test_the_cells_without_torch_are_those_with_it(facts, scale):
 
 def test_images_of_clients_follow_from_shares_portions_and_parts():
     def trained(name, place=0):
-        return plan._trained(expand.cells(recipe.load(recipe.find(name)), "paper")[place])
+        return plan._trained(*expand.cells(recipe.load(recipe.find(name)), "paper")[place].chain[:2])
 
     assert trained("fedheal-table3") == pytest.approx(5 * (600 + 72.91 + 732.57 + 100), rel=1e-3)
     assert trained("fedism-plus-table2") == 20000 and trained("fedmrl-table1") == pytest.approx(7200 * 0.8 * 0.9)

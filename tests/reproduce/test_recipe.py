@@ -235,10 +235,12 @@ def test_data_fill_what_rows_leave_open_and_files_are_for_the_papers_scale(tmp_p
 def test_cells_that_need_a_file_which_is_not_given_are_left_out_with_its_name(tmp_path):
     checked = expand.check(write(tmp_path, TINY + OWN))
     cells = expand.cells(checked, "paper")
-    expected = raw.without_files(checked, cells)
-    assert expected == ["Fed-MAS left out: no --file moco=PATH was given, which is a teacher."]
+    there = dict.fromkeys(raw.needed(checked), "there")
+    assert raw.possible(checked, cells, there)[1] == [
+        "Fed-MAS left out: no --file moco=PATH was given, which is a teacher."
+    ]
     with pytest.raises(UsageError, match=r"needs files \(moco: a teacher\)"):
-        raw.without_files(checked, [cell for cell in cells if cell.asks])
+        raw.possible(checked, [cell for cell in cells if cell.asks], there)
     (tmp_path / "m.pth").touch()
     assert raw.files(checked, [f"moco={tmp_path}/m.pth"], {}, "paper", tmp_path) == {"moco": f"{tmp_path}/m.pth"}
     for given, said in (("m.pth", "which file it is"), ("mocko=m.pth", "no file 'mocko'"), ("moco=no.pth", "no such")):

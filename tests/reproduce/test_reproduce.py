@@ -12,7 +12,7 @@ from fedcli import extensions
 from fedcli.commands.app import app
 from fedcli.reporting import page
 from fedcli.reproduce import expand, forecast, jobs, raw, recipe
-from fedcli.reproduce.board import Board
+from fedcli.reproduce.shared import Board
 
 TINY = """
 title = "Two methods on scanned digits"
@@ -231,5 +231,6 @@ def test_a_dataset_without_its_folder_is_left_out_unless_nothing_remains(tiny):
     ended = tiny("--only", "skin · seed 0")
     assert ended.exit_code == 2
     assert "tiny needs the files of isic2018" in ended.stderr
-    missing = raw.absent(recipe.load(Path("tiny.toml")), expand.cells(recipe.load(Path("tiny.toml")), "paper"), {})
-    assert missing == {"isic2018": "isic2018 is left out: no --raw isic2018=DIR was given."}
+    known = recipe.load(Path("tiny.toml"))
+    _, missing = raw.possible(known, expand.cells(known, "paper"), {})
+    assert missing == ["isic2018 is left out: no --raw isic2018=DIR was given."]

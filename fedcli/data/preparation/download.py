@@ -152,14 +152,21 @@ def _get(file: dict[str, Any], each: Wanted, left: Left) -> None:
         part.unlink(missing_ok=True)
         return
     if there := path.exists():
-        digests = _check_there(path, known)
+        digests, odd = _digests(path, known) if path.is_file() else ({}, "")
+        if odd or not digests:
+            what = f"its {odd} differs" if odd else "it is no plain file"
+            raise FedcliError(
+                f"{path} is there and is not the file that was published: {what}",
+                "move it away, or give another folder: nothing is overwritten",
+            )
+        console.say(f"already there: {path}{'' if known else '; nobody publishes a hash to check it by'}")
     else:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not known and "unpack" not in file:  # its end may be of another version than its beginning
             part.unlink(missing_ok=True)
         transfer(file, part, each.known.redirects, left)
-        digests = _digests(part, known)
-        if odd := _differs(digests, known):
+        digests, odd = _digests(part, known)
+        if odd:
             part.unlink()
             was = "published" if "md5" in file or "sha256" in file else "received before"
             raise HashError(f"{file['url']} is not the file that was {was}: its {odd} differs", "try again later")
@@ -178,29 +185,12 @@ def _get(file: dict[str, Any], each: Wanted, left: Left) -> None:
         write_text(each.folder / RECORD, json.dumps(record | {file["path"]: entry}, indent=1, sort_keys=True) + "\n")
 
 
-def _check_there(path: Path, known: dict[str, str]) -> dict[str, str]:
-    """The hashes of a file that is there. Raises FedcliError where it is another one of that name."""
-    digests = _digests(path, known) if path.is_file() else {}
-    if not digests or (odd := _differs(digests, known)):
-        what = f"its {odd} differs" if digests else "it is no plain file"
-        raise FedcliError(
-            f"{path} is there and is not the file that was published: {what}",
-            "move it away, or give another folder: nothing is overwritten",
-        )
-    console.say(f"already there: {path}{'' if known else '; nobody publishes a hash to check it by'}")
-    return digests
-
-
-def _digests(path: Path, known: dict[str, str]) -> dict[str, str]:
-    """SHA-256, and where a source publishes it MD5, which finds damage and not malice."""
+def _digests(path: Path, known: dict[str, str]) -> tuple[dict[str, str], str]:
+    """SHA-256, and where a source publishes it MD5, which finds damage and not malice; and the kind of hash that is not
+    as known, of which some makers publish the first digits, "" for none."""
     digests = {}
     for kind in ("sha256", *(["md5"] if "md5" in known else [])):
         with path.open("rb") as file:
             digests[kind] = hashlib.file_digest(file, kind).hexdigest()
-    return digests
-
-
-def _differs(digests: dict[str, str], known: dict[str, str]) -> str:
-    """The kind of hash that is not as known, of which some makers publish the first digits; "" for none."""
     kinds = {"md5": "MD5", "sha256": "SHA-256"}
-    return next((kinds[kind] for kind, value in known.items() if not digests[kind].startswith(value)), "")
+    return digests, next((kinds[kind] for kind, value in known.items() if not digests[kind].startswith(value)), "")

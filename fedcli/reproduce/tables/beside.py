@@ -82,8 +82,6 @@ def orders(results: Results) -> Table:
     lines = [[each.column, each.rows, f"{each.tau:.2f}", f"{each.p:.3f}"] for each in results.orders]
     legend = (
         "Kendall's tau-b between our order and the paper's: 1 is the same, 0 what a random order has, -1 the reverse. "
-    )
-    legend += (
         f"p: share of orders that agree as much; of all orders up to {agreement.MOST_ROWS} rows, else of random ones."
     )
     return Table.of("Order of the rows", ["column", "rows", "tau-b", "p"], lines, legend)
@@ -115,9 +113,8 @@ def at_chance(results: Results) -> list[str]:
     for title in dict.fromkeys(title for row in results.rows for title in row.chance):
         rows = [row.name for row in results.rows if title in row.chance]
         which = "every row" if len(rows) == len(results.rows) > 1 else "; ".join(rows)
-        said.append(
-            f"May be no better than chance{f' on {title}' * bool(title)}: {which}. No such row is marked as the best."
-        )
+        on = f" on {title}" * bool(title)
+        said.append(f"May be no better than chance{on}: {which}. No such row is marked as the best.")
     return said
 
 
@@ -141,8 +138,7 @@ def compared(results: Results) -> list[Table]:
 
 def latex(results: Results) -> str:
     """The main tables for a paper."""
-    made = [*layout.tables(results, "")]
-    return writers.latex(made, [results.title, _legend(results, "Bold")], results.notes)
+    return writers.latex([*layout.tables(results, "")], [results.title, _legend(results, "Bold")], results.notes)
 
 
 def line(text: str) -> str:

@@ -13,7 +13,7 @@ from ...reporting.table import Column as Heading
 from ...reporting.table import Table, number
 from ..findings import heading, shown
 from ..recipe import Column
-from ..record import Results, Row
+from ..record import Cell, Results, Row
 from ..shape import UNITS, Layout
 from .agreement import OUTSIDE, WITHIN
 
@@ -23,13 +23,21 @@ FAR = "!"  # before a printed number outside of our interval
 
 
 class Spot(NamedTuple):
-    """The place of a number in the table: its line, and its column's head and what stands over that."""
+    """The place of a number in the table: its line, and what stands over its column's head with that head."""
 
     line: str
-    over: str
-    head: str
+    head: tuple[str, str]
     row: Row
     column: Column
+
+    @property
+    def cell(self) -> Cell:
+        return self.row.cells[self.column.name]
+
+    @property
+    def known(self) -> bool:
+        """Tell whether there is a number, ours or the paper's."""
+        return self.cell.mean is not None or self.cell.published is not None
 
 
 def taken(name: str, words: Sequence[str]) -> tuple[str, str]:
@@ -47,8 +55,8 @@ def spot(layout: Layout, row: Row, column: Column) -> Spot:
     name, across = taken(row.name, layout.across)
     line, head = _joined(down, name) if layout.outer else _joined(name, down), _joined(rest, across)
     if layout.transposed:
-        return Spot(_joined(over, head), "", line, row, column)
-    return Spot(line, over if head else "", head or over, row, column)
+        return Spot(_joined(over, head), ("", line), row, column)
+    return Spot(line, (over, head) if head else ("", over), row, column)
 
 
 def _joined(*parts: str) -> str:
@@ -62,48 +70,41 @@ def tables(results: Results, legend: str) -> Iterator[Table]:
     if results.layout.outer:
         words = [*results.layout.down, ""]
         spots.sort(key=lambda each: words.index(taken(each.column.name, words)[1]))
-    printed = [each for each in spots if each.row.cells[each.column.name].published]
-    lines, heads = {each.line for each in printed}, {(each.over, each.head) for each in printed}
-    rows = {each.row.name for each in printed}
-    parts: dict[str, list[Spot]] = {PRINTED if printed else "Scores": []}
+    printed = [each for each in spots if each.cell.published]
+    first, rows = PRINTED if printed else "Scores", {each.row.name for each in printed}
+    lines, heads = {each.line for each in printed}, {each.head for each in printed}
+    parts: dict[str, list[Spot]] = {first: []}
     for each in spots:
-        title = PRINTED if printed else "Scores"
-        if printed and (each.over, each.head) not in heads:
+        title = first
+        if printed and each.head not in heads:
             title = FURTHER_COLUMNS
         elif printed and each.line not in lines and each.row.name in rows:
             title = FURTHER_LINES
         parts.setdefault(title, []).append(each)
     for title, part in parts.items():
-        if any(_has_number(each) for each in part):
-            yield _table(results, title, part, legend if title not in (FURTHER_LINES, FURTHER_COLUMNS) else "")
-
-
-def _has_number(spot: Spot) -> bool:
-    cell = spot.row.cells[spot.column.name]
-    return cell.mean is not None or cell.published is not None
+        if any(each.known for each in part):
+            yield _table(results, title, part, legend * (title == first))
 
 
 def _table(results: Results, title: str, spots: list[Spot], legend: str) -> Table:
-    there = [each for each in spots if _has_number(each)]
-    heads: dict[tuple[str, str], Column] = {}
-    for each in there:
-        heads.setdefault((each.over, each.head), each.column)
-    known = dict.fromkeys((each.over, each.head) for each in spots)
-    order = sorted(heads, key=list(known).index)
-    cells = {(each.line, each.over, each.head): _cell(results, each) for each in there}
-    lines = dict.fromkeys(each.line for each in spots)
-    columns = [Heading(""), *(_head(heads, *key) for key in order)]
+    known = {(each.line, each.head): each for each in spots if each.known}
+    columns = {each.head: each.column for each in reversed(known.values())}
+    heads = [head for head in dict.fromkeys(each.head for each in spots) if head in columns]
     rows = []
-    for line in lines:
-        row = [cells.get((line, *key), Shown()) for key in order]
-        theirs = Shown(f"{THEIRS} {_tally(there, line)}".rstrip()) if any(cell.below for cell in row) else None
-        rows.append([Shown(line, below=theirs), *row])
-    return Table(title, columns, rows, legend)
+    for line in dict.fromkeys(each.line for each in spots):
+        there = [known.get((line, head)) for head in heads]
+        row = [_cell(results, each) if each else Shown() for each in there]
+        verdicts = [each.cell.verdict for each in there if each and each.cell.verdict in (WITHIN, OUTSIDE)]
+        tally = f" {verdicts.count(WITHIN)}/{len(verdicts)}" if verdicts else ""  # 9/14: nine of fourteen agree
+        rows.append([Shown(line, below=Shown(THEIRS + tally) if any(cell.below for cell in row) else None), *row])
+    return Table(
+        title, [Heading(""), *(_head({head: columns[head] for head in heads}, *head) for head in heads)], rows, legend
+    )
 
 
-def _head(heads: Mapping[tuple[str, str], Column], over: str, name: str) -> Heading:
+def _head(columns: Mapping[tuple[str, str], Column], over: str, name: str) -> Heading:
     """A column's head; what stands over several has the unit of the first."""
-    own, first = heading(heads[over, name]), next(heading(column) for key, column in heads.items() if key[0] == over)
+    own, first = heading(columns[over, name]), next(heading(each) for key, each in columns.items() if key[0] == over)
     if over and own.unit != first.unit:
         return replace(own, name=f"{name} ({own.unit})" if own.unit else name, unit=first.unit, over=over)
     return replace(own, name=name, over=over)
@@ -111,17 +112,10 @@ def _head(heads: Mapping[tuple[str, str], Column], over: str, name: str) -> Head
 
 def _cell(results: Results, spot: Spot) -> Shown:
     """Our number with its marks, and the printed one below."""
-    cell, marks = spot.row.cells[spot.column.name], results.marks[spot.column.name]
+    cell, marks = spot.cell, results.marks[spot.column.name]
     ours = replace(shown(cell, spot.column), best=spot.row.name in marks.best, doubtful=spot.row.name in marks.doubtful)
     if not cell.published:
         return ours
     digits = min(cell.published.digits, UNITS[spot.column.unit][2])
     theirs = number(cell.published.mean, cell.published.std, digits=digits, sign="+" * bool(spot.column.minus))
     return replace(ours, below=replace(theirs, text=FAR * (cell.verdict == OUTSIDE) + theirs.text))
-
-
-def _tally(spots: list[Spot], line: str) -> str:
-    """9/14: the numbers of a line that agree, of those that can be judged; "" where none can."""
-    cells = [each.row.cells[each.column.name] for each in spots if each.line == line]
-    known = [cell.verdict for cell in cells if cell.verdict in (WITHIN, OUTSIDE)]
-    return f"{known.count(WITHIN)}/{len(known)}" if known else ""

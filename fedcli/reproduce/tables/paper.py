@@ -18,7 +18,8 @@ from ..recipe import Recipe
 from ..record import Results
 from . import agreement, beside
 
-NOT_RUN, ELSEWHERE = "What could not be run", "other processes still play it; the last of them writes this page again"
+NOT_RUN, CHOICES = "What could not be run", "What differs by choice, and what is odd in the paper"
+ELSEWHERE = "other processes still play it; the last of them writes this page again"
 MADE_UP = "Generated images: made-up samples in the layout of the datasets. Their numbers say nothing about the paper."
 
 
@@ -109,31 +110,19 @@ def write(folder: Path, parts: Sequence[Rebuilt], scale: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)  # another process may write it too
     first = Section("agreement", "What agrees", [overview(parts)], findings=sentences(parts))
     missing = Section("missing", NOT_RUN, text=not_run(parts))
-    sections = [first, missing, *map(_section, (part for part in parts if part.results)), _chosen(parts)]
+    chosen = Section("choices", CHOICES, text=choices(parts), closed=True)
+    sections = [first, missing, *map(_section, (part for part in parts if part.results)), chosen]
     lead = re.split(r", (?:Table|Figure)", parts[0].recipe.paper)[0]
-    manifest.write_text(
-        folder / "report.html",
-        page.document(title(parts, scale), lead, [], sections, generated=MADE_UP * _is_made_up(parts)),
-    )
+    text = page.document(title(parts, scale), lead, [], sections, generated=MADE_UP * _is_made_up(parts))
+    manifest.write_text(folder / "report.html", text)
     return folder / "report.html"
-
-
-def _chosen(parts: Sequence[Rebuilt]) -> Section:
-    return Section("choices", "What differs by choice, and what is odd in the paper", text=choices(parts), closed=True)
 
 
 def _section(part: Rebuilt) -> Section:
     results: Any = part.results
     pictures = [(title, part.folder / Path(name).name) for title, name in results.pictures.items()]
-    there = [(title, path) for title, path in pictures if path.is_file()]
-    tables = [*beside.main(results, "Bold"), *beside.compared(results)]
-    said = beside.findings(results)
     return Section(
-        part.recipe.name,
-        part.name,
-        tables,
-        page.pictures(there),
-        findings=said,
-        folded=[beside.ran(results)],
-        closed=True,
-    )
+        part.recipe.name, part.name, [*beside.main(results, "Bold"), *beside.compared(results)],
+        page.pictures([(title, path) for title, path in pictures if path.is_file()]),
+        findings=beside.findings(results), folded=[beside.ran(results)], closed=True,
+    )  # fmt: skip
