@@ -39,7 +39,7 @@ def _say(sentences: Iterable[str]) -> None:
 
 def hours(number: float) -> str:
     """Hours to two digits."""
-    return f"{float(f'{number:.2g}'):,.0f}" if number >= 10 else f"{number:.2g}"
+    return f"{float(f'{number:.2g}'):,.0f}" if number >= 10 else f"{number:.2g}" if number >= 0.01 else "< 0.01"
 
 
 def _size(count: float | None) -> str:
@@ -113,6 +113,8 @@ def sentences(plan: Plan, scale: str) -> list[str]:
         )
     if scale == "smoke":
         said.append("Without --raw, --scale smoke takes synthetic samples in place of these images, and seconds.")
+    if nowhere := [name for name, (images, _) in plan.data.items() if not images]:
+        said.append(f"Left out, since nothing says how many images it has before it is prepared: {', '.join(nowhere)}.")
     if plan.unknown:
         said.append(f"Left out, since nobody has counted the network: {', '.join(sorted(plan.unknown))}.")
     return said

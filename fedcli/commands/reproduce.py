@@ -75,8 +75,12 @@ def reproduce(
     fedcli reproduce fedheal --plan
     """
     asked = SimpleNamespace(**locals())
+    for name in ("dry_run", "cells"):
+        o.refuse_together(plan=plan, fetch=fetch, **{name: vars(asked)[name]})
     if plan or all:  # and the list, before anything imports torch
         _plan(asked)
+    elif recipe is None and fetch:
+        raise UsageError("--fetch needs a name", "`fedcli reproduce` lists all")
     elif recipe is None:
         _list(json)
     elif fetch:
@@ -85,8 +89,11 @@ def reproduce(
         _play(asked)
 
 
-def _play(asked: SimpleNamespace) -> None:
-    """Train and score the cells of a recipe, or of all of a paper. asked: as reproduce() takes it."""
+def _play(asked: SimpleNamespace) -> bool:
+    """Train and score the cells of a recipe, or of all of a paper; False where other processes end its table.
+
+    asked: as reproduce() takes it.
+    """
     from ..data.preparation.raw_folder import sample_in
     from ..reproduce import expand
     from ..reproduce import jobs as engine
@@ -95,14 +102,15 @@ def _play(asked: SimpleNamespace) -> None:
     from ..reproduce.raw import check_folders, files, folders, possible
     from ..reproduce.script import Script
     from ..reproduce.several import read_seeds
-    from ..reproduce.shared import Shared
+    from ..reproduce.shared import Shared, part_of
 
     o.refuse_together(dry_run=asked.dry_run, json=asked.json)
-    o.refuse_together(dry_run=asked.dry_run, cells=asked.cells)
+    if asked.cells:
+        part_of(asked.cells)  # before any data is made
     o.refuse_together(jobs=asked.jobs, at_once=asked.at_once)
     if paper := recipes.paper_of(asked.recipe):
         _paper(paper, asked)
-        return
+        return True
     table = expand.check(recipes.find(asked.recipe))
     given = folders(table, list(asked.raw), asked.scale, asked.work)
     brought = files(table, list(asked.file), given, asked.scale, asked.work)
@@ -122,7 +130,7 @@ def _play(asked: SimpleNamespace) -> None:
             Script(table, wanted, asked.work, samples, devices=engine.spread(asked.device, asked.jobs, asked.at_once)),
             asked.dry_run,
         )
-        return
+        return True
     wanted, left_out = possible(table, wanted, given)
     used = {table.chains[cell.data].dataset for cell in wanted}
     check_folders(used, given, set(samples))
@@ -136,10 +144,11 @@ def _play(asked: SimpleNamespace) -> None:
     sources = engine.make_data(wanted, place)
     folder = asked.work / "reproduce" / f"{table.name}-{asked.scale}"
     shared = Shared(asked.work, wanted, sources, part=asked.cells, wait=asked.wait)
-    of_cells.run_cells(
+    outcomes = of_cells.run_cells(
         table, shared, place, folder, scale=asked.scale, left_out=left_out, made_up=made_up,
         measured=asked.scale != "smoke" or bool(asked.raw), as_json=asked.json,
     )  # fmt: skip
+    return bool(outcomes)
 
 
 def _fetch(asked: SimpleNamespace) -> None:
@@ -172,21 +181,31 @@ def _paper(name: str, asked: SimpleNamespace) -> None:
     from ..reproduce.tables import paper
 
     tables = [recipes.load(path) for path in recipes.recipes_of(name)]
-    place, parts = Path(asked.work) / "reproduce", []
+    place, failed, left = Path(asked.work) / "reproduce", dict[str, str](), dict[str, int]()
+    folders = {table.name: place / f"{table.name}-{asked.scale}" for table in tables}
+
+    def stamp(table: str) -> int:
+        file = folders[table] / "results.json"
+        return file.stat().st_mtime_ns if file.is_file() else 0
+
     for table, (raw, file) in zip(tables, shared_out(tables, asked.raw, asked.file), strict=True):
-        reason = ""
         console.say(f"{table.name}: {table.title}")
+        before = stamp(table.name)
         try:
             with redirect_stdout(sys.stderr) if asked.json else nullcontext():
-                _play(SimpleNamespace(**vars(asked) | {"recipe": table.name, "raw": raw, "file": file, "json": False}))
+                own = {"recipe": table.name, "raw": raw, "file": file, "json": False}
+                if not _play(SimpleNamespace(**vars(asked) | own)):
+                    left[table.name] = before
         except FedcliError as fault:
             if fault.code == 130:
                 raise
             console.fail(f"{table.name}: {fault.sentence}", fault.hint)
-            reason = fault.sentence
-        parts.append(paper.Rebuilt(table, place / f"{table.name}-{asked.scale}", reason))
+            failed[table.name] = fault.sentence
     if asked.dry_run:
         return
+    waiting = {name: paper.ELSEWHERE for name, before in left.items() if stamp(name) == before}
+    reasons = waiting | failed
+    parts = [paper.Rebuilt(table, folders[table.name], reasons.get(table.name, "")) for table in tables]
     parts.sort(key=lambda part: "table" not in part.recipe.name)
     page = paper.write(place / f"{name}-{asked.scale}", parts, asked.scale)
     if asked.json:
@@ -196,7 +215,7 @@ def _paper(name: str, asked: SimpleNamespace) -> None:
         writers.show(paper.overview(parts))
         writers.say([paper.overview(parts).legend, *paper.sentences(parts), *paper.not_run(parts)])
     console.say(f"written: {page}")
-    if failed := [part.recipe.name for part in parts if part.reason]:
+    if failed:
         raise FedcliError(f"{len(failed)} of {len(parts)} recipes were not played whole: {', '.join(failed)}")
 
 

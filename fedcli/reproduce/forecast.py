@@ -10,8 +10,11 @@ import json
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
+from math import isfinite
 from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter
 
 import fedcli
 
@@ -152,8 +155,9 @@ class _Kept:
             for cost, source in kinds.items()
         }
         self.path, self.body = place.work / "forecasts.json", dict[str, Any]()
-        with contextlib.suppress(OSError, ValueError, TypeError):  # absent, or changed by somebody: measured again
-            self.body = {key: asdict(Estimate(**one)) for key, one in json.loads(self.path.read_text("utf-8")).items()}
+        with contextlib.suppress(OSError, ValueError):  # absent, or changed by somebody: measured again
+            known = TypeAdapter(dict[str, Estimate]).validate_json(self.path.read_bytes())
+            self.body = {key: asdict(one) for key, one in known.items() if isfinite(one.total_seconds)}
         self.known = {cost: Estimate(**self.body[key]) for cost, key in self.keys.items() if key in self.body}
 
     def add(self, cost: str, one: Estimate | None) -> None:

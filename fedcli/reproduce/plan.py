@@ -178,6 +178,8 @@ def _training(cell: Cell, method: Any, plan: Plan) -> Training | None:
     if network is None:
         plan.unknown.add(f"{train.model} at {_side(prepare)} pixels")
         return None
+    if not _images(prepare):
+        return None
     if method.passes is None:
         plan.not_stated.add(train.method or "")
     images, rounds = _trained(*data) * train.participation, train.rounds

@@ -97,7 +97,8 @@ def find(recipe: str) -> Path:
     word = path.stem if path.suffix == ".toml" or path.parent != Path() else recipe
     if name := {_folded(name): name for name in known}.get(_folded(word)):
         return known[name]
-    close = [name for name in known if word.lower() in name] or get_close_matches(word.lower(), known, cutoff=0.6)
+    every = [*papers(), *known]
+    close = [name for name in every if word.lower() in name] or get_close_matches(word.lower(), every, cutoff=0.6)
     meant = f"did you mean {' or '.join(map(repr, close[:3]))}?" if close else "`fedcli reproduce` lists all"
     raise UsageError(f"no such recipe: {recipe}", meant)
 

@@ -210,21 +210,24 @@ def _digest(what: Any) -> str:
 
 
 def dealt(sources: dict[Cell, Path], part: str) -> list[Cell]:
-    """One of several parts of the cells that take about as long, "3/8" the third of eight; equal wherever it is asked.
-
-    Raises UsageError.
-    """
-    which, slash, count = part.partition("/")
-    whole = slash and all(word.isascii() and word.isdecimal() and len(word) < 6 for word in (which, count))
-    if not whole or not 1 <= int(which) <= int(count):
-        raise UsageError(f"--cells {part!r} is no part", "write for example --cells 3/8, the third of eight parts")
+    """One of several parts of the cells that take about as long, equal wherever it is asked. part: see part_of()."""
+    which, count = part_of(part)
     lengths = {cell: _length(cell, source) for cell, source in sources.items()}
-    took, parts = [0.0] * int(count), [set[Cell]() for _ in range(int(count))]
+    took, parts = [0.0] * count, [set[Cell]() for _ in range(count)]
     for cell in sorted(sources, key=lambda cell: -lengths[cell]):  # the longest first, to the least laden
         least = took.index(min(took))
         took[least] += lengths[cell]
         parts[least].add(cell)
-    return [cell for cell in sources if cell in parts[int(which) - 1]]
+    return [cell for cell in sources if cell in parts[which - 1]]
+
+
+def part_of(text: str) -> tuple[int, int]:
+    """The number of a part and how many there are, "3/8" the third of eight. Raises UsageError."""
+    which, slash, count = text.partition("/")
+    whole = slash and all(word.isascii() and word.isdecimal() and len(word) < 6 for word in (which, count))
+    if not whole or not 1 <= int(which) <= int(count):
+        raise UsageError(f"--cells {text!r} is no part", "write for example --cells 3/8, the third of eight parts")
+    return int(which), int(count)
 
 
 def _length(cell: Cell, source: Path) -> float:

@@ -82,5 +82,10 @@ def test_what_was_measured_is_not_measured_again(tmp_path):
     assert not forecast._Kept(Place(tmp_path, ("cuda",)), {"a": data}).known
     data.write_text("{ }", encoding="utf-8")
     assert not forecast._Kept(place, {"a": data}).known
-    (tmp_path / "forecasts.json").write_text("[", encoding="utf-8")
-    assert not forecast._Kept(place, {"a": data}).known
+    data.write_text("{}", encoding="utf-8")
+    file = tmp_path / "forecasts.json"
+    kept = file.read_text(encoding="utf-8")
+    assert forecast._Kept(place, {"a": data}).known
+    for text in ("[", "[]", "null", '{"a": 1}', kept.replace(": 3.0", ': "x"'), kept.replace(": 3.0", ": NaN")):
+        file.write_text(text, encoding="utf-8")
+        assert not forecast._Kept(place, {"a": data}).known

@@ -138,15 +138,16 @@ def test_two_of_four_are_killed_and_another_goes_on_to_the_table_of_one(folder):
 
 def test_parts_are_played_alone_and_the_last_one_writes_the_table(folder):
     line = [*LINE.split()[1:], "w", "--cells"]
+    for part, said in (("0/2", "no part"), ("3/2", "no part"), ("x", "write for example --cells 3/8")):
+        ended = CliRunner().invoke(app, [*line, part])
+        assert ended.exit_code == 2 and said in ended.stderr and not Path("w").exists()
     first = CliRunner().invoke(app, [*line, "2/2"])
     assert first.exit_code == 0, first.output
     assert "1 of 3 cells of this table trained here; 2 left to other processes" in first.stderr
     assert not Path("w/reproduce").exists() and first.stdout == ""
+    assert CliRunner().invoke(app, [*line, "2/2", "--json"]).stdout == "null\n"
     assert CliRunner().invoke(app, [*line, "1/2"]).exit_code == 0
     assert json.loads(table("w")["results.json"])["rows"][2]["cells"]["clean ACC"]["runs"] == 1
-    for part, said in (("0/2", "no part"), ("3/2", "no part"), ("x", "write for example --cells 3/8")):
-        ended = CliRunner().invoke(app, [*line, part])
-        assert ended.exit_code == 2 and said in ended.stderr
 
 
 def test_parts_take_about_as_long_and_hold_every_cell_once(monkeypatch):

@@ -71,6 +71,22 @@ def test_a_paper_ends_in_a_page_of_what_agrees_and_what_could_not_be_run(made_up
     assert answer["tiny-table3"] is None and answer["tiny-table1"]["rows"][0]["name"] == "FedAvg"
 
 
+def test_a_page_says_which_tables_other_processes_still_play(made_up):
+    file = Path("w/reproduce/tiny-table1-smoke/results.json")
+    file.parent.mkdir(parents=True)
+    file.write_text('{"half')
+    line = "--scale", "smoke", "--seeds", "1", "--jobs", "1", "--cells"
+    first = made_up(*line, "1/2")
+    assert first.exit_code == 0, first.output
+    left = "Table 1: two methods: other processes still play it"
+    page = Path("w/reproduce/tiny-smoke/report.html")
+    assert left in first.stdout and left in page.read_text()
+    second = made_up(*line, "2/2")
+    assert second.exit_code == 0 and "still play" not in second.stdout + page.read_text()
+    wrong = made_up("--cells", "9/8")
+    assert wrong.exit_code == 2 and "no part" in wrong.stderr and not wrong.stdout
+
+
 def test_results_of_another_version_are_read_and_broken_ones_are_told(made_up):
     made_up("--only", "FedAvg · seed 0", "--scale", "smoke")
     file = Path("w/reproduce/tiny-table1-smoke/results.json")

@@ -13,6 +13,7 @@ from fedcli.bench.engine import formula
 from fedcli.bench.limits import Traffic
 from fedcli.commands import method_facts
 from fedcli.commands.app import app
+from fedcli.commands.planned import sentences
 from fedcli.errors import UsageError
 from fedcli.methods import METHODS, resolve
 from fedcli.reproduce import expand, plan, recipe
@@ -166,6 +167,21 @@ def test_a_plan_of_nothing_or_without_the_word_is_refused(capsys):
     assert "--plan needs a name, or --all" in shown(capsys, "--plan", "--all", "fedheal", code=2).err
     assert "--all says nothing without --plan" in shown(capsys, "--all", code=2).err
     assert "no such recipe: nope" in shown(capsys, "nope", "--plan", code=2).err
+    assert "did you mean 'fedheal' or" in shown(capsys, "fedhea", "--plan", code=2).err
+    assert "--plan and --cells exclude each other" in shown(capsys, "fedheal", "--plan", "--cells", "1/2", code=2).err
+    assert "--fetch needs a name" in shown(capsys, "--fetch", code=2).err
+
+
+def test_data_of_unknown_size_are_left_out_and_said(tmp_path, facts):
+    file = tmp_path / "own.toml"
+    row, column = (
+        '[[row]]\nname = "A"\nmethod = "fedavg"',
+        '[[column]]\nname = "ACC"\nscore = "versions/clean/accuracy"',
+    )
+    file.write_text(f'title = "Own"\nseeds = [0]\n[data.own]\ndataset = "toy"\n{row}\n{column}')
+    made = plan.planned([file], "paper", facts)
+    assert made.data["toy"][0] == 0 and not made.trainings
+    assert "nothing says how many images it has before it is prepared: toy." in " ".join(sentences(made, "paper"))
 
 
 def test_tables_of_a_paper_without_the_chosen_cells_are_left_out(facts):

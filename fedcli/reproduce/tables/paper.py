@@ -1,8 +1,8 @@
 """One page for a paper: each table and figure, what agrees, what differs by choice, and what could not be run."""
 
 import re
-import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import compress
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...data import manifest
+from ...errors import FedcliError
 from ...reporting import page
 from ...reporting.section import Section
 from ...reporting.table import NONE, Table
@@ -18,6 +19,7 @@ from ..record import Results
 from . import agreement, beside
 
 NOT_RUN, CHOICES = "What could not be run", "What differs by choice, and what is odd in the paper"
+ELSEWHERE = "other processes still play it; the last of them writes this page again"
 MADE_UP = "Generated images: made-up samples in the layout of the datasets. Their numbers say nothing about the paper."
 
 
@@ -31,9 +33,10 @@ class Rebuilt:
 
     @cached_property
     def results(self) -> Results | None:
-        """The results of this time, or of an earlier one; None where there are none."""
-        file = self.folder / "results.json"
-        return Results.read(file) if file.is_file() else None
+        """The results of this time, or of an earlier one; None where there are none, or damaged ones."""
+        with suppress(FedcliError):
+            return Results.read(self.folder / "results.json")
+        return None
 
     @property
     def name(self) -> str:
@@ -104,8 +107,7 @@ def choices(parts: Sequence[Rebuilt]) -> list[str]:
 
 def write(folder: Path, parts: Sequence[Rebuilt], scale: str) -> Path:
     """Write the page of the paper and return its path."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)  # another process may write it too
     first = Section("agreement", "What agrees", [overview(parts)], findings=sentences(parts))
     missing = Section("missing", NOT_RUN, text=not_run(parts))
     chosen = Section("choices", CHOICES, text=choices(parts), closed=True)
