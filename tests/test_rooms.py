@@ -23,7 +23,7 @@ DOORS = "fedcli", "fedcli.__main__"  # what a notebook and `python -m` open; the
 LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 350, 60, 8, 120
 BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, and raised only on purpose
     "bench": 1330,
-    "commands": 3440,
+    "commands": 3460,
     "compare": 1480,
     "data": 11500,
     "federation": 2680,
@@ -32,8 +32,8 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "methods": 7380,
     "metrics": 1170,
     "models": 1960,
-    "reporting": 4630,
-    "reproduce": 4310,
+    "reporting": 4660,
+    "reproduce": 4320,
     "runs": 2680,
     "scores": 5150,
     "sites": 3350,

@@ -101,6 +101,9 @@ OF_THE_METHOD = {  # what the method has of its own in place of an option
 }
 
 
+SAID = {each.name: f"{each.title} (--{each.typed})" for each in recorded(TrainOptions)}
+
+
 @pytest.mark.parametrize("name", RUNS)
 @pytest.mark.parametrize("option", OPTIONS)
 def test_the_record_the_page_and_the_card_say_what_the_engine_was_given(trained, name, option):
@@ -112,7 +115,7 @@ def test_the_record_the_page_and_the_card_say_what_the_engine_was_given(trained,
         word = {True: "yes", False: "no", None: "none"}[given] if isinstance(given, bool | None) else str(given)
         (card,) = [s for s in cards.cards(row)[0].sections if s.name == "training"]
         for shown in (lineage.settings([row], False).pairs, card.pairs):
-            assert dict(shown)[option.replace("_", " ")] == word
+            assert dict(shown)[SAID.get(option, option.replace("_", " "))] == word
 
 
 @pytest.mark.parametrize("name", RUNS)
