@@ -170,7 +170,7 @@ def as_run(line: str, raw: dict[str, Path]) -> list[str]:
     for word in raw:  # --raw NAME=FOLDER
         words = [re.sub(f"={word}$", f"={raw[word]}", given) for given in words]
     words = [path for word in words for path in (matching(word) or [word])]
-    if words[0] == "methods" or (words[0] == "reproduce" and len(words) == 1):
+    if words[0] == "methods" or (words[0] == "reproduce" and (len(words) == 1 or "--plan" in words)):
         return words
     return [*words, *SHORTER.get(words[0], "").split()]
 

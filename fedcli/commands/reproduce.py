@@ -105,6 +105,7 @@ def _play(asked: SimpleNamespace) -> bool:
     from ..reproduce.shared import Shared, part_of
 
     o.refuse_together(dry_run=asked.dry_run, json=asked.json)
+    o.refuse_together(dry_run=asked.dry_run, cells=asked.cells)
     if asked.cells:
         part_of(asked.cells)  # before any data is made
     o.refuse_together(jobs=asked.jobs, at_once=asked.at_once)

@@ -162,7 +162,7 @@ def test_a_wrong_folder_is_one_error_and_writes_nothing(tiny):
 def test_the_list_is_for_programs_too_and_an_unknown_name_gets_the_nearest(tiny):
     listed = json.loads(CliRunner().invoke(app, ["reproduce", "--json"]).stdout)["fedism-plus-table1"]
     assert listed["datasets"] == ["rsna-ich"] and listed["cells"] == len(listed["rows"]) * len(listed["seeds"])
-    for word, hint in (("fedism", "did you mean 'fedism-plus-blur' or"), ("xyz", "`fedcli reproduce` lists all")):
+    for word, hint in (("fedism", "did you mean 'fedism-plus' or"), ("xyz", "`fedcli reproduce` lists all")):
         assert hint in CliRunner().invoke(app, ["reproduce", word]).stderr
 
 

@@ -46,7 +46,7 @@ def test_what_training_has_seen_is_recorded_and_shown_on_terminal_and_page(made,
     (table,) = by_severity.tables([("", Scores.read(made.path))])
     assert [[cell.text for cell in row[:3]] for row in table.rows] == [
         ["clean", "-", "-"], ["contrast", "1", "unseen"], ["contrast", "3", "unseen"],
-        ["gaussian-noise", "1", "another severity"], ["gaussian-noise", "3", "this severity"],
+        ["gaussian noise", "1", "another severity"], ["gaussian noise", "3", "this severity"],
     ]  # fmt: skip
     text = page.write(tmp_path / "page.html", [made.path]).read_text(encoding="utf-8")
     assert "Other corruptions" in text and "another severity" in text
