@@ -20,7 +20,7 @@ from ..scores.table import Score
 from .predicted import one_class
 from .systems import BEST, LAST, Scored
 
-ADVICE = "Try --prior logit-adjust, a higher --lr or more rounds"
+PRIOR, ADVICE = "--prior logit-adjust, ", "Try {prior}a higher --lr or more rounds"
 
 
 def at_chance(runs: Sequence[Scored]) -> str:
@@ -47,7 +47,9 @@ def at_chance(runs: Sequence[Scored]) -> str:
             else f"may be no better than chance ({chance}) on {word} images{which}: {title(metric)} {values} %, its "
             f"95 % interval begins at {lows} %"
         )
-    return f"{'; '.join(parts)}. {ADVICE}" if parts else ""
+    uncorrected = all(run.scores.options.get("prior") in (None, "none") for run in runs)
+    prior = PRIOR * (uncorrected and not runs[0].scores.several_labels)  # which no prior can be given for
+    return f"{'; '.join(parts)}. {ADVICE.format(prior=prior)}" if parts else ""
 
 
 def _is_stuck(run: Scored, version: str) -> bool:
