@@ -79,6 +79,16 @@ class Report:
     levelled: Sequence[str]
     notes: Sequence[str]
     _legend: Sequence[str]
+    _of_parts: Sequence[Sequence[str]]
+
+    def captions(self, marked: str) -> list[list[str]]:
+        """Of each table what it shows, and what the first has not said."""
+        lines: list[str] = [*self.about, *self.verdicts]
+        captions = [lines]
+        for legend in self._of_parts:
+            captions[-1] += [new for line in legend if (new := line.replace("{mark}", marked)) not in lines]
+            captions.append([])
+        return captions[:-1]
 
     def legends(self, marked: str = "*") -> list[str]:
         """A line for each sign. marked: how the best of a column is marked."""
@@ -109,10 +119,12 @@ def report(rows: list[Row], *, long_names: bool = False) -> Report:
     whole = Table.of("", ["method", "rule", *columns, *costs], lines)
     shown = shortened(rows)
     verdicts = [] if long_names else _verdicts(shown, leads)
-    same = [(row.name, row.scored) for row in shown if not row.is_view and row.data == rows[0].data]
-    levelled = list(levelling_down(same))
-    said, legend = [*notes(shown), *levelled], _legend(rows, whole, leads)
-    return Report(rows, whole, _parts(shown, whole), about(rows), verdicts, levelled, said, legend)
+    same = [place for place, row in enumerate(shown) if not row.is_view and row.data == rows[0].data]
+    systems = [(shown[place].name, shown[place].scored) for place in same]
+    levelled = list(levelling_down(systems, lambda of, place: leads.row(same[0], same[place], of)))
+    said, parts = [*notes(shown), *levelled], _parts(shown, whole)
+    return Report(rows, whole, parts, about(rows), verdicts, levelled, said,
+                  _legend(rows, whole, leads), [_legend(rows, part, leads) for part in parts])  # fmt: skip
 
 
 def render(rows: list[Row], format: str) -> str:
@@ -126,7 +138,7 @@ def render(rows: list[Row], format: str) -> str:
         return _json(made)
     remarks = [f"Note: {note}." for note in made.notes]
     if format == "latex":
-        return writers.latex(made.tables, [*made.about, *made.verdicts, *made.legends("Bold")], remarks)
+        return writers.latex(made.tables, made.captions("Bold"), remarks)
     parts = [f"{table.title}:\n\n" * bool(table.title) + writers.markdown(table) for table in made.tables]
     below = "\n".join([*made.verdicts, *made.legends(), *remarks])
     return console.printable("\n\n".join(filter(None, [" ".join(made.about), *parts, below])) + "\n")

@@ -142,7 +142,8 @@ def compared(results: Results) -> list[Table]:
 def latex(results: Results) -> str:
     """The main tables for a paper."""
     made = [*layout.tables(results, "")]
-    return writers.latex(made, [results.title, _legend(results, "Bold")], results.notes)
+    captions = [[results.title, _legend(results, "Bold")], *([] for _ in made[1:])]
+    return writers.latex(made, captions, results.notes)
 
 
 def line(text: str) -> str:
