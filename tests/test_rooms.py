@@ -23,8 +23,8 @@ DOORS = "fedcli", "fedcli.__main__"  # what a notebook and `python -m` open; the
 LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 350, 60, 8, 120
 BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, and raised only on purpose
     "bench": 1330,
-    "commands": 3460,
-    "compare": 1470,
+    "commands": 3470,
+    "compare": 1500,
     "data": 11480,
     "federation": 2680,
     "figures": 3130,
@@ -32,12 +32,12 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "methods": 7380,
     "metrics": 1170,
     "models": 1960,
-    "reporting": 4460,
-    "reproduce": 4460,
+    "reporting": 4470,
+    "reproduce": 4470,
     "runs": 2680,
     "scores": 5140,
     "sites": 3350,
-    "stages": 2040,
+    "stages": 2050,
     "system": 850,
     "the ground floor": 1440,
 }

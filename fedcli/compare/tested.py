@@ -209,7 +209,8 @@ class Leads:
         return significant(row)
 
     def row(self, first: int, second: int, score: Quantity) -> Compared | None:
-        """One test, not adjusted, of the later system against the earlier; None where the two share no seed or test set, or have no predictions, as the legend then says."""
+        """One test, not adjusted, of the later system against the earlier; None where the two share no seed or test
+        set, or have no predictions, as the legend then says."""
         key = min(first, second), max(first, second), score
         if key not in self._rows:
             try:

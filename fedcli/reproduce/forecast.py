@@ -8,7 +8,6 @@ import contextlib
 import hashlib
 import json
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -124,12 +123,9 @@ def forecast(cells: list[Cell], sources: Sources, place: Place, *, keep: bool = 
 
 def _in_turn(plans: dict[str, TrainOptions]) -> list[str]:
     """Kinds of training, one of each method before the second of any: the time may be over before all are measured."""
-    seen: Counter[str | None] = Counter()
-    turns = {}
-    for cost, plan in plans.items():
-        turns[cost] = seen[plan.method]
-        seen[plan.method] += 1
-    return sorted(turns, key=lambda cost: turns[cost])
+    methods = [plan.method for plan in plans.values()]
+    before = {cost: methods[:place].count(methods[place]) for place, cost in enumerate(plans)}
+    return sorted(plans, key=lambda cost: before[cost])
 
 
 def _say_beforehand(rows: list[str], slow: int, limit: float) -> None:

@@ -40,10 +40,10 @@ def called_with(name: str, options: Callable[P, Asked], run: Callable[[Asked], M
 
 
 def _form(name: str, options: Any) -> str:
-    """How a function is called, such as "fedcli.compare([runs, ...], by=...)"; where a list is taken, as one."""
+    """The form of a call, such as "fedcli.compare([runs, ...], by=...)"; where a list is taken, as one."""
     plain, asked = get_type_hints(options), [*signature(options).parameters.values()]
-    first = [each.name for each in asked if each.kind is Parameter.POSITIONAL_OR_KEYWORD]
-    shown = [f"[{each}, ...]" if get_origin(plain[each]) is Sequence else each for each in first]
+    first = (each.name for each in asked if each.kind is Parameter.POSITIONAL_OR_KEYWORD)
+    shown = (f"[{each}, ...]" if get_origin(plain[each]) is Sequence else each for each in first)
     named = [f"{each.name}=..." for each in asked if each.kind is Parameter.KEYWORD_ONLY][:1]
     return f"fedcli.{name}({', '.join([*shown, *named])})"
 
