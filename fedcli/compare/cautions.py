@@ -3,7 +3,7 @@ groups is smaller because the best group lost, while no group gained (levelling 
 group too small to be reliable decides: they are marked and are never the best.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -18,9 +18,10 @@ from ..scores.parts import MODELS
 from ..scores.scores import Scores
 from ..scores.table import Score
 from .predicted import one_class
-from .systems import BEST, LAST, Scored
+from .systems import BEST, LAST, LAST5, Quantity, Scored
+from .verdict import Difference, interval_text, significant
 
-ADVICE = "Try --prior logit-adjust, a higher --lr or more rounds"
+PRIOR, ADVICE = "--prior logit-adjust, ", "Try {prior}a higher --lr or more rounds"
 
 
 def at_chance(runs: Sequence[Scored]) -> str:
@@ -47,7 +48,9 @@ def at_chance(runs: Sequence[Scored]) -> str:
             else f"may be no better than chance ({chance}) on {word} images{which}: {title(metric)} {values} %, its "
             f"95 % interval begins at {lows} %"
         )
-    return f"{'; '.join(parts)}. {ADVICE}" if parts else ""
+    uncorrected = all(run.scores.options.get("prior") in (None, "none") for run in runs)
+    prior = PRIOR * (uncorrected and not runs[0].scores.several_labels)  # which no prior can be given for
+    return f"{'; '.join(parts)}. {ADVICE.format(prior=prior)}" if parts else ""
 
 
 def _is_stuck(run: Scored, version: str) -> bool:
@@ -65,9 +68,14 @@ def _classes_seen(run: Scored, version: str) -> int:
     return len(run.scores.classes) - len(next(iter(run.scores.versions[version].values())).missing)
 
 
-def levelling_down(systems: Sequence[tuple[str, Sequence[Scored]]]) -> Iterator[str]:
-    """A sentence for each attribute and each system, given with its name, that levels down against the first one."""
-    for name, runs in systems[1:]:
+def levelling_down(
+    systems: Sequence[tuple[str, Sequence[Scored]]], test: Callable[[Quantity, int], Difference | None]
+) -> Iterator[str]:
+    """A sentence for each attribute and each system, given with its name, that levels down against the first one.
+
+    test: of a quantity and the place of a system: its test against the first, None where there is none.
+    """
+    for place, (name, runs) in enumerate(systems[1:], 1):
         base, first = systems[0]
         for attribute in (each for each in runs[0].scores.groups if each in first[0].scores.groups):
             before, after = _group_means(first, attribute), _group_means(runs, attribute)
@@ -77,11 +85,26 @@ def levelling_down(systems: Sequence[tuple[str, Sequence[Scored]]]) -> Iterator[
             was, now = [before[group] for group in shared], [after[group] for group in shared]
             narrower = (max(was) - min(was)) - (max(now) - min(now))
             if apart(narrower, 0.0) > 0 and (apart(now, was) <= 0).all():
-                best = max(shared, key=lambda group: before[group])
+                best, area = max(shared, key=lambda group: before[group]), runs[0].usual[1]
+                tested = test(Quantity("clean", area, attribute), place)
+                sure = tested is not None and significant(tested)
                 yield (
-                    f"{name}: smaller gap by {attribute} than {base} only because no group gained and {best} fell from "
-                    f"{100 * before[best]:.1f} to {100 * after[best]:.1f} % {title(runs[0].usual[1])} (levelling down)"
+                    f"{name}: smaller gap by {attribute} than {base}"
+                    f"{' only because' if sure else ', as'} no group gained and {best} fell from "
+                    f"{100 * before[best]:.1f} to {100 * after[best]:.1f} % {title(area)} (levelling down"
+                    f"{'' if sure else _unsure(tested)}{_decided_by_few([*first, *runs], attribute, area)})"
                 )
+
+
+def _unsure(tested: Difference | None) -> str:
+    if tested is None or tested.low is None:
+        return " in these runs, not tested"
+    return f" in these runs, not significant: {interval_text(tested, 1)} points"
+
+
+def _decided_by_few(runs: Sequence[Scored], attribute: str, metric: str) -> str:
+    few = views.GAP in small_decides([run.scores for run in runs], attribute, "clean", metric, LAST5)
+    return "; a group with few images, or without one of a class, decides the gap" * few
 
 
 def _group_means(runs: Sequence[Scored], attribute: str) -> dict[str, float]:

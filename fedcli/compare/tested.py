@@ -25,7 +25,7 @@ from .pairing import Sample, paired
 from .predicted import one_class, predicted
 from .resampling import Resamples
 from .systems import Quantity, Scored, read, refuse_mixed, settings
-from .verdict import ENOUGH, HIGHER, LOWER, MODELS_ONLY, RESAMPLES, Against, Compared, Difference, adjusted, enough
+from .verdict import RESAMPLES, Against, Compared, Difference, adjusted, enough, significant
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,19 +202,21 @@ class Leads:
         of tests that adjusts over the same systems (Holm) can contradict the mark. Fewer than three seeds are tested
         over patients alone.
         """
-        if score.metric not in self._metrics or (row := self._row(first, second, score)) is None:
+        if score.metric not in self._metrics or (row := self.row(first, second, score)) is None:
             return None
         samples = row.samples or 0
         self.samples, self.over = min(samples, self.samples or samples), row.over or ""
         row = adjusted(row, *(p and min(1.0, comparisons * p) for p in (row.p, row.p_seeds)))
-        return row.verdict in (HIGHER, LOWER) or (row.verdict == MODELS_ONLY and samples < ENOUGH)
+        return significant(row)
 
-    def _row(self, first: int, second: int, score: Quantity) -> Compared | None:
-        """One test; None where the two share no seed or test set, or have no predictions, as the legend then says."""
+    def row(self, first: int, second: int, score: Quantity) -> Compared | None:
+        """One test, not adjusted, of the later system against the earlier; None where the two share no seed or test
+        set, or have no predictions, as the legend then says."""
         key = min(first, second), max(first, second), score
         if key not in self._rows:
             try:
-                self._rows[key] = difference(score, paired(*(self.systems[k] for k in key[:2])), self._drawn)
+                row = difference(score, paired(*(self.systems[k] for k in key[:2])), self._drawn)
+                self._rows[key] = row and adjusted(row, row.p, row.p_seeds)
             except FedcliError:
                 self._rows[key] = None
         return self._rows[key]

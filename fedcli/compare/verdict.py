@@ -121,6 +121,11 @@ def adjusted(row: Row, p: float | None, p_seeds: float | None) -> Row:
     return replace(row, p_holm=p, p_seeds_holm=p_seeds, verdict=verdict, reason=reason)
 
 
+def significant(row: Difference) -> bool:
+    """Tell whether a judged difference may be called one: of fewer than ENOUGH seeds, for these trained models."""
+    return row.verdict in (HIGHER, LOWER) or (row.verdict == MODELS_ONLY and (row.samples or 0) < ENOUGH)
+
+
 def _below(p: float | None) -> bool:
     return p is not None and p < SIGNIFICANT
 

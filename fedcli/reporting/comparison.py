@@ -1,5 +1,6 @@
 """Tests of systems in tables and sentences: one system against another, and several against a reference."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from string import ascii_lowercase
@@ -280,7 +281,7 @@ def tests_against(tests: Sequence[tuple[str, str, Sequence[Against]]]) -> tuple[
 
     tests: the score, such as "clean accuracy", the name of the reference, and the systems against it.
     """
-    named = [(_in_words(score), reference, rows) for score, reference, rows in tests]
+    named = [(in_words(score), reference, rows) for score, reference, rows in tests]
     tables = [table_against(rows, score, reference) for score, reference, rows in named]
     sentences = [text for score, reference, rows in named for text in said_against(rows, reference, score)]
     if any(row.verdict == INCONCLUSIVE for *_, rows in named for row in rows):
@@ -288,5 +289,6 @@ def tests_against(tests: Sequence[tuple[str, str, Sequence[Against]]]) -> tuple[
     return sentences, [*(replace(table, legend="") for table in tables[:-1]), *tables[-1:]]
 
 
-def _in_words(score: str) -> str:
-    return " ".join(spoken(word) if word in METRICS else word for word in score.split(" "))
+def in_words(score: str) -> str:
+    """The name of a score or column, such as "clean balanced_accuracy", with the metric in words."""
+    return re.sub(r"\w+", lambda word: spoken(word[0]) if word[0] in METRICS else word[0], score)

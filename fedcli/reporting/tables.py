@@ -77,6 +77,16 @@ class Report:
     levelled: Sequence[str]
     notes: Sequence[str]
     _legend: Sequence[str]
+    _of_parts: Sequence[Sequence[str]]
+
+    def captions(self, marked: str) -> list[list[str]]:
+        """Of each table what it shows, and what the first has not said."""
+        lines: list[str] = [*self.about, *self.measured, *self.verdicts]
+        captions = [lines]
+        for legend in self._of_parts:
+            captions[-1] += [new for line in legend if (new := line.replace("{mark}", marked)) not in lines]
+            captions.append([])
+        return captions[:-1]
 
     def legends(self, marked: str = "*") -> list[str]:
         """A line for each sign. marked: how the best of a column is marked."""
@@ -109,11 +119,13 @@ def report(rows: list[Row], *, long_names: bool = False) -> Report:
     shown = shortened(rows)
     parts = _parts(shown, whole)
     verdicts = [] if long_names else _verdicts(shown, leads, parts[0].digits if parts else 1)
-    same = [(row.name, row.scored) for row in shown if not row.is_view and row.data == rows[0].data]
-    levelled = list(levelling_down(same))
+    same = [place for place, row in enumerate(shown) if not row.is_view and row.data == rows[0].data]
+    systems = [(shown[place].name, shown[place].scored) for place in same]
+    levelled = list(levelling_down(systems, lambda of, place: leads.row(same[0], same[place], of)))
     said, legend = [*notes(shown), *levelled], _legend(rows, whole, leads, tested=bool(verdicts))
     measured = head.columns_in_words(rows, [_of(rows, column) for column in columns])
-    return Report(rows, whole, parts, head.about(rows), measured, verdicts, levelled, said, legend)
+    legends = [_legend(rows, part, leads, tested=bool(verdicts)) for part in parts]
+    return Report(rows, whole, parts, head.about(rows), measured, verdicts, levelled, said, legend, legends)
 
 
 def render(rows: list[Row], format: str) -> str:
@@ -127,7 +139,7 @@ def render(rows: list[Row], format: str) -> str:
         return _json(made)
     remarks = [f"Note: {note}." for note in made.notes]
     if format == "latex":
-        return writers.latex(made.tables, [*made.about, *made.measured, *made.verdicts, *made.legends("Bold")], remarks)
+        return writers.latex(made.tables, made.captions("Bold"), remarks)
     parts = [
         f"{table.title}:\n\n" * bool(table.title) + writers.markdown(table) + f"\n\n{table.legend}" * bool(table.legend)
         for table in made.tables

@@ -83,16 +83,18 @@ def titled(table: Table) -> str:
     return "\n\n".join([f"{printable(table.title)}:", markdown(table), f"{printable(table.legend)}\n"])
 
 
-def latex(tables: Iterable[Table], about: Iterable[str], remarks: Iterable[str]) -> str:
+def latex(tables: Iterable[Table], captions: Iterable[Sequence[str]], remarks: Iterable[str]) -> str:
     """Tables of a paper, with rules of the package booktabs and the best in bold.
 
-    about: the captions, behind a table's title. remarks: comments for the author below the last.
+    captions: of each table, behind its title; all but the first refer to it. remarks: comments for the author below.
     """
-    made = ["% needs \\usepackage{booktabs}"]
-    for table in tables:
-        caption = " ".join(filter(None, [table.title and f"{table.title}.", *about, table.legend]))
+    made, first = ["% needs \\usepackage{booktabs}"], ""
+    for table, about in zip(tables, captions, strict=True):
+        caption = _tex(" ".join(filter(None, [table.title and f"{table.title}.", *about, table.legend])))
+        caption += f" Runs, numbers and signs as in Table~\\ref{{tab:{first}}}." if first else ""
         label = "groups" if table.title else "scores"
-        made += ["\\begin{table}", "\\centering", f"\\caption{{{_tex(caption)}}}", f"\\label{{tab:{label}}}"]
+        first = first or label
+        made += ["\\begin{table}", "\\centering", f"\\caption{{{caption}}}", f"\\label{{tab:{label}}}"]
         made += [line for part in _parts(table.unfolded()) for line in _tabular(part)]
         made.append("\\end{table}")
     return "\n".join([*made, *(f"% {printable(' '.join(remark.split()))}" for remark in remarks), ""])

@@ -19,6 +19,7 @@ from ..data import manifest
 from ..errors import UsageError, nearest
 from ..metrics import PARITY, RESAMPLED
 from ..reporting import table
+from ..reporting.comparison import in_words
 from ..scores.parts import VERSIONS
 from ..scores.scores import Scores
 from . import places
@@ -128,7 +129,7 @@ def mean_runs(columns: list[BySeed], harmonic: bool = False) -> BySeed:
 
 def heading(column: Column) -> table.Column:
     """A column's head in a table."""
-    return table.Column(column.name, UNITS[column.unit][0], lower=column.lower)
+    return table.Column(in_words(column.name), UNITS[column.unit][0], lower=column.lower)
 
 
 def shown(cell: Cell | Printed, column: Column) -> table.Cell:

@@ -38,6 +38,7 @@ from .shared import Sources, images
 MOST_SECONDS = 60.0  # for measuring, after which kinds of training that are left count as the mean of the others
 LEAST_SECONDS = 1.0  # for one kind
 STEPS = 10  # that measuring plays at least
+MOST_NAMED = 4  # kinds of training
 SILENT = 10.0  # seconds that need no words beforehand
 OF_DATA = "corruption", "partition", "dataset"
 
@@ -96,14 +97,9 @@ def forecast(cells: list[Cell], sources: Sources, place: Place, *, keep: bool = 
     slow = {cost: _reckoned(plan, source) for cost, (_, plan, source) in kinds.items() if place.devices[0] == "cpu"}
     slow = {cost: each for cost, each in slow.items() if STEPS * each[1] > MOST_SECONDS}
     kept = _Kept(place, {cost: source for cost, (_, _, source) in kinds.items() if cost not in slow})
-    new = [cost for cost in reversed(kinds) if cost not in slow and cost not in kept.known]
+    new = _in_turn({cost: kinds[cost][1] for cost in reversed(kinds) if cost not in slow and cost not in kept.known})
     limit, begin = max(LEAST_SECONDS, min(SECONDS, MOST_SECONDS / max(len(new), 1))), time.perf_counter()
-    if (beforehand := len(new) * limit) > SILENT:
-        few = f"measuring a few steps of {console.counted(len(new), 'kind', 'kinds')} of training"
-        console.say(f"{few}, {span(min(beforehand, MOST_SECONDS))} or so")
-    if slow:
-        which = f"{console.counted(len(slow), 'kind', 'kinds')} of training with steps too long to measure"
-        console.say(f"{which}: time by operations, at half the matrix speed")
+    _say_beforehand([kinds[cost][0].row for cost in new], len(slow), limit)
     measured: dict[str, Estimate | None] = {**kept.known}
     for number, cost in enumerate(new, 1):
         if number > 1 and time.perf_counter() - begin > MOST_SECONDS:
@@ -126,6 +122,23 @@ def forecast(cells: list[Cell], sources: Sources, place: Place, *, keep: bool = 
     largest = max((one.peak_bytes for one in estimates.values()), default=0)
     free = min((one.free_bytes for one in estimates.values()), default=0)
     return Forecast(len(seconds), sum(seconds), largest, free, (len(kinds), len(measured)))
+
+
+def _in_turn(plans: dict[str, TrainOptions]) -> list[str]:
+    """Kinds of training, one of each method before the second of any: the time may be over before all are measured."""
+    methods = [plan.method for plan in plans.values()]
+    before = {cost: methods[:place].count(methods[place]) for place, cost in enumerate(plans)}
+    return sorted(plans, key=lambda cost: before[cost])
+
+
+def _say_beforehand(rows: list[str], slow: int, limit: float) -> None:
+    """Say on stderr what is measured, a row of each kind of training, and for how long, where that takes a while."""
+    if len(rows) * limit > SILENT:
+        kinds = console.listed(rows) if len(rows) <= MOST_NAMED else f"{len(rows)} kinds of training"
+        console.say(f"measuring a few steps of {kinds}, {span(min(len(rows) * limit, MOST_SECONDS))} at most")
+    if slow:
+        kinds = console.counted(slow, "kind", "kinds")
+        console.say(f"{kinds} of training with steps too long to measure: time by operations, at half the matrix speed")
 
 
 def _reckoned(plan: TrainOptions, source: Path) -> tuple[float, float]:

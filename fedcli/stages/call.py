@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from inspect import Parameter, Signature, cleandoc, signature
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, cast, get_type_hints
+from typing import Any, ParamSpec, TypeVar, cast, get_origin, get_type_hints
 
 from .. import console, extensions
 from ..data import last_used, manifest
@@ -30,13 +30,22 @@ def called_with(name: str, options: Callable[P, Asked], run: Callable[[Asked], M
         try:
             given = signature(options).bind(*args, **kwargs)
         except TypeError as error:
-            raise TypeError(f"fedcli.{name}() {error}") from None
+            raise TypeError(f"fedcli.{name}() {error}; call it as {_form(name, options)}") from None
         with console.watched(), extensions.allowed(_words([code, *given.arguments.values()])):
             return run(options(*given.args, **given.kwargs))
 
     call.__name__ = call.__qualname__ = name
     _describe(call, cast(type[Options], options), get_type_hints(run)["return"])
     return call
+
+
+def _form(name: str, options: Any) -> str:
+    """The form of a call, such as "fedcli.compare([runs, ...], by=...)"; where a list is taken, as one."""
+    plain, asked = get_type_hints(options), [*signature(options).parameters.values()]
+    first = (each.name for each in asked if each.kind is Parameter.POSITIONAL_OR_KEYWORD)
+    shown = (f"[{each}, ...]" if get_origin(plain[each]) is Sequence else each for each in first)
+    named = [f"{each.name}=..." for each in asked if each.kind is Parameter.KEYWORD_ONLY][:1]
+    return f"fedcli.{name}({', '.join([*shown, *named])})"
 
 
 def _words(values: Iterable[Any]) -> Iterator[str]:

@@ -1,8 +1,11 @@
 """A report says of models whose decisions may be no better than chance that they may."""
 
+from dataclasses import replace
+
 import numpy as np
 from scored_runs import Y, model, scored
 
+from fedcli.compare.cautions import at_chance
 from fedcli.reporting.rows import notes, rows
 
 
@@ -20,6 +23,14 @@ def test_a_model_that_answers_one_class_is_said_not_to_be_shown_to_beat_chance(t
     stuck = [np.tile(np.float32([0, 1, 0]), (len(Y), 1))] * 2
     said = noted(scored(tmp_path / "a", stuck, intervals=intervals(1 / 3, 1 / 3)))
     assert "FedAvg: gives the same answer for every clean image. Try --prior logit-adjust" in said
+
+
+def test_a_run_that_has_a_prior_is_not_told_to_take_one(tmp_path):
+    (row,) = rows([scored(tmp_path / "a", model(0.1, 1), intervals=intervals(0.3, 0.38))])
+    (run,) = row.scored
+    corrected = replace(run, scores=replace(run.scores, options={**run.scores.options, "prior": "logit-adjust"}))
+    assert at_chance([run]).endswith(". Try --prior logit-adjust, a higher --lr or more rounds")
+    assert at_chance([corrected]).endswith(". Try a higher --lr or more rounds")
 
 
 def test_a_lower_end_above_chance_by_rounding_alone_is_at_chance(tmp_path):

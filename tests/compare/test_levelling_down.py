@@ -5,12 +5,16 @@ from dataclasses import replace
 from scored_runs import heal, model, scored
 
 from fedcli.compare.cautions import levelling_down
+from fedcli.compare.verdict import INCONCLUSIVE, MODELS_ONLY, Difference
 from fedcli.reporting.rows import rows
 from fedcli.scores.table import Score, Where
 
+SURE = Difference(low=-0.15, high=-0.05, p=0.001, samples=1, verdict=MODELS_ONLY)
+UNSURE = Difference(low=-0.059, high=0.075, p=0.66, samples=3, verdict=INCONCLUSIVE)
 
-def said_of(rows):
-    return list(levelling_down([(row.name, row.scored) for row in rows]))
+
+def said_of(rows, tested=SURE):
+    return list(levelling_down([(row.name, row.scored) for row in rows], lambda of, place: tested))
 
 
 def with_groups(row, **means):
@@ -36,3 +40,13 @@ def test_a_gap_that_shrinks_because_the_best_group_lost_is_levelling_down(tmp_pa
     first = with_groups(first, f=0.70, m=0.90)
     assert not (said_of([first, with_groups(second, f=high[1] - 0.1, m=high[0] + 0.1)]))
     assert said_of([with_groups(first, f=high[1], m=0.90), with_groups(second, f=high[0], m=0.85)])
+
+
+def test_what_is_not_significant_is_an_observation_of_these_runs(tmp_path):
+    first, second = rows([scored(tmp_path / "a", model(1, 0)), heal(tmp_path / "b", model(2, 0))])
+    both = with_groups(first, f=0.70, m=0.90), with_groups(second, f=0.70, m=0.80)
+    (said,) = said_of(both, UNSURE)
+    assert "FedAvg, as no group gained" in said and "only because" not in said
+    assert said.endswith("(levelling down in these runs, not significant: -5.9 to +7.5 points)")
+    (said,) = said_of(both, None)
+    assert said.endswith("(levelling down in these runs, not tested)")

@@ -156,6 +156,7 @@ def test_each_point_has_the_intervals_of_all_images_and_of_the_worst_group(two):
 
 def test_methods_stand_side_by_side_for_each_group_with_the_mean_of_the_tables(two):
     table = forest.frame(two)
+    assert table.attrs["title"].endswith(" by sex")
     line = table[(table["system"] == "FedHEAL") & (table["group"] == "f") & (table["version"] == "clean")].iloc[0]
     known = two[1].scores.groups["sex"]["clean"]["auc_ovo_macro"]["f"]
     assert line["value"] == pytest.approx(100 * known.mean) and line["low"] < line["value"] < line["high"]

@@ -93,7 +93,9 @@ def test_the_question_and_the_answer_name_groups_and_sizes(lines):
         and said[0].endswith("in AUC, one-vs-one.")
     )
     sizes = f"By sex, {answer._worst(lines[0], 'sex')[0]}"
-    assert said[-1].startswith(sizes) and said[-1].endswith(" points.") and "the lowest AUC: " in said[-1]
+    assert (
+        said[-1].startswith(sizes) and said[-1].endswith(" points.") and "the lowest AUC on clean images: " in said[-1]
+    )
 
 
 def test_the_surest_errors_of_each_group_stand_clean_beside_corrupted_with_what_models_say(lines):

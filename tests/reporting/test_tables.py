@@ -1,6 +1,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from fedcli.errors import UsageError
 from fedcli.reporting.by_group import legend
 from fedcli.reporting.columns import SHOWN
 from fedcli.reporting.rows import notes, rows
-from fedcli.reporting.tables import render, report
+from fedcli.reporting.tables import DOUBTS, render, report
 
 
 def test_a_line_per_run_with_percent_mean_and_spread(tmp_path):
@@ -320,3 +321,14 @@ def test_latex_is_a_booktabs_table_with_escapes_and_the_best_in_bold(tmp_path):
         r"FedAvg & 80.0 $\pm$1.0 & 70.0 $\pm$1.0 & 75.0 $\pm$1.0 \\",
         r"\bottomrule", r"\end{tabular}", r"\end{table}",
     ]  # fmt: skip
+
+
+def test_each_caption_explains_what_its_own_table_shows(tmp_path):
+    paths = [scores(tmp_path / "a", auc=0.9), scores(tmp_path / "b", auc=0.8)]
+    made = report([replace(row, doubtful=[name for name in row.cells if "gap" in name]) for row in rows(paths)])
+    first, second = made.captions("Bold")
+    assert "Bold: the best of the column, not tested." in first and DOUBTS not in first
+    assert DOUBTS in second and not {*first} & {*second}
+    text = render(rows(paths), "latex")
+    assert text.count("mean of the last five rounds") == 1
+    assert text.count(r" Runs, numbers and signs as in Table~\ref{tab:scores}.}") == 1

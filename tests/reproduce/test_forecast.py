@@ -8,6 +8,7 @@ import pytest
 from fedcli.bench.estimate import Estimate
 from fedcli.reproduce import forecast
 from fedcli.reproduce.jobs import Place
+from fedcli.runs.train_options import TrainOptions
 
 IMAGES = {"small": 100, "large": 300}
 EACH = {"a": 10.0, "b": 20.0, "c": 90.0}  # seconds of a training on the small data
@@ -30,7 +31,7 @@ def measured(monkeypatch):
         "_measured": estimate, "_plan": lambda kind, source: kind, "_cost": lambda kind: kind,
         "is_done": lambda kind, source, runs: kind == "done", "images": lambda source: IMAGES[source.name],
         "_reckoned": lambda kind, source: (5.0, 7.0 if kind == "slow" else 1.0),
-        "_Kept": lambda place, kinds: SimpleNamespace(known={}, add=lambda cost, one: None),
+        "_in_turn": list, "_Kept": lambda place, kinds: SimpleNamespace(known={}, add=lambda cost, one: None),
     }.items():  # fmt: skip
         monkeypatch.setattr(forecast, name, made)
     return limits
@@ -60,6 +61,16 @@ def test_when_the_time_is_over_the_other_kinds_count_as_the_mean(measured, monke
     assert total.sentence(1).endswith("(2 of 5 kinds of training measured)")
 
 
+def test_each_method_is_measured_before_the_second_kind_of_any():
+    plans = {key: TrainOptions(method) for key, method in {"a": "fedavg", "b": "fedavg", "c": "fedheal"}.items()}
+    assert forecast._in_turn(plans) == ["a", "c", "b"]
+
+
+def test_the_methods_that_are_measured_are_named(measured, capsys):
+    made("a small", "b small")
+    assert "measuring a few steps of a and b, 30 s at most" in capsys.readouterr().err
+
+
 def test_what_cannot_be_measured_is_left_out(measured):
     assert made("c small", "a small").seconds == 10
     assert made("c small").seconds == 0
@@ -70,7 +81,7 @@ def test_a_kind_whose_steps_take_too_long_counts_by_its_operations(measured, cap
     assert (total.cells, total.seconds, total.kinds) == (2, 5 * 300 + 10, (2, 1))
     assert measured == {"a": 15.0}
     said = capsys.readouterr().err
-    assert "measuring a few steps of 1 kind of training, 15 s or so" in said and "1 kind of training with steps" in said
+    assert "measuring a few steps of a, 15 s at most" in said and "1 kind of training with steps" in said
 
 
 def test_what_was_measured_is_not_measured_again(tmp_path):

@@ -57,6 +57,12 @@ def drawn(result, **shape):
     }
 
 
+def test_metrics_are_in_words_in_the_heads():
+    names = ["clean balanced_accuracy", "average auc_ovo_macro, best round"]
+    heads, _ = drawn(numbers(names, ["A"], []))["Scores"]
+    assert heads == [("", "clean balanced accuracy"), ("", "average AUC, best round")]
+
+
 def test_words_go_down_and_over_and_what_the_paper_lacks_stands_apart():
     names = ["race C1 AUC", "race C2 AUC", "race all AUC", "age C1 AUC", "age C2 AUC"]
     result = numbers(names, ["FedAvg"], {"FedAvg|race C1 AUC", "FedAvg|age C1 AUC"})

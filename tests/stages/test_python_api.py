@@ -148,6 +148,8 @@ def test_what_cannot_be_is_said_in_python_as_in_the_shell(made):
 def test_an_unknown_argument_names_the_function_it_was_given_to():
     with pytest.raises(TypeError, match=r"fedcli\.prepare\(\) got an unexpected keyword argument 'sizes'"):
         fedcli.prepare("toy", sizes=16)
+    with pytest.raises(TypeError, match=r"positional arguments; call it as fedcli\.compare\(\[runs, \.\.\.\], "):
+        fedcli.compare("a", "b")
 
 
 def test_a_result_in_a_text_is_its_path(made):

@@ -8,6 +8,7 @@ import numpy as np
 from pandas import DataFrame
 
 from ...compare.systems import LAST5, Quantity
+from ...console import listed
 from ...metrics import title
 from ...scores.numbers import versions
 from ...scores.parts import MODELS
@@ -45,7 +46,7 @@ def frame(
     table = DataFrame(lines, columns=COLUMNS)
     what = MEAN if systems[0].at == LAST5 else f"Score of the {systems[0].at} round"
     about = ABOUT.format(what=what) + SMALL * bool(table["small"].any())
-    by = f" by {' and '.join(groups)}" if (groups := [name for name in table["attribute"].unique() if name]) else ""
+    by = f" by {listed(groups)}" if (groups := [name for name in table["attribute"].unique() if name]) else ""
     words = versions(scores for system in systems for scores in system.each)
     table["version"] = table["version"].map(lambda each: words.get(each, each))
     return titled(table, f"{title(metric)[0].upper()}{title(metric)[1:]}{by}", about, first.images, score=title(metric))

@@ -80,7 +80,8 @@ def _groups(compared: Sequence[Row]) -> Iterator[str]:
             numbers = ", ".join(f"{value:.1f} %{f' ({row.label})' * (len(known) > 1)}" for row, (_, value) in known)
             distances = listed([f"{gap:.1f}" for gap in gaps])
             numbers += f"; the gap to the best group is {distances} points"
-        yield f"By {attribute}, {listed(names, 'or')}{small} has the lowest {spoken(area)}: {numbers}."
+        lowest = f"{listed(names, 'or')}{small} has the lowest {spoken(area)} on clean images"
+        yield f"By {attribute}, {lowest}: {numbers}."
 
 
 def _worst(row: Row, attribute: str) -> tuple[str, float] | None:

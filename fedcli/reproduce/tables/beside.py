@@ -138,7 +138,9 @@ def compared(results: Results) -> list[Table]:
 
 def latex(results: Results) -> str:
     """The main tables for a paper."""
-    return writers.latex([*layout.tables(results, "")], [results.title, _legend(results, "Bold")], results.notes)
+    made = [*layout.tables(results, "")]
+    captions = [[results.title, _legend(results, "Bold")], *([] for _ in made[1:])]
+    return writers.latex(made, captions, results.notes)
 
 
 def line(text: str) -> str:

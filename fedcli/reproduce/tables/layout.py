@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from ...reporting.comparison import in_words
 from ...reporting.table import Cell as Shown
 from ...reporting.table import Column as Heading
 from ...reporting.table import Table, number
@@ -105,6 +106,7 @@ def _table(results: Results, title: str, spots: list[Spot], legend: str) -> Tabl
 def _head(columns: Mapping[tuple[str, str], Column], over: str, name: str) -> Heading:
     """A column's head; what stands over several has the unit of the first."""
     own, first = heading(columns[over, name]), next(heading(each) for key, each in columns.items() if key[0] == over)
+    name, over = in_words(name), in_words(over)
     if over and own.unit != first.unit:
         return replace(own, name=f"{name} ({own.unit})" if own.unit else name, unit=first.unit, over=over)
     return replace(own, name=name, over=over)
