@@ -95,11 +95,13 @@ def _play(asked: SimpleNamespace) -> None:
     from ..reproduce.raw import check_folders, files, folders, possible
     from ..reproduce.script import Script
     from ..reproduce.several import read_seeds
-    from ..reproduce.shared import Shared
+    from ..reproduce.shared import Shared, read_part
 
     o.refuse_together(dry_run=asked.dry_run, json=asked.json)
     o.refuse_together(dry_run=asked.dry_run, cells=asked.cells)
     o.refuse_together(jobs=asked.jobs, at_once=asked.at_once)
+    if asked.cells:
+        read_part(asked.cells)  # refused before data are made
     if paper := recipes.paper_of(asked.recipe):
         _paper(paper, asked)
         return

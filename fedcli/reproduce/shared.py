@@ -209,22 +209,28 @@ def _digest(what: Any) -> str:
     return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:16]
 
 
+def read_part(part: str) -> tuple[int, int]:
+    """The numbers of "3/8". Raises UsageError for another text."""
+    which, slash, count = part.partition("/")
+    whole = slash and all(word.isascii() and word.isdecimal() and len(word) < 6 for word in (which, count))
+    if not whole or not 1 <= int(which) <= int(count):
+        raise UsageError(f"--cells {part!r} is no part", "write for example --cells 3/8, the third of eight parts")
+    return int(which), int(count)
+
+
 def dealt(sources: dict[Cell, Path], part: str) -> list[Cell]:
     """One of several parts of the cells that take about as long, "3/8" the third of eight; equal wherever it is asked.
 
     Raises UsageError.
     """
-    which, slash, count = part.partition("/")
-    whole = slash and all(word.isascii() and word.isdecimal() and len(word) < 6 for word in (which, count))
-    if not whole or not 1 <= int(which) <= int(count):
-        raise UsageError(f"--cells {part!r} is no part", "write for example --cells 3/8, the third of eight parts")
+    which, count = read_part(part)
     lengths = {cell: _length(cell, source) for cell, source in sources.items()}
-    took, parts = [0.0] * int(count), [set[Cell]() for _ in range(int(count))]
+    took, parts = [0.0] * count, [set[Cell]() for _ in range(count)]
     for cell in sorted(sources, key=lambda cell: -lengths[cell]):  # the longest first, to the least laden
         least = took.index(min(took))
         took[least] += lengths[cell]
         parts[least].add(cell)
-    return [cell for cell in sources if cell in parts[int(which) - 1]]
+    return [cell for cell in sources if cell in parts[which - 1]]
 
 
 def _length(cell: Cell, source: Path) -> float:

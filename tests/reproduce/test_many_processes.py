@@ -136,7 +136,7 @@ def test_two_of_four_are_killed_and_another_goes_on_to_the_table_of_one(folder):
     assert table("w") == table("alone")
 
 
-def test_parts_are_played_alone_and_the_last_one_writes_the_table(folder):
+def test_parts_are_played_alone_and_the_last_one_writes_the_table(folder, monkeypatch):
     line = [*LINE.split()[1:], "w", "--cells"]
     first = CliRunner().invoke(app, [*line, "2/2"])
     assert first.exit_code == 0, first.output
@@ -144,6 +144,7 @@ def test_parts_are_played_alone_and_the_last_one_writes_the_table(folder):
     assert not Path("w/reproduce").exists() and first.stdout == ""
     assert CliRunner().invoke(app, [*line, "1/2"]).exit_code == 0
     assert json.loads(table("w")["results.json"])["rows"][2]["cells"]["clean ACC"]["runs"] == 1
+    monkeypatch.setattr("fedcli.reproduce.jobs.make_data", None)  # refused before data are made
     for part, said in (("0/2", "no part"), ("3/2", "no part"), ("x", "write for example --cells 3/8")):
         ended = CliRunner().invoke(app, [*line, part])
         assert ended.exit_code == 2 and said in ended.stderr
