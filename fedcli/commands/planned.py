@@ -63,7 +63,7 @@ def _show_data(plan: Plan, data: dict[str, dict[str, Any]]) -> None:
     said = []
     for name, how in found.items():
         by = f"fedcli datasets {name} --download DIR, once you accept the licence" if how.by_command else "by hand"
-        rest = f"; {how.rest}" if how.rest and how.by_command else ""
+        rest = f"; {how.rest.format(folder='DIR')}" if how.rest and how.by_command else ""
         said.append(f"{name}: {by}{rest}. Licence: {how.licence}. From {how.where}")
     _say([*said, *(f"--file {name}=PATH: {what}" for name, what in plan.files.items())])
     print()
