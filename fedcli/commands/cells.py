@@ -146,7 +146,7 @@ def run_cells(recipe: Any, shared: Any, place: Any, folder: Path, *, as_json: bo
 
     outcomes = output.play(recipe, shared, place, folder, shown, **about)
     if outcomes:
-        console.say(f"written: {folder}/results.json, table.md, report.html")
+        console.say(f"written: {folder}/results.json, table.md, table.tex, report.html")
     elif as_json:
         show_json(None)
     refuse_failed(outcomes, "cell", "cells")

@@ -13,13 +13,13 @@ from .shell.shown import show_json
 GB = 1e9
 
 
-def show(plan: Plan, scale: str, as_json: bool) -> None:
-    """Print a plan."""
+def show(plan: Plan, scale: str, as_json: bool, name: str | None = None) -> None:
+    """Print a plan. name: of the recipe or the paper; None for all."""
     body = _body(plan, scale)
     if as_json:
         show_json(body)
         return
-    _show_data(plan, body["data"])
+    _show_data(plan, body["data"], f"fedcli reproduce {name or 'NAME'} --fetch")
     _show_work(plan)
     rows = [
         [
@@ -46,7 +46,7 @@ def _size(count: float | None) -> str:
     return "not known" if count is None else f"{count / GB:,.0f} GB" if count >= 10 * GB else f"{count / GB:.2g} GB"
 
 
-def _show_data(plan: Plan, data: dict[str, dict[str, Any]]) -> None:
+def _show_data(plan: Plan, data: dict[str, dict[str, Any]], command: str) -> None:
     found = {name: cards.fetching(name) for name in data}
     rows = [
         [
@@ -62,10 +62,12 @@ def _show_data(plan: Plan, data: dict[str, dict[str, Any]]) -> None:
     terminal.table(["data", "images", "to download", "unpacked", "prepared", "fetched by"], rows, title="Data")
     said = []
     for name, how in found.items():
-        by = f"fedcli datasets {name} --download DIR, once you accept the licence" if how.by_command else "by hand"
-        rest = f"; {how.rest}" if how.rest and how.by_command else ""
+        by = f"{command}, once you accept the licence" if how.by_command else "by hand"
+        rest = f"; {how.rest.format(folder=f'WORK/downloads/{how.folder}')}" if how.rest and how.by_command else ""
         said.append(f"{name}: {by}{rest}. Licence: {how.licence}. From {how.where}")
-    _say([*said, *(f"--file {name}=PATH: {what}" for name, what in plan.files.items())])
+    for name, what in plan.files.items():
+        said.append(f"--file {name}=PATH: {what}; " + ("--fetch gets it" if name in plan.fetched else "by hand"))
+    _say(said)
     print()
 
 
@@ -105,6 +107,15 @@ def sentences(plan: Plan, scale: str) -> list[str]:
         "ResNet-50, bytes at the memory's speed or 1 ms a step on a GPU, whichever is longest. Preparing images, "
         "scores and the server are left out. GPUs train in fp32 unless --precision bf16 says so.",
     ]
+    if plan.weights:
+        sizes = [name + (f" (about {size:,.0f} MB)" if size else "") for name, size in sorted(plan.weights.items())]
+        said.append(
+            f"ImageNet weights of {console.listed(sizes)}: torchvision downloads them at the first training that starts "
+            "from them (--weights imagenet); it states no licence for them."
+        )
+    if plan.one_seed:
+        which = f" ({', '.join(plan.one_seed)})" * (len(plan.tables) > len(plan.one_seed))
+        said.append(f"One seed{which} has no interval around a number; with --seeds 3: three times as much.")
     if plan.not_stated:
         names = console.listed(sorted(plan.not_stated))
         said.append(

@@ -260,6 +260,7 @@ def _plan(asked: SimpleNamespace) -> None:
         planned(files, asked.scale, method_facts.lookup(), seeds=asked.seeds, only=tuple(asked.only)),
         asked.scale,
         asked.json,
+        asked.recipe,
     )
 
 

@@ -283,8 +283,15 @@ def tests_against(tests: Sequence[tuple[str, str, Sequence[Against]]]) -> tuple[
     """
     named = [(in_words(score), reference, rows) for score, reference, rows in tests]
     tables = [table_against(rows, score, reference) for score, reference, rows in named]
-    sentences = [text for score, reference, rows in named for text in said_against(rows, reference, score)]
-    if any(row.verdict == INCONCLUSIVE for *_, rows in named for row in rows):
+    sentences, alike = [], dict[tuple[str, str], list[str]]()
+    for score, reference, rows in named:
+        sentences += said_against([row for row in rows if row.verdict != INCONCLUSIVE], reference, score)
+        if names := [row.name for row in rows if row.verdict == INCONCLUSIVE]:
+            alike.setdefault((console.listed(names), reference), []).append(score)
+    for (names_of_all, reference), scores in alike.items():
+        where = f"any of {len(scores)} scores: {console.listed(scores)}" if len(scores) > 1 else scores[0]
+        sentences.append(f"{names_of_all}: no significant difference from {reference} in {where}.")
+    if alike:
         sentences.append(verdict.NOT_EQUAL)
     return sentences, [*(replace(table, legend="") for table in tables[:-1]), *tables[-1:]]
 

@@ -139,10 +139,11 @@ def shown(cell: Cell | Printed, column: Column) -> table.Cell:
 
 @dataclass(frozen=True)
 class Marks:
-    """Marks of the rows, which are as results.json holds them."""
+    """Marks of the rows, which are as results.json holds them. tested: whether by tests."""
 
     findings: Findings
     rows: list[Row]
+    tested: bool = True
 
     def of(self, column: Column) -> Marked:
         """Rows that are the `best` of a column and that are `doubtful`, and whether tests stand behind the best.
@@ -159,7 +160,9 @@ class Marks:
 
         def leads(first: int, second: int) -> bool:
             personal = {names[first], names[second]} & {*self.findings.recipe.personal}
-            score = score_tested(column) if self.findings.recipe.at == "last5" and not personal else None
+            score = (
+                score_tested(column) if self.tested and self.findings.recipe.at == "last5" and not personal else None
+            )
             test = self._leads[column.data].test(score, first, second, compared) if score else None
             answers.append(test)
             return test is not False

@@ -49,12 +49,27 @@ def play(
         lock = folder.with_name(f"{folder.name}.lock")
         with held(lock, f"another process is writing {folder}", "", told=console.status):
             made = collect(recipe, outcomes, work=place.work, **about)
+            left_out = _left_out(folder, made)
             record(folder, made)
             try:
                 made = illustrate(folder, recipe, made, outcomes, device=place.devices[0])
             finally:
                 shown(made)
+                if left_out:
+                    console.say(left_out)
     return outcomes
+
+
+def _left_out(folder: Path, results: Results) -> str:
+    """A sentence on rows that the folder's table has and these results do not; "" for none."""
+    with suppress(FedcliError):  # there is none yet, or of another version
+        before = [row.name for row in Results.read(folder / "results.json").rows]
+        if missing := {*before} - {row.name for row in results.rows}:
+            return (
+                f"{len(missing)} of {console.counted(len(before), 'row', 'rows')} of the table that was in {folder} left "
+                "out of this one: the runs are kept, the same command without --only shows all"
+            )
+    return ""
 
 
 def of_cell(recipe: Recipe, outcome: Outcome, *, published: bool = True) -> str:

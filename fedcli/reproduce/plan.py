@@ -69,13 +69,18 @@ class Table:
 class Plan:
     """Attributes:
     data: dataset -> (images, bytes of the prepared pools).
-    files: sentences on what the recipes ask for besides.
+    files: sentences on what the recipes ask for besides; fetched: those that a command gets.
+    weights: network -> MB of its published weights, None where nobody has counted it.
+    one_seed: recipes that are played with one.
     unknown: networks and sides whose cost no table has; not_stated: methods that count as one step for each image.
     """
 
     tables: list[Table] = field(default_factory=list)
     data: dict[str, tuple[int, float]] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
+    fetched: set[str] = field(default_factory=set)
+    weights: dict[str, float | None] = field(default_factory=dict)
+    one_seed: list[str] = field(default_factory=list)
     unknown: set[str] = field(default_factory=set)
     not_stated: set[str] = field(default_factory=set)
 
@@ -114,8 +119,14 @@ def planned(
         trained = [_training(cell, methods(cell.train.method or "fedavg"), plan) for cell in new.values()]
         plan.tables.append(Table(recipe.name, len(own), len(runs), tuple(filter(None, trained))))
         plan.files |= {name: what for name, what in recipe.files.items() if any(cell.asks for cell in own)}
+        plan.fetched |= {*recipe.addresses}
+        if len({cell.seed for cell in own}) == 1:
+            plan.one_seed.append(recipe.name)
         for cell in own:
             prepare: Any = cell.chain[0]
+            if cell.train.weights == "imagenet":
+                network = costs_of(model := cell.train.model or "", _side(prepare), card(prepare.name)["channels"])
+                plan.weights[model] = network and network["parameters"] * FLOAT / 1e6
             pools.setdefault(prepare.name, set()).add(prepare)
     if missing and not plan.tables:
         raise missing

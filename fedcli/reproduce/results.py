@@ -34,13 +34,13 @@ def collect(
     nowhere = [column.name for column in recipe.columns if not findings.has(column)]
     numbers = {name: findings.columns(name) for name in dict.fromkeys(outcome.cell.row for outcome in outcomes)}
     rows = [_row(findings, name, with_derived(recipe, numbers, name), scale, work) for name in numbers]
-    marks = Marks(findings, rows)
+    marks = Marks(findings, rows, tested=scale != "smoke")
     results = Results(
         title="SYNTHETIC data: " * any(run.scores.sample for run in runs.values()) + _title(recipe, outcomes, scale),
         recipe=recipe.name, scale=scale, columns=list(recipe.columns), rows=rows, left_out=list(left_out),
         seeds=sorted({outcome.cell.seed for outcome in outcomes}),
         failed=[Failed(cell=each.cell.name, sentence=each.sentence) for each in outcomes if not each.scores],
-        statistics=list(tests(findings)),
+        statistics=[] if scale == "smoke" else list(tests(findings)),
         marks={column.name: marks.of(column) for column in recipe.columns if not column.validation},
         **{key: getattr(recipe, key) for key in ("paper", "at", "spread", "reference", "layout")},
     )  # fmt: skip

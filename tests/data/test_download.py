@@ -55,6 +55,17 @@ def test_a_file_is_fetched_once_and_recorded(server, tmp_path):
     assert record == {"deep/file": {"url": f"{address}/file", "bytes": len(BODY), "sha256": SHA256}}
 
 
+def test_a_file_that_cannot_be_had_leaves_the_others_and_is_named_last(server, tmp_path, capsys):
+    address, asked = server
+    files = [plain(f"{address}/absent", "lost"), plain(f"{address}/file", "had")]
+    with pytest.raises(FedcliError, match="1 file is missing: lost of digits"):
+        get(tmp_path, *files, download_rest="SYN belongs into {folder}/syn")
+    assert (tmp_path / "had").read_bytes() == BODY and not (tmp_path / "lost").exists()
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.index(f"digits: SYN belongs into {tmp_path}/syn") < said.index("to download")
+    assert "/absent cannot be downloaded" in said
+
+
 def test_a_connection_that_breaks_off_is_taken_up_again(server, tmp_path, capsys):
     address, asked = server
     get(tmp_path, plain(f"{address}/broken"))

@@ -162,6 +162,16 @@ def test_the_plan_fits_a_screen_and_says_where_data_come_from_and_who_accepts(ca
     assert body["devices"][0]["hours"] > body["devices"][1]["hours"] > 1
 
 
+def test_the_plan_says_what_a_command_gets_and_what_torchvision_downloads(capsys):
+    out = " ".join(shown(capsys, "fed-mas-table1", "--plan").out.split())
+    assert "fedcli reproduce fed-mas-table1 --fetch, once you accept the licence" in out
+    assert "--file moco=PATH" in out and "--fetch gets it" in out
+    out = " ".join(shown(capsys, "fedism-plus-table2", "--plan", "--seeds", "1").out.split())
+    assert "ImageNet weights of resnet18 (about 45 MB): torchvision downloads them" in out
+    assert "One seed has no interval around a number; with --seeds 3: three times as much." in out
+    assert "One seed" not in shown(capsys, "fedism-plus-table2", "--plan", "--seeds", "3").out
+
+
 def test_a_plan_of_nothing_or_without_the_word_is_refused(capsys):
     assert "--plan needs a name, or --all" in shown(capsys, "--plan", code=2).err
     assert "--plan needs a name, or --all" in shown(capsys, "--plan", "--all", "fedheal", code=2).err

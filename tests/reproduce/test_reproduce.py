@@ -234,3 +234,14 @@ def test_a_dataset_without_its_folder_is_left_out_unless_nothing_remains(tiny):
     known = recipe.load(Path("tiny.toml"))
     _, missing = raw.possible(known, expand.cells(known, "paper"), {})
     assert missing == ["isic2018 is left out: no --raw isic2018=DIR was given."]
+
+
+def test_a_table_of_fewer_rows_says_that_the_runs_are_kept(tiny, monkeypatch):
+    monkeypatch.setattr(forecast, "announce", lambda cells, sources, place: place)
+    both = ["--scale", "smoke", "--seeds", "1", "--only"]
+    assert "left out of this one" not in tiny(*both, "FedAvg").stderr
+    assert "left out of this one" not in tiny(*both, "FedAvg").stderr
+    said = " ".join(tiny(*both, "q-FFL").stderr.split())
+    assert "1 of 1 row of the table that was in w/reproduce/tiny-smoke left out of this one" in said
+    assert "the same command without --only shows all" in said and "table.tex, report.html" in said
+    assert json.loads(results().read_text())["statistics"] == []  # no tests of samples of a few images

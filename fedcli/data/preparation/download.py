@@ -66,21 +66,38 @@ def by_hand(known: Fetching, then: str = "") -> str:
 def download(every: Sequence[Wanted], *, accepted: bool) -> None:
     """Put files into their folders; those that are there and whole are kept.
 
-    accepted: the licences are; on a terminal a person is asked. Raises FedcliError, HashError, UsageError.
+    accepted: the licences are; on a terminal a person is asked. Raises FedcliError, HashError, UsageError; of a file that
+    cannot be had after all others are there.
     """
+    for each in every:
+        if each.known.rest:
+            console.warn(f"{each.known.name}: {each.known.rest.format(folder=each.folder)}")
     once = {_place(each.folder, file): (each, file) for each in every for file in each.missing}
     missing = list(once.values())  # two datasets may share their images
     if missing:
         _say_and_check_space(missing)
         _agree([each.known for each in every if each.missing], accepted)
+    faults: dict[str, FedcliError] = {}
     left = Left(sum(size(file) - _kept(each.folder, file) for each, file in missing))
     for each in every:
         each.folder.mkdir(parents=True, exist_ok=True)
         with held(each.folder / ".download.lock", f"{each.folder} is being filled", "wait for it", told=console.say):
             for file in each.files:
-                _get(file, each, left)
-        if each.known.rest:
-            console.say(each.known.rest)
+                try:
+                    _get(file, each, left)
+                except FedcliError as fault:  # of one host, which need not be that of the next file
+                    faults[f"{file['path']} of {each.known.name}"] = fault
+    if not faults:
+        return
+    first = next(iter(faults.values()))
+    if sum(len(each.files) for each in every) == 1:
+        raise first
+    for fault in faults.values():
+        console.fail(fault.sentence, fault.hint)
+    missing_of_all = f"{console.counted(len(faults), 'file is', 'files are')} missing: {console.listed([*faults])}"
+    raise type(first)(
+        missing_of_all, "the reason stands above; the same command fetches what is missing, nothing twice"
+    )
 
 
 def received(folder: Path) -> dict[str, Any]:
