@@ -110,8 +110,8 @@ def sentences(plan: Plan, scale: str) -> list[str]:
     if plan.weights:
         sizes = [name + (f" (about {size:,.0f} MB)" if size else "") for name, size in sorted(plan.weights.items())]
         said.append(
-            f"ImageNet weights of {console.listed(sizes)}: torchvision downloads them at the first training that starts "
-            "from them (--weights imagenet); it states no licence for them."
+            f"ImageNet weights of {console.listed(sizes)}: torchvision downloads them as the first training starts "
+            "with them (--weights imagenet); it states no licence for them."
         )
     if plan.one_seed:
         which = f" ({', '.join(plan.one_seed)})" * (len(plan.tables) > len(plan.one_seed))

@@ -66,7 +66,7 @@ def _left_out(folder: Path, results: Results) -> str:
         before = [row.name for row in Results.read(folder / "results.json").rows]
         if missing := {*before} - {row.name for row in results.rows}:
             return (
-                f"{len(missing)} of {console.counted(len(before), 'row', 'rows')} of the table that was in {folder} left "
+                f"{len(missing)} of {console.counted(len(before), 'row', 'rows')} of the table in {folder} left "
                 "out of this one: the runs are kept, the same command without --only shows all"
             )
     return ""

@@ -10,7 +10,8 @@ from fedcli.compare import verdict
 from fedcli.compare.tested import compare
 from fedcli.compare.verdict import HIGHER, INCONCLUSIVE, LOWER, MODELS_ONLY, Difference, adjusted
 from fedcli.errors import UsageError
-from fedcli.reporting.comparison import heading, legend, remarks, said_against, sentences, table, tests_against
+from fedcli.reporting import comparison
+from fedcli.reporting.comparison import heading, legend, remarks, said_against, sentences, table
 
 
 def test_better_in_patients_and_seeds_is_said_and_one_seed_is_told_from_several(tmp_path):
@@ -115,7 +116,7 @@ def test_order_against_a_reference_with_holm(tmp_path):
         "same: no significant difference from reference in accuracy.",
     ]
     both = [("clean accuracy", "reference", [by_name["same"]]), ("noisy accuracy", "reference", [by_name["same"]])]
-    assert tests_against(both)[0][0] == (
+    assert comparison.tests_against(both)[0][0] == (
         "same: no significant difference from reference in any of 2 scores: clean accuracy and noisy accuracy."
     )
     assert "Holm) over the systems of a table, not over scores" in verdict.legend(list(by_name.values()))

@@ -66,8 +66,8 @@ def by_hand(known: Fetching, then: str = "") -> str:
 def download(every: Sequence[Wanted], *, accepted: bool) -> None:
     """Put files into their folders; those that are there and whole are kept.
 
-    accepted: the licences are; on a terminal a person is asked. Raises FedcliError, HashError, UsageError; of a file that
-    cannot be had after all others are there.
+    accepted: the licences are; on a terminal a person is asked. Raises FedcliError, HashError, UsageError; of a file
+    that cannot be had after all others are there.
     """
     for each in every:
         if each.known.rest:
