@@ -126,7 +126,7 @@ def planned(
             prepare: Any = cell.chain[0]
             if cell.train.weights == "imagenet":
                 network = costs_of(model := cell.train.model or "", _side(prepare), card(prepare.name)["channels"])
-                plan.weights[model] = network and network["parameters"] * FLOAT / 1e6
+                plan.weights[model] = network["parameters"] * FLOAT / 1e6 if network else None
             pools.setdefault(prepare.name, set()).add(prepare)
     if missing and not plan.tables:
         raise missing

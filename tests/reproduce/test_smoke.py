@@ -17,12 +17,12 @@ from fedcli.reproduce import forecast, raw, recipe
 from fedcli.scores.statistics import intervals
 
 PAPERS = {  # name -> what the names of its rows contain, or all rows
-    "fairfedmed-figure5": ("FairLoRA",),
+    "fairfedmed-figure5": ("FairLoRA, ", "FairLoRA"),
     "fed-mas-table3": (),
     "fedheal-figure5": (),
     "fedheal-table3": (),
     "fedism-plus-table1": ("FedAvg", "FedISM+"),
-    "fedmrl-table1": ("FedAvg", "FedMRL"),
+    "fedmrl-table1": ("FedAvg", "FedAvg,", "FedMRL", "FedMRL,"),
     "fairfedmed-table4": ("PromptFL",),  # volumes, whose projection trains in front of a frozen network
 }
 SHORT = "fedism-plus-table1"  # groups, corruption, pictures

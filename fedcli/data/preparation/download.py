@@ -92,8 +92,8 @@ def download(every: Sequence[Wanted], *, accepted: bool) -> None:
     first = next(iter(faults.values()))
     if sum(len(each.files) for each in every) == 1:
         raise first
-    for fault in faults.values():
-        console.fail(fault.sentence, fault.hint)
+    for each_fault in faults.values():
+        console.fail(each_fault.sentence, each_fault.hint)
     missing_of_all = f"{console.counted(len(faults), 'file is', 'files are')} missing: {console.listed([*faults])}"
     raise type(first)(
         missing_of_all, "the reason stands above; the same command fetches what is missing, nothing twice"
