@@ -62,7 +62,7 @@ LATER = {  # what is typed when all stages are done
     "materialize": ["partition", "--iid", "--clients", "2", "--materialize"],
     "mixture": ["corrupt", "--client", "client-00=contrast:1", "--client", "client-01=gaussian:4", "--jobs", "2"],
 }
-CLOCKS = {"timing.jsonl"}  # what no promise of equal bytes holds
+CLOCKS = {"timing.jsonl", "forecasts.json"}  # what no promise of equal bytes holds
 
 
 def words_of(name: str) -> list[str]:
