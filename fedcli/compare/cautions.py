@@ -19,7 +19,7 @@ from ..scores.scores import Scores
 from ..scores.table import Score
 from .predicted import one_class
 from .systems import BEST, LAST, LAST5, Quantity, Scored
-from .verdict import Difference, interval_text, significant
+from .verdict import Difference, interval_text, signed, significant
 
 PRIOR, ADVICE = "--prior logit-adjust, ", "Try {prior}a higher --lr or more rounds"
 
@@ -99,7 +99,8 @@ def levelling_down(
 def _unsure(tested: Difference | None) -> str:
     if tested is None or tested.low is None:
         return " in these runs, not tested"
-    return f" in these runs, not significant: {interval_text(tested, 1)} points"
+    change = f"{signed(tested.difference, 1)} points, 95 % interval {interval_text(tested, 1)}"
+    return f" in these runs; the gap's change is not significant: {change}"
 
 
 def _decided_by_few(runs: Sequence[Scored], attribute: str, metric: str) -> str:

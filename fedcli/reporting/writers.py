@@ -88,11 +88,14 @@ def latex(tables: Iterable[Table], captions: Iterable[Sequence[str]], remarks: I
 
     captions: of each table, behind its title; all but the first refer to it. remarks: comments for the author below.
     """
-    made, first = ["% needs \\usepackage{booktabs}"], ""
+    made, first, kinds = ["% needs \\usepackage{booktabs}"], "", list[str]()
     for table, about in zip(tables, captions, strict=True):
-        caption = _tex(" ".join(filter(None, [table.title and f"{table.title}.", *about, table.legend])))
+        parts = filter(None, [table.title, *about, table.legend])
+        caption = _tex(" ".join(part if part.endswith((".", "!", "?")) else f"{part}." for part in parts))
         caption += f" Runs, numbers and signs as in Table~\\ref{{tab:{first}}}." if first else ""
-        label = "groups" if table.title else "scores"
+        kinds.append(kind := "groups" if table.title else "scores")
+        label = kind + f"-{kinds.count(kind)}" * (kinds.count(kind) > 1)
+        made += [""] * bool(first)  # a paragraph of its own
         first = first or label
         made += ["\\begin{table}", "\\centering", f"\\caption{{{caption}}}", f"\\label{{tab:{label}}}"]
         made += [line for part in _parts(table.unfolded()) for line in _tabular(part)]
@@ -154,4 +157,5 @@ def _tex_line(cells: list[str]) -> str:
 
 
 def _tex(words: str) -> str:
-    return printable(re.sub(r"\s+", " ", words)).translate(LATEX)
+    plain = printable(re.sub(r"\s+", " ", words)).translate(LATEX)
+    return re.sub(r"(?<![\w-])--([a-z][a-z-]*)", r"\\texttt{-{}-\1}", plain)  # TeX makes one dash of two

@@ -81,10 +81,13 @@ def _runs(recipe: Recipe, figure: Figure, outcomes: list[Outcome]) -> dict[str, 
     """Row -> its runs, seed by seed."""
     data = figure.data or next(iter(recipe.chains))
     rows = {row.name for row in recipe.rows if _asked(row, figure.rows)}
+    named = {name: f"{name} (global model)" for name in recipe.personal}  # whose numbers are of clients' own
     runs: dict[str, list[Path]] = {}
     for outcome in outcomes:
         if outcome.scores and outcome.cell.data == data and outcome.cell.row in rows:
-            runs.setdefault(outcome.cell.row, []).append(manifest.above(outcome.path, "run"))
+            runs.setdefault(named.get(outcome.cell.row, outcome.cell.row), []).append(
+                manifest.above(outcome.path, "run")
+            )
     if not runs:
         raise FedcliError("none of its cells is there", "run the recipe without --only")
     return runs

@@ -183,11 +183,11 @@ class Board:
         """Tell how a cell has ended. how: where it was, if not here and now."""
         name = outcome.cell.name
         self.playing.discard(name)
-        told = name in self.ended
+        shown_before = name in self.ended
         self.ended[name], self.left[name] = outcome, 0
         if not outcome.scores:
             console.fail(f"{self.count} {name}: {outcome.sentence}", outcome.hint)
-        elif not told or not how:
+        elif not shown_before or not how:
             found = self.number(outcome)
             said = f"{found} ({how})" if found and how else found or how or "done"
             console.say(f"{self.count} {name}: {said}{self.rest}")

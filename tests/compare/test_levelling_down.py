@@ -10,7 +10,7 @@ from fedcli.reporting.rows import rows
 from fedcli.scores.table import Score, Where
 
 SURE = Difference(low=-0.15, high=-0.05, p=0.001, samples=1, verdict=MODELS_ONLY)
-UNSURE = Difference(low=-0.059, high=0.075, p=0.66, samples=3, verdict=INCONCLUSIVE)
+UNSURE = Difference(difference=-0.022, low=-0.059, high=0.075, p=0.66, samples=3, verdict=INCONCLUSIVE)
 
 
 def said_of(rows, tested=SURE):
@@ -47,6 +47,8 @@ def test_what_is_not_significant_is_an_observation_of_these_runs(tmp_path):
     both = with_groups(first, f=0.70, m=0.90), with_groups(second, f=0.70, m=0.80)
     (said,) = said_of(both, UNSURE)
     assert "FedAvg, as no group gained" in said and "only because" not in said
-    assert said.endswith("(levelling down in these runs, not significant: -5.9 to +7.5 points)")
+    assert said.endswith(
+        "(levelling down in these runs; the gap's change is not significant: -2.2 points, 95 % interval -5.9 to +7.5)"
+    )
     (said,) = said_of(both, None)
     assert said.endswith("(levelling down in these runs, not tested)")

@@ -184,3 +184,11 @@ def test_which_numbers_a_small_group_decides(small, decided):
 def test_numbers_are_told_from_text_by_how_they_begin():
     assert Table.of("", ["a", "b"], [["x", "−1.0 to +2"], ["y", "< 0.001"]]).numeric == [False, True]
     assert Table("", [Column("a")], [[number(1.0, 0.5)], [Cell()]]).numeric == [True]
+
+
+def test_each_table_has_its_label_a_paragraph_and_a_caption_with_a_full_stop():
+    one = Table.of("", ["row"], [["a"]], "")
+    text = writers.latex([one, one], [["At --scale smoke, as printed"], []], [])
+    assert r"\caption{At \texttt{-{}-scale} smoke, as printed.}" in text
+    assert text.count(r"\label{tab:scores}") == text.count(r"\label{tab:scores-2}") == 1
+    assert "\\end{table}\n\n\\begin{table}" in text

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryFile
 
+import digits_recipe
 import forked
 import pytest
 from typer.testing import CliRunner
@@ -24,28 +25,6 @@ from fedcli.reproduce.jobs import Place, fitting, make_data, spread
 from fedcli.reproduce.shared import Board, Outcome, Shared, dealt
 from fedcli.scores.statistics import intervals
 
-TINY = """
-title = "Three rows on scanned digits"
-published = "tiny.json"
-seeds = [0, 1]
-[data.noise]
-dataset = "toy"
-partition = { dirichlet = 1.0, clients = 2 }
-[smoke.prepare]
-size = 8
-[smoke.train]
-rounds = 2
-[[row]]
-name = "FedAvg"
-method = "fedavg"
-[[row]]
-name = "q-FFL"
-method = "qffl"
-vary = { "set.q" = [0.5, 1] }
-[[column]]
-name = "clean ACC"
-score = "versions/clean/balanced_accuracy"
-"""
 LINE = "fedcli reproduce tiny.toml --scale smoke --jobs 1 --work"
 TABLE = "results.json", "table.md"
 
@@ -53,9 +32,7 @@ TABLE = "results.json", "table.md"
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Path("tiny.toml").write_text(TINY)
-    Path("published").mkdir()
-    Path("published/tiny.json").write_text('{"rows": {"FedAvg": {"clean ACC": {"mean": 97.0, "std": 0.5}}}}')
+    digits_recipe.write(tmp_path)
     return tmp_path
 
 
@@ -117,7 +94,7 @@ def test_two_processes_share_the_cells_and_their_table_is_that_of_one(folder, mo
 
 @pytest.mark.long
 def test_two_of_four_are_killed_and_another_goes_on_to_the_table_of_one(folder):
-    Path("tiny.toml").write_text(TINY.replace("rounds = 2", "rounds = 8"))
+    Path("tiny.toml").write_text(digits_recipe.TINY.replace("rounds = 2", "rounds = 8"))
     line = [sys.executable, "-m", "fedcli", *LINE.replace("--jobs 1", "--jobs 1 --seeds 3").split()[1:]]
     with ExitStack() as stack:
         logs = [stack.enter_context(open(f"log-{k}", "w+b")) for k in range(4)]

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import digits_recipe
 import pytest
 from typer.testing import CliRunner
 
@@ -42,7 +43,7 @@ def made_up(tmp_path, monkeypatch):
     monkeypatch.setattr(forecast, "announce", lambda cells, sources, place: place)
     monkeypatch.setattr(recipe, "FOLDERS", (tmp_path / "recipes",))
     Path("recipes/published").mkdir(parents=True)
-    Path("recipes/published/tiny.json").write_text('{"rows": {"FedAvg": {"clean ACC": {"mean": 97.0, "std": 0.5}}}}')
+    Path("recipes/published/tiny.json").write_text(digits_recipe.PUBLISHED)
     for name, dataset, title in (
         ("tiny-figure2", "toy", "Figure 2: rounds"), ("tiny-table1", "toy", "Table 1: two methods"),
         ("tiny-table3", "isic2018", "Table 3: skin"),

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import digits_recipe
 import pytest
 from typer.testing import CliRunner
 
@@ -52,9 +53,7 @@ kind = "convergence"
 @pytest.fixture
 def tiny(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Path("tiny.toml").write_text(TINY)
-    Path("published").mkdir()
-    Path("published/tiny.json").write_text('{"rows": {"FedAvg": {"clean ACC": {"mean": 97.0, "std": 0.5}}}}')
+    digits_recipe.write(tmp_path, TINY)
     return lambda *more: CliRunner().invoke(app, ["reproduce", "tiny.toml", "--work", "w", *more])
 
 
@@ -242,6 +241,6 @@ def test_a_table_of_fewer_rows_says_that_the_runs_are_kept(tiny, monkeypatch):
     assert "left out of this one" not in tiny(*both, "FedAvg").stderr
     assert "left out of this one" not in tiny(*both, "FedAvg").stderr
     said = " ".join(tiny(*both, "q-FFL").stderr.split())
-    assert "1 of 1 row of the table that was in w/reproduce/tiny-smoke left out of this one" in said
+    assert "1 of 1 row of the table in w/reproduce/tiny-smoke left out of this one" in said
     assert "the same command without --only shows all" in said and "table.tex, report.html" in said
     assert json.loads(results().read_text())["statistics"] == []  # no tests of samples of a few images

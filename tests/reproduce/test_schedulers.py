@@ -5,28 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import digits_recipe
 import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
-TINY = """
-title = "Two rows on scanned digits"
-seeds = [0]
-[data.noise]
-dataset = "toy"
-partition = { dirichlet = 1.0, clients = 2 }
-[smoke.prepare]
-size = 8
-[[row]]
-name = "FedAvg"
-method = "fedavg"
-[[row]]
-name = "q-FFL"
-method = "qffl"
-[[column]]
-name = "clean ACC"
-score = "versions/clean/balanced_accuracy"
-"""
 PARALLEL = """#!{python}
 import subprocess, sys
 words = sys.argv[sys.argv.index("fedcli"):]
@@ -40,7 +23,7 @@ FLAGS = ["tiny.toml", "--scale", "smoke", "--jobs", "1"]
 @pytest.fixture(scope="module")
 def place(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("cluster")
-    (folder / "tiny.toml").write_text(TINY)
+    digits_recipe.write(folder)
     for name, text in (
         ("parallel", PARALLEL.format(python=sys.executable)),
         ("fedcli", f'#!/bin/sh\nexec {sys.executable} -m fedcli "$@"\n'),
