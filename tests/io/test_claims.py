@@ -64,12 +64,16 @@ def test_a_claim_of_another_machine_is_taken_over_when_nobody_has_touched_it_for
 
 def test_a_process_that_was_overtaken_is_interrupted(tmp_path, monkeypatch):
     monkeypatch.setattr(claims, "BEAT", 0.01)
-    with Claims(tmp_path / "held") as mine:
-        assert mine.take("a")
-        (path,) = (tmp_path / "held").iterdir()
-        path.unlink()
-        with pytest.raises(KeyboardInterrupt):
-            time.sleep(10)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it starts with &
+    try:
+        with Claims(tmp_path / "held") as mine:
+            assert mine.take("a")
+            (path,) = (tmp_path / "held").iterdir()
+            path.unlink()
+            with pytest.raises(KeyboardInterrupt):
+                time.sleep(10)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_two_machines_that_take_a_piece_over_at_the_same_time_both_draw_back(tmp_path, monkeypatch):
