@@ -178,11 +178,13 @@ def _paper(name: str, asked: SimpleNamespace) -> None:
     """
     from ..reporting import writers
     from ..reproduce import recipe as recipes
+    from ..reproduce.expand import NoCellError
     from ..reproduce.raw import shared_out
     from ..reproduce.tables import paper
 
     tables = [recipes.load(path) for path in recipes.recipes_of(name)]
-    place, failed, left = Path(asked.work) / "reproduce", dict[str, str](), dict[str, int]()
+    place, left = Path(asked.work) / "reproduce", dict[str, int]()
+    failed, not_asked = dict[str, str](), dict[str, str]()
     folders = {table.name: place / f"{table.name}-{asked.scale}" for table in tables}
 
     def stamp(table: str) -> int:
@@ -197,6 +199,10 @@ def _paper(name: str, asked: SimpleNamespace) -> None:
                 own = {"recipe": table.name, "raw": raw, "file": file, "json": False}
                 if not _play(SimpleNamespace(**vars(asked) | own)):
                     left[table.name] = before
+        except NoCellError as error:  # of --only; another table of the paper may have such cells
+            not_asked[table.name] = error.sentence
+            if len(not_asked) == len(tables):
+                raise
         except FedcliError as fault:
             if fault.code == 130:
                 raise
@@ -205,7 +211,7 @@ def _paper(name: str, asked: SimpleNamespace) -> None:
     if asked.dry_run:
         return
     waiting = {name: paper.ELSEWHERE for name, before in left.items() if stamp(name) == before}
-    reasons = waiting | failed
+    reasons = waiting | failed | not_asked
     parts = [paper.Rebuilt(table, folders[table.name], reasons.get(table.name, "")) for table in tables]
     parts.sort(key=lambda part: "table" not in part.recipe.name)
     page = paper.write(place / f"{name}-{asked.scale}", parts, asked.scale)

@@ -115,7 +115,8 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
             os.replace(temporary, path)  # while it is locked: nobody takes it for an abandoned one
     except OSError as error:
-        error.filename = error.filename or str(path)  # a full disk does not say what was being written
+        if error.filename in (None, str(temporary)):  # a full disk does not say what was being written
+            error.filename = str(path)
         raise
     finally:
         temporary.unlink(missing_ok=True)

@@ -211,10 +211,14 @@ def read_seeds(given: str | None, known: tuple[int, ...]) -> tuple[int, ...]:
     return (*known, *range(max(known) + 1, max(known) + 1 + int(given)))[: int(given)]
 
 
+class NoCellError(UsageError):
+    """No cell of a recipe has one of the names that were asked for."""
+
+
 def chosen(cells: list[Cell], only: list[str]) -> list[Cell]:
     """The cells of the rows that have one of these names, else those whose name holds the text, in any case.
 
-    Raises UsageError if there are none.
+    Raises NoCellError if there are none.
     """
     rows = {cell.row.lower() for cell in cells}
     wanted = [text.lower() for text in only]
@@ -223,7 +227,7 @@ def chosen(cells: list[Cell], only: list[str]) -> list[Cell]:
         if not only or any(cell.row.lower() == text if text in rows else text in cell.name.lower() for text in wanted)
     ]  # fmt: skip
     if not matching:
-        raise UsageError(f"no cell is called {' or '.join(map(repr, only))}", f"the first is {cells[0].name!r}")
+        raise NoCellError(f"no cell is called {' or '.join(map(repr, only))}", f"the first is {cells[0].name!r}")
     return matching
 
 

@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 
 from ..data.sources import card
-from ..errors import UsageError
 from ..system.processes import cores
-from .expand import Cell, cells, chosen, read_seeds
+from .expand import Cell, NoCellError, cells, chosen, read_seeds
 from .recipe import load, recipes_folder
 
 Facts = Callable[[str], dict[str, Any]]
@@ -104,13 +103,13 @@ def planned(
     """The plan of recipes. facts: name of a method -> what it says of itself. Raises UsageError."""
     plan, methods = Plan(), cache(lambda name: _method(name, facts))
     seen, pools = set[tuple](), dict[str, set]()
-    missing: UsageError | None = None
+    missing: NoCellError | None = None
     for path in files:
         recipe = load(path)
         own = cells(recipe, scale, seeds=read_seeds(seeds, recipe.seeds), method=methods)
         try:
             own = chosen(own, list(only))
-        except UsageError as error:  # another table of the paper may have such cells
+        except NoCellError as error:  # another table of the paper may have such cells
             missing = error
             continue
         runs = {(cell.chain, cell.train): cell for cell in own}

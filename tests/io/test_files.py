@@ -46,6 +46,13 @@ def test_a_file_is_on_the_disk_before_it_takes_the_name(tmp_path, monkeypatch):
     assert calls[:2] == ["fsync", "replace"] and (tmp_path / "x.json").read_text() == "new"
 
 
+def test_a_folder_in_the_place_of_a_file_is_named(tmp_path):
+    with pytest.raises(IsADirectoryError) as caught, replacing(tmp_path):
+        pass
+    assert caught.value.filename == str(tmp_path)
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_a_link_is_replaced_and_what_it_leads_to_is_left_alone(tmp_path):
     (tmp_path / "thesis.txt").write_text("years of work")
     for name in ("x.json", "x.json.tmp", ".x.json.tmp"):

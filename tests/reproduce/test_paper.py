@@ -72,6 +72,17 @@ def test_a_paper_ends_in_a_page_of_what_agrees_and_what_could_not_be_run(made_up
     assert answer["tiny-table3"] is None and answer["tiny-table1"]["rows"][0]["name"] == "FedAvg"
 
 
+def test_a_table_without_the_chosen_cells_is_no_fault_of_the_paper(made_up):
+    file = Path("recipes/tiny-table1.toml")
+    file.write_text(file.read_text().replace('name = "FedProx"', 'name = "Proximal"'))
+    line = "--scale", "smoke", "--seeds", "1", "--jobs", "1", "--only"
+    ended = made_up(*line, "proximal")
+    assert ended.exit_code == 0, ended.output
+    assert "Figure 2: rounds: no cell is called 'proximal'." in " ".join(ended.stdout.split())
+    nothing = made_up(*line, "nothing")
+    assert nothing.exit_code == 2 and "no cell is called 'nothing'" in nothing.stderr
+
+
 def test_a_page_says_which_tables_other_processes_still_play(made_up):
     file = Path("w/reproduce/tiny-table1-smoke/results.json")
     file.parent.mkdir(parents=True)
