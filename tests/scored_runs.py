@@ -7,7 +7,7 @@ from score_json import summary, summary_of_groups
 
 from fedcli.compare.systems import grouped, read
 from fedcli.compare.tested import order
-from fedcli.scores.statistics.bootstrap import draw
+from fedcli.scores.statistics.bootstrap import bootstrap_all, draw
 from fedcli.seeds import derive
 
 N = 60
@@ -21,6 +21,11 @@ def model(skill, seed, classes=3, y=Y):
     """Logits of a model that knows this much, in two kept rounds; one seed's noise is the same for every skill."""
     noise = np.random.default_rng(seed).normal(size=(2, len(y), classes))
     return [(each + skill * np.eye(classes)[y]).astype(np.float32) for each in noise]
+
+
+def bootstrap(logits, y, *units, **how):
+    """Scores of one model in resamples."""
+    return bootstrap_all([logits], y, *units, **how)[0]
 
 
 def scored(

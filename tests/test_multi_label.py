@@ -19,7 +19,7 @@ from fedcli.data import last_used, manifest
 from fedcli.data.pool import read_pool
 from fedcli.data.sources import medmnist as sample
 from fedcli.metrics import LABELS, PARITY, names
-from fedcli.scores.prediction_tables import to_csv
+from fedcli.scores.predictions import to_csv
 
 TEXT = (Path(__file__).parent.parent / "docs" / "multi-label.md").read_text(encoding="utf-8")
 LINES = re.search(r"```sh\n(.*?)```", TEXT, re.S)[1].splitlines()

@@ -38,10 +38,10 @@ def at_chance(runs: Sequence[Scored]) -> str:
         same = ""
         with suppress(FedcliError):  # there are no predictions beside them
             same = one_class(stuck, version)
-        metric = stuck[0].usual[0]
+        metric = stuck[0].scores.usual[0]
         scores = [run.scores.versions[version][metric] for run in stuck]
         values, lows = (", ".join(f"{100 * x:.1f}" for x in each) for each in zip(*((i.last, i.low) for i in scores)))
-        chance = f"{100 / _classes_seen(stuck[0], version):.1f} %"
+        chance = f"{100 / stuck[0].scores.answers(version):.1f} %"
         parts.append(
             f"gives the same answer for every {word} image{which}"
             if same
@@ -54,18 +54,11 @@ def at_chance(runs: Sequence[Scored]) -> str:
 
 
 def _is_stuck(run: Scored, version: str) -> bool:
-    score = run.scores.versions.get(version, {}).get(run.usual[0])
+    score = run.scores.versions.get(version, {}).get(run.scores.usual[0])
     if score is None or score.low is None:
         return False
-    seen = _classes_seen(run, version)
+    seen = run.scores.answers(version)
     return seen > 1 and bool(apart(score.low, 1 / seen) <= 0)
-
-
-def _classes_seen(run: Scored, version: str) -> int:
-    """The number of classes of the test images; of each label two: with it and without."""
-    if run.scores.several_labels:
-        return 2
-    return len(run.scores.classes) - len(next(iter(run.scores.versions[version].values())).missing)
 
 
 def levelling_down(
@@ -85,7 +78,7 @@ def levelling_down(
             was, now = [before[group] for group in shared], [after[group] for group in shared]
             narrower = (max(was) - min(was)) - (max(now) - min(now))
             if apart(narrower, 0.0) > 0 and (apart(now, was) <= 0).all():
-                best, area = max(shared, key=lambda group: before[group]), runs[0].usual[1]
+                best, area = max(shared, key=lambda group: before[group]), runs[0].scores.usual[1]
                 tested = test(Quantity("clean", area, attribute), place)
                 sure = tested is not None and significant(tested)
                 yield (
@@ -110,7 +103,7 @@ def _decided_by_few(runs: Sequence[Scored], attribute: str, metric: str) -> str:
 
 def _group_means(runs: Sequence[Scored], attribute: str) -> dict[str, float]:
     """Each group's mean over rounds and runs on clean images, of groups that have a score in every run."""
-    area = runs[0].usual[1]
+    area = runs[0].scores.usual[1]
     each = [run.scores.groups[attribute]["clean"].get(area, {}) for run in runs if attribute in run.scores.groups]
     known = {group: [m for scores in each if (m := scores.get(group, Score()).mean) is not None] for group in each[0]}
     return {group: float(np.mean(means)) for group, means in known.items() if len(means) == len(each)}

@@ -105,7 +105,6 @@ def difference(of: Quantity, paired: Paired, resamples: Resamples) -> Compared |
 
 
 def _patients(pairs: Pairs, of: Quantity) -> int:
-    """The number of patients of a group in all test sets together."""
     sets = [predicted(run.path) for run in one_of_each([run for run, _ in pairs])]
     return sum(len(np.unique(found.of(of.attribute).units[found.members(of)])) for found in sets)
 

@@ -127,7 +127,6 @@ def _check_same_test(a: Scored, b: Scored) -> None:
 
 
 def _sample(pairs: Pairs) -> Sample:
-    """The population, and how many images and patients it stands on."""
     runs = [run for run, _ in pairs]
     sets = numbered([predicted(run.path).id.tobytes() for run in runs])
     firsts = one_of_each(runs)
@@ -156,7 +155,6 @@ def one_of_each(runs: list[Scored]) -> list[Scored]:
 
 
 def _trained_on(run: Scored) -> int:
-    """Training images of all clients."""
     if run.scores.train_images:
         return run.scores.train_images
     if not run.scores.shots:

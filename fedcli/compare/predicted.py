@@ -12,7 +12,7 @@ from ..io.files import sha256
 from ..metrics import Grouping, Task, apart, get
 from ..metrics.metric import DECISIONS, PROBABILITIES
 from ..scores import predictions
-from ..scores.groups import CROSS, cross
+from ..scores.groups import grouping
 from ..scores.parts import VERSIONS
 from .systems import Pairs, Quantity, Scored
 
@@ -55,9 +55,7 @@ class Predicted:
 
     def grouping(self, attribute: str) -> Grouping:
         """The place of each image's group [N], -1 for none, and the groups' names; of crossed attributes too."""
-        codes = self.of(attribute).groups
-        parts = {part: (codes[part], self.attributes[part]) for part in attribute.split(CROSS)}
-        return cross(parts) if len(parts) > 1 else parts[attribute]
+        return grouping(attribute, self.of(attribute).groups, self.attributes)
 
     def members(self, of: Quantity) -> np.ndarray:
         """The images that a quantity is of: bool [N]."""
@@ -169,7 +167,6 @@ def _order(ids: bytes, id_type: str, units: bytes, unit_type: str) -> tuple[np.n
 
 
 def _of_counts(scores: Path, about: manifest.Manifest) -> Predicted:
-    """Images made from the counts of sites."""
     kept, attributes = predictions.read_rebuilt(scores.parent / predictions.REBUILT), about.body["attributes"]
     data = str(about.body["data"]["partition"])
 

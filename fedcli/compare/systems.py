@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 from ..data import manifest
 from ..errors import UsageError
-from ..metrics.task import ONE, SEVERAL
 from ..scores import views
 from ..scores.existing import with_operating_points
 from ..scores.nested import nested
@@ -72,11 +71,6 @@ class Scored:
         return json.dumps({key: self.asked[key] for key in sorted(self.asked) if last(key) in DRAWN})
 
     @property
-    def usual(self) -> tuple[str, str]:
-        """The metrics that are shown of its data where none are asked for."""
-        return (SEVERAL if self.scores.several_labels else ONE).usual
-
-    @property
     def seed(self) -> Any:
         return self.scores.options.get("seed")
 
@@ -126,23 +120,11 @@ def read(paths: Iterable[Path]) -> list[Scored]:
     for path in paths:
         whole = manifest.verify(path, "scores")
         scores = Scores.of(whole.body, path)
-        if scores.options.get("augment", "") is None:  # of an earlier version
-            scores = _renewed(scores, path)
         clinical = with_operating_points(path)
         if clinical and clinical != path:
             scores = replace(scores, clinical=Scores.read(clinical).clinical)
         runs.append(Scored(path, whole.options, scores))
     return runs
-
-
-def _renewed(scores: Scores, path: Path) -> Scores:
-    """Scores whose run is described as runs are described now."""
-    from ..runs.settled import of_run  # loads networks
-
-    run = manifest.above(path, "run")
-    options = of_run(manifest.read(run), run)
-    settings = {key: options["settings"].get(key, value) for key, value in scores.settings.items()}
-    return replace(scores, options={key: options[key] for key in scores.options}, settings=settings)
 
 
 def refuse_mixed(runs: Iterable[Scored]) -> None:
@@ -202,7 +184,6 @@ def brief(value: Any) -> str:
 
 
 def _about(run: Scores) -> dict[str, Any]:
-    """Requests on a run beside settings and options."""
     about = {"method": run.label, "rule": run.rule, "rounds": run.rounds, "clients": run.roster_size}
     about |= {"tested on": f"{run.external.dataset} {run.external.sha256[:8]}"} if run.external else {}
     return about | {"dataset": run.dataset} | {f"model {key}": run.model.get(key) for key in MODEL}

@@ -68,7 +68,7 @@ def compare(
     refuse_mixed([*first_system, *second_system])
     pairs, sample, notes = of = paired(first_system, second_system)
     runs = [run for pair in pairs for run in pair]
-    asked = tuple(dict.fromkeys(metrics or runs[0].usual))
+    asked = tuple(dict.fromkeys(metrics or runs[0].scores.usual))
     _check(asked, runs[0])
     drawn = Resamples(resamples, seed, interval == BCA)
     attributes = [name for name in runs[0].scores.groups if all(name in run.scores.groups for run in runs)]

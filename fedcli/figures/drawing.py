@@ -123,7 +123,6 @@ def drawn(picture: Picture) -> "Figure":
 
 
 def _canvas(picture: Picture) -> tuple["Figure", list[Axes]]:
-    """A figure of empty panels under its title."""
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 

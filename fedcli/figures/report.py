@@ -16,7 +16,6 @@ from .drawing import Picture, write
 from .figure import Figure, NothingToDraw
 from .kinds import FIGURES
 from .system import System
-from .system import usual as usual_metrics
 
 FORMATS = "svg", "pdf", "png"
 CAPTIONS = "captions.md"
@@ -73,7 +72,7 @@ def _named(figure: Figure, system: System, usual: bool) -> Iterator[tuple[str, d
     if usual:
         yield figure.name, {name: each[0] for name, each in by.items()}
         return
-    values: dict[str, Sequence[str]] = by | ({"metric": usual_metrics(system.scores)} if "metric" in taken else {})
+    values: dict[str, Sequence[str]] = by | ({"metric": system.scores.usual} if "metric" in taken else {})
     if "version" in taken and taken["version"].default:  # else one picture has them all
         values["version"] = [version for version in MODELS if version in system.scores.versions]
     for chosen in product(*values.values()):

@@ -171,10 +171,6 @@ def _about(folder: Path) -> dict[str, Any]:
         run = manifest.verify(folder / "run.json", "run")
         about |= {key: run.body[key] for key in ("label", "dataset", "rounds", "roster")}
         about["options"] = run.options
-        if run.options.get("augment", "") is None:  # of an earlier version
-            from ..runs.settled import of_run  # loads networks
-
-            about["options"] = of_run(run, folder / "run.json")
         about |= _of_data(manifest.parent(folder / "run.json", *STAGES[1:]))
     else:
         with suppress(FedcliError, OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -277,7 +273,6 @@ def _name(key: Key, taken: dict[str, Series]) -> str:
 
 
 def _words(key: Key) -> tuple[str, str, float]:
-    """Title, unit and scale of a series."""
     kind, name = key[0], " ".join(key[-1].split("_"))
     if kind == "loss":
         return "Training loss", "mean over local steps", 1

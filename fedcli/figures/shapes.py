@@ -55,9 +55,12 @@ def lines(
     bounds: tuple[Any, Any] | None = None, shade: float = 0.15, **words: Any,
 ) -> None:  # fmt: skip
     """A line of y over x, or points of it, for each name, in a band between the columns `bounds` where it has any."""
+    from matplotlib.ticker import MaxNLocator
+
     axes.set(**words)
     if x == "round":
-        _whole_numbers(axes)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
+        axes.margins(x=0.03)
     for name, curve in part.groupby(hue, sort=False):
         if bounds and curve[bounds[0]].notna().any():
             edges = (curve[edge] for edge in bounds)
@@ -160,11 +163,3 @@ def spread_far(values: np.ndarray) -> str:
     if (values < 0).any() or not len(positive) or positive.max() / positive.min() <= (VERY_FAR if zeros else FAR):
         return ""
     return "symlog" if zeros else "log"
-
-
-def _whole_numbers(axes: Axes) -> None:
-    """Below curves over rounds."""
-    from matplotlib.ticker import MaxNLocator
-
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
-    axes.margins(x=0.03)

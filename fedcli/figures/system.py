@@ -14,10 +14,9 @@ from ..data import manifest
 from ..errors import UsageError, nearest
 from ..labels import counts
 from ..metrics import Task, chances
-from ..metrics.task import ONE, SEVERAL
 from ..scores import predictions
 from ..scores.clinical.shape import CLIENT, positives
-from ..scores.groups import CROSS, cross
+from ..scores.groups import grouping
 from ..scores.parts import MODELS
 from ..scores.scores import Scores
 from ..scores.table import Score, Where
@@ -122,10 +121,7 @@ class System:
         kept = predictions.read(file) if file.is_file() and not scores.curves else None
         if kept is None or not kept.logits:
             return {}
-        groupings = {}
-        for name in scores.groups:
-            parts = {part: (kept.groups[part], scores.attributes[part]) for part in name.split(CROSS)}
-            groupings[name] = cross(parts) if len(parts) > 1 else parts[name]
+        groupings = {name: grouping(name, kept.groups, scores.attributes) for name in scores.groups}
         if kept.tests and (run := manifest.parent(path, "run")):
             owner = np.full(len(kept.id), -1)
             for row, places in kept.tests.items():
@@ -167,9 +163,3 @@ class System:
         of_class = dict(zip(images.classes, counts(images.y, len(images.classes)).tolist(), strict=True))
         chosen = sorted(names, key=lambda name: -of_class[name])[:MOST_CLASSES]
         return [name for name in names if name in chosen and of_class[name]]
-
-
-def usual(scores: Scores) -> tuple[str, str]:
-    """The metrics that are shown where none are asked for."""
-    several = any(SEVERAL.area in metrics for metrics in scores.versions.values())
-    return (SEVERAL if several else ONE).usual

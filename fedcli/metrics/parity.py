@@ -86,7 +86,6 @@ def parity_of_labels(tables: np.ndarray) -> list[dict[str, float | None]]:
 
 
 def _parity(table: np.ndarray) -> dict[str, float | None]:
-    """Of one class against all others."""
     return {difference.name: difference.of(table) for difference in registered(GROUPS)}
 
 

@@ -30,7 +30,6 @@ def label_probabilities(logits: np.ndarray) -> np.ndarray:
 
 
 def _finite(logits: np.ndarray) -> np.ndarray:
-    """In float64. Raises FedcliError."""
     logits = np.asarray(logits, np.float64)
     if not np.isfinite(logits).all():
         bad = int((~np.isfinite(logits)).any(1).sum())

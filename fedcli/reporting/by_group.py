@@ -1,14 +1,14 @@
 """One run group by group: how many images, the score with its interval, what noise costs it, and the gap."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 from ..compare.cautions import small_groups
 from ..compare.predicted import predicted
 from ..compare.resampling import Resamples
 from ..compare.systems import Quantity, Scored
 from ..data.glance import fitted
-from ..figures.system import usual
 from ..metrics import RESAMPLED, better_low, title
 from ..scores import numbers, views
 from ..scores.parts import MODELS
@@ -27,7 +27,7 @@ def tables(run: Scored, metric: str = "") -> Iterator[Table]:
     resampled they are the last round's.
     """
     scores = run.scores
-    shown = _Shown(run, metric or usual(scores)[1])
+    shown = _Shown(run, metric or scores.usual[1])
     words = numbers.versions([scores])
     for attribute, versions in scores.groups.items():
         lost = [f"lost to {'noise' if words[MODELS[1]] == 'noisy' else 'corruption'}"] if len(versions) > 1 else []
@@ -41,15 +41,14 @@ def tables(run: Scored, metric: str = "") -> Iterator[Table]:
 def worst_groups(run: Scored) -> Iterator[str]:
     """A sentence for each attribute and version of the test images: the worst group and the gap, as the tables have
     them."""
-    shown, words = _Shown(run, usual(run.scores)[1]), numbers.versions([run.scores])
+    shown, words = _Shown(run, run.scores.usual[1]), numbers.versions([run.scores])
     for attribute, versions in run.scores.groups.items():
         for version, columns in versions.items():
             scores = {group: shown.value(score) for group, score in columns.get(shown.metric, {}).items()}
-            known = {group: value for group, value in scores.items() if value is not None}
             if gap := shown.gap(attribute, version):
-                worst = (max if better_low(shown.metric) else min)(known, key=known.__getitem__)
+                worst = views.worst_of(scores, shown.metric)
                 where = f"{attribute} on {words.get(version, version)} images, {shown.rounds}: {worst}"
-                score = f"{100 * known[worst]:.1f} % {title(shown.metric)}"
+                score = f"{100 * (scores[worst] or 0):.1f} % {title(shown.metric)}"
                 yield f"worst group by {where}, {score}; gap {gap} points"
 
 
@@ -59,10 +58,10 @@ class _Shown:
 
     run: Scored
     metric: str
-    drawn: Resamples = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.drawn = Resamples(RESAMPLES, bca=self.run.options.get("interval") == "bca")
+    @cached_property
+    def drawn(self) -> Resamples:
+        return Resamples(RESAMPLES, bca=self.run.options.get("interval") == "bca")
 
     @property
     def is_mean(self) -> bool:
@@ -122,7 +121,7 @@ class _Shown:
 
 def legend(scores: Scores, metrics: Sequence[str] = ()) -> list[str]:
     """A line for what intervals are over, and one with the reason of each small group."""
-    shown = [usual(scores)[1], *metrics]
+    shown = [scores.usual[1], *metrics]
     columns = [
         by.get(metric, {}) for versions in scores.groups.values() for by in versions.values() for metric in shown
     ]

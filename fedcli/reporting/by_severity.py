@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ..figures.system import usual
 from ..metrics import title as in_words
 from ..scores import views
 from ..scores.scores import Scores
@@ -39,7 +38,7 @@ def tables(named: Iterable[tuple[str, Scores]], metrics: Sequence[str] = SHOWN) 
 def by_group(named: Iterable[tuple[str, Scores]]) -> Iterator[Table]:
     """A table for each run and attribute: a line for each kind and severity, a column for each group."""
     for name, scores in named:
-        metric, part = usual(scores)[1], scores.part()
+        metric, part = scores.usual[1], scores.part()
         for attribute in scores.groups if scores.severities else ():
             levels: list[tuple[str, str, str | None]] = [("clean", "clean", None)]
             levels += [
@@ -57,7 +56,6 @@ def by_group(named: Iterable[tuple[str, Scores]]) -> Iterator[Table]:
 
 
 def _levels(scores: Scores) -> Iterator[tuple[str, str, str]]:
-    """Kind and severity of each corruption, and whether clients trained on it."""
     for kind, levels in scores.severities.items():
         for severity, at in sorted(levels.items(), key=lambda level: int(level[0])):
             other = "another severity" if at.kind_in_training else "unseen"

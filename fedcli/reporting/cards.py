@@ -4,7 +4,7 @@ Source of the cards' parts: Mitchell et al., Model Cards for Model Reporting, FA
 Datasets, CACM 64(12), 2021. What no manifest knows is marked as a person's to write.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..compare.cautions import at_chance
@@ -73,6 +73,7 @@ def _model(system: Row, made: Report) -> Document:
     scores, named = system.scores, [(system.name, system.scores)]
     points = list(clinical.tables(named))
     falls = [*by_severity.tables(named), *by_severity.by_group(named)]
+    known = [at_chance(system.scored), system.warning, *system.small_groups]
     sections = [
         Section("use", "Intended use", text=[WRITE.format("what it is for and not for, who uses it, on whom")]),
         Section("data", "Training and test data", table_one.of_row(system)),
@@ -82,7 +83,7 @@ def _model(system: Row, made: Report) -> Document:
                 text=by_group.legend(scores)),
         Section("points", "Operating points and calibration", points, text=[] if points else [NO_POINTS]),
         Section("robustness", "Robustness", falls, text=[] if falls else [NO_SEVERITIES]),
-        Section("failures", "Known failures", notes=list(_failures(system)),
+        Section("failures", "Known failures", notes=[*filter(None, known), *by_group.worst_groups(system.scored[0])],
                 text=[WRITE.format("in which cases it fails, as seen in its errors")]),
         Section("ethics", "Risks and limits", text=[WRITE.format("risks, limits, human oversight and monitoring")]),
         replace(lineage.section([system]), name="provenance", title="Provenance"),
@@ -118,12 +119,6 @@ def _dataset(system: Row) -> Document:
     return Document(
         "dataset-card", f"Dataset card: {scores.dataset}", f"{title}.", shown, sections, generated([system])
     )
-
-
-def _failures(system: Row) -> Iterator[str]:
-    """Failures that the numbers show: chance level, one class for all, the worst group, groups too small to judge."""
-    yield from filter(None, [at_chance(system.scored), system.warning, *system.small_groups])
-    yield from by_group.worst_groups(system.scored[0])
 
 
 def _licences(scores: Scores) -> list[tuple[str, str]]:

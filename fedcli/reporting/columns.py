@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from ..compare.systems import BEST, LAST
 from ..errors import UsageError, nearest
-from ..figures.system import usual
 from ..metrics import METRICS, PARITY
 from ..metrics.task import ONE, SEVERAL
 from ..scores import numbers, views
@@ -34,7 +33,7 @@ class Value:
 
 def shown(scores: Scores, metrics: Sequence[str] = SHOWN) -> Sequence[str]:
     """The metrics of a run that are shown: those given, or the usual ones of its data."""
-    several = usual(scores) == SEVERAL.usual and tuple(metrics[:2]) == SHOWN
+    several = scores.usual == SEVERAL.usual and tuple(metrics[:2]) == SHOWN
     return (*SEVERAL.usual, *metrics[2:]) if several else metrics
 
 
@@ -86,7 +85,7 @@ def columns(
 
 def _of_models(scores: Scores, overall: Sequence[str], by_shots: bool) -> Names:
     """Recalls by shots, clients' own models, and scores among clients."""
-    auc, first = usual(scores)[1], shown(scores)[0]
+    auc, first = scores.usual[1], shown(scores)[0]
     names = {f"clean {group} recall": Where("clean", label=group, metric=RECALL) for group in SHOT_GROUPS * by_shots}
     for model in scores.personal:
         plain = model.replace("_", " ")
@@ -119,12 +118,6 @@ def group_columns(scores: Scores, attribute: str, version: str, metric: str) -> 
     scaled = {"ES-AUC": where._replace(metric=f"es_{metric}")} if metric in AREAS else {}
     each = {group: where._replace(group=group) for group in next(iter(groups.values()), {})}
     return scaled | between | each if groups else {}
-
-
-def parity_columns(attribute: str, version: str) -> Names:
-    """The differences in decisions between the groups of an attribute."""
-    names = [f"{name}{which}" for name in PARITY for which in ("", "_ovr_macro")]
-    return {name: Where(version, attribute=attribute, metric=name) for name in names}
 
 
 def _named(known: Numbers, scores: Scores, names: Sequence[str]) -> Names:

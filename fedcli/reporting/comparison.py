@@ -9,16 +9,7 @@ from typing import Any
 from .. import console
 from ..compare import verdict
 from ..compare.tested import Comparison
-from ..compare.verdict import (
-    HIGHER,
-    INCONCLUSIVE,
-    LOWER,
-    MODELS_ONLY,
-    UNITS,
-    Against,
-    Compared,
-    Difference,
-)
+from ..compare.verdict import HIGHER, INCONCLUSIVE, LOWER, MODELS_ONLY, UNITS, Against, Compared, Difference
 from ..metrics import METRICS, title
 from ..scores.groups import SMALL, unknown_note
 from ..scores.statistics.bootstrap import BCA
@@ -108,7 +99,6 @@ def _remark(row: Difference) -> tuple[str, str]:
 
 
 def _letters(comparison: Comparison) -> dict[tuple[str, str], str]:
-    """A letter for each remark that some line has."""
     remarks = [_remark(row) for _, row in _rows(comparison)]
     said = [remark for remark in dict.fromkeys(remarks) if remark[0] and (remark[0] != INCONCLUSIVE or remark[1])]
     return {remark: f"({letter})" for remark, letter in zip(said, ascii_lowercase)}
@@ -137,7 +127,6 @@ def _tested(row: Difference, difference: float | None, several: bool = True, dig
 
 
 def _rows(comparison: Comparison) -> list[tuple[str, Compared]]:
-    """Scores, then gaps, by name; significant differences first."""
     rows = _scores(comparison) + _gaps(comparison)
     return sorted(rows, key=lambda row: (row[1].verdict or INCONCLUSIVE) == INCONCLUSIVE)
 

@@ -99,10 +99,8 @@ def rules(rows: Sequence[Row]) -> str:
 
 def chance(own: Sequence[Row]) -> str:
     """The level of guessing in the metrics that are shown by default, in a sentence; "" where it differs."""
-    classes = _one([len(scores.classes) - len(_of_clean(scores).missing) for row in own for scores in row.each])
-    among = f" with {classes} classes"
-    if own[0].scores.several_labels:
-        classes, among = 2, " for each label"  # with it and without
+    classes = _one([scores.answers() for row in own for scores in row.each])
+    among = " for each label" if own[0].scores.several_labels else f" with {classes} classes"
     return "" if not classes or classes < 2 else f"Chance{among}: {100 / classes:.1f} % balanced accuracy, 50 % AUC."
 
 
@@ -144,5 +142,4 @@ def _of_clean(scores: Scores) -> Score:
 
 
 def _one(values: Sequence[Any]) -> Any:
-    """The value that all have; "" where they differ."""
     return values[0] if all(value == values[0] for value in values) else ""

@@ -1,7 +1,6 @@
 """Widths of intervals that a dataset's or partition's test images will have, and gaps that they can show."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -45,32 +44,22 @@ def of_manifest(path: Path, name: str) -> dict[str, Any]:
     facts = {}
     for attribute, (place, values) in groups.items():
         widths = list(power.widths(label, units, place, values, power.SHARE))
-        gaps = power.detectable(widths, power.SHARE)
-        facts[attribute] = {"groups": [asdict(each) for each in widths], "gaps": [asdict(each) for each in gaps]}
+        facts[attribute] = {"groups": widths, "gaps": list(power.detectable(widths, power.SHARE))}
     return facts
 
 
 def tables(facts: dict[str, Any], name: str) -> Iterator[Table]:
     """Two tables of what of_manifest() gives for a class."""
-    rates, widths, gaps = (
-        ("sensitivity", "specificity"),
-        ("group", "images", "patients", "positives"),
-        ("first", "second"),
-    )
-    lines = [
-        [attribute, *(each[key] for key in (*widths, *rates, "auc"))]
-        for attribute, known in facts.items()
-        for each in known["groups"]
-    ]
+    rates = "sensitivity", "specificity"
+
+    def lines(part: str, *keys: str) -> list[list[Any]]:
+        every = ((attribute, each) for attribute, known in facts.items() for each in known[part])
+        return [[attribute, *(each[key] for key in keys)] for attribute, each in every]
+
     columns = ["attribute", "group", "images", "patients", f"with {name}"]
     points = [Column(f"± {rate}", "points") for rate in (*rates, "AUC")]
-    yield Table.of(f"Expected intervals on test images: {name}", [*columns, *points], lines, WIDTHS)
-    lines = [
-        [attribute, *(each[key] for key in (*gaps, *rates))]
-        for attribute, known in facts.items()
-        for each in known["gaps"]
-    ]
-    if lines:
-        points = [Column(f"gap in {rate}", "points") for rate in rates]
-        columns = ["attribute", "group", "other group"]
-        yield Table.of(f"Detectable gaps on test images: {name}", [*columns, *points], lines, GAPS)
+    groups = lines("groups", "group", "images", "patients", "positives", *rates, "auc")
+    yield Table.of(f"Expected intervals on test images: {name}", [*columns, *points], groups, WIDTHS)
+    if gaps := lines("gaps", "first", "second", *rates):
+        heads = ["attribute", "group", "other group", *(Column(f"gap in {rate}", "points") for rate in rates)]
+        yield Table.of(f"Detectable gaps on test images: {name}", heads, gaps, GAPS)

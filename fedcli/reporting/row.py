@@ -68,11 +68,6 @@ class Row:
         return self.scored[0].scores
 
     @property
-    def usual(self) -> tuple[str, str]:
-        """The metrics that are shown where none are asked for."""
-        return self.scored[0].usual
-
-    @property
     def each(self) -> list[Scores]:
         return [run.scores for run in self.scored]
 

@@ -40,15 +40,9 @@ def systems(lines: Iterable[Row]) -> list[System]:
 
 
 def rows(
-    paths: list[Path],
-    *,
-    metrics: Sequence[str] = SHOWN,
-    at: str = LAST5,
-    spread: str | None = None,
-    minutes: bool = False,
-    traffic: bool = False,
-    warned: bool = False,
-) -> list[Row]:
+    paths: list[Path], *, metrics: Sequence[str] = SHOWN, at: str = LAST5, spread: str | None = None,
+    minutes: bool = False, traffic: bool = False, warned: bool = False,
+) -> list[Row]:  # fmt: skip
     """One row per system, verified first, and below it one per view; says on stderr what cannot be compared, unless
     that was said before (warned).
 
@@ -153,7 +147,6 @@ def _heads(row: Row, metrics: Sequence[str], view: str = "") -> Names:
 
 
 def _warnings(row: Row) -> list[str]:
-    """Warnings of one row."""
     chosen = ""
     if row.chosen:
         which = [f" of {kept['which']}" * (len(row.chosen) > 1) for kept in row.chosen]
@@ -166,7 +159,6 @@ def _warnings(row: Row) -> list[str]:
 
 
 def _differences(systems: list[Row]) -> list[str]:
-    """The settings and options in which each row differs from the others."""
     out = []
     for row in systems:
         scores = row.scores

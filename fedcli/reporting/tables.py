@@ -14,7 +14,7 @@ from ..compare.systems import BEST, LAST5, Quantity
 from ..compare.tested import Leads, order
 from ..compare.verdict import ENOUGH, SIGNIFICANT
 from ..errors import UsageError, nearest
-from ..metrics import RESAMPLED, better_low
+from ..metrics import RESAMPLED
 from ..scores import numbers, views
 from ..scores.parts import AVERAGE, MODELS
 from ..scores.table import Where
@@ -149,7 +149,6 @@ def render(rows: list[Row], format: str) -> str:
 
 
 def _columns(rows: list[Row]) -> list[Column]:
-    """Columns in which some row has a number."""
     known = {name: value.lower for row in rows for name, value in row.cells.items() if value.mean is not None}
     versions = numbers.versions(scores for row in rows for scores in row.each)
     columns = []
@@ -202,7 +201,7 @@ def _verdicts(rows: Sequence[Row], leads: Leads, digits: int) -> list[str]:
     where = f" ({versions[version]})" if version == AVERAGE else f" on {versions.get(version, version)} images"
     return [
         sentence
-        for metric in own[0].usual
+        for metric in own[0].scores.usual
         for sentence in comparison.said_against(
             order(systems, own[0].name, metric, version), own[0].name, comparison.spoken(metric) + where, digits=digits
         )
@@ -238,8 +237,12 @@ def _parts(rows: list[Row], whole: Table) -> list[Table]:
         places = [at for at, column in enumerate(whole.columns) if at > 1 and between[at] == groups]
         overs = list(dict.fromkeys(whole.columns[at].over or at for at in places))
         places.sort(key=lambda at: overs.index(whole.columns[at].over or at))  # those under one head together
-        columns, title = [_headed(whole.columns[at]) for at in places], ""
-        worst = [_lowest(rows, _of(rows, whole.columns[at])) for at in places]
+        shown, title = [whole.columns[at] for at in places], ""
+        columns = [
+            replace(column, digits=None, name=f"{column.name} {DOWNWARD}" if column.lower else column.name)
+            for column in shown
+        ]
+        worst = [_lowest(rows, _of(rows, column)) for column in shown]
         if groups:
             of_all = {column.over.partition(": ")[2] for column in columns}
             title = f"Between groups of the clean images{f': {of_all.pop()}, %' if len(of_all) == 1 else ''}"
@@ -260,14 +263,8 @@ def _parts(rows: list[Row], whole: Table) -> list[Table]:
 
 
 def _between(columns: Sequence[Column]) -> str:
-    """The columns between groups in words."""
     said = [words for part, words in GROUPS.items() if any(column.name.startswith(part) for column in columns)]
     return f"{'; '.join(said)}." if said else ""
-
-
-def _headed(column: Column) -> Column:
-    """With an arrow where low numbers are better."""
-    return replace(column, digits=None, name=f"{column.name} {DOWNWARD}" if column.lower else column.name)
 
 
 def _lowest(rows: Sequence[Row], of: Where) -> list[str]:
@@ -277,9 +274,8 @@ def _lowest(rows: Sequence[Row], of: Where) -> list[str]:
     names, of = [], of._replace(measure="")
     for row in rows:
         groups = row.scores.groups.get(of.attribute, {}).get(of.version, {}).get(of.metric, {})
-        known = {group: row.value(of._replace(group=group)).mean for group in groups if not row.is_view}
-        found = {group: mean for group, mean in known.items() if mean is not None}
-        names.append((max if better_low(of.metric) else min)(found, key=lambda group: found[group], default=""))
+        means = {group: row.value(of._replace(group=group)).mean for group in groups if not row.is_view}
+        names.append(views.worst_of(means, of.metric))
     return names
 
 
@@ -308,7 +304,6 @@ def _legend(rows: list[Row], whole: Table, leads: Leads, *, tested: bool) -> lis
 
 
 def _marks(rows: list[Row], leads: Leads) -> str:
-    """A sentence on how the best is found."""
     among = AMONG if len({row.comparable for row in rows if not row.is_view}) > 1 else ""
     if leads.samples is None:
         return UNTESTED.replace("{among}", among)
@@ -319,7 +314,6 @@ def _marks(rows: list[Row], leads: Leads) -> str:
 
 
 def _json(made: Report) -> str:
-    """Numbers in full, with the marks of each."""
     lines = []
     for row, line in zip(made.rows, made.whole.rows, strict=True):
         marked = {column.key: cell for column, cell in zip(made.whole.columns, line, strict=True)}

@@ -126,7 +126,6 @@ def _shares(lines: Lines, limits: Line) -> dict[str, float]:
 
 
 def _images(lines: Lines) -> np.ndarray:
-    """Trained images of each round."""
     return _column(lines, "images_per_second") * (_column(lines, "seconds") - _column(lines, "evaluation_seconds"))
 
 
@@ -135,7 +134,6 @@ def _watt_hours(lines: Lines, key: str) -> float | None:
 
 
 def _column(lines: Lines, name: str) -> np.ndarray:
-    """A number of each line, NaN where it is not known."""
     return np.array([line.get(name, np.nan) for line in lines])
 
 
@@ -144,7 +142,6 @@ def _ratio(part: float, whole: float) -> float | None:
 
 
 def _number(value: float) -> float | None:
-    """None for NaN."""
     return None if np.isnan(value) else float(value)
 
 

@@ -104,20 +104,18 @@ def latex(tables: Iterable[Table], captions: Iterable[Sequence[str]], remarks: I
 
 
 def _tabular(table: Table) -> list[str]:
-    lines = [_tex_line([_tex_cell(cell) for cell in row]) for row in table.rows]
+    cells = [
+        [f"\\textbf{{{_tex(cell.plain)}}}" if cell.best else _tex(cell.plain) for cell in row] for row in table.rows
+    ]
     return [
         f"\\begin{{tabular}}{{{''.join('r' if numeric else 'l' for numeric in table.numeric)}}}",
         "\\toprule",
         *_two_heads(table.columns),
         "\\midrule",
-        *lines,
+        *map(_tex_line, cells),
         "\\bottomrule",
         "\\end{tabular}",
     ]
-
-
-def _tex_cell(cell: Cell) -> str:
-    return f"\\textbf{{{_tex(cell.plain)}}}" if cell.best else _tex(cell.plain)
 
 
 def comma_separated(table: Table) -> str:
@@ -141,7 +139,6 @@ def _escaped(words: str) -> str:
 
 
 def _two_heads(columns: Sequence[Column]) -> list[str]:
-    """Lines that name what columns share over them, where they do, and each column."""
     levels = [column.levels for column in columns]
     spans, rules, at = [], [], 0
     for name, part in ((name, len(list(part))) for name, part in groupby(over for over, _ in levels)):

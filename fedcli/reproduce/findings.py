@@ -180,7 +180,6 @@ class Marks:
 
     @cached_property
     def _leads(self) -> dict[str, Leads]:
-        """For each data, the tests of its rows."""
         metrics = list(dict.fromkeys(column.score.rpartition("/")[2] for column in self.findings.recipe.columns))
         names = dict.fromkeys(column.data for column in self.findings.recipe.columns)
         return {data: Leads([self.findings.scored(row.name, data) for row in self.rows], metrics) for data in names}
@@ -245,7 +244,6 @@ def same_data(outcomes: list[Outcome]) -> list[dict[str, list[Path]]]:
 
 
 def _reference(findings: Findings, rows: list[str]) -> str:
-    """The reference among these rows: the recipe's, else the first of its method, else the first."""
     reference = findings.recipe.reference
     alike = [name for name in rows if findings.recipe.row(name).method == findings.recipe.row(reference).method]
     return reference if reference in rows else [*alike, *rows][0]

@@ -11,9 +11,9 @@ from ..options import Option
 from ..stages.options import STAGES
 
 Flags = dict[str, Any]
-OF_OTHERS = {  # flags of prepare that have stages of their own
+OF_OTHERS = {
     "prepare": {"clients", "dirichlet", "val", "corrupt", "severity", "ratio", "on"}
-}
+}  # flags that are other stages'
 BRACED = re.compile(r"\{([\w.-]+)\}")
 MARK = "\ufdd0"  # a character of no text, so of no path
 ASKED = re.compile(f"{MARK}(\\w+){MARK}")

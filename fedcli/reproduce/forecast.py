@@ -132,7 +132,6 @@ def _in_turn(plans: dict[str, TrainOptions]) -> list[str]:
 
 
 def _say_beforehand(rows: list[str], slow: int, limit: float) -> None:
-    """Say on stderr what is measured, a row of each kind of training, and for how long, where that takes a while."""
     if len(rows) * limit > SILENT:
         kinds = console.listed(rows) if len(rows) <= MOST_NAMED else f"{len(rows)} kinds of training"
         console.say(f"measuring a few steps of {kinds}, {span(min(len(rows) * limit, MOST_SECONDS))} at most")
@@ -185,13 +184,9 @@ def _asked(cells: Iterable[Cell], sources: Sources, place: Place) -> Iterator[tu
     runs = [manifest.read(path) for path in sorted(place.work.glob("runs/*/run.json"))]
     for cell in cells:
         if isinstance(source := sources[cell.chain], Path):
-            plan = _plan(cell.train, source)
+            plan = resolved(cell.train)
+            plan = settled(plan, check(plan), manifest.read(source).body)
             yield cell, plan, source, is_done(plan, source, runs)
-
-
-def _plan(options: TrainOptions, source: Path) -> TrainOptions:
-    plan = resolved(options)
-    return settled(plan, check(plan), manifest.read(source).body)
 
 
 def _cost(plan: TrainOptions) -> str:

@@ -27,8 +27,7 @@ from ..system.processes import Ended, one_each
 from .expand import Cell, stages_of
 from .shared import BEFORE, HELD, Board, Outcome, Shared, Sources
 
-RUN: dict[str, Callable[[Any], Result]]  # the stages that make data
-RUN = {"prepare": prepare.run, "partition": partition.run, "corrupt": corrupt.run}
+RUN: dict[str, Any] = {"prepare": prepare.run, "partition": partition.run, "corrupt": corrupt.run}  # that make data
 Report = Callable[[int, int], None]  # (rounds played, rounds of the cell)
 CONTEXT = 2**29  # bytes that a process holds on a GPU beside its tensors
 POLL = 1.0  # seconds between two looks at what other processes hold
@@ -203,8 +202,6 @@ def told(error: Exception) -> FedcliError:
 
 
 def _play(cell: Cell, source: Path, place: Place, device: str, report: Report) -> Outcome:
-    """Train and score one cell in this process."""
-
     def stages() -> Result:
         with own_threads(), console.muted(report):
             run = train.run(replace(cell.train, data=source, device=device, work=place.work, resume=True, wait=True))
@@ -237,7 +234,6 @@ def _one_by_one(cells: Iterable[tuple[Cell, Path] | None], place: Place, board: 
 
 
 def _side_by_side(cells: Iterable[tuple[Cell, Path] | None], place: Place, board: Board) -> Iterator[Outcome]:
-    """Each cell in a process of its own."""
     began: set[Cell] = set()
     tasks = (task and (*task, place) for task in cells)
     with contextlib.closing(one_each(_play, tasks, place.devices, preload=__name__, pause=POLL)) as messages:

@@ -78,7 +78,6 @@ def _asked(row: Row, names: tuple[str, ...]) -> bool:
 
 
 def _runs(recipe: Recipe, figure: Figure, outcomes: list[Outcome]) -> dict[str, list[Path]]:
-    """Row -> its runs, seed by seed."""
     data = figure.data or next(iter(recipe.chains))
     rows = {row.name for row in recipe.rows if _asked(row, figure.rows)}
     named = {name: f"{name} (global model)" for name in recipe.personal}  # whose numbers are of clients' own

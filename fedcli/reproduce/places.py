@@ -10,6 +10,7 @@ from functools import cache
 from itertools import product
 from typing import Any
 
+from ..data import sources
 from ..errors import UsageError, nearest
 from ..metrics import METRICS, PARITY
 from ..metrics.several_labels import OF_LABEL
@@ -26,8 +27,6 @@ FROM_TABLES = {"isic2019": ["center"], "isic-skin-tone": ["center"]}  # attribut
 
 def attributes(dataset: str) -> list[str]:
     """Those that a dataset may have; [ANY] where only its files say."""
-    from ..data import sources
-
     if dataset == "images":
         return [ANY]
     return [*sources.card(dataset)["attributes"], *FROM_TABLES.get(dataset, [])]
@@ -127,7 +126,6 @@ def check(place: str, dataset: str, by: Iterable[str], *, corrupted: bool, best:
 
 @cache
 def _whole(attributes: tuple[str, ...], versions: tuple[str, ...]) -> dict[str, Any]:
-    """The nested form of a run that has every number."""
     named = {ANY: scores.Client(versions[0], "own"), OTHER: scores.Client(versions[0], "own")}
     about: dict[str, Any] = dict.fromkeys(("method", "label", "rule", "dataset"), "")
     about |= {"settings": {}, "options": {}, "data": {}}

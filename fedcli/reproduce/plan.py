@@ -158,7 +158,6 @@ def _side(prepare: Any) -> int:
 
 
 def _pool(prepare: Any) -> float:
-    """Bytes of the prepared images."""
     return _images(prepare) * _side(prepare) ** 2 * card(prepare.name)["channels"]
 
 
@@ -168,7 +167,6 @@ def _clients(prepare: Any, partition: Any) -> int:
 
 
 def _trained(prepare: Any, partition: Any) -> float:
-    """Images that the clients of a partition train on in an epoch."""
     about, count = card(prepare.name), float(_images(prepare))
     fixed = about.get("images", {}).get("train")
     if prepare.folds:

@@ -4,7 +4,7 @@ README of recipes/ lists the keys. Every mistake is reported with its place and 
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from decimal import Decimal
 from difflib import get_close_matches
 from itertools import product
@@ -13,8 +13,11 @@ from typing import Any
 
 import fedcli
 
+from ..data import sources
+from ..data.sources import cards
 from ..errors import FedcliError, UsageError, nearest
 from ..io import toml_text
+from ..scores.shots import thresholds
 from . import places, shape
 from .flags import Flags, check_value, checked, files_in, one_of, placed
 from .shape import Figure, Row
@@ -142,10 +145,12 @@ def _recipe(name: str, written: shape.Recipe, folder: Path) -> Recipe:
     filled = {"name": name, "rows": rows, "files": files, "addresses": addresses}
     filled |= {"columns": tuple(_column(given, written, rows) for given in written.columns)}
     recipe = Recipe.model_construct(**dict(written) | filled | {"reference": written.reference or rows[0].name})
-    _check_different("row", [row.name for row in rows])
-    _check_different("column", [column.name for column in recipe.columns])
-    _check_different("figure", [figure.title for figure in recipe.figures])
-    one_of("reference", recipe.reference, [row.name for row in rows])
+    named = {"row": [row.name for row in rows], "column": [column.name for column in recipe.columns]}
+    named["figure"] = [figure.title for figure in recipe.figures]
+    for what, names in named.items():
+        if twice := [name for number, name in enumerate(names) if name in names[:number]]:
+            raise UsageError(f"two {what}s are named {twice[0]!r}", f"give each {what} its own name")
+    one_of("reference", recipe.reference, named["row"])
     _check_layout(recipe)
     numbers = _published(recipe, folder / "published") if recipe.published else {}
     _check_scores(recipe)
@@ -156,24 +161,12 @@ def _recipe(name: str, written: shape.Recipe, folder: Path) -> Recipe:
 
 
 def _of_card(key: str, card: str, path: str) -> dict[str, Any]:
-    """The file of a card that the recipe names. Raises UsageError."""
-    from ..data import sources
-    from ..data.sources import cards
-
     one_of(f"files.{key}: card", card, [*cards.published(), *sources.SOURCES])
     files = {file["path"]: file for file in cards.fetching(card).files if "what" in file}
     return files[one_of(f"files.{key}: path", path, files)]
 
 
-def _check_different(what: str, names: list[str]) -> None:
-    """Raises UsageError where two of a kind have one name."""
-    if twice := [name for number, name in enumerate(names) if name in names[:number]]:
-        raise UsageError(f"two {what}s are named {twice[0]!r}", f"give each {what} its own name")
-
-
 def _check_data(where: str, data: shape.Data, written: shape.Recipe) -> None:
-    from ..data import sources
-
     one_of(f"{where}: dataset", data.dataset, sources.SOURCES)
     if data.corrupt is not None and "kind" not in data.corrupt:
         raise UsageError(f"{where}.corrupt has no kind", 'write kind = "gaussian"')
@@ -195,7 +188,6 @@ def _rows(given: Row, written: shape.Recipe) -> list[Row]:
 
 
 def _varied(row: Row) -> list[Row]:
-    """One row per combination of the varied values."""
     for path, values in row.vary.items():
         stage, _, key = path.partition(".")
         if stage not in ("set", *shape.STAGES[:-1]) or not key:
@@ -248,8 +240,6 @@ def _check_layout(recipe: Recipe) -> None:
 
 def _check_scores(recipe: Recipe) -> None:
     """Refuse what would fail only after training: an attribute or a place in scores.json that is not there."""
-    from ..scores.shots import thresholds
-
     best = recipe.at == "best"
     for scale, (name, data) in product(SCALES, recipe.chains.items()):
         evaluate = data.evaluate | recipe.changes(scale, "evaluate")
@@ -318,22 +308,25 @@ def _published(recipe: Recipe, folder: Path) -> dict[str, dict[str, shape.Printe
     for row, numbers in published.rows.items():
         one_of(f"{file}: row", row, [known.name for known in recipe.rows])
         for name in numbers:
-            column = columns[one_of(f"{file}: {row}: column", name, columns)]
-            _check_unit(f"{file}: unit {published.unit!r}", published.unit, column)
-    return {row: dict(_completed(numbers, published)) for row, numbers in published.rows.items()}
+            unit, own = published.unit, columns[one_of(f"{file}: {row}: column", name, columns)].unit
+            # numbers stand beside ours as they are, so both are in one unit; a difference in percent is in points
+            if unit not in ("", own) and not (unit == "percent" and own in PERCENT):
+                hint = f"give the numbers in {'percent' if own in PERCENT else own}, or change the column's unit"
+                raise UsageError(f"{file}: unit {unit!r} is not that of column {name!r}, {own}", hint)
+    most = {
+        name: max(_digits(row[name].mean) for row in published.rows.values() if name in row)
+        for numbers in published.rows.values()
+        for name in numbers
+    }
+    return {
+        row: {
+            name: printed.model_copy(update={"digits": min(published.digits or most[name], 9), "runs": published.runs})
+            for name, printed in numbers.items()
+        }
+        for row, numbers in published.rows.items()
+    }
 
 
-def _completed(numbers: dict[str, shape.Printed], of: shape.Published) -> Iterator[tuple[str, shape.Printed]]:
-    """A row's printed numbers with what is known of all."""
-    for name, printed in numbers.items():
-        column = [row[name].mean for row in of.rows.values() if name in row]
-        most = max(-int(Decimal(str(mean)).as_tuple().exponent) for mean in column)
-        yield name, printed.model_copy(update={"digits": min(of.digits or most, 9), "runs": of.runs})
-
-
-def _check_unit(what: str, unit: str, column: Column) -> None:
-    """Numbers stand beside ours as they are, so both are in one unit; a difference in percent is in points."""
-    if unit in ("", column.unit) or (unit == "percent" and column.unit in PERCENT):
-        return
-    hint = f"give the numbers in {'percent' if column.unit in PERCENT else column.unit}, or change the column's unit"
-    raise UsageError(f"{what} is not that of column {column.name!r}, {column.unit}", hint)
+def _digits(number: float) -> int:
+    """Behind the point."""
+    return -int(Decimal(str(number)).as_tuple().exponent)

@@ -76,7 +76,6 @@ class Script:
         return f"# [{self.cells.index(cell) + 1}/{len(self.cells)}] {cell.name}"
 
     def _data(self, cell: Cell, made: Made) -> list[str]:
-        """The stages of a cell's data that are not made yet."""
         lines = []
         made.setdefault((), str(self.source or ""))
         for _, stages in stages_of([cell]):
@@ -101,7 +100,6 @@ def _joined(lines: list[str]) -> str:
 
 
 def _wanted(recipe: Recipe, cells: list[Cell]) -> list[str]:
-    """Lines that stop a script whose variables are not set."""
     files = {variable(name, "file"): name for name in recipe.files}
     names = sorted({data.dataset for data in recipe.chains.values()})
     known = {variable(name): f"the folder of {name} as downloaded" for name in names}
@@ -112,7 +110,6 @@ def _wanted(recipe: Recipe, cells: list[Cell]) -> list[str]:
 
 
 def _command(options: Options, source: str, work: Path) -> str:
-    """A stage's command line on what it reads."""
     place: dict[str, Any] = {"work": work}
     options = replace(options.reading(source) if source else options, **place)
     return " ".join(["fedcli", *map(_quoted, options.argv())])

@@ -29,11 +29,7 @@ CELLS, HELD = "cells", "cells/held"  # below the work folder
 LOOK = 10.0  # seconds between two looks at what other processes have done, while a cell is played here
 BEFORE, ELSEWHERE = "was done already", "by another process"
 KEYS = {"scores"}, {"failed", "hint", "at"}  # of the file of a cell
-PASSES = {
-    "step": 3.0,
-    "forward": 1.0,
-    "traffic": 0.0,
-}  # one forward and backward takes three times as long as one forward
+PASSES = {"step": 3.0, "forward": 1.0, "traffic": 0.0}  # forward and backward take three times as long as forward
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from .. import models
 from .. import options as options_of
-from ..data import manifest
 from ..errors import FedcliError
 from ..federation import sampling
 from ..methods.contract import Local
@@ -16,7 +14,6 @@ from ..methods.groups import Attribute
 from ..methods.registry import Method, resolve
 from . import record
 from .assembly import is_frozen
-from .initial import data_of
 from .rules import Body
 from .train_options import TrainOptions
 
@@ -83,10 +80,3 @@ def renewed(options: dict[str, Any], body: Body) -> dict[str, Any]:
     except FedcliError:  # its code is not here, say: what it was augmented by is known all the same
         return options | {"augment": body["augment"]}
     return options | {name: value for name, value in new.items() if name not in ("weights", "model")}
-
-
-def of_run(run: manifest.Manifest, path: Path) -> dict[str, Any]:
-    """The options of a finished run at this path, see renewed()."""
-    if run.options.get("augment", "") is not None:
-        return run.options
-    return renewed(run.options, manifest.read(data_of(path, "corruption", "partition", "sites")).body)

@@ -9,7 +9,8 @@ from ..metrics import Groupings
 from ..runs.finished import BEST, Run
 from ..runs.scoring import curve
 from .answering import answers_of
-from .choice import RULES, WORDS, Candidate, chosen, values
+from .choice import RULES, WORDS, Candidate, values
+from .choice import chosen as chosen_of
 from .clinical.points import Seen, validation
 from .facts import Images, facts
 from .parts import Chosen
@@ -51,25 +52,21 @@ def _candidate(round: int, images: Seen, metric: str) -> Candidate:
 
 def best(run: Run, images: Images, known: list[Candidate], rule: str | None) -> tuple[Chosen | None, Table]:
     """The round that was best on the clients' validation parts, by the rule if there is one, and its test scores; None
-    where nothing was validated."""
+    where nothing was validated. Raises FedcliError where the rule has no meaning."""
     chosen = run.manifest.body.get("best")
     if not chosen:
         return None, {}
     taken: int | str = BEST
     if rule:
-        chosen = _by_rule(known, rule, chosen["metric"])
+        place, metric = chosen_of(known, rule), chosen["metric"]
+        if place is None:
+            what = f"--choose {rule} has no meaning: no validation image belongs to a group with a {metric}"
+            raise FedcliError(what, f"ask for groups with --by, or use --choose {RULES[0]}")
+        value = values(known, rule)[place]
+        chosen = {"round": known[place].round, "metric": WORDS[rule].format(metric), "score": value}
         taken = chosen["round"] if chosen["round"] in run.rounds else BEST
     table: Table = {}
     for version in run.data.test:
         rounds = [(chosen["round"], answers_of(run, taken, version))]
         table |= facts(Where(version, model=OF_BEST), images, rounds, images.groupings)
     return Chosen(chosen["round"], chosen["metric"], chosen["score"]), table
-
-
-def _by_rule(known: list[Candidate], rule: str, metric: str) -> dict[str, Any]:
-    """As run.json says of the best round, by another rule. Raises FedcliError where it has no meaning."""
-    place = chosen(known, rule)
-    if place is None:
-        what = f"--choose {rule} has no meaning: no validation image belongs to a group with a {metric}"
-        raise FedcliError(what, f"ask for groups with --by, or use --choose {RULES[0]}")
-    return {"round": known[place].round, "metric": WORDS[rule].format(metric), "score": values(known, rule)[place]}

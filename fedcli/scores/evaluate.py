@@ -23,7 +23,6 @@ from ..data import manifest
 from ..errors import FedcliError
 from ..methods.contract import Local
 from ..methods.mixins import views_of
-from ..metrics import Grouping
 from ..runs import finished as runs
 from ..runs.finished import Run, has_personal_models, open_run, trains_alone
 from ..runs.initial import is_at_sites
@@ -33,7 +32,7 @@ from .clinical import points as clinical
 from .clinical.shape import positives
 from .existing import asked
 from .facts import Images, facts, label_facts, of_round, over_rounds
-from .groups import CROSS, cross
+from .groups import grouping
 from .parts import MODELS, Client, Stage, Traffic
 from .predictions import Logits, write
 from .scores import GLOBAL, Scores
@@ -87,15 +86,9 @@ class Extra:
 
 
 def evaluate(
-    run_path: Path,
-    *,
-    by: list[str],
-    out: Path | None,
-    device: str,
-    made_by: list[str],
-    shots: str | None = None,
+    run_path: Path, *, by: list[str], out: Path | None, device: str, made_by: list[str], shots: str | None = None,
     extra: Extra = Extra(),
-) -> Path:
+) -> Path:  # fmt: skip
     """Score a run and return the path of scores.json.
 
     by: attributes whose groups are compared; none for all that the dataset has.
@@ -112,40 +105,34 @@ def evaluate(
     if extra.choose:
         by_validation.check(path)
     options, default = asked(path, by, shots, wanted, tests, extra.recorded)
-    asked_for = Question(options["by"], limits, wanted, tests, extra)
     return manifest.stage(
         "scores", folder=out or default, made_by=made_by, options=options, parents=[path, *tests.parents],
-        build=partial(_build, path, device, asked_for),
+        build=partial(_build, path, device, options["by"], limits, wanted, tests, extra),
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Question:
-    """The checked question to evaluate: attributes, thresholds of head and tail, corruptions, test images."""
-
-    by: list[str]
-    limits: tuple[int, int]
-    severities: severities.Asked
-    tests: external.Asked
-    extra: Extra
-
-
-def _build(path: Path, device: str, asked_for: Question, folder: Path) -> dict[str, Any]:
-    other = asked_for.tests.path if is_at_sites(path) else None
+def _build(
+    path: Path, device: str, by: list[str], limits: tuple[int, int], corruptions: severities.Asked,
+    tests: external.Asked, extra: Extra, folder: Path,
+) -> dict[str, Any]:  # fmt: skip
+    """limits: thresholds of head and tail. corruptions: under which the test images are scored too."""
+    other = tests.path if is_at_sites(path) else None
     run = open_run(path, device, other)
     if not run.rounds:
         raise FedcliError(f"{run.path} kept no model", "train the run again")
-    run, tested_on = external.with_tests(run, asked_for.tests)
+    run, tested_on = external.with_tests(run, tests)
     logits = predictions(run)
     views = {"": logits} | {view: predictions(run, view) for view in views_of(run.method.local)[1:]}
     write(folder / "predictions.h5", run, views)
-    images, extra = _images(run, asked_for.by), asked_for.extra
+    images = _images(run, by)
     resampled.write(folder, logits, images.y, run.data.test["clean"].ids, images.units, images.groupings)
     clients, table = _clients(run, images, logits)
     for view, shown in views.items():
         table |= _quality(Where(view=view), images, run.rounds, shown, extra.interval)
-    severities.announce(asked_for.severities)
-    for kind, severity in asked_for.severities:
+    if corruptions:
+        sets = console.counted(len(corruptions), "more test set", "more test sets")
+        console.say(f"scoring {sets}: {', '.join(f'{kind} {severity}' for kind, severity in corruptions)}")
+    for kind, severity in corruptions:
         corrupted = severities.test_set(run, kind, severity)
         table |= _quality(Where(), images, run.rounds, predictions(corrupted), extra.interval)
     if has_personal_models(run) and not trains_alone(run):
@@ -158,7 +145,7 @@ def _build(path: Path, device: str, asked_for: Question, folder: Path) -> dict[s
     for version, answers in logits.items():
         rounds, where = list(zip(run.rounds, answers, strict=True)), Where(version)
         table |= label_facts(where, images, rounds) if several else {}
-        table |= shot_facts(where, images.y, rounds, trained_on, asked_for.limits) if with_shots else {}
+        table |= shot_facts(where, images.y, rounds, trained_on, limits) if with_shots else {}
     candidates = by_validation.candidates(run, images.groupings) if extra.choose else []
     best, lines = by_validation.best(run, images, candidates, extra.choose)
     warnings = [run.manifest.body.get("warning"), who_answers(run), tested_on.sentence if tested_on else ""]
@@ -170,12 +157,12 @@ def _build(path: Path, device: str, asked_for: Question, folder: Path) -> dict[s
         personal_models=has_personal_models(run),
         single_site=trains_alone(run),
         grouped=images.grouped(),
-        severities=severities.described(run, asked_for.severities),
+        severities=severities.described(run, corruptions),
         best=best,
         candidates=candidates,
         external=tested_on,
         clinical=_clinical(run, logits, images, extra),
-        shots=shots(images.y, run.data.classes, trained_on, asked_for.limits) if with_shots else None,
+        shots=shots(images.y, run.data.classes, trained_on, limits) if with_shots else None,
         train_images=sum(map(len, run.data.train.values())) if several else 0,
         clients=clients,
         table=table | lines,
@@ -184,13 +171,10 @@ def _build(path: Path, device: str, asked_for: Question, folder: Path) -> dict[s
 
 def _images(run: Run, by: list[str]) -> Images:
     """The test images, and their groups by these attributes, some of which are crossed."""
-    test, attributes = run.data.test["clean"], run.data.attributes
-
-    def grouping(name: str) -> Grouping:
-        parts = {part: (test.groups[part].cpu().numpy(), attributes[part]) for part in name.split(CROSS)}
-        return cross(parts) if len(parts) > 1 else parts[name]
-
-    return Images(test.y.cpu().numpy(), run.data.classes, {name: grouping(name) for name in by}, run.data.test_patients)
+    test = run.data.test["clean"]
+    places = {name: column.cpu().numpy() for name, column in test.groups.items()}
+    groupings = {name: grouping(name, places, run.data.attributes) for name in by}
+    return Images(test.y.cpu().numpy(), run.data.classes, groupings, run.data.test_patients)
 
 
 def _quality(where: Where, images: Images, rounds: Sequence[int], logits: Logits, how: str) -> Table:
@@ -280,7 +264,6 @@ def about(path: Path, run: manifest.Manifest, local: Local, rounds: list[int]) -
 
 
 def _stage(path: Path, kind: str) -> Stage | None:
-    """Hash and options of the stage of this kind above a run."""
     data = manifest.parent(path, "corruption", "partition", "sites")  # not that of a run that this one started from
     if data is None:
         return None
@@ -292,6 +275,5 @@ def _stage(path: Path, kind: str) -> Stage | None:
 
 
 def _trained_on(run: Run) -> np.ndarray:
-    """Training images of each class [C], of all clients together."""
     counts = [shard.class_counts.cpu().numpy() for shard in run.data.train.values()]
     return np.sum([np.zeros(len(run.data.classes), int), *counts], axis=0)

@@ -21,12 +21,7 @@ from ..runs.finished import Run, part
 from .parts import External
 
 KINDS = "dataset", "partition", "corruption"
-LIKE_OURS = (
-    "fit",
-    "clahe",
-    "scaled_decoding",
-    "window",
-)  # of prepare's options, beside the size: what becomes of an image
+LIKE_OURS = "fit", "clahe", "scaled_decoding", "window"  # of prepare's options, beside the size: what becomes of images
 HINT = "give a CSV with the columns theirs and ours"
 
 
@@ -55,15 +50,12 @@ class Asked:
         return [self.path] if self.path else []
 
 
-OWN = Asked()
-
-
 def asked(run: Path, on: Path | None, classes: Path | None, *, everything: bool) -> Asked:
     """The meaning of the flags for a run's manifest. Raises FedcliError, HashError, UsageError."""
     if on is None:
         if given := [flag for flag, value in (("map-classes", classes), ("all-images", everything)) if value]:
             raise UsageError(f"--{given[0]} is about other test images than the run's", "add --on MANIFEST")
-        return OWN
+        return Asked()
     path = manifest.find(on, *KINDS)
     theirs = manifest.verify(path, *KINDS)
     if everything and theirs.kind != "dataset":
@@ -137,17 +129,11 @@ def _check_images(run: Run, path: Path) -> None:
     if theirs["size"] != [size, size]:
         has = f"{path} has images of {theirs['size'][0]} px, the run's network takes {size} px"
         raise FedcliError(has, f"prepare them with --size {size}")
-    ours, theirs = (manifest.read(_dataset(at)).options for at in (run.images or run.path, path))
-    if differing := [name for name in LIKE_OURS if (ours.get(name) or None) != (theirs.get(name) or None)]:
-        differences = ", ".join(
-            f"--{name.replace('_', '-')} {_shown(theirs.get(name))}, the run's {_shown(ours.get(name))}"
-            for name in differing
-        )
-        console.warn(f"{path} was prepared in another way: {differences}")
-
-
-def _shown(choice: Any) -> str:
-    return "on" if choice is True else str(choice or "off")
+    options = [manifest.read(_dataset(at)).options for at in (path, run.images or run.path)]
+    ways = [["on" if (way := each.get(name)) is True else str(way or "off") for name in LIKE_OURS] for each in options]
+    flags = (f"--{name.replace('_', '-')}" for name in LIKE_OURS)
+    if differing := [f"{flag} {its}, the run's {own}" for flag, its, own in zip(flags, *ways) if its != own]:
+        console.warn(f"{path} was prepared in another way: {', '.join(differing)}")
 
 
 def _dataset(path: Path) -> Path:
@@ -158,7 +144,6 @@ def _dataset(path: Path) -> Path:
 
 
 def _check_unseen(run: Run, wanted: Asked, others: Shards) -> None:
-    """Refuse images of the run's own dataset that its clients trained on."""
     assert wanted.path is not None
     if manifest.sha256(_dataset(run.images or run.path)) != manifest.sha256(_dataset(wanted.path)):
         return

@@ -6,6 +6,7 @@ and what lies between groups is measured of each model and averaged too, since i
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from .table import Number, Score, Table, Where
 
 NAMED = 4  # labels that a reason names
 Rounds = Iterable[tuple[int, Sequence[np.ndarray]]]  # number of a kept round, logits [N, C] of each model that answers
+Scored = Mapping[str, Any]  # one model on some images: metric -> score, and "count" and "classes_missing" of the images
 
 
 @dataclass(frozen=True)
@@ -53,23 +55,8 @@ class Images:
 
 
 @dataclass(frozen=True)
-class Scored:
-    """One model on some images: metric -> score; missing: places of the classes without an image."""
-
-    metrics: Mapping[str, Number]
-    count: int = 0
-    missing: tuple[int, ...] = ()
-
-    @classmethod
-    def of(cls, scores: Mapping) -> "Scored":
-        """As metrics.score() gives them."""
-        numbers = {name: value for name, value in scores.items() if name not in ("count", "classes_missing")}
-        return cls(numbers, scores["count"], tuple(scores["classes_missing"]))
-
-
-@dataclass(frozen=True)
 class Answer:
-    """One model on all images, and on those of each group.
+    """One model on all images, and on those of each group, scored as by metrics.score().
 
     Attributes:
         groups: attribute -> group -> scores. differences: attribute -> name -> difference in decisions between them.
@@ -83,8 +70,9 @@ class Answer:
 
     @classmethod
     def of(
-        cls, whole: Scored, groups: dict[str, dict[str, Scored]], decisions: dict[str, np.ndarray], classes: list[str]
-    ) -> "Answer":
+        cls, whole: Scored, groups: Mapping[str, Mapping[str, Scored]], decisions: Mapping[str, np.ndarray],
+        classes: list[str],
+    ) -> "Answer":  # fmt: skip
         """decisions: attribute -> tables of decisions as of metrics/parity.py."""
         small = {
             name: {value: _reasons(scored, whole, classes) for value, scored in of_values.items()}
@@ -106,9 +94,11 @@ class Answer:
 
 
 def _lines(where: Where, round: int, scored: Scored, small: str = "") -> Table:
+    count, missing = scored.get("count", 0), tuple(scored.get("classes_missing", ()))
     return {
-        where._replace(metric=name): Score([value], [round], scored.count, scored.missing, small)
-        for name, value in scored.metrics.items()
+        where._replace(metric=name): Score([value], [round], count, missing, small)
+        for name, value in scored.items()
+        if name not in ("count", "classes_missing")
     }
 
 
@@ -127,7 +117,7 @@ def of_round(where: Where, images: Images, round: int, models: Sequence[np.ndarr
 
 def _answer(images: Images, logits: np.ndarray, by: Iterable[str]) -> Answer:
     def scored(at: np.ndarray | slice) -> Scored:
-        return Scored.of(metrics.score(logits[at], images.y[at], groupings_at(images.groupings, at)))
+        return metrics.score(logits[at], images.y[at], groupings_at(images.groupings, at))
 
     groups, decisions = {}, {}
     for name in by:
@@ -156,9 +146,9 @@ def _of_each_label(images: Images, logits: np.ndarray, groupings: Groupings) -> 
         differences[name] = parity_of_labels(decided_labels(logits >= 0, y, places, len(values)))
     return [
         Answer(
-            Scored(scores, having[k]),
+            scores | {"count": having[k]},
             {
-                name: {value: Scored({"auc": each[k]["auc"]}) for value, each in zip(groupings[name][1], of_values)}
+                name: {value: {"auc": each[k]["auc"]} for value, each in zip(groupings[name][1], of_values)}
                 for name, of_values in groups.items()
             },
             {name: of_labels[k] for name, of_labels in differences.items()},
@@ -222,11 +212,11 @@ def _whose(key: Where) -> Where:
 
 def _reasons(part: Scored, overall: Scored, classes: list[str]) -> str:
     """Why a group is too small to be reliable; a class that the whole test set lacks is no reason."""
-    if not part.count:
+    if not (count := part["count"]):
         return "no test image"
-    lacking = [classes[c] for c in part.missing if c not in overall.missing]
-    reasons = [f"{part.count} image{'s' * (part.count != 1)}, fewer than {SMALL}"] if part.count < SMALL else []
-    if lacking and "auc_macro" in part.metrics:
+    lacking = [classes[c] for c in part["classes_missing"] if c not in overall["classes_missing"]]
+    reasons = [f"{count} image{'s' * (count != 1)}, fewer than {SMALL}"] if count < SMALL else []
+    if lacking and "auc_macro" in part:
         more = f" and {len(lacking) - NAMED} more" * (len(lacking) > NAMED)
         reasons.append(f"no AUC of {', '.join(lacking[:NAMED])}{more}")
     elif lacking:

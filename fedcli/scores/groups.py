@@ -1,5 +1,6 @@
 """Groups of patients: those of several attributes crossed."""
 
+from collections.abc import Mapping
 from itertools import product
 
 import numpy as np
@@ -8,6 +9,12 @@ from ..metrics import Grouping
 
 CROSS = "*"  # between the names of attributes whose groups are crossed
 SMALL = 30  # images; below it one image moves a score by more than three points
+
+
+def grouping(name: str, places: Mapping[str, np.ndarray], values: Mapping[str, list[str]]) -> Grouping:
+    """The groups of an attribute, or of several crossed, such as race*sex; places: of each image's value [N]."""
+    parts = {part: (places[part], values[part]) for part in name.split(CROSS)}
+    return cross(parts) if len(parts) > 1 else parts[name]
 
 
 def cross(parts: dict[str, Grouping]) -> Grouping:

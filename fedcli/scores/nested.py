@@ -8,7 +8,7 @@ from typing import Any
 
 from . import views
 from .scores import GLOBAL, Grouped, Part, Scores, groups_of, with_average
-from .statistics.bootstrap import LEVEL
+from .statistics.bootstrap import BCA, LEVEL
 from .statistics.intervals import RESAMPLES
 from .table import BEST, Score
 
@@ -55,7 +55,6 @@ def nested(scores: Scores) -> Nested:
 
 
 def _over(score: Score) -> Nested:
-    """One metric over the kept rounds."""
     return {"last": score.last, "mean_last5": score.mean, "std_last5": score.std, "per_round": score.values}
 
 
@@ -69,26 +68,24 @@ def _summary(metrics: Mapping[str, Score]) -> Nested:
 
 
 def _score(metrics: Mapping[str, Score]) -> Nested:
-    """Of the last round."""
     return {name: score.last for name, score in metrics.items()} | _images(metrics)
 
 
-def _interval(score: Score) -> Nested:
-    how, _, unit = score.interval.partition(" by ")
-    known = {"value": score.last, "low": score.low, "high": score.high, "level": LEVEL, "resamples": RESAMPLES}
-    return known | {"unit": unit, "units": score.units} | ({"method": how} if score.is_bca else {})
-
-
 def _intervals(metrics: Mapping[str, Score]) -> Nested:
-    return {name: _interval(score) for name, score in metrics.items() if score.interval}
+    return {
+        name: {"value": score.last, "low": score.low, "high": score.high, "level": LEVEL, "resamples": RESAMPLES}
+        | {"unit": score.unit, "units": score.units}
+        | ({"method": BCA} if score.is_bca else {})
+        for name, score in metrics.items()
+        if score.interval
+    }
 
 
 def _quality(scores: Scores, part: Part) -> Nested:
     versions = with_average(part.overall)
-    intervals = {version: drawn for version, metrics in versions.items() if (drawn := _intervals(metrics))}
     return {
         "versions": {version: _summary(metrics) for version, metrics in versions.items()},
-        "intervals": intervals,
+        "intervals": {version: drawn for version, metrics in versions.items() if (drawn := _intervals(metrics))},
         "groups": _all_groups(scores, part),
     }
 
@@ -98,9 +95,10 @@ def _own_models(scores: Scores, part: Part) -> Nested:
     return versions | {"groups": _all_groups(scores, part)}
 
 
-def _all_groups(scores: Scores, part: Part) -> Nested:
+def _all_groups(scores: Scores, part: Part, *, last: bool = False) -> Nested:
+    """last: of the last round alone."""
     return {
-        name: {version: _groups(part, name, version, scores.grouped.get(name)) for version in versions}
+        name: {v: (_last_round if last else _groups)(part, name, v, scores.grouped.get(name)) for v in versions}
         for name, versions in groups_of(part).items()
     }
 
@@ -120,7 +118,7 @@ def _groups(part: Part, attribute: str, version: str, about: Grouped | None) -> 
             across.setdefault(where.metric, {})[ACROSS[where.measure]] = score.last
     intervals = {metric: drawn for metric, column in metrics.items() if (drawn := _intervals(column))}
     return {
-        "last_round": _last_round(part, attribute, version, about or Grouped()),
+        "last_round": _last_round(part, attribute, version, about),
         "over_rounds": over,
         "each": {
             metric: {group: _over(score) for group, score in column.items()}
@@ -131,8 +129,14 @@ def _groups(part: Part, attribute: str, version: str, about: Grouped | None) -> 
     } | ({"intervals": intervals} if intervals else {})
 
 
-def _last_round(part: Part, attribute: str, version: str, about: Grouped) -> Nested:
+def _ends(part: Part, attribute: str, version: str, metric: str) -> Nested:
+    edges = part.edges(attribute, version, metric) or (None, None)
+    return {name: edge and {"group": edge[0] or None, "score": edge[1]} for name, edge in zip(("worst", "best"), edges)}
+
+
+def _last_round(part: Part, attribute: str, version: str, about: Grouped | None) -> Nested:
     """The groups of an attribute by one model, and what lies between them."""
+    about = about or Grouped()
     by_group: dict[str, dict[str, Score]] = {}
     for metric, column in part.groups[attribute][version].items():
         for group, score in column.items():
@@ -144,10 +148,7 @@ def _last_round(part: Part, attribute: str, version: str, about: Grouped) -> Nes
             between.setdefault(where.metric, {})[BETWEEN[where.measure]] = score.last
         elif not where.measure:
             last[where.metric] = score.last
-    for metric, known in between.items():
-        edges = part.edges(attribute, version, metric) or (None, None)
-        for name, edge in zip(("worst", "best"), edges, strict=True):
-            known[name] = edge and {"group": edge[0] or None, "score": edge[1]}
+    between = {metric: known | _ends(part, attribute, version, metric) for metric, known in between.items()}
     last |= {name: score.last for name, score in part.differences.get(attribute, {}).get(version, {}).items()}
     return last | {
         "groups": {
@@ -164,11 +165,7 @@ def _last_round(part: Part, attribute: str, version: str, about: Grouped) -> Nes
 def _best(scores: Scores) -> Nested:
     part = scores.part(model=BEST)
     versions = {version: _score(metrics) for version, metrics in with_average(part.overall).items()}
-    groups = {
-        name: {version: _last_round(part, name, version, scores.grouped.get(name) or Grouped()) for version in of}
-        for name, of in groups_of(part).items()
-    }
-    return {"versions": versions, "groups": groups}
+    return {"versions": versions, "groups": _all_groups(scores, part, last=True)}
 
 
 def _client(scores: Scores, name: str) -> Nested:
@@ -195,19 +192,15 @@ def _severity(scores: Scores, version: str) -> Nested:
 
 
 def _label(part: Part, version: str) -> Nested:
-    """One of several labels per image by itself."""
     metrics = part.overall[version]
     groups = {}
     for name, versions in part.groups.items():
-        auc, edges = versions[version]["auc"], part.edges(name, version, "auc")
         lies = {where.measure: score.last for where, score in part.between(name, version).items()}
-        numbers: Nested = {short: lies.get(measure) for measure, short in BETWEEN.items()}
-        for what, edge in zip(("worst", "best"), edges or (None, None), strict=True):
-            numbers[what] = edge and {"group": edge[0] or None, "score": edge[1]}
-        differences = {what: score.last for what, score in part.differences[name][version].items()}
         groups[name] = {
-            "auc": {group: score.last for group, score in auc.items()}, "between": numbers, "differences": differences,
-        }  # fmt: skip
+            "auc": {group: score.last for group, score in versions[version]["auc"].items()},
+            "between": {short: lies.get(of) for of, short in BETWEEN.items()} | _ends(part, name, version, "auc"),
+            "differences": {what: score.last for what, score in part.differences[name][version].items()},
+        }
     images = next(iter(metrics.values())).count
     over = {name: _over(score) for name, score in metrics.items()}
     return {"images": images} | ({"groups": groups} if groups else {}) | over

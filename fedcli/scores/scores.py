@@ -14,23 +14,11 @@ from typing import Any
 from ..data import manifest
 from ..errors import FedcliError
 from ..metrics import PARITY, better_low
+from ..metrics.task import ONE, SEVERAL
 from . import table, views
 from .choice import Candidate
 from .clinical import shape
-from .parts import (
-    AVERAGE,
-    MODELS,
-    Chosen,
-    Client,
-    Curves,
-    External,
-    Grouped,
-    Severity,
-    Shots,
-    Stage,
-    Traffic,
-    decode,
-)
+from .parts import AVERAGE, MODELS, Chosen, Client, Curves, External, Grouped, Severity, Shots, Stage, Traffic, decode
 from .table import TRAINED_AT, Score, Table, Where
 
 LEGEND = Path(__file__).parent / "legend.json"  # the numbers of a run explained, in the words of scores.json
@@ -197,6 +185,16 @@ class Scores:
     def several_labels(self) -> bool:
         """Tell whether an image may have several labels."""
         return bool(self.labels)
+
+    @cached_property
+    def usual(self) -> tuple[str, str]:
+        """The metrics that are shown where none are asked for: one of decisions, and an area under the curve."""
+        return (SEVERAL if SEVERAL.area in self.versions["clean"] else ONE).usual
+
+    def answers(self, version: str = "clean") -> int:
+        """Among how many answers a model chooses: the classes that the test images have, of each label two."""
+        missing = next(iter(self.versions[version].values())).missing
+        return 2 if self.several_labels else len(self.classes) - len(missing)
 
     @cached_property
     def parts(self) -> dict[tuple[str, str, str], Part]:

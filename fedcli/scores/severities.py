@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from .. import console
 from ..data import manifest
 from ..data.corruption import mixture
 from ..data.corruption.corrupt import SEVERITIES, check_images, corrupt_images, full_kind
@@ -83,9 +82,3 @@ def described(run: Run, wanted: Asked) -> dict[str, dict[str, Severity]]:
     for kind, severity in wanted:
         about.setdefault(kind, {})[str(severity)] = Severity(kind in kinds, (kind, severity) in trained)
     return about
-
-
-def announce(wanted: Asked) -> None:
-    if wanted:
-        sets = console.counted(len(wanted), "more test set", "more test sets")
-        console.say(f"scoring {sets}: {', '.join(f'{kind} {severity}' for kind, severity in wanted)}")

@@ -58,14 +58,9 @@ def between(column: Column, *, low: bool) -> dict[str, Score]:
     scores, some = block(column.values()), next(iter(column.values()))
     enough = np.isfinite(scores).sum(0) > 1  # [rounds]
     known = scores[:, enough]
-    worst, best = (_at(known, edge) for edge in _edges(known, low))
+    worst, best = (known[places, np.arange(len(places))] for places in _edges(known, low))
     std, middle = (np.std, np.mean) if np.isfinite(known).all() else (np.nanstd, np.nanmean)
-    measures = {
-        WORST: worst,
-        GAP: np.abs(best - worst),
-        STD: std(known, axis=0),
-        MEAN: middle(known, axis=0),
-    }
+    measures = {WORST: worst, GAP: np.abs(best - worst), STD: std(known, axis=0), MEAN: middle(known, axis=0)}
     return {name: _rounds(_spread(numbers, enough), some) for name, numbers in measures.items()}
 
 
@@ -80,6 +75,12 @@ def edges(column: Column, *, low: bool) -> tuple[tuple[str, float], tuple[str, f
     worst, best = _edges(np.array(list(known.values()))[:, None], low)
     names = [list(known)[at[0]] for at in (worst, best)]
     return (names[0], known[names[0]]), (names[1], known[names[1]])
+
+
+def worst_of(values: Mapping[str, Number], metric: str) -> str:
+    """The one of these groups that fares worst; "" where none has a number."""
+    known = {name: value for name, value in values.items() if value is not None and not np.isnan(value)}
+    return (max if better_low(metric) else min)(known, key=lambda name: known[name], default="")
 
 
 def across(column: Column) -> dict[str, Score]:
@@ -146,12 +147,7 @@ def _edges(scores: np.ndarray, low: bool) -> list[np.ndarray]:
     return places[::-1] if low else places
 
 
-def _at(scores: np.ndarray, places: np.ndarray) -> np.ndarray:
-    return scores[places, np.arange(len(places))]
-
-
 def _spread(numbers: np.ndarray, there: np.ndarray) -> np.ndarray:
-    """Numbers of the rounds in which there is one; NaN in the others."""
     spread = np.full(len(there), np.nan)
     spread[there] = numbers
     return spread

@@ -134,8 +134,8 @@ class _Answers:
     def _scores(self, tallies: Tallies) -> ModelScores:
         groups: dict[str, dict[str, Scored]] = {name: {} for name in self.attributes}
         for name, g, value in self.groups:
-            groups[name][value] = Scored.of(tallies[f"{name}/{g}"].score())
-        return ModelScores.of(Scored.of(tallies[ALL].score()), groups, self._decisions(tallies), self.classes)
+            groups[name][value] = tallies[f"{name}/{g}"].score()
+        return ModelScores.of(tallies[ALL].score(), groups, self._decisions(tallies), self.classes)
 
     def _decisions(self, tallies: Tallies) -> dict[str, np.ndarray]:
         """Attribute -> images of each group by true and predicted class [G, C, C]."""

@@ -10,7 +10,7 @@ from ..scores import own_metrics
 from ..scores.choice import check_rule
 from ..scores.evaluate import Extra
 from ..scores.evaluate import evaluate as score_run
-from ..scores.prediction_tables import to_csv
+from ..scores.predictions import to_csv
 from .call import called_with, path_of, source
 from .evaluation_options import EvaluateOptions
 from .results import Scores

@@ -13,7 +13,8 @@ from torch import nn
 from fedcli.commands.plot import draw as command
 from fedcli.errors import FedcliError, UsageError
 from fedcli.federation.client import Training
-from fedcli.figures import loss_around, series
+from fedcli.figures import series
+from fedcli.figures import trained as moved
 from fedcli.figures.drawing import drawn
 from fedcli.figures.kinds import FIGURES, landscape
 from fedcli.runs import finished as runs
@@ -45,7 +46,7 @@ class Square(nn.Module):
 def test_each_filter_of_a_direction_is_as_long_as_the_filter_and_vectors_stay_put():
     net = toy_net()
     weights = {name: p.detach() for name, p in net.named_parameters()}
-    way = loss_around.direction(weights, 0, 0)
+    way = moved.direction(weights, 0, 0)
     assert {name: tensor.shape for name, tensor in way.items()} == {name: p.shape for name, p in weights.items()}
     for name, weight in weights.items():
         if weight.ndim < 2:  # of batch norm, and biases
@@ -54,29 +55,29 @@ def test_each_filter_of_a_direction_is_as_long_as_the_filter_and_vectors_stay_pu
         norms = [tensor.flatten(1).norm(dim=1) for tensor in (way[name], weight)]
         torch.testing.assert_close(*norms)
     assert {"backbone.1.weight", "backbone.1.bias", "head.bias"} < weights.keys()
-    zero = loss_around.direction({"w": torch.zeros(2, 3)}, 0, 0)["w"]
+    zero = moved.direction({"w": torch.zeros(2, 3)}, 0, 0)["w"]
     assert not zero.any()
 
 
 def test_a_tensor_has_its_own_numbers_whatever_else_the_model_has():
     each = {"w": torch.ones(2, 3)}
     more = {"v": torch.ones(4, 4), **each}
-    first = loss_around.direction(each, 0, 0)["w"]
-    assert torch.equal(first, loss_around.direction(more, 0, 0)["w"])
-    assert not torch.equal(first, loss_around.direction(each, 1, 0)["w"])
-    assert not torch.equal(first, loss_around.direction(each, 0, 1)["w"])
+    first = moved.direction(each, 0, 0)["w"]
+    assert torch.equal(first, moved.direction(more, 0, 0)["w"])
+    assert not torch.equal(first, moved.direction(each, 1, 0)["w"])
+    assert not torch.equal(first, moved.direction(each, 0, 1)["w"])
 
 
 def test_around_a_squared_length_the_curve_is_known_and_the_net_is_as_it_was():
     net = Square()
     before = {name: p.detach().clone() for name, p in net.named_parameters()}
-    curve = loss_around.surface(net, net.loss, dims=1, seed=3, points=5)
+    curve = moved.surface(net, net.loss, dims=1, seed=3, points=5)
     random = torch.randn(2, 2, generator=torch.Generator().manual_seed(derive("landscape", 3, 0, "weight"))).double()
     way = random / random.norm(dim=1, keepdim=True) * torch.tensor([[5.0], [2.0]])
     steps = np.array([-1, -0.5, 0, 0.5, 1])
     along = float((before["weight"].double() * way).sum())
     np.testing.assert_allclose(curve, 29 + 2 * steps * along + steps**2 * 29, rtol=1e-6)  # |d| = |w| by normalisation
-    table = loss_around.surface(net, net.loss, dims=2, seed=3, points=5)
+    table = moved.surface(net, net.loss, dims=2, seed=3, points=5)
     assert table.shape == (5, 5) and table[:, 2].tolist() == curve.tolist() and table[2, 2] == 29
     assert all(torch.equal(before[name], p) for name, p in net.named_parameters())
 
@@ -88,7 +89,7 @@ def test_a_loss_that_fails_leaves_the_net_as_it_was():
         raise FedcliError("no")
 
     with pytest.raises(FedcliError):
-        loss_around.surface(net, fails, dims=1, seed=0, points=3)
+        moved.surface(net, fails, dims=1, seed=0, points=3)
     assert net.loss() == 29
 
 

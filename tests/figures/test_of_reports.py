@@ -12,8 +12,8 @@ from sklearn.metrics import confusion_matrix, precision_recall_curve, roc_curve
 
 from fedcli.errors import UsageError
 from fedcli.federation.client import Training
-from fedcli.figures import bands, drawing, inline, report
-from fedcli.figures.kinds import FIGURES, confusion, errors, forest, overall_and_worst
+from fedcli.figures import drawing, inline, report
+from fedcli.figures.kinds import FIGURES, answers, confusion, errors, forest, overall_and_worst
 from fedcli.figures.report import FORMATS, write_all
 from fedcli.reporting import page
 from fedcli.reporting.rows import compared, rows, systems
@@ -40,10 +40,10 @@ def run(tmp_path_factory):
 
 def test_curves_are_those_of_scikit_learn():
     alarms, hits, _ = roc_curve(LABEL, SCORE, drop_intermediate=False)
-    x, y = bands.roc(SCORE, LABEL, ONCE)
+    x, y = answers.roc(SCORE, LABEL, ONCE)
     assert y[:, 0] == pytest.approx([hits[alarms <= at + 1e-9].max() for at in x])
     precision, recall, _ = precision_recall_curve(LABEL, SCORE)
-    x, y = bands.precision(SCORE, LABEL, ONCE)
+    x, y = answers.precision(SCORE, LABEL, ONCE)
     highest = [precision[:-1][recall[:-1] >= at - 1e-9][-1] for at in x[1:]]  # at the highest threshold that reaches it
     assert y[1:, 0] == pytest.approx(highest)
 
@@ -53,12 +53,12 @@ def test_net_benefit_and_reliability_are_their_formulas():
     for p, value in zip(BENEFITS, y[:, 0], strict=True):
         hits, alarms = np.sum((SCORE >= p) & (LABEL == 1)), np.sum((SCORE >= p) & (LABEL == 0))
         assert value == pytest.approx(hits / N - alarms / N * p / (1 - p))
-    x, y = bands.reliability(SCORE, LABEL, ONCE)
+    x, y = answers.reliability(SCORE, LABEL, ONCE)
     inside = (SCORE > 0.3) & (SCORE <= 0.4)
     assert (x[3, 0], y[3, 0]) == pytest.approx((SCORE[inside].mean(), LABEL[inside].mean()))
 
 
-@pytest.mark.parametrize("curve", [bands.roc, bands.precision, bands.reliability, benefit])
+@pytest.mark.parametrize("curve", [answers.roc, answers.precision, answers.reliability, benefit])
 def test_a_weighted_resample_is_the_resample_itself(curve):
     drawn = np.random.default_rng(0).integers(N, size=N)
     weights = np.bincount(drawn, minlength=N)[:, None]
@@ -68,11 +68,11 @@ def test_a_weighted_resample_is_the_resample_itself(curve):
 
 def test_a_band_holds_the_middle_of_its_resamples():
     units = np.arange(N) // 2
-    made = bands.band(bands.roc, SCORE, LABEL, units)
-    drawn = bands.roc(SCORE, LABEL, bootstrap.draw(units, bands.RESAMPLES, derive("bands", 0)).T)[1]
+    made = answers.band(answers.roc, SCORE, LABEL, units)
+    drawn = answers.roc(SCORE, LABEL, bootstrap.draw(units, answers.RESAMPLES, derive("bands", 0)).T)[1]
     assert made["low"].tolist() == pytest.approx(np.quantile(drawn, 0.025, axis=1))
     assert made["high"].tolist() == pytest.approx(np.quantile(drawn, 0.975, axis=1))
-    alone = bands.band(bands.roc, SCORE, np.zeros(N, int), units)
+    alone = answers.band(answers.roc, SCORE, np.zeros(N, int), units)
     assert alone["y"].isna().all() and alone["low"].isna().all()  # no image of the class
 
 

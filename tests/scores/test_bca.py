@@ -8,13 +8,14 @@ import pytest
 import session
 from hospitals import prepared, write_hospitals
 from scipy import stats
+from scored_runs import bootstrap
 
 import fedcli
 from fedcli.compare.resampling import bounds_of_mean
 from fedcli.compare.systems import Quantity, read
 from fedcli.metrics import score
 from fedcli.scores.scores import Scores
-from fedcli.scores.statistics.bootstrap import bca_interval, bootstrap, interval, without_each
+from fedcli.scores.statistics.bootstrap import bca_interval, interval, without_each
 
 OVERALL = Quantity("clean", "auc_ovo_macro")
 

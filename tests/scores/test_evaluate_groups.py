@@ -5,9 +5,10 @@ import pytest
 from evaluated_runs import ATTRIBUTES, ROSTER, a_run, logits_of, scorer
 from nested_scores import body_of
 from score_json import group_scores
+from scored_runs import bootstrap
 
 from fedcli.errors import UsageError
-from fedcli.scores.statistics.bootstrap import bootstrap, interval
+from fedcli.scores.statistics.bootstrap import interval
 
 
 @pytest.fixture

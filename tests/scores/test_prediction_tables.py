@@ -16,7 +16,7 @@ from fedcli.errors import FedcliError
 from fedcli.federation.client import Training
 from fedcli.metrics import probabilities, score
 from fedcli.runs.train import train
-from fedcli.scores.prediction_tables import to_csv
+from fedcli.scores.predictions import to_csv
 
 ATTRIBUTES = {"sex": ["female", "male"], "site": ["north", "south", "west"]}
 

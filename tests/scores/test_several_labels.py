@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 from score_json import group_scores, label_scores
+from scored_runs import bootstrap
 from sklearn import metrics as oracle
 
 from fedcli.errors import FedcliError
 from fedcli.labels import UNKNOWN
 from fedcli.metrics import LABELS, PARITY, chances, names, of_labels, score
-from fedcli.scores.statistics.bootstrap import bootstrap, draw
+from fedcli.scores.statistics.bootstrap import draw
 
 N = 90
 RNG = np.random.default_rng(3)

@@ -3,12 +3,13 @@ import itertools
 import numpy as np
 import pytest
 import scipy.stats
+from scored_runs import bootstrap
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, f1_score, roc_auc_score
 
 from fedcli import metrics
 from fedcli.errors import FedcliError
 from fedcli.metrics import CLASSES, names, plan, probabilities, score
-from fedcli.scores.statistics.bootstrap import _draws, bootstrap, bootstrap_p, draw, interval
+from fedcli.scores.statistics.bootstrap import _draws, bootstrap_p, draw, interval
 from fedcli.scores.statistics.significance import (
     delong,
     holm,

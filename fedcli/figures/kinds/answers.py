@@ -1,4 +1,5 @@
-"""ROC, precision and recall, reliability and decision curves of each group and client."""
+"""ROC, precision and recall, reliability and decision curves of each group and client, with pointwise 95 % bands over
+resampled patients."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,8 +10,10 @@ import numpy as np
 import pandas
 from pandas import DataFrame
 
-from ...scores.clinical.binary import BENEFITS, benefit
-from ..bands import RESAMPLES, Curve, band, precision, reliability, roc
+from ...scores.clinical.binary import BENEFITS, BINS, benefit, falling
+from ...scores.statistics import bootstrap
+from ...scores.statistics.bootstrap import LEVEL
+from ...seeds import derive
 from ..drawing import ALL, INK, MOST_CLASSES, MOST_LINES, OF_ALL, Axes, Look, Picture
 from ..figure import Figure, NothingToDraw, register
 from ..shapes import lines, looks_of, panels, picture, titled
@@ -23,6 +26,10 @@ CURVE = 3.3, 2.9  # inches of a panel with an even scale both ways
 BANDS = "Bands: pointwise 95 % percentile intervals, {} bootstrap resamples of the {} of each group."
 DOTTED: Look = {"color": INK, "linewidth": 0.8, "alpha": 0.6, "linestyle": (0, (1, 2))}
 Line = tuple[Sequence[float], Sequence[float]]  # x and y
+RESAMPLES = 500  # of the bands
+GRID = np.linspace(0, 1, 101)
+CLOSE = 1e-9  # of a share times a count, which is to equal a whole number
+Curve = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]  # score, label, weights [n, b]
 
 
 @dataclass(frozen=True)
@@ -43,12 +50,49 @@ class Kind:
     beside: Callable[[float], Line]
 
 
+def band(of: Curve, score: np.ndarray, label: np.ndarray, units: np.ndarray) -> DataFrame:
+    """A curve y over x with its bounds low and high over resamples of the patients, NaN where it is not defined."""
+    x, y = of(score, label, np.ones((len(score), 1), np.int64))
+    weights = bootstrap.draw(units, RESAMPLES, derive("bands", 0)).T  # [n, B] counts of each image
+    drawn = of(score, label, weights)[1]  # [T, B]
+    known = np.isfinite(drawn).any(1)
+    low, high = np.full(len(drawn), np.nan), np.full(len(drawn), np.nan)
+    if known.any():
+        low[known], high[known] = np.nanquantile(drawn[known], [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=1)
+    return DataFrame({"x": x[:, 0] if x.ndim == 2 else x, "y": y[:, 0], "low": low, "high": high})
+
+
+def roc(score: np.ndarray, label: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sensitivity at the largest false positive rate up to each of GRID: [T, b]."""
+    curves = np.full((len(GRID), weights.shape[1]), np.nan)
+    for b, (hits, alarms) in enumerate(zip(*falling(score, label, weights)[1:], strict=True)):
+        if hits[-1] > 0 and alarms[-1] > 0:
+            at = np.searchsorted(alarms, GRID * alarms[-1] + CLOSE, "right") - 1
+            curves[:, b] = hits[at] / hits[-1]
+    return GRID, curves
+
+
+def precision(score: np.ndarray, label: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Precision at the first threshold that reaches each sensitivity of GRID: [T, b]."""
+    curves = np.full((len(GRID), weights.shape[1]), np.nan)
+    for b, (hits, alarms) in enumerate(zip(*falling(score, label, weights)[1:], strict=True)):
+        if hits[-1] > 0:
+            at = np.searchsorted(hits[1:], GRID * hits[-1] - CLOSE, "left") + 1
+            curves[:, b] = hits[at] / np.maximum(hits[at] + alarms[at], 1)
+    return GRID, curves
+
+
+def reliability(score: np.ndarray, label: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean probability and share of the class in each bin: [BINS, b] both."""
+    place = np.searchsorted(np.arange(1, BINS) / BINS, score)
+    inside = (place == np.arange(BINS)[:, None]).astype(float)  # [BINS, n]
+    with np.errstate(invalid="ignore", divide="ignore"):  # an empty bin has no share
+        images = inside @ weights
+        return (inside * score) @ weights / images, (inside * label) @ weights / images
+
+
 def _diagonal(share: float) -> Line:
     return (0, 1), (0, 1)
-
-
-def _level(share: float) -> Line:
-    return SHARES, (share, share)
 
 
 def _all_treated(share: float) -> Line:
@@ -65,7 +109,7 @@ KINDS = (
     Kind(
         "precision-recall", "Precision and recall", "How many of the images that are found have the class?",
         "Precision at each sensitivity; the dotted line is the share of the class among all images.",
-        ("sensitivity (recall)", "precision (PPV)"), precision, _level,
+        ("sensitivity (recall)", "precision (PPV)"), precision, lambda share: (SHARES, (share, share)),
     ),
     Kind(
         "reliability", "Reliability curves", "Do probabilities come true as often as they say?",
@@ -127,8 +171,5 @@ def _panel(kind: Kind, looks: dict[str, Look], part: DataFrame, axes: Axes) -> N
     lines(shown, axes, x="x", y="y", **how, xlabel=kind.axes[0], ylabel=kind.axes[1], **limits)
 
 
-def _registered(kind: Kind) -> Figure:
-    return register(Figure(kind.name, kind.question, "system", partial(frame, kind), partial(draw, kind)))
-
-
-ROC, PRECISION, RELIABILITY, DECISION = map(_registered, KINDS)
+for kind in KINDS:
+    register(Figure(kind.name, kind.question, "system", partial(frame, kind), partial(draw, kind)))

@@ -35,7 +35,6 @@ def frame(path: Path) -> DataFrame:
 
 
 def _partition_of(path: Path) -> Path:
-    """The partition or corruption manifest that a path is, or that a run's folder or manifest is of."""
     from ...runs.initial import data_of  # imports torch
 
     given = path / "run.json" if (path / "run.json").is_file() else path

@@ -77,7 +77,6 @@ def _scheme(name: str) -> str:
 
 
 def _left_out(skipped: list[dict[str, str]]) -> str:
-    """The number of files left out, by reason."""
     if not skipped:
         return "none left out"
     reasons = Counter(each["why"] for each in skipped).most_common()

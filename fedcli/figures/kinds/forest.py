@@ -16,7 +16,7 @@ from ...scores.table import Where
 from ..drawing import ALL, INK, Axes, Look, Picture, point, short
 from ..figure import Figure, NothingToDraw, register
 from ..shapes import looks_of, panels, picture, titled
-from ..system import VERSION, System, usual
+from ..system import VERSION, System
 
 WIDTH, LINE, DOT = 4.4, 0.32, 0.13  # inches: of a panel, of a group in it, of a system's mark in a group
 ABOUT = "{what}, with its 95 % interval over the test patients (images, where no patients are known)."
@@ -34,7 +34,7 @@ def frame(
     Raises NothingToDraw where no system has the score.
     """
     first = systems[0].scores
-    metric = metric or usual(first)[1]
+    metric = metric or first.usual[1]
     lines = [
         line
         for each in ([version] if version else MODELS)
@@ -53,7 +53,6 @@ def frame(
 
 
 def _wheres(systems: Sequence[System], overall: Where) -> Iterator[Where]:
-    """All images, then each group that every system has."""
     yield overall
     for attribute in systems[0].scores.groups:
         if all(attribute in system.scores.groups for system in systems):
@@ -108,6 +107,5 @@ def _panel(
         axes.axhline(row - 0.5, color=INK, linewidth=0.8, alpha=0.4 if strong else 0.12)
 
 
-register(
-    Figure("forest", "How good is each method, for all images and for each group?", "systems", frame, draw, usual=True)
-)
+QUESTION = "How good is each method, for all images and for each group?"
+register(Figure("forest", QUESTION, "systems", frame, draw, usual=True))

@@ -72,7 +72,6 @@ def draw(table: DataFrame) -> Picture:
 
 
 def _panel(part: DataFrame, looks: dict[str, Look], axes: Axes) -> None:
-    """Each run's bars, beside those of the others."""
     step = 1 / part["bin"].nunique()
     width = WIDTH * step / len(looks)
     for place, (run, look) in enumerate(looks.items()):

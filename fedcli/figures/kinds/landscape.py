@@ -44,7 +44,7 @@ def frame(
 
     Raises FedcliError, UsageError, HashError.
     """
-    from ..loss_around import around  # torch
+    from ..trained import around  # torch
 
     ways = int(dims[0])
     points = points or POINTS[ways]
@@ -84,7 +84,6 @@ def _curves(table: DataFrame, looks: Mapping[str, Look], axes: Axes) -> None:
 
 
 def _maps(table: DataFrame) -> Picture:
-    """A map per run, with lines at the same losses in all of them."""
     every = table["loss"][np.isfinite(table["loss"])].to_numpy()
     if len(np.unique(every)) < 2:
         raise FedcliError("the loss around these models is the same everywhere, so there is no map of it", "draw 1d")

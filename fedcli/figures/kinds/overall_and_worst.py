@@ -9,13 +9,13 @@ import numpy as np
 from pandas import DataFrame
 
 from ...compare.systems import Quantity
-from ...metrics import better_low, title
+from ...metrics import title
 from ...scores.table import Where
-from ...scores.views import WORST
+from ...scores.views import WORST, worst_of
 from ..drawing import Axes, Look, Picture, point
 from ..figure import Figure, NothingToDraw, register
 from ..shapes import DASHED, panels, picture, titled
-from ..system import System, usual
+from ..system import System
 
 GREY: Look = {"color": "#9a9a9a", "marker": "o", "markersize": 3.5, "linestyle": "", "zorder": 0}
 MOST_NAMED = 12  # systems; of more, the first and those on the front are named
@@ -35,7 +35,7 @@ def frame(systems: list[System], *, metric: Annotated[str, "default: the area un
 
     Raises NothingToDraw where fewer than two systems have groups.
     """
-    metric = metric or usual(systems[0].scores)[1]
+    metric = metric or systems[0].scores.usual[1]
     lines = [
         (attribute, system.name, system.place, *numbers)
         for attribute in systems[0].scores.groups
@@ -69,8 +69,7 @@ def _numbers(system: System, attribute: str, metric: str) -> tuple[float, ...]:
     all_images, of = Where("clean", metric=metric), Quantity("clean", metric)
     by = all_images._replace(attribute=attribute)
     groups = {name: system.value(by._replace(group=name)) for name in system.scores.members(attribute)}
-    known = {name: value for name, value in groups.items() if np.isfinite(value)}
-    lowest = (max if better_low(metric) else min)(known, key=lambda name: known[name], default="")
+    lowest = worst_of(groups, metric)
     whose = replace(of, attribute=attribute, group=lowest)
     bars = *system.bounds(of), *(system.bounds(whose) if lowest else (np.nan, np.nan))
     return system.value(all_images), system.value(by._replace(measure=WORST)), *bars
@@ -118,14 +117,5 @@ def _panel(numbers: Mapping[str, int], score: str, part: DataFrame, axes: Axes) 
     axes.margins(0.15)
 
 
-register(
-    Figure(
-        "overall-and-worst",
-        "Which methods are best overall and for the worst group?",
-        "systems",
-        frame,
-        draw,
-        True,
-        True,
-    )
-)
+QUESTION = "Which methods are best overall and for the worst group?"
+register(Figure("overall-and-worst", QUESTION, "systems", frame, draw, every=True, usual=True))

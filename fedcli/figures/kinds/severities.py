@@ -9,7 +9,7 @@ from ... import metrics
 from ..drawing import ALL, MOST_LINES, OF_ALL, Picture, marked
 from ..figure import Figure, NothingToDraw, register
 from ..shapes import lines, looks_of, panels, picture, titled
-from ..system import LAST_ROUND, System, usual
+from ..system import LAST_ROUND, System
 
 ABOUT = f"Score on test images corrupted at each severity; 0: the clean ones. {LAST_ROUND}"
 
@@ -19,7 +19,7 @@ def frame(system: System, *, by: Annotated[str, "an attribute, whose groups are 
 
     Raises NothingToDraw where `evaluate --corrupt` was not asked for.
     """
-    scores, metric = system.scores, usual(system.scores)[1]  # the area under the curve
+    scores, metric = system.scores, system.scores.usual[1]  # the area under the curve
     if not scores.severities or (by and by not in scores.groups):
         hint = f"fedcli evaluate RUN --corrupt KIND{f' --by {by}' if by else ''}"
         raise NothingToDraw(f"{system.one} has no scores by severity{f' and {by}' if by else ''}", hint)
@@ -41,15 +41,14 @@ def frame(system: System, *, by: Annotated[str, "an attribute, whose groups are 
 
 def draw(table: DataFrame) -> Picture:
     looks = looks_of(table, "group", marked)
-    words: dict[str, Any] = {
+    words: Any = {
         "xlabel": "severity",
         "ylabel": f"{table.attrs['score']} (%)",
-        "xticks": sorted(table["severity"].unique()),
+        "xticks": sorted(set(table["severity"])),
     }
     drawn = partial(lines, x="severity", y="value", hue="group", looks=looks, **words)
     return picture(table, panels(table, "kind", drawn), looks, size=(3.6, 2.7))
 
 
-register(
-    Figure("severities", "How does a score fall with the severity of a corruption?", "system", frame, draw, usual=True)
-)
+QUESTION = "How does a score fall with the severity of a corruption?"
+register(Figure("severities", QUESTION, "system", frame, draw, usual=True))

@@ -22,7 +22,6 @@ from ..drawing import Axes, Look, Panel, Picture, look, short
 from ..figure import Figure, register
 from ..series import Record, option
 from ..shapes import lines, picture, scaled
-from ..system import usual
 
 CROWDED = 9  # ticks; more of them are turned on their side
 SIZE = 5.0, 3.6  # inches
@@ -51,7 +50,7 @@ def frame(
         say(f"{'some runs' if given else 'left out, as they'} {sentence}; {more}")
     records = records if given else kept
     pairs = list(zip(records, scores(records), strict=True))
-    metric = metric or usual(pairs[0][1])[0]
+    metric = metric or pairs[0][1].usual[0]
     version = version or ("average" if all("average" in run.versions for _, run in pairs) else "clean")
     console.say("mean over the last five rounds, ± standard deviation over rounds and seeds")
     on = "mean of clean and corrupted" if version == "average" else version
@@ -114,7 +113,6 @@ def of_points(
 
 
 def _rounds(run: Scores, metric: str, version: str) -> list[Any]:
-    """A score of the kept rounds, None where it has no meaning."""
     if version not in run.versions:
         raise UsageError(f"a run has no {version} test images", f"give one of {', '.join(run.versions)}")
     if metric not in run.versions[version]:

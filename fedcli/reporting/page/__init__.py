@@ -143,14 +143,10 @@ def _sections(made: Report, systems: list[Row], asked: PageOptions) -> list[Sect
         lineage.section(systems),
     ]
     first = [answer.section(systems, asked.findings, notes, asked=bool(asked.tables)), _scores(made, asked)]
-    return [
-        *(reversed(first) if asked.tables else first),
-        *(replace(section, closed=True) for section in closed),
-    ]
+    return [*(reversed(first) if asked.tables else first), *(replace(section, closed=True) for section in closed)]
 
 
 def _scores(made: Report, asked: PageOptions) -> Section:
-    """The tables given, or those of all scores."""
     first, *between = made.tables
     title = "All scores" if asked.tables else ""
     legend = " ".join([*made.measured, made.legend("Bold")])
@@ -174,7 +170,6 @@ def pictures(files: Sequence[tuple[str, Path]]) -> list[inline.Panels]:
 
 
 def _graphics(systems: list[Row], draw: Sequence[str]) -> list[inline.Panels]:
-    """The figures of a report, with the panels of each side by side."""
     drawn = figures.of_systems([row.system for row in systems], draw)
     return [inline.of_picture(picture) for _, picture in drawn]
 

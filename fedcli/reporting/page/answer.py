@@ -10,11 +10,11 @@ from ...console import listed
 from ...errors import FedcliError
 from ...figures import inline
 from ...figures.kinds import FIGURES
-from ...metrics import better_low, title
+from ...metrics import title
 from ...scores.numbers import versions
 from ...scores.parts import MODELS
 from ...scores.table import Where
-from ...scores.views import GAP
+from ...scores.views import GAP, worst_of
 from ..comparison import spoken
 from ..row import Row
 from ..section import Section
@@ -46,9 +46,8 @@ def question(compared: Sequence[Row]) -> str:
 
 
 def _alone(row: Row) -> Iterator[str]:
-    """The scores of a single system."""
     words = versions(row.each)
-    for metric in row.usual[::-1]:
+    for metric in row.scores.usual[::-1]:
         parts = []
         for version in MODELS:
             value, (low, high) = (
@@ -63,7 +62,7 @@ def _alone(row: Row) -> Iterator[str]:
 
 def _groups(compared: Sequence[Row]) -> Iterator[str]:
     """For each attribute the groups that fare worst, and the gap, on clean images."""
-    area = compared[0].usual[1]
+    area = compared[0].scores.usual[1]
     for attribute in compared[0].scores.groups:
         known = [
             (row, worst) for row in compared if attribute in row.scores.groups and (worst := _worst(row, attribute))
@@ -85,11 +84,10 @@ def _groups(compared: Sequence[Row]) -> Iterator[str]:
 
 
 def _worst(row: Row, attribute: str) -> tuple[str, float] | None:
-    metric = row.usual[1]
+    metric = row.scores.usual[1]
     values = {
         group: row.system.value(Where("clean", attribute=attribute, group=group, metric=metric))
         for group in row.scores.members(attribute)
     }
-    known = {group: value for group, value in values.items() if np.isfinite(value)}
-    group = (max if better_low(metric) else min)(known, key=lambda group: known[group], default=None)
-    return (group, known[group]) if group is not None and len(known) > 1 else None
+    group = worst_of(values, metric)
+    return (group, values[group]) if np.isfinite([*values.values()]).sum() > 1 else None

@@ -6,7 +6,6 @@ from math import inf
 
 from ...compare.systems import BEST
 from ...data import image_counts, manifest
-from ...figures.system import usual
 from ...metrics import better_low, title
 from ...scores.table import Score, Where
 from ..columns import joined
@@ -46,7 +45,7 @@ def section(compared: Sequence[Row], metrics: Sequence[str]) -> Section:
             pairs += _tables(
                 scored, f"{title(metric)[0].upper()}{title(metric)[1:]} of each client", OWN * (place == 0), metric
             )
-        scaled = f"es_{usual(scored[0].scores)[1]}"
+        scaled = f"es_{scored[0].scores.usual[1]}"
         for place, name in enumerate(dict.fromkeys(name for client in clients for name in client.groups)):
             pairs += _tables(scored, f"ES-AUC by {name} of each client", EQUITY * (place == 0), scaled, name)
     elif scored:

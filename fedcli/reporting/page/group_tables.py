@@ -13,7 +13,7 @@ from ...scores.scores import Scores
 from ...scores.table import Where
 from ...scores.views import compared as is_compared
 from ..by_group import unreliable
-from ..columns import Names, group_columns, parity_columns, shown
+from ..columns import Names, group_columns, shown
 from ..row import Row
 from ..section import Section
 from ..table import DAGGER, Cell, Column, Table, mark
@@ -65,7 +65,8 @@ def _tables(by: Sequence[Row], attribute: str, version: str, metrics: list[str],
             doubtful=[{*small} | small_decides(row.each, attribute, version, metric, row.at) for row in by],
             legend=legend if version == "clean" and metric == metrics[-1] else "",
         )  # fmt: skip
-    decisions = parity_columns(attribute, version)
+    names_of = [f"{name}{which}" for name in PARITY for which in ("", "_ovr_macro")]
+    decisions = {name: Where(version, attribute=attribute, metric=name) for name in names_of}
     unsure = [doubtful_decisions(row.scores, attribute, list(decisions)) for row in by]
     words = {name: title(name.removesuffix("_ovr_macro")) for name in decisions}
     named, legend = f"Differences in decisions: {on} test images", _undefined(by, attribute, version)
@@ -73,7 +74,6 @@ def _tables(by: Sequence[Row], attribute: str, version: str, metrics: list[str],
 
 
 def _legend(by: Sequence[Row], attribute: str) -> str:
-    """Say of the numbers what they are, and how many images belong to no group."""
     legend = f"{LEGEND}{ROUNDS * (by[0].at == LAST5)} {unreliable(by[0].each, attribute)}".rstrip()
     if len(by) > 1:
         legend += " Bold marks the best, without a test."
@@ -117,12 +117,10 @@ def _label_tables(scored: Sequence[Row]) -> Iterator[Table]:
 
 
 def _of_label(metric: str) -> str:
-    """The words for a score of one label."""
     return title(f"{metric}_macro").partition(",")[0] if f"{metric}_macro" in METRICS else title(metric)
 
 
 def _label_table(called: str, scored: Sequence[Row], shown: Sequence[Where], legend: str) -> Table:
-    """A line for each label, and for each system a column for each of these numbers."""
     labels = scored[0].scores.labels["clean"]
     heads = [
         Column(" ".join(filter(None, [row.name, where.measure, _of_label(where.metric) * (len(shown) > 1)])))

@@ -47,7 +47,8 @@ def _errors(compared: Sequence[Row]) -> Iterator[Panels]:
     alike = all("clean" in of and np.array_equal(of["clean"].ids, images.ids) for _, of in seen if images)
     if not images or not dataset or not alike or images.y.ndim > 1:
         return
-    sure = np.mean([_surely_wrong(of["clean"]) for _, of in seen], axis=0)  # [N]
+    answers = [of["clean"].chances for _, of in seen]  # of the predicted class where it is wrong
+    sure = np.mean([np.where(each.argmax(1) == images.y, 0.0, each.max(1)) for each in answers], axis=0)  # [N]
     by, pool = next(iter(first.scores.groups), ""), pool_of(dataset)
     places = {name: row for row, name in enumerate(pool.id.tolist())}
     noisy = None if first.scores.external else _changed(compared[0].stage("corruption"))
@@ -65,11 +66,6 @@ def _errors(compared: Sequence[Row]) -> Iterator[Panels]:
     legend = ERRORS.format(noisy=f", as they are and {words[MODELS[1]]}" * bool(noisy))
     if drawn:
         yield Panels(f"Most confident errors{f' by {by}' if by else ''}", drawn, legend=legend, layout="cases")
-
-
-def _surely_wrong(images: Seen) -> np.ndarray:
-    """The probability of the predicted class where it is wrong, 0 where it is right: [N]."""
-    return np.where(images.chances.argmax(1) == images.y, 0.0, images.chances.max(1))
 
 
 def _guess(of: Mapping[str, Seen], version: str, k: int) -> str:

@@ -67,13 +67,11 @@ def facts(compared: Sequence[Row]) -> list[tuple[str, str]]:
 
 
 def _tested(scores: Scores) -> str:
-    """The number of test images, and of their patients where these are known."""
     known = [score for score in scores.versions["clean"].values() if score.unit.startswith("patient")]
     return f"{scores.images:,}" + (f" of {known[0].units:,} patients or lesions" if known else "")
 
 
 def _named(names: Sequence[str]) -> str:
-    """The number of them, and their names unless these are many."""
     return f"{len(names)}: {', '.join(names)}" if 0 < len(names) <= MOST_NAMED else f"{len(names) or ''}"
 
 

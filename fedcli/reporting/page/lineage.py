@@ -62,7 +62,6 @@ def _methods(compared: Sequence[Row]) -> Table:
 
 
 def _times(compared: Sequence[Row]) -> list[Table]:
-    """Time and memory of training; none where no run has its clocks."""
     clocks = {row.name: timing.of_runs(row.paths) for row in compared}
     measured = [clock for clock in clocks.values() if clock]
     unknown = [name for name in ENERGIES if all(getattr(clock, name) is None for clock in measured)]
@@ -86,7 +85,6 @@ def _times(compared: Sequence[Row]) -> list[Table]:
 
 
 def _options(compared: Sequence[Row]) -> tuple[list[Table], list[tuple[str, str]]]:
-    """Options of training: a table of those in which the systems differ, and those that all share."""
     names = dict.fromkeys(name for row in compared for name in row.scores.options if name != "seed")
     said = {option.name: f"{option.title} (--{option.typed})" for option in recorded(TrainOptions)}
     options = {said["rounds"]: [str(row.scores.rounds) for row in compared]}

@@ -72,6 +72,5 @@ def tables(compared: Sequence[Row], metrics: Sequence[str]) -> list[Table]:
 
 
 def _bounds(row: Row, version: str, metric: str) -> str | None:
-    """A score with its low and high, in percent."""
     value, ends = row.system.value(Where(version, metric=metric)), row.system.bounds(Quantity(version, metric))
     return "{:.1f} ({:.1f} – {:.1f})".format(value, *ends) if np.isfinite([value, *ends]).all() else None

@@ -6,7 +6,6 @@ Scores are shares from 0 to 1, means over the kept rounds (the last five) and ov
 from typing import Any
 
 from ...compare.tested import Comparison
-from ...figures.system import usual
 from ...metrics import METRICS
 from ...scores import views
 from ...scores.parts import VERSIONS
@@ -38,14 +37,12 @@ def of_row(row: Row) -> Brief:
 
 def chance(scores: Scores) -> dict[str, float]:
     """Scores of guessing in the metrics that are shown by default."""
-    missing = len(next(iter(scores.versions["clean"].values())).missing)
-    classes = 2 if scores.several_labels else len(scores.classes) - missing
-    first, area = usual(scores)
-    return {first: 1 / max(classes, 1), area: 0.5}
+    first, area = scores.usual
+    return {first: 1 / max(scores.answers(), 1), area: 0.5}
 
 
 def _groups(row: Row, attribute: str, version: str) -> Brief:
-    metric = usual(row.scores)[1]
+    metric = row.scores.usual[1]
     where = Where(version, attribute=attribute, metric=metric)
     each = row.scores.groups[attribute][version].get(metric, {})
     return {

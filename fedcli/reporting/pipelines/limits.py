@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 from ...compare.tested import Comparison
 from ...errors import UsageError
-from ...figures.system import usual
 from ...metrics import title
 from ...scores import views
 from ...scores.parts import AVERAGE, MODELS
@@ -97,18 +96,14 @@ def _read(text: str, compares: bool) -> Limit:
 def broken(limits: Sequence[Limit], rows: Sequence[Row]) -> list[str]:
     """A sentence for each limit that a row is beyond. Raises UsageError for a quantity that the scores do not have."""
     own = [row for row in rows if not row.is_view]
-    found = ((limit, row, _percent(limit, row)) for limit in limits for row in own)
-    return [limit.said(row.name, value) for limit, row, value in found if limit.breaks(value)]
-
-
-def _percent(limit: Limit, row: Row) -> float | None:
-    mean = row.value(_where(limit, row.scores)).mean
-    return None if mean is None else 100 * mean
+    found = ((limit, row, row.value(_where(limit, row.scores)).mean) for limit in limits for row in own)
+    percent = ((limit, row, None if mean is None else 100 * mean) for limit, row, mean in found)
+    return [limit.said(row.name, value) for limit, row, value in percent if limit.breaks(value)]
 
 
 def _where(limit: Limit, scores: Scores) -> Where:
     clean = scores.versions[MODELS[0]]
-    metric = _metric(limit, clean, usual(scores)[1])
+    metric = _metric(limit, clean, scores.usual[1])
     if limit.measure in views.AMONG:
         return Where(metric=metric, measure=limit.measure)
     if limit.attribute:
@@ -139,7 +134,6 @@ def broken_by(limits: Sequence[Limit], comparison: Comparison) -> list[str]:
 
 
 def _metric(limit: Limit, names: Iterable[str], default: str) -> str:
-    """The name of the metric that a name or a title means."""
     meant = {text.lower(): name for name in names for text in (title(name), name)}
     if limit.metric and limit.metric.lower() not in meant:
         raise UsageError(

@@ -149,7 +149,6 @@ def line(text: str) -> str:
 
 
 def _legend(results: Results, star: str) -> str:
-    """A legend of the numbers and the marks. star: how the best is marked."""
     columns = [column.name for column in results.shown_columns(validation=False) if column.marked]
     cells = [cell for row in results.rows for cell in row.cells.values()]
     tested = [name for name in columns if results.marks[name].tested]
@@ -168,7 +167,6 @@ def _legend(results: Results, star: str) -> str:
 
 
 def _of_paper(results: Results, cells: Sequence[Cell]) -> str:
-    """Words that say how the printed numbers are to be read."""
     if not results.judged:
         return f"as the paper prints it; at --scale {results.scale} it cannot be compared."
     said = "as the paper prints it"

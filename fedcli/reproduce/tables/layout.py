@@ -113,7 +113,6 @@ def _head(columns: Mapping[tuple[str, str], Column], over: str, name: str) -> He
 
 
 def _cell(results: Results, spot: Spot) -> Shown:
-    """Our number with its marks, and the printed one below."""
     cell, marks = spot.cell, results.marks[spot.column.name]
     ours = replace(shown(cell, spot.column), best=spot.row.name in marks.best, doubtful=spot.row.name in marks.doubtful)
     if not cell.published:

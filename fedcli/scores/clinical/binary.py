@@ -138,16 +138,12 @@ def brier_parts(score: np.ndarray, label: np.ndarray) -> tuple[float, float, flo
     return off, resolution, base * (1 - base)
 
 
-def log_odds(score: np.ndarray) -> np.ndarray:
-    inside = score.clip(SMALLEST, 1 - SMALLEST)
-    return np.log(inside / (1 - inside))
-
-
 def calibration_line(score: np.ndarray, label: np.ndarray) -> tuple[float, float] | None:
     """Slope, and intercept with the slope at 1; None where the labels or scores are all alike or are separated."""
     if len(score) < 2 or len(np.unique(label)) < 2 or len(np.unique(score)) < 2:
         return None
-    x = log_odds(score)
+    inside = score.clip(SMALLEST, 1 - SMALLEST)
+    x = np.log(inside / (1 - inside))  # log odds
     if x[label == 1].min() >= x[label == 0].max() or x[label == 0].min() >= x[label == 1].max():
         return None  # a line between them would be infinitely steep
     slope = _newton(np.stack([np.ones_like(x), x], 1), label, np.zeros_like(x))
@@ -173,9 +169,8 @@ def smoothed(x: np.ndarray, y: np.ndarray, at: np.ndarray, degree: int = 2) -> n
         near = distance < width
         powers = ((x[near] - point) / width)[:, None] ** np.arange(degree + 1)  # [n, degree + 1]
         weighted = powers.T * (1 - (distance[near] / width) ** 3) ** 3
-        made.append(
-            (np.linalg.pinv(weighted @ powers, hermitian=True) @ (weighted @ y[near]))[0]
-        )  # few values may lie near
+        inverse = np.linalg.pinv(weighted @ powers, hermitian=True)  # few values may lie near
+        made.append((inverse @ (weighted @ y[near]))[0])
     return np.array(made)
 
 

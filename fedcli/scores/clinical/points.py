@@ -258,7 +258,6 @@ def scaled(chosen: Seen, images: Seen) -> Facts:
 
 
 def _likelihood(logits: np.ndarray, y: np.ndarray) -> float:
-    """Mean negative log likelihood."""
     chance = probabilities(logits)[np.arange(len(y)), y]
     return float(-np.log(np.maximum(chance, np.finfo(float).tiny)).mean())
 

@@ -59,7 +59,6 @@ class Prepared(nn.Module):
 
 
 def _mean_and_std(channels: int) -> tuple[Sequence[float], Sequence[float]]:
-    """Of a network's input, by channel."""
     if channels == 3:
         return transforms.IMAGENET_MEAN, transforms.IMAGENET_STD
     return transforms.GREY_MEAN, transforms.GREY_STD

@@ -72,17 +72,12 @@ def _kept(count: int, resamples: int, seed: int, step: int) -> tuple[np.ndarray,
     return tuple(_times(count, resamples, seed, step))
 
 
-def bootstrap(
-    logits: np.ndarray,
-    y: np.ndarray,
-    units: np.ndarray | None = None,
-    *,
-    resamples: int = 1000,
-    seed: int,
-    groups: np.ndarray | None = None,
-    groupings: Groupings | None = None,
-) -> Columns:
-    """Scores of logits [N, C] against labels y, [N] or [N, C], in resamples of the patients: {metric: float64 [B]}.
+def bootstrap_all(
+    tables: Sequence[np.ndarray], y: np.ndarray, units: np.ndarray | None = None, *, resamples: int = 1000, seed: int,
+    groups: np.ndarray | None = None, groupings: Groupings | None = None,
+) -> list[Columns]:  # fmt: skip
+    """Scores of each of several models' logits [N, C] against labels y, [N] or [N, C], in resamples of the patients,
+    which are drawn once: {metric: float64 [B]}.
 
     units: [N], the patient of each image; None draws images one by one.
     groups: [N], -1 for none; then each metric is [B, G], of the images of each group 0..G-1, in the same resamples.
@@ -92,21 +87,6 @@ def bootstrap(
     out that the test set holds no image of; a score without meaning there (an AUC of one class, a group without an
     image) is NaN in that resample and `interval` passes over it.
     """
-    (table,) = bootstrap_all([logits], y, units, resamples=resamples, seed=seed, groups=groups, groupings=groupings)
-    return table
-
-
-def bootstrap_all(
-    tables: Sequence[np.ndarray],
-    y: np.ndarray,
-    units: np.ndarray | None = None,
-    *,
-    resamples: int = 1000,
-    seed: int,
-    groups: np.ndarray | None = None,
-    groupings: Groupings | None = None,
-) -> list[Columns]:
-    """bootstrap() of each of several models' logits on the same images; the resamples are drawn once."""
     ordered = groupings is None or not metrics.own()  # a function from outside the package sees images in their order
     members = _members(groups, np.argsort(y, kind="stable") if ordered and y.ndim == 1 else np.arange(len(y)))
     plans = []

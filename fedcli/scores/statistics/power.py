@@ -7,9 +7,9 @@ Radiology 143, 1982. Each patient counts once: images of one patient say less th
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import combinations
 from math import sqrt
+from typing import Any
 
 import numpy as np
 
@@ -17,48 +17,31 @@ from ..clinical.binary import Z, wilson
 
 POWER = 0.8416212335729143  # the normal quantile of a power of 80 %
 SHARE, AREA = 0.8, 0.8  # assumed where nothing else is asked
+Facts = dict[str, Any]  # numbers by name
 
 
-@dataclass(frozen=True)
-class Width:
-    """One group: images, patients, those of the class and others, and half the widths of intervals; None of none."""
-
-    group: str
-    images: int
-    patients: int
-    positives: int
-    negatives: int
-    sensitivity: float | None
-    specificity: float | None
-    auc: float | None
-
-
-@dataclass(frozen=True)
-class Detectable:
-    """Two groups: the smallest gap in sensitivity and in specificity that would be seen."""
-
-    first: str
-    second: str
-    sensitivity: float | None
-    specificity: float | None
-
-
-def widths(label: np.ndarray, units: np.ndarray, place: np.ndarray, names: list[str], share: float) -> Iterator[Width]:
-    """Of each group with an image. label: [N], whether an image is of the class."""
+def widths(label: np.ndarray, units: np.ndarray, place: np.ndarray, names: list[str], share: float) -> Iterator[Facts]:
+    """Of each group with an image: images, patients, those of the class and others, and half the widths of intervals;
+    None of none. label: [N], whether an image is of the class."""
     for k, name in enumerate(names):
         at = place == k
         if at.any():
             positives, negatives = (len(np.unique(units[at & (label == value)])) for value in (1, 0))
-            yield Width(
-                name, int(at.sum()), len(np.unique(units[at])), positives, negatives,
-                half_width(positives, share), half_width(negatives, share), half_area(positives, negatives, AREA),
-            )  # fmt: skip
+            yield {
+                "group": name, "images": int(at.sum()), "patients": len(np.unique(units[at])),
+                "positives": positives, "negatives": negatives, "sensitivity": half_width(positives, share),
+                "specificity": half_width(negatives, share), "auc": half_area(positives, negatives, AREA),
+            }  # fmt: skip
 
 
-def detectable(known: list[Width], share: float) -> Iterator[Detectable]:
+def detectable(known: list[Facts], share: float) -> Iterator[Facts]:
+    """Of two groups each, as of widths(): the smallest gaps that would be seen."""
     for a, b in combinations(known, 2):
-        yield Detectable(a.group, b.group, smallest_gap(a.positives, b.positives, share),
-                         smallest_gap(a.negatives, b.negatives, share))  # fmt: skip
+        yield {
+            "first": a["group"], "second": b["group"],
+            "sensitivity": smallest_gap(a["positives"], b["positives"], share),
+            "specificity": smallest_gap(a["negatives"], b["negatives"], share),
+        }  # fmt: skip
 
 
 def half_width(count: int, share: float) -> float | None:

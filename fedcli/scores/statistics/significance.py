@@ -63,7 +63,10 @@ def delong(score_a: np.ndarray, score_b: np.ndarray, y: np.ndarray) -> DeLong:
     ).tolist()
     se = se if se > CLOSE else 0.0  # rounding of components that are alike
     z = difference / se if se else 0.0 if difference == 0 else None
-    return DeLong(float(auc[0]), float(auc[1]), se_a, se_b, difference, se, z, _normal_p(z))
+    from scipy.special import ndtr  # here and below: it takes a sixth of a second, for which few commands need it
+
+    p = None if z is None else min(1.0, float(2 * ndtr(-abs(z))))
+    return DeLong(float(auc[0]), float(auc[1]), se_a, se_b, difference, se, z, p)
 
 
 def _components(score: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -77,12 +80,6 @@ def _midranks(values: np.ndarray) -> np.ndarray:
     """Ranks from 1, their mean where values are the same."""
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - (counts - 1) / 2)[place]
-
-
-def _normal_p(z: float | None) -> float | None:
-    from scipy.special import ndtr  # here and below: it takes a sixth of a second, for which few commands need it
-
-    return None if z is None else min(1.0, float(2 * ndtr(-abs(z))))
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,21 @@
-"""Operating points, threshold transfer, calibration, decision curves and conformal sets as tables."""
+"""Operating points, threshold transfer, calibration, decision curves and conformal sets as tables: one of each class,
+which `evaluate --clinical` prints, and topics by name."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...compare.verdict import p_text
-from ...errors import UsageError
-from ...metrics import PARITY, title
-from ...scores.clinical.shape import BEFORE_AFTER, CLIENT, POOLED, select
-from ...scores.numbers import versions
-from ...scores.scores import Scores
-from ..evidence import card_of
-from ..row import Row
-from ..section import Section
-from ..table import DAGGER, NONE, Cell, Column, Table, percent
+from .. import console
+from ..compare.verdict import p_text
+from ..errors import UsageError
+from ..metrics import PARITY, title
+from ..scores import numbers
+from ..scores.clinical.shape import BEFORE_AFTER, CLIENT, POOLED, select
+from ..scores.scores import Scores
+from .evidence import card_of
+from .row import Row
+from .section import Section
+from .table import DAGGER, NONE, Cell, Column, Table, percent
 
 SHOWN_AT = (0.05, 0.1, 0.2, 0.3, 0.5)  # threshold probabilities of the table; scores.json has more
 SUBGROUPS = 10  # of lowest accuracy
@@ -139,6 +141,11 @@ NAMED = {  # what --show takes
     "thresholds": (POINTS, BY_GROUP), "transfer": (TRANSFER,), "calibration": (CALIBRATION,), "net-benefit": (BENEFIT,),
     "conformal": (SETS,), "agreement": (AGREEMENT,), "gaps": (GAPS,), "subgroups": (LOWEST,),
 }  # fmt: skip
+WITH_INTERVAL = "sensitivity", "specificity"
+USUAL = "sensitivity=0.95"  # the rule of several that is shown
+RATES = [column if name in WITH_INTERVAL else replace(column, digits=None) for name, column in FOUND.items()]
+INTERVALS = "In %, with 95 % Wilson intervals, of the last round's model; a slope of 1 is ideal, below 1 overconfident."
+MORE = f"More: --show {', '.join(NAMED)}, or all."
 
 
 def section(named: Sequence[tuple[str, Scores]]) -> Section:
@@ -189,8 +196,7 @@ def missing(named: Iterable[tuple[str, Scores]]) -> str:
 
 
 def _of_classes(name: str, scores: Scores, shown: Collection[Topic]) -> Iterator[Table]:
-    """Tables of each class on each version of the test images."""
-    clinical, words = scores.clinical or {}, versions([scores])
+    clinical, words = scores.clinical or {}, numbers.versions([scores])
     for (label, version), known in select(clinical, "classes/*/*"):
         share, operating = {"prevalence": known["overall"]["prevalence"]}, known["operating"]
         pooled = [each for each in operating if each["choice"] == POOLED]
@@ -244,8 +250,7 @@ def _ranges(points: Facts) -> Facts:
 
 
 def _of_all(name: str, scores: Scores, shown: Collection[Topic]) -> Iterator[Table]:
-    """Tables of all classes together."""
-    clinical, words = scores.clinical or {}, versions([scores])
+    clinical, words = scores.clinical or {}, numbers.versions([scores])
     scaled = {
         version: {f"{key} {when}": value for key in BEFORE_AFTER for when, value in zip(("before", "after"), of[key])}
         | of
@@ -273,7 +278,6 @@ def _of_all(name: str, scores: Scores, shown: Collection[Topic]) -> Iterator[Tab
 
 
 def _covered(of: Facts) -> Iterator[Line]:
-    """Coverage and size of the sets of all images and of each group."""
     yield "all", "", of
     for (attribute, group), coverage in select(of, "groups/*/*"):
         yield attribute, group, {"coverage": coverage, "set_size": of["set_sizes"].get(attribute, {}).get(group)}
@@ -284,3 +288,53 @@ def _gap(test: Facts, scores: Scores, attribute: str, version: str, metric: str)
     ends = scores.part().edges(attribute, version, metric) or ()
     doubtful = any(scores.members(attribute)[name].small for name, _ in ends if name)
     return {"gap": percent(test["gap"], doubtful=doubtful), "p": p_text(test["p"])}
+
+
+def by_class(scores: Scores) -> Iterator[Table]:
+    """Decisions at one threshold, group by group: a table of each described class, on every version of the test images
+    of one class, of several on clean ones."""
+    clinical = scores.clinical or {"classes": {}}
+    several = len(clinical["classes"]) > 1
+    for (label, version), known in select(clinical, "classes/*/*"):
+        if not (several and version != "clean"):
+            yield _at_one_threshold(scores, label, version, known)
+
+
+def _at_one_threshold(scores: Scores, label: str, version: str, known: Facts) -> Table:
+    pooled = [each for each in known["operating"] if each["choice"] == POOLED]
+    pooled = [each for each in pooled if each["overall"]["threshold"] is not None]
+    point = next((each for each in pooled if each["rule"] == USUAL), pooled[0] if pooled else None)
+    word = numbers.versions([scores]).get(version, version)
+    images = f", {word} images" if len(scores.versions) > 1 else ""
+    chosen = console.counted((scores.clinical or {})["validation"], "validation image", "validation images")
+    if not point:
+        title = f"{label}{images}: no threshold from {chosen}; fedcli partition --val 0.2 keeps some"
+    else:
+        rule, threshold = rule_in_words(point["rule"]), point["overall"]["threshold"]
+        title = f"{label}{images}, threshold {threshold:.3g}: {rule} on {chosen}"
+    lines = [_line("all", known["overall"], point and point["overall"])]
+    for attribute, groups in known["groups"].items():
+        before = f"{attribute} " if len(known["groups"]) > 1 else ""
+        at = point["groups"].get(attribute, {}) if point else {}
+        lines += [_line(f"{before}{group}", described, at.get(group)) for group, described in groups.items()]
+    heads = ["", "images", *RATES, Column("AP", "%"), Column("calibration slope")]
+    kept = [at for at in range(len(heads)) if any(line[at] is not None for line in lines)]
+    shown = [[line[at] for at in kept] for line in lines]
+    counts = _counts(scores, label, point["overall"], pooled) if point else ""
+    return Table.of(title, [heads[at] for at in kept], shown, counts)
+
+
+def _line(name: str, described: Facts, point: Facts | None) -> list[Any]:
+    rates = [rate(point[key]) if key in WITH_INTERVAL else point[key]["value"] for key in FOUND] if point else []
+    rates = rates or [None] * len(FOUND)
+    return [name, described["count"], *rates, described["average_precision"], described["calibration_slope"]]
+
+
+def _counts(scores: Scores, label: str, point: Facts, pooled: list[Facts]) -> str:
+    """The errors of all images in numbers, and which other thresholds there are."""
+    found, passed = point["sensitivity"], point["specificity"]
+    others = [name for name in scores.classes if name != label]
+    other = others[0] if len(others) == 1 and not scores.several_labels else "others"
+    errors = f"{found['total'] - found['counted']} of {found['total']} {label} missed, "
+    errors += f"{passed['total'] - passed['counted']} of {passed['total']} {other} are false alarms."
+    return f"{errors} Other thresholds ({len(pooled) - 1}): --show thresholds." if len(pooled) > 1 else errors
