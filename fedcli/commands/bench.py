@@ -64,7 +64,6 @@ def _beside_bare(method: Sequence[str], repeats: int, **problem: Any) -> "list[T
 
 
 def _show_device(device: str, as_json: bool) -> None:
-    """Speeds of training on a GPU."""
     from ..bench.device import report
 
     measured = report(device)

@@ -69,7 +69,6 @@ prepare = called_with("prepare", PrepareOptions, run)
 
 
 def _own(options: PrepareOptions) -> dict[str, str]:
-    """The dataset's own options, of --set and of the flags that stand for one."""
     given = {name.replace("_", "-"): getattr(options, name) for name in OWN}
     if not options.multi_label and options.label_column:
         if len(options.label_column) > 1:

@@ -100,7 +100,6 @@ def _parts(path: Path, records: list[list[str]], id_column: int, split_column: i
 
 
 def _meaning(path: Path, parts: dict[str, str], fold: int | None) -> dict[str, bool]:
-    """Part -> whether it is the test part."""
     named = sorted(set(parts.values()))
     if all(part in PARTS for part in named):
         if fold is not None:
