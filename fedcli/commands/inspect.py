@@ -173,30 +173,17 @@ def _manifest(path: Path) -> dict[str, Any]:
     for file in [path.parent / name for name in checked.files if name.endswith(".h5")]:
         with open_hdf5(file):  # a hash says nothing of numbers that lie outside of the file
             pass
-    return {
-        "path": str(path),
-        "kind": checked.kind,
-        "made_by": " ".join(["fedcli", *checked.made_by]),
-        "hashes": "verified",
-        "options": checked.options,
-        "parents": checked.parents,
-        "files": checked.files,
-        "body": checked.body,
-        **extra,
-    }
+    said = {name: getattr(checked, name) for name in ("kind", "options", "parents", "files", "body")}
+    made_by = " ".join(["fedcli", *checked.made_by])
+    return {"path": str(path), "kind": "", "made_by": made_by, "hashes": "verified", **said, **extra}
 
 
 def _unfinished(folder: Path) -> dict[str, Any]:
     settings = text.loads((folder / "settings.json").read_text(encoding="utf-8"))
     record = folder / "rounds.jsonl"
     done = len(record.read_text(encoding="utf-8").splitlines()) if record.exists() else 0
-    return {
-        "path": str(folder),
-        "kind": "unfinished run",
-        "rounds_played": done,
-        "resume": f"fedcli train --resume --out {folder}",
-        **settings,
-    }
+    about = {"path": str(folder), "kind": "unfinished run", "rounds_played": done}
+    return {**about, "resume": f"fedcli train --resume --out {folder}", **settings}
 
 
 def _h5(path: Path) -> dict[str, Any]:

@@ -17,19 +17,9 @@ from .call import called_with, path_of
 from .options import CorruptOptions, PartitionOptions, PrepareOptions
 from .results import Corruption, Dataset, Partition
 
-# flags that are options of some datasets
-OWN = (
-    "table",
-    "image_column",
-    "label_column",
-    "multi_label",
-    "site",
-    "patient",
-    "group",
-    "age",
-    "sex",
-    "unknown",
-    "encoding",
+OWN = (  # flags that are options of some datasets
+    *("table", "image_column", "label_column", "multi_label", "site", "patient"),
+    *("group", "age", "sex", "unknown", "encoding"),
 )
 CHOSEN = [field.name for field in fields(Choices) if field.name != "own"]  # what is a flag of that name
 
