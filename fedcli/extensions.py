@@ -143,7 +143,6 @@ def _run(path: Path, source: bytes, code: Code) -> Loaded:
 
 
 def _refused(path: Path, module: ModuleType, error: BaseException) -> BaseException:
-    """The error that a file that cannot be run ends in."""
     if isinstance(error, SyntaxError):
         line = error.lineno if error.filename == module.__file__ else None
         return OwnCodeError(f"{path}{in_line(line)}: {message_of(error)}", "mend that line")

@@ -1,5 +1,6 @@
 """A pool of 80 images to divide, and labels of 500 that are on no disk."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import h5py
@@ -8,6 +9,7 @@ from raw_folders import write_pool
 
 from fedcli.data import manifest
 from fedcli.data.partition import make_partition, resolve
+from fedcli.data.partition.scheme import Counted, Images, by_owner
 from fedcli.data.pool import Row
 
 VECTOR_FOLDER = Path(__file__).parent / "vectors"
@@ -22,6 +24,25 @@ def sizes(parts):
 
 def table(parts):
     return np.array([np.bincount(Y[part], minlength=4) for part in parts])  # [K, C]
+
+
+@dataclass(frozen=True)
+class Drawn(Images):
+    """Images whose random numbers are given."""
+
+    rng: np.random.Generator | None = None
+
+
+def dealt(name, y, rng=None, *, images=None, **options):
+    """The images [N] of each client that a scheme makes of labels [N]. images: more of what is divided."""
+    scheme, divided = resolve(name, options), Drawn(y, rng=rng, **(images or {}))
+    if type(scheme).owners is Counted.owners:
+        return list(scheme.assign(divided).values())
+    return by_owner(scheme.owners(divided), scheme.clients)
+
+
+def fedism(y, clients, corrupted, alpha, seed=2024):
+    return dealt("fedism", y, clients=clients, corrupted=corrupted, alpha=alpha, images={"seed": seed - 2024})
 
 
 # ---- the stage

@@ -15,8 +15,7 @@ from fedcli.commands.new import TEMPLATES
 from fedcli.data.partition import scheme
 from fedcli.data.pool import Row
 from fedcli.data.preparation import raw_folder
-from fedcli.data.preparation.decoding import Reader
-from fedcli.data.preparation.prepare import check_inside, check_labels
+from fedcli.data.preparation.prepare import Reader, check_inside, check_labels
 from fedcli.data.sources.source import Choices, Listing, Source
 from fedcli.errors import FedcliError, UsageError
 from fedcli.federation import checks

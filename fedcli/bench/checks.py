@@ -157,7 +157,13 @@ def survives_one_image(subject: Subject) -> None:
 
 def handles_partial_participation(subject: Subject) -> None:
     """Half of the clients in a round: it works, or is refused by name."""
-    plan = TrainOptions(subject.spec, set=subject.settings, rounds=2, participation=0.5, model=_model(subject))
+    plan = TrainOptions(
+        subject.spec,
+        set=subject.settings,
+        rounds=2,
+        participation=0.5,
+        model="clip-tiny" if subject.method.local.freezes else "cnn",
+    )
     if not subject.method.aggregator.full_participation:
         rules.check(plan)
         _refuse_unless_finite(subject.train(rounds=4, participation=0.5))
@@ -189,8 +195,10 @@ def explains_its_options(subject: Subject) -> None:
         for option in options.describe(half).values():
             if not option.meaning:
                 raise Failed(f"{option.name} says nothing: annotate it with Annotated[type, 'meaning, range']")
-            if option.type != "str" and _takes(half, option.name, "no such value"):
-                raise Failed(f"{option.name}='no such value' is taken")
+            with suppress(UsageError):
+                options.change(half, option.name, "no such value")
+                if option.type != "str":
+                    raise Failed(f"{option.name}='no such value' is taken")
 
 
 def is_rebuilt_from_its_record(subject: Subject) -> None:
@@ -251,17 +259,6 @@ def pairs_of(spec: str) -> list[str]:
     return pairs
 
 
-def _model(subject: Subject) -> str:
-    return "clip-tiny" if subject.method.local.freezes else "cnn"
-
-
-def _takes(half: object, name: str, value: str) -> bool:
-    with suppress(UsageError):
-        options.change(half, name, value)
-        return True
-    return False
-
-
 def _refuse_unless(holds: bool, why: str) -> None:
     if not holds:
         raise Failed(why)
@@ -272,7 +269,6 @@ def _refuse_unless_finite(state: RunState) -> None:
 
 
 def _compare(state: RunState, expected: RunState, hint: str) -> None:
-    """Two states must be equal to the bit."""
     for part in ("theta", "shared", "server", "clients"):
         if not states.equal(getattr(state, part), getattr(expected, part)):
             raise Failed(f"{part} differs: {hint}")

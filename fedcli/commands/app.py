@@ -7,11 +7,13 @@ Exit codes: 0 done; 1 an error that names its cause; 2 wrong usage; 3 a hash tha
 import codecs
 import io
 import os
+import resource
 import sys
 import traceback
 import warnings
 from collections import deque
 from importlib import import_module
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -40,7 +42,7 @@ from . import (
     stages,
     version,
 )
-from .shell import declare, defaults, torch_limit
+from .shell import declare, defaults
 from .shell.panels import ANYWHERE, Command
 
 AGAIN = "run the same command again (train: with --resume); finished stages are not made twice"
@@ -221,6 +223,19 @@ def _open_streams() -> None:
             stream.reconfigure(errors=errors)
 
 
+NEEDED = 4 << 30  # bytes of addresses; with less, torch's libraries were seen to end the process and to wait for ever
+
+
+class BeforeTorch(MetaPathFinder):
+    """Finds no module; raises MemoryError where torch is looked for under such a limit."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        if fullname == "torch":
+            limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+            if limit != resource.RLIM_INFINITY and limit < NEEDED:
+                raise MemoryError(f"{limit / 2**30:.1f} GB are allowed, and torch's libraries need {NEEDED >> 30}")
+
+
 def main() -> None:
     _open_streams()
     if not sys.warnoptions:  # of libraries, for programmers: python -W shows them
@@ -228,7 +243,7 @@ def main() -> None:
     # idle threads that spin take the cores from whatever else runs here: up to ten times slower when shared
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     interrupts.listen()
-    torch_limit.watch()
+    sys.meta_path.insert(0, BeforeTorch())
     try:
         app()
     except KeyboardInterrupt:  # before a command has begun

@@ -64,19 +64,17 @@ def _beside_bare(method: Sequence[str], repeats: int, **problem: Any) -> "list[T
 
 
 def _show_device(device: str, as_json: bool) -> None:
-    """Speeds of training on a GPU."""
     from ..bench.device import report
 
     measured = report(device)
     if as_json:
         show_json(measured)
         return
-    rows = [[speed["network"], str(speed["size"]), speed["way"], *_measured(speed)] for speed in measured["speeds"]]
+    rows = []
+    for speed in measured["speeds"]:
+        cells = [speed["why"], "-", "-"]
+        if (pace := speed["images_per_second"]) is not None:
+            share = "-" if speed["share"] is None else f"{100 * speed['share']:.0f} %"
+            cells = [f"{pace:,.0f}", share, f"{speed['peak_bytes'] / 1e9:.2f}"]
+        rows.append([speed["network"], str(speed["size"]), speed["way"], *cells])
     terminal.table(["network", "px", "steps", "images/s", "of matrix speed", "peak GB"], rows)
-
-
-def _measured(speed: dict[str, Any]) -> list[str]:
-    if speed["images_per_second"] is None:
-        return [speed["why"], "-", "-"]
-    share = "-" if speed["share"] is None else f"{100 * speed['share']:.0f} %"
-    return [f"{speed['images_per_second']:,.0f}", share, f"{speed['peak_bytes'] / 1e9:.2f}"]

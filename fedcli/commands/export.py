@@ -66,18 +66,15 @@ def export(
     if out is None:
         raise UsageError("where should the files go?", "add -o DIR")
     made, by_hand = carrier.export([Path(site) for site in sites], sockets, idle, attach)
-    if edited := [out / name for name, text in made.items() if _differs(out / name, text)]:
-        raise FedcliError(f"{edited[0]} is there already, with other content", "give another -o, or remove it")
-    for name, text in made.items():
-        o.write(out / name, text)
+    files = {out / name: text for name, text in made.items()}
+    for path, text in files.items():
+        if os.path.lexists(path) and not (path.is_file() and path.read_bytes() == text.encode()):
+            raise FedcliError(f"{path} is there already, with other content", "give another -o, or remove it")
+    for path, text in files.items():
+        o.write(path, text)
     for line in by_hand:
         console.say(line)
     print(out)
-
-
-def _differs(path: Path, text: str) -> bool:
-    """Tell whether something else stands where a file is to be written."""
-    return os.path.lexists(path) and not (path.is_file() and path.read_bytes() == text.encode())
 
 
 def _model(what: str, rest: list[Path], format: str | None, out: Path | None, **more: Any) -> None:

@@ -42,7 +42,8 @@ def inspect(
 
     For a dataset and a partition also which patients, lesions or identical images train and test share.
     """
-    from ..data import manifest
+    from ..data import manifest, overlap
+    from ..reporting.power import tables
     from ..stages.call import source
 
     target = None if path is None else Path(path)
@@ -61,9 +62,9 @@ def inspect(
         _add_power(facts, power)
     _show(facts, json, everything)
     if power and not json:
-        _print_power(facts["power"], power)
-    if strict:
-        _refuse_overlap(facts["overlap"])
+        show_tables(tables(facts["power"], power))
+    if strict and (sentence := overlap.sentence(facts["overlap"])):
+        raise FedcliError(sentence, overlap.remedy(facts["overlap"]))
 
 
 def _show(facts: dict[str, Any], json: bool, everything: bool) -> None:
@@ -89,25 +90,12 @@ def _add_power(facts: dict[str, Any], name: str) -> None:
     facts["power"] = power.of_manifest(Path(facts["path"]), name)
 
 
-def _print_power(facts: dict[str, Any], name: str) -> None:
-    from ..reporting import power
-
-    show_tables(power.tables(facts, name))
-
-
 def _instead(facts: dict[str, Any]) -> str:
     """A hint that names what --strict could have been about: the data of this run, corruption or scores."""
     from ..data import manifest
 
     above = manifest.parent(Path(facts["path"]), *SPLITTING) if facts["kind"] in manifest.KINDS else None
     return f"give a dataset or partition, such as {above}" if above else "give a dataset or partition"
-
-
-def _refuse_overlap(shared: dict[str, Any]) -> None:
-    from ..data import overlap
-
-    if sentence := overlap.sentence(shared):
-        raise FedcliError(sentence, overlap.remedy(shared))
 
 
 def _readable(facts: dict[str, Any]) -> dict[str, Any]:
@@ -185,30 +173,17 @@ def _manifest(path: Path) -> dict[str, Any]:
     for file in [path.parent / name for name in checked.files if name.endswith(".h5")]:
         with open_hdf5(file):  # a hash says nothing of numbers that lie outside of the file
             pass
-    return {
-        "path": str(path),
-        "kind": checked.kind,
-        "made_by": " ".join(["fedcli", *checked.made_by]),
-        "hashes": "verified",
-        "options": checked.options,
-        "parents": checked.parents,
-        "files": checked.files,
-        "body": checked.body,
-        **extra,
-    }
+    said = {name: getattr(checked, name) for name in ("kind", "options", "parents", "files", "body")}
+    made_by = " ".join(["fedcli", *checked.made_by])
+    return {"path": str(path), "kind": "", "made_by": made_by, "hashes": "verified", **said, **extra}
 
 
 def _unfinished(folder: Path) -> dict[str, Any]:
     settings = text.loads((folder / "settings.json").read_text(encoding="utf-8"))
     record = folder / "rounds.jsonl"
     done = len(record.read_text(encoding="utf-8").splitlines()) if record.exists() else 0
-    return {
-        "path": str(folder),
-        "kind": "unfinished run",
-        "rounds_played": done,
-        "resume": f"fedcli train --resume --out {folder}",
-        **settings,
-    }
+    about = {"path": str(folder), "kind": "unfinished run", "rounds_played": done}
+    return {**about, "resume": f"fedcli train --resume --out {folder}", **settings}
 
 
 def _h5(path: Path) -> dict[str, Any]:

@@ -58,7 +58,6 @@ def listed(work: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def _cells(entry: dict[str, Any]) -> list[str]:
-    """An entry as its line of the table shows it."""
     shown = {name: "-" if value is None else str(value) for name, value in entry.items()}
     if "method" in shown:
         shown["method"] = shown["method"].removesuffix(f", {SAMPLE} data")  # its column "data" says so
@@ -82,7 +81,6 @@ def _name_differences(runs: list[dict[str, Any]]) -> None:
 
 
 def _options(options: dict[str, Any]) -> dict[str, Any]:
-    """The options of a run and of its method that ls has no column for."""
     settings = options.get("settings")
     own = options | (settings if isinstance(settings, dict) else {})
     return {name: value for name, value in own.items() if name not in ("settings", "seed", "rounds", "code")}
@@ -145,15 +143,7 @@ def _entry(kind: str, *values: Any) -> dict[str, Any]:
     return dict(zip(COLUMNS[kind], values, strict=False))
 
 
-def _data(path: Path) -> str:
-    """Of what the manifest that a run was begun from is made; "-" where it is gone."""
-    from ..data import manifest
-
-    return _origin(manifest.read(path).body) if path.is_file() else "-"
-
-
 def _origin(body: dict[str, Any]) -> str:
-    """Of the images below a manifest."""
     from ..data.sources import cards
 
     name = str(body.get("dataset") or body.get("name"))
@@ -200,7 +190,8 @@ def _unfinished(run: Path) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise FedcliError(f"{path} is damaged") from None
     shapes.check(asked, SETTINGS, path, manifest.AGAIN)
-    options, data = asked["options"], _data(run / asked["data_path"])
+    options, below = asked["options"], run / asked["data_path"]
+    data = _origin(manifest.read(below).body) if below.is_file() else "-"
     played = read_text(record).count("\n") if record.is_file() else 0
     about = _entry("run", run.name, _label(options["method"]), "", data, options["seed"], options["rounds"])
     return about | {"rounds_played": played, HEAD: None, OPTIONS: _options(options)}

@@ -65,7 +65,6 @@ def lookup() -> Callable[[str], Facts]:
 
 
 def _keep(facts: list[Facts]) -> None:
-    """Write facts in place of those of other files, at the first place where that can be done."""
     for path in places():
         with contextlib.suppress(OSError):  # may not be written there
             for old in path.parent.glob("methods-*.json"):

@@ -83,7 +83,6 @@ def _is_for(facts: method_facts.Facts, purpose: str) -> bool:
 
 
 def _means(facts: method_facts.Facts) -> list[str]:
-    """The means of privacy that a method can be trained with."""
     return [MEANS[fit["what"]] for fit in facts["trains_with"] if fit["fits"] and fit["what"] in MEANS]
 
 

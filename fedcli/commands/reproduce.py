@@ -153,7 +153,6 @@ def _play(asked: SimpleNamespace) -> bool:
 
 
 def _fetch(asked: SimpleNamespace) -> None:
-    """Download what a recipe, or all recipes of a paper, need. asked: as reproduce() takes it."""
     from ..reproduce import recipe as recipes
     from ..reproduce.raw import fetch
 
@@ -273,19 +272,18 @@ def _plan(asked: SimpleNamespace) -> None:
 def _list(as_json: bool) -> None:
     from ..reproduce import recipe as recipes
 
-    known = {name: _about(recipes.load(path)) for name, path in recipes.names().items()}
+    known = {name: recipes.load(path) for name, path in recipes.names().items()}
     if as_json:
-        show_json(known)
+        show_json(
+            {
+                name: {
+                    "title": of.title, "paper": of.paper, "rows": [row.name for row in of.rows],
+                    "seeds": list(of.seeds), "datasets": sorted({chain.dataset for chain in of.chains.values()}),
+                    "cells": len(of.seeds) * sum(len(row.data) for row in of.rows),
+                }
+                for name, of in known.items()
+            }
+        )  # fmt: skip
         return
-    rows = [[name, str(len(of["rows"])), str(len(of["seeds"])), of["title"]] for name, of in known.items()]
+    rows = [[name, str(len(of.rows)), str(len(of.seeds)), of.title] for name, of in known.items()]
     terminal.table(["recipe", "rows", "seeds", "what it rebuilds"], rows)
-
-
-def _about(recipe: Any) -> dict[str, Any]:
-    """Facts of a recipe in the list for a program."""
-    rows, chains = recipe.rows, recipe.chains.values()
-    return {
-        "title": recipe.title, "paper": recipe.paper, "rows": [row.name for row in rows], "seeds": list(recipe.seeds),
-        "datasets": sorted({chain.dataset for chain in chains}),
-        "cells": len(recipe.seeds) * sum(len(row.data) for row in rows),
-    }  # fmt: skip

@@ -332,17 +332,14 @@ def links(folder: Path, parents: list[Path]) -> dict[str, str]:
 
 
 def seal(folder: Path, manifest: Manifest, outside: tuple[str, ...] = ()) -> Path:
-    """Hash every file in folder into the manifest and write it there; `outside` is no part of the result."""
+    """Hash every file in folder into the manifest and write it there; `outside`, locks and half-written files are no
+    part of the result."""
+    path = folder / f"{manifest.kind}.json"
     files = {
         p.relative_to(folder).as_posix(): sha256(p)
         for p in sorted(folder.rglob("*"))
-        if p.is_file() and not _passing(p.relative_to(folder), (*outside, f"{manifest.kind}.json"))
-    }
-    path = folder / f"{manifest.kind}.json"
+        if p.is_file() and p != path and not p.name.startswith(".") and p.suffix != ".tmp"
+        and not {*outside}.intersection(p.relative_to(folder).parts)
+    }  # fmt: skip
     write_text(path, Manifest(**{**asdict(manifest), "files": files}).text)
     return path
-
-
-def _passing(name: Path, outside: tuple[str, ...]) -> bool:
-    """Tell whether a file is no part of a result: a lock, a half-written file, the manifest, or named as such."""
-    return name.name.startswith(".") or name.suffix == ".tmp" or any(part in outside for part in name.parts)

@@ -100,14 +100,10 @@ def augment(x: Tensor, kind: str, chance: Tensor) -> Tensor:
     if kind.startswith(pipelines.PREFIX):
         return pipelines.augment(x, kind, chance)
     if kind == "flip":
-        return _flip(x, chance[:, 3])
+        return torch.where(chance[:, 3, None, None, None] < 0.5, x.flip(3), x)
     if kind == "crop":
         return _crop(x, chance)
     return _affine(to_unit(x), chance)
-
-
-def _flip(x: Tensor, chance: Tensor) -> Tensor:
-    return torch.where(chance[:, None, None, None] < 0.5, x.flip(3), x)
 
 
 def _crop(x: Tensor, chance: Tensor) -> Tensor:

@@ -19,9 +19,8 @@ from ..seeds import derive, seed_torch
 from . import checks
 from .client_state import ClientState
 from .dp_sgd import PrivateGradient, rate
-from .optimizer import Optimizer, own_state
 from .privacy import noised_model
-from .steps import LocalStep, Steps
+from .steps import LocalStep, Optimizer, Steps, own_state
 from .training import Training
 
 SMALLEST_VARIANCE = 1e-3
@@ -165,7 +164,6 @@ def _remember(layout: Layout, client: ClientRound, training: Training) -> None:
 
 
 def _train_mode(net: nn.Module, layout: Layout, training: Training) -> None:
-    """Training mode, but for what is frozen."""
     net.train()
     still = list(layout.frozen)
     if training.bn == "freeze":

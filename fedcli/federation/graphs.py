@@ -21,8 +21,7 @@ from ..methods.contract import ClientRound, Local, Tensors
 from ..methods.registry import Method
 from ..models.layout import Layout
 from ..models.network import Network
-from .optimizer import Optimizer
-from .steps import LocalStep, Steps, Turns, with_own
+from .steps import LocalStep, Optimizer, Steps, Turns, with_own
 
 KEPT = 3  # recordings of a network: clients that differ, such as those of a first visit, may alternate
 WARM_UP = 2  # steps before a recording, in which libraries choose kernels and make their workspaces
@@ -200,7 +199,6 @@ class GraphRecorder:
         recorded.graph.replay()
 
     def _record(self, recorded: Recorded) -> Graph:
-        """Record the step, and restore what recording changed."""
         shard, live = recorded.client.shard, [*self._live(recorded)]
         kept = [tensor.clone() for tensor in live]
 
@@ -217,7 +215,6 @@ class GraphRecorder:
         return graph
 
     def _live(self, recorded: Recorded) -> Iterator[Tensor]:
-        """All that a step may write to."""
         yield from self.step.layout.all_tensors
         yield from self.step.optimizer.state
         never = [module for module in (*self.step.layout.frozen, self.step.net.teacher) if module is not None]
@@ -241,7 +238,6 @@ def _leaves(value: Any, path: tuple = ()) -> Iterator[tuple[tuple, Any]]:
 
 
 def _mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """The same nest with every tensor changed."""
     if isinstance(value, dict):
         return {name: _mapped(item, change) for name, item in value.items()}
     if isinstance(value, list | tuple):

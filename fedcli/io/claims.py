@@ -88,7 +88,6 @@ class Claims(AbstractContextManager["Claims"]):
         return sorted(found, key=_number)
 
     def _is_dead(self, path: Path) -> bool:
-        """Tell whether the process of a claim has ended."""
         try:
             file = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW)
         except OSError:  # given back at this moment

@@ -159,7 +159,6 @@ def _words(column: Column) -> str:
 
 
 def _ranks(column: Column) -> tuple[int, ...]:
-    """Those that its shape may have; () for any."""
     return (column.rank,) if isinstance(column.rank, int) else column.rank or ()
 
 

@@ -76,15 +76,8 @@ def remove_abandoned(folder: Path) -> None:
     """Remove what killed processes have left beside a target: their folders and locks, known by their names."""
     abandoned = re.compile(rf"\.{re.escape(folder.name)}\.([0-9a-f]{{8}}|{RENAMING})\.lock")
     for old in [path for path in folder.parent.iterdir() if abandoned.fullmatch(path.name)]:
-        _remove_if_dead(old)
-
-
-def _remove_if_dead(path: Path) -> None:
-    try:
-        with FileLock(path, thread_local=False).acquire(timeout=0):
-            _clear(path.with_suffix(".tmp"))
-    except (Timeout, OSError):  # its process lives, or it is no lock of ours
-        return
+        with suppress(Timeout, OSError), FileLock(old, thread_local=False).acquire(timeout=0):  # else its process lives
+            _clear(old.with_suffix(".tmp"))
 
 
 def _clear(folder: Path) -> None:

@@ -13,6 +13,7 @@ from . import resources
 from .assembly import PlannedFederation
 
 COUNTERS = Path("/sys/class/powercap")
+ENERGY = "energy_uj"  # in the folder of a counter
 WORD_EVERY = 30  # seconds without a word, while a round lasts
 
 
@@ -81,8 +82,10 @@ class Meter:
     """
 
     def __init__(self, device: str = "cpu", counters: Path = COUNTERS):
-        self._zones = [zone for zone in sorted(counters.glob("*:*")) if _counts(zone) and _read(zone) is not None]
-        self._before = [_read(zone) for zone in self._zones]
+        self._zones = [
+            zone for zone in sorted(counters.glob("*:*")) if _counts(zone) and _number(zone / ENERGY) is not None
+        ]
+        self._before = [_number(zone / ENERGY) for zone in self._zones]
         self._joules = 0.0
         self._board = _board(device)
         self._board_before = self._board() if self._board else None
@@ -90,9 +93,10 @@ class Meter:
     def update(self) -> None:
         """Read the counters, which begin again at zero every few minutes or hours."""
         for k, zone in enumerate(self._zones):
-            now, before = _read(zone), self._before[k]
+            now, before = _number(zone / ENERGY), self._before[k]
             if now is not None and before is not None:
-                self._joules += ((now - before) % _range(zone)) / 1e6
+                most = _number(zone / "max_energy_range_uj")
+                self._joules += ((now - before) % (2**63 if most is None else most + 1)) / 1e6
             self._before[k] = now
 
     def line(self) -> dict[str, float]:
@@ -126,24 +130,16 @@ def _board(device: str) -> Callable[[], int | None] | None:
 
 def _counts(zone: Path) -> bool:
     """Tell whether a counter is of a package, or of the memory at one; others are parts of these or hold them."""
+    return (name := _text(zone / "name")).startswith("package") or name == "dram"
+
+
+def _number(file: Path) -> int | None:
+    """None where it may not be read."""
+    return int(text) if (text := _text(file)).isdecimal() else None
+
+
+def _text(file: Path) -> str:
     try:
-        name = (zone / "name").read_text(encoding="utf-8").strip()
+        return file.read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
-        return False
-    return name.startswith("package") or name == "dram"
-
-
-def _read(zone: Path) -> int | None:
-    """Microjoules; None where they may not be read."""
-    try:
-        return int((zone / "energy_uj").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-
-
-def _range(zone: Path) -> int:
-    """The number of microjoules that a counter counts before it begins again."""
-    try:
-        return int((zone / "max_energy_range_uj").read_text(encoding="utf-8")) + 1
-    except (OSError, ValueError):
-        return 2**63
+        return ""

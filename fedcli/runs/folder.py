@@ -170,14 +170,10 @@ def save_state(folder: Path, state: RunState, roster: list[str]) -> None:
     path = states.save(folder / "state", state, roster)
     with (folder / "rounds.jsonl").open("rb") as file:
         lines = b"".join(islice(file, state.round))
-    models = {path.stem: sha256(path) for path in _models(folder, state.round)}
+    kept = [path for path in (folder / "models").glob("*.h5") if path.stem.isdecimal()]
+    models = {path.stem: sha256(path) for path in kept if int(path.stem) <= state.round}
     sealed = {"state": sha256(path), "lines": hashlib.sha256(lines).hexdigest(), "models": models}
     write_text(path.with_suffix(".json"), json.dumps(sealed, indent=1, sort_keys=True) + "\n")
-
-
-def _models(folder: Path, round: int) -> list[Path]:
-    known = sorted((folder / "models").glob("*.h5"))
-    return [path for path in known if path.stem.isdecimal() and int(path.stem) <= round]
 
 
 def newest_state(

@@ -187,5 +187,4 @@ def _label(federation: PlannedFederation) -> str:
 
 
 def _followed(federation: PlannedFederation) -> ParentRun | None:
-    """The run that this one is the second stage of."""
     return federation.parent_run if isinstance(federation.method.aggregator, ContinuesRun) else None

@@ -95,11 +95,6 @@ def _one_label(options: TrainOptions, method: Method) -> str:
     return why or "on a CLIP network it chooses one of the class texts by a softmax" * texts
 
 
-def _others(needs: str) -> str:
-    known = METHODS.values()
-    return ", ".join(m.name for m in known if not (getattr(m.local, needs) or getattr(m.aggregator, needs)))
-
-
 NO_PRIVATE = "methods that fit: " + ", ".join(name for name, method in METHODS.items() if covered(method))
 UNCOVERED = Rule(
     lambda o, m, _: not covered(m),
@@ -221,7 +216,8 @@ OF_SEVERAL_LABELS = (
     Rule(
         lambda o, m, _: _one_label(o, m),
         "{m.name} needs one label per image ({found}), and images of {d[dataset]} have several",
-        "methods that take several: " + _others("needs_one_label"),
+        "methods that take several: "
+        + ", ".join(m.name for m in METHODS.values() if not (m.local.needs_one_label or m.aggregator.needs_one_label)),
     ),
     Rule(
         lambda o, *_: next(

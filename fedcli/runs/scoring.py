@@ -111,7 +111,6 @@ def _curves(tables: list[np.ndarray], shard: Shard, at: np.ndarray | None = None
 
 
 def _of_groups(tables: list[np.ndarray], shard: Shard, attributes: dict[str, list[str]]) -> dict[str, Any]:
-    """attribute -> group -> curves, of the groups that have test images."""
     groups: dict[str, Any] = {}
     for name, values in attributes.items():
         column = shard.groups[name].cpu().numpy()
@@ -131,7 +130,6 @@ def _mean(values: list[float | None]) -> float | None:
 
 
 def _union(shards: list[Shard]) -> Shard:
-    """Shards of one pool as one, in their order."""
     groups = {name: torch.cat([shard.groups[name] for shard in shards]) for name in shards[0].groups}
     rows, y = (torch.cat([getattr(shard, name) for shard in shards]) for name in ("rows", "y"))
     return replace(shards[0], rows=rows, y=y, ids=np.concatenate([s.ids for s in shards]), groups=groups, derived={})

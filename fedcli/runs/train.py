@@ -112,7 +112,6 @@ def train(
 
 
 def _settings(folder: Path, data: Path, plan: TrainOptions, options: dict[str, Any], device: str) -> dict[str, Any]:
-    """The content of settings.json."""
     return {
         "options": options,
         "data": manifest.sha256(data),
@@ -225,7 +224,6 @@ class _Training:
             console.beside(in_words(line))
 
     def _left(self) -> Iterator[int]:
-        """The rounds still to be played, as long as training goes on."""
         while self.state.round < self.plan.rounds and not self._out_of_patience():
             yield self.state.round + 1
 
@@ -235,7 +233,6 @@ class _Training:
         return bool(patience) and best is not None and self.state.round - best.round >= patience
 
     def _kept(self, played: Played, line: dict[str, Any]) -> RunState:
-        """The state after a round whose model is on disk."""
         for client, why in played.absent.items():
             console.warn(f"round {played.state.round} without {client}: {why}")
         if self.plan.patience or played.state.round > self.plan.rounds - KEPT:  # any round may be the last

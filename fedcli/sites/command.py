@@ -77,7 +77,6 @@ def site(
 
 
 def _check(site: "Site") -> None:
-    """Print what may leave, for people who have to allow it."""
     policy, about = site.policy, site.description
     parts = [part for part, images in about["images"].items() if images]
     counts = [
@@ -93,13 +92,11 @@ def _check(site: "Site") -> None:
 
 
 def _by_value(cells: dict[str, dict[str, int | None]], parts: list[str]) -> dict[str, list[int | None]]:
-    """Counts of each value by part, from those of each part by value."""
     values = dict.fromkeys(value for of_part in cells.values() for value in of_part)
     return {value: [cells.get(part, {}).get(value, 0) for part in parts] for value in values}
 
 
 def _allowed(site: "Site") -> list[list[str]]:
-    """Rows of a subject and the sentences that say what the policy allows."""
     policy, images, least = site.policy, site.description["images"], site.policy.smallest_cell
     loss = "" if policy.privacy else ", its mean training loss"
     step = (
@@ -129,7 +126,6 @@ def _allowed(site: "Site") -> list[list[str]]:
 
 
 def _columns(policy: "Policy") -> str:
-    """The numbers beside the model that a method may send."""
     allowed = policy.allowed_columns
     if allowed is None:
         what = "all that a method reports beside the model, such as class counts, losses of groups or spectra of images"
@@ -156,7 +152,6 @@ def _noise(privacy: "Privacy", folder: Path) -> str:
 
 
 def _scores(policy: "Policy", images: int) -> str:
-    """Scores that leave where a coordinator evaluates."""
     if not policy.allows_scores:
         return "Nothing about the test images is sent. `fedcli evaluate` over the sites is refused."
     if not images:

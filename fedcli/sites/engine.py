@@ -63,7 +63,8 @@ class Sites:
     def __call__(self, tasks: list[Task]) -> Iterator[Report | Absent]:
         failed = self._begin([task.client for task in tasks if task.client not in self.known])
         answers = self._asked([task for task in tasks if task.client not in failed])
-        if again := [client for client, answer in answers.items() if _is_new(answer)]:
+        new = [client for client, answer in answers.items() if not isinstance(answer, str) and answer[0].get("unknown")]
+        if again := new:  # sites that were started again, and have to begin the run once more
             failed |= self._begin(again)
             answers |= self._asked([task for task in tasks if task.client in again and task.client not in failed])
         reports: dict[str, Report] = {}
@@ -132,7 +133,6 @@ class Sites:
             raise SiteError(f"site {client} answered another question than that of round {round}")
 
     def _asked(self, tasks: Sequence[Task]) -> dict[str, Message | str]:
-        """Answers by client."""
         return dict(self.transport([(task.client, self._message(task)) for task in tasks], self.timeout))
 
     def _message(self, task: Task) -> Message:
@@ -154,7 +154,6 @@ class Sites:
 
 
 def _beginning(federation: PlannedFederation) -> Message:
-    """The message that begins a run at every site."""
     arrays: Arrays = {}
     if federation.plan.weights:  # from a seed, a site makes the same network by itself
         arrays = {f"{START}{name}": array for name, array in to_arrays(federation.net.state_dict()).items()}
@@ -164,11 +163,6 @@ def _beginning(federation: PlannedFederation) -> Message:
     text = json.dumps([same, scalars["threads"], federation.data.roster, digest(({}, arrays))], sort_keys=True)
     run = hashlib.sha256(text.encode()).hexdigest()[:16]
     return {"ask": BEGIN, "run": run, **scalars}, arrays
-
-
-def _is_new(answer: Message | str) -> bool:
-    """Tell whether a site was started again, and has to begin the run once more."""
-    return not isinstance(answer, str) and bool(answer[0].get("unknown"))
 
 
 def _answered(client: str, answer: Message | str) -> Message:

@@ -120,11 +120,6 @@ class _Answers:
         """Attribute, place and value of every group."""
         return [(name, g, value) for name, values in self.attributes.items() for g, value in enumerate(values)]
 
-    def version_of(self, client: str) -> str:
-        """Of the test images that a client is scored on."""
-        answer = self.last[client]
-        return CORRUPTED if answer.corrupted and CORRUPTED in answer.versions else CLEAN
-
     def lines(self, where: Where, rounds: list[int], tallies: list[Tallies]) -> Table:
         """All images and every group over rounds."""
         return over_rounds(
@@ -175,7 +170,7 @@ def _build(
         for name, g, value in answers.groups:
             _add_interval(table, Where(version, attribute=name, group=value), tallies[-1][f"{name}/{g}"])
     for client, answer in answers.last.items():
-        version = answers.version_of(client)
+        version = CORRUPTED if answer.corrupted and CORRUPTED in answer.versions else CLEAN
         table |= answers.lines(Where(version, client=client), rounds, [of[client].versions[version] for of in each])
         clients[client] = Client(version, "own", groups=answers.grouped(answer.versions[version]))
     local = resolve(source.body["method"], source.body["settings"]).local
@@ -206,7 +201,6 @@ def _write_rebuilt(path: Path, versions: Mapping[str, list[Tallies]]) -> None:
 
 
 def _added(sites: list[dict[str, Tally]]) -> Tallies:
-    """The tallies of all sites together."""
     out = dict(sites[0])
     for tallies in sites[1:]:
         out = {key: tally + tallies[key] for key, tally in out.items()}

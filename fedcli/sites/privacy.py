@@ -53,7 +53,6 @@ def read_ledger(ledger: Path) -> tuple[list[str], float]:
 
 
 def _count(privacy: Privacy, ledger: Path, asked: str) -> None:
-    """Add a question to those that were answered, before its answer leaves."""
     known, _ = read_ledger(ledger)
     if asked in known:
         return

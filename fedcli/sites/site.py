@@ -208,7 +208,6 @@ class Site:
         return answer
 
     def _audit(self, asked: Scalars, answer: Message) -> None:
-        """Add a line on an answer before it leaves."""
         scalars, arrays = answer
         self.folder.mkdir(parents=True, exist_ok=True)
         line = {

@@ -86,8 +86,6 @@ class Connections:
                 self._keep_others({*waiting.values()})
 
     def _ask(self, client: str, message: Message, timeout: float | None) -> Message | str:
-        """The answer, or a sentence on why there is none."""
-
         def noticed(why: str, alive: bool) -> None:
             if alive:
                 self._heard[client] = time.monotonic()
@@ -101,7 +99,6 @@ class Connections:
             return self._lost(client, error)
 
     def _waiting_for(self, clients: Sequence[str]) -> str:
-        """Sites that are waited for, and why."""
         now = time.monotonic()
         named = clients[:MOST_NAMED]
         why = [self._why.get(client, "no answer yet") for client in named]

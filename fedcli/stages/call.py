@@ -84,17 +84,11 @@ def source(path: Source | None, work: Source, *kinds: str) -> Path:
         return named_runs.newest(path, Path(work)) if named else manifest.find(Path(path), *kinds)
     newest = last_used.newest(Path(work), *kinds)
     console.say(f"using {newest}")
-    if "run" in kinds:
-        _name_unfinished(Path(work), newest)
-    return newest
-
-
-def _name_unfinished(work: Path, chosen: Path) -> None:
-    """Say where a run that was begun after the chosen one has not finished."""
-    begun = [path for path in work.glob("runs/*/settings.json") if not (path.parent / "run.json").exists()]
-    if later := [path for path in begun if last_used.age(path) > last_used.age(chosen)]:
+    begun = [path for path in Path(work).glob("runs/*/settings.json") if not (path.parent / "run.json").exists()]
+    if "run" in kinds and (later := [path for path in begun if last_used.age(path) > last_used.age(newest)]):
         folder = max(later, key=last_used.age).parent
         console.warn(f"{folder} has not finished and is left out; fedcli train --resume --out {folder} goes on")
+    return newest
 
 
 def listed(given: Any) -> list[Any]:

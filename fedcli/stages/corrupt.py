@@ -58,7 +58,6 @@ def _to(options: CorruptOptions, always: tuple[str, ...] = ()) -> Destination:
 
 
 def _attributes(options: CorruptOptions) -> Path:
-    """Hidden attributes, at all clients or those that --on names."""
     partition = _before(options, "hidden_attributes")
     share = 0.3 if options.share is None else options.share
     return hidden_attributes.make_hidden(partition, options.hide, share, _to(options), options.on, seed=options.seed)

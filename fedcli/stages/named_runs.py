@@ -86,7 +86,6 @@ def every(given: Sequence[Source], work: Path) -> list[Path]:
 
 
 def _alike(names: Sequence[str], work: Path) -> list[list[Path]]:
-    """Of each name the runs that are compared."""
     called = [_called(name, work) for name in names]
     for alike in ALIKE:
         of = [{alike(runs[0]): runs for runs in grouped(each, alike)} for each in called]

@@ -110,7 +110,6 @@ def runs_of(given: Sequence[Source], work: Path, every: bool) -> list[Path]:
 
 
 def _subject(figure: Figure, paths: Sequence[Path]) -> Any:
-    """The subject of a figure."""
     from ..figures import names, series
 
     if figure.of == "path":

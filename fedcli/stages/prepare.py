@@ -17,19 +17,9 @@ from .call import called_with, path_of
 from .options import CorruptOptions, PartitionOptions, PrepareOptions
 from .results import Corruption, Dataset, Partition
 
-# flags that are options of some datasets
-OWN = (
-    "table",
-    "image_column",
-    "label_column",
-    "multi_label",
-    "site",
-    "patient",
-    "group",
-    "age",
-    "sex",
-    "unknown",
-    "encoding",
+OWN = (  # flags that are options of some datasets
+    *("table", "image_column", "label_column", "multi_label", "site", "patient"),
+    *("group", "age", "sex", "unknown", "encoding"),
 )
 CHOSEN = [field.name for field in fields(Choices) if field.name != "own"]  # what is a flag of that name
 
@@ -69,7 +59,6 @@ prepare = called_with("prepare", PrepareOptions, run)
 
 
 def _own(options: PrepareOptions) -> dict[str, str]:
-    """The dataset's own options, of --set and of the flags that stand for one."""
     given = {name.replace("_", "-"): getattr(options, name) for name in OWN}
     if not options.multi_label and options.label_column:
         if len(options.label_column) > 1:

@@ -154,7 +154,6 @@ class Scores(Result):
 
 
 def _rounds(line: dict[str, Any], roster: list[str]) -> Iterator[dict[str, Any]]:
-    """One line of rounds.jsonl by client."""
     for k, client in enumerate(line.get("clients", roster)):
         reports = {name: column[k] for name, column in line["reports"].items()}
         known = {"round": line["round"], "client": client, "weight": line["weights"][k], "loss": line["loss"][k]}
@@ -162,7 +161,6 @@ def _rounds(line: dict[str, Any], roster: list[str]) -> Iterator[dict[str, Any]]
 
 
 def _scores(scores: shape.Scores) -> Iterator[Line]:
-    """The lines of Scores.to_frame()."""
     for where, score in numbers(scores):
         if not (where.model or where.view or where.label or (where.client and where.attribute)) and score.rounds:
             metric = f"{where.metric} {BETWEEN[where.measure]}" if where.measure in BETWEEN else where.metric

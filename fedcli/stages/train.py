@@ -3,7 +3,7 @@
 import re
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,8 @@ import numpy as np
 
 from .. import console
 from ..bench import limits
+from ..bench.estimate import Estimate, span
 from ..bench.estimate import estimate as measure
-from ..bench.estimate import span
 from ..data import manifest, pipelines
 from ..errors import UsageError
 from ..extensions import is_file
@@ -23,6 +23,7 @@ from ..methods import METHODS, resolve
 from ..methods.mixins import ContinuesRun
 from ..methods.registry import Method
 from ..reporting import timing, tracking
+from ..reporting.table import Table
 from ..runs import train as runs
 from ..runs.chosen_engine import NOT_REACHED
 from ..runs.folder import refuse_waiting, unfinished
@@ -30,9 +31,9 @@ from ..runs.initial import data_of, open_parent
 from ..runs.rules import check, takes_prior
 from ..runs.train_options import ROUNDS, Execution, TrainOptions
 from .call import called_with, path_of, source
-from .estimated import Estimated
 from .partition import for_training
 from .results import Run
+from .shown import Shown
 
 MOST_ROUNDS, STEPS = 50, 100  # by default; local steps of the median client
 RARE = 10  # times as many images as the rarest class has: from there on the loss is corrected for class counts
@@ -41,6 +42,30 @@ SERVER_OPTIMIZERS = {"momentum": "fedavgm", "adam": "fedadam", "yogi": "fedyogi"
 EXECUTION = "engine", "at_once", "jobs", "timeout", "min_clients", "checkpoint_every", "work", "wait", "track"
 WITH_RESUME = {*EXECUTION, "resume", "force", "out"}  # may be given anew
 OF_BOTH_STAGES = *EXECUTION, "batch_size", "seed", "model", "eval_every", "precision", "device", "threads"
+
+
+@dataclass(frozen=True, repr=False)
+class Estimated(Shown, Estimate):
+    """Time and memory that a training will need, with the name of its method."""
+
+    method: str
+
+    def tables(self) -> list[Table]:
+        """Seconds by what takes them, and memory."""
+        total, rounds = self.total_seconds, console.counted(self.rounds, "round", "rounds")
+        parts = [(name, seconds, f"{100 * seconds / total:.0f} %") for name, seconds in self.seconds.items()]
+        parts += [("total", total, "100 %"), ("one round", self.seconds_per_round, "")]
+        times = [[name, f"{seconds:,.2f}", share] for name, seconds, share in parts]
+        sizes = {**self.bytes, "peak": self.peak_bytes, "free": self.free_bytes}
+        memory = [[name, f"{size / 1e6:,.1f}" if size else "-"] for name, size in sizes.items()]
+        heads = [f"{self.method}, {rounds}", "seconds", "share"]
+        return [Table.of("", heads, times), Table.of("", ["memory", "MB"], memory)]
+
+    def words(self) -> list[str]:
+        """The time in words."""
+        on = f" on {self.processes} processes" if self.processes > 1 else ""
+        steps = f"from {self.measured_steps} measured steps"
+        return [f"about {span(self.total_seconds)}{on}, {steps}; nothing was written"]
 
 
 def run(options: TrainOptions, *, typed: bool = False) -> Run:
@@ -227,7 +252,6 @@ def _following(first: TrainOptions, weights: str) -> TrainOptions:
 
 
 def _go_on(options: TrainOptions) -> Run:
-    """An unfinished run, as it was begun: the newest one, or the one in out."""
     if not options.resume:
         raise UsageError("which method?", "write for example fedcli train fedavg; `fedcli methods` lists all")
     if ignored := [option.typed for option in options.changed() if option.name not in WITH_RESUME]:

@@ -138,7 +138,6 @@ def _work(pipe: Channel, inherited: list[Channel], setup: Callable[..., None], a
 
 
 def _answer(pipe: Channel) -> Answer | None:
-    """The next answer of a worker; None where no more comes."""
     try:
         call = pipe.receive()
     except (EOFError, OSError):  # OSError: the parent ended with an answer unread

@@ -169,7 +169,6 @@ class _Grid:
         ]
 
     def _side_by_side(self, cells: list[list[str]], widths: list[int]) -> list[str]:
-        """The lines of one row, whose cells may have several."""
         gaps = ["", *(" " * gap for gap in self.gaps)]
         return [
             "".join(
@@ -213,7 +212,6 @@ def _listed(cells: list[list[str]], width: int) -> list[str]:
 
 
 def _folded(text: str, width: int) -> list[str]:
-    """Text in lines of at most `width`, broken between words alone."""
     if _length(text) <= width:
         return [text]
     out = [""]
@@ -231,7 +229,6 @@ def _padded(text: str, width: int, right: bool) -> str:
 
 
 def _length(text: str) -> int:
-    """The number of columns of a terminal that a text takes."""
     if text.isascii():
         return len(text)
     wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from partitions import fedism
 from raw_folders import write_csv
 
 from fedcli.data.partition import clients_file
-from fedcli.data.partition.fedism import fedism
 from fedcli.errors import FedcliError
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "fedism_partitions.json").read_text())["partitions"]

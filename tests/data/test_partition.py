@@ -6,11 +6,10 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from partitions import dataset, everyone, names, partition
+from partitions import dataset, everyone, fedism, names, partition
 
 from fedcli.data import manifest
 from fedcli.data.partition import make_partition, resolve
-from fedcli.data.partition.fedism import fedism
 from fedcli.data.pool import read_pool
 from fedcli.errors import FedcliError, UsageError
 

@@ -5,28 +5,43 @@ import json
 
 import numpy as np
 import pytest
-from partitions import COUNTS, SEX, VECTOR_FOLDER, Y, sizes, table
+from partitions import COUNTS, SEX, VECTOR_FOLDER, Y, dealt, fedism, sizes, table
 
 from fedcli.data.partition.build import hold_out
-from fedcli.data.partition.dirichlet import dirichlet, dirichlet_balanced
-from fedcli.data.partition.fedism import fedism
-from fedcli.data.partition.fedmrl import fedmrl, fedmrl_authors
-from fedcli.data.partition.random_deals import iid, label_shards
-from fedcli.data.partition.sites import attribute_shares, by_attribute
+from fedcli.data.partition.scheme import by_owner
 from fedcli.data.skew import describe
 
 VECTORS = json.loads((VECTOR_FOLDER / "fedism_partitions.json").read_text())["partitions"]
 
 
+BY_SEX = {"by": ("sex",), "clients": 2, "shares": "0.9,0.1;0.1,0.9"}
+
+
+def dirichlet(y, clients, alpha, rng):
+    return dealt("dirichlet", y, rng, clients=clients, alpha=alpha)
+
+
+def balanced(y, clients, alpha, rng, minimum=0):
+    return dealt("dirichlet-balanced", y, rng, clients=clients, alpha=alpha, images={"minimum": minimum})
+
+
+def fedmrl(y, clients, eta, rng):
+    return dealt("fedmrl", y, rng, clients=clients, eta=eta)
+
+
+def shares(sex, rng):
+    return dealt("shares", Y, rng, **BY_SEX, images={"groups": {"sex": sex}, "attributes": {"sex": ["f", "m"]}})
+
+
 RANDOM = {
-    "iid": lambda rng: iid(len(Y), 7, rng),
+    "iid": lambda rng: dealt("iid", Y, rng, clients=7),
     "dirichlet": lambda rng: dirichlet(Y, 7, 0.5, rng),
     "dirichlet, very uneven": lambda rng: dirichlet(Y, 7, 0.001, rng),
-    "balanced": lambda rng: dirichlet_balanced(Y, 7, 0.5, rng),
-    "balanced, very uneven": lambda rng: dirichlet_balanced(Y, 7, 0.001, rng),
-    "minimum": lambda rng: dirichlet_balanced(Y, 7, 0.2, rng, 30),
-    "shards": lambda rng: label_shards(Y, 7, 2, rng),
-    "shares": lambda rng: attribute_shares(SEX, Y, np.array([[0.9, 0.1], [0.1, 0.9]]), rng),
+    "balanced": lambda rng: balanced(Y, 7, 0.5, rng),
+    "balanced, very uneven": lambda rng: balanced(Y, 7, 0.001, rng),
+    "minimum": lambda rng: balanced(Y, 7, 0.2, rng, 30),
+    "shards": lambda rng: dealt("shards", Y, rng, clients=7, shards=2),
+    "shares": lambda rng: shares(SEX, rng),
     "fedmrl": lambda rng: fedmrl(Y, 7, 1.0, rng),
     "fedmrl, few shards of its own": lambda rng: fedmrl(Y, 7, 0.0, rng),
     "fedism": lambda rng: fedism(Y, 7, 2, 1.0, int(rng.integers(100))),
@@ -85,8 +100,8 @@ def test_even_schemes_are_even_up_to_one_image(name):
 
 
 def test_a_minimum_lifts_small_clients_and_keeps_the_order_of_the_others():
-    plain = sizes(dirichlet_balanced(Y, 7, 0.2, np.random.default_rng(0), 0))
-    lifted = sizes(dirichlet_balanced(Y, 7, 0.2, np.random.default_rng(0), 30))
+    plain = sizes(balanced(Y, 7, 0.2, np.random.default_rng(0), 1))
+    lifted = sizes(balanced(Y, 7, 0.2, np.random.default_rng(0), 30))
     assert min(plain) < 30 <= min(lifted)
     large = [k for k in np.argsort(plain) if plain[k] > 31]
     assert large == [k for k in np.argsort(lifted) if k in large]
@@ -97,7 +112,7 @@ def test_a_minimum_holds_whatever_the_draw():
 
 
 def test_the_largest_possible_minimum_makes_all_clients_equal():
-    assert sizes(dirichlet_balanced(Y, 10, 0.1, np.random.default_rng(0), 50)) == [50] * 10
+    assert sizes(balanced(Y, 10, 0.1, np.random.default_rng(0), 50)) == [50] * 10
 
 
 def test_dirichlet_follows_its_shares_in_every_class():
@@ -113,7 +128,7 @@ def test_small_alpha_skews_and_balancing_keeps_the_skew():
         return np.mean([skew(scheme(Y, 7, alpha, np.random.default_rng(seed))) for seed in range(30)])
 
     assert mean_skew(100, dirichlet) < 0.05 < 0.3 < mean_skew(0.1, dirichlet)
-    assert mean_skew(100, dirichlet_balanced) < 0.05 < 0.3 < mean_skew(0.1, dirichlet_balanced)
+    assert mean_skew(100, balanced) < 0.05 < 0.3 < mean_skew(0.1, balanced)
 
 
 def test_no_client_is_favoured_when_classes_are_smaller_than_the_clients():
@@ -122,24 +137,24 @@ def test_no_client_is_favoured_when_classes_are_smaller_than_the_clients():
 
 
 def test_a_client_of_two_shards_has_few_classes():
-    parts = label_shards(np.repeat(np.arange(10), 60), 10, 2, np.random.default_rng(0))
+    parts = dealt("shards", np.repeat(np.arange(10), 60), np.random.default_rng(0), clients=10, shards=2)
     assert sizes(parts) == [60] * 10
     assert all(len(np.unique(part // 60)) <= 2 for part in parts)
 
 
 def test_label_shards_mix_the_images_of_a_class():
-    first = label_shards(np.zeros(100, int), 2, 1, np.random.default_rng(0))[0]
+    first = dealt("shards", np.zeros(100, int), np.random.default_rng(0), clients=2, shards=1)[0]
     assert 15 < (first < 50).sum() < 35
 
 
 def test_natural_sites_leave_out_unknown_values():
-    parts = by_attribute(np.array([1, -1, 0, 1, 3]))
+    parts = by_owner(np.array([1, -1, 0, 1, 3]), 4)
     assert [part.tolist() for part in parts] == [[2], [0, 3], [], [4]]
 
 
 def test_shares_hold_in_every_class_and_unknown_values_go_to_nobody():
     sex = np.where(np.arange(500) < 30, -1, SEX)
-    parts = attribute_shares(sex, Y, np.array([[0.9, 0.1], [0.1, 0.9]]), np.random.default_rng(0))
+    parts = shares(sex, np.random.default_rng(0))
     assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(30, 500))
     for label in range(4):
         for value, share in ((0, 0.9), (1, 0.1)):
@@ -214,7 +229,7 @@ def test_fedmrls_authors_get_as_many_distinct_images_as_their_draws_give():
     y = np.repeat(np.arange(7), POOLS)
     n = np.array(POOLS)
     expected = n * (1 - (1 - 5 / n) ** np.minimum(200, n))
-    runs = [fedmrl_authors(y, 4, np.random.default_rng(seed)) for seed in range(5)]
+    runs = [dealt("fedmrl-authors", y, np.random.default_rng(seed), clients=4) for seed in range(5)]
     counts = np.array([[np.bincount(y[part]) for part in parts] for parts in runs])  # [runs, 4, 7]
     assert np.all(np.abs(counts.mean((0, 1)) - expected) < 0.01 * n + 1)
     published = json.loads((VECTOR_FOLDER / "fedmrl_clients.json").read_text())["class_counts"]
@@ -224,7 +239,7 @@ def test_fedmrls_authors_get_as_many_distinct_images_as_their_draws_give():
 
 def test_fedmrls_authors_clients_are_nearly_alike_and_share_images():
     y = np.repeat(np.arange(7), POOLS)
-    parts = fedmrl_authors(y, 4, np.random.default_rng(0))
+    parts = dealt("fedmrl-authors", y, np.random.default_rng(0), clients=4)
     description = describe(list("abcd"), parts, y, 7)
     assert 0 < description["total_variation"]["max"] < 0.02  # the authors' own: 0.008
     held = np.concatenate(parts)
@@ -233,11 +248,11 @@ def test_fedmrls_authors_clients_are_nearly_alike_and_share_images():
 
 
 def test_fedmrls_authors_take_all_of_a_class_smaller_than_a_draw():
-    parts = fedmrl_authors(np.array([0, 0, 0, 1]), 2, np.random.default_rng(0))
+    parts = dealt("fedmrl-authors", np.array([0, 0, 0, 1]), np.random.default_rng(0), clients=2)
     assert [part.tolist() for part in parts] == [[0, 1, 2, 3]] * 2
 
 
 def test_a_thousand_clients_of_a_hundred_images_are_even():
     y = np.random.default_rng(0).integers(0, 8, 100_000)
-    parts = dirichlet_balanced(y, 1000, 0.3, np.random.default_rng(0))
+    parts = balanced(y, 1000, 0.3, np.random.default_rng(0))
     assert sizes(parts) == [100] * 1000

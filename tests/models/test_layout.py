@@ -4,7 +4,7 @@ from conftest import toy_net, toy_shard
 from torch import nn
 
 from fedcli.federation.client import Training
-from fedcli.federation.optimizer import Optimizer
+from fedcli.federation.steps import Optimizer
 from fedcli.models.layout import Layout
 
 

@@ -1,6 +1,7 @@
 """Completion in a shell: methods, datasets, recipes, networks, corruptions, clients, and manifests under --work."""
 
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -34,22 +35,14 @@ def recipes(incomplete: str) -> list[str]:
     return [*_beginning(names(), incomplete), *_beginning(map(str, Path().glob("*.toml")), incomplete)]
 
 
-def corruptions(incomplete: str) -> list[str]:
-    from ...data.corruption.corrupt import ALIASES, KINDS
+def names_in(module: str, *tables: str) -> Completer:
+    """Names in tables of a module, which is imported when it is asked for."""
 
-    return _beginning((*KINDS, *ALIASES), incomplete)
+    def names(incomplete: str) -> list[str]:
+        found = import_module(f"fedcli.{module}")
+        return _beginning((name for table in tables for name in getattr(found, table)), incomplete)
 
-
-def models(incomplete: str) -> list[str]:
-    from ...models import MODELS
-
-    return _beginning(MODELS, incomplete)
-
-
-def metrics(incomplete: str) -> list[str]:
-    from ...metrics import METRICS, PARITY
-
-    return _beginning((*METRICS, *PARITY), incomplete)
+    return names
 
 
 def one_of(*words: str) -> Completer:
@@ -107,11 +100,13 @@ def _beginning(words: Iterable[str], incomplete: str) -> list[str]:
     return [word for word in words if word.startswith(incomplete)]
 
 
+corruptions = names_in("data.corruption.corrupt", "KINDS", "ALIASES")
+metrics = names_in("metrics", "METRICS", "PARITY")
 OF: dict[tuple[str, str], Completer] = {  # (command, parameter) -> what completes it
     ("prepare", "name"): datasets, ("prepare", "corrupt"): corruptions, ("partition", "dataset"): made("dataset"),
     ("corrupt", "kind"): corruptions, ("corrupt", "partition"): made("partition"), ("corrupt", "on"): clients,
     ("train", "methods"): methods_and_data,
-    ("train", "model"): models, ("train", "then"): one_of("crt"), ("evaluate", "run"): runs,
+    ("train", "model"): names_in("models", "MODELS"), ("train", "then"): one_of("crt"), ("evaluate", "run"): runs,
     ("evaluate", "corrupt"): corruptions, ("evaluate", "by"): attributes, ("partition", "by"): attributes,
     ("report", "runs"): runs, ("report", "by"): attributes, ("report", "metric"): metrics,
     ("report", "format"): one_of("table", "markdown", "latex", "csv", "json", "html", "svg", "pdf", "png"),

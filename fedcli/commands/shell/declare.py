@@ -134,30 +134,18 @@ def _parameter(option: Option, command: str, panel: str) -> Parameter:
     return Parameter(option.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[value, declared])
 
 
-def _quiet(value: bool) -> bool:
-    if value:
-        console.be_quiet()
-    return value
+def _switch(name: str, meaning: str, switched: Callable[[typer.Context], object]) -> Parameter:
+    def callback(context: typer.Context, value: bool) -> bool:
+        if value:
+            switched(context)
+        return value
 
-
-def _verbose(value: bool) -> bool:
-    if value:
-        console.be_verbose()
-    return value
-
-
-def _debug(context: typer.Context, value: bool) -> bool:
-    context.meta[DEBUG] = value
-    return value
-
-
-def _switch(name: str, meaning: str, callback: Callable[..., bool]) -> Parameter:
     declared = typer.Option(f"--{name}", callback=callback, help=meaning, rich_help_panel=OUTPUT)
     return Parameter(name, Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, declared])
 
 
 EVERYWHERE = {
-    "quiet": _switch("quiet", "no progress and no notes on stderr", _quiet),
-    "verbose": _switch("verbose", "details besides, such as how fast a training was", _verbose),
-    "debug": _switch("debug", "show the traceback of an error", _debug),
+    "quiet": _switch("quiet", "no progress and no notes on stderr", lambda _: console.be_quiet()),
+    "verbose": _switch("verbose", "details besides, such as how fast a training was", lambda _: console.be_verbose()),
+    "debug": _switch("debug", "show the traceback of an error", lambda context: context.meta.update({DEBUG: True})),
 }

@@ -70,18 +70,14 @@ def origin(name: str) -> str:
     return dict(_variables()).get(name, str(FILE))
 
 
-def is_default(context: typer.Context, name: str) -> bool:
-    """Tell whether an option was not typed but read here."""
-    return getattr(context.get_parameter_source(name), "name", "") == "DEFAULT_MAP"
-
-
 def say(context: typer.Context) -> None:
     """Name the options of this call that were not typed."""
     for parameter in context.command.params:
-        if is_default(context, parameter.name or ""):
-            value = context.params.get(parameter.name or "")
+        name = parameter.name or ""
+        if getattr(context.get_parameter_source(name), "name", "") == "DEFAULT_MAP":
+            value = context.params.get(name)
             value = " ".join(map(str, value)) if isinstance(value, list | tuple) else value
-            console.say(f"--{(parameter.name or '').replace('_', '-')} {value} from {origin(parameter.name or '')}")
+            console.say(f"--{name.replace('_', '-')} {value} from {origin(name)}")
 
 
 def _variables() -> Iterator[tuple[str, str]]:

@@ -11,8 +11,7 @@ What differs from imagecorruptions.corrupt():
       is refused: grey has no colour to change;
     * pointwise kinds (noise, brightness, contrast, saturate) work at any size; the others need 32 px as in corrupt().
 
-Spatter divides by zero where no drop falls; the image then stays
-as it is.
+Spatter divides by zero where no drop falls; the image then stays as it is.
 """
 
 import math
@@ -40,20 +39,8 @@ SPATIAL = (
     *("snow", "frost", "fog", "spatter", "elastic-transform", "pixelate", "jpeg-compression"),
 )
 KINDS = (*POINTWISE, *SPATIAL)
-ALIASES = {
-    "gaussian": "gaussian-noise",
-    "shot": "shot-noise",
-    "poisson": "shot-noise",
-    "impulse": "impulse-noise",
-    "salt-and-pepper": "impulse-noise",
-    "speckle": "speckle-noise",
-    "defocus": "defocus-blur",
-    "glass": "glass-blur",
-    "motion": "motion-blur",
-    "zoom": "zoom-blur",
-    "elastic": "elastic-transform",
-    "jpeg": "jpeg-compression",
-}
+ALIASES = {kind.rpartition("-")[0]: kind for kind in reversed(KINDS) if "-" in kind}  # gaussian is the noise
+ALIASES |= {"poisson": "shot-noise", "salt-and-pepper": "impulse-noise"}
 SEVERITIES = range(1, 6)
 SMALLEST = 32  # px, for the spatial kinds
 PIECE = 8  # images a process reads, changes and sends back at a time

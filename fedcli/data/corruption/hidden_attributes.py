@@ -70,7 +70,6 @@ def groups_without(pool: Pool, rows: np.ndarray, body: Mapping[str, Any], client
 
 
 def _check(source: Path, body: Mapping[str, Any], hide: Sequence[str], share: float, on: Sequence[str]) -> list[str]:
-    """The clients that lose attributes, in roster order."""
     known = list(body["attributes"])
     if KEY in body:
         raise FedcliError(f"{source} has hidden attributes already", "start from the partition above it")

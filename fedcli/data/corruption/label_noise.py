@@ -125,7 +125,6 @@ def _how(kind: str, rate: str, flips: Flips, classes: Sequence[str]) -> How:
 def _write(
     path: Path, source: Path, body: Mapping[str, Any], each: Mapping[str, How], flips: Flips, seed: int
 ) -> dict[str, Any]:
-    """Write labels.h5; returns the manifest's body."""
     pool, rows, _ = holdings(source)
     classes, roster = list(body["classes"]), [dict(client) for client in body["roster"]]
     noise: dict[str, dict[str, Any]] = {}

@@ -1,6 +1,6 @@
 """The partition of training images among clients: the schemes, and the stage that runs one."""
 
-from . import dirichlet, fedism, fedmrl, file, random_deals, sites  # noqa: F401 - importing registers
+from . import clients_file, fedism, fedmrl, random_deals, sites  # noqa: F401 - importing registers
 from .build import make_partition
 from .flags import scheme_from_flags
 from .scheme import SCHEMES, Scheme, client_names, listing, register, resolve

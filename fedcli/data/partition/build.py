@@ -105,7 +105,11 @@ def _write(
     everyone = np.flatnonzero(pool.split == TEST)
     if len(rows["test"]) == 1 and not division.test and "hold_out" not in options:  # one hospital: they are its own
         rows["test"] = dict.fromkeys(rows["test"], everyone)
-    _write_rows(folder / "rows.h5", rows, everyone)
+    with create_hdf5(folder / "rows.h5") as file:
+        for name, part_of in rows.items():
+            for k, part in enumerate(part_of.values()):
+                file[f"{name}/{k}"] = part
+        file["test/all"] = everyone
     if options["materialize"]:
         _write_sites(folder / "sites", pool, rows)
     names, parts, classes = list(division.train), list(division.train.values()), len(dataset["classes"])
@@ -144,14 +148,6 @@ def hold_out(y: np.ndarray, patient: np.ndarray, share: float, rng: np.random.Ge
     chosen = np.zeros(len(order), bool)
     chosen[order[(even_steps(count, rng) * len(order)).astype(np.int64)]] = True
     return chosen[back]
-
-
-def _write_rows(path: Path, rows: dict[str, dict[str, np.ndarray]], test: np.ndarray) -> None:
-    with create_hdf5(path) as file:
-        for name, parts in rows.items():
-            for k, part in enumerate(parts.values()):
-                file[f"{name}/{k}"] = part
-        file["test/all"] = test
 
 
 def _write_sites(folder: Path, pool: Pool, rows: dict[str, dict[str, np.ndarray]]) -> None:
@@ -203,7 +199,6 @@ def _report(
 
 
 def _report_validation(kept: list[int], share: float) -> None:
-    """kept: images of each client."""
     if not any(kept):
         console.warn(f"--val {share:g} keeps no image for validation: the clients have too few")
         return

@@ -16,7 +16,7 @@ from ...errors import FedcliError, UsageError
 from .. import manifest
 from ..pool import TRAIN, Pool
 from .clients_file import rows_in_order
-from .scheme import Counted, Division, Images, by_owner, images_of, register
+from .scheme import Counted, Division, Images, images_of, register
 
 SEED = 2024  # of the authors' released partitions
 
@@ -39,10 +39,18 @@ class Fedism(Counted):
             hint = "the authors have 1, 2, 4 or 6 of 20"
             raise UsageError(f"the fedism scheme needs {needed}, not {self.corrupted}", hint)
 
-    def assign(self, images: Images) -> dict[str, np.ndarray]:
-        self.check_room(images)
-        seed = (SEED + images.seed) % 2**32
-        return self.named(fedism(images.y, self.clients, self.corrupted, self.alpha, seed))
+    def owners(self, images: Images) -> np.ndarray:
+        """In the order of the authors' draws; the last `corrupted` clients are to be corrupted."""
+        y, clean, corrupted = images.y, self.clients - self.corrupted, self.corrupted
+        stream = np.random.RandomState((SEED + images.seed) % 2**32)
+        owner = np.empty(len(y), np.int64)
+        for label in np.unique(y):
+            rows = np.flatnonzero(y == label)
+            first = int(np.round(clean / self.clients * len(rows)))  # half to even, as they have it
+            of_clean, of_corrupted = (stream.dirichlet(np.full(count, self.alpha)) for count in (clean, corrupted))
+            owner[rows[:first]] = stream.choice(clean, first, p=of_clean)
+            owner[rows[first:]] = clean + stream.choice(corrupted, len(rows) - first, p=of_corrupted)
+        return owner
 
     def recorded(self, dataset: Mapping[str, Any]) -> dict[str, Any]:
         recorded = {key: value for key, value in super().recorded(dataset).items() if key != "order_file"}
@@ -69,17 +77,3 @@ def _ordered(path: Path, pool: Pool, rows: np.ndarray) -> np.ndarray:
         sentence = f"{path} names {len(np.intersect1d(listed, rows))} of the {len(rows)} training images"
         raise FedcliError(sentence, "prepare with --split-file and the same file, so that both hold the same images")
     return listed
-
-
-def fedism(y: np.ndarray, clients: int, corrupted: int, alpha: float, seed: int = SEED) -> list[np.ndarray]:
-    """The FedISM authors' two groups, in the order of their draws; the last `corrupted` clients are to be corrupted."""
-    stream = np.random.RandomState(seed)
-    clean = clients - corrupted
-    owner = np.empty(len(y), np.int64)
-    for label in np.unique(y):
-        rows = np.flatnonzero(y == label)
-        first = int(np.round(clean / clients * len(rows)))  # half to even, as they have it
-        p_clean, p_corrupted = stream.dirichlet(np.full(clean, alpha)), stream.dirichlet(np.full(corrupted, alpha))
-        owner[rows[:first]] = stream.choice(clean, first, p=p_clean)
-        owner[rows[first:]] = clean + stream.choice(corrupted, len(rows) - first, p=p_corrupted)
-    return by_owner(owner, clients)

@@ -15,7 +15,7 @@ from typing import Annotated
 
 import numpy as np
 
-from .scheme import Counted, Images, Random, by_owner, register
+from .scheme import Counted, Images, Random, register
 
 SHARDS, DRAW = 200, 5
 
@@ -29,9 +29,20 @@ class Fedmrl(Random):
         float, "odds of a client's own class against at most 1 for any other, in [0, 1]; the authors have 1"
     ] = 1.0
 
-    def assign(self, images: Images) -> dict[str, np.ndarray]:
-        self.check_room(images)
-        return self.named(fedmrl(images.y, self.clients, self.eta, images.rng))
+    def owners(self, images: Images) -> np.ndarray:
+        y, rng, clients = images.y, images.rng, np.arange(self.clients)
+        labels = np.unique(y)
+        own = rng.permutation(len(labels))[clients % len(labels)]  # [H] index of each client's own class
+        odds = np.clip(rng.normal(0.5, 1, (self.clients, len(labels))), 0, 1)  # [H, C] Eq. 11
+        odds[clients, own] = self.eta
+        odds[:, odds.sum(0) == 0] = 1
+        owner = np.empty(len(y), np.int64)
+        for k, label in enumerate(labels):
+            rows = rng.permutation(np.flatnonzero(y == label))
+            shards = min(SHARDS, len(rows))
+            to = rng.choice(self.clients, shards, p=odds[:, k] / odds[:, k].sum())  # [S]
+            owner[rows] = to[np.arange(len(rows)) * shards // len(rows)]
+        return owner
 
     def advice(self) -> str:
         return "fewer --clients, or another --seed"
@@ -44,35 +55,15 @@ class FedmrlAuthors(Counted):
 
     def assign(self, images: Images) -> dict[str, np.ndarray]:
         self.check_room(images)
-        return self.named(fedmrl_authors(images.y, self.clients, images.rng))
+        rng, of_class = images.rng, [np.flatnonzero(images.y == label) for label in np.unique(images.y)]
+        own = (np.concatenate([_drawn(rows, rng) for rows in of_class]) for _ in range(self.clients))
+        return self.named([np.sort(rows) for rows in own])
 
     def advice(self) -> str:
         return "fewer --clients, or another --seed"
 
 
-def fedmrl(y: np.ndarray, clients: int, eta: float, rng: np.random.Generator) -> list[np.ndarray]:
-    """Shards of each class by odds of eta, in [0, 1], for a client's own class; a client may stay empty."""
-    labels = np.unique(y)
-    own = rng.permutation(len(labels))[np.arange(clients) % len(labels)]  # [H] index of each client's own class
-    odds = np.clip(rng.normal(0.5, 1, (clients, len(labels))), 0, 1)  # [H, C] Eq. 11
-    odds[np.arange(clients), own] = eta
-    odds[:, odds.sum(0) == 0] = 1
-    owner = np.empty(len(y), np.int64)
-    for k, label in enumerate(labels):
-        rows = rng.permutation(np.flatnonzero(y == label))
-        shards = min(SHARDS, len(rows))
-        to = rng.choice(clients, shards, p=odds[:, k] / odds[:, k].sum())  # [S]
-        owner[rows] = to[np.arange(len(rows)) * shards // len(rows)]
-    return by_owner(owner, clients)
-
-
-def fedmrl_authors(y: np.ndarray, clients: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Each client's own draws, without regard to the others'; within a draw no image comes twice."""
-    of_class = [np.flatnonzero(y == label) for label in np.unique(y)]
-    return [np.sort(np.concatenate([_drawn(rows, rng) for rows in of_class])) for _ in range(clients)]
-
-
 def _drawn(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Rows that are drawn at least once."""
+    """Those of the images of a class that are drawn at least once; within a draw none comes twice."""
     times, each = min(SHARDS, len(rows)), min(DRAW, len(rows))
     return np.unique(np.concatenate([rng.choice(rows, each, replace=False) for _ in range(times)]))

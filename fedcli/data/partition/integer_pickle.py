@@ -55,7 +55,6 @@ def _pickle_in(path: Path) -> bytes:
 
 
 def _is_whole(value: Any) -> bool:
-    """Tell whether it is an integer that could be a row number."""
     return type(value) is int and abs(value) < 2**63
 
 

@@ -1,4 +1,4 @@
-"""Random deals: even samples, uneven sizes, and label shards.
+"""Random deals: even samples, uneven sizes, label shards, and label skew by Dirichlet draws.
 
 iid         Every client a random share.
 quantity    Li, Diao, Chen and He, ICDE 2022, arXiv 2102.02079, section IV.D: q ~ Dir(beta), client j gets a share q_j
@@ -7,6 +7,12 @@ quantity    Li, Diao, Chen and He, ICDE 2022, arXiv 2102.02079, section IV.D: q 
             refuses a client that is too small.
 shards      McMahan et al. 2017, arXiv 1602.05629, section 3: the images sorted by class, cut into equal pieces, a few
             for each client; here the pieces are even up to one image.
+dirichlet   Yurochkin et al. 2019, arXiv 1905.12022, class by class. A class is cut by systematic sampling: a client
+            gets its share rounded up or down (the usual floor gives the last client the rest).
+dirichlet-balanced  The usual recipe closes clients that hold N/K images and redraws until each has ten, which need not
+            end. We draw the plain [K, C] table once, scale its rows and columns in turn (Sinkhorn) to the wanted client
+            sizes and the class counts, and round it so that both hold exactly. The sizes are even up to one image or,
+            with a minimum, the plain ones shrunk to lift the small ones to it.
 """
 
 from dataclasses import dataclass
@@ -14,7 +20,9 @@ from typing import Annotated
 
 import numpy as np
 
-from .scheme import Images, Random, by_owner, cut, register
+from .scheme import Images, Random, cut, register
+
+SCALINGS = 100  # Sinkhorn rounds; what is left after them, the rounding mends
 
 
 @register("iid")
@@ -22,9 +30,10 @@ from .scheme import Images, Random, by_owner, cut, register
 class Iid(Random):
     """Every client a random share, even up to one image."""
 
-    def assign(self, images: Images) -> dict[str, np.ndarray]:
-        self.check_room(images)
-        return self.named(iid(len(images), self.clients, images.rng))
+    def owners(self, images: Images) -> np.ndarray:
+        owner = np.empty(len(images), np.int64)
+        owner[images.rng.permutation(len(images))] = np.arange(len(images)) % self.clients
+        return owner
 
 
 @register("quantity")
@@ -34,12 +43,10 @@ class Quantity(Random):
 
     beta: Annotated[float, "Dirichlet concentration of sizes, > 0; 0.1 is very uneven, 100 nearly even"] = 0.5
 
-    def assign(self, images: Images) -> dict[str, np.ndarray]:
-        self.check_room(images)
+    def owners(self, images: Images) -> np.ndarray:
         rng = images.rng
         q = rng.dirichlet(np.full(self.clients, self.beta))  # [K]
-        owner = rng.permutation(cut(q, len(images), rng))  # [N]
-        return self.named(by_owner(owner, self.clients))
+        return rng.permutation(cut(q, len(images), rng))
 
     def advice(self) -> str:
         return f"--set beta={max(10, 10 * self.beta):g}, fewer --clients, or another --seed"
@@ -52,23 +59,90 @@ class Shards(Random):
 
     shards: Annotated[int, "label shards per client, >= 1"] = 2
 
-    def assign(self, images: Images) -> dict[str, np.ndarray]:
-        self.check_room(images, self.shards)
-        return self.named(label_shards(images.y, self.clients, self.shards, images.rng))
+    def least(self, images: Images) -> int:
+        return self.shards
+
+    def owners(self, images: Images) -> np.ndarray:
+        count, rng = self.clients * self.shards, images.rng
+        order = rng.permutation(len(images))
+        order = order[np.argsort(images.y[order], kind="stable")]
+        owner = np.empty(len(images), np.int64)
+        owner[order] = (rng.permutation(count) // self.shards)[np.arange(len(images)) * count // len(images)]
+        return owner
 
 
-def iid(images: int, clients: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Shuffle and deal out, even up to one."""
-    owner = np.empty(images, np.int64)
-    owner[rng.permutation(images)] = np.arange(images) % clients
-    return by_owner(owner, clients)
+@register("dirichlet")
+@dataclass(frozen=True, kw_only=True)
+class Dirichlet(Random):
+    """Each class in shares drawn from Dir(alpha)."""
+
+    alpha: Annotated[float, "Dirichlet concentration, > 0; 0.1 is very uneven, 100 nearly even"] = 1.0
+
+    def owners(self, images: Images) -> np.ndarray:
+        owner, rng = np.empty(len(images), np.int64), images.rng
+        for label in np.unique(images.y):
+            rows = rng.permutation(np.flatnonzero(images.y == label))
+            owner[rows] = cut(rng.dirichlet(np.full(self.clients, self.alpha)), len(rows), rng)
+        return owner
+
+    def advice(self) -> str:
+        return f"--dirichlet {max(10, 10 * self.alpha):g}, fewer --clients, another --seed, or --balanced"
 
 
-def label_shards(y: np.ndarray, clients: int, shards_per_client: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Sort by class, cut into clients x shards_per_client shards, deal these out at random."""
-    shards = clients * shards_per_client
-    order = rng.permutation(len(y))
-    order = order[np.argsort(y[order], kind="stable")]
-    owner = np.empty(len(y), np.int64)
-    owner[order] = (rng.permutation(shards) // shards_per_client)[np.arange(len(y)) * shards // len(y)]
-    return by_owner(owner, clients)
+@register("dirichlet-balanced")
+@dataclass(frozen=True, kw_only=True)
+class DirichletBalanced(Dirichlet):
+    """Dirichlet class shares for clients of equal size, or of at least the minimum."""
+
+    def least(self, images: Images) -> int:
+        return images.minimum
+
+    def owners(self, images: Images) -> np.ndarray:
+        y, rng = images.y, images.rng
+        labels, counts = np.unique(y, return_counts=True)  # [C]
+        plain = rng.dirichlet(np.full(self.clients, self.alpha), len(labels)).T * counts  # [K, C] images expected
+        sizes = _sizes(plain.sum(1), len(y), images.minimum or None)  # [K]
+        table = np.maximum(plain, 1e-9)  # a zero could never be scaled up
+        for _ in range(SCALINGS):
+            table *= counts / table.sum(0)
+            table *= (sizes / table.sum(1))[:, None]
+        owner = np.empty(len(y), np.int64)
+        for label, given in zip(labels, _whole_table(table, sizes, counts).T, strict=True):
+            owner[rng.permutation(np.flatnonzero(y == label))] = np.repeat(np.arange(self.clients), given)
+        return owner
+
+    def advice(self) -> str:
+        return "fewer --clients"
+
+
+def _sizes(plain: np.ndarray, total: int, minimum: int | None) -> np.ndarray:
+    """Client sizes [K]: the plain ones, shrunk to lift each to the minimum; all even for None."""
+    least = total / len(plain) if minimum is None else minimum
+    spare = np.maximum(plain - least, 0)
+    spare = spare if spare.any() else np.ones(len(plain))
+    wanted = least + spare * (total - len(plain) * least) / spare.sum()
+    return _whole(wanted, total, np.full(len(plain), total))
+
+
+def _whole(wanted: np.ndarray, total: int, limit: np.ndarray) -> np.ndarray:
+    """Whole numbers [K] in proportion to wanted, none above its limit, that sum to total; largest remainders first."""
+    exact = wanted * (total / wanted.sum())
+    whole = np.minimum(np.floor(exact + 1e-9).astype(np.int64), limit)
+    while left := total - whole.sum():
+        free = np.flatnonzero(whole < limit)
+        whole[free[np.argsort((whole - exact)[free], kind="stable")][:left]] += 1
+    return whole
+
+
+def _whole_table(table: np.ndarray, sizes: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Whole numbers [K, C] near table with row sums `sizes` and column sums `counts`.
+
+    Class by class, a client is given what its running total lacks, so that rounding errors do not add up.
+    """
+    until = np.cumsum(table, axis=1)
+    until[:, -1] = sizes
+    out = np.zeros(table.shape, np.int64)
+    for c, count in enumerate(counts):
+        given = out.sum(1)
+        out[:, c] = _whole(np.maximum(until[:, c] - given, 1e-9), count, sizes - given)
+    return out

@@ -132,11 +132,23 @@ class Counted(Scheme):
         """The parts by the clients' names."""
         return dict(zip(client_names(self.clients), parts, strict=True))
 
-    def check_room(self, images: Images, each: int = 1) -> None:
-        """Refuse more clients than there are images for, where each needs so many. Raises FedcliError."""
+    def owners(self, images: Images) -> np.ndarray:
+        """The client of each image, int64 [N] from 0, -1 for nobody; where clients share images, assign() says it."""
+        raise NotImplementedError(f"{type(self).__name__} has neither owners() nor assign()")
+
+    def least(self, images: Images) -> int:
+        """Images that each client needs."""
+        return 1
+
+    def assign(self, images: Images) -> dict[str, np.ndarray]:
+        self.check_room(images)
+        return self.named(by_owner(self.owners(images), self.clients))
+
+    def check_room(self, images: Images) -> None:
+        """Refuse more clients than there are images for. Raises FedcliError."""
         if self.clients > len(images):
             raise FedcliError(f"{images} cannot be divided among {self.clients} clients", "give fewer --clients")
-        if self.clients * each > len(images):
+        if self.clients * (each := self.least(images)) > len(images):
             hint = "lower that number or give fewer --clients"
             raise FedcliError(f"{images} cannot give {counted(self.clients, 'client', 'clients')} {each} each", hint)
 
@@ -249,7 +261,8 @@ def register(name: str) -> Callable[[SchemeType], SchemeType]:
         if outside:
             extensions.check_name(name)
             options.describe(scheme)  # refuses an annotation that is no type of an option
-            if scheme.assign is Scheme.assign and scheme.divide.__module__ == __name__:
+            no_owners = scheme.assign is Counted.assign and vars(Counted)["owners"] is getattr(scheme, "owners", None)
+            if (no_owners or scheme.assign is Scheme.assign) and scheme.divide.__module__ == __name__:
                 raise TypeError(f"{scheme.__name__} has no assign()")
             scheme.code = extensions.origin() or of_functions(scheme)
         scheme.name = name

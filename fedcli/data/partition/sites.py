@@ -65,7 +65,7 @@ class By(Scheme):
 
     def assign(self, images: Images) -> dict[str, np.ndarray]:
         sites, names = known_sites(images, self.by)
-        return {names[site]: part for site, part in enumerate(by_attribute(sites)) if len(part)}
+        return {name: part for name, part in zip(names, by_owner(sites, len(names)), strict=True) if len(part)}
 
     def divide(self, pool: Pool, dataset: Mapping[str, Any], seed: int, minimum: int) -> Division:
         division = super().divide(pool, dataset, seed, minimum)
@@ -99,13 +99,18 @@ class Shares(Counted):
         """Rows of shares, one column per attribute value. Raises UsageError."""
         return share_rows([row for row in self.shares.split(";") if row], attributes[self.by[0]], self.clients)
 
-    def assign(self, images: Images) -> dict[str, np.ndarray]:
-        self.check_room(images)
+    def owners(self, images: Images) -> np.ndarray:
+        """Each share of a value's images is kept in every class."""
         sites, _ = known_sites(images, self.by)
         rows = np.array(self.rows(images.attributes))
         group = np.arange(self.clients) * len(rows) // self.clients  # [K]
-        shares = rows[group] / np.bincount(group)[group, None]
-        return self.named(attribute_shares(sites, images.y, shares, images.rng))
+        shares = rows[group] / np.bincount(group)[group, None]  # [K, V] columns sum to one
+        owner, rng = np.full(len(images), -1, np.int64), images.rng
+        for value, column in enumerate(shares.T):
+            for label in np.unique(images.y):
+                cell = rng.permutation(np.flatnonzero((sites == value) & (images.y == label)))
+                owner[cell] = cut(column, len(cell), rng)
+        return owner
 
 
 @register("domains")
@@ -151,15 +156,9 @@ class Domains(Counted):
 def _own_tests(
     pool: Pool, dataset: Mapping[str, Any], by: tuple[str, ...], site_of: Mapping[str, str]
 ) -> dict[str, np.ndarray]:
-    """The test images of each client's site."""
     test = np.flatnonzero(pool.split == TEST)
     sites, names = sites_of({name: column[test] for name, column in pool.groups.items()}, dataset["attributes"], by)
     return {client: test[sites == names.index(site)] for client, site in site_of.items()}
-
-
-def by_attribute(values: np.ndarray) -> list[np.ndarray]:
-    """One client per value; rows with value -1 (unknown) go to nobody."""
-    return by_owner(values, int(values.max(initial=-1)) + 1)
 
 
 def share_rows(texts: list[str], values: list[str], clients: int) -> list[list[float]]:
@@ -182,21 +181,6 @@ def share_rows(texts: list[str], values: list[str], clients: int) -> list[list[f
         given = counted(clients, "client", "clients")
         raise UsageError(f"{given} for {len(rows)} rows of shares", f"give --clients {len(rows)} or more")
     return rows
-
-
-def attribute_shares(
-    values: np.ndarray, y: np.ndarray, shares: np.ndarray, rng: np.random.Generator
-) -> list[np.ndarray]:
-    """Give client k the share shares[k, v] of the images with attribute value v, in every class alike.
-
-    shares: [K, V], columns sum to one. Rows with value -1 (unknown) go to nobody.
-    """
-    owner = np.full(len(y), -1, np.int64)
-    for value, column in enumerate(shares.T):
-        for label in np.unique(y):
-            rows = rng.permutation(np.flatnonzero((values == value) & (y == label)))
-            owner[rows] = cut(column, len(rows), rng)
-    return by_owner(owner, len(shares))
 
 
 def domain_clients(

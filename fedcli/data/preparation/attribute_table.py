@@ -1,6 +1,5 @@
 """Attributes of images or patients from a table of one's own: age, sex, race, scanner, whatever its columns say."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +8,7 @@ from ...errors import FedcliError
 from ..pool import Row
 from ..sources.own_files.own_table import GROUPS, MISSING, attribute
 from ..sources.source import Listing
-from ..sources.tables import image_column, read_cells, spellings
+from ..sources.tables import image_column, names_of, read_cells
 
 HINT = "give a CSV with a column of image or patient ids and a column for each attribute"
 
@@ -25,9 +24,9 @@ def joined(listing: Listing, path: Path, encoding: str = "utf-8-sig") -> Listing
     head, records = read_cells(path, HINT, encoding)
     if odd := [name for name in head if not name or "/" in name or "*" in name or head.count(name) > 1]:
         raise FedcliError(f"{path}: the column {odd[0]!r} has a slash or star in its name, or is there twice", HINT)
-    key, names_of = _key(listing.rows, head, records, path)
+    key, spelt = _key(listing.rows, head, records, path)
     lines = _by_name(records, key, path)
-    matches = [next((lines[name] for name in names_of(row) if name in lines), None) for row in listing.rows]
+    matches = [next((lines[name] for name in names if name in lines), None) for names in spelt]
     console.say(f"{path.name}: joined by {head[key]}, attributes of {sum(map(bool, matches))} of {len(matches)} images")
     values: dict[str, list[str]] = {}
     columns: dict[str, list[int]] = {}
@@ -51,29 +50,17 @@ def joined(listing: Listing, path: Path, encoding: str = "utf-8-sig") -> Listing
     return replace(listing, rows=rows, attributes={**listing.attributes, **values})
 
 
-def _key(
-    rows: list[Row], head: list[str], records: list[list[str]], path: Path
-) -> tuple[int, Callable[[Row], list[str]]]:
-    """The column that names images or patients, and the names that a row has in it."""
-    best: tuple[int, int, Callable[[Row], list[str]]] | None = None
-    for names_of in (_image_names, _patient_names):
-        known = {name for row in rows for name in names_of(row)}
-        if (column := image_column(records, known, other=-1)) is None:
-            continue
-        hits = len({record[column] for record in records} & known)
-        if best is None or hits > best[0]:
-            best = hits, column, names_of
+def _key(rows: list[Row], head: list[str], records: list[list[str]], path: Path) -> tuple[int, list[list[str]]]:
+    """The column that names images or patients, and the names that each row has in it."""
+    best: tuple[int, int, list[list[str]]] | None = None
+    for spelt in ([names_of(row) for row in rows], [[row.patient] if row.patient else [] for row in rows]):
+        known = {name for names in spelt for name in names}
+        if (column := image_column(records, known, other=-1)) is not None:
+            hits = len({record[column] for record in records} & known)
+            best = (hits, column, spelt) if best is None or hits > best[0] else best
     if best is None:
         raise FedcliError(f"{path}: no column of {', '.join(head)} names an image or patient of this dataset", HINT)
     return best[1], best[2]
-
-
-def _image_names(row: Row) -> list[str]:
-    return [row.id, *(spellings(row.source) if isinstance(row.source, str) else [])]
-
-
-def _patient_names(row: Row) -> list[str]:
-    return [row.patient] if row.patient else []
 
 
 def _by_name(records: list[list[str]], key: int, path: Path) -> dict[str, list[str]]:

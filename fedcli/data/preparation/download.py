@@ -159,7 +159,6 @@ def _kept(folder: Path, file: dict[str, Any]) -> int:
 
 
 def _get(file: dict[str, Any], each: Wanted, left: Left) -> None:
-    """One file of a card: fetched, recorded, and unpacked where it is an archive."""
     path, record, target = each.folder / file["path"], received(each.folder), _place(each.folder, file)
     before, part = record.get(file["path"], {}), _part(path)
     known = {key: value for key, value in {**before, **file}.items() if key in ("md5", "sha256")}

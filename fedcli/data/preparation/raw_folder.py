@@ -105,7 +105,6 @@ def _warn(name: str) -> None:
 
 
 def _places(name: str) -> str:
-    """Places that were looked in."""
     places = [str(path) for path in candidates(name)]
     if not os.environ.get(VARIABLE):
         places.insert(0, f"${VARIABLE}/{name} ({VARIABLE} is not set)")

@@ -7,7 +7,7 @@ from pathlib import Path
 from ... import console
 from ...errors import FedcliError, UsageError
 from ..pool import Row
-from ..sources.tables import PARTS, naming_column, read_cells, spellings
+from ..sources.tables import PARTS, names_of, naming_column, read_cells
 
 COLUMNS = "split", "fold", "set", "subset", "part", "split-index", "split_index"  # the first that is there counts
 PAIR = "train.csv", "test.csv"  # as FedISM's authors publish a split
@@ -27,8 +27,7 @@ def by_file(rows: list[Row], path: Path, fold: int | None) -> tuple[list[Row], l
     if split_column is None:
         hint = f"name the column of parts one of: {', '.join(COLUMNS)}"
         raise FedcliError(f"{path} has no split column, only {', '.join(head)}", hint)
-    spelt = [spellings(row.source) if isinstance(row.source, str) else [] for row in rows]
-    names = [list(dict.fromkeys([row.id, *others])) for row, others in zip(rows, spelt, strict=True)]
+    names = [names_of(row) for row in rows]
     id_column = naming_column(path, records, names, other=split_column)
     parts = _parts(path, records, id_column, split_column)
     test = _meaning(path, parts, fold)
@@ -100,7 +99,6 @@ def _parts(path: Path, records: list[list[str]], id_column: int, split_column: i
 
 
 def _meaning(path: Path, parts: dict[str, str], fold: int | None) -> dict[str, bool]:
-    """Part -> whether it is the test part."""
     named = sorted(set(parts.values()))
     if all(part in PARTS for part in named):
         if fold is not None:

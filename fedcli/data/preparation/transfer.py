@@ -2,7 +2,6 @@
 
 import os
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
@@ -128,7 +127,8 @@ def _append(file: dict[str, Any], part: Path, redirects: tuple[str, ...], left: 
         _check_length(file, part, end)
         with part.open("ab" if start else "wb") as opened:
             received = start
-            for piece in _pieces(answer, length, Path(file["path"]).name):
+            pieces, label = iter(lambda: answer.read(PIECE), b""), f"{Path(file['path']).name}, MiB"
+            for piece in console.progress(pieces, label=label, total=-(-length // PIECE)) if length else pieces:
                 received += len(piece)
                 _check_length(file, part, received, whole=False)
                 opened.write(piece)
@@ -139,13 +139,7 @@ def _append(file: dict[str, Any], part: Path, redirects: tuple[str, ...], left: 
         raise ConnectionError(f"the connection broke off {missing:,} bytes before the end")
 
 
-def _pieces(answer: HTTPResponse, length: int, name: str) -> Iterator[bytes]:
-    pieces = iter(lambda: answer.read(PIECE), b"")
-    return console.progress(pieces, label=f"{name}, MiB", total=-(-length // PIECE)) if length else pieces
-
-
 def _check_length(file: dict[str, Any], part: Path, size: int, *, whole: bool = True) -> None:
-    """Raise HashError for a file that is not as long as declared, or is becoming longer."""
     if size > most(file) or (whole and "bytes" in file and size != file["bytes"]):
         part.unlink(missing_ok=True)
         declared = f"{file['bytes']:,}" if "bytes" in file else f"at most {most(file):,}"

@@ -88,5 +88,4 @@ def listed(
 
 
 def _text(cell: object) -> str:
-    """A cell that may be missing, which pandas says by NaN."""
     return cell if isinstance(cell, str) else ""

@@ -98,7 +98,6 @@ def _is_volume(shape: tuple[int, ...]) -> bool:
 
 
 def _taken(depth: int, choices: Choices) -> np.ndarray:
-    """Slices of a volume that become channels."""
     return middles(depth, int(choices.own.get("slices", "") or depth))
 
 
@@ -168,7 +167,6 @@ def _check_images(path: Path, part: str, count: int) -> tuple[int, ...]:
 
 
 def _classes(path: Path, highest: int, task: str | None = None) -> list[str]:
-    """Names of the classes: MedMNIST's for its own file names, else numbers."""
     known = CLASSES.get(path.stem.split("_")[0].lower())  # pathmnist_224.npz
     if known is None:
         return [f"class-{label}" for label in range(highest + 1)]

@@ -12,6 +12,7 @@ import numpy as np
 from ...console import counted
 from ...errors import FedcliError
 from ...io.files import read_text, regular
+from ..pool import Row
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -168,6 +169,11 @@ def spellings(image: str) -> list[str]:
     """Ways to write an image's path or id, the whole one first: its file's name and that without suffix too."""
     file = PurePosixPath(image.replace("\\", "/"))
     return list(dict.fromkeys([image, file.name, file.stem]))
+
+
+def names_of(row: Row) -> list[str]:
+    """Ways to write an image: its id, and where that is a file its path, its name, and that without suffix."""
+    return list(dict.fromkeys([row.id, *(spellings(row.source) if isinstance(row.source, str) else [])]))
 
 
 def naming_column(path: Path, records: list[list[str]], names: Sequence[Sequence[str]], **how: Any) -> int:

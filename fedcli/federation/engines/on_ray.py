@@ -135,12 +135,10 @@ class Ray(AbstractContextManager["Ray"]):
             pending[other] = deque(sorted(places))
 
     def _shared_out(self, clients: list[str]) -> dict[str, Any]:
-        """The worker of each of these clients."""
         sizes = {client: len(self.clients.shards[client]) for client in clients}
         return {client: self.workers[k] for client, k in shared_out(sizes, len(self.workers)).items()}
 
     def _begun(self, remake: Callable[[str, int, int], InProcess], at_most: int) -> list[Any]:
-        """The workers, each with its clients."""
         threads, on_gpu = torch.get_num_threads(), self.device.startswith("cuda")
         free = self.ray.available_resources()
         nodes = [node["Resources"].get("CPU", 0) // threads for node in self.ray.nodes() if node["Alive"]]

@@ -74,7 +74,6 @@ class Pool(AbstractContextManager["Pool"]):
             ) from None
 
     def _submitted(self, tasks: list[Task]) -> Iterator[Future[Any]]:
-        """The future report of each task."""
         theta, shared = tasks[0].theta, tasks[0].shared
         alike = all(task.theta is theta and task.shared is shared for task in tasks)
         stored = self.received.put(pack(tasks[0])[1]) if alike else None

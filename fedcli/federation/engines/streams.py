@@ -57,7 +57,6 @@ class Streams:
 
 
 def _arrived(report: Report, stream: Any) -> Report:
-    """The report, for the stream that reads it."""
     if stream is not None:
         here = torch.cuda.current_stream()
         here.wait_stream(stream)

@@ -142,7 +142,6 @@ def pass_on(relay: Relay, nodes: Nodes, context: Any = None) -> None:
 
 
 def _add_up(nodes: Nodes, context: Any, questions: dict[str, Question]) -> None:
-    """Ask all sites of a round for one sum."""
     known = {client: nodes.node(client) for client in questions}
     if absent := [client for client, node in known.items() if node is None]:
         for question in questions.values():

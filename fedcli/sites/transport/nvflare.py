@@ -132,7 +132,6 @@ class Attached:
         return subprocess.Popen(self.command, stdin=subprocess.PIPE)
 
     def _keep(self) -> None:
-        """Start another process after each job."""
         while not self._ended.is_set() and not self.failed:
             self.process = process = self._start()
             if self._ended.is_set():  # meanwhile

@@ -167,7 +167,6 @@ class Relay:
         self._sockets.close()
 
     def _listen(self, client: str, listener: socket.socket) -> None:
-        """Take connections for one site."""
         listener.settimeout(LOOK)
         try:
             while not self._stop.is_set():

@@ -179,7 +179,6 @@ class _Watched:
 
 
 def _fit_of(message: Message) -> Any:
-    """A message as instructions of Flower's fit."""
     from flwr.common import FitIns, ndarrays_to_parameters
 
     scalars, arrays = message

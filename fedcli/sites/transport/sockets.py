@@ -22,10 +22,7 @@ HANDSHAKE = 30.0  # seconds in which a new connection must ask something
 PATIENCE = 600.0  # seconds without a sign of life, after which the other side is given up
 LONGEST_NOTICE = 200  # characters
 PIECE = 2**20  # bytes of which at least one must be taken in that time
-NOTICE, ALIVE = (
-    "notice",
-    "alive",
-)  # scalars of a notice: a sentence without a full stop, and whether it is a sign of life
+NOTICE, ALIVE = "notice", "alive"  # scalars of a notice: a sentence without a full stop, and whether it is one of life
 OPEN_FILES = Path("/proc/self/fd")  # where Linux has a short name for a folder that is open
 
 

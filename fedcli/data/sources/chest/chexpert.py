@@ -13,7 +13,7 @@ from ..described import listed
 from ..division import divided
 from ..drawing import labels_of, save, spots, table
 from ..formats.photographs import radiograph
-from ..own_files.own_labels import of_columns
+from ..own_files.own_columns import of_columns
 from ..source import Choices, Listing, Source
 from .fedchexmimic import ABSENT, ATTRIBUTES, located, read_chexpert
 from .fedchexmimic_sample import FINDINGS

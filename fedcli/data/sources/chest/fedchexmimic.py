@@ -186,7 +186,6 @@ def read_paper(root: Path, *, attribute: str, site: str) -> Download:
 
 
 def _home(root: Path, site: str, names: list[str]) -> Path:
-    """The folder of a download."""
     for home in HOMES[site]:
         if _first([root / home / name for name in names]):
             return root / home

@@ -20,10 +20,9 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -61,18 +60,12 @@ MOST = 2**27  # numbers in an image; 128 B-scans of 1024 x 1024
 FOLDER, ALL = "all", "meta_all.csv"
 
 
-@dataclass(frozen=True)
-class Listed:
-    """Facts of the tables about one npz file.
+class Listed(NamedTuple):
+    """Facts of the tables about one npz file."""
 
-    Attributes:
-        site: place in SITES, -1 where no table tells.
-        table: column -> text.
-    """
-
-    site: int
+    site: int  # place in SITES, -1 where no table tells
     test: bool
-    table: dict[str, str]
+    table: dict[str, str]  # column -> text
 
 
 def rows(member: str, raw: Path, choices: Choices) -> Listing:

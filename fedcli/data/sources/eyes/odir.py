@@ -15,7 +15,7 @@ from ..described import listed
 from ..division import divided
 from ..drawing import labels_of, save, spots, table
 from ..formats.photographs import photograph
-from ..own_files.own_labels import of_columns
+from ..own_files.own_columns import of_columns
 from ..source import Choices, Listing, Source
 from ..tables import AGE_BANDS, DataFrame, age_bands, check_once, first_of, read_sheet, read_table
 

@@ -100,7 +100,6 @@ def read_slice(path: Path, windows: tuple[Window, ...] = (None,)) -> np.ndarray:
 
 @contextmanager
 def _told(path: Path) -> Iterator[None]:
-    """Raise as Unreadable what goes wrong inside."""
     try:
         yield
     except (Unreadable, FedcliError):

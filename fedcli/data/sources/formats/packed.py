@@ -170,7 +170,6 @@ def _column(path: Path, process: int, stamp: tuple[int, int], place: int) -> Any
 
 
 def _of_archive(path: Path, file: str) -> Iterator[dict[str, str]]:
-    """A record for each picture, with what the members of its name say."""
     whole, beside, pictures = path.stat().st_size, dict[str, dict[str, str]](), dict[str, str]()
     with tarfile.open(path, "r:") as archive, path.open("rb") as opened:
         for member in archive:

@@ -20,7 +20,7 @@ from ..formats import dicom, dicom_header, nifti, packed, photographs
 from ..formats.photographs import leads_out, read_grey_or_rgb
 from ..source import Choices, Listing, Source, Unreadable
 from ..tables import PARTS, lacking
-from . import own_columns, own_labels
+from . import own_columns
 from .own_table import INDEX, NAMING, NO_LABEL, classes_of, described, from_table, table_name
 
 PICTURES = ".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp"
@@ -46,7 +46,7 @@ def rows(raw: Path, choices: Choices) -> Listing:
         listing = from_table(raw, table, files, others, choices)
     else:
         listing = _from_folders(raw, files, others, choices)
-    listing = own_labels.agreed(_split(raw, listing, choices), choices.own)
+    listing = own_columns.agreed(_split(raw, listing, choices), choices.own)
     listing = replace(listing, skipped=[*listing.skipped, *outside])
     classes = listing.classes or []
     if listing.rows and len(classes) < 2:
@@ -95,10 +95,9 @@ def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
 
 
 def _from_packed(raw: Path, files: list[str], choices: Choices) -> Listing:
-    """Every picture of packed files, whose columns are read as those of a table."""
     if choices.split == "folder":
         raise UsageError("--split folder is for a folder per class, not for packed files", "use --split-file")
-    table, named = packed.read_columns(raw, files), own_labels.columns(choices.own)
+    table, named = packed.read_columns(raw, files), own_columns.columns(choices.own)
     if missing := [name for name in [*named, *own_columns.of_people(choices.own)] if name not in table]:
         known = ", ".join(name for name in table if name != packed.AT)[:200]
         raise FedcliError(f"{raw / files[0]} has {lacking(missing)}, only {known}", NAMING)

@@ -16,9 +16,8 @@ from ..formats import dicom_header
 from ..formats.photographs import within
 from ..source import Choices, Listing
 from ..tables import AGE_BANDS, DataFrame, age_band, lacking, number, place, read_cells
-from . import own_columns, own_labels
-from .own_columns import SEXES
-from .own_labels import ordered
+from . import own_columns
+from .own_columns import SEXES, ordered
 
 INDEX = "DICOMDIR"  # what a disc of DICOM files lists them in
 NO_LABEL = "", "na", "n/a", "nan"  # "none" and "unknown" may well be classes
@@ -42,7 +41,7 @@ def from_table(raw: Path, name: str, files: list[str], others: list[str], choice
     own = choices.own
     if choices.split == "folder":
         raise UsageError(f"--split folder is for a folder per class, but {raw} has {name}", "use --split-file")
-    named, about = own_labels.columns(own), own_columns.of_people(own)
+    named, about = own_columns.columns(own), own_columns.of_people(own)
     wanted = [own["image-column"], *named, *about]
     table = own_columns.renamed(_read(raw / name, wanted, about, own_columns.encoding(own)), own)
     images, places = table[own["image-column"]], _places(others)
@@ -63,7 +62,7 @@ def from_table(raw: Path, name: str, files: list[str], others: list[str], choice
 
 def described(table: DataFrame, path: Path, choices: Choices) -> Listing:
     """The images of a table whose column AT says where each is, as a listing. path: of the table, for sentences."""
-    own, task = choices.own, MULTI_LABEL if own_labels.several(choices.own) else None
+    own, task = choices.own, MULTI_LABEL if own_columns.several(choices.own) else None
     labels, classes = _labels(table, path, own)
     values, columns = {}, {}
     for name, called in own_columns.of_attributes(own).items():
@@ -84,16 +83,16 @@ def described(table: DataFrame, path: Path, choices: Choices) -> Listing:
 
 def _labels(table: DataFrame, path: Path, own: Mapping[str, str]) -> tuple[Sequence[Label], list[str]]:
     """The class of each image, or its labels, and the names of all."""
-    names = own_labels.columns(own)
+    names = own_columns.columns(own)
     cells = _spelt_alike(table[names[0]].tolist(), names[0])
-    if not own_labels.several(own):
+    if not own_columns.several(own):
         classes = classes_of(cells, path)
         _note_similar(names[0], classes)
         return [classes.index(cell) for cell in cells], classes
     if len(names) == 1:
-        labels, classes = own_labels.of_lists(cells, path)
+        labels, classes = own_columns.of_lists(cells, path)
     else:
-        labels, classes = own_labels.of_own_columns(table, names, own["uncertain"], path)
+        labels, classes = own_columns.of_own_columns(table, names, own["uncertain"], path)
     _check_length(classes, "the label", path)
     _note_similar("the labels", classes)
     return labels, classes
@@ -227,7 +226,7 @@ def whole_number(text: str) -> str:
 
 def _without_unknown(column: list[str], named: str) -> list[str]:
     """The cells of a column, "" for those that --unknown names as they are written or as the number that they are."""
-    words = [named] if named in column else own_labels.words(named)  # a cell 450,0 is no list of two
+    words = [named] if named in column else own_columns.words(named)  # a cell 450,0 is no list of two
     unknown = {_as_number(word) for word in words}
     return ["" if _as_number(cell) in unknown else cell for cell in column]
 
@@ -307,7 +306,7 @@ def classes_of(labels: list[str], path: Path) -> list[str]:
     if several := next((label for label in classes if _is_list(label, classes)), ""):
         hint = "several labels per image: add --multi-label; else name a column with one class by --label-column"
         raise FedcliError(f"{path}: the label {several!r} looks like several labels", hint)
-    numbers = own_labels.all_numbers(classes)
+    numbers = own_columns.all_numbers(classes)
     odd = next((label for label in classes if not (number(label) or 0.0).is_integer()), "")
     if odd and numbers:
         hint = "classes are names or whole numbers: put the values into bands in the table, or name another column"

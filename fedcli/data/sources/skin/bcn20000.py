@@ -75,7 +75,6 @@ def _read(raw: Path, paths: list[Path]) -> DataFrame:
 
 
 def _age(years: str) -> str:
-    """One of AGES, "" where no age is known."""
     age = number(years)
     return "" if age is None or age < 0 else AGES[age > 60]
 

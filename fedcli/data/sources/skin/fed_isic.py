@@ -68,7 +68,6 @@ def read_hospitals(path: Path) -> DataFrame:
 
 
 def _check_labels(table: DataFrame, path: Path) -> None:
-    """Refuse two tables that call an image by different classes."""
     if (odd := (table.label >= 0) & (table.label != table.target)).any():
         wrong = table[odd].iloc[0]
         here, there = CLASSES[wrong.label], CLASSES[wrong.target]
@@ -77,7 +76,6 @@ def _check_labels(table: DataFrame, path: Path) -> None:
 
 
 def _split(listing: Listing, choices: Choices) -> Listing:
-    """listing: split by the official fold."""
     if choices.split in ("lesion", "image"):
         return divided(listing, choices)
     if choices.split == "folds" and choices.fold > 1:

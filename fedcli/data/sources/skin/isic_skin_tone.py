@@ -50,7 +50,6 @@ def rows(raw: Path, choices: Choices) -> Listing:
 
 
 def _listing(raw: Path, choices: Choices) -> Listing:
-    """The images, split, without their skin tone."""
     if (raw / isic2019.TRUTH).is_file() or not (raw / isic2018.HAM).is_file():
         return isic2019.rows(raw, choices)
     listing = isic2018.rows(raw, replace(choices, split="image"))
