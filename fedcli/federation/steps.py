@@ -27,8 +27,8 @@ STATE = {"sgd": ("momentum",), "adam": ("mean", "square", "steps"), "adamw": ("m
 
 
 class Optimizer:
-    """Adam, AdamW or SGD over everything that a layout trains, one fused step on its flat vectors; torch's defaults where
-    the papers say nothing. It starts fresh in each round unless it is kept.
+    """Adam, AdamW or SGD over everything that a layout trains, one fused step on its flat vectors; torch's defaults
+    where the papers say nothing. It starts fresh in each round unless it is kept.
 
     The arithmetic is torch's own (torch.optim.adam, adamw and sgd, fused). Its classes are not used because they import
     a compiler, a second of every command, and allocate their state anew for every client. The learning rate is a tensor
