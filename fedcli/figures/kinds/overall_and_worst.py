@@ -68,11 +68,11 @@ def _numbers(system: System, attribute: str, metric: str) -> tuple[float, ...]:
     """Overall and worst group, and the intervals of all images and of the group that is worst on average."""
     all_images, of = Where("clean", metric=metric), Quantity("clean", metric)
     by = all_images._replace(attribute=attribute)
-    groups = {name: system.value(by._replace(group=name)) for name in system.scores.members(attribute)}
+    groups = {name: system.percent(by._replace(group=name)) for name in system.scores.members(attribute)}
     lowest = worst_of(groups, metric)
     whose = replace(of, attribute=attribute, group=lowest)
     bars = *system.bounds(of), *(system.bounds(whose) if lowest else (np.nan, np.nan))
-    return system.value(all_images), system.value(by._replace(measure=WORST)), *bars
+    return system.percent(all_images), system.percent(by._replace(measure=WORST)), *bars
 
 
 def front(points: Mapping[int, Sequence[float]]) -> list[int]:

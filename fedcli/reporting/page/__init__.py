@@ -170,7 +170,7 @@ def pictures(files: Sequence[tuple[str, Path]]) -> list[inline.Panels]:
 
 
 def _graphics(systems: list[Row], draw: Sequence[str]) -> list[inline.Panels]:
-    drawn = figures.of_systems([row.system for row in systems], draw)
+    drawn = figures.of_systems(systems, draw)
     return [inline.of_picture(picture) for _, picture in drawn]
 
 

@@ -25,7 +25,7 @@ Values = Mapping[str, int | None]  # images by value
 
 def of_row(row: Row) -> list[Table]:
     """Of the data of a system's first run, and its images after each step, where the data are there."""
-    lines = [[step, int(images), about] for step, images, about, _ in flow.steps(row.system).itertuples(index=False)]
+    lines = [[step, int(images), about] for step, images, about, _ in flow.steps(row).itertuples(index=False)]
     steps = Table.of(f"Flow of images: {row.name}", ["step", "images", "about"], lines, FLOW)
     return [*(tables(row.run_files[0]) if row.run_files else ()), *([steps] if lines else [])]
 
