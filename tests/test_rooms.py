@@ -27,7 +27,7 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "compare": 1470,
     "data": 11370,
     "federation": 2660,
-    "figures": 3080,
+    "figures": 3060,
     "io": 770,
     "methods": 7380,
     "metrics": 1170,
@@ -35,11 +35,11 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "reporting": 4540,
     "reproduce": 4340,
     "runs": 2650,
-    "scores": 5020,
+    "scores": 5000,
     "sites": 3330,
     "stages": 2020,
     "system": 850,
-    "the ground floor": 1440,
+    "the ground floor": 1450,
 }
 MOST_FILES = 20  # on one floor of a room
 ONE_EACH = "fedcli/methods"  # a file for each method

@@ -15,7 +15,6 @@ from fedcli.federation.client import Training
 from fedcli.figures import drawing, inline, report
 from fedcli.figures.kinds import FIGURES, answers, confusion, errors, forest, overall_and_worst
 from fedcli.figures.report import FORMATS, write_all
-from fedcli.reporting import page
 from fedcli.reporting.rows import compared, rows
 from fedcli.reporting.section import Section
 from fedcli.runs.train import train
@@ -215,7 +214,7 @@ def test_what_cannot_be_compared_is_said_once_for_the_figures_and_the_page(run, 
 
 
 def test_the_page_folds_the_figures(run):
-    made = page._graphics(compared(rows([run])), ["flow"])
+    made = [inline.of_picture(drawn) for _, drawn in report.of_systems(compared(rows([run])), ["flow"])]
     assert [panels.title for panels in made] == ["Flow of images: FedAvg"]
     section = Section("curves", "Curves", folded_panels=made)
     assert section.there and "<svg " in made[0].figures[0].svg
