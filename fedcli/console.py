@@ -164,6 +164,11 @@ def shortened(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:half]} … {text[-half:]}"
 
 
+def capital(words: str) -> str:
+    """Words as a sentence begins."""
+    return words[:1].upper() + words[1:]
+
+
 def printable(text: str) -> str:
     """Text with control characters escaped: names from files and images must not drive a person's terminal."""
     return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)

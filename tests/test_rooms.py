@@ -24,22 +24,22 @@ LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 350, 60, 8, 120
 BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, and raised only on purpose
     "bench": 1310,
     "commands": 3410,
-    "compare": 1480,
+    "compare": 1470,
     "data": 11370,
     "federation": 2660,
-    "figures": 3080,
+    "figures": 3060,
     "io": 770,
     "methods": 7380,
     "metrics": 1170,
     "models": 1960,
-    "reporting": 4570,
+    "reporting": 4540,
     "reproduce": 4340,
     "runs": 2650,
-    "scores": 5030,
+    "scores": 5000,
     "sites": 3330,
     "stages": 2020,
     "system": 850,
-    "the ground floor": 1440,
+    "the ground floor": 1450,
 }
 MOST_FILES = 20  # on one floor of a room
 ONE_EACH = "fedcli/methods"  # a file for each method

@@ -21,6 +21,7 @@ from .predicted import one_class
 from .systems import BEST, LAST, LAST5, Quantity, Scored
 from .verdict import Difference, interval_text, signed, significant
 
+BY_FEW = "; a group with few images, or without one of a class, decides the gap"
 PRIOR, ADVICE = "--prior logit-adjust, ", "Try {prior}a higher --lr or more rounds"
 
 
@@ -81,11 +82,13 @@ def levelling_down(
                 best, area = max(shared, key=lambda group: before[group]), runs[0].scores.usual[1]
                 tested = test(Quantity("clean", area, attribute), place)
                 sure = tested is not None and significant(tested)
+                each = [run.scores for run in (*first, *runs)]
+                few = BY_FEW * (views.GAP in small_decides(each, attribute, "clean", area, LAST5))
                 yield (
                     f"{name}: smaller gap by {attribute} than {base}"
                     f"{' only because' if sure else ', as'} no group gained and {best} fell from "
                     f"{100 * before[best]:.1f} to {100 * after[best]:.1f} % {title(area)} (levelling down"
-                    f"{'' if sure else _unsure(tested)}{_decided_by_few([*first, *runs], attribute, area)})"
+                    f"{'' if sure else _unsure(tested)}{few})"
                 )
 
 
@@ -94,11 +97,6 @@ def _unsure(tested: Difference | None) -> str:
         return " in these runs, not tested"
     change = f"{signed(tested.difference, 1)} points, 95 % interval {interval_text(tested, 1)}"
     return f" in these runs; the gap's change is not significant: {change}"
-
-
-def _decided_by_few(runs: Sequence[Scored], attribute: str, metric: str) -> str:
-    few = views.GAP in small_decides([run.scores for run in runs], attribute, "clean", metric, LAST5)
-    return "; a group with few images, or without one of a class, decides the gap" * few
 
 
 def _group_means(runs: Sequence[Scored], attribute: str) -> dict[str, float]:
@@ -170,16 +168,14 @@ def unreliable_groups(scores: Scores) -> list[str]:
         for value in small_groups(scores, name):
             score = scores.members(name)[value]
             classes = [scores.classes[at] for at in score.missing if at not in overall and at < len(scores.classes)]
-            if score.count < SMALL:
+            if score.count < SMALL or not classes:
                 few.append(f"{name} {value} ({score.small})")
-            elif classes:
+            else:
                 seen, known = len(scores.classes) - len(score.missing), len(scores.classes) - len(overall)
                 lacking.append(
                     f"{name} {value} has no test image of {' or '.join(classes)}: its AUC covers {seen} of {known} "
                     "classes"
                 )
-            else:
-                few.append(f"{name} {value} ({score.small})")
     return [*([f"groups of few test images: {', '.join(few)}"] if few else []), *lacking]
 
 

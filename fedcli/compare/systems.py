@@ -22,7 +22,7 @@ from ..scores.table import Score
 DRAWN = "seed", "fold"  # options that only say which of several draws a run or its data is
 MODEL = "name", "size", "channels", "precision"  # in which two networks differ
 
-LAST5, LAST, BEST = AT = "last5", "last", "best"  # the rounds that a number is of
+LAST5, LAST, BEST = "last5", "last", "best"  # the rounds that a number is of
 
 NOT_THE_METHOD = "a difference may be due to that and not to the method"
 

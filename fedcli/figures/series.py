@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..console import capital
 from ..data import manifest
 from ..errors import FedcliError
 from ..metrics import METRICS, title
@@ -280,14 +281,10 @@ def _words(key: Key) -> tuple[str, str, float]:
         return "Weight in the aggregation", "share", 1
     if kind == "group":
         words = [title(word) if word in METRICS else word for word in key[-1].split(" ")]
-        return f"{_capital(' '.join(words))}, {key[1]}", f"{key[1]} test images (%)", 100
+        return f"{capital(' '.join(words))}, {key[1]}", f"{key[1]} test images (%)", 100
     if kind == "test":
         on = "validation images" if key[1] == "validation" else f"{key[1]} test images"
         known = key[2] in METRICS
-        return (f"{_capital(title(key[2]))}, {key[1]}", f"{on} (%)", 100) if known else (f"{name}, {key[1]}", on, 1)
-    name = TITLES.get(key[-1]) or (name if len(name) < 3 else _capital(name))
+        return (f"{capital(title(key[2]))}, {key[1]}", f"{on} (%)", 100) if known else (f"{name}, {key[1]}", on, 1)
+    name = TITLES.get(key[-1]) or (name if len(name) < 3 else capital(name))
     return name, "reported by clients" if kind == "reports" else "kept by the server", 1
-
-
-def _capital(words: str) -> str:
-    return words[0].upper() + words[1:]

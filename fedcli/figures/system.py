@@ -66,51 +66,53 @@ class Seen:
                 yield group, place, self.chances[at := members[known], c], label, self.units[at]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class System:
     """One or several runs.
 
     Attributes:
-        place: among the systems that are compared, which gives the colour.
-        runs: what evaluation wrote of each.
-        which: the first run in words, "" where there is no other.
-        at: which rounds numbers are of. known: every number of each run, over these rounds.
+        scored: what evaluation wrote of each run. known: every number of each run, over the rounds that count.
+        at: which rounds these are.
+        place: among the systems of a page or figure, which gives the colour.
     """
 
-    place: int
-    name: str
-    runs: Sequence[Scored]
-    which: str = ""
-    at: str = LAST5
+    scored: Sequence[Scored]
     known: Sequence[Mapping[Where, Score]] = ()
+    at: str = LAST5
+    place: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.scores.name
 
     @property
     def paths(self) -> list[Path]:
-        return [run.path for run in self.runs]
+        return [run.path for run in self.scored]
 
     @property
     def each(self) -> list[Scores]:
-        return [run.scores for run in self.runs]
+        return [run.scores for run in self.scored]
 
     @property
     def scores(self) -> Scores:
         """Of the first run."""
-        return self.runs[0].scores
+        return self.scored[0].scores
 
-    def value(self, where: Where) -> float:
+    def percent(self, where: Where) -> float:
         """A score in percent, the mean over its runs; NaN where a run does not have it."""
         means = [known[where].mean if where in known else None for known in self.known]
         return np.nan if None in means or not means else 100 * float(np.mean(means))  # type: ignore[arg-type]
 
     def bounds(self, of: Quantity) -> tuple[float, float]:
         """Its 95 % interval over patients, in percent; NaN where there is none."""
-        low, high = bounds(self.runs, of, self.at) or (np.nan, np.nan)
+        low, high = bounds(self.scored, of, self.at) or (np.nan, np.nan)
         return 100 * low, 100 * high
 
     @property
     def one(self) -> str:
         """The name of the first run."""
-        return f"{self.name}, {self.which}" if self.which else self.name
+        which = self.scored[0].which * (len(self.scored) > 1)
+        return f"{self.name}, {which}" if which else self.name
 
     @cached_property
     def versions(self) -> dict[str, Seen]:

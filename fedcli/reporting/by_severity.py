@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from ..console import capital
 from ..metrics import title as in_words
 from ..scores import views
 from ..scores.scores import Scores
@@ -50,8 +51,7 @@ def by_group(named: Iterable[tuple[str, Scores]]) -> Iterator[Table]:
                 column = part.groups[attribute][version][metric].values()
                 lines.append([*level, *(score.last for score in column), gap and gap.last])
             heads: Heads = ["test images", "severity", *(Column(group, "%") for group in scores.members(attribute))]
-            words = in_words(metric)
-            title = f"{words[0].upper()}{words[1:]} by severity and {attribute}: {name or scores.name}"
+            title = f"{capital(in_words(metric))} by severity and {attribute}: {name or scores.name}"
             yield Table.of(title, [*heads, Column("gap", "points", lower=True)], lines, BY_GROUP)
 
 

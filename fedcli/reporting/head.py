@@ -39,7 +39,7 @@ def about(rows: Sequence[Row]) -> list[str]:
     elif count and (seed := _one([row.seeds[0] for row in own])) not in ("", None):
         alike += [f"seed {seed}"]
     said = f"{'All rows: ' if len(own) > 1 else ''}{', '.join(alike)}." if alike else ""
-    texts = [_data(own), _tested(own), said[:1].upper() + said[1:], chance(own)]
+    texts = [_data(own), _tested(own), console.capital(said), chance(own)]
     return [" ".join(filter(None, texts))]
 
 

@@ -11,7 +11,7 @@ from ..data.pool import TEST, holdings, pool_of
 from ..errors import UsageError, nearest
 from ..metrics import Task
 from ..scores.statistics import power
-from .table import Column, Table
+from .table import Column, Heads, Table
 
 ALL = "all"
 WIDTHS = (
@@ -61,5 +61,5 @@ def tables(facts: dict[str, Any], name: str) -> Iterator[Table]:
     groups = lines("groups", "group", "images", "patients", "positives", *rates, "auc")
     yield Table.of(f"Expected intervals on test images: {name}", [*columns, *points], groups, WIDTHS)
     if gaps := lines("gaps", "first", "second", *rates):
-        heads = ["attribute", "group", "other group", *(Column(f"gap in {rate}", "points") for rate in rates)]
+        heads: Heads = ["attribute", "group", "other group", *(Column(f"gap in {rate}", "points") for rate in rates)]
         yield Table.of(f"Detectable gaps on test images: {name}", heads, gaps, GAPS)

@@ -8,37 +8,31 @@ from pathlib import Path
 from typing import Any
 
 from ..compare.cautions import unreliable_groups
-from ..compare.systems import BEST, Scored
+from ..compare.systems import BEST
 from ..data import manifest
 from ..figures.system import System
 from ..scores import shots
 from ..scores.numbers import is_lower
-from ..scores.scores import Scores
 from ..scores.table import Where
-from .columns import POOLED, Numbers, Value, joined
+from .columns import POOLED, Value, joined
 from .table import Cell, percent
 
 WHOLE = "clients have no test images of their own, so their own models are scored on all of them"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class Row(System):
     """A system, or one view of it.
 
     Attributes:
-        scored: its runs. known: all numbers of each run.
-        at, over: which rounds its numbers are of, and over what runs spread: "pooled" over all rounds, or "runs".
+        over: over what runs spread: "pooled" over all rounds, or "runs".
         cells: column -> value. heads: column -> whose number it is. doubtful: the columns that a small group decides.
         view: "" where the method is shown images in one way only.
         differs: the options in which it differs from the other rows. mark: stands for them where they are long.
         minutes: how long each run trained on average. left_out: columns that are not known of the best round.
         names_runs: whether the name says of how many runs it is. short: the label without what all rows share.
-        place: among the systems of a page or figure, which gives the colour.
     """
 
-    scored: Sequence[Scored]
-    known: Sequence[Numbers]
-    at: str
     over: str = POOLED
     cells: dict[str, Value] = field(default_factory=dict)
     heads: Mapping[str, Where] = field(default_factory=dict)
@@ -52,7 +46,6 @@ class Row:
     left_out: Sequence[str] = ()
     names_runs: bool = True
     short: str = ""
-    place: int = 0
 
     def value(self, where: Where) -> Value:
         """A number of its runs as one."""
@@ -61,19 +54,6 @@ class Row:
     def cell(self, where: Where, *, doubtful: bool = False) -> Cell:
         value = self.value(where)
         return percent(value.mean, value.std, doubtful=doubtful)
-
-    @property
-    def scores(self) -> Scores:
-        """Of its first run."""
-        return self.scored[0].scores
-
-    @property
-    def each(self) -> list[Scores]:
-        return [run.scores for run in self.scored]
-
-    @property
-    def paths(self) -> list[Path]:
-        return [run.path for run in self.scored]
 
     @property
     def runs(self) -> int:
@@ -165,12 +145,6 @@ class Row:
     def run_files(self) -> list[Path]:
         """The run.json of each run that is there."""
         return [path for scores in self.paths if (path := manifest.parent(scores, "run"))]
-
-    @cached_property
-    def system(self) -> System:
-        """The row as figures see it."""
-        which = self.scored[0].which * (self.runs > 1)
-        return System(self.place, self.name, self.scored, which, self.at, self.known)
 
     def stage(self, kind: str) -> Path | None:
         """The manifest of the data that the first run was trained on."""

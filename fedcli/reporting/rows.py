@@ -16,7 +16,6 @@ from .. import console
 from ..compare.cautions import at_chance, doubtful, small_groups
 from ..compare.systems import BEST, DRAWN, LAST5, NOT_THE_METHOD, Scored, brief, grouped, last, read, refuse_mixed
 from ..errors import UsageError
-from ..figures.system import System
 from ..options import OWN
 from ..scores.scores import SYNTHETIC
 from . import timing
@@ -32,11 +31,6 @@ Options = Mapping[str, Any]
 def compared(lines: Iterable[Row]) -> list[Row]:
     """The rows but for views, in the order of their colours, without the word that tells them from their views."""
     return [replace(row, view="", place=k) for k, row in enumerate(row for row in lines if not row.is_view)]
-
-
-def systems(lines: Iterable[Row]) -> list[System]:
-    """Rows as figures see them."""
-    return [row.system for row in compared(lines)]
 
 
 def rows(

@@ -19,7 +19,7 @@ Lines of a group of metrics that groups are not compared by are of the last roun
 is no part of the file: see views.py.
 
 The container is CSV, as every tool opens it. A run of 10,000 clients has 750,000 lines of 45 MB, which are collected by
-whose they are in one pass. `frame()` is the table in pandas, which is imported only there.
+whose they are in one pass.
 """
 
 import csv
@@ -28,14 +28,11 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ..errors import FedcliError
 from ..io.csv_text import FORMULA
 from ..io.files import read_text
-
-if TYPE_CHECKING:
-    import pandas
 
 FILE = "scores.csv"
 AGAIN = "remove its folder and evaluate the run again"
@@ -189,16 +186,3 @@ def _number(text: str) -> float:
     if not math.isfinite(number):
         raise ValueError(f"{text!r} is no score")
     return number
-
-
-def frame(table: Mapping[Where, Score]) -> "pandas.DataFrame":
-    """The table in pandas: a row for each round of each score."""
-    import pandas
-
-    rows = [
-        (*where, number, value, *((score.low, score.high) if number == score.rounds[-1] else (None, None)), score.count,
-         score.small)
-        for where, score in table.items()
-        for number, value in zip(score.rounds, score.values, strict=True)
-    ]  # fmt: skip
-    return pandas.DataFrame(rows, columns=[*KEYS, "round", "value", "low", "high", "count", "small"])

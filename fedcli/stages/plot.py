@@ -118,12 +118,12 @@ def _subject(figure: Figure, paths: Sequence[Path]) -> Any:
         return (names.labels if figure.of == "runs" else names.systems)([series.read(path) for path in paths])
     from ..reporting.collect import runs_in
     from ..reporting.columns import POOLED
-    from ..reporting.rows import rows, systems
+    from ..reporting.rows import compared, rows
 
-    compared = systems(rows(_scored([run for path in paths for run in runs_in(path)]), spread=POOLED))
-    if figure.of == "system" and len(compared) > 1:
-        raise UsageError(f"{figure.name} draws one system at a time", f"{paths[0]} holds {len(compared)}: give one")
-    return compared[0] if figure.of == "system" else compared
+    own = compared(rows(_scored([run for path in paths for run in runs_in(path)]), spread=POOLED))
+    if figure.of == "system" and len(own) > 1:
+        raise UsageError(f"{figure.name} draws one system at a time", f"{paths[0]} holds {len(own)}: give one")
+    return own[0] if figure.of == "system" else own
 
 
 def _beside(figure: Figure, given: bool) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from ..reporting.table import Table
 from ..runs.finished import open_run
 from ..scores.deploy import model_file
 from ..scores.deploy import predict as scoring
-from ..scores.deploy.operating import Asked
 from .call import called_with, path_of, source
 from .evaluation_options import PredictOptions
 from .shown import Shown
@@ -102,8 +101,8 @@ def run(options: PredictOptions) -> Prediction:
     """
     files = [Path(file) for file in options.files]
     opened = open_run(source(options.run, options.work, "run"), options.device, path_of(options.data))
-    asked = Asked(options.positive, options.rule, options.cost)
-    return Prediction(scoring.predict(opened, files, options.client, asked))
+    wanted = {name: getattr(options, name) for name in ("positive", "rule", "cost")}
+    return Prediction(scoring.predict(opened, files, options.client, **wanted))
 
 
 predict = called_with("predict", PredictOptions, run)

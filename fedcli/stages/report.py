@@ -15,7 +15,7 @@ from ..reporting import choice, clinical
 from ..reporting.collect import Asked, scores_of_all, scores_under
 from ..reporting.columns import SHOWN, check_names
 from ..reporting.row import Row
-from ..reporting.rows import rows, systems
+from ..reporting.rows import compared, rows
 from ..reporting.table import Table
 from ..reporting.tables import Report as Tabled
 from ..reporting.tables import render
@@ -99,7 +99,7 @@ class Report(Shown):
         for name in formats:
             if name not in FORMATS:
                 raise UsageError(f"figures cannot be written as {name!r}", nearest(name, FORMATS))
-        return write_all(systems(self.rows), Path(folder), formats, draw)
+        return write_all(compared(self.rows), Path(folder), formats, draw)
 
     def cards(self, folder: Source) -> list[Path]:
         """Write the model card and the dataset card of one system as markdown and html; the paths.

@@ -15,7 +15,7 @@ from fedcli.figures.drawing import drawn
 from fedcli.figures.figure import Figure, numbers, register
 from fedcli.figures.kinds import FIGURES
 from fedcli.figures.series import read
-from fedcli.reporting.rows import rows, systems
+from fedcli.reporting.rows import compared, rows
 from fedcli.runs.train import train
 from fedcli.scores.evaluate import evaluate
 
@@ -61,10 +61,10 @@ def test_a_figure_draws_its_numbers(name, request):
     elif figure.of in ("runs", "methods"):
         subject = (names.labels if figure.of == "runs" else names.systems)([read(path) for path in paths])
     else:
-        subject = systems(rows([scores[path] for path in paths]))
+        subject = compared(rows([scores[path] for path in paths]))
         subject = subject if figure.of == "systems" else subject[0]
     if name == "sweep":
-        scored = [system.scores for system in systems(rows([scores[path] for path in paths]))]
+        scored = [system.scores for system in compared(rows([scores[path] for path in paths]))]
         extra = {"scores": lambda records: scored, "given": True}
     options = OPTIONS.get(name, {})
     frame = by_severity() if name == "severities" else figure.frame(subject, **options, **extra)

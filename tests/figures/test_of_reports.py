@@ -15,8 +15,7 @@ from fedcli.federation.client import Training
 from fedcli.figures import drawing, inline, report
 from fedcli.figures.kinds import FIGURES, answers, confusion, errors, forest, overall_and_worst
 from fedcli.figures.report import FORMATS, write_all
-from fedcli.reporting import page
-from fedcli.reporting.rows import compared, rows, systems
+from fedcli.reporting.rows import compared, rows
 from fedcli.reporting.section import Section
 from fedcli.runs.train import train
 from fedcli.scores.clinical.binary import BENEFITS, benefit
@@ -82,7 +81,7 @@ def test_the_front_leaves_out_what_another_system_beats():
 
 
 def test_the_worst_cases_are_the_surest_errors(run):
-    (system,) = systems(rows([run]))
+    (system,) = compared(rows([run]))
     images = system.versions["clean"]
     guess = images.chances.argmax(1)
     wrong = np.flatnonzero(guess != images.y)
@@ -112,7 +111,7 @@ def test_the_command_draws_every_figure_and_says_what_each_shows(run, tmp_path, 
 
 
 def test_equal_scores_give_equal_files_with_their_caption(run, tmp_path, monkeypatch):
-    (name, first), *_ = report.of_systems(systems(rows([run])), ["roc"])
+    (name, first), *_ = report.of_systems(compared(rows([run])), ["roc"])
     one = name, replace(first, panels=first.panels[:1])
     monkeypatch.setattr(report, "of_systems", lambda *_: [one])
     for folder in ("a", "b"):
@@ -127,7 +126,7 @@ def test_equal_scores_give_equal_files_with_their_caption(run, tmp_path, monkeyp
 @pytest.fixture
 def two(tmp_path):
     """Two systems with scores of groups."""
-    return systems(rows([scored(tmp_path / "a", model(1, 0)), heal(tmp_path / "b", model(2, 0))]))
+    return compared(rows([scored(tmp_path / "a", model(1, 0)), heal(tmp_path / "b", model(2, 0))]))
 
 
 def test_two_systems_stand_in_one_plane(two):
@@ -168,7 +167,7 @@ def test_methods_stand_side_by_side_for_each_group_with_the_mean_of_the_tables(t
 def test_names_of_files_hold_neither_seeds_nor_settings_and_are_short(two):
     names = [name for name, _ in report.of_systems(two, ["all"])]
     assert {"forest-auc", "roc-sex-clean-fedavg", "roc-sex-clean-fedheal"} < {*names} and max(map(len, names)) < 40
-    both = [replace(system, name=f"FedAvg ({k} seeds)", runs=two[0].runs) for k, system in enumerate(two)]
+    both = [replace(system, short=f"FedAvg ({k} seeds)", scored=two[0].scored) for k, system in enumerate(two)]
     assert report._short(both) == ["fedavg-1", "fedavg-2"]
 
 
@@ -183,7 +182,7 @@ def test_a_legend_of_the_page_shows_points_lines_and_lines_with_points(two):
 
 def test_of_many_systems_the_front_is_named(two):
     count = overall_and_worst.MOST_NAMED + 2
-    many = [replace(two[k % 2], place=k, name=f"system {k}") for k in range(count)]
+    many = [replace(two[k % 2], place=k, short=f"system {k}", differs="") for k in range(count)]
     table = overall_and_worst.frame(many)
     best = set(table[table["front"]]["place"])
     assert 0 < len(best) < count
@@ -193,10 +192,10 @@ def test_of_many_systems_the_front_is_named(two):
 
 
 def test_figures_can_be_chosen_by_their_names(run, tmp_path):
-    write_all(systems(rows([run])), tmp_path, ["svg"], ["roc", "flow"])
+    write_all(compared(rows([run])), tmp_path, ["svg"], ["roc", "flow"])
     assert {path.name for path in tmp_path.iterdir()} == {"captions.md", "flow.svg", "roc-sex-clean.svg"}
     with pytest.raises(UsageError, match="no figure has 'rocks' in its name") as error:
-        write_all(systems(rows([run])), tmp_path, ["svg"], ["rocks"])
+        write_all(compared(rows([run])), tmp_path, ["svg"], ["rocks"])
     assert "roc-sex-clean" in error.value.hint
 
 
@@ -215,7 +214,7 @@ def test_what_cannot_be_compared_is_said_once_for_the_figures_and_the_page(run, 
 
 
 def test_the_page_folds_the_figures(run):
-    made = page._graphics(compared(rows([run])), ["flow"])
+    made = [inline.of_picture(drawn) for _, drawn in report.of_systems(compared(rows([run])), ["flow"])]
     assert [panels.title for panels in made] == ["Flow of images: FedAvg"]
     section = Section("curves", "Curves", folded_panels=made)
     assert section.there and "<svg " in made[0].figures[0].svg

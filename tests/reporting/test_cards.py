@@ -15,7 +15,7 @@ from fedcli.figures.kinds import flow
 from fedcli.reporting import cards, evidence
 from fedcli.reporting.by_severity import by_group
 from fedcli.reporting.page import lead, table_one
-from fedcli.reporting.rows import rows, systems
+from fedcli.reporting.rows import compared, rows
 from fedcli.runs.train import train
 from fedcli.scores.evaluate import Extra, evaluate
 
@@ -132,7 +132,7 @@ def test_a_card_names_what_was_read_and_not_how(row):
 
 
 def test_the_flow_adds_up(row, run):
-    (system,) = systems([row])
+    (system,) = compared([row])
     images = flow.frame(system).set_index("step")["images"]
     assert images["files listed"] == images["images prepared"] == 120
     assert images["trained on"] == 80 and images["tested on"] == 40

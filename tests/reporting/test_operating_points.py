@@ -10,7 +10,7 @@ from fedcli.compare.systems import read
 from fedcli.data import manifest
 from fedcli.reporting import evidence
 from fedcli.runs.finished import open_run
-from fedcli.scores.deploy.operating import Asked, points
+from fedcli.scores.deploy.operating import points
 from fedcli.scores.existing import with_operating_points
 
 
@@ -67,5 +67,5 @@ def test_a_broken_evaluation_beside_it_is_named_and_left_out(runs, monkeypatch):
     warned: list[str] = []
     monkeypatch.setattr(console, "warn", warned.append)
     assert with_operating_points(made) == made
-    assert [point.rule for point in points(open_run(run.path), None, Asked())]
+    assert [point.rule for point in points(open_run(run.path), None)]
     assert len(warned) == 2 and all(str(broken) in text for text in warned)

@@ -23,7 +23,7 @@ from fedcli.figures import inline
 from fedcli.figures.kinds import forest
 from fedcli.reporting import page, timing
 from fedcli.reporting.page import lineage, markup, statistics
-from fedcli.reporting.rows import compared, rows, systems
+from fedcli.reporting.rows import compared, rows
 from fedcli.reporting.table import Cell, Column, Table, number
 from fedcli.runs.train import train
 from fedcli.scores.evaluate import evaluate
@@ -265,7 +265,7 @@ def test_a_group_without_a_score_has_no_dot(scores):
     by = compared(rows(scores[:1]))
     sex = by[0].scores.groups["sex"]["clean"]["auc_ovo_macro"]
     sex["f"].values[-1] = None
-    drawn = forest.frame(systems(by), version="clean")
+    drawn = forest.frame(compared(by), version="clean")
     assert drawn["group"].tolist() == ["all images", "m"]
 
 

@@ -17,7 +17,7 @@ from fedcli.errors import UsageError
 from fedcli.runs.finished import open_run
 from fedcli.scores.clinical import points as clinical
 from fedcli.scores.deploy import operating
-from fedcli.scores.deploy.operating import Asked, OperatingPoint, points
+from fedcli.scores.deploy.operating import OperatingPoint, points
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def test_an_image_at_the_threshold_is_called_positive():
 
 def test_a_rule_is_met_on_the_validation_images_themselves(run):
     opened = open_run(run.path)
-    (point,) = points(opened, None, Asked(["ill"], ["sensitivity=0.9"]))
+    (point,) = points(opened, None, ["ill"], ["sensitivity=0.9"])
     images = clinical.validation(opened, {}).of(1)
     alarms, hits, thresholds = roc_curve(images.y, images.logits, drop_intermediate=False)
     assert point.threshold == pytest.approx(thresholds[np.flatnonzero(hits >= 0.9)[0]])
@@ -92,7 +92,7 @@ def test_the_thresholds_of_a_finished_evaluation_are_used_and_said(run, work, tm
 def test_a_clients_own_model_has_a_threshold_of_its_own_images(clients, work):
     alone = fedcli.train("fedavg", clients, rounds=1, single_site=True, work=work)
     opened = open_run(alone.path)
-    made = {name: points(opened, name, Asked(["ill"], ["youden"]))[0] for name in HOSPITALS}
+    made = {name: points(opened, name, ["ill"], ["youden"])[0] for name in HOSPITALS}
     assert {name: point.images for name, point in made.items()} == {n: len(opened.data.val[n]) for n in HOSPITALS}
     assert len({point.threshold for point in made.values()}) > 1
 
@@ -111,10 +111,10 @@ def test_a_client_without_validation_images_is_predicted_for_without_thresholds(
     monkeypatch.setattr(clinical, "validation", lambda *_: nothing)
     warned: list[str] = []
     monkeypatch.setattr(console, "warn", warned.append)
-    assert points(opened, HOSPITALS[0], Asked()) == []
+    assert points(opened, HOSPITALS[0]) == []
     assert warned == [f"no operating points: {HOSPITALS[0]} has no validation images that could choose its thresholds"]
     with pytest.raises(UsageError, match="has no validation images"):
-        points(opened, HOSPITALS[0], Asked(["ill"], ["youden"]))
+        points(opened, HOSPITALS[0], ["ill"], ["youden"])
 
 
 def test_a_class_that_no_validation_image_has_is_said_once(run, monkeypatch):
@@ -125,7 +125,7 @@ def test_a_class_that_no_validation_image_has_is_said_once(run, monkeypatch):
     monkeypatch.setattr(clinical, "validation", lambda *_: none)
     warned: list[str] = []
     monkeypatch.setattr(console, "warn", warned.append)
-    assert points(opened, None, Asked(["ill"], ["youden", "specificity=0.8"])) == []
+    assert points(opened, None, ["ill"], ["youden", "specificity=0.8"]) == []
     assert warned == ["no threshold for ill: the validation images are all of it, or none is"]
 
 

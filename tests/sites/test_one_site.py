@@ -10,6 +10,7 @@ import fedcli
 from fedcli.compare.systems import read
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
+from fedcli.figures.figure import NothingToDraw
 from fedcli.figures.kinds import flow
 from fedcli.figures.system import System
 from fedcli.reporting import by_group
@@ -66,8 +67,10 @@ def test_one_site_scores_its_own_images_as_others_that_the_run_has_not_seen(data
     ill, as_known = (each.clinical["classes"]["ill"]["clean"] for each in (scores, known))
     assert ill["overall"] == as_known["overall"] and ill["groups"] == as_known["groups"] and scores.roster_size == 3
     assert scores.external.images == known.images and scores.shots is None
-    system = System(0, "", read([made.path]))
-    assert scores.data["partition"].options["sites"].keys() == set(HOSPITALS) and flow.steps(system).empty
+    system = System(scored=read([made.path]))
+    assert scores.data["partition"].options["sites"].keys() == set(HOSPITALS)
+    with pytest.raises(NothingToDraw):
+        flow.frame(system)
     (table,) = table_one.tables(run)  # as the sites described their images
     first = {column.over for column in table.columns if column.over}
     assert first == set(HOSPITALS) and "few: so few that" in table.legend

@@ -29,17 +29,11 @@ Step = tuple[str, int, str, bool]  # its name, images, what happened to the othe
 
 def frame(system: System) -> DataFrame:
     """step, images, about, part. Raises NothingToDraw where the data are not there, as at sites."""
-    table = steps(system)
-    if table.empty:
-        raise NothingToDraw(f"the data of {system.one} are not here", "draw it where they are")
-    return titled(table, f"Flow of images: {system.one}", ABOUT, table["images"].iloc[0])
-
-
-def steps(system: System) -> DataFrame:
-    """The frame, without lines where the data are not there."""
     run = manifest.parent(system.paths[0], "run")
-    lines = list(_steps(run, system.scores)) if run and manifest.parent(run, "dataset") else []
-    return DataFrame(lines, columns=["step", "images", "about", "part"])
+    if not run or not manifest.parent(run, "dataset"):
+        raise NothingToDraw(f"the data of {system.one} are not here", "draw it where they are")
+    table = DataFrame(_steps(run, system.scores), columns=["step", "images", "about", "part"])
+    return titled(table, f"Flow of images: {system.one}", ABOUT, table["images"].iloc[0])
 
 
 def _steps(run: Path, scores: Scores) -> Iterator[Step]:

@@ -8,7 +8,7 @@ import numpy as np
 from pandas import DataFrame
 
 from ...compare.systems import LAST5, Quantity
-from ...console import listed
+from ...console import capital, listed
 from ...metrics import title
 from ...scores.numbers import versions
 from ...scores.parts import MODELS
@@ -49,7 +49,7 @@ def frame(
     by = f" by {listed(groups)}" if (groups := [name for name in table["attribute"].unique() if name]) else ""
     words = versions(scores for system in systems for scores in system.each)
     table["version"] = table["version"].map(lambda each: words.get(each, each))
-    return titled(table, f"{title(metric)[0].upper()}{title(metric)[1:]}{by}", about, first.images, score=title(metric))
+    return titled(table, f"{capital(title(metric))}{by}", about, first.images, score=title(metric))
 
 
 def _wheres(systems: Sequence[System], overall: Where) -> Iterator[Where]:
@@ -63,7 +63,7 @@ def _wheres(systems: Sequence[System], overall: Where) -> Iterator[Where]:
 def _of(systems: Sequence[System], where: Where) -> Iterator[tuple]:
     of = Quantity(where.version, where.metric, where.attribute, where.group)
     for system in systems:
-        if np.isfinite(value := system.value(where)) and (score := system.runs[0].score(of)):
+        if np.isfinite(value := system.percent(where)) and (score := system.scored[0].score(of)):
             about = where.version, system.name, system.place, where.attribute, where.group or ALL, score.count
             yield *about, bool(score.small), value, *system.bounds(of)
 

@@ -10,9 +10,8 @@ from typing import Any
 import pandas
 from pandas import DataFrame
 
-from ...errors import FedcliError
 from ..drawing import MANY, Axes, Look, Picture
-from ..figure import Figure, register
+from ..figure import Figure, NothingToDraw, register
 from ..series import Record
 from ..shapes import lines, panels, picture
 
@@ -28,16 +27,8 @@ CROWDED = " The line is the median client; half dark, clients from the 10th to t
 def frame(runs: Mapping[str, list[Record]]) -> DataFrame:
     """system, client, corrupted, round, weight: the mean over runs, NaN in rounds without the client.
 
-    Clients that never took part are left out. Raises FedcliError where all are.
+    Clients that never took part are left out. Raises NothingToDraw where all are.
     """
-    table = of_systems(runs)
-    if table.empty:
-        raise FedcliError("no run recorded weights of clients", "clients that train alone have none")
-    return table
-
-
-def of_systems(runs: Mapping[str, list[Record]]) -> DataFrame:
-    """The frame, without lines where no run recorded weights."""
     parts = [DataFrame(columns=COLUMNS)]
     for name, records in runs.items():
         known = [record.series["weights"].frame() for record in records if "weights" in record.series]
@@ -48,7 +39,10 @@ def of_systems(runs: Mapping[str, list[Record]]) -> DataFrame:
         corrupted = {client for record in records for client in record.corrupted}
         table = table[table.groupby("client")["weight"].transform("count") > 0]
         parts.append(table.assign(system=name, corrupted=table["client"].isin(corrupted))[COLUMNS])
-    return pandas.concat(parts[1:] or parts)
+    table = pandas.concat(parts[1:] or parts)
+    if table.empty:
+        raise NothingToDraw("no run recorded weights of clients", "clients that train alone have none")
+    return table
 
 
 def draw(table: DataFrame) -> Picture:

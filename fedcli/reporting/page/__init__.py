@@ -9,6 +9,7 @@ of their runs say, which a page can leave out.
 import base64
 import tomllib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,7 +19,8 @@ from ...data import manifest
 from ...errors import FedcliError
 from ...figures import inline, series
 from ...figures import report as figures
-from ...figures.kinds import convergence, weights
+from ...figures.figure import NothingToDraw
+from ...figures.kinds import FIGURES, convergence
 from ...metrics import METRICS, PARITY, get
 from ...metrics import title as in_words
 from .. import by_severity, choice, clinical, cross_site
@@ -126,6 +128,9 @@ def _sections(made: Report, systems: list[Row], asked: PageOptions) -> list[Sect
     of_partition = {row.stage("partition"): row for row in reversed(systems) if row.run_files}  # the first of each
     certain = [*statistics.tables(systems, asked.metrics), *asked.tests]
     first_images = [table for row in reversed(of_partition.values()) for table in table_one.of_row(row)]
+    drawn = (
+        [inline.of_picture(picture) for _, picture in figures.of_systems(systems, asked.draw)] if asked.figures else []
+    )
     closed = [
         Section("certainty", "How certain are these numbers?", certain),
         *group_tables.sections(systems, asked.metrics),
@@ -137,7 +142,7 @@ def _sections(made: Report, systems: list[Row], asked: PageOptions) -> list[Sect
         Section("cross-site", "Trained at and tested on", list(cross_site.tables(named))),
         Section("choice", "Model choice", list(choice.tables(systems))),
         Section("training", "How training went", panels=list(_convergence(systems))),
-        Section("curves", "Curves and errors", folded_panels=_graphics(systems, asked.draw) if asked.figures else ()),
+        Section("curves", "Curves and errors", folded_panels=drawn),
         Section("data", "Data", first_images),
         lineage.settings(systems, asked.clocks),
         lineage.section(systems),
@@ -169,11 +174,6 @@ def pictures(files: Sequence[tuple[str, Path]]) -> list[inline.Panels]:
     return [inline.Panels("", drawn, layout="wide")] if drawn else []
 
 
-def _graphics(systems: list[Row], draw: Sequence[str]) -> list[inline.Panels]:
-    drawn = figures.of_systems([row.system for row in systems], draw)
-    return [inline.of_picture(picture) for _, picture in drawn]
-
-
 def _convergence(systems: list[Row]) -> Iterator[inline.Panels]:
     """Loss and test curves of all systems, and the weight that the server gave each client."""
     runs = {row.name: [series.read(run.parent) for run in row.run_files] for row in systems}
@@ -186,9 +186,8 @@ def _convergence(systems: list[Row]) -> Iterator[inline.Panels]:
     if len(curves):
         legend = BANDED * any(len(one) > 1 for one in runs.values()) + LOOKED_AT * bool(scored)
         yield replace(inline.of_picture(convergence.draw(curves)), title="Convergence", legend=legend)
-    table = weights.of_systems(runs)
-    if len(table):
-        yield inline.of_picture(weights.draw(table))
+    with suppress(NothingToDraw):
+        yield inline.of_picture(FIGURES["weights"].picture(runs))
 
 
 def _terms(names: Sequence[str], heads: set[str]) -> list[tuple[str, str]]:

@@ -27,7 +27,7 @@ def section(compared: Sequence[Row], findings: Sequence[str], notes: Sequence[st
     alone = _alone(compared[0]) if len(compared) == 1 and not asked else ()
     said = [*findings, *alone, *(() if asked else _groups(compared))]
     try:
-        panels = [inline.of_picture(FIGURES["forest"].picture([row.system for row in compared]))]
+        panels = [inline.of_picture(FIGURES["forest"].picture(compared))]
     except FedcliError:  # no score that it shows
         panels = []
     return Section("answer", "What these runs show" if asked else question(compared), panels=panels,
@@ -51,8 +51,8 @@ def _alone(row: Row) -> Iterator[str]:
         parts = []
         for version in MODELS:
             value, (low, high) = (
-                row.system.value(Where(version, metric=metric)),
-                row.system.bounds(Quantity(version, metric)),
+                row.percent(Where(version, metric=metric)),
+                row.bounds(Quantity(version, metric)),
             )
             bounds = f" (95 % interval {low:.1f} to {high:.1f})" if np.isfinite(low) else ""
             parts += [f"{value:.1f} %{bounds} on {words.get(version, version)} images"] if np.isfinite(value) else []
@@ -69,7 +69,7 @@ def _groups(compared: Sequence[Row]) -> Iterator[str]:
         ]
         if not known:
             continue
-        gaps = [row.system.value(Where("clean", attribute=attribute, metric=area, measure=GAP)) for row, _ in known]
+        gaps = [row.percent(Where("clean", attribute=attribute, metric=area, measure=GAP)) for row, _ in known]
         names = list(dict.fromkeys(group for _, (group, _) in known))
         small = " (not a reliable score)" * all(group in small_groups(known[0][0].scores, attribute) for group in names)
         if len(known) > MOST_NAMED:
@@ -86,7 +86,7 @@ def _groups(compared: Sequence[Row]) -> Iterator[str]:
 def _worst(row: Row, attribute: str) -> tuple[str, float] | None:
     metric = row.scores.usual[1]
     values = {
-        group: row.system.value(Where("clean", attribute=attribute, group=group, metric=metric))
+        group: row.percent(Where("clean", attribute=attribute, group=group, metric=metric))
         for group in row.scores.members(attribute)
     }
     group = worst_of(values, metric)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from math import inf
 
 from ...compare.systems import BEST
+from ...console import capital
 from ...data import image_counts, manifest
 from ...metrics import better_low, title
 from ...scores.table import Score, Where
@@ -42,9 +43,7 @@ def section(compared: Sequence[Row], metrics: Sequence[str]) -> Section:
     clients = [client for row in scored for client in row.scores.clients.values()]
     if any(row.scores.personal_models for row in scored) or any(client.part == "own" for client in clients):
         for place, metric in enumerate(metrics):
-            pairs += _tables(
-                scored, f"{title(metric)[0].upper()}{title(metric)[1:]} of each client", OWN * (place == 0), metric
-            )
+            pairs += _tables(scored, f"{capital(title(metric))} of each client", OWN * (place == 0), metric)
         scaled = f"es_{scored[0].scores.usual[1]}"
         for place, name in enumerate(dict.fromkeys(name for client in clients for name in client.groups)):
             pairs += _tables(scored, f"ES-AUC by {name} of each client", EQUITY * (place == 0), scaled, name)

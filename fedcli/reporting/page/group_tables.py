@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 
 from ...compare.cautions import doubtful_decisions, small_decides, small_groups
 from ...compare.systems import LAST5
+from ...console import capital
 from ...metrics import METRICS, PARITY, title
 from ...scores import numbers
 from ...scores.groups import unknown_note
@@ -61,7 +62,7 @@ def _tables(by: Sequence[Row], attribute: str, version: str, metrics: list[str],
         for scores in (scores for row in by for scores in row.each):
             names |= group_columns(scores, attribute, version, metric)
         yield from by_system(
-            f"{_capital(title(metric))}: {on} test images", by, names, heads=sizes,
+            f"{capital(title(metric))}: {on} test images", by, names, heads=sizes,
             doubtful=[{*small} | small_decides(row.each, attribute, version, metric, row.at) for row in by],
             legend=legend if version == "clean" and metric == metrics[-1] else "",
         )  # fmt: skip
@@ -79,7 +80,7 @@ def _legend(by: Sequence[Row], attribute: str) -> str:
         legend += " Bold marks the best, without a test."
     scores = by[0].scores
     missing = unknown_note(attribute, scores.grouped[attribute].unknown, scores.images)
-    return f"{legend} {missing[0].upper()}{missing[1:]}." if missing else legend
+    return f"{legend} {capital(missing)}." if missing else legend
 
 
 def _sizes(scores: Scores, attribute: str) -> dict[str, str]:
@@ -108,7 +109,7 @@ def _label_tables(scored: Sequence[Row]) -> Iterator[Table]:
     """Scores of each label, then how much it differs between the groups of each attribute."""
     for metric in OF_LABELS if scored else ():
         yield _label_table(
-            f"{_capital(_of_label(metric))} of each label", scored, [Where("clean", metric=metric)], LABELS
+            f"{capital(_of_label(metric))} of each label", scored, [Where("clean", metric=metric)], LABELS
         )
     for attribute in dict.fromkeys(name for row in scored for name in row.scores.groups):
         where = Where("clean", attribute=attribute)
@@ -137,10 +138,6 @@ def _label_table(called: str, scored: Sequence[Row], shown: Sequence[Where], leg
         if label in labels
     ]
     return Table.of(called, ["label", "images", *heads], lines, legend)
-
-
-def _capital(words: str) -> str:
-    return words[0].upper() + words[1:]
 
 
 def by_system(

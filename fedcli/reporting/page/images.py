@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ...console import capital
 from ...data import manifest
 from ...data.corruption.mixture import spoken
 from ...data.pool import CHANGED, pool_of
@@ -40,8 +41,8 @@ def section(compared: Sequence[Row]) -> Section:
 
 def _errors(compared: Sequence[Row]) -> Iterator[Panels]:
     """By the first attribute that the systems were scored by; of several labels per image there are none."""
-    seen = [(row, row.system.versions) for row in compared]
-    first = compared[0].system
+    seen = [(row, row.versions) for row in compared]
+    first = compared[0]
     images = first.versions.get("clean")
     dataset = dataset_of(first.paths[0], first.scores)
     alike = all("clean" in of and np.array_equal(of["clean"].ids, images.ids) for _, of in seen if images)
@@ -97,7 +98,7 @@ def _strip(path: Path) -> Iterator[Panels]:
     clean, names = pool.pixels(rows[at]), named(pool.y[rows[at]], body["classes"])
     pairs = [_pasted(np.stack([clean[k], changed[k]]), below=True) for k in range(len(at))]
     drawn = [Figure(name, image=png(pair), about=about) for name, pair in zip(names, pairs, strict=True)]
-    yield Panels(f"{kind[0].upper()}{kind[1:]}", drawn, legend=LEGEND, layout="strip")
+    yield Panels(capital(kind), drawn, legend=LEGEND, layout="strip")
 
 
 def named(labels: np.ndarray, classes: list[str]) -> list[str]:

@@ -39,7 +39,7 @@ def sentence(compared: Sequence[Row]) -> str:
     repeated = f" with {console.counted(max(seeds), 'seed', 'seeds')}{' each' * several}" if len(seeds) == 1 else ""
     clients = _span("client", [row.scores.roster_size for row in compared])
     rounds = _span("round", [row.scores.rounds for row in compared])
-    data = f"{'; '.join(datasets)}. {what[0].upper()}{what[1:]}"
+    data = f"{'; '.join(datasets)}. {console.capital(what)}"
     return f"{data} trained by {clients} for {rounds}{repeated}, {_corrupted(compared)}."
 
 

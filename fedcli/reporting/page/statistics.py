@@ -72,5 +72,5 @@ def tables(compared: Sequence[Row], metrics: Sequence[str]) -> list[Table]:
 
 
 def _bounds(row: Row, version: str, metric: str) -> str | None:
-    value, ends = row.system.value(Where(version, metric=metric)), row.system.bounds(Quantity(version, metric))
+    value, ends = row.percent(Where(version, metric=metric)), row.bounds(Quantity(version, metric))
     return "{:.1f} ({:.1f} – {:.1f})".format(value, *ends) if np.isfinite([value, *ends]).all() else None

@@ -3,10 +3,12 @@ site and part, with those of which a value is not known."""
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ...data import image_counts, manifest
+from ...figures.figure import NothingToDraw
 from ...figures.kinds import flow
 from ...io.files import read_text
 from ..row import Row
@@ -25,9 +27,11 @@ Values = Mapping[str, int | None]  # images by value
 
 def of_row(row: Row) -> list[Table]:
     """Of the data of a system's first run, and its images after each step, where the data are there."""
-    lines = [[step, int(images), about] for step, images, about, _ in flow.steps(row.system).itertuples(index=False)]
-    steps = Table.of(f"Flow of images: {row.name}", ["step", "images", "about"], lines, FLOW)
-    return [*(tables(row.run_files[0]) if row.run_files else ()), *([steps] if lines else [])]
+    shown = list(tables(row.run_files[0])) if row.run_files else []
+    with suppress(NothingToDraw):
+        lines = [[step, int(images), about] for step, images, about, _ in flow.frame(row).itertuples(index=False)]
+        shown.append(Table.of(f"Flow of images: {row.name}", ["step", "images", "about"], lines, FLOW))
+    return shown
 
 
 def tables(run: Path) -> Iterator[Table]:

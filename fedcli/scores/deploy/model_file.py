@@ -26,7 +26,7 @@ from ...metrics import probabilities
 from ...runs import finished as runs
 from ...runs.finished import Run
 from . import predict
-from .operating import NOTHING, points
+from .operating import points
 
 TOLERANCE = 1e-5  # between probabilities
 CHECKED = 16  # test images that are compared
@@ -160,7 +160,7 @@ def _sidecar(
     run: Run, preprocessing: predict.Preprocessing, path: Path, format: str, client: str | None, one_by_one: bool,
     difference: float,
 ) -> dict[str, Any]:  # fmt: skip
-    chosen = points(run, client, NOTHING)
+    chosen = points(run, client)
     model, size, channels = run.manifest.body["model"], preprocessing.choices.size, preprocessing.channels
     inside = format != "safetensors"
     mean, std = _mean_and_std(model["channels"])

@@ -6,6 +6,7 @@ threshold of a client's own model is chosen on that client's validation images.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -45,31 +46,18 @@ class OperatingPoint:
         return (chances[:, classes.index(self.positive)] >= self.threshold).tolist()
 
 
-@dataclass(frozen=True)
-class Asked:
-    """Requests to predict: classes, rules, and the cost of a missed image in false alarms."""
-
-    positive: Sequence[str] = ()
-    rule: Sequence[str] = ()
-    cost: float | None = None
-
-    @property
-    def anything(self) -> bool:
-        return bool(self.positive or self.rule or self.cost is not None)
-
-
-NOTHING = Asked()
-
-
-def points(run: Run, client: str | None, asked: Asked) -> list[OperatingPoint]:
-    """The operating points of a run, or of a client's own model; none where none were asked for or evaluated.
+def points(
+    run: Run, client: str | None, positive: Sequence[str] = (), rule: Sequence[str] = (), cost: float | None = None
+) -> list[OperatingPoint]:
+    """The operating points of a run, or of a client's own model, for these classes and rules, and for the cost of a
+    missed image in false alarms; else those that were evaluated, if any.
 
     Raises FedcliError, UsageError.
     """
-    if asked.anything:
+    if positive or rule or cost is not None:
         several = run.data.test["clean"].y.ndim == 2
-        names = positives(run.data.classes, asked.positive, several=several)
-        return _chosen(run, client, [(name, rule) for name in names for rule in clinical.rules(asked.rule, asked.cost)])
+        names = positives(run.data.classes, positive, several=several)
+        return _chosen(run, client, product(names, clinical.rules(rule, cost)))
     evaluated = _evaluated(run)
     if client is None or not evaluated:
         return evaluated

@@ -28,7 +28,7 @@ from ...runs.finished import Run
 from ...runs.initial import data_of, is_at_sites
 from ...runs.own_code import file_of
 from .foreign import FEWEST, Known, features_of, pixel_facts
-from .operating import NOTHING, Asked, OperatingPoint, points
+from .operating import OperatingPoint, points
 
 BATCH = 64  # images in memory at a time
 AREA = "INTER_AREA where {} more than {}, else INTER_CUBIC (OpenCV)"  # as fit_image() does
@@ -159,17 +159,18 @@ def check_client(run: Run, client: str | None) -> None:
         raise UsageError(f"in {run.path} every client trained alone, so there is no global model", hint)
 
 
-def predict(run: Run, paths: Iterable[Path], client: str | None = None, asked: Asked = NOTHING) -> Predicted:
+def predict(run: Run, paths: Iterable[Path], client: str | None = None, **wanted: Any) -> Predicted:
     """Chances of each class by the last round's model, and decisions at its operating points; a file that cannot be
     read is listed.
 
-    paths: files, and folders of them. Raises FedcliError where no file can be read, UsageError.
+    paths: files, and folders of them. wanted: operating points, as points() takes them. Raises FedcliError where no
+    file can be read, UsageError.
     """
     files, unreadable = named_files(paths)
     check_client(run, client)
     if manifest.of_sample([run.path]):
         console.warn("this run was trained on SYNTHETIC data: its probabilities say nothing about patients")
-    operating = points(run, client, asked)
+    operating = points(run, client, **wanted)
     preprocessing = Preprocessing.of(run)
     runs.load_model(run, run.rounds[-1], client)
     known = Known.of(run, client)

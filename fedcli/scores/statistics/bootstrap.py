@@ -21,7 +21,7 @@ from ...metrics.ranking import wide
 from ...seeds import derive
 from .significance import sign_floor
 
-PERCENTILE, BCA = METHODS = "percentile", "bca"
+PERCENTILE, BCA = "percentile", "bca"
 LEVEL = 0.95
 CHUNK = 2**19  # image weights at a time, 2 MiB: they stay in a cache, and memory does not grow with resamples
 KEPT = 2**26  # bytes of draws that are kept for the next run on the same test images

@@ -64,7 +64,7 @@ class Answered:
 def add_intervals(table: Table, where: Where, versions: Mapping[str, Answered], method: str = PERCENTILE) -> None:
     """Give an interval to each line of all images that is resampled, and add lines of the average of both versions.
 
-    where: whose the lines are, but for the version. versions: the last round's answers. method: one of METHODS.
+    where: whose the lines are, but for the version. versions: the last round's answers. method: PERCENTILE or BCA.
     """
     some = next(iter(versions.values()))  # versions are the same patients
     if not len(some.y):

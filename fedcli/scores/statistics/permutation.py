@@ -16,14 +16,13 @@ from typing import Any
 import numpy as np
 
 from ... import metrics
-from ...metrics import Plan, apart, gap
+from ...metrics import Grouping, Plan, apart, gap
 from ...seeds import derive
 from ..groups import CROSS, SMALL, cross
 from .significance import holm
 
 DEALS = 999
 STEP = 200  # deals at a time
-Grouping = tuple[np.ndarray, list[str]]
 
 
 def gaps(
