@@ -40,9 +40,8 @@ from ..methods import resolve
 from ..runs import own_code
 from ..runs.rules import check
 from ..runs.train_options import TrainOptions
-from ..shapes import NUMBER
+from ..shapes import NUMBER, read_json
 from .description import SMALLEST
-from .transport.frames import read_json
 
 COLUMNS = {  # that fedcli's own methods report
     "accuracy", "amplitudes", "cell_counts", "cell_losses", "class_images", "class_losses", "control_change", "counted",

@@ -24,8 +24,9 @@ from typing import IO, Any
 
 from ... import console
 from ...errors import FedcliError, HashError, UsageError, nearest
-from ...io.files import read_text, sync, write_text
+from ...io.files import sync, write_text
 from ...io.locks import held, scratch
+from ...shapes import read_json
 from ..sources.cards import Fetching, on_disk, size
 from .transfer import Left, in_words, transfer
 
@@ -107,17 +108,8 @@ def download(every: Sequence[Wanted], *, accepted: bool) -> None:
 
 def received(folder: Path) -> dict[str, Any]:
     """Files received by the folder's record, path -> url, bytes, sha256; nothing where there is no record."""
-    path = folder / RECORD
-    if not path.exists():
-        return {}
-    try:
-        record = json.loads(read_text(path))
-    except ValueError:
-        record = None
-    keys = {"url", "bytes", "sha256"}
-    if not isinstance(record, dict) or not all(isinstance(e, dict) and e.keys() == keys for e in record.values()):
-        raise FedcliError(f"{path} is not what fedcli wrote", "remove it: files that are whole are not fetched again")
-    return record
+    hint, path = "remove it: files that are whole are not fetched again", folder / RECORD
+    return read_json(path, {str: {"url": str, "bytes": int, "sha256": str}}, hint) if path.exists() else {}
 
 
 def _agree(every: Sequence[Fetching], accepted: bool) -> None:
