@@ -215,8 +215,12 @@ def describe(options: Any) -> dict[str, Option]:
     return {name: replace(_options_of(type(options))[name], default=value) for name, value in values(options).items()}
 
 
-@cache
 def _options_of(cls: Any) -> dict[str, Option]:
+    return _described(cls)  # a type that may be hashed is no other for mypy
+
+
+@cache
+def _described(cls: Any) -> dict[str, Option]:
     if not is_dataclass(cls):
         return {}
     hints = get_type_hints(cls, include_extras=True)

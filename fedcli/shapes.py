@@ -4,9 +4,12 @@ A shape is a type, a tuple of shapes of which one must fit, [shape] for a list, 
 named keys, which must be there unless their name ends in "?"; further keys are not looked at.
 """
 
+import json
+from pathlib import Path
 from typing import Any
 
 from .errors import FedcliError
+from .io.files import read_text
 
 NUMBER = (int, float)
 NAMED = {
@@ -23,6 +26,16 @@ def check(value: Any, shape: Any, file: object, hint: str, *, whole: bool = True
     """Raises FedcliError that names the file and the first key that has another shape or, if whole, is missing."""
     if wrong := _misfit(value, shape, "", whole):
         raise FedcliError(f"{file}: {wrong}", hint)
+
+
+def read_json(path: Path, shape: Any, hint: str = "") -> Any:
+    """The content of a JSON file. Raises FedcliError where it is damaged, or has another shape."""
+    try:
+        content = json.loads(read_text(path, hint))
+    except (ValueError, RecursionError) as error:
+        raise FedcliError(f"{path} is damaged: {error}"[:300], hint) from None
+    check(content, shape, f"{path} is damaged", hint)
+    return content
 
 
 def _misfit(value: Any, shape: Any, at: str, whole: bool) -> str:

@@ -23,9 +23,9 @@ DOORS = "fedcli", "fedcli.__main__"  # what a notebook and `python -m` open; the
 LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 350, 60, 8, 120
 BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, and raised only on purpose
     "bench": 1310,
-    "commands": 3410,
+    "commands": 3400,
     "compare": 1470,
-    "data": 11370,
+    "data": 11230,
     "federation": 2660,
     "figures": 3060,
     "io": 770,
@@ -34,12 +34,12 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "models": 1960,
     "reporting": 4540,
     "reproduce": 4340,
-    "runs": 2650,
+    "runs": 2640,
     "scores": 5000,
-    "sites": 3330,
-    "stages": 2020,
+    "sites": 3310,
+    "stages": 2100,
     "system": 850,
-    "the ground floor": 1450,
+    "the ground floor": 1460,
 }
 MOST_FILES = 20  # on one floor of a room
 ONE_EACH = "fedcli/methods"  # a file for each method

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from ..common_options import INPUT
 from ..errors import FedcliError, UsageError
+from ..io.files import regular
 from ..options import Flag, Source
 from ..system import terminal
 from .shell import common as o
@@ -189,8 +190,7 @@ def _unfinished(folder: Path) -> dict[str, Any]:
 def _h5(path: Path) -> dict[str, Any]:
     from ..data.pool import contents
 
-    if not path.is_file():
-        raise FedcliError(f"no such file: {path}", "give a manifest or an HDF5 file that fedcli wrote")
+    regular(path, "give a manifest or an HDF5 file that fedcli wrote")
     return {"path": str(path), "kind": "HDF5", "hashes": _checked(path), **contents(path)}
 
 

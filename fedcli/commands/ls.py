@@ -1,6 +1,5 @@
 """fedcli ls."""
 
-import json as text
 from pathlib import Path
 from typing import Any
 
@@ -185,11 +184,7 @@ def _unfinished(run: Path) -> dict[str, Any]:
     from ..data import manifest
 
     path, record = run / "settings.json", run / "rounds.jsonl"
-    try:
-        asked = text.loads(read_text(path))
-    except (ValueError, RecursionError):
-        raise FedcliError(f"{path} is damaged") from None
-    shapes.check(asked, SETTINGS, path, manifest.AGAIN)
+    asked = shapes.read_json(path, SETTINGS, manifest.AGAIN)
     options, below = asked["options"], run / asked["data_path"]
     data = _origin(manifest.read(below).body) if below.is_file() else "-"
     played = read_text(record).count("\n") if record.is_file() else 0

@@ -42,7 +42,9 @@ def methods(
     from ..methods import METHODS, resolve
     from ..methods.registry import installed
 
-    several = _of_file(name) if name else []
+    several: list[Any] = []
+    if name and extensions.is_file(name) and not extensions.split(name)[1]:  # a file, without one of its methods
+        several = list(extensions.load(extensions.split(name)[0]).tables.get("methods", {}).values())
     if len(several) > 1 and not json:
         terminal.table(HEAD, [_line(method_facts.facts_of(method)) for method in several])
         return
@@ -93,13 +95,6 @@ def _line(facts: method_facts.Facts, purpose: str = "") -> list[str]:
     else:
         more = f" (needs {', '.join(facts['wants'])})" if facts["wants"] else ""
     return [facts["name"], facts["label"], facts["about"] + more]
-
-
-def _of_file(name: str) -> list[Any]:
-    """Every method of a file that is named without one of them."""
-    if not extensions.is_file(name) or extensions.split(name)[1]:
-        return []
-    return list(extensions.load(extensions.split(name)[0]).tables.get("methods", {}).values())
 
 
 def _print(about: method_facts.Facts) -> None:

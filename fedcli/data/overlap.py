@@ -95,15 +95,8 @@ def remedy(overlap: dict[str, Any]) -> str:
 def _patients(ids: np.ndarray | None, train: np.ndarray, test: np.ndarray, name: str | None) -> dict[str, Any] | None:
     if ids is None:
         return None
-    both = np.intersect1d(ids[train], ids[test])
-    both = both[both != ""]
-    return {
-        "name": name or "patient",
-        "count": len(both),
-        "train_images": int(np.isin(ids[train], both).sum()),
-        "test_images": int(np.isin(ids[test], both).sum()),
-        "examples": both[:EXAMPLES].tolist(),
-    }
+    both = np.setdiff1d(np.intersect1d(ids[train], ids[test]), [""])
+    return {"name": name or "patient", **_counts(both, ids[train], ids[test]), "examples": both[:EXAMPLES].tolist()}
 
 
 def _pixels(pool: Pool, train: np.ndarray, test: np.ndarray) -> dict[str, Any]:
@@ -111,12 +104,12 @@ def _pixels(pool: Pool, train: np.ndarray, test: np.ndarray) -> dict[str, Any]:
     train_digests, test_digests = _digests(pool, train), _digests(pool, test)  # [N], [M]
     both, first, second = np.intersect1d(train_digests, test_digests, return_indices=True)
     pairs = sorted(f"{pool.id[train[i]]} = {pool.id[test[j]]}" for i, j in zip(first, second, strict=True))
-    return {
-        "count": len(both),
-        "train_images": int(np.isin(train_digests, both).sum()),
-        "test_images": int(np.isin(test_digests, both).sum()),
-        "examples": pairs[:EXAMPLES],
-    }
+    return {**_counts(both, train_digests, test_digests), "examples": pairs[:EXAMPLES]}
+
+
+def _counts(both: np.ndarray, train: np.ndarray, test: np.ndarray) -> dict[str, int]:
+    images = {"train_images": int(np.isin(train, both).sum()), "test_images": int(np.isin(test, both).sum())}
+    return {"count": len(both), **images}
 
 
 def _digests(pool: Pool, rows: np.ndarray) -> np.ndarray:

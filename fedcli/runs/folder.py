@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from .. import console, shapes
+from .. import console
 from ..data import last_used, manifest
 from ..errors import FedcliError, HashError, UsageError
 from ..federation import state as states
@@ -19,6 +19,7 @@ from ..io.files import read_text, sha256, write_text
 from ..io.locks import held, is_held
 from ..options import Source
 from ..provenance import other_code
+from ..shapes import read_json
 from .settled import renewed
 
 PATH = (str, None)
@@ -85,11 +86,7 @@ def asked(folder: Path) -> dict[str, Any]:
     """settings.json of a run folder. Raises FedcliError if it is damaged, HashError if it was changed."""
     path = folder / "settings.json"
     again = "remove its folder and train again"
-    try:
-        asked = json.loads(read_text(path, again))
-    except (ValueError, RecursionError):
-        raise FedcliError(f"{path} is damaged", again) from None
-    shapes.check(asked, SETTINGS, f"{path} is damaged", again)
+    asked = read_json(path, SETTINGS, again)
     digest = asked.pop("sha256")
     if digest != _digest(asked):
         raise HashError(
@@ -198,12 +195,7 @@ def newest_state(
 
 
 def _sealed(path: Path) -> dict[str, Any]:
-    beside = path.with_suffix(".json")
-    try:
-        sealed = json.loads(read_text(beside))
-    except ValueError as error:
-        raise FedcliError(f"{beside} is damaged: {error}") from None
-    shapes.check(sealed, SEALED, beside, "")
+    sealed = read_json(path.with_suffix(".json"), SEALED)
     if sha256(path) != sealed["state"]:
         raise FedcliError(f"{path} is damaged: its sha256 differs")
     return sealed

@@ -138,7 +138,7 @@ def _columns(policy: "Policy") -> str:
 def _noise(privacy: "Privacy", folder: Path) -> str:
     """The reach of noise, how many answers may leave with it and what those that did have revealed."""
     from ..federation.privacy import epsilon
-    from .privacy import LEDGER, read_ledger
+    from .policy import LEDGER, read_ledger
 
     answered, revealed = read_ledger(folder / LEDGER)
     known, first = len(answered), epsilon(privacy.noise, 1, privacy.delta)

@@ -14,7 +14,8 @@ from .. import __version__
 from ..data import image_counts, manifest, manifest_bodies
 from ..errors import FedcliError
 from ..labels import is_multi_label
-from .transport.frames import plain, read_json
+from ..shapes import read_json
+from .transport.frames import plain
 
 LONGEST, LONGEST_HINT = 380, 200  # characters of an error
 MOST_IMAGES = 10_000_000  # of a part: numbers that are as large take memory at the coordinator

@@ -40,9 +40,9 @@ from ..runs.folder import append
 from ..runs.resources import be_deterministic
 from ..runs.rules import check
 from ..runs.train_options import TrainOptions
-from . import memory, privacy
+from . import memory
 from .description import SiteError, check_name, describe, held_by, versions
-from .policy import Policy
+from .policy import Policy, noised
 from .tallies import tallied, to_arrays
 from .transport import frames
 from .transport.relay import MASKED
@@ -159,7 +159,7 @@ class Site:
             asked = f"{frames.digest((scalars, arrays))} {update}"  # no two updates are ever given one noise
             spans = begun.clients.layout.spans.items()
             variances = [span for name, span in spans if name.endswith("running_var")]
-            report = privacy.noised(report, task, self.policy.privacy, self.folder, asked, variances)
+            report = noised(report, task, self.policy.privacy, self.folder, asked, variances)
         answer, content = pack(report)
         return {**answer, "run": begun.run, "round": task.round, "kept": bool(report.memory)}, content
 

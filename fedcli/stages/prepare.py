@@ -39,8 +39,8 @@ def run(options: PrepareOptions) -> Dataset | Partition | Corruption:
     )
     made_up = None if options.raw else folder  # where it is a sample of our own
     chosen = {name: getattr(options, name) for name in CHOSEN} | {"own": _own(options)}
-    chosen["size"] = options.size or raw_folder.size_of(options.name, made_up)
-    attributes = path_of(options.attributes) or raw_folder.attributes_of(made_up)
+    side, brought = raw_folder.of_sample(options.name, made_up)
+    chosen["size"], attributes = options.size or side, path_of(options.attributes) or brought
     request = data.Request(folder, chosen, path_of(options.split_file), attributes)
     made = data.prepare(options.name, request, work=Path(options.work), out=path_of(options.out))
     dataset = Dataset(made)

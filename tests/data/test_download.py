@@ -289,7 +289,7 @@ def test_an_archive_that_was_not_unpacked_to_its_end_is_unpacked_again(server, t
 @pytest.mark.parametrize("text", ["[", '{"a": {}}'])
 def test_a_record_that_is_not_ours_is_a_sentence(server, tmp_path, text):
     (tmp_path / "download.json").write_text(text)
-    with pytest.raises(FedcliError, match="is not what fedcli wrote"):
+    with pytest.raises(FedcliError, match="is damaged"):
         get(tmp_path, plain(f"{server[0]}/file"))
 
 

@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 
 from fedcli.commands.app import app
 from fedcli.data import manifest
-from fedcli.data.partition import SCHEMES, Scheme, listing, register, scheme_from_flags
+from fedcli.data.partition import SCHEMES, Scheme, listing, register
 from fedcli.errors import UsageError
+from fedcli.stages.partition import scheme_from_flags
 
 # ---- the registry
 

@@ -6,7 +6,7 @@ import tarfile
 import pytest
 from download_server import ZIP, zipped
 
-from fedcli.data.preparation.unpacking import unpack
+from fedcli.data.preparation.download import unpack
 from fedcli.errors import FedcliError
 
 

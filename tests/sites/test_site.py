@@ -18,7 +18,7 @@ from fedcli.errors import FedcliError, UsageError
 from fedcli.federation.client import Report, Task
 from fedcli.runs.train import train
 from fedcli.runs.train_options import Execution
-from fedcli.sites import memory, policy, privacy
+from fedcli.sites import memory, policy
 from fedcli.sites.description import SiteError, describe, hidden, versions
 from fedcli.sites.engine import Sites
 from fedcli.sites.policy import Policy, Privacy, Refusal
@@ -209,7 +209,7 @@ def test_a_check_says_how_many_answers_the_policy_allows_and_what_was_spent(tmp_
     data = chain_with_tests(tmp_path)
     said = checked(data, tmp_path, "[privacy]\nnoise = 20.0")
     allowed = Privacy().answers
-    assert privacy.epsilon(20.0, allowed, 1e-5) <= 8.0 < privacy.epsilon(20.0, allowed + 1, 1e-5)
+    assert policy.epsilon(20.0, allowed, 1e-5) <= 8.0 < policy.epsilon(20.0, allowed + 1, 1e-5)
     assert f"which allows {allowed:,} answers, one each round" in said and "Sent so far: 0 answers" in said
     assert (
         "mean training loss" not in said
@@ -218,7 +218,7 @@ def test_a_check_says_how_many_answers_the_policy_allows_and_what_was_spent(tmp_
     )
     (tmp_path / "state").mkdir()
     ledger = {"answered": ["a" * 64, "b" * 64], "epsilon": 0.6, "delta": 1e-5}  # with less noise than now
-    (tmp_path / "state" / privacy.LEDGER).write_text(json.dumps(ledger))
+    (tmp_path / "state" / policy.LEDGER).write_text(json.dumps(ledger))
     assert "Sent so far: 2 answers, epsilon 0.6" in checked(data, tmp_path, "[privacy]")
     said = checked(data, tmp_path, "[privacy]\nnoise = 0.5")
     assert (
@@ -268,7 +268,7 @@ def test_the_accountant_agrees_with_the_integral_and_stays_below_renyi(noise, an
     Mironov 2017, Propositions 1, 3 and 7: an order a costs k a / (2 s^2), with s = noise / 2 for one answer.
     """
     delta = 1e-5
-    spent = privacy.epsilon(noise, answers, delta)
+    spent = policy.epsilon(noise, answers, delta)
     s = noise / 2 / math.sqrt(answers)  # of a normal density whose mean differs by 1
 
     def excess(x):
@@ -283,9 +283,9 @@ def test_the_accountant_agrees_with_the_integral_and_stays_below_renyi(noise, an
 
 
 def test_more_answers_reveal_more_and_none_nothing():
-    spent = [privacy.epsilon(4.0, answers, 1e-5) for answers in range(5)]
+    spent = [policy.epsilon(4.0, answers, 1e-5) for answers in range(5)]
     assert spent[0] == 0 and spent == sorted(spent)
-    assert privacy.epsilon(1e-3, 1, 1e-5) == math.inf
+    assert policy.epsilon(1e-3, 1, 1e-5) == math.inf
 
 
 def test_a_noised_update_is_cut_differs_by_site_and_is_the_same_when_asked_again(data, tmp_path):
@@ -328,7 +328,7 @@ def test_an_update_is_moved_by_no_more_than_its_clip_and_noise(tmp_path):
     task = Task("north", 0, 1, 1, 0, torch.zeros(2), {}, {})
     report = Report("north", 0, 1, 2, torch.tensor(0.5), torch.tensor([3.0, 4.0]), {}, {})  # norm 5
     quiet = Privacy(clip=1.0, noise=1e-9, epsilon=math.inf)
-    noised = privacy.noised(report, task, quiet, tmp_path, "q")
+    noised = policy.noised(report, task, quiet, tmp_path, "q")
     assert noised.theta.tolist() == pytest.approx([0.6, 0.8], abs=1e-6) and noised.loss.isnan()
 
 
@@ -336,14 +336,14 @@ def test_an_update_is_moved_by_no_more_than_its_clip_and_noise(tmp_path):
 def test_a_damaged_ledger_is_refused(tmp_path, text):
     (tmp_path / "privacy.json").write_text(text)
     with pytest.raises(FedcliError, match="privacy.json"):
-        privacy.read_ledger(tmp_path / "privacy.json")
+        policy.read_ledger(tmp_path / "privacy.json")
 
 
 def test_a_site_whose_epsilon_is_spent_answers_no_more(tmp_path):
     task = Task("north", 0, 1, 1, 0, torch.zeros(2), {}, {})
     report = Report("north", 0, 1, 2, torch.tensor(0.5), torch.ones(2), {}, {})
-    allowed = Privacy(noise=4.0, epsilon=privacy.epsilon(4.0, 2, 1e-5) + 1e-9)
+    allowed = Privacy(noise=4.0, epsilon=policy.epsilon(4.0, 2, 1e-5) + 1e-9)
     for question in ("1", "2", "2"):
-        privacy.noised(report, task, allowed, tmp_path, question)
+        policy.noised(report, task, allowed, tmp_path, question)
     with pytest.raises(Refusal, match="answer 3 would reveal epsilon"):
-        privacy.noised(report, task, allowed, tmp_path, "3")
+        policy.noised(report, task, allowed, tmp_path, "3")

@@ -2,9 +2,6 @@
 
 from . import clients_file, fedism, fedmrl, random_deals, sites  # noqa: F401 - importing registers
 from .build import make_partition
-from .flags import scheme_from_flags
 from .scheme import SCHEMES, Scheme, client_names, listing, register, resolve
 
-__all__ = [
-    "SCHEMES", "Scheme", "client_names", "listing", "make_partition", "register", "resolve", "scheme_from_flags",
-]  # fmt: skip
+__all__ = ["SCHEMES", "Scheme", "client_names", "listing", "make_partition", "register", "resolve"]

@@ -19,7 +19,7 @@ import numpy as np
 from ... import console
 from ...console import counted
 from ...errors import FedcliError, UsageError, nearest
-from ...io.files import read_text
+from ...io.files import read_text, regular
 from .. import manifest
 from ..pool import TEST, TRAIN, Pool
 from ..sources.tables import naming_column, number, read_cells, spellings
@@ -64,10 +64,9 @@ def read(
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise FedcliError(f"{path} is no file of clients that is known", f"give one of {', '.join(SUFFIXES)}")
-    if not path.is_file():
-        raise FedcliError(f"no such file: {path}", "give the .csv, .json or .npy that says who holds which image")
-    if path.stat().st_size > LARGEST:
-        raise FedcliError(f"{path} has {path.stat().st_size} bytes", f"a file of clients has at most {LARGEST}")
+    size = regular(path, "give the .csv, .json or .npy that says who holds which image").stat().st_size
+    if size > LARGEST:
+        raise FedcliError(f"{path} has {size} bytes", f"a file of clients has at most {LARGEST}")
     unknown: list[str] = []
     if suffix == ".npy":
         numbers = read_npy(path)
@@ -89,8 +88,6 @@ def read(
 
 def rows_in_order(path: Path, ids: Sequence[str]) -> np.ndarray:
     """Rows of the pool in the order in which the column id of a train.csv names them. Raises FedcliError."""
-    if not path.is_file():
-        raise FedcliError(f"no such file: {path}", "give the train.csv of the authors")
     rows_of, unknown = _find_rows(path, {"": _order(path)}, ids)
     if unknown:
         images = counted(len(unknown), "image", "images")
@@ -213,9 +210,8 @@ class FromFile(Scheme):
             raise UsageError(f"{name} names images, so no order of rows is needed", "leave the order file out")
         if self.client_column and suffix != ".csv":
             raise UsageError(f"{name} has no columns", "leave the client column out")
-        for path in (self.clients_file, self.order_file):
-            if path and not path.is_file():
-                raise FedcliError(f"no such file: {path}", "give the file of clients, and the order file of an .npy")
+        for path in filter(None, (self.clients_file, self.order_file)):
+            regular(path, "give the file of clients, and the order file of an .npy")
 
     def recorded(self, dataset: Mapping[str, Any]) -> dict[str, Any]:
         files = {"clients_file": self.clients_file, "order_file": self.order_file}

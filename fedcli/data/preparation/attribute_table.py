@@ -19,8 +19,6 @@ def joined(listing: Listing, path: Path, encoding: str = "utf-8-sig") -> Listing
     An attribute that the listing has already is replaced; an image that the table does not name has it unknown. A
     column of more than GROUPS values is left out and said. Raises FedcliError.
     """
-    if not path.is_file():
-        raise FedcliError(f"no such file: {path}", HINT)
     head, records = read_cells(path, HINT, encoding)
     if odd := [name for name in head if not name or "/" in name or "*" in name or head.count(name) > 1]:
         raise FedcliError(f"{path}: the column {odd[0]!r} has a slash or star in its name, or is there twice", HINT)

@@ -1,28 +1,34 @@
 """Files of a dataset from where its card says they are: said how much, agreed to, then each fetched and checked.
 
 A file is written beside its name and renamed when it is whole; an archive is unpacked beside the folder that it becomes
-and removed, but for one that was there before; download.json in the folder says what was received. A card's hash is the
-one that its source publishes, or, where the card says so, that of copies which others received. Where nobody publishes
-one, the hash in download.json stands for it: what is received later must be the same.
+and removed, but for one that was there before: plain files alone, none outside of it, no more than is declared.
+download.json in the folder says what was received. A card's hash is the one that its source publishes, or, where the
+card says so, that of copies which others received. Where nobody publishes one, the hash in download.json stands for it:
+what is received later must be the same.
 """
 
+import gzip
 import hashlib
 import json
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
 
 from ... import console
 from ...errors import FedcliError, HashError, UsageError, nearest
-from ...io.files import read_text, write_text
-from ...io.locks import held
+from ...io.files import sync, write_text
+from ...io.locks import held, scratch
+from ...shapes import read_json
 from ..sources.cards import Fetching, on_disk, size
 from .transfer import Left, in_words, transfer
-from .unpacking import unpack
 
 RECORD = "download.json"
 
@@ -102,17 +108,8 @@ def download(every: Sequence[Wanted], *, accepted: bool) -> None:
 
 def received(folder: Path) -> dict[str, Any]:
     """Files received by the folder's record, path -> url, bytes, sha256; nothing where there is no record."""
-    path = folder / RECORD
-    if not path.exists():
-        return {}
-    try:
-        record = json.loads(read_text(path))
-    except ValueError:
-        record = None
-    keys = {"url", "bytes", "sha256"}
-    if not isinstance(record, dict) or not all(isinstance(e, dict) and e.keys() == keys for e in record.values()):
-        raise FedcliError(f"{path} is not what fedcli wrote", "remove it: files that are whole are not fetched again")
-    return record
+    hint, path = "remove it: files that are whole are not fetched again", folder / RECORD
+    return read_json(path, {str: {"url": str, "bytes": int, "sha256": str}}, hint) if path.exists() else {}
 
 
 def _agree(every: Sequence[Fetching], accepted: bool) -> None:
@@ -210,3 +207,61 @@ def _digests(path: Path, known: dict[str, str]) -> tuple[dict[str, str], str]:
             digests[kind] = hashlib.file_digest(file, kind).hexdigest()
     kinds = {"md5": "MD5", "sha256": "SHA-256"}
     return digests, next((kinds[kind] for kind, value in known.items() if not digests[kind].startswith(value)), "")
+
+
+MOST_FILES = 10**6
+BROKEN = zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error, RuntimeError, NotImplementedError
+HINT = "remove it and give the same command again"
+Member = tuple[str, int, Callable[[], IO[bytes] | None]]  # name, bytes, how to open it
+
+
+def unpack(archive: Path, target: Path, most: int) -> None:
+    """The files of a zip or tar as a folder, without the one folder that holds them all.
+
+    most: bytes that they may have together. Raises FedcliError for a broken archive, for more, for a link, and for a
+    name that leads out of the folder; then there is no folder.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with scratch(target) as beside:
+        try:
+            _unpack(archive, target, beside, most)
+        except BROKEN as error:
+            raise FedcliError(f"{archive} cannot be unpacked: {error}", HINT) from None
+        sync(beside)
+        inside = list(beside.iterdir())
+        os.rename(inside[0] if len(inside) == 1 and inside[0].is_dir() else beside, target)
+
+
+def _unpack(archive: Path, target: Path, beside: Path, most: int) -> None:
+    with zipfile.ZipFile(archive) if zipfile.is_zipfile(archive) else tarfile.open(archive) as opened:
+        members = _of_zip(opened) if isinstance(opened, zipfile.ZipFile) else _of_tar(opened)
+        if (size := sum(length for _, length, _ in members)) > most or len(members) > MOST_FILES:
+            sentence = f"{archive} would unpack to {size / 1e9:,.1f} GB in {len(members):,} files"
+            raise FedcliError(f"{sentence}, more than its card declares", "do not use it; nothing was unpacked")
+        for name, length, open_it in console.progress(members, label=f"unpacking to {target.name}", total=len(members)):
+            path = beside / _inside(archive, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if (content := open_it()) is None:
+                raise FedcliError(f"{archive} cannot be unpacked: {name!r} is no plain file", HINT)
+            with content, path.open("xb") as file:
+                shutil.copyfileobj(content, file, 2**20)
+            if path.stat().st_size != length:
+                raise EOFError(f"{name} has not the length that the archive says")
+
+
+def _of_zip(opened: zipfile.ZipFile) -> list[Member]:
+    infos = [i for i in opened.infolist() if not i.is_dir() and not i.filename.startswith("__MACOSX/")]
+    return [(info.filename, info.file_size, partial(opened.open, info)) for info in infos]
+
+
+def _of_tar(opened: tarfile.TarFile) -> list[Member]:
+    infos = [info for info in opened if not info.isdir()]  # a link could lead out of the folder: nothing opens it
+    return [(i.name, i.size, partial(opened.extractfile, i) if i.isreg() else lambda: None) for i in infos]
+
+
+def _inside(archive: Path, name: str) -> PurePosixPath:
+    """A member's name, relative and without `..`. Raises FedcliError."""
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or "\\" in name or not path.parts:
+        raise FedcliError(f"{archive} holds the name {name!r}, which leads out of the folder", "do not use it")
+    return path

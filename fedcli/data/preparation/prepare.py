@@ -59,8 +59,9 @@ def prepare(name: str, request: Request, *, work: Path, out: Path | None = None)
     listing = _listing(name, card, source, request, choices)
     if code:
         check_labels(str(code), card, listing)
-        if raw:
-            check_inside(str(code), raw, listing)
+        for row in listing.rows:
+            if raw:
+                within(raw, str(row.source), str(code))
     if request.split_file:
         choices = replace(choices, split="file")
     options = recorded(name, card, choices)
@@ -165,12 +166,6 @@ def check_labels(code: str, card: dict[str, Any], listing: Listing) -> None:
             many = f"{len(classes)} numbers, each 1 (has the label), 0 (has it not) or 2 (not known)"
             what = f"{code}: the row {row.id[:80]!r} has the label {str(row.label)[:80]}"
             raise OwnCodeError(what, f"its label must be {many if several else one}")
-
-
-def check_inside(code: str, raw: Path, listing: Listing) -> None:
-    """Refuse an image of somebody's reader that lies outside of the raw folder. Raises FedcliError."""
-    for row in listing.rows:
-        within(raw, str(row.source), code)
 
 
 def contents_of(raw: Path, listing: Listing) -> dict[str, str]:

@@ -83,15 +83,13 @@ def sample_in(name: str, folder: Path, *, usual: bool = False) -> bool:
     return absent
 
 
-def size_of(name: str, folder: Path | None) -> int | None:
-    """The side at which a synthetic sample is prepared, whose pictures are small; None for the dataset's own."""
-    return min(SAMPLE_SIZE, sources.card(name)["size"]) if sources.is_sample(folder) else None
-
-
-def attributes_of(folder: Path | None) -> Path | None:
-    """The table of patients' attributes that a synthetic sample brings; None where it brings none."""
-    table = folder / sources.SAMPLE_ATTRIBUTES if folder and sources.is_sample(folder) else None
-    return table if table and table.is_file() else None
+def of_sample(name: str, folder: Path | None) -> tuple[int | None, Path | None]:
+    """The side at which a synthetic sample is prepared, whose pictures are small, and the table of patients' attributes
+    that it brings; None for what is no sample, or brings none."""
+    if folder is None or not sources.is_sample(folder):
+        return None, None
+    table = folder / sources.SAMPLE_ATTRIBUTES
+    return min(SAMPLE_SIZE, sources.card(name)["size"]), table if table.is_file() else None
 
 
 def _warn(name: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ...errors import FedcliError
+from ...io.files import regular
 from ..pool import Row
 from . import cards
 from .division import divided
@@ -47,9 +48,8 @@ def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
 
 def _records(path: Path) -> np.ndarray:
     """uint8 [N, RECORD], read from the file when it is asked for. Raises FedcliError."""
-    if not path.is_file():
-        raise FedcliError(f"no such file: {path}", "fedcli datasets cifar100 --download DIR gets it")
-    if not path.stat().st_size or path.stat().st_size % RECORD:
+    size = regular(path, "fedcli datasets cifar100 --download DIR gets it").stat().st_size
+    if not size or size % RECORD:
         raise FedcliError(f"{path} is no number of records of {RECORD} bytes", "download it again")
     return np.memmap(path, np.uint8, mode="r").reshape(-1, RECORD)
 

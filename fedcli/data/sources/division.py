@@ -1,7 +1,7 @@
 """The choice of test images: by the seed, by fold or by class, with a patient's or lesion's images kept together."""
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 
@@ -116,7 +116,5 @@ def fold_rows(rows: list[Row], choices: Choices, *, by_patient: bool) -> list[Ro
 
 def leaking(rows: list[Row]) -> int:
     """Patients or lesions with images on both sides of a split."""
-    sides: dict[str, set[bool]] = defaultdict(set)
-    for row in rows:
-        sides[row.patient].add(row.test)
-    return sum(len(both) > 1 for patient, both in sides.items() if patient)
+    train, test = ({row.patient for row in rows if row.test is side} - {""} for side in (False, True))
+    return len(train & test)

@@ -139,10 +139,8 @@ def _fold_file(raw: Path, top: Path, folds: int) -> Path:
 
 # the synthetic sample
 
-IN_FOLDERS = {"normal-cecum": "cecum", "normal-pylorus": "pylorus", "normal-z-line": "z-line", "polyp": "polyps"}
-IN_FOLDERS |= {"short-segment-barretts": "barretts-short-segment"}
-IN_FOLDERS |= {"oesophagitis-a": "esophagitis-a", "oesophagitis-b-d": "esophagitis-b-d"}
 IN_FOLDS = {"hemorrhoids": "hemorroids"}
+IN_FOLDERS = {known: name for name, known in SPELLINGS.items() if known not in IN_FOLDS}
 EACH = 5  # images of a class
 
 

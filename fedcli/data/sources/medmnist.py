@@ -19,6 +19,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from ...errors import FedcliError, UsageError
+from ...io.files import regular
 from ...labels import MULTI_LABEL
 from ..pool import Row
 from . import cards
@@ -116,10 +117,7 @@ def _channels(path: Path, shape: tuple[int, ...], choices: Choices) -> int:
 def locate(raw: Path, file: str) -> Path:
     """The archive asked for, else the only one in the folder."""
     if file:
-        path = within(raw, file, "--set file")
-        if not path.is_file():
-            raise FedcliError(f"no such file: {path}", "name a .npz of that folder: --set file=pathmnist.npz")
-        return path
+        return regular(within(raw, file, "--set file"), "name a .npz of that folder: --set file=pathmnist.npz")
     archives = sorted(raw.glob("[!.]*.npz"))  # macOS puts a ._ file beside each
     if not archives:
         raise FedcliError(f"{raw} has no .npz file", "give the folder of a MedMNIST file, such as pathmnist.npz")

@@ -137,7 +137,9 @@ def sample(folder: Path, times: int = 1) -> None:
         lines += [[f"{id}_{name}", int(k in subtypes)] for k, name in enumerate(CLASSES)]
         lines.append([f"{id}_any", int(bool(subtypes))])
         patient = f"ID_{1000 + i // 10 * 5 + first:08x}"
-        people.setdefault(patient, _person(len(people)))
+        k = len(people)  # of every twelfth patient nobody knows the age
+        age = "" if k % 12 == 11 else 25 + 7 * k % 60
+        people.setdefault(patient, [ATTRIBUTES["sex"][k % 2], age, RACES[k // 2 % len(RACES)]])
         _write(folder / "stage_2_train" / f"{id}.dcm", id, patient, _head(id, first), i)
     table(folder / "attributes.csv", ["patient_id", *PERSON], [[id, *person] for id, person in people.items()])
     table(folder / "stage_2_train.csv", ["ID", "Label"], [*lines, *lines[:6]])  # Kaggle's table repeats some rows
@@ -145,11 +147,6 @@ def sample(folder: Path, times: int = 1) -> None:
         return
     whole = folder / "stage_2_train" / f"{lines[6][0].removesuffix('_epidural')}.dcm"
     whole.write_bytes(whole.read_bytes()[:-400])  # one of Kaggle's slices is cut off
-
-
-def _person(k: int) -> list:
-    """Sex, age and race of the k-th patient; of every twelfth nobody knows the age."""
-    return [ATTRIBUTES["sex"][k % 2], "" if k % 12 == 11 else 25 + 7 * k % 60, RACES[k // 2 % len(RACES)]]
 
 
 def _head(id: str, label: int) -> np.ndarray:

@@ -10,14 +10,12 @@ import json
 import math
 import struct
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ... import shapes
 from ...errors import FedcliError
-from ...io.files import read_text
 
 Scalars = dict[str, Any]  # what JSON can hold
 Arrays = dict[str, np.ndarray]
@@ -92,16 +90,6 @@ def _empty(entry: list, left: int) -> tuple[str, np.ndarray]:
         return name, np.empty(shape, kind)
     except MemoryError:
         raise FrameError(f"a message arrived whose array {name[:40]!r} does not fit into memory") from None
-
-
-def read_json(path: Path, shape: Any, hint: str) -> Any:
-    """The content of a JSON file that somebody else wrote. Raises FedcliError where it has another shape."""
-    try:
-        content = json.loads(read_text(path, hint))
-    except (ValueError, RecursionError) as error:
-        raise FedcliError(f"{path} is no JSON: {error}"[:300], hint) from None
-    shapes.check(content, shape, path, hint)
-    return content
 
 
 def plain(text: object, most: int) -> str:

@@ -15,7 +15,8 @@ from types import TracebackType
 from typing import Any
 
 from ...errors import FedcliError
-from .frames import Message, read_json
+from ...shapes import read_json
+from .frames import Message
 from .relay import Question, Relay, answered, paths_in
 
 INSTALLED = find_spec("nvflare") is not None

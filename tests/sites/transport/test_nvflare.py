@@ -108,7 +108,7 @@ def test_a_process_that_cannot_attach_ends_the_site_in_a_sentence(tmp_path, prof
     assert not interrupts.came()
 
 
-@pytest.mark.parametrize(("content", "sentence"), [("{", "is no JSON"), ("{}", "schema_version is missing")])
+@pytest.mark.parametrize(("content", "sentence"), [("{", "is damaged"), ("{}", "schema_version is missing")])
 def test_a_profile_that_is_none_is_refused(tmp_path, profile, content, sentence):
     profile.write_text(content)
     with pytest.raises(FedcliError, match=sentence):

@@ -7,8 +7,6 @@ as absent, as the authors' code has it; -1, an uncertain one, is what --set unce
 
 from pathlib import Path
 
-import numpy as np
-
 from ..described import listed
 from ..division import divided
 from ..drawing import labels_of, save, spots, table
@@ -44,7 +42,8 @@ RACES = "White", "Asian", "Black or African American", "White, non-Hispanic", "U
 def sample(folder: Path) -> None:
     """CheXpert-v1.0-small with its two tables, and the table of people."""
     people = []
-    for part, count in PATIENTS.items():
+    for part, count in PATIENTS.items():  # radiologists answered for every label of the valid part
+        absent = ["0.0"] if part == "valid" else ["", "", "", "0.0", "", "", "-1.0"]
         lines = []
         for n in range(count):
             patient = f"patient{n + 1 if part == 'train' else 64541 + n:05d}"
@@ -55,17 +54,11 @@ def sample(folder: Path) -> None:
                 name = f"{part}/{patient}/study1/{view}.jpg"
                 side = "Frontal" if "frontal" in view else "Lateral"
                 about = [f"{ARCHIVE}/{name}", sex, age, side, "AP" * (side == "Frontal")]
-                lines.append([*about, *_cells(n, part, labels)])
+                cells = ["1.0" if has else absent[(n + k) % len(absent)] for k, has in enumerate(labels)]
+                lines.append([*about, *cells])
                 save(folder / ARCHIVE / name, spots(name, labels))
         table(folder / ARCHIVE / f"{part}.csv", ["Path", "Sex", "Age", "Frontal/Lateral", "AP/PA", *FINDINGS], lines)
     table(folder / "CHEXPERT DEMO.csv", ["PATIENT", "GENDER", "AGE_AT_CXR", "PRIMARY_RACE", "ETHNICITY"], people)
-
-
-def _cells(n: int, part: str, labels: np.ndarray) -> list[str]:
-    """Cells as the tables write them: radiologists answered for every label of the valid part; elsewhere what is absent
-    may be blank, 0 or uncertain."""
-    absent = ["0.0"] if part == "valid" else ["", "", "", "0.0", "", "", "-1.0"]
-    return ["1.0" if has else absent[(n + k) % len(absent)] for k, has in enumerate(labels)]
 
 
 SOURCE = Source(rows, radiograph, sample, per_file=True)

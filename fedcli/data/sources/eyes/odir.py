@@ -99,14 +99,10 @@ def sample(folder: Path) -> None:
             first = [*LABELS][int(labels.argmax())]
             place = [f"../input/{(FOLDER / name).as_posix()}", [first], labels.tolist(), name]
             lines.append([*person, *names.values(), *keywords.values(), *labels.tolist(), *place])
-            save(folder / FOLDER / name, _picture(name, labels))
+            grey = spots(name, labels).astype(float)  # reddish, brighter in green where a label has its place
+            image = np.stack([np.full_like(grey, 160), grey, 0.4 * grey], axis=-1).astype(np.uint8)
+            save(folder / FOLDER / name, image)
     table(folder / TABLES[0], HEAD, lines)
-
-
-def _picture(name: str, labels: np.ndarray) -> np.ndarray:
-    """uint8 [H, W, 3]: reddish, brighter in green where a label has its place."""
-    grey = spots(name, labels).astype(float)
-    return np.stack([np.full_like(grey, 160), grey, 0.4 * grey], axis=-1).astype(np.uint8)
 
 
 SOURCE = Source(rows, photograph, sample, per_file=True)

@@ -63,8 +63,8 @@ def _mapping(text: str) -> dict[str, dict[str, str]]:
     """Of "sex:weiblich=female,W=female;label:Nävus=nevus". Raises UsageError."""
     mapping: dict[str, dict[str, str]] = {}
     for part in filter(str.strip, text.split(";")):
-        column, colon, words = part.partition(":")
-        pairs = [word.partition("=") for word in words(words)]
+        column, colon, named = part.partition(":")
+        pairs = [word.partition("=") for word in words(named)]
         if not colon or not pairs or not all(equals and old.strip() and new.strip() for old, equals, new in pairs):
             raise UsageError(f"--map is {part!r}", MAP_HINT)
         mapping.setdefault(column.strip(), {}).update({old.strip(): new.strip() for old, _, new in pairs})
