@@ -21,7 +21,7 @@ from ...figures import report as figures
 from ...figures.kinds import convergence, weights
 from ...metrics import METRICS, PARITY, get
 from ...metrics import title as in_words
-from .. import by_severity, choice, clinical, cross_site
+from .. import by_severity, choice, clinical, comparison, cross_site
 from ..columns import POOLED, SHOWN, shown
 from ..row import Row
 from ..rows import compared, rows, shortened
@@ -124,7 +124,8 @@ def _sections(made: Report, systems: list[Row], asked: PageOptions) -> list[Sect
     named = [(row.name, row.scores) for row in systems]
     falls = list(by_severity.tables(named, asked.metrics))
     of_partition = {row.stage("partition"): row for row in reversed(systems) if row.run_files}  # the first of each
-    certain = [*statistics.tables(systems, asked.metrics), *asked.tests]
+    ranks = comparison.rank_tables(comparison.rank_tests(systems))
+    certain = [*statistics.tables(systems, asked.metrics), *asked.tests, *ranks]
     first_images = [table for row in reversed(of_partition.values()) for table in table_one.of_row(row)]
     closed = [
         Section("certainty", "How certain are these numbers?", certain),
