@@ -106,5 +106,5 @@ class LossValley(ScoredModel, Aggregator):
 register(
     "swad", DenseMean(), LossValley(), label="SWAD",
     about="the weights of all steps from when the validation loss settles until it rises are averaged",
-    families="domain groups",
+    families="domain",
 )  # fmt: skip
