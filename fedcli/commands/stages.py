@@ -324,7 +324,7 @@ def report(
         console.say(f"wrote {written}")
     if out is None and format == "table" and not json:
         show_rows(made.rows)
-        show_tables(made.choices)
+        show_tables([*made.ranks, *made.choices])
         writers.say([clinical.elsewhere(made.rows)])
     elif json == "short":
         rows = [brief.of_row(row) for row in made.rows if not row.is_view]

@@ -74,7 +74,10 @@ class FederatedFeatures(LinearHeadOnly, ScoredModel, Aggregator):
         compared = has.any(0).sum() * (len(head) + 1)
         memory["creff_mismatch"] = mismatch(features, head, wanted) / compared  # for the record
         memory["creff_features"], memory["creff_seen"], memory["creff_index"] = features, seen, index
-        memory["creff_head"] = self.retrained(features, seen, derive("creff head", updates.seed, updates.round))
+        memory["creff_head"] = trained_head(
+            features, seen, derive("creff head", updates.seed, updates.round),
+            epochs=self.epochs, batch=self.batch, lr=self.head_lr,
+        )  # fmt: skip
         if not memory["creff_head"].isfinite().all():
             raise FedcliError(
                 f"the re-trained classifier is not finite after round {updates.round}",
@@ -100,19 +103,20 @@ class FederatedFeatures(LinearHeadOnly, ScoredModel, Aggregator):
             features.data.sub_(slope, alpha=self.feature_lr)
         return features.detach()
 
-    def retrained(self, features: Tensor, seen: Tensor, seed: int) -> Tensor:
-        """A fresh classifier [C, D+1] trained by SGD on the features [C, M, D] of the classes that were seen."""
-        stream = torch.Generator().manual_seed(seed)
-        classes, count, width = features.shape
-        f = with_one(features[seen].flatten(0, 1))  # [N, D+1]
-        y = F.one_hot(seen.nonzero().squeeze(1).repeat_interleave(count), classes).to(f)  # [N, C]
-        head = (2 * torch.rand(classes, width + 1, generator=stream) - 1).to(f.device) / width**0.5
-        for _ in range(self.epochs):
-            order = torch.randperm(len(f), generator=stream).to(f.device)
-            for x, true in zip(f.index_select(0, order).split(self.batch), y[order].split(self.batch), strict=True):
-                residual = (head @ x.T).softmax(0).sub_(true.T)  # [C, B] p - y
-                head.addmm_(residual, x, alpha=-self.head_lr / len(x))
-        return head
+
+def trained_head(features: Tensor, seen: Tensor, seed: int, *, epochs: int, batch: int, lr: float) -> Tensor:
+    """A fresh classifier [C, D+1] trained by SGD on the features [C, M, D] of the classes that were seen, bool [C]."""
+    stream = torch.Generator().manual_seed(seed)
+    classes, count, width = features.shape
+    f = with_one(features[seen].flatten(0, 1))  # [N, D+1]
+    y = F.one_hot(seen.nonzero().squeeze(1).repeat_interleave(count), classes).to(f)  # [N, C]
+    head = (2 * torch.rand(classes, width + 1, generator=stream) - 1).to(f.device) / width**0.5
+    for _ in range(epochs):
+        order = torch.randperm(len(f), generator=stream).to(f.device)
+        for x, true in zip(f.index_select(0, order).split(batch), y[order].split(batch), strict=True):
+            residual = (head @ x.T).softmax(0).sub_(true.T)  # [C, B] p - y
+            head.addmm_(residual, x, alpha=-lr / len(x))
+    return head
 
 
 def head_index(layout: Layout) -> Tensor:

@@ -51,7 +51,7 @@ class Tuned(Local):
         received = client.layout.read()  # [P] with the client's own statistics, where it has such
         net.eval()
         part = net if self.tune == "all" else net.head
-        solver = Solver(self.solver, [p for p in part.parameters() if p.requires_grad], client.lr)
+        solver = Solver(self.solver, [p for p in part.parameters() if p.requires_grad], self.tuning_rate(client))
         for epoch in range(self.tune_epochs):
             event = client.seed, client.round, client.name, epoch
             for batch in client.shard.epoch(
@@ -63,6 +63,10 @@ class Tuned(Local):
         client.scratch["tuned"] = client.layout.read()
         client.layout.load(received)
         client.layout.zero_grad()
+
+    def tuning_rate(self, client: ClientRound) -> float:
+        """The learning rate of those passes."""
+        return client.lr
 
     def on_round_end(self, net: Network, client: ClientRound) -> None:
         client.memory["model"] = client.scratch["tuned"]

@@ -6,7 +6,8 @@ The towers are open_clip's, with the quick GELU that OpenAI trained them with.
 
 Images of another size than the tower's are resized to it, bilinear with antialiasing as FairFedMed does; the tower's
 position embeddings are never resized. A volume is cut into slabs of 8 slices, each projected to three channels. The
-pooled token (ViT: CLS) is left out: a vision transformer gives its patches, a ResNet every position of its last map.
+pooled token (ViT: CLS) is left out, except where it alone is asked for: a vision transformer gives its patches, a
+ResNet every position of its last map.
 """
 
 from dataclasses import dataclass, field
@@ -83,12 +84,16 @@ class ClipNetwork(Network):
 
     def make_prompts(self, count: int, length: int = 4) -> PromptHead:
         """A head of `count` prompts with `length` learned words each; it reads tokens."""
+        self.text = self.text_tower()
+        return PromptHead(self.text, count, length)
+
+    def text_tower(self) -> TextTower:
+        """The text tower. Raises FedcliError where the starting weights have none."""
         if not self.spare:
             raise FedcliError(
                 f"{self.start} holds no text tower, which prompts need", "give a CLIP checkpoint that has both towers"
             )
-        self.text = self.spare[0]
-        return PromptHead(self.text, count, length)
+        return self.spare[0]
 
 
 class ImageTower(nn.Module):
@@ -100,6 +105,7 @@ class ImageTower(nn.Module):
         visual: open_clip's tower, its attention pool replaced.
         slices: the projection of a slab to three channels, None for images.
         tokens: False gives the mean over S and M, [B, D].
+        pooled: True gives the pooled token alone, M = 1.
         parts: names of the modules in here that adapters go into: "mlp" of a vision transformer; "conv" (1x1),
             "attention" (pool) and "norms" of a ResNet.
     """
@@ -113,7 +119,7 @@ class ImageTower(nn.Module):
             )
         self.visual: Any = visual
         self.slices: nn.Conv2d | None = None
-        self.tokens = False
+        self.tokens = self.pooled = False
         size = visual.image_size
         self.side = size if isinstance(size, int) else size[0]
         self.convolves = hasattr(visual, "attnpool")
@@ -135,9 +141,10 @@ class ImageTower(nn.Module):
     def _seen(self, x: Tensor) -> Tensor:
         """Normalised [B*S, 3, side, side] -> [B*S, M, D]."""
         if self.convolves:
-            return self.visual(x)
-        _, patches = self.visual(x)  # [B*S, M, W] after the last norm
-        return patches @ self.visual.proj
+            tokens = self.visual(x)
+            return tokens[:, :1] if self.pooled else tokens[:, 1:]
+        pooled, patches = self.visual(x)  # [B*S, D], [B*S, M, W] after the last norm
+        return pooled[:, None] if self.pooled else patches @ self.visual.proj
 
     def _prepared(self, x: Tensor) -> Tensor:
         """From the toolkit's normalisation and size to CLIP's, [B*S, 3, side, side]."""
@@ -158,7 +165,8 @@ class ImageTower(nn.Module):
 
 
 class TokenPool(nn.Module):
-    """CLIP's attention pool over a map, giving every position; adapters can wrap its projections, which are modules."""
+    """CLIP's attention pool over a map, giving the pooled token and every position; adapters can wrap its projections,
+    which are modules."""
 
     def __init__(self, pool: Any):
         super().__init__()
@@ -167,11 +175,7 @@ class TokenPool(nn.Module):
         self.heads = pool.num_heads
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, W, h, w] -> [B, M, D]."""
-        return self.attended(x)[:, 1:]
-
-    def attended(self, x: Tensor) -> Tensor:
-        """The same with the pooled token first: [B, 1 + M, D]."""
+        """[B, W, h, w] -> [B, 1 + M, D], the pooled token first."""
         x = x.flatten(2).transpose(1, 2)  # [B, M, W]
         x = torch.cat([x.mean(1, keepdim=True), x], 1)
         x = x + self.positional_embedding.to(x.dtype)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from ..errors import FedcliError, UsageError
 
 CONTEXT = 77  # positions of the text tower
+PROMPT = "a photo of a"  # CLIP's own, before a class name and a full stop
 
 
 class TextTower(nn.Module):
@@ -26,9 +27,11 @@ class TextTower(nn.Module):
         words: [C, L, W] embedded tokens of "name." and the end token, zeros after it.
         start: [W] the embedded start token.
         ends: position of every class's end token in words.
+        prompt: [L, W] the embedded words of PROMPT, in no saved file.
     """
 
     start: Tensor
+    prompt: Tensor
     last: Tensor
     words: Tensor
 
@@ -46,6 +49,9 @@ class TextTower(nn.Module):
         used = sorted({self.first, *(token for sentence in self.sentences for token in sentence)})
         rows = torch.randn(len(used), len(self.start)) * 0.02  # CLIP's own start
         self.embed(dict(zip(used, rows, strict=True)))
+        stream = torch.Generator().manual_seed(0)  # of its own: the draws after this one stay as they are
+        prompt = torch.randn(len(_tokenizer().encode(PROMPT)), len(self.start), generator=stream) * 0.02
+        self.register_buffer("prompt", prompt, persistent=False)
         self.requires_grad_(False)
 
     def embed(self, table: Any) -> None:
@@ -53,6 +59,13 @@ class TextTower(nn.Module):
         self.start.copy_(table[self.first])
         for row, sentence in zip(self.words, self.sentences, strict=True):
             row[: len(sentence)] = torch.stack([table[token].to(row.dtype) for token in sentence])
+        if isinstance(table, Tensor):
+            self.prompt.copy_(table[_tokenizer().encode(PROMPT)])
+
+    @torch.no_grad()
+    def plain(self) -> Tensor:
+        """Unit vectors [C, D] of "a photo of a NAME."."""
+        return F.normalize(self(self.prompt[None])[0], dim=-1)
 
     def forward(self, context: Tensor) -> Tensor:
         """Learned words [N, length, W] before every class name -> texts [N, C, D]."""

@@ -8,11 +8,15 @@ from typing import Any
 
 from .. import console
 from ..compare import verdict
+from ..compare.ranks import Ranks, friedman
 from ..compare.tested import Comparison
 from ..compare.verdict import HIGHER, INCONCLUSIVE, LOWER, MODELS_ONLY, UNITS, Against, Compared, Difference
 from ..metrics import METRICS, title
 from ..scores.groups import SMALL, unknown_note
+from ..scores.numbers import is_lower
 from ..scores.statistics.bootstrap import BCA
+from ..scores.table import Where
+from .row import Row
 from .table import Column, Heads, Table
 
 OF_METHOD = "method", "rule", "method settings"  # in which systems of two methods may differ
@@ -30,6 +34,10 @@ REMARKS = {
     MODELS_ONLY: "true of these trained models; {reason}",
     INCONCLUSIVE: "no significant difference: {reason}",
 }
+RANKS = (
+    "Mean of a method's ranks on the datasets, by clean images; 1 is the best, and equal scores share a rank. "
+    "Friedman's test as of Iman and Davenport, and Nemenyi's critical difference (Demsar 2006)."
+)
 NO_DIFFERENCE = "no significant difference, which does not show that they are equal."
 SCORE = "In %: mean of the last five rounds (all of a shorter run) and over {over}; difference: to {reference}. "
 
@@ -288,3 +296,36 @@ def tests_against(tests: Sequence[tuple[str, str, Sequence[Against]]]) -> tuple[
 def in_words(score: str) -> str:
     """The name of a score or column, such as "clean balanced_accuracy", with the metric in words."""
     return re.sub(r"\w+", lambda word: spoken(word[0]) if word[0] in METRICS else word[0], score)
+
+
+def rank_tests(rows: Sequence[Row]) -> list[Ranks]:
+    """Friedman's test in each usual metric of clean images, of the methods that every dataset has one row of; none of
+    fewer than two datasets or three methods."""
+    own = [row for row in rows if not row.is_view]
+    datasets = list(dict.fromkeys(row.scores.dataset for row in own))
+    of_method: dict[str, list[Row]] = {}
+    for row in sorted(own, key=lambda row: datasets.index(row.scores.dataset)):
+        settings = ", ".join(f"{key}={value}" for key, value in row.scores.settings.items())
+        of_method.setdefault(f"{row.scores.label} ({settings})", []).append(row)
+    whole = {name: of for name, of in of_method.items() if [row.scores.dataset for row in of] == datasets}
+    if len(datasets) < 2 or len(whole) < 3:
+        return []
+    labels = [of[0].scores.label for of in whole.values()]
+    names = [name if labels.count(label) > 1 else label for label, name in zip(labels, whole, strict=True)]
+    tests = []
+    for where in (Where("clean", metric=metric) for metric in own[0].scores.usual):
+        scores = {name: [row.value(where).mean for row in of] for name, of in zip(names, whole.values(), strict=True)}
+        known = {name: [value for value in values if value is not None] for name, values in scores.items()}
+        if known == scores:
+            tests.append(friedman(where.metric, known, lower=is_lower(where)))
+    return tests
+
+
+def rank_tables(tests: Sequence[Ranks]) -> list[Table]:
+    """The mean ranks of every method, and below them what the tests say."""
+    if not tests:
+        return []
+    columns: Heads = ["method", *(Column("mean rank", "", title(of.metric), lower=True, digits=2) for of in tests)]
+    lines = [[name, *(test.ranks[name] for test in tests)] for name in tests[0].ranks]
+    said = " ".join([*(f"{title(test.metric)}: {test.said}" for test in tests), tests[0].caution]).strip()
+    return [Table.of(f"Methods ranked over {tests[0].datasets} datasets", columns, lines, f"{RANKS} {said}")]

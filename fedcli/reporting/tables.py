@@ -6,7 +6,7 @@ the legend says which. What a group too small to be reliable decides is never th
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from .. import console
 from ..compare.cautions import levelling_down
@@ -327,4 +327,6 @@ def _json(made: Report) -> str:
         of_run = {key: getattr(row.scores, key) for key in OF_RUN}
         lines.append(of_run | {key: getattr(row, key) for key in OF_ROW} | of_best | {"cells": cells})
     body = {"legend": f"shares from 0 to 1: {head.measured(made.rows)}.", "notes": list(made.notes), "rows": lines}
+    if ranks := [asdict(test) for test in comparison.rank_tests(made.rows)]:
+        body["ranks"] = ranks
     return json.dumps(body, indent=1, ensure_ascii=False, allow_nan=False) + "\n"

@@ -121,7 +121,7 @@ class TrainOptions(Training):
         Flag(panel=METHOD, label="frozen backbone"),
     ] = False
     then: Annotated[
-        str | None, "a second stage from the finished model: crt", Flag("METHOD", panel=METHOD, recorded=False)
+        str | None, "a second stage from the finished model: crt or ccvr", Flag("METHOD", panel=METHOD, recorded=False)
     ] = None
     single_site: Annotated[
         bool,

@@ -11,7 +11,7 @@ from ..compare.systems import BEST, LAST
 from ..errors import UsageError, nearest
 from ..io.files import write_text
 from ..options import Source
-from ..reporting import choice, clinical
+from ..reporting import choice, clinical, comparison
 from ..reporting.collect import Asked, scores_of_all, scores_under
 from ..reporting.columns import SHOWN, check_names
 from ..reporting.row import Row
@@ -60,12 +60,17 @@ class Report(Shown):
         return list(choice.tables(self.rows))
 
     @property
+    def ranks(self) -> list[Table]:
+        """Mean ranks of methods that every one of several datasets has, and the tests of Friedman and Nemenyi."""
+        return comparison.rank_tables(comparison.rank_tests(self.rows))
+
+    @property
     def _named(self) -> list[tuple[str, Scores]]:
         return [(row.name, row.scores) for row in self.rows if not row.is_view]
 
     def tables(self) -> list[Table]:
         """The tables that `fedcli report` prints, in percent."""
-        return [*self._tabled.tables, *self.choices, *self.operating]
+        return [*self._tabled.tables, *self.ranks, *self.choices, *self.operating]
 
     def words(self) -> list[str]:
         """The legend of the numbers, and what is to be known before comparing."""
@@ -149,7 +154,7 @@ class Report(Shown):
                 warned="rows" in vars(self), **self._shown(),  # warned of when the rows were made
             )  # fmt: skip
             return page(list(self.scores), asked)
-        tables = [*self.choices, *self.operating] if format == "markdown" else []
+        tables = [*self.ranks, *self.choices, *self.operating] if format == "markdown" else []
         return "\n".join([render(self.rows, format), *map(titled, tables)])
 
     def _shown(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from fedcli.errors import FedcliError
 from fedcli.federation import state as states
 from fedcli.methods import bsm, resolve  # noqa: F401 - importing registers
 from fedcli.methods.contract import ClientRound
-from fedcli.methods.creff import class_gradients, directions, head_index, mismatch, with_one
+from fedcli.methods.creff import class_gradients, directions, head_index, mismatch, trained_head, with_one
 from fedcli.models.layout import Layout
 
 QUICK = {"steps": 10, "epochs": 5, "features": 8}
@@ -68,7 +68,7 @@ def test_a_saturated_classifier_and_dead_features_stay_finite():
 def test_the_classifier_is_what_sgd_on_the_features_gives():
     """The closed-form steps against torch.optim.SGD on the same features in the same order."""
     features, seen = random(3, 10, 5), torch.tensor([True, False, True])
-    head = resolve("creff", {"epochs": 3, "batch": 8, "head_lr": 0.5}).aggregator.retrained(features, seen, 7)
+    head = trained_head(features, seen, 7, epochs=3, batch=8, lr=0.5)
 
     stream = torch.Generator().manual_seed(7)
     layer = nn.Linear(5, 3)
@@ -218,7 +218,7 @@ def test_a_classifier_that_is_not_finite_is_told():
 
 def test_no_random_state_outside_is_touched():
     rule, state = resolve("creff", QUICK).aggregator, torch.random.get_rng_state()
-    rule.retrained(rule.noise(torch.zeros(3, 6), 0), torch.tensor([True] * 3), 1)
+    trained_head(rule.noise(torch.zeros(3, 6), 0), torch.tensor([True] * 3), 1, epochs=1, batch=32, lr=0.01)
     assert torch.equal(torch.random.get_rng_state(), state)
 
 

@@ -40,7 +40,7 @@ def seen(name):
     a, b, shift = (0.01 * torch.randn(updates.theta.shape, generator=stream) for _ in range(3))
     a, b, shift = updates.theta + a, updates.theta + b, shift - updates.base.float() @ shift
     scale = (made(a) - made(b)).abs().max()
-    if (made(updates.theta + shift) - made(updates.theta)).abs().max() < 1e-3 * scale:
+    if (made(updates.theta + shift) - made(updates.theta)).abs().max() <= 1e-3 * scale:  # 0 of a constant rule
         return "sums"
     bend = made((a + b) / 2) - (made(a) + made(b)) / 2
     return "scalars" if bend.abs().max() < 1e-3 * scale else "updates"

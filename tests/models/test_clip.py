@@ -40,7 +40,7 @@ def test_the_resnet_gives_every_place_of_open_clips_pool(tmp_path):
     net = tiny("clip-tiny-rn", weights=saved(other, tmp_path / "clip.pt"), extend=prompts)
     x, pool = clip_input(images(64)), other.visual.attnpool
     maps = other.visual.layer4(other.visual.layer3(other.visual.layer2(other.visual.layer1(other.visual.stem(x)))))
-    every = net.backbone.visual.attnpool.attended(maps)  # [B, 1 + M, D]
+    every = net.backbone.visual.attnpool(maps)  # [B, 1 + M, D]
     torch.testing.assert_close(every[:, 0], other.visual(x), atol=1e-5, rtol=0)
     torch.testing.assert_close(net.features(fed(images(64))), every[:, None, 1:], atol=1e-5, rtol=0)
     places = maps.flatten(2).permute(2, 0, 1)

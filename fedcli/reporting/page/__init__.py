@@ -23,7 +23,7 @@ from ...figures.figure import NothingToDraw
 from ...figures.kinds import FIGURES, convergence
 from ...metrics import METRICS, PARITY, get
 from ...metrics import title as in_words
-from .. import by_severity, choice, clinical, cross_site
+from .. import by_severity, choice, clinical, comparison, cross_site
 from ..columns import POOLED, SHOWN, shown
 from ..row import Row
 from ..rows import compared, rows, shortened
@@ -126,7 +126,8 @@ def _sections(made: Report, systems: list[Row], asked: PageOptions) -> list[Sect
     named = [(row.name, row.scores) for row in systems]
     falls = list(by_severity.tables(named, asked.metrics))
     of_partition = {row.stage("partition"): row for row in reversed(systems) if row.run_files}  # the first of each
-    certain = [*statistics.tables(systems, asked.metrics), *asked.tests]
+    ranks = comparison.rank_tables(comparison.rank_tests(systems))
+    certain = [*statistics.tables(systems, asked.metrics), *asked.tests, *ranks]
     first_images = [table for row in reversed(of_partition.values()) for table in table_one.of_row(row)]
     drawn = (
         [inline.of_picture(picture) for _, picture in figures.of_systems(systems, asked.draw)] if asked.figures else []

@@ -1,0 +1,118 @@
+"""CCVR: after a finished run, the classifier is trained on features drawn from the clients' Gaussians of each class.
+
+Source: Luo, Chen, Hu, Zhang, Liang and Feng, "No fear of heterogeneity: classifier calibration for federated learning
+with non-IID data", NeurIPS 2021, arXiv 2106.05001, section 4. Each client k sends, for each class c, its n_kc images,
+and the mean mu_kc and covariance S_kc of their features under the finished model. With N_c = sum_k n_kc the server has
+
+    mu_c = sum_k n_kc / N_c mu_kc
+    S_c  = sum_k ((n_kc - 1) S_kc + n_kc mu_kc mu_kc^T) / (N_c - 1) - N_c / (N_c - 1) mu_c mu_c^T
+
+which are those of all images of the class, and made of sums over the clients alone. It draws `features` virtual
+features of each from N(mu_c, S_c), trains a classifier on them by cross-entropy, and puts it on the features as they
+are: `fedcli train fedavg --then ccvr`.
+How we differ, and why:
+- the classifier starts afresh; training it is a convex problem, in which the start is soon forgotten. SGD by epochs,
+  head_lr and batch, as under `creff`; the paper's numbers are not checked, since its text was not at hand, and its
+  equations are not numbered here.
+- a class that no client has is left out, and one with a single image is drawn as that image's features.
+- the clients' own pass over their images trains nothing; its loss, of the received classifier, is for the record.
+  A round repeats the calibration with other draws; one is the paper's.
+A client sends C D^2 numbers, and they say which classes it has and how its features spread: with C = 8 and D = 512
+it is 8 MB, once.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+from torch import Tensor
+
+from ..seeds import derive
+from .contract import Aggregator, Batch, ClientRound, ClientUpdates, Local, Network, Tensors
+from .creff import head_index, trained_head
+from .crt import Retrained
+from .mixins import ContinuesRun
+from .registry import register
+
+
+@dataclass(frozen=True)
+class Still(Local):
+    """No training: the features of the finished run, under a linear classifier."""
+
+    cost = "it continues a finished run"
+    own_prior = True
+    freezes = True
+    needs_one_label = "each Gaussian is of one class"
+
+    extend = Retrained.extend
+
+    @torch.no_grad()
+    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
+        return self.loss(net, batch, client)
+
+
+@dataclass(frozen=True)
+class Calibrated(ContinuesRun, Aggregator):
+    """A classifier trained on virtual features."""
+
+    cost = "it continues a finished run"
+    needs = "sums"
+
+    features: Annotated[int, "virtual features of each class, in [1, 10000]"] = 500
+    epochs: Annotated[int, "of training the classifier, >= 1"] = 30
+    head_lr: Annotated[float, "learning rate of the classifier, in (0, 1000]"] = 0.01
+    batch: Annotated[int, "features per step of the classifier, in [1, 1000000]"] = 32
+
+    @torch.no_grad()
+    def measure_global(self, net: Network, client: ClientRound) -> None:
+        net.eval()
+        z = torch.cat([net.features(batch.x) for batch in client.shard.in_order()])  # [N, D]
+        means, covariances = torch.zeros(client.shard.classes, z.shape[1]).to(z), []
+        for c in range(client.shard.classes):
+            theirs = z[client.shard.y == c]  # [n_kc, D]
+            means[c] = theirs.sum(0) / max(len(theirs), 1)
+            centred = theirs - means[c]
+            covariances.append(centred.T @ centred / max(len(theirs) - 1, 1))  # [D, D] S_kc
+        client.report.update(
+            class_images=client.shard.class_counts, class_means=means, class_covariances=torch.stack(covariances)
+        )  # [C], [C, D], [C, D, D]
+
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+        mean, covariance, seen = of_all(
+            *(updates[name].double() for name in ("class_images", "class_means", "class_covariances"))
+        )
+        virtual = self.draws(mean, covariance, derive("ccvr features", updates.seed, updates.round))  # [C, M, D]
+        head = trained_head(
+            virtual.float(), seen, derive("ccvr head", updates.seed, updates.round),
+            epochs=self.epochs, batch=self.batch, lr=self.head_lr,
+        )  # fmt: skip
+        index = head_index(updates.layout)  # [C, D+1]
+        return theta.index_copy(0, index.flatten(), head.flatten()), updates.base
+
+    def draws(self, mean: Tensor, covariance: Tensor, seed: int) -> Tensor:
+        """Virtual features [C, M, D] of the Gaussians [C, D], [C, D, D]."""
+        noise = torch.randn(
+            len(mean), self.features, mean.shape[1], generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+        )
+        values, vectors = torch.linalg.eigh(covariance)  # [C, D], [C, D, D]
+        root = (vectors * values.clamp_min(0).sqrt()[:, None]) @ vectors.mT  # symmetric, so that no sign is left open
+        return mean[:, None] + noise.to(mean.device) @ root
+
+
+def of_all(n: Tensor, means: Tensor, covariances: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean [C, D] and covariance [C, D, D] of each class over all clients, and which classes there are, bool [C].
+
+    From n [K, C], means [K, C, D] and covariances [K, C, D, D].
+    """
+    total = n.sum(0)  # [C] N_c
+    mean = (n[:, :, None] * means).sum(0) / total.clamp_min(1)[:, None]  # mu_c
+    within = (n - 1).clamp_min(0)[:, :, None, None] * covariances
+    between = torch.einsum("kc,kcd,kce->cde", n, means - mean, means - mean)  # the two last terms of S_c, centred
+    return mean, (within.sum(0) + between) / (total - 1).clamp_min(1)[:, None, None], total > 0
+
+
+register(
+    "ccvr", Still(), Calibrated(), label="CCVR",
+    about="after a finished run: a classifier trained on features drawn from Gaussians of each class", families="rare",
+    default_training={"rounds": 1},
+)  # fmt: skip

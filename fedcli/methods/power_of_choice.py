@@ -1,0 +1,65 @@
+"""Power-of-Choice: of some candidates, the clients on which the global model is worst train.
+
+Source: Cho, Wang and Joshi, "Client selection in federated learning: convergence analysis and power-of-choice selection
+strategies", 2020, arXiv 2010.01243 (AISTATS 2022 under another title), the strategy pow-d. In each round
+
+    1. d candidates are drawn without replacement, each in proportion to its images
+    2. each candidate sends its mean loss under the global model
+    3. the m candidates with the highest losses train, and their models are averaged, all alike
+
+d = m is sampling by images, d of all clients takes the worst m. How we differ, and why:
+- d and m are shares of the clients of a round, which --participation has drawn before; by default half of all clients
+  are candidates and a quarter trains. Few hospitals need other shares: of four, one would train.
+- every client of the round measures its loss, since all are asked before the draw; the others' losses are not looked
+  at. The variants that save this pass, cpow-d (the loss of one batch) and rpow-d (the last known loss), are left out.
+- the draw is the clients': each has a random number, log(u) / images, and those with the largest are the candidates,
+  which has the same law (Efraimidis and Spirakis, 2006).
+Clients that do not train have weight 0, so that a small or unlike hospital is heard when it is served badly.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..seeds import derive
+from .contract import ClientRound, ClientUpdates, Network, Tensors
+from .fedavg import Plain
+from .helpers import average
+from .mixins import SubsetTraining
+from .probes import LossBefore
+from .registry import register
+
+
+@dataclass(frozen=True)
+class HighestLosses(SubsetTraining, LossBefore):
+    """The plain mean of the models of those candidates that had the highest losses."""
+
+    candidates: Annotated[float, "d, share of a round's clients whose losses are compared, in (0, 1]"] = 0.5
+    chosen: Annotated[float, "m, share of a round's clients that train, at most the candidates, in (0, 1]"] = 0.25
+
+    def measure_global(self, net: Network, client: ClientRound) -> None:
+        super().measure_global(net, client)  # step 2
+        u = np.random.default_rng(derive("power of choice", client.seed, client.round, client.name)).random()
+        key = np.log1p(-u) / len(client.shard)  # u in [0, 1)
+        client.report["candidate_key"] = torch.tensor(key, dtype=torch.float64, device=client.theta.device)
+
+    def select_clients(self, columns: Tensors, rows: Tensor) -> Tensor:
+        k = len(rows)
+        d, m = (max(1, round(share * k)) for share in (self.candidates, self.chosen))
+        candidates = columns["candidate_key"].argsort(descending=True, stable=True)[:d]  # step 1
+        worst = columns["loss_before"][candidates].argsort(descending=True, stable=True)[:m]
+        return torch.zeros(k, dtype=torch.bool, device=rows.device).index_fill(0, candidates[worst], True)  # step 3
+
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+        trained = self.select_clients(updates.columns, updates.rows).double()  # [K]
+        weights = trained / trained.sum()
+        return average(updates.theta, weights), weights  # step 3
+
+
+register(
+    "power-of-choice", Plain(), HighestLosses(), label="Power-of-Choice", aliases=("pow-d",),
+    about="of some candidates, the clients on which the global model is worst train", families="hospital",
+)  # fmt: skip

@@ -1,0 +1,58 @@
+"""Power-of-Choice: who trains, and by what chance a client is a candidate."""
+
+from dataclasses import replace
+
+import torch
+from conftest import client_updates, play, toy_net, toy_shard
+
+from fedcli.methods import resolve
+from fedcli.methods.contract import ClientRound
+from fedcli.models.layout import Layout
+
+
+def rule(**settings):
+    return resolve("power-of-choice", settings).aggregator
+
+
+def columns(keys, losses):
+    return {"candidate_key": torch.tensor(keys, dtype=torch.float64), "loss_before": torch.tensor(losses)}
+
+
+def test_of_three_candidates_the_two_with_the_highest_losses_train_and_count_alike():
+    """The largest keys are candidates 0, 2 and 3; the loss of client 1 is not looked at."""
+    half = rule(candidates=0.75, chosen=0.5)
+    column = columns([-0.1, -9.0, -0.3, -0.2], [1.0, 7.0, 3.0, 2.0])
+    assert half.select_clients(column, torch.arange(4)).tolist() == [False, False, True, True]
+    updates = client_updates([[1.0], [2.0], [3.0], [5.0]], n=[9, 9, 1, 2], **column)
+    theta, weights = half.aggregate(torch.zeros(1), updates, {})
+    assert weights.tolist() == [0, 0, 0.5, 0.5] and theta.tolist() == [4.0]
+
+
+def test_all_candidates_and_all_chosen_is_the_plain_mean_and_the_fewest_is_one():
+    column = columns([-0.1, -0.2, -0.3], [1.0, 1.0, 1.0])
+    assert rule(candidates=1.0, chosen=1.0).select_clients(column, torch.arange(3)).all()
+    assert rule(candidates=0.01, chosen=0.01).select_clients(column, torch.arange(3)).tolist() == [True, False, False]
+
+
+def test_a_client_is_drawn_in_proportion_to_its_images():
+    """Of one candidate: the client of 6 images in about three of four rounds, each round anew."""
+    net = toy_net()
+    layout, first = Layout(net), []
+    clients = [
+        ClientRound(name, k, 1, 3, 0.1, layout.read(), {}, layout, toy_shard(name, n), None, {}, seed=1)
+        for k, (name, n) in enumerate((("small", 2), ("large", 6)))
+    ]
+    for t in range(100):
+        keys = []
+        for client in clients:
+            now = replace(client, round=t, report={})
+            rule().measure_global(net, now)
+            keys.append(now.report["candidate_key"])
+        first.append(torch.stack(keys).argmax())
+    assert 0.62 < torch.stack(first).double().mean() < 0.88
+
+
+def test_only_the_chosen_train():
+    trained = []
+    play("power-of-choice", {"candidates": 1.0}, rounds=2, each=lambda played: trained.append(played.weights.tolist()))
+    assert all(sorted(weights) == [0, 0, 0, 1] for weights in trained)

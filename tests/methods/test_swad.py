@@ -1,0 +1,61 @@
+"""SWAD: from which round to which the weights are averaged, on losses made by hand."""
+
+import pytest
+import torch
+from conftest import client_updates, play, toy_net, toy_shard
+
+from fedcli.federation.client import Task, Training, run_client
+from fedcli.methods import resolve
+from fedcli.methods.mixins import scored_model
+from fedcli.models.layout import Layout
+
+
+def scored(losses, **settings):
+    """The averaged model after each round; the mean of round t is t."""
+    rule, memory, models = resolve("swad", settings).aggregator, {}, []
+    for t, loss in enumerate(losses, 1):
+        updates = client_updates([[0.0]], t=t, dense_mean=[[float(t)]], validation_loss=[loss])
+        rule.aggregate(torch.zeros(1), updates, memory)
+        models.append(rule.scored(torch.zeros(1), memory).item())
+    return models
+
+
+def test_it_begins_at_the_first_loss_that_no_later_one_beats_and_ends_before_the_losses_above_the_limit():
+    """N_s = 3: round 2 is the lowest of 2, 3, 4, and l = 1.2 (1 + 1.1 + 1.2) / 3 = 1.32. N_e = 2: rounds 6 and 7 are
+    above, so the mean is that of rounds 2 to 5, and stays so."""
+    losses = [3.0, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 0.1]
+    models = scored(losses, patience=3, overfit=2, tolerance=1.2)
+    assert models == pytest.approx([1, 2, 3, 3, 3.5, 4, 3.5, 3.5])
+
+
+def test_a_loss_that_falls_or_stays_within_the_tolerance_never_ends_it():
+    assert scored([4.0, 3.0, 2.0, 1.0])[-1] == 4  # not begun: the last round
+    assert scored([1.0] * 9)[-1] == pytest.approx(5)
+
+
+def test_the_mean_over_a_client_s_steps_by_hand():
+    """Three epochs of one batch, by SGD: the mean of the weights after each step."""
+    net, shard = toy_net(dropout=0.0), toy_shard("north", 12)
+    layout, batch = Layout(net), next(shard.in_order())
+    start, passed = layout.read(), []
+    net.train()
+    for _ in range(3):
+        layout.zero_grad()
+        torch.nn.functional.cross_entropy(net(batch.x), batch.y).backward()
+        layout.params.sub_(0.1 * layout.grad)
+        passed.append(layout.read())
+    training = Training(optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=12, epochs=3)
+    report = run_client(resolve("swad"), net, layout, shard, Task("north", 0, 1, 3, 1, start, {}, {}), training)
+    torch.testing.assert_close(report.theta, passed[-1], rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(report.columns["dense_mean"], torch.stack(passed).mean(0), rtol=1e-4, atol=1e-6)
+
+
+def test_the_model_that_travels_is_fedavg_s_and_the_scored_one_is_not():
+    state, plain = play("swad"), play("fedavg").theta
+    assert torch.equal(state.theta, plain)
+    assert not torch.equal(scored_model(resolve("swad").aggregator, state.theta, state.server), plain)
+
+
+def test_without_validation_images_a_run_says_what_its_rounds_are_chosen_by():
+    rule = resolve("swad").aggregator
+    assert "--val" in rule.warning(5, False) and not rule.warning(5, True)
