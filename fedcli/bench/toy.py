@@ -77,10 +77,10 @@ def toy_federation(
 
     device: where these shards are.
     """
-    extend = method.local.extend
-    net = toy_clip(extend=extend) if method.local.freezes else toy_net(dropout=dropout, extend=extend)
+    small = not (method.local.freezes or method.adapters)  # without a layer that an adapter could stand beside
+    net = toy_net(dropout=dropout, extend=method.extend) if small else toy_clip(extend=method.extend)
     net = net.to(device)
-    layout = Layout(net, method.local.personal_tensors(net))
+    layout = Layout(net, method.personal_tensors(net))
     shards = shards or {client: toy_shard(client) for client in ROSTER}
     training = training or Training(optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=8)
     return Federation(InProcess(method, net, layout, shards, training), rounds, seed, participation)

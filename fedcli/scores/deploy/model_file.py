@@ -23,6 +23,7 @@ from ...errors import FedcliError
 from ...io.files import sync
 from ...io.locks import remove_abandoned, renaming, scratch
 from ...metrics import probabilities
+from ...models.adapters import merged
 from ...runs import finished as runs
 from ...runs.finished import Run
 from . import predict
@@ -78,7 +79,7 @@ def export(run: Run, format: str, out: Path, client: str | None = None) -> Path:
     preprocessing = predict.Preprocessing.of(run)
     runs.load_model(run, run.rounds[-1], client)
     size, channels = preprocessing.choices.size, preprocessing.channels
-    module = Prepared(run.net.float(), run.manifest.body["model"]["channels"]).to("cpu").eval()
+    module = Prepared(merged(run.net.float()), run.manifest.body["model"]["channels"]).to("cpu").eval()
     one_by_one = models.describe(run.manifest.body["model"]["name"]).kind == "clip"  # its attention fixes the batch
     example = torch.rand(1 if one_by_one else 2, channels, size, size)
     out.parent.mkdir(parents=True, exist_ok=True)
