@@ -30,9 +30,7 @@ def toy_net(seed: int = 0, dropout: float = 0.2, extend: Extend = lambda net: No
 
     def build() -> Network:
         layers = nn.Conv2d(1, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(4), nn.Flatten()
-        net = Network(nn.Sequential(*layers, nn.Dropout(dropout)), 16, CLASSES)
-        net.channels, net.side = 1, 8
-        return net
+        return Network(nn.Sequential(*layers, nn.Dropout(dropout)), 16, CLASSES)
 
     return _extended(build, seed, extend)
 
@@ -46,6 +44,7 @@ def _extended(build: Callable[[], Network], seed: int, extend: Extend) -> Networ
     with torch.random.fork_rng(devices=[]):
         seed_torch(seed)
         net = build()
+        net.channels, net.side = 1, 8
         net.class_names, net.attributes = ["a", "b", "c"], {"sex": ["f", "m"]}
         seed_torch(seed + 1)
         extend(net)
