@@ -1,4 +1,4 @@
-"""The factors of low-rank adapters in theta, and how their product is averaged; models/adapters.py computes with them."""
+"""The factors of low-rank adapters in theta, see models/adapted.py, and the average of their products."""
 
 from dataclasses import dataclass
 

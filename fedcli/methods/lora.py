@@ -40,7 +40,7 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor
 
-from ..models.adapters import beside_layers, falling, plain
+from ..models.adapted import beside_layers, falling, plain
 from ..models.network import Groups
 from . import adapters
 from .contract import Aggregator, ClientUpdates, Layout, Local, Network, Tensors

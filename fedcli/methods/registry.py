@@ -8,7 +8,7 @@ from typing import Any
 from .. import extensions, options
 from ..common_options import FAMILIES
 from ..errors import UsageError, nearest
-from ..models.adapters import Adapters
+from ..models.adapted import Adapters
 from ..models.network import Network
 from ..provenance import LONG, Code, of_source
 from .contract import NEEDS, Aggregator, Local

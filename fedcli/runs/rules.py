@@ -17,7 +17,7 @@ from ..methods.contract import Aggregator
 from ..methods.losses import CLASS_WEIGHTS
 from ..methods.mixins import BalancedSampling, ContinuesRun, LearnsFromTeacher, LinearHeadOnly
 from ..methods.registry import METHODS, Method, resolve
-from ..models.adapters import Adapters
+from ..models.adapted import Adapters
 from .train_options import TrainOptions
 
 LOSSES = ("cross-entropy", "focal")

@@ -122,8 +122,8 @@ class TrainOptions(Training):
     ] = False
     adapters: Annotated[
         str,
-        "freeze the network and train adapters in it, and its classifier: lora, lora:RANK, lora:RANK:ALPHA, svd-lora, or "
-        "prompt:WORDS of a CLIP network",
+        "freeze the network and train adapters in it, and its classifier: lora, lora:RANK, lora:RANK:ALPHA, svd-lora, "
+        "or prompt:WORDS for a CLIP network",
         Flag("KIND", panel=METHOD, label="adapters {}", recorded="on"),
     ] = ""
     adapter_layers: Annotated[

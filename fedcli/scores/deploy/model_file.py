@@ -23,7 +23,7 @@ from ...errors import FedcliError
 from ...io.files import sync
 from ...io.locks import remove_abandoned, renaming, scratch
 from ...metrics import probabilities
-from ...models.adapters import merged
+from ...models.adapted import merged
 from ...runs import finished as runs
 from ...runs.finished import Run
 from . import predict
