@@ -16,7 +16,7 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -83,10 +83,9 @@ class Adapted(nn.Module):
         """A plain layer that computes the same, W = W0 + s (A diag(w) B)^T; not for singular values by group."""
         low = self.A if self.S is None else self.A * self.S  # [in, r]
         channels, *side = self.kernel
-        outputs, bias = len(self.weight), self.bias is not None
-        layer = (
-            nn.Conv2d(channels, outputs, side, *self.steps, bias=bias) if side else nn.Linear(channels, outputs, bias)
-        )
+        outputs, convolution, linear = len(self.weight), cast(Any, nn.Conv2d), cast(Any, nn.Linear)
+        with torch.device("meta"):  # its own numbers are never drawn
+            layer = convolution(channels, outputs, side, *self.steps) if side else linear(channels, outputs)
         layer.weight = nn.Parameter(self.weight + self.scale * (low @ self.B).T.reshape(self.weight.shape))
         layer.bias = self.bias
         return layer.train(self.training)

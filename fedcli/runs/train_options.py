@@ -203,7 +203,7 @@ class TrainOptions(Training):
     def of(cls, values: Mapping[str, Any]) -> Self:
         """The options that decided() made these of. Raises UsageError where one is missing, unknown or of no type."""
         declared = recorded(TrainOptions)
-        values = {option.name: option.default for option in declared if option.flag.recorded == "on"} | values
+        values = {**{option.name: option.default for option in declared if option.flag.recorded == "on"}, **values}
         names = {option.name for option in declared} - {"set"} | {"settings"}
         if odd := sorted(names ^ values.keys()):
             what = f"options received {'without' if odd[0] in names else 'with an unknown'} {odd[0]!r}"
