@@ -43,6 +43,11 @@ class Method:
         shared = halves["local"].keys() & halves["server"].keys() if "+" in self.name else set()
         return {f"{half}.{k}" if k in shared else k: v for half, values in halves.items() for k, v in values.items()}
 
+    @property
+    def head(self) -> str:
+        """The kind of classifier that its network has, see Local.head."""
+        return "prompts" if self.adapters and self.adapters.kind == "prompt" else self.local.head
+
     def extend(self, net: Network) -> None:
         """Once, when the network is built: put the adapters in, then what the method adds."""
         if self.adapters:

@@ -91,7 +91,7 @@ def replaced(method: Method) -> list[str]:
 
 
 def _one_label(options: TrainOptions, method: Method) -> str:
-    texts = method.local.head == "prompts" and models.describe(options.model).kind == "clip"
+    texts = method.head == "prompts" and models.describe(options.model).kind == "clip"
     why = method.local.needs_one_label or method.aggregator.needs_one_label
     return why or "on a CLIP network it chooses one of the class texts by a softmax" * texts
 
