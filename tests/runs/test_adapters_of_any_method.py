@@ -42,11 +42,11 @@ def made(name="cnn", text="lora:4", layers="", trained=True, side=32):
         return net.eval(), models.build(name, inputs, seed=0).eval(), torch.randn(2, 3, side, side)
 
 
-def play(method, **options):
+def play(method, training=None, **options):
     """The model after a round of two toy clients with four images each, and the federation."""
     chosen = check(TrainOptions(method, **{"model": "clip-tiny"} | options))
     shards = {client: toy_shard(client, 4) for client in ROSTER[:2]}
-    federation = toy_federation(chosen, shards=shards)
+    federation = toy_federation(chosen, shards=shards, training=training)
     return federation.play(federation.first(), ROSTER[:2], federation.clients).state, federation
 
 
@@ -76,6 +76,13 @@ def test_fedavg_on_adapters_is_the_method_without_its_moving_average(method, tmp
 def test_fedavg_on_prompts_is_promptfl():
     (option, _), (method, _) = play("fedavg", adapters="prompt:4"), play("promptfl")
     assert torch.equal(option.theta, method.theta) and option.theta.numel() == 4 * 32
+
+
+def test_private_steps_are_of_what_trains_alone():
+    private = Training(optimizer="sgd", lr=0.1, batch_size=4, dp_sgd=1.0)
+    state, federation = play("fedavg", private, adapters="lora:2", dp_sgd=1.0)
+    moved = federation.layout.named(state.theta - federation.first().theta)
+    assert all(change.any() and change.isfinite().all() for change in moved.values())
 
 
 def test_a_run_sends_less_leaves_what_is_frozen_and_is_scored_and_resumed(tmp_path, monkeypatch):
