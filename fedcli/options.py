@@ -36,7 +36,7 @@ class Flag:
         metavar: what stands for the value in help.
         argument: typed without the flag's name, before the flags.
         local: about this call and this machine: it decides no number, so no recipe sets it and no manifest records it.
-        recorded: False where another field of the run's record says it, or it decides no byte of a run.
+        recorded: False where another field of the record says it, or it decides no byte; "on": if not the default.
         typed: the flag's name where it is not the field's.
         panel: its heading in help, in place of its class's.
         open: None stands for a default of the method, the optimizer or the data, see left_open().
@@ -47,7 +47,7 @@ class Flag:
     metavar: str = ""
     argument: bool = False
     local: bool = False
-    recorded: bool = True
+    recorded: bool | Literal["on"] = True
     typed: str = ""
     panel: str = ""
     open: bool = False

@@ -30,9 +30,7 @@ def toy_net(seed: int = 0, dropout: float = 0.2, extend: Extend = lambda net: No
 
     def build() -> Network:
         layers = nn.Conv2d(1, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(4), nn.Flatten()
-        net = Network(nn.Sequential(*layers, nn.Dropout(dropout)), 16, CLASSES)
-        net.channels, net.side = 1, 8
-        return net
+        return Network(nn.Sequential(*layers, nn.Dropout(dropout)), 16, CLASSES)
 
     return _extended(build, seed, extend)
 
@@ -46,6 +44,7 @@ def _extended(build: Callable[[], Network], seed: int, extend: Extend) -> Networ
     with torch.random.fork_rng(devices=[]):
         seed_torch(seed)
         net = build()
+        net.channels, net.side = 1, 8
         net.class_names, net.attributes = ["a", "b", "c"], {"sex": ["f", "m"]}
         seed_torch(seed + 1)
         extend(net)
@@ -77,10 +76,10 @@ def toy_federation(
 
     device: where these shards are.
     """
-    extend = method.local.extend
-    net = toy_clip(extend=extend) if method.local.freezes else toy_net(dropout=dropout, extend=extend)
+    small = not (method.local.freezes or method.adapters)  # without a layer that an adapter could stand beside
+    net = toy_net(dropout=dropout, extend=method.extend) if small else toy_clip(extend=method.extend)
     net = net.to(device)
-    layout = Layout(net, method.local.personal_tensors(net))
+    layout = Layout(net, method.personal_tensors(net))
     shards = shards or {client: toy_shard(client) for client in ROSTER}
     training = training or Training(optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=8)
     return Federation(InProcess(method, net, layout, shards, training), rounds, seed, participation)

@@ -34,7 +34,7 @@ from ..data.shard import Batch, Shard
 from ..errors import UsageError
 from ..methods.contract import ClientRound
 from ..models import MODELS
-from ..models.network import Network, frozen_parts
+from ..models.network import Network, frozen_parts, slow_attention
 from ..seeds import derive
 
 ORDERS = [1 + x / 20 for x in range(1, 200)] + [*range(11, 64), *(2**k for k in range(6, 12))]
@@ -138,7 +138,10 @@ class PrivateGradient:
         total, losses = torch.zeros_like(grad), torch.zeros((), device=grad.device)
         images = torch.arange(len(batch.y), device=grad.device)
         for at in images.split(max(1, AT_ONCE // len(grad))) if len(images) else ():
-            each, lost = self._single(net, loss, Batch(batch.x[at], batch.y[at], batch.at[at]), client)  # [B, Q + T]
+            with slow_attention():  # that of a frozen part is in eval mode
+                each, lost = self._single(
+                    net, loss, Batch(batch.x[at], batch.y[at], batch.at[at]), client
+                )  # [B, Q + T]
             total += (self.clip / each.norm(dim=1).clamp_min(1e-12)).clamp_max(1) @ each
             losses += lost.sum()
         seed = derive("dp-sgd noise", client.seed, client.round, client.name, client.steps)

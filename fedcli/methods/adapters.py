@@ -1,111 +1,11 @@
-"""Low-rank adapters beside frozen layers: how they compute, how they are put in, how their product is averaged.
+"""The factors of low-rank adapters in theta, see models/adapted.py, and the average of their products."""
 
-Source: Hu, Shen, Wallis, Allen-Zhu, Li, Wang, Wang and Chen, "LoRA: low-rank adaptation of large language models", ICLR
-2022, arXiv 2106.09685, section 4.1; singular values by group are Eq. 2 of FairLoRA, see fairlora.py.
-
-    y = W0 x + s ((x A) * w) B    A [in, r] = 0, B [r, out] ~ N(0, 1), s = alpha / r
-
-w is 1 (LoRA), S [r] (SVD-LoRA), or a mean of the rows of S [G, r] by an image's group shares (FairLoRA).
-The factor that starts at 0 is A, on the side of the input, as in FairLoRA's text and code. LoRA itself starts A at
-random and B at 0; with B of variance 1 the gradients of A are larger here.
-"""
-
-import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..models.layout import Layout
-from ..models.network import Groups
-
-
-class Adapted(nn.Module):
-    """A frozen linear layer or convolution with an adapter beside it; the layer's tensors keep their names.
-
-    In a convolution x is what the kernel sees of the image, so `in` is channels times the kernel's pixels: A is a
-    convolution like the layer's own to r channels, and B a linear layer over them.
-
-    Args:
-        base: nn.Linear, or an nn.Conv2d of one group that pads with zeros.
-        singular: what S starts with: None for no S, [r], or [G, r].
-        groups: which holds the group shares of a forward pass; with S [G, r] only.
-    """
-
-    def __init__(
-        self,
-        base: nn.Linear | nn.Conv2d,
-        rank: int,
-        alpha: float,
-        singular: Tensor | None = None,
-        groups: Groups | None = None,
-    ):
-        super().__init__()
-        if isinstance(base, nn.Conv2d) and (base.groups, base.padding_mode) != (1, "zeros"):
-            raise TypeError(f"{base} is not a convolution of one group that pads with zeros")
-        self.kernel = tuple(base.weight.shape[1:])  # (in,), or (channels, height, width) of a convolution
-        outputs, inputs = len(base.weight), math.prod(self.kernel)
-        if isinstance(base, nn.Conv2d):
-            self.steps: tuple[Any, ...] = base.stride, base.padding, base.dilation
-        self.weight, self.bias = base.weight, base.bias
-        self.weight.requires_grad_(False)
-        if self.bias is not None:
-            self.bias.requires_grad_(False)
-        self.A = nn.Parameter(torch.zeros(inputs, rank))  # [in, r]
-        self.B = nn.Parameter(torch.randn(rank, outputs))  # [r, out]
-        self.S = None if singular is None else nn.Parameter(singular.clone())  # [r] or [G, r]
-        self.scale, self.groups = alpha / rank, groups
-
-    def forward(self, x: Tensor) -> Tensor:
-        if len(self.kernel) == 3:
-            low = F.conv2d(x, self.A.T.unflatten(1, self.kernel), None, *self.steps)  # [B, r, H, W]
-            added = F.conv2d(self.weighed(low, 1), self.B.T[:, :, None, None])
-            return F.conv2d(x, self.weight, self.bias, *self.steps) + self.scale * added
-        added = self.weighed(x @ self.A, -1) @ self.B
-        return F.linear(x, self.weight, self.bias) + self.scale * added
-
-    def weighed(self, low: Tensor, dimension: int) -> Tensor:
-        """x A times the singular values of each image, where `dimension` is that of the rank."""
-        if self.S is None:
-            return low
-        w = self.singular(self.S, len(low))  # [B, r], or [1, r] for all
-        shape = [len(w)] + [1] * (low.ndim - 1)
-        shape[dimension] = w.shape[1]
-        return low * w.view(shape)
-
-    def singular(self, s: Tensor, images: int) -> Tensor:
-        """The singular values s, of each of so many images [B, r], or the same for all [1, r]. FairLoRA Eq. 2.
-
-        A volume comes as several images, its slabs, one after another. Raises ValueError where the counts do not fit.
-        """
-        if self.groups is None:
-            return s[None]
-        if self.groups.shares is None:
-            return s.mean(0, keepdim=True)
-        w = self.groups.shares @ s  # [B, r]
-        if images % len(w):
-            raise ValueError(f"{images} images cannot be those of {len(w)} group shares")
-        return w.repeat_interleave(images // len(w), 0)
-
-
-def adapt(
-    body: nn.Module,
-    names: list[str],
-    rank: int,
-    alpha: float,
-    singular: Tensor | None = None,
-    groups: Groups | None = None,
-) -> None:
-    """Put an adapter beside each of these layers of body; arguments as those of Adapted."""
-    for name in names:
-        above, _, own = name.rpartition(".")
-        layer = body.get_submodule(name)
-        if not isinstance(layer, nn.Linear | nn.Conv2d):
-            raise TypeError(f"{name} is neither a linear layer nor a convolution")
-        adapted = Adapted(layer, rank, alpha, singular, groups)
-        setattr(body.get_submodule(above), own, adapted)
 
 
 @dataclass(frozen=True)

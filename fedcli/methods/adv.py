@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from .contract import Batch, ClientRound, Local, Network, cross_entropy
 from .fedavg import Mean
 from .groups import Attribute, chosen_attribute
+from .mixins import LinearHeadOnly
 from .registry import register
 
 
@@ -46,7 +47,7 @@ class Reversed(torch.autograd.Function):
 
 
 @dataclass(frozen=True)
-class Adversarial(Local):
+class Adversarial(LinearHeadOnly, Local):
     """Cross-entropy, and an adversary behind a gradient reversal layer."""
 
     cost = {"step": 1}

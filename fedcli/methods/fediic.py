@@ -35,6 +35,7 @@ from torch import Tensor, nn
 from . import probes
 from .contract import Batch, ClientRound, ClientUpdates, Local, Network, Tensors, cross_entropy
 from .fedavg import Mean
+from .mixins import LinearHeadOnly
 from .registry import register
 
 COOLEST = 0.07  # smallest temperature of the contrast within a client
@@ -43,7 +44,7 @@ STEP = 0.1  # of the prototypes' way apart
 
 
 @dataclass(frozen=True)
-class TwoContrasts(Local):
+class TwoContrasts(LinearHeadOnly, Local):
     """Cross-entropy with margins by class share and difficulty, and two supervised contrasts."""
 
     cost = {"step": 2, "forward": 1}

@@ -44,7 +44,7 @@ from torch import Tensor, nn
 from .contract import Aggregator, Batch, ClientRound, ClientUpdates, Local, Network, Shard, Tensors, cross_entropy
 from .fedavg import Mean
 from .helpers import average, late_start
-from .mixins import LearnsFromTeacher
+from .mixins import LearnsFromTeacher, LinearHeadOnly
 from .priors import offset
 from .registry import register
 
@@ -52,7 +52,7 @@ RECEIVED, TRAINED = "w_class_", "w_hat_class_"  # columns by class, followed by 
 
 
 @dataclass(frozen=True)
-class Distilled(LearnsFromTeacher, Local):
+class Distilled(LearnsFromTeacher, LinearHeadOnly, Local):
     """Balanced softmax, with features kept near those of a frozen teacher through a projector."""
 
     cost = "it has a teacher"

@@ -26,9 +26,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from torch import Tensor, nn
 
+from ..models.clip_text import freeze
 from ..models.network import Network
 from .fedavg import Mean
-from .promptfl import DEFAULT_TRAINING, Prompted, freeze
+from .promptfl import DEFAULT_TRAINING, Prompted
 from .registry import register
 from .transport import transport_plan
 
@@ -59,7 +60,7 @@ class Transported(Prompted):
     eps: Annotated[float, "strength of the entropy, in units of cosine, > 0; FedOTP on few images: 0.01"] = 0.1
 
     def extend(self, net: Network) -> None:
-        freeze(net, self.rule)
+        freeze(net, slices=self.rule == "paper")
         net.head = TransportHead(net.make_prompts(2, self.length), self.tau, self.eps)
 
     def personal_tensors(self, net: Network) -> tuple[str, ...]:

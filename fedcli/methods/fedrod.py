@@ -27,13 +27,14 @@ from torch import Tensor, nn
 from .contract import Batch, ClientRound, Local, Network, cross_entropy
 from .fedavg import Mean
 from .losses import weighted_cross_entropy
+from .mixins import LinearHeadOnly
 from .priors import offset
 from .registry import register
 from .solvers import Solver
 
 
 @dataclass(frozen=True)
-class TwoPredictors(Local):
+class TwoPredictors(LinearHeadOnly, Local):
     """A balanced softmax for what is shared, then a step of the client's own classifier on top of it."""
 
     cost = {"step": 1}

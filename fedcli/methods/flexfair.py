@@ -63,7 +63,7 @@ class NearTheMean(WithGroups):
         super().extend(net)
         if self.only >= 0 and self.within == "all":
             raise UsageError(f"only={self.only} compares groups within a class", "add --set within=class")
-        if self.only >= net.head.out_features:
+        if self.only >= len(net.class_names):
             places = ", ".join(f"{place} {name}" for place, name in enumerate(net.class_names))
             raise UsageError(f"only={self.only} is no class", f"the classes are {places}")
 

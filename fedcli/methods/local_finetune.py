@@ -28,6 +28,7 @@ from ..errors import UsageError
 from ..seeds import derive
 from .contract import Batch, ClientRound, Local, Network
 from .fedavg import Mean
+from .mixins import LinearHeadOnly
 from .registry import register
 from .solvers import Solver
 
@@ -73,7 +74,7 @@ class Tuned(Local):
 
 
 @dataclass(frozen=True)
-class BodyOnly(Tuned):
+class BodyOnly(LinearHeadOnly, Tuned):
     """Training that leaves the classifier as it was received."""
 
     trains_backbone = True

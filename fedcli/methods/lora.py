@@ -34,13 +34,13 @@ How we differ from the authors' code, and why:
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
-from ..errors import UsageError
-from ..models import adaptable
+from ..models.adapted import beside_layers, falling, plain
 from ..models.network import Groups
 from . import adapters
 from .contract import Aggregator, ClientUpdates, Layout, Local, Network, Tensors
@@ -63,30 +63,13 @@ class LowRank(Local):
     head = "prompts"
 
     def extend(self, net: Network) -> None:
-        body, clip = net.backbone, hasattr(net, "make_prompts")
-        parts = body.parts if clip else adaptable.parts(net)
-        if not parts["mlp"] + parts["conv"]:
-            what = "the network has no linear layer or convolution that an adapter could stand beside"
-            raise UsageError(f"{what}, but the one that sees the pixels", "use another --model, or train fedavg")
-        net.requires_grad_(False)
-        if clip:
+        if hasattr(net, "make_prompts"):
             net.tokens, net.head = True, net.make_prompts(2)
-        else:
-            net.head.requires_grad_(True)
-        rank, alpha = self.size(parts)
-        adapters.adapt(body, parts["mlp"] + parts["conv"], rank, alpha, *self.singular(net, rank))
-        adapters.adapt(body, parts["attention"], rank, alpha)
-        for name in parts["norms"] + (["slices"] if clip and body.slices is not None else []):
-            body.get_submodule(name).requires_grad_(True)
-
-    def size(self, parts: dict[str, list[str]]) -> tuple[int, float]:
-        """Rank and alpha, the default of a backbone with these parts where they are 0."""
-        default = (32, 8.0) if len(parts["conv"]) > len(parts["mlp"]) else (12, 2.0)
-        return self.rank or default[0], self.alpha or default[1]
+        beside_layers(net, self.rank, self.alpha, partial(self.singular, net))
 
     def singular(self, net: Network, rank: int) -> tuple[Tensor | None, Groups | None]:
         """Values that S starts with, and where group shares are read."""
-        return None, None
+        return plain(rank)
 
 
 @dataclass(frozen=True)
@@ -94,7 +77,7 @@ class SingularValues(LowRank):
     """The same with a singular value for each direction."""
 
     def singular(self, net: Network, rank: int) -> tuple[Tensor | None, Groups | None]:
-        return torch.linspace(1, 0.1, rank), None
+        return falling(rank)
 
 
 @dataclass(frozen=True)

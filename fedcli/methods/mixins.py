@@ -66,7 +66,7 @@ class ContinuesRun:
 
 
 class LinearHeadOnly:
-    """Of an Aggregator: it works with a linear classifier alone."""
+    """Of a half: it works with a linear classifier alone, or puts another in its place."""
 
 
 class ScoredModel:

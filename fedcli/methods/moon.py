@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from .contract import Batch, ClientRound, Local, Network, cross_entropy
 from .fedavg import Mean
 from .helpers import features_of
+from .mixins import LinearHeadOnly
 from .registry import register
 
 
@@ -38,7 +39,7 @@ class Projected(nn.Module):
 
 
 @dataclass(frozen=True)
-class Contrast(Local):
+class Contrast(LinearHeadOnly, Local):
     """Cross-entropy plus mu times the model-contrastive loss."""
 
     cost = {"step": 1, "look": 2}

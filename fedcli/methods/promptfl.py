@@ -20,42 +20,14 @@ here, so that where nothing in the tower trains and images are not augmented it 
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
-import torch.nn.functional as F
-from torch import Tensor, nn
-
-from ..errors import UsageError
+from ..models.clip_text import prompted
 from .contract import Local, Network
 from .fedavg import Mean
 from .registry import register
 
-if TYPE_CHECKING:
-    from ..models.clip_text import PromptHead
-
 DEFAULT_TRAINING = {"optimizer": "sgd", "lr": 1e-3, "momentum": 0.9, "weight_decay": 5e-4, "rounds": 50}
-
-
-class MeanDirection(nn.Module):
-    """The mean of an image's tokens, each made a unit vector first: [B, D]."""
-
-    def __init__(self, tower: nn.Module):
-        super().__init__()
-        self.tower = tower
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.normalize(self.tower(x).float(), dim=-1).mean((1, 2))
-
-
-class TextHead(nn.Module):
-    """scale times the mean cosine between an image's tokens and the class texts, from the tokens' mean direction."""
-
-    def __init__(self, prompts: "PromptHead"):
-        super().__init__()
-        self.prompts = prompts
-
-    def forward(self, direction: Tensor) -> Tensor:
-        return self.prompts.scale * direction @ self.prompts.texts().mean(0).T  # [B, C]
 
 
 @dataclass(frozen=True)
@@ -74,18 +46,7 @@ class Prompted(Local):
     needs_one_label = "it chooses one of the class texts by a softmax"
 
     def extend(self, net: Network) -> None:
-        freeze(net, self.rule)
-        net.backbone, net.head = MeanDirection(net.backbone), TextHead(net.make_prompts(1, self.length))
-
-
-def freeze(net: Network, rule: str) -> None:
-    """Turn a CLIP network to tokens, of which nothing trains but the slice projection of volumes, by the rule."""
-    if not hasattr(net, "make_prompts"):
-        raise UsageError("learned prompts need a CLIP network", "--model clip-vit-b16")
-    net.tokens = True
-    for name, parameter in net.named_parameters():
-        if rule == "released" or not name.startswith("backbone.slices."):
-            parameter.requires_grad_(False)
+        prompted(net, self.length, slices=self.rule == "paper")
 
 
 register(

@@ -8,6 +8,8 @@ from typing import Any
 from .. import extensions, options
 from ..common_options import FAMILIES
 from ..errors import UsageError, nearest
+from ..models.adapted import Adapters
+from ..models.network import Network
 from ..provenance import LONG, Code, of_source
 from .contract import NEEDS, Aggregator, Local
 from .mixins import ContinuesRun, LinearHeadOnly
@@ -19,6 +21,7 @@ class Method:
 
     families: keys of FAMILIES, the main one first; none of a method that does not say.
     code: name of a half -> where it comes from, of those that are not fedcli's own.
+    adapters: what trains of a network that is frozen, in place of all of it.
     """
 
     name: str
@@ -31,6 +34,7 @@ class Method:
     families: tuple[str, ...] = ()
     default_training: dict[str, Any] = field(default_factory=dict)  # options of training where the user gives none
     code: dict[str, Code] = field(default_factory=dict)
+    adapters: Adapters | None = None
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -38,6 +42,29 @@ class Method:
         halves = {"local": options.values(self.local), "server": options.values(self.aggregator)}
         shared = halves["local"].keys() & halves["server"].keys() if "+" in self.name else set()
         return {f"{half}.{k}" if k in shared else k: v for half, values in halves.items() for k, v in values.items()}
+
+    @property
+    def head(self) -> str:
+        """The kind of classifier that its network has, see Local.head."""
+        return "prompts" if self.adapters and self.adapters.kind == "prompt" else self.local.head
+
+    def extend(self, net: Network) -> None:
+        """Once, when the network is built: put the adapters in, then what the method adds."""
+        if self.adapters:
+            self.adapters.put(net)
+        self.local.extend(net)
+
+    def personal_tensors(self, net: Network) -> tuple[str, ...]:
+        """Names of tensors that never leave the client. Raises UsageError where nothing else would train."""
+        own = self.local.personal_tensors(net)
+        if not (self.adapters and self.adapters.local):
+            return own
+        own += self.adapters.names(net)
+        if all(name in own for name, p in net.named_parameters() if p.requires_grad):
+            raise UsageError(
+                "nothing would be shared: all that trains stays at the clients", "leave --local-adapters out"
+            )
+        return own
 
     @property
     def rule(self) -> str:

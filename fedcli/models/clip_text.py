@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import FedcliError, UsageError
+from .network import Network
 
 CONTEXT = 77  # positions of the text tower
 PROMPT = "a photo of a"  # CLIP's own, before a class name and a full stop
@@ -127,6 +128,44 @@ class PromptHead(nn.Module):
         """Logits [B, C]: scale times the mean cosine over slabs, positions and prompts."""
         mean = F.normalize(tokens, dim=-1).mean((1, 2))  # [B, D]; a mean of cosines is a cosine of means, unnormalised
         return self.scale * mean @ self.texts().mean(0).T
+
+
+class MeanDirection(nn.Module):
+    """The mean of an image's tokens, each made a unit vector first: [B, D]."""
+
+    def __init__(self, tower: nn.Module):
+        super().__init__()
+        self.tower = tower
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.normalize(self.tower(x).float(), dim=-1).mean((1, 2))
+
+
+class TextHead(nn.Module):
+    """scale times the mean cosine between an image's tokens and the class texts, from the tokens' mean direction."""
+
+    def __init__(self, prompts: PromptHead):
+        super().__init__()
+        self.prompts = prompts
+
+    def forward(self, direction: Tensor) -> Tensor:
+        return self.prompts.scale * direction @ self.prompts.texts().mean(0).T  # [B, C]
+
+
+def freeze(net: Network, *, slices: bool = True) -> None:
+    """Turn a CLIP network to tokens, of which nothing trains, or the slice projection of volumes alone."""
+    if not hasattr(net, "make_prompts"):
+        raise UsageError("learned prompts need a CLIP network", "--model clip-vit-b16")
+    net.tokens = True
+    for name, parameter in net.named_parameters():
+        if not slices or not name.startswith("backbone.slices."):
+            parameter.requires_grad_(False)
+
+
+def prompted(net: Network, length: int, *, slices: bool = True) -> None:
+    """Freeze a CLIP network so and give it one context of so many learned words. Raises UsageError."""
+    freeze(net, slices=slices)
+    net.backbone, net.head = MeanDirection(net.backbone), TextHead(net.make_prompts(1, length))
 
 
 def open_clip() -> Any:

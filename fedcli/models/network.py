@@ -139,6 +139,17 @@ def still(net: nn.Module) -> Iterator[None]:
             module.training = training
 
 
+@contextmanager
+def slow_attention() -> Iterator[None]:
+    """Attention in single steps, which exporters and torch.func know, in place of one fused operator."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
 def in_pixels(x: Tensor) -> Tensor:
     """Images as a network of fedcli's is fed them, [B, 1 or more, H, W], with numbers in [0, 1] again."""
     mean, std = (IMAGENET_MEAN, IMAGENET_STD) if x.shape[1] == 3 else (GREY_MEAN, GREY_STD)

@@ -285,7 +285,7 @@ def _network(
         plan.model, models.Inputs.of(body, channels), seed=plan.seed,
         weights=str(weights) if weights else None, precision=plan.precision,
         teacher=models.load_teacher(str(plan.teacher)) if plan.teacher else None, freeze=plan.freeze_backbone,
-        extend=method.local.extend,
+        extend=method.extend,
     ).to(device)  # fmt: skip
     if plan.dp_sgd and plan.bn != "freeze":
         check_norms(net, plan.model)
@@ -296,7 +296,7 @@ def _network(
             raise FedcliError(f"the tensors received do not fit {plan.model}: {error}"[:300]) from None
     continues = isinstance(method.aggregator, ContinuesRun)
     new_head = initial.take_head(net, parent_run, method, body["classes"]) if parent_run and not continues else ""
-    return net, Layout(net, method.local.personal_tensors(net)), new_head
+    return net, Layout(net, method.personal_tensors(net)), new_head
 
 
 def probe(data: Path, plan: TrainOptions, device: str) -> tuple[Callable[[str], models.Network], torch.Tensor]:

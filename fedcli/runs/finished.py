@@ -21,6 +21,7 @@ from ..models.layout import Layout
 from .initial import data_of, of_one_site
 from .own_code import method_of, model_of
 from .resources import be_deterministic
+from .rules import adapted
 
 PERSONAL = ("model", "own", "statistics")  # of a client's memory: a whole model, tensors it keeps, --bn local
 KEPT = 5  # models of the last rounds that a run keeps, for means over them
@@ -63,13 +64,13 @@ def open_run(path: Path, device: str = "cpu", images: Path | None = None) -> Run
     kept = [Path(name).stem for name in verified.files if name.startswith("models/")]
     rounds = sorted(int(stem) for stem in kept if stem.isdigit())
     with extensions.named_by(path):
-        method = method_of(verified)
+        method = adapted(method_of(verified), verified.options)
         net = models.build(
             model_of(verified),
             models.Inputs(model["channels"], len(data.classes), model["size"], data.classes, data.attributes),
             seed=0, precision=model["precision"],
             teacher=models.Absent(model["teacher_width"]) if model["teacher_width"] else None,
-            freeze=verified.options.get("freeze_backbone") is True, extend=method.local.extend,
+            freeze=verified.options.get("freeze_backbone") is True, extend=method.extend,
         ).to(device)  # fmt: skip
     if "frozen" in kept:
         _load_frozen(net, path.parent / "models" / "frozen.h5", model["frozen"])

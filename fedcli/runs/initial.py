@@ -60,7 +60,7 @@ def take_head(net: Network, parent_run: ParentRun, method: Method, classes: list
     """Give net the classifier of the run before too; why not, where it does not fit."""
     data = manifest.read(data_of(parent_run.path, "corruption", "partition", "sites")).body
     before = method_of(manifest.read(parent_run.path, "run")).local
-    if before.head != method.local.head or data["classes"] != classes:
+    if before.head != method.head or data["classes"] != classes:
         what = "other classes" if data["classes"] != classes else f"a {before.head} classifier"
         return f"the classifier starts anew, since the run before had {what}"
     tensors = {name.removeprefix("model/"): tensor for name, tensor in read_tensors(parent_run.model).items()}

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,9 @@ from ..federation.training import number, steps
 from ..labels import is_multi_label
 from ..methods.contract import Aggregator
 from ..methods.losses import CLASS_WEIGHTS
-from ..methods.mixins import BalancedSampling, ContinuesRun, LearnsFromTeacher
+from ..methods.mixins import BalancedSampling, ContinuesRun, LearnsFromTeacher, LinearHeadOnly
 from ..methods.registry import METHODS, Method, resolve
+from ..models.adapted import Adapters
 from .train_options import TrainOptions
 
 LOSSES = ("cross-entropy", "focal")
@@ -90,7 +91,7 @@ def replaced(method: Method) -> list[str]:
 
 
 def _one_label(options: TrainOptions, method: Method) -> str:
-    texts = method.local.head == "prompts" and models.describe(options.model).kind == "clip"
+    texts = method.head == "prompts" and models.describe(options.model).kind == "clip"
     why = method.local.needs_one_label or method.aggregator.needs_one_label
     return why or "on a CLIP network it chooses one of the class texts by a softmax" * texts
 
@@ -147,6 +148,28 @@ RULES = (
         "{m.name} freezes its network itself", "leave --freeze-backbone out",
     ),
     Rule(
+        lambda o, *_: not o.adapters and changed(o, "adapter_layers", "local_adapters"),
+        "{found} needs adapters", "add --adapters lora:8",
+    ),
+    Rule(
+        lambda o, m, _: o.adapters and (m.name if m.local.freezes else "--freeze-backbone" * o.freeze_backbone),
+        "{found} freezes the network itself, so --adapters has no place", "leave one of them out",
+    ),
+    Rule(
+        lambda o, m, _: m.adapters and m.adapters.kind == "prompt" and (
+            m.local.head != "linear" or any(isinstance(half, LinearHeadOnly) for half in (m.local, m.aggregator))
+        ),
+        "{m.name} needs a linear classifier, which prompts replace", "--adapters lora keeps it",
+    ),
+    Rule(
+        lambda o, *_: o.local_adapters and o.single_site,
+        "--local-adapters keeps from the server what --single-site never sends", "leave one of them out",
+    ),
+    Rule(
+        lambda o, m, _: o.local_adapters and m.families[:1] == ("personal",),
+        "{m.name} has its own rule for what stays at a client", "leave --local-adapters out",
+    ),
+    Rule(
         lambda o, m, _: o.participation < 1 and m.aggregator.full_participation,
         "{m.name} needs every client in every round", "leave --participation at 1, or use another server rule",
     ),
@@ -195,7 +218,7 @@ RULES = (
     ),
     Rule(
         lambda o, m, _: o.then and (
-            "--freeze-backbone" if o.freeze_backbone
+            "--freeze-backbone" if o.freeze_backbone else "--adapters" if o.adapters
             else m.name if isinstance(m.aggregator, ContinuesRun) or m.local.freezes else ""
         ),
         "--then {o.then} needs a backbone that {found} does not train", "leave one of them out",
@@ -233,11 +256,19 @@ OF_SEVERAL_LABELS = (
 def check(options: TrainOptions) -> Method:
     """The method, resolved. Raises UsageError for values that cannot mean anything, alone or together."""
     _check_named(options)
-    method = resolve(options.method or "", dict(options.set))
+    method = adapted(resolve(options.method or "", dict(options.set)), options.decided())
     refuse(RULES, options, method)
     if options.augment:
         check_augment(str(options.augment))
     return method
+
+
+def adapted(method: Method, options: Mapping[str, Any]) -> Method:
+    """The method with the adapters of options as they are recorded. Raises UsageError."""
+    if not options.get("adapters"):
+        return method
+    layers, local = options.get("adapter_layers", ""), options.get("local_adapters", False)
+    return replace(method, adapters=Adapters.of(options["adapters"], layers, local))
 
 
 def check_labels(options: TrainOptions, method: Method, body: Body) -> None:

@@ -46,11 +46,11 @@ def chosen(asked: TrainOptions, plan: TrainOptions, body: Body) -> str:
 def _augment(plan: TrainOptions, method: Method, body: Body) -> str:
     """The dataset's own; none where nothing in the backbone trains, so that each image is seen once."""
     asked: str = body["augment"]
-    plain = not plan.freeze_backbone and type(method.local).extend is Local.extend
+    plain = not (plan.freeze_backbone or method.adapters) and type(method.local).extend is Local.extend
     if asked == "none" or plain:
         return asked
     inputs = models.Inputs.of(dict(body), models.input_channels(plan.model, body["channels"]))
-    net = models.build(plan.model, inputs, seed=plan.seed, freeze=plan.freeze_backbone, extend=method.local.extend)
+    net = models.build(plan.model, inputs, seed=plan.seed, freeze=plan.freeze_backbone, extend=method.extend)
     return "none" if is_frozen(net) else asked
 
 

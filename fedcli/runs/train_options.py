@@ -120,6 +120,22 @@ class TrainOptions(Training):
         "train the classifier alone, on features computed once",
         Flag(panel=METHOD, label="frozen backbone"),
     ] = False
+    adapters: Annotated[
+        str,
+        "freeze the network and train adapters in it, and its classifier: lora, lora:RANK, lora:RANK:ALPHA, svd-lora, "
+        "or prompt:WORDS for a CLIP network",
+        Flag("KIND", panel=METHOD, label="adapters {}", recorded="on"),
+    ] = ""
+    adapter_layers: Annotated[
+        str,
+        "layers that get low-rank adapters, by the ends of their names, such as qkv,proj; default: all",
+        Flag("NAMES", panel=METHOD, label="on {}", recorded="on"),
+    ] = ""
+    local_adapters: Annotated[
+        bool,
+        "adapters stay at each client; all else that trains is shared",
+        Flag(panel=METHOD, label="local adapters", recorded="on"),
+    ] = False
     then: Annotated[
         str | None, "a second stage from the finished model: crt or ccvr", Flag("METHOD", panel=METHOD, recorded=False)
     ] = None
@@ -177,13 +193,17 @@ class TrainOptions(Training):
 
     def decided(self) -> dict[str, Any]:
         """Every option that decides the bytes of a run, as a record or a message holds it."""
-        values = {option.name: getattr(self, option.name) for option in recorded(TrainOptions)}
+        on = {option.name for option in self.changed()}
+        values = {
+            o.name: getattr(self, o.name) for o in recorded(TrainOptions) if o.name in on or o.flag.recorded != "on"
+        }
         return values | {"settings": dict(values.pop("set"))}
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
         """The options that decided() made these of. Raises UsageError where one is missing, unknown or of no type."""
         declared = recorded(TrainOptions)
+        values = {**{option.name: option.default for option in declared if option.flag.recorded == "on"}, **values}
         names = {option.name for option in declared} - {"set"} | {"settings"}
         if odd := sorted(names ^ values.keys()):
             what = f"options received {'without' if odd[0] in names else 'with an unknown'} {odd[0]!r}"

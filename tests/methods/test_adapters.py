@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from fedcli.methods.adapters import Adapted, Factors, Roles, adapt, product_mean, roles
+from fedcli.methods.adapters import Factors, Roles, product_mean, roles
+from fedcli.models.adapted import Adapted, adapt
 from fedcli.models.network import Groups
 
 SHARES = torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.2, 0.5, 0.3]])  # [B, G]

@@ -14,7 +14,7 @@ from fedcli.errors import UsageError
 from fedcli.federation import state as states
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.methods import resolve
-from fedcli.methods.adapters import Adapted
+from fedcli.models.adapted import Adapted
 from fedcli.models.clip import ClipNetwork
 from fedcli.models.layout import Layout
 from fedcli.models.network import Groups

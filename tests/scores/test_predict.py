@@ -19,9 +19,11 @@ import torch
 from hospitals import HOSPITALS, prepared, write_hospitals
 from PIL import Image
 from raw_folders import write_slice
+from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 import fedcli
+from fedcli import models
 from fedcli.commands.app import app
 from fedcli.errors import FedcliError, UsageError
 from fedcli.runs.finished import open_run
@@ -178,6 +180,16 @@ def test_a_model_is_written_with_its_sidecar_and_agrees_with_predict(run, export
     assert about["largest_difference_from_predict"] <= 1e-5 and about["classes"] == ["healthy", "ill"]
     assert about["input"]["shape"][0] == "batch" and ended.stdout.strip() == str(folder / about["file"])
     assert "is there already" in typed("export", run, "--format", format, "-o", folder).stderr
+
+
+def test_adapters_are_merged_into_the_layers_of_an_exported_model(clients, work, tmp_path):
+    """It agrees with predict and has no other tensors than the network by itself."""
+    run = fedcli.train("fedprox+afl", clients, rounds=1, adapters="lora:2:64", optimizer="sgd", lr=0.01, work=work)
+    made = fedcli.predict(run, sorted((work / "raw").glob("*.png"))[:2])
+    ended = typed("export", "model", run, "--format", "safetensors", "-o", tmp_path / "out.safetensors")
+    assert ended.exit_code == 0 and made.predicted.chances.shape == (2, 2), ended.stderr
+    plain = models.build("cnn", models.Inputs(3, 2, 8), seed=0).state_dict()
+    assert load_file(tmp_path / "out.safetensors").keys() == plain.keys()
 
 
 @pytest.mark.parametrize("format", model_file.FORMATS)

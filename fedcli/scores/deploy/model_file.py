@@ -8,8 +8,8 @@ inside, but for safetensors, which hold the network's weights alone. What was wr
 import io
 import json
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from ...errors import FedcliError
 from ...io.files import sync
 from ...io.locks import remove_abandoned, renaming, scratch
 from ...metrics import probabilities
+from ...models.adapted import merged
+from ...models.network import slow_attention
 from ...runs import finished as runs
 from ...runs.finished import Run
 from . import predict
@@ -78,7 +80,7 @@ def export(run: Run, format: str, out: Path, client: str | None = None) -> Path:
     preprocessing = predict.Preprocessing.of(run)
     runs.load_model(run, run.rounds[-1], client)
     size, channels = preprocessing.choices.size, preprocessing.channels
-    module = Prepared(run.net.float(), run.manifest.body["model"]["channels"]).to("cpu").eval()
+    module = Prepared(merged(run.net.float()), run.manifest.body["model"]["channels"]).to("cpu").eval()
     one_by_one = models.describe(run.manifest.body["model"]["name"]).kind == "clip"  # its attention fixes the batch
     example = torch.rand(1 if one_by_one else 2, channels, size, size)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -86,7 +88,7 @@ def export(run: Run, format: str, out: Path, client: str | None = None) -> Path:
         path = temporary / (out.name if is_file else f"model.{SUFFIXES[format]}")
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")  # of exporters that are to be replaced
-            with _slow_attention():
+            with slow_attention():
                 scorer = _written(format, module, example, path, not one_by_one)
             difference = _checked(run, scorer, one_by_one)
         sidecar = _sidecar(run, preprocessing, path, format, client, one_by_one, difference)
@@ -127,17 +129,6 @@ def _written(format: str, module: Prepared, example: Tensor, path: Path, any_bat
     except Exception as error:  # exporters and runtimes raise a dozen unrelated types
         why = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise FedcliError(f"this network cannot be written as {format}: {why}"[:300], "try another --format") from error
-
-
-@contextmanager
-def _slow_attention() -> Iterator[None]:
-    """Attention in single steps, which exporters know, in place of one fused operator."""
-    before = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(before)
 
 
 def _checked(run: Run, scorer: Scorer, one_by_one: bool) -> float:
