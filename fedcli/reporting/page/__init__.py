@@ -21,7 +21,7 @@ from ...figures import report as figures
 from ...figures.kinds import convergence, weights
 from ...metrics import METRICS, PARITY, get
 from ...metrics import title as in_words
-from .. import by_severity, choice, clinical, cross_site
+from .. import by_severity, choice, clinical, cross_site, leakage
 from ..columns import POOLED, SHOWN, shown
 from ..row import Row
 from ..rows import compared, rows, shortened
@@ -136,6 +136,7 @@ def _sections(made: Report, systems: list[Row], asked: PageOptions) -> list[Sect
         clients.section(systems, asked.metrics),
         Section("cross-site", "Trained at and tested on", list(cross_site.tables(named))),
         Section("choice", "Model choice", list(choice.tables(systems))),
+        leakage.section(systems),
         Section("training", "How training went", panels=list(_convergence(systems))),
         Section("curves", "Curves and errors", folded_panels=_graphics(systems, asked.draw) if asked.figures else ()),
         Section("data", "Data", first_images),
