@@ -89,7 +89,7 @@ def invert(
         steps.step()
         with torch.no_grad():
             x.copy_(x.clamp(low, high))
-    return transforms.to_pixels(x.detach()), float(_distance(gradient(x), target))
+    return transforms.to_pixels(x.detach()), _distance(gradient(x), target).item()
 
 
 def _distance(g: Tensor, target: Tensor) -> Tensor:
