@@ -41,13 +41,7 @@ AUDIT = {
         "numbers": {str: INTERVAL}, "allowed": (SHARES, None),
     }],
     "hospital": [{"of": str, "count": int, "hospitals": int, "accuracy": INTERVAL, "chance": float}],
-    "inversion": (
-        {
-            "client": str, "labels": [str], "blind": [float],
-            "models": [{"model": str, "distance": float, "psnr": [float]}],
-        },
-        None,
-    ),
+    "inversion": ({"client": str, "blind": [float], "models": [{"model": str, "distance": float, "psnr": [float]}]}, None),
 }  # fmt: skip
 BODIES = {
     "dataset": {**POOLED, "task?": str, "name": str, "count?": int, "split?": dict, "unit": TEXT, "sites": TEXT},

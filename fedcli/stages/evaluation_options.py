@@ -145,7 +145,7 @@ class AuditOptions(Options):
         Sequence[Source],
         "a run of the same settings that left some of the images out, for LiRA; may be repeated: each image should be "
         "left out by two or more, as `partition --val 0.5 --seed N` does",
-        Flag("RUN"),
+        Flag("RUN", local=True),
     ] = ()
     batch: Annotated[int, "images of the gradient that is inverted, in [1, 8]"] = 1
     iterations: Annotated[int, "of the inversion, for each of two models, in [1, 100000]"] = 1000

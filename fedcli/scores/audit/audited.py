@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ... import console, labels
+from ... import console
 from ...data import manifest, transforms
 from ...data.pool import pool_of
 from ...data.shard import Shard
@@ -30,8 +30,8 @@ from .hospital import probe
 from .membership import allowed, attack, lira
 
 FILE = "reconstructions.h5"
-LOSS, LOCAL_BATCH, BATCHES = "loss", 8, 100  # images of a gradient, and gradients of a hospital, for its probe
-AS_TRAINED = "seed"  # the options in which a shadow run may differ
+LOSS = "loss"
+LOCAL_BATCH, BATCHES, SKETCHED = 8, 100, 256  # of the probe: images of a gradient, gradients of a hospital, its numbers
 Facts = dict[str, Any]
 
 
@@ -78,13 +78,9 @@ def audit(path: Path, shadows: list[Path], asked: Asked, *, out: Path | None, de
 
 def newest(run: Path) -> Path | None:
     """The audit that lies in a run's folder, of several the one with most shadow runs; None where there is none."""
-    made = [(manifest.read(path, "audit").options, path) for path in sorted(run.parent.glob("audit/*/audit.json"))]
-    kept = [
-        (options.get("shadows", 0), path)
-        for options, path in made
-        if manifest.sha256(run) in manifest.read(path, "audit").parents.values()
-    ]
-    return max(kept)[1] if kept else None
+    made = {path: manifest.read(path, "audit") for path in sorted(run.parent.glob("audit/*/audit.json"))}
+    kept = [path for path, known in made.items() if manifest.sha256(run) in known.parents.values()]
+    return max(kept, key=lambda path: len(made[path].parents), default=None)
 
 
 def pictures(path: Path) -> dict[str, np.ndarray]:
@@ -196,7 +192,7 @@ def _lira(run: Run, images: Images, shadows: list[Path]) -> dict[str, tuple[np.n
     for path in console.progress(shadows, label="audit: shadow runs", total=len(shadows)):
         other = open_run(path, run.device)
         ours, theirs = ({**r.manifest.options, **r.data.body, **r.manifest.body["model"]} for r in (run, other))
-        alike = {*run.manifest.options, "dataset", "classes", "size", "channels"} - {AS_TRAINED}
+        alike = {*run.manifest.options, "dataset", "classes", "size", "channels"} - {"seed"}
         if differing := sorted(key for key in alike if ours[key] != theirs.get(key)):
             what = (
                 f"{path} differs from the run in {differing[0]}: {theirs.get(differing[0])}, not {ours[differing[0]]}"
@@ -223,53 +219,41 @@ def _confidence(logits: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _hospitals(run: Run, images: Images, seed: int) -> Iterator[Facts]:
-    """The probe on the answers to held-out images of each client, and on gradients of batches of its training images."""
+    """The probe on answers to held-out images, where each client has its own, and on gradients of training images."""
     own = all(len(places) for places in run.data.client_test.values())
-    held_out = ~images.member if own else images.member
-    answers = images.logits - images.logits.mean(1, keepdims=True)
+    at = ~images.member if own else images.member
+    answers = images.logits[at] - images.logits[at].mean(1, keepdims=True), images.client[at], images.units[at]
     tables = {
-        f"answers to {'held-out' if own else 'training'} images": (
-            answers[held_out], images.client[held_out], images.units[held_out]
-        ),
+        f"answers to {'held-out' if own else 'training'} images": answers,
         f"gradients of {LOCAL_BATCH} training images": _gradients(run, images, seed),
-    }  # fmt: skip
+    }
     for name, (table, hospital, units) in tables.items():
         if accuracy := probe(table, hospital, units, seed):
-            yield {
-                "of": name, "count": len(table), "hospitals": len(run.data.roster), "accuracy": accuracy,
-                "chance": 1 / len(run.data.roster),
-            }  # fmt: skip
+            there = len(np.unique(hospital))
+            yield {"of": name, "count": len(table), "hospitals": there, "accuracy": accuracy, "chance": 1 / there}
 
 
 def _gradients(run: Run, images: Images, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Directions of gradients [M, D], the hospital of each [M], and its number [M]; no two are of one patient.
+    """Directions of gradients [M, SKETCHED], the hospital of each and its number [M]; no two of a hospital have a
+    patient in common.
 
-    Each is projected to as many random directions as there are numbers in a row of answers, at least 64, which keeps
-    angles (Johnson and Lindenstrauss, 1984).
+    Sketched as Charikar, Chen and Farach-Colton, ICALP 2002: sums of the numbers with random signs, which keep angles.
     """
     runs.load_model(run, run.rounds[-1])
     run.net.eval()
+    random = np.random.default_rng(derive("audit gradients", seed))
+    cell = torch.from_numpy(random.integers(SKETCHED, size=run.layout.trainable))
+    sign = torch.from_numpy(random.choice([-1.0, 1.0], size=run.layout.trainable))
     rows, hospital, start = [], [], 0
-    down: torch.Tensor | None = None
     for shard in console.progress(images.shards, label="audit: gradients", total=len(images.shards)):
-        at, start = np.arange(start, start + len(shard)), start + len(shard)
-        if not images.member[at[0]]:
-            continue
-        random = np.random.default_rng(derive("audit batches", seed, images.client[at[0]]))
-        patients = np.unique(images.units[at], return_inverse=True)[1]
-        order = np.argsort(random.permutation(patients.max() + 1)[patients], kind="stable")  # patient after patient
-        first = np.maximum.accumulate(np.where(np.diff(patients[order], prepend=-1) != 0, np.arange(len(order)), 0))
-        for number in range(min(BATCHES, len(order) // LOCAL_BATCH)):
-            batch = torch.from_numpy(order[first // LOCAL_BATCH == number])
-            if not len(batch):
-                continue
-            g = inversion.sent(run, run.net, shard, batch, derive(seed, images.client[at[0]], number)).double().cpu()
-            if down is None:
-                stream = torch.Generator().manual_seed(derive("audit projection", seed))
-                down = torch.randn(max(64, images.logits.shape[1]), len(g), generator=stream, dtype=torch.float64)
-            rows.append((down @ (g / g.norm().clamp_min(1e-12))).numpy())
-            hospital.append(images.client[at[0]])
-    return np.stack(rows), np.array(hospital), np.arange(len(rows)).astype(str)
+        at, start = slice(start, start + len(shard)), start + len(shard)
+        one = random.permutation(np.unique(images.units[at], return_index=True)[1])  # an image of each patient
+        for k in range(min(BATCHES, len(one) // LOCAL_BATCH) if images.member[at][0] else 0):
+            batch = torch.from_numpy(one[k * LOCAL_BATCH : (k + 1) * LOCAL_BATCH])
+            g = inversion.sent(run, run.net, shard, batch, derive(seed, start, k)).double().cpu()
+            rows.append(torch.zeros(SKETCHED, dtype=g.dtype).index_add_(0, cell, sign * g / g.norm().clamp_min(1e-12)))
+            hospital.append(images.client[at][0])
+    return np.array([row.numpy() for row in rows]), np.array(hospital), np.arange(len(rows))
 
 
 def _inversion(run: Run, images: Images, asked: Asked, folder: Path) -> Facts:
@@ -300,12 +284,4 @@ def _inversion(run: Run, images: Images, asked: Asked, folder: Path) -> Facts:
     with create_hdf5(folder / FILE) as file:
         for name, pixels in shown.items():
             file[name] = np.rint(pixels.transpose(0, 2, 3, 1) * 255).astype(np.uint8)
-    names = labels_of(run, shard.y[at.to(shard.y.device)].cpu().numpy())
-    return {"client": client, "labels": names, "blind": [inversion.psnr(a, mean[0]) for a in original], "models": made}
-
-
-def labels_of(run: Run, y: np.ndarray) -> list[str]:
-    """The class of each image, or its labels."""
-    if y.ndim == 1:
-        return [run.data.classes[label] for label in y]
-    return [", ".join(run.data.classes[k] for k in np.flatnonzero(row == labels.YES)) or "no label" for row in y]
+    return {"client": client, "blind": [inversion.psnr(image, mean[0]) for image in original], "models": made}

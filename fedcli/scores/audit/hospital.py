@@ -25,7 +25,7 @@ def probe(table: np.ndarray, hospital: np.ndarray, units: np.ndarray, seed: int)
     from sklearn.preprocessing import StandardScaler
 
     hospitals = np.unique(hospital)
-    folds = min(FOLDS, *(len(np.unique(units[hospital == k])) for k in hospitals))
+    folds = min([FOLDS, *(len(np.unique(units[hospital == k])) for k in hospitals)])
     if folds < 2 or len(hospitals) < 2:
         return None
     split = StratifiedGroupKFold(folds, shuffle=True, random_state=derive("which hospital", seed) % 2**32)
