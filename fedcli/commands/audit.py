@@ -15,7 +15,7 @@ def audit(options: AuditOptions, json: Json = False) -> None:
     which hospital an image is of; and images from the gradient of one batch. Beside them stands what the run's
     differential privacy allows. The page of `fedcli report` has a section on it.
 
-    Examples: fedcli audit; fedcli audit RUN --batch 2 --iterations 2000; fedcli audit RUN --shadow OTHER --shadow THIRD
+    Example: fedcli audit RUN --batch 2 --iterations 2000
     """
     from ..stages import audit as stage
 

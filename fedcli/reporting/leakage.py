@@ -11,17 +11,18 @@ from ..scores.audit import audited
 from ..scores.audit.membership import RATES
 from .row import Row
 from .section import Section
-from .table import Cell, Column, Table, number, percent
+from .table import Cell, Column, Table, number
 
 NUMBERS = {
     "auc": "AUC",
-    **{f"tpr {rate:g}": f"true positives at {100 * rate:g} % false positives" for rate in RATES},
+    **{f"tpr {rate:g}": f"TPR at {100 * rate:g} % FPR" for rate in RATES},
     "advantage": "advantage",
 }
 LEGEND = (
-    "In percent, with 95 % intervals over patients; an AUC of 50 is chance. † marks fewer than 30 training or held-out "
-    "images; - few held-out images for this rate. The advantage is the share of training images minus that of held-out "
-    "images whose loss is at most the mean training loss."
+    "In percent, with 95 % intervals over patients; an AUC of 50 is chance. TPR at 1 % FPR: the share of training images "
+    "that are found where one held-out image in a hundred is taken for one; - with fewer held-out images than that. The "
+    "advantage is TPR minus FPR of who guesses by the mean training loss. † marks fewer than 30 training or held-out "
+    "images."
 )
 SHARED = (
     " A client without held-out images of its own is compared with all test images: that those are of other classes or "
@@ -45,23 +46,25 @@ def tables(body: dict[str, Any], name: str = "") -> Iterator[Table]:
     """The tables of an audit. name: of its run, where there are several."""
     of = f", {name}" * bool(name)
     rows = body["membership"]
-    shown = [key for key in NUMBERS if any(key in row["numbers"] for row in rows)]
-    lines = [
-        [row["attack"], _whose(row), row["members"], row["held_out"]]
-        + [_interval(row["numbers"].get(key), doubtful=row["small"]) for key in shown]
-        for row in rows
-    ]
-    heads: list[Column | str] = ["attack", "images of", "training", "held out", *(NUMBERS[key] for key in shown)]
-    yield Table.of(f"Is an image one of the training images?{of}", heads, lines, LEGEND + SHARED * body["shared_tests"])
+    for attack in dict.fromkeys(row["attack"] for row in rows):
+        lines = [row for row in rows if row["attack"] == attack]
+        shown = [key for key in NUMBERS if any(key in row["numbers"] for row in lines)]
+        numbers = [[_interval(row["numbers"].get(key), doubtful=row["small"]) for key in shown] for row in lines]
+        about = [[_whose(row), row["members"], row["held_out"]] for row in lines]
+        heads = ["images of", "training", "held out", *(NUMBERS[key] for key in shown)]
+        cells = [one + two for one, two in zip(about, numbers, strict=True)]
+        title = f"Is an image one of the training images? By {attack}{of}"
+        yield Table.of(title, heads, cells, LEGEND + SHARED * body["shared_tests"])
     bounds = {_whose(row): row["allowed"] for row in rows if row["allowed"] and row["attribute"] in ("", "client")}
     if bounds:
+        shown = [key for key in NUMBERS if any(key in row["numbers"] for row in rows)]
         lines = [
-            [whose, f"{most['epsilon']:.3g}", *(percent(most.get(key)) for key in shown)]
+            [whose, f"{most['epsilon']:.3g}", *(f"{100 * most[key]:.1f}" if key in most else None for key in shown)]
             for whose, most in bounds.items()
         ]
         heads = ["images of", "epsilon", *(NUMBERS[key] for key in shown)]
         yield Table.of(f"At most, by differential privacy{of}", heads, lines, ALLOWED)
-    probes = [[made["of"], made["hospitals"], made["count"], _interval(made["accuracy"]), percent(made["chance"])]
+    probes = [[made["of"], made["hospitals"], made["count"], _interval(made["accuracy"]), f"{100 * made['chance']:.1f}"]
               for made in body["hospital"]]  # fmt: skip
     if probes:
         heads = ["from", "hospitals", "count", "balanced accuracy", "chance"]

@@ -30,7 +30,7 @@ from .hospital import probe
 from .membership import allowed, attack, lira
 
 FILE = "reconstructions.h5"
-LOSS = "loss"
+LOSS = "its loss"
 LOCAL_BATCH, BATCHES, SKETCHED = 8, 100, 256  # of the probe: images of a gradient, gradients of a hospital, its numbers
 Facts = dict[str, Any]
 
@@ -160,7 +160,8 @@ def _membership(
     parts = [("", "", images.once)]
     parts += [("client", name, images.client == k) for k, name in enumerate(run.data.roster)]
     for name, values in run.data.attributes.items():
-        parts += [(name, value, images.once & (images.groups[name] == k)) for k, value in enumerate(values)]
+        if {*values} != {*run.data.roster}:  # else its groups are the clients
+            parts += [(name, value, images.once & (images.groups[name] == k)) for k, value in enumerate(values)]
     turns = [(kind, *some) for kind in scores for some in parts]
     for kind, attribute, group, chosen in console.progress(turns, label="audit: membership", total=len(turns)):
         enough, score = scores[kind]
