@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from .stages.train import estimate, train
 
 __all__ = [
-    "audit", "compare", "corrupt", "estimate", "evaluate", "ls", "partition", "plot", "predict", "prepare", "report", "sweep",
-    "train",
+    "audit", "compare", "corrupt", "estimate", "evaluate", "ls", "partition", "plot", "predict", "prepare", "report",
+    "sweep", "train",
 ]  # fmt: skip
 ELSEWHERE = {"estimate": "stages.train", "ls": "commands.listing", "sweep": "reproduce.swept"}  # than in stages.NAME
 __version__ = "0.1.0"

@@ -25,7 +25,6 @@ from ..errors import FedcliError, of_system
 from ..system import interrupts
 from ..system.interrupts import INTERRUPTED
 from . import (
-    audit,
     bench,
     cells,
     check,
@@ -166,7 +165,7 @@ GROUPS = {  # heading in help -> its commands
     "Begin": (demo.demo,),
     "Data": (stages.prepare, stages.partition, stages.corrupt, datasets.datasets, lists.corruptions),
     "Train and score": (
-        stages.train, stages.evaluate, stages.predict, audit.audit, cells.sweep, reproduce.run, reproduce.reproduce,
+        stages.train, stages.evaluate, stages.predict, compare.audit, cells.sweep, reproduce.run, reproduce.reproduce,
         methods.methods, lists.models,
     ),
     "Compare": (stages.report, compare.compare, plot.plot, ls.ls, inspect.inspect, lists.metrics),

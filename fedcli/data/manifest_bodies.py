@@ -34,6 +34,7 @@ MODEL = {
 }  # fmt: skip
 SHARES = {str: NUMBER}
 INTERVAL = {"value": (*NUMBER, None), "low": (*NUMBER, None), "high": (*NUMBER, None)}
+INVERSION = {"client": str, "blind": [float], "models": [{"model": str, "distance": float, "psnr": [float]}]}
 AUDIT = {
     "label": str, "dataset": str, "round": int, "privacy?": PRIVACY, "shared_tests": bool,
     "membership": [{
@@ -41,7 +42,7 @@ AUDIT = {
         "numbers": {str: INTERVAL}, "allowed": (SHARES, None),
     }],
     "hospital": [{"of": str, "count": int, "hospitals": int, "accuracy": INTERVAL, "chance": float}],
-    "inversion": ({"client": str, "blind": [float], "models": [{"model": str, "distance": float, "psnr": [float]}]}, None),
+    "inversion": (INVERSION, None),
 }  # fmt: skip
 BODIES = {
     "dataset": {**POOLED, "task?": str, "name": str, "count?": int, "split?": dict, "unit": TEXT, "sites": TEXT},

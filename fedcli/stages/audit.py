@@ -1,7 +1,6 @@
-"""The audit stage: what a finished run gives away."""
+"""The audit stage: how much of its patients a finished run gives away."""
 
 from ..errors import UsageError
-from ..reporting import leakage
 from ..reporting.table import Table
 from ..scores.audit.audited import Asked
 from ..scores.audit.audited import audit as audit_run
@@ -11,12 +10,14 @@ from .results import Result
 
 
 class Audit(Result):
-    """What a run gives away about its patients."""
+    """Leaks of a run about its patients."""
 
     kind = "audit"
 
     def tables(self) -> list[Table]:
         """Membership by client and group, the hospital of an image, and images from a gradient."""
+        from ..reporting.page import leakage  # jinja2 and pandas
+
         return list(leakage.tables(self.body))
 
 

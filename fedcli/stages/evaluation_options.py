@@ -134,7 +134,7 @@ class PredictOptions(Options):
 
 @dataclass(frozen=True)
 class AuditOptions(Options):
-    """What the models of a run give away about its patients."""
+    """Attacks on the models of a run, for what they give away about its patients."""
 
     stage: ClassVar[str] = "audit"
     run: Annotated[

@@ -21,14 +21,14 @@ from ...figures import report as figures
 from ...figures.kinds import convergence, weights
 from ...metrics import METRICS, PARITY, get
 from ...metrics import title as in_words
-from .. import by_severity, choice, clinical, cross_site, leakage
+from .. import by_severity, choice, clinical, cross_site
 from ..columns import POOLED, SHOWN, shown
 from ..row import Row
 from ..rows import compared, rows, shortened
 from ..section import Section
 from ..table import Table
 from ..tables import Report, report
-from . import answer, clients, group_tables, images, lead, lineage, statistics, table_one
+from . import answer, clients, group_tables, images, lead, leakage, lineage, statistics, table_one
 from .markup import HERE, PAGE, environment
 
 __all__ = ["PageOptions", "write"]

@@ -1,1 +1,1 @@
-"""What a finished run gives away about its patients: membership, the hospital of an image, images from gradients."""
+"""Attacks on a finished run: membership, the hospital of an image, images from gradients."""

@@ -1,17 +1,17 @@
-"""What the audit of a run found, as tables and as a section of the page."""
+"""The audit of a run as tables, and as a section of the page."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..data import manifest
-from ..figures.inline import Panels, of_picture
-from ..figures.kinds import reconstructions
-from ..scores.audit import audited
-from ..scores.audit.membership import RATES
-from .row import Row
-from .section import Section
-from .table import Cell, Column, Table, number
+from ...data import manifest
+from ...figures.inline import Panels, of_picture
+from ...figures.kinds import reconstructions
+from ...scores.audit import audited
+from ...scores.audit.membership import RATES
+from ..row import Row
+from ..section import Section
+from ..table import Cell, Table, number
 
 NUMBERS = {
     "auc": "AUC",
@@ -19,10 +19,10 @@ NUMBERS = {
     "advantage": "advantage",
 }
 LEGEND = (
-    "In percent, with 95 % intervals over patients; an AUC of 50 is chance. TPR at 1 % FPR: the share of training images "
-    "that are found where one held-out image in a hundred is taken for one; - with fewer held-out images than that. The "
-    "advantage is TPR minus FPR of who guesses by the mean training loss. † marks fewer than 30 training or held-out "
-    "images."
+    "In percent, with 95 % intervals over patients; an AUC of 50 is chance. TPR at 1 % FPR: the share of training "
+    "images that are found where one held-out image in a hundred is taken for one; - with fewer held-out images than "
+    "that. The advantage is TPR minus FPR of who guesses by the mean training loss. † marks fewer than 30 training or "
+    "held-out images."
 )
 SHARED = (
     " A client without held-out images of its own is compared with all test images: that those are of other classes or "
