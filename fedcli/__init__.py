@@ -26,6 +26,7 @@ from .errors import FedcliError as FedcliError  # what a program catches: .sente
 if TYPE_CHECKING:
     from .commands.listing import ls
     from .reproduce.swept import sweep
+    from .stages.audit import audit
     from .stages.compare import compare
     from .stages.corrupt import corrupt
     from .stages.evaluate import evaluate
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
     from .stages.train import estimate, train
 
 __all__ = [
-    "compare", "corrupt", "estimate", "evaluate", "ls", "partition", "plot", "predict", "prepare", "report", "sweep",
-    "train",
+    "audit", "compare", "corrupt", "estimate", "evaluate", "ls", "partition", "plot", "predict", "prepare", "report",
+    "sweep", "train",
 ]  # fmt: skip
 ELSEWHERE = {"estimate": "stages.train", "ls": "commands.listing", "sweep": "reproduce.swept"}  # than in stages.NAME
 __version__ = "0.1.0"

@@ -57,6 +57,7 @@ RUN_ELSEWHERE = {
 }  # page -> its own test
 SHORTER = {  # what is added to a command so that it ends soon; the last of a flag counts
     "train": "--rounds 1", "demo": "--rounds 1", "prepare": "--size 32", "sweep": "--rounds 1",
+    "audit": "--iterations 2",
     "reproduce": "--scale smoke --only FedAvg --dry-run",  # reproduce/test_smoke.py trains
     "run": "--only FedAvg --dry-run",
 }  # fmt: skip
@@ -81,7 +82,11 @@ BEFORE = {  # heading, or module of a command -> what its reader has typed alrea
     "export": [*DESCRIBED, "fedcli train fedavg"], "Steps that both engines share": DESCRIBED,
     "evaluate": [*SKIN_CLIENTS, "fedcli train fedavg"],
     "Decide for new images": [*SKIN, "fedcli partition --by center --val 0.3", "fedcli train fedavg"],
-    "predict": [*TWO_CLIENTS, "fedcli train fedavg"],
+    "predict": [*TWO_CLIENTS, "fedcli train fedavg"], "audit": [*TWO_CLIENTS, "fedcli train fedavg"],
+    "Stronger membership attack with shadow runs": [
+        *SKIN, "fedcli partition --by center --val 0.5",
+        "fedcli train fedavg --name target --model cnn-gn --augment none --epochs 2",
+    ],
     "report": SCORED, "Figures for a paper": SCORED,
     "plot": [*TWO_CLIENTS, "fedcli corrupt gaussian --ratio 0.5", *SWEPT],
     "compare": [*TWO_CLIENTS, "fedcli train fedavg", "fedcli train fedheal"],

@@ -23,23 +23,23 @@ DOORS = "fedcli", "fedcli.__main__"  # what a notebook and `python -m` open; the
 LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 350, 60, 8, 120
 BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, and raised only on purpose
     "bench": 1310,
-    "commands": 3400,
+    "commands": 3420,
     "compare": 1550,
-    "data": 11230,
+    "data": 11240,
     "federation": 2660,
-    "figures": 3060,
+    "figures": 3110,
     "io": 770,
     "methods": 8000,
     "metrics": 1170,
     "models": 2270,
-    "reporting": 4580,
+    "reporting": 4690,
     "reproduce": 4340,
-    "runs": 2700,
-    "scores": 5000,
+    "runs": 2720,
+    "scores": 5540,
     "sites": 3310,
-    "stages": 2100,
+    "stages": 2160,
     "system": 850,
-    "the ground floor": 1460,
+    "the ground floor": 1470,
 }
 MOST_FILES = 20  # on one floor of a room
 ONE_EACH = "fedcli/methods"  # a file for each method

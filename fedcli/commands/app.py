@@ -165,7 +165,7 @@ GROUPS = {  # heading in help -> its commands
     "Begin": (demo.demo,),
     "Data": (stages.prepare, stages.partition, stages.corrupt, datasets.datasets, lists.corruptions),
     "Train and score": (
-        stages.train, stages.evaluate, stages.predict, cells.sweep, reproduce.run, reproduce.reproduce,
+        stages.train, stages.evaluate, stages.predict, compare.audit, cells.sweep, reproduce.run, reproduce.reproduce,
         methods.methods, lists.models,
     ),
     "Compare": (stages.report, compare.compare, plot.plot, ls.ls, inspect.inspect, lists.metrics),

@@ -1,9 +1,11 @@
-"""fedcli compare."""
+"""fedcli compare and audit: what is said of finished runs."""
+
+import sys
 
 from .. import console
-from ..stages.evaluation_options import CompareOptions
-from .shell.common import BriefJson, FailIf, refuse_broken
-from .shell.shown import show_json
+from ..stages.evaluation_options import AuditOptions, CompareOptions
+from .shell.common import BriefJson, FailIf, Json, refuse_broken
+from .shell.shown import show_json, show_tables
 
 
 def compare(options: CompareOptions, fail_if: FailIf = (), json: BriefJson = "") -> None:
@@ -37,3 +39,22 @@ def compare(options: CompareOptions, fail_if: FailIf = (), json: BriefJson = "")
     for note in notes:
         console.warn(note)
     refuse_broken(broken)
+
+
+def audit(options: AuditOptions, json: Json = False) -> None:
+    """Measure what the models of a run give away about its patients.
+
+    Three attacks are made on the last models: which images were trained on, by their loss and, with --shadow, by LiRA;
+    which hospital an image is of; and images from the gradient of one batch. Beside them stands what the run's
+    differential privacy allows. The page of `fedcli report` has a section on it.
+
+    Example: fedcli audit RUN --batch 2 --iterations 2000
+    """
+    from ..stages import audit as stage
+
+    made = stage.run(options)
+    if json:
+        show_json({"path": str(made.path), **made.body})
+        return
+    show_tables(made.tables(), sys.stderr)
+    console.result(str(made.path))

@@ -23,7 +23,7 @@ from ..io.locks import remove_abandoned, renaming, scratch
 from ..provenance import other_code
 from . import manifest_bodies
 
-KINDS = ("dataset", "partition", "corruption", "sites", "run", "scores")
+KINDS = ("dataset", "partition", "corruption", "sites", "run", "scores", "audit")
 AGAIN = "run the stage again that wrote it"
 FORMAT = 1  # raised when a reader of an older format would misread a newer one
 
@@ -33,7 +33,7 @@ class Manifest:
     """One stage's result.
 
     Attributes:
-        kind: dataset, partition, corruption, sites, run or scores.
+        kind: one of KINDS.
         made_by: the command, without locations.
         options: every flag that decides the bytes, resolved.
         parents: path relative to this manifest -> sha256 of the manifest read.

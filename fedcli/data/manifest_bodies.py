@@ -32,6 +32,18 @@ MODEL = {
     "name": str, "channels": int, "size": int, "precision": str, "personal": [str], "frozen": [str],
     "teacher_width": (int, None), "personal_models": bool, "numbers?": int,
 }  # fmt: skip
+SHARES = {str: NUMBER}
+INTERVAL = {"value": (*NUMBER, None), "low": (*NUMBER, None), "high": (*NUMBER, None)}
+INVERSION = {"client": str, "blind": [float], "models": [{"model": str, "distance": float, "psnr": [float]}]}
+AUDIT = {
+    "label": str, "dataset": str, "round": int, "privacy?": PRIVACY, "shared_tests": bool,
+    "membership": [{
+        "attack": str, "attribute": str, "group": str, "members": int, "held_out": int, "small": bool,
+        "numbers": {str: INTERVAL}, "allowed": (SHARES, None),
+    }],
+    "hospital": [{"of": str, "count": int, "hospitals": int, "accuracy": INTERVAL, "chance": float}],
+    "inversion": (INVERSION, None),
+}  # fmt: skip
 BODIES = {
     "dataset": {**POOLED, "task?": str, "name": str, "count?": int, "split?": dict, "unit": TEXT, "sites": TEXT},
     "partition": {
@@ -49,6 +61,7 @@ BODIES = {
         "privacy?": PRIVACY,
         "start?": (dict, None), "needs_code?": [str],
     },
+    "audit": AUDIT,
     "scores": {
         "method?": str, "label?": str, "rule?": str, "settings?": dict, "rounds?": int, "dataset?": str,
         "options?": dict, "model?": dict, "clients?": dict, "grouped?": dict, "classes?": [str],

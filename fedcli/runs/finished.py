@@ -65,16 +65,30 @@ def open_run(path: Path, device: str = "cpu", images: Path | None = None) -> Run
     rounds = sorted(int(stem) for stem in kept if stem.isdigit())
     with extensions.named_by(path):
         method = adapted(method_of(verified), verified.options)
-        net = models.build(
-            model_of(verified),
-            models.Inputs(model["channels"], len(data.classes), model["size"], data.classes, data.attributes),
-            seed=0, precision=model["precision"],
-            teacher=models.Absent(model["teacher_width"]) if model["teacher_width"] else None,
-            freeze=verified.options.get("freeze_backbone") is True, extend=method.extend,
-        ).to(device)  # fmt: skip
+        net = _built(verified, data, method, seed=0).to(device)
     if "frozen" in kept:
         _load_frozen(net, path.parent / "models" / "frozen.h5", model["frozen"])
     return Run(path, verified, data, rounds, net, Layout(net, tuple(model["personal"])), device, method, above)
+
+
+def _built(verified: manifest.Manifest, data: Shards, method: Method, seed: int) -> models.Network:
+    """The network of a run with the weights of a seed."""
+    model = verified.body["model"]
+    return models.build(
+        model_of(verified),
+        models.Inputs(model["channels"], len(data.classes), model["size"], data.classes, data.attributes),
+        seed=seed, precision=model["precision"],
+        teacher=models.Absent(model["teacher_width"]) if model["teacher_width"] else None,
+        freeze=verified.options.get("freeze_backbone") is True, extend=method.extend,
+    )  # fmt: skip
+
+
+def starting_network(run: Run) -> models.Network | None:
+    """The network as it was before the first round; None where it began with other weights than those of its seed."""
+    if run.manifest.options.get("weights") or manifest.parent(run.path, "run"):
+        return None
+    with extensions.named_by(run.path):
+        return _built(run.manifest, run.data, run.method, run.manifest.options.get("seed", 0)).to(run.device)
 
 
 def save_model(

@@ -133,6 +133,30 @@ class PredictOptions(Options):
 
 
 @dataclass(frozen=True)
+class AuditOptions(Options):
+    """Attacks on the models of a run, for what they give away about its patients."""
+
+    stage: ClassVar[str] = "audit"
+    run: Annotated[
+        Source | None, "a run, or its name or method; default: the newest under --work, - reads stdin", INPUT
+    ] = None
+    _: KW_ONLY
+    shadow: Annotated[
+        Sequence[Source],
+        "a run of the same settings that left some of the images out, for LiRA; may be repeated: each image should be "
+        "left out by two or more, as `partition --val 0.5 --seed N` does",
+        Flag("RUN", local=True),
+    ] = ()
+    batch: Annotated[int, "images of the gradient that is inverted, in [1, 8]"] = 1
+    iterations: Annotated[int, "of the inversion, for each of two models, in [1, 100000]"] = 1000
+    client: Annotated[str | None, "whose gradient is inverted; default: the client with fewest training images"] = None
+    seed: Seed = 0
+    device: Device = "cpu"
+    work: Work = WORK
+    out: Out = None
+
+
+@dataclass(frozen=True)
 class ReportOptions(Options):
     """Runs compared in one table, a row per system."""
 

@@ -17,6 +17,7 @@ from fedcli.figures.kinds import FIGURES
 from fedcli.figures.series import read
 from fedcli.reporting.rows import compared, rows
 from fedcli.runs.train import train
+from fedcli.scores.audit.audited import Asked, audit
 from fedcli.scores.evaluate import evaluate
 
 TRAINED = {  # run -> what it trains
@@ -25,7 +26,13 @@ TRAINED = {  # run -> what it trains
     "heal": planned("fedheal", {}, Training(optimizer="sgd", lr=0.1, batch_size=8), 2, eval_every=1),
     "avg": planned("fedavg", {}, Training(optimizer="sgd", lr=1e-6, batch_size=8), 2, eval_every=1),
 }
-OF = {"divergence": "mas", "features": "mas", "adapters": "lora", "errors": "avg"}  # figure -> the run that has it
+OF = {
+    "divergence": "mas",
+    "features": "mas",
+    "adapters": "lora",
+    "errors": "avg",
+    "reconstructions": "avg",
+}  # figure -> the run that has it
 OPTIONS = {"landscape": {"points": 3}, "sweep": {"over": "lr"}}
 TWO = ("convergence", "sweep", "overall-and-worst")  # of two runs
 
@@ -34,7 +41,9 @@ TWO = ("convergence", "sweep", "overall-and-worst")  # of two runs
 def runs(tmp_path_factory):
     work = tmp_path_factory.mktemp("work")
     chain = make_chain(work, corrupted=True)
-    return {name: train(chain, plan, work=work, out=work / "runs" / name) for name, plan in TRAINED.items()}
+    made = {name: train(chain, plan, work=work, out=work / "runs" / name) for name, plan in TRAINED.items()}
+    audit(made["avg"], [], Asked(batch=1, iterations=1, client="", seed=0), out=None, device="cpu", made_by=["audit"])
+    return made
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from . import (  # noqa: F401, I001 - importing registers; the order is that of 
     answers,
     confusion,
     errors,
+    reconstructions,
     forest,
     severities,
     overall_and_worst,

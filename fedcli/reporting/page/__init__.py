@@ -30,7 +30,7 @@ from ..rows import compared, rows, shortened
 from ..section import Section
 from ..table import Table
 from ..tables import Report, report
-from . import answer, clients, group_tables, images, lead, lineage, statistics, table_one
+from . import answer, clients, group_tables, images, lead, leakage, lineage, statistics, table_one
 from .markup import HERE, PAGE, environment
 
 __all__ = ["PageOptions", "write"]
@@ -142,6 +142,7 @@ def _sections(made: Report, systems: list[Row], asked: PageOptions) -> list[Sect
         clients.section(systems, asked.metrics),
         Section("cross-site", "Trained at and tested on", list(cross_site.tables(named))),
         Section("choice", "Model choice", list(choice.tables(systems))),
+        leakage.section(systems),
         Section("training", "How training went", panels=list(_convergence(systems))),
         Section("curves", "Curves and errors", folded_panels=drawn),
         Section("data", "Data", first_images),

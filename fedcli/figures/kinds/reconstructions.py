@@ -1,0 +1,49 @@
+"""Images that gradient inversion made of what a hospital would send, beside the originals; of an audited run."""
+
+from functools import partial
+from pathlib import Path
+
+from pandas import DataFrame
+
+from ...data import manifest
+from ...scores.audit import audited
+from ..drawing import Panel, Picture
+from ..figure import Figure, NothingToDraw, register
+from ..shapes import picture, titled
+from .errors import shown
+
+ABOUT = (
+    "The gradient of one batch, as {client} would send it, and what an attacker who knows the labels and the network "
+    "makes of it; below the original the PSNR of the mean of all test images, the guess of who sees no gradient."
+)
+
+
+def frame(path: Path) -> DataFrame:
+    """shown (original, or a model), image, psnr: a line per picture; attrs hold the pixels [H, W, C] of each."""
+    run = manifest.find(path, "run")
+    found = audited.newest(run)
+    body = manifest.read(found, "audit").body if found else {}
+    images = audited.pictures(found) if found else {}
+    if not images or not body["inversion"]:
+        raise NothingToDraw(f"no images were reconstructed from {run.parent}", f"fedcli audit {run.parent}")
+    inversion = body["inversion"]
+    psnr = {"original": inversion["blind"]} | {made["model"]: made["psnr"] for made in inversion["models"]}
+    lines = [
+        (name, k, value, pixels)
+        for name, values in psnr.items()
+        for k, (value, pixels) in enumerate(zip(values, images.get(name, ()), strict=False))
+    ]
+    table = DataFrame([line[:3] for line in lines], columns=["shown", "image", "psnr"])
+    title, words = f"Reconstructed from gradients: {body['label']}", ABOUT.format(client=inversion["client"])
+    return titled(table, title, pixels=[line[3] for line in lines], caption=words)
+
+
+def draw(table: DataFrame) -> Picture:
+    panels = []
+    for pixels, line in zip(table.attrs["pixels"], table.itertuples(), strict=True):
+        words = "original\nmean image" if line.shown == "original" else f"from the\n{line.shown} model"
+        panels.append(Panel(f"{words} {line.psnr:.1f} dB", partial(shown, pixels)))
+    return picture(table, panels, size=(2.3, 2.3), columns=int(table["image"].nunique()))
+
+
+register(Figure("reconstructions", "Which images can be made of a gradient?", "path", frame, draw))

@@ -1,0 +1,104 @@
+"""The audit of a run as tables, and as a section of the page."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...data import manifest
+from ...figures.inline import Panels, of_picture
+from ...figures.kinds import reconstructions
+from ...scores.audit import audited
+from ...scores.audit.membership import RATES
+from ..row import Row
+from ..section import Section
+from ..table import Cell, Table, number
+
+NUMBERS = {
+    "auc": "AUC",
+    **{f"tpr {rate:g}": f"TPR at {100 * rate:g} % FPR" for rate in RATES},
+    "advantage": "advantage",
+}
+LEGEND = (
+    "In percent, with 95 % intervals over patients; an AUC of 50 is chance. TPR at 1 % FPR: the share of training "
+    "images that are found where one held-out image in a hundred is taken for one; - with fewer held-out images than "
+    "that. The advantage is TPR minus FPR of who guesses by the mean training loss. † marks fewer than 30 training or "
+    "held-out images."
+)
+SHARED = (
+    " A client without held-out images of its own is compared with all test images: that those are of other classes or "
+    "hospitals looks like membership."
+)
+ALLOWED = "No attack on a single image can exceed these numbers, whatever it knows. None of them is about hospitals."
+HOSPITAL = "Balanced accuracy of a linear classifier in %, cross-validated by patient, with its 95 % interval."
+INVERSION = (
+    "PSNR in dB, high for similar images; beside it that of the mean of all test images, the guess of who sees no "
+    "gradient. Distance is 1 minus the cosine of the two gradients."
+)
+
+
+def of_run(run: Path) -> dict[str, Any]:
+    """The newest audit of a run, {} where there is none. Raises FedcliError."""
+    found = audited.newest(manifest.find(run, "run"))
+    return manifest.read(found, "audit").body if found else {}
+
+
+def tables(body: dict[str, Any], name: str = "") -> Iterator[Table]:
+    """The tables of an audit. name: of its run, where there are several."""
+    of = f", {name}" * bool(name)
+    rows = body["membership"]
+    for attack in dict.fromkeys(row["attack"] for row in rows):
+        lines = [row for row in rows if row["attack"] == attack]
+        shown = [key for key in NUMBERS if any(key in row["numbers"] for row in lines)]
+        numbers = [[_interval(row["numbers"].get(key), doubtful=row["small"]) for key in shown] for row in lines]
+        about = [[_whose(row), row["members"], row["held_out"]] for row in lines]
+        heads = ["images of", "training", "held out", *(NUMBERS[key] for key in shown)]
+        cells = [one + two for one, two in zip(about, numbers, strict=True)]
+        title = f"Is an image one of the training images? By {attack}{of}"
+        yield Table.of(title, heads, cells, LEGEND + SHARED * body["shared_tests"])
+    bounds = {_whose(row): row["allowed"] for row in rows if row["allowed"] and row["attribute"] in ("", "client")}
+    if bounds:
+        shown = [key for key in NUMBERS if any(key in row["numbers"] for row in rows)]
+        lines = [
+            [whose, f"{most['epsilon']:.3g}", *(f"{100 * most[key]:.1f}" if key in most else None for key in shown)]
+            for whose, most in bounds.items()
+        ]
+        heads = ["images of", "epsilon", *(NUMBERS[key] for key in shown)]
+        yield Table.of(f"At most, by differential privacy{of}", heads, lines, ALLOWED)
+    probes = [[made["of"], made["hospitals"], made["count"], _interval(made["accuracy"]), f"{100 * made['chance']:.1f}"]
+              for made in body["hospital"]]  # fmt: skip
+    if probes:
+        heads = ["from", "hospitals", "count", "balanced accuracy", "chance"]
+        yield Table.of(f"Of which hospital is it?{of}", heads, probes, HOSPITAL)
+    if inversion := body["inversion"]:
+        images = range(len(inversion["blind"]))
+        lines = [
+            [f"{made['model']} model", f"{made['distance']:.3f}", *(number(psnr, digits=1) for psnr in made["psnr"])]
+            for made in inversion["models"]
+        ]
+        lines.append(["mean image", None, *(number(psnr, digits=1) for psnr in inversion["blind"])])
+        heads = ["from the gradient at the", "distance", *(f"image {k + 1}" for k in images)]
+        yield Table.of(f"An image from a gradient of {inversion['client']}{of}", heads, lines, INVERSION)
+
+
+def _whose(row: dict[str, Any]) -> str:
+    return f"{row['attribute']} {row['group']}".strip() or "all"
+
+
+def _interval(of: dict[str, Any] | None, *, doubtful: bool = False) -> Cell:
+    """A share with its interval, in percent."""
+    if of is None or of["value"] is None:
+        return Cell()
+    low, high = (None if of[edge] is None else 100 * of[edge] for edge in ("low", "high"))
+    text = f"{100 * of['value']:.1f}" + (f" ({low:.1f} to {high:.1f})" if low is not None and high is not None else "")
+    return Cell(text, number=100 * of["value"], doubtful=doubtful)
+
+
+def section(compared: Sequence[Row]) -> Section:
+    """Tables and pictures of the audits of these systems' runs, of each the first run that was audited."""
+    made, drawn = [], list[Panels]()
+    for row in compared:
+        run = next((path for path in row.run_files if audited.newest(path)), None)
+        if run:
+            made += tables(of_run(run), row.name if len(compared) > 1 else "")
+            drawn += [of_picture(reconstructions.draw(reconstructions.frame(run)))] if of_run(run)["inversion"] else []
+    return Section("leakage", "What the models give away", made, drawn)

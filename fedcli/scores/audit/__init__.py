@@ -1,0 +1,1 @@
+"""Attacks on a finished run: membership, the hospital of an image, images from gradients."""

@@ -1,0 +1,288 @@
+"""The audit of a finished run, in its folder:
+
+audit.json             the manifest; its body has a row per attack and group of images, per probe, and the inversion
+reconstructions.h5     uint8 [B, H, W, C]: the images of the batch, and what was made of their gradient
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ... import console
+from ...data import manifest, transforms
+from ...data.pool import pool_of
+from ...data.shard import Shard
+from ...errors import FedcliError, UsageError, nearest
+from ...io.hdf5 import Column, create_hdf5, open_hdf5
+from ...methods.losses import each_loss
+from ...runs import finished as runs
+from ...runs.finished import Run, open_run, part, starting_network
+from ...seeds import derive
+from ..answering import panel
+from ..groups import SMALL
+from . import inversion
+from .hospital import probe
+from .membership import allowed, attack, lira
+
+FILE = "reconstructions.h5"
+LOSS = "its loss"
+LOCAL_BATCH, BATCHES, SKETCHED = 8, 100, 256  # of the probe: images of a gradient, gradients of a hospital, its numbers
+Facts = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options of an audit: images of the batch, iterations, and the hospital whose gradient is inverted."""
+
+    batch: int
+    iterations: int
+    client: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class Images:
+    """Every training and held-out image of each client, as the model answers for it.
+
+    Attributes:
+        shards: of a client each, in this order. client: int [N]. member: bool [N]. once: bool [N], False where the same
+            held-out image is another client's too. logits: float32 [N, C]. y: [N], or [N, L] of several labels per
+            image. units: [N], patients. groups: attribute -> int [N].
+    """
+
+    shards: list[Shard]
+    client: np.ndarray
+    member: np.ndarray
+    once: np.ndarray
+    logits: np.ndarray
+    y: np.ndarray
+    units: np.ndarray
+    groups: dict[str, np.ndarray]
+
+
+def audit(path: Path, shadows: list[Path], asked: Asked, *, out: Path | None, device: str, made_by: list[str]) -> Path:
+    """Audit a run and return the path of audit.json. Raises FedcliError, HashError, UsageError."""
+    options = {"batch": asked.batch, "iterations": asked.iterations, "client": asked.client, "seed": asked.seed}
+    options |= {"shadows": len(shadows)} if shadows else {}
+    folder = out or path.parent / "audit" / manifest.identity(options, [path, *shadows])
+    build = partial(_build, path, shadows, asked, device)
+    return manifest.stage(
+        "audit", folder=folder, made_by=made_by, options=options, parents=[path, *shadows], build=build
+    )
+
+
+def newest(run: Path) -> Path | None:
+    """The audit that lies in a run's folder, of several the one with most shadow runs; None where there is none."""
+    made = {path: manifest.read(path, "audit") for path in sorted(run.parent.glob("audit/*/audit.json"))}
+    kept = [path for path, known in made.items() if manifest.sha256(run) in known.parents.values()]
+    return max(kept, key=lambda path: len(made[path].parents), default=None)
+
+
+def pictures(path: Path) -> dict[str, np.ndarray]:
+    """Of an audit: "original" and a model's name -> uint8 [B, H, W, C]; {} where nothing was inverted.
+
+    Raises FedcliError, HashError.
+    """
+    if FILE not in manifest.verify(path, "audit").files:
+        return {}
+    with open_hdf5(path.parent / FILE, {"*": Column("u", 4, size=1)}, hint="audit the run again") as file:
+        images = {name: file[name][()] for name in file}
+    if len({table.shape for table in images.values()}) != 1 or "original" not in images:
+        raise FedcliError(f"{path.parent / FILE} does not hold pairs of images", "audit the run again")
+    return images
+
+
+def _build(path: Path, shadows: list[Path], asked: Asked, device: str, folder: Path) -> Facts:
+    run = open_run(path, device)
+    if not run.rounds:
+        raise FedcliError(f"{run.path} kept no model", "train the run again")
+    alone = runs.trains_alone(run)
+    if alone and shadows:
+        raise UsageError("--shadow is for a global model, and the clients of this run trained alone", "leave it out")
+    images = _images(run, alone)
+    scores = {LOSS: (np.ones(len(images.member), bool), -_losses(images))}
+    scores |= _lira(run, images, shadows) if shadows else {}
+    return {
+        "label": run.manifest.body["label"], "dataset": run.data.body["dataset"], "round": run.rounds[-1],
+        "shared_tests": not all(len(places) for places in run.data.client_test.values()),
+        **({"privacy": run.manifest.body["privacy"]} if "privacy" in run.manifest.body else {}),
+        "membership": list(_membership(run, images, scores, asked.seed)),
+        "hospital": [] if alone else list(_hospitals(run, images, asked.seed)),
+        "inversion": None if alone else _inversion(run, images, asked, folder),
+    }  # fmt: skip
+
+
+def _images(run: Run, alone: bool) -> Images:
+    """alone: whether each client's own model answers for its images."""
+    shards, keys, columns = [], [], []
+    roster = run.data.roster
+    for row, client in console.progress(enumerate(roster), label="audit: answers", total=len(roster)):
+        seen = panel(run, client)
+        test = run.data.test[seen.version]
+        test = test if seen.places is None else part(test, seen.places)
+        for whose, shard in (("train", run.data.train[client]), ("val", run.data.val[client]), (seen.version, test)):
+            if len(shard):
+                logits = runs.predict(run, run.rounds[-1], shard, client if alone else None)
+                shards.append(shard)
+                columns.append((np.full(len(shard), row), np.full(len(shard), whose == "train"), logits))
+                owner = "" if whose == seen.version and not alone else client
+                keys += [f"{owner}/{whose}/{name}" for name in shard.ids]
+    client_of, member, logits = (np.concatenate(column) for column in zip(*columns))
+    ids, y = np.concatenate([shard.ids for shard in shards]), np.concatenate([s.y.cpu().numpy() for s in shards])
+    once = np.zeros(len(keys), bool)
+    once[np.unique(keys, return_index=True)[1]] = True
+    groups = {k: np.concatenate([shard.groups[k].cpu().numpy() for shard in shards]) for k in run.data.attributes}
+    return Images(shards, client_of, member, once, logits, y, _units(run, ids), groups)
+
+
+def _units(run: Run, ids: np.ndarray) -> np.ndarray:
+    """The patient or lesion of each image, or the image itself where that is unknown: str [N]."""
+    pool = pool_of(manifest.above(run.images, "dataset"))  # type: ignore[arg-type]  # open_run has set it
+    order = np.argsort(pool.id)
+    patients = pool.id if pool.patient is None else pool.patient
+    known = patients[order[np.searchsorted(pool.id[order], ids)]]
+    return np.where(known == "", np.char.add("image ", ids), known)
+
+
+def _losses(images: Images) -> np.ndarray:
+    return each_loss(torch.from_numpy(images.logits).double(), torch.from_numpy(images.y)).numpy()
+
+
+def _membership(
+    run: Run, images: Images, scores: dict[str, tuple[np.ndarray, np.ndarray]], seed: int
+) -> Iterator[Facts]:
+    """A row for each attack on all images, on those of each client and of each group."""
+    parts = [("", "", images.once)]
+    parts += [("client", name, images.client == k) for k, name in enumerate(run.data.roster)]
+    for name, values in run.data.attributes.items():
+        if {*values} != {*run.data.roster}:  # else its groups are the clients
+            parts += [(name, value, images.once & (images.groups[name] == k)) for k, value in enumerate(values)]
+    turns = [(kind, *some) for kind in scores for some in parts]
+    for kind, attribute, group, chosen in console.progress(turns, label="audit: membership", total=len(turns)):
+        enough, score = scores[kind]
+        at = chosen & enough
+        member, score = images.member[at], score[at]
+        if 0 < member.sum() < len(member):
+            mean = float(score[member].mean()) if kind == LOSS else None
+            yield {
+                "attack": kind, "attribute": attribute, "group": group, "members": int(member.sum()),
+                "held_out": int((~member).sum()), "small": bool(min(member.sum(), (~member).sum()) < SMALL),
+                "numbers": attack(score, member, images.units[at], mean, seed),
+                "allowed": _allowed(run, group if attribute == "client" else ""),
+            }  # fmt: skip
+
+
+def _allowed(run: Run, client: str) -> dict[str, float] | None:
+    """The most that the run's differential privacy allows an attack on a client's images; None without a bound."""
+    privacy = run.manifest.body.get("privacy", {})
+    epsilon = privacy.get("clients", {}).get(client, privacy.get("epsilon"))
+    return None if epsilon is None else {"epsilon": epsilon, **allowed(epsilon, privacy["delta"])}
+
+
+def _lira(run: Run, images: Images, shadows: list[Path]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Raises FedcliError for a shadow run of other images or settings, and where none left images out."""
+    if images.y.ndim == 2:
+        raise UsageError("--shadow needs one label per image, and images have several", "leave --shadow out")
+    ids = np.concatenate([shard.ids for shard in images.shards])
+    answers, trained = [], []
+    for path in console.progress(shadows, label="audit: shadow runs", total=len(shadows)):
+        other = open_run(path, run.device)
+        ours, theirs = ({**r.manifest.options, **r.data.body, **r.manifest.body["model"]} for r in (run, other))
+        alike = {*run.manifest.options, "dataset", "classes", "size", "channels"} - {"seed"}
+        if differing := sorted(key for key in alike if ours[key] != theirs.get(key)):
+            what = (
+                f"{path} differs from the run in {differing[0]}: {theirs.get(differing[0])}, not {ours[differing[0]]}"
+            )
+            raise FedcliError(what, "a shadow run is trained as the run was, on other images of the same dataset")
+        logits = [runs.predict(other, other.rounds[-1], shard) for shard in images.shards]
+        answers.append(_confidence(np.concatenate(logits), images.y))
+        trained.append(np.isin(ids, np.concatenate([shard.ids for shard in other.data.train.values()])))
+    made = lira(_confidence(images.logits, images.y), np.stack(answers), np.stack(trained))
+    made = {name: scored for name, scored in made.items() if len(np.unique(images.member[scored[0]])) == 2}
+    if not made:
+        hint = (
+            "give two shadow runs or more that left each image out: `partition --val 0.5 --seed N`, another N for each"
+        )
+        raise FedcliError("no training image was left out by two of the shadow runs", hint)
+    return made
+
+
+def _confidence(logits: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """phi of Carlini et al., the logit of the label's probability: its logit against all others together. [N]"""
+    z = torch.from_numpy(logits).double()
+    label = torch.from_numpy(y)[:, None]
+    return (z.gather(1, label)[:, 0] - z.scatter(1, label, -torch.inf).logsumexp(1)).numpy()
+
+
+def _hospitals(run: Run, images: Images, seed: int) -> Iterator[Facts]:
+    """The probe on answers to held-out images, where each client has its own, and on gradients of training images."""
+    own = all(len(places) for places in run.data.client_test.values())
+    at = ~images.member if own else images.member
+    answers = images.logits[at] - images.logits[at].mean(1, keepdims=True), images.client[at], images.units[at]
+    tables = {
+        f"answers to {'held-out' if own else 'training'} images": answers,
+        f"gradients of {LOCAL_BATCH} training images": _gradients(run, images, seed),
+    }
+    for name, (table, hospital, units) in tables.items():
+        if accuracy := probe(table, hospital, units, seed):
+            there = len(np.unique(hospital))
+            yield {"of": name, "count": len(table), "hospitals": there, "accuracy": accuracy, "chance": 1 / there}
+
+
+def _gradients(run: Run, images: Images, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Directions of gradients [M, SKETCHED], the hospital of each and its number [M]; no two of a hospital have a
+    patient in common.
+
+    Sketched as Charikar, Chen and Farach-Colton, ICALP 2002: sums of the numbers with random signs, which keep angles.
+    """
+    runs.load_model(run, run.rounds[-1])
+    run.net.eval()
+    random = np.random.default_rng(derive("audit gradients", seed))
+    cell = torch.from_numpy(random.integers(SKETCHED, size=run.layout.trainable))
+    sign = torch.from_numpy(random.choice([-1.0, 1.0], size=run.layout.trainable))
+    rows, hospital, start = [], [], 0
+    for shard in console.progress(images.shards, label="audit: gradients", total=len(images.shards)):
+        at, start = slice(start, start + len(shard)), start + len(shard)
+        one = random.permutation(np.unique(images.units[at], return_index=True)[1])  # an image of each patient
+        for k in range(min(BATCHES, len(one) // LOCAL_BATCH) if images.member[at][0] else 0):
+            batch = torch.from_numpy(one[k * LOCAL_BATCH : (k + 1) * LOCAL_BATCH])
+            g = inversion.sent(run, run.net, shard, batch, derive(seed, start, k)).double().cpu()
+            rows.append(torch.zeros(SKETCHED, dtype=g.dtype).index_add_(0, cell, sign * g / g.norm().clamp_min(1e-12)))
+            hospital.append(images.client[at][0])
+    return np.array([row.numpy() for row in rows]), np.array(hospital), np.arange(len(rows))
+
+
+def _inversion(run: Run, images: Images, asked: Asked, folder: Path) -> Facts:
+    """Images from the gradient of one batch, at the initial and at the final model. Raises UsageError."""
+    sizes = {client: len(shard) for client, shard in run.data.train.items()}
+    client = asked.client or min(sizes, key=sizes.__getitem__)
+    if client not in sizes:
+        raise UsageError(f"there is no client {client!r}", nearest(client, sizes))
+    shard, stream = run.data.train[client], torch.Generator().manual_seed(derive("audit batch", asked.seed, client))
+    at = torch.randperm(len(shard), generator=stream)[: asked.batch]
+    original = transforms.to_pixels(shard.batch(at).x).cpu().numpy()  # [B, C, H, W]
+    test = run.data.test[panel(run, client).version]
+    total = sum(transforms.to_pixels(batch.x).sum(0, keepdim=True) for batch in test.in_order())
+    mean = np.asarray(total) / len(test)  # [1, C, H, W]: the guess of who sees no gradient
+    initial = starting_network(run)
+    made, shown = [], {"original": original}
+    for model, net in (("initial", initial), ("final", run.net)):
+        if net is None:
+            continue
+        if model == "final":
+            runs.load_model(run, run.rounds[-1])
+        found, distance = inversion.reconstructed(
+            run, net, shard, at, iterations=asked.iterations, label=f"audit: inversion, {model} model", seed=asked.seed
+        )
+        shown[model] = inversion.matched(original, found.cpu().numpy())
+        psnr = [inversion.psnr(a, b) for a, b in zip(original, shown[model], strict=True)]
+        made.append({"model": model, "distance": distance, "psnr": psnr})
+    with create_hdf5(folder / FILE) as file:
+        for name, pixels in shown.items():
+            file[name] = np.rint(pixels.transpose(0, 2, 3, 1) * 255).astype(np.uint8)
+    return {"client": client, "blind": [inversion.psnr(image, mean[0]) for image in original], "models": made}

@@ -1,0 +1,103 @@
+"""Membership inference: how well a model's answers tell its training images from held-out ones.
+
+Sources: the loss as the score, and the advantage TPR - FPR of who knows the mean training loss, are Yeom, Giacomelli,
+Fredrikson and Jha, CSF 2018, arXiv 1709.01604, Definition 4 and Adversary 2. True positives at few false positives, and
+LiRA, are Carlini, Chien, Nasr, Song, Terzis and Tramèr, S&P 2022, arXiv 2112.03570, Algorithm 1. With f(x)_y the
+probability of the label, shadow models that were not trained on x, and in the online attack those that were too, give
+
+    phi = log f(x)_y / (1 - f(x)_y)                                            normal with mean mu_x and deviation sigma
+    offline: Pr[Z <= phi], Z ~ N(mu_out, sigma_out^2)     online: p(phi | N(mu_in, sigma_in^2)) / p(phi | N(mu_out, ..))
+
+With few shadow models sigma is the same for all images, as the paper advises; ours is that the variance of a mean over
+n of them is added, sigma^2 (1 + 1/n), without which images with few models would stand out by chance.
+
+What differential privacy allows is Kairouz, Oh and Viswanath, ICML 2015, arXiv 1311.0776, Theorem 2.1:
+TPR <= exp(epsilon) FPR + delta and 1 - FPR <= exp(epsilon) (1 - TPR) + delta.
+"""
+
+import math
+
+import numpy as np
+
+from ..statistics.bootstrap import draw, interval
+
+RATES = 0.01, 0.001  # of false positives
+RESAMPLES = 1000  # of the patients
+LEAST = 2  # shadow models that an image needs
+AT_ONCE = 2**21  # weights of images at a time
+Interval = dict[str, float | None]  # value, and low and high of its 95 % interval
+
+
+def attack(score: np.ndarray, member: np.ndarray, units: np.ndarray, threshold: float | None, seed: int) -> dict:
+    """Numbers of an attack, with intervals over patients.
+
+    score: [N], high for likely members. member: bool [N]. units: [N], patients. threshold: the score of a member on
+    average, for the advantage; None without.
+    """
+    weights = np.concatenate([np.ones((1, len(score)), np.int16), draw(units, RESAMPLES, seed)])  # [B + 1, N]
+    step = max(1, AT_ONCE // len(score))
+    parts = [roc(score, member, weights[at : at + step], threshold) for at in range(0, len(weights), step)]
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return {name: with_interval(column) for name, column in columns.items()}
+
+
+def with_interval(column: np.ndarray) -> Interval:
+    """A number and its interval. column: [B + 1], of all images, then of each resample."""
+    low, high = interval(column[1:])
+    return {"value": None if np.isnan(column[0]) else float(column[0]), "low": low, "high": high}
+
+
+def roc(score: np.ndarray, member: np.ndarray, weights: np.ndarray, threshold: float | None) -> dict[str, np.ndarray]:
+    """AUC, true positive rates at RATES and the advantage under each set of weights: [b] each. weights: [b, N].
+
+    A rate of which there is no single held-out image is left out.
+    """
+    order = np.argsort(-score, kind="stable")
+    starts = np.flatnonzero(np.diff(score[order], prepend=np.inf))  # of equal scores
+    sums = [
+        np.add.reduceat(weights[:, order] * of[order], starts, axis=1, dtype=np.int64).cumsum(1)
+        for of in (member, ~member)
+    ]
+    true, false = (np.pad(part, ((0, 0), (1, 0))) for part in sums)  # [b, U + 1] with at least this score
+    with np.errstate(invalid="ignore"):
+        tpr, fpr = true / true[:, -1:], false / false[:, -1:]
+    found = {"auc": ((tpr[:, 1:] + tpr[:, :-1]) / 2 * np.diff(fpr)).sum(1)}  # ties count half
+    for rate in RATES:
+        if (~member).sum() * rate >= 1 - 1e-9:
+            last = (fpr <= rate + 1e-12).sum(1) - 1  # the lowest threshold with so few false positives
+            found[f"tpr {rate:g}"] = np.where(np.isnan(fpr[:, -1]), np.nan, tpr[np.arange(len(tpr)), last])
+    if threshold is not None:
+        last = np.searchsorted(-score[order][starts], -threshold, "right")
+        found["advantage"] = tpr[:, last] - fpr[:, last]  # Definition 4
+    return found
+
+
+def allowed(epsilon: float, delta: float) -> dict[str, float]:
+    """The most that each number can be under (epsilon, delta)-differential privacy."""
+    e = math.exp(min(epsilon, 700.0))
+    corner = (1 - delta) / (1 + e)  # the false positives where the two lines of Theorem 2.1 cross
+    area = (corner * (delta + 1 - corner) + (1 - delta - corner) * (2 - corner)) / 2 + delta
+    at = {f"tpr {rate:g}": min(1.0, e * rate + delta, 1 - (1 - delta - rate) / e) for rate in RATES}
+    return {"auc": area, **at, "advantage": 1 - 2 * corner}
+
+
+def lira(phi: np.ndarray, shadows: np.ndarray, trained: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Attack -> which images have enough shadow models, bool [N], and their scores [N].
+
+    phi: [N], of the model that is attacked. shadows: [S, N], the same of each shadow model. trained: bool [S, N], on
+    which images each was trained.
+    """
+    enough_out, z, log_out = _likelihood(phi, shadows, ~trained)
+    enough_in, _, log_in = _likelihood(phi, shadows, trained)
+    return {"LiRA, offline": (enough_out, z), "LiRA, online": (enough_out & enough_in, log_in - log_out)}
+
+
+def _likelihood(phi: np.ndarray, shadows: np.ndarray, of: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Images with enough of these models, their phi in standard deviations, and its log density but for a constant."""
+    n = of.sum(0)  # [N]
+    mean = (shadows * of).sum(0) / n.clip(1)
+    enough = n >= LEAST
+    left = ((shadows - mean) ** 2 * of)[:, enough].sum()
+    sigma = np.sqrt(left / max((n[enough] - 1).sum(), 1) * (1 + 1 / n.clip(1))).clip(1e-6)  # [N]
+    z = (phi - mean) / sigma
+    return enough, z, -(z**2) / 2 - np.log(sigma)

@@ -1,0 +1,196 @@
+"""What a finished run gives away: attacks against calculations by hand, their limits, and the whole command."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from conftest import make_chain
+from made_plans import planned, results
+from torch import nn
+from typed_lines import fedcli, path_of
+
+from fedcli.errors import FedcliError, UsageError
+from fedcli.federation.training import Training
+from fedcli.figures.kinds import reconstructions
+from fedcli.runs import finished
+from fedcli.runs.assembly import assemble
+from fedcli.runs.rules import check
+from fedcli.runs.train import train
+from fedcli.scores.audit import audited, inversion
+from fedcli.scores.audit.hospital import probe
+from fedcli.scores.audit.membership import allowed, attack, lira, roc
+
+TRAINING = Training(optimizer="sgd", lr=0.05, batch_size=8)
+ASKED = audited.Asked(batch=2, iterations=3, client="", seed=0)
+HOW = {"out": None, "device": "cpu", "made_by": ["audit"]}
+
+
+def ones(count):
+    return np.ones((1, count), np.int16)
+
+
+def test_rates_of_an_attack_by_hand():
+    member = np.array([1, 1, 0, 1, 0, 1, 0, 0], bool)
+    score = np.array([9.0, 8.0, 7.0, 7.0, 5.0, 4.0, 3.0, 2.0])
+    found = roc(score, member, ones(8), threshold=7.0)
+    assert found["auc"] == pytest.approx((4 + 4 + 3.5 + 2) / 16)  # of 16 pairs; a tie is half
+    assert found["advantage"] == pytest.approx(3 / 4 - 1 / 4)
+    assert "tpr 0.01" not in found  # four held-out images say nothing of one in a hundred
+    member, score = np.arange(300) < 100, np.r_[np.arange(100) + 0.5, np.arange(200) - 120.0]
+    assert roc(score, member, ones(300), None)["tpr 0.01"] == 23 / 100  # two of 200 are above 77.5: 79 and 78
+
+
+def test_a_weight_of_two_is_an_image_twice():
+    rng = np.random.default_rng(0)
+    score, member, twice = rng.integers(0, 9, 250) * 1.0, rng.random(250) < 0.5, rng.integers(0, 3, 250)
+    weighted = roc(score, member, twice[None].astype(np.int16), 4.0)
+    repeated = roc(score.repeat(twice), member.repeat(twice), ones(twice.sum()), 4.0)
+    assert weighted.keys() == repeated.keys() > {"tpr 0.01"}
+    assert all(weighted[name] == pytest.approx(repeated[name]) for name in weighted)
+
+
+def test_a_model_that_knows_nothing_is_at_chance_and_one_that_remembers_all_gives_all_away():
+    rng = np.random.default_rng(1)
+    member, units = np.arange(400) < 200, (np.arange(400) // 2).astype(str)
+    nothing = attack(rng.normal(size=400), member, units, 0.0, seed=0)
+    assert nothing["auc"]["low"] < 0.5 < nothing["auc"]["high"] and nothing["advantage"]["low"] < 0
+    everything = attack(np.where(member, -0.1, -3.0), member, units, -0.1, seed=0)
+    assert all(number == {"value": 1.0, "low": 1.0, "high": 1.0} for number in everything.values())
+
+
+def test_what_differential_privacy_allows_by_hand():
+    assert allowed(0, 0) == pytest.approx({"auc": 0.5, "tpr 0.01": 0.01, "tpr 0.001": 0.001, "advantage": 0})
+    three = allowed(math.log(3), 0)
+    assert three == pytest.approx({"auc": 0.75, "tpr 0.01": 0.03, "tpr 0.001": 0.003, "advantage": 0.5})
+    assert allowed(1e4, 1e-5) == pytest.approx(dict.fromkeys(three, 1.0))
+    assert allowed(0, 0.2)["advantage"] == pytest.approx(0.2)
+
+
+def test_lira_by_hand():
+    shadows = np.array([[1.0, 0.0], [3.0, 4.0], [6.0, 9.0], [8.0, 9.0]])  # [S, N]
+    trained = np.array([[0, 0], [0, 0], [1, 0], [1, 1]], bool)
+    made = lira(np.array([4.0, 9.0]), shadows, trained)
+    enough, z = made["LiRA, offline"]
+    mean, variance = 13 / 3, (2 + (169 + 1 + 196) / 9) / (1 + 2)  # of the second image; of both
+    assert enough.all() and z == pytest.approx(
+        [(4 - 2) / math.sqrt(variance * 3 / 2), (9 - mean) / math.sqrt(variance * 4 / 3)]
+    )
+    enough, ratio = made["LiRA, online"]
+    assert enough.tolist() == [True, False]  # one model trained on the second image
+    inside, outside = 2 * 3 / 2, variance * 3 / 2
+    assert ratio[0] == pytest.approx(-(3**2) / inside / 2 + 2**2 / outside / 2 - math.log(inside / outside) / 2)
+
+
+def test_hospitals_that_differ_are_told_apart_and_equal_ones_are_not():
+    rng = np.random.default_rng(2)
+    hospital, units = np.arange(120) % 3, np.arange(120) // 6
+    equal = probe(rng.normal(size=(120, 4)), hospital, units, seed=0)
+    assert equal["low"] < 1 / 3 < equal["high"]
+    assert probe(np.eye(3)[hospital] + rng.normal(size=(120, 3)) / 9, hospital, units, seed=0)["value"] == 1
+    assert probe(np.eye(3)[hospital], hospital, hospital, seed=0) is None  # a patient each
+
+
+def test_the_input_of_a_linear_layer_follows_from_its_gradient():
+    torch.manual_seed(0)
+    layer, x, y = nn.Linear(12, 3), torch.rand(1, 3, 2, 2), torch.tensor([1])
+
+    def gradient(x):
+        loss = nn.functional.cross_entropy(layer(x.flatten(1)), y)
+        return torch.cat([g.reshape(-1) for g in torch.autograd.grad(loss, layer.parameters(), create_graph=True)])
+
+    weights, bias = gradient(x)[:36].view(3, 12), gradient(x)[36:]
+    assert torch.allclose(weights[0] / bias[0], x.flatten(), atol=1e-5)  # why it is possible
+    before, inversion.ALPHA = inversion.ALPHA, 0.0
+    try:
+        target = gradient(inversion.transforms.normalised(x)).detach()
+        found, distance = inversion.invert(gradient, target, x.shape, iterations=400)
+    finally:
+        inversion.ALPHA = before
+    assert distance < 1e-3 and inversion.psnr(x.numpy(), found.numpy()) > 25
+
+
+def test_psnr_by_hand_and_the_best_match_of_a_batch():
+    black, grey = np.zeros((1, 2, 2)), np.full((1, 2, 2), 0.1)
+    assert inversion.psnr(black, grey) == pytest.approx(20) and inversion.psnr(grey, grey) == inversion.MOST
+    assert np.array_equal(inversion.matched(np.stack([black, grey]), np.stack([grey, black])), [black, grey])
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory):
+    return make_chain(tmp_path_factory.mktemp("work"))
+
+
+@pytest.fixture(scope="module")
+def run(chain):
+    return train(chain, planned("fedavg", {}, TRAINING, 1, model="cnn-gn"), work=chain.parent.parent)
+
+
+def test_the_initial_network_is_the_one_that_training_began_with(run, chain):
+    plan = planned("fedavg", {}, TRAINING, 1, model="cnn-gn")
+    begun = assemble(chain, plan, check(plan), None, "cpu").net.state_dict()
+    again = finished.starting_network(finished.open_run(run)).state_dict()
+    assert begun.keys() == again.keys() and all(torch.equal(begun[name], again[name]) for name in begun)
+
+
+def test_an_audit_by_its_command_is_on_the_page_and_the_same_bytes_again(run, tmp_path):
+    path = path_of(fedcli("audit", run, "--batch", 2, "--iterations", 3))
+    path_of(fedcli("audit", run, "--batch", 2, "--iterations", 3, "--out", tmp_path / "again"))
+    folder = run.parent / "audit"
+    made, other = results(folder / path.split("/")[-2]), results(tmp_path / "again")
+    assert made["reconstructions.h5"] == other["reconstructions.h5"]
+    assert json.loads(made["audit.json"])["body"] == json.loads(other["audit.json"])["body"]
+    code, out, _ = fedcli("audit", run, "--batch", 2, "--iterations", 3, "--json")
+    body = json.loads(out)
+    assert code == 0 and {row["attribute"] for row in body["membership"]} == {"", "client", "sex"}
+    rows = body["membership"]
+    assert all(row["small"] == (min(row["members"], row["held_out"]) < 30) and not row["allowed"] for row in rows)
+    assert [made["model"] for made in body["inversion"]["models"]] == ["initial", "final"]
+    frame = reconstructions.frame(run.parent)
+    assert frame["shown"].tolist() == ["original"] * 2 + ["initial"] * 2 + ["final"] * 2
+    page = tmp_path / "page.html"
+    assert fedcli("report", run, "--format", "html", "--out", page)[0] == 0
+    text = page.read_text(encoding="utf-8")
+    assert "What the models give away" in text and "Reconstructed from gradients" in text
+    audit = folder / path.split("/")[-2] / "audit.json"
+    audit.write_text(audit.read_text(encoding="utf-8").replace('"members": 80', '"members": "<b>"'), encoding="utf-8")
+    code, _, err = fedcli("report", run, "--format", "html", "--out", page)
+    assert code == 1 and "members is '<b>', not a whole number" in err
+    audit.unlink()
+
+
+def test_noise_of_training_bounds_the_attack_and_is_in_the_gradient(chain, tmp_path):
+    private = Training(optimizer="sgd", lr=0.05, batch_size=8, dp_sgd=2.0, dp_clip=1.0)
+    path = train(chain, planned("fedavg", {}, private, 1, model="cnn-gn"), work=tmp_path)
+    opened = finished.open_run(path)
+    body = json.loads(audited.audit(path, [], ASKED, **HOW).read_text(encoding="utf-8"))["body"]
+    epsilon = body["privacy"]["clients"]
+    for row in body["membership"]:
+        most = epsilon.get(row["group"], body["privacy"]["epsilon"])
+        assert row["allowed"] == {"epsilon": most, **allowed(most, 1e-5)}
+    shard = (
+        opened.data.train["client-00"] if "client-00" in opened.data.train else next(iter(opened.data.train.values()))
+    )
+    finished.load_model(opened, 1)
+    g = [inversion.sent(opened, opened.net.eval(), shard, torch.tensor([0]), seed) for seed in (0, 0, 1)]
+    assert torch.equal(g[0], g[1]) and (g[0] - g[2]).std() == pytest.approx(2 * math.sqrt(2), rel=0.05)
+
+
+def test_shadow_runs_must_have_left_images_out(run, chain, tmp_path):
+    others = [
+        train(chain, planned("fedavg", {}, TRAINING, 1, model="cnn-gn", seed=seed), work=tmp_path) for seed in (1, 2)
+    ]
+    with pytest.raises(FedcliError, match="no training image was left out by two"):
+        audited.audit(run, others, ASKED, **HOW)
+    other = train(chain, planned("fedavg", {}, TRAINING, 1), work=tmp_path)
+    with pytest.raises(FedcliError, match="differs from the run in model: cnn, not cnn-gn"):
+        audited.audit(run, [other], ASKED, **HOW)
+
+
+def test_clients_that_train_alone_send_nothing(chain, tmp_path):
+    path = train(chain, planned("fedavg", {}, TRAINING, 1, single_site=True), work=tmp_path)
+    body = json.loads(audited.audit(path, [], ASKED, **HOW).read_text(encoding="utf-8"))["body"]
+    assert body["inversion"] is None and body["hospital"] == [] and len(body["membership"]) == 7
+    with pytest.raises(UsageError, match="trained alone"):
+        audited.audit(path, [path], ASKED, **HOW)
