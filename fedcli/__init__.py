@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .commands.listing import ls
     from .reproduce.swept import sweep
     from .stages.compare import compare
-    from .stages.corrupt import corrupt
+    from .stages.corrupt import attack, corrupt
     from .stages.evaluate import evaluate
     from .stages.partition import partition
     from .stages.plot import plot
@@ -37,10 +37,15 @@ if TYPE_CHECKING:
     from .stages.train import estimate, train
 
 __all__ = [
-    "compare", "corrupt", "estimate", "evaluate", "ls", "partition", "plot", "predict", "prepare", "report", "sweep",
-    "train",
+    "attack", "compare", "corrupt", "estimate", "evaluate", "ls", "partition", "plot", "predict", "prepare", "report",
+    "sweep", "train",
 ]  # fmt: skip
-ELSEWHERE = {"estimate": "stages.train", "ls": "commands.listing", "sweep": "reproduce.swept"}  # than in stages.NAME
+ELSEWHERE = {
+    "attack": "stages.corrupt",
+    "estimate": "stages.train",
+    "ls": "commands.listing",
+    "sweep": "reproduce.swept",
+}  # than in stages.NAME
 __version__ = "0.1.0"
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent until a program configures logging

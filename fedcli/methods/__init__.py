@@ -46,6 +46,7 @@ from . import (  # noqa: F401 - importing registers; the order is that of `fedcl
     fedsam,
     fedsmoo,
     flexfair,
+    fltrust,
     gifair,
     group_dro,
     harmofl,
@@ -59,6 +60,7 @@ from . import (  # noqa: F401 - importing registers; the order is that of `fedcl
     propfair,
     qffl,
     reweigh,
+    robust,
     scaffold,
     term,
 )  # isort: skip

@@ -10,17 +10,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from ..data import manifest
 from ..data.corruption import mixture
+from ..data.corruption.attack import BACKDOOR, of_body
 from ..data.corruption.corrupt import SEVERITIES, check_images, corrupt_images, full_kind
 from ..data.shard import Shard, with_images
 from ..errors import UsageError
 from ..runs.finished import Run
+from .answering import predictions
 from .parts import Severity
+from .table import Score, Table, Where
 
 Asked = list[tuple[str, int]]  # kind and severity
+PATCHED = "patched"  # test images with the patch of a backdoor
+SUCCESS, WITHOUT_PATCH = "attack_success", "called_target_without_patch"
 
 
 def asked(kinds: Sequence[str], severities: Sequence[str], run: Path) -> Asked:
@@ -62,6 +68,24 @@ def test_set(run: Run, kind: str, severity: int, version: str = "") -> Run:
 def pixels(shard: Shard) -> Any:
     """uint8 [N, H, W, C] as they lie in the pool."""
     return shard.images[shard.rows.to(shard.images.device)].permute(0, 2, 3, 1).cpu().numpy()
+
+
+def backdoor(run: Run) -> Table:
+    """The success of a backdoor: the share of test images of other classes that are called the target class once they
+    have its patch, and without it; {} of a run that nobody attacks so."""
+    attacks = [attack for attack in of_body(run.data.body).values() if attack.kind == BACKDOOR]
+    if not attacks:
+        return {}
+    clean, target = run.data.test["clean"], attacks[0].target
+    patched = with_images(clean, attacks[0].stamped(clean.images[clean.rows]), str(clean.images.device))
+    others = (clean.y != target).cpu().numpy()  # [N]
+    table: Table = {}
+    for metric, shard in ((SUCCESS, patched), (WITHOUT_PATCH, clean)):
+        shown = predictions(replace(run, data=replace(run.data, test={PATCHED: shard})))[PATCHED]
+        shares = [np.mean([(model[others].argmax(1) == target).mean() for model in models]) for models in shown]
+        where = Where(PATCHED, metric=metric)
+        table[where] = Score([float(share) for share in shares], list(run.rounds), int(others.sum()))
+    return table
 
 
 def _data(run: Run) -> manifest.Manifest:
