@@ -15,7 +15,7 @@ SKEW = {
 NOISE = {str: {"kind": str, "rate": NUMBER, "changed": int}}  # client -> what became of its training labels
 HIDDEN = {"hide": [str], "share": NUMBER, "seed": int, "images": {str: {str: int}}}  # client -> attribute -> images
 ATTACK = {
-    "kind": str, "strength": NUMBER, "seed": int, "target": int, "patch": int, "flip": {str: str}, "clients": [str],
+    "kind": str, "strength": NUMBER, "seed": int, "clients": [str], "target?": int, "patch?": int, "flip?": {str: str},
 }  # fmt: skip
 DATA = {
     **POOLED, "task?": str, "dataset": str, "roster": [CLIENT], "label_noise?": NOISE, "hidden_attributes?": HIDDEN,

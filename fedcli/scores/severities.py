@@ -21,12 +21,11 @@ from ..data.shard import Shard, with_images
 from ..errors import UsageError
 from ..runs.finished import Run
 from .answering import predictions
-from .parts import Severity
+from .parts import PATCHED, SUCCESS, Severity
+from .predictions import Logits
 from .table import Score, Table, Where
 
 Asked = list[tuple[str, int]]  # kind and severity
-PATCHED = "patched"  # test images with the patch of a backdoor
-SUCCESS, WITHOUT_PATCH = "attack_success", "called_target_without_patch"
 
 
 def asked(kinds: Sequence[str], severities: Sequence[str], run: Path) -> Asked:
@@ -70,21 +69,21 @@ def pixels(shard: Shard) -> Any:
     return shard.images[shard.rows.to(shard.images.device)].permute(0, 2, 3, 1).cpu().numpy()
 
 
-def backdoor(run: Run) -> Table:
-    """The success of a backdoor: the share of test images of other classes that are called the target class once they
-    have its patch, and without it; {} of a run that nobody attacks so."""
-    attacks = [attack for attack in of_body(run.data.body).values() if attack.kind == BACKDOOR]
-    if not attacks:
+def backdoor(run: Run, logits: Logits) -> Table:
+    """The success of a backdoor: the share of clean test images of other classes that are called the target class once
+    they have its patch, and without it; {} of a run that nobody attacks so. logits: of all versions."""
+    attack = next((attack for attack in of_body(run.data.body).values() if attack.kind == BACKDOOR), None)
+    if attack is None:
         return {}
-    clean, target = run.data.test["clean"], attacks[0].target
-    patched = with_images(clean, attacks[0].stamped(clean.images[clean.rows]), str(clean.images.device))
-    others = (clean.y != target).cpu().numpy()  # [N]
+    clean = run.data.test["clean"]
+    stamped = with_images(clean, attack.stamped(clean.images[clean.rows]), str(clean.images.device))
+    shown = predictions(replace(run, data=replace(run.data, test={PATCHED[0]: stamped})))[PATCHED[0]]
+    others = (clean.y != attack.target).cpu().numpy()  # [N]
     table: Table = {}
-    for metric, shard in ((SUCCESS, patched), (WITHOUT_PATCH, clean)):
-        shown = predictions(replace(run, data=replace(run.data, test={PATCHED: shard})))[PATCHED]
-        shares = [np.mean([(model[others].argmax(1) == target).mean() for model in models]) for models in shown]
-        where = Where(PATCHED, metric=metric)
-        table[where] = Score([float(share) for share in shares], list(run.rounds), int(others.sum()))
+    for version, answers in zip(PATCHED, (shown, logits["clean"]), strict=True):
+        called = [np.mean([model[others].argmax(1) == attack.target for model in models]) for models in answers]
+        where = Where(version, metric=SUCCESS)
+        table[where] = Score([float(share) for share in called], list(run.rounds), int(others.sum()))
     return table
 
 

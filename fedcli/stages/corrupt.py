@@ -98,8 +98,8 @@ def run_attack(options: AttackOptions) -> Partition:
         raise UsageError("no kind of attack is given", f"--kind with one of {', '.join(attacks.KINDS)}")
     if options.kind not in attacks.KINDS:
         raise UsageError(f"unknown attack {options.kind!r}", nearest(options.kind, attacks.KINDS))
-    for names, kind in ((("flip",), "label-flip"), (("target", "patch"), attacks.BACKDOOR)):
-        if options.kind != kind and (given := options.changed(*names)):
+    for kind, how in attacks.KINDS.items():
+        if options.kind != kind and how.own and (given := options.changed(*how.own)):
             raise UsageError(f"--{given[0].typed} is for {kind}", f"add --kind {kind}")
     partition = _before(options, attacks.KEY)
     body = manifest.read(partition).body

@@ -27,7 +27,7 @@ batch-norm statistics, and what its method reports beside the model.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ from ...seeds import derive
 from .. import manifest
 from ..pool import LABELS
 from . import label_noise, mixture
-from .corrupt import Who, chosen
+from .corrupt import chosen
 
 KEY = "attack"  # of a manifest's body
 STRONGEST = 1e6
@@ -104,6 +104,7 @@ class Kind:
         labels: (attack, labels [N], ids [N], names of classes) -> labels [N].
         pixels: (attack, training images [N, C, H, W], ids [N]) -> images.
         update: (D [T], s, s rms, random stream) -> what is sent [T].
+        own: names of options that this kind alone has.
     """
 
     usual: float
@@ -111,6 +112,7 @@ class Kind:
     labels: Callable[[Attack, np.ndarray, np.ndarray, list[str]], np.ndarray] | None = None
     pixels: Callable[[Attack, Tensor, np.ndarray], Tensor] | None = None
     update: Callable[[Tensor, float, Tensor, Draw], Tensor] = lambda update, strength, scale, stream: update
+    own: tuple[str, ...] = ()
 
 
 def _flipped(attack: Attack, y: np.ndarray, ids: np.ndarray, classes: list[str]) -> np.ndarray:
@@ -133,18 +135,21 @@ def _patched(attack: Attack, images: Tensor, ids: np.ndarray) -> Tensor:
     return torch.where(drawn[:, None, None, None], attack.stamped(images), images)
 
 
+def _poisoned(attack: Attack, y: np.ndarray, ids: np.ndarray, classes: list[str]) -> np.ndarray:
+    return np.where(attack.drawn(ids), attack.target, y)
+
+
+def _noised(update: Tensor, s: float, scale: Tensor, stream: Draw) -> Tensor:
+    return update + scale * torch.randn(len(update), generator=stream).to(update)
+
+
 KINDS = {
-    "label-flip": Kind(1.0, 1.0, labels=_flipped),
+    "label-flip": Kind(1.0, 1.0, labels=_flipped, own=("flip",)),
     "image-swap": Kind(1.0, 1.0, pixels=_swapped),
-    "backdoor": Kind(
-        0.5, 1.0, labels=lambda attack, y, ids, _: np.where(attack.drawn(ids), attack.target, y), pixels=_patched
-    ),
+    "backdoor": Kind(0.5, 1.0, labels=_poisoned, pixels=_patched, own=("target", "patch")),
     "scale": Kind(10.0, update=lambda update, s, scale, _: s * update),
     "sign-flip": Kind(1.0, update=lambda update, s, scale, _: -s * update),
-    "noise": Kind(
-        10.0,
-        update=lambda update, s, scale, stream: update + scale * torch.randn(len(update), generator=stream).to(update),
-    ),
+    "noise": Kind(10.0, update=_noised),
     "constant": Kind(10.0, update=lambda update, s, scale, _: scale.expand_as(update)),
 }
 BACKDOOR = "backdoor"
@@ -166,8 +171,8 @@ def make_attack(source: Path, attack: Attack, to: manifest.Destination, clients:
     if not 1 <= clients <= len(roster):
         raise UsageError(f"--clients {clients}, but there are 1 to {len(roster)}", "--clients 1 is the last client")
     who = chosen({**body, "corrupted_last": None}, clients / len(roster), on)
-    facts = {**asdict(checked(attack, body["classes"], min(body["size"]))), "clients": who}
-    del facts["client"]
+    attack = checked(attack, body["classes"], min(body["size"]))
+    facts = {name: getattr(attack, name) for name in ("kind", "strength", "seed", *kind.own)} | {"clients": who}
 
     def build(target: Path) -> dict[str, Any]:
         for name in partition.files:
