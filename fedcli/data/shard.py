@@ -231,11 +231,7 @@ def load(
             train[c] = replace(train[c], groups={**train[c].groups, **seen})
     for c, y in read_labels(partition, body, {c: len(own_rows[c][0]) for c in roster}).items():
         train[c] = replace(train[c], y=torch.from_numpy(y).to(device))
-    for c, attack in attacks.of_body(body).items():
-        if attack.changes_pixels:
-            changed = attack.pixels(images[train[c].rows], train[c].ids).contiguous(memory_format=torch.channels_last)
-            train[c] = with_images(train[c], changed, str(images.device))
-        train[c] = replace(train[c], attack=attack)
+    train |= {c: attacked(train[c], attack) for c, attack in attacks.of_body(body).items()}
     if empty := [c for c in roster if not len(train[c])]:
         raise FedcliError(
             f"client {empty[0]} has no training images",
@@ -343,3 +339,11 @@ def with_images(shard: Shard, images: Tensor, device: str) -> Shard:
     images = _placed(images, device)
     rows = torch.arange(len(shard), device=images.device)
     return Shard(images, rows, shard.y, shard.ids, shard.groups, shard.classes, shard.channels, shard.kind)
+
+
+def attacked(shard: Shard, attack: attacks.Attack) -> Shard:
+    """The training part of a client that attacks."""
+    if attack.changes_pixels:
+        images = attack.pixels(shard.images[shard.rows], shard.ids).contiguous(memory_format=torch.channels_last)
+        shard = with_images(shard, images, str(images.device))
+    return replace(shard, attack=attack)
