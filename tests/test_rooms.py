@@ -23,23 +23,23 @@ DOORS = "fedcli", "fedcli.__main__"  # what a notebook and `python -m` open; the
 LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 350, 60, 8, 120
 BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, and raised only on purpose
     "bench": 1310,
-    "commands": 3410,
+    "commands": 3429,
     "compare": 1480,
-    "data": 11370,
-    "federation": 2660,
+    "data": 11618,
+    "federation": 2663,
     "figures": 3080,
     "io": 770,
-    "methods": 7380,
+    "methods": 7615,
     "metrics": 1170,
     "models": 1960,
-    "reporting": 4570,
+    "reporting": 4575,
     "reproduce": 4340,
     "runs": 2650,
-    "scores": 5030,
+    "scores": 5061,
     "sites": 3330,
-    "stages": 2020,
+    "stages": 2082,
     "system": 850,
-    "the ground floor": 1440,
+    "the ground floor": 1446,
 }
 MOST_FILES = 20  # on one floor of a room
 ONE_EACH = "fedcli/methods"  # a file for each method
