@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .reproduce.swept import sweep
     from .stages.audit import audit
     from .stages.compare import compare
-    from .stages.corrupt import corrupt
+    from .stages.corrupt import attack, corrupt
     from .stages.evaluate import evaluate
     from .stages.partition import partition
     from .stages.plot import plot
@@ -38,10 +38,12 @@ if TYPE_CHECKING:
     from .stages.train import estimate, train
 
 __all__ = [
-    "audit", "compare", "corrupt", "estimate", "evaluate", "ls", "partition", "plot", "predict", "prepare", "report",
-    "sweep", "train",
+    "attack", "audit", "compare", "corrupt", "estimate", "evaluate", "ls", "partition", "plot", "predict", "prepare",
+    "report", "sweep", "train",
 ]  # fmt: skip
-ELSEWHERE = {"estimate": "stages.train", "ls": "commands.listing", "sweep": "reproduce.swept"}  # than in stages.NAME
+ELSEWHERE = {  # than in stages.NAME
+    "attack": "stages.corrupt", "estimate": "stages.train", "ls": "commands.listing", "sweep": "reproduce.swept",
+}  # fmt: skip
 __version__ = "0.1.0"
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent until a program configures logging

@@ -14,6 +14,7 @@ WORK = "fedcli-work"
 FAMILIES = {  # what methods are meant for, in the order of `fedcli methods`
     "hospital": "hospitals that the shared model serves badly",
     "noise": "hospitals with noisy images or labels",
+    "hostile": "hospitals that are hostile or broken",
     "domain": "hospitals whose images look different, as from another scanner",
     "rare": "rare classes",
     "groups": "groups of patients, such as by sex or age",

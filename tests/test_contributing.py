@@ -72,7 +72,7 @@ def test_every_command_of_the_page_runs(copy, tmp_path):
             print(output(line), end="")
 
     printed = run(work, copy, tmp_path)
-    assert "Yin, Chen" in printed
+    assert "Bernstein, Zhao" in printed
     assert re.search(r"partitions/dots-by-SYNTHETIC-\w+/partition.json", printed)
     assert re.search(r"runs/fedavg-\w+/run.json", printed)
     assert "recall, geometric mean" in " ".join(printed.split())
@@ -80,7 +80,7 @@ def test_every_command_of_the_page_runs(copy, tmp_path):
 
 def test_the_tests_of_the_page_pass(copy):
     line = ["-q", "-p", "no:xdist", "-p", "no:cacheprovider", "--import-mode=importlib", "--rootdir", str(copy)]
-    line += ["tests/methods/test_median.py", "tests/data/test_by_class.py", "tests/metrics/test_geometric.py"]
+    line += ["tests/methods/test_majority.py", "tests/data/test_by_class.py", "tests/metrics/test_geometric.py"]
     line += ["tests/figures/test_progress.py"]
     assert "6 passed" in run(lambda: sys.exit(pytest.main(line)), copy, copy)
 

@@ -76,7 +76,7 @@ SKIN_CLIENTS = [*SKIN, "fedcli partition --by center"]
 DESCRIBED = [*TWO_CLIENTS, "fedcli site describe --client client-00 --out described/client-00.json"]
 SWEPT = [f"fedcli train qffl --eval-every 1 --set q={q}" for q in (1, 2)]
 BEFORE = {  # heading, or module of a command -> what its reader has typed already
-    "Rare classes": SKIN, "Four commands": SKIN, "corrupt": SKIN_CLIENTS, "partition": SKIN,
+    "Rare classes": SKIN, "Four commands": SKIN, "corrupt": SKIN_CLIENTS, "attack": SKIN_CLIENTS, "partition": SKIN,
     "train": TWO_CLIENTS, "sweep": TWO_CLIENTS, "DP-SGD: the guarantee for one image": TWO_CLIENTS,
     "site": [*SKIN, "fedcli partition --dirichlet 1 --clients 2"],
     "export": [*DESCRIBED, "fedcli train fedavg"], "Steps that both engines share": DESCRIBED,

@@ -23,23 +23,23 @@ DOORS = "fedcli", "fedcli.__main__"  # what a notebook and `python -m` open; the
 LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 350, 60, 8, 120
 BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, and raised only on purpose
     "bench": 1310,
-    "commands": 3420,
+    "commands": 3440,
     "compare": 1550,
-    "data": 11240,
-    "federation": 2660,
+    "data": 11490,
+    "federation": 2670,
     "figures": 3110,
     "io": 770,
-    "methods": 8000,
+    "methods": 8240,
     "metrics": 1170,
     "models": 2270,
     "reporting": 4690,
     "reproduce": 4340,
-    "runs": 2720,
-    "scores": 5540,
+    "runs": 2710,
+    "scores": 5570,
     "sites": 3310,
-    "stages": 2160,
+    "stages": 2230,
     "system": 850,
-    "the ground floor": 1470,
+    "the ground floor": 1480,
 }
 MOST_FILES = 20  # on one floor of a room
 ONE_EACH = "fedcli/methods"  # a file for each method

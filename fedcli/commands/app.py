@@ -163,7 +163,7 @@ app = typer.Typer(
 
 GROUPS = {  # heading in help -> its commands
     "Begin": (demo.demo,),
-    "Data": (stages.prepare, stages.partition, stages.corrupt, datasets.datasets, lists.corruptions),
+    "Data": (stages.prepare, stages.partition, stages.corrupt, stages.attack, datasets.datasets, lists.corruptions),
     "Train and score": (
         stages.train, stages.evaluate, stages.predict, compare.audit, cells.sweep, reproduce.run, reproduce.reproduce,
         methods.methods, lists.models,

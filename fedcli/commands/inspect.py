@@ -138,6 +138,8 @@ def _print_clients(body: dict[str, Any]) -> None:
     kinds |= {client: f"{one['kind']} {one['severity']}" for one in body.get("each", ()) for client in one["clients"]}
     changed = {"label_noise": "labels changed", "hidden_attributes": "attributes hidden"}
     kinds |= {client: words for key, words in changed.items() for client in body.get(key, {})}
+    if attack := body.get("attack"):
+        kinds |= dict.fromkeys(attack["clients"], f"{attack['kind']} {attack['strength']:g}")
     lines = [
         [
             c["client"],

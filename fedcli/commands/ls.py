@@ -158,6 +158,8 @@ def _scheme(name: str, options: dict[str, Any]) -> str:
         own["noisy labels"] = list(noise["each"])
     if lost := own.pop("hidden_attributes", None):
         own["hidden"] = [f"{name} {lost['share']:g}" for name in lost["hide"]]
+    if attack := own.pop("attack", None):
+        own[attack["kind"]] = [f"{attack['strength']:g} by", *attack["clients"]]
     words = {key.replace("_", " "): _short(value) for key, value in own.items()}
     named = (word if key == name else key if word == "yes" else f"{key} {word}" for key, word in words.items())
     return " ".join(filter(None, [name, ", ".join(named)]))

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from .. import console
 from ..common_options import OUTPUT
-from ..errors import FedcliError, UsageError, nearest
+from ..errors import FedcliError, UsageError
 from ..options import Flag
 from ..stages.evaluation_options import EvaluateOptions, PredictOptions, ReportOptions
-from ..stages.options import CorruptOptions, PartitionOptions, PrepareOptions, TrainOptions
+from ..stages.options import AttackOptions, CorruptOptions, PartitionOptions, PrepareOptions, TrainOptions
 from .cells import Seeds, train_several
 from .shell.common import (
     BriefJson,
     FailIf,
+    formats,
     give,
     refuse_broken,
     refuse_sealed,
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from ..reporting.row import Row
 
 NAMED = 10  # unreadable files that are listed
-FORMATS = "table", "markdown", "latex", "csv", "json", "html"
-DRAWN = "svg", "pdf", "png"
 FILE, FOLDER = Flag("FILE"), Flag("DIR")
 
 
@@ -92,6 +91,20 @@ def corrupt(options: CorruptOptions, json: BriefJson = "") -> None:
     from ..stages import corrupt as stage
 
     show(lambda: stage.run(options).path, json)
+
+
+def attack(options: AttackOptions, json: BriefJson = "") -> None:
+    """Have some clients attack: poison their training data, or send false updates.
+
+    What it makes is a partition. Test images stay as they are. Of a backdoor, `fedcli evaluate` also says how many test
+    images of other classes are called the target once they have its patch.
+
+    Examples: fedcli attack --kind sign-flip --clients 1; fedcli attack --kind scale --strength 5 --on rosendahl;
+    fedcli attack --kind label-flip --flip mel=nv --on rosendahl; fedcli attack --kind backdoor --target nv
+    """
+    from ..stages import corrupt as stage
+
+    show(lambda: stage.run_attack(options).path, json)
 
 
 def train(
@@ -297,7 +310,7 @@ def report(
     """
     figures, draw = (None, [*draw, "all"]) if str(figures) == "all" else (figures, draw)
     figures = figures or (Path(options.work) / "figures" if draw else None)
-    format, drawn = _formats(format, figures is not None)
+    format, drawn = formats(format, figures is not None)
     if json and format != "table":
         raise UsageError(f"--json and --format {format} exclude each other", "give one of them")
     out = out or (Path(options.work) / "report.html" if format == "html" else None)
@@ -333,16 +346,3 @@ def report(
         kind = "json" if json else "markdown" if format == "table" else format
         give(made.to(kind, figures=figures is not None, draw=draw), out)
     refuse_broken(broken)
-
-
-def _formats(asked: str, draws: bool) -> tuple[str, list[str]]:
-    """The format of the table and those of the figures. Raises UsageError."""
-    names = [name.strip() for name in asked.split(",")]
-    if odd := [name for name in names if name not in (*FORMATS, *DRAWN)]:
-        raise UsageError(f"--format {odd[0]!r} is unknown", nearest(odd[0], [*FORMATS, *DRAWN]))
-    drawn = [name for name in dict.fromkeys(names) if name in DRAWN]
-    if drawn and not draws:
-        raise UsageError(f"--format {drawn[0]} is of figures", "add --figures DIR, a folder for them")
-    if len(tables := [name for name in dict.fromkeys(names) if name in FORMATS]) > 1:
-        raise UsageError(f"--format {tables[0]} and {tables[1]} are two formats of one table", "give one of them")
-    return tables[0] if tables else "table", drawn or ["svg"]

@@ -14,7 +14,13 @@ SKEW = {
 }  # fmt: skip
 NOISE = {str: {"kind": str, "rate": NUMBER, "changed": int}}  # client -> what became of its training labels
 HIDDEN = {"hide": [str], "share": NUMBER, "seed": int, "images": {str: {str: int}}}  # client -> attribute -> images
-DATA = {**POOLED, "task?": str, "dataset": str, "roster": [CLIENT], "label_noise?": NOISE, "hidden_attributes?": HIDDEN}
+ATTACK = {
+    "kind": str, "strength": NUMBER, "seed": int, "clients": [str], "target?": int, "patch?": int, "flip?": {str: str},
+}  # fmt: skip
+DATA = {
+    **POOLED, "task?": str, "dataset": str, "roster": [CLIENT], "label_noise?": NOISE, "hidden_attributes?": HIDDEN,
+    "attack?": ATTACK,
+}  # fmt: skip
 CORRUPTION = {
     "kind": str, "severity": int, "ratio": NUMBER, "clients": [str],
     "each?": [{"kind": str, "severity": int, "clients": [str]}],

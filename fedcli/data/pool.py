@@ -40,6 +40,7 @@ POOL = {
 CHANGED = {f"{part}/x": Column("u", 4, size=1) for part in ("train", "test")} | {
     f"{part}/rows": Column(WHOLE) for part in ("train", "test")
 }  # what corrupt writes
+LABELS = "labels.h5"  # of a partition with changed labels, beside its rows
 
 
 @dataclass(frozen=True)

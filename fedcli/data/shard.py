@@ -14,11 +14,11 @@ from ..errors import FedcliError
 from ..io.hdf5 import AGAIN, WHOLE, Column, open_hdf5
 from ..labels import YES
 from . import manifest, manifest_bodies, pipelines, transforms
+from .corruption import attack as attacks
 from .corruption.hidden_attributes import groups_without
-from .pool import CHANGED, TEST, Pool, holdings, pool_of
+from .pool import CHANGED, LABELS, TEST, Pool, holdings, pool_of
 
 RESIDENT = 0.6  # of a GPU's free memory may hold images, the rest is for the network
-LABELS = "labels.h5"  # of a partition with noisy labels, beside its rows
 EVALUATION_BATCH = 512  # images; large, since nothing is kept for a backward pass
 
 
@@ -40,6 +40,7 @@ class Shard:
         channels: what the net takes; grey images are repeated to three.
         kind: training augmentation, a key of transforms.AUGMENTS.
         derived: what was computed once from the fixed view, by name; never saved.
+        attack: of a client whose update is not that of its training.
 
     A net whose backbone is frozen is fed the features of the images, float32 [M, D], in their place.
     """
@@ -53,6 +54,7 @@ class Shard:
     channels: int
     kind: str = "none"
     derived: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    attack: attacks.Attack | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -229,6 +231,7 @@ def load(
             train[c] = replace(train[c], groups={**train[c].groups, **seen})
     for c, y in read_labels(partition, body, {c: len(own_rows[c][0]) for c in roster}).items():
         train[c] = replace(train[c], y=torch.from_numpy(y).to(device))
+    train |= {c: attacked(train[c], attack) for c, attack in attacks.of_body(body).items()}
     if empty := [c for c in roster if not len(train[c])]:
         raise FedcliError(
             f"client {empty[0]} has no training images",
@@ -336,3 +339,11 @@ def with_images(shard: Shard, images: Tensor, device: str) -> Shard:
     images = _placed(images, device)
     rows = torch.arange(len(shard), device=images.device)
     return Shard(images, rows, shard.y, shard.ids, shard.groups, shard.classes, shard.channels, shard.kind)
+
+
+def attacked(shard: Shard, attack: attacks.Attack) -> Shard:
+    """The training part of a client that attacks."""
+    if attack.changes_pixels:
+        images = attack.pixels(shard.images[shard.rows], shard.ids).contiguous(memory_format=torch.channels_last)
+        shard = with_images(shard, images, str(images.device))
+    return replace(shard, attack=attack)

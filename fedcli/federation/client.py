@@ -117,6 +117,9 @@ def run_client(
     if training.personal and client.memory.get("model") is task.memory.get("model"):  # unless the method keeps its own
         client.memory["model"] = layout.read()
     theta = layout.read(task.out) if not training.dp_noise else _with_noise(method, layout, client, training)
+    if shard.attack and task.part != "alone":
+        start = task.theta[: layout.trainable]
+        theta[: layout.trainable] = start + shard.attack.update(theta[: layout.trainable] - start, *event[:2])
     return Report(task.client, task.row, len(shard), client.steps, loss, theta, client.report, client.memory)
 
 

@@ -120,4 +120,4 @@ def title(name: str) -> str:
 def better_low(name: str) -> bool:
     """True of a metric that is better when low; of one's own metrics the name says so."""
     known = _registry.get(name) or _registry.get(name.removesuffix(OF_EACH))
-    return known.better == "low" if known else name.endswith(("_error", "_cost", "_loss"))
+    return known.better == "low" if known else name.endswith(("_error", "_cost", "_loss", "attack_success"))

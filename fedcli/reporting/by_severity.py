@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ..console import capital
 from ..metrics import title as in_words
 from ..scores import views
+from ..scores.parts import PATCHED, SUCCESS
 from ..scores.scores import Scores
 from ..scores.table import Score
 from .columns import SHOWN
@@ -15,11 +16,20 @@ LEGEND = (
     "trained on images of this kind and severity, of this kind at another severity, or of neither (unseen)."
 )
 
+BACKDOOR = "Test images of other classes than the target that are called the target, with the patch and without it."
 BY_GROUP = "In percent, of the last round's model; the gap is between the best and the worst group."
 
 
 def tables(named: Iterable[tuple[str, Scores]], metrics: Sequence[str] = SHOWN) -> Iterator[Table]:
     """A table of each run whose scores hold other corruptions. named: name and scores of each run."""
+    named = list(named)
+    attacked = [(name, scores.part().overall) for name, scores in named if PATCHED[0] in scores.part().overall]
+    if attacked:
+        lines = [
+            [name, *(cell for version in PATCHED for cell in _cells(of[version], [SUCCESS]))] for name, of in attacked
+        ]
+        heads: Heads = ["", *(Column(version, "%", lower=True) for version in PATCHED)]
+        yield Table.of("Success of the backdoor", heads, lines, BACKDOOR)
     known = [(name, scores) for name, scores in named if scores.severities]
     for name, scores in known:
         lines = [["clean", None, None, *_cells(scores.versions["clean"], metrics)]]
@@ -27,12 +37,7 @@ def tables(named: Iterable[tuple[str, Scores]], metrics: Sequence[str] = SHOWN) 
             lines.append(
                 [kind.replace("-", " "), severity, seen, *_cells(scores.part().overall[f"{kind} {severity}"], metrics)]
             )
-        heads: Heads = [
-            "test images",
-            "severity",
-            "in training",
-            *(Column(in_words(metric), "%") for metric in metrics),
-        ]
+        heads = ["test images", "severity", "in training", *(Column(in_words(metric), "%") for metric in metrics)]
         yield Table.of("Severities" + (f": {name}" if len(known) > 1 else ""), heads, lines, LEGEND)
 
 

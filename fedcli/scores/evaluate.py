@@ -135,6 +135,7 @@ def _build(
     for kind, severity in corruptions:
         corrupted = severities.test_set(run, kind, severity)
         table |= _quality(Where(), images, run.rounds, predictions(corrupted), extra.interval)
+    table |= severities.backdoor(run, logits)
     if has_personal_models(run) and not trains_alone(run):
         table |= _personal(run, images)
     if extra.cross_site:

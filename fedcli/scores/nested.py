@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import views
+from .parts import PATCHED, SUCCESS
 from .scores import GLOBAL, Grouped, Part, Scores, groups_of, with_average
 from .statistics.bootstrap import BCA, LEVEL
 from .statistics.intervals import RESAMPLES
@@ -44,6 +45,8 @@ def nested(scores: Scores) -> Nested:
             }
             for kind, of in scores.severities.items()
         }
+    if PATCHED[0] in (shown := scores.part().overall):
+        whole["backdoor"] = {version: _over(shown[version][SUCCESS]) for version in PATCHED}
     if scores.cross_site:
         whole["cross_site"] = {
             model: {client: _score(metrics) for client, metrics in tested.items()}

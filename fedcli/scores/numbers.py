@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from ..metrics import better_low, title
 from . import views
-from .parts import AVERAGE, MODELS, SHOT_GROUPS
+from .parts import AVERAGE, MODELS, PATCHED, SHOT_GROUPS
 from .scores import GLOBAL, RECALL, Part, Scores, groups_of, with_average
 from .table import BEST, Score, Where
 
@@ -74,6 +74,8 @@ def numbers(scores: Scores, *, best: bool = False) -> Iterator[Number]:
                     yield where._replace(model=""), score
         return
     yield from _of_part(scores.part())
+    for version in PATCHED:
+        yield from ((Where(version, metric=name), x) for name, x in scores.part().overall.get(version, {}).items())
     for view in scores.views:
         yield from _of_part(scores.part(view))
     for own in scores.personal:

@@ -12,6 +12,8 @@ SHOT_GROUPS = "head", "medium", "tail"  # classes with many, some and few traini
 MODELS = "clean", "corrupted"  # versions of the test images that models are shown
 AVERAGE = "average"  # of both
 VERSIONS = *MODELS, AVERAGE
+PATCHED = "patched", "unpatched"  # test images of other classes than a backdoor's target, with its patch and without
+SUCCESS = "attack_success"  # the share of them that are called the target
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from ..data import manifest
 from ..data.corruption import mixture
+from ..data.corruption.attack import BACKDOOR, of_body
 from ..data.corruption.corrupt import SEVERITIES, check_images, corrupt_images, full_kind
 from ..data.shard import Shard, with_images
 from ..errors import UsageError
 from ..runs.finished import Run
-from .parts import Severity
+from .answering import predictions
+from .parts import PATCHED, SUCCESS, Severity
+from .predictions import Logits
+from .table import Score, Table, Where
 
 Asked = list[tuple[str, int]]  # kind and severity
 
@@ -62,6 +67,24 @@ def test_set(run: Run, kind: str, severity: int, version: str = "") -> Run:
 def pixels(shard: Shard) -> Any:
     """uint8 [N, H, W, C] as they lie in the pool."""
     return shard.images[shard.rows.to(shard.images.device)].permute(0, 2, 3, 1).cpu().numpy()
+
+
+def backdoor(run: Run, logits: Logits) -> Table:
+    """The success of a backdoor: the share of clean test images of other classes that are called the target class once
+    they have its patch, and without it; {} of a run that nobody attacks so. logits: of all versions."""
+    attack = next((attack for attack in of_body(run.data.body).values() if attack.kind == BACKDOOR), None)
+    if attack is None:
+        return {}
+    clean = run.data.test["clean"]
+    stamped = with_images(clean, attack.stamped(clean.images[clean.rows]), str(clean.images.device))
+    shown = predictions(replace(run, data=replace(run.data, test={PATCHED[0]: stamped})))[PATCHED[0]]
+    others = (clean.y != attack.target).cpu().numpy()  # [N]
+    table: Table = {}
+    for version, answers in zip(PATCHED, (shown, logits["clean"]), strict=True):
+        called = [np.mean([model[others].argmax(1) == attack.target for model in models]) for models in answers]
+        where = Where(version, metric=SUCCESS)
+        table[where] = Score([float(share) for share in called], list(run.rounds), int(others.sum()))
+    return table
 
 
 def _data(run: Run) -> manifest.Manifest:

@@ -1,16 +1,17 @@
-"""The corrupt stage."""
+"""The corrupt stage, and that of attacks."""
 
 from dataclasses import replace
 from pathlib import Path
 
 from .. import console
 from ..data import last_used, manifest
+from ..data.corruption import attack as attacks
 from ..data.corruption import hidden_attributes, label_noise
 from ..data.corruption.corrupt import Who, full_kind, make_corruption
 from ..data.manifest import Destination
-from ..errors import UsageError
+from ..errors import UsageError, nearest
 from .call import called_with, path_of, source
-from .options import CorruptOptions
+from .options import AttackOptions, CorruptOptions
 from .results import Corruption, Partition
 
 ONLY = (  # options that are not for all, what they are for, and what to do elsewhere
@@ -52,7 +53,7 @@ def run(options: CorruptOptions) -> Corruption | Partition:
     return Corruption(make_corruption(partition, options.kind, to, who, **how))
 
 
-def _to(options: CorruptOptions, always: tuple[str, ...] = ()) -> Destination:
+def _to(options: CorruptOptions | AttackOptions, always: tuple[str, ...] = ()) -> Destination:
     """Where it is written, and the command that the manifest records; always: flags that it says at any rate."""
     return Destination(Path(options.work), path_of(options.out), options.made_by(always))
 
@@ -63,7 +64,7 @@ def _attributes(options: CorruptOptions) -> Path:
     return hidden_attributes.make_hidden(partition, options.hide, share, _to(options), options.on, seed=options.seed)
 
 
-def _before(options: CorruptOptions, made: str) -> Path:
+def _before(options: CorruptOptions | AttackOptions, made: str) -> Path:
     """The partition that is given; without one the newest, or what that was made from by the same command: a line that
     is typed again does nothing twice."""
     if options.partition is not None:
@@ -88,4 +89,30 @@ def _labels(options: CorruptOptions) -> Path:
     return label_noise.make_label_noise(partition, flips, to, who, given=not alone, seed=options.seed)
 
 
+def run_attack(options: AttackOptions) -> Partition:
+    """Have clients of a partition attack: poison their training data, or send false updates; makes a partition.
+
+    Raises FedcliError, UsageError.
+    """
+    if options.kind is None:
+        raise UsageError("no kind of attack is given", f"--kind with one of {', '.join(attacks.KINDS)}")
+    if options.kind not in attacks.KINDS:
+        raise UsageError(f"unknown attack {options.kind!r}", nearest(options.kind, attacks.KINDS))
+    for kind, how in attacks.KINDS.items():
+        if options.kind != kind and how.own and (given := options.changed(*how.own)):
+            raise UsageError(f"--{given[0].typed} is for {kind}", f"add --kind {kind}")
+    partition = _before(options, attacks.KEY)
+    body = manifest.read(partition).body
+    if options.target is not None and options.target not in body["classes"]:
+        raise UsageError(f"--target {options.target!r} is no class", nearest(options.target, body["classes"]))
+    strength = attacks.KINDS[options.kind].usual if options.strength is None else options.strength
+    attack = attacks.Attack(
+        options.kind, strength, options.seed, body["classes"].index(options.target) if options.target else 0,
+        options.patch, {key: str(value) for key, value in options.flip.items()},
+    )  # fmt: skip
+    to = _to(options, ("kind",) if options.on else ("kind", "clients"))
+    return Partition(attacks.make_attack(partition, attack, to, options.clients, options.on))
+
+
+attack = called_with("attack", AttackOptions, run_attack)
 corrupt = called_with("corrupt", CorruptOptions, run)

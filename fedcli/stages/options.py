@@ -212,7 +212,42 @@ class CorruptOptions(Options):
     jobs: Jobs = 0
 
 
+@dataclass(frozen=True)
+class AttackOptions(Options):
+    """Clients whose training data are poisoned, or who send false updates."""
+
+    stage: ClassVar[str] = "attack"
+    partition: Annotated[
+        Source | None, "partition manifest; default: the newest under --work, - reads stdin", INPUT
+    ] = None
+    _: KW_ONLY
+    kind: Annotated[
+        str | None,
+        "of data: label-flip, image-swap or backdoor; of updates: scale, sign-flip, noise or constant",
+        Flag("NAME"),
+    ] = None
+    clients: Annotated[int, "number of attackers, the last of the roster, >= 1"] = 1
+    on: Annotated[Sequence[str], "this client attacks instead; may be repeated", Flag("CLIENT")] = ()
+    strength: Annotated[
+        float | None,
+        "of data: chance that a training image is changed, default 1, of backdoor 0.5; of updates: their factor, "
+        "default 10, of sign-flip 1",
+    ] = None
+    flip: Annotated[
+        Mapping[str, object],
+        "of label-flip: the class that is changed, and to which, in place of each to the next; may be repeated",
+        Flag("FROM=TO"),
+    ] = field(default_factory=dict, hash=False)
+    target: Annotated[str | None, "of backdoor: class of images with the patch; default: the first", Flag("CLASS")] = (
+        None
+    )
+    patch: Annotated[int, "of backdoor: side of the patch in pixels, >= 0; 0: an eighth of the image's"] = 0
+    seed: Seed = 0
+    work: Work = WORK
+    out: Out = None
+
+
 STAGES: dict[str, type[Options]] = {
     options.stage: options
-    for options in (PrepareOptions, PartitionOptions, CorruptOptions, TrainOptions, EvaluateOptions)
+    for options in (PrepareOptions, PartitionOptions, CorruptOptions, AttackOptions, TrainOptions, EvaluateOptions)
 }

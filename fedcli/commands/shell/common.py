@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from ... import console
 from ...common_options import ATTRIBUTE, OUTPUT, TO_OUTPUT, WORK
-from ...errors import LimitError, UsageError
+from ...errors import LimitError, UsageError, nearest
 from ...options import Flag
 
 Work = Annotated[Path, "folder of all results", TO_OUTPUT]
@@ -28,6 +28,8 @@ Size = Annotated[int | None, "side of the prepared images in pixels, >= 8"]
 By = Annotated[Sequence[str], "an attribute; may be repeated", ATTRIBUTE]
 
 DEFAULT_WORK = Path(WORK)
+FORMATS = "table", "markdown", "latex", "csv", "json", "html"
+DRAWN = "svg", "pdf", "png"
 
 
 def refuse_together(**flags: object) -> None:
@@ -82,3 +84,16 @@ def give(text: str, out: Path | None) -> None:
         return
     write(out, text)
     console.result(str(out))
+
+
+def formats(asked: str, draws: bool) -> tuple[str, list[str]]:
+    """The format of the table and those of the figures. Raises UsageError."""
+    names = [name.strip() for name in asked.split(",")]
+    if odd := [name for name in names if name not in (*FORMATS, *DRAWN)]:
+        raise UsageError(f"--format {odd[0]!r} is unknown", nearest(odd[0], [*FORMATS, *DRAWN]))
+    drawn = [name for name in dict.fromkeys(names) if name in DRAWN]
+    if drawn and not draws:
+        raise UsageError(f"--format {drawn[0]} is of figures", "add --figures DIR, a folder for them")
+    if len(tables := [name for name in dict.fromkeys(names) if name in FORMATS]) > 1:
+        raise UsageError(f"--format {tables[0]} and {tables[1]} are two formats of one table", "give one of them")
+    return tables[0] if tables else "table", drawn or ["svg"]

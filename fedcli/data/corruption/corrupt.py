@@ -44,7 +44,7 @@ ALIASES |= {"poisson": "shot-noise", "salt-and-pepper": "impulse-noise"}
 SEVERITIES = range(1, 6)
 SMALLEST = 32  # px, for the spatial kinds
 PIECE = 8  # images a process reads, changes and sends back at a time
-COPIED = *manifest_bodies.POOLED, "dataset", "task", "roster", "label_noise", "hidden_attributes"  # of a partition
+COPIED = *manifest_bodies.POOLED, *("dataset", "task", "roster", "label_noise", "hidden_attributes", "attack")
 
 
 def full_kind(word: str) -> str:

@@ -12,7 +12,7 @@ The draw depends on the seed, the client and the image's id alone. What is writt
 it was made from, and labels.h5 beside them with the labels of each changed client.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,7 @@ from ...errors import FedcliError, UsageError, nearest
 from ...io.hdf5 import create_hdf5
 from ...seeds import derive
 from .. import manifest
-from ..pool import holdings
-from ..shard import LABELS
+from ..pool import LABELS, holdings
 from . import mixture
 from .corrupt import Who, chosen
 
@@ -59,9 +58,12 @@ def make_label_noise(
     noise = {"each": {name: list(how) for name, how in each.items()}, "flip": dict(flips.flip), "seed": seed}
     options = partition.options | {"label_noise": noise, "materialize": False}
 
+    def change(client: str, y: np.ndarray, ids: np.ndarray) -> np.ndarray:
+        return flipped(y, ids.tolist(), each[client], targets(each[client][0], body["classes"], flips), seed, client)
+
     def build(target: Path) -> dict[str, Any]:
         (target / "rows.h5").write_bytes((source.parent / "rows.h5").read_bytes())
-        return _write(target / LABELS, source, body, each, flips, seed)
+        return write_labels(target / LABELS, source, body, each, change)
 
     return manifest.make("partition", f"{body['dataset']}-noisy-labels", to, options, [source], build)
 
@@ -122,11 +124,16 @@ def _how(kind: str, rate: str, flips: Flips, classes: Sequence[str]) -> How:
     return kind, number
 
 
-def _write(
-    path: Path, source: Path, body: Mapping[str, Any], each: Mapping[str, How], flips: Flips, seed: int
-) -> dict[str, Any]:
+def write_labels(
+    path: Path, source: Path, body: Mapping[str, Any], each: Mapping[str, How],
+    change: Callable[[str, np.ndarray, np.ndarray], np.ndarray],
+) -> dict[str, Any]:  # fmt: skip
+    """Write labels.h5; returns the manifest's body.
+
+    each: client -> how its labels are changed, for the body; change: (client, labels [N], ids [N]) -> labels [N].
+    """
     pool, rows, _ = holdings(source)
-    classes, roster = list(body["classes"]), [dict(client) for client in body["roster"]]
+    roster = [dict(client) for client in body["roster"]]
     noise: dict[str, dict[str, Any]] = {}
     said: list[str] = []
     with create_hdf5(path) as file:
@@ -134,9 +141,9 @@ def _write(
             if (name := client["client"]) not in each:
                 continue
             at, how = rows[name]["train"], each[name]
-            y = flipped(pool.y[at], pool.id[at].tolist(), how, _targets(how[0], classes, flips), seed, name)
+            y = change(name, pool.y[at], pool.id[at])
             file[f"train/{k}"] = y.astype(np.int16)
-            client["class_counts"] = labels.counts(y, len(classes)).tolist()
+            client["class_counts"] = labels.counts(y, len(body["classes"])).tolist()
             noise[name] = {"kind": how[0], "rate": how[1], "changed": int((y != pool.y[at]).sum())}
             said.append(f"{name} {noise[name]['changed']} of {len(y)}")
     listed = ", ".join(said) or "none"
@@ -144,7 +151,7 @@ def _write(
     return {**body, "roster": roster, "label_noise": noise}
 
 
-def _targets(kind: str, classes: list[str], flips: Flips) -> list[int]:
+def targets(kind: str, classes: Sequence[str], flips: Flips) -> list[int]:
     """The class that each class becomes under pair and asymmetric noise, -1 for what stays."""
     if kind == "pair":
         return [(c + 1) % len(classes) for c in range(len(classes))]

@@ -1,0 +1,223 @@
+"""Attacks: clients whose data are poisoned, or who send another update than that of their training.
+
+Attacks on data change training images of a client, each with the chance `strength`; validation and test images stay:
+
+    label-flip    the label becomes the next class, of the last one the first; or as --flip says
+    image-swap    the image is another one of the client, whose label it does not get
+    backdoor      the image gets a chequered square in its lower right corner, and the label of the target class
+
+Attacks on updates change what a client sends at the end of its round. D [T] is the update of the trained numbers; s is
+`strength`, and rms the root of the mean of D^2, so that s has no unit:
+
+    scale         s D
+    sign-flip     -s D
+    noise         D + s rms N, with standard normal numbers N
+    constant      s rms, the same for every number
+
+Sources: label-flip: Tolpegin, Truex, Gursoy and Liu, ESORICS 2020, arXiv 2007.08432. backdoor: Gu, Dolan-Gavitt and
+Garg, "BadNets", 2017, arXiv 1708.06733. scale: Bagdasaryan, Veit, Hua, Estrin and Shmatikov, AISTATS 2020, arXiv
+1807.00459, which multiplies the update of a backdoor. sign-flip, noise and constant: Li, Xu, Chen, Giannakis and Ling,
+"RSA", AAAI 2019, arXiv 1811.03761, of models and without rms; image-swap is ours, a hospital whose table lost its
+order. The papers' texts were not at hand.
+
+What is written is a partition: the files of the one it was made from, labels.h5 where labels change, and in its
+manifest who attacks how. Pixels are changed where images are loaded and updates where a client's round ends; random
+numbers follow from the seed, the client, and the image's id or the round. An attacker is honest in all else: its
+batch-norm statistics, and what its method reports beside the model.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ... import console, labels
+from ...errors import FedcliError, UsageError, nearest
+from ...seeds import derive
+from .. import manifest
+from ..pool import LABELS
+from . import label_noise, mixture
+from .corrupt import chosen
+
+KEY = "attack"  # of a manifest's body
+STRONGEST = 1e6
+
+
+@dataclass(frozen=True)
+class Attack:
+    """The attack of one client, or of all.
+
+    Attributes:
+        target: class of a backdoor. patch: side of its square in pixels. flip: class -> class, of label-flip.
+        client: whose it is.
+    """
+
+    kind: str
+    strength: float
+    seed: int = 0
+    target: int = 0
+    patch: int = 0
+    flip: Mapping[str, str] = field(default_factory=dict)
+    client: str = ""
+
+    def drawn(self, ids: np.ndarray) -> np.ndarray:
+        """Marks of the images that are changed, bool [N]."""
+        draws = [np.random.default_rng(derive("attack", self.seed, self.client, id)).random() for id in ids.tolist()]
+        return np.array(draws, dtype=float) < self.strength
+
+    @property
+    def changes_pixels(self) -> bool:
+        """Tell whether the client trains on other images than it has."""
+        return KINDS[self.kind].pixels is not None
+
+    def pixels(self, images: Tensor, ids: np.ndarray) -> Tensor:
+        """A client's training images [N, C, H, W] as it trains on them."""
+        change = KINDS[self.kind].pixels
+        return change(self, images, ids) if change else images
+
+    def stamped(self, images: Tensor) -> Tensor:
+        """Copies of images [N, C, H, W] with the square of a backdoor."""
+        images, side = images.clone(), torch.arange(self.patch)
+        images[..., -self.patch :, -self.patch :] = 255 * ((side[:, None] + side) % 2).to(images)
+        return images
+
+    def update(self, update: Tensor, seed: int, round: int) -> Tensor:
+        """The update [T] that a client sends in place of its own, in a run of this seed."""
+        scale = self.strength * update.double().square().mean().sqrt()
+        stream = torch.Generator().manual_seed(derive("attack", self.seed, seed, round, self.client))
+        return KINDS[self.kind].update(update, self.strength, scale.to(update.dtype), stream)
+
+
+Draw = torch.Generator
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of attack: its usual strength, and what it changes.
+
+    Attributes:
+        most: its largest strength: 1 where that is the chance that an image is changed.
+        labels: (attack, labels [N], ids [N], names of classes) -> labels [N].
+        pixels: (attack, training images [N, C, H, W], ids [N]) -> images.
+        update: (D [T], s, s rms, random stream) -> what is sent [T].
+        own: names of options that this kind alone has.
+    """
+
+    usual: float
+    most: float = STRONGEST
+    labels: Callable[[Attack, np.ndarray, np.ndarray, list[str]], np.ndarray] | None = None
+    pixels: Callable[[Attack, Tensor, np.ndarray], Tensor] | None = None
+    update: Callable[[Tensor, float, Tensor, Draw], Tensor] = lambda update, strength, scale, stream: update
+    own: tuple[str, ...] = ()
+
+
+def _flipped(attack: Attack, y: np.ndarray, ids: np.ndarray, classes: list[str]) -> np.ndarray:
+    flips = label_noise.Flips("asymmetric" if attack.flip else "pair", attack.strength, attack.flip)
+    to = label_noise.targets(flips.kind, classes, flips)
+    return label_noise.flipped(y, ids.tolist(), (flips.kind, flips.rate), to, attack.seed, attack.client)
+
+
+def _swapped(attack: Attack, images: Tensor, ids: np.ndarray) -> Tensor:
+    """Each drawn image becomes that of the next one in a random circle of all that are drawn."""
+    circle = np.flatnonzero(attack.drawn(ids))
+    np.random.default_rng(derive("image swap", attack.seed, attack.client)).shuffle(circle)
+    rows = np.arange(len(ids))
+    rows[circle] = np.roll(circle, 1)
+    return images[torch.from_numpy(rows).to(images.device)]
+
+
+def _patched(attack: Attack, images: Tensor, ids: np.ndarray) -> Tensor:
+    drawn = torch.from_numpy(attack.drawn(ids)).to(images.device)
+    return torch.where(drawn[:, None, None, None], attack.stamped(images), images)
+
+
+def _poisoned(attack: Attack, y: np.ndarray, ids: np.ndarray, classes: list[str]) -> np.ndarray:
+    return np.where(attack.drawn(ids), attack.target, y)
+
+
+def _noised(update: Tensor, s: float, scale: Tensor, stream: Draw) -> Tensor:
+    return update + scale * torch.randn(len(update), generator=stream).to(update)
+
+
+KINDS = {
+    "label-flip": Kind(1.0, 1.0, labels=_flipped, own=("flip",)),
+    "image-swap": Kind(1.0, 1.0, pixels=_swapped),
+    "backdoor": Kind(0.5, 1.0, labels=_poisoned, pixels=_patched, own=("target", "patch")),
+    "scale": Kind(10.0, update=lambda update, s, scale, _: s * update),
+    "sign-flip": Kind(1.0, update=lambda update, s, scale, _: -s * update),
+    "noise": Kind(10.0, update=_noised),
+    "constant": Kind(10.0, update=lambda update, s, scale, _: scale.expand_as(update)),
+}
+BACKDOOR = "backdoor"
+
+
+def make_attack(source: Path, attack: Attack, to: manifest.Destination, clients: int, on: Sequence[str] = ()) -> Path:
+    """Have clients of a partition attack, those named in `on` or the last so many; returns the path of the new
+    partition.json. Raises FedcliError, UsageError.
+    """
+    source, partition = mixture.partition_of(source, "have clients attack", "clients attack")
+    body, kind = partition.body, KINDS[attack.kind]
+    if KEY in body:
+        raise FedcliError(f"{source} has attackers already", "start from the partition above it")
+    if kind.labels and "label_noise" in body:
+        raise FedcliError(f"{source} has noisy labels already", "start from the partition above it")
+    if labels.is_multi_label(body) and kind.most == 1:
+        raise FedcliError(f"{source} has several labels per image", "attack updates instead, such as --kind sign-flip")
+    roster = mixture.clients_of(body, on)
+    if not 1 <= clients <= len(roster):
+        raise UsageError(f"--clients {clients}, but there are 1 to {len(roster)}", "--clients 1 is the last client")
+    who = chosen({**body, "corrupted_last": None}, clients / len(roster), on)
+    attack = checked(attack, body["classes"], min(body["size"]))
+    facts = {name: getattr(attack, name) for name in ("kind", "strength", "seed", *kind.own)} | {"clients": who}
+
+    def build(target: Path) -> dict[str, Any]:
+        for name in partition.files:
+            if "/" not in name:  # files of single sites hold their labels
+                (target / name).write_bytes((source.parent / name).read_bytes())
+        made = {**body, KEY: facts}
+        each = of_body(made)
+        if not kind.labels:
+            when = "at the end of each round" if kind.most > 1 else "with its training images"
+            console.say(f"{attack.kind} of strength {attack.strength:g} {when}: {', '.join(who)}")
+            return made
+        how = dict.fromkeys(who, (attack.kind, attack.strength))
+
+        def change(name: str, y: np.ndarray, ids: np.ndarray) -> np.ndarray:
+            assert kind.labels
+            return kind.labels(each[name], y, ids, body["classes"])
+
+        return label_noise.write_labels(target / LABELS, source, made, how, change)
+
+    options = partition.options | {KEY: facts, "materialize": False}
+    return manifest.make("partition", f"{body['dataset']}-{attack.kind}", to, options, [source], build)
+
+
+def checked(attack: Attack, classes: list[str], size: int) -> Attack:
+    """The attack with its usual patch. Raises UsageError for what no attack is."""
+    if attack.kind not in KINDS:
+        raise UsageError(f"unknown attack {attack.kind!r}", nearest(attack.kind, KINDS))
+    most = KINDS[attack.kind].most
+    if not 0 < attack.strength <= most:
+        what = f"the strength of {attack.kind} is {attack.strength:g}, not in (0, {most:g}]"
+        raise UsageError(what, f"--strength {KINDS[attack.kind].usual:g} is usual")
+    patch = attack.patch or max(2, size // 8)
+    if not (1 <= patch <= size and 0 <= attack.target < len(classes)):
+        raise UsageError(f"a patch of {patch} px, class {attack.target}", f"up to {size} px and {len(classes)} classes")
+    for name in (*attack.flip, *attack.flip.values()):
+        if name not in classes:
+            raise UsageError(f"--flip names {name!r}, which is no class", nearest(name, classes))
+    return replace(attack, patch=patch)
+
+
+def of_body(body: Mapping[str, Any]) -> dict[str, Attack]:
+    """Client -> its attack, as a manifest's body says; {} where nobody attacks. Raises UsageError."""
+    facts = dict(body.get(KEY, {}))
+    clients = facts.pop("clients", [])
+    if not clients:
+        return {}
+    attack = checked(Attack(**facts), body["classes"], min(body["size"]))
+    return {client: replace(attack, client=client) for client in clients}

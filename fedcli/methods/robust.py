@@ -1,0 +1,174 @@
+"""Robust rules: the server averages so that a few hostile or broken clients cannot decide the model.
+
+D_k = theta_k - theta is the update of client k, K clients are in the round, and f of them are assumed to be hostile:
+f = hostile K, rounded up. p_k = n_k / n.
+
+    median            each number is the median of the clients' numbers
+    trimmed-mean      each number is the mean of the clients' numbers without the f largest and the f smallest
+    krum              the model of one client, that with the smallest sum of squared distances to its K - f - 2 nearest
+    multi-krum        the mean of the K - f models for which this sum is smallest
+    rfa               the geometric median: argmin_z sum_k p_k ||z - theta_k||
+    norm-clipping     theta + sum_k p_k D_k min(1, M / ||D_k||)
+
+Sources: median and trimmed-mean: Yin, Chen, Ramchandran and Bartlett, "Byzantine-robust distributed learning: towards
+optimal statistical rates", ICML 2018, arXiv 1803.01498, Definitions 1 and 2. krum and multi-krum: Blanchard, El Mhamdi,
+Guerraoui and Stainer, "Machine learning with adversaries: Byzantine tolerant gradient descent", NeurIPS 2017, arXiv
+1703.02757, section 4. rfa: Pillutla, Kakade and Harchaoui, "Robust aggregation for federated learning", IEEE TSP 2022,
+arXiv 1912.13445, Algorithm 2, the smoothed Weiszfeld algorithm. norm-clipping: Sun, Kairouz, Suresh and McMahan, "Can
+you really backdoor federated learning?", 2019, arXiv 1911.07963, section 4. The papers' texts were not at hand.
+
+How we differ, and why:
+- clients send models after several local steps, where Yin and Blanchard have one gradient of each.
+- median, trimmed-mean, krum and multi-krum count clients alike whatever their images, as in the papers: a hospital may
+  lie about their number. Against FedAvg this alone gives small hospitals more weight; trimmed-mean with hostile=0 is
+  that mean and nothing else.
+- krum is proved for K >= 2f + 3. With fewer clients it is computed all the same, over at least one neighbour.
+- norm-clipping has M = norm; 0, the default, takes the median of the round's ||D_k||, as no number suits all networks.
+  Sun et al. then add noise to the model; here --dp-noise adds it at each client.
+- distances and norms are those of the trained numbers. Batch-norm statistics are averaged with the same weights, under
+  median and trimmed-mean number by number, under norm-clipping with p_k.
+
+The recorded weights are the share that a client has in the new model: under median and trimmed-mean the mean over all
+numbers of its share in each. So a run shows which hospital a rule leaves out.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil
+from typing import Annotated, ClassVar
+
+import torch
+from torch import Tensor
+
+from .contract import Aggregator, ClientUpdates, Tensors
+from .fedavg import Plain
+from .helpers import average, gram
+from .registry import register
+
+Hostile = Annotated[float, "share of clients that are assumed to be hostile, rounded up to a number, in [0, 0.5)"]
+BLOCK = 2**22  # numbers of the table [K, P] that are sorted at a time
+
+
+@dataclass(frozen=True)
+class Middle(Aggregator):
+    """The mean of each number over the clients in its middle."""
+
+    cost = {}
+
+    def cut(self, clients: int) -> int:
+        """The number of clients that are left out at either end."""
+        return (clients - 1) // 2  # Yin Def. 1: of an even number of clients the mean of the middle two
+
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+        k, cut = len(updates.rows), self.cut(len(updates.rows))
+        out, kept = torch.empty_like(theta), torch.zeros_like(updates.base)  # [P], [K]
+        for span in blocks(updates.theta):
+            numbers, order = updates.theta[:, span].sort(dim=0, stable=True)  # [K, block]
+            out[span] = numbers[cut : k - cut].mean(0)  # Def. 2
+            kept += order[cut : k - cut].flatten().bincount(minlength=k)
+        return out, kept / kept.sum()
+
+
+@dataclass(frozen=True)
+class TrimmedMean(Middle):
+    """The same without a share of the clients at either end."""
+
+    hostile: Hostile = 0.2
+
+    def cut(self, clients: int) -> int:
+        return min(number(self.hostile, clients), super().cut(clients))
+
+
+@dataclass(frozen=True)
+class Krum(Aggregator):
+    """The model in the densest part of the clients' models."""
+
+    cost = {}
+    several: ClassVar[bool] = False  # multi-krum: all but the hostile clients are chosen
+
+    hostile: Hostile = 0.2
+
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+        k, f = len(updates.rows), number(self.hostile, len(updates.rows))
+        distances = squared_distances(gram(theta, updates))  # [K, K]
+        nearest = distances.sort(dim=1).values[:, 1 : 1 + max(k - f - 2, 1)]  # [K, k - f - 2], without itself
+        scores = nearest.sum(1)  # [K] s(i), section 4
+        chosen = scores.argsort(stable=True)[: k - f if self.several else 1]
+        weights = torch.zeros_like(updates.base)  # [K]
+        weights[chosen.to(weights.device)] = 1 / len(chosen)
+        return average(updates.theta, weights), weights
+
+
+@dataclass(frozen=True)
+class MultiKrum(Krum):
+    """The mean of all models but those farthest from their neighbours."""
+
+    several = True
+
+
+@dataclass(frozen=True)
+class GeometricMedian(Aggregator):
+    """The point with the smallest sum of distances to the models."""
+
+    cost = {}
+
+    iterations: Annotated[int, "R: steps of the smoothed Weiszfeld algorithm, >= 1"] = 3
+    smallest: Annotated[float, "nu: distance below which a model counts as this near, > 0"] = 1e-6
+
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+        products, p = gram(theta, updates), updates.base.cpu()  # [K, K], [K]
+        weights = p  # [K] of the point z = sum_k weights_k theta_k, which starts at the mean
+        for _ in range(self.iterations):
+            inner = products @ weights  # [K]
+            distances = (products.diagonal() - 2 * inner + weights @ inner).clamp_min(0).sqrt()  # [K] ||z - theta_k||
+            beta = p / distances.clamp_min(self.smallest)  # Alg. 2
+            weights = beta / beta.sum()
+        weights = weights.to(updates.base.device)
+        return average(updates.theta, weights), weights
+
+
+@dataclass(frozen=True)
+class NormClipping(Aggregator):
+    """The mean of updates none of which is longer than a limit."""
+
+    cost = {}
+
+    norm: Annotated[float, "M: length at which an update is cut, >= 0; 0 takes the median of the round's updates"] = 0.0
+
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+        norms = gram(theta, updates).diagonal().sqrt().to(updates.base.device)  # [K] ||D_k||
+        longest = self.norm or norms.quantile(0.5)
+        factors = torch.where(norms > longest, longest / norms, 1.0)  # [K] 1 / max(1, ||D_k|| / M), section 4
+        moved = updates.base * factors  # [K]
+        out, t = average(updates.theta, updates.base), updates.layout.trainable  # [P], of which the buffers stay
+        out[:t] = (1 - moved.sum()).to(theta.dtype) * theta[:t] + average(updates.theta[:, :t], moved)
+        return out, moved / moved.sum()
+
+
+def number(hostile: float, clients: int) -> int:
+    """f: the clients that are assumed to be hostile."""
+    return ceil(hostile * clients - 1e-9)  # 0.2 * 15 is 3.0000000000000004
+
+
+def squared_distances(products: Tensor) -> Tensor:
+    """||D_i - D_j||^2 [K, K] from inner products [K, K]; 0 of a client to itself."""
+    norms = products.diagonal()
+    distances = (norms[:, None] + norms - 2 * products).clamp_min(0)
+    return distances.fill_diagonal_(0)
+
+
+def blocks(table: Tensor) -> Iterator[slice]:
+    """Spans of the columns of a table [K, P]."""
+    step = max(1, BLOCK // len(table))
+    return (slice(start, start + step) for start in range(0, table.shape[1], step))
+
+
+for _name, _rule, _label, _about in (
+    ("median", Middle(), "Median", "each number of the model is the median of the clients'"),
+    ("trimmed-mean", TrimmedMean(), "Trimmed mean", "each number is the clients' mean without the extremes"),
+    ("krum", Krum(), "Krum", "the model of the client that is nearest to its nearest others"),
+    ("multi-krum", MultiKrum(), "Multi-Krum", "the mean of the clients that are nearest to their nearest others"),
+    ("rfa", GeometricMedian(), "RFA", "the geometric median of the models"),
+    ("norm-clipping", NormClipping(), "Norm clipping", "long updates are cut before they are averaged"),
+):
+    register(_name, Plain(), _rule, label=_label, about=_about, families="hostile")

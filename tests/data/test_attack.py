@@ -1,0 +1,121 @@
+"""Attacks: who changes what, and that nothing else changes."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from conftest import ROSTER, make_chain, play, toy_federation, toy_shards
+
+from fedcli.data import manifest, shard
+from fedcli.data.corruption.attack import KINDS, Attack, make_attack, of_body
+from fedcli.data.manifest import Destination
+from fedcli.errors import FedcliError
+from fedcli.federation.engines import open_engine
+from fedcli.methods import resolve
+
+IDS = np.array([f"img-{i}" for i in range(40)])
+
+
+def attacked(tmp_path, kind, strength=1.0, **options):
+    """Clean and attacked shards of a partition whose last client attacks."""
+    source = make_chain(tmp_path / "work")
+    attack = Attack(kind, strength, **options)
+    path = make_attack(source, attack, Destination(tmp_path / "work", None, ["attack"]), 1)
+    return shard.load(source), shard.load(path), path
+
+
+def images(part):
+    return part.images[part.rows]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_the_attacker_is_changed_and_only_in_what_its_kind_changes(tmp_path, kind):
+    clean, other, _ = attacked(tmp_path, kind)
+    *honest, attacker = clean.roster
+    for name in honest:
+        assert torch.equal(images(clean.train[name]), images(other.train[name])) and other.train[name].attack is None
+        assert torch.equal(clean.train[name].y, other.train[name].y)
+    before, after = clean.train[attacker], other.train[attacker]
+    assert (kind in ("label-flip", "backdoor")) == (not torch.equal(before.y, after.y))
+    assert (kind in ("image-swap", "backdoor")) == (not torch.equal(images(before), images(after)))
+    assert after.attack.kind == kind and list(after.ids) == list(before.ids)
+    assert torch.equal(images(clean.test["clean"]), images(other.test["clean"]))
+
+
+def test_a_backdoor_stamps_the_images_it_relabels(tmp_path):
+    clean, other, _ = attacked(tmp_path, "backdoor", 0.5, target=2, patch=3, seed=4)
+    attacker = clean.roster[-1]
+    before, after = clean.train[attacker], other.train[attacker]
+    marked = torch.from_numpy(after.attack.drawn(after.ids))
+    assert 0 < marked.sum() < len(marked)
+    assert (after.y[marked] == 2).all() and torch.equal(after.y[~marked], before.y[~marked])
+    assert images(after)[marked][..., -3:, -3:].eq(torch.tensor([[0, 255, 0], [255, 0, 255], [0, 255, 0]])).all()
+    assert torch.equal(images(after)[..., :-3, :], images(before)[..., :-3, :])
+
+
+def test_swapped_images_stay_at_the_client_and_none_keeps_its_own():
+    attack, rows = Attack("image-swap", 1.0, client="a"), torch.arange(40)[:, None, None, None]
+    swapped = attack.pixels(rows, IDS).flatten()
+    assert sorted(swapped.tolist()) == list(range(40)) and not (swapped == rows.flatten()).any()
+
+
+def test_updates_by_hand():
+    """D = (3, -4) has rms 5 / sqrt(2)."""
+    update, rms = torch.tensor([3.0, -4.0]), 12.5**0.5
+
+    def sent(kind, strength):
+        return Attack(kind, strength, client="a").update(update, 0, 1).tolist()
+
+    assert sent("scale", 10.0) == [30.0, -40.0] and sent("sign-flip", 2.0) == [-6.0, 8.0]
+    assert sent("constant", 2.0) == pytest.approx([2 * rms] * 2) and sent("label-flip", 1.0) == [3.0, -4.0]
+
+
+def test_noise_has_its_size_and_another_draw_in_each_round():
+    update = torch.ones(10_000)
+    first, again, later = (Attack("noise", 3.0, client="a").update(update, 0, t) for t in (1, 1, 2))
+    assert torch.equal(first, again) and not torch.equal(first, later)
+    assert (first - update).std().item() == pytest.approx(3, rel=0.05)
+
+
+def hostile(kind, strength):
+    return {name: replace(part, attack=Attack(kind, strength, client=name)) for name, part in toy_shards().items()}
+
+
+def test_a_sign_flip_of_everyone_turns_the_round_around_but_for_its_statistics():
+    start, there = play("fedavg", rounds=0).theta, play("fedavg", rounds=1).theta
+    back, trained = (
+        play("fedavg", rounds=1, shards=hostile("sign-flip", 1.0)).theta,
+        toy_federation(resolve("fedavg")).layout.trainable,
+    )
+    torch.testing.assert_close((back - start)[:trained], (start - there)[:trained], rtol=1e-3, atol=1e-6)
+    assert torch.equal(back[trained:], there[trained:])
+
+
+def test_engines_send_the_same_and_a_client_alone_attacks_nobody():
+    shards = hostile("noise", 2.0)
+    federation = toy_federation(resolve("fedavg"), shards=shards, rounds=2)
+    first = federation.first()  # of a network that has not played
+    with open_engine("pool:2", federation.clients, 4) as pool:
+        played = [federation.play(first, ROSTER, engine) for engine in (None, pool)]
+    assert torch.equal(played[0].state.theta, played[1].state.theta)
+    task = replace(federation.tasks(first, ROSTER, {})[0], part="alone")
+    with_attack = federation.clients.run_one(task).theta
+    assert torch.equal(with_attack, toy_federation(resolve("fedavg"), rounds=2).clients.run_one(task).theta)
+
+
+@pytest.mark.parametrize(
+    "changed, what",
+    [({"kind": "bomb"}, "unknown attack 'bomb'"), ({"strength": -1}, "not in"), ({"target": 99}, "class 99")],
+)
+def test_a_manifest_that_names_no_attack_is_refused(tmp_path, changed, what):
+    _, _, path = attacked(tmp_path, "backdoor", 0.5)
+    body = manifest.read(path).body
+    with pytest.raises(FedcliError, match=what):
+        of_body({**body, "attack": {**body["attack"], **changed}})
+
+
+def test_what_is_attacked_once_is_not_attacked_again(tmp_path):
+    _, _, path = attacked(tmp_path, "scale")
+    with pytest.raises(FedcliError, match="has attackers already"):
+        make_attack(path, Attack("scale", 2.0), Destination(tmp_path / "work", None, ["attack"]), 1)
