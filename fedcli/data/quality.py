@@ -59,7 +59,7 @@ class Measure:
 MEASURES = (
     Measure("noise", "noise", "grey levels", 0.25, 128, log=True),
     Measure("snr", "signal to noise", "dB", -4, 60),
-    Measure("sharpness", "sharpness", "variance of the Laplacian", 0.25, 2.0**18, log=True),
+    Measure("sharpness", "sharpness", "variance", 0.25, 2.0**18, log=True),
     Measure("contrast", "contrast", "grey levels", 0, 128),
     Measure("brightness", "brightness", "grey levels", 0, 256),
     Measure("entropy", "entropy", "bits", 0, 8),

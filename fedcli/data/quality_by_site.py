@@ -171,6 +171,14 @@ def facts(known: Histograms) -> dict[str, dict[str, Any]]:
     }  # fmt: skip
 
 
+def as_json(known: Histograms, about: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Facts with the counts of every bin, and the edges of the bins."""
+    sites: dict[str, Any] = {name: {**one, "counts": {}} for name, one in about.items()}
+    for name, counts in known.items():
+        sites[name]["counts"] = {of: row.tolist() for of, row in zip(NAMES, counts, strict=True)}
+    return {"sites": sites, "edges": {of.name: of.values(np.arange(BINS + 1)).tolist() for of in MEASURES}}
+
+
 def median(counts: np.ndarray, m: int) -> float | None:
     """Of a histogram [BINS] of one measure, within its bin as if images lay evenly there."""
     below = np.concatenate([[0], np.cumsum(counts)])
@@ -180,22 +188,21 @@ def median(counts: np.ndarray, m: int) -> float | None:
     return float(MEASURES[m].values(k + (half - below[k]) / counts[k]))
 
 
-def findings(about: Mapping[str, Mapping[str, Any]], what: str = SITES) -> list[str]:
-    """Sentences on who stands out and in what, the furthest first."""
-    sentences = []
-    furthest = {
-        name: max(MEASURES, key=lambda of: one["measures"][of.name]["distance"] or 0) for name, one in about.items()
-    }
-    far = {name: about[name]["measures"][of.name]["distance"] or 0 for name, of in furthest.items()}
-    for name in sorted(far, key=lambda name: -far[name]):
-        if far[name] >= LARGE:
-            of, own = furthest[name], about[name]["measures"][furthest[name].name]
-            way = "more" if own["median"] > own["others"] else "less"
-            sentences.append(
-                f"{name} stands out in {of.title}: {own['median']:.3g} {of.unit} in the median, {way} than the "
-                f"{own['others']:.3g} of all others, {far[name]:.1f} standard deviations away"
-            )
-    if len(about) > 1 and not sentences:
+def findings(known: Histograms, what: str = SITES) -> list[str]:
+    """Sentences on who stands out and in what, the furthest first; each is compared with those that do not yet."""
+    sentences, left = [], dict(known)
+    while len(left) > 1:
+        ways = [(one["measures"][of.name], name, of) for name, one in facts(left).items() for of in MEASURES]
+        own, name, of = max(ways, key=lambda way: way[0]["distance"] or 0)
+        if not (own["distance"] or 0) >= LARGE:
+            break
+        way, others = ("more" if own["median"] > own["others"] else "less"), "all" if not sentences else "the remaining"
+        sentences.append(
+            f"{name} stands out in {of.title}: median {own['median']:.3g} ({of.unit}), {way} than {own['others']:.3g} of "
+            f"{others} others, {own['distance']:.1f} standard deviations away"
+        )
+        del left[name]
+    if len(known) > 1 and not sentences:
         sentences.append(f"no {what} stands out: every distance is below {LARGE} standard deviations")
     return sentences
 
