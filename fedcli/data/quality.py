@@ -126,13 +126,14 @@ def cells(counts: np.ndarray, smallest: int) -> list[list[int]]:
             images = 0
     if out:
         out[-1][2] += images
-        out[0][0], out[-1][1] = 0, BINS - 1
+        if np.count_nonzero(counts) > 1:
+            out[0][0], out[-1][1] = 0, BINS - 1
     return out
 
 
 def spread(known: Sequence[Sequence[int]]) -> np.ndarray:
     """The histogram float64 [BINS] that cells() stand for: evenly over a cell, and at the inner edge of the outermost
-    two. It is the histogram itself where `smallest` was 1 and two bins had images."""
+    two. It is the histogram itself where `smallest` was 1."""
     counts = np.zeros(BINS)
     for k, (first, last, images) in enumerate(known):
         if len(known) > 1:
