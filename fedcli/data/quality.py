@@ -70,8 +70,7 @@ NAMES = tuple(measure.name for measure in MEASURES)
 
 def measure(images: np.ndarray) -> np.ndarray:
     """MEASURES of images uint8 [N, H, W, C], of at least 3 x 3 pixels: float64 [N, M]."""
-    x = images.astype(np.float32)
-    grey = (x @ LUMA)[:, None] if x.shape[3] == 3 else np.moveaxis(x, 3, 1)  # [N, S, H, W], S slices
+    grey = greys(images)  # [N, S, H, W]
     across, down = np.diff(grey, 2, axis=3), np.diff(grey, 2, axis=2)  # second differences, [.., W - 2], [.., H - 2, W]
     pixels = (2, 3)
     noise = np.sqrt(np.pi / 2) / 6 * np.abs(np.diff(across, 2, axis=2)).mean(pixels, dtype=np.float64)  # [N, S]
@@ -82,6 +81,12 @@ def measure(images: np.ndarray) -> np.ndarray:
     blockiness = (_blocks(grey, 2) + _blocks(grey, 3)) / 2
     columns = noise, snr, sharpness, contrast, brightness, _entropy(grey), blockiness
     return np.stack([column.mean(1) for column in columns], 1)
+
+
+def greys(images: np.ndarray) -> np.ndarray:
+    """Grey levels of images uint8 [N, H, W, C]: float32 [N, S, H, W], S the slices of a volume and else 1."""
+    x = images.astype(np.float32)
+    return (x @ LUMA)[:, None] if x.shape[3] == 3 else np.moveaxis(x, 3, 1)
 
 
 def _entropy(grey: np.ndarray) -> np.ndarray:

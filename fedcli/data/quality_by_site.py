@@ -64,14 +64,14 @@ def of_manifest(path: Path, by: str = "", *, client: str | None = None, jobs: in
         raise UsageError(f"--by {by}: {path.parent.name} has no such attribute", nearest(by, known))
     if min(body["size"]) < 3:
         raise FedcliError(f"{path} has images of {body['size']} pixels, too few to measure", "prepare larger ones")
-    pool, held = _held(path)
-    held = held if client is None else {client: held[client]}
-    rows = np.concatenate([*held.values(), np.zeros(0, np.int64)]).astype(np.int64)
-    files = [place for name, of in held.items() for place in _places(path, body, pool, name, of)]
+    pool, held_by = held(path)
+    held_by = held_by if client is None else {client: held_by[client]}
+    rows = np.concatenate([*held_by.values(), np.zeros(0, np.int64)]).astype(np.int64)
+    files = [place for name, of in held_by.items() for place in places(path, pool, name, of)]
     pieces = [files[start : start + PIECE] for start in range(0, len(files), PIECE)]
     values = list(in_order(_measured, pieces, label=f"measuring {PIECE} images at a time", jobs=jobs))
     members, begun = {}, 0
-    for name, of in held.items():
+    for name, of in held_by.items():
         members[name] = np.arange(begun, begun := begun + len(of))
     if by:
         names = body["classes"] if by == CLASS else body["attributes"][by]
@@ -83,7 +83,7 @@ def of_manifest(path: Path, by: str = "", *, client: str | None = None, jobs: in
     return Measured(pool, members, rows, np.concatenate([np.zeros((0, len(MEASURES))), *values]), files)
 
 
-def _held(path: Path) -> tuple[Pool, dict[str, np.ndarray]]:
+def held(path: Path) -> tuple[Pool, dict[str, np.ndarray]]:
     """The pool, and client -> rows that it trains and validates on; of a dataset ALL -> its training part."""
     if manifest.read(path).kind == "dataset":
         pool = pool_of(path)
@@ -92,10 +92,9 @@ def _held(path: Path) -> tuple[Pool, dict[str, np.ndarray]]:
     return pool, {client: np.concatenate([rows["train"], rows["val"]]) for client, rows in parts.items()}
 
 
-def _places(
-    path: Path, body: Mapping[str, Any], pool: Pool, client: str, rows: np.ndarray
-) -> Iterator[tuple[Path, str, int]]:
+def places(path: Path, pool: Pool, client: str, rows: np.ndarray) -> Iterator[tuple[Path, str, int]]:
     """Where the pixels of a client's images are: in the pool, or among those that corrupt changed."""
+    body = manifest.read(path).body
     if client not in body.get("clients", ()) or "kind" not in body:
         return ((pool.path, "x", row) for row in rows.tolist())
     with open_hdf5(path.parent / "changed.h5", CHANGED, hint="corrupt again") as file:

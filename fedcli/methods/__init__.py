@@ -45,6 +45,7 @@ from . import (  # noqa: F401 - importing registers; the order is that of `fedcl
     fedrs,
     fedsam,
     fedsmoo,
+    fedsnr,
     flexfair,
     gifair,
     group_dro,
