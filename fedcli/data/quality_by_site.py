@@ -30,6 +30,7 @@ PIECE = 64  # images a process reads and measures at a time
 SITES = "site"  # what --by is without a word
 SAID = {"client": str, "images": {"train": int, "val": int}, "quality": {name: [[int]] for name in NAMES}}
 AGAIN = "ask the site for `fedcli site describe --quality` again"
+Place = tuple[Path, str, int]  # of an image's pixels: file, dataset in it, and row there
 Histograms = dict[str, np.ndarray]  # site, class or group -> [M, BINS]
 
 
@@ -39,15 +40,14 @@ class Measured:
 
     Attributes:
         members: site, class or group -> places of its images among the rows.
-        rows: of the pool [N]. values: of MEASURES [N, M]. files: of each image, where its pixels are: file, dataset in
-            it, and row there.
+        rows: of the pool [N]. values: of MEASURES [N, M]. files: of each image, where its pixels are.
     """
 
     pool: Pool
     members: dict[str, np.ndarray]
     rows: np.ndarray
     values: np.ndarray
-    files: list[tuple[Path, str, int]]
+    files: list[Place]
 
     @property
     def histograms(self) -> Histograms:
@@ -68,8 +68,6 @@ def of_manifest(path: Path, by: str = "", *, client: str | None = None, jobs: in
     held_by = held_by if client is None else {client: held_by[client]}
     rows = np.concatenate([*held_by.values(), np.zeros(0, np.int64)]).astype(np.int64)
     files = [place for name, of in held_by.items() for place in places(path, pool, name, of)]
-    pieces = [files[start : start + PIECE] for start in range(0, len(files), PIECE)]
-    values = list(in_order(_measured, pieces, label=f"measuring {PIECE} images at a time", jobs=jobs))
     members, begun = {}, 0
     for name, of in held_by.items():
         members[name] = np.arange(begun, begun := begun + len(of))
@@ -80,7 +78,14 @@ def of_manifest(path: Path, by: str = "", *, client: str | None = None, jobs: in
             name: np.flatnonzero(column[:, k] == 1 if column.ndim == 2 else column == k) for k, name in enumerate(names)
         }
     members = {name: at for name, at in members.items() if len(at)}
-    return Measured(pool, members, rows, np.concatenate([np.zeros((0, len(MEASURES))), *values]), files)
+    return Measured(pool, members, rows, measured(files, jobs), files)
+
+
+def measured(files: list[Place], jobs: int = 0) -> np.ndarray:
+    """MEASURES of images that lie there: [N, M]."""
+    pieces = [files[start : start + PIECE] for start in range(0, len(files), PIECE)]
+    values = in_order(_measured, pieces, label=f"measuring {PIECE} images at a time", jobs=jobs)
+    return np.concatenate([np.zeros((0, len(MEASURES))), *values])
 
 
 def held(path: Path) -> tuple[Pool, dict[str, np.ndarray]]:
@@ -92,7 +97,7 @@ def held(path: Path) -> tuple[Pool, dict[str, np.ndarray]]:
     return pool, {client: np.concatenate([rows["train"], rows["val"]]) for client, rows in parts.items()}
 
 
-def places(path: Path, pool: Pool, client: str, rows: np.ndarray) -> Iterator[tuple[Path, str, int]]:
+def places(path: Path, pool: Pool, client: str, rows: np.ndarray) -> Iterator[Place]:
     """Where the pixels of a client's images are: in the pool, or among those that corrupt changed."""
     body = manifest.read(path).body
     if client not in body.get("clients", ()) or "kind" not in body:
@@ -105,9 +110,9 @@ def places(path: Path, pool: Pool, client: str, rows: np.ndarray) -> Iterator[tu
     return ((path.parent / "changed.h5", "train/x", row) for row in at.tolist())
 
 
-def pixels(files: list[tuple[Path, str, int]]) -> np.ndarray:
+def pixels(files: list[Place]) -> np.ndarray:
     """uint8 [n, H, W, C], in this order."""
-    out: dict[tuple[Path, str, int], np.ndarray] = {}
+    out: dict[Place, np.ndarray] = {}
     for path, name in dict.fromkeys(place[:2] for place in files):
         rows = sorted({row for *where, row in files if where == [path, name]})
         with open_hdf5(path, POOL if name == "x" else CHANGED) as file:
@@ -115,7 +120,7 @@ def pixels(files: list[tuple[Path, str, int]]) -> np.ndarray:
     return np.stack([out[place] for place in files])
 
 
-def _measured(files: list[tuple[Path, str, int]]) -> np.ndarray:
+def _measured(files: list[Place]) -> np.ndarray:
     return measure(pixels(files))
 
 
