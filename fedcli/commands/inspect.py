@@ -34,8 +34,8 @@ def inspect(
     ] = None,
     quality: Annotated[
         bool,
-        "also noise, sharpness, contrast and more of each client's training images, and who stands out; the path may be "
-        "a folder of sites' descriptions",
+        "also noise, sharpness, contrast and more of each client's training images, and who stands out; the path may "
+        "be a folder of sites' descriptions",
     ] = False,
     by: Annotated[str | None, "with --quality: an attribute, or class, in place of clients", ATTRIBUTE] = None,
     everything: Annotated[bool, "options, hashes and files too", Flag(typed="all")] = False,
@@ -55,12 +55,8 @@ def inspect(
     target = None if path is None else Path(path)
     if by and not quality:
         raise UsageError("--by is for --quality", f"add --quality, or see fedcli plot counts for images by {by}")
-    if (
-        quality
-        and target
-        and target.is_dir()
-        and not any((target / f"{kind}.json").is_file() for kind in manifest.KINDS)
-    ):
+    kept = target and any((target / f"{kind}.json").is_file() for kind in manifest.KINDS)
+    if quality and target and target.is_dir() and not kept:
         facts = {"path": str(target), "kind": "descriptions"}
     elif target and target.suffix == ".h5":
         facts = _h5(target)
@@ -112,7 +108,10 @@ def _add_power(facts: dict[str, Any], name: str) -> None:
 
 def _add_quality(facts: dict[str, Any], by: str) -> None:
     """Measure the images, or read what sites counted of theirs."""
+    import numpy as np
+
     from ..data import manifest, originals, quality_by_site
+    from ..data.quality import BINS, MEASURES
 
     path, said = Path(facts["path"]), None
     if facts["kind"] in HOLDING:
@@ -126,9 +125,11 @@ def _add_quality(facts: dict[str, Any], by: str) -> None:
     else:
         what = CALLED.get(facts["kind"], f"a {facts['kind']}")
         raise UsageError(f"--quality is about images, not about {what}", "give a dataset or partition")
-    about, what = quality_by_site.facts(known), by or quality_by_site.SITES
-    facts["quality"] = quality_by_site.as_json(known, about) | {
-        "by": what, "findings": quality_by_site.findings(known, what), "original_files": said.said if said else None,
+    what = by or quality_by_site.SITES
+    facts["quality"] = {
+        "by": what, "sites": quality_by_site.facts(known), "findings": quality_by_site.findings(known, what),
+        "edges": {of.name: of.values(np.arange(BINS + 1)).tolist() for of in MEASURES},
+        "original_files": said.said if said else None,
     }  # fmt: skip
 
 

@@ -9,9 +9,9 @@ volume the mean over its slices. Sources:
     sharpness   variance of the Laplacian: Pech-Pacheco et al., ICPR 2000. Noise raises it too
     contrast    standard deviation of the grey levels (RMS contrast: Peli, JOSA A 7, 1990)
     entropy     Shannon's, of the histogram of the 256 grey levels
-    blockiness  mean step over the borders of JPEG's 8x8 blocks over that inside them, 1 without blocks: B and A of Wang,
-                Sheikh and Bovik, ICIP 2002, whose three-factor score with fitted exponents we leave out. Resizing blurs
-                the blocks of the original file: seen are those of images prepared in their own size, and of corruption
+    blockiness  mean step over the borders of JPEG's 8x8 blocks over that inside them, 1 without blocks: B and A of
+                Wang, Sheikh and Bovik, ICIP 2002, without the exponents that they fitted to both and to a third factor.
+                Resizing blurs blocks: seen are those of files in the size of the prepared images, and of corruption
 
 A histogram has BINS bins on a fixed scale, so that the histograms of several sites add up; see quality_by_site.py.
 """

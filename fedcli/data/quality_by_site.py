@@ -23,7 +23,7 @@ from ..system.processes import in_order
 from . import manifest
 from .image_counts import ALL, CLASS
 from .pool import CHANGED, POOL, TRAIN, Pool, holdings, pool_of
-from .quality import BINS, MEASURES, NAMES, cells, histograms, measure, sound, spread
+from .quality import BINS, MEASURES, NAMES, histograms, measure, sound, spread
 
 LARGE = 0.8  # standard deviations, from which a site stands out
 PIECE = 64  # images a process reads and measures at a time
@@ -68,10 +68,10 @@ def of_manifest(path: Path, by: str = "", *, client: str | None = None, jobs: in
     held_by = held_by if client is None else {client: held_by[client]}
     rows = np.concatenate([*held_by.values(), np.zeros(0, np.int64)]).astype(np.int64)
     files = [place for name, of in held_by.items() for place in places(path, pool, name, of)]
-    members, begun = {}, 0
-    for name, of in held_by.items():
-        members[name] = np.arange(begun, begun := begun + len(of))
-    if by:
+    if not by:
+        owner = np.repeat(np.arange(len(held_by)), [len(of) for of in held_by.values()])
+        members = {name: np.flatnonzero(owner == k) for k, name in enumerate(held_by)}
+    else:
         names = body["classes"] if by == CLASS else body["attributes"][by]
         column = (pool.y if by == CLASS else pool.groups[by])[rows]  # [N], or [N, L] of several labels
         members = {
@@ -144,16 +144,9 @@ def of_descriptions(folder: Path) -> Histograms:
     return known
 
 
-def to_send(counts: np.ndarray, smallest: int) -> dict[str, list[list[int]]]:
-    """Histograms [M, BINS] of a site as it says them, see quality.cells()."""
-    return {name: cells(row, smallest) for name, row in zip(NAMES, counts, strict=True)}
-
-
 def facts(known: Histograms) -> dict[str, dict[str, Any]]:
-    """Site -> its images, and of each measure the median and the distance to all other sites, None of one site alone.
-
-    Medians of no image are None.
-    """
+    """Site -> its images, and of each measure the counts, the medians of its images and of all others (None of none),
+    and the distance to all others (None of one site alone)."""
     counts = np.stack(list(known.values())).astype(np.float64)  # [K, M, BINS]
     images = counts.sum(2)  # [K, M]
     shares = counts / np.maximum(images, 1)[..., None]
@@ -168,19 +161,11 @@ def facts(known: Histograms) -> dict[str, dict[str, Any]]:
     return {
         name: {"images": round(float(images[k, 0])), "measures": {
             of.name: {
-                "median": median(counts[k, m], m), "others": median(others[k, m], m),
+                "counts": counts[k, m].tolist(), "median": median(counts[k, m], m), "others": median(others[k, m], m),
                 "distance": None if alone[k, m] else float(distances[k, m]),
             } for m, of in enumerate(MEASURES)
         }} for k, name in enumerate(known)
     }  # fmt: skip
-
-
-def as_json(known: Histograms, about: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Facts with the counts of every bin, and the edges of the bins."""
-    sites: dict[str, Any] = {name: {**one, "counts": {}} for name, one in about.items()}
-    for name, counts in known.items():
-        sites[name]["counts"] = {of: row.tolist() for of, row in zip(NAMES, counts, strict=True)}
-    return {"sites": sites, "edges": {of.name: of.values(np.arange(BINS + 1)).tolist() for of in MEASURES}}
 
 
 def median(counts: np.ndarray, m: int) -> float | None:
@@ -200,10 +185,10 @@ def findings(known: Histograms, what: str = SITES) -> list[str]:
         own, name, of = max(ways, key=lambda way: way[0]["distance"] or 0)
         if not (own["distance"] or 0) >= LARGE:
             break
-        way, others = ("more" if own["median"] > own["others"] else "less"), "all" if not sentences else "the remaining"
+        way, others = "more" if own["median"] > own["others"] else "less", "the remaining" if sentences else "all"
         sentences.append(
-            f"{name} stands out in {of.title}: median {own['median']:.3g} ({of.unit}), {way} than {own['others']:.3g} of "
-            f"{others} others, {own['distance']:.1f} standard deviations away"
+            f"{name} stands out in {of.title}: median {own['median']:.3g} ({of.unit}), {way} than {own['others']:.3g} "
+            f"of {others} others, {own['distance']:.1f} standard deviations away"
         )
         del left[name]
     if len(known) > 1 and not sentences:
@@ -221,12 +206,8 @@ def tables(about: Mapping[str, Mapping[str, Any]], what: str = SITES) -> dict[st
             for (name, one), line in zip(about.items(), numbers, strict=True)
         ]
 
-    made = {
-        f"Image quality by {what}: medians": (
-            [what, "images", *(f"{of.title} ({of.unit})" for of in MEASURES)],
-            rows("median", ".3g"),
-        )
-    }
+    heads = [what, "images", *(f"{of.title} ({of.unit})" for of in MEASURES)]
+    made = {f"Image quality by {what}: medians": (heads, rows("median", ".3g"))}
     if len(about) > 1:
         heads = [what, "images", *(of.title for of in MEASURES)]
         made["Distance to all others together, in standard deviations (Wasserstein)"] = heads, rows("distance", ".2f")

@@ -1,7 +1,7 @@
 """FedSNR: clients whose images have a higher signal-to-noise ratio weigh more.
 
-Source: Catalfamo, Villari and Galletta, "FedSNR: enhancing federated learning aggregation using signal-to-noise ratio in
-MRI analysis", SSRN 5357509, 2025, doi 10.2139/ssrn.5357509, as the authors' code (alecatalfamo/fedsnr) computes it:
+Source: Catalfamo, Villari and Galletta, "FedSNR: enhancing federated learning aggregation using signal-to-noise ratio
+in MRI analysis", SSRN 5357509, 2025, doi 10.2139/ssrn.5357509, as the authors' code (alecatalfamo/fedsnr) computes it:
 
     SNR_i = mean(x_i) / mean(pixels of x_i below mean(x_i))      of a grey image
     SNR_k = mean over client k's training images

@@ -12,6 +12,7 @@ from typing import Any
 
 from .. import __version__
 from ..data import image_counts, manifest, manifest_bodies, quality_by_site
+from ..data.quality import NAMES, cells
 from ..errors import FedcliError
 from ..labels import is_multi_label
 from .transport.frames import plain, read_json
@@ -85,8 +86,8 @@ def quality(data: Path, client: str, smallest: int) -> dict[str, list[list[int]]
 
     They are of all images alone: from those of classes or groups beside them small counts would follow.
     """
-    made = quality_by_site.of_manifest(data, client=client)
-    return quality_by_site.to_send(made.histograms[client], smallest)
+    made = quality_by_site.of_manifest(data, client=client).histograms[client]  # [M, BINS]
+    return {name: cells(counts, smallest) for name, counts in zip(NAMES, made, strict=True)}
 
 
 def hidden(cells: Mapping[str, int], smallest: int) -> dict[str, int | None]:

@@ -39,7 +39,8 @@ COLUMNS = {  # that fedcli's own methods report
     "accuracy", "amplitudes", "cell_counts", "cell_losses", "class_images", "class_losses", "control_change", "counted",
     "creff_gradient", "creff_has", "direction",
     "discrepancy", "dual", "feature_n", "feature_sum", "gap", "group_class_counts", "group_counts", "group_losses",
-    "group_predictions", "local_steps_effective", "loss", "loss_before", "moved", "mu", "rescue_factor", "sharpness", "snr",
+    "group_predictions", "local_steps_effective", "loss", "loss_before", "moved", "mu", "rescue_factor", "sharpness",
+    "snr",
     "squared_length", "validation_accuracy", "validation_images", "without_me",
 }  # fmt: skip
 T = TypeVar("T", "Policy", "Privacy")

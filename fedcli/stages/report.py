@@ -157,7 +157,8 @@ class Report(Shown):
 
             asked = PageOptions(
                 reference=self.options.against, figures=figures, draw=draw,
-                more=[self.by_quality] if self.by_quality else [], warned="rows" in vars(self), **self._shown(),  # warned of when the rows were made
+                more=[self.by_quality] if self.by_quality else [],
+                warned="rows" in vars(self), **self._shown(),  # warned of when the rows were made
             )  # fmt: skip
             return page(list(self.scores), asked)
         tables = [*self.choices, *self.operating] if format == "markdown" else []

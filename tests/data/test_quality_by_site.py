@@ -35,7 +35,7 @@ def test_inspect_finds_the_noisy_client_and_says_so(tmp_path):
     chain = make_chain(tmp_path, corrupted=True)
     about = json.loads(said("inspect", chain, "--quality", "--json"))["quality"]
     assert set(about["sites"]) == set(ROSTER) and len(about["edges"]["snr"]) == BINS + 1
-    assert sum(about["sites"][ROSTER[0]]["counts"]["noise"]) == about["sites"][ROSTER[0]]["images"] == 20
+    assert sum(about["sites"][ROSTER[0]]["measures"]["noise"]["counts"]) == about["sites"][ROSTER[0]]["images"] == 20
     assert about["findings"][0].startswith(f"{ROSTER[3]} stands out in ")
     shown = said("inspect", chain, "--quality", "--by", "sex")
     assert "Image quality by sex: medians" in shown and "in standard deviations" in shown
@@ -46,7 +46,11 @@ def test_inspect_finds_the_noisy_client_and_says_so(tmp_path):
 def test_what_a_site_says_is_checked(tmp_path):
     counts = np.zeros((len(NAMES), BINS), int)
     counts[:, [3, 40]] = 15, 25
-    told = {"client": "north", "images": {"train": 30, "val": 10}, "quality": quality_by_site.to_send(counts, 10)}
+    told = {
+        "client": "north",
+        "images": {"train": 30, "val": 10},
+        "quality": {name: cells(row, 10) for name, row in zip(NAMES, counts)},
+    }
     (tmp_path / "north.json").write_text(json.dumps(told))
     assert quality_by_site.of_descriptions(tmp_path)["north"].tolist() == counts.tolist()
     for odd, words in (

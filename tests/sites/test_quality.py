@@ -39,7 +39,7 @@ def test_a_coordinator_has_the_table_of_the_images_themselves(chain, tmp_path):
     for client, site in coarse["sites"].items():
         cells = json.loads((tmp_path / "five" / f"{client}.json").read_text())["quality"]
         assert min(images for of in cells.values() for *_, images in of) >= 5 and site["images"] == 20
-        assert all(sum(counts) == pytest.approx(20) for counts in site["counts"].values())
+        assert all(sum(of["counts"]) == pytest.approx(20) for of in site["measures"].values())
     far = max(local["sites"]["west"]["measures"].items(), key=lambda of: of[1]["distance"])[0]
     assert coarse["sites"]["west"]["measures"][far]["distance"] > quality_by_site.LARGE
 

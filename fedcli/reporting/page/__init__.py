@@ -48,7 +48,7 @@ class PageOptions:
     at, spread, metrics, minutes: as in rows.rows. reference: the row that the page's own tests are against; default:
     the first. clocks: whether to say how long training took and how much memory; without it equal scores give equal
     bytes. figures: whether those of figures/report.py stand on it too, folded; draw: only those with such a text
-    in their names. more: sections behind those by group. warned: whether what cannot be compared was said on stderr before.
+    in their names. more: sections behind those by group. warned: whether what cannot be compared was said before.
     """
 
     title: str = ""

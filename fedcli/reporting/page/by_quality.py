@@ -12,7 +12,6 @@ from ...data.pool import pool_of
 from ...data.quality import MEASURES, NAMES
 from ...errors import FedcliError, UsageError, nearest
 from ...figures.kinds.errors import dataset_of
-from ...figures.system import usual
 from ...metrics import RESAMPLED, title
 from ...scores.groups import SMALL
 from ...scores.statistics.resampled import SEED, seed_of
@@ -41,7 +40,7 @@ def section(compared: Iterable[Row], measure: str, metrics: Sequence[str] = ()) 
         alike = [one for one in found if np.array_equal(one.id, found[0].id)]  # of folds the first alone
         answers = [table for one in alike for table in one.tables["clean"]]
         who = f": {row.name}" if len(rows) > 1 else ""
-        for metric in metrics or [usual(row.scores)[1]]:
+        for metric in metrics or [row.usual[1]]:
             table = _fall(row, found[0], answers, values, (measure, metric, who))
             falls.append(table)
             ends = [cells[2].plain for cells in (table.rows[0], table.rows[-1])]

@@ -62,7 +62,7 @@ def _of(plan: metrics.Plan, weights: np.ndarray | None, metric: str) -> np.ndarr
 def standard_weights(place: np.ndarray, stratum: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Weights of the images of two groups at which both have the same strata: [N, B].
 
-    place: [N], 0 and 1 of the two, 2 of any other known group, -1 of none. counts: [N, B], how often each image is there.
+    place: [N], 0 and 1 of the two, 2 of any other known group, -1 of none. counts: [N, B], of each image.
     """
     cell = np.stack([np.where((place == g)[:, None], counts, 0) for g in (0, 1)])  # [2, N, B]
     inside = np.eye(stratum.max(initial=0) + 1)[stratum].T  # [S, N]
