@@ -34,6 +34,7 @@ ONLY_PARSED = {  # what a line holds -> why it is not run here
     "--download": "needs the internet",
     "--fetch": "needs the internet",
     "--track mlflow": "needs a server; tests/reporting/test_tracking.py writes files",
+    "--match ": "needs a client with more noise; data/test_matched.py has one",
     "--socket ": "answers until it is stopped; tests/sites runs it",
     "--engine socket:": "needs sites that run",
     "--nvflare ": "answers until it is stopped; tests/consortium runs it",
@@ -82,6 +83,9 @@ BEFORE = {  # heading, or module of a command -> what its reader has typed alrea
     "export": [*DESCRIBED, "fedcli train fedavg"], "Steps that both engines share": DESCRIBED,
     "evaluate": [*SKIN_CLIENTS, "fedcli train fedavg"],
     "Decide for new images": [*SKIN, "fedcli partition --by center --val 0.3", "fedcli train fedavg"],
+    "Who stands out": SKIN_CLIENTS, "Sites that keep their images": SKIN_CLIENTS,
+    "Weight clients by quality": SKIN_CLIENTS,
+    "Does quality explain a gap?": [*SKIN_CLIENTS, "fedcli train fedavg"],
     "predict": [*TWO_CLIENTS, "fedcli train fedavg"], "audit": [*TWO_CLIENTS, "fedcli train fedavg"],
     "Stronger membership attack with shadow runs": [
         *SKIN, "fedcli partition --by center --val 0.5",

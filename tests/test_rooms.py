@@ -23,23 +23,23 @@ DOORS = "fedcli", "fedcli.__main__"  # what a notebook and `python -m` open; the
 LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 350, 60, 8, 120
 BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, and raised only on purpose
     "bench": 1310,
-    "commands": 3440,
+    "commands": 3500,
     "compare": 1550,
-    "data": 11490,
+    "data": 11960,
     "federation": 2670,
-    "figures": 3110,
+    "figures": 3180,
     "io": 770,
-    "methods": 8240,
+    "methods": 8310,
     "metrics": 1170,
     "models": 2270,
-    "reporting": 4690,
+    "reporting": 4830,
     "reproduce": 4340,
     "runs": 2710,
-    "scores": 5570,
-    "sites": 3310,
-    "stages": 2230,
+    "scores": 5680,
+    "sites": 3350,
+    "stages": 2250,
     "system": 850,
-    "the ground floor": 1480,
+    "the ground floor": 1470,
 }
 MOST_FILES = 20  # on one floor of a room
 ONE_EACH = "fedcli/methods"  # a file for each method

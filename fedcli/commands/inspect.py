@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from ..common_options import INPUT
+from ..common_options import ATTRIBUTE, INPUT
 from ..errors import FedcliError, UsageError
 from ..io.files import regular
 from ..options import Flag, Source
@@ -33,6 +33,12 @@ def inspect(
         "show",
         Flag("CLASS"),
     ] = None,
+    quality: Annotated[
+        bool,
+        "also noise, sharpness, contrast and more of each client's training images, and who stands out; the path may "
+        "be a folder of sites' descriptions",
+    ] = False,
+    by: Annotated[str | None, "with --quality: an attribute, or class, in place of clients", ATTRIBUTE] = None,
     everything: Annotated[bool, "options, hashes and files too", Flag(typed="all")] = False,
     work: o.Work = o.DEFAULT_WORK,
     json: o.Json = False,
@@ -48,12 +54,17 @@ def inspect(
     from ..stages.call import source
 
     target = None if path is None else Path(path)
-    if target and target.suffix == ".h5":
+    if by and not quality:
+        raise UsageError("--by is for --quality", f"add --quality, or see fedcli plot counts for images by {by}")
+    kept = target and any((target / f"{kind}.json").is_file() for kind in manifest.KINDS)
+    if quality and target and target.is_dir() and not kept:
+        facts = {"path": str(target), "kind": "descriptions"}
+    elif target and target.suffix == ".h5":
         facts = _h5(target)
     elif target and target.is_dir() and (target / "settings.json").is_file() and not (target / "run.json").is_file():
         facts = _unfinished(target)
     else:
-        kinds: Sequence[str] = HOLDING if power else manifest.KINDS
+        kinds: Sequence[str] = HOLDING if power or quality else manifest.KINDS
         kinds = SPLITTING if strict and path is None else kinds
         facts = _manifest(source(path, work, *kinds))
     if strict and "overlap" not in facts:
@@ -61,6 +72,8 @@ def inspect(
         raise UsageError(f"--strict is for a dataset or partition, not for {what}", _instead(facts))
     if power:
         _add_power(facts, power)
+    if quality:
+        _add_quality(facts, by or "")
     _show(facts, json, everything)
     if power and not json:
         show_tables(tables(facts["power"], power))
@@ -76,6 +89,9 @@ def _show(facts: dict[str, Any], json: bool, everything: bool) -> None:
     if facts["kind"] == "scores":
         _print_scores(Path(facts["path"]), facts)
         return
+    if "quality" in facts:
+        _print_quality(facts["quality"])
+        return
     if facts["kind"] in HOLDING:
         _print_data(facts)
     if facts["kind"] not in HOLDING or everything:
@@ -89,6 +105,41 @@ def _add_power(facts: dict[str, Any], name: str) -> None:
         what = CALLED.get(facts["kind"], f"a {facts['kind']}")
         raise UsageError(f"--power is about test images, not about {what}", "give a dataset or partition")
     facts["power"] = power.of_manifest(Path(facts["path"]), name)
+
+
+def _add_quality(facts: dict[str, Any], by: str) -> None:
+    """Measure the images, or read what sites counted of theirs."""
+    import numpy as np
+
+    from ..data import manifest, originals, quality_by_site
+    from ..data.quality import BINS, MEASURES
+
+    path, said = Path(facts["path"]), None
+    if facts["kind"] in HOLDING:
+        known = quality_by_site.of_manifest(path, by).histograms
+        dataset = path if facts["kind"] == "dataset" else manifest.above(path, "dataset")
+        said = originals.read(dataset.parent)
+    elif facts["kind"] in ("sites", "descriptions"):
+        if by:
+            raise UsageError("--by needs the images, and a site tells of all its images together", "leave --by out")
+        known = quality_by_site.of_descriptions(path if path.is_dir() else path.parent)
+    else:
+        what = CALLED.get(facts["kind"], f"a {facts['kind']}")
+        raise UsageError(f"--quality is about images, not about {what}", "give a dataset or partition")
+    what = by or quality_by_site.SITES
+    facts["quality"] = {
+        "by": what, "sites": quality_by_site.facts(known), "findings": quality_by_site.findings(known, what),
+        "edges": {of.name: of.values(np.arange(BINS + 1)).tolist() for of in MEASURES},
+        "original_files": said.said if said else None,
+    }  # fmt: skip
+
+
+def _print_quality(about: dict[str, Any]) -> None:
+    from ..data import quality_by_site
+
+    for title, (heads, rows) in quality_by_site.tables(about["sites"], about["by"]).items():
+        terminal.table(heads, rows, title=title)
+    print(*about["findings"], *filter(None, [about["original_files"]]), sep="\n")
 
 
 def _instead(facts: dict[str, Any]) -> str:

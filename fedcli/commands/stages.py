@@ -337,11 +337,13 @@ def report(
         console.say(f"wrote {written}")
     if out is None and format == "table" and not json:
         show_rows(made.rows)
-        show_tables([*made.ranks, *made.choices])
+        show_tables([*made.ranks, *made.choices, *(made.by_quality.tables if made.by_quality else ())])
+        writers.say(f"{sentence}." for sentence in (made.by_quality.text if made.by_quality else ()))
         writers.say([clinical.elsewhere(made.rows)])
     elif json == "short":
         rows = [brief.of_row(row) for row in made.rows if not row.is_view]
-        give(dumped({"rows": rows, "warnings": warned, "broken": broken}) + "\n", out)
+        said = {"quality": list(made.by_quality.text)} if made.by_quality else {}
+        give(dumped({"rows": rows, "warnings": warned, "broken": broken} | said) + "\n", out)
     else:
         kind = "json" if json else "markdown" if format == "table" else format
         give(made.to(kind, figures=figures is not None, draw=draw), out)

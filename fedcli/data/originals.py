@@ -1,4 +1,4 @@
-"""Image files as they come, before prepare resizes them: their kind, colours and size.
+"""Image files as they come, before prepare resizes them: their kind, colours, size and bit depth.
 
 prepare keeps those of a sample of the training images in a file beside the pool, and predict compares new files with
 them. No manifest lists that file, as it decides no number: a pool without it gets it where prepare is called again.
@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from .. import shapes
@@ -31,20 +31,32 @@ class Original:
         kind: PICTURE, VOLUME, or DICOM with its modality, such as "DICOM CT".
         coloured: by its header.
         side: its shorter side in pixels; 0 of a volume.
+        bits: for each colour; 0 where the header does not say.
     """
 
     kind: str
     coloured: bool
     side: int
+    bits: int = 0
 
 
 @dataclass(frozen=True)
 class Originals:
-    """The training images' files: their kinds, grey or coloured or both, and the shortest of their shorter sides."""
+    """The training images' files: their kinds, grey or coloured or both, the shortest of their shorter sides, and bits
+    for each colour."""
 
     kinds: list[str]
     coloured: list[bool]
     side: int
+    bits: list[int] = field(default_factory=list)
+
+    @property
+    def said(self) -> str:
+        """In words."""
+        colours = " and ".join("colour" if each else "grey" for each in self.coloured)
+        side = f", shorter side {self.side} pixels or more" * bool(self.side)
+        bits = f", {' and '.join(map(str, self.bits))} bits for each colour" * bool(self.bits)
+        return f"original files: {' and '.join(self.kinds)}, {colours}{side}{bits}"
 
     def differences(self, new: Original) -> list[str]:
         """In words, for the column of predict."""
@@ -68,8 +80,8 @@ def original(path: Path) -> Original:
     if nifti.is_nifti(path.name):
         return Original(VOLUME, False, 0)
     if photographs.is_dicom(path):
-        modality, coloured, side = dicom.header(path)
-        return Original(f"{DICOM} {modality}".rstrip(), coloured, side)
+        modality, *rest = dicom.header(path)
+        return Original(f"{DICOM} {modality}".rstrip(), *rest)
     return Original(PICTURE, *photographs.header(path))
 
 
@@ -84,7 +96,8 @@ def keep(folder: Path, raw: Path, rows: Iterable[Row]) -> None:
             known.append(original(raw / row.source))
     if known:
         kinds, coloured = sorted({each.kind for each in known}), sorted({each.coloured for each in known})
-        written = Originals(kinds, coloured, min(each.side for each in known))
+        bits = sorted({each.bits for each in known} - {0})
+        written = Originals(kinds, coloured, min(each.side for each in known), bits)
         with suppress(OSError):  # a finished dataset of somebody else, on a disk that may not be written to
             write_text(folder / FILE, json.dumps(asdict(written), indent=1) + "\n")
 
@@ -97,6 +110,6 @@ def read(folder: Path) -> Originals | None:
         known = json.loads(read_text(path, AGAIN))
     except (ValueError, RecursionError):
         known = None
-    shapes.check(known, {"kinds": [str], "coloured": [bool], "side": int}, path, AGAIN)
+    shapes.check(known, {"kinds": [str], "coloured": [bool], "side": int, "bits?": [int]}, path, AGAIN)
     kinds = [re.sub(r"[^\w -]", "", kind)[:40] for kind in known["kinds"]]
-    return Originals(kinds, known["coloured"], known["side"])
+    return Originals(kinds, known["coloured"], known["side"], known.get("bits", []))

@@ -48,6 +48,7 @@ from . import (  # noqa: F401 - importing registers; the order is that of `fedcl
     fedrs,
     fedsam,
     fedsmoo,
+    fedsnr,
     flexfair,
     fltrust,
     gifair,

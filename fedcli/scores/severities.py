@@ -16,7 +16,7 @@ import torch
 from ..data import manifest
 from ..data.corruption import mixture
 from ..data.corruption.attack import BACKDOOR, of_body
-from ..data.corruption.corrupt import SEVERITIES, check_images, corrupt_images, full_kind
+from ..data.corruption.corrupt import KINDS, SEVERITIES, check_images, corrupt_images, full_kind
 from ..data.shard import Shard, with_images
 from ..errors import UsageError
 from ..runs.finished import Run
@@ -36,9 +36,9 @@ def asked(kinds: Sequence[str], severities: Sequence[str], run: Path) -> Asked:
     if not kinds and not severities:
         return []
     data = manifest.read(manifest.above(run, "corruption", "partition", "sites"))
-    if not kinds and not mixture.of_body(data.body):
+    own = dict.fromkeys(kind for kind, _ in mixture.of_body(data.body).values() if kind in KINDS)
+    if not kinds and not own:
         raise UsageError("--severity is about a corruption, and the run has none", "add --corrupt KIND")
-    own = dict.fromkeys(kind for kind, _ in mixture.of_body(data.body).values())
     named = list(dict.fromkeys(full_kind(kind) for kind in kinds) or own)
     for kind in named:
         check_images(kind, data.body)

@@ -33,6 +33,9 @@ def site(
     nvflare: Annotated[Path | None, "answer the jobs of NVFlare's client of this hospital", Flag("PROFILE")] = None,
     state: Annotated[Path | None, "memory and audit file; default: --work/site/NAME", Flag("FOLDER")] = None,
     device: Annotated[str, "cpu, cuda or cuda:N"] = "cpu",
+    quality: Annotated[
+        bool, "with describe: also histograms of the images' noise, sharpness and so on, as far as the policy allows"
+    ] = False,
     out: Annotated[Path | None, "file for the description", Flag("FILE")] = None,
     work: o.Work = o.DEFAULT_WORK,
     json: o.Json = False,
@@ -45,8 +48,11 @@ def site(
     """
     from . import policy as policies
     from .description import held_by
+    from .description import quality as described_quality
     from .site import Site
 
+    if quality and action != "describe":
+        raise UsageError("--quality is for describe", "fedcli site describe --quality")
     if action == "describe" and out and out.suffix != ".json":
         raise UsageError(f"--out {out}: a description is a .json file", "name it so: --sites FOLDER reads no other")
     path = source(data, work, "corruption", "partition")
@@ -54,7 +60,11 @@ def site(
     called = name or held_by(path, client)
     mine = Site(path, state or work / "site" / called, client=client, name=name, policy=allowed, device=device)
     if action == "describe":
-        described = text.dumps(mine.description, indent=1, sort_keys=True, ensure_ascii=False)
+        about = mine.description
+        if quality:
+            allowed.check_quality(about["images"]["train"] + about["images"]["val"])
+            about = about | {"quality": described_quality(path, mine.client, allowed.smallest_cell)}
+        described = text.dumps(about, indent=1, sort_keys=True, ensure_ascii=False)
         if out is None:
             print(described)
             return
@@ -118,6 +128,7 @@ def _allowed(site: "Site") -> list[list[str]]:
         ["form of the model", f"{form} {step}"],
         ["noise", _noise(policy.privacy, site.folder) if policy.privacy else "No noise is added to the model."],
         ["further numbers", _columns(policy)],
+        ["image quality", _quality(policy)],
         ["evaluation", _scores(policy, images["test"])],
         ["methods", ", ".join(policy.methods) or "every method"],
         ["limits", f"{most}{fewest}"],
@@ -149,6 +160,14 @@ def _noise(privacy: "Privacy", folder: Path) -> str:
         f"most epsilon {privacy.epsilon:g} at delta {privacy.delta:g}, which allows {privacy.answers:,} answers, one "
         f"each round. The first answer spends {first:.3g}. Sent so far: {known:,} answers, epsilon {spent:.3g}."
     )
+
+
+def _quality(policy: "Policy") -> str:
+    """Histograms that leave where a person describes the site with --quality."""
+    if not policy.allows_quality:
+        return "Nothing: `fedcli site describe --quality` is refused."
+    what = "only with `fedcli site describe --quality`: histograms of noise, sharpness and the like over all its images"
+    return f"{what}, in cells of at least {policy.smallest_cell}"
 
 
 def _scores(policy: "Policy", images: int) -> str:

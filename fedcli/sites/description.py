@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from ..data import image_counts, manifest, manifest_bodies
+from ..data import image_counts, manifest, manifest_bodies, quality_by_site
+from ..data.quality import NAMES, cells
 from ..errors import FedcliError
 from ..labels import is_multi_label
 from ..shapes import read_json
@@ -29,7 +30,7 @@ SAME = {  # at all sites; how they become so
 }  # fmt: skip
 SHAPE = {
     **manifest_bodies.POOLED, "client": str, "dataset": str, "data": str, "images": dict.fromkeys(PARTS, int),
-    "counts": {str: {str: {str: (int, None)}}}, "versions": {str: str},
+    "counts": {str: {str: {str: (int, None)}}}, "versions": {str: str}, "quality?": {str: [[int]]},
 }  # fmt: skip
 NAME = r"\w[\w.+-]{0,79}"  # of a client, which names a file
 
@@ -79,6 +80,15 @@ def describe(data: Path, client: str, name: str, smallest: int = SMALLEST) -> di
         **about, "client": name, "data": manifest.sha256(manifest.find(data)), "images": parts, "counts": shown,
         "versions": versions(),
     }  # fmt: skip
+
+
+def quality(data: Path, client: str, smallest: int) -> dict[str, list[list[int]]]:
+    """Histograms of the quality of a client's training and validation images together, in cells of at least so many.
+
+    They are of all images alone: from those of classes or groups beside them small counts would follow.
+    """
+    made = quality_by_site.of_manifest(data, client=client).histograms[client]  # [M, BINS]
+    return {name: cells(counts, smallest) for name, counts in zip(NAMES, made, strict=True)}
 
 
 def hidden(cells: Mapping[str, int], smallest: int) -> dict[str, int | None]:

@@ -8,6 +8,7 @@ maximum_rounds = 100              # of a run
 gradients = false                 # false: no model after a single step, and no columns as long as the model
 smallest_sum = 3                  # least number of sites in a sum of masked models; the default is 2
 secure_aggregation = false        # true: models are sent only masked, see --engine flower-secagg
+quality = true                    # histograms of the images' quality may be described; the default without [privacy]
 scores = true                     # counts of predictions on test images may be sent; the default without [privacy]
 [privacy]                         # clipping and noise, see noised()
 clip = 1.0
@@ -48,6 +49,7 @@ COLUMNS = {  # that fedcli's own methods report
     "creff_gradient", "creff_has", "direction",
     "discrepancy", "dual", "feature_n", "feature_sum", "gap", "group_class_counts", "group_counts", "group_losses",
     "group_predictions", "local_steps_effective", "loss", "loss_before", "moved", "mu", "rescue_factor", "sharpness",
+    "snr",
     "squared_length", "validation_accuracy", "validation_images", "without_me",
 }  # fmt: skip
 T = TypeVar("T", "Policy", "Privacy")
@@ -86,6 +88,7 @@ class Policy:
     gradients: Annotated[bool, "whether a single step's update may leave"] = True
     smallest_sum: Annotated[int, "least number of sites in a sum of masked models, >= 2"] = 2
     secure_aggregation: Annotated[bool, "whether a model is sent only masked, for a sum over the sites"] = False
+    quality: Annotated[bool | None, "whether histograms of the quality of its images may leave"] = None
     scores: Annotated[bool | None, "whether counts of predictions on its test images may leave"] = None
     privacy: Privacy | None = None
 
@@ -112,6 +115,21 @@ class Policy:
         """Raises Refusal."""
         if not self.allows_scores:
             raise Refusal("its policy does not allow counts of its test images to be sent", "write scores = true there")
+
+    @property
+    def allows_quality(self) -> bool:
+        """As allows_scores."""
+        return self.privacy is None if self.quality is None else self.quality
+
+    def check_quality(self, images: int) -> None:
+        """Before image quality is described. Raises Refusal."""
+        if not self.allows_quality:
+            raise Refusal(
+                "its policy does not allow histograms of image quality to leave", "write quality = true there"
+            )
+        if images < self.smallest_cell:
+            what = f"it has {images} images, too few for one cell of a histogram: smallest_cell is {self.smallest_cell}"
+            raise Refusal(what, "leave --quality out")
 
     def check_masked(self, sites: Any) -> None:
         """sites: over which the sum is that a model is masked for; None where it is not. Raises Refusal."""

@@ -23,6 +23,7 @@ ONLY = (  # options that are not for all, what they are for, and what to do else
         "--rate says how many labels are changed, --share how many patients lose an attribute",
     ),
     (("client",), ("images", "labels"), "--share says of how many patients an attribute is hidden"),
+    (("match",), ("images",), "fedcli corrupt --match NAME --on NAME"),
     (("ratio",), ("images", "labels"), "attributes are hidden at every client, or those --on names"),
 )
 
@@ -33,7 +34,7 @@ def run(options: CorruptOptions) -> Corruption | Partition:
 
     Raises FedcliError, UsageError.
     """
-    if options.client and options.partition is None and options.kind and Path(options.kind).exists():
+    if (options.client or options.match) and options.partition is None and options.kind and Path(options.kind).exists():
         options = replace(options, kind=None, partition=options.kind)  # typed first, as there is no kind before it
     what = options.kind if options.kind in (label_noise.WORD, hidden_attributes.WORD) else "images"
     for names, kinds, hint in ONLY:
@@ -43,13 +44,17 @@ def run(options: CorruptOptions) -> Corruption | Partition:
         return Partition(_labels(options))
     if what == hidden_attributes.WORD:
         return Partition(_attributes(options))
+    if options.match and (given := options.changed("kind", "severity", "client")):
+        what = f"--match finds the kind and strength of noise itself, and {given[0].typed} is given"
+        raise UsageError(what, "fedcli corrupt --match NAME --on NAME")
     if options.kind is not None:
         full_kind(options.kind)  # a word that is no kind is refused before a partition is looked for
     kinds = ("partition",) if options.partition is None else ("partition", "corruption")
     partition = source(options.partition, options.work, *kinds)
     always = () if options.kind is None else ("severity",) if options.on else ("severity", "ratio")
+    always = ("ratio",) if options.match and not options.on else always
     to, who = _to(options, always), Who(options.ratio, options.on, options.client)
-    how = {name: getattr(options, name) for name in ("severity", "seed", "jobs")}
+    how = {name: getattr(options, name) for name in ("severity", "seed", "jobs", "match")}
     return Corruption(make_corruption(partition, options.kind, to, who, **how))
 
 

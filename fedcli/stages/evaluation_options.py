@@ -191,6 +191,12 @@ class ReportOptions(Options):
     against: Annotated[str, "html: test all others against this one; default: the first", Flag("METHOD")] = ""
     minutes: Annotated[bool, "also how long each run trained"] = False
     bytes: Annotated[bool, "also the MB that a client receives and sends in a round"] = False
+    quality: Annotated[
+        str | None,
+        "also scores by quarters of this measure of the test images: noise, snr, sharpness, contrast, brightness, "
+        "entropy or blockiness, and how much of each gap between groups it explains",
+        Flag("MEASURE"),
+    ] = None
     work: Work = WORK
 
 

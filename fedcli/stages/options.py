@@ -197,6 +197,9 @@ class CorruptOptions(Options):
     ] = field(default_factory=dict, hash=False)
     hide: Annotated[Sequence[str], "of attributes: this one is hidden; may be repeated", Flag("ATTRIBUTE")] = ()
     share: Annotated[float | None, "of attributes: chance that a patient's is hidden, in [0, 1]; default 0.3"] = None
+    match: Annotated[
+        str | None, "in place of a kind: Gaussian noise that makes these clients as noisy as this one", Flag("CLIENT")
+    ] = None
     severity: Annotated[int, "strength of the corruption, in [1, 5]"] = 3
     ratio: Annotated[float, "share of clients that are corrupted, in [0, 1]"] = 0.2
     on: On = ()

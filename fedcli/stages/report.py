@@ -32,6 +32,8 @@ from .shown import Shown, in_unit
 if TYPE_CHECKING:
     import pandas
 
+    from ..reporting.section import Section
+
 
 @dataclass(frozen=True, repr=False)
 class Report(Shown):
@@ -58,6 +60,15 @@ class Report(Shown):
     def choices(self) -> list[Table]:
         """The round and the run that each rule takes by validation images, where --choose asked for it."""
         return list(choice.tables(self.rows))
+
+    @cached_property
+    def by_quality(self) -> "Section | None":
+        """Scores by image quality, and what it explains of gaps, where --quality asked for it. Raises FedcliError."""
+        from ..reporting.page import by_quality
+
+        own = [row for row in self.rows if not row.is_view]
+        measure = self.options.quality
+        return by_quality.section(own, measure, self.options.metric) if measure else None
 
     @property
     def ranks(self) -> list[Table]:
@@ -151,10 +162,12 @@ class Report(Shown):
 
             asked = PageOptions(
                 reference=self.options.against, figures=figures, draw=draw,
+                more=[self.by_quality] if self.by_quality else [],
                 warned="rows" in vars(self), **self._shown(),  # warned of when the rows were made
             )  # fmt: skip
             return page(list(self.scores), asked)
         tables = [*self.ranks, *self.choices, *self.operating] if format == "markdown" else []
+        tables += self.by_quality.tables if self.by_quality and format == "markdown" else []
         return "\n".join([render(self.rows, format), *map(titled, tables)])
 
     def _shown(self) -> dict[str, Any]:

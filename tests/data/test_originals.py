@@ -17,7 +17,11 @@ CT = Originals(["DICOM CT"], [False], 512)
 def test_prepare_keeps_those_of_training_images_beside_the_pool_and_in_no_manifest(tmp_path):
     raw = write_hospitals(tmp_path / "raw")
     path = prepared(raw, tmp_path / "work").path
-    assert asdict(originals.read(path.parent)) == {"kinds": ["PNG or JPEG"], "coloured": [True], "side": 8}
+    known = {"kinds": ["PNG or JPEG"], "coloured": [True], "side": 8, "bits": [8]}
+    assert asdict(originals.read(path.parent)) == known
+    assert originals.read(path.parent).said.endswith(
+        "PNG or JPEG, colour, shorter side 8 pixels or more, 8 bits for each colour"
+    )
     (path.parent / originals.FILE).unlink()  # of a pool that was prepared before there was such a file
     assert originals.FILE not in path.read_text() and originals.read(path.parent) is None
     with mock.patch.object(originals, "write_text", side_effect=OSError("read-only")):

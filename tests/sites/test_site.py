@@ -250,7 +250,7 @@ def test_the_guide_shows_what_a_check_says(tmp_path):
     shown = " ".join(page.partition("`site check` prints")[2].split("```")[1].split())
     said = checked(chain_with_tests(tmp_path), tmp_path, page.split("```toml")[1].split("```")[0])
     said = said.partition("Counts in the description")[0].replace(" ─", "").replace(" under this policy:", "")
-    subjects = " (?=sent once|sent each|form of|noise|further|evaluation|methods|limits|record)"
+    subjects = " (?=sent once|sent each|form of|noise|further|image quality|evaluation|methods|limits|record)"
     rows = re.split(subjects, said)
     held = [row.strip() for row in rows if row.startswith(("sent once", "form", "noise", "further", "limits"))]
     assert len(held) >= 5 and all(row in shown for row in held)

@@ -31,7 +31,7 @@ from ...seeds import derive
 from ...system.processes import in_order
 from .. import manifest, manifest_bodies
 from ..pool import POOL, holdings
-from . import library, mixture
+from . import library, matched, mixture
 
 POINTWISE = ("gaussian-noise", "shot-noise", "impulse-noise", "speckle-noise", "brightness", "contrast", "saturate")
 SPATIAL = (
@@ -63,6 +63,8 @@ def corrupt_image(image: np.ndarray, id: str, *, kind: str, severity: int, seed:
     """
     from PIL import Image
 
+    if kind == matched.KIND:
+        return matched.add(image, id, severity, seed)
     if image.shape[2] not in (1, 3):
         change = partial(corrupt_image, kind=kind, severity=severity, seed=seed)
         slices = [change(image[..., [k]], f"{id}/{k}") for k in range(image.shape[2])]
@@ -127,6 +129,7 @@ def make_corruption(
     severity: int = 3,
     seed: int = 0,
     jobs: int = 0,
+    match: str | None = None,
 ) -> Path:
     """Corrupt some clients' images and a copy of the whole test set; returns the path of corruption.json.
 
@@ -135,6 +138,7 @@ def make_corruption(
         kind: of the clients that `who` chooses by ratio or name; None where it says the kind of each.
         severity: 1 to 5.
         jobs: processes, 0 for one per core; changes no byte.
+        match: a client that the chosen ones become as noisy as, in place of a kind and severity.
     """
     source = manifest.find(source, "partition", "corruption")
     given = manifest.verify(source, "partition", "corruption")
@@ -143,15 +147,21 @@ def make_corruption(
     if given.kind == "corruption" and given.options["seed"] != seed:
         before = given.options["seed"]
         raise UsageError(f"--seed {seed}, but {source} was made with seed {before}", f"give --seed {before}")
-    each = _each(body, mixture.of_body(given.body), _wanted(body, kind, severity, who.client), who)
+    before, wanted, found = mixture.of_body(given.body), {}, {}
+    if match is None:
+        wanted = _wanted(body, kind, severity, who.client)
+    else:
+        severity, found["match"] = matched.found(source, chosen(body, who.ratio, who.on, taken=before), match, seed)
+        wanted[None] = matched.KIND, severity
+    each = _each(body, before, wanted, who)
     options = mixture.described(each) if each else dict(kind=full_kind(kind or ""), severity=severity, clients=[])
-    about, options = options, options | {"seed": seed}
+    about, options = options, options | {"seed": seed} | ({"match": match} if match else {})
     slug = f"{body['dataset']}-{about['kind']}-{about['severity']}"
 
     def build(target: Path) -> dict[str, Any]:
         _write(target / "changed.h5", partition, each or {"": (str(about["kind"]), severity)}, seed=seed, jobs=jobs)
         shares = {"ratio": len(each) / len(body["roster"])}
-        return {name: body[name] for name in COPIED if name in body} | about | shares
+        return {name: body[name] for name in COPIED if name in body} | about | shares | found
 
     return manifest.make("corruption", slug, to, options, [partition], build)
 

@@ -8,6 +8,7 @@ from . import (  # noqa: F401, I001 - importing registers; the order is that of 
     landscape,
     histograms,
     counts,
+    quality,
     divergence,
     features,
     adapters,

@@ -23,7 +23,7 @@ def frame(path: Path) -> DataFrame:
 
     path: a partition or corruption, or a run of one.
     """
-    source = _partition_of(path)
+    source = partition_of(path)
     lines = []
     for name, clients in image_counts.of_manifest(source).items():
         training = {client: parts["train"] for client, parts in clients.items() if "train" in parts}
@@ -34,7 +34,8 @@ def frame(path: Path) -> DataFrame:
     return titled(table, f"Images of each client: {body['dataset']}" + ", SYNTHETIC data" * bool(body.get("sample")))
 
 
-def _partition_of(path: Path) -> Path:
+def partition_of(path: Path) -> Path:
+    """The partition or corruption manifest that a path is, or that a run's folder or manifest is of."""
     from ...runs.initial import data_of  # imports torch
 
     given = path / "run.json" if (path / "run.json").is_file() else path

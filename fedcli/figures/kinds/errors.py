@@ -67,14 +67,14 @@ def draw(table: DataFrame) -> Picture:
     for pixels, case in zip(table.attrs["pixels"], table.itertuples(), strict=True):
         guess = f"{case.predicted} {case.probability:.2f}"
         lines = [*([] if case.group == ALL else [case.group]), str(case.image), guess, f"is {case.true}"]
-        panels.append(Panel("\n".join(lines), partial(shown, pixels)))
+        panels.append(Panel("\n".join(lines), partial(show_image, pixels)))
     return picture(table, panels, size=(2.3, 2.3), columns=CASES)
 
 
-def shown(pixels: np.ndarray, axes: Axes) -> None:
-    """An image [H, W, C]."""
-    seen = pixels if pixels.shape[2] == 3 else pixels[..., pixels.shape[2] // 2]  # of a volume the middle slice
-    axes.imshow(seen, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+def show_image(pixels: np.ndarray, axes: Axes) -> None:
+    """An image [H, W, C] as it is."""
+    shown = pixels if pixels.shape[2] == 3 else pixels[..., pixels.shape[2] // 2]  # of a volume the middle slice
+    axes.imshow(shown, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
     axes.set_axis_off()
 
 

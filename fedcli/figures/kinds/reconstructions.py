@@ -10,7 +10,7 @@ from ...scores.audit import audited
 from ..drawing import Panel, Picture
 from ..figure import Figure, NothingToDraw, register
 from ..shapes import picture, titled
-from .errors import shown
+from .errors import show_image
 
 ABOUT = (
     "The gradient of one batch, as {client} would send it, and what an attacker who knows the labels and the network "
@@ -42,7 +42,7 @@ def draw(table: DataFrame) -> Picture:
     panels = []
     for pixels, line in zip(table.attrs["pixels"], table.itertuples(), strict=True):
         words = "original\nmean image" if line.shown == "original" else f"from the\n{line.shown} model"
-        panels.append(Panel(f"{words} {line.psnr:.1f} dB", partial(shown, pixels)))
+        panels.append(Panel(f"{words} {line.psnr:.1f} dB", partial(show_image, pixels)))
     return picture(table, panels, size=(2.3, 2.3), columns=int(table["image"].nunique()))
 
 

@@ -50,7 +50,7 @@ class PageOptions:
     at, spread, metrics, minutes: as in rows.rows. reference: the row that the page's own tests are against; default:
     the first. clocks: whether to say how long training took and how much memory; without it equal scores give equal
     bytes. figures: whether those of figures/report.py stand on it too, folded; draw: only those with such a text
-    in their names. warned: whether what cannot be compared was said on stderr before.
+    in their names. more: sections behind those by group. warned: whether what cannot be compared was said before.
     """
 
     title: str = ""
@@ -67,6 +67,7 @@ class PageOptions:
     clocks: bool = True
     figures: bool = False
     draw: Sequence[str] = ()
+    more: Sequence[Section] = ()
     warned: bool = False
 
 
@@ -135,6 +136,7 @@ def _sections(made: Report, systems: list[Row], asked: PageOptions) -> list[Sect
     closed = [
         Section("certainty", "How certain are these numbers?", certain),
         *group_tables.sections(systems, asked.metrics),
+        *asked.more,
         group_tables.of_labels(systems),
         images.section(systems),
         Section("severities", "Other corruptions", falls, folded=list(by_severity.by_group(named))),

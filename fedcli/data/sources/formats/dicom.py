@@ -154,14 +154,16 @@ def read_picture(path: Path, windows: tuple[Window, ...] = (None,)) -> np.ndarra
         return (_grey if slice_.get("Modality") == "CT" else _displayed)(path, slice_, windows)
 
 
-def header(path: Path) -> tuple[str, bool, int]:
-    """A slice's modality ("" where unknown), colours or none, and pixels of its shorter side. Raises Unreadable."""
+def header(path: Path) -> tuple[str, bool, int, int]:
+    """A slice's modality ("" where unknown), colours or none, pixels of its shorter side, and bits stored for each
+    colour, 0 where unknown. Raises Unreadable."""
     with _told(path):
-        wanted = ["SamplesPerPixel", "PhotometricInterpretation", "Modality", "Rows", "Columns"]
+        wanted = ["SamplesPerPixel", "PhotometricInterpretation", "Modality", "Rows", "Columns", "BitsStored"]
         slice_ = _read(path, stop_before_pixels=True, specific_tags=wanted)
         modality = str(slice_.get("Modality") or "")
         known = modality if modality.isalnum() and modality.isascii() and len(modality) <= 16 else ""
-        return known, _has_colours(slice_), min(int(slice_.get("Rows") or 0), int(slice_.get("Columns") or 0))
+        side = min(int(slice_.get("Rows") or 0), int(slice_.get("Columns") or 0))
+        return known, _has_colours(slice_), side, int(slice_.get("BitsStored") or 0)
 
 
 def _has_colours(slice_: "Dataset") -> bool:

@@ -140,9 +140,15 @@ def _simplejpeg() -> Any:
     return simplejpeg
 
 
-def header(file: Path | bytes) -> tuple[bool, int]:
-    """Tell whether a file's header says that it has colours, and the pixels of its shorter side. Raises Unreadable."""
-    return _opened(file, lambda image: (image.mode not in GREY, min(image.size)))
+def header(file: Path | bytes) -> tuple[bool, int, int]:
+    """Tell whether a file's header says that it has colours; the pixels of its shorter side, and its bits for each
+    colour. Raises Unreadable."""
+
+    def told(image: Any) -> tuple[bool, int, int]:
+        bits = 16 if ";16" in f"{image.mode}{image.tile}" else {"1": 1, "I": 32, "F": 32}.get(image.mode, 8)
+        return image.mode not in GREY, min(image.size), bits
+
+    return _opened(file, told)
 
 
 def read_grey_or_rgb(file: Path | bytes, white: float | None) -> np.ndarray:

@@ -1,0 +1,214 @@
+"""Image quality of each hospital, or of each class or group: its histograms beside those of all others.
+
+All is computed from histograms (quality.py), so that a coordinator, who has counts alone, gets the same table. The
+distance of a site is the Wasserstein-1 distance of its histogram to that of all others together: the mean way that an
+image's value would have to move. It is given in standard deviations within the sites, pooled over them as in Cohen's d
+(Statistical Power Analysis, 1988, section 2.2, whose "large" effect of 0.8 is LARGE here); an image lies anywhere in
+its bin. Images are the training and validation images, as they are trained on: corrupted ones where they are.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import shapes
+from ..errors import FedcliError, UsageError, nearest
+from ..io.files import read_text
+from ..io.hdf5 import open_hdf5
+from ..system.processes import in_order
+from . import manifest
+from .image_counts import ALL, CLASS
+from .pool import CHANGED, POOL, TRAIN, Pool, holdings, pool_of
+from .quality import BINS, MEASURES, NAMES, histograms, measure, sound, spread
+
+LARGE = 0.8  # standard deviations, from which a site stands out
+PIECE = 64  # images a process reads and measures at a time
+SITES = "site"  # what --by is without a word
+SAID = {"client": str, "images": {"train": int, "val": int}, "quality": {name: [[int]] for name in NAMES}}
+AGAIN = "ask the site for `fedcli site describe --quality` again"
+Place = tuple[Path, str, int]  # of an image's pixels: file, dataset in it, and row there
+Histograms = dict[str, np.ndarray]  # site, class or group -> [M, BINS]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Images of a dataset, partition or corruption.
+
+    Attributes:
+        members: site, class or group -> places of its images among the rows.
+        rows: of the pool [N]. values: of MEASURES [N, M]. files: of each image, where its pixels are.
+    """
+
+    pool: Pool
+    members: dict[str, np.ndarray]
+    rows: np.ndarray
+    values: np.ndarray
+    files: list[Place]
+
+    @property
+    def histograms(self) -> Histograms:
+        return {name: histograms(self.values[at]) for name, at in self.members.items()}
+
+
+def of_manifest(path: Path, by: str = "", *, client: str | None = None, jobs: int = 0) -> Measured:
+    """Measure a dataset, partition or corruption, whose hashes the caller has verified. Raises FedcliError, UsageError.
+
+    by: an attribute or "class"; "" for clients. client: this one's images alone.
+    """
+    body = manifest.read(path).body
+    if by and by not in (known := (CLASS, *body["attributes"])):
+        raise UsageError(f"--by {by}: {path.parent.name} has no such attribute", nearest(by, known))
+    if min(body["size"]) < 3:
+        raise FedcliError(f"{path} has images of {body['size']} pixels, too few to measure", "prepare larger ones")
+    pool, held_by = held(path)
+    held_by = held_by if client is None else {client: held_by[client]}
+    rows = np.concatenate([*held_by.values(), np.zeros(0, np.int64)]).astype(np.int64)
+    files = [place for name, of in held_by.items() for place in places(path, pool, name, of)]
+    if not by:
+        owner = np.repeat(np.arange(len(held_by)), [len(of) for of in held_by.values()])
+        members = {name: np.flatnonzero(owner == k) for k, name in enumerate(held_by)}
+    else:
+        names = body["classes"] if by == CLASS else body["attributes"][by]
+        column = (pool.y if by == CLASS else pool.groups[by])[rows]  # [N], or [N, L] of several labels
+        members = {
+            name: np.flatnonzero(column[:, k] == 1 if column.ndim == 2 else column == k) for k, name in enumerate(names)
+        }
+    members = {name: at for name, at in members.items() if len(at)}
+    return Measured(pool, members, rows, measured(files, jobs), files)
+
+
+def measured(files: list[Place], jobs: int = 0) -> np.ndarray:
+    """MEASURES of images that lie there: [N, M]."""
+    pieces = [files[start : start + PIECE] for start in range(0, len(files), PIECE)]
+    values = in_order(_measured, pieces, label=f"measuring {PIECE} images at a time", jobs=jobs)
+    return np.concatenate([np.zeros((0, len(MEASURES))), *values])
+
+
+def held(path: Path) -> tuple[Pool, dict[str, np.ndarray]]:
+    """The pool, and client -> rows that it trains and validates on; of a dataset ALL -> its training part."""
+    if manifest.read(path).kind == "dataset":
+        pool = pool_of(path)
+        return pool, {ALL: np.flatnonzero(pool.split == TRAIN)}
+    pool, parts, _ = holdings(path)
+    return pool, {client: np.concatenate([rows["train"], rows["val"]]) for client, rows in parts.items()}
+
+
+def places(path: Path, pool: Pool, client: str, rows: np.ndarray) -> Iterator[Place]:
+    """Where the pixels of a client's images are: in the pool, or among those that corrupt changed."""
+    body = manifest.read(path).body
+    if client not in body.get("clients", ()) or "kind" not in body:
+        return ((pool.path, "x", row) for row in rows.tolist())
+    with open_hdf5(path.parent / "changed.h5", CHANGED, hint="corrupt again") as file:
+        changed = file["train/rows"][()]  # rising
+    at = np.searchsorted(changed, rows)
+    if len(rows) and (at.max() >= len(changed) or (changed[at] != rows).any()):
+        raise FedcliError(f"{path.parent / 'changed.h5'} lacks images of {client}", "corrupt again")
+    return ((path.parent / "changed.h5", "train/x", row) for row in at.tolist())
+
+
+def pixels(files: list[Place]) -> np.ndarray:
+    """uint8 [n, H, W, C], in this order."""
+    out: dict[Place, np.ndarray] = {}
+    for path, name in dict.fromkeys(place[:2] for place in files):
+        rows = sorted({row for *where, row in files if where == [path, name]})
+        with open_hdf5(path, POOL if name == "x" else CHANGED) as file:
+            out |= {(path, name, row): image for row, image in zip(rows, file[name][rows], strict=True)}
+    return np.stack([out[place] for place in files])
+
+
+def _measured(files: list[Place]) -> np.ndarray:
+    return measure(pixels(files))
+
+
+def of_descriptions(folder: Path) -> Histograms:
+    """Histograms that sites said of themselves, from their descriptions in a folder. Raises FedcliError."""
+    known: Histograms = {}
+    for file in sorted(folder.glob("*.json")):
+        try:
+            said = json.loads(read_text(file, AGAIN))
+        except (ValueError, RecursionError):
+            raise FedcliError(f"{file} is no JSON", AGAIN) from None
+        if not isinstance(said, dict) or "client" not in said:
+            continue  # the manifest beside them
+        shapes.check(said, SAID, file, AGAIN)
+        images = said["images"]["train"] + said["images"]["val"]
+        if odd := [name for name in NAMES if not sound(said["quality"][name], images)]:
+            raise FedcliError(f"{file}: its histogram of {odd[0]} cannot be that of {images} images", AGAIN)
+        known[said["client"]] = np.stack([spread(said["quality"][name]) for name in NAMES])
+    if not known:
+        raise FedcliError(f"{folder} has no description of a site", "`fedcli site describe --quality` writes one")
+    return known
+
+
+def facts(known: Histograms) -> dict[str, dict[str, Any]]:
+    """Site -> its images, and of each measure the counts, the medians of its images and of all others (None of none),
+    and the distance to all others (None of one site alone)."""
+    counts = np.stack(list(known.values())).astype(np.float64)  # [K, M, BINS]
+    images = counts.sum(2)  # [K, M]
+    shares = counts / np.maximum(images, 1)[..., None]
+    middle = np.arange(BINS) + 0.5
+    means = shares @ middle
+    variances = (shares * (middle - means[..., None]) ** 2).sum(2) + 1 / 12  # within a bin too
+    pooled = np.sqrt((variances * images).sum(0) / np.maximum(images.sum(0), 1))  # [M]
+    others = counts.sum(0) - counts  # [K, M, BINS]
+    rest = others / np.maximum(others.sum(2, keepdims=True), 1)
+    distances = np.abs(np.cumsum(shares - rest, 2)).sum(2) / pooled  # [K, M]
+    alone = others.sum(2) == 0
+    return {
+        name: {"images": round(float(images[k, 0])), "measures": {
+            of.name: {
+                "counts": counts[k, m].tolist(), "median": median(counts[k, m], m), "others": median(others[k, m], m),
+                "distance": None if alone[k, m] else float(distances[k, m]),
+            } for m, of in enumerate(MEASURES)
+        }} for k, name in enumerate(known)
+    }  # fmt: skip
+
+
+def median(counts: np.ndarray, m: int) -> float | None:
+    """Of a histogram [BINS] of one measure, within its bin as if images lay evenly there."""
+    below = np.concatenate([[0], np.cumsum(counts)])
+    if not (half := below[-1] / 2):
+        return None
+    k = int(np.searchsorted(below, half)) - 1
+    return float(MEASURES[m].values(k + (half - below[k]) / counts[k]))
+
+
+def findings(known: Histograms, what: str = SITES) -> list[str]:
+    """Sentences on who stands out and in what, the furthest first; each is compared with those that do not yet."""
+    sentences, left = [], dict(known)
+    while len(left) > 1:
+        ways = [(one["measures"][of.name], name, of) for name, one in facts(left).items() for of in MEASURES]
+        own, name, of = max(ways, key=lambda way: way[0]["distance"] or 0)
+        if not (own["distance"] or 0) >= LARGE:
+            break
+        way, others = "more" if own["median"] > own["others"] else "less", "the remaining" if sentences else "all"
+        sentences.append(
+            f"{name} stands out in {of.title}: median {own['median']:.3g} ({of.unit}), {way} than {own['others']:.3g} "
+            f"of {others} others, {own['distance']:.1f} standard deviations away"
+        )
+        del left[name]
+    if len(known) > 1 and not sentences:
+        sentences.append(f"no {what} stands out: every distance is below {LARGE} standard deviations")
+    return sentences
+
+
+def tables(about: Mapping[str, Mapping[str, Any]], what: str = SITES) -> dict[str, tuple[list[str], list[list[str]]]]:
+    """Title -> heads and rows: the medians of each measure, and the distances."""
+
+    def rows(key: str, digits: str) -> list[list[str]]:
+        numbers = [[one["measures"][name][key] for name in NAMES] for one in about.values()]
+        return [
+            [name, f"{one['images']:,}", *("-" if number is None else format(number, digits) for number in line)]
+            for (name, one), line in zip(about.items(), numbers, strict=True)
+        ]
+
+    heads = [what, "images", *(f"{of.title} ({of.unit})" for of in MEASURES)]
+    made = {f"Image quality by {what}: medians": (heads, rows("median", ".3g"))}
+    if len(about) > 1:
+        heads = [what, "images", *(of.title for of in MEASURES)]
+        made["Distance to all others together, in standard deviations (Wasserstein)"] = heads, rows("distance", ".2f")
+    return made

@@ -1,0 +1,77 @@
+"""FedSNR: clients whose images have a higher signal-to-noise ratio weigh more.
+
+Source: Catalfamo, Villari and Galletta, "FedSNR: enhancing federated learning aggregation using signal-to-noise ratio
+in MRI analysis", SSRN 5357509, 2025, doi 10.2139/ssrn.5357509, as the authors' code (alecatalfamo/fedsnr) computes it:
+
+    SNR_i = mean(x_i) / mean(pixels of x_i below mean(x_i))      of a grey image
+    SNR_k = mean over client k's training images
+    p_k   = SNR_k / sum_j SNR_j                                  numbers of images do not count
+
+The paper's text was not at hand; its abstract says that SNR is a further factor in FedAvg's weights, which
+weights=samples is: p_k ~ n_k SNR_k, as in a part of the code that is not run. A client sends SNR_k alone.
+How we differ: a mean of darker pixels below 1/sqrt(12) grey level, the error of rounding, counts as that, and a flat
+image has the ratio 1; the code divides by zero there, and by 1e-6. Beware that this ratio is one of brightness:
+noise around a dark background raises it, but on bright images hardly changes it. snr=immerkaer is ours: mean over
+Immerkaer's noise (data/quality.py), which falls with noise on any image.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..data.quality import NAMES, ROUNDING, greys, measure
+from ..errors import UsageError
+from .contract import Aggregator, ClientRound, ClientUpdates, Network, Tensors
+from .fedavg import Plain
+from .helpers import average
+from .registry import register
+
+PIECE = 256  # images at a time
+
+
+@dataclass(frozen=True)
+class BySignalToNoise(Aggregator):
+    """Weights by the mean signal-to-noise ratio of a client's images."""
+
+    cost = {}
+    needs = "scalars"
+
+    snr: Annotated[Literal["released", "immerkaer"], "mean over that of darker pixels, or over the noise"] = "released"
+    weights: Annotated[Literal["snr", "samples"], "SNR alone as in the code, or times training images"] = "snr"
+
+    def measure_global(self, net: Network, client: ClientRound) -> None:
+        shard, name = client.shard, f"snr {self.snr}"
+        if name not in shard.derived:
+            if shard.images.ndim == 2:
+                raise UsageError(
+                    "fedsnr looks at pixels, and a frozen backbone's features stand for them", "train it whole"
+                )
+            images = (shard.images[rows].permute(0, 2, 3, 1).cpu().numpy() for rows in shard.rows.split(PIECE))
+            shard.derived[name] = float(np.concatenate([_ratios(some, self.snr) for some in images]).mean())
+        client.report["snr"] = torch.tensor(shard.derived[name], dtype=torch.float64)
+
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+        weights = updates["snr"].double() * (updates.base if self.weights == "samples" else 1)  # [K]
+        weights = weights / weights.sum()
+        return average(updates.theta, weights), weights
+
+
+def _ratios(images: np.ndarray, kind: str) -> np.ndarray:
+    """Of images uint8 [N, H, W, C]: float64 [N], > 0."""
+    if kind == "immerkaer":
+        known = dict(zip(NAMES, measure(images).T, strict=True))
+        return np.maximum(known["brightness"], ROUNDING) / np.maximum(known["noise"], ROUNDING)
+    grey = greys(images).reshape(len(images), -1).astype(np.float64)  # [N, S H W]
+    mean = grey.mean(1)
+    below = grey < mean[:, None]
+    dark = np.where(below, grey, 0).sum(1) / np.maximum(below.sum(1), 1)
+    return np.where(below.any(1), np.maximum(mean, ROUNDING) / np.maximum(dark, ROUNDING), 1.0)
+
+
+register(
+    "fedsnr", Plain(), BySignalToNoise(), label="FedSNR",
+    about="clients whose images have a higher signal-to-noise ratio weigh more", families="noise",
+)  # fmt: skip

@@ -1,0 +1,139 @@
+"""Scores by quarters of a measure of the test images' quality, within groups too, and how much of a gap between groups
+it explains: `fedcli report --quality MEASURE`."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from ... import console
+from ...compare.predicted import Predicted, predicted
+from ...data import quality_by_site
+from ...data.pool import pool_of
+from ...data.quality import MEASURES, NAMES
+from ...errors import FedcliError, UsageError, nearest
+from ...figures.kinds.errors import dataset_of
+from ...metrics import RESAMPLED, title
+from ...scores.groups import SMALL
+from ...scores.statistics.resampled import SEED, seed_of
+from ...scores.statistics.stratified import Explained, Number, explained, scores, strata
+from ..row import Row
+from ..section import Section
+from ..table import Cell, Column, Heads, Table, percent
+
+QUARTERS = "lowest quarter", "second", "third", "highest quarter"
+LEGEND = f"On clean test images, mean over the kept rounds; † of fewer than {SMALL} images."
+STANDARDISED = (
+    "At the same quality: images are weighted so that both groups have the same share of their images in each quarter. "
+    "With 95 % bootstrap intervals over patients. The best and the worst group of at least 30 images are compared."
+)
+
+
+def section(compared: Iterable[Row], measure: str, metrics: Sequence[str] = ()) -> Section:
+    """Tables for each system and metric. metrics: the usual one where none is given. Raises FedcliError, UsageError."""
+    if measure not in NAMES:
+        raise UsageError(f"there is no measure of image quality {measure!r}", nearest(measure, NAMES))
+    falls, gaps, said = [], [], []
+    rows = list(compared)
+    for row in rows:
+        found = [predicted(path) for path in row.paths]
+        values = _values(row, found[0])[:, NAMES.index(measure)]  # [N]
+        alike = [one for one in found if np.array_equal(one.id, found[0].id)]  # of folds the first alone
+        answers = [table for one in alike for table in one.tables["clean"]]
+        who = f": {row.name}" if len(rows) > 1 else ""
+        for metric in metrics or [row.usual[1]]:
+            table = _fall(row, found[0], answers, values, (measure, metric, who))
+            falls.append(table)
+            ends = [cells[2].plain for cells in (table.rows[0], table.rows[-1])]
+            said.append(f"{_words(metric)} is {ends[0]} % in the {QUARTERS[0]} of {_title(measure)} and {ends[1]} % in "
+                        f"the {QUARTERS[-1]}{who}")  # fmt: skip
+            if metric in RESAMPLED:
+                tables, sentences = _gaps(row, found[0], answers, values, (measure, metric, who))
+                gaps, said = gaps + tables, said + sentences
+    return Section("quality", f"Does the score fall with {_title(measure)}?", [*falls, *gaps], text=said)
+
+
+def _values(row: Row, found: Predicted) -> np.ndarray:
+    """MEASURES of the test images, in their order [N, M]. Raises FedcliError where they are not here."""
+    dataset = None if found.counted else dataset_of(row.paths[0], row.scores)
+    if not dataset:
+        raise FedcliError(
+            f"the test images of {row.name} are not here, so their quality is not known", "leave --quality out"
+        )
+    pool = pool_of(dataset)
+    places = {name: k for k, name in enumerate(pool.id.tolist())}
+    return quality_by_site.measured([(pool.path, "x", places[name]) for name in found.id.tolist()])
+
+
+def _fall(
+    row: Row, found: Predicted, answers: list[np.ndarray], values: np.ndarray, about: tuple[str, str, str]
+) -> Table:
+    """A line for each quarter: its values, the score of all its images, and of each group's."""
+    measure, metric, who = about
+    quarter, unit = strata(values), MEASURES[NAMES.index(measure)].unit
+    groups = {"all": np.full(len(values), True)}
+    for name in row.scores.groups:
+        place, names = found.grouping(name)
+        groups |= {f"{name} {group}": place == g for g, group in enumerate(names)}
+    lines = []
+    for k, words in enumerate(QUARTERS):
+        inside = quarter == k
+        if inside.any():
+            span = f"{values[inside].min():.3g} to {values[inside].max():.3g}"
+            cells = [_cell(answers, found.y, inside & of, metric) for of in groups.values()]
+            lines.append([f"{words}: {span}", int(inside.sum()), *cells])
+    heads: Heads = [
+        f"{_title(measure)} ({unit})",
+        "images",
+        *(Column(name, "%", over=title(metric)) for name in groups),
+    ]
+    return Table.of(f"{_words(metric)} by {_title(measure)}{who}", heads, lines, LEGEND)
+
+
+def _cell(answers: list[np.ndarray], y: np.ndarray, members: np.ndarray, metric: str) -> Cell:
+    score = scores(answers, y, members, metric) if members.any() else np.nan
+    return percent(score, doubtful=int(members.sum()) < SMALL) if np.isfinite(score) else Cell()
+
+
+def _gaps(
+    row: Row, found: Predicted, answers: list[np.ndarray], values: np.ndarray, about: tuple[str, str, str]
+) -> tuple[list[Table], list[str]]:
+    """A table of the gap by each attribute as it is and at the same quality, and what explains it in sentences."""
+    measure, metric, who = about
+    lines, said, seed = [], [], seed_of(found.id, SEED)
+    for name in row.scores.groups:
+        console.say(f"drawing resamples for the gap by {name} at the same {_title(measure)}")
+        gap = explained(answers, found.y, found.units, found.grouping(name), strata(values), metric, seed)
+        if gap is None:
+            continue
+        pair = f"{gap.better} over {gap.worse}"
+        lines.append([name, pair, *map(_points, (gap.gap, gap.standardised, gap.explained))])
+        said.append(_sentence(gap, name, measure, metric) + who)
+    heads: Heads = ["attribute", "groups", "gap (points)", f"at the same {_title(measure)}", "explained"]
+    made = [Table.of(f"Gap in {title(metric)} and {_title(measure)}{who}", heads, lines, STANDARDISED)] if lines else []
+    return made, said
+
+
+def _sentence(gap: Explained, name: str, measure: str, metric: str) -> str:
+    left = f"; {gap.left_out} images have no counterpart of that quality in the other group" * bool(gap.left_out)
+    low, high = gap.explained[1:]
+    sure = low is not None and high is not None and (low > 0 or high < 0)
+    return (
+        f"{_points(gap.explained)} of {100 * gap.gap[0]:.1f} points of the gap in {title(metric)} by {name}, "
+        f"{gap.better} over {gap.worse}, are explained by {_title(measure)}"
+        f"{'' if sure else ', which may be chance'}{left}"
+    )
+
+
+def _points(number: Number) -> str:
+    value, low, high = number
+    bounds = "" if low is None or high is None else f" ({100 * low:.1f} to {100 * high:.1f})"
+    return f"{100 * value:.1f}{bounds}"
+
+
+def _title(measure: str) -> str:
+    return MEASURES[NAMES.index(measure)].title
+
+
+def _words(metric: str) -> str:
+    words = title(metric)
+    return words[0].upper() + words[1:]

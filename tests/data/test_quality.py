@@ -1,0 +1,95 @@
+"""Measures of image quality, their histograms, and the distances between sites."""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fedcli.data import quality, quality_by_site
+from fedcli.data.quality import BINS, MEASURES, NAMES
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def measured(image: np.ndarray) -> dict[str, float]:
+    return dict(zip(NAMES, quality.measure(image[None])[0], strict=True))
+
+
+def test_a_small_image_by_hand():
+    """One bright pixel of 36 on black 3 x 3: masks answer with 4 and -4 times it."""
+    image = np.zeros((3, 3, 1), np.uint8)
+    image[1, 1] = 36
+    known = measured(image)
+    assert known["noise"] == pytest.approx(np.sqrt(np.pi / 2) / 6 * 4 * 36)
+    assert known["brightness"] == pytest.approx(4) and known["contrast"] == pytest.approx(np.sqrt(36**2 / 9 - 16))
+    assert known["entropy"] == pytest.approx(-(np.log2(1 / 9) / 9 + 8 / 9 * np.log2(8 / 9)))
+    assert known["sharpness"] == 0 and known["blockiness"] == 1  # one place of the mask, no border of a block
+    assert known["snr"] == pytest.approx(20 * np.log10(4 / known["noise"]))
+
+
+def test_noise_is_found_on_ramps_in_grey_and_in_colour_and_a_flat_image_has_none(rng):
+    ramp = np.broadcast_to(np.linspace(60, 180, 64)[:, None, None], (64, 64, 3))
+    for sigma in (4, 16):
+        noisy = np.clip(np.rint(ramp + sigma * rng.standard_normal((64, 64, 1))), 0, 255).astype(np.uint8)
+        assert measured(noisy)["noise"] == pytest.approx(sigma, rel=0.06)
+        assert measured(noisy)["noise"] == pytest.approx(measured(noisy[..., :1])["noise"], rel=1e-4)
+        alike = np.concatenate([noisy, noisy[..., :1]], 2)  # a volume of four slices
+        assert measured(alike)["noise"] == pytest.approx(measured(noisy)["noise"], rel=1e-4)
+    flat = measured(np.full((16, 16, 1), 100, np.uint8))
+    assert (flat["noise"], flat["entropy"], flat["contrast"], flat["blockiness"]) == (0, 0, 0, 1)
+    assert flat["snr"] == pytest.approx(20 * np.log10(100 * 12**0.5))
+
+
+def test_strong_compression_is_blocky_and_a_blurred_image_less_sharp(rng):
+    picture = np.clip(np.cumsum(rng.normal(0, 6, (64, 64)), 1) + 120, 0, 255).astype(np.uint8)
+    Image.fromarray(picture).save(made := io.BytesIO(), format="JPEG", quality=8)
+    blocky = np.asarray(Image.open(made))
+    blurred = ((picture[:-1].astype(int) + picture[1:]) // 2).astype(np.uint8)
+    plain = measured(picture[..., None])
+    assert measured(blocky[..., None])["blockiness"] > 1.5 > 1.3 > plain["blockiness"] > 0.8
+    assert measured(blurred[..., None])["sharpness"] < plain["sharpness"]
+
+
+def test_every_image_is_in_one_bin_of_each_measure_and_bins_are_the_measures_own(rng):
+    values = quality.measure(rng.integers(0, 256, (20, 9, 9, 3), dtype=np.uint8))
+    assert quality.histograms(values).sum(1).tolist() == [20] * len(MEASURES)
+    for of in MEASURES:
+        assert of.values(np.array([0, BINS])) == pytest.approx([of.low, of.high])
+        assert of.places(of.values(np.array([5.5]))) == pytest.approx([5.5])
+
+
+def test_cells_hold_enough_images_or_none_and_lose_no_image(rng):
+    counts = np.bincount(rng.normal(30, 6, 300).astype(int), minlength=BINS)
+    known = quality.cells(counts, 10)
+    assert min(images for *_, images in known) >= 10 and sum(images for *_, images in known) == 300
+    assert known[0][0] == 0 and known[-1][1] == BINS - 1 and quality.sound(known, 300)
+    assert np.abs(np.cumsum(quality.spread(known) - counts)).max() < 20  # images out of place
+    assert quality.spread(quality.cells(counts, 1)).tolist() == counts.tolist()
+    assert quality.cells(counts, 301) == []
+    for odd in ([[0, 3, 300], [3, 63, 0]], [[0, 64, 300]], [[0, 63, 299]], [[0, 9, -1], [10, 63, 301]], [[300]]):
+        assert not quality.sound(odd, 300)
+
+
+def shifted(place: int, images: int) -> np.ndarray:
+    """Histograms of images that lie evenly in two neighbouring bins."""
+    counts = np.zeros((len(MEASURES), BINS))
+    counts[:, place : place + 2] = images / 2
+    return counts
+
+
+def test_distances_by_hand_and_who_stands_out_in_words():
+    """Two bins with all images: a deviation of sqrt(1/4 + 1/12) bins; a shift of 2 bins is 2 / 0.577 of them."""
+    about = quality_by_site.facts({"a": shifted(10, 40), "b": shifted(10, 60), "c": shifted(12, 100)})
+    assert about["c"]["measures"]["noise"]["distance"] == pytest.approx(2 / (1 / 3) ** 0.5)
+    assert about["a"]["measures"]["noise"]["distance"] == pytest.approx((100 / 160) * 2 / (1 / 3) ** 0.5)
+    brightness = about["c"]["measures"]["brightness"]
+    assert (brightness["median"], brightness["others"]) == pytest.approx((13 * 4, 11 * 4))
+    (only,) = quality_by_site.findings({"a": shifted(10, 40), "b": shifted(10, 60), "c": shifted(12, 100)})
+    assert only.startswith("c stands out in noise: ")
+    alike = {"a": shifted(10, 40), "b": shifted(10, 60)}
+    assert quality_by_site.findings(alike) == ["no site stands out: every distance is below 0.8 standard deviations"]
+    assert quality_by_site.facts({"a": shifted(10, 40)})["a"]["measures"]["noise"]["distance"] is None

@@ -1,0 +1,64 @@
+"""Image quality by site, class and group, of images and of what sites count of theirs."""
+
+import json
+
+import numpy as np
+import pytest
+from conftest import ROSTER, make_chain
+from typer.testing import CliRunner
+
+from fedcli.commands.app import app
+from fedcli.data import quality_by_site
+from fedcli.data.quality import BINS, NAMES, cells, measure
+from fedcli.errors import FedcliError
+
+
+def said(*words: object) -> str:
+    done = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+    assert done.exit_code == 0, done.stderr
+    return done.stdout
+
+
+def test_images_are_measured_as_they_are_trained_on(tmp_path):
+    chain = make_chain(tmp_path, corrupted=True)
+    measured = quality_by_site.of_manifest(chain, jobs=1)
+    pixels = measured.pool.pixels(measured.rows)
+    alike = (measured.values == measure(pixels)).all(1)
+    assert alike[:60].all() and not alike[60:].any() and list(measured.members) == ROSTER
+    assert (quality_by_site.pixels(measured.files[:60]) == pixels[:60]).all()
+    by_class = quality_by_site.of_manifest(chain, "class", jobs=1)
+    assert {name: len(at) for name, at in by_class.members.items()} == {"a": 27, "b": 27, "c": 26}
+    assert sum(by_class.histograms.values()).tolist() == sum(measured.histograms.values()).tolist()
+
+
+def test_inspect_finds_the_noisy_client_and_says_so(tmp_path):
+    chain = make_chain(tmp_path, corrupted=True)
+    about = json.loads(said("inspect", chain, "--quality", "--json"))["quality"]
+    assert set(about["sites"]) == set(ROSTER) and len(about["edges"]["snr"]) == BINS + 1
+    assert sum(about["sites"][ROSTER[0]]["measures"]["noise"]["counts"]) == about["sites"][ROSTER[0]]["images"] == 20
+    assert about["findings"][0].startswith(f"{ROSTER[3]} stands out in ")
+    shown = said("inspect", chain, "--quality", "--by", "sex")
+    assert "Image quality by sex: medians" in shown and "in standard deviations" in shown
+    refused = CliRunner().invoke(app, ["inspect", str(chain), "--quality", "--by", "age"])
+    assert refused.exit_code == 2 and "no such attribute" in refused.stderr
+
+
+def test_what_a_site_says_is_checked(tmp_path):
+    counts = np.zeros((len(NAMES), BINS), int)
+    counts[:, [3, 40]] = 15, 25
+    told = {
+        "client": "north",
+        "images": {"train": 30, "val": 10},
+        "quality": {name: cells(row, 10) for name, row in zip(NAMES, counts)},
+    }
+    (tmp_path / "north.json").write_text(json.dumps(told))
+    assert quality_by_site.of_descriptions(tmp_path)["north"].tolist() == counts.tolist()
+    for odd, words in (
+        ([[0, 63, 41]], "cannot be that of 40"),
+        ([["a"]], "not a whole number"),
+        (cells(counts[0], 99), "cannot"),
+    ):
+        told["quality"]["snr"] = odd
+        (tmp_path / "north.json").write_text(json.dumps(told))
+        with pytest.raises(FedcliError, match=words):
+            quality_by_site.of_descriptions(tmp_path)

@@ -1,0 +1,48 @@
+"""FedSNR: weights by the signal-to-noise ratio of clients' images."""
+
+import pytest
+import torch
+from conftest import client_updates, play, toy_net, toy_shard, toy_shards
+from group_clients import client_of
+
+from fedcli.data.shard import with_images
+from fedcli.methods import resolve
+
+
+def ratio(images, snr="released"):
+    """What a client reports that has these images [N, C, H, W]."""
+    shard = toy_shard("north", len(images))
+    client = client_of(toy_net(), with_images(shard, torch.as_tensor(images, dtype=torch.uint8), "cpu"))
+    resolve("fedsnr", {"snr": snr}).aggregator.measure_global(toy_net(), client)
+    return client.report["snr"].item()
+
+
+def test_weights_by_hand():
+    table = client_updates(torch.eye(2), n=(3, 1), snr=torch.tensor([1.0, 4.0]))
+    theta, weights = resolve("fedsnr").aggregator.aggregate(torch.zeros(2), table, {})
+    assert weights.tolist() == pytest.approx([0.2, 0.8]) and theta.tolist() == pytest.approx([0.2, 0.8])
+    rule = resolve("fedsnr", {"weights": "samples"}).aggregator
+    assert rule.aggregate(torch.zeros(2), table, {})[1].tolist() == pytest.approx([3 / 7, 4 / 7])
+
+
+def test_ratios_by_hand():
+    """Half of the pixels 10 and half 30: mean 20 over 10; and 10 and 50: 30 over 10; the client's is their mean."""
+    halves = torch.tensor([10, 30]).repeat_interleave(32).reshape(1, 8, 8)
+    assert ratio(torch.stack([halves])) == pytest.approx(2)
+    assert ratio(torch.stack([halves, torch.where(halves == 30, 50, 10)])) == pytest.approx(2.5)
+    assert ratio(torch.full((1, 1, 8, 8), 7)) == 1  # flat
+    assert ratio(torch.where(halves == 30, 30, 0)[None]) == pytest.approx(15 * 12**0.5)  # black ground
+
+
+def test_noise_lowers_immerkaers_ratio_whatever_the_picture():
+    noise = torch.randn(4, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    ratios = [ratio((120 + sigma * noise).clamp(0, 255).round(), "immerkaer") for sigma in (2, 8, 32)]
+    assert ratios[0] > 3 * ratios[1] > 9 * ratios[2] > 9
+
+
+def test_clients_with_the_same_images_count_alike_and_as_in_fedavg_by_samples():
+    one = toy_shard("north", 8)
+    alike = toy_shards(**dict.fromkeys(("north", "south", "east", "west"), one))
+    plain = play("fedavg", rounds=2, shards=alike).theta
+    for settings in ({}, {"weights": "samples"}, {"snr": "immerkaer"}):
+        torch.testing.assert_close(play("fedsnr", settings, rounds=2, shards=alike).theta, plain)
