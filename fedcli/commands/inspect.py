@@ -58,7 +58,7 @@ def inspect(
         raise UsageError("--by is for --quality", f"add --quality, or see fedcli plot counts for images by {by}")
     kept = target and any((target / f"{kind}.json").is_file() for kind in manifest.KINDS)
     if quality and target and target.is_dir() and not kept:
-        facts = {"path": str(target), "kind": "descriptions"}
+        facts: dict[str, Any] = {"path": str(target), "kind": "descriptions"}
     elif target and target.suffix == ".h5":
         facts = _h5(target)
     elif target and target.is_dir() and (target / "settings.json").is_file() and not (target / "run.json").is_file():

@@ -80,8 +80,8 @@ def original(path: Path) -> Original:
     if nifti.is_nifti(path.name):
         return Original(VOLUME, False, 0)
     if photographs.is_dicom(path):
-        modality, *rest = dicom.header(path)
-        return Original(f"{DICOM} {modality}".rstrip(), *rest)
+        modality, coloured, side, bits = dicom.header(path)
+        return Original(f"{DICOM} {modality}".rstrip(), coloured, side, bits)
     return Original(PICTURE, *photographs.header(path))
 
 

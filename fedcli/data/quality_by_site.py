@@ -179,7 +179,7 @@ def median(counts: np.ndarray, m: int) -> float | None:
 
 def findings(known: Histograms, what: str = SITES) -> list[str]:
     """Sentences on who stands out and in what, the furthest first; each is compared with those that do not yet."""
-    sentences, left = [], dict(known)
+    sentences, left = list[str](), dict(known)
     while len(left) > 1:
         ways = [(one["measures"][of.name], name, of) for name, one in facts(left).items() for of in MEASURES]
         own, name, of = max(ways, key=lambda way: way[0]["distance"] or 0)

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from ..errors import UsageError
 from .contract import Aggregator, Batch, ClientRound, ClientUpdates, Local, Network, Tensors
-from .promptfl import MeanDirection
+from ..models.clip_text import MeanDirection
 from .registry import register
 
 

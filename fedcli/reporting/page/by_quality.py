@@ -32,7 +32,7 @@ def section(compared: Iterable[Row], measure: str, metrics: Sequence[str] = ()) 
     """Tables for each system and metric. metrics: the usual one where none is given. Raises FedcliError, UsageError."""
     if measure not in NAMES:
         raise UsageError(f"there is no measure of image quality {measure!r}", nearest(measure, NAMES))
-    falls, gaps, said = [], [], []
+    falls, gaps, said = list[Table](), list[Table](), list[str]()
     rows = list(compared)
     for row in rows:
         found = [predicted(path) for path in row.paths]
@@ -40,7 +40,7 @@ def section(compared: Iterable[Row], measure: str, metrics: Sequence[str] = ()) 
         alike = [one for one in found if np.array_equal(one.id, found[0].id)]  # of folds the first alone
         answers = [table for one in alike for table in one.tables["clean"]]
         who = f": {row.name}" if len(rows) > 1 else ""
-        for metric in metrics or [row.usual[1]]:
+        for metric in metrics or [row.scores.usual[1]]:
             table = _fall(row, found[0], answers, values, (measure, metric, who))
             falls.append(table)
             ends = [cells[2].plain for cells in (table.rows[0], table.rows[-1])]

@@ -95,7 +95,7 @@ def _interval(of: dict[str, Any] | None, *, doubtful: bool = False) -> Cell:
 
 def section(compared: Sequence[Row]) -> Section:
     """Tables and pictures of the audits of these systems' runs, of each the first run that was audited."""
-    made, drawn = [], list[Panels]()
+    made, drawn = list[Table](), list[Panels]()
     for row in compared:
         run = next((path for path in row.run_files if audited.newest(path)), None)
         if run:
