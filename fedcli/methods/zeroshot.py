@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UsageError
-from .contract import Aggregator, Batch, ClientRound, ClientUpdates, Local, Network, Tensors
 from ..models.clip_text import MeanDirection
+from .contract import Aggregator, Batch, ClientRound, ClientUpdates, Local, Network, Tensors
 from .registry import register
 
 
