@@ -40,8 +40,7 @@ class Still(Local):
     """No training: the features of the finished run, under a linear classifier."""
 
     cost = "it continues a finished run"
-    own_prior = True
-    freezes = True
+    own_prior = own_loss = freezes = True
     needs_one_label = "each Gaussian is of one class"
 
     extend = Retrained.extend
