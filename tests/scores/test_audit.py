@@ -148,7 +148,7 @@ def test_an_audit_by_its_command_is_on_the_page_and_the_same_bytes_again(run, tm
     assert all(row["small"] == (min(row["members"], row["held_out"]) < 30) and not row["allowed"] for row in rows)
     assert [made["model"] for made in body["inversion"]["models"]] == ["initial", "final"]
     frame = reconstructions.frame(run.parent)
-    assert frame["shown"].tolist() == ["original"] * 2 + ["initial"] * 2 + ["final"] * 2
+    assert frame["shown"].tolist() == ["original", "initial", "final"] * 2
     page = tmp_path / "page.html"
     assert fedcli("report", run, "--format", "html", "--out", page)[0] == 0
     text = page.read_text(encoding="utf-8")
