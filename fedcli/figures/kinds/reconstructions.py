@@ -14,7 +14,8 @@ from .errors import show_image
 
 ABOUT = (
     "The gradient of one batch, as {client} would send it, and what an attacker who knows the labels and the network "
-    "makes of it; below the original the PSNR of the mean of all test images, the guess of who sees no gradient."
+    "makes of it; above the original the PSNR of the mean of all test images, the guess of who sees no gradient. The "
+    "original is a training image: look at it before you send it on."
 )
 
 
