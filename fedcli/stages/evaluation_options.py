@@ -148,7 +148,7 @@ class AuditOptions(Options):
         Flag("RUN", local=True),
     ] = ()
     batch: Annotated[int, "images of the gradient that is inverted, in [1, 8]"] = 1
-    iterations: Annotated[int, "of the inversion, for each of two models, in [1, 100000]"] = 1000
+    iterations: Annotated[int, "of the inversion, for each of two models, in [1, 100000]"] = 1500
     client: Annotated[str | None, "whose gradient is inverted; default: the client with fewest training images"] = None
     seed: Seed = 0
     device: Device = "cpu"

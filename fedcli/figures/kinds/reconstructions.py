@@ -14,7 +14,8 @@ from .errors import show_image
 
 ABOUT = (
     "The gradient of one batch, as {client} would send it, and what an attacker who knows the labels and the network "
-    "makes of it; below the original the PSNR of the mean of all test images, the guess of who sees no gradient."
+    "makes of it; above the original the PSNR of the mean of all test images, the guess of who sees no gradient. The "
+    "original is a training image: look at it before you send it on."
 )
 
 
@@ -29,9 +30,10 @@ def frame(path: Path) -> DataFrame:
     inversion = body["inversion"]
     psnr = {"original": inversion["blind"]} | {made["model"]: made["psnr"] for made in inversion["models"]}
     lines = [
-        (name, k, value, pixels)
+        (name, k, values[k], images[name][k])
+        for k in range(len(images["original"]))
         for name, values in psnr.items()
-        for k, (value, pixels) in enumerate(zip(values, images.get(name, ()), strict=False))
+        if name in images and k < len(values)
     ]
     table = DataFrame([line[:3] for line in lines], columns=["shown", "image", "psnr"])
     title, words = f"Reconstructed from gradients: {body['label']}", ABOUT.format(client=inversion["client"])
@@ -43,7 +45,7 @@ def draw(table: DataFrame) -> Picture:
     for pixels, line in zip(table.attrs["pixels"], table.itertuples(), strict=True):
         words = "original\nmean image" if line.shown == "original" else f"from the\n{line.shown} model"
         panels.append(Panel(f"{words} {line.psnr:.1f} dB", partial(show_image, pixels)))
-    return picture(table, panels, size=(2.3, 2.3), columns=int(table["image"].nunique()))
+    return picture(table, panels, size=(2.3, 2.3), columns=int(table["shown"].nunique()))
 
 
 register(Figure("reconstructions", "Which images can be made of a gradient?", "path", frame, draw))

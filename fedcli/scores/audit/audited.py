@@ -1,7 +1,9 @@
 """The audit of a finished run, in its folder:
 
-audit.json             the manifest; its body has a row per attack and group of images, per probe, and the inversion
-reconstructions.h5     uint8 [B, H, W, C]: the images of the batch, and what was made of their gradient
+    audit.json             the manifest; its body has a row per attack and group of images, per probe, and the inversion
+    reconstructions.h5     uint8 [B, H, W, C]: the images of the batch, and what was made of their gradient
+
+An image is a member where a client trained on it, and held out where it is in a client's test or validation part.
 """
 
 from collections.abc import Iterator
@@ -105,7 +107,8 @@ def _build(path: Path, shadows: list[Path], asked: Asked, device: str, folder: P
     if alone and shadows:
         raise UsageError("--shadow is for a global model, and the clients of this run trained alone", "leave it out")
     images = _images(run, alone)
-    scores = {LOSS: (np.ones(len(images.member), bool), -_losses(images))}
+    losses = each_loss(torch.from_numpy(images.logits).double(), torch.from_numpy(images.y)).numpy()
+    scores = {LOSS: (np.ones(len(losses), bool), -losses)}
     scores |= _lira(run, images, shadows) if shadows else {}
     return {
         "label": run.manifest.body["label"], "dataset": run.data.body["dataset"], "round": run.rounds[-1],
@@ -113,7 +116,7 @@ def _build(path: Path, shadows: list[Path], asked: Asked, device: str, folder: P
         **({"privacy": run.manifest.body["privacy"]} if "privacy" in run.manifest.body else {}),
         "membership": list(_membership(run, images, scores, asked.seed)),
         "hospital": [] if alone else list(_hospitals(run, images, asked.seed)),
-        "inversion": None if alone else _inversion(run, images, asked, folder),
+        "inversion": None if alone else _inversion(run, asked, folder),
     }  # fmt: skip
 
 
@@ -142,15 +145,11 @@ def _images(run: Run, alone: bool) -> Images:
 
 def _units(run: Run, ids: np.ndarray) -> np.ndarray:
     """The patient or lesion of each image, or the image itself where that is unknown: str [N]."""
-    pool = pool_of(manifest.above(run.images, "dataset"))  # type: ignore[arg-type]  # open_run has set it
+    pool = pool_of(manifest.above(run.path, "dataset"))
     order = np.argsort(pool.id)
     patients = pool.id if pool.patient is None else pool.patient
     known = patients[order[np.searchsorted(pool.id[order], ids)]]
     return np.where(known == "", np.char.add("image ", ids), known)
-
-
-def _losses(images: Images) -> np.ndarray:
-    return each_loss(torch.from_numpy(images.logits).double(), torch.from_numpy(images.y)).numpy()
 
 
 def _membership(
@@ -192,12 +191,10 @@ def _lira(run: Run, images: Images, shadows: list[Path]) -> dict[str, tuple[np.n
     answers, trained = [], []
     for path in console.progress(shadows, label="audit: shadow runs", total=len(shadows)):
         other = open_run(path, run.device)
-        ours, theirs = ({**r.manifest.options, **r.data.body, **r.manifest.body["model"]} for r in (run, other))
+        ours, theirs = ({**r.data.body, **r.manifest.body["model"], **r.manifest.options} for r in (run, other))
         alike = {*run.manifest.options, "dataset", "classes", "size", "channels"} - {"seed"}
-        if differing := sorted(key for key in alike if ours[key] != theirs.get(key)):
-            what = (
-                f"{path} differs from the run in {differing[0]}: {theirs.get(differing[0])}, not {ours[differing[0]]}"
-            )
+        for key in sorted(key for key in alike if ours[key] != theirs.get(key)):
+            what = f"{path} differs from the run in {key}: {theirs.get(key)}, not {ours[key]}"
             raise FedcliError(what, "a shadow run is trained as the run was, on other images of the same dataset")
         logits = [runs.predict(other, other.rounds[-1], shard) for shard in images.shards]
         answers.append(_confidence(np.concatenate(logits), images.y))
@@ -205,9 +202,7 @@ def _lira(run: Run, images: Images, shadows: list[Path]) -> dict[str, tuple[np.n
     made = lira(_confidence(images.logits, images.y), np.stack(answers), np.stack(trained))
     made = {name: scored for name, scored in made.items() if len(np.unique(images.member[scored[0]])) == 2}
     if not made:
-        hint = (
-            "give two shadow runs or more that left each image out: `partition --val 0.5 --seed N`, another N for each"
-        )
+        hint = "train more of them, each on `partition --val 0.5 --seed N` with another N"
         raise FedcliError("no training image was left out by two of the shadow runs", hint)
     return made
 
@@ -257,7 +252,7 @@ def _gradients(run: Run, images: Images, seed: int) -> tuple[np.ndarray, np.ndar
     return np.array([row.numpy() for row in rows]), np.array(hospital), np.arange(len(rows))
 
 
-def _inversion(run: Run, images: Images, asked: Asked, folder: Path) -> Facts:
+def _inversion(run: Run, asked: Asked, folder: Path) -> Facts:
     """Images from the gradient of one batch, at the initial and at the final model. Raises UsageError."""
     sizes = {client: len(shard) for client, shard in run.data.train.items()}
     client = asked.client or min(sizes, key=sizes.__getitem__)
@@ -267,15 +262,12 @@ def _inversion(run: Run, images: Images, asked: Asked, folder: Path) -> Facts:
     at = torch.randperm(len(shard), generator=stream)[: asked.batch]
     original = transforms.to_pixels(shard.batch(at).x).cpu().numpy()  # [B, C, H, W]
     test = run.data.test[panel(run, client).version]
-    total = sum(transforms.to_pixels(batch.x).sum(0, keepdim=True) for batch in test.in_order())
-    mean = np.asarray(total) / len(test)  # [1, C, H, W]: the guess of who sees no gradient
-    initial = starting_network(run)
+    mean = sum(transforms.to_pixels(batch.x).sum(0).cpu().numpy() for batch in test.in_order()) / len(test)  # [C, H, W]
+    runs.load_model(run, run.rounds[-1])
     made, shown = [], {"original": original}
-    for model, net in (("initial", initial), ("final", run.net)):
+    for model, net in (("initial", starting_network(run)), ("final", run.net)):
         if net is None:
             continue
-        if model == "final":
-            runs.load_model(run, run.rounds[-1])
         found, distance = inversion.reconstructed(
             run, net, shard, at, iterations=asked.iterations, label=f"audit: inversion, {model} model", seed=asked.seed
         )
@@ -285,4 +277,4 @@ def _inversion(run: Run, images: Images, asked: Asked, folder: Path) -> Facts:
     with create_hdf5(folder / FILE) as file:
         for name, pixels in shown.items():
             file[name] = np.rint(pixels.transpose(0, 2, 3, 1) * 255).astype(np.uint8)
-    return {"client": client, "blind": [inversion.psnr(image, mean[0]) for image in original], "models": made}
+    return {"client": client, "blind": [inversion.psnr(image, mean) for image in original], "models": made}

@@ -41,7 +41,7 @@ def sent(run: Run, net: Network, shard: Shard, at: Tensor, seed: int) -> Tensor:
         return _gradient(run, net, losses.mean())
     clip, single = privacy["clip"], privacy.get("of") == "image"
     each = [_gradient(run, net, loss, keep=True) for loss in (losses if single else [losses.mean()])]
-    scales = [min(1.0, clip / max(float(g.norm()), 1e-12)) if single else clip / float(g.norm()) for g in each]
+    scales = [clip / max(g.norm().item(), clip if single else 1e-12) for g in each]
     total = torch.stack([scale * g for scale, g in zip(scales, each, strict=True)]).sum(0)
     noise = np.random.Generator(np.random.PCG64(derive("audit noise", seed))).standard_normal(len(total))
     return total + privacy["noise"] * clip * torch.from_numpy(noise).to(total)
