@@ -117,11 +117,12 @@ def _sentence(gap: Explained, name: str, measure: str, metric: str) -> str:
     left = f"; {gap.left_out} images have no counterpart of that quality in the other group" * bool(gap.left_out)
     low, high = gap.explained[1:]
     sure = low is not None and high is not None and (low > 0 or high < 0)
-    return (
-        f"{_points(gap.explained)} of {100 * gap.gap[0]:.1f} points of the gap in {title(metric)} by {name}, "
-        f"{gap.better} over {gap.worse}, are explained by {_title(measure)}"
-        f"{'' if sure else ', which may be chance'}{left}"
-    )
+    chance, pair = ", which may be chance" * (not sure), f"{title(metric)} by {name}, {gap.better} over {gap.worse}"
+    if gap.explained[0] < 0:
+        there = f"{_points(gap.standardised)} points in place of {100 * gap.gap[0]:.1f}"
+        return f"at the same {_title(measure)} the gap in {pair}, is wider: {there}{chance}{left}"
+    explained_by = f"are explained by {_title(measure)}{chance}{left}"
+    return f"{_points(gap.explained)} of {100 * gap.gap[0]:.1f} points of the gap in {pair}, {explained_by}"
 
 
 def _points(number: Number) -> str:
