@@ -78,6 +78,7 @@ def test_fedavg_on_prompts_is_promptfl():
     assert torch.equal(option.theta, method.theta) and option.theta.numel() == 4 * 32
 
 
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
 def test_private_steps_are_of_what_trains_alone():
     private = Training(optimizer="sgd", lr=0.1, batch_size=4, dp_sgd=1.0)
     state, federation = play("fedavg", private, adapters="lora:2", dp_sgd=1.0)
