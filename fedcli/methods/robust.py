@@ -1,7 +1,7 @@
 """Robust rules: the server averages so that a few hostile or broken clients cannot decide the model.
 
 D_k = theta_k - theta is the update of client k, K clients are in the round, and f of them are assumed to be hostile:
-f = hostile K, rounded up. p_k = n_k / n.
+f = hostile K, rounded up, but fewer than half of them. p_k = n_k / n.
 
     median            each number is the median of the clients' numbers
     trimmed-mean      each number is the mean of the clients' numbers without the f largest and the f smallest
@@ -77,7 +77,7 @@ class TrimmedMean(Middle):
     hostile: Hostile = 0.2
 
     def cut(self, clients: int) -> int:
-        return min(number(self.hostile, clients), super().cut(clients))
+        return number(self.hostile, clients)
 
 
 @dataclass(frozen=True)
@@ -147,8 +147,8 @@ class NormClipping(Aggregator):
 
 
 def number(hostile: float, clients: int) -> int:
-    """f: the clients that are assumed to be hostile."""
-    return ceil(hostile * clients - 1e-9)  # 0.2 * 15 is 3.0000000000000004
+    """f: the clients that are assumed to be hostile, fewer than half."""
+    return min(ceil(hostile * clients - 1e-9), (clients - 1) // 2)  # 0.2 * 15 is 3.0000000000000004
 
 
 def squared_distances(products: Tensor) -> Tensor:
