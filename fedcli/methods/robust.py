@@ -1,7 +1,7 @@
 """Robust rules: the server averages so that a few hostile or broken clients cannot decide the model.
 
 D_k = theta_k - theta is the update of client k, K clients are in the round, and f of them are assumed to be hostile:
-f = hostile K, rounded up. p_k = n_k / n.
+f = hostile K, rounded up, but fewer than half of them. p_k = n_k / n.
 
     median            each number is the median of the clients' numbers
     trimmed-mean      each number is the mean of the clients' numbers without the f largest and the f smallest
@@ -10,12 +10,13 @@ f = hostile K, rounded up. p_k = n_k / n.
     rfa               the geometric median: argmin_z sum_k p_k ||z - theta_k||
     norm-clipping     theta + sum_k p_k D_k min(1, M / ||D_k||)
 
-Sources: median and trimmed-mean: Yin, Chen, Ramchandran and Bartlett, "Byzantine-robust distributed learning: towards
-optimal statistical rates", ICML 2018, arXiv 1803.01498, Definitions 1 and 2. krum and multi-krum: Blanchard, El Mhamdi,
-Guerraoui and Stainer, "Machine learning with adversaries: Byzantine tolerant gradient descent", NeurIPS 2017, arXiv
-1703.02757, section 4. rfa: Pillutla, Kakade and Harchaoui, "Robust aggregation for federated learning", IEEE TSP 2022,
-arXiv 1912.13445, Algorithm 2, the smoothed Weiszfeld algorithm. norm-clipping: Sun, Kairouz, Suresh and McMahan, "Can
-you really backdoor federated learning?", 2019, arXiv 1911.07963, section 4. The papers' texts were not at hand.
+Source: Yin, Chen, Ramchandran and Bartlett, "Byzantine-robust distributed learning: towards optimal statistical rates",
+ICML 2018, arXiv 1803.01498, Definitions 1 and 2, of median and trimmed-mean. Blanchard, El Mhamdi, Guerraoui and
+Stainer, "Machine learning with adversaries: Byzantine tolerant gradient descent", NeurIPS 2017, arXiv 1703.02757,
+section 4, of krum and multi-krum. Pillutla, Kakade and Harchaoui, "Robust aggregation for federated learning", IEEE TSP
+2022, arXiv 1912.13445, Algorithm 2, the smoothed Weiszfeld algorithm, of rfa. Sun, Kairouz, Suresh and McMahan, "Can
+you really backdoor federated learning?", 2019, arXiv 1911.07963, section 4, of norm-clipping. The papers' texts were
+not at hand.
 
 How we differ, and why:
 - clients send models after several local steps, where Yin and Blanchard have one gradient of each.
@@ -76,7 +77,7 @@ class TrimmedMean(Middle):
     hostile: Hostile = 0.2
 
     def cut(self, clients: int) -> int:
-        return min(number(self.hostile, clients), super().cut(clients))
+        return number(self.hostile, clients)
 
 
 @dataclass(frozen=True)
@@ -146,8 +147,8 @@ class NormClipping(Aggregator):
 
 
 def number(hostile: float, clients: int) -> int:
-    """f: the clients that are assumed to be hostile."""
-    return ceil(hostile * clients - 1e-9)  # 0.2 * 15 is 3.0000000000000004
+    """f: the clients that are assumed to be hostile, fewer than half."""
+    return min(ceil(hostile * clients - 1e-9), (clients - 1) // 2)  # 0.2 * 15 is 3.0000000000000004
 
 
 def squared_distances(products: Tensor) -> Tensor:

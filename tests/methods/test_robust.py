@@ -77,7 +77,8 @@ def test_one_of_five_clients_cannot_take_the_model_away(name):
 
 @pytest.mark.parametrize("name", RULES)
 def test_clients_that_agree_have_their_model_and_no_order_matters(name):
-    assert aggregate(name, [[3.0, -1.0]] * 4)[0] == pytest.approx([3.0, -1.0])
+    for k in (1, 2, 4):
+        assert aggregate(name, [[3.0, -1.0]] * k)[0] == pytest.approx([3.0, -1.0])
     models = [[1.0, 2.0], [4.0, -1.0], [0.5, 1.5], [9.0, 3.0], [-2.0, 1.0]]
     assert aggregate(name, models[::-1])[0] == pytest.approx(aggregate(name, models)[0])
 
