@@ -33,7 +33,7 @@ PLAIN = re.compile(r"(?!\.\.?$)[^/\\\x00-\x1f]{1,200}")  # a client's name, whic
 
 @dataclass(frozen=True)
 class Images:
-    """Images that assign() divides: the N training images, or with keep_units the N patients, each by its first image."""
+    """The N training images that assign() divides, or with keep_units the N patients, each by its first image."""
 
     # int64 [N], the class of each; of several labels per image the rarest that it has, see labels.single()
     y: np.ndarray
