@@ -36,7 +36,8 @@ class Flag:
     argument: bool = False  # typed without the flag's name, before the flags
     # about this call and this machine: it decides no number, so no recipe sets it and no manifest records it
     local: bool = False
-    recorded: bool | Literal["on"] = True  # False where another field says it, or it decides no byte; "on": if not default
+    # False where another field says it, or it decides no byte; "on": where it is not the default
+    recorded: bool | Literal["on"] = True
     typed: str = ""  # the flag's name where it is not the field's
     panel: str = ""  # its heading in help, in place of its class's
     open: bool = False  # None stands for a default of the method, the optimizer or the data, see left_open()
