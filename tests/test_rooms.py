@@ -35,7 +35,7 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "reporting": 4830,
     "reproduce": 4340,
     "runs": 2700,
-    "scores": 5680,
+    "scores": 5690,
     "sites": 3330,
     "stages": 2250,
     "system": 840,
