@@ -30,52 +30,36 @@ OWN = "the method's own"  # recorded in place of an option for which the method 
 
 @dataclass(frozen=True)
 class Flag:
-    """Properties of a field beside its help text.
+    """Properties of a field beside its help text."""
 
-    Attributes:
-        metavar: what stands for the value in help.
-        argument: typed without the flag's name, before the flags.
-        local: about this call and this machine: it decides no number, so no recipe sets it and no manifest records it.
-        recorded: False where another field of the record says it, or it decides no byte; "on": if not the default.
-        typed: the flag's name where it is not the field's.
-        panel: its heading in help, in place of its class's.
-        open: None stands for a default of the method, the optimizer or the data, see left_open().
-        label: how the name of a run says a value that is not the default, such as "prior {}".
-        alone: its value where the flag stands alone; another is typed behind =.
-    """
-
-    metavar: str = ""
-    argument: bool = False
+    metavar: str = ""  # what stands for the value in help
+    argument: bool = False  # typed without the flag's name, before the flags
+    # about this call and this machine: it decides no number, so no recipe sets it and no manifest records it
     local: bool = False
+    # False where another field says it, or it decides no byte; "on": where it is not the default
     recorded: bool | Literal["on"] = True
-    typed: str = ""
-    panel: str = ""
-    open: bool = False
-    label: str = ""
-    alone: str = ""
+    typed: str = ""  # the flag's name where it is not the field's
+    panel: str = ""  # its heading in help, in place of its class's
+    open: bool = False  # None stands for a default of the method, the optimizer or the data, see left_open()
+    label: str = ""  # how the name of a run says a value that is not the default, such as "prior {}"
+    alone: str = ""  # its value where the flag stands alone; another is typed behind =
 
 
 @dataclass(frozen=True)
 class Option:
-    """One field: its name, what its value may be, its default, its meaning and its flag.
-
-    Attributes:
-        kind: bool, int, float, str, Path or any other type called with the text.
-        choices: of a Literal; () for any value.
-        many: list or tuple where the field holds several values of that type, typed with commas, otherwise None.
-        shape: "switch" stands alone, "one" has a value, "several" may be repeated, "table" repeats KEY=VALUE.
-        optional: None is a value too.
-    """
+    """One field: its name, what its value may be, its default, its meaning and its flag."""
 
     name: str
-    kind: type
+    kind: type  # bool, int, float, str, Path or any other type called with the text
     default: Any
     meaning: str = ""
-    choices: tuple[Any, ...] = ()
+    choices: tuple[Any, ...] = ()  # of a Literal; () for any value
+    # list or tuple where the field holds several values of that type, typed with commas, otherwise None
     many: Callable[..., Any] | None = None
+    # "switch" stands alone, "one" has a value, "several" may be repeated, "table" repeats KEY=VALUE
     shape: Literal["switch", "one", "several", "table"] = "one"
     path: bool = False
-    optional: bool = False
+    optional: bool = False  # None is a value too
     flag: Flag = Flag()
 
     @classmethod

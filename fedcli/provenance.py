@@ -18,21 +18,13 @@ class OwnCodeError(FedcliError):
 
 @dataclass(frozen=True)
 class Code:
-    """Where something comes from that is not fedcli's own.
+    """Where something comes from that is not fedcli's own."""
 
-    Attributes:
-        name: of the file, or of the installed package.
-        sha256: of the file; of a package's module; of the source, where it was typed into a session.
-        version: of the package.
-        revision: of what a package read from the Hugging Face hub.
-        path: of a file that a command line named; it decides nothing.
-    """
-
-    name: str
-    sha256: str = ""
-    version: str = ""
-    revision: str = ""
-    path: Path | None = field(default=None, compare=False)
+    name: str  # of the file, or of the installed package
+    sha256: str = ""  # of the file; of a package's module; of the source, where it was typed into a session
+    version: str = ""  # of the package
+    revision: str = ""  # of what a package read from the Hugging Face hub
+    path: Path | None = field(default=None, compare=False)  # of a file that a command line named; it decides nothing
 
     @property
     def recorded(self) -> dict[str, str]:

@@ -22,24 +22,24 @@ LEVEL = {room: level for level, rooms in enumerate(LEVELS, 1) for room in rooms}
 DOORS = "fedcli", "fedcli.__main__"  # what a notebook and `python -m` open; they may lead anywhere
 LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 350, 60, 8, 120
 BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, and raised only on purpose
-    "bench": 1310,
+    "bench": 1290,
     "commands": 3500,
     "compare": 1550,
-    "data": 11960,
-    "federation": 2670,
+    "data": 11860,
+    "federation": 2630,
     "figures": 3180,
-    "io": 770,
+    "io": 760,
     "methods": 8310,
     "metrics": 1170,
     "models": 2270,
     "reporting": 4830,
     "reproduce": 4340,
-    "runs": 2710,
-    "scores": 5670,
-    "sites": 3350,
+    "runs": 2700,
+    "scores": 5690,
+    "sites": 3330,
     "stages": 2250,
-    "system": 850,
-    "the ground floor": 1470,
+    "system": 840,
+    "the ground floor": 1440,
 }
 MOST_FILES = 20  # on one floor of a room
 ONE_EACH = "fedcli/methods"  # a file for each method

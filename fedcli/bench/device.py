@@ -24,22 +24,15 @@ LATE = "not begun: the time was over"
 
 @dataclass(frozen=True)
 class Speed:
-    """Rounds of plain training of a network.
-
-    Attributes:
-        images_per_second: from the median round; None where it could not run.
-        share: of the device's matrix speed in this precision.
-        peak_bytes: held at most.
-        why: it could not run.
-    """
+    """Rounds of plain training of a network."""
 
     network: str
     size: int
     way: str
-    images_per_second: float | None
-    share: float | None = None
-    peak_bytes: int | None = None
-    why: str = ""
+    images_per_second: float | None  # from the median round; None where it could not run
+    share: float | None = None  # of the device's matrix speed in this precision
+    peak_bytes: int | None = None  # held at most
+    why: str = ""  # it could not run
 
 
 def in_words(error: Exception) -> str:

@@ -39,28 +39,17 @@ SECONDS = 15.0  # that measuring may take in all, where ten batches do not take 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Time and memory that a training will need.
+    """Time and memory that a training will need."""
 
-    Attributes:
-        seconds_per_round: in the mean over the rounds, scores at their end included.
-        total_seconds: of the whole run, loading and writing included.
-        peak_bytes: resident in all processes, shared memory counted once, or allocated on the GPU.
-        free_bytes: that this process could use in all; 0 where the system does not say.
-        measured_steps: local steps that were played.
-        processes: that train clients side by side.
-        seconds: of the whole run by what takes them.
-        bytes: of the peak, what is known by name.
-    """
-
-    seconds_per_round: float
+    seconds_per_round: float  # in the mean over the rounds, scores at their end included
     rounds: int
-    total_seconds: float
-    peak_bytes: int
-    free_bytes: int
-    measured_steps: int
-    processes: int
-    seconds: dict[str, float]
-    bytes: dict[str, int]
+    total_seconds: float  # of the whole run, loading and writing included
+    peak_bytes: int  # resident in all processes, shared memory counted once, or allocated on the GPU
+    free_bytes: int  # that this process could use in all; 0 where the system does not say
+    measured_steps: int  # local steps that were played
+    processes: int  # that train clients side by side
+    seconds: dict[str, float]  # of the whole run by what takes them
+    bytes: dict[str, int]  # of the peak, what is known by name
 
     @property
     def fits(self) -> bool:

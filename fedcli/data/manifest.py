@@ -30,23 +30,14 @@ FORMAT = 1  # raised when a reader of an older format would misread a newer one
 
 @dataclass(frozen=True)
 class Manifest:
-    """One stage's result.
+    """One stage's result."""
 
-    Attributes:
-        kind: one of KINDS.
-        made_by: the command, without locations.
-        options: every flag that decides the bytes, resolved.
-        parents: path relative to this manifest -> sha256 of the manifest read.
-        files: path inside this manifest's folder -> sha256 of the file written.
-        body: what the stage found: classes, roster, scores.
-    """
-
-    kind: str
-    made_by: list[str]
-    options: dict[str, Any]
-    parents: dict[str, str]
-    files: dict[str, str]
-    body: dict[str, Any]
+    kind: str  # one of KINDS
+    made_by: list[str]  # the command, without locations
+    options: dict[str, Any]  # every flag that decides the bytes, resolved
+    parents: dict[str, str]  # path relative to this manifest -> sha256 of the manifest read
+    files: dict[str, str]  # path inside this manifest's folder -> sha256 of the file written
+    body: dict[str, Any]  # what the stage found: classes, roster, scores
     format: int = field(default=FORMAT)
 
     @property
@@ -61,17 +52,11 @@ _checked = set[tuple[Path, bool, bytes]]()  # digests of texts that had the righ
 
 @dataclass(frozen=True)
 class Destination:
-    """The place of a stage's result.
+    """The place of a stage's result."""
 
-    Attributes:
-        work: folder of all results.
-        out: folder of this one; None for a name under work that its options and parents give.
-        made_by: the command, without locations.
-    """
-
-    work: Path
-    out: Path | None = None
-    made_by: list[str] = field(default_factory=list)
+    work: Path  # folder of all results
+    out: Path | None = None  # folder of this one; None for a name under work that its options and parents give
+    made_by: list[str] = field(default_factory=list)  # the command, without locations
 
 
 def read(path: Path, *kinds: str, whole: bool = False) -> Manifest:

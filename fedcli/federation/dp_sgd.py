@@ -120,17 +120,11 @@ class _LossOf(nn.Module):
 
 @dataclass(frozen=True)
 class PrivateGradient:
-    """Leaves the private gradient of a batch in a network.
+    """Leaves the private gradient of a batch in a network."""
 
-    Attributes:
-        clip: C, the norm at which an image's gradient is cut.
-        noise: standard deviation of the noise, in units of clip.
-        size: B, the images of a step on average.
-    """
-
-    clip: float
-    noise: float
-    size: float
+    clip: float  # C, the norm at which an image's gradient is cut
+    noise: float  # standard deviation of the noise, in units of clip
+    size: float  # B, the images of a step on average
 
     def __call__(self, net: Network, loss: Loss, batch: Batch, client: ClientRound) -> Tensor:
         """The mean loss over the batch, for the record; 0 for an empty one."""

@@ -80,27 +80,17 @@ class CudaGraph:
 
 @dataclass
 class Recorded:
-    """A recorded step and the slots it reads.
+    """A recorded step and the slots it reads."""
 
-    Attributes:
-        round: that its step reads; None where it reads none.
-        client: the client's round, its tensors in slots.
-        rows, y, at: [B] of the batch: rows of the pool, labels, indices in the shard.
-        chance: [B, 4] what augmentation draws, None without it.
-        per_image: [B, ...] of each image of the batch, by name.
-        total: the sum of losses, a scalar.
-        graph: None until the first step.
-    """
-
-    round: int | None
-    client: ClientRound
-    rows: Tensor
-    y: Tensor
-    at: Tensor
-    chance: Tensor | None
-    per_image: Tensors
-    total: Tensor
-    graph: Graph | None = None
+    round: int | None  # that its step reads; None where it reads none
+    client: ClientRound  # its tensors in slots
+    rows: Tensor  # [B] of the pool
+    y: Tensor  # [B] labels
+    at: Tensor  # [B] indices in the shard
+    chance: Tensor | None  # [B, 4] what augmentation draws, None without it
+    per_image: Tensors  # [B, ...] of each image of the batch, by name
+    total: Tensor  # the sum of losses, a scalar
+    graph: Graph | None = None  # None until the first step
 
 
 def local_steps(

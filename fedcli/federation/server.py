@@ -40,22 +40,14 @@ class Played:
 
 @dataclass(frozen=True)
 class Federation:
-    """Clients with their data, a method and the numbers that stay the same from round to round.
+    """Clients with their data, a method and the numbers that stay the same from round to round."""
 
-    Attributes:
-        clients: all clients in this process; another engine may be given for a round.
-        rounds: T, of the whole training.
-        participation: share of the roster that takes part in a round, in (0, 1].
-        single_site: every client trains by itself and nothing is sent.
-        min_clients: of a round that must answer; 0: all of them.
-    """
-
-    clients: InProcess
-    rounds: int
+    clients: InProcess  # all clients in this process; another engine may be given for a round
+    rounds: int  # T, of the whole training
     seed: int = 0
-    participation: float = 1.0
-    single_site: bool = False
-    min_clients: int = 0
+    participation: float = 1.0  # share of the roster that takes part in a round, in (0, 1]
+    single_site: bool = False  # every client trains by itself and nothing is sent
+    min_clients: int = 0  # of a round that must answer; 0: all of them
 
     @property
     def method(self) -> Method:

@@ -29,40 +29,26 @@ HINT = "--resume uses the state before it, where there is one"
 
 @dataclass(frozen=True)
 class Best:
-    """The model with the best validation score so far, the first of equals.
+    """The model with the best validation score so far, the first of equals."""
 
-    Attributes:
-        round: after which it was scored.
-        score: on the 0..1 scale.
-        theta: [P] the global model as it is scored.
-        clients: what each client kept of its own, by client name.
-    """
-
-    round: int
-    score: float
-    theta: Tensor
-    clients: dict[str, Tensors] = field(default_factory=dict)
+    round: int  # after which it was scored
+    score: float  # on the 0..1 scale
+    theta: Tensor  # [P] the global model as it is scored
+    clients: dict[str, Tensors] = field(default_factory=dict)  # what each client kept of its own, by client name
 
 
 @dataclass(frozen=True)
 class RunState:
-    """Everything between rounds.
+    """Everything between rounds."""
 
-    Attributes:
-        round: rounds finished.
-        theta: [P] global model.
-        shared: written by Local.post_aggregate, broadcast to clients.
-        server: written by Aggregator.aggregate.
-        clients: written on each client, by client name; on disk where they are many.
-        best: None where clients have no validation part. It is here, and not in a file of its own, so that a
-            resume from any state has the best model of that very round.
-    """
-
-    round: int
-    theta: Tensor
-    shared: Tensors = field(default_factory=dict)
-    server: Tensors = field(default_factory=dict)
+    round: int  # rounds finished
+    theta: Tensor  # [P] global model
+    shared: Tensors = field(default_factory=dict)  # written by Local.post_aggregate, broadcast to clients
+    server: Tensors = field(default_factory=dict)  # written by Aggregator.aggregate
+    # written on each client, by client name; on disk where they are many
     clients: dict[str, ClientState] = field(default_factory=dict)
+    # None where clients have no validation part. It is here, and not in a file of its own, so that a resume from any
+    # state has the best model of that very round.
     best: Best | None = None
 
 

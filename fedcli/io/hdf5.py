@@ -31,19 +31,12 @@ NUMBERS, WHOLE, TEXT = "iuf", "iu", "S"
 
 @dataclass(frozen=True)
 class Column:
-    """Requirements on a dataset.
+    """Requirements on a dataset."""
 
-    Attributes:
-        kinds: letters of NumPy for its type: b, i, u, f, S.
-        rank: of its shape, or those that it may have; None for any.
-        size: bytes of a number; 0 for any.
-        needed: whether a file without it is refused; what a pattern stands for never is.
-    """
-
-    kinds: str = "b" + NUMBERS
-    rank: int | tuple[int, ...] | None = 1
-    size: int = 0
-    needed: bool = True
+    kinds: str = "b" + NUMBERS  # letters of NumPy for its type: b, i, u, f, S
+    rank: int | tuple[int, ...] | None = 1  # of its shape, or those that it may have; None for any
+    size: int = 0  # bytes of a number; 0 for any
+    needed: bool = True  # whether a file without it is refused; what a pattern stands for never is
 
 
 class Datasets(Mapping[str, h5py.Dataset]):

@@ -33,24 +33,16 @@ SMALL_GROUP = 30  # training images, below which a weighted group is named
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedFederation(Federation):
-    """The federation of a plan, with all that a run's record says of it.
-
-    Attributes:
-        parent_run: the finished run it starts from.
-        begun_with: what the server knows before the first round.
-        frozen: every tensor of the network that never trains, by name.
-        model: what run.json says of the network.
-        warning: what a reader of the run's numbers must know.
-    """
+    """The federation of a plan, with all that a run's record says of it."""
 
     plan: TrainOptions
     device: str
     data: load.Shards
-    parent_run: initial.ParentRun | None
-    begun_with: Tensors
-    frozen: Tensors
-    model: dict[str, Any]
-    warning: str
+    parent_run: initial.ParentRun | None  # the finished run it starts from
+    begun_with: Tensors  # what the server knows before the first round
+    frozen: Tensors  # every tensor of the network that never trains, by name
+    model: dict[str, Any]  # what run.json says of the network
+    warning: str  # what a reader of the run's numbers must know
 
     @property
     def net(self) -> models.Network:

@@ -99,15 +99,10 @@ def score(run_path: Path, ask: Asked, *, rounds: list[int], by: list[str], out: 
 
 @dataclass(frozen=True)
 class _Answers:
-    """Answers of all sites on each round's model.
+    """Answers of all sites on each round's model."""
 
-    Attributes:
-        rounds: each client's, in the order of the rounds.
-        whole: version that all sites have -> of each round, the tallies of all sites together.
-    """
-
-    rounds: list[Mapping[str, Answer]]
-    whole: dict[str, list[Tallies]]
+    rounds: list[Mapping[str, Answer]]  # each client's, in the order of the rounds
+    whole: dict[str, list[Tallies]]  # version that all sites have -> of each round, the tallies of all sites together
     classes: list[str]
     attributes: dict[str, list[str]]
 

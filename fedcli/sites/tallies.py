@@ -31,19 +31,12 @@ RATES = 0.01, 0.05, 0.1, 0.2  # false positive rates at which the true positive 
 
 @dataclass(frozen=True)
 class Tally:
-    """Of one model on some images; all int64.
+    """Of one model on some images; all int64."""
 
-    Attributes:
-        table: [C, C] images by true and predicted class.
-        chances: [C, C, FINE] images by true class, the class whose chance it is, and the bin of that chance.
-        top, positive: [BINS, 3] of the most likely class, and of class 1: images, those that it is right of, and the
-            sum of chances in steps of 1/FINE.
-    """
-
-    table: np.ndarray
-    chances: np.ndarray
-    top: np.ndarray
-    positive: np.ndarray
+    table: np.ndarray  # [C, C] images by true and predicted class
+    chances: np.ndarray  # [C, C, FINE] images by true class, the class whose chance it is, and the bin of that chance
+    top: np.ndarray  # [BINS, 3] of the most likely class: images, those it is right of, sum of chances in 1/FINE
+    positive: np.ndarray  # [BINS, 3] the same of class 1
 
     @classmethod
     def of(cls, logits: np.ndarray, y: np.ndarray) -> "Tally":
@@ -184,18 +177,13 @@ Tallies = dict[str, Tally]  # ALL, or "attribute/place of the value" -> the tall
 
 @dataclass(frozen=True)
 class Answer:
-    """The counts that a site says of one model.
+    """The counts that a site says of one model."""
 
-    Attributes:
-        versions: "clean" and, where it has corrupted test images, "corrupted" -> key -> the tally of those images;
-            a key is "all", or attribute and place of the value.
-        corrupted: whether the client's own images are corrupted.
-        left_out: images that are in no tally.
-    """
-
+    # "clean" and, where it has corrupted test images, "corrupted" -> key -> the tally of those images; a key is "all",
+    # or attribute and place of the value
     versions: dict[str, Tallies]
-    corrupted: bool
-    left_out: int
+    corrupted: bool  # whether the client's own images are corrupted
+    left_out: int  # images that are in no tally
 
 
 def tallied(logits: np.ndarray, shard: Shard, attributes: dict[str, list[str]], smallest: int) -> tuple[Tallies, int]:

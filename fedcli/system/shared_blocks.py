@@ -24,15 +24,10 @@ def anonymous(size: int) -> mmap.mmap | None:
 
 
 class Stored(NamedTuple):
-    """A message of which some arrays are in a block.
+    """A message of which some arrays are in a block."""
 
-    Attributes:
-        places: of each such array: where it begins, and its bytes.
-        pickled: the rest.
-    """
-
-    places: list[tuple[int, int]]
-    pickled: bytes
+    places: list[tuple[int, int]]  # of each such array: where it begins, and its bytes
+    pickled: bytes  # the rest
 
 
 class Block:

@@ -277,6 +277,7 @@ def test_no_space_left_is_said_as_such(chain, tmp_path, monkeypatch):
     assert not list((tmp_path / "w" / "datasets").iterdir())
 
 
+@pytest.mark.long
 def test_train_and_evaluate_need_none_of_the_packages_of_prepare(chain, tmp_path):
     """On a machine with only torch, torchvision, h5py, numpy, scikit-learn and typer."""
     absent = ("pandas", "pydicom", "albumentations", "imagecorruptions", "cv2", "skimage", "matplotlib")

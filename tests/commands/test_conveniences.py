@@ -36,8 +36,8 @@ def run(*words: object) -> tuple[int, str, str]:
 def work(tmp_path_factory) -> Path:
     """A toy dataset in two clients, one corrupted, with an evaluated run called first."""
     folder = tmp_path_factory.mktemp("work")
-    where = "--work", folder
-    assert run("prepare", "toy", "--clients", 2, "--corrupt", "gaussian", "--ratio", 0.5, *where)[0] == 0
+    where, corrupt = ("--work", folder), ("--corrupt", "gaussian", "--ratio", 0.5)
+    assert run("prepare", "toy", "--sample-images", 400, "--clients", 2, *corrupt, *where)[0] == 0
     assert run("train", "FedISM+", "--rounds", 1, "--name", "first", *where)[0] == 0
     assert run("evaluate", *where)[0] == 0
     return folder

@@ -85,7 +85,8 @@ def test_a_corruption_that_cannot_be_is_refused_before_anything_is_read(tmp_path
 
 def test_a_corruption_of_a_site_or_of_a_numbered_client_is_made(tmp_path):
     for words in (("--on", "north"), ("--on", "client-01", "--clients", 2)):
-        code, out, err = run("prepare", "phantom", "--size", 8, "--corrupt", "gaussian", *words, "--work", tmp_path)
+        few = "--size", 8, "--sample-images", 240
+        code, out, err = run("prepare", "phantom", *few, "--corrupt", "gaussian", *words, "--work", tmp_path)
         assert code == 0, err
         assert json.loads(Path(out).read_text())["body"]["clients"] == [words[1]]
 
@@ -118,7 +119,7 @@ def test_a_split_file_that_leaks_says_how_many_lesions(tmp_path):
 
 
 def test_strict_without_a_path_takes_the_newest_dataset_or_partition(tmp_path):
-    run("prepare", "toy", "--clients", 2, "--work", tmp_path)
+    run("prepare", "toy", "--sample-images", 200, "--clients", 2, "--work", tmp_path)
     partition = str(next(tmp_path.glob("partitions/*/partition.json")))
     _, corruption, _ = run("corrupt", "gaussian", partition, "--work", tmp_path)
     code, out, err = run("inspect", "--strict", "--work", tmp_path)

@@ -72,7 +72,7 @@ def test_a_skewed_attribute_stands_in_the_partitions_line_and_an_even_one_does_n
 
 def test_inspect_and_the_page_show_them(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    dataset = fedcli.prepare("phantom", size=16, jobs=1)
+    dataset = fedcli.prepare("phantom", size=16, sample_images=240, jobs=1)
     partition = fedcli.partition(dataset, iid=True, clients=2)
     for made in (dataset, partition):
         shown = run(f"fedcli inspect {made.path}")

@@ -17,7 +17,7 @@ from fedcli.scores import severities
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory):
     work = tmp_path_factory.mktemp("work")
-    dataset = fedcli.prepare("phantom", size=16, work=work, jobs=1)
+    dataset = fedcli.prepare("phantom", size=16, sample_images=240, work=work, jobs=1)
     return work, fedcli.partition(dataset, iid=True, clients=4, work=work)
 
 

@@ -101,7 +101,7 @@ def test_strict_fails_where_no_patient_is_known_but_for_images_of_things(tmp_pat
     made = dataset(tmp_path, [""] * 8, list(range(8)))
     code, _, err = run("inspect", made, "--strict")
     assert code == 1 and "nobody can tell whether train and test share a patient" in err and "--patient" not in err
-    toy = run("prepare", "toy", "--work", tmp_path / "toy")[1].strip()
+    toy = run("prepare", "toy", "--sample-images", 200, "--work", tmp_path / "toy")[1].strip()
     assert run("inspect", toy, "--strict")[0] == 0
 
 

@@ -100,7 +100,7 @@ def test_scores_of_the_test_set_go_into_the_record_when_asked(tmp_path):
 
 
 def test_every_group_is_scored_too_and_the_curves_have_their_mean(tmp_path):
-    data = fedcli.prepare("phantom", size=16, clients=2, work=tmp_path, jobs=1)
+    data = fedcli.prepare("phantom", size=16, sample_images=240, clients=2, work=tmp_path, jobs=1)
     run = fedcli.train("fedavg", data, rounds=2, eval_every=1, work=tmp_path)
     last = [json.loads(line) for line in (run.path.parent / "rounds.jsonl").read_text().splitlines()][-1]
     groups = last["groups"]["clean"]["sex"]

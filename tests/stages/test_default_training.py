@@ -15,7 +15,9 @@ from fedcli.stages.train import resolved
 def clients(tmp_path_factory):
     """toy in two clients, and the same with a rarest class of a tenth and of a twentieth of the commonest's images."""
     work = tmp_path_factory.mktemp("work")
-    path = fedcli.partition(fedcli.prepare("toy", size=8, work=work), iid=True, clients=2, work=work).path
+    path = fedcli.partition(
+        fedcli.prepare("toy", size=8, sample_images=300, work=work), iid=True, clients=2, work=work
+    ).path
     made = {"balanced": path}
     for name, rarest in (("tenth", 10), ("rare", 5)):
         folder = work / name

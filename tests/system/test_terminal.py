@@ -74,21 +74,20 @@ def runs(tmp_path_factory):
     return work / "runs"
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize(
-    "command",
-    [
-        "fedcli report {runs}",
-        "fedcli report {runs} --separate --metric f1_macro --metric auc_ovo_macro --metric balanced_accuracy",
-        "fedcli compare {runs} --resamples 100",
-        "fedcli datasets",
-        "fedcli methods",
-        "fedcli methods fedism-plus",
-        "fedcli inspect {partition}",
-        "fedcli inspect {scores}",
-        "fedcli reproduce",
-    ],
-)
+COMMANDS = {  # and the widths at which what it shows is laid out differently
+    "fedcli report {runs}": WIDTHS,
+    "fedcli report {runs} --separate --metric f1_macro --metric auc_ovo_macro --metric balanced_accuracy": WIDTHS,
+    "fedcli compare {runs} --resamples 100": WIDTHS,
+    "fedcli datasets": (60, 100),
+    "fedcli methods": (60, 100),
+    "fedcli methods fedism-plus": (60, 100),
+    "fedcli inspect {partition}": WIDTHS,
+    "fedcli inspect {scores}": WIDTHS,
+    "fedcli reproduce": (60, 100),
+}
+
+
+@pytest.mark.parametrize(("command", "width"), [(command, width) for command, at in COMMANDS.items() for width in at])
 def test_every_number_and_name_appears_whole_at_any_width(runs, command, width):
     partition, scores = runs.parent / "partitions" / "made", next(runs.glob("*/scores/*/scores.json"))
     command = command.format(runs=runs, partition=partition, scores=scores)

@@ -35,19 +35,12 @@ CSV_HINT = "give a CSV in UTF-8 with a header"
 
 @dataclass(frozen=True)
 class Clients:
-    """The images of each client, as a file says.
+    """The images of each client, as a file says."""
 
-    Attributes:
-        names: clients, in the order of the file; those of a CSV sorted, numbers by size.
-        rows: each client's rising rows of the pool, without repetitions.
-        unknown: images that the file names and the pool does not have.
-        absent: clients none of whose images the pool has; `names` leaves them out.
-    """
-
-    names: list[str]
-    rows: list[np.ndarray]
-    unknown: list[str]
-    absent: list[str]
+    names: list[str]  # clients, in the order of the file; those of a CSV sorted, numbers by size
+    rows: list[np.ndarray]  # each client's rising rows of the pool, without repetitions
+    unknown: list[str]  # images that the file names and the pool does not have
+    absent: list[str]  # clients none of whose images the pool has; `names` leaves them out
 
 
 def read(

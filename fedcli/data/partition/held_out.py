@@ -34,15 +34,10 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class Leaving:
-    """Sites that train nothing, as SITE or ATTRIBUTE=VALUE.
+    """Sites that train nothing, as SITE or ATTRIBUTE=VALUE."""
 
-    Attributes:
-        hold_out: its images are the test images.
-        without: their images are in no part; they may be clients of a file.
-    """
-
-    hold_out: str | None = None
-    without: Sequence[str] = ()
+    hold_out: str | None = None  # its images are the test images
+    without: Sequence[str] = ()  # their images are in no part; they may be clients of a file
 
 
 ALL_STAY = Leaving()

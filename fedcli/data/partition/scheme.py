@@ -33,23 +33,16 @@ PLAIN = re.compile(r"(?!\.\.?$)[^/\\\x00-\x1f]{1,200}")  # a client's name, whic
 
 @dataclass(frozen=True)
 class Images:
-    """Images that assign() divides: the N training images, or with keep_units the N patients, each by its first image.
+    """The N training images that assign() divides, or with keep_units the N patients, each by its first image."""
 
-    Attributes:
-        y: int64 [N], the class of each; of several labels per image the rarest that it has, see labels.single().
-        groups: attribute -> int64 [N], the index of each one's value, -1 where it is unknown.
-        attributes: attribute -> its values.
-        seed: of the partition.
-        minimum: images that each client must have in the end.
-        what: what is divided, in words: (singular, plural).
-    """
-
+    # int64 [N], the class of each; of several labels per image the rarest that it has, see labels.single()
     y: np.ndarray
+    # attribute -> int64 [N], the index of each one's value, -1 where it is unknown
     groups: Mapping[str, np.ndarray] = field(default_factory=dict)
-    attributes: Mapping[str, list[str]] = field(default_factory=dict)
-    seed: int = 0
-    minimum: int = 0
-    what: tuple[str, str] = IMAGES
+    attributes: Mapping[str, list[str]] = field(default_factory=dict)  # attribute -> its values
+    seed: int = 0  # of the partition
+    minimum: int = 0  # images that each client must have in the end
+    what: tuple[str, str] = IMAGES  # what is divided, in words: (singular, plural)
 
     def __len__(self) -> int:
         return len(self.y)
@@ -65,16 +58,12 @@ class Images:
 
 @dataclass(frozen=True)
 class Division:
-    """The images of each client.
+    """The images of each client."""
 
-    Attributes:
-        train: client -> rising rows of the pool, for training and validation.
-        test: client -> rows of the pool that are the client's own test part; a client may be absent.
-        body: what the manifest says of it beside what it says of every partition.
-    """
-
-    train: dict[str, np.ndarray]
+    train: dict[str, np.ndarray]  # client -> rising rows of the pool, for training and validation
+    # client -> rows of the pool that are the client's own test part; a client may be absent
     test: dict[str, np.ndarray] = field(default_factory=dict)
+    # what the manifest says of it beside what it says of every partition
     body: dict[str, Any] = field(default_factory=dict)
 
 

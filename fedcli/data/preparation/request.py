@@ -12,20 +12,14 @@ from ..sources.source import Choices
 
 @dataclass(frozen=True)
 class Request:
-    """A person's request of a dataset.
+    """A person's request of a dataset."""
 
-    Attributes:
-        raw: folder of its files; None for data made or embedded here.
-        chosen: fields of Choices; what is absent or None is the dataset's own.
-        split_file: a CSV that says which image trains and which tests, instead of a split; `fold` is then one of its
-            own numbers.
-        attributes: a CSV with attributes of images or patients.
-    """
-
-    raw: Path | None = None
+    raw: Path | None = None  # folder of its files; None for data made or embedded here
+    # fields of Choices; what is absent or None is the dataset's own
     chosen: Mapping[str, Any] = field(default_factory=dict)
+    # a CSV that says which image trains and which tests, instead of a split; `fold` is then one of its own numbers
     split_file: Path | None = None
-    attributes: Path | None = None
+    attributes: Path | None = None  # a CSV with attributes of images or patients
 
 
 def resolved(name: str, card: dict[str, Any], request: Request) -> Choices:

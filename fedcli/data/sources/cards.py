@@ -65,28 +65,20 @@ def on_disk(file: dict[str, Any]) -> int:
 
 @dataclass(frozen=True)
 class Fetching:
-    """The way to the files of a dataset, or of a paper's authors.
+    """The way to the files of a dataset, or of a paper's authors."""
 
-    Attributes:
-        name: the card's. folder: the card in whose folder they lie, another one's where two share their images.
-        files: those that a command fetches, as the card declares them; empty where it may fetch none.
-        download_bytes, disk_bytes: of all files, about; None where nobody says.
-        rest: what a command that fetches the others leaves to a person; "" for nothing.
-        needed: whether there is anything to fetch; not for what fedcli draws, nor for the user's own images.
-    """
-
-    name: str
+    name: str  # the card's
     title: str
-    folder: str
+    folder: str  # the card in whose folder they lie, another one's where two share their images
     licence: str
     citation: str
     where: str
-    files: tuple[dict[str, Any], ...]
-    download_bytes: int | None
+    files: tuple[dict[str, Any], ...]  # those that a command fetches, as the card declares them; it may be none
+    download_bytes: int | None  # of all files, about; None where nobody says
     disk_bytes: int | None
-    rest: str = ""
+    rest: str = ""  # what a command that fetches the others leaves to a person
     redirects: tuple[str, ...] = ()
-    needed: bool = True
+    needed: bool = True  # whether there is anything to fetch; not for what fedcli draws, nor for the user's own images
 
     @property
     def by_command(self) -> bool:

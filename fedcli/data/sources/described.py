@@ -15,25 +15,16 @@ from .tables import DataFrame, place
 
 @dataclass(frozen=True)
 class Table:
-    """A CSV beside images, as `fedcli prepare images` reads it; spellings, gaps and damage are met as there.
+    """A CSV beside images, as `fedcli prepare images` reads it; spellings, gaps and damage are met as there."""
 
-    Attributes:
-        file: the table, relative to the raw folder.
-        image: the column of files: a path, a name, or a name without suffix.
-        label: the column of classes.
-        classes: a class as the table writes it -> its name; all that are there where it is empty.
-        groups: columns of attributes; ages are banded.
-        site: the column of hospitals, which is an attribute too.
-        patient: the column of patients or lesions, which a split keeps together.
-    """
-
-    file: str
-    image: str = "image"
-    label: str = "label"
+    file: str  # the table, relative to the raw folder
+    image: str = "image"  # the column of files: a path, a name, or a name without suffix
+    label: str = "label"  # the column of classes
+    # a class as the table writes it -> its name; all that are there where it is empty
     classes: Mapping[str, str] | None = None
-    groups: tuple[str, ...] = ()
-    site: str = ""
-    patient: str = ""
+    groups: tuple[str, ...] = ()  # columns of attributes; ages are banded
+    site: str = ""  # the column of hospitals, which is an attribute too
+    patient: str = ""  # the column of patients or lesions, which a split keeps together
 
     def source(self, sample: Callable[[Path], None]) -> Source:
         """The dataset that has this table. sample: writes a tiny synthetic raw folder."""

@@ -60,22 +60,12 @@ def sample_rows(rows: list[Row], choices: Choices) -> list[Row]:
 def split_rows(rows: list[Row], choices: Choices, *, by_patient: bool) -> list[Row]:
     """Mark the test part: per class, all but floor((1 - test) * n) images, drawn by the seed, of those sampled.
 
-    by_patient keeps the images of a patient or lesion together. One with several classes counts for the rarest of
-    them; one that would overfill the test part stays in train, so the floor is met as closely as it can be.
+    A patient that would overfill the test part stays in train, so the floor is met as closely as it can be.
     """
-    if not rows:
-        return rows
     rows = sample_rows(rows, choices)
-    names = np.array([row.patient or row.id if by_patient else row.id for row in rows])
-    patients, patient = np.unique(names, return_inverse=True)  # [P], [N]
-    images = np.bincount(patient)  # [P]
-    labels = single_of([row.label for row in rows])
-    rarest_first = np.argsort(np.bincount(labels), kind="stable")  # [C]
-    rank = np.full(len(patients), len(rarest_first))  # [P]
-    np.minimum.at(rank, patient, np.argsort(rarest_first)[labels])
-    test = np.zeros(len(patients), bool)
-    for k, label in enumerate(rarest_first):
-        members = np.flatnonzero(rank == k)
+    patient, images, by_class = _patients(rows, by_patient)
+    test = np.zeros(len(images), bool)  # [P]
+    for label, members in by_class:
         np.random.default_rng(derive("split", choices.seed, label)).shuffle(members)
         room = images[members].sum() - math.floor((1 - Fraction(str(choices.test))) * int(images[members].sum()))
         for member in members:
@@ -88,30 +78,36 @@ def split_rows(rows: list[Row], choices: Choices, *, by_patient: bool) -> list[R
 def fold_rows(rows: list[Row], choices: Choices, *, by_patient: bool) -> list[Row]:
     """Mark fold `choices.fold` of `choices.folds` as the test part: stratified folds of those sampled, by the seed.
 
-    Rarest class first, each patient goes to the fold that has the fewest images of its class, then the fewest in
-    all. by_patient keeps the images of a patient or lesion together; one with several classes counts for the rarest of
-    them.
+    Rarest class first, each patient goes to the fold that has the fewest images of its class, then the fewest in all.
     """
     rows = sample_rows(rows, choices)
-    labels = single_of([row.label for row in rows])
-    rarest_first = [label for label, _ in sorted(Counter(labels).items(), key=lambda n: (n[1], n[0]))]
-    members: dict[str, list[int]] = {}
-    for i, row in enumerate(rows):
-        members.setdefault(row.patient or row.id if by_patient else row.id, []).append(i)
-    label_of = {name: min((labels[i] for i in its), key=rarest_first.index) for name, its in members.items()}
-    total = [0] * choices.folds
-    fold_of: dict[str, int] = {}
-    for label in rarest_first:
-        names = sorted(name for name in members if label_of[name] == label)
-        np.random.default_rng(derive("folds", choices.seed, label)).shuffle(names)
+    patient, images, by_class = _patients(rows, by_patient)
+    fold_of, total = np.zeros(len(images), int), [0] * choices.folds  # [P]
+    for label, members in by_class:
+        np.random.default_rng(derive("folds", choices.seed, label)).shuffle(members)
         own = [0] * choices.folds
-        for name in names:
+        for member in members:
             fold = min(range(choices.folds), key=lambda k: (own[k], total[k]))
-            own[fold] += len(members[name])
-            total[fold] += len(members[name])
-            fold_of[name] = fold
-    test = {i for name, its in members.items() if fold_of[name] == choices.fold - 1 for i in its}
-    return [replace(row, test=i in test) for i, row in enumerate(rows)]
+            own[fold] += images[member]
+            total[fold] += images[member]
+            fold_of[member] = fold
+    return [replace(row, test=bool(fold_of[p] == choices.fold - 1)) for row, p in zip(rows, patient, strict=True)]
+
+
+def _patients(rows: list[Row], by_patient: bool) -> tuple[np.ndarray, np.ndarray, list[tuple[int, np.ndarray]]]:
+    """The patient of each image [N], the images of each patient [P], and each class's patients, rarest class first.
+
+    by_patient keeps the images of a patient or lesion together, else each stands alone. A patient with several classes
+    counts for the rarest of them.
+    """
+    if not rows:
+        return np.zeros(0, int), np.zeros(0, int), []
+    patients, patient = np.unique([by_patient and row.patient or row.id for row in rows], return_inverse=True)
+    labels = single_of([row.label for row in rows])
+    rarest_first = np.argsort(np.bincount(labels), kind="stable")  # [C]
+    rank = np.full(len(patients), len(rarest_first))  # [P]
+    np.minimum.at(rank, patient, np.argsort(rarest_first)[labels])
+    return patient, np.bincount(patient), [(label, np.flatnonzero(rank == k)) for k, label in enumerate(rarest_first)]
 
 
 def leaking(rows: list[Row]) -> int:

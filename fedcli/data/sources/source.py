@@ -44,40 +44,24 @@ def middles(depth: int, count: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Choices:
-    """A person's decisions about a dataset.
+    """A person's decisions about a dataset."""
 
-    Attributes:
-        size: side of the square images in the pool, pixels.
-        split: what the split keeps together, one of the card's words.
-        fit: "stretch" ignores the sides' ratio, "pad" keeps it and fills with black.
-        clahe: even out local contrast first.
-        scaled_decoding: let libjpeg shrink photographs, to no less than twice the size.
-        window: CT window, None for a source that is no CT.
-        test: share of the test part, in (0, 1).
-        strict: refuse a file that cannot be used instead of skipping it.
-        jobs: processes, 0 for one per core; never changes a result.
-        own: options that only this dataset has, each a text; the card's "options" lists them.
-        fold: which of the folds is the test part, from 1, for a split that has folds.
-        folds: how many folds there are.
-        sample_images: images drawn by the seed before they are divided into parts; None keeps all.
-        stratified: draw each class in proportion.
-    """
-
-    size: int
-    split: str
-    fit: str = "stretch"
-    clahe: bool = False
-    window: str | None = None
-    test: float = 0.2
+    size: int  # side of the square images in the pool, pixels
+    split: str  # what the split keeps together, one of the card's words
+    fit: str = "stretch"  # "stretch" ignores the sides' ratio, "pad" keeps it and fills with black
+    clahe: bool = False  # even out local contrast first
+    window: str | None = None  # CT window, None for a source that is no CT
+    test: float = 0.2  # share of the test part, in (0, 1)
     seed: int = 0
-    strict: bool = False
-    jobs: int = 0
+    strict: bool = False  # refuse a file that cannot be used instead of skipping it
+    jobs: int = 0  # processes, 0 for one per core; never changes a result
+    # options that only this dataset has, each a text; the card's "options" lists them
     own: dict[str, str] = field(default_factory=dict)
-    fold: int = 1
-    folds: int = 5
-    sample_images: int | None = None
-    stratified: bool = False
-    scaled_decoding: bool = False
+    fold: int = 1  # which of the folds is the test part, from 1, for a split that has folds
+    folds: int = 5  # how many folds there are
+    sample_images: int | None = None  # images drawn by the seed before they are divided into parts; None keeps all
+    stratified: bool = False  # draw each class in proportion
+    scaled_decoding: bool = False  # let libjpeg shrink photographs, to no less than twice the size
 
 
 def checked_channels(count: int, choices: Choices, what: str = "slices") -> int:
@@ -89,28 +73,19 @@ def checked_channels(count: int, choices: Choices, what: str = "slices") -> int:
 
 @dataclass(frozen=True)
 class Listing:
-    """The content of a raw folder, before any pixel is read.
+    """The content of a raw folder, before any pixel is read."""
 
-    Attributes:
-        rows: every usable image, in the pool's order; Row.source is a path relative to raw.
-        attributes: name -> values; Row.groups holds places in these lists.
-        patient: what Row.patient names: the column or kind of id, None if nothing.
-        tables: files, relative to raw, whose contents decided the rows.
-        skipped: (file relative to raw, why), for files already known to be unusable.
-        classes: names of the classes where the card cannot know them; else None.
-        channels: 1 or 3 where the card cannot know; else None.
-        sites: the attribute whose values are the hospitals where the card cannot know; else None.
-        task: labels.MULTI_LABEL where the files say that images have several labels; None for the card's.
-    """
-
-    rows: list[Row]
+    rows: list[Row]  # every usable image, in the pool's order; Row.source is a path relative to raw
+    # name -> values; Row.groups holds places in these lists
     attributes: dict[str, list[str]] = field(default_factory=dict)
-    patient: str | None = None
-    tables: list[str] = field(default_factory=list)
+    patient: str | None = None  # what Row.patient names: the column or kind of id, None if nothing
+    tables: list[str] = field(default_factory=list)  # files, relative to raw, whose contents decided the rows
+    # (file relative to raw, why), for files already known to be unusable
     skipped: list[tuple[str, str]] = field(default_factory=list)
-    classes: list[str] | None = None
-    channels: int | None = None
-    sites: str | None = None
+    classes: list[str] | None = None  # names of the classes where the card cannot know them; else None
+    channels: int | None = None  # 1 or 3 where the card cannot know; else None
+    sites: str | None = None  # the attribute whose values are the hospitals where the card cannot know; else None
+    # labels.MULTI_LABEL where the files say that images have several labels; None for the card's
     task: str | None = None
 
 

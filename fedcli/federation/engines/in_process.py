@@ -27,10 +27,7 @@ class Engine(Protocol):
 class InProcess:
     """Runs tasks one after another; one network is reused by every client.
 
-    Attributes:
-        val: client -> its validation part, where there is one.
-        remake: (device, threads, processes that share it) -> the same clients in another process; can be pickled.
-        steps: takes their local steps; made where none are given, such as those that others of this network use.
+    steps: takes their local steps; made where none are given, such as those that others of this network use.
     """
 
     method: Method
@@ -38,7 +35,8 @@ class InProcess:
     layout: Layout
     shards: dict[str, Shard]
     training: Training
-    val: dict[str, Shard] = field(default_factory=dict)
+    val: dict[str, Shard] = field(default_factory=dict)  # client -> its validation part, where there is one
+    # (device, threads, processes that share it) -> the same clients in another process; can be pickled
     remake: "Callable[[str, int, int], InProcess] | None" = None
     steps: Steps = None  # type: ignore[assignment]  # never, once it is made
 

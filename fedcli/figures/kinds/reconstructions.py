@@ -6,7 +6,7 @@ from pathlib import Path
 from pandas import DataFrame
 
 from ...data import manifest
-from ...scores.audit import audited
+from ...scores.audit import finished
 from ..drawing import Panel, Picture
 from ..figure import Figure, NothingToDraw, register
 from ..shapes import picture, titled
@@ -22,9 +22,9 @@ ABOUT = (
 def frame(path: Path) -> DataFrame:
     """shown (original, or a model), image, psnr: a line per picture; attrs hold the pixels [H, W, C] of each."""
     run = manifest.find(path, "run")
-    found = audited.newest(run)
+    found = finished.newest(run)
     body = manifest.read(found, "audit").body if found else {}
-    images = audited.pictures(found) if found else {}
+    images = finished.pictures(found) if found else {}
     if not images or not body["inversion"]:
         raise NothingToDraw(f"no images were reconstructed from {run.parent}", f"fedcli audit {run.parent}")
     inversion = body["inversion"]

@@ -7,7 +7,7 @@ from typing import Any
 from ...data import manifest
 from ...figures.inline import Panels, of_picture
 from ...figures.kinds import reconstructions
-from ...scores.audit import audited
+from ...scores.audit import finished
 from ...scores.audit.membership import RATES
 from ..row import Row
 from ..section import Section
@@ -38,7 +38,7 @@ INVERSION = (
 
 def of_run(run: Path) -> dict[str, Any]:
     """The newest audit of a run, {} where there is none. Raises FedcliError."""
-    found = audited.newest(manifest.find(run, "run"))
+    found = finished.newest(manifest.find(run, "run"))
     return manifest.read(found, "audit").body if found else {}
 
 
@@ -97,7 +97,7 @@ def section(compared: Sequence[Row]) -> Section:
     """Tables and pictures of the audits of these systems' runs, of each the first run that was audited."""
     made, drawn = list[Table](), list[Panels]()
     for row in compared:
-        run = next((path for path in row.run_files if audited.newest(path)), None)
+        run = next((path for path in row.run_files if finished.newest(path)), None)
         if run:
             made += tables(of_run(run), row.name if len(compared) > 1 else "")
             drawn += [of_picture(reconstructions.draw(reconstructions.frame(run)))] if of_run(run)["inversion"] else []

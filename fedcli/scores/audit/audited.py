@@ -20,7 +20,7 @@ from ...data import manifest, transforms
 from ...data.pool import pool_of
 from ...data.shard import Shard
 from ...errors import FedcliError, UsageError, nearest
-from ...io.hdf5 import Column, create_hdf5, open_hdf5
+from ...io.hdf5 import create_hdf5
 from ...methods.losses import each_loss
 from ...runs import finished as runs
 from ...runs.finished import Run, open_run, part, starting_network
@@ -28,10 +28,10 @@ from ...seeds import derive
 from ..answering import panel
 from ..groups import SMALL
 from . import inversion
+from .finished import FILE
 from .hospital import probe
 from .membership import allowed, attack, lira
 
-FILE = "reconstructions.h5"
 LOSS = "its loss"
 LOCAL_BATCH, BATCHES, SKETCHED = 8, 100, 256  # of the probe: images of a gradient, gradients of a hospital, its numbers
 Facts = dict[str, Any]
@@ -76,27 +76,6 @@ def audit(path: Path, shadows: list[Path], asked: Asked, *, out: Path | None, de
     return manifest.stage(
         "audit", folder=folder, made_by=made_by, options=options, parents=[path, *shadows], build=build
     )
-
-
-def newest(run: Path) -> Path | None:
-    """The audit that lies in a run's folder, of several the one with most shadow runs; None where there is none."""
-    made = {path: manifest.read(path, "audit") for path in sorted(run.parent.glob("audit/*/audit.json"))}
-    kept = [path for path, known in made.items() if manifest.sha256(run) in known.parents.values()]
-    return max(kept, key=lambda path: len(made[path].parents), default=None)
-
-
-def pictures(path: Path) -> dict[str, np.ndarray]:
-    """Of an audit: "original" and a model's name -> uint8 [B, H, W, C]; {} where nothing was inverted.
-
-    Raises FedcliError, HashError.
-    """
-    if FILE not in manifest.verify(path, "audit").files:
-        return {}
-    with open_hdf5(path.parent / FILE, {"*": Column("u", 4, size=1)}, hint="audit the run again") as file:
-        images = {name: file[name][()] for name in file}
-    if len({table.shape for table in images.values()}) != 1 or "original" not in images:
-        raise FedcliError(f"{path.parent / FILE} does not hold pairs of images", "audit the run again")
-    return images
 
 
 def _build(path: Path, shadows: list[Path], asked: Asked, device: str, folder: Path) -> Facts:

@@ -24,18 +24,12 @@ NVFLARE_NAME = r"[A-Za-z][A-Za-z0-9_-]*"  # of a site; NVFlare joins names with 
 
 @dataclass(frozen=True)
 class Job:
-    """Facts that a job is told.
+    """Facts that a job is told."""
 
-    Attributes:
-        clients: the sites, by name.
-        folder: of the coordinator's sockets, at the server.
-        idle: seconds without a coordinator after which the job ends.
-        attach: the folder in which NVFlare's client and the site's process of a hospital meet.
-    """
-
-    clients: Sequence[str]
-    folder: Path
-    idle: int = 600
+    clients: Sequence[str]  # the sites, by name
+    folder: Path  # of the coordinator's sockets, at the server
+    idle: int = 600  # seconds without a coordinator after which the job ends
+    # the folder in which NVFlare's client and the site's process of a hospital meet
     attach: Path = Path("/var/lib/fedcli/attach")
 
     def check(self) -> None:

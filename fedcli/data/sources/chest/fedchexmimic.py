@@ -60,17 +60,12 @@ PATIENT = re.compile(r"patient\d+|p\d{8}")
 
 @dataclass(frozen=True)
 class Download:
-    """Facts in one hospital's tables.
+    """Facts in one hospital's tables."""
 
-    Attributes:
-        table: a row per image with COLUMNS. label is 1, 0, -1 or blank; what is no value of an attribute is unknown.
-        tables: the files read.
-        find: name -> path below the root. Raises FedcliError for one that leads out.
-    """
-
+    # a row per image with COLUMNS. label is 1, 0, -1 or blank; what is no value of an attribute is unknown.
     table: DataFrame
-    tables: list[Path]
-    find: Callable[[str], str]
+    tables: list[Path]  # the files read
+    find: Callable[[str], str]  # name -> path below the root. Raises FedcliError for one that leads out.
 
 
 def rows(raw: Path, choices: Choices) -> Listing:
