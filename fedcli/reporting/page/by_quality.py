@@ -44,8 +44,8 @@ def section(compared: Iterable[Row], measure: str, metrics: Sequence[str] = ()) 
             table = _fall(row, found[0], answers, values, (measure, metric, who))
             falls.append(table)
             ends = [cells[2].plain for cells in (table.rows[0], table.rows[-1])]
-            said.append(f"{console.capital(title(metric))} is {ends[0]} % in the {QUARTERS[0]} of {_title(measure)} and {ends[1]} % in "
-                        f"the {QUARTERS[-1]}{who}")  # fmt: skip
+            where = f"in the {QUARTERS[0]} of {_title(measure)} and {ends[1]} % in the {QUARTERS[-1]}{who}"
+            said.append(f"{console.capital(title(metric))} is {ends[0]} % {where}")
             if metric in RESAMPLED:
                 tables, sentences = _gaps(row, found[0], answers, values, (measure, metric, who))
                 gaps, said = gaps + tables, said + sentences
