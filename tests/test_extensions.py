@@ -15,7 +15,8 @@ from fedcli.commands.new import TEMPLATES
 from fedcli.data.partition import scheme
 from fedcli.data.pool import Row
 from fedcli.data.preparation import raw_folder
-from fedcli.data.preparation.prepare import Reader, check_inside, check_labels
+from fedcli.data.preparation.prepare import Reader, check_labels
+from fedcli.data.sources.formats.photographs import within
 from fedcli.data.sources.source import Choices, Listing, Source
 from fedcli.errors import FedcliError, UsageError
 from fedcli.federation import checks
@@ -175,10 +176,10 @@ def test_labels_of_a_reader_are_checked_before_anything_is_decoded():
 
 
 def test_images_of_a_reader_are_inside_of_the_raw_folder(tmp_path):
-    check_inside("mine.py", tmp_path, Listing([Row("one", 0, "a/one.png")]))
+    within(tmp_path, "a/one.png", "mine.py")
     for source in ("../one.png", "/etc/passwd"):
         with pytest.raises(FedcliError, match=r"mine\.py: .* leads out of"):
-            check_inside("mine.py", tmp_path, Listing([Row("one", 0, source)]))
+            within(tmp_path, source, "mine.py")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from ..scores.parts import MODELS
 from ..scores.scores import Scores
 from ..scores.statistics.intervals import RESAMPLES, bounds
 from ..scores.table import Score
-from .table import DAGGER, NONE, Table
+from .table import DAGGER, NONE, Table, bounded
 
 SMALL, REASON = f"{DAGGER} not reliable: ", 64  # then each group with its reason, of at most so many characters
 
@@ -98,10 +98,7 @@ class _Shown:
         value = self.value(score)
         if value is None:
             return NONE
-        low, high = self._bounds(Quantity(version, self.metric, attribute, group), score)
-        if low is None or high is None:
-            return f"{100 * value:.1f}"
-        return f"{100 * value:.1f} ({100 * low:.1f} to {100 * high:.1f})"
+        return bounded(value, *self._bounds(Quantity(version, self.metric, attribute, group), score)).text
 
     def _bounds(self, of: Quantity, score: Score) -> tuple[float | None, float | None]:
         if not self.is_mean or len(score.values) < 2 or score.mean is None:

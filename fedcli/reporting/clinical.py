@@ -15,7 +15,7 @@ from ..scores.scores import Scores
 from .evidence import card_of
 from .row import Row
 from .section import Section
-from .table import DAGGER, NONE, Cell, Column, Table, percent
+from .table import DAGGER, NONE, Column, Table, bounded, percent
 
 SHOWN_AT = (0.05, 0.1, 0.2, 0.3, 0.5)  # threshold probabilities of the table; scores.json has more
 SUBGROUPS = 10  # of lowest accuracy
@@ -47,10 +47,7 @@ def rate(value: Any) -> Any:
     """A share with its interval as a cell; whatever else as its column shows it."""
     if not isinstance(value, dict):
         return value
-    share, low, high = (value[key] for key in ("value", "low", "high"))
-    if share is None or low is None or high is None:
-        return None
-    return Cell(f"{100 * share:.1f} ({100 * low:.1f} to {100 * high:.1f})", number=100 * share)
+    return bounded(*(value[key] for key in ("value", "low", "high"))) if value["value"] is not None else None
 
 
 def _columns(unit: str = "", *, lower: bool = False, digits: int = 2, over: str = "", **titles: str):

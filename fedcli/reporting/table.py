@@ -169,6 +169,14 @@ def percent(mean: float | None, std: float | None = None, *, doubtful: bool = Fa
     return replace(number(100 * mean, None if std is None else 100 * std), doubtful=doubtful)
 
 
+def bounded(value: float | None, low: float | None, high: float | None, *, doubtful: bool = False) -> Cell:
+    """A cell of a share from 0 to 1 with its interval, in percent."""
+    if value is None:
+        return Cell()
+    bounds = "" if low is None or high is None else f" ({100 * low:.1f} to {100 * high:.1f})"
+    return Cell(f"{100 * value:.1f}{bounds}", number=100 * value, doubtful=doubtful)
+
+
 def mark(column: Column, cells: Sequence[Cell], among: Sequence[str], leads: Callable[[int, int], bool]) -> list[Cell]:
     """The cells of a column with `best` set where it may stand.
 

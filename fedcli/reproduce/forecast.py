@@ -184,9 +184,13 @@ def _asked(cells: Iterable[Cell], sources: Sources, place: Place) -> Iterator[tu
     runs = [manifest.read(path) for path in sorted(place.work.glob("runs/*/run.json"))]
     for cell in cells:
         if isinstance(source := sources[cell.chain], Path):
-            plan = resolved(cell.train)
-            plan = settled(plan, check(plan), manifest.read(source).body)
+            plan = _plan(cell.train, source)
             yield cell, plan, source, is_done(plan, source, runs)
+
+
+def _plan(options: TrainOptions, source: Path) -> TrainOptions:
+    plan = resolved(options)
+    return settled(plan, check(plan), manifest.read(source).body)
 
 
 def _cost(plan: TrainOptions) -> str:

@@ -68,6 +68,7 @@ class Processes(ExitStack):
         return os.waitstatus_to_exitcode(status), forked.texts(said)[0]
 
 
+@pytest.mark.long
 def test_two_processes_share_the_cells_and_their_table_is_that_of_one(folder, monkeypatch):
     monkeypatch.setattr(jobs, "POLL", 0.05)
     monkeypatch.setattr(page, "write", lambda path, scores, options: path.write_text(options.title))

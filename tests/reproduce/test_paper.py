@@ -83,6 +83,7 @@ def test_a_table_without_the_chosen_cells_is_no_fault_of_the_paper(made_up):
     assert nothing.exit_code == 2 and "no cell is called 'nothing'" in nothing.stderr
 
 
+@pytest.mark.long
 def test_a_page_says_which_tables_other_processes_still_play(made_up):
     file = Path("w/reproduce/tiny-table1-smoke/results.json")
     file.parent.mkdir(parents=True)

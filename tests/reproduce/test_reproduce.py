@@ -239,7 +239,6 @@ def test_a_table_of_fewer_rows_says_that_the_runs_are_kept(tiny, monkeypatch):
     monkeypatch.setattr(forecast, "announce", lambda cells, sources, place: place)
     both = ["--scale", "smoke", "--seeds", "1", "--only"]
     assert "left out of this one" not in tiny(*both, "FedAvg").stderr
-    assert "left out of this one" not in tiny(*both, "FedAvg").stderr
     said = " ".join(tiny(*both, "q-FFL").stderr.split())
     assert "1 of 1 row of the table in w/reproduce/tiny-smoke left out of this one" in said
     assert "the same command without --only shows all" in said and "table.tex, report.html" in said

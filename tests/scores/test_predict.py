@@ -258,6 +258,7 @@ def test_a_sidecar_names_the_positive_class_the_threshold_and_its_rule_where_one
     assert "at least the threshold" in about["decision"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("model", "format", "batch", "side"), [("resnet10", "torchscript", "batch", 8), ("clip-tiny", "onnx", 1, 32)]
 )

@@ -104,6 +104,7 @@ def test_the_fairmedfm_package_finds_our_aucs_and_odds_in_it(tmp_path, capsys):
             assert ours["average_odds_difference"] == pytest.approx(abs(signed[0] - signed[1]) / 2)
 
 
+@pytest.mark.long
 def test_the_fmm_fairness_eval_package_finds_our_differences_in_it(tmp_path):
     cli = pytest.importorskip("fmm_fairness.cli")
     logits, y, groups = random_answers()

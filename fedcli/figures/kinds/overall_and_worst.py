@@ -47,14 +47,21 @@ def frame(systems: list[System], *, metric: Annotated[str, "default: the area un
         raise NothingToDraw(
             f"no two systems have {title(metric)} of groups to compare", "give runs evaluated with --by"
         )
-    table = DataFrame(lines, columns=["attribute", "system", "place", "overall", "worst", *BARS])
+    return of_pairs(lines, metric, len(systems), systems[0].scores.images)
+
+
+def of_pairs(lines: Sequence[tuple], metric: str, systems: int, images: int) -> DataFrame:
+    """The frame of lines (attribute, system, place, overall, worst, with BARS or without). systems, images: how many
+    there are."""
+    names = ["attribute", "system", "place", "overall", "worst", *BARS]
+    table = DataFrame(lines, columns=names[: len(lines[0])]).reindex(columns=names)
     table["front"] = False
     for _, part in table.groupby("attribute"):
         kept = front(dict(zip(part["place"], part[["overall", "worst"]].itertuples(index=False), strict=True)))
         table.loc[part.index, "front"] = part["place"].isin(kept)
-    about = ABOUT + BARRED * bool(table[[*BARS]].notna().any(axis=None)) + GREYED * (len(systems) > MOST_NAMED)
-    words, images = title(metric), systems[0].scores.images
-    return titled(table, f"Overall score and worst group: {words}", about, images, score=words, systems=len(systems))
+    about = ABOUT + BARRED * bool(table[[*BARS]].notna().any(axis=None)) + GREYED * (systems > MOST_NAMED)
+    words = title(metric)
+    return titled(table, f"Overall score and worst group: {words}", about, images, score=words, systems=systems)
 
 
 def _numbers(system: System, attribute: str, metric: str) -> tuple[float, ...]:

@@ -15,10 +15,10 @@ from ...figures.kinds.errors import dataset_of
 from ...metrics import RESAMPLED, title
 from ...scores.groups import SMALL
 from ...scores.statistics.resampled import SEED, seed_of
-from ...scores.statistics.stratified import Explained, Number, explained, scores, strata
+from ...scores.statistics.stratified import Explained, explained, scores, strata
 from ..row import Row
 from ..section import Section
-from ..table import Cell, Column, Heads, Table, percent
+from ..table import Cell, Column, Heads, Table, bounded, percent
 
 QUARTERS = "lowest quarter", "second", "third", "highest quarter"
 LEGEND = f"On clean test images, mean over the kept rounds; † of fewer than {SMALL} images."
@@ -44,8 +44,8 @@ def section(compared: Iterable[Row], measure: str, metrics: Sequence[str] = ()) 
             table = _fall(row, found[0], answers, values, (measure, metric, who))
             falls.append(table)
             ends = [cells[2].plain for cells in (table.rows[0], table.rows[-1])]
-            said.append(f"{_words(metric)} is {ends[0]} % in the {QUARTERS[0]} of {_title(measure)} and {ends[1]} % in "
-                        f"the {QUARTERS[-1]}{who}")  # fmt: skip
+            where = f"in the {QUARTERS[0]} of {_title(measure)} and {ends[1]} % in the {QUARTERS[-1]}{who}"
+            said.append(f"{console.capital(title(metric))} is {ends[0]} % {where}")
             if metric in RESAMPLED:
                 tables, sentences = _gaps(row, found[0], answers, values, (measure, metric, who))
                 gaps, said = gaps + tables, said + sentences
@@ -81,12 +81,8 @@ def _fall(
             span = f"{values[inside].min():.3g} to {values[inside].max():.3g}"
             cells = [_cell(answers, found.y, inside & of, metric) for of in groups.values()]
             lines.append([f"{words}: {span}", int(inside.sum()), *cells])
-    heads: Heads = [
-        f"{_title(measure)} ({unit})",
-        "images",
-        *(Column(name, "%", over=title(metric)) for name in groups),
-    ]
-    return Table.of(f"{_words(metric)} by {_title(measure)}{who}", heads, lines, LEGEND)
+    heads: Heads = [f"{_title(measure)} ({unit})", "images", *(Column(n, "%", over=title(metric)) for n in groups)]
+    return Table.of(f"{console.capital(title(metric))} by {_title(measure)}{who}", heads, lines, LEGEND)
 
 
 def _cell(answers: list[np.ndarray], y: np.ndarray, members: np.ndarray, metric: str) -> Cell:
@@ -106,7 +102,7 @@ def _gaps(
         if gap is None:
             continue
         pair = f"{gap.better} over {gap.worse}"
-        lines.append([name, pair, *map(_points, (gap.gap, gap.standardised, gap.explained))])
+        lines.append([name, pair, *(bounded(*each).text for each in (gap.gap, gap.standardised, gap.explained))])
         said.append(_sentence(gap, name, measure, metric) + who)
     heads: Heads = ["attribute", "groups", "gap (points)", f"at the same {_title(measure)}", "explained"]
     made = [Table.of(f"Gap in {title(metric)} and {_title(measure)}{who}", heads, lines, STANDARDISED)] if lines else []
@@ -119,22 +115,11 @@ def _sentence(gap: Explained, name: str, measure: str, metric: str) -> str:
     sure = low is not None and high is not None and (low > 0 or high < 0)
     chance, pair = ", which may be chance" * (not sure), f"{title(metric)} by {name}, {gap.better} over {gap.worse}"
     if gap.explained[0] < 0:
-        there = f"{_points(gap.standardised)} points in place of {100 * gap.gap[0]:.1f}"
+        there = f"{bounded(*gap.standardised).text} points in place of {100 * gap.gap[0]:.1f}"
         return f"at the same {_title(measure)} the gap in {pair}, is wider: {there}{chance}{left}"
     explained_by = f"are explained by {_title(measure)}{chance}{left}"
-    return f"{_points(gap.explained)} of {100 * gap.gap[0]:.1f} points of the gap in {pair}, {explained_by}"
-
-
-def _points(number: Number) -> str:
-    value, low, high = number
-    bounds = "" if low is None or high is None else f" ({100 * low:.1f} to {100 * high:.1f})"
-    return f"{100 * value:.1f}{bounds}"
+    return f"{bounded(*gap.explained).text} of {100 * gap.gap[0]:.1f} points of the gap in {pair}, {explained_by}"
 
 
 def _title(measure: str) -> str:
     return MEASURES[NAMES.index(measure)].title
-
-
-def _words(metric: str) -> str:
-    words = title(metric)
-    return words[0].upper() + words[1:]

@@ -11,7 +11,7 @@ from ...scores.audit import finished
 from ...scores.audit.membership import RATES
 from ..row import Row
 from ..section import Section
-from ..table import Cell, Table, number
+from ..table import Cell, Table, bounded, number
 
 NUMBERS = {
     "auc": "AUC",
@@ -85,12 +85,7 @@ def _whose(row: dict[str, Any]) -> str:
 
 
 def _interval(of: dict[str, Any] | None, *, doubtful: bool = False) -> Cell:
-    """A share with its interval, in percent."""
-    if of is None or of["value"] is None:
-        return Cell()
-    low, high = (None if of[edge] is None else 100 * of[edge] for edge in ("low", "high"))
-    text = f"{100 * of['value']:.1f}" + (f" ({low:.1f} to {high:.1f})" if low is not None and high is not None else "")
-    return Cell(text, number=100 * of["value"], doubtful=doubtful)
+    return bounded(*(of[key] for key in ("value", "low", "high")), doubtful=doubtful) if of else Cell()
 
 
 def section(compared: Sequence[Row]) -> Section:
