@@ -25,6 +25,8 @@ def tables(named: Iterable[tuple[str, Scores]]) -> Iterator[Table]:
     for name, scores in named:
         cells: dict[tuple[str, str], Cells] = {}
         for each in scores.adapted.scores if scores.adapted else ():
+            if each.attribute and each.metric == "accuracy":  # of groups, for lack of room
+                continue
             of_group = cells.setdefault((each.version, each.attribute), {}).setdefault(each.group, {})
             of_group.setdefault(each.adaptation, []).append(each)
         words = numbers.versions([scores])
@@ -36,8 +38,12 @@ def tables(named: Iterable[tuple[str, Scores]]) -> Iterator[Table]:
                 caption, attribute, groups, {g: some.small for g, some in scores.members(attribute).items()}, legend
             )
         if scores.adapted and (prior := scores.adapted.prior):
-            lines = [[where, *of.values()] for where, of in prior.items()]
-            yield Table.of("Class prior of", ["images", *(Column(each, "%") for each in scores.classes)], lines)
+            lines = [[where, *(of[each] for each in scores.classes)] for where, of in prior.items()]
+            yield Table.of(
+                f"Class prior: {name or scores.name}",
+                ["images", *(Column(each, "%") for each in scores.classes)],
+                lines,
+            )
 
 
 def _table(caption: str, attribute: str, groups: Cells, small: dict[str, str], legend: str) -> Table:
@@ -46,7 +52,7 @@ def _table(caption: str, attribute: str, groups: Cells, small: dict[str, str], l
         for adaptation, scores in adaptations.items():
             first = adaptation == AS_TRAINED
             whose = f"{group or 'gap'}{DAGGER * bool(small.get(group))}" if first else ""
-            images = f"{scores[0].images:,}" if first else ""
+            images = f"{scores[0].images:,}" if first and (group or not attribute) else ""
             values = [percent(each.value) if first else _change(each) for each in scores]
             rows.append([*([whose] if attribute else []), images, adaptation, *values])
     shown = [Column(title(each.metric), "%") for each in next(iter(groups.values()))[AS_TRAINED]]
