@@ -64,8 +64,8 @@ def _of_merged(options: PartitionOptions) -> Partition:
     """The same of several datasets joined into one, each of which is divided among clients of its own."""
     datasets: dict[str, Path] = {}
     for text in [*options.merge, *([str(options.dataset)] if options.dataset else [])]:
-        name, equals, file = text.partition("=")
-        path = manifest.find(source(file if equals else text, options.work, "dataset"), "dataset")
+        name, equals, file = ("", "", text) if Path(text).exists() else text.rpartition("=")
+        path = manifest.find(source(file, options.work, "dataset"), "dataset")
         name = name if equals else manifest.read(path, "dataset").body["name"]
         if not PLAIN.fullmatch(name) or name in datasets:
             what = f"two datasets are called {name!r}" if name in datasets else f"{name!r} is no name of a dataset"
