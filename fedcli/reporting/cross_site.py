@@ -1,4 +1,4 @@
-"""Models at other sites: every client's on every client's test part, and the last round's adapted to the test images."""
+"""Models at other sites: every client's on each client's test part, and the last round's adapted to test images."""
 
 from collections.abc import Iterable, Iterator, Sequence
 

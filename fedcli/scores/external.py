@@ -13,6 +13,7 @@ import torch
 
 from .. import console
 from ..data import manifest
+from ..data.preparation.merge import PREPARED
 from ..data.shard import Shard, Shards, load_tests
 from ..data.sources.tables import lacking, read_cells
 from ..errors import FedcliError, UsageError, nearest
@@ -21,7 +22,6 @@ from ..runs.finished import Run, part
 from .parts import External
 
 KINDS = "dataset", "partition", "corruption"
-LIKE_OURS = "fit", "clahe", "scaled_decoding", "window"  # of prepare's options, beside the size: what becomes of images
 HINT = "give a CSV with the columns theirs and ours"
 
 
@@ -130,8 +130,8 @@ def _check_images(run: Run, path: Path) -> None:
         has = f"{path} has images of {theirs['size'][0]} px, the run's network takes {size} px"
         raise FedcliError(has, f"prepare them with --size {size}")
     options = [manifest.read(_dataset(at)).options for at in (path, run.images or run.path)]
-    ways = [["on" if (way := each.get(name)) is True else str(way or "off") for name in LIKE_OURS] for each in options]
-    flags = (f"--{name.replace('_', '-')}" for name in LIKE_OURS)
+    ways = [["on" if (way := each.get(name)) is True else str(way or "off") for name in PREPARED] for each in options]
+    flags = (f"--{name.replace('_', '-')}" for name in PREPARED)
     if differing := [f"{flag} {its}, the run's {own}" for flag, its, own in zip(flags, *ways) if its != own]:
         console.warn(f"{path} was prepared in another way: {', '.join(differing)}")
 

@@ -22,6 +22,7 @@ from ..sources.formats.photographs import fit_image, match_channels
 from ..sources.tables import lacking, read_cells
 
 DATASET = "dataset"
+PREPARED = "fit", "clahe", "scaled_decoding", "window"  # options of prepare: what becomes of an image, beside its size
 CHUNK = 512  # images at a time
 HINT = "give a CSV with the columns dataset, class and joined, a line for each class"
 Classes = dict[str, dict[str, str]]  # dataset -> class there -> class here, "" for none
@@ -42,6 +43,11 @@ def merge(datasets: Mapping[str, Path], table: Path | None, to: manifest.Destina
     target = max(channels) if len(channels) == 1 else 3 if 3 in channels else 1
     options = {"merged": list(datasets), "classes": pairs, "size": max(body["size"][0] for body in bodies.values())}
     options |= {"channels": target}
+    for name in PREPARED:
+        first, *others = (manifest.read(path).options.get(name) for path in datasets.values())
+        options |= {name: first} if all(other == first for other in others) else {}
+        if name not in options:
+            console.warn(f"{' and '.join(datasets)} were not prepared with the same --{name.replace('_', '-')}")
 
     def build(folder: Path) -> dict[str, Any]:
         return _write(folder / "pool.h5", datasets, bodies, pairs, classes, options)

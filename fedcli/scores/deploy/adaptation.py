@@ -66,16 +66,14 @@ def adapted(run: Run, images: Images, names: Sequence[str]) -> Adapted:
     chosen = validation(run, {}) if {PRIOR, TEMPERATURE} & {*names} else None
     calibration = Calibration.of(chosen) if chosen and PRIOR in names else None
     divisor = temperature(chosen) if chosen and TEMPERATURE in names else None
-    made = Adapted(divisor, {"validation": calibration.by_class(images.classes)} if calibration else {})
+    made = Adapted(divisor, {"validation": _by_class(calibration.prior, images)} if calibration else {})
     turns = [(version, name) for version in run.data.test for name in (AS_TRAINED, *names)]
     before: dict[str, np.ndarray] = {}
     plain: list[np.ndarray] = []
     for version, name in console.progress(turns, label="adapt", total=len(turns)):
         if name == PRIOR and calibration:
-            carried = [calibration.carried(table) for table in plain]
-            tables = [logits for logits, _ in carried]
-            prior = np.mean([prior for _, prior in carried], 0)
-            made.prior[version] = replace(calibration, prior=prior).by_class(images.classes)
+            tables, priors = map(list, zip(*map(calibration.carried, plain), strict=True))
+            made.prior[version] = _by_class(np.mean(priors, 0), images)
         elif name == TEMPERATURE and divisor:
             tables = [table / divisor for table in plain]
         else:
@@ -85,6 +83,10 @@ def adapted(run: Run, images: Images, names: Sequence[str]) -> Adapted:
         before = scored if name == AS_TRAINED else before
         made.scores.extend(_lines(name, version, scored, before, images))
     return made
+
+
+def _by_class(prior: np.ndarray, images: Images) -> dict[str, float]:
+    return dict(zip(images.classes, prior.tolist(), strict=True))
 
 
 def statistics_of(net: nn.Module, shard: Shard, local: Local) -> None:
@@ -135,9 +137,6 @@ class Calibration:
         bounds = [(np.exp(-3), np.exp(3)), *[(None, None)] * z.shape[1]]
         x = minimize(loss, np.array([1.0, *np.zeros(z.shape[1])]), jac=True, method="L-BFGS-B", bounds=bounds).x
         return cls(float(x[0]), x[1:], probabilities(x[0] * z + x[1:]).mean(0))
-
-    def by_class(self, classes: list[str]) -> dict[str, float]:
-        return dict(zip(classes, self.prior.tolist(), strict=True))
 
     def carried(self, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Logits [N, C] of new images under their own prior, and that prior [C]."""
