@@ -61,7 +61,8 @@ def adapted(named: Iterable[tuple[str, Scores]]) -> Iterator[Table]:
 
 def _table(caption: str, attribute: str, groups: Cells, members: dict[str, Score], legend: str) -> Table:
     rows: list[list[str | Cell]] = []
-    for group, adaptations in groups.items():
+    scored = {group: of for group, of in groups.items() if any(each.value is not None for each in of[AS_TRAINED])}
+    for group, adaptations in scored.items():
         for adaptation, scores in adaptations.items():
             first = adaptation == AS_TRAINED
             whose = f"{group or 'gap'}{DAGGER * bool(members.get(group, Score()).small)}" if first else ""
