@@ -32,7 +32,7 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "methods": 8310,
     "metrics": 1170,
     "models": 2270,
-    "reporting": 4886,
+    "reporting": 4887,
     "reproduce": 4340,
     "runs": 2714,
     "scores": 5921,

@@ -79,7 +79,8 @@ def _of_merged(options: PartitionOptions) -> Partition:
     schemes = {}
     for name, path in datasets.items():
         known = manifest.read(path).body["attributes"]
-        of_one = replace(options, dataset=path, clients=options.clients_of.get(name, options.clients))
+        clients: Any = options.clients_of.get(name, options.clients)  # which the options read
+        of_one = replace(options, dataset=path, clients=clients)
         if [each for each in options.by if each not in known]:  # its images are of one client
             of_one = replace(of_one, by=[DATASET], clients=None)
         schemes[name] = _scheme(_decided(of_one))

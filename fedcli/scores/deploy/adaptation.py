@@ -29,7 +29,7 @@ from ...methods.contract import Local
 from ...methods.mixins import GroupViews, views_of
 from ...metrics import Task, probabilities
 from ...metrics.of_images import number
-from ...models.network import has_batch_norm
+from ...models.network import Network, has_batch_norm
 from ...runs.finished import Run
 from ...seeds import derive
 from ..answering import answers_of
@@ -89,7 +89,7 @@ def _by_class(prior: np.ndarray, images: Images) -> dict[str, float]:
     return dict(zip(images.classes, prior.tolist(), strict=True))
 
 
-def statistics_of(net: nn.Module, shard: Shard, local: Local) -> None:
+def statistics_of(net: Network, shard: Shard, local: Local) -> None:
     """Put the batch-norm statistics of a shard's images into a network that is in eval mode."""
     if len(shard) < 2:
         raise FedcliError("one test image has no batch-norm statistics", "leave --adapt bn out, or give more images")
