@@ -37,7 +37,7 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "runs": 2714,
     "scores": 5921,
     "sites": 3350,
-    "stages": 2326,
+    "stages": 2327,
     "system": 850,
     "the ground floor": 1486,
 }
