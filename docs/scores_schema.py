@@ -8,6 +8,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from fedcli.scores.scores import Scores
 
+OPTIONAL = "adapted"  # what scores.json leaves out where it was not asked for
 PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
 
 
@@ -28,7 +29,7 @@ def _object(kind: Any) -> dict[str, Any]:
     properties = {name: _of_type(hint) for name, hint in _hints(kind).items()}
     about = cleandoc(kind.__doc__ or "")
     return {
-        "description": about, "type": "object", "properties": properties, "required": list(properties),
+        "description": about, "type": "object", "properties": properties, "required": [name for name in properties if name != OPTIONAL],
         "additionalProperties": False,
     }  # fmt: skip
 

@@ -220,7 +220,7 @@ def _show_scores(lines: "list[Row]", own: list[str], topics: list[str] | None) -
     show_tables((table for metric in ("", *own) for table in by_group.tables(run, metric)), sys.stderr)
     writers.say(by_group.legend(run.scores, own) if run.scores.groups else (), sys.stderr)
     known = [("", lines[0].scores)]
-    parts = choice.tables(lines), by_severity.tables(known), cross_site.tables(known)
+    parts = choice.tables(lines), by_severity.tables(known), cross_site.tables(known), cross_site.adapted(known)
     show_tables([table for part in parts for table in part], sys.stderr)
     if topics is not None and run.scores.clinical:
         show_tables(clinical.by_class(run.scores), sys.stderr)

@@ -1,16 +1,26 @@
-"""Every client's model on every client's test part, as a table of each score: trained at, tested on."""
+"""Models at other sites: every client's on each client's test part, and the last round's adapted to test images."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..metrics import title
+from ..scores import numbers
+from ..scores.parts import AS_TRAINED, AdaptedScore
 from ..scores.scores import Scores
+from ..scores.table import Score
 from .columns import SHOWN, shown
-from .table import Column, Heads, Table
+from .table import DAGGER, Cell, Column, Heads, Table, percent
 
 LEGEND = (
     "In percent, last round's models on clean test images. A row is whose model it is, a column whose test images; in "
     "brackets their number. Where both are the same client, nothing was transferred."
 )
+ADAPTED = (
+    "In %, last round's model. none: as it was trained; below it the change in points, with a 95 % interval over "
+    "bootstrap resamples that both share. bn: batch-norm statistics of these images. prior: their class prior by EM. "
+    "temperature: fitted to validation images. Labels of these images choose nothing. Calibration errors grow in "
+    "resamples, so that their intervals are rough."
+)
+Cells = dict[str, dict[str, list[AdaptedScore]]]  # group -> adaptation -> of each metric
 
 
 def tables(named: Iterable[tuple[str, Scores]], metrics: Sequence[str] = SHOWN) -> Iterator[Table]:
@@ -24,3 +34,48 @@ def tables(named: Iterable[tuple[str, Scores]], metrics: Sequence[str] = SHOWN) 
         for metric in (name for name in shown(scores, metrics) if name in known):
             lines = [[model, *(tested[client][metric].last for client in sizes)] for model, tested in rows.items()]
             yield Table.of(f"Trained at and tested on: {title(metric)}, {name or scores.name}", heads, lines, LEGEND)
+
+
+def adapted(named: Iterable[tuple[str, Scores]]) -> Iterator[Table]:
+    """A table of all images and one for each attribute, of each version of them, of each run that has such scores.
+
+    named: name and scores of each run.
+    """
+    for name, scores in named:
+        cells: dict[tuple[str, str], Cells] = {}
+        for each in scores.adapted.scores if scores.adapted else ():
+            if not each.attribute or each.metric != "accuracy":  # which of groups finds no room
+                of_group = cells.setdefault((each.version, each.attribute), {}).setdefault(each.group, {})
+                of_group.setdefault(each.adaptation, []).append(each)
+        words = numbers.versions([scores])
+        for (version, attribute), groups in cells.items():
+            whose = f"{name or scores.name}{attribute and f', by {attribute}'}"
+            caption = f"Adapted to the {words.get(version, version)} test images: {whose}"
+            legend = ADAPTED if (version, attribute) == [*cells][-1] else ""
+            yield _table(caption, attribute, groups, scores.members(attribute), legend)
+        if scores.adapted and (prior := scores.adapted.prior):
+            heads: Heads = ["images", *(Column(each, "%") for each in scores.classes)]
+            lines = [[where, *(of[each] for each in scores.classes)] for where, of in prior.items()]
+            yield Table.of(f"Class prior: {name or scores.name}", heads, lines)
+
+
+def _table(caption: str, attribute: str, groups: Cells, members: dict[str, Score], legend: str) -> Table:
+    rows: list[list[str | Cell]] = []
+    scored = {group: of for group, of in groups.items() if any(each.value is not None for each in of[AS_TRAINED])}
+    for group, adaptations in scored.items():
+        for adaptation, scores in adaptations.items():
+            first = adaptation == AS_TRAINED
+            whose = f"{group or 'gap'}{DAGGER * bool(members.get(group, Score()).small)}" if first else ""
+            images = f"{scores[0].images:,}" if first and (group or not attribute) else ""
+            values = [percent(each.value) if first else _change(each) for each in scores]
+            rows.append([*([whose] if attribute else []), images, adaptation, *values])
+    shown = [Column(title(each.metric), "%") for each in next(iter(groups.values()))[AS_TRAINED]]
+    heads: Heads = [*([attribute] if attribute else []), "images", "adapted", *shown]
+    return Table.of(caption, heads, rows, legend)
+
+
+def _change(score: AdaptedScore) -> Cell:
+    if score.difference is None:
+        return Cell()
+    bounds = "" if score.low is None or score.high is None else f" ({100 * score.low:.1f} to {100 * score.high:.1f})"
+    return Cell(f"{100 * score.difference:+.1f}{bounds}")

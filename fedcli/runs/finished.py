@@ -35,6 +35,7 @@ class Run:
     Attributes:
         rounds: rounds whose model was kept, rising.
         images: the manifest of the data.
+        adapt: changes a loaded model before it answers for a shard, see scores/deploy/adaptation.py.
     """
 
     path: Path
@@ -46,6 +47,7 @@ class Run:
     device: str
     method: Method = METHODS["fedavg"]
     images: Path | None = None
+    adapt: Callable[[models.Network, Shard, Local], None] | None = None
 
 
 def open_run(path: Path, device: str = "cpu", images: Path | None = None) -> Run:
@@ -227,6 +229,8 @@ def part(shard: Shard, places: np.ndarray) -> Shard:
 def predict(run: Run, round: int | str, shard: Shard, client: str | None = None, view: str | None = None) -> np.ndarray:
     """Logits float32 [N, C] of a kept round's model, or BEST, on a shard's fixed view, as the method's view asks."""
     load_model(run, round, client)
+    if run.adapt:
+        run.adapt(run.net, shard, run.method.local)
     return logits(run.net, shard, run.method.local, view)
 
 

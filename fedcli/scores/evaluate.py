@@ -30,6 +30,7 @@ from . import by_validation, cross_site, external, severities
 from .answering import Panel, panel, predictions, who_answers
 from .clinical import points as clinical
 from .clinical.shape import positives
+from .deploy import adaptation
 from .existing import asked
 from .facts import Images, facts, label_facts, of_round, over_rounds
 from .groups import grouping
@@ -58,6 +59,7 @@ class Extra:
         clinical: operating points, calibration and conformal sets too; of the classes `positive`, by
             each `rule`, and of a `cost` in false alarms for a missed image.
         interval: "percentile" or "bca", how intervals are made of resamples.
+        adapt: adaptations of the last round's model to the test images, see deploy/adaptation.py.
         choose: the rule by which validation images choose the round of `best_on_validation`, see choice.py.
     """
 
@@ -73,12 +75,14 @@ class Extra:
     rule: Sequence[str] = ()
     choose: str | None = None
     interval: str = PERCENTILE
+    adapt: Sequence[str] = ()
 
     @property
     def recorded(self) -> dict[str, Any]:
         """The options of scores.json that the other modules do not record."""
         made: dict[str, Any] = {"cross_site": True} if self.cross_site else {}
         made |= {"choose": self.choose} if self.choose else {}
+        made |= {"adapt": sorted({*self.adapt})} if self.adapt else {}
         made |= {"interval": self.interval} if self.interval != PERCENTILE else {}
         if self.clinical:
             made |= {"clinical": {"positive": sorted(self.positive), "cost": self.cost, "rules": list(self.rule)}}
@@ -121,6 +125,7 @@ def _build(
     if not run.rounds:
         raise FedcliError(f"{run.path} kept no model", "train the run again")
     run, tested_on = external.with_tests(run, tests)
+    adaptation.check(run, extra.adapt)
     logits = predictions(run)
     views = {"": logits} | {view: predictions(run, view) for view in views_of(run.method.local)[1:]}
     write(folder / "predictions.h5", run, views)
@@ -163,6 +168,7 @@ def _build(
         candidates=candidates,
         external=tested_on,
         clinical=_clinical(run, logits, images, extra),
+        adapted=adaptation.adapted(run, images, extra.recorded["adapt"]) if extra.adapt else None,
         shots=shots(images.y, run.data.classes, trained_on, limits) if with_shots else None,
         train_images=sum(map(len, run.data.train.values())) if several else 0,
         clients=clients,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from . import external  # it imports torch, which scores that lie there do not need
 
 # options that do not change test images
-QUESTIONS = "by", "shots", "severities", "metrics", "cross_site", "clinical", "choose", "interval"
+QUESTIONS = "by", "shots", "severities", "metrics", "cross_site", "clinical", "adapt", "choose", "interval"
 
 
 def check(run_path: Path, *, by: list[str], shots: str | None) -> None:

@@ -13,15 +13,15 @@ import torch
 
 from .. import console
 from ..data import manifest
+from ..data.preparation.merge import PREPARED
 from ..data.shard import Shard, Shards, load_tests
 from ..data.sources.tables import lacking, read_cells
 from ..errors import FedcliError, UsageError, nearest
-from ..labels import NO, UNKNOWN, YES
+from ..labels import joined
 from ..runs.finished import Run, part
 from .parts import External
 
 KINDS = "dataset", "partition", "corruption"
-LIKE_OURS = "fit", "clahe", "scaled_decoding", "window"  # of prepare's options, beside the size: what becomes of images
 HINT = "give a CSV with the columns theirs and ours"
 
 
@@ -130,8 +130,8 @@ def _check_images(run: Run, path: Path) -> None:
         has = f"{path} has images of {theirs['size'][0]} px, the run's network takes {size} px"
         raise FedcliError(has, f"prepare them with --size {size}")
     options = [manifest.read(_dataset(at)).options for at in (path, run.images or run.path)]
-    ways = [["on" if (way := each.get(name)) is True else str(way or "off") for name in LIKE_OURS] for each in options]
-    flags = (f"--{name.replace('_', '-')}" for name in LIKE_OURS)
+    ways = [["on" if (way := each.get(name)) is True else str(way or "off") for name in PREPARED] for each in options]
+    flags = (f"--{name.replace('_', '-')}" for name in PREPARED)
     if differing := [f"{flag} {its}, the run's {own}" for flag, its, own in zip(flags, *ways) if its != own]:
         console.warn(f"{path} was prepared in another way: {', '.join(differing)}")
 
@@ -165,8 +165,7 @@ def _as_ours(
 ) -> tuple[Shard, np.ndarray]:  # fmt: skip
     """The images whose class the run has, with its class numbers, and their places [N] in the shard."""
     place = np.array([data.classes.index(pairs[name]) if pairs[name] else -1 for name in theirs])
-    y = shard.y.cpu().numpy()
-    y = place[y] if y.ndim == 1 else _labels_as_ours(y, place, len(data.classes))
+    y = joined(shard.y.cpu().numpy(), place, len(data.classes))
     kept = np.flatnonzero(y >= 0) if y.ndim == 1 else np.arange(len(y))
     groups = {
         name: torch.from_numpy(columns[name][1][column.cpu().numpy()]).to(shard.y.device)
@@ -176,16 +175,3 @@ def _as_ours(
         shard, y=torch.from_numpy(y).to(shard.y.device), groups=groups, classes=len(data.classes), derived={}
     )
     return part(renamed, kept), kept
-
-
-def _labels_as_ours(labels: np.ndarray, place: np.ndarray, count: int) -> np.ndarray:
-    """Labels [N, theirs] as uint8 [N, count]: whether an image has one of ours that none of theirs is, is not known.
-
-    place: [theirs] of each of theirs among ours, -1 for none.
-    """
-    made = np.full((len(labels), count), UNKNOWN, np.uint8)
-    for at in range(count):
-        same = labels[:, place == at]
-        made[(same == YES).any(1), at] = YES
-        made[(same == NO).all(1) & (place == at).any(), at] = NO
-    return made

@@ -14,6 +14,7 @@ AVERAGE = "average"  # of both
 VERSIONS = *MODELS, AVERAGE
 PATCHED = "patched", "unpatched"  # test images of other classes than a backdoor's target, with its patch and without
 SUCCESS = "attack_success"  # the share of them that are called the target
+AS_TRAINED = "none"  # in place of an adaptation
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,34 @@ class External:
         return (
             f"scored on {every}{self.images} {images} of the dataset {self.dataset!r}{left_out}, not on the run's own"
         )
+
+
+@dataclass(frozen=True)
+class AdaptedScore:
+    """One metric of an adapted model; difference: from the model as it is, with its 95 % interval.
+
+    group: "" of an attribute for the gap between its groups.
+    """
+
+    adaptation: str
+    version: str
+    attribute: str
+    group: str
+    metric: str
+    images: int
+    value: Number
+    difference: Number
+    low: Number
+    high: Number
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """The last round's model adapted to the test images; prior: version of them, or validation -> class -> share."""
+
+    temperature: Number
+    prior: dict[str, dict[str, float]] = field(default_factory=dict)
+    scores: list[AdaptedScore] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

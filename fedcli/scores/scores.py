@@ -18,7 +18,21 @@ from ..metrics.task import ONE, SEVERAL
 from . import table, views
 from .choice import Candidate
 from .clinical import shape
-from .parts import AVERAGE, MODELS, Chosen, Client, Curves, External, Grouped, Severity, Shots, Stage, Traffic, decode
+from .parts import (
+    AVERAGE,
+    MODELS,
+    Adapted,
+    Chosen,
+    Client,
+    Curves,
+    External,
+    Grouped,
+    Severity,
+    Shots,
+    Stage,
+    Traffic,
+    decode,
+)
 from .table import TRAINED_AT, Score, Table, Where
 
 LEGEND = Path(__file__).parent / "legend.json"  # the numbers of a run explained, in the words of scores.json
@@ -142,6 +156,7 @@ class Scores:
     candidates: list[Candidate] = field(default_factory=list)
     external: External | None = None
     clinical: dict[str, Any] | None = None  # of the shape in clinical/shape.py
+    adapted: Adapted | None = None
     shots: Shots | None = None
     train_images: int = 0
     clients: dict[str, Client] = field(default_factory=dict)
@@ -179,7 +194,7 @@ class Scores:
     def facts(self) -> dict[str, Any]:
         """As the body of scores.json holds them."""
         facts = asdict(replace(self, table={})) | {"legend": json.loads(LEGEND.read_text(encoding="utf-8"))}
-        return {key: value for key, value in facts.items() if key != "table"}
+        return {key: value for key, value in facts.items() if key != "table" and (value or key != "adapted")}
 
     @property
     def several_labels(self) -> bool:

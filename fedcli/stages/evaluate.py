@@ -3,11 +3,12 @@
 from pathlib import Path
 
 from .. import console
-from ..errors import UsageError
+from ..errors import UsageError, nearest
 from ..federation.engines import remote
 from ..reporting import tracking
 from ..scores import own_metrics
 from ..scores.choice import check_rule
+from ..scores.deploy.adaptation import ADAPTATIONS
 from ..scores.evaluate import Extra
 from ..scores.evaluate import evaluate as score_run
 from ..scores.predictions import to_csv
@@ -20,7 +21,11 @@ def run(options: EvaluateOptions) -> Scores:
     """Score a run on the clean and the corrupted test set, per client and per group. Raises FedcliError, UsageError."""
     if options.export not in (None, "csv"):
         raise UsageError(f"--export {options.export!r} is unknown", "there is one: --export csv")
-    here = [flag for flag in ("on", "cross_site", "clinical", "choose", "metric", "track") if getattr(options, flag)]
+    here = [
+        flag
+        for flag in ("on", "adapt", "cross_site", "clinical", "choose", "metric", "track")
+        if getattr(options, flag)
+    ]
     if options.engine and here:
         flag = here[0].replace("_", "-")
         raise UsageError(
@@ -28,6 +33,9 @@ def run(options: EvaluateOptions) -> Scores:
         )
     if (options.positive or options.rule or options.cost is not None) and not options.clinical:
         raise UsageError("--positive, --rule and --cost choose operating points", "add --clinical")
+    for name in options.adapt:
+        if name not in ADAPTATIONS:
+            raise UsageError(f"--adapt {name!r} is unknown", nearest(name, ADAPTATIONS))
     check_rule(options.choose)
     tracking.check(options.track)
     if options.cross_site and options.on:
@@ -40,7 +48,7 @@ def run(options: EvaluateOptions) -> Scores:
     extra = Extra(
         options.corrupt, options.severity, path_of(options.on), path_of(options.map_classes), options.all_images,
         options.cross_site, options.clinical, options.positive, options.cost, options.rule, options.choose,
-        options.interval,
+        options.interval, options.adapt,
     )  # fmt: skip
     with own_metrics.asked_for(options.metric):
         path = score_run(

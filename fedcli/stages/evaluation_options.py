@@ -44,6 +44,12 @@ class EvaluateOptions(Options):
         Flag("FILE"),
     ] = None
     all_images: Annotated[bool, "with --on DATASET: all of its images, not its test part alone"] = False
+    adapt: Annotated[
+        Sequence[str],
+        "also the last round's model adapted to the test images without their labels: bn, by their batch-norm "
+        "statistics, prior, by EM of their class prior, temperature, by validation images; may be repeated",
+        Flag("NAME"),
+    ] = ()
     cross_site: Annotated[bool, "also score every client's own model on every client's own test images"] = False
     clinical: Annotated[
         bool,

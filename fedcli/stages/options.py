@@ -112,6 +112,21 @@ class PartitionOptions(Options):
     stage: ClassVar[str] = "partition"
     dataset: Annotated[Source | None, "dataset manifest; default: the newest under --work, - reads stdin", INPUT] = None
     _: KW_ONLY
+    merge: Annotated[
+        Sequence[str],
+        "join this dataset with the others; each is divided among clients of its own and is a value of the attribute "
+        "dataset; NAME= before it names it; may be repeated",
+        Flag("[NAME=]MANIFEST"),
+    ] = ()
+    classes_table: Annotated[
+        Source | None,
+        "with --merge: CSV with the columns dataset, class and joined; an empty cell leaves a class out; default: "
+        "classes of equal names",
+        Flag("FILE"),
+    ] = None
+    clients_of: Annotated[
+        Mapping[str, object], "with --merge: clients of a dataset, such as usps=2; may be repeated"
+    ] = field(default_factory=dict, hash=False)
     dirichlet: Dirichlet = None
     balanced: Annotated[bool, "with --dirichlet: clients of equal size"] = False
     iid: Annotated[bool, "every client a random share"] = False

@@ -9,15 +9,20 @@ from .. import console
 from ..data import manifest
 from ..data.partition import make_partition
 from ..data.partition.held_out import Leaving
-from ..data.partition.scheme import Scheme, named, resolve
+from ..data.partition.of_each import OfEach
+from ..data.partition.scheme import PLAIN, Scheme, named, resolve
 from ..data.pool import TRAIN, pool_of
-from ..errors import UsageError
+from ..data.preparation.merge import DATASET, merge
+from ..errors import UsageError, nearest
 from .call import called_with, path_of, source
 from .options import PartitionOptions
 from .results import Partition
 
 # flags that are about no scheme
-UNDECIDED = "dataset", "hold_out", "without", "minimum", "val", "seed", "materialize", "work", "out"
+UNDECIDED = (
+    "dataset", "merge", "classes_table", "clients_of", "hold_out", "without", "minimum", "val", "seed", "materialize",
+    "work", "out",
+)  # fmt: skip
 
 
 def run(options: PartitionOptions) -> Partition:
@@ -26,19 +31,62 @@ def run(options: PartitionOptions) -> Partition:
     Without a scheme the dataset's own sites are the clients if it has them, else it is dirichlet=1 over its usual
     number of clients. Raises FedcliError, UsageError.
     """
+    if options.merge:
+        return _of_merged(options)
+    if options.classes_table or options.clients_of:
+        raise UsageError("--classes-table and --clients-of are about several datasets", "add --merge DATASET")
     dataset = source(options.dataset, options.work, "dataset")
-    options = replace(options, dataset=dataset)
-    if not [flag for flag in options.changed() if flag.name not in UNDECIDED]:
-        options = by_default(options)
-    given = manifest.read(dataset, "dataset").body
+    options = _decided(replace(options, dataset=dataset))
+    return _divided(options, dataset, _scheme(options))
+
+
+def _decided(options: PartitionOptions) -> PartitionOptions:
+    """By default the dataset's sites, or Dirichlet."""
+    return options if [flag for flag in options.changed() if flag.name not in UNDECIDED] else by_default(options)
+
+
+def _scheme(options: PartitionOptions) -> Scheme:
+    given = manifest.read(Path(options.dataset or ""), "dataset").body
     flags = {field.name: getattr(options, field.name) for field in options.declared() if field.name not in UNDECIDED}
-    scheme = scheme_from_flags(flags, given)
+    return scheme_from_flags(flags, given)
+
+
+def _divided(options: PartitionOptions, dataset: Path, scheme: Scheme) -> Partition:
     file = scheme.code.name if scheme.code and scheme.code.path else ""
     recorded = replace(options, scheme=f"{file}:{scheme.name}") if file else options  # without the file's place
     to = manifest.Destination(Path(options.work), path_of(options.out), recorded.made_by())
     stage = {name: getattr(options, name) for name in ("val", "minimum", "seed", "materialize")}
     leaving = Leaving(options.hold_out, options.without)
     return Partition(make_partition(dataset, scheme, to, **stage, leaving=leaving))
+
+
+def _of_merged(options: PartitionOptions) -> Partition:
+    """The same of several datasets joined into one, each of which is divided among clients of its own."""
+    datasets: dict[str, Path] = {}
+    for text in [*options.merge, *([str(options.dataset)] if options.dataset else [])]:
+        name, equals, file = ("", "", text) if Path(text).exists() else text.rpartition("=")
+        path = manifest.find(source(file, options.work, "dataset"), "dataset")
+        name = name if equals else manifest.read(path, "dataset").body["name"]
+        if not PLAIN.fullmatch(name) or name in datasets:
+            what = f"two datasets are called {name!r}" if name in datasets else f"{name!r} is no name of a dataset"
+            raise UsageError(f"--merge: {what}", "write --merge NAME=MANIFEST")
+        datasets[name] = path
+    if unknown := [name for name in options.clients_of if name not in datasets]:
+        raise UsageError(f"--clients-of: no dataset is called {unknown[0]!r}", nearest(unknown[0], datasets))
+    asked = PartitionOptions(merge=list(datasets), classes_table=options.classes_table)
+    to = manifest.Destination(Path(options.work), made_by=asked.made_by())
+    merged = merge(datasets, path_of(options.classes_table), to)
+    schemes = {}
+    for name, path in datasets.items():
+        known = manifest.read(path).body["attributes"]
+        clients: Any = options.clients_of.get(name, options.clients)  # which the options read
+        of_one = replace(options, dataset=path, clients=clients)
+        if [each for each in options.by if each not in known]:  # its images are of one client
+            of_one = replace(of_one, by=[DATASET], clients=None)
+        schemes[name] = _scheme(_decided(of_one))
+    return _divided(
+        replace(options, merge=list(datasets), dataset=None), merged, OfEach(attribute=DATASET, schemes=schemes)
+    )
 
 
 partition = called_with("partition", PartitionOptions, run)

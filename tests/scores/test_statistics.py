@@ -9,7 +9,7 @@ from sklearn.metrics import accuracy_score, balanced_accuracy_score, f1_score, r
 from fedcli import metrics
 from fedcli.errors import FedcliError
 from fedcli.metrics import CLASSES, names, plan, probabilities, score
-from fedcli.scores.statistics.bootstrap import _draws, bootstrap_p, draw, interval
+from fedcli.scores.statistics.bootstrap import bootstrap_p, draw, draws, interval
 from fedcli.scores.statistics.significance import (
     delong,
     holm,
@@ -306,7 +306,7 @@ def test_the_floor_of_wilcoxon_is_of_all_pairs_given():
 
 
 def test_counts_of_pairs_of_images_do_not_overflow_where_patients_have_many():
-    (times,) = _draws(np.arange(46_341 // 3 + 1).repeat(3), 1, seed=0)
+    (times,) = draws(np.arange(46_341 // 3 + 1).repeat(3), 1, seed=0)
     assert times.dtype == np.int64  # a resample may hold 46,341 images, whose pairs are 2^31
 
 

@@ -140,6 +140,7 @@ def _sections(made: Report, systems: list[Row], asked: PageOptions) -> list[Sect
         group_tables.of_labels(systems),
         images.section(systems),
         Section("severities", "Other corruptions", falls, folded=list(by_severity.by_group(named))),
+        Section("adapted", "Adapted to the test images", list(cross_site.adapted(named))),
         replace(clinical.section(named), text=()),  # without advice that nobody asked for
         clients.section(systems, asked.metrics),
         Section("cross-site", "Trained at and tested on", list(cross_site.tables(named))),

@@ -3,6 +3,7 @@
 Scores are shares from 0 to 1, means over the kept rounds (the last five) and over seeds.
 """
 
+from dataclasses import asdict
 from typing import Any
 
 from ...compare.tested import Comparison
@@ -32,7 +33,7 @@ def of_row(row: Row) -> Brief:
         "chance": chance(scores),
         "groups": {attribute: {v: _groups(row, attribute, v) for v in of} for attribute, of in scores.groups.items()},
         "paths": [str(path) for path in row.paths],
-    }  # fmt: skip
+    } | ({"adapted": asdict(scores.adapted)} if scores.adapted else {})  # fmt: skip
 
 
 def chance(scores: Scores) -> dict[str, float]:

@@ -238,13 +238,8 @@ def describe(score: np.ndarray, label: np.ndarray) -> Facts:
 
 
 def scaled(chosen: Seen, images: Seen) -> Facts:
-    """Temperature fitted by the likelihood of validation images; test scores before and after logits are divided."""
-    from scipy.optimize import minimize_scalar
-
-    def loss(log_temperature: float) -> float:
-        return _likelihood(chosen.logits / np.exp(log_temperature), chosen.y)
-
-    temperature = float(np.exp(minimize_scalar(loss, bounds=(-3, 3), method="bounded", options={"xatol": 1e-8}).x))
+    """Temperature, and test scores before and after logits are divided by it."""
+    divisor = temperature(chosen)
     right, at = images.logits.argmax(1) == images.y, np.arange(len(images.y))
     truth = np.eye(images.logits.shape[1])[images.y]
 
@@ -253,8 +248,18 @@ def scaled(chosen: Seen, images: Seen) -> Facts:
         error = calibration_error(p[at, p.argmax(1)], right)
         return _likelihood(logits, images.y), error, float(((p - truth) ** 2).sum(1).mean())
 
-    both = measured(images.logits.astype(np.float64)), measured(images.logits / temperature)
-    return {"temperature": temperature, **dict(zip(BEFORE_AFTER, map(list, zip(*both, strict=True)), strict=True))}
+    both = measured(images.logits.astype(np.float64)), measured(images.logits / divisor)
+    return {"temperature": divisor, **dict(zip(BEFORE_AFTER, map(list, zip(*both, strict=True)), strict=True))}
+
+
+def temperature(chosen: Seen) -> float:
+    """The number by which logits are divided so that the labels of validation images are most likely."""
+    from scipy.optimize import minimize_scalar
+
+    def loss(log_temperature: float) -> float:
+        return _likelihood(chosen.logits / np.exp(log_temperature), chosen.y)
+
+    return float(np.exp(minimize_scalar(loss, bounds=(-3, 3), method="bounded", options={"xatol": 1e-8}).x))
 
 
 def _likelihood(logits: np.ndarray, y: np.ndarray) -> float:

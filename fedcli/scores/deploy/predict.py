@@ -59,6 +59,9 @@ class Preprocessing:
         """From the chain of manifests above a run's images. Raises FedcliError."""
         path = manifest.above(run.images or data_of(run.path), "dataset")
         dataset = manifest.read(path)
+        if "merged" in dataset.options:
+            what = f"{path} was merged of datasets that were prepared in ways of their own"
+            raise FedcliError(what, "prepare the new files as one of them, then fedcli evaluate --on")
         known = {each.name for each in fields(Choices)}
         choices = Choices(**{key: value for key, value in dataset.options.items() if key in known})
         name, code = dataset.options["dataset"], dataset.options.get("code", {})

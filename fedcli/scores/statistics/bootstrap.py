@@ -35,11 +35,11 @@ def draw(units: np.ndarray | int, resamples: int, seed: int) -> np.ndarray:
         with replacement. A number stands for that many images of a patient each.
     Equal arguments give equal draws, which is what pairs two models on the same images.
     """
-    parts = list(_draws(units, resamples, seed))
+    parts = list(draws(units, resamples, seed))
     return np.concatenate(parts, 1).T.astype(np.int16)
 
 
-def _draws(units: np.ndarray | int, resamples: int, seed: int) -> Iterator[np.ndarray]:
+def draws(units: np.ndarray | int, resamples: int, seed: int) -> Iterator[np.ndarray]:
     """The transposed draws [N, b] a few at a time; how many at a time changes no number.
 
     They are integers wide enough for the number of pairs of images that a resample can hold, twice.
@@ -93,7 +93,7 @@ def bootstrap_all(
     for at in members:
         of_images = groupings and groupings_at(groupings, at)
         plans.append([metrics.plan(logits[at], y[at], of_images) for logits in tables])
-    drawn = _scored(plans, members, _draws(len(y) if units is None else units, resamples, seed))
+    drawn = _scored(plans, members, draws(len(y) if units is None else units, resamples, seed))
     if groups is None:
         return drawn[0]
     return [{name: np.stack([part[name] for part in parts], 1) for name in parts[0]} for parts in zip(*drawn)]

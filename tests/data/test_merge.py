@@ -1,0 +1,138 @@
+"""`partition --merge`: several datasets in one federation."""
+
+import numpy as np
+import pytest
+from hospitals import prepared, write_hospitals
+
+import fedcli
+from fedcli.data import manifest
+from fedcli.data.pool import holdings, pool_of
+from fedcli.data.preparation import merge
+from fedcli.data.sources.formats.photographs import fit_image
+from fedcli.errors import FedcliError, HashError, UsageError
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    return tmp_path_factory.mktemp("work")
+
+
+@pytest.fixture(scope="module")
+def north(work):
+    """Two hospitals, 10 pixels."""
+    return prepared(write_hospitals(work / "north", hospitals=("a", "b"), count=48, size=10), work, size=10)
+
+
+@pytest.fixture(scope="module")
+def south(work):
+    """One hospital of another name for the illness, 8 pixels, and one more class."""
+    raw = write_hospitals(work / "south", classes=("healthy", "sick", "unclear"), hospitals=("c",), count=48, seed=1)
+    return prepared(raw, work)
+
+
+@pytest.fixture
+def table(tmp_path):
+    def write(*lines):
+        (tmp_path / "classes.csv").write_text("\n".join(["dataset,class,joined", *lines]) + "\n")
+        return tmp_path / "classes.csv"
+
+    return write
+
+
+ILL = "north,healthy,healthy", "north,ill,ill", "south,healthy,healthy", "south,sick,ill", "south,unclear,"
+
+
+def merged(work, north, south, **how):
+    return fedcli.partition(merge=[f"north={north.path}", f"south={south.path}"], work=work, **how)
+
+
+def held(made):
+    """Client -> ids of its training images."""
+    pool, rows, _ = holdings(made.path)
+    return {client: pool.id[parts["train"]].tolist() for client, parts in rows.items()}
+
+
+def test_images_classes_and_attributes_are_joined_by_the_stated_rules(work, north, south, table):
+    made = merged(work, north, south, classes_table=table(*ILL))
+    dataset = manifest.above(made.path, "dataset")
+    body, pool = manifest.verify(dataset).body, pool_of(dataset)
+    own, other = pool_of(north.path), pool_of(south.path)
+    assert (body["classes"], body["attributes"]["dataset"]) == (["healthy", "ill"], ["north", "south"])
+    assert body["attributes"]["hospital"] == ["a", "b", "c"]
+    kept = np.flatnonzero(other.y < 2)
+    assert pool.id.tolist() == [f"north/{id}" for id in own.id] + [f"south/{id}" for id in other.id[kept]]
+    assert pool.y.tolist() == own.y.tolist() + other.y[kept].tolist()
+    assert pool.split.tolist() == own.split.tolist() + other.split[kept].tolist()
+    assert pool.groups["hospital"].tolist() == own.groups["hospital"].tolist() + [2] * len(kept)
+    assert (pool.pixels()[:48] == own.pixels()).all()
+    grown = fit_image(other.pixels()[kept[0]], 10, "stretch", False)
+    assert (pool.pixels()[48] == grown).all()
+    assert not {*pool.patient[:48]} & {*pool.patient[48:]}
+
+
+def test_a_client_has_images_of_one_dataset_and_those_that_it_would_have_without_the_other(work, north, south, table):
+    how = {"dirichlet": 1.0, "seed": 3, "val": 0.2}
+    made = held(merged(work, north, south, classes_table=table(*ILL), clients_of={"north": 3, "south": 2}, **how))
+    assert [*made] == [f"north-client-0{k}" for k in range(3)] + ["south-client-00", "south-client-01"]
+    pool, rows, tests = holdings(merged(work, north, south, classes_table=table(*ILL), iid=True, clients=2).path)
+    assert pool.id[rows["south-client-01"]["test"]].tolist() == [id for id in pool.id[tests] if id.startswith("south/")]
+    alone = held(fedcli.partition(north, clients=3, work=work, **how | {"val": 0}))
+    both = held(merged(work, north, south, classes_table=table(*ILL), clients=3, **how | {"val": 0}))
+    for client, ids in alone.items():
+        assert both[f"north-{client}"] == [f"north/{id}" for id in ids]
+
+
+def test_by_sites_a_dataset_that_lacks_them_is_one_client_and_one_may_be_held_out(work, north, south, table, tmp_path):
+    raw = write_hospitals(tmp_path / "plain", count=30, seed=2)
+    plain = fedcli.prepare("images", raw=raw, size=8, work=work, jobs=1)
+    made = fedcli.partition(plain, merge=[f"north={north.path}"], by=["hospital"], work=work)
+    assert [*held(made)] == ["north-a", "north-b", "images"]
+    out = merged(work, north, south, classes_table=table(*ILL), hold_out="dataset=south")
+    assert [*held(out)] == ["north-a", "north-b"]
+    scored = fedcli.evaluate(fedcli.train("fedavg", out, rounds=1, work=work), by=["dataset"])
+    assert scored.body["groups"]["dataset"]["clean"]["last_round"]["groups"]["south"]["count"] == 32
+
+
+def test_a_changed_dataset_is_seen_through_the_chain(work, north, south, table, tmp_path):
+    copy = prepared(write_hospitals(tmp_path / "raw", count=30, seed=5), tmp_path)
+    made = fedcli.partition(merge=[f"x={copy.path}", f"north={north.path}"], work=tmp_path)
+    with (copy.path.parent / "pool.h5").open("ab") as file:
+        file.write(b"x")
+    with pytest.raises(HashError, match="pool.h5"):
+        manifest.verify(made.path)
+
+
+def test_what_does_not_fit_is_said_in_a_sentence(work, north, south, table, tmp_path):
+    for lines, sentence in {
+        ILL[:-1]: "has no line for the class 'unclear' of south",
+        (*ILL, ILL[0]): "'healthy' is named twice of north",
+        ("west,ill,ill",): "'west' is no dataset of --merge",
+        tuple(line.replace(",healthy,healthy", ",healthy,") for line in ILL[:-2])
+        + ("south,sick,sick", ILL[-1]): "no class of north and south",
+    }.items():
+        with pytest.raises(FedcliError, match=sentence):
+            merged(work, north, south, classes_table=table(*lines))
+    with pytest.raises(FedcliError, match="an image of y is one of x, pixel for pixel"):
+        fedcli.partition(merge=[f"x={north.path}", f"y={north.path}"], work=work)
+    raw = write_hospitals(tmp_path / "raw", count=20, seed=7)
+    several = fedcli.prepare("images", raw=raw, size=8, multi_label=True, work=work, jobs=1)
+    with pytest.raises(FedcliError, match="s has several labels per image, north has one"):
+        fedcli.partition(merge=[f"north={north.path}", f"s={several.path}"], work=work)
+    with pytest.raises(UsageError, match="two datasets are called 'images'"):
+        fedcli.partition(north, merge=[str(south.path)], work=work)
+    with pytest.raises(UsageError, match="no dataset is called 'sout'"):
+        merged(work, north, south, clients_of={"sout": 2})
+    with pytest.raises(UsageError, match="are about several datasets"):
+        fedcli.partition(north, clients_of={"north": 2}, work=work)
+    with pytest.raises(FedcliError, match="joins two datasets or more"):
+        fedcli.partition(merge=[str(north.path)], work=work)
+
+
+def test_slices_become_grey_and_grey_becomes_coloured():
+    grey, colours, slices = (np.full((4, 4, c), 10, np.uint8) * np.arange(1, c + 1, dtype=np.uint8) for c in (1, 3, 5))
+    assert [merge._fitted(image, 4, 3)[0, 0].tolist() for image in (grey, colours, slices)] == [
+        [10] * 3,
+        [10, 20, 30],
+        [30] * 3,
+    ]
+    assert merge._fitted(slices, 4, 5).shape == (4, 4, 5)

@@ -1,0 +1,131 @@
+"""`evaluate --adapt`: batch-norm statistics, class prior and temperature, each beside none."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hospitals import prepared, write_hospitals
+from torch import nn
+
+import fedcli
+from fedcli.data.shard import Shard
+from fedcli.errors import FedcliError, UsageError
+from fedcli.methods.contract import Local
+from fedcli.metrics import probabilities
+from fedcli.reporting import page
+from fedcli.runs.finished import open_run
+from fedcli.scores.clinical.points import Seen, temperature
+from fedcli.scores.deploy import adaptation
+from fedcli.scores.evaluate import _images
+from fedcli.scores.scores import Scores
+
+
+def seen(logits, y):
+    return Seen(logits, y, {}, np.full(len(y), -1))
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    """Logits whose softmax is the chance of the labels that are drawn from it: calibrated."""
+    draw = np.random.default_rng(0)
+    logits = draw.normal(size=(4000, 3)) + [0.8, 0.0, -0.8]
+    y = np.array([draw.choice(3, p=p) for p in probabilities(logits)])
+    return seen(logits, y)
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    return tmp_path_factory.mktemp("work")
+
+
+@pytest.fixture(scope="module")
+def dataset(work):
+    return prepared(write_hospitals(work / "raw"), work)
+
+
+@pytest.fixture(scope="module")
+def run(dataset, work):
+    held_out = fedcli.partition(dataset, by=["hospital"], hold_out="south", val=0.4, work=work)
+    return fedcli.train("fedavg", held_out, rounds=1, work=work)
+
+
+def test_the_prior_of_two_images_is_the_most_likely_one_by_hand():
+    # log(.2 + .6 p) + log(.7 - .4 p) is largest where .6 (.7 - .4 p) = .4 (.2 + .6 p): p = .34 / .48
+    prior = adaptation.new_prior(np.array([[0.8, 0.2], [0.3, 0.7]]), np.array([0.5, 0.5]))
+    assert prior == pytest.approx([0.34 / 0.48, 1 - 0.34 / 0.48], abs=1e-6)
+
+
+def test_under_the_prior_of_validation_nothing_changes(drawn):
+    made = adaptation.Calibration.of(drawn)
+    logits, prior = made.carried(drawn.logits)
+    assert prior == pytest.approx(made.prior, abs=1e-9)
+    assert logits == pytest.approx(made.slope * drawn.logits + made.bias)
+    assert (made.slope, *made.bias - made.bias[0]) == pytest.approx((1, 0, 0, 0), abs=0.15)  # it was calibrated
+
+
+def test_a_prior_that_changed_is_found_and_a_class_without_validation_image_stays_possible(drawn):
+    at = np.random.default_rng(1).permutation(np.flatnonzero(drawn.y != 0))
+    fewer = np.concatenate([at, np.flatnonzero(drawn.y == 0)[:200]])
+    _, prior = adaptation.Calibration.of(drawn).carried(drawn.logits[fewer])
+    assert prior == pytest.approx(np.bincount(drawn.y[fewer]) / len(fewer), abs=0.04)
+    two = drawn.y < 2
+    assert adaptation.Calibration.of(seen(drawn.logits[two], drawn.y[two])).prior[2] > 0
+
+
+def test_calibrated_logits_have_temperature_1_and_larger_ones_as_much_more(drawn):
+    assert temperature(drawn) == pytest.approx(1, abs=0.05)
+    assert temperature(replace(drawn, logits=4 * drawn.logits)) == pytest.approx(4 * temperature(drawn), rel=1e-5)
+
+
+def test_statistics_are_those_of_the_images_so_that_gain_and_offset_of_a_scanner_go():
+    images = torch.from_numpy(np.random.default_rng(0).integers(0, 100, (20, 3, 8, 8), np.uint8))
+    y = torch.zeros(20, dtype=torch.int64)
+
+    def shard(pixels):
+        return Shard(pixels, torch.arange(20), y, np.arange(20).astype(str), {}, 2, 3)
+
+    net, answers = nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.Dropout(), nn.Linear(192, 2)), []
+    for pixels in (images, 2 * images + 30):
+        adaptation.statistics_of(net, shard(pixels), Local())
+        x = torch.cat([batch.x for batch in shard(pixels).in_order()])
+        assert net[0].running_mean.tolist() == pytest.approx(x.mean((0, 2, 3)).tolist(), abs=1e-5)
+        assert net[0].running_var.tolist() == pytest.approx(x.transpose(0, 1).flatten(1).var(1).tolist(), rel=1e-4)
+        assert not net[0].training and net[0].momentum == 0.1
+        answers.append(net(x).detach().numpy())
+    assert answers[0] == pytest.approx(answers[1], abs=1e-3)
+
+
+def test_each_stands_beside_none_with_an_interval_for_all_and_by_group(run, dataset, tmp_path):
+    scored = fedcli.evaluate(run, on=dataset, adapt=["bn", "prior", "temperature"])
+    made = Scores.read(scored.path).adapted
+    lines = {(each.adaptation, each.attribute, each.group, each.metric): each for each in made.scores}
+    plain, cooler = (lines[name, "hospital", "south", "accuracy"] for name in ("none", "temperature"))
+    assert plain.difference is None and (cooler.difference, cooler.low, cooler.high) == (0, 0, 0)
+    bn = lines["bn", "", "", "balanced_accuracy"]
+    assert bn.low <= bn.difference <= bn.high
+    assert bn.value - bn.difference == pytest.approx(lines["none", "", "", "balanced_accuracy"].value)
+    assert ("prior", "hospital", "", "accuracy") in lines  # the gap
+    assert sum(made.prior["clean"].values()) == pytest.approx(1)
+    assert "Adapted to the clean test" in page.write(tmp_path / "page.html", [scored.path]).read_text(encoding="utf-8")
+    assert "adapted" not in fedcli.evaluate(run, on=dataset).manifest.body
+
+
+def test_labels_of_the_images_choose_nothing(run):
+    opened = open_run(run.path)
+    images = _images(opened, [])
+    made, other = (
+        adaptation.adapted(opened, replace(images, y=y), ["prior", "temperature"]) for y in (images.y, images.y * 0)
+    )
+    assert (made.prior, made.temperature) == (other.prior, other.temperature)
+
+
+def test_what_a_run_cannot_have_is_refused(dataset, work):
+    whole = fedcli.partition(dataset, by=["hospital"], work=work)
+    plain = fedcli.train("fedavg", whole, model="cnn-gn", rounds=1, work=work)
+    with pytest.raises(UsageError, match="the network cnn-gn of .* has no batch norm"):
+        fedcli.evaluate(plain, adapt=["bn"])
+    with pytest.raises(FedcliError, match="--adapt prior is fitted to the clients' validation images"):
+        fedcli.evaluate(plain, adapt=["prior"])
+    with pytest.raises(UsageError, match="--adapt 'bm' is unknown"):
+        fedcli.evaluate(plain, adapt=["bm"])
