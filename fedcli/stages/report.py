@@ -64,11 +64,12 @@ class Report(Shown):
     @cached_property
     def by_quality(self) -> "Section | None":
         """Scores by image quality, and what it explains of gaps, where --quality asked for it. Raises FedcliError."""
+        if not (measure := self.options.quality):
+            return None
         from ..reporting.page import by_quality
 
         own = [row for row in self.rows if not row.is_view]
-        measure = self.options.quality
-        return by_quality.section(own, measure, self.options.metric) if measure else None
+        return by_quality.section(own, measure, self.options.metric)
 
     @property
     def ranks(self) -> list[Table]:
