@@ -45,12 +45,11 @@ from ..shapes import NUMBER, read_json
 from .description import SMALLEST
 
 COLUMNS = {  # that fedcli's own methods report
-    "accuracy", "amplitudes", "cell_counts", "cell_losses", "class_images", "class_losses", "control_change", "counted",
-    "creff_gradient", "creff_has", "direction",
-    "discrepancy", "dual", "feature_n", "feature_sum", "gap", "group_class_counts", "group_counts", "group_losses",
-    "group_predictions", "local_steps_effective", "loss", "loss_before", "moved", "mu", "rescue_factor", "sharpness",
-    "snr",
-    "squared_length", "validation_accuracy", "validation_images", "without_me",
+    "accuracy", "amplitudes", "candidate_key", "cell_counts", "cell_losses", "class_images", "class_losses", "cluster",
+    "control_change", "counted", "creff_gradient", "creff_has", "dense_mean", "direction", "discrepancy", "dual",
+    "feature_n", "feature_sum", "gap", "group_class_counts", "group_counts", "group_losses", "group_predictions",
+    "local_steps_effective", "loss", "loss_before", "moved", "mu", "rescue_factor", "sharpness", "snr",
+    "squared_length", "validation_accuracy", "validation_images", "validation_loss", "without_me",
 }  # fmt: skip
 T = TypeVar("T", "Policy", "Privacy")
 MOST_ANSWERS = 1_000_000  # beyond which nobody counts
