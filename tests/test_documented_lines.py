@@ -87,6 +87,7 @@ BEFORE = {  # heading, or module of a command -> what its reader has typed alrea
     "Weight clients by quality": SKIN_CLIENTS,
     "Does quality explain a gap?": [*SKIN_CLIENTS, "fedcli train fedavg"],
     "predict": [*TWO_CLIENTS, "fedcli train fedavg"], "audit": [*TWO_CLIENTS, "fedcli train fedavg"],
+    "What a finished run gives away": SKIN,
     "Stronger membership attack with shadow runs": [
         *SKIN, "fedcli partition --by center --val 0.5",
         "fedcli train fedavg --name target --model cnn-gn --augment none --epochs 2",

@@ -72,7 +72,11 @@ def tables(body: dict[str, Any], name: str = "") -> Iterator[Table]:
     if inversion := body["inversion"]:
         images = range(len(inversion["blind"]))
         lines = [
-            [f"{made['model']} model", f"{made['distance']:.3f}", *(number(psnr, digits=1) for psnr in made["psnr"])]
+            [
+                f"{made['model']} model",
+                f"{made['distance']:.3f}",
+                *(number(dict(enumerate(made["psnr"])).get(k), digits=1) for k in images),
+            ]
             for made in inversion["models"]
         ]
         lines.append(["mean image", None, *(number(psnr, digits=1) for psnr in inversion["blind"])])
