@@ -93,3 +93,18 @@ def test_a_severity_without_a_kind_needs_a_corrupted_run(run, tmp_path):
     clean = fedcli.train("fedavg", partition, rounds=1, work=tmp_path)
     with pytest.raises(UsageError, match="--severity is about a corruption"):
         asked([], ["3"], clean.path)
+
+
+@pytest.mark.long
+def test_a_backdoor_has_its_success_beside_the_scores(tmp_path):
+    """Also where images are corrupted after the attack; it is the share of other classes that are called the target."""
+    data = fedcli.prepare("phantom", size=16, clients=3, work=tmp_path, jobs=1)
+    hostile = fedcli.attack(data, kind="backdoor", clients=2, target="epidural", strength=1.0, work=tmp_path)
+    noisy = fedcli.corrupt(hostile, "gaussian", on=["client-00"], work=tmp_path, jobs=1)
+    made = fedcli.evaluate(fedcli.train("fedavg", noisy, rounds=2, work=tmp_path), by=["sex"])
+    success = made.body["backdoor"]
+    assert not published_schema.errors(made) and list(success) == ["patched", "unpatched"]
+    scores = Scores.read(made.path)
+    (table,) = by_severity.tables([("", scores)])
+    assert table.title == "Success of the backdoor" and 0 <= success["patched"]["last"] <= 1
+    assert scores.part().overall["patched"]["attack_success"].count < made.body["versions"]["clean"]["count"]
