@@ -19,6 +19,7 @@ from fedcli.runs.assembly import assemble
 from fedcli.runs.rules import check
 from fedcli.runs.train import train
 from fedcli.scores.audit import audited, inversion
+from fedcli.scores.audit import finished as audits
 from fedcli.scores.audit.hospital import probe
 from fedcli.scores.audit.membership import allowed, attack, lira, roc
 
@@ -156,7 +157,7 @@ def test_an_audit_by_its_command_is_on_the_page_and_the_same_bytes_again(run, tm
     audit = folder / path.split("/")[-2] / "audit.json"
     audit.write_text(audit.read_text(encoding="utf-8").replace('"members": 80', '"members": "<b>"'), encoding="utf-8")
     with pytest.raises(FedcliError, match="members is '<b>', not a whole number"):
-        audited.newest(run)
+        audits.newest(run)
     audit.unlink()
 
 
