@@ -206,7 +206,7 @@ def test_two_sites_of_one_name_or_of_other_classes_are_no_federation(data, tmp_p
     with pytest.raises(SiteError, match="site south has the classes .*north has"):
         gathered([first, second], tmp_path)
     second.write_text("{}")
-    with pytest.raises(FedcliError, match="south.json: classes is missing"):
+    with pytest.raises(FedcliError, match="south.json is damaged: classes is missing"):
         gathered([first, second], tmp_path)
     with pytest.raises(FedcliError, match="no description of a site"):
         gathered([tmp_path / "partitions"], tmp_path)
