@@ -242,7 +242,7 @@ def _inversion(run: Run, asked: Asked, folder: Path) -> Facts:
     original = transforms.to_pixels(shard.batch(at).x).cpu().numpy()  # [B, C, H, W]
     test = run.data.test[panel(run, client).version]
     sums = [transforms.to_pixels(batch.x).sum(0).cpu().numpy() for batch in test.in_order()]
-    mean = np.sum(sums, axis=0) / len(test)  # [C, H, W]
+    mean = np.stack(sums).sum(0) / len(test)  # [C, H, W]
     runs.load_model(run, run.rounds[-1])
     made, shown = [], {"original": original}
     for model, net in (("initial", starting_network(run)), ("final", run.net)):
