@@ -116,7 +116,7 @@ def _sentence(gap: Explained, name: str, measure: str, metric: str) -> str:
     chance, pair = ", which may be chance" * (not sure), f"{title(metric)} by {name}, {gap.better} over {gap.worse}"
     if gap.explained[0] < 0:
         there = f"{bounded(*gap.standardised).text} points in place of {100 * gap.gap[0]:.1f}"
-        return f"at the same {_title(measure)} the gap in {pair}, is wider: {there}{chance}{left}"
+        return f"At the same {_title(measure)} the gap in {pair}, is wider: {there}{chance}{left}"
     explained_by = f"are explained by {_title(measure)}{chance}{left}"
     return f"{bounded(*gap.explained).text} of {100 * gap.gap[0]:.1f} points of the gap in {pair}, {explained_by}"
 
