@@ -20,7 +20,6 @@ from ..io.locks import held, is_held
 from ..options import Source
 from ..provenance import other_code
 from ..shapes import read_json
-from .settled import renewed
 
 PATH = (str, None)
 CODE = {str: {str: str}}  # half of a method -> where it comes from
@@ -93,8 +92,6 @@ def asked(folder: Path) -> dict[str, Any]:
             f"{path} was changed since the run was begun",
             "restore it; to train with other values, give another --out",
         )
-    if asked["options"].get("augment", "") is None and (data := folder / asked["data_path"]).is_file():
-        asked["options"] = renewed(asked["options"], manifest.read(data).body)
     return asked
 
 

@@ -1,24 +1,19 @@
 """A run's record, its page and its card say what the engine was given, for every option that is recorded."""
 
-import json
-import shutil
 from functools import cache
 
 import pytest
-from conftest import interrupt_in_round, make_chain
+from conftest import make_chain
 from made_plans import TRAINING, plan, planned
 
 from fedcli import options
-from fedcli.compare import systems
 from fedcli.data import manifest
-from fedcli.federation.server import Federation
 from fedcli.federation.training import Training
-from fedcli.figures import series
 from fedcli.options import recorded
 from fedcli.reporting import cards
 from fedcli.reporting.page import lineage
 from fedcli.reporting.rows import rows
-from fedcli.runs import assembly, folder, record, settled, train
+from fedcli.runs import assembly, record, settled, train
 from fedcli.runs.rules import check
 from fedcli.runs.train_options import TrainOptions
 from fedcli.scores.evaluate import evaluate
@@ -159,40 +154,3 @@ def test_the_data_choose_an_attribute_which_is_said():
         made = settled.settled(given, check(given), body)
         said = f"the groups are those of age; {taken} takes another (sex)" if taken else ""
         assert settled.chosen(given, made, body) == said
-
-
-def before(run, folder):
-    """A run as an earlier version left it: augment was null where the dataset decided, an attribute empty."""
-    copy = folder / "runs" / run.parent.name
-    shutil.copytree(run.parent, copy)
-    whole = json.loads((copy / "run.json").read_text())
-    whole["options"] |= {"augment": None, "sampling": "group"}
-    (copy / "run.json").write_text(json.dumps(whole))
-    return copy / "run.json"
-
-
-def test_a_run_of_an_earlier_version_is_shown_as_what_it_was(trained, data):
-    run, row, _ = trained("by the data")
-    folder = data.parents[2] / "before"
-    shutil.copytree(data.parents[2], folder, ignore=shutil.ignore_patterns("before", "runs"))
-    old = before(run, folder)
-    shutil.rmtree(old.parent / "scores")
-    (read,) = systems.read([scored(old)])
-    assert read.scores.options["augment"] == "affine-flip" and read.scores.options["sampling"] == "group:sex"
-    assert series.read(old).options["augment"] == "affine-flip"
-    assert read.identity == row.scored[0].identity
-
-
-def test_an_unfinished_run_of_an_earlier_version_goes_on(data, tmp_path, monkeypatch):
-    begun = json.loads
-    out = tmp_path / "run"
-    with monkeypatch.context() as patch:
-        patch.setattr(Federation, "play", interrupt_in_round(2))
-        with pytest.raises(train.Interrupted):
-            train.train(data, plan(rounds=3), work=tmp_path, out=out)
-    settings = begun((out / "settings.json").read_text())
-    settings["options"]["augment"] = None
-    del settings["sha256"]
-    (out / "settings.json").write_text(json.dumps(settings | {"sha256": folder._digest(settings)}))
-    run = train.train(data, train.begun(out), work=tmp_path, out=out, resume=True)
-    assert manifest.read(run).options["augment"] == "affine-flip"
