@@ -9,7 +9,7 @@ from ... import console
 from ...compare.predicted import Predicted, predicted
 from ...data import quality_by_site
 from ...data.pool import pool_of
-from ...data.quality import MEASURES, NAMES
+from ...data.quality import MEASURES, NAMES, shown
 from ...errors import FedcliError, UsageError, nearest
 from ...figures.kinds.errors import dataset_of
 from ...metrics import RESAMPLED, title
@@ -78,7 +78,7 @@ def _fall(
     for k, words in enumerate(QUARTERS):
         inside = quarter == k
         if inside.any():
-            span = f"{values[inside].min():.3g} to {values[inside].max():.3g}"
+            span = f"{shown(values[inside].min())} to {shown(values[inside].max())}"
             cells = [_cell(answers, found.y, inside & of, metric) for of in groups.values()]
             lines.append([f"{words}: {span}", int(inside.sum()), *cells])
     heads: Heads = [f"{_title(measure)} ({unit})", "images", *(Column(n, "%", over=title(metric)) for n in groups)]
