@@ -100,7 +100,7 @@ def held(path: Path) -> tuple[Pool, dict[str, np.ndarray]]:
 def places(path: Path, pool: Pool, client: str, rows: np.ndarray) -> Iterator[Place]:
     """Where the pixels of a client's images are: in the pool, or among those that corrupt changed."""
     body = manifest.read(path).body
-    if client not in body.get("clients", ()) or "kind" not in body:
+    if "kind" not in body or client not in body["clients"]:  # a dataset's clients are a number
         return ((pool.path, "x", row) for row in rows.tolist())
     with open_hdf5(path.parent / "changed.h5", CHANGED, hint="corrupt again") as file:
         changed = file["train/rows"][()]  # rising
