@@ -21,7 +21,7 @@ class Audit(Result):
         return list(leakage.tables(self.body))
 
     def sentences(self) -> list[str]:
-        """What the tables show of all images."""
+        """Sentences on what the tables show of all images."""
         from ..reporting.page import leakage  # jinja2 and pandas
 
         return list(leakage.sentences(self.body))

@@ -86,7 +86,7 @@ def tables(body: dict[str, Any], name: str = "") -> Iterator[Table]:
 
 
 def sentences(body: dict[str, Any], name: str = "") -> Iterator[str]:
-    """What these tables show of all images, in words. name: of its run, where there are several."""
+    """Sentences on what these tables show of all images. name: of its run, where there are several."""
     of = f"{name}: " * bool(name)
     for row in body["membership"]:
         if row["attribute"] == "" and (auc := row["numbers"].get("auc")) and auc["low"] is not None:
