@@ -50,6 +50,7 @@ def audit(options: AuditOptions, json: Json = False) -> None:
 
     Example: fedcli audit RUN --batch 2 --iterations 2000
     """
+    from ..reporting import writers
     from ..stages import audit as stage
 
     made = stage.run(options)
@@ -57,4 +58,5 @@ def audit(options: AuditOptions, json: Json = False) -> None:
         show_json({"path": str(made.path), **made.body})
         return
     show_tables(made.tables(), sys.stderr)
+    writers.say((f"{sentence}." for sentence in made.sentences()), sys.stderr)
     console.result(str(made.path))

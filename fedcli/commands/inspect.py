@@ -130,7 +130,7 @@ def _add_quality(facts: dict[str, Any], by: str) -> None:
     facts["quality"] = {
         "by": what, "sites": quality_by_site.facts(known), "findings": quality_by_site.findings(known, what),
         "edges": {of.name: of.values(np.arange(BINS + 1)).tolist() for of in MEASURES},
-        "original_files": said.said if said else None,
+        "original_files": said.said if said else None, "sample": bool(facts.get("body", {}).get("sample")),
     }  # fmt: skip
 
 
@@ -139,7 +139,8 @@ def _print_quality(about: dict[str, Any]) -> None:
 
     for title, (heads, rows) in quality_by_site.tables(about["sites"], about["by"]).items():
         terminal.table(heads, rows, title=title)
-    print(*about["findings"], *filter(None, [about["original_files"]]), sep="\n")
+    made_up = "SYNTHETIC sample: these images say nothing about patients" * about["sample"]
+    print(*about["findings"], *filter(None, [about["original_files"], made_up]), sep="\n")
 
 
 def _instead(facts: dict[str, Any]) -> str:

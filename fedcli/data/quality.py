@@ -68,6 +68,11 @@ MEASURES = (
 NAMES = tuple(measure.name for measure in MEASURES)
 
 
+def shown(value: float) -> str:
+    """Three digits, never as a power of ten: 3,950 and not 3.95e+03."""
+    return f"{value:.3g}" if abs(value) < 999.5 else f"{float(f'{value:.3g}'):,.0f}"
+
+
 def measure(images: np.ndarray) -> np.ndarray:
     """MEASURES of images uint8 [N, H, W, C], of at least 3 x 3 pixels: float64 [N, M]."""
     grey = greys(images)  # [N, S, H, W]

@@ -8,14 +8,14 @@ its bin. Images are the training and validation images, as they are trained on: 
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .. import shapes
+from .. import console, shapes
 from ..errors import FedcliError, UsageError, nearest
 from ..io.files import read_text
 from ..io.hdf5 import open_hdf5
@@ -23,7 +23,7 @@ from ..system.processes import in_order
 from . import manifest
 from .image_counts import ALL, CLASS
 from .pool import CHANGED, POOL, TRAIN, Pool, holdings, pool_of
-from .quality import BINS, MEASURES, NAMES, histograms, measure, sound, spread
+from .quality import BINS, MEASURES, NAMES, histograms, measure, shown, sound, spread
 
 LARGE = 0.8  # standard deviations, from which a site stands out
 PIECE = 64  # images a process reads and measures at a time
@@ -100,7 +100,7 @@ def held(path: Path) -> tuple[Pool, dict[str, np.ndarray]]:
 def places(path: Path, pool: Pool, client: str, rows: np.ndarray) -> Iterator[Place]:
     """Where the pixels of a client's images are: in the pool, or among those that corrupt changed."""
     body = manifest.read(path).body
-    if client not in body.get("clients", ()) or "kind" not in body:
+    if "kind" not in body or client not in body["clients"]:  # a dataset's clients are a number
         return ((pool.path, "x", row) for row in rows.tolist())
     with open_hdf5(path.parent / "changed.h5", CHANGED, hint="corrupt again") as file:
         changed = file["train/rows"][()]  # rising
@@ -138,9 +138,13 @@ def of_descriptions(folder: Path) -> Histograms:
         images = said["images"]["train"] + said["images"]["val"]
         if odd := [name for name in NAMES if not sound(said["quality"][name], images)]:
             raise FedcliError(f"{file}: its histogram of {odd[0]} cannot be that of {images} images", AGAIN)
+        if any(len(cells) == 1 and cells[0][0] < cells[0][1] for cells in said["quality"].values()):
+            console.warn(f"{said['client']} is left out: its {images} images fill one cell of a histogram")
+            continue
         known[said["client"]] = np.stack([spread(said["quality"][name]) for name in NAMES])
     if not known:
-        raise FedcliError(f"{folder} has no description of a site", "`fedcli site describe --quality` writes one")
+        hint = "`fedcli site describe --quality` writes one; it takes twice as many images as a policy's smallest_cell"
+        raise FedcliError(f"{folder} has no description of a site that says something of its images", hint)
     return known
 
 
@@ -187,8 +191,8 @@ def findings(known: Histograms, what: str = SITES) -> list[str]:
             break
         way, others = "more" if own["median"] > own["others"] else "less", "the remaining" if sentences else "all"
         sentences.append(
-            f"{name} stands out in {of.title}: median {own['median']:.3g} ({of.unit}), {way} than {own['others']:.3g} "
-            f"of {others} others, {own['distance']:.1f} standard deviations away"
+            f"{name} stands out in {of.title}: median {shown(own['median'])} ({of.unit}), {way} than "
+            f"{shown(own['others'])} of {others} others, {own['distance']:.1f} standard deviations away"
         )
         del left[name]
     if len(known) > 1 and not sentences:
@@ -199,16 +203,17 @@ def findings(known: Histograms, what: str = SITES) -> list[str]:
 def tables(about: Mapping[str, Mapping[str, Any]], what: str = SITES) -> dict[str, tuple[list[str], list[list[str]]]]:
     """Title -> heads and rows: the medians of each measure, and the distances."""
 
-    def rows(key: str, digits: str) -> list[list[str]]:
+    def rows(key: str, shown: Callable[[float], str]) -> list[list[str]]:
         numbers = [[one["measures"][name][key] for name in NAMES] for one in about.values()]
         return [
-            [name, f"{one['images']:,}", *("-" if number is None else format(number, digits) for number in line)]
+            [name, f"{one['images']:,}", *("-" if number is None else shown(number) for number in line)]
             for (name, one), line in zip(about.items(), numbers, strict=True)
         ]
 
     heads = [what, "images", *(f"{of.title} ({of.unit})" for of in MEASURES)]
-    made = {f"Image quality by {what}: medians": (heads, rows("median", ".3g"))}
+    made = {f"Image quality by {what}: medians": (heads, rows("median", shown))}
     if len(about) > 1:
         heads = [what, "images", *(of.title for of in MEASURES)]
-        made["Distance to all others together, in standard deviations (Wasserstein)"] = heads, rows("distance", ".2f")
+        lines = rows("distance", "{:.2f}".format)
+        made["Distance to all others together, in standard deviations (Wasserstein)"] = heads, lines
     return made

@@ -59,7 +59,7 @@ class DomainIndependent(Local):
         net.head = GroupHeads(net.head.in_features, groups, net.head.out_features)
 
     def group_attribute(self, net: Network) -> str:
-        return chosen_attribute(net, self.attribute, "one classifier for each group", "fedavg")
+        return chosen_attribute(net, self.attribute, "domain-ind, with a classifier for each group,", "fedavg")
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         client.per_image["groups"] = client.shard.groups[self.group_attribute(net)]  # [N]

@@ -111,20 +111,25 @@ def _data(own: Sequence[Row]) -> str:
         if any(row.scores.sample for row in own)
         else "generated images, not of patients" * any(map(cards.is_generated, names))
     )
-    kinds = _one([_corruption(row) for row in own])
+    kinds, attacks = (_one([said(row) for row in own]) for said in (_corruption, _attack))
     clients = _one([console.counted(row.scores.roster_size, "client", "clients") for row in own])
     rounds = _one([console.counted(row.scores.rounds, "round", "rounds") for row in own])
     named = f"{' and '.join(names)}{f' ({made_up})' * bool(made_up)}"
-    return f"{', '.join(filter(None, [named, clients, rounds, kinds]))}."
+    return f"{', '.join(filter(None, [named, clients, rounds, kinds, attacks]))}."
 
 
 def _corruption(row: Row) -> str:
     about = row.scores.corruption
-    if not about:
-        return ""
-    who = about["clients"]
-    named = ", ".join(who) if len(who) < 4 else f"{len(who)} clients"
-    return f"{corruption_in_words(about)} on {named}"
+    return f"{corruption_in_words(about)} on {_named(about['clients'])}" if about else ""
+
+
+def _attack(row: Row) -> str:
+    about = stage.options.get("attack") if (stage := row.scores.data.get("partition")) else None
+    return f"attack by {_named(about['clients'])} ({about['kind']} {about['strength']:g})" if about else ""
+
+
+def _named(clients: Sequence[str]) -> str:
+    return ", ".join(clients) if len(clients) < 4 else f"{len(clients)} clients"
 
 
 def _tested(own: Sequence[Row]) -> str:

@@ -181,7 +181,8 @@ def unlike(
     named = []
     for key, value in own.items():
         name = last(key).replace("_", " ")
-        in_label = f", {name} {value}" in label or f", {value} {name}" in label  # prior bsm, balanced class weights
+        said = f"{name} {value}", f"{value} {name}", f"on {value}"  # prior bsm, balanced class weights, on qkv
+        in_label = any(f", {words}" in label for words in said)
         among = alike if last(key) not in DRAWN else draws
         if last(key) == "rule" or in_label or among is None or value == OWN:
             continue

@@ -20,6 +20,12 @@ class Audit(Result):
 
         return list(leakage.tables(self.body))
 
+    def sentences(self) -> list[str]:
+        """Sentences on what the tables show of all images."""
+        from ..reporting.page import leakage  # jinja2 and pandas
+
+        return list(leakage.sentences(self.body))
+
 
 def run(options: AuditOptions) -> Audit:
     """Measure what the models of a run give away about its patients. Raises FedcliError, HashError, UsageError."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import console
 from ..compare.systems import BEST, LAST
+from ..data.quality import NAMES
 from ..errors import UsageError, nearest
 from ..io.files import write_text
 from ..options import Source
@@ -202,6 +203,8 @@ def run(options: ReportOptions) -> Report:
     Runs that differ in nothing but the seed are one row.
     """
     check_rule(options.choose)
+    if options.quality and options.quality not in NAMES:
+        raise UsageError(f"there is no measure of image quality {options.quality!r}", nearest(options.quality, NAMES))
     if options.choose and options.at == LAST:
         raise UsageError("--choose and --at last exclude each other", "give one of them")
     made_by = EvaluateOptions(

@@ -8,7 +8,7 @@ from conftest import ROSTER, make_chain
 from typer.testing import CliRunner
 
 from fedcli.commands.app import app
-from fedcli.data import quality_by_site
+from fedcli.data import manifest, quality_by_site
 from fedcli.data.quality import BINS, NAMES, cells, measure
 from fedcli.errors import FedcliError
 
@@ -39,6 +39,7 @@ def test_inspect_finds_the_noisy_client_and_says_so(tmp_path):
     assert about["findings"][0].startswith(f"{ROSTER[3]} stands out in ")
     shown = said("inspect", chain, "--quality", "--by", "sex")
     assert "Image quality by sex: medians" in shown and "in standard deviations" in shown
+    assert "Image quality by site: medians" in said("inspect", manifest.above(chain, "dataset"), "--quality")
     refused = CliRunner().invoke(app, ["inspect", str(chain), "--quality", "--by", "age"])
     assert refused.exit_code == 2 and "no such attribute" in refused.stderr
 

@@ -142,6 +142,8 @@ def test_an_audit_by_its_command_is_on_the_page_and_the_same_bytes_again(run, tm
     made, other = results(folder / path.split("/")[-2]), results(tmp_path / "again")
     assert made["reconstructions.h5"] == other["reconstructions.h5"]
     assert json.loads(made["audit.json"])["body"] == json.loads(other["audit.json"])["body"]
+    said = fedcli("audit", run, "--batch", 2, "--iterations", 3)[2]
+    assert "Membership by its loss: training images " in said and "Gradient of the final model: " in said
     code, out, _ = fedcli("audit", run, "--batch", 2, "--iterations", 3, "--json")
     body = json.loads(out)
     assert code == 0 and {row["attribute"] for row in body["membership"]} == {"", "client", "sex"}
@@ -153,7 +155,11 @@ def test_an_audit_by_its_command_is_on_the_page_and_the_same_bytes_again(run, tm
     page = tmp_path / "page.html"
     assert fedcli("report", run, "--format", "html", "--out", page)[0] == 0
     text = page.read_text(encoding="utf-8")
-    assert "What the models give away" in text and "Reconstructed from gradients" in text
+    assert (
+        "What the models give away" in text
+        and "Membership by its loss: " in text
+        and "Reconstructed from gradients" in text
+    )
     audit = folder / path.split("/")[-2] / "audit.json"
     audit.write_text(audit.read_text(encoding="utf-8").replace('"members": 80', '"members": "<b>"'), encoding="utf-8")
     with pytest.raises(FedcliError, match="members is '<b>', not a whole number"):

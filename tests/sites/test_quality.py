@@ -65,3 +65,14 @@ def test_by_a_group_a_coordinator_has_nothing(chain, tmp_path):
     assert "a site tells of all its images together" in run(
         "inspect", tmp_path / "all", "--quality", "--by", "sex", code=2
     )
+
+
+def test_a_site_whose_images_fill_one_cell_is_left_out(chain, tmp_path):
+    """Its histogram could be any, so it neither stands out nor resembles the others."""
+    described(chain, tmp_path / "all", "smallest_cell = 1")
+    (tmp_path / "policy.toml").write_text("smallest_cell = 11")
+    words = ("--data", chain, "--client", "west", "--policy", tmp_path / "policy.toml", "--work", tmp_path / "work")
+    run("site", "describe", *words, "--quality", "--out", tmp_path / "all" / "west.json")
+    done = CliRunner().invoke(app, ["inspect", str(tmp_path / "all"), "--quality", "--json"])
+    assert set(json.loads(done.stdout)["quality"]["sites"]) == set(ROSTER) - {"west"}
+    assert "west is left out: its 20 images fill one cell" in done.stderr

@@ -47,8 +47,8 @@ def found(source: Path, clients: Sequence[str], site: str, seed: int) -> tuple[i
     target = float(np.median(measure(_sample(source, [site])[0])[:, NOISE]))
     before, low, high = noise(0), 0, MOST
     if before >= target:
-        what = f"{', '.join(clients)} have noise of {before:.3g} grey levels already, {site} of {target:.3g}"
-        raise FedcliError(what, "noise can only be added: match the site with less noise to the one with more")
+        what = f"the noise of {', '.join(clients)} is {before:.3g} grey levels already, that of {site} {target:.3g}"
+        raise FedcliError(what, f"noise can only be added: --match {clients[0]} --on {site}")
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if noise(middle) < target else (low, middle)

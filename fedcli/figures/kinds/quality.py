@@ -8,7 +8,7 @@ import numpy as np
 from pandas import DataFrame
 
 from ...data import manifest, quality_by_site
-from ...data.quality import BINS, MEASURES
+from ...data.quality import BINS, MEASURES, shown
 from ...data.quality_by_site import SITES
 from ..drawing import MOST_LINES, Axes, Panel, Picture
 from ..figure import Figure, register
@@ -33,9 +33,10 @@ def frame(path: Path, *, by: Annotated[str, "an attribute, or class; the default
         for value, share in zip(of.values(np.arange(BINS) + 0.5), row, strict=True)
     ]
     ends = [f(measured.values[:, m]) for f in (np.argmin, np.argmax) for m in range(len(MEASURES))]
-    names, about = measured.pool.id[measured.rows], manifest.read(source).body["dataset"]
+    names, body = measured.pool.id[measured.rows], manifest.read(source).body
+    about = body["dataset"] + ", SYNTHETIC data" * bool(body.get("sample"))
     cases = [
-        (f"{end} {of.title}\n{names[at]}\n{measured.values[at, m]:.3g} {of.unit}", image)
+        (f"{end} {of.title}\n{names[at]}\n{shown(measured.values[at, m])} {of.unit}", image)
         for (end, m, of), at, image in zip(
             ((end, m, of) for end in ("lowest", "highest") for m, of in enumerate(MEASURES)), ends,
             quality_by_site.pixels([measured.files[at] for at in ends]), strict=True,

@@ -9,8 +9,8 @@ from ... import console
 from ...compare.predicted import Predicted, predicted
 from ...data import quality_by_site
 from ...data.pool import pool_of
-from ...data.quality import MEASURES, NAMES
-from ...errors import FedcliError, UsageError, nearest
+from ...data.quality import MEASURES, NAMES, shown
+from ...errors import FedcliError
 from ...figures.kinds.errors import dataset_of
 from ...metrics import RESAMPLED, title
 from ...scores.groups import SMALL
@@ -29,9 +29,7 @@ STANDARDISED = (
 
 
 def section(compared: Iterable[Row], measure: str, metrics: Sequence[str] = ()) -> Section:
-    """Tables for each system and metric. metrics: the usual one where none is given. Raises FedcliError, UsageError."""
-    if measure not in NAMES:
-        raise UsageError(f"there is no measure of image quality {measure!r}", nearest(measure, NAMES))
+    """Tables for each system and metric. metrics: the usual one where none is given. Raises FedcliError."""
     falls, gaps, said = list[Table](), list[Table](), list[str]()
     rows = list(compared)
     for row in rows:
@@ -78,7 +76,7 @@ def _fall(
     for k, words in enumerate(QUARTERS):
         inside = quarter == k
         if inside.any():
-            span = f"{values[inside].min():.3g} to {values[inside].max():.3g}"
+            span = f"{shown(values[inside].min())} to {shown(values[inside].max())}"
             cells = [_cell(answers, found.y, inside & of, metric) for of in groups.values()]
             lines.append([f"{words}: {span}", int(inside.sum()), *cells])
     heads: Heads = [f"{_title(measure)} ({unit})", "images", *(Column(n, "%", over=title(metric)) for n in groups)]

@@ -13,6 +13,7 @@ from ..row import Row
 from ..section import Section
 from ..table import Cell, Table, bounded, number
 
+ENDS = "value", "low", "high"
 NUMBERS = {
     "auc": "AUC",
     **{f"tpr {rate:g}": f"TPR at {100 * rate:g} % FPR" for rate in RATES},
@@ -81,7 +82,24 @@ def tables(body: dict[str, Any], name: str = "") -> Iterator[Table]:
         ]
         lines.append(["mean image", None, *(number(psnr, digits=1) for psnr in inversion["blind"])])
         heads = ["from the gradient at the", "distance", *(f"image {k + 1}" for k in images)]
-        yield Table.of(f"An image from a gradient of {inversion['client']}{of}", heads, lines, INVERSION)
+        yield Table.of(f"An image rebuilt from a gradient of {inversion['client']}{of}", heads, lines, INVERSION)
+
+
+def sentences(body: dict[str, Any], name: str = "") -> Iterator[str]:
+    """Sentences on what these tables show of all images. name: of its run, where there are several."""
+    of = f"{name}: " * bool(name)
+    for row in body["membership"]:
+        if row["attribute"] == "" and (auc := row["numbers"].get("auc")) and auc["low"] is not None:
+            told = "can be told from held-out ones" if auc["low"] > 0.5 else "are not told from held-out ones"
+            yield f"{of}Membership by {row['attack']}: training images {told}, AUC {_interval(auc).text}"
+    for made in body["hospital"]:
+        if (low := made["accuracy"]["low"]) is not None:
+            told = "can be told" if low > made["chance"] else "is not told better than by chance"
+            yield f"{of}From {made['of']} the hospital {told}"
+    for made in (inversion := body["inversion"] or {}).get("models", ()):
+        nearer = sum(psnr > blind for psnr, blind in zip(made["psnr"], inversion["blind"], strict=True))
+        end = f"of {len(made['psnr'])} rebuilt images nearer to their originals than the mean image"
+        yield f"{of}Gradient of the {made['model']} model: {nearer} {end}"
 
 
 def _whose(row: dict[str, Any]) -> str:
@@ -89,15 +107,17 @@ def _whose(row: dict[str, Any]) -> str:
 
 
 def _interval(of: dict[str, Any] | None, *, doubtful: bool = False) -> Cell:
-    return bounded(*(of[key] for key in ("value", "low", "high")), doubtful=doubtful) if of else Cell()
+    return bounded(*(of[key] for key in ENDS), doubtful=doubtful) if of else Cell()
 
 
 def section(compared: Sequence[Row]) -> Section:
     """Tables and pictures of the audits of these systems' runs, of each the first run that was audited."""
-    made, drawn = list[Table](), list[Panels]()
+    made, drawn, said = list[Table](), list[Panels](), list[str]()
     for row in compared:
         run = next((path for path in row.run_files if finished.newest(path)), None)
         if run:
-            made += tables(of_run(run), row.name if len(compared) > 1 else "")
+            name = row.name if len(compared) > 1 else ""
+            made += tables(of_run(run), name)
+            said += sentences(of_run(run), name)
             drawn += [of_picture(reconstructions.draw(reconstructions.frame(run)))] if of_run(run)["inversion"] else []
-    return Section("leakage", "What the models give away", made, drawn)
+    return Section("leakage", "What the models give away", made, drawn, text=said)
