@@ -12,6 +12,7 @@ from .errors import FedcliError
 from .io.files import read_text
 
 NUMBER = (int, float)
+LARGEST = 2**1000  # of whole numbers: from 2**1024 on they are no float
 NAMED = {
     str: "text",
     int: "a whole number",
@@ -40,6 +41,8 @@ def read_json(path: Path, shape: Any, hint: str = "") -> Any:
 
 def _misfit(value: Any, shape: Any, at: str, whole: bool) -> str:
     """The fault, "" where there is none. at: where the value stands."""
+    if type(value) is int and abs(value) > LARGEST:
+        return f"{at or 'it'} is {str(value)[:10]}..., a number too large"
     if isinstance(shape, tuple):
         if type(value) in shape or (value is None and None in shape):  # of most values, and fast
             return ""

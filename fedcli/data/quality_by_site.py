@@ -135,7 +135,12 @@ def of_descriptions(folder: Path) -> Histograms:
         if not isinstance(said, dict) or "client" not in said:
             continue  # the manifest beside them
         shapes.check(said, SAID, file, AGAIN)
-        images = said["images"]["train"] + said["images"]["val"]
+        parts = said["images"]["train"], said["images"]["val"]
+        images = sum(parts)
+        if min(parts) < 0 or not images:
+            raise FedcliError(f"{file}: {parts[0]} training and {parts[1]} validation images cannot be", AGAIN)
+        if said["client"] in known:
+            raise FedcliError(f"{file}: another file describes {said['client']!r} too", "keep one file of each site")
         if odd := [name for name in NAMES if not sound(said["quality"][name], images)]:
             raise FedcliError(f"{file}: its histogram of {odd[0]} cannot be that of {images} images", AGAIN)
         if any(len(cells) == 1 and cells[0][0] < cells[0][1] for cells in said["quality"].values()):

@@ -106,7 +106,13 @@ def test_engines_send_the_same_and_a_client_alone_attacks_nobody():
 
 @pytest.mark.parametrize(
     "changed, what",
-    [({"kind": "bomb"}, "unknown attack 'bomb'"), ({"strength": -1}, "not in"), ({"target": 99}, "class 99")],
+    [
+        ({"kind": "bomb"}, "unknown attack 'bomb'"),
+        ({"strength": -1}, "not in"),
+        ({"target": 99}, "class 99"),
+        ({"clients": ["nobody"]}, "'nobody', which is no option and no client"),
+        ({"more": 1}, "'more', which is no option"),
+    ],
 )
 def test_a_manifest_that_names_no_attack_is_refused(tmp_path, changed, what):
     _, _, path = attacked(tmp_path, "backdoor", 0.5)

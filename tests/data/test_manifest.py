@@ -237,6 +237,7 @@ def test_a_stop_while_a_damaged_result_is_replaced_costs_nothing(tmp_path, monke
         ("body", {}, "body.classes is missing"),
         ("kind", ["dataset"], "its kind is"),
         ("format", True, "format is 'True', not a whole number"),
+        ("body", {"classes": [], "attributes": {}, "size": [10**400]}, "body.size[0] is 1000000000..., a number too"),
     ],
 )
 def test_a_manifest_that_was_edited_is_refused_by_its_shape(tmp_path, key, value, word):

@@ -63,3 +63,16 @@ def test_what_a_site_says_is_checked(tmp_path):
         (tmp_path / "north.json").write_text(json.dumps(told))
         with pytest.raises(FedcliError, match=words):
             quality_by_site.of_descriptions(tmp_path)
+    for parts in ((0, 0), (-5, 10)):
+        told = {**told, "images": dict(zip(("train", "val"), parts)), "quality": dict.fromkeys(NAMES, [])}
+        (tmp_path / "north.json").write_text(json.dumps(told))
+        with pytest.raises(FedcliError, match=f"{parts[0]} training and {parts[1]} validation images cannot be"):
+            quality_by_site.of_descriptions(tmp_path)
+
+
+def test_two_files_of_one_site_are_refused(tmp_path):
+    told = {"client": "a", "images": {"train": 9, "val": 0}, "quality": dict.fromkeys(NAMES, [[0, 63, 9]])}
+    for name in ("first", "second"):
+        (tmp_path / f"{name}.json").write_text(json.dumps(told))
+    with pytest.raises(FedcliError, match="second.json: another file describes 'a' too"):
+        quality_by_site.of_descriptions(tmp_path)

@@ -73,6 +73,12 @@ def test_a_prior_that_changed_is_found_and_a_class_without_validation_image_stay
     assert adaptation.Calibration.of(seen(drawn.logits[two], drawn.y[two])).prior[2] > 0
 
 
+def test_very_large_logits_rule_no_class_out_and_leave_all_finite(drawn):
+    sure = drawn.logits[:40] + [1e6, 0, 0]
+    made = adaptation.Calibration.of(seen(sure, np.zeros(40, int)))
+    assert made.prior.min() > 0 and all(np.isfinite(table).all() for table in made.carried(sure))
+
+
 def test_calibrated_logits_have_temperature_1_and_larger_ones_as_much_more(drawn):
     assert temperature(drawn) == pytest.approx(1, abs=0.05)
     assert temperature(replace(drawn, logits=4 * drawn.logits)) == pytest.approx(4 * temperature(drawn), rel=1e-5)

@@ -161,6 +161,9 @@ def test_an_audit_by_its_command_is_on_the_page_and_the_same_bytes_again(run, tm
         and "Reconstructed from gradients" in text
     )
     audit = folder / path.split("/")[-2] / "audit.json"
+    edited = audit.read_text(encoding="utf-8").replace('"allowed": null', '"allowed": {"auc": 1}')
+    audit.write_text(edited, encoding="utf-8")
+    assert fedcli("report", run, "--format", "html", "--out", page)[0] == 0
     audit.write_text(audit.read_text(encoding="utf-8").replace('"members": 80', '"members": "<b>"'), encoding="utf-8")
     with pytest.raises(FedcliError, match="members is '<b>', not a whole number"):
         audits.newest(run)

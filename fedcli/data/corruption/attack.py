@@ -214,10 +214,16 @@ def checked(attack: Attack, classes: list[str], size: int) -> Attack:
 
 
 def of_body(body: Mapping[str, Any]) -> dict[str, Attack]:
-    """Client -> its attack, as a manifest's body says; {} where nobody attacks. Raises UsageError."""
+    """Client -> its attack, as a manifest's body says; {} where nobody attacks. Raises FedcliError, UsageError."""
     facts = dict(body.get(KEY, {}))
     clients = facts.pop("clients", [])
     if not clients:
         return {}
+    odd = [name for name in facts if name not in Attack.__match_args__[:-1]]
+    odd += [name for name in clients if name not in [one["client"] for one in body["roster"]]]
+    if odd:
+        raise FedcliError(
+            f"the attack of the partition names {odd[0]!r}, which is no option and no client", "attack again"
+        )
     attack = checked(Attack(**facts), body["classes"], min(body["size"]))
     return {client: replace(attack, client=client) for client in clients}

@@ -56,7 +56,8 @@ def tables(body: dict[str, Any], name: str = "") -> Iterator[Table]:
         cells = [one + two for one, two in zip(about, numbers, strict=True)]
         title = f"Is an image one of the training images? By {attack}{of}"
         yield Table.of(title, heads, cells, LEGEND + SHARED * body["shared_tests"])
-    bounds = {_whose(row): row["allowed"] for row in rows if row["allowed"] and row["attribute"] in ("", "client")}
+    of_whom = [row for row in rows if row["attribute"] in ("", "client")]
+    bounds = {_whose(row): row["allowed"] for row in of_whom if "epsilon" in (row["allowed"] or {})}
     if bounds:
         shown = [key for key in NUMBERS if any(key in row["numbers"] for row in rows)]
         lines = [

@@ -136,7 +136,8 @@ class Calibration:
 
         bounds = [(np.exp(-3), np.exp(3)), *[(None, None)] * z.shape[1]]
         x = minimize(loss, np.array([1.0, *np.zeros(z.shape[1])]), jac=True, method="L-BFGS-B", bounds=bounds).x
-        return cls(float(x[0]), x[1:], probabilities(x[0] * z + x[1:]).mean(0))
+        prior = probabilities(x[0] * z + x[1:]).mean(0)
+        return cls(float(x[0]), x[1:], np.maximum(prior, np.finfo(float).tiny))  # 0 where logits are very large
 
     def carried(self, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Logits [N, C] of new images under their own prior, and that prior [C]."""
