@@ -86,6 +86,9 @@ BEFORE = {  # heading, or module of a command -> what its reader has typed alrea
     "Who stands out": SKIN_CLIENTS, "Sites that keep their images": SKIN_CLIENTS,
     "Weight clients by quality": SKIN_CLIENTS,
     "Does quality explain a gap?": [*SKIN_CLIENTS, "fedcli train fedavg"],
+    "A backdoor": ["fedcli prepare toy --size 16"], "Rules": [*TWO_CLIENTS, "fedcli train fedavg"],
+    "Skin images from four hospitals": SKIN_CLIENTS, "After a run, and along it": SKIN, "Adapters": TWO_CLIENTS,
+    "Other methods, ten rounds": ["fedcli prepare office-caltech"],
     "predict": [*TWO_CLIENTS, "fedcli train fedavg"], "audit": [*TWO_CLIENTS, "fedcli train fedavg"],
     "What a finished run gives away": SKIN,
     "Stronger membership attack with shadow runs": [

@@ -94,7 +94,7 @@ def corrupt(options: CorruptOptions, json: BriefJson = "") -> None:
 
 
 def attack(options: AttackOptions, json: BriefJson = "") -> None:
-    """Have some clients attack: poison their training data, or send false updates.
+    """Have some clients poison their data or send false updates.
 
     What it makes is a partition. Test images stay as they are. Of a backdoor, `fedcli evaluate` also says how many test
     images of other classes are called the target once they have its patch.

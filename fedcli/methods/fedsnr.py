@@ -51,7 +51,7 @@ class BySignalToNoise(Aggregator):
                 )
             images = (shard.images[rows].permute(0, 2, 3, 1).cpu().numpy() for rows in shard.rows.split(PIECE))
             shard.derived[name] = float(np.concatenate([_ratios(some, self.snr) for some in images]).mean())
-        client.report["snr"] = torch.tensor(shard.derived[name], dtype=torch.float64)
+        client.report["snr"] = torch.tensor(shard.derived[name], dtype=torch.float64, device=shard.images.device)
 
     def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
         weights = updates["snr"].double() * (updates.base if self.weights == "samples" else 1)  # [K]

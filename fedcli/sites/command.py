@@ -165,8 +165,8 @@ def _noise(privacy: "Privacy", folder: Path) -> str:
 def _quality(policy: "Policy") -> str:
     """Histograms that leave where a person describes the site with --quality."""
     if not policy.allows_quality:
-        return "Nothing: `fedcli site describe --quality` is refused."
-    what = "only with `fedcli site describe --quality`: histograms of noise, sharpness and the like over all its images"
+        return "Nothing: `site describe --quality` is refused."
+    what = "only with `site describe --quality`: histograms of noise, sharpness and the like over all its images"
     return f"{what}, in cells of at least {policy.smallest_cell}"
 
 

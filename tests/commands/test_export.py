@@ -57,7 +57,7 @@ def test_an_edited_file_of_a_job_is_not_overwritten(tmp_path, engine):
         (["flower", "nowhere", "-o", "out"], "nowhere"),
         (["flower", "empty", "-o", "out"], "no description of a site in empty"),
         (["flower", "nowhere"], "where should the files go?"),
-        (["flower", "other.json", "-o", "out"], "other.json: classes is missing"),
+        (["flower", "other.json", "-o", "out"], "other.json is damaged: classes is missing"),
     ],
 )
 def test_what_names_no_sites_is_refused(tmp_path, monkeypatch, words, sentence):

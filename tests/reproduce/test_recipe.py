@@ -27,7 +27,7 @@ def test_the_table_of_all_methods_has_those_that_train_any_network_and_its_seven
         and not (method.local.freezes or method.local.model or isinstance(method.local, LearnsFromTeacher))
         and not (isinstance(method.aggregator, ContinuesRun) or method.local.needs_two_classes)
     }
-    assert listed <= METHODS.keys() and len(fits & listed) > 0.9 * len(fits)
+    assert listed <= METHODS.keys() and len(fits & listed) > 0.75 * len(fits)
 
 
 def test_the_readme_of_recipes_lists_them_with_their_cells_and_its_example_is_sound(tmp_path):

@@ -131,13 +131,14 @@ def test_an_absent_client_keeps_its_model_and_one_never_drawn_has_none():
 @pytest.mark.parametrize("name", [*METHODS, "fedprox+fedheal", "fedprox+afl"])
 def test_every_method_trains_alone_or_is_refused_by_name(name):
     method = resolve(name)
+    model = "clip-tiny" if method.local.model else "cnn"
     if method.local.works_without_server and method.aggregator.works_without_server:
-        check(plan(name, model="clip-tiny" if method.local.model else "cnn"))
+        check(plan(name, model=model))
         state = play_sites(name, rounds=2)
         assert all(state.clients[client]["model"].isfinite().all() for client in ROSTER)
         return
     with pytest.raises(UsageError, match=re.escape(f"{name} lives on what clients send")) as error:
-        check(plan(name))
+        check(plan(name, model=model))
     base = "fedprox" if name.startswith("fedprox+") else "fedavg"
     assert error.value.hint.startswith(f"fedcli train {base} --single-site")
 
