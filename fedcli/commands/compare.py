@@ -42,7 +42,7 @@ def compare(options: CompareOptions, fail_if: FailIf = (), json: BriefJson = "")
 
 
 def audit(options: AuditOptions, json: Json = False) -> None:
-    """Measure what the models of a run give away about its patients.
+    """Measure what a run's models give away about its patients.
 
     Three attacks are made on the last models: which images were trained on, by their loss and, with --shadow, by LiRA;
     which hospital an image is of; and images from the gradient of one batch. Beside them stands what the run's
