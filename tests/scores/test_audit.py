@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -204,3 +205,5 @@ def test_clients_that_train_alone_send_nothing(chain, tmp_path):
     assert body["inversion"] is None and body["hospital"] == [] and len(body["membership"]) == 7
     with pytest.raises(UsageError, match="trained alone"):
         audited.audit(path, [path], ASKED, **HOW)
+    with pytest.raises(UsageError, match="no client 'nobody'"):
+        audited.audit(path, [], replace(ASKED, client="nobody"), **HOW)

@@ -85,6 +85,8 @@ def _build(path: Path, shadows: list[Path], asked: Asked, device: str, folder: P
     alone = runs.trains_alone(run)
     if alone and shadows:
         raise UsageError("--shadow is for a global model, and the clients of this run trained alone", "leave it out")
+    if asked.client and asked.client not in run.data.train:
+        raise UsageError(f"there is no client {asked.client!r}", nearest(asked.client, run.data.train))
     images = _images(run, alone)
     losses = each_loss(torch.from_numpy(images.logits).double(), torch.from_numpy(images.y)).numpy()
     scores = {LOSS: (np.ones(len(losses), bool), -losses)}
@@ -232,11 +234,9 @@ def _gradients(run: Run, images: Images, seed: int) -> tuple[np.ndarray, np.ndar
 
 
 def _inversion(run: Run, asked: Asked, folder: Path) -> Facts:
-    """Images from the gradient of one batch, at the initial and at the final model. Raises UsageError."""
+    """Images from the gradient of one batch, at the initial and at the final model."""
     sizes = {client: len(shard) for client, shard in run.data.train.items()}
     client = asked.client or min(sizes, key=sizes.__getitem__)
-    if client not in sizes:
-        raise UsageError(f"there is no client {client!r}", nearest(client, sizes))
     shard, stream = run.data.train[client], torch.Generator().manual_seed(derive("audit batch", asked.seed, client))
     at = torch.randperm(len(shard), generator=stream)[: asked.batch]
     original = transforms.to_pixels(shard.batch(at).x).cpu().numpy()  # [B, C, H, W]
