@@ -35,6 +35,7 @@ ONLY_PARSED = {  # what a line holds -> why it is not run here
     "--fetch": "needs the internet",
     "--track mlflow": "needs a server; tests/reporting/test_tracking.py writes files",
     "--match ": "needs a client with more noise; data/test_matched.py has one",
+    "inspect described --quality": "needs sites with more images; sites/test_quality.py has them",
     "--socket ": "answers until it is stopped; tests/sites runs it",
     "--engine socket:": "needs sites that run",
     "--nvflare ": "answers until it is stopped; tests/consortium runs it",

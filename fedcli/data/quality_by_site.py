@@ -127,6 +127,7 @@ def _measured(files: list[Place]) -> np.ndarray:
 def of_descriptions(folder: Path) -> Histograms:
     """Histograms that sites said of themselves, from their descriptions in a folder. Raises FedcliError."""
     known: Histograms = {}
+    described: set[str] = set()
     for file in sorted(folder.glob("*.json")):
         try:
             said = json.loads(read_text(file, AGAIN))
@@ -139,8 +140,9 @@ def of_descriptions(folder: Path) -> Histograms:
         images = sum(parts)
         if min(parts) < 0 or not images:
             raise FedcliError(f"{file}: {parts[0]} training and {parts[1]} validation images cannot be", AGAIN)
-        if said["client"] in known:
+        if said["client"] in described:
             raise FedcliError(f"{file}: another file describes {said['client']!r} too", "keep one file of each site")
+        described.add(said["client"])
         if odd := [name for name in NAMES if not sound(said["quality"][name], images)]:
             raise FedcliError(f"{file}: its histogram of {odd[0]} cannot be that of {images} images", AGAIN)
         if any(len(cells) == 1 and cells[0][0] < cells[0][1] for cells in said["quality"].values()):
