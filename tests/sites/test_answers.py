@@ -149,7 +149,7 @@ def test_a_site_that_was_silent_at_the_start_has_to_begin_before_its_answers_cou
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"images": {"train": 10**400, "val": 0, "test": 0}}, "json is damaged: images.train is 1000.*, a number too large"),
+        ({"images": {"train": 10**400, "val": 0, "test": 0}}, "damaged: images.train is 1000.*, a number too large"),
         ({"images": {"train": -1, "val": 0, "test": 0}}, "it describes -1 images"),
         ({"images": {"train": 21, "val": 0, "test": 0}}, "by 'class' do not add up to 21 of 'train'"),
         ({"counts": {"class": {"train": {"a": -20, "b": 40}}}}, "by 'class' do not add up to 20"),
