@@ -109,6 +109,7 @@ def test_what_does_not_fit_is_said_in_a_sentence(work, north, south, table, tmp_
         ("west,ill,ill",): "'west' is no dataset of --merge",
         tuple(line.replace(",healthy,healthy", ",healthy,") for line in ILL[:-2])
         + ("south,sick,sick", ILL[-1]): "no class of north and south",
+        tuple(",".join([*line.split(",")[:2], "skin"]) for line in ILL): "all images would be 'skin'",
     }.items():
         with pytest.raises(FedcliError, match=sentence):
             merged(work, north, south, classes_table=table(*lines))

@@ -2,6 +2,7 @@
 
 import torch
 from conftest import ROSTER, client_updates, play, toy_net, toy_shards
+from torch.nn.functional import cross_entropy
 
 from fedcli.data.shard import Shard
 from fedcli.methods import resolve
@@ -57,9 +58,15 @@ def test_clients_whose_labels_disagree_part():
     assert rounds[-1].argmax(1).tolist() in ([0, 0, 1, 1], [1, 1, 0, 0])
 
 
-def test_a_client_s_own_model_is_the_received_one_of_its_choice():
-    state = play("ifca", rounds=1)
-    layout = Layout(toy_net())
+def test_a_client_chooses_the_received_model_with_the_lowest_loss():
+    state, net, shards = play("ifca", rounds=1), toy_net().eval(), toy_shards()
+    layout = Layout(net)
     models = resolve("ifca").local.models(layout.read(), {}, layout, 1)
-    for memory in state.clients.values():
-        assert any(torch.equal(memory["model"], model) for model in models)
+    for client, memory in state.clients.items():
+        losses = []
+        for model in models:
+            layout.load(model)
+            with torch.no_grad():
+                losses.append(sum(cross_entropy(net(b.x), b.y, reduction="sum") for b in shards[client].in_order()))
+        assert losses[0] != losses[1]
+        assert torch.equal(memory["model"], models[torch.stack(losses).argmin()])

@@ -39,6 +39,8 @@ def merge(datasets: Mapping[str, Path], table: Path | None, to: manifest.Destina
     if not any(sum(here in of.values() for of in pairs.values()) > 1 for here in classes):
         what = f"no class of {' and '.join(datasets)} has the same name"
         raise FedcliError(what, "say which are one: --classes-table FILE, with the columns dataset, class and joined")
+    if len(classes) < 2:
+        raise FedcliError(f"all images would be {classes[0]!r}, and there is nothing to learn", "join fewer classes")
     channels = {body["channels"] for body in bodies.values()}
     target = max(channels) if len(channels) == 1 else 3 if 3 in channels else 1
     options = {"merged": list(datasets), "classes": pairs, "size": max(body["size"][0] for body in bodies.values())}

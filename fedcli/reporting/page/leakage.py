@@ -91,12 +91,13 @@ def sentences(body: dict[str, Any], name: str = "") -> Iterator[str]:
     of = f"{name}: " * bool(name)
     for row in body["membership"]:
         if row["attribute"] == "" and (auc := row["numbers"].get("auc")) and auc["low"] is not None:
-            told = "can be told from held-out ones" if auc["low"] > 0.5 else "are not told from held-out ones"
-            yield f"{of}Membership by {row['attack']}: training images {told}, AUC {_interval(auc).text}"
+            verdict = "differ from" if auc["low"] > 0.5 else "do not differ significantly from"
+            end = f"{verdict} held-out ones, AUC {_interval(auc).text}"
+            yield f"{of}Membership by {row['attack']}: training images {end}"
     for made in body["hospital"]:
         if (low := made["accuracy"]["low"]) is not None:
-            told = "can be told" if low > made["chance"] else "is not told better than by chance"
-            yield f"{of}From {made['of']} the hospital {told}"
+            verdict = "better than" if low > made["chance"] else "not significantly better than"
+            yield f"{of}From {made['of']} the hospital is recognised {verdict} by chance"
     for made in (inversion := body["inversion"] or {}).get("models", ()):
         nearer = sum(psnr > blind for psnr, blind in zip(made["psnr"], inversion["blind"], strict=True))
         end = f"of {len(made['psnr'])} rebuilt images nearer to their originals than the mean image"

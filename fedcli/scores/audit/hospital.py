@@ -1,7 +1,7 @@
-"""The which-hospital probe: how well a linear classifier tells from answers or gradients which hospital they are of.
+"""The which-hospital probe: how well a linear classifier recognises the hospital of answers or gradients.
 
 The classifier is scikit-learn's logistic regression with classes of equal weight, cross-validated by patient. Chance is
-one over the number of hospitals. Hospitals with other diseases or other scanners are told apart too: the probe does not
+one over the number of hospitals. Hospitals with other diseases or other scanners are recognised too: the probe does not
 say by what.
 """
 
