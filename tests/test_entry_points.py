@@ -78,6 +78,7 @@ BROKEN, ENDS = "import no_such_package", "import sys; sys.exit(3)"
 
 
 def forget():
+    extensions.packages.cache_clear()
     extensions.installed.cache_clear()
     extensions._registered_by.cache_clear()
 

@@ -39,7 +39,7 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "sites": 3330,
     "stages": 2340,
     "system": 840,
-    "the ground floor": 1460,
+    "the ground floor": 1470,
 }
 MOST_FILES = 20  # on one floor of a room
 ONE_EACH = "fedcli/methods"  # a file for each method
