@@ -144,6 +144,7 @@ def test_an_audit_by_its_command_is_on_the_page_and_the_same_bytes_again(run, tm
     assert made["reconstructions.h5"] == other["reconstructions.h5"]
     assert json.loads(made["audit.json"])["body"] == json.loads(other["audit.json"])["body"]
     said = fedcli("audit", run, "--batch", 2, "--iterations", 3)[2]
+    assert "The model may be no better than chance (33.3 %) on held-out images: balanced accuracy " in said
     assert "Membership by its loss: training images " in said and "Gradient of the final model: " in said
     code, out, _ = fedcli("audit", run, "--batch", 2, "--iterations", 3, "--json")
     body = json.loads(out)
@@ -169,6 +170,23 @@ def test_an_audit_by_its_command_is_on_the_page_and_the_same_bytes_again(run, tm
     with pytest.raises(FedcliError, match="members is '<b>', not a whole number"):
         audits.newest(run)
     audit.unlink()
+
+
+def test_an_audit_says_that_training_diverged_and_nothing_of_a_model_that_learned(run):
+    opened = finished.open_run(run)
+    images = audited._images(opened, False)
+    right = replace(images, logits=np.eye(3)[images.y])
+    assert audited._caution(opened, images).startswith("The model may be no better than chance (33.3 %)")
+    assert audited._caution(opened, right) == ""
+    with pytest.raises(FedcliError, match="got logits that are not finite"):
+        audited._caution(opened, replace(images, logits=np.full((len(images.y), 3), np.inf)))
+    record = run.parent / "rounds.jsonl"
+    whole = record.read_text(encoding="utf-8")
+    try:
+        record.write_text(json.dumps(json.loads(whole) | {"loss": [0.5, None, 0.5, 0.5]}) + "\n", encoding="utf-8")
+        assert audited._caution(opened, right) == audited.DIVERGED
+    finally:
+        record.write_text(whole, encoding="utf-8")
 
 
 def test_noise_of_training_bounds_the_attack_and_is_in_the_gradient(chain, tmp_path):

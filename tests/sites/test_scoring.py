@@ -13,7 +13,6 @@ from site_federation import OPEN, TRAINING, chain_with_tests, plan, reached, sit
 
 from fedcli.compare.tested import compare
 from fedcli.errors import FedcliError, UsageError
-from fedcli.reporting.collect import Asked, scores_of_all
 from fedcli.reporting.rows import rows
 from fedcli.runs.train import train
 from fedcli.scores.evaluate import evaluate
@@ -23,6 +22,7 @@ from fedcli.sites.description import SiteError, describe
 from fedcli.sites.policy import Policy, Privacy
 from fedcli.sites.roster import gathered
 from fedcli.sites.site import Site
+from fedcli.stages.collect import scores_of_all
 from fedcli.stages.corrupt import run as corrupt
 from fedcli.stages.evaluate import run as evaluate_stage
 from fedcli.stages.evaluation_options import EvaluateOptions, ReportOptions
@@ -168,10 +168,10 @@ def test_a_report_takes_the_scores_of_a_coordinator_without_images(data, tmp_pat
     shutil.copytree(made.parent, earlier)
     facts = json.loads(made.read_text())
     (earlier / "scores.json").write_text(json.dumps(facts | {"parents": dict.fromkeys(facts["parents"], "0" * 64)}))
-    (row,) = rows(scores_of_all([run], Asked(["sex"], None, ["evaluate"])))
+    (row,) = rows(scores_of_all([run], EvaluateOptions(by=["sex"])))
     shutil.rmtree(run.parent / "scores")
     with pytest.raises(FedcliError, match="are at its sites") as error:
-        scores_of_all([run], Asked([], None, ["evaluate"]))
+        scores_of_all([run], EvaluateOptions())
     assert "--engine socket:DIR" in error.value.hint
     assert row.scores.images == 40 and list(row.scores.groups) == ["sex"]
     assert row.scores.data["partition"].options["sites"].keys() == sites.keys()

@@ -6,6 +6,7 @@
 An image is a member where a client trained on it, and held out where it is in a client's test or validation part.
 """
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -22,17 +23,28 @@ from ...data.shard import Shard
 from ...errors import FedcliError, UsageError, nearest
 from ...io.hdf5 import create_hdf5
 from ...methods.losses import each_loss
+from ...metrics import Task, apart, title
 from ...runs import finished as runs
 from ...runs.finished import Run, open_run, part, starting_network
 from ...seeds import derive
 from ..answering import panel
 from ..groups import SMALL
+from ..statistics.bootstrap import interval
+from ..statistics.intervals import Answered
+from ..statistics.stratified import scores as score_of
 from . import inversion
 from .finished import FILE
 from .hospital import probe
 from .membership import allowed, attack, lira
 
 LOSS = "its loss"
+DIVERGED = (
+    "Training diverged: losses of its last round are not finite, so these numbers say nothing of a model that learned"
+)
+CHANCE = (
+    "The model may be no better than chance ({:.1f} %) on held-out images: {} {:.1f} %, its 95 % interval begins at "
+    "{:.1f} %. What has learned little gives little away"
+)
 LOCAL_BATCH, BATCHES, SKETCHED = 8, 100, 256  # of the probe: images of a gradient, gradients of a hospital, its numbers
 Facts = dict[str, Any]
 
@@ -94,6 +106,7 @@ def _build(path: Path, shadows: list[Path], asked: Asked, device: str, folder: P
     return {
         "label": run.manifest.body["label"], "dataset": run.data.body["dataset"], "round": run.rounds[-1],
         "shared_tests": not all(len(places) for places in run.data.client_test.values()),
+        "caution": _caution(run, images),
         **({"privacy": run.manifest.body["privacy"]} if "privacy" in run.manifest.body else {}),
         "membership": list(_membership(run, images, scores, asked.seed)),
         "hospital": [] if alone else list(_hospitals(run, images, asked.seed)),
@@ -122,6 +135,23 @@ def _images(run: Run, alone: bool) -> Images:
     once[np.unique(keys, return_index=True)[1]] = True
     groups = {k: np.concatenate([shard.groups[k].cpu().numpy() for shard in shards]) for k in run.data.attributes}
     return Images(shards, client_of, member, once, logits, y, _units(run, ids), groups)
+
+
+def _caution(run: Run, images: Images) -> str:
+    """A sentence on a model that may have learned nothing; "" of others. Raises FedcliError for infinite logits."""
+    held = images.once & ~images.member
+    if not held.any():
+        return ""
+    logits, y, task = images.logits[held], images.y[held], Task.of(images.y)
+    low, _ = interval(Answered([logits], y, images.units[held]).resampled()[task.usual[0]])
+    last = (run.path.parent / "rounds.jsonl").read_text(encoding="utf-8").splitlines()[-1]
+    if None in json.loads(last)["loss"]:
+        return DIVERGED
+    chance = 1 / (2 if task.several else len(np.unique(y)))
+    if low is None or chance == 1 or apart(low, chance) > 0:
+        return ""
+    score = score_of([logits], y, np.arange(len(y)), task.usual[0])
+    return CHANCE.format(100 * chance, title(task.usual[0]), 100 * score, 100 * low)
 
 
 def _units(run: Run, ids: np.ndarray) -> np.ndarray:
