@@ -22,24 +22,24 @@ LEVEL = {room: level for level, rooms in enumerate(LEVELS, 1) for room in rooms}
 DOORS = "fedcli", "fedcli.__main__"  # what a notebook and `python -m` open; they may lead anywhere
 LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 350, 60, 8, 120
 BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, and raised only on purpose
-    "bench": 1290,
+    "bench": 1280,
     "commands": 3500,
     "compare": 1550,
     "data": 12090,
     "federation": 2630,
-    "figures": 3190,
+    "figures": 3170,
     "io": 760,
     "methods": 8310,
     "metrics": 1170,
     "models": 2270,
     "reporting": 4790,
-    "reproduce": 4350,
+    "reproduce": 4340,
     "runs": 2690,
     "scores": 5960,
     "sites": 3330,
     "stages": 2430,
     "system": 840,
-    "the ground floor": 1470,
+    "the ground floor": 1450,
 }
 MOST_FILES = 20  # on one floor of a room
 ONE_EACH = "fedcli/methods"  # a file for each method
