@@ -32,14 +32,14 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "methods": 8310,
     "metrics": 1170,
     "models": 2270,
-    "reporting": 4900,
+    "reporting": 4880,
     "reproduce": 4350,
     "runs": 2690,
-    "scores": 5930,
+    "scores": 6120,
     "sites": 3330,
-    "stages": 2340,
+    "stages": 2090,
     "system": 840,
-    "the ground floor": 1460,
+    "the ground floor": 1470,
 }
 MOST_FILES = 20  # on one floor of a room
 ONE_EACH = "fedcli/methods"  # a file for each method

@@ -14,9 +14,9 @@ from ..data import last_used
 from ..errors import FedcliError, UsageError, nearest
 from ..figures.figure import Figure
 from ..options import Source
+from ..scores.evaluation_options import EvaluateOptions
 from . import named_runs
 from .call import listed
-from .evaluation_options import EvaluateOptions
 
 if TYPE_CHECKING:
     import pandas
@@ -138,6 +138,6 @@ def _beside(figure: Figure, given: bool) -> dict[str, Any]:
 
 def _scored(runs: list[Path]) -> list[Path]:
     """The scores.json of each run; one that has none is evaluated first."""
-    from ..reporting.collect import Asked, scores_of_all
+    from ..reporting.collect import scores_of_all
 
-    return scores_of_all(runs, Asked([], None, EvaluateOptions().made_by()))
+    return scores_of_all(runs, EvaluateOptions())
