@@ -317,6 +317,11 @@ def text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def path_of(given: Source | None) -> Path | None:
+    """A path that may be left open."""
+    return None if given is None else Path(given)
+
+
 def pairs(flag: str, given: Mapping[str, Any] | Sequence[str] | None) -> dict[str, str]:
     """A table, or KEY=VALUE texts, as a dict of texts. Raises UsageError."""
     if isinstance(given, Mapping):

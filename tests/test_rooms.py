@@ -35,11 +35,11 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "reporting": 4790,
     "reproduce": 4340,
     "runs": 2690,
-    "scores": 5960,
+    "scores": 6150,
     "sites": 3330,
-    "stages": 2430,
+    "stages": 2180,
     "system": 840,
-    "the ground floor": 1450,
+    "the ground floor": 1460,
 }
 MOST_FILES = 20  # on one floor of a room
 ONE_EACH = "fedcli/methods"  # a file for each method

@@ -19,9 +19,9 @@ from ..metrics import Task
 from ..reporting.table import Cell as Shown
 from ..reporting.table import Column as Heading
 from ..reporting.table import Table, heads, percent
+from ..scores.evaluation_options import EvaluateOptions
 from ..scores.scores import Scores
 from ..stages import evaluate, partition
-from ..stages.evaluation_options import EvaluateOptions
 from ..stages.options import PartitionOptions, TrainOptions
 from . import flags, shape
 from .expand import Cell, try_training

@@ -22,6 +22,7 @@ from ..io.hdf5 import create_hdf5
 from ..methods.registry import resolve
 from ..metrics.parity import undefined_rates
 from ..models.layout import Layout
+from ..options import path_of
 from ..runs import chosen_engine
 from ..runs.assembly import assemble, open_parent
 from ..runs.finished import model_file
@@ -31,6 +32,7 @@ from ..runs.train import begun
 from ..runs.train_options import Execution
 from ..scores import predictions
 from ..scores.evaluate import about
+from ..scores.evaluation_options import EvaluateOptions
 from ..scores.facts import Answer as ModelScores
 from ..scores.facts import Scored, of_models, over_rounds
 from ..scores.parts import Client, Curve, Curves, Grouped, ReliabilityBin, RocPoint
@@ -43,7 +45,7 @@ Asked = Callable[[int], Mapping[str, Answer]]  # round -> what each client's sit
 DATA = "corruption", "partition", "sites"
 
 
-def evaluate(run: Path, options: Any, out: Path | None) -> Path:
+def evaluate(run: Path, options: EvaluateOptions) -> Path:
     """Score a run by what its sites answer and return the path of scores.json. Raises FedcliError, UsageError."""
     engine = Execution(options.device, engine=options.engine, timeout=options.timeout)
     if given := [name for name in ("shots", "corrupt", "severity", "export", "metric") if getattr(options, name)]:
@@ -65,7 +67,7 @@ def evaluate(run: Path, options: Any, out: Path | None) -> Path:
             theta = _model(model_file(path.parent, round), federation.layout)
             return sites.tallies(round, theta, federation.data.roster)  # type: ignore[attr-defined]
 
-        return score(path, ask, rounds=rounds, by=list(options.by), out=out)
+        return score(path, ask, rounds=rounds, by=list(options.by), out=path_of(options.out))
 
 
 def _model(path: Path, layout: Layout) -> torch.Tensor:

@@ -7,9 +7,9 @@ from pathlib import Path
 from .. import console
 from ..data import last_used, manifest
 from ..errors import REFUSED, FedcliError, sentence
+from ..scores.evaluation_options import EvaluateOptions
 from ..scores.existing import check, existing
 from ..scores.shots import thresholds
-from .evaluation_options import EvaluateOptions
 
 Evaluated = tuple[Path, bool]  # a scores.json, and whether it was there before
 
@@ -55,7 +55,7 @@ def scores_of_all(paths: list[Path], asked: EvaluateOptions) -> list[Path]:
     paths = list(dict.fromkeys(paths))
     for path in paths:
         if _is_run(path) or path.name == "run.json":
-            check(path, by=list(asked.by), shots=asked.shots)
+            check(path, asked)
     return _collected(paths, lambda path: scores_of(path, asked), skip=False)
 
 
@@ -66,15 +66,11 @@ def scores_of(path: Path, asked: EvaluateOptions) -> Evaluated:
     path = manifest.find(path, *(() if path.is_file() else ("scores",)))
     if manifest.read(path, "run", "scores").kind == "scores":
         return path, False
-    by, changed = list(asked.by), {"choose": asked.choose} if asked.choose else {}
-    changed |= {"interval": asked.interval} if asked.interval != EvaluateOptions.interval else {}
-    if made := existing(path, by=by, shots=asked.shots, more=changed):
+    if made := existing(path, asked):
         return made, True
-    from ..scores.evaluate import Extra, evaluate  # imports torch, which scores that lie there do not need
+    from ..scores.evaluate import evaluate  # imports torch, which scores that lie there do not need
 
-    how = Extra(choose=asked.choose, interval=asked.interval)
-    made_by = asked.made_by()
-    return evaluate(path, by=by, shots=asked.shots, out=None, device="cpu", made_by=made_by, extra=how), False
+    return evaluate(path, asked), False
 
 
 def _is_run(folder: Path) -> bool:

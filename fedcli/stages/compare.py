@@ -11,10 +11,10 @@ from ..compare.tested import compare as tested
 from ..errors import UsageError
 from ..reporting import comparison
 from ..reporting.table import Table
+from ..scores.evaluation_options import CompareOptions, EvaluateOptions
 from . import named_runs
 from .call import called_with
 from .collect import runs_in, scores_of_all
-from .evaluation_options import CompareOptions, EvaluateOptions
 from .shown import Shown, in_unit
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from ..data import last_used
 from ..errors import FedcliError, UsageError, nearest
 from ..figures.figure import Figure
 from ..options import Source
+from ..scores.evaluation_options import EvaluateOptions
 from . import collect, named_runs
 from .call import listed
-from .evaluation_options import EvaluateOptions
 
 if TYPE_CHECKING:
     import pandas

@@ -23,11 +23,11 @@ from ..reporting.tables import report as tabled
 from ..reporting.writers import titled
 from ..scores import own_metrics
 from ..scores.choice import check_rule
+from ..scores.evaluation_options import EvaluateOptions, ReportOptions
 from ..scores.scores import Scores
 from . import named_runs
 from .call import called_with
 from .collect import scores_of_all, scores_under
-from .evaluation_options import EvaluateOptions, ReportOptions
 from .shown import Shown, in_unit
 
 if TYPE_CHECKING:

@@ -72,7 +72,7 @@ def test_a_sample_goes_the_whole_way_to_scores(made, trained, monkeypatch):
         return
     trained.add(kind)
     run = train(data, planned("fedavg", {}, Training(lr=1e-3, batch_size=16), rounds=1), work=work, out=None)
-    scores = Scores.read(evaluate(run, by=[], out=None, device="cpu", made_by=["evaluate"]))
+    scores = Scores.read(evaluate(run))
     assert set(scores.versions) == {"clean", "corrupted", "average"}
     assert set(scores.groups) == set(body["attributes"])
 

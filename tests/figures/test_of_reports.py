@@ -34,7 +34,7 @@ def run(tmp_path_factory):
     """A trained run that was evaluated."""
     work = tmp_path_factory.mktemp("graphics")
     made = train(make_chain(work), planned("fedavg", {}, Training(batch_size=10, lr=0.01), 1), work=work, out=None)
-    return evaluate(made, by=[], out=None, device="cpu", made_by=["evaluate"])
+    return evaluate(made)
 
 
 def test_curves_are_those_of_scikit_learn():

@@ -16,12 +16,12 @@ from fedcli.figures.system import System
 from fedcli.reporting import by_group
 from fedcli.reporting.page import table_one
 from fedcli.runs.train import train
+from fedcli.scores.evaluation_options import EvaluateOptions
 from fedcli.scores.scores import Scores
 from fedcli.sites.description import describe
 from fedcli.sites.roster import gathered
 from fedcli.stages.collect import scores_of_all
 from fedcli.stages.evaluate import run as evaluate_stage
-from fedcli.stages.evaluation_options import EvaluateOptions
 from fedcli.stages.predict import export
 
 

@@ -16,6 +16,7 @@ from fedcli.errors import FedcliError, UsageError
 from fedcli.reporting.rows import rows
 from fedcli.runs.train import train
 from fedcli.scores.evaluate import evaluate
+from fedcli.scores.evaluation_options import EvaluateOptions, ReportOptions
 from fedcli.scores.nested import nested
 from fedcli.scores.scores import Scores
 from fedcli.sites.description import SiteError, describe
@@ -25,7 +26,6 @@ from fedcli.sites.site import Site
 from fedcli.stages.collect import scores_of_all
 from fedcli.stages.corrupt import run as corrupt
 from fedcli.stages.evaluate import run as evaluate_stage
-from fedcli.stages.evaluation_options import EvaluateOptions, ReportOptions
 from fedcli.stages.options import CorruptOptions
 from fedcli.stages.report import Report
 
@@ -57,7 +57,7 @@ def pooled_and_federated(data, work, monkeypatch, configuration):
     sites = sites_of(data, work / "sites", policy=OPEN)
     run = train_at(sites, data, configuration, work, out=work / "run")
     reached(monkeypatch, sites)
-    path = evaluate(run, by=[], out=None, device="cpu", made_by=["evaluate"])
+    path = evaluate(run)
     return Scores.read(path), federated(run, work)
 
 
@@ -146,7 +146,7 @@ def test_reports_pages_and_compare_take_them(data, tmp_path, monkeypatch):
         "f",
         "m",
     }
-    pooled = [evaluate(run, by=[], out=None, device="cpu", made_by=["evaluate"]) for run in runs]
+    pooled = [evaluate(run) for run in runs]
     paired = {row.metric: row for row in compare(pooled[:2], pooled[2:], resamples=200).rows}
     for row in made.rows:
         assert row.difference == pytest.approx(paired[row.metric].difference)
@@ -186,7 +186,7 @@ def test_a_report_takes_the_scores_of_a_coordinator_without_images(data, tmp_pat
 
 def test_a_clients_own_model_is_scored_at_its_site(data, tmp_path, monkeypatch):
     usual = train(data, plan("fedbn"), work=tmp_path, out=tmp_path / "usual")
-    path = evaluate(usual, by=[], out=None, device="cpu", made_by=["evaluate"])
+    path = evaluate(usual)
     sites = sites_of(data, tmp_path / "sites", policy=OPEN)
     run = train_at(sites, data, plan("fedbn"), tmp_path, out=tmp_path / "run")
     reached(monkeypatch, sites)

@@ -7,8 +7,8 @@ import pytest
 
 import fedcli
 from fedcli.errors import FedcliError
+from fedcli.scores.evaluation_options import EvaluateOptions
 from fedcli.stages import call, collect, named_runs
-from fedcli.stages.evaluation_options import EvaluateOptions
 
 
 @pytest.fixture(scope="module")

@@ -68,7 +68,7 @@ class Remote:
         warning: what a reader of the run's numbers must know.
         images: in place of data.shard.load() for a manifest of sites, whose images are not here.
         gathered: (descriptions of sites or folders of them, --work) -> that manifest.
-        evaluate: (a run, options of evaluate, --out) -> scores.json, from what sites say of their test images.
+        evaluate: (a run, options of evaluate) -> scores.json, from what sites say of their test images.
         export: (descriptions, folder of sockets, idle seconds, folder to attach in) -> the files of a job that carries
             messages, by path, and what has to be done by hand.
         check: (method, least number of clients that must answer) raises UsageError where it carries not all of them.
@@ -80,7 +80,7 @@ class Remote:
     warning: str = ""
     images: Callable[..., Any] | None = None
     gathered: Callable[[list[Path], Path], Path] | None = None
-    evaluate: Callable[[Path, Any, Path | None], Path] | None = None
+    evaluate: Callable[[Path, Any], Path] | None = None
     export: Callable[[list[Path], Path, int, Path], tuple[dict[str, str], list[str]]] | None = None
     check: Callable[[Any, int], None] = lambda method, min_clients: None
 
