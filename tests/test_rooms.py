@@ -33,7 +33,7 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "metrics": 1170,
     "models": 2270,
     "reporting": 4900,
-    "reproduce": 4350,
+    "reproduce": 4300,
     "runs": 2690,
     "scores": 5930,
     "sites": 3330,
