@@ -33,7 +33,7 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "metrics": 1170,
     "models": 2270,
     "reporting": 4800,
-    "reproduce": 4340,
+    "reproduce": 4290,
     "runs": 2690,
     "scores": 6150,
     "sites": 3330,

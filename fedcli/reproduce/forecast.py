@@ -62,10 +62,10 @@ class Forecast:
     kinds: tuple[int, int] = (1, 1)
 
     def sentence(self, processes: int) -> str:
-        """One sentence for a person."""
-        each = f"{processes} at a time" if processes > 1 else "one after another"
+        """One sentence for a person; runs that share a machine take longer than the one that was measured."""
+        about, each = ("at least", f"{processes} at a time") if processes > 1 else ("about", "one after another")
         return (
-            f"{console.counted(self.cells, 'run', 'runs')} to train: about {span(self.seconds / processes)}, {each}, "
+            f"{console.counted(self.cells, 'run', 'runs')} to train: {about} {span(self.seconds / processes)}, {each}, "
             + (f"with up to {self.bytes / 2**30:.1f} GiB of memory for each" if self.bytes else "memory not measured")
             + (f" ({self.kinds[1]} of {self.kinds[0]} kinds of training measured)" if len({*self.kinds}) > 1 else "")
         )
