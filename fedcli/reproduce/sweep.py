@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..data import manifest
-from ..data.partition.held_out import HeldOut, sites
+from ..data.partition.held_out import Site, sites
 from ..errors import UsageError, nearest
 from ..methods import resolve
 from ..metrics import Task
@@ -58,7 +58,7 @@ class Plan:
 
     dataset: Path
     options: PartitionOptions
-    sites: list[HeldOut]
+    sites: list[Site]
 
     @property
     def values(self) -> list[str]:
@@ -90,7 +90,7 @@ def plan(text: str, source: Path, options: PartitionOptions | None) -> Plan:
 
     Raises FedcliError, UsageError.
     """
-    dataset = source if options is None else manifest.above(source, "dataset")
+    dataset = manifest.above(source, "dataset")
     common = partition.by_default(PartitionOptions(dataset)) if options is None else options
     values = sites(text, tuple(common.by), manifest.read(dataset, "dataset").body)
     if len(values) < 2:
