@@ -16,6 +16,7 @@ from .pool import TEST, TRAIN, Pool, holdings, pool_of
 
 CLASS, UNKNOWN = "class", "unknown"
 ALL = "all"  # a dataset's images, which no client holds yet, and a partition's test images
+MOST_IMAGES = 10_000_000  # of a part that a site describes: larger numbers take memory at whoever reads them
 SKEWED = 0.2  # total variation of an attribute between two clients from which a partition says it
 Counts = dict[str, dict[str, dict[str, dict[str, int]]]]  # class or attribute -> client -> part -> value -> images
 
