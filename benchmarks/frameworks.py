@@ -21,19 +21,19 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import torch
-from problem import Problem, Train, train_epoch, weights
-from torch import Tensor, nn
+from problem import Problem, Train, in_worker, train_epoch, weights
+from torch import Tensor
 
-from fedcli.data.shard import Shard
 from fedcli.errors import FedcliError
 
 TRAIN, END = "train", "end"  # what the first of pfl-research's processes is told
 RANKS = Path(__file__).with_name("pfl_ranks.py")
 
 
-def run_pfl(problem: Problem, measure: Callable[[Train], None], processes: int) -> None:
-    """pfl-research in so many processes, which share the cores: SimulatedBackend, users' tensors in memory."""
-    with _torchrun(RANKS, problem, processes) as connection:
+def run_pfl(problem: Problem, measure: Callable[[Train], None], processes: int = 0) -> None:
+    """pfl-research in so many processes, by default one for each core, which share the cores: SimulatedBackend, users'
+    tensors in memory."""
+    with _torchrun(RANKS, problem, processes or problem.cores) as connection:
 
         def train() -> Tensor:
             try:
@@ -124,16 +124,9 @@ def _flower_client(problem: Problem, message, context):
     """Flower's client: load the message's model, train one epoch, send it back."""
     from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 
-    net, shards = _in_worker(problem)
+    net, shards = in_worker(problem)
     client = problem.names[context.node_config["partition-id"]]
     net.load_state_dict(message.content["arrays"].to_torch_state_dict())
     train_epoch(net, shards[client], problem.order(client, message.content["config"]["server-round"]))
     reply = {"arrays": ArrayRecord(net.state_dict()), "metrics": MetricRecord({"num-examples": problem.images})}
     return Message(RecordDict(reply), reply_to=message)
-
-
-@functools.cache
-def _in_worker(problem: Problem) -> tuple[nn.Module, dict[str, Shard]]:
-    """What a Flower worker keeps between messages."""
-    torch.set_num_threads(1)
-    return problem.net().train(), problem.shards()

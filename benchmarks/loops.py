@@ -6,7 +6,6 @@ and each client trains a deep copy of the model.
 """
 
 import copy
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
@@ -18,7 +17,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from PIL import Image
-from problem import BATCH, LEARNING_RATE, Problem, Train, train_epoch, weights
+from problem import BATCH, LEARNING_RATE, Problem, Train, in_worker, train_epoch, weights
 from shell import temporary_folder
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
@@ -36,7 +35,7 @@ def run_processes(problem: Problem, measure: Callable[[Train], None]) -> None:
     """Plain PyTorch on a process of one thread for each core; a round is one message to each and one back."""
     count = min(problem.cores, problem.clients)
     parts = [problem.names[k::count] for k in range(count)]
-    with ProcessPoolExecutor(count, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+    with ProcessPoolExecutor(count, get_context("spawn")) as pool:
 
         def train() -> Tensor:
             net = problem.net()
@@ -57,7 +56,7 @@ def run_processes(problem: Problem, measure: Callable[[Train], None]) -> None:
 
 def _sum_of_models(problem: Problem, names: Sequence[str], theta: Numbers, round: int) -> Numbers:
     """Trains these clients from one start; the sum of their models, float64."""
-    net, shards = _in_process(problem)
+    net, shards = in_worker(problem)
     start = {name: torch.from_numpy(np.asarray(numbers)) for name, numbers in theta.items()}
     total: dict[str, np.ndarray] = {name: np.zeros(numbers.shape) for name, numbers in theta.items()}
     for client in names:
@@ -66,11 +65,6 @@ def _sum_of_models(problem: Problem, names: Sequence[str], theta: Numbers, round
         for name, tensor in net.state_dict().items():
             total[name] = total[name] + tensor.numpy()
     return total
-
-
-@functools.cache
-def _in_process(problem: Problem) -> tuple[nn.Module, dict[str, Shard]]:
-    return problem.net().train(), problem.shards()
 
 
 def run_released(problem: Problem, measure: Callable[[Train], None]) -> None:

@@ -211,12 +211,8 @@ def fedcli_training(problem: Problem, clients: InProcess | None = None, opened: 
     return train
 
 
-def _pfl_processes(problem: Problem, measure: Callable[[Train], None]) -> None:
-    run_pfl(problem, measure, processes=problem.cores)
-
-
 PEERS = {
-    "pfl-research": Peer("torchrun, {cores} processes of a thread", "pfl", ("pfl",), _pfl_processes),
+    "pfl-research": Peer("torchrun, {cores} processes of a thread", "pfl", ("pfl",), run_pfl),
     "pfl-research, one process": Peer("{cores} threads", "pfl", ("pfl",), partial(run_pfl, processes=1)),
     "Flower": Peer("ray, {cores} workers", "flwr", ("flwr", "ray"), run_flower),
     "BlazeFL": Peer("{cores} processes of a thread", "blazefl", ("blazefl", "tqdm"), blaze.run_processes),

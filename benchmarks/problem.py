@@ -1,5 +1,6 @@
 """The federated training that fedcli and every other framework or loop do side by side."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -56,6 +57,13 @@ class Problem:
 def weights(net: nn.Module) -> Tensor:
     """A copy of all parameters as one vector [T]."""
     return torch.cat([parameter.detach().flatten() for parameter in net.parameters()])
+
+
+@functools.cache
+def in_worker(problem: Problem) -> tuple[nn.Module, dict[str, Shard]]:
+    """A network to train and all images, which a process that works for another keeps, on one thread."""
+    torch.set_num_threads(1)
+    return problem.net().train(), problem.shards()
 
 
 def train_epoch(net: nn.Module, shard: Shard, order: Tensor) -> None:

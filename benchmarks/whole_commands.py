@@ -31,7 +31,7 @@ def main(
     console.say(f"a whole small job from the shell: {repeats} runs")
     timings = [job(repeats)]
     console.say(f"prepare against bare decoding, on the same cores: {repeats} runs each")
-    timings += [prepare(images, repeats), prepare_ct(images, repeats)]
+    timings += [prepare(dataset, images, repeats) for dataset in BARE]
     show(COLUMNS, timings, json)
 
 
@@ -60,42 +60,27 @@ def _small_job(folder: Path) -> Path:
         return make_partition(toy, resolve("iid", {"clients": 4}), Destination(folder))
 
 
-def prepare(images: int, repeats: int, jobs: int = 0) -> Timing:
-    """Time `fedcli prepare isic2018` against decoding and resizing the same photographs, on as many cores."""
-    with temporary_folder() as folder:
-        _skin_folder(folder / "raw", images)
-        files = sorted((folder / "raw" / "images").glob("*.jpg"))
-        pairs = _prepare("isic2018", folder, files, _bare_photograph, repeats, jobs)
-    return Timing(f"prepare isic2018, 600x450 JPEG to {SIDE} px", *pairs, images=images)
-
-
-def prepare_ct(images: int, repeats: int, jobs: int = 0) -> Timing:
-    """Time `fedcli prepare rsna-ich` against decoding, windowing and resizing the same slices, on as many cores."""
-    with temporary_folder() as folder:
-        _ct_folder(folder / "raw", images)
-        files = sorted((folder / "raw" / "stage_2_train").glob("*.dcm"))
-        pairs = _prepare("rsna-ich", folder, files, _bare_slice, repeats, jobs)
-    return Timing(f"prepare rsna-ich, 512x512 DICOM to {SIDE} px", *pairs, images=images)
-
-
-def _prepare(
-    dataset: str, folder: Path, files: list[Path], bare_image: Callable[[Path], None], repeats: int, jobs: int
-) -> tuple[list[float], list[float]]:
+def prepare(dataset: str, images: int, repeats: int, jobs: int = 0) -> Timing:
+    """Time `fedcli prepare` of a dataset of BARE against work on the same images by hand, on as many cores."""
     from fedcli.data.preparation.prepare import Request
     from fedcli.data.preparation.prepare import prepare as stage
 
-    out = folder / "out"
-    request = Request(folder / "raw", {"size": SIDE, "strict": True, "jobs": jobs})
+    form, make_folder, bare_image = BARE[dataset]
+    with temporary_folder() as folder:
+        raw, out = folder / "raw", folder / "out"
+        files = make_folder(raw, images)
+        request = Request(raw, {"size": SIDE, "strict": True, "jobs": jobs})
 
-    def ours() -> None:
-        stage(dataset, request, work=folder, out=out)
+        def ours() -> None:
+            stage(dataset, request, work=folder, out=out)
 
-    def bare() -> None:
-        for _ in _spread(bare_image, files, jobs):
-            pass
+        def bare() -> None:
+            for _ in _spread(bare_image, files, jobs):
+                pass
 
-    with console.muted():
-        return alternate(ours, bare, repeats, between=lambda: shutil.rmtree(out, ignore_errors=True))
+        with console.muted():
+            pairs = alternate(ours, bare, repeats, between=lambda: shutil.rmtree(out, ignore_errors=True))
+    return Timing(f"prepare {dataset}, {form} to {SIDE} px", *pairs, images=images)
 
 
 def _spread(function: Callable[[Path], None], files: list[Path], jobs: int) -> Iterator[None]:
@@ -129,8 +114,8 @@ def _bare_slice(file: Path) -> None:
     cv2.resize(grey, (SIDE, SIDE), interpolation=cv2.INTER_AREA)
 
 
-def _skin_folder(folder: Path, count: int) -> None:
-    """HAM10000's layout; blurred noise compresses about as photographs of skin do."""
+def _skin_folder(folder: Path, count: int) -> list[Path]:
+    """HAM10000's layout; blurred noise compresses about as photographs of skin do. The files of images."""
     from PIL import Image
 
     (folder / "images").mkdir(parents=True)
@@ -143,10 +128,11 @@ def _skin_folder(folder: Path, count: int) -> None:
             path = folder / "images" / f"ISIC_{i:07d}.jpg"
             coarse.resize((600, 450), Image.Resampling.BICUBIC).save(path, quality=90)
             table.writerow([f"HAM_{i:07d}", f"ISIC_{i:07d}", ("nv", "mel")[i % 2], "histo", "50.0", "male", "back"])
+    return sorted((folder / "images").glob("*.jpg"))
 
 
-def _ct_folder(folder: Path, count: int) -> None:
-    """Kaggle's layout, with as few fields in a file as its slices have."""
+def _ct_folder(folder: Path, count: int) -> list[Path]:
+    """Kaggle's layout, with as few fields in a file as its slices have. The files of images."""
     import pydicom
 
     (folder / "stage_2_train").mkdir(parents=True)
@@ -170,6 +156,13 @@ def _ct_folder(folder: Path, count: int) -> None:
             slice_.PixelData = rng.integers(900, 1200, (512, 512), np.int16).tobytes()
             slice_.save_as(folder / "stage_2_train" / f"ID_{i:09d}.dcm", enforce_file_format=True)
             table.writerow([f"ID_{i:09d}_{('subdural', 'epidural')[i % 2]}", 1])
+    return sorted((folder / "stage_2_train").glob("*.dcm"))
+
+
+BARE = {  # dataset -> form of its files, what makes a folder of them, and the work on one by hand
+    "isic2018": ("600x450 JPEG", _skin_folder, _bare_photograph),
+    "rsna-ich": ("512x512 DICOM", _ct_folder, _bare_slice),
+}
 
 
 if __name__ == "__main__":

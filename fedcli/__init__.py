@@ -25,7 +25,7 @@ from .errors import FedcliError as FedcliError  # what a program catches: .sente
 
 if TYPE_CHECKING:
     from .commands.listing import ls
-    from .reproduce.swept import sweep
+    from .reproduce.sweep import sweep
     from .stages.audit import audit
     from .stages.compare import compare
     from .stages.corrupt import attack, corrupt
@@ -42,7 +42,7 @@ __all__ = [
     "report", "sweep", "train",
 ]  # fmt: skip
 ELSEWHERE = {  # than in stages.NAME
-    "attack": "stages.corrupt", "estimate": "stages.train", "ls": "commands.listing", "sweep": "reproduce.swept",
+    "attack": "stages.corrupt", "estimate": "stages.train", "ls": "commands.listing", "sweep": "reproduce.sweep",
 }  # fmt: skip
 __version__ = "0.1.0"
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from .errors import FedcliError
 
@@ -28,13 +28,7 @@ detail = _log.debug  # shown with --verbose alone
 RESULT = "result"  # mark of a record that is a command's result
 
 
-class Reporter(Protocol):
-    """Where progress is reported."""
-
-    def progress(self, items: Iterable[T], label: str, total: int, done: int) -> Iterator[T]: ...
-
-
-_reporter: ContextVar[Reporter | None] = ContextVar("reporter", default=None)  # set by shown() and muted()
+_reporter: ContextVar["_Stderr | _Listener | None"] = ContextVar("reporter", default=None)  # shown() and muted() set it
 
 
 def progress(items: Iterable[T], *, label: str, total: int, done: int = 0) -> Iterator[T]:
@@ -125,12 +119,18 @@ def be_quiet() -> None:
 @contextmanager
 def warnings_kept() -> Iterator[list[str]]:
     """The warnings that are said from now on, printed or not."""
-    handler = _Kept(logging.WARNING)
-    _log.addHandler(handler)
+    kept: list[str] = []
+
+    def keep(record: logging.LogRecord) -> bool:
+        if record.levelno == logging.WARNING:
+            kept.append(printable(record.getMessage()))
+        return True  # it goes on to the handlers
+
+    _log.addFilter(keep)
     try:
-        yield handler.kept
+        yield kept
     finally:
-        _log.removeHandler(handler)
+        _log.removeFilter(keep)
 
 
 def be_verbose() -> None:
@@ -185,18 +185,6 @@ class _LogFile(logging.FileHandler):
     def close(self) -> None:
         with suppress(OSError):  # of what could not be written, which was said
             super().close()
-
-
-class _Kept(logging.Handler):
-    """Keeps what is said."""
-
-    def __init__(self, level: int):
-        super().__init__(level)
-        self.kept: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno < logging.ERROR:
-            self.kept.append(printable(record.getMessage()))
 
 
 class _Listener:

@@ -199,11 +199,6 @@ def describe(options: Any) -> dict[str, Option]:
     return {name: replace(_options_of(type(options))[name], default=value) for name, value in values(options).items()}
 
 
-def _options_of(cls: Any) -> dict[str, Option]:
-    return _described(cls)  # a type that may be hashed is no other for mypy
-
-
-@cache
 def _described(cls: Any) -> dict[str, Option]:
     if not is_dataclass(cls):
         return {}
@@ -213,6 +208,9 @@ def _described(cls: Any) -> dict[str, Option]:
         default = field.default_factory() if field.default_factory is not MISSING else field.default
         described[field.name] = Option.of(field.name, hints[field.name], default)
     return described
+
+
+_options_of: Callable[[Any], dict[str, Option]] = cache(_described)  # mypy takes Options for no type to be hashed
 
 
 def change(options: Any, key: str, value: Any, write: str = SET) -> Any:
@@ -317,6 +315,11 @@ def left_open(cls: Class) -> Class:
 def text(value: Any) -> str:
     """A value as it is typed."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def path_of(given: Source | None) -> Path | None:
+    """A path that may be left open."""
+    return None if given is None else Path(given)
 
 
 def pairs(flag: str, given: Mapping[str, Any] | Sequence[str] | None) -> dict[str, str]:

@@ -9,6 +9,7 @@ from fedcli.data.shard import Shard, Shards
 from fedcli.runs.finished import Run
 from fedcli.scores import evaluate as stage
 from fedcli.scores.evaluate import evaluate
+from fedcli.scores.evaluation_options import EvaluateOptions
 
 ROSTER = ["north", "east", "south", "west", "harbour"]
 
@@ -73,7 +74,7 @@ def scorer(monkeypatch):
         monkeypatch.setattr("fedcli.runs.finished.load_mean_personal", lambda *_: False)
         monkeypatch.setattr(stage, "open_run", lambda *_: run)
         monkeypatch.setattr("fedcli.runs.finished.predict", predict)
-        return evaluate(run.path, by=list(by), out=out, device="cpu", made_by=["evaluate"])
+        return evaluate(run.path, EvaluateOptions(by=by, out=out))
 
     return make
 

@@ -18,6 +18,7 @@ def save(path: Path, colour: object = 90, mode: str = "L") -> Path:
 
 
 def folder(raw: Path, text: str, *names: str, table: str = "labels.csv") -> Path:
+    raw.mkdir(parents=True, exist_ok=True)
     for name in names:
         save(raw / name)
     (raw / table).write_text(text, encoding="utf-8")

@@ -2,13 +2,14 @@
 
 import csv
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pydicom
+from pandas import DataFrame, read_csv
 from PIL import Image
 from pydicom.dataset import Dataset, FileMetaDataset
 
@@ -23,6 +24,11 @@ HEAD = ["lesion_id", "image_id", "dx", "dx_type", "age", "sex", "localization"]
 def write_csv(path: Path, head: list[str], rows: list[list]) -> None:
     with path.open("w", newline="") as file:
         csv.writer(file).writerows([head, *rows])
+
+
+def rewrite(path: Path, change: Callable[[DataFrame], DataFrame]) -> None:
+    """Read a table as text, change it, write it back."""
+    change(read_csv(path, dtype=str, keep_default_na=False)).to_csv(path, index=False)
 
 
 def write_skin(raw: Path, rows: list[list], images: Path | None = None) -> Path:

@@ -12,10 +12,10 @@ from fedcli.commands.ls import ls
 from fedcli.commands.plot import _runs
 from fedcli.data import last_used, manifest
 from fedcli.errors import FedcliError, of_system
-from fedcli.reporting.collect import _collected
 from fedcli.runs.folder import unfinished
 from fedcli.sites.sockets import Connections
 from fedcli.sites.transport.sockets import listening
+from fedcli.stages.collect import _collected
 
 NOBODY = 65534
 

@@ -78,6 +78,7 @@ BROKEN, ENDS = "import no_such_package", "import sys; sys.exit(3)"
 
 
 def forget():
+    extensions.packages.cache_clear()
     extensions.installed.cache_clear()
     extensions._registered_by.cache_clear()
 
@@ -146,7 +147,7 @@ def test_engines_of_a_package(package):
 
 def test_datasets_partitions_and_networks_of_a_package(package):
     assert sources.named("dots") == "dots" and sources.card("dots")["clients"] == 4
-    assert sources.code_of("dots").version == "1.2" and sources.code_of("toy") is None
+    assert sources.find("dots").code.version == "1.2" and sources.find("toy").code is None
     assert scheme("halves", {"clients": 3}).clients == 3
     assert models.describe("flat").make is not None
     with pytest.raises(UsageError, match="unknown partition scheme 'halfs'"):

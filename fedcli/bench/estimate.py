@@ -23,7 +23,6 @@ from ..data.shard import EVALUATION_BATCH
 from ..federation.client import Report, Task
 from ..federation.engines import chosen
 from ..federation.server import cohort
-from ..federation.state import Tensors
 from ..runs import chosen_engine, precision, resources
 from ..runs import folder as folders
 from ..runs.assembly import PlannedFederation, assemble, open_parent, probe
@@ -194,7 +193,7 @@ def writing_cost(federation: PlannedFederation, report: Report) -> float:
 
 def bytes_between_rounds(federation: PlannedFederation, reports: list[Report], scoring: Scoring) -> int:
     """Bytes that clients keep, and the best model with what they keep to themselves."""
-    each = max(_bytes(report.memory) for report in reports)
+    each = max(sum(tensor.nbytes for tensor in report.memory.values()) for report in reports)
     if federation.single_site:
         each += federation.layout.size * FLOAT
     kept = len(federation.data.roster) * each
@@ -204,9 +203,5 @@ def bytes_between_rounds(federation: PlannedFederation, reports: list[Report], s
 def bytes_of_images(federation: PlannedFederation) -> int:
     """Bytes of the pixels in memory, each pool counted once."""
     data = federation.data
-    pools = {id(s.images): s.images for s in (*data.train.values(), *data.val.values(), *data.test.values())}
-    return sum(pool.numel() * pool.element_size() for pool in pools.values())
-
-
-def _bytes(tensors: Tensors) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+    shards = *data.train.values(), *data.val.values(), *data.test.values()
+    return sum({id(shard.images): shard.images.nbytes for shard in shards}.values())

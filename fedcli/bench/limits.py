@@ -122,8 +122,7 @@ class Traffic(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         if not func.is_view:
-            tensors = (value for value in tree_leaves((args, kwargs, result)) if isinstance(value, Tensor))
-            self.bytes += sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+            self.bytes += sum(v.nbytes for v in tree_leaves((args, kwargs, result)) if isinstance(v, Tensor))
         return result
 
 

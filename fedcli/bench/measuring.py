@@ -227,10 +227,10 @@ def times(work: Callable[[], object], device: str = "cpu") -> list[float]:
 
 
 @contextmanager
-def threads(count: int) -> Iterator[None]:
-    """So many CPU threads for torch within."""
+def threads(count: int | None = None) -> Iterator[None]:
+    """So many CPU threads for torch within, by default as many as now; behind it as many as now, whatever sets them."""
     before = torch.get_num_threads()
-    torch.set_num_threads(count)
+    torch.set_num_threads(count or before)
     try:
         yield
     finally:

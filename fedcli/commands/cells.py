@@ -83,17 +83,18 @@ def sweep(
     """
     from ..reporting.writers import markdown
     from ..reproduce import jobs as engine
-    from ..reproduce import several, swept
+    from ..reproduce import several
+    from ..reproduce import sweep as sweeps
+    from ..reproduce.expand import read_seeds
     from ..reproduce.script import Script
     from ..reproduce.shared import Shared
-    from ..reproduce.sweep import tables
 
     o.refuse_together(dry_run=dry_run, json=json)
     flags = next((place for place, word in enumerate(methods) if word[:1] == "-" != word), len(methods))
     extensions.allow(words := methods[flags:])
     named, data = several.methods_and_data(methods[:flags])
-    chosen = several.read_seeds(seeds, (0,)) or (0,)
-    wanted = swept.planned(named, data, over, chosen, parsed(TrainOptions, words), work, _partitioned)
+    chosen = read_seeds(seeds, (0,)) or (0,)
+    wanted = sweeps.planned(named, data, over, chosen, parsed(TrainOptions, words), work, _partitioned)
     if dry_run:
         devices = engine.spread(device, jobs, at_once)
         scripted(Script(wanted.recipe, wanted.cells, work, source=wanted.data, devices=devices), dry_run)
@@ -103,7 +104,7 @@ def sweep(
     shared = Shared(work, wanted.cells, wanted.sources, wait=wait)
     outcomes = run_cells(wanted.recipe, shared, place, folder, as_json=json)
     if wanted.left_out and outcomes:
-        made = list(tables(wanted.left_out, outcomes, work, place.devices[0]))
+        made = list(sweeps.held_out_tables(wanted.data, wanted.left_out, outcomes, place))
         show_tables(made, sys.stderr if json else None)
         o.write(
             folder / "held-out.md", "\n\n".join(f"## {t.title}\n\n{markdown(t)}\n\n{t.legend}" for t in made) + "\n"
@@ -160,7 +161,7 @@ def train_several(
 
     Raises FedcliError where a run failed, after all others have ended.
     """
-    from ..reproduce import forecast, several
+    from ..reproduce import expand, forecast, several
     from ..reproduce import jobs as engine
     from ..reproduce.shared import Shared
     from ..stages.partition import for_training
@@ -172,7 +173,7 @@ def train_several(
     found = data_for(resolved(own[methods[0]]))
     with tempfile.TemporaryDirectory() as nowhere:  # where a dataset is partitioned, which the runs themselves would do
         data, work = for_training(found, Path(nowhere) if dry_run else Path(asked.work)), Path(asked.work)
-        cells = several.cells(own, several.read_seeds(seeds, (0,)) or (asked.seed,), data)
+        cells = several.cells(own, expand.read_seeds(seeds, (0,)) or (asked.seed,), data)
         place = engine.Place(work, engine.devices(asked.device, asked.jobs, cells), debug)
         sources: engine.Sources = {(): data}
         if dry_run:

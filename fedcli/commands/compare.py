@@ -3,7 +3,7 @@
 import sys
 
 from .. import console
-from ..stages.evaluation_options import AuditOptions, CompareOptions
+from ..scores.evaluation_options import AuditOptions, CompareOptions
 from .shell.common import BriefJson, FailIf, Json, refuse_broken
 from .shell.shown import show_json, show_tables
 

@@ -101,7 +101,6 @@ def _play(asked: SimpleNamespace) -> bool:
     from ..reproduce.flags import files_in
     from ..reproduce.raw import check_folders, files, folders, possible
     from ..reproduce.script import Script
-    from ..reproduce.several import read_seeds
     from ..reproduce.shared import Shared, part_of
 
     o.refuse_together(dry_run=asked.dry_run, json=asked.json)
@@ -116,7 +115,7 @@ def _play(asked: SimpleNamespace) -> bool:
     given = folders(table, list(asked.raw), asked.scale, asked.work)
     brought = files(table, list(asked.file), given, asked.scale, asked.work)
     samples = {name: folder for name, folder in given.items() if folder == str(asked.work / "samples" / name)}
-    chosen_seeds = read_seeds(asked.seeds, table.seeds)
+    chosen_seeds = expand.read_seeds(asked.seeds, table.seeds)
     wanted = expand.chosen(
         expand.cells(table, asked.scale, seeds=chosen_seeds, raw=given, files=brought), list(asked.only)
     )

@@ -10,7 +10,7 @@ from .. import console
 from ..common_options import OUTPUT
 from ..errors import FedcliError, UsageError
 from ..options import Flag
-from ..stages.evaluation_options import EvaluateOptions, PredictOptions, ReportOptions
+from ..scores.evaluation_options import EvaluateOptions, PredictOptions, ReportOptions
 from ..stages.options import AttackOptions, CorruptOptions, PartitionOptions, PrepareOptions, TrainOptions
 from .cells import Seeds, train_several
 from .shell.common import (

@@ -42,7 +42,7 @@ SHARES = {str: NUMBER}
 INTERVAL = {"value": (*NUMBER, None), "low": (*NUMBER, None), "high": (*NUMBER, None)}
 INVERSION = {"client": str, "blind": [float], "models": [{"model": str, "distance": float, "psnr": [float]}]}
 AUDIT = {
-    "label": str, "dataset": str, "round": int, "privacy?": PRIVACY, "shared_tests": bool,
+    "label": str, "dataset": str, "round": int, "caution?": str, "privacy?": PRIVACY, "shared_tests": bool,
     "membership": [{
         "attack": str, "attribute": str, "group": str, "members": int, "held_out": int, "small": bool,
         "numbers": {str: INTERVAL}, "allowed": (SHARES, None),

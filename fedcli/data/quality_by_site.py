@@ -193,14 +193,19 @@ def findings(known: Histograms, what: str = SITES) -> list[str]:
     """Sentences on who stands out and in what, the furthest first; each is compared with those that do not yet."""
     sentences, left = list[str](), dict(known)
     while len(left) > 1:
-        ways = [(one["measures"][of.name], name, of) for name, one in facts(left).items() for of in MEASURES]
+        about = {name: one["measures"] for name, one in facts(left).items()}
+        ways = [(measures[of.name], name, of) for name, measures in about.items() for of in MEASURES]
         own, name, of = max(ways, key=lambda way: way[0]["distance"] or 0)
         if not (own["distance"] or 0) >= LARGE:
             break
         way, others = "more" if own["median"] > own["others"] else "less", "the remaining" if sentences else "all"
+        noise = about[name]["noise"]
+        noisy = of.name == "sharpness" and way == "more" and noise["median"] > noise["others"]
         sentences.append(
             f"{name} stands out in {of.title}: median {shown(own['median'])} ({of.unit}), {way} than "
             f"{shown(own['others'])} of {others} others, {own['distance']:.1f} standard deviations away"
+            + "; its images are noisier too, which alone raises sharpness"
+            * noisy
         )
         del left[name]
     if len(known) > 1 and not sentences:

@@ -106,28 +106,12 @@ def styled(style: Mapping[str, Any]) -> Iterator[None]:
 
 def drawn(picture: Picture) -> "Figure":
     """All panels in one figure of matplotlib."""
-    from matplotlib.lines import Line2D
-
-    figure, axes = _canvas(picture)
-    for panel, one in zip(picture.panels, axes, strict=True):
-        panel.draw(one)
-        small: Look = {"fontsize": 9} if picture.size[0] < SMALL else {}
-        one.set_title(panel.title, loc="left", **small)
-    if picture.below:
-        for one in axes[-_columns(picture) :]:
-            one.set_xlabel(picture.below)
-    handles = [Line2D([], [], **look) for look in picture.legend.values()]
-    if handles:
-        figure.legend(handles, map(wrapped, picture.legend), loc="outside right upper")
-    return figure
-
-
-def _canvas(picture: Picture) -> tuple["Figure", list[Axes]]:
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
+    from matplotlib.lines import Line2D
 
     count, (wide, high) = len(picture.panels), picture.size
-    columns = _columns(picture)
+    columns = min(count, picture.columns) or min(3, int(np.ceil(np.sqrt(count))))
     rows = -(-count // columns)
     layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1)
     figure = Figure((columns * wide + 2.2, rows * high + 0.6), layout=layout)
@@ -135,12 +119,16 @@ def _canvas(picture: Picture) -> tuple["Figure", list[Axes]]:
     figure.suptitle("\n".join(textwrap.fill(line, letters) for line in picture.title.splitlines()), x=0.015, ha="left")
     for place in range(count):
         figure.add_subplot(rows, columns, place + 1, sharex=figure.axes[0] if place and picture.below else None)
-    return figure, figure.axes
-
-
-def _columns(picture: Picture) -> int:
-    count = len(picture.panels)
-    return min(count, picture.columns) or min(3, int(np.ceil(np.sqrt(count))))
+    small: Look = {"fontsize": 9} if wide < SMALL else {}
+    for place, (panel, axes) in enumerate(zip(picture.panels, figure.axes, strict=True)):
+        panel.draw(axes)
+        axes.set_title(panel.title, loc="left", **small)
+        if picture.below and place >= count - columns:
+            axes.set_xlabel(picture.below)
+    if picture.legend:
+        handles = [Line2D([], [], **look) for look in picture.legend.values()]
+        figure.legend(handles, map(wrapped, picture.legend), loc="outside right upper")
+    return figure
 
 
 def _save(figure: "Figure", out: Path, picture: Picture) -> None:

@@ -58,12 +58,11 @@ class Figure:
 FIGURES: dict[str, Figure] = {}  # by name; kinds/ fills it
 
 
-def register(figure: Figure) -> Figure:
+def register(figure: Figure) -> None:
     """Make a figure known by its name. Raises ValueError for a name that is taken."""
     if figure.name in FIGURES:
         raise ValueError(f"there is a figure {figure.name!r} already")
     FIGURES[figure.name] = figure
-    return figure
 
 
 def numbers(frame: "DataFrame") -> list[dict[str, Any]]:

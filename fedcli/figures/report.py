@@ -97,10 +97,9 @@ def _short(systems: Sequence[System]) -> list[str]:
     ]
 
 
-def write_all(
-    systems: Sequence[System], folder: Path, formats: Sequence[str], draw: Sequence[str] = ()
-) -> list[Path]:  # fmt: skip
-    """Write the usual figures, or those of draw, in each format, and captions.md; the paths. Raises UsageError."""
+def write_all(systems: Sequence[System], folder: Path, formats: Sequence[str], draw: Sequence[str] = ()) -> list[Path]:
+    """Write the usual figures, or those of draw, in each format, and captions.md, which says what the marks in names
+    stand for; the paths. Raises UsageError."""
     written: list[Path] = []
     lines = ["# Figures", ""]
     for name, picture in of_systems(systems, draw):
@@ -108,6 +107,8 @@ def write_all(
         write(picture, *files)
         written += files
         lines += [f"**{name}.** {picture.title}. {picture.caption}", ""]
+    for system in systems:
+        lines += [f"{system.mark} {system.differs}", ""] if system.mark else []
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / CAPTIONS, "\n".join(lines))
     return [*written, folder / CAPTIONS]

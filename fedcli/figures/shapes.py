@@ -6,14 +6,12 @@ labels, limits, ticks.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from pandas import DataFrame
 
 from .drawing import COLOURS, INK, Axes, Look, Panel, Picture, look, short
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 FAR = 20  # the largest value over the smallest one, from which an axis is logarithmic
 VERY_FAR = 1000  # the same where some values are 0, which then stands beside a logarithmic axis
@@ -23,27 +21,25 @@ DOTS = 40  # points; shorter curves have a dot at each
 DASHED: Look = {"color": INK, "linewidth": 0.9, "linestyle": (0, (4, 3))}  # a line that belongs to no group
 
 
-def picture(
-    table: "DataFrame", panels: Sequence[Panel], legend: Mapping[str, Look] | None = None, **how: Any
-) -> Picture:  # fmt: skip
+def picture(table: DataFrame, panels: Sequence[Panel], legend: Mapping[str, Look] | None = None, **how: Any) -> Picture:
     """Panels under the title and above the caption that a frame has among its attrs."""
     return Picture(table.attrs.get("title", ""), panels, legend or {}, table.attrs.get("caption", ""), **how)
 
 
-def titled(table: "DataFrame", title: str, about: str = "", images: int = 0, **more: Any) -> "DataFrame":
+def titled(table: DataFrame, title: str, about: str = "", images: int = 0, **more: Any) -> DataFrame:
     """A frame with the words of its picture among its attrs: a title, and a caption that says of how many images."""
     table.attrs |= {"title": title, "caption": f"{about} n = {images:,} images." if about else "", **more}
     return table
 
 
 def panels(
-    table: "DataFrame", by: str, draw: Callable[..., object], title: Callable[[str], str] = str, about: str = ""
-) -> list[Panel]:  # fmt: skip
+    table: DataFrame, by: str, draw: Callable[..., object], title: Callable[[str], str] = str, about: str = ""
+) -> list[Panel]:
     """A panel for each value of a column, in the order in which they come: draw(its lines, axes)."""
     return [Panel(title(name), partial(draw, part), about) for name, part in table.groupby(by, sort=False)]
 
 
-def looks_of(table: "DataFrame", hue: str, how: Callable[[int], Look] = look) -> dict[str, Look]:
+def looks_of(table: DataFrame, hue: str, how: Callable[[int], Look] = look) -> dict[str, Look]:
     """Of each name in a column the look at its place, which the column `place` says, or else its order."""
     names = table.drop_duplicates(hue)
     places = names["place"] if "place" in names else range(len(names))
@@ -51,7 +47,7 @@ def looks_of(table: "DataFrame", hue: str, how: Callable[[int], Look] = look) ->
 
 
 def lines(
-    part: "DataFrame", axes: Axes, *, x: str, y: str | float, hue: str | list[str], looks: Mapping[Any, Look],
+    part: DataFrame, axes: Axes, *, x: str, y: str | float, hue: str | list[str], looks: Mapping[Any, Look],
     bounds: tuple[Any, Any] | None = None, shade: float = 0.15, **words: Any,
 ) -> None:  # fmt: skip
     """A line of y over x, or points of it, for each name, in a band between the columns `bounds` where it has any."""
@@ -78,8 +74,8 @@ def line(axes: Axes, curve: np.ndarray, **look: Any) -> None:
 
 
 def matrix(
-    cells: "DataFrame", axes: Axes, *, bar: Look | None = None, texts: np.ndarray | None = None, **how: Any
-) -> None:  # fmt: skip
+    cells: DataFrame, axes: Axes, *, bar: Look | None = None, texts: np.ndarray | None = None, **how: Any
+) -> None:
     """A cell for each row and column of a table, with their names.
 
     bar: a scale of the colours, in words of matplotlib; None for none. texts: numbers on the cells. how: of imshow.
@@ -97,7 +93,7 @@ def matrix(
         axes.text(column, row, f"{number}", ha="center", va="center", fontsize=8, color=colour)
 
 
-def amounts(cells: "DataFrame", axes: Axes, label: str) -> None:
+def amounts(cells: DataFrame, axes: Axes, label: str) -> None:
     """A matrix of numbers above 0; cells of 0 or without a number stay white."""
     from matplotlib.colors import LogNorm, Normalize
     from matplotlib.ticker import LogLocator
@@ -108,7 +104,7 @@ def amounts(cells: "DataFrame", axes: Axes, label: str) -> None:
     matrix(shown, axes, bar=bar, cmap="viridis", norm=LogNorm() if far else Normalize(vmin=0))
 
 
-def bars(cells: "DataFrame", axes: Axes, label: str) -> None:
+def bars(cells: DataFrame, axes: Axes, label: str) -> None:
     """A bar for each row, cut by the columns of a table; those of a single column may stand on a logarithmic axis."""
     left = np.zeros(len(cells))
     for place, value in enumerate(cells):
@@ -125,7 +121,7 @@ def bars(cells: "DataFrame", axes: Axes, label: str) -> None:
         stretch(axes, left, "x")
 
 
-def wide(part: "DataFrame", rows: str, columns: str, number: str) -> "DataFrame":
+def wide(part: DataFrame, rows: str, columns: str, number: str) -> DataFrame:
     """A column as a table over two others, whose names stay in the order in which they come."""
     return part.pivot(index=rows, columns=columns, values=number).loc[part[rows].unique(), part[columns].unique()]
 

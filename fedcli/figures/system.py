@@ -74,12 +74,15 @@ class System:
         scored: what evaluation wrote of each run. known: every number of each run, over the rounds that count.
         at: which rounds these are.
         place: among the systems of a page or figure, which gives the colour.
+        differs: the options in which it differs from the other systems. mark: stands for them where they are long.
     """
 
     scored: Sequence[Scored]
     known: Sequence[Mapping[Where, Score]] = ()
     at: str = LAST5
     place: int = 0
+    differs: str = ""
+    mark: str = ""
 
     @property
     def name(self) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ..metrics import title
+from ..metrics import apart, title
 from ..scores import numbers
 from ..scores.parts import AS_TRAINED, AdaptedScore
 from ..scores.scores import Scores
@@ -20,6 +20,7 @@ ADAPTED = (
     "temperature: fitted to validation images. Labels of these images choose nothing. Calibration errors grow in "
     "resamples, so that their intervals are rough."
 )
+SAME = "The interval of every change holds 0."
 Cells = dict[str, dict[str, list[AdaptedScore]]]  # group -> adaptation -> of each metric
 
 
@@ -60,18 +61,30 @@ def adapted(named: Iterable[tuple[str, Scores]]) -> Iterator[Table]:
 
 
 def _table(caption: str, attribute: str, groups: Cells, members: dict[str, Score], legend: str) -> Table:
+    """Each row says by itself whose it is and of which adaptation: a wide table repeats its first column alone."""
     rows: list[list[str | Cell]] = []
+    changed: list[str] = []
     scored = {group: of for group, of in groups.items() if any(each.value is not None for each in of[AS_TRAINED])}
     for group, adaptations in scored.items():
+        whose = f"{group or 'gap'}{DAGGER * bool(members.get(group, Score()).small)}, " if attribute else ""
         for adaptation, scores in adaptations.items():
             first = adaptation == AS_TRAINED
-            whose = f"{group or 'gap'}{DAGGER * bool(members.get(group, Score()).small)}" if first else ""
             images = f"{scores[0].images:,}" if first and (group or not attribute) else ""
             values = [percent(each.value) if first else _change(each) for each in scores]
-            rows.append([*([whose] if attribute else []), images, adaptation, *values])
+            rows.append([f"{whose}{adaptation}", images, *values])
+            if beyond := [f"{way} {title(each.metric)}" for each in scores if (way := _direction(each))]:
+                changed.append(f"{whose}{adaptation}: {', '.join(beyond)}")
     shown = [Column(title(each.metric), "%") for each in next(iter(groups.values()))[AS_TRAINED]]
-    heads: Heads = [*([attribute] if attribute else []), "images", "adapted", *shown]
-    return Table.of(caption, heads, rows, legend)
+    heads: Heads = [f"{attribute}, adapted" if attribute else "adapted", "images", *shown]
+    verdict = f"Changes whose interval leaves 0 out: {'; '.join(changed)}." if changed else SAME
+    return Table.of(caption, heads, rows, f"{verdict} {legend}".strip())
+
+
+def _direction(score: AdaptedScore) -> str:
+    """The side of zero on which the interval of a change lies, in words; "" where it holds zero or there is none."""
+    if score.low is None or score.high is None:
+        return ""
+    return "higher" if apart(score.low, 0.0) > 0 else "lower" if apart(score.high, 0.0) < 0 else ""
 
 
 def _change(score: AdaptedScore) -> Cell:

@@ -28,7 +28,6 @@ class Row(System):
         over: over what runs spread: "pooled" over all rounds, or "runs".
         cells: column -> value. heads: column -> whose number it is. doubtful: the columns that a small group decides.
         view: "" where the method is shown images in one way only.
-        differs: the options in which it differs from the other rows. mark: stands for them where they are long.
         minutes: how long each run trained on average. left_out: columns that are not known of the best round.
         names_runs: whether the name says of how many runs it is. short: the label without what all rows share.
     """
@@ -39,8 +38,6 @@ class Row(System):
     doubtful: Sequence[str] = ()
     view: str = ""
     is_view: bool = False
-    differs: str = ""
-    mark: str = ""
     minutes: float | None = None
     bytes: dict[str, float] | None = None
     left_out: Sequence[str] = ()

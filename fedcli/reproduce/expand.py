@@ -14,7 +14,7 @@ from ..data import sources
 from ..errors import UsageError, nearest
 from ..options import Options
 from ..runs.train_options import ROUNDS
-from ..stages.evaluation_options import EvaluateOptions
+from ..scores.evaluation_options import EvaluateOptions
 from ..stages.options import STAGES, TrainOptions
 from . import shape
 from .flags import ASKED, Flags, asked, files_in, filled, placed, variable

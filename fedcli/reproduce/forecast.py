@@ -20,6 +20,7 @@ import fedcli
 
 from .. import console
 from ..bench.estimate import SECONDS, Estimate, estimate, span
+from ..bench.measuring import threads
 from ..data import manifest
 from ..errors import FedcliError
 from ..io.files import write_text
@@ -30,7 +31,7 @@ from ..runs.settled import settled
 from ..runs.train_options import Execution, TrainOptions
 from ..stages.train import resolved
 from .expand import Cell
-from .jobs import Place, fitting, own_threads
+from .jobs import Place, fitting
 from .plan import costs_of, passes_of, per_image, this_machine
 from .record import Results
 from .shared import Sources, images
@@ -61,10 +62,10 @@ class Forecast:
     kinds: tuple[int, int] = (1, 1)
 
     def sentence(self, processes: int) -> str:
-        """One sentence for a person."""
-        each = f"{processes} at a time" if processes > 1 else "one after another"
+        """One sentence for a person; runs that share a machine take longer than the one that was measured."""
+        about, each = ("at least", f"{processes} at a time") if processes > 1 else ("about", "one after another")
         return (
-            f"{console.counted(self.cells, 'run', 'runs')} to train: about {span(self.seconds / processes)}, {each}, "
+            f"{console.counted(self.cells, 'run', 'runs')} to train: {about} {span(self.seconds / processes)}, {each}, "
             + (f"with up to {self.bytes / 2**30:.1f} GiB of memory for each" if self.bytes else "memory not measured")
             + (f" ({self.kinds[1]} of {self.kinds[0]} kinds of training measured)" if len({*self.kinds}) > 1 else "")
         )
@@ -203,7 +204,7 @@ def _measured(source: Path, plan: TrainOptions, cell: Cell, place: Place, limit:
     engine = "in-process" if len(place.devices) > 1 else None  # as train() chooses for a process that is one of several
     execution = Execution(place.devices[0], cell.train.threads, engine)
     try:
-        with own_threads():
+        with threads():
             return estimate(source, replace(plan, seed=cell.seed), execution, limit=limit)
     except FedcliError:
         return None

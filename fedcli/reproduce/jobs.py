@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from .. import console, extensions, models
+from ..bench.measuring import threads
 from ..data import manifest
 from ..errors import FedcliError, UsageError, of_system
 from ..io.claims import Claims
@@ -202,25 +203,15 @@ def told(error: Exception) -> FedcliError:
 
 
 def _play(cell: Cell, source: Path, place: Place, device: str, report: Report) -> Outcome:
-    def stages() -> Result:
-        with own_threads(), console.muted(report):
+    def stages() -> Result:  # the next cell begins with as many threads as a process of its own would
+        with threads(), console.muted(report):
             run = train.run(replace(cell.train, data=source, device=device, work=place.work, resume=True, wait=True))
         if cell.evaluate is None:
             return run
-        with own_threads(), console.muted():
+        with threads(), console.muted():
             return evaluate.run(replace(cell.evaluate, run=run, device=device, work=place.work))
 
     return _tried(cell, stages, place.debug)
-
-
-@contextlib.contextmanager
-def own_threads() -> Iterator[None]:
-    """A stage sets the threads of its process; the next cell begins as a process of its own would."""
-    before = torch.get_num_threads()
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _one_by_one(cells: Iterable[tuple[Cell, Path] | None], place: Place, board: Board) -> Iterator[Outcome]:

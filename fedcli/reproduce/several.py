@@ -15,7 +15,6 @@ from ..methods import METHODS, resolve
 from ..stages.options import TrainOptions
 from ..stages.train import resolved
 from .expand import Cell
-from .expand import read_seeds as read_seeds
 
 OF_ONE = "name", "out", "force"  # options of train that are of one run
 

@@ -1,33 +1,46 @@
-"""A user's own sweep as a recipe: methods on one data set, over a grid of their options and of train's flags.
+"""A user's own sweep as a recipe, for the command and for Python: methods on one data set, over a grid of their options
+and of train's flags.
 
 `--over hold-out=all` trains once without each site: a partition for each site, whose images train nothing and are
 tested on. Its table has a row per training and a column per tested site, from two evaluations: on all images of the
 held-out site, and on the dataset's test part.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from .. import console, extensions
+from ..common_options import WORK
 from ..data import manifest
-from ..data.partition.held_out import HeldOut, sites
-from ..errors import UsageError, nearest
+from ..data.partition.held_out import sites
+from ..errors import FedcliError, UsageError, nearest
 from ..methods import resolve
 from ..metrics import Task
+from ..options import Source, text
 from ..reporting.table import Cell as Shown
 from ..reporting.table import Column as Heading
 from ..reporting.table import Table, heads, percent
+from ..scores.evaluation_options import EvaluateOptions
 from ..scores.scores import Scores
-from ..stages import evaluate, partition
-from ..stages.evaluation_options import EvaluateOptions
+from ..stages import evaluate, partition, shown
+from ..stages.call import listed, source
 from ..stages.options import PartitionOptions, TrainOptions
-from . import flags, shape
+from ..stages.train import DATA, resolved
+from . import flags, output, shape
 from .expand import Cell, try_training
+from .jobs import Place, devices
 from .recipe import ON_VALIDATION, Column, Recipe, Row
-from .several import settings_of
-from .shared import Outcome, Sources
+from .record import Results
+from .several import OF_ONE, settings_of
+from .shared import Outcome, Shared, Sources
+from .tables import beside
+
+if TYPE_CHECKING:
+    import pandas
 
 KEY, METHOD = "hold-out", "method"
 HOLD_OUT = f"partition.{KEY}"
@@ -44,34 +57,8 @@ LEGEND = (
     "that site, with the 95 % bootstrap interval over its patients. The other columns are the dataset's own test part "
     "by site, [number of images]; † marks a site that is too small or lacks a class."
 )
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Facts that a sweep over sites needs.
-
-    Attributes:
-        dataset: its manifest.
-        options: of the partition, without a site.
-        sites: those that are held out in turn.
-    """
-
-    dataset: Path
-    options: PartitionOptions
-    sites: list[HeldOut]
-
-    @property
-    def values(self) -> list[str]:
-        return [site.value for site in self.sites]
-
-    def chain(self, value: str) -> tuple[PartitionOptions]:
-        """The partition without a site."""
-        return (replace(self.options, hold_out=f"{self.sites[0].attribute}={value}"),)
-
-    def make(self, work: Path) -> Sources:
-        """The manifest of each partition, by the chain of the cells that read it."""
-        chains = [self.chain(value) for value in self.values]
-        return {chain: partition.run(replace(chain[0], dataset=self.dataset, work=work)).path for chain in chains}
+Sites = dict[str, PartitionOptions]  # a site that is left out of training -> the partition without it
+Divided = Callable[[Path], PartitionOptions | None]  # a manifest -> options of its partition, None of a dataset
 
 
 def asked(over: Sequence[str]) -> tuple[str, list[str], list[str]]:
@@ -85,25 +72,27 @@ def asked(over: Sequence[str]) -> tuple[str, list[str], list[str]]:
     return next(iter(own[KEY]), ""), methods, [text for key, text in parts if key not in own]
 
 
-def plan(text: str, source: Path, options: PartitionOptions | None) -> Plan:
-    """The plan of a sweep over these sites. source: a dataset, or a partition, of which these are the options.
+def leaving_out(text: str, source: Path, options: PartitionOptions | None) -> tuple[Path, Sites]:
+    """The dataset, and the partition without each of these sites. source: a dataset, or a partition, of which these
+    are the options.
 
     Raises FedcliError, UsageError.
     """
     dataset = source if options is None else manifest.above(source, "dataset")
     common = partition.by_default(PartitionOptions(dataset)) if options is None else options
-    values = sites(text, tuple(common.by), manifest.read(dataset, "dataset").body)
-    if len(values) < 2:
+    found = sites(text, tuple(common.by), manifest.read(dataset, "dataset").body)
+    if len(found) < 2:
         raise UsageError(f"--over {KEY}={text} is one site", f"write --over {KEY}=all, or partition with --hold-out")
-    return Plan(dataset, replace(common, dataset=None), values)
+    common = replace(common, dataset=None)
+    return dataset, {each.value: replace(common, hold_out=f"{each.attribute}={each.value}") for each in found}
 
 
-def recipe_of(methods: Sequence[str], source: Path, over: list[str], left_out: Plan | None = None) -> Recipe:
+def recipe_of(methods: Sequence[str], source: Path, over: list[str], left_out: Sequence[str] = ()) -> Recipe:
     """The sweep. over: "q=0.5,1,2", once per key. left_out: sites that are left out of training in turn.
 
     Raises UsageError for a key that neither a method nor train has.
     """
-    of_sites: dict[str, list[Any]] = {HOLD_OUT: list(left_out.values)} if left_out else {}
+    of_sites: dict[str, list[Any]] = {HOLD_OUT: list(left_out)} if left_out else {}
     grid = of_sites | dict(_axis(method, text) for text in over for method in methods)
     if not grid and len(methods) < 2:
         hint = "write for example --over q=0.5,1,2 or --over method=fedavg,fedheal"
@@ -161,40 +150,175 @@ def _value(text: str) -> Any:
     return text
 
 
-def cells(recipe: Recipe, common: TrainOptions, seeds: tuple[int, ...], left_out: Plan | None = None) -> list[Cell]:
+def cells(recipe: Recipe, common: TrainOptions, seeds: tuple[int, ...], left_out: Sites) -> list[Cell]:
     """A cell for each row and seed. common: what all trainings share. Raises UsageError."""
     made, shared = [], settings_of(list(dict.fromkeys(row.method for row in recipe.rows)), common.set)
     for seed, row in product(seeds, recipe.rows):
         asked = TrainOptions.from_flags(row.train)
         own = {name: getattr(asked, name) for name in row.train}
         train = replace(common, **own, method=row.method, set={**shared[row.method], **row.settings}, seed=seed)
-        chain = left_out.chain(row.at[HOLD_OUT]) if left_out else ()
+        chain = (left_out[row.at[HOLD_OUT]],) if left_out else ()
         made.append(Cell(row.name, "data", "", seed, chain, train, EvaluateOptions()))
     try_training(made)
     return made
 
 
-def tables(plan: Plan, outcomes: list[Outcome], work: Path, device: str) -> Iterator[Table]:
+@dataclass(frozen=True)
+class Planned:
+    """A sweep before anything is trained.
+
+    Attributes:
+        sources: the data of its cells. data: what all of them are about.
+    """
+
+    recipe: Recipe
+    cells: list[Cell]
+    sources: Sources
+    data: Path
+    left_out: Sites
+
+    def folder(self, work: Path) -> Path:
+        """Where its tables go."""
+        lines = {"cells": [" ".join(cell.train.argv()) for cell in self.cells]}
+        return work / "sweeps" / f"{self.recipe.name[:80]}-{manifest.identity(lines, [self.data])}"
+
+
+def planned(
+    methods: Sequence[str], data: Source | None, over: Sequence[str], seeds: tuple[int, ...], common: TrainOptions,
+    work: Path, divided: Divided,
+) -> Planned:  # fmt: skip
+    """The cells of a sweep. common: what all trainings share. Raises FedcliError, UsageError."""
+    if ignored := common.changed(*OF_ONE):
+        raise UsageError(f"--{ignored[0].typed} is of one run", "leave it out of a sweep")
+    held_out, named, grid = asked(over)
+    if methods and named:
+        raise UsageError("the methods are given twice", "leave --over method= out")
+    methods = [*methods, *named]
+    if not methods:
+        raise UsageError("which method?", "write for example fedcli sweep fedavg --over lr=1e-3,3e-3")
+    sources, left_out = Sources(), Sites()
+    if held_out:
+        found = source(data, work, "partition", "dataset")
+        found, left_out = leaving_out(held_out, found, divided(found))
+        for each in left_out.values():
+            sources[(each,)] = partition.run(replace(each, dataset=found, work=work)).path
+    else:
+        sources[()] = found = partition.for_training(source(data, work, *DATA), work)
+    recipe = recipe_of(methods, found, list(grid), list(left_out))
+    first = next(path for path in sources.values() if isinstance(path, Path))
+    rounds = resolved(replace(common, method=methods[0], set={}), first).rounds
+    made = cells(recipe, replace(common, rounds=rounds), seeds, left_out)
+    return Planned(recipe, made, sources, found, left_out)
+
+
+def held_out_tables(dataset: Path, left_out: Sites, outcomes: list[Outcome], place: Place) -> Iterator[Table]:
     """Trained without, tested on: a table of each of the shown scores."""
-    attribute = plan.sites[0].attribute
+    attribute = next(str(each.hold_out).partition("=")[0] for each in left_out.values())
     scored = []
     for outcome in (outcome for outcome in outcomes if outcome.scores):
         run = manifest.parent(outcome.path, "run")
-        of_all = evaluate.run(EvaluateOptions(run, on=plan.dataset, by=[attribute], work=work, device=device)).path
+        asked = EvaluateOptions(run, on=dataset, by=[attribute], work=place.work, device=place.devices[0])
         name = outcome.cell.name.replace(f"{KEY}=", "without ", 1)
-        scored.append((name, Scores.read(outcome.path), Scores.read(of_all)))
+        scored.append((name, Scores.read(outcome.path), Scores.read(evaluate.run(asked).path)))
     members = scored[0][2].members(attribute) if scored else {}
     columns = [Heading("trained"), Heading("held out", "%"), *heads("interval", "images")]
-    columns += heads(
-        *(f"{site} [{members[site].count}]" if site in members else site for site in plan.values), unit="%"
-    )
-    for metric in Task.of_body(manifest.read(plan.dataset, "dataset").body).usual:
+    columns += heads(*(f"{site} [{members[site].count}]" if site in members else site for site in left_out), unit="%")
+    for metric in Task.of_body(manifest.read(dataset, "dataset").body).usual:
         rows = []
         for name, own, inside in scored:
             score, by_site = own.versions["clean"][metric], inside.groups[attribute]["clean"].get(metric, {})
             low, high = score.low, score.high
             bounds = "-" if low is None or high is None else f"{100 * low:.2f} to {100 * high:.2f}"
-            on_sites = [by_site.get(site) for site in plan.values]  # images of the dataset's test part
+            on_sites = [by_site.get(site) for site in left_out]  # images of the dataset's test part
             shown = [percent(each.last, doubtful=bool(each.small)) if each else Shown() for each in on_sites]
             rows.append([Shown(name), percent(score.last), Shown(bounds), Shown(str(score.count)), *shown])
         yield Table(f"Trained without, tested on: {metric}", columns, rows, LEGEND)
+
+
+@dataclass(frozen=True, repr=False)
+class Sweep(shown.Shown):
+    """Methods, values and seeds trained and scored.
+
+    Attributes:
+        path: the folder of its results.json, table.md and report.html.
+        results: the table, its notes and its failures. outcomes: of each training the path of its scores, or why not.
+    """
+
+    path: Path
+    results: Results
+    outcomes: Sequence[Outcome]
+
+    @cached_property
+    def scores(self) -> list[Path]:
+        """The scores.json of each training that has ended well, for report() and compare()."""
+        return [outcome.scores for outcome in self.outcomes if outcome.scores]
+
+    def to_frame(self, *, percent: bool = False) -> "pandas.DataFrame":
+        """A row per method or value: row, runs, then the mean and the std over seeds and rounds of each score.
+
+        Scores are shares from 0 to 1, with percent in percent; `attrs["unit"]` says which.
+        """
+        import pandas
+
+        rows = [
+            {"row": row.name, "runs": max(cell.runs for cell in row.cells.values())}
+            | {name: cell.mean for name, cell in row.cells.items()}
+            | {f"{name} std": cell.std for name, cell in row.cells.items()}
+            for row in self.results.rows
+        ]
+        frame = pandas.DataFrame(rows).set_index(["row", "runs"]).astype(float) / 100
+        return shown.in_unit(frame, frame.columns, percent).reset_index()
+
+    def tables(self) -> list[Table]:
+        """Our numbers, and those on validation images where there are some."""
+        return beside.main(self.results)
+
+    def words(self) -> list[str]:
+        """Findings of its tests, notes, and where its files are."""
+        return [*beside.findings(self.results), *self.results.notes, f"{self.path}/report.html"]
+
+
+def sweep(
+    method: str | Sequence[str] = (),
+    data: Source | None = None,
+    *,
+    over: Mapping[str, Any] | None = None,
+    seeds: int | Sequence[int] = 1,
+    jobs: int | None = None,
+    device: str = "cpu",
+    work: Source = WORK,
+    **training: Any,
+) -> Sweep:
+    """Train and score methods, values and seeds side by side on the cores, and show them in one table.
+
+    What is there already is not trained again; what fails is told and left out, and the others stay.
+    Raises FedcliError, UsageError, where nothing could be trained too.
+
+    Args:
+        method: a method, or several, which are compared.
+        data: partition or corruption manifest; default: the newest under work.
+        over: option of the methods or of train -> its values, such as {"lr": [1e-3, 3e-3]}.
+        seeds: how many, counted from 0, or which, such as [0, 1].
+        jobs: trainings at a time; default: one per core where networks are small, one per GPU.
+        device: cpu, cuda (all GPUs) or cuda:N.
+        work: folder that results go to and are looked for in.
+        training: options of train for all, by name, such as rounds=20.
+    """
+    asked_for = [f"{name}={','.join(map(text, listed(values)))}" for name, values in (over or {}).items()]
+    methods = [str(each) for each in listed(method)]
+    folder, common = Path(work), TrainOptions(None, device=device, work=work, **training)
+    with console.watched(), extensions.allowed([*methods, *asked_for, *map(str, training.values())]):
+        chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
+        wanted = planned(methods, data, asked_for, chosen, common, folder, _undivided)
+        place = Place(folder, devices(device, jobs, wanted.cells))
+        known: list[Results] = []
+        path = wanted.folder(folder)
+        outcomes = output.play(wanted.recipe, Shared(folder, wanted.cells, wanted.sources), place, path, known.append)
+    if not any(outcome.scores for outcome in outcomes):
+        raise FedcliError(outcomes[0].sentence, outcomes[0].hint)
+    return Sweep(path, known[0], outcomes)
+
+
+def _undivided(data: Path) -> None:
+    if manifest.read(data).kind != "dataset":
+        raise UsageError("hold-out takes a dataset here", "give what fedcli.prepare() returned")

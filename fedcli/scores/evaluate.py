@@ -11,7 +11,7 @@ clients is taken in each round and then averaged.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from ..data import manifest
 from ..errors import FedcliError
 from ..methods.contract import Local
 from ..methods.mixins import views_of
+from ..options import path_of
 from ..runs import finished as runs
 from ..runs.finished import Run, has_personal_models, open_run, trains_alone
 from ..runs.initial import is_at_sites
@@ -31,6 +32,7 @@ from .answering import Panel, panel, predictions, who_answers
 from .clinical import points as clinical
 from .clinical.shape import positives
 from .deploy import adaptation
+from .evaluation_options import EvaluateOptions
 from .existing import asked
 from .facts import Images, facts, label_facts, of_round, over_rounds
 from .groups import grouping
@@ -39,93 +41,44 @@ from .predictions import Logits, write
 from .scores import GLOBAL, Scores
 from .shots import shot_facts, shots, thresholds
 from .statistics import resampled
-from .statistics.bootstrap import PERCENTILE
 from .statistics.intervals import Answered, add_group_intervals, add_intervals
 from .table import Table, Where
 
 COPIED = "method", "label", "rule", "settings", "dataset", "rounds", "model", "corruption"  # of the run's body
 UNCOPIED = *COPIED, "eval_every", "single_site"  # of its options: said elsewhere, or of no meaning for its scores
+PLAIN = EvaluateOptions()
 
 
-@dataclass(frozen=True)
-class Extra:
-    """Requests beside the scores that every run has.
-
-    Attributes:
-        corrupt, severity: kinds and severities under which the test images are scored too.
-        on, map_classes, all_images: a manifest whose test images, or all of whose images, are scored in place of the
-            run's own, and a table of its classes.
-        cross_site: every client's own model is scored on every client's own test part too.
-        clinical: operating points, calibration and conformal sets too; of the classes `positive`, by
-            each `rule`, and of a `cost` in false alarms for a missed image.
-        interval: "percentile" or "bca", how intervals are made of resamples.
-        adapt: adaptations of the last round's model to the test images, see deploy/adaptation.py.
-        choose: the rule by which validation images choose the round of `best_on_validation`, see choice.py.
-    """
-
-    corrupt: Sequence[str] = ()
-    severity: Sequence[str] = ()
-    on: Path | None = None
-    map_classes: Path | None = None
-    all_images: bool = False
-    cross_site: bool = False
-    clinical: bool = False
-    positive: Sequence[str] = ()
-    cost: float | None = None
-    rule: Sequence[str] = ()
-    choose: str | None = None
-    interval: str = PERCENTILE
-    adapt: Sequence[str] = ()
-
-    @property
-    def recorded(self) -> dict[str, Any]:
-        """The options of scores.json that the other modules do not record."""
-        made: dict[str, Any] = {"cross_site": True} if self.cross_site else {}
-        made |= {"choose": self.choose} if self.choose else {}
-        made |= {"adapt": sorted({*self.adapt})} if self.adapt else {}
-        made |= {"interval": self.interval} if self.interval != PERCENTILE else {}
-        if self.clinical:
-            made |= {"clinical": {"positive": sorted(self.positive), "cost": self.cost, "rules": list(self.rule)}}
-        return made
-
-
-def evaluate(
-    run_path: Path, *, by: list[str], out: Path | None, device: str, made_by: list[str], shots: str | None = None,
-    extra: Extra = Extra(),
-) -> Path:  # fmt: skip
-    """Score a run and return the path of scores.json.
-
-    by: attributes whose groups are compared; none for all that the dataset has.
-    shots: training images above which a class is head and below which it is tail, "700,70"; reports show
-        these groups where they were asked for.
-    Raises FedcliError, UsageError, HashError.
-    """
-    limits, path = thresholds(shots), manifest.find(run_path, "run")
+def evaluate(run_path: Path, options: EvaluateOptions = PLAIN) -> Path:
+    """Score a run and return the path of scores.json. Raises FedcliError, UsageError, HashError."""
+    limits, path = thresholds(options.shots), manifest.find(run_path, "run")
     manifest.verify(path, "run")  # first, so that a damaged run does not cost the scores that were made of it
-    tests = external.asked(path, extra.on, extra.map_classes, everything=extra.all_images)
-    wanted = severities.asked(extra.corrupt, extra.severity, path)
-    if extra.cross_site:
+    on, classes = path_of(options.on), path_of(options.map_classes)
+    tests = external.asked(path, on, classes, everything=options.all_images)
+    wanted = severities.asked(options.corrupt, options.severity, path)
+    if options.cross_site:
         cross_site.check(path)
-    if extra.choose:
+    if options.choose:
         by_validation.check(path)
-    options, default = asked(path, by, shots, wanted, tests, extra.recorded)
+    recorded, default = asked(path, options, wanted, tests)
     return manifest.stage(
-        "scores", folder=out or default, made_by=made_by, options=options, parents=[path, *tests.parents],
-        build=partial(_build, path, device, options["by"], limits, wanted, tests, extra),
+        "scores", folder=path_of(options.out) or default, made_by=options.made_by(),
+        options=recorded, parents=[path, *tests.parents],
+        build=partial(_build, path, options, recorded["by"], limits, wanted, tests),
     )  # fmt: skip
 
 
 def _build(
-    path: Path, device: str, by: list[str], limits: tuple[int, int], corruptions: severities.Asked,
-    tests: external.Asked, extra: Extra, folder: Path,
+    path: Path, options: EvaluateOptions, by: list[str], limits: tuple[int, int], corruptions: severities.Asked,
+    tests: external.Asked, folder: Path,
 ) -> dict[str, Any]:  # fmt: skip
     """limits: thresholds of head and tail. corruptions: under which the test images are scored too."""
     other = tests.path if is_at_sites(path) else None
-    run = open_run(path, device, other)
+    run = open_run(path, options.device, other)
     if not run.rounds:
         raise FedcliError(f"{run.path} kept no model", "train the run again")
     run, tested_on = external.with_tests(run, tests)
-    adaptation.check(run, extra.adapt)
+    adaptation.check(run, options.adapt)
     logits = predictions(run)
     views = {"": logits} | {view: predictions(run, view) for view in views_of(run.method.local)[1:]}
     write(folder / "predictions.h5", run, views)
@@ -133,17 +86,17 @@ def _build(
     resampled.write(folder, logits, images.y, run.data.test["clean"].ids, images.units, images.groupings)
     clients, table = _clients(run, images, logits)
     for view, shown in views.items():
-        table |= _quality(Where(view=view), images, run.rounds, shown, extra.interval)
+        table |= _quality(Where(view=view), images, run.rounds, shown, options.interval)
     if corruptions:
         sets = console.counted(len(corruptions), "more test set", "more test sets")
         console.say(f"scoring {sets}: {', '.join(f'{kind} {severity}' for kind, severity in corruptions)}")
     for kind, severity in corruptions:
         corrupted = severities.test_set(run, kind, severity)
-        table |= _quality(Where(), images, run.rounds, predictions(corrupted), extra.interval)
+        table |= _quality(Where(), images, run.rounds, predictions(corrupted), options.interval)
     table |= severities.backdoor(run, logits)
     if has_personal_models(run) and not trains_alone(run):
         table |= _personal(run, images)
-    if extra.cross_site:
+    if options.cross_site:
         table |= cross_site.lines(run, images)
     several = images.y.ndim == 2
     trained_on = _trained_on(run)
@@ -152,8 +105,8 @@ def _build(
         rounds, where = list(zip(run.rounds, answers, strict=True)), Where(version)
         table |= label_facts(where, images, rounds) if several else {}
         table |= shot_facts(where, images.y, rounds, trained_on, limits) if with_shots else {}
-    candidates = by_validation.candidates(run, images.groupings) if extra.choose else []
-    best, lines = by_validation.best(run, images, candidates, extra.choose)
+    candidates = by_validation.candidates(run, images.groupings) if options.choose else []
+    best, lines = by_validation.best(run, images, candidates, options.choose)
     warnings = [run.manifest.body.get("warning"), who_answers(run), tested_on.sentence if tested_on else ""]
     return Scores(
         **about(run.path, run.manifest, run.method.local, run.rounds),
@@ -167,8 +120,8 @@ def _build(
         best=best,
         candidates=candidates,
         external=tested_on,
-        clinical=_clinical(run, logits, images, extra),
-        adapted=adaptation.adapted(run, images, extra.recorded["adapt"]) if extra.adapt else None,
+        clinical=_clinical(run, logits, images, options),
+        adapted=adaptation.adapted(run, images, options.more["adapt"]) if options.adapt else None,
         shots=shots(images.y, run.data.classes, trained_on, limits) if with_shots else None,
         train_images=sum(map(len, run.data.train.values())) if several else 0,
         clients=clients,
@@ -243,18 +196,18 @@ def _personal(run: Run, images: Images) -> Table:
     return {where: score for tables in rounds.values() for where, score in over_rounds(tables).items()}
 
 
-def _clinical(run: Run, logits: Logits, images: Images, extra: Extra) -> dict[str, Any] | None:
+def _clinical(run: Run, logits: Logits, images: Images, options: EvaluateOptions) -> dict[str, Any] | None:
     """Operating points and calibration, where they were asked for and one model answers."""
-    if not extra.clinical:
+    if not options.clinical:
         return None
     last = {version: answers[-1][0] for version, answers in logits.items()}
     if any(len(answers[-1]) > 1 for answers in logits.values()):
         what = "--clinical needs one answer for an image: every client trained alone and has no test part of its own"
         raise FedcliError(what, "partition by sites, so that each client has a test part")
-    names = positives(run.data.classes, extra.positive, several=images.y.ndim == 2)
+    names = positives(run.data.classes, options.positive, several=images.y.ndim == 2)
     if not any(len(shard) for shard in run.data.val.values()):
         console.warn("no validation images, so no thresholds, temperature or conformal sets: partition with --val 0.2")
-    return clinical.scores(run, last, images, names, clinical.rules(extra.rule, extra.cost))
+    return clinical.scores(run, last, images, names, clinical.rules(options.rule, options.cost))
 
 
 def about(path: Path, run: manifest.Manifest, local: Local, rounds: list[int]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Scores that a run has already, by what evaluate is asked for; all that is possible without its models."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from ..labels import is_multi_label
 from . import own_metrics
 from .clinical.shape import check as check_clinical
 from .clinical.shape import select
+from .evaluation_options import EvaluateOptions
 from .groups import CROSS
 from .shots import thresholds
 
@@ -22,28 +23,26 @@ if TYPE_CHECKING:
 QUESTIONS = "by", "shots", "severities", "metrics", "cross_site", "clinical", "adapt", "choose", "interval"
 
 
-def check(run_path: Path, *, by: list[str], shots: str | None) -> None:
+def check(run_path: Path, options: EvaluateOptions) -> None:
     """Refuse attributes that a run's data do not have, and other thresholds than two numbers. Raises FedcliError."""
     path = manifest.find(run_path, "run")
     if sites := _sites(path):
-        _attributes(by, sites)
+        _attributes(options.by, sites)
     else:
-        asked(path, by, shots)
+        asked(path, options)
 
 
-def existing(
-    run_path: Path, *, by: list[str], shots: str | None = None, more: dict[str, Any] | None = None
-) -> Path | None:
+def existing(run_path: Path, options: EvaluateOptions) -> Path | None:
     """The scores that evaluate would make, if they lie there whole; None where they are to be made."""
     path = manifest.find(run_path, "run")
     if sites := _sites(path):
-        return _from_sites(path, _attributes(by, sites), others=not by)
-    options, folder = asked(path, by, shots, more=more)
+        return _from_sites(path, _attributes(options.by, sites), others=not options.by)
+    recorded, folder = asked(path, options)
     target = folder / "scores.json"
     if not target.is_file():
         return None
     known = manifest.read(target, "scores")
-    if known.options != options or list(known.parents.values()) != [manifest.sha256(path)]:
+    if known.options != recorded or list(known.parents.values()) != [manifest.sha256(path)]:
         return None
     try:
         manifest.verify(target, "scores")
@@ -102,15 +101,13 @@ def _from_sites(run: Path, by: list[str], *, others: bool) -> Path | None:
 
 def asked(
     run: Path,
-    by: list[str],
-    shots: str | None,
-    severities: list[tuple[str, int]] | None = None,
+    options: EvaluateOptions,
+    severities: Sequence[tuple[str, int]] = (),
     tests: "external.Asked | None" = None,
-    more: dict[str, Any] | None = None,
 ) -> tuple[dict[str, Any], Path]:
-    """The options of scores, and the folder they go to. severities: kinds and severities of other test sets.
-    more: options that are recorded as they are."""
-    others = tests.parents if tests else []
+    """The options that scores record, and the folder they go to. severities: kinds and severities of other test
+    sets."""
+    others, shots = tests.parents if tests else [], options.shots
     if not others and _sites(run):
         what = f"the test images of {run.parent} are at its sites"
         raise FedcliError(what, f"fedcli evaluate {run.parent} --engine socket:DIR, nvflare:DIR or flower:DIR")
@@ -125,10 +122,11 @@ def asked(
         raise FedcliError(f"{run} names no data that it was trained on", "train the run again")
     if shots and is_multi_label(manifest.read(data).body):
         raise UsageError("--shots is about the recall of classes, and images have several labels", "leave it out")
-    options: dict[str, Any] = {"by": _attributes(by, data)} | ({"shots": list(thresholds(shots))} if shots else {})
-    options |= {"severities": [list(pair) for pair in severities]} if severities else {}
-    options |= own_metrics.recorded() | (tests.options if tests else {}) | (more or {})
-    return options, run.parent / "scores" / manifest.identity(options, [run, *others])
+    recorded: dict[str, Any] = {"by": _attributes(options.by, data)}
+    recorded |= {"shots": list(thresholds(shots))} if shots else {}
+    recorded |= {"severities": [list(pair) for pair in severities]} if severities else {}
+    recorded |= own_metrics.recorded() | (tests.options if tests else {}) | options.more
+    return recorded, run.parent / "scores" / manifest.identity(recorded, [run, *others])
 
 
 def refuse_changed(run: Path) -> None:
@@ -140,7 +138,7 @@ def refuse_changed(run: Path) -> None:
             raise HashError(f"{run} has changed since {path} was made from it", hint)
 
 
-def _attributes(by: list[str], data: Path) -> list[str]:
+def _attributes(by: Sequence[str], data: Path) -> list[str]:
     """The attributes asked for in the dataset's order, then the crossed ones; all attributes where none are named."""
     made = manifest.read(data)
     body = made.body

@@ -23,6 +23,7 @@ from ..io.hdf5 import create_hdf5
 from ..methods.registry import resolve
 from ..metrics.parity import undefined_rates
 from ..models.layout import Layout
+from ..options import path_of
 from ..runs import chosen_engine
 from ..runs.assembly import assemble, open_parent
 from ..runs.finished import model_file
@@ -32,6 +33,7 @@ from ..runs.train import begun
 from ..runs.train_options import Execution
 from ..scores import predictions
 from ..scores.evaluate import about
+from ..scores.evaluation_options import EvaluateOptions
 from ..scores.facts import Answer as ModelScores
 from ..scores.facts import of_models, over_rounds
 from ..scores.parts import Client, Curve, Curves, Grouped, ReliabilityBin, RocPoint
@@ -44,7 +46,7 @@ Made = TypeVar("Made")
 DATA = "corruption", "partition", "sites"
 
 
-def evaluate(run: Path, options: Any, out: Path | None) -> Path:
+def evaluate(run: Path, options: EvaluateOptions) -> Path:
     """Score a run by what its sites answer and return the path of scores.json. Raises FedcliError, UsageError."""
     engine = Execution(options.device, engine=options.engine, timeout=options.timeout)
     if given := [name for name in ("shots", "corrupt", "severity", "export", "metric") if getattr(options, name)]:
@@ -66,7 +68,7 @@ def evaluate(run: Path, options: Any, out: Path | None) -> Path:
         raise UsageError(f"{of_data['dataset']} has no attribute {odd[0]!r}", nearest(odd[0], known))
     attributes = {name: values for name, values in known.items() if name in options.by or not options.by}
     asked = {"by": list(attributes), "federated": True, "rounds": rounds}
-    folder = out or path.parent / "scores" / manifest.identity(asked, [path])
+    folder = path_of(options.out) or path.parent / "scores" / manifest.identity(asked, [path])
     with chosen_engine.opened(engine, federation) as sites:
         ask = sites.tallies  # type: ignore[attr-defined]
 

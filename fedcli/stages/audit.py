@@ -2,10 +2,9 @@
 
 from ..errors import UsageError
 from ..reporting.table import Table
-from ..scores.audit.audited import Asked
 from ..scores.audit.audited import audit as audit_run
-from .call import called_with, path_of, source
-from .evaluation_options import AuditOptions
+from ..scores.evaluation_options import AuditOptions
+from .call import called_with, source
 from .results import Result
 
 
@@ -33,9 +32,7 @@ def run(options: AuditOptions) -> Audit:
     shadows = [source(each, options.work, "run") for each in options.shadow]
     if len({each.resolve() for each in [path, *shadows]}) <= len(shadows):
         raise UsageError("a run is given twice", "shadow runs are others than the run that is audited")
-    asked = Asked(options.batch, options.iterations, options.client or "", options.seed)
-    out = path_of(options.out)
-    return Audit(audit_run(path, shadows, asked, out=out, device=options.device, made_by=options.made_by()))
+    return Audit(audit_run(path, shadows, options))
 
 
 audit = called_with("audit", AuditOptions, run)

@@ -94,8 +94,3 @@ def source(path: Source | None, work: Source, *kinds: str) -> Path:
 def listed(given: Any) -> list[Any]:
     """One value, or several."""
     return list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
-
-
-def path_of(given: Source | None) -> Path | None:
-    """A path that may be left open."""
-    return None if given is None else Path(given)

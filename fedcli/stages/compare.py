@@ -10,11 +10,11 @@ from ..compare.tested import Comparison, check_names
 from ..compare.tested import compare as tested
 from ..errors import UsageError
 from ..reporting import comparison
-from ..reporting.collect import Asked, runs_in, scores_of_all
 from ..reporting.table import Table
+from ..scores.evaluation_options import CompareOptions, EvaluateOptions
 from . import named_runs
 from .call import called_with
-from .evaluation_options import CompareOptions, EvaluateOptions
+from .collect import runs_in, scores_of_all
 from .shown import Shown, in_unit
 
 if TYPE_CHECKING:
@@ -67,8 +67,7 @@ def run(options: CompareOptions) -> Compared:
     check_names(options.metric)
     work = Path(options.work)
     paths = named_runs.every(options.runs, work) if options.runs else runs_in(work)
-    made_by = EvaluateOptions(by=options.by, interval=options.interval).made_by()
-    a, b = _two(scores_of_all(paths, Asked(list(options.by), None, made_by, interval=options.interval)))
+    a, b = _two(scores_of_all(paths, EvaluateOptions(by=options.by, interval=options.interval)))
     return Compared(
         tested(a, b, metrics=options.metric, resamples=options.resamples, seed=options.seed, interval=options.interval)
     )

@@ -10,7 +10,8 @@ from ..data.corruption import hidden_attributes, label_noise
 from ..data.corruption.corrupt import Who, full_kind, make_corruption
 from ..data.manifest import Destination
 from ..errors import UsageError, nearest
-from .call import called_with, path_of, source
+from ..options import path_of
+from .call import called_with, source
 from .options import AttackOptions, CorruptOptions
 from .results import Corruption, Partition
 

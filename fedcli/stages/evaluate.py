@@ -9,11 +9,10 @@ from ..reporting import tracking
 from ..scores import own_metrics
 from ..scores.choice import check_rule
 from ..scores.deploy.adaptation import ADAPTATIONS
-from ..scores.evaluate import Extra
 from ..scores.evaluate import evaluate as score_run
+from ..scores.evaluation_options import EvaluateOptions
 from ..scores.predictions import to_csv
-from .call import called_with, path_of, source
-from .evaluation_options import EvaluateOptions
+from .call import called_with, source
 from .results import Scores
 
 
@@ -44,17 +43,9 @@ def run(options: EvaluateOptions) -> Scores:
         reached = remote(options.engine)
         if reached is None or reached[0].evaluate is None:
             raise UsageError(f"--engine {options.engine!r} reaches no sites", "write for example --engine socket:DIR")
-        return Scores(reached[0].evaluate(source(options.run, options.work, "run"), options, path_of(options.out)))
-    extra = Extra(
-        options.corrupt, options.severity, path_of(options.on), path_of(options.map_classes), options.all_images,
-        options.cross_site, options.clinical, options.positive, options.cost, options.rule, options.choose,
-        options.interval, options.adapt,
-    )  # fmt: skip
+        return Scores(reached[0].evaluate(source(options.run, options.work, "run"), options))
     with own_metrics.asked_for(options.metric):
-        path = score_run(
-            source(options.run, options.work, "run"), by=list(options.by), shots=options.shots,
-            out=path_of(options.out), device=options.device, made_by=options.made_by(), extra=extra,
-        )  # fmt: skip
+        path = score_run(source(options.run, options.work, "run"), options)
     if place := tracking.evaluation(options.track, path, Path(options.work)):
         console.say(f"tracked in {place}")
     for table in to_csv(path) if options.export else []:

@@ -12,7 +12,7 @@ from ..data import last_used, manifest
 from ..data.manifest import Manifest
 from ..errors import FedcliError, UsageError, nearest
 from ..options import Source
-from ..reporting.collect import runs_in
+from .collect import runs_in
 
 OF_METHOD = "method", "rule", "settings", "code"  # options in which the runs of two names may differ
 

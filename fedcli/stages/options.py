@@ -25,7 +25,7 @@ from ..common_options import (
 )
 from ..options import Flag, Options, Source
 from ..runs.train_options import TrainOptions
-from .evaluation_options import EvaluateOptions
+from ..scores.evaluation_options import EvaluateOptions
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from ..data.partition.scheme import PLAIN, Scheme, named, resolve
 from ..data.pool import TRAIN, pool_of
 from ..data.preparation.merge import DATASET, merge
 from ..errors import UsageError, nearest
-from .call import called_with, path_of, source
+from ..options import path_of
+from .call import called_with, source
 from .options import PartitionOptions
 from .results import Partition
 

@@ -14,9 +14,9 @@ from ..data import last_used
 from ..errors import FedcliError, UsageError, nearest
 from ..figures.figure import Figure
 from ..options import Source
-from . import named_runs
+from ..scores.evaluation_options import EvaluateOptions
+from . import collect, named_runs
 from .call import listed
-from .evaluation_options import EvaluateOptions
 
 if TYPE_CHECKING:
     import pandas
@@ -97,9 +97,7 @@ def runs_of(given: Sequence[Source], work: Path, every: bool) -> list[Path]:
         names = [each for each in given if named_runs.is_name(each)]
         return [*map(Path, (each for each in given if each not in names)), *named_runs.every(names, work)]
     if every:
-        from ..reporting.collect import every_run
-
-        return every_run(work)
+        return collect.every_run(work)
     records = list(work.glob("runs/*/rounds.jsonl"))
     if not records:
         last_used.check_open(work)
@@ -116,11 +114,11 @@ def _subject(figure: Figure, paths: Sequence[Path]) -> Any:
         return paths[0]
     if figure.of in ("runs", "methods"):
         return (names.labels if figure.of == "runs" else names.systems)([series.read(path) for path in paths])
-    from ..reporting.collect import runs_in
     from ..reporting.columns import POOLED
     from ..reporting.rows import compared, rows
 
-    own = compared(rows(_scored([run for path in paths for run in runs_in(path)]), spread=POOLED))
+    runs = [run for path in paths for run in collect.runs_in(path)]
+    own = compared(rows(collect.scores_of_all(runs, EvaluateOptions()), spread=POOLED))
     if figure.of == "system" and len(own) > 1:
         raise UsageError(f"{figure.name} draws one system at a time", f"{paths[0]} holds {len(own)}: give one")
     return own[0] if figure.of == "system" else own
@@ -131,13 +129,7 @@ def _beside(figure: Figure, given: bool) -> dict[str, Any]:
     from ..scores.scores import Scores
 
     def scores(records: "list[Record]") -> list[Scores]:
-        return [Scores.read(path) for path in _scored([record.folder / "run.json" for record in records])]
+        runs = [record.folder / "run.json" for record in records]
+        return [Scores.read(path) for path in collect.scores_of_all(runs, EvaluateOptions())]
 
     return {name: value for name, value in (("given", given), ("scores", scores)) if name in figure.parameters}
-
-
-def _scored(runs: list[Path]) -> list[Path]:
-    """The scores.json of each run; one that has none is evaluated first."""
-    from ..reporting.collect import Asked, scores_of_all
-
-    return scores_of_all(runs, Asked([], None, EvaluateOptions().made_by()))

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from ..common_options import WORK
 from ..io.csv_text import csv_text
-from ..options import Source
+from ..options import Source, path_of
 from ..reporting.table import Table
 from ..runs.finished import open_run
 from ..scores.deploy import model_file
 from ..scores.deploy import predict as scoring
-from .call import called_with, path_of, source
-from .evaluation_options import PredictOptions
+from ..scores.evaluation_options import PredictOptions
+from .call import called_with, source
 from .shown import Shown
 
 if TYPE_CHECKING:

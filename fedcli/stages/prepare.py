@@ -11,9 +11,10 @@ from ..data.preparation import prepare as data
 from ..data.preparation import raw_folder
 from ..data.sources.source import Choices
 from ..errors import UsageError, nearest
+from ..options import path_of
 from . import corrupt as corruption
 from . import partition as division
-from .call import called_with, path_of
+from .call import called_with
 from .options import CorruptOptions, PartitionOptions, PrepareOptions
 from .results import Corruption, Dataset, Partition
 

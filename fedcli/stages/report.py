@@ -13,7 +13,6 @@ from ..errors import UsageError, nearest
 from ..io.files import write_text
 from ..options import Source
 from ..reporting import choice, clinical, comparison
-from ..reporting.collect import Asked, scores_of_all, scores_under
 from ..reporting.columns import SHOWN, check_names
 from ..reporting.row import Row
 from ..reporting.rows import compared, rows
@@ -24,10 +23,11 @@ from ..reporting.tables import report as tabled
 from ..reporting.writers import titled
 from ..scores import own_metrics
 from ..scores.choice import check_rule
+from ..scores.evaluation_options import EvaluateOptions, ReportOptions
 from ..scores.scores import Scores
 from . import named_runs
 from .call import called_with
-from .evaluation_options import EvaluateOptions, ReportOptions
+from .collect import scores_of_all, scores_under
 from .shown import Shown, in_unit
 
 if TYPE_CHECKING:
@@ -207,13 +207,10 @@ def run(options: ReportOptions) -> Report:
         raise UsageError(f"there is no measure of image quality {options.quality!r}", nearest(options.quality, NAMES))
     if options.choose and options.at == LAST:
         raise UsageError("--choose and --at last exclude each other", "give one of them")
-    made_by = EvaluateOptions(
-        by=options.by, shots=options.shots, choose=options.choose, interval=options.interval
-    ).made_by()
+    asked = EvaluateOptions(by=options.by, shots=options.shots, choose=options.choose, interval=options.interval)
     with own_metrics.asked_for([name for name in options.metric if own_metrics.is_own(name)]) as own:
         names = [name for name in options.metric if not own_metrics.is_own(name)] + own
         check_names(names, own)
-        asked = Asked(list(options.by), options.shots, made_by, options.choose, options.interval)
         paths = named_runs.every(options.runs, Path(options.work))
         scores = scores_of_all(paths, asked) if paths else scores_under(Path(options.work), asked)
         made = Report(scores, replace(options, metric=names))

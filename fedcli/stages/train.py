@@ -22,6 +22,7 @@ from ..labels import is_multi_label
 from ..methods import METHODS, resolve
 from ..methods.mixins import ContinuesRun
 from ..methods.registry import Method
+from ..options import path_of
 from ..reporting import timing, tracking
 from ..reporting.table import Table
 from ..runs import train as runs
@@ -30,7 +31,7 @@ from ..runs.folder import refuse_waiting, unfinished
 from ..runs.initial import data_of, open_parent
 from ..runs.rules import check, takes_prior
 from ..runs.train_options import ROUNDS, Execution, TrainOptions
-from .call import called_with, path_of, source
+from .call import called_with, source
 from .partition import for_training
 from .results import Run
 from .shown import Shown

@@ -269,9 +269,7 @@ def _short_temporary_folder() -> Iterator[None]:
         tempfile.tempdir = before
 
 
-def _alone(
-    pipe: Connection, function: Callable[..., Any], values: tuple[Any, ...], words: frozenset[str]
-) -> None:  # fmt: skip
+def _alone(pipe: Connection, function: Callable[..., Any], values: tuple[Any, ...], words: frozenset[str]) -> None:
     """The life of a process of one_each(); it ends when there is no parent to send to."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     signal.signal(signal.SIGTERM, interrupts.end)

@@ -10,9 +10,10 @@ import frameworks
 import loops
 import peers
 import pytest
+import shell
 import torch
 from peers import Peer, check_same_model, compare, fedcli_side, fedcli_training
-from problem import Problem, train_epoch, weights
+from problem import Problem, in_worker, train_epoch, weights
 
 from fedcli.bench.engine import Timing
 from fedcli.bench.measuring import threads
@@ -140,10 +141,11 @@ def test_a_peer_is_chosen_by_how_its_name_begins():
     assert peers.named(["a plain", "BLAZE"]) == ["BlazeFL", "BlazeFL, threads", "a plain loop"]
 
 
-def test_a_peer_that_there_is_not_is_refused_before_anything_is_timed():
-    script = Path(peers.__file__)
-    ran = subprocess.run([sys.executable, script, "--beside", "fedml"], capture_output=True, text=True)
-    assert ran.returncode == 2 and "no peer's name begins so" in ran.stderr
+def test_a_peer_that_there_is_not_is_refused_before_anything_is_timed(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["peers.py", "--beside", "fedml"])
+    with pytest.raises(SystemExit) as ended:
+        shell.run(peers.main)
+    assert ended.value.code == 2 and "no peer's name begins so" in capsys.readouterr().err
 
 
 def test_the_asked_size_reaches_the_peers(monkeypatch):
@@ -185,7 +187,7 @@ def test_a_real_peer_ends_at_the_same_model(name):
 
 def test_a_worker_of_flower_has_one_thread_as_there_is_one_for_each_core():
     with threads(2):
-        net, shards = frameworks._in_worker(SMALL)
+        net, shards = in_worker(SMALL)
         assert net.training and list(shards) == SMALL.names and torch.get_num_threads() == 1
 
 

@@ -28,9 +28,19 @@ def folders(raw: Path, caltech: str = "caltech10") -> Path:
     return raw
 
 
+def prepared(work: Path, caltech: str = "caltech10") -> Path:
+    return prepare("office-caltech", raw=folders(work / "raw", caltech), work=work, size=8, jobs=1)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    """The dataset, which tests only read."""
+    return prepared(tmp_path_factory.mktemp("domains"))
+
+
 @pytest.mark.parametrize("caltech", ["caltech", "caltech10"])
 def test_images_0_to_7_of_every_ten_train(tmp_path, caltech):
-    made = prepare("office-caltech", raw=folders(tmp_path / "raw", caltech), work=tmp_path, size=8, jobs=1)
+    made = prepared(tmp_path, caltech)
     body, pool = manifest.read(made).body, read_pool(made.parent / "pool.h5")
     assert body["split"] == {"by": "fedheal", "test": 60, "train": 240}
     assert body["attributes"]["domain"] == ["amazon", "caltech", "dslr", "webcam"]
@@ -81,8 +91,7 @@ def test_a_client_of_three_images_with_one_spare_never_loses_a_class():
         assert all(sorted(y[part]) == [0, 1, 2] for part in parts)
 
 
-def test_clients_are_named_after_their_domain_and_share_its_test_images(tmp_path):
-    made = prepare("office-caltech", raw=folders(tmp_path / "raw"), work=tmp_path, size=8, jobs=1)
+def test_clients_are_named_after_their_domain_and_share_its_test_images(made, tmp_path):
     scheme = resolve("domains", {"by": ["domain"], "clients": 8, "portion": 0.5})
     path = make_partition(made, scheme, manifest.Destination(tmp_path))
     roster = manifest.read(path).body["roster"]
@@ -95,8 +104,7 @@ def test_clients_are_named_after_their_domain_and_share_its_test_images(tmp_path
 @pytest.mark.parametrize(
     ("change", "word"), [({"clients": 7}, "evenly"), ({"portion": 0.6}, "0.6"), ({"by": []}, "--by domain")]
 )
-def test_shares_that_do_not_fit_are_refused(tmp_path, change, word):
-    made = prepare("office-caltech", raw=folders(tmp_path / "raw"), work=tmp_path, size=8, jobs=1)
+def test_shares_that_do_not_fit_are_refused(made, tmp_path, change, word):
     with pytest.raises(UsageError) as error:
         scheme = resolve("domains", {"by": ["domain"], "clients": 8} | change)
         make_partition(made, scheme, manifest.Destination(tmp_path))
@@ -115,11 +123,7 @@ def test_the_real_domains_have_fedheals_sizes(tmp_path, monkeypatch):
     made = prepare("office-caltech", raw=raw, work=tmp_path, size=8, jobs=1)
     pool = read_pool(made.parent / "pool.h5")
     train = np.bincount(pool.groups["domain"][pool.split == 0])
-    assert train.tolist() == [768, 899, 127, 237] and np.bincount(pool.groups["domain"]).tolist() == [
-        958,
-        1123,
-        157,
-        295,
-    ]
+    assert train.tolist() == [768, 899, 127, 237]
+    assert np.bincount(pool.groups["domain"]).tolist() == [958, 1123, 157, 295]
     path = make_partition(made, resolve("domains", {"by": ["domain"], "clients": 20}), manifest.Destination(tmp_path))
     assert [c["train"] for c in manifest.read(path).body["roster"][::5]] == [76, 89, 12, 23]

@@ -2,22 +2,21 @@
 
 import csv
 import io
+from functools import partial
 
 import numpy as np
+import own_images_folder
 import pytest
 from PIL import Image
 from raw_folders import write_pool
 
 from fedcli.data import manifest
 from fedcli.data.pool import Row, pool_of, read_pool
-from fedcli.data.sources import card
-from fedcli.data.sources.own_files import own_images
-from fedcli.data.sources.source import Choices
 from fedcli.errors import FedcliError, UsageError
 from fedcli.labels import MULTI_LABEL, UNKNOWN, single
 from fedcli.stages.prepare import prepare
 
-OWN = {key: about["default"] for key, about in card("images")["options"].items()}
+listed = partial(own_images_folder.listed, multi_label="yes")
 
 
 def folder(raw, head, lines):
@@ -29,11 +28,6 @@ def folder(raw, head, lines):
     for line in lines:
         Image.new("L", (8, 8), 90).save(raw / line[0])
     return raw
-
-
-def listed(raw, **own):
-    own = {key.replace("_", "-"): value for key, value in own.items()}
-    return own_images.rows(raw, Choices(8, "unit", window="file", own=OWN | {"multi-label": "yes"} | own))
 
 
 def labels(listing):

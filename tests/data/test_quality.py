@@ -90,6 +90,10 @@ def test_distances_by_hand_and_who_stands_out_in_words():
     assert (brightness["median"], brightness["others"]) == pytest.approx((13 * 4, 11 * 4))
     (only,) = quality_by_site.findings({"a": shifted(10, 40), "b": shifted(10, 60), "c": shifted(12, 100)})
     assert only.startswith("c stands out in noise: ")
+    noisy = {name: shifted(10, 40) for name in "abc"}
+    noisy["c"][[NAMES.index("noise"), NAMES.index("sharpness")]] = shifted(14, 40)[0], shifted(20, 40)[0]
+    (only,) = quality_by_site.findings(noisy)
+    assert only.startswith("c stands out in sharpness: ") and only.endswith("which alone raises sharpness")
     alike = {"a": shifted(10, 40), "b": shifted(10, 60)}
     assert quality_by_site.findings(alike) == ["no site stands out: every distance is below 0.8 standard deviations"]
     assert quality_by_site.facts({"a": shifted(10, 40)})["a"]["measures"]["noise"]["distance"] is None

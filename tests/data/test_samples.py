@@ -1,15 +1,15 @@
 """Every synthetic sample goes the whole way, from its folder to scores, as its dataset would."""
 
+import contextlib
 import os
 import shlex
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import forked
 import numpy as np
 import pytest
 from made_plans import planned
-from raw_folders import prepare
 from typer.testing import CliRunner
 
 from fedcli.commands.app import app
@@ -24,7 +24,6 @@ from fedcli.scores.evaluate import evaluate
 from fedcli.scores.scores import Scores
 from fedcli.scores.statistics import intervals
 from fedcli.stages.corrupt import corrupt
-from fedcli.stages.partition import partition
 
 LARGEST = 2_000_000  # bytes
 SAMPLES = [name for name, source in SOURCES.items() if source.files]
@@ -38,18 +37,36 @@ def test_all_datasets_but_those_made_or_embedded_here_have_a_synthetic_sample():
     assert set(SOURCES) - set(SAMPLES) == {"phantom", "toy"}
 
 
-@pytest.mark.parametrize("name", SAMPLES)
-def test_a_sample_is_small_and_has_the_same_bytes_every_time(name, tmp_path):
-    first, second = files(make_sample(name, tmp_path / "1")), files(make_sample(name, tmp_path / "2"))
-    assert first == second
-    assert 0 < sum(map(len, first.values())) < LARGEST
+@dataclass(frozen=True)
+class Made:
+    """A sample, and what is made of it by the lines that its making prints."""
+
+    name: str
+    raw: Path
+    dataset: Path
+    partition: Path
 
 
 @pytest.fixture(scope="module")
 def made(request, tmp_path_factory):
-    """A sample's name, its folder and its prepared dataset."""
-    raw = make_sample(request.param, tmp_path_factory.mktemp(request.param) / "raw")
-    return request.param, raw, prepare(request.param, raw=raw, work=raw.parent / "work", size=16, jobs=1)
+    name, folder = request.param, tmp_path_factory.mktemp(request.param)
+    with contextlib.chdir(folder):
+        said = CliRunner().invoke(app, ["datasets", name, "--make-sample", "a sample"]).stderr.strip()
+        assert said.startswith(f"next: fedcli prepare {name} --raw 'a sample'; then fedcli partition --")
+        paths = []
+        for line in said.removeprefix("next: ").removesuffix(" (it is small)").split("; then "):
+            words = [*shlex.split(line)[1:], *(["--size", "16", "--jobs", "1"] if "prepare" in line else [])]
+            done = CliRunner().invoke(app, words)
+            assert done.exit_code == 0, done.stderr
+            paths.append(folder / done.stdout.strip())
+    return Made(name, folder / "a sample", *paths)
+
+
+@pytest.mark.parametrize("made", SAMPLES, indirect=True)
+def test_a_sample_is_small_and_has_the_same_bytes_every_time(made, tmp_path):
+    first, second = files(made.raw), files(make_sample(made.name, tmp_path / "again"))
+    assert first == second
+    assert 0 < sum(map(len, first.values())) < LARGEST
 
 
 @pytest.fixture(scope="module")
@@ -59,28 +76,25 @@ def trained():
 
 
 @pytest.mark.parametrize("made", SAMPLES, indirect=True)
-def test_a_sample_goes_the_whole_way_to_scores(made, trained, monkeypatch):
+def test_a_sample_goes_the_whole_way_to_scores_by_the_lines_that_its_making_prints(made, trained, monkeypatch):
     """To clients and corrupted images every sample; to scores one of each kind of dataset."""
     monkeypatch.setattr(intervals, "RESAMPLES", 20)
-    name, _, dataset = made
-    body, work = manifest.read(dataset).body, dataset.parent.parent.parent
-    assert body["name"] == name and body["split"]["train"] and body["split"]["test"]
-    divided = partition(dataset, work=work, clients=None if body["sites"] else 2)
-    data = corrupt(divided, "gaussian", ratio=0.5, work=work, jobs=1).path
+    body, work = manifest.read(made.dataset).body, made.dataset.parent.parent.parent
+    assert body["name"] == made.name and body["split"]["train"] and body["split"]["test"]
+    data = corrupt(made.partition, "gaussian", ratio=0.5, work=work, jobs=1).path
     kind = body.get("task"), body["channels"], bool(body["sites"])
     if kind in trained:
         return
     trained.add(kind)
     run = train(data, planned("fedavg", {}, Training(lr=1e-3, batch_size=16), rounds=1), work=work, out=None)
-    scores = Scores.read(evaluate(run, by=[], out=None, device="cpu", made_by=["evaluate"]))
+    scores = Scores.read(evaluate(run))
     assert set(scores.versions) == {"clean", "corrupted", "average"}
     assert set(scores.groups) == set(body["attributes"])
 
 
 @pytest.mark.parametrize("made", SAMPLES, indirect=True)
 def test_both_parts_of_a_sample_have_every_class_and_every_value(made):
-    _, _, dataset = made
-    body, pool = manifest.read(dataset).body, read_pool(dataset.parent / "pool.h5")
+    body, pool = manifest.read(made.dataset).body, read_pool(made.dataset.parent / "pool.h5")
     for part in (0, 1):
         y = pool.y[pool.split == part]
         assert set(y.nonzero()[1] if y.ndim == 2 else y) == set(range(len(body["classes"])))  # several labels, or one
@@ -90,8 +104,7 @@ def test_both_parts_of_a_sample_have_every_class_and_every_value(made):
 
 @pytest.mark.parametrize("made", SAMPLES, indirect=True)
 def test_a_samples_images_all_differ_and_its_classes_do_so_too(made):
-    _, _, dataset = made
-    pool = read_pool(dataset.parent / "pool.h5")
+    pool = read_pool(made.dataset.parent / "pool.h5")
     pixels = pool.pixels().astype(float)  # [N, H, W, C]
     assert len(np.unique(pixels.reshape(len(pixels), -1), axis=0)) == len(pixels)
     assert pixels.std(axis=(1, 2, 3)).min() > 2  # each image shows something
@@ -99,19 +112,6 @@ def test_a_samples_images_all_differ_and_its_classes_do_so_too(made):
     means = np.stack([pixels[images].mean(0) for images in of_class])
     apart = [np.abs(each - other).mean() for i, each in enumerate(means) for other in means[:i]]
     assert min(apart) > 1
-
-
-@pytest.mark.parametrize("name", SAMPLES)
-def test_the_next_step_that_a_samples_making_prints_works(name, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(app, ["datasets", name, "--make-sample", "a sample"])
-    said = done.stderr.strip()
-    assert said.startswith(f"next: fedcli prepare {name} --raw 'a sample'; then fedcli partition --")
-    for line in said.removeprefix("next: ").removesuffix(" (it is small)").split("; then "):
-        words = [*shlex.split(line)[1:], *(["--size", "16", "--jobs", "1"] if "prepare" in line else [])]
-        done = CliRunner().invoke(app, words)
-        assert done.exit_code == 0, done.stderr
-    assert Path(done.stdout.strip()).is_file()
 
 
 @pytest.mark.parametrize("there", [True, False])

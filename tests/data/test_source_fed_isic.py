@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas
 import pytest
-from raw_folders import prepare
+from raw_folders import prepare, rewrite
 
 from fedcli.data import manifest, sources
 from fedcli.data.partition import make_partition, resolve
@@ -16,19 +16,9 @@ from fedcli.data.sources.source import Choices, Listing
 from fedcli.errors import FedcliError
 
 REAL = pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")
+DATASET = "fed-isic"
 OFFICIAL = Choices(16, "official")
 SPLIT = "train_test_split"
-
-
-@pytest.fixture
-def raw(tmp_path) -> Path:
-    fed_isic.sample(tmp_path)
-    return tmp_path
-
-
-def rewrite(path: Path, change) -> None:
-    table = pandas.read_csv(path, dtype=str, keep_default_na=False)
-    change(table).to_csv(path, index=False)
 
 
 def held_out(listing: Listing) -> list[str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas
 import pytest
-from raw_folders import in_any_order, prepare, write_csv
+from raw_folders import in_any_order, prepare, rewrite, write_csv
 
 from fedcli.data import sources
 from fedcli.data.pool import read_pool
@@ -13,19 +13,8 @@ from fedcli.data.sources.skin import isic2019
 from fedcli.data.sources.source import Choices, Listing, Unreadable
 from fedcli.errors import FedcliError
 
+DATASET = "isic2019"
 LESION = Choices(16, "lesion")
-
-
-@pytest.fixture
-def raw(tmp_path) -> Path:
-    isic2019.sample(tmp_path)
-    return tmp_path
-
-
-def rewrite(path: Path, change) -> None:
-    """Read a table as text, change it, write it back."""
-    table = pandas.read_csv(path, dtype=str, keep_default_na=False)
-    change(table).to_csv(path, index=False)
 
 
 def column(listing: Listing, name: str) -> Counter:

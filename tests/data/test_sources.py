@@ -1,9 +1,12 @@
+import json
 import sys
 
 import numpy as np
 import pytest
 from PIL import Image
+from typer.testing import CliRunner
 
+from fedcli.commands.app import app
 from fedcli.data import sources
 from fedcli.data.pool import Row
 from fedcli.data.preparation.request import Request, resolved
@@ -18,12 +21,16 @@ from fedcli.errors import FedcliError, UsageError
 
 # cards and the registry
 
+CARD = [  # keys of every card
+    "title", "task", "classes", "attributes", "files", "where", "licence", "citation", "size", "channels", "split",
+    "splits", "augment", "clients", "sites",
+]  # fmt: skip
+
 
 @pytest.mark.parametrize("name", sources.SOURCES)
 def test_every_dataset_has_a_card_that_later_stages_can_use(name):
     card = sources.card(name)
-    keys = "title task classes attributes files where licence citation size channels split splits augment clients sites"
-    assert set(keys.split()) <= set(card)
+    assert set(CARD) <= set(card)
     assert card["split"] in card["splits"] and card["augment"] in AUGMENTS
     assert card["sites"] is None or card["sites"] in card["attributes"]
 
@@ -59,9 +66,19 @@ def test_what_an_option_of_a_dataset_does_not_know_is_named_with_the_nearest(nam
 
 
 def test_an_installed_card_comes_before_the_checkouts(tmp_path, monkeypatch):
-    (tmp_path / "toy.json").write_text('{"title": "installed"}')
+    installed = sources.card("toy") | {"title": "installed"}
+    (tmp_path / "toy.json").write_text(json.dumps(installed))
     monkeypatch.setattr(sources.cards, "_FOLDERS", (tmp_path, *sources.cards._FOLDERS))
-    assert sources.card("toy") == {"title": "installed"} and sources.card("phantom")["size"] == 64
+    assert sources.card("toy") == installed and sources.card("phantom")["size"] == 64
+
+
+@pytest.mark.parametrize("key", CARD)
+def test_a_card_that_lacks_a_key_is_refused_in_one_sentence(tmp_path, monkeypatch, key):
+    (tmp_path / "toy.json").write_text(json.dumps({k: of for k, of in sources.card("toy").items() if k != key}))
+    monkeypatch.setattr(sources.cards, "_FOLDERS", (tmp_path,))
+    for words in (["datasets", "toy"], ["prepare", "toy"]):
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 1 and f"toy.json is damaged: {key} is missing" in " ".join(done.stderr.split())
 
 
 # the split
@@ -137,12 +154,3 @@ def test_a_truncated_photograph_says_so_without_its_folder(tmp_path):
     path.write_text("no image")
     with pytest.raises(Unreadable, match="in no image format"):
         photographs.read_rgb(path)
-
-
-# skin
-
-
-# head CT
-
-
-# embedded data

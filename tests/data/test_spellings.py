@@ -2,31 +2,12 @@
 
 import numpy as np
 import pytest
+from own_images_folder import folder, listed
 from PIL import Image
 from raw_folders import prepare
 
 from fedcli.data.pool import read_pool
-from fedcli.data.sources import card
-from fedcli.data.sources.own_files import own_images
-from fedcli.data.sources.source import Choices
 from fedcli.errors import FedcliError
-
-OWN = {key: about["default"] for key, about in card("images")["options"].items()}
-
-
-def folder(raw, text, *names, table="labels.csv"):
-    raw.mkdir(parents=True, exist_ok=True)
-    for name in names:
-        (raw / name).parent.mkdir(parents=True, exist_ok=True)
-        if name.lower().endswith(own_images.PICTURES):
-            Image.new("L", (9, 8), 90).save(raw / name)
-    (raw / table).write_text(text, encoding="utf-8")
-    return raw
-
-
-def listed(raw, **own):
-    own = {key.replace("_", "-"): value for key, value in own.items()}
-    return own_images.rows(raw, Choices(8, "unit", window="file", own=OWN | own))
 
 
 def six(raw, head, *lines):

@@ -17,8 +17,9 @@ from fedcli.figures.kinds import FIGURES
 from fedcli.figures.series import read
 from fedcli.reporting.rows import compared, rows
 from fedcli.runs.train import train
-from fedcli.scores.audit.audited import Asked, audit
+from fedcli.scores.audit.audited import audit
 from fedcli.scores.evaluate import evaluate
+from fedcli.scores.evaluation_options import AuditOptions
 
 TRAINED = {  # run -> what it trains
     "mas": planned("fed-mas", {"by_class": True}, Training(optimizer="sgd", lr=0.1, batch_size=8), 2),
@@ -42,14 +43,13 @@ def runs(tmp_path_factory):
     work = tmp_path_factory.mktemp("work")
     chain = make_chain(work, corrupted=True)
     made = {name: train(chain, plan, work=work, out=work / "runs" / name) for name, plan in TRAINED.items()}
-    audit(made["avg"], [], Asked(batch=1, iterations=1, client="", seed=0), out=None, device="cpu", made_by=["audit"])
+    audit(made["avg"], [], AuditOptions(iterations=1))
     return made
 
 
 @pytest.fixture(scope="module")
 def scores(runs):
-    how = {"by": [], "out": None, "device": "cpu", "made_by": ["evaluate"]}
-    return {runs[name]: evaluate(runs[name], **how) for name in ("heal", "avg")}
+    return {runs[name]: evaluate(runs[name]) for name in ("heal", "avg")}
 
 
 def by_severity():

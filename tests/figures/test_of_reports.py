@@ -34,7 +34,7 @@ def run(tmp_path_factory):
     """A trained run that was evaluated."""
     work = tmp_path_factory.mktemp("graphics")
     made = train(make_chain(work), planned("fedavg", {}, Training(batch_size=10, lr=0.01), 1), work=work, out=None)
-    return evaluate(made, by=[], out=None, device="cpu", made_by=["evaluate"])
+    return evaluate(made)
 
 
 def test_curves_are_those_of_scikit_learn():
@@ -224,3 +224,10 @@ def test_formats_of_figures_need_a_folder(run):
     assert "add --figures" in session.run(f"fedcli report {run} --format svg")
     assert "is unknown" in session.run(f"fedcli report {run} --format svgg")
     assert "two formats of one table" in session.run(f"fedcli report {run} --format csv,json")
+
+
+def test_captions_say_what_a_mark_in_a_name_stands_for(two, tmp_path):
+    marked = [two[0], replace(two[1], mark="[2]", differs="tau=0.3, averaging=of the clients that trained")]
+    write_all(marked, tmp_path, ["svg"], ["overall-and-worst-auc"])
+    assert "FedHEAL [2]" in (tmp_path / "overall-and-worst-auc.svg").read_text()
+    assert (tmp_path / "captions.md").read_text().endswith("\n\n[2] tau=0.3, averaging=of the clients that trained\n")

@@ -12,8 +12,8 @@ from fedcli.errors import UsageError
 from fedcli.figures import drawing
 from fedcli.figures.kinds import FIGURES, sweep
 from fedcli.figures.series import read
-from fedcli.reporting import collect
 from fedcli.scores.table import FILE, write
+from fedcli.stages import collect
 
 POINTS = [
     ("FedISM+", 2, 71.0, 0.7), ("FedISM+", 0.5, 69.0, 0.5), ("FedISM+", 1, None, None), ("q-FedAvg", 1, 66.0, 0.5),

@@ -17,7 +17,8 @@ from fedcli.reporting.by_severity import by_group
 from fedcli.reporting.page import lead, table_one
 from fedcli.reporting.rows import compared, rows
 from fedcli.runs.train import train
-from fedcli.scores.evaluate import Extra, evaluate
+from fedcli.scores.evaluate import evaluate
+from fedcli.scores.evaluation_options import EvaluateOptions
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +27,7 @@ def run(tmp_path_factory):
     work = tmp_path_factory.mktemp("cards")
     data = make_chain(work)
     made = train(data, planned("fedavg", {}, Training(batch_size=10, lr=0.01), 1), work=work, out=None)
-    extra = Extra(corrupt=["gaussian-noise"], severity=["1"], clinical=True)
-    return evaluate(made, by=[], out=None, device="cpu", made_by=["evaluate"], extra=extra)
+    return evaluate(made, EvaluateOptions(corrupt=["gaussian-noise"], severity=["1"], clinical=True))
 
 
 @pytest.fixture(scope="module")

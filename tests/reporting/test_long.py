@@ -19,7 +19,7 @@ from fedcli.scores.scores import Scores
 def scored(tmp_path_factory):
     work = tmp_path_factory.mktemp("long")
     run = train(make_chain(work, corrupted=True), planned("fedavg", {}, Training(batch_size=10), 2, seed=3), work=work)
-    return evaluate(run, by=[], out=None, device="cpu", made_by=["evaluate"])
+    return evaluate(run)
 
 
 def test_every_number_of_a_run_is_a_line_that_says_what_it_is_of(scored):

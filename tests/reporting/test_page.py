@@ -69,7 +69,7 @@ def scores(tmp_path_factory):
         for seed in (0, 1):
             plan = planned(method, {}, Training(batch_size=10, lr=0.01), rounds=2, seed=seed, eval_every=1)
             run = train(path, plan, work=work, out=None)
-            made.append(evaluate(run, by=[], out=None, device="cpu", made_by=["evaluate"]))
+            made.append(evaluate(run))
     return made
 
 
@@ -218,7 +218,7 @@ def test_runs_without_weights_losses_rounds_or_clients_make_a_page(tmp_path):
     def scored(data, method="fedavg", settings=None, rounds=2, **how):
         plan = planned(method, settings or {}, Training(batch_size=10, lr=0.01), rounds=rounds, eval_every=2, **how)
         run = train(data, plan, work=data.parent, out=None)
-        return evaluate(run, by=[], out=None, device="cpu", made_by=["evaluate"])
+        return evaluate(run)
 
     alone = scored(clean, rounds=1, single_site=True)
     assert "Weights in the aggregation" not in page.write(tmp_path / "a.html", [alone]).read_text("utf-8")

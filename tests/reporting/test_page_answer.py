@@ -29,7 +29,7 @@ def lines(tmp_path_factory):
     data, made = make_chain(work, corrupted=True), []
     for method in ("fedavg", "fedprox"):
         run = train(data, planned(method, {}, Training(batch_size=10, lr=1e-6), 1), work=work, out=None)
-        made.append(evaluate(run, by=[], out=None, device="cpu", made_by=["evaluate"]))
+        made.append(evaluate(run))
     return compared(rows(made))
 
 

@@ -54,7 +54,7 @@ def test_two_trained_runs_are_compared(tmp_path):
     for seed in (0, 1):
         plan = planned("fedavg", {}, Training(batch_size=10, lr=0.01), rounds=2, seed=seed)
         run = train(data, plan, work=tmp_path, out=None)
-        paths.append(evaluate(run, by=[], out=None, device="cpu", made_by=[]))
+        paths.append(evaluate(run))
     table = rows(paths)
     assert [row.name for row in table] == ["FedAvg (seed=0)", "FedAvg (seed=1)"]
     for version in ("clean", "corrupted"):
@@ -134,7 +134,7 @@ def test_the_command_writes_any_format_to_a_file_and_refuses_a_place_in_a_run(tm
 
 def test_minutes_are_the_linesof_each_round_once(tmp_path):
     run = train(make_chain(tmp_path), planned("fedavg", {}, Training(batch_size=8), 2), work=tmp_path, out=None)
-    path = evaluate(run, by=[], out=None, device="cpu", made_by=["evaluate"])
+    path = evaluate(run)
     lines = [{"round": 1, "seconds": 60}, {"round": 1, "seconds": 30}, {"round": 2, "seconds": 60}]
     (run.parent / "timing.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     columns, (line,) = table_cells(rows([path], minutes=True))

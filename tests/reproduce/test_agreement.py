@@ -77,7 +77,9 @@ def test_the_worst_ten_differences_are_listed_and_the_rest_is_counted():
     assert shown.rows[0][1].below.text == "51.00" and shown.rows[1][1].below.text == "!72.00"
     inside, order = agreement.sentences([result])
     assert inside.startswith("1 of 14 published numbers lie where our runs expect it, in our mean ± 4.97")
-    assert "tau-b with the paper's is 1.00 on average over 1 column" in order
+    assert "tau-b with the paper's is 1.00 on average over 1 column" in order and "; in 1 the order is kept" in order
+    chance = result.model_copy(update={"orders": [result.orders[0].model_copy(update={"p": 0.4})]})
+    assert "; in none is the order kept better than a random one would" in agreement.sentences([chance])[1]
 
 
 def test_one_seed_says_that_it_is_too_few_and_lists_the_largest():

@@ -51,6 +51,8 @@ def test_each_kind_is_measured_once_and_goes_with_the_images(measured):
     total = made("a small", "a large", "b small", "done small")
     assert (total.cells, total.seconds, total.kinds) == (3, 10 + 30 + 20, (2, 2))
     assert measured == {"a": 15.0, "b": 15.0} and "kinds" not in total.sentence(1)
+    assert "3 runs to train: about 60 s, one after another" in total.sentence(1)
+    assert "3 runs to train: at least 30 s, 2 at a time" in total.sentence(2)
 
 
 def test_when_the_time_is_over_the_other_kinds_count_as_the_mean(measured, monkeypatch):

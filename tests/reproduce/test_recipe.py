@@ -7,7 +7,7 @@ from fedcli.errors import UsageError
 from fedcli.methods import METHODS
 from fedcli.methods.mixins import ContinuesRun, LearnsFromTeacher
 from fedcli.reproduce import expand, raw, recipe
-from fedcli.reproduce.several import read_seeds
+from fedcli.reproduce.expand import read_seeds
 from fedcli.stages.train import resolved
 
 

@@ -222,7 +222,7 @@ def test_a_mean_of_personal_models_has_the_mean_of_what_clients_keep(tmp_path):
 def test_a_clean_run_from_a_corrupted_one_is_told_as_clean(tmp_path):
     corrupted = train(make_chain(tmp_path, corrupted=True), planned("fedavg", {}, TRAINING, 2), work=tmp_path, out=None)
     run = begun(tmp_path, "crt", weights=str(corrupted))
-    scores = manifest.read(evaluate(run, by=[], out=None, device="cpu", made_by=["evaluate"])).body
+    scores = manifest.read(evaluate(run)).body
     assert scores["data"]["corruption"] is None and scores["data"]["partition"]
 
 

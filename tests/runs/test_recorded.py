@@ -17,6 +17,7 @@ from fedcli.runs import assembly, record, settled, train
 from fedcli.runs.rules import check
 from fedcli.runs.train_options import TrainOptions
 from fedcli.scores.evaluate import evaluate
+from fedcli.scores.evaluation_options import EvaluateOptions
 
 OPTIONS = [option.name for option in recorded(TrainOptions)]
 RUNS = {
@@ -39,7 +40,7 @@ def asked(method, settings=None, **rest):
 
 
 def scored(run):
-    return evaluate(run, by=["sex"], out=None, device="cpu", made_by=["evaluate"])
+    return evaluate(run, EvaluateOptions(by=["sex"]))
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,8 @@ from fedcli.reporting.tables import render
 from fedcli.runs.finished import open_run, predict
 from fedcli.runs.rules import acting, check
 from fedcli.runs.train import Interrupted, train
-from fedcli.scores.evaluate import Extra, evaluate
+from fedcli.scores.evaluate import evaluate
+from fedcli.scores.evaluation_options import EvaluateOptions
 
 TRAINING = Training(optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=8)
 
@@ -80,7 +81,7 @@ def results(folder):
 
 
 def scored(run):
-    path = evaluate(run, by=[], out=None, device="cpu", made_by=[])
+    path = evaluate(run)
     return path, body_of(path)
 
 
@@ -250,10 +251,8 @@ def test_where_test_images_are_shared_scores_are_means_over_clients(tmp_path):
 @pytest.mark.parametrize("chain", [make_chain, divided])
 def test_clients_that_trained_alone_answer_for_corrupted_images_too(tmp_path, chain):
     run = train(chain(tmp_path), plan(rounds=1), work=tmp_path, out=None)
-    asked = Extra(corrupt=["gaussian"], severity=["2"])
-    at = body_of(evaluate(run, by=["sex"], out=None, device="cpu", made_by=[], extra=asked))["severities"][
-        "gaussian-noise"
-    ]
+    asked = EvaluateOptions(by=["sex"], corrupt=["gaussian"], severity=["2"])
+    at = body_of(evaluate(run, asked))["severities"]["gaussian-noise"]
     assert 0 < at["2"]["scores"]["accuracy"]["last"] < 1 and at["2"]["scores"]["count"] == 40
     assert at["2"]["groups"]["sex"]["last_round"]["between"]["accuracy"]["gap"] >= 0
 

@@ -79,7 +79,7 @@ def test_frozen_numbers_do_not_travel(runs):
 
 @pytest.fixture(scope="module")
 def scores(runs):
-    return [evaluate(run, by=[], out=None, device="cpu", made_by=[]) for run in runs.values()]
+    return [evaluate(run) for run in runs.values()]
 
 
 def test_the_report_shows_megabytes_when_asked(runs, scores):

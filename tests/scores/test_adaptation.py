@@ -1,6 +1,8 @@
 """`evaluate --adapt`: batch-norm statistics, class prior and temperature, each beside none."""
 
+import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,11 +15,12 @@ from fedcli.data.shard import Shard
 from fedcli.errors import FedcliError, UsageError
 from fedcli.methods.contract import Local
 from fedcli.metrics import probabilities
-from fedcli.reporting import page
+from fedcli.reporting import cross_site, page, writers
 from fedcli.runs.finished import open_run
 from fedcli.scores.clinical.points import Seen, temperature
 from fedcli.scores.deploy import adaptation
 from fedcli.scores.evaluate import _images
+from fedcli.scores.parts import Adapted, AdaptedScore
 from fedcli.scores.scores import Scores
 
 
@@ -115,6 +118,28 @@ def test_each_stands_beside_none_with_an_interval_for_all_and_by_group(run, data
     assert sum(made.prior["clean"].values()) == pytest.approx(1)
     assert "Adapted to the clean test" in page.write(tmp_path / "page.html", [scored.path]).read_text(encoding="utf-8")
     assert "adapted" not in fedcli.evaluate(run, on=dataset).manifest.body
+
+
+def test_every_part_of_a_wide_table_names_the_adaptation_and_what_changed_stands_below(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "64")
+    lows = {"balanced_accuracy": 0.05, "auc_ovo_macro": -0.1, "f1_macro": 0.0}
+    rows = [(group, adaptation) for group in ("northern-coast", "southern-coast") for adaptation in ("none", "bn")]
+    lines = [
+        AdaptedScore(each, "clean", "site", group, name, 30, 0.6, *((0.1, low, 0.2) if each == "bn" else [None] * 3))
+        for group, each in rows
+        for name, low in lows.items()
+    ]
+    scores = SimpleNamespace(adapted=Adapted(None, {}, lines), name="M", versions={}, members=lambda attribute: {})
+    (table,) = cross_site.adapted([("", scores)])
+    writers.show(table)
+    parts = capsys.readouterr().out.split("\n\n")
+    words = [re.split(r"\s+", part) for part in parts[:2]]
+    assert len(parts) == 3 and all({f"{group},", each} <= {*part} for part in words for group, each in rows), parts
+    changed = "; ".join(f"{group}, bn: higher balanced accuracy" for group, each in rows if each == "bn")
+    assert table.legend.startswith(f"Changes whose interval leaves 0 out: {changed}. ")
+    scores.adapted = Adapted(None, {}, [replace(line, low=line.low and -0.1) for line in lines])
+    (table,) = cross_site.adapted([("", scores)])
+    assert table.legend.startswith("The interval of every change holds 0. ")
 
 
 def test_labels_of_the_images_choose_nothing(run):

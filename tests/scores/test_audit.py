@@ -23,10 +23,10 @@ from fedcli.scores.audit import audited, inversion
 from fedcli.scores.audit import finished as audits
 from fedcli.scores.audit.hospital import probe
 from fedcli.scores.audit.membership import allowed, attack, lira, roc
+from fedcli.scores.evaluation_options import AuditOptions
 
 TRAINING = Training(optimizer="sgd", lr=0.05, batch_size=8)
-ASKED = audited.Asked(batch=2, iterations=3, client="", seed=0)
-HOW = {"out": None, "device": "cpu", "made_by": ["audit"]}
+ASKED = AuditOptions(batch=2, iterations=3)
 
 
 def ones(count):
@@ -144,6 +144,7 @@ def test_an_audit_by_its_command_is_on_the_page_and_the_same_bytes_again(run, tm
     assert made["reconstructions.h5"] == other["reconstructions.h5"]
     assert json.loads(made["audit.json"])["body"] == json.loads(other["audit.json"])["body"]
     said = fedcli("audit", run, "--batch", 2, "--iterations", 3)[2]
+    assert "The model may be no better than chance (33.3 %) on held-out images: balanced accuracy " in said
     assert "Membership by its loss: training images " in said and "Gradient of the final model: " in said
     code, out, _ = fedcli("audit", run, "--batch", 2, "--iterations", 3, "--json")
     body = json.loads(out)
@@ -171,11 +172,28 @@ def test_an_audit_by_its_command_is_on_the_page_and_the_same_bytes_again(run, tm
     audit.unlink()
 
 
+def test_an_audit_says_that_training_diverged_and_nothing_of_a_model_that_learned(run):
+    opened = finished.open_run(run)
+    images = audited._images(opened, False)
+    right = replace(images, logits=np.eye(3)[images.y])
+    assert audited._caution(opened, images).startswith("The model may be no better than chance (33.3 %)")
+    assert audited._caution(opened, right) == ""
+    with pytest.raises(FedcliError, match="got logits that are not finite"):
+        audited._caution(opened, replace(images, logits=np.full((len(images.y), 3), np.inf)))
+    record = run.parent / "rounds.jsonl"
+    whole = record.read_text(encoding="utf-8")
+    try:
+        record.write_text(json.dumps(json.loads(whole) | {"loss": [0.5, None, 0.5, 0.5]}) + "\n", encoding="utf-8")
+        assert audited._caution(opened, right) == audited.DIVERGED
+    finally:
+        record.write_text(whole, encoding="utf-8")
+
+
 def test_noise_of_training_bounds_the_attack_and_is_in_the_gradient(chain, tmp_path):
     private = Training(optimizer="sgd", lr=0.05, batch_size=8, dp_sgd=2.0, dp_clip=1.0)
     path = train(chain, planned("fedavg", {}, private, 1, model="cnn-gn"), work=tmp_path)
     opened = finished.open_run(path)
-    body = json.loads(audited.audit(path, [], ASKED, **HOW).read_text(encoding="utf-8"))["body"]
+    body = json.loads(audited.audit(path, [], ASKED).read_text(encoding="utf-8"))["body"]
     epsilon = body["privacy"]["clients"]
     for row in body["membership"]:
         most = epsilon.get(row["group"], body["privacy"]["epsilon"])
@@ -193,17 +211,17 @@ def test_shadow_runs_must_have_left_images_out(run, chain, tmp_path):
         train(chain, planned("fedavg", {}, TRAINING, 1, model="cnn-gn", seed=seed), work=tmp_path) for seed in (1, 2)
     ]
     with pytest.raises(FedcliError, match="no training image was left out by two"):
-        audited.audit(run, others, ASKED, **HOW)
+        audited.audit(run, others, ASKED)
     other = train(chain, planned("fedavg", {}, TRAINING, 1), work=tmp_path)
     with pytest.raises(FedcliError, match="differs from the run in model: cnn, not cnn-gn"):
-        audited.audit(run, [other], ASKED, **HOW)
+        audited.audit(run, [other], ASKED)
 
 
 def test_clients_that_train_alone_send_nothing(chain, tmp_path):
     path = train(chain, planned("fedavg", {}, TRAINING, 1, single_site=True), work=tmp_path)
-    body = json.loads(audited.audit(path, [], ASKED, **HOW).read_text(encoding="utf-8"))["body"]
+    body = json.loads(audited.audit(path, [], ASKED).read_text(encoding="utf-8"))["body"]
     assert body["inversion"] is None and body["hospital"] == [] and len(body["membership"]) == 7
     with pytest.raises(UsageError, match="trained alone"):
-        audited.audit(path, [path], ASKED, **HOW)
+        audited.audit(path, [path], ASKED)
     with pytest.raises(UsageError, match="no client 'nobody'"):
-        audited.audit(path, [], replace(ASKED, client="nobody"), **HOW)
+        audited.audit(path, [], replace(ASKED, client="nobody"))

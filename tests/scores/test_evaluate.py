@@ -48,7 +48,7 @@ def test_clients_whom_one_model_answers_on_the_same_images_are_scored_once(tmp_p
     asked, client = [], stage._client
     monkeypatch.setattr(stage, "_client", lambda *given: asked.append(given[3].client) or client(*given))
     run = train(make_chain(tmp_path, corrupted=True), planned("fedavg", {}, Training(), 1), work=tmp_path, out=None)
-    body = body_of(evaluate(run, by=[], out=None, device="cpu", made_by=["evaluate"]))
+    body = body_of(evaluate(run))
     corrupted = manifest.read(manifest.parent(run, "corruption")).body["clients"]
     assert len(asked) == 2 and len(body["clients"]) == 4 and 0 < len(corrupted) < 4
     for name, scores in body["clients"].items():
@@ -186,7 +186,7 @@ def test_scores_made_before_are_not_made_again(tmp_path, scores_of, monkeypatch)
     run = a_run(tmp_path)
     path = scores_of(run)
     monkeypatch.setattr(stage, "open_run", lambda *_: pytest.fail("opened the network again"))
-    assert evaluate(run.path, by=[], out=None, device="cpu", made_by=["evaluate"]) == path
+    assert evaluate(run.path) == path
 
 
 def test_scores_of_another_shape_are_refused_with_what_to_do(tmp_path, scores_of):
@@ -215,14 +215,14 @@ def test_a_diverged_model_leaves_no_scores_behind(tmp_path, monkeypatch):
     monkeypatch.setattr(stage, "open_run", lambda *_: run)
     monkeypatch.setattr("fedcli.runs.finished.predict", lambda *_, **__: np.full((90, 3), np.nan, np.float32))
     with pytest.raises(FedcliError, match="90 of 90 images got logits that are not finite"):
-        evaluate(run.path, by=[], out=None, device="cpu", made_by=[])
+        evaluate(run.path)
     assert not list(run.path.parent.glob("scores/*"))
 
 
 def test_a_trained_run_is_scored_as_its_stored_models_predict(tmp_path):
     plan = planned("fedavg", {}, Training(batch_size=5, bn="local"), rounds=2)
     path = train(make_chain(tmp_path, corrupted=True), plan, work=tmp_path, out=tmp_path / "run")
-    body = body_of(evaluate(path, by=[], out=None, device="cpu", made_by=[]))
+    body = body_of(evaluate(path))
     run = open_run(path)
     for version, test in run.data.test.items():
         expected = score(predict(run, 2, test), test.y.numpy())
@@ -247,7 +247,7 @@ def test_global_personal_and_mean_personal_models_are_scored_apart(tmp_path):
     by_name = {}
     for method in ("ditto", "fedbn", "fedavg"):
         run = train(data, planned(method, {}, training, 3), work=tmp_path, out=None)
-        path = evaluate(run, by=[], out=None, device="cpu", made_by=[])
+        path = evaluate(run)
         by_name[method] = body_of(path)
         assert not published_schema.errors(path)
     assert {name: set(body["personal"]) for name, body in by_name.items()} == {

@@ -21,6 +21,7 @@ from fedcli.reporting.tables import render
 from fedcli.runs.train import train
 from fedcli.scores import shots
 from fedcli.scores.evaluate import evaluate
+from fedcli.scores.evaluation_options import EvaluateOptions
 from fedcli.scores.parts import SHOT_GROUPS as GROUPS
 from fedcli.scores.shots import described, group_means, group_of, recalls, suggestion, thresholds
 
@@ -137,7 +138,7 @@ def run(tmp_path_factory):
 
 
 def test_a_run_is_always_scored_by_shots_and_shows_them_when_asked(run):
-    plain = evaluate(run, by=[], out=None, device="cpu", made_by=[])
+    plain = evaluate(run)
     assert manifest.read(plain).body["shots"]["classes"]["tail"] == {"a": 27, "b": 27, "c": 26}
     assert "shots" not in manifest.read(plain).options
     assert not any("recall" in column for column in table_cells(rows([plain]))[0])
@@ -161,7 +162,7 @@ def test_a_run_is_always_scored_by_shots_and_shows_them_when_asked(run):
 
 
 def test_the_report_names_the_groups_and_warns_where_they_differ(run):
-    first, other = (evaluate(run, by=[], out=None, device="cpu", made_by=[], shots=text) for text in ("26,26", "30,27"))
+    first, other = (evaluate(run, EvaluateOptions(shots=text)) for text in ("26,26", "30,27"))
     assert notes(rows([first]))[-1] == (
         "made: head (more than 26 training images): a, b; medium (26 to 26 training images): c; "
         "no class has fewer than 26 training images"  # two sizes cannot make three groups

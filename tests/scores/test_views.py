@@ -28,6 +28,7 @@ from fedcli.reporting.tables import VIEWS, render
 from fedcli.runs.finished import logits, open_run, predict
 from fedcli.runs.train import train
 from fedcli.scores.evaluate import evaluate
+from fedcli.scores.evaluation_options import EvaluateOptions
 
 TRAINING = Training(optimizer="sgd", lr=0.1, batch_size=8)
 BLIND = ["uniform", "mostly-f"]
@@ -76,7 +77,7 @@ def scored(tmp_path_factory):
         made = {}
         for name in ("by-group", "fedavg"):
             run = train(data, planned(name, {}, TRAINING, 2), work=work, out=None)
-            made[name] = run, evaluate(run, by=[], out=None, device="cpu", made_by=[])
+            made[name] = run, evaluate(run)
         yield made
 
 
@@ -136,7 +137,7 @@ def test_images_of_an_unknown_group_are_scored_and_are_no_group(run, monkeypatch
     test = {v: replace(s, groups={"sex": s.groups["sex"].masked_fill(unknown, -1)}) for v, s in run.data.test.items()}
     partly = replace(run, data=replace(run.data, test=test))
     monkeypatch.setattr("fedcli.scores.evaluate.open_run", lambda *_: partly)
-    path = evaluate(run.path, by=[], out=tmp_path / "scores", device="cpu", made_by=[])
+    path = evaluate(run.path, EvaluateOptions(out=tmp_path / "scores"))
     body = body_of(path)
     for result in (body, *body["views"].values()):
         assert result["versions"]["clean"]["count"] == 40

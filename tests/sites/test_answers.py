@@ -9,10 +9,10 @@ from site_federation import OPEN, chain_with_tests, plan, reached, sites_of, tra
 
 from fedcli.errors import FedcliError
 from fedcli.runs.train import train
+from fedcli.scores.evaluation_options import EvaluateOptions
 from fedcli.sites.description import SiteError, describe, hidden
 from fedcli.sites.roster import gathered
 from fedcli.stages.evaluate import run as evaluate_stage
-from fedcli.stages.evaluation_options import EvaluateOptions
 
 
 def scalars(**changed):

@@ -14,14 +14,14 @@ from fedcli.figures.figure import NothingToDraw
 from fedcli.figures.kinds import flow
 from fedcli.figures.system import System
 from fedcli.reporting import by_group
-from fedcli.reporting.collect import Asked, scores_of_all
 from fedcli.reporting.page import table_one
 from fedcli.runs.train import train
+from fedcli.scores.evaluation_options import EvaluateOptions
 from fedcli.scores.scores import Scores
 from fedcli.sites.description import describe
 from fedcli.sites.roster import gathered
+from fedcli.stages.collect import scores_of_all
 from fedcli.stages.evaluate import run as evaluate_stage
-from fedcli.stages.evaluation_options import EvaluateOptions
 from fedcli.stages.predict import export
 
 
@@ -103,8 +103,8 @@ def test_a_report_takes_what_sites_said_of_some_attributes_and_says_what_interva
     sites, run = at_sites(data, tmp_path)
     reached(monkeypatch, sites)
     made = evaluate_stage(EvaluateOptions(run, by=("sex",), work=tmp_path, engine="here:x"))
-    assert scores_of_all([run], Asked([], None, ["evaluate"])) == [made.path]
+    assert scores_of_all([run], EvaluateOptions()) == [made.path]
     with pytest.raises(FedcliError, match="are at its sites"):
-        scores_of_all([run], Asked(["hospital"], None, ["evaluate"]))
+        scores_of_all([run], EvaluateOptions(by=["hospital"]))
     said = " ".join(by_group.legend(Scores.read(made.path)))
     assert "of the images, which sites count" in said and "of the patients" not in said

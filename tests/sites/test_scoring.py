@@ -13,19 +13,19 @@ from site_federation import OPEN, TRAINING, chain_with_tests, plan, reached, sit
 
 from fedcli.compare.tested import compare
 from fedcli.errors import FedcliError, UsageError
-from fedcli.reporting.collect import Asked, scores_of_all
 from fedcli.reporting.rows import rows
 from fedcli.runs.train import train
 from fedcli.scores.evaluate import evaluate
+from fedcli.scores.evaluation_options import EvaluateOptions, ReportOptions
 from fedcli.scores.nested import nested
 from fedcli.scores.scores import Scores
 from fedcli.sites.description import SiteError, describe
 from fedcli.sites.policy import Policy, Privacy
 from fedcli.sites.roster import gathered
 from fedcli.sites.site import Site
+from fedcli.stages.collect import scores_of_all
 from fedcli.stages.corrupt import run as corrupt
 from fedcli.stages.evaluate import run as evaluate_stage
-from fedcli.stages.evaluation_options import EvaluateOptions, ReportOptions
 from fedcli.stages.options import CorruptOptions
 from fedcli.stages.report import Report
 
@@ -62,7 +62,7 @@ def run_of_sites(data, work, monkeypatch, configuration=None, policy=OPEN):
 def pooled_and_federated(data, work, monkeypatch, configuration):
     """The scores of one run by both ways."""
     run, _ = run_of_sites(data, work, monkeypatch, configuration)
-    path = evaluate(run, by=[], out=None, device="cpu", made_by=["evaluate"])
+    path = evaluate(run)
     return Scores.read(path), federated(run, work)
 
 
@@ -151,7 +151,7 @@ def test_reports_pages_and_compare_take_them(data, tmp_path, monkeypatch):
         "f",
         "m",
     }
-    pooled = [evaluate(run, by=[], out=None, device="cpu", made_by=["evaluate"]) for run in runs]
+    pooled = [evaluate(run) for run in runs]
     paired = {row.metric: row for row in compare(pooled[:2], pooled[2:], resamples=200).rows}
     for row in made.rows:
         assert row.difference == pytest.approx(paired[row.metric].difference)
@@ -173,10 +173,10 @@ def test_a_report_takes_the_scores_of_a_coordinator_without_images(data, tmp_pat
     shutil.copytree(made.parent, earlier)
     facts = json.loads(made.read_text())
     (earlier / "scores.json").write_text(json.dumps(facts | {"parents": dict.fromkeys(facts["parents"], "0" * 64)}))
-    (row,) = rows(scores_of_all([run], Asked(["sex"], None, ["evaluate"])))
+    (row,) = rows(scores_of_all([run], EvaluateOptions(by=["sex"])))
     shutil.rmtree(run.parent / "scores")
     with pytest.raises(FedcliError, match="are at its sites") as error:
-        scores_of_all([run], Asked([], None, ["evaluate"]))
+        scores_of_all([run], EvaluateOptions())
     assert "--engine socket:DIR" in error.value.hint
     assert row.scores.images == 40 and list(row.scores.groups) == ["sex"]
     assert row.scores.data["partition"].options["sites"].keys() == sites.keys()
@@ -191,7 +191,7 @@ def test_a_report_takes_the_scores_of_a_coordinator_without_images(data, tmp_pat
 
 def test_a_clients_own_model_is_scored_at_its_site(data, tmp_path, monkeypatch):
     usual = train(data, plan("fedbn"), work=tmp_path, out=tmp_path / "usual")
-    path = evaluate(usual, by=[], out=None, device="cpu", made_by=["evaluate"])
+    path = evaluate(usual)
     run, _ = run_of_sites(data, tmp_path, monkeypatch, plan("fedbn"))
     scores, pooled = federated(run, tmp_path), Scores.read(path)
     assert scores.kept_rounds == [2] and "every client's own model answers" in scores.warning

@@ -7,8 +7,8 @@ import pytest
 
 import fedcli
 from fedcli.errors import FedcliError
-from fedcli.reporting import collect
-from fedcli.stages import call, named_runs
+from fedcli.scores.evaluation_options import EvaluateOptions
+from fedcli.stages import call, collect, named_runs
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_the_newest_runs_that_can_be_compared_are_all_seeds_of_one_system_on_the
 
 def test_paths_and_names_may_stand_together(made):
     work, runs = made
-    assert len(collect.scores_of_all([runs["ism"]] * 2, collect.Asked([], None, ["evaluate"]))) == 1
+    assert len(collect.scores_of_all([runs["ism"]] * 2, EvaluateOptions())) == 1
     assert named_runs.every([runs["lr"].parent, "ism"], work)[1] == runs["ism"]
     assert named_runs.every([str(runs["lr"]), "ism"], work) == [runs["lr"], runs["ism"]]
 

@@ -51,8 +51,8 @@ def prepare(name: str, request: Request, *, work: Path, out: Path | None = None)
 
     Raises FedcliError, UsageError.
     """
-    source, card, raw, code = sources.source(name), sources.card(name), request.raw, sources.code_of(name)
-    name = sources.plain(name)
+    known, raw, name = sources.find(name), request.raw, sources.plain(name)
+    source, card, code = known.source, known.card, known.code
     choices = resolved(name, card, request)
     check_raw(name, raw, source, card["where"])
     sample = sources.is_sample(raw)

@@ -66,7 +66,7 @@ def folder_of(name: str, given: Path | None, work: Path, *, sample: bool, no_sam
 
 def usual_sample(name: str, work: Path) -> Path:
     """A synthetic sample of as many images as the default clients need, made once under the work folder."""
-    code = sources.code_of(name)  # two files, or two versions of one, may use the same name
+    code = sources.find(name).code  # two files, or two versions of one, may use the same name
     version = f"-{code.sha256[:12]}" if code and code.sha256 else ""
     folder = work / "samples" / f"{sources.plain(name)}{version}-usual"
     sample_in(name, folder, usual=True)

@@ -1,20 +1,24 @@
-"""The datasets fedcli can prepare: a reader and a synthetic sample each, and a card that tells a person about it."""
+"""The datasets fedcli can prepare: a reader and a synthetic sample each, and a card that tells a person about it.
 
+A file, a package or a notebook registers others.
+"""
+
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ... import extensions, shapes
 from ...errors import FedcliError, UsageError, nearest
 from ...io.locks import remove_abandoned, scratch
-from ...provenance import Code
+from ...provenance import Code, of_functions
 from . import cards, cifar100, digits, hyper_kvasir, medmnist, office_caltech, phantom, rsna_ich, toy
 from .chest import chexpert, fedchexmimic
 from .eyes import fairfedmed, messidor2, odir
 from .own_files import own_images
-from .registered import REGISTERED, Own, names, own, plain, register
 from .skin import bcn20000, fed_isic, isic2018, isic2019, isic_skin_tone
 from .source import Source
 
-__all__ = ["REGISTERED", "SOURCES", "Source", "names", "plain", "register"]
+__all__ = ["REGISTERED", "SOURCES", "Source", "plain", "register"]
 
 SOURCES: dict[str, Source] = {
     "bcn20000": bcn20000.SOURCE,
@@ -40,6 +44,25 @@ SOURCES: dict[str, Source] = {
     "toy": toy.SOURCE,
 }
 
+USUAL = {
+    "attributes": {}, "files": [], "where": "whoever wrote the reader", "licence": "none stated",
+    "citation": "none stated", "size": 64, "channels": 3, "split": "image", "splits": {"image": "8:2 per class"},
+    "augment": "none", "clients": 4, "sites": None,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A reader and its card. code: where they come from; None of fedcli's own, and of a session that cannot say."""
+
+    name: str
+    source: Source
+    card: dict[str, Any]
+    code: Code | None
+
+
+REGISTERED: dict[str, Dataset] = {}  # by a notebook
+
 SAMPLE_MARK = "SYNTHETIC_SAMPLE.txt"  # in the folder of a synthetic sample
 SAMPLE_WORDS = "Made-up files in the layout of {name}: no number made from them says anything about patients.\n"
 SAMPLE_ATTRIBUTES = "attributes.csv"  # what a sample's patients are, as `prepare --attributes` reads it
@@ -50,22 +73,50 @@ ALIASES = {  # other names in use, written as folded() writes them
 }  # fmt: skip
 
 
+def register(name: str, source: Source, card: dict[str, Any]) -> None:
+    """Put a dataset into the table. card: at least its title and classes. Raises ValueError, FedcliError."""
+    extensions.check_name(name)
+    table, filled = extensions.table("datasets", REGISTERED), {**USUAL, **card}
+    shapes.check({"task": "", **filled}, cards.SHAPE, f"the card of {name}", cards.HINT)
+    if extensions.origin() and name in table:
+        raise ValueError(f"dataset {name!r} is registered twice")
+    if not filled["classes"] or not isinstance(source, Source):
+        raise ValueError(f"{name} has no classes" if not filled["classes"] else f"{source!r} is no Source")
+    if filled["split"] not in filled["splits"]:
+        raise ValueError(f"the split {filled['split']!r} of {name} is none of {', '.join(filled['splits'])}")
+    filled.setdefault("task", "binary" if len(filled["classes"]) == 2 else "multiclass")
+    code = extensions.origin() or of_functions(source.rows, source.decode)
+    table[name] = Dataset(name, source, filled, code)
+
+
 def named(name: str) -> str:
     """The name of a dataset that may be written in other letters, such as HAM10000. Raises UsageError."""
     if known := means(name):
         return known
-    _outside(name)
+    find(name)
     return name
 
 
-def _outside(name: str) -> Own | None:
-    """A dataset that is not one of fedcli's; None for one that is. Raises UsageError for an unknown name."""
+def find(name: str) -> Dataset:
+    """A dataset by its name, or one from outside by PATH.py, PATH.py:NAME or the name that was registered.
+
+    Raises FedcliError for a file that cannot be run, UsageError for a name that nobody registered.
+    """
     if name in SOURCES:
-        return None
-    if other := own(name):
-        return other
-    known = [*SOURCES, *names()]
+        return Dataset(name, SOURCES[name], cards.read(name), None)
+    if extensions.is_file(name):
+        return extensions.pick(name, "datasets")
+    if name in REGISTERED:
+        return REGISTERED[name]
+    if offered := extensions.offered("datasets", name):
+        return offered[0]
+    known = [*SOURCES, *REGISTERED, *extensions.packages("datasets")]
     raise UsageError(f"unknown dataset {name!r}", nearest(name.lower(), [*known, *ALIASES], known))
+
+
+def plain(name: str) -> str:
+    """The name of a dataset without the file that it comes from."""
+    return find(name).name if extensions.is_file(name) else name
 
 
 def means(name: str) -> str | None:
@@ -80,25 +131,17 @@ def folded(name: str) -> str:
 
 def source(name: str) -> Source:
     """The reader of a dataset. Raises UsageError for an unknown name."""
-    other = _outside(name)
-    return other.source if other else SOURCES[name]
+    return find(name).source
 
 
 def card(name: str) -> dict[str, Any]:
     """A dataset's card: title, classes, attributes, files expected, licence, defaults."""
-    other = _outside(name)
-    return other.card if other else cards.read(name)
+    return find(name).card
 
 
 def shows_people(name: str) -> bool:
     """Tell whether a dataset's images may show patients; of one whose card is not at hand, too."""
     return name not in SOURCES or cards.read(name).get("people", True)
-
-
-def code_of(name: str) -> Code | None:
-    """The code of a dataset that is not one of fedcli's."""
-    other = None if name in SOURCES else own(name)
-    return other.code if other else None
 
 
 def having(attribute: str) -> list[str]:

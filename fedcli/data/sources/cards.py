@@ -11,7 +11,6 @@ that say how to come by its files:
     by_hand      where no command may fetch: bytes to download and disk_bytes, about, both null where nobody says
 """
 
-import json
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -20,18 +19,26 @@ from typing import Any
 
 import fedcli
 
+from ... import shapes
 from ...errors import FedcliError
 
+OF_FILES = {"title": str, "licence": str, "citation": str, "where": str}
+SHAPE = {
+    "title": str, "classes": [str], "task": str, "attributes": {str: [str]}, "size": int, "channels": int, "split": str,
+    "splits": {str: str}, "augment": str, "clients": int, "sites": (str, None), "people?": bool, "files": [dict],
+    "options?": {str: {"default": (str, int, float)}}, **OF_FILES,
+}  # fmt: skip
+HINT = "see fedcli datasets toy --json"
 _PACKAGE = Path(fedcli.__file__).parent
 _FOLDERS = _PACKAGE / "data_manifests", _PACKAGE.parent / "data_manifests"  # installed, or in a checkout
 PUBLISHED = "published_files"
 
 
-def read(name: str) -> dict[str, Any]:
+def read(name: str, shape: dict[Any, Any] = SHAPE) -> dict[str, Any]:
     """A dataset's card: title, classes, attributes, files expected, licence, defaults. Raises FedcliError."""
     for folder in _FOLDERS:
         if (path := folder / f"{name}.json").is_file():
-            return json.loads(path.read_text(encoding="utf-8"))
+            return shapes.read_json(path, shape, HINT)
     raise FedcliError(f"the card {name}.json is missing from {_FOLDERS[0]}", "install fedcli again")
 
 
@@ -45,7 +52,7 @@ def is_generated(name: str) -> bool:
 @cache
 def published() -> dict[str, dict[str, Any]]:
     """Name -> card of files that authors publish beside their papers."""
-    return read(PUBLISHED)
+    return read(PUBLISHED, {str: OF_FILES})
 
 
 def defaults(card: dict[str, Any]) -> dict[str, str]:

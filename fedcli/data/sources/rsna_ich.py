@@ -39,13 +39,9 @@ def rows(raw: Path, choices: Choices) -> Listing:
 
     name, folder = locate(raw)
     labels = single_labels(raw / name)
-    present = {entry.name for entry in os.scandir(raw / folder)}
-    skipped = [
-        (f"{folder}/{id}.dcm", f"listed in {name}, not in the folder")
-        for id in labels.index
-        if f"{id}.dcm" not in present
-    ]
-    labels = labels[[f"{id}.dcm" in present for id in labels.index]]
+    there = (labels.index + ".dcm").isin([entry.name for entry in os.scandir(raw / folder)])
+    skipped = [(f"{folder}/{id}.dcm", f"listed in {name}, not in the folder") for id in labels.index[~there]]
+    labels = labels[there]
     files = [f"{folder}/{id}.dcm" for id in labels.index]
     jobs = choices.jobs if len(files) > FEW else 1
     headers = processes.in_order(partial(_about, raw), files, label="reading headers", jobs=jobs)
@@ -55,15 +51,11 @@ def rows(raw: Path, choices: Choices) -> Listing:
     listing = listed(facts, known, [name], patient="patient_id", skipped=skipped)
     if choices.split == "patient" and listing.rows and not listing.patient:
         raise FedcliError(f"no file in {raw / folder} names its patient", "use --split image")
-    return replace(divided(listing, choices), channels=len(windows(choices)))
+    return replace(divided(listing, choices), channels=len(dicom.windows_of(choices)))
 
 
 def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
-    return dicom.read_slice(raw / row.source, windows(choices))
-
-
-def windows(choices: Choices) -> tuple[dicom.Window, ...]:
-    return dicom.parse_window(choices.window or "file")
+    return dicom.read_slice(raw / row.source, dicom.windows_of(choices))
 
 
 def locate(raw: Path) -> tuple[str, str]:
@@ -158,6 +150,10 @@ def _head(id: str, label: int) -> np.ndarray:
 
 def _write(path: Path, id: str, patient: str, hounsfield: np.ndarray, i: int) -> None:
     """One of five kinds of header: signed, unsigned, wrapped, with several windows, with none."""
+    from pydicom import Dataset
+    from pydicom.dataset import FileMetaDataset
+    from pydicom.uid import UID, CTImageStorage, ExplicitVRLittleEndian
+
     kinds: list[dict[str, Any]] = [
         dict(signed=1, bits=16, intercept=-1024),
         dict(signed=0, bits=12, intercept=-1024),
@@ -178,19 +174,11 @@ def _write(path: Path, id: str, patient: str, hounsfield: np.ndarray, i: int) ->
     fields |= dict(PixelSpacing=[0.488281, 0.488281], StudyID="", PixelData=stored.astype("<u2").tobytes())
     if kind["windows"]:
         fields |= dict(zip(("WindowCenter", "WindowWidth"), kind["windows"], strict=True))
-    _save(path, _uid(id), fields)
-
-
-def _save(path: Path, uid: str, fields: dict[str, Any]) -> None:
-    from pydicom import Dataset
-    from pydicom.dataset import FileMetaDataset
-    from pydicom.uid import UID, CTImageStorage, ExplicitVRLittleEndian
-
     file = Dataset()
     file.file_meta = FileMetaDataset()
     file.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
     file.file_meta.MediaStorageSOPClassUID = file.SOPClassUID = CTImageStorage
-    file.file_meta.MediaStorageSOPInstanceUID = file.SOPInstanceUID = UID(uid)
+    file.file_meta.MediaStorageSOPInstanceUID = file.SOPInstanceUID = UID(_uid(id))
     for name, value in fields.items():
         setattr(file, name, value)
     file.save_as(path, enforce_file_format=True)

@@ -23,6 +23,7 @@ else:
 PARTS = {"train": False, "training": False, "val": False, "valid": False, "validation": False}
 PARTS |= {"test": True, "testing": True}
 AGE_BANDS = ["0-39", "40-59", "60+"]
+SEXES = ["female", "male"]
 NO_ROWS = "give the table with its header and a line for each image"
 
 
@@ -116,10 +117,15 @@ def check_cells(path: Path) -> None:
             raise FedcliError(f"{path}: {','.join(odd)[:80]!r} has {cells}, not {len(head)}", "correct that line")
 
 
-def read_sheet(path: Path, columns: list[str]) -> DataFrame:
-    """Read the first sheet of an .xlsx file, all texts. Raises FedcliError naming the file and the column it lacks."""
+def read_sheet(path: Path, columns: list[str], **options: Any) -> DataFrame:
+    """Read the first sheet of an .xlsx file, or what was saved as .csv of it, all texts. Raises FedcliError.
+
+    options: of read_table.
+    """
     import pandas
 
+    if path.suffix == ".csv":
+        return read_table(path, columns, dtype=str, **options)
     try:
         table = pandas.read_excel(regular(path), dtype=str, engine="openpyxl")
     except ImportError:

@@ -53,8 +53,8 @@ class Remote:
     warning: str = ""  # what a reader of the run's numbers must know
     images: Callable[..., Any] | None = None  # in place of data.shard.load() for a manifest of sites
     gathered: Callable[[list[Path], Path], Path] | None = None  # (descriptions or folders, --work) -> that manifest
-    # (a run, options of evaluate, --out) -> scores.json, from what sites say of their test images
-    evaluate: Callable[[Path, Any, Path | None], Path] | None = None
+    # (a run, options of evaluate) -> scores.json, from what sites say of their test images
+    evaluate: Callable[[Path, Any], Path] | None = None
     # (descriptions, folder of sockets, idle seconds, folder to attach in) -> the files of a job that carries messages,
     # by path, and what has to be done by hand
     export: Callable[[list[Path], Path, int, Path], tuple[dict[str, str], list[str]]] | None = None

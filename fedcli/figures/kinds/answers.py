@@ -126,7 +126,7 @@ KINDS = (
 
 def frame(
     kind: Kind, system: System, *, by: Annotated[str, BY] = "", version: Annotated[str, VERSION] = "clean"
-) -> DataFrame:  # fmt: skip
+) -> DataFrame:
     """class, group, place, share, x, y, low, high: a line per point of each curve, and the share of the class among all
     images. Raises NothingToDraw, UsageError."""
     images = system.images(version, by)

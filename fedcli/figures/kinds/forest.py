@@ -85,9 +85,7 @@ def _limits(table: DataFrame) -> tuple[float, float]:
     return low - beside, high + beside if high + beside < 100 else max(high, 100) + beside / 4
 
 
-def _panel(
-    looks: dict[str, Look], score: str, limits: tuple[float, float], part: DataFrame, axes: Axes
-) -> None:  # fmt: skip
+def _panel(looks: dict[str, Look], score: str, limits: tuple[float, float], part: DataFrame, axes: Axes) -> None:
     groups = part.drop_duplicates(["attribute", "group"])
     keys = list(zip(groups["attribute"], groups["group"], strict=True))
     systems = part.groupby("system", sort=False)

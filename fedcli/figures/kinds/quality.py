@@ -32,16 +32,14 @@ def frame(path: Path, *, by: Annotated[str, "an attribute, or class; the default
         for of, row in zip(MEASURES, 100 * counts / counts.sum(1, keepdims=True), strict=True)
         for value, share in zip(of.values(np.arange(BINS) + 0.5), row, strict=True)
     ]
-    ends = [f(measured.values[:, m]) for f in (np.argmin, np.argmax) for m in range(len(MEASURES))]
-    names, body = measured.pool.id[measured.rows], manifest.read(source).body
+    places, texts, names = [], [], measured.pool.id[measured.rows]
+    for end, place_of in (("lowest", np.argmin), ("highest", np.argmax)):
+        for of, values in zip(MEASURES, measured.values.T, strict=True):
+            places.append(at := place_of(values))
+            texts.append(f"{end} {of.title}\n{names[at]}\n{shown(values[at])} {of.unit}")
+    cases = list(zip(texts, quality_by_site.pixels([measured.files[at] for at in places]), strict=True))
+    body = manifest.read(source).body
     about = body["dataset"] + ", SYNTHETIC data" * bool(body.get("sample"))
-    cases = [
-        (f"{end} {of.title}\n{names[at]}\n{shown(measured.values[at, m])} {of.unit}", image)
-        for (end, m, of), at, image in zip(
-            ((end, m, of) for end in ("lowest", "highest") for m, of in enumerate(MEASURES)), ends,
-            quality_by_site.pixels([measured.files[at] for at in ends]), strict=True,
-        )
-    ]  # fmt: skip
     table = DataFrame(lines, columns=["measure", "site", "value", "share"])
     words = "Share of the images in each of 64 bins, and the images with the lowest and the highest value."
     return titled(table, f"Image quality by {by or SITES}: {about}", words, len(measured.rows), cases=cases)

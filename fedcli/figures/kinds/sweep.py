@@ -78,9 +78,7 @@ def split(records: list[Record], key: str) -> tuple[list[Record], list[str]]:
     return [record for record in records if id(record) not in other_ids], list(others)
 
 
-def points(
-    pairs: Iterable[tuple[Record, Scores]], key: str, metric: str, version: str, score: str
-) -> DataFrame:  # fmt: skip
+def points(pairs: Iterable[tuple[Record, Scores]], key: str, metric: str, version: str, score: str) -> DataFrame:
     """A line per system and value of the option, None where it has none: mean and std in percent, over the last five
     rounds of all its runs, NaN where the score has no meaning.
 
@@ -102,9 +100,7 @@ def points(
     return of_points(lines, key, score)
 
 
-def of_points(
-    lines: Sequence[tuple[str, Any, float | None, float | None]], setting: str, score: str
-) -> DataFrame:  # fmt: skip
+def of_points(lines: Sequence[tuple[str, Any, float | None, float | None]], setting: str, score: str) -> DataFrame:
     """The frame of lines (system, value, mean, std); a value of None is a level line over the whole width."""
     table = DataFrame(lines, columns=["system", "value", "mean", "std"]).astype({"mean": float, "std": float})
     table["value"] = pandas.Series([line[1] for line in lines], dtype=object)
@@ -123,9 +119,7 @@ def _rounds(run: Scores, metric: str, version: str) -> list[Any]:
 def draw(table: DataFrame) -> Picture:
     swept = list(table[table["value"].notna()]["system"].unique())
     labels = dict.fromkeys([*swept, *table["system"]])
-    looks = {
-        label: look(place) | ({"marker": "o"} if label in swept else LEVEL) for place, label in enumerate(labels)
-    }  # fmt: skip
+    looks = {label: look(place) | ({"marker": "o"} if label in swept else LEVEL) for place, label in enumerate(labels)}
     gone = set(table[table["value"].isna() & table["mean"].isna()]["system"])
     legend = {label: how for label, how in looks.items() if label not in gone}
     return picture(table, [Panel("", partial(_panel, table, looks))], legend, size=SIZE)

@@ -89,6 +89,8 @@ def tables(body: dict[str, Any], name: str = "") -> Iterator[Table]:
 def sentences(body: dict[str, Any], name: str = "") -> Iterator[str]:
     """Sentences on what these tables show of all images. name: of its run, where there are several."""
     of = f"{name}: " * bool(name)
+    if caution := body.get("caution"):  # which older audits lack
+        yield f"{of}{caution}"
     for row in body["membership"]:
         if row["attribute"] == "" and (auc := row["numbers"].get("auc")) and auc["low"] is not None:
             verdict = "differ from" if auc["low"] > 0.5 else "do not differ significantly from"

@@ -113,9 +113,10 @@ def sentences(several: Sequence[Results]) -> list[str]:
     if found:
         taus = [order.tau for order in found]
         kept = sum(order.p < SIGNIFICANT for order in found)
+        where = f"in {kept} the order is" if kept else "in none is the order"
         said.append(
             f"Order of the rows: Kendall's tau-b with the paper's is {sum(taus) / len(taus):.2f} on average over "
-            f"{counted(len(taus), 'column', 'columns')} (from {min(taus):.2f} to {max(taus):.2f}); in {kept} the order "
-            f"is kept better than a random one would (p < {SIGNIFICANT}, permutation test of each column)."
+            f"{counted(len(taus), 'column', 'columns')} (from {min(taus):.2f} to {max(taus):.2f}); {where} "
+            f"kept better than a random one would (p < {SIGNIFICANT}, permutation test of each column)."
         )
     return said

@@ -6,6 +6,7 @@
 An image is a member where a client trained on it, and held out where it is in a client's test or validation part.
 """
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -22,29 +23,32 @@ from ...data.shard import Shard
 from ...errors import FedcliError, UsageError, nearest
 from ...io.hdf5 import create_hdf5
 from ...methods.losses import each_loss
+from ...metrics import Task, apart, title
+from ...options import path_of
 from ...runs import finished as runs
 from ...runs.finished import Run, open_run, part, starting_network
 from ...seeds import derive
 from ..answering import panel
+from ..evaluation_options import AuditOptions
 from ..groups import SMALL
+from ..statistics.bootstrap import interval
+from ..statistics.intervals import Answered
+from ..statistics.stratified import scores as score_of
 from . import inversion
 from .finished import FILE
 from .hospital import probe
 from .membership import allowed, attack, lira
 
 LOSS = "its loss"
+DIVERGED = (
+    "Training diverged: losses of its last round are not finite, so these numbers say nothing of a model that learned"
+)
+CHANCE = (
+    "The model may be no better than chance ({:.1f} %) on held-out images: {} {:.1f} %, its 95 % interval begins at "
+    "{:.1f} %. What has learned little gives little away"
+)
 LOCAL_BATCH, BATCHES, SKETCHED = 8, 100, 256  # of the probe: images of a gradient, gradients of a hospital, its numbers
 Facts = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Asked:
-    """The options of an audit: images of the batch, iterations, and the hospital whose gradient is inverted."""
-
-    batch: int
-    iterations: int
-    client: str
-    seed: int
 
 
 @dataclass(frozen=True)
@@ -67,26 +71,26 @@ class Images:
     groups: dict[str, np.ndarray]
 
 
-def audit(path: Path, shadows: list[Path], asked: Asked, *, out: Path | None, device: str, made_by: list[str]) -> Path:
+def audit(path: Path, shadows: list[Path], options: AuditOptions) -> Path:
     """Audit a run and return the path of audit.json. Raises FedcliError, HashError, UsageError."""
-    options = {"batch": asked.batch, "iterations": asked.iterations, "client": asked.client, "seed": asked.seed}
-    options |= {"shadows": len(shadows)} if shadows else {}
-    folder = out or path.parent / "audit" / manifest.identity(options, [path, *shadows])
-    build = partial(_build, path, shadows, asked, device)
+    recorded = {"batch": options.batch, "iterations": options.iterations, "client": options.client or ""}
+    recorded |= {"seed": options.seed} | ({"shadows": len(shadows)} if shadows else {})
+    default = path.parent / "audit" / manifest.identity(recorded, [path, *shadows])
     return manifest.stage(
-        "audit", folder=folder, made_by=made_by, options=options, parents=[path, *shadows], build=build
-    )
+        "audit", folder=path_of(options.out) or default, made_by=options.made_by(),
+        options=recorded, parents=[path, *shadows], build=partial(_build, path, shadows, options),
+    )  # fmt: skip
 
 
-def _build(path: Path, shadows: list[Path], asked: Asked, device: str, folder: Path) -> Facts:
-    run = open_run(path, device)
+def _build(path: Path, shadows: list[Path], options: AuditOptions, folder: Path) -> Facts:
+    run = open_run(path, options.device)
     if not run.rounds:
         raise FedcliError(f"{run.path} kept no model", "train the run again")
     alone = runs.trains_alone(run)
     if alone and shadows:
         raise UsageError("--shadow is for a global model, and the clients of this run trained alone", "leave it out")
-    if asked.client and asked.client not in run.data.train:
-        raise UsageError(f"there is no client {asked.client!r}", nearest(asked.client, run.data.train))
+    if options.client and options.client not in run.data.train:
+        raise UsageError(f"there is no client {options.client!r}", nearest(options.client, run.data.train))
     images = _images(run, alone)
     losses = each_loss(torch.from_numpy(images.logits).double(), torch.from_numpy(images.y)).numpy()
     scores = {LOSS: (np.ones(len(losses), bool), -losses)}
@@ -94,10 +98,11 @@ def _build(path: Path, shadows: list[Path], asked: Asked, device: str, folder: P
     return {
         "label": run.manifest.body["label"], "dataset": run.data.body["dataset"], "round": run.rounds[-1],
         "shared_tests": not all(len(places) for places in run.data.client_test.values()),
+        "caution": _caution(run, images),
         **({"privacy": run.manifest.body["privacy"]} if "privacy" in run.manifest.body else {}),
-        "membership": list(_membership(run, images, scores, asked.seed)),
-        "hospital": [] if alone else list(_hospitals(run, images, asked.seed)),
-        "inversion": None if alone else _inversion(run, asked, folder),
+        "membership": list(_membership(run, images, scores, options.seed)),
+        "hospital": [] if alone else list(_hospitals(run, images, options.seed)),
+        "inversion": None if alone else _inversion(run, options, folder),
     }  # fmt: skip
 
 
@@ -122,6 +127,23 @@ def _images(run: Run, alone: bool) -> Images:
     once[np.unique(keys, return_index=True)[1]] = True
     groups = {k: np.concatenate([shard.groups[k].cpu().numpy() for shard in shards]) for k in run.data.attributes}
     return Images(shards, client_of, member, once, logits, y, _units(run, ids), groups)
+
+
+def _caution(run: Run, images: Images) -> str:
+    """A sentence on a model that may have learned nothing; "" of others. Raises FedcliError for infinite logits."""
+    held = images.once & ~images.member
+    if not held.any():
+        return ""
+    logits, y, task = images.logits[held], images.y[held], Task.of(images.y)
+    low, _ = interval(Answered([logits], y, images.units[held]).resampled()[task.usual[0]])
+    last = (run.path.parent / "rounds.jsonl").read_text(encoding="utf-8").splitlines()[-1]
+    if None in json.loads(last)["loss"]:
+        return DIVERGED
+    chance = 1 / (2 if task.several else len(np.unique(y)))
+    if low is None or chance == 1 or apart(low, chance) > 0:
+        return ""
+    score = score_of([logits], y, np.arange(len(y)), task.usual[0])
+    return CHANCE.format(100 * chance, title(task.usual[0]), 100 * score, 100 * low)
 
 
 def _units(run: Run, ids: np.ndarray) -> np.ndarray:
@@ -233,12 +255,12 @@ def _gradients(run: Run, images: Images, seed: int) -> tuple[np.ndarray, np.ndar
     return np.array([row.numpy() for row in rows]), np.array(hospital), np.arange(len(rows))
 
 
-def _inversion(run: Run, asked: Asked, folder: Path) -> Facts:
+def _inversion(run: Run, options: AuditOptions, folder: Path) -> Facts:
     """Images from the gradient of one batch, at the initial and at the final model."""
     sizes = {client: len(shard) for client, shard in run.data.train.items()}
-    client = asked.client or min(sizes, key=sizes.__getitem__)
-    shard, stream = run.data.train[client], torch.Generator().manual_seed(derive("audit batch", asked.seed, client))
-    at = torch.randperm(len(shard), generator=stream)[: asked.batch]
+    client = options.client or min(sizes, key=sizes.__getitem__)
+    shard, stream = run.data.train[client], torch.Generator().manual_seed(derive("audit batch", options.seed, client))
+    at = torch.randperm(len(shard), generator=stream)[: options.batch]
     original = transforms.to_pixels(shard.batch(at).x).cpu().numpy()  # [B, C, H, W]
     test = run.data.test[panel(run, client).version]
     sums = [transforms.to_pixels(batch.x).sum(0).cpu().numpy() for batch in test.in_order()]
@@ -249,7 +271,13 @@ def _inversion(run: Run, asked: Asked, folder: Path) -> Facts:
         if net is None:
             continue
         found, distance = inversion.reconstructed(
-            run, net, shard, at, iterations=asked.iterations, label=f"audit: inversion, {model} model", seed=asked.seed
+            run,
+            net,
+            shard,
+            at,
+            iterations=options.iterations,
+            label=f"audit: inversion, {model} model",
+            seed=options.seed,
         )
         shown[model] = inversion.matched(original, found.cpu().numpy())
         psnr = [inversion.psnr(a, b) for a, b in zip(original, shown[model], strict=True)]

@@ -124,8 +124,7 @@ def read_chexpert(root: Path, labels: Sequence[str] = (LABEL,)) -> Download:
     if not (demo := _first([folder / name for folder in (home, root) for name in DEMO])):
         console.say(f"{home} has no {DEMO[2]}: race is unknown for CheXpert")
         return Download(table, paths, find)
-    read = read_sheet if demo.suffix == ".xlsx" else partial(read_table, dtype=str)  # Stanford's, or saved as CSV
-    people = read(demo, ["PATIENT", "GENDER", "PRIMARY_RACE"]).drop_duplicates("PATIENT").set_index("PATIENT")
+    people = read_sheet(demo, ["PATIENT", "GENDER", "PRIMARY_RACE"]).drop_duplicates("PATIENT").set_index("PATIENT")
     race, sex = table.patient.map(people.PRIMARY_RACE.map(_race)), table.patient.map(_sex(people.GENDER))
     table = table.assign(race=race, gender=table.gender.where(table.gender != "", sex))
     return Download(table, [*paths, demo], find)

@@ -116,31 +116,31 @@ def decode(member: str, raw: Path, row: Row, choices: Choices) -> np.ndarray:
 
 def _listed(home: Path, choices: Choices) -> tuple[dict[str, Listed], list[Path]]:
     """File name -> what the tables tell, and the tables."""
-    parts = {part: _site_tables(home, choices, f"_{part}") for part in ("train", "test")}
+    ends = "", "_train", "_test"
+    whole, train, test = ([home / f"meta_{site}_{choices.own['sites']}{end}.csv" for site in SITES] for end in ends)
     if choices.split == "official":
-        files = [path for paths in parts.values() for path in paths]
-        if absent := [path for path in files if not path.is_file()]:
+        if absent := [path for path in train + test if not path.is_file()]:
             raise FedcliError(f"{home} has no {absent[0].name}", f"--split image needs {ALL} alone")
-        listed: dict[str, Listed] = {}
-        for part, tables in parts.items():
-            for site, path in enumerate(tables):
-                listed = _joined(listed, {n: Listed(site, part == "test", t) for n, t in _records(path)}, path)
-        return listed, files
+        return _together([*enumerate(train), *enumerate(test)], test), train + test
     if not (home / ALL).is_file():
         raise FedcliError(f"{home} has no {ALL}", "download it, or use --split official with the sites' tables")
-    whole = _site_tables(home, choices, "")
-    used = [home / ALL]
-    sites: dict[str, int] = {}
-    for site in range(len(SITES)):
-        for path in [whole[site]] if whole[site].is_file() else [by_site[site] for by_site in parts.values()]:
-            if path.is_file():
-                sites = _joined(sites, {name: site for name, _ in _records(path)}, path)
-                used.append(path)
-    return {name: Listed(sites.get(name, -1), False, table) for name, table in _records(home / ALL)}, used
+    places = [[whole[k]] if whole[k].is_file() else [train[k], test[k]] for k in range(len(SITES))]
+    used = [(site, path) for site, paths in enumerate(places) for path in paths if path.is_file()]
+    sites = {name: of.site for name, of in _together(used, []).items()}
+    listed = {name: Listed(sites.get(name, -1), False, table) for name, table in _records(home / ALL)}
+    return listed, [home / ALL, *(path for _, path in used)]
 
 
-def _site_tables(home: Path, choices: Choices, ending: str) -> list[Path]:
-    return [home / f"meta_{site}_{choices.own['sites']}{ending}.csv" for site in SITES]
+def _together(tables: list[tuple[int, Path]], test: list[Path]) -> dict[str, Listed]:
+    """File name -> what one of the tables of sites tells. Raises FedcliError where two of them list a file."""
+    listed: dict[str, Listed] = {}
+    for site, path in tables:
+        new = {name: Listed(site, path in test, table) for name, table in _records(path)}
+        if both := listed.keys() & new.keys():
+            hint = "a patient belongs to one site, and to train or test; download the tables again"
+            raise FedcliError(f"{path} lists {min(both)}, which another site or part lists too", hint)
+        listed |= new
+    return listed
 
 
 def _records(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
@@ -148,13 +148,6 @@ def _records(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
     table = read_table(path, ["filename"], dtype=str, keep_default_na=False)
     check_once(path, table.filename, "keep one of the two lines")
     return zip(table.filename, table.to_dict("records"), strict=True)
-
-
-def _joined(known: dict, new: dict, path: Path) -> dict:
-    if both := known.keys() & new.keys():
-        hint = "a patient belongs to one site, and to train or test; download the tables again"
-        raise FedcliError(f"{path} lists {min(both)}, which another site or part lists too", hint)
-    return known | new
 
 
 def _read(folder: Path, member: str, name: str) -> dict[str, int] | str:

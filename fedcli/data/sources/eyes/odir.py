@@ -6,7 +6,6 @@ found in either eye, so that each of the two images has those of both. An image 
 fundus is left out, as the challenge advises; so are the images of its testing folder, whose labels are not there.
 """
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +13,10 @@ import numpy as np
 from ..described import listed
 from ..division import divided
 from ..drawing import labels_of, save, spots, table
-from ..formats.photographs import photograph
+from ..formats.photographs import files_of, photograph
 from ..own_files.own_columns import of_columns
 from ..source import Choices, Listing, Source
-from ..tables import AGE_BANDS, DataFrame, age_bands, check_once, first_of, read_sheet, read_table
+from ..tables import AGE_BANDS, SEXES, DataFrame, age_bands, check_once, first_of, read_sheet
 
 LABELS = {
     "N": "normal", "D": "diabetes", "G": "glaucoma", "C": "cataract",
@@ -26,7 +25,7 @@ LABELS = {
 EYES = "Left", "Right"
 COLUMNS = ["ID", "Patient Age", "Patient Sex", *(f"{eye}-Fundus" for eye in EYES), *LABELS]
 NO_FUNDUS = "no fundus image", "anterior segment image"
-ATTRIBUTES = {"sex": ["female", "male"], "age": AGE_BANDS}
+ATTRIBUTES = {"sex": SEXES, "age": AGE_BANDS}
 ANNOTATIONS = "ODIR-5K_Training_Annotations(Updated)_V2"
 HOMES = ".", "ODIR-5K", "ODIR-5K/ODIR-5K"  # where tables and folders may lie, seen from the root
 TABLES = "full_df.csv", "data.csv", f"{ANNOTATIONS}.csv", "data.xlsx", f"{ANNOTATIONS}.xlsx"
@@ -39,7 +38,8 @@ def rows(raw: Path, choices: Choices) -> Listing:
 
     places = [f"{home}/{name}" for name in TABLES for home in HOMES]
     path = first_of(raw, places, "see fedcli datasets odir", f"has none of the tables {', '.join(TABLES)}")
-    people, files = _read(path), _files(raw)
+    folders = [f"{home}/{folder}" for folder in FOLDERS for home in HOMES]  # photographs win over edited ones
+    people, files = _read(path), files_of(raw, folders, (), lambda path: path.name)
     labels, _ = of_columns({name: people[name] for name in LABELS}, list(LABELS), "", path)
     person = {"patient": people.ID, "age": age_bands(people["Patient Age"]), "sex": people["Patient Sex"].str.lower()}
     eyes = []
@@ -57,23 +57,10 @@ def _read(path: Path) -> DataFrame:
     """A line for each patient, all texts. full_df.csv has one for each eye, alike in the columns that are read."""
     import pandas
 
-    if path.suffix == ".csv":
-        table = read_table(path, COLUMNS, dtype=str, keep_default_na=False)
-    else:
-        table = read_sheet(path, COLUMNS).fillna("")
-    table = table.drop_duplicates(COLUMNS)
+    table = read_sheet(path, COLUMNS, keep_default_na=False).fillna("").drop_duplicates(COLUMNS)
     check_once(path, "patient " + table.ID)
     check_once(path, pandas.concat([table[f"{eye}-Fundus"] for eye in EYES]))
     return table
-
-
-def _files(raw: Path) -> dict[str, str]:
-    """Name of an image -> its path relative to raw; the first of FOLDERS wins, as do photographs over edited ones."""
-    folders = [Path(home, folder) for folder in FOLDERS for home in HOMES]
-    paths: dict[str, str] = {}
-    for folder in reversed([folder for folder in folders if (raw / folder).is_dir()]):
-        paths |= {entry.name: (folder / entry.name).as_posix() for entry in os.scandir(raw / folder)}
-    return paths
 
 
 # the synthetic sample

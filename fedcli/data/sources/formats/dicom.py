@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....errors import FedcliError, UsageError, nearest
-from ..source import Unreadable, unreadable
+from ..source import Choices, Unreadable, unreadable
 from . import dicom_display, dicom_header
 from .dicom_display import first as _first
 
@@ -77,6 +77,10 @@ def parse_window(text: str) -> tuple[Window, ...]:
     return windows
 
 
+def windows_of(choices: Choices) -> tuple[Window, ...]:
+    return parse_window(choices.window or "file")
+
+
 def _parse_one(text: str) -> Window:
     if text == "file":
         return None
@@ -95,7 +99,7 @@ def _parse_one(text: str) -> Window:
 def read_slice(path: Path, windows: tuple[Window, ...] = (None,)) -> np.ndarray:
     """uint8 [H, W, one channel per window]; a file without a window of its own has the brain's. Raises Unreadable."""
     with _told(path):
-        return _grey(path, _read(path), windows)
+        return _grey(_read(path), windows)
 
 
 @contextmanager
@@ -108,14 +112,14 @@ def _told(path: Path) -> Iterator[None]:
         raise unreadable(error, path) from error
 
 
-def _grey(path: Path, slice_: "Dataset", windows: tuple[Window, ...]) -> np.ndarray:
+def _grey(slice_: "Dataset", windows: tuple[Window, ...]) -> np.ndarray:
     if slice_.get("PhotometricInterpretation") == PALETTE:
         raise Unreadable("holds places in a palette of colours, not one grey slice")
     own = None in windows and not dicom_display.is_linear(_group_of(slice_))
     if own or _is_shifted(slice_) or slice_.get("ModalityLUTSequence"):
-        return _displayed(path, slice_, windows)
+        return _displayed(slice_, windows)
     stored, scale = _plain(slice_), scale_of(slice_)
-    stored = _pixels(path, slice_) if stored is None else stored
+    stored = _pixels(slice_) if stored is None else stored
     stored = stored.astype(stored.dtype.newbyteorder("="), copy=False)
     known = tuple(window or own_window(slice_) for window in windows)
     if stored.dtype.kind == "f" or stored.itemsize > 2:
@@ -150,8 +154,8 @@ def read_picture(path: Path, windows: tuple[Window, ...] = (None,)) -> np.ndarra
     with _told(path):
         slice_ = _read(path)
         if _has_colours(slice_):
-            return _colours(path, slice_)
-        return (_grey if slice_.get("Modality") == "CT" else _displayed)(path, slice_, windows)
+            return _colours(slice_)
+        return (_grey if slice_.get("Modality") == "CT" else _displayed)(slice_, windows)
 
 
 def header(path: Path) -> tuple[str, bool, int, int]:
@@ -170,24 +174,24 @@ def _has_colours(slice_: "Dataset") -> bool:
     return slice_.get("SamplesPerPixel", 1) > 1 or slice_.get("PhotometricInterpretation") == PALETTE
 
 
-def _colours(path: Path, slice_: "Dataset") -> np.ndarray:
+def _colours(slice_: "Dataset") -> np.ndarray:
     kind = slice_.get("PhotometricInterpretation")
     if kind == PALETTE:
         from pydicom.pixels import apply_color_lut
 
-        colours = apply_color_lut(_pixels(path, slice_), slice_)[..., :3]
+        colours = apply_color_lut(_pixels(slice_), slice_)[..., :3]
         return colours if colours.itemsize == 1 else (colours >> 8).astype(np.uint8)
     if kind not in COLOURS or slice_.BitsAllocated != 8:
         raise Unreadable(f"holds {slice_.BitsAllocated}-bit colours as {kind}, not 8-bit RGB")
-    colours = _frame(path, slice_)
+    colours = _frame(slice_)
     if colours.ndim != 3:
         raise Unreadable(f"holds an array of shape {colours.shape}, not one image")
     return colours
 
 
-def _displayed(path: Path, slice_: "Dataset", windows: tuple[Window, ...]) -> np.ndarray:
+def _displayed(slice_: "Dataset", windows: tuple[Window, ...]) -> np.ndarray:
     """uint8 [H, W, one channel per window] by all that a file may say of its display."""
-    stored, scale, is_ct = _aligned(path, slice_), scale_of(slice_), slice_.get("Modality") == "CT"
+    stored, scale, is_ct = _aligned(slice_), scale_of(slice_), slice_.get("Modality") == "CT"
     if tables := slice_.get("ModalityLUTSequence"):
         values = dicom_display.looked_up(stored, tables[0])[0].astype(np.float32)
     elif is_ct:
@@ -226,9 +230,9 @@ def _read(path: Path, **options) -> "Dataset":
         return slice_
 
 
-def _pixels(path: Path, slice_: "Dataset") -> np.ndarray:
+def _pixels(slice_: "Dataset") -> np.ndarray:
     """The stored values [H, W] of the only or the middle frame."""
-    stored = _frame(path, slice_)
+    stored = _frame(slice_)
     if stored.ndim != 2:
         raise Unreadable(f"holds an array of shape {stored.shape}, not one grey slice")
     if stored.dtype.kind == "f" and not (abs(stored) < dicom_display.LARGEST**2).all():
@@ -254,13 +258,14 @@ def _plain(slice_: "Dataset") -> np.ndarray | None:
     return np.frombuffer(data, "<i2" if slice_.get("PixelRepresentation") == 1 else "<u2").reshape(shape)
 
 
-def _frame(path: Path, slice_: "Dataset") -> np.ndarray:
+def _frame(slice_: "Dataset") -> np.ndarray:
     from pydicom.pixels import get_decoder, pixel_array
 
     syntax = slice_.file_meta.TransferSyntaxUID
     if syntax.is_encapsulated and not get_decoder(syntax).is_available:
         hint = 'pip install "fedcli[dicom]", or: pip install python-gdcm'
-        raise FedcliError(f"{path.name} is compressed as {syntax.name}, for which no decoder is installed", hint)
+        name = Path(slice_.filename).name
+        raise FedcliError(f"{name} is compressed as {syntax.name}, for which no decoder is installed", hint)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -285,10 +290,10 @@ def _middle(slice_: "Dataset") -> int | None:
     return frames // 2 if frames > 1 else None
 
 
-def _aligned(path: Path, slice_: "Dataset") -> np.ndarray:
+def _aligned(slice_: "Dataset") -> np.ndarray:
     """The stored values [H, W], from the lowest bit up even where the file keeps them in higher bits."""
     if not _is_shifted(slice_):
-        return _pixels(path, slice_)
+        return _pixels(slice_)
     words, high, bits = _plain(slice_), int(slice_.HighBit), int(slice_.BitsStored)
     if words is None or not 0 < bits <= high + 1 <= 16:
         raise Unreadable(f"keeps {bits} bits from bit {high} down, in a kind of file where these are not read")

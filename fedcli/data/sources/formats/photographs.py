@@ -292,12 +292,15 @@ def pipeline(size: int, fit: str, clahe: bool, shrink: bool) -> Any:
 def files_of(
     raw: Path, folders: Sequence[str], suffixes: tuple[str, ...], key: Callable[[Path], str]
 ) -> dict[str, str]:
-    """key(file) -> path relative to raw, of images in the folders that are there; the first folder and name win."""
+    """key(file) -> path relative to raw, of images in the folders that are there; the first folder and name win.
+
+    suffixes: of images; none takes every file for one.
+    """
     paths: dict[str, str] = {}
     for folder in folders:
         if (raw / folder).is_dir():
             for name in sorted(entry.name for entry in os.scandir(raw / folder)):
                 path = Path(folder, name)
-                if path.suffix.lower() in suffixes:
+                if not suffixes or path.suffix.lower() in suffixes:
                     paths.setdefault(key(path), path.as_posix())
     return paths

@@ -60,7 +60,7 @@ def rows(raw: Path, choices: Choices) -> Listing:
     if volumes := [row.source for row in listing.rows if nifti.is_nifti(row.source)]:
         return replace(listing, channels=_slices(raw, choices, volumes, listing.rows))
     channels = choices.own["channels"]
-    coloured = (files and len(windows(choices)) == 3) or _any_coloured(raw, listing.rows)
+    coloured = (files and len(dicom.windows_of(choices)) == 3) or _any_coloured(raw, listing.rows)
     return replace(listing, channels=int(channels) if channels != "auto" else 3 if coloured else 1)
 
 
@@ -88,9 +88,9 @@ def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
         return read_grey_or_rgb(packed.picture(raw, row.source), white(choices))
     path = raw / row.source
     if nifti.is_nifti(row.source):
-        return nifti.read_slices(path, choices, windows(choices)[0])
+        return nifti.read_slices(path, choices, dicom.windows_of(choices)[0])
     if is_dicom(row.source):
-        return dicom.read_picture(path, windows(choices))
+        return dicom.read_picture(path, dicom.windows_of(choices))
     return read_grey_or_rgb(path, white(choices))
 
 
@@ -115,13 +115,9 @@ def _slices(raw: Path, choices: Choices, volumes: list[str], listed: list[Row]) 
         raise FedcliError(f"{raw} holds volumes and pictures: {volumes[0]}, {other}", "give each a folder of its own")
     if choices.own["channels"] != "auto":
         raise UsageError("--set channels is for pictures, not for volumes", "give --set slices=K")
-    if len(windows(choices)) == 3:
+    if len(dicom.windows_of(choices)) == 3:
         raise UsageError("three windows are for pictures, not for volumes", "give one")
     return nifti.slices(choices)
-
-
-def windows(choices: Choices) -> tuple[dicom.Window, ...]:
-    return dicom.parse_window(choices.window or "file")
 
 
 def white(choices: Choices) -> float | None:
@@ -164,15 +160,11 @@ def _more(names: list[str]) -> str:
 def _is_bare_dicom(raw: Path, file: str) -> bool:
     """Tell whether a file without suffix, or with a number for one as in 1.2.840.1, begins as DICOM does."""
     path = raw / file
-    if (path.suffix and not path.suffix[1:].isdigit()) or path.name.upper() == INDEX:
+    if (path.suffix and not path.suffix[1:].isdigit()) or path.name.upper() == INDEX or leads_out(raw, file):
         return False
-    if not path.is_file() or not path.resolve().is_relative_to(raw.resolve()):  # a pipe would be waited for
-        return False
-    try:
-        with path.open("rb") as opened:
-            return opened.read(132)[128:] == b"DICM"
-    except OSError:
-        return False
+    with suppress(OSError, Unreadable):  # of what is no regular file
+        return photographs.is_dicom(path)
+    return False
 
 
 def is_dicom(file: str) -> bool:

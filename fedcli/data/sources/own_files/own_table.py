@@ -194,11 +194,8 @@ def attribute(column: list[str], name: str, path: Path, kind: str = "") -> tuple
         return AGE_BANDS, banded
     if kind == "age" and known:
         raise FedcliError(f"{path}: --age {name} holds no ages in years, such as {min(known)!r}", f"--group {name}")
-    if (
-        (kind == "sex" or name.lower() in ("sex", "gender"))
-        and known
-        and all(value.lower() in SEXES for value in known)
-    ):
+    is_sex = kind == "sex" or name.lower() in ("sex", "gender")
+    if is_sex and {value.lower() for value in known} <= SEXES.keys():
         column = [SEXES.get(value.lower(), "") for value in column]
         known = set(column) - {""}
     _check_length(known, name, path)

@@ -18,12 +18,11 @@ from ..division import divided
 from ..drawing import picture, save, table
 from ..formats.photographs import PHOTOGRAPHS, files_of, photograph
 from ..source import Choices, Listing, Source
-from ..tables import DataFrame, first_column, number, place, read_table
+from ..tables import SEXES, DataFrame, first_column, number, place, read_table
 from . import isic2019
 
 CLASSES = ["benign", "malignant"]
 LABELS = "benign_malignant", "diagnosis_1"  # the archive's column until 2024, and since
-SEXES = ["female", "male"]
 AGES = ["0-60", "61+"]
 SITES = ["vienna", "barcelona"]  # each a word of `attribution`, in small letters
 ATTRIBUTES = {"sex": SEXES, "age": AGES, "site": SITES}

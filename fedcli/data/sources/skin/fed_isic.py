@@ -20,9 +20,9 @@ from ..division import divided, fold_rows, leaking
 from ..drawing import table
 from ..formats.photographs import photograph
 from ..source import Choices, Listing, Source
-from ..tables import DataFrame, check_values, read_table
+from ..tables import SEXES, DataFrame, check_values, read_table
 from . import isic2019
-from .isic2019 import BODY, CLASSES, SEXES, Photograph
+from .isic2019 import BODY, CLASSES, Photograph
 
 CENTERS = ["BCN", "vidir_molemax", "vidir_modern", "rosendahl", "MSK", "vienna_dias"]  # by their numbers in the table
 TABLES = "train_test_split", "train_test_split.csv", "flamby_isic2019_train_test_split.csv"  # FLamby's name first

@@ -14,10 +14,9 @@ from ..division import divided
 from ..drawing import picture, save, table
 from ..formats.photographs import PHOTOGRAPHS, files_of, photograph
 from ..source import Choices, Listing, Source
-from ..tables import AGE_BANDS, DataFrame, age_bands, check_values, first_of, one_hot, read_table
+from ..tables import AGE_BANDS, SEXES, DataFrame, age_bands, check_values, first_of, one_hot, read_table
 
 CLASSES = ["mel", "nv", "bcc", "akiec", "bkl", "df", "vasc"]
-SEXES = ["female", "male"]
 HAM, CENTERS = "HAM10000_metadata.csv", "ham10000_fedisic2019.csv"
 TRUTH = "ISIC2018_Task3_Training_GroundTruth.csv"
 GROUPINGS = "ISIC2018_Task3_Training_LesionGroupings.csv"

@@ -19,11 +19,10 @@ from ..division import divided
 from ..drawing import picture, save, table
 from ..formats.photographs import PHOTOGRAPHS, files_of, photograph
 from ..source import Choices, Listing, Source
-from ..tables import AGE_BANDS, DataFrame, age_bands, check_once, first_of, one_hot, read_table
+from ..tables import AGE_BANDS, SEXES, DataFrame, age_bands, check_once, first_of, one_hot, read_table
 
 CLASSES = ["MEL", "NV", "BCC", "AK", "BKL", "DF", "VASC", "SCC"]
 UNKNOWN = "UNK"  # the challenge's ninth class, which no training image has
-SEXES = ["female", "male"]
 COLUMNS = {  # of the second table, as they are called here
     **{"image": "image", "age_approx": "age", "anatom_site_general": "anatomic_site"},
     **{"lesion_id": "lesion_id", "sex": "sex"},

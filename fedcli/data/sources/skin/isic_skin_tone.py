@@ -22,9 +22,9 @@ from ..division import divided
 from ..drawing import picture, save, table
 from ..formats.photographs import photograph, read_rgb, within
 from ..source import Choices, Listing, Source, Unreadable
-from ..tables import check_values, read_table
+from ..tables import SEXES, check_values, read_table
 from . import isic2018, isic2019, skin_type
-from .isic2019 import BODY, SEXES, Photograph
+from .isic2019 import BODY, Photograph
 
 TONES = ["light", "dark"]
 FIRST_DARK = {"28": 4, "41": 3}  # ITA cut in degrees -> the lightest type that counts as dark

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from ..common_options import INPUT, MACHINE, OUTPUT, RUNS, WORK, Device, Groups, Out, Seed, Shots, Timeout, Track, Work
 from ..options import Flag, Options, Source
@@ -102,6 +102,17 @@ class EvaluateOptions(Options):
     device: Device = "cpu"
     work: Work = WORK
     out: Out = None
+
+    @property
+    def more(self) -> dict[str, Any]:
+        """Options that scores.json records as they are, where they are given."""
+        made: dict[str, Any] = {"cross_site": True} if self.cross_site else {}
+        made |= {"choose": self.choose} if self.choose else {}
+        made |= {"adapt": sorted({*self.adapt})} if self.adapt else {}
+        made |= {"interval": self.interval} if self.interval != "percentile" else {}
+        if self.clinical:
+            made |= {"clinical": {"positive": sorted(self.positive), "cost": self.cost, "rules": list(self.rule)}}
+        return made
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,14 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from .. import console
 from ..data import last_used, manifest
 from ..errors import REFUSED, FedcliError, sentence
+from ..scores.evaluation_options import EvaluateOptions
 from ..scores.existing import check, existing
 from ..scores.shots import thresholds
-from ..scores.statistics.bootstrap import PERCENTILE
 
 Evaluated = tuple[Path, bool]  # a scores.json, and whether it was there before
 
@@ -42,24 +41,7 @@ def _readable(runs: list[Path]) -> list[Path]:
     return kept
 
 
-@dataclass(frozen=True)
-class Asked:
-    """Requests on runs without scores. choose: the rule for best_on_validation; made_by: the command."""
-
-    by: list[str]
-    shots: str | None
-    made_by: list[str]
-    choose: str | None = None
-    interval: str = PERCENTILE
-
-    @property
-    def more(self) -> dict[str, str]:
-        """As evaluate records them."""
-        rule = {"choose": self.choose} if self.choose else {}
-        return rule | ({"interval": self.interval} if self.interval != PERCENTILE else {})
-
-
-def scores_under(work: Path, asked: Asked) -> list[Path]:
+def scores_under(work: Path, asked: EvaluateOptions) -> list[Path]:
     """The scores of every run under a work folder; a run that cannot be evaluated is left out with a warning.
 
     Raises FedcliError, of the last of them, where no run is left.
@@ -68,29 +50,27 @@ def scores_under(work: Path, asked: Asked) -> list[Path]:
     return _collected(every_run(work), lambda path: scores_of(path, asked), skip=True)
 
 
-def scores_of_all(paths: list[Path], asked: Asked) -> list[Path]:
+def scores_of_all(paths: list[Path], asked: EvaluateOptions) -> list[Path]:
     """The scores of these runs, each once; all are checked before any is evaluated. Raises FedcliError, HashError."""
     paths = list(dict.fromkeys(paths))
     for path in paths:
         if _is_run(path) or path.name == "run.json":
-            check(path, by=asked.by, shots=asked.shots)
+            check(path, asked)
     return _collected(paths, lambda path: scores_of(path, asked), skip=False)
 
 
-def scores_of(path: Path, asked: Asked) -> Evaluated:
+def scores_of(path: Path, asked: EvaluateOptions) -> Evaluated:
     """The scores of a run that answer this question, as they lie there or made now."""
     if _is_run(path):
         path = path / "run.json"
     path = manifest.find(path, *(() if path.is_file() else ("scores",)))
     if manifest.read(path, "run", "scores").kind == "scores":
         return path, False
-    if made := existing(path, by=asked.by, shots=asked.shots, more=asked.more):
+    if made := existing(path, asked):
         return made, True
-    from ..scores.evaluate import Extra, evaluate  # imports torch, which scores that lie there do not need
+    from ..scores.evaluate import evaluate  # imports torch, which scores that lie there do not need
 
-    how = Extra(choose=asked.choose, interval=asked.interval)
-    by, shots, made_by = asked.by, asked.shots, asked.made_by
-    return evaluate(path, by=by, shots=shots, out=None, device="cpu", made_by=made_by, extra=how), False
+    return evaluate(path, asked), False
 
 
 def _is_run(folder: Path) -> bool:
