@@ -26,7 +26,7 @@ from fedcli.federation import state as states
 from fedcli.federation.client import Training
 from fedcli.federation.engines.in_process import Engine, InProcess
 from fedcli.federation.engines.streams import Streams
-from fedcli.federation.graphs import Graph, local_steps, no_graph_reason
+from fedcli.federation.graphs import CudaGraph, local_steps, no_graph_reason
 from fedcli.federation.server import Federation
 from fedcli.federation.state import RunState
 from fedcli.methods import METHODS, resolve
@@ -79,7 +79,7 @@ class Proof:
     seconds: float
 
 
-def proofs(device: str, graph: Callable[[], Graph] | None = None) -> Iterator[Proof]:
+def proofs(device: str, graph: Callable[[], CudaGraph] | None = None) -> Iterator[Proof]:
     """Every method on the device, one after another.
 
     graph: makes what records a step, where it is no CUDA graph.
@@ -91,7 +91,7 @@ def proofs(device: str, graph: Callable[[], Graph] | None = None) -> Iterator[Pr
         yield Proof(name, not no_graph_reason(method.local), failed, round(time.perf_counter() - begin, 2))
 
 
-def failures(method: Method, device: str, graph: Callable[[], Graph] | None = None) -> dict[str, str]:
+def failures(method: Method, device: str, graph: Callable[[], CudaGraph] | None = None) -> dict[str, str]:
     """Why a method does not hold, by check; {} where it holds all. An error in one is the answer of that one."""
     failed: dict[str, str] = {}
     try:
@@ -111,7 +111,7 @@ def failures(method: Method, device: str, graph: Callable[[], Graph] | None = No
 class _OnDevice:
     """A method's toy federation on a device, played once with its steps recorded where they can be."""
 
-    def __init__(self, method: Method, device: str, graph: Callable[[], Graph] | None):
+    def __init__(self, method: Method, device: str, graph: Callable[[], CudaGraph] | None):
         self.method, self.device, self.graph = method, device, graph
         self.clients = self.prepared(device)
         self.states, self.held = deque[RunState](maxlen=2), list[int]()  # what is held beside these

@@ -9,7 +9,7 @@ from conftest import ROSTER, make_chain
 from made_plans import planned
 
 from fedcli.data import manifest
-from fedcli.federation.engines import REMOTE, register
+from fedcli.federation.engines import ENGINES, register
 from fedcli.federation.training import Training
 from fedcli.runs.train import train
 from fedcli.runs.train_options import Execution
@@ -93,7 +93,7 @@ def engine_of(asked, name="carried"):
     try:
         yield f"{name}:x"
     finally:
-        del REMOTE[name]
+        del ENGINES[name]
 
 
 def reached(monkeypatch, sites):
@@ -101,5 +101,5 @@ def reached(monkeypatch, sites):
     transport = Carried(sites)
 
     opened = reaches(lambda federation, where, execution: nullcontext(Sites(federation, transport)), "nothing")
-    monkeypatch.setitem(REMOTE, "here", opened)
+    monkeypatch.setitem(ENGINES, "here", opened)
     return transport

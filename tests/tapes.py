@@ -90,4 +90,4 @@ def recorded(monkeypatch, graph, spec, **options):
     with monkeypatch.context() as patch:
         patch.setattr(in_process, "local_steps", on)
         state = play(spec, **{"training": TRAINING, **options})
-    return state, made[0].recorder.captures
+    return state, made[0].captures

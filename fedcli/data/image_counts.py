@@ -15,6 +15,7 @@ from . import manifest, skew
 from .pool import ALL, Pool, holdings
 
 CLASS, UNKNOWN = "class", "unknown"
+MOST_IMAGES = 10_000_000  # of a part that a site describes: larger numbers take memory at whoever reads them
 SKEWED = 0.2  # total variation of an attribute between two clients from which a partition says it
 Counts = dict[str, dict[str, dict[str, dict[str, int]]]]  # class or attribute -> client -> part -> value -> images
 

@@ -21,7 +21,7 @@ from ..io.files import read_text
 from ..io.hdf5 import open_hdf5
 from ..system.processes import in_order
 from . import manifest
-from .image_counts import CLASS
+from .image_counts import CLASS, MOST_IMAGES
 from .pool import CHANGED, POOL, Pool, holdings
 from .quality import BINS, MEASURES, NAMES, histograms, measure, shown, sound, spread
 
@@ -135,8 +135,9 @@ def of_descriptions(folder: Path) -> Histograms:
         shapes.check(said, SAID, file, AGAIN)
         parts = said["images"]["train"], said["images"]["val"]
         images = sum(parts)
-        if min(parts) < 0 or not images:
-            raise FedcliError(f"{file}: {parts[0]} training and {parts[1]} validation images cannot be", AGAIN)
+        if not images or not 0 <= min(parts) <= max(parts) <= MOST_IMAGES:
+            counts = " and ".join(f"{str(n)[:40]} {kind}" for n, kind in zip(parts, ("training", "validation")))
+            raise FedcliError(f"{file}: {counts} images cannot be", AGAIN)
         if said["client"] in described:
             raise FedcliError(f"{file}: another file describes {said['client']!r} too", "keep one file of each site")
         described.add(said["client"])

@@ -20,7 +20,7 @@ from . import checks
 from .client_state import ClientState
 from .dp_sgd import PrivateGradient, rate
 from .privacy import noised_model
-from .steps import LocalStep, Optimizer, Steps, own_state
+from .steps import Steps, own_state
 from .training import Training
 
 SMALLEST_VARIANCE = 1e-3
@@ -73,7 +73,7 @@ def run_client(
 
     steps: of this method and network, kept from client to client so that a recorded step is used again.
     """
-    steps = steps or Steps(LocalStep(method.local, net, layout, Optimizer(layout, training.optimizer)))
+    steps = steps or Steps(method.local, net, layout, training.optimizer)
     event = task.seed, task.round, task.client
     training = training.at(task.round, task.rounds)
     offset = prior_offset(training.prior, shard.class_counts) if training.prior != "none" else None
@@ -101,8 +101,8 @@ def run_client(
         _call(method, method.local, "on_round_start", net, client)
         if task.part == "whole":
             _call(method, method.aggregator, "measure_global", net, client)
-        steps.step.optimizer.begin(training, kept)
-        _train_mode(steps.step.net, layout, training)
+        steps.optimizer.begin(training, kept)
+        _train_mode(net, layout, training)
         seeds = [
             {"shuffle": derive("shuffle", *event, epoch), "augment": derive("augment", *event, epoch)}
             for epoch in range(training.epochs)
@@ -113,7 +113,7 @@ def run_client(
             _call(method, method.aggregator, "measure_local", net, client)
     _remember(layout, client, training)
     if training.keep_optimizer:
-        client.memory |= steps.step.optimizer.kept()
+        client.memory |= steps.optimizer.kept()
     if training.personal and client.memory.get("model") is task.memory.get("model"):  # unless the method keeps its own
         client.memory["model"] = layout.read()
     theta = layout.read(task.out) if not training.dp_noise else _with_noise(method, layout, client, training)

@@ -33,14 +33,10 @@ def size(state: ClientState) -> int:
 
 
 class ClientStateStore:
-    """A file of clients' states, made when it is first needed.
-
-    Attributes:
-        folder: where the file is made.
-        in_memory: bytes that waiting clients may have in memory before any of it goes to the file.
-    """
+    """A file of clients' states, made in the folder when it is first needed."""
 
     def __init__(self, folder: Path, in_memory: int = IN_MEMORY):
+        """in_memory: bytes that waiting clients may have in memory before any of it goes to the file."""
         self.folder, self.in_memory = folder, in_memory
         self._file: int | None = None
         self._end = 0
@@ -59,10 +55,10 @@ class ClientStateStore:
 
     def offload_rows(self, server: Tensors) -> Tensors:
         """The server's state with the rows of its tables in the file, each table once it is too much for memory."""
-        return {name: self._rows(value) if isinstance(value, RowTable) else value for name, value in server.items()}
-
-    def _rows(self, table: RowTable) -> RowTable:
-        return replace(table, rows=self.offload(table.rows))
+        return {
+            name: replace(value, rows=self.offload(value.rows)) if isinstance(value, RowTable) else value
+            for name, value in server.items()
+        }
 
     def write(self, state: ClientState) -> ClientState:
         """Write one client's state. Raises OSError, which names the folder."""

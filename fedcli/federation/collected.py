@@ -22,18 +22,14 @@ class Collected:
 
     A tensor is copied into its table as it arrives, so that no client's model or column exists twice; not where an
     engine has put it into the table of the first report.
-
-    Attributes:
-        absent: client that did not answer -> why.
-        seconds: spent waiting for clients.
     """
 
     def __init__(self, method: Method, theta: Tensor, round: int, asked: int, arrived: Arrived | None):
         self.method, self.theta, self.round, self.asked, self.arrived = method, theta, round, asked, arrived
         self.reports: list[Report] = []
         self.columns: Tensors = {}
-        self.absent: dict[str, str] = {}
-        self.seconds, self._begin, self._count = 0.0, time.perf_counter(), 0
+        self.absent: dict[str, str] = {}  # client that did not answer -> why
+        self.seconds, self._begin, self._count = 0.0, time.perf_counter(), 0  # waiting for clients
         self._table: Tensor | None = None
 
     def present(self, answer: Report | Absent) -> Report | None:
@@ -95,10 +91,8 @@ def check_finite(clients: Sequence[str], models: Tensor) -> None:
     """Raise FedcliError for a client whose model, a row of [K, P], is not finite."""
     for client, finite in zip(clients, all_finite(models), strict=True):
         if not finite:
-            raise FedcliError(
-                f"client {client} sent an update that is not finite (NaN or infinity)",
-                "its training diverged: lower --lr, or look at its images with fedcli inspect",
-            )
+            what = f"client {client} sent an update that is not finite (NaN or infinity)"
+            raise FedcliError(what, "its training diverged: lower --lr, or look at its images with fedcli inspect")
 
 
 def all_finite(table: Tensor) -> list[bool]:

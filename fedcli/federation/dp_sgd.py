@@ -101,10 +101,9 @@ def check_norms(net: Network, name: str) -> None:
     still = {module for part in frozen_parts(net).values() for module in part.modules()}
     if any(isinstance(m, nn.modules.batchnorm._BatchNorm) and m not in still for m in net.modules()):
         with_groups = f"{name}-gn" if f"{name}-gn" in MODELS else "cnn-gn"
-        raise UsageError(
-            f"{name} has batch norm, which mixes the images of a step, so --dp-sgd cannot cut each one's gradient",
-            f"--model {with_groups} has GroupNorm in its place; --bn freeze and --freeze-backbone work too",
-        )
+        what = f"{name} has batch norm, which mixes the images of a step, so --dp-sgd cannot cut each one's gradient"
+        hint = f"--model {with_groups} has GroupNorm in its place; --bn freeze and --freeze-backbone work too"
+        raise UsageError(what, hint)
 
 
 class _LossOf(nn.Module):

@@ -8,9 +8,9 @@ tensor's shape does. A client's last batch, if smaller, is an ordinary step.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,10 +21,11 @@ from ..methods.contract import ClientRound, Local, Tensors
 from ..methods.registry import Method
 from ..models.layout import Layout
 from ..models.network import Network
-from .steps import LocalStep, Optimizer, Steps, Turns, with_own
+from .steps import Steps, Turns, with_own
 
 KEPT = 3  # recordings of a network: clients that differ, such as those of a first visit, may alternate
 WARM_UP = 2  # steps before a recording, in which libraries choose kernels and make their workspaces
+OWN = "per_image/"
 FIELDS = "theta", "offset", "class_weights", "shared", "memory", "scratch"  # of a client's round, that a step may read
 
 
@@ -38,14 +39,6 @@ def no_graph_reason(local: Local) -> str:
     if vars(kind).get("recordable") or kind.__module__.startswith("fedcli.methods."):
         return local.not_recorded
     return "it is not one of fedcli's own, and nothing says that its step may be recorded"
-
-
-class Graph(Protocol):
-    """A step that is recorded once, without running it, and then run any number of times."""
-
-    def capture(self, step: Callable[[], None], beside: Any = None) -> None: ...
-
-    def replay(self) -> None: ...
 
 
 class CudaGraph:
@@ -84,54 +77,45 @@ class Recorded:
 
     round: int | None  # that its step reads; None where it reads none
     client: ClientRound  # its tensors in slots
-    rows: Tensor  # [B] of the pool
-    y: Tensor  # [B] labels
-    at: Tensor  # [B] indices in the shard
-    chance: Tensor | None  # [B, 4] what augmentation draws, None without it
-    per_image: Tensors  # [B, ...] of each image of the batch, by name
     total: Tensor  # the sum of losses, a scalar
-    graph: Graph | None = None  # None until the first step
+    batch: Tensors = field(default_factory=dict)  # slots of a batch, as of _of_batch(); none until the first step
+    graph: CudaGraph | None = None  # None until the first step
 
 
 def local_steps(
-    method: Method, net: Network, layout: Layout, optimizer: str, graph: Callable[[], Graph] | None = None
+    method: Method, net: Network, layout: Layout, optimizer: str, graph: Callable[[], CudaGraph] | None = None
 ) -> Steps:
     """The steps of a method on a network, recorded where that is on a GPU and the method's steps can be.
 
     graph: makes what records them, a CUDA graph by default.
     """
-    step = LocalStep(method.local, net, layout, Optimizer(layout, optimizer))
     if layout.flat.is_cuda:
         graph = graph or partial(CudaGraph, torch.cuda.Stream(layout.flat.device))
-    return Steps(step, GraphRecorder(step, graph) if graph and not no_graph_reason(method.local) else None)
+    if graph is None or no_graph_reason(method.local):
+        return Steps(method.local, net, layout, optimizer)
+    return RecordedSteps(method.local, net, layout, optimizer, graph)
 
 
-class GraphRecorder:
-    """Records the step of one network, and trains clients by replaying it.
+class RecordedSteps(Steps):
+    """Records the step of its network, and trains clients by replaying it."""
 
-    Attributes:
-        captures: how often a step was recorded.
-    """
-
-    def __init__(self, step: LocalStep, graph: Callable[[], Graph]):
-        self.step, self.graph = step, graph
-        self.captures = 0
+    def __init__(self, local: Local, net: Network, layout: Layout, optimizer: str, graph: Callable[[], CudaGraph]):
+        super().__init__(local, net, layout, optimizer)
+        self.graph, self.captures = graph, 0  # how often a step was recorded
         self._recorded: dict[tuple, Recorded] = {}  # by what a recording assumes, the last used last
 
-    def fits(self, client: ClientRound, batch_size: int) -> bool:
-        """Tell whether the client has a whole batch, and its images on the device: a graph does not copy them there."""
-        if client.shard.on_cpu:
-            return False
-        return client.shard.images.device == client.theta.device and len(client.shard) >= batch_size
-
-    def train(self, client: ClientRound, turns: Turns, batch_size: int) -> Tensor:
-        """Train on the batches of turns; returns the sum of the losses, a scalar."""
+    def along(self, client: ClientRound, turns: Turns, batch_size: int) -> Tensor:
+        """As of Steps, where the client has no whole batch, or its images elsewhere: a graph does not copy them."""
+        shard = client.shard
+        there = not shard.on_cpu and shard.images.device == client.theta.device
+        if client.private or not there or len(shard) < batch_size:
+            return super().along(client, turns, batch_size)
         recorded = self._slots(client, batch_size)
         for at, chance in turns:
             if len(at) == batch_size:
                 self._replay(recorded, at, chance, client)
             else:
-                self.step(recorded.client, with_own(client.shard.batch(at, chance), client), recorded.total)
+                self.step(recorded.client, with_own(shard.batch(at, chance), client), recorded.total)
             client.steps = recorded.client.steps = client.steps + 1
         client.scratch = _mapped(recorded.client.scratch, torch.clone)  # what was in it may be other clients' too
         return recorded.total.clone()
@@ -143,13 +127,13 @@ class GraphRecorder:
         images = {name: values[:0] for name, values in client.per_image.items()}  # their number is no part of it
         shard = client.shard
         key = (id(shard.images), shard.kind, shard.channels, numbers, *_signature({**fields, "per_image": images}))
-        round = client.round if self.step.local.reads_round else None
+        round = client.round if self.local.reads_round else None
         recorded = self._recorded.pop(key, None)
         if recorded is None or recorded.round != round:
             recorded = None  # first, so that its memory is free for the next
             for oldest in [*self._recorded][: len(self._recorded) + 1 - KEPT]:
                 del self._recorded[oldest]
-            recorded = self._new(client, batch_size, fields, round)
+            recorded = self._new(client, fields, round)
         self._recorded[key] = recorded
         slots_of = {name: getattr(recorded.client, name) for name in FIELDS}
         for (_, slot), (_, real) in zip(_leaves(slots_of), _leaves(fields), strict=True):
@@ -160,41 +144,34 @@ class GraphRecorder:
         recorded.total.zero_()
         return recorded
 
-    def _new(self, client: ClientRound, batch_size: int, fields: dict[str, Any], round: int | None) -> Recorded:
+    def _new(self, client: ClientRound, fields: dict[str, Any], round: int | None) -> Recorded:
         """Slots for a step, recorded with the first batch. Raises FedcliError for what it never sees change."""
-        shard, device = client.shard, client.theta.device
+        device = client.theta.device
         for path, value in _leaves([client.scratch, client.per_image]):
             if isinstance(value, Tensor) and value.device != device:
-                what = f"{type(self.step.local).__name__} keeps {path[-1]!r} of a client's round in the CPU's memory"
-                raise FedcliError(
-                    f"{what}, where a recorded step never sees it change", "put it on client.theta.device"
-                )
+                what = f"{type(self.local).__name__} keeps {path[-1]!r} of a client's round in the CPU's memory"
+                what += ", where a recorded step never sees it change"
+                raise FedcliError(what, "put it on client.theta.device")
         slots = {name: _mapped(value, partial(Tensor.to, device=device, copy=True)) for name, value in fields.items()}
-        rows, at = (torch.zeros(batch_size, dtype=torch.int64, device=device) for _ in range(2))
-        y = shard.y.new_zeros(batch_size, *shard.y.shape[1:])
-        chance = torch.zeros(batch_size, 4, device=device) if shard.kind != "none" else None
-        own = {name: values.new_zeros(batch_size, *values.shape[1:]) for name, values in client.per_image.items()}
         kept = replace(client, **slots, report={}, per_image={})  # nothing else of a client that leaves
-        return Recorded(round, kept, rows, y, at, chance, own, torch.zeros((), device=device))
+        return Recorded(round, kept, torch.zeros((), device=device))
 
     def _replay(self, recorded: Recorded, at: Tensor, chance: Tensor | None, client: ClientRound) -> None:
-        shard = client.shard
-        recorded.rows.copy_(shard.rows[at]), recorded.y.copy_(shard.y[at]), recorded.at.copy_(at)
-        for name, slot in recorded.per_image.items():
-            slot.copy_(client.per_image[name][at])
-        if recorded.chance is not None and chance is not None:
-            recorded.chance.copy_(chance)
+        batch = _of_batch(client, at, chance)
         if recorded.graph is None:
-            recorded.graph = self._record(recorded)
+            recorded.batch = _mapped(batch, torch.clone)
+            recorded.graph = self._record(recorded, list(client.per_image))
+        for name, slot in recorded.batch.items():
+            slot.copy_(batch[name])
         recorded.graph.replay()
 
-    def _record(self, recorded: Recorded) -> Graph:
-        shard, live = recorded.client.shard, [*self._live(recorded)]
+    def _record(self, recorded: Recorded, per_image: list[str]) -> CudaGraph:
+        shard, live, slots = recorded.client.shard, [*self._live(recorded)], recorded.batch
         kept = [tensor.clone() for tensor in live]
 
         def step() -> None:
-            x = shard.look(recorded.rows, recorded.chance)
-            batch = Batch(x, recorded.y, recorded.at, recorded.per_image)
+            x = shard.look(slots["rows"], slots.get("chance"))
+            batch = Batch(x, slots["y"], slots["at"], {name: slots[OWN + name] for name in per_image})
             self.step(recorded.client, batch, recorded.total)
 
         graph = self.graph()
@@ -205,14 +182,21 @@ class GraphRecorder:
         return graph
 
     def _live(self, recorded: Recorded) -> Iterator[Tensor]:
-        yield from self.step.layout.all_tensors
-        yield from self.step.optimizer.state
-        never = [module for module in (*self.step.layout.frozen, self.step.net.teacher) if module is not None]
+        yield from self.layout.all_tensors
+        yield from self.optimizer.state
+        never = [module for module in (*self.layout.frozen, self.net.teacher) if module is not None]
         still = {id(buffer) for module in never for buffer in module.buffers()}  # other networks may share these
-        counters = (buffer for buffer in self.step.net.buffers() if not buffer.is_floating_point())
+        counters = (buffer for buffer in self.net.buffers() if not buffer.is_floating_point())
         yield from (buffer for buffer in counters if id(buffer) not in still)
         yield from (slot for _, slot in _leaves(recorded.client.scratch) if isinstance(slot, Tensor))
         yield recorded.total
+
+
+def _of_batch(client: ClientRound, at: Tensor, chance: Tensor | None) -> Tensors:
+    """Rows of the pool [B], labels, places in the shard [B], draws of augmentation [B, 4], and what is of each image."""
+    own = {OWN + name: values[at] for name, values in client.per_image.items()}
+    drawn = {} if chance is None else {"chance": chance}
+    return {"rows": client.shard.rows[at], "y": client.shard.y[at], "at": at, **drawn, **own}
 
 
 def _leaves(value: Any, path: tuple = ()) -> Iterator[tuple[tuple, Any]]:

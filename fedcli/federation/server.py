@@ -106,9 +106,8 @@ class Federation:
         theta = _outside(updates.theta, {"": theta})[""]
         shared, server = _outside(updates.theta, shared), _outside(updates.theta, server)
         if not all_finite(theta[None])[0]:
-            raise FedcliError(
-                f"the global model is not finite after round {t}", "lower --lr, or a strength of the method with --set"
-            )
+            what = f"the global model is not finite after round {t}"
+            raise FedcliError(what, "lower --lr, or a strength of the method with --set")
         reports = collected.reports
         clients = _memories(state, roster, {r.client: r.memory for r in reports if r.memory})
         up = sum(r.steps > 0 for r in reports) * _bytes(state.theta) + _bytes(*updates.columns.values())

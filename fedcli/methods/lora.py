@@ -11,7 +11,7 @@ what trains.
 
 Two contexts of 4 tokens train beside them and are shared by all clients; for volumes, so does the projection of slices.
 On any network but CLIP, which the paper does not train, adapters stand on every linear layer and convolution that is
-called, see models/adaptable.py, with the ViT's rank and alpha where most of these are linear layers and with RN50's
+called, see models/adapted.py, with the ViT's rank and alpha where most of these are linear layers and with RN50's
 where most are convolutions; the linear classifier and batch norms train as well.
 All else is frozen and never travels. `lora` is y = W0 x + s x A B. `svd-lora` adds one S [r] between the two, which
 starts at linspace(1, 0.1, r); the attention pool is plain LoRA in both.

@@ -11,49 +11,27 @@ from .. import extensions
 from ..errors import FedcliError, UsageError, nearest
 from ..seeds import derive, seed_torch
 from . import outside
-from .clip import ClipNetwork
-from .clip_weights import load_clip
-from .network import Inputs, Network, frozen_parts, make_lone_safe
-from .small import grouped, resnet10, small_cnn
-from .teacher import Absent, load_teacher
-from .vision import headless
+from .backbones import grouped, headless, resnet10, small_cnn
+from .clip import ClipNetwork, load_clip
+from .network import Inputs, Network, make_lone_safe
+from .network import frozen_parts as frozen_parts
+from .teacher import Absent as Absent
+from .teacher import load_teacher as load_teacher
 from .weights import load_weights
-
-__all__ = [
-    "MODELS",
-    "Absent",
-    "Inputs",
-    "Network",
-    "build",
-    "describe",
-    "frozen_parts",
-    "input_channels",
-    "load_teacher",
-]
 
 
 @dataclass(frozen=True)
 class Model:
-    """Instructions to build a network.
+    """Instructions to build a network."""
 
-    Attributes:
-        make: the network with random weights.
-        channels: what it must be fed; 0 takes the images' own.
-        smallest: side of the smallest image it can take, in pixels.
-        about: one line for people.
-        threads: CPU threads it trains best on, 0 for torch's own choice. Steps of a millisecond lose more by
-            waiting for each other than two threads gain.
-        load: puts starting weights into it, by the names of the network and of the weights.
-        kind: what methods may ask for: "clip" for an image and a text tower, "" for a backbone under a linear head.
-    """
-
-    make: Callable[[Inputs], Network]
-    channels: int = 0
-    smallest: int = 8
-    about: str = ""
+    make: Callable[[Inputs], Network]  # with random weights
+    channels: int = 0  # what it must be fed; 0 takes the images' own
+    smallest: int = 8  # side of the smallest image it can take, in pixels
+    about: str = ""  # one line for people
+    # CPU threads it trains best on, 0: torch's choice. Short steps lose more by waiting than two threads gain
     threads: int = 0
-    load: Callable[[Any, str, str], None] = load_weights
-    kind: str = ""
+    load: Callable[[Any, str, str], None] = load_weights  # starting weights, by names of network and weights
+    kind: str = ""  # for methods: "clip" for an image and a text tower, "" for a backbone under a linear head
 
 
 def _plain(
@@ -96,18 +74,16 @@ def describe(name: str) -> Model:
     if make := outside.make_of(name):
         return Model(make, outside.channels(name))
     hint = nearest(name, [*MODELS, *extensions.packages("models")])
-    raise UsageError(
-        f"unknown model {name!r}", f"{hint}; or torchvision:NAME, timm:NAME, open_clip:NAME, ./net.py:build"
-    )
+    what = f"unknown model {name!r}"
+    raise UsageError(what, f"{hint}; or torchvision:NAME, timm:NAME, open_clip:NAME, ./net.py:build")
 
 
 def input_channels(name: str, channels: int) -> int:
     """The number of channels a model is fed when the images have this many. Raises UsageError where they do not fit."""
     fixed = describe(name).channels
     if fixed and channels not in (1, fixed):
-        raise UsageError(
-            f"{name} needs {fixed} channels, these images have {channels}", "use --model cnn, or a CLIP model"
-        )
+        what = f"{name} needs {fixed} channels, these images have {channels}"
+        raise UsageError(what, "use --model cnn, or a CLIP model")
     return fixed or channels
 
 
@@ -124,10 +100,8 @@ def build(
     """
     model = describe(name)
     if inputs.size < model.smallest:
-        raise FedcliError(
-            f"{name} needs images of at least {model.smallest} pixels, these have {inputs.size}",
-            "prepare with a larger --size, or use --model cnn",
-        )
+        what = f"{name} needs images of at least {model.smallest} pixels, these have {inputs.size}"
+        raise FedcliError(what, "prepare with a larger --size, or use --model cnn")
     with torch.random.fork_rng(devices=[]):
         seed_torch(derive("init", seed))
         net = model.make(replace(inputs, precision=precision))

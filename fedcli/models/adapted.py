@@ -23,14 +23,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import UsageError, nearest
-from . import adaptable
 from .clip_text import prompted
-from .network import Groups, Network
+from .network import Groups, Network, exchange, still
 
 DEFAULTS = {"mlp": (12, 2.0), "conv": (32, 8.0)}  # rank and alpha of FairFedMed's ViT and ResNet
 KINDS = "lora", "svd-lora", "prompt"
 MOST_RANK = 4096
+READ_BY_OTHERS = nn.MultiheadAttention, nn.TransformerEncoderLayer  # they use the tensors of layers they never call
 EXAMPLE = "write lora, lora:8, lora:8:16 (rank 8, alpha 16), svd-lora:8 or prompt:4"
+Layer = nn.Linear | nn.Conv2d
 Singular = Callable[[int], tuple[Tensor | None, Groups | None]]
 
 
@@ -47,12 +48,7 @@ class Adapted(nn.Module):
     """
 
     def __init__(
-        self,
-        base: nn.Linear | nn.Conv2d,
-        rank: int,
-        alpha: float,
-        singular: Tensor | None = None,
-        groups: Groups | None = None,
+        self, base: Layer, rank: int, alpha: float, singular: Tensor | None = None, groups: Groups | None = None
     ):
         super().__init__()
         if isinstance(base, nn.Conv2d) and (base.groups, base.padding_mode) != (1, "zeros"):
@@ -114,24 +110,6 @@ class Adapted(nn.Module):
         return w.repeat_interleave(images // len(w), 0)
 
 
-def adapt(
-    body: nn.Module,
-    names: list[str],
-    rank: int,
-    alpha: float,
-    singular: Tensor | None = None,
-    groups: Groups | None = None,
-) -> None:
-    """Put an adapter beside each of these layers of body; arguments as those of Adapted."""
-    for name in names:
-        above, _, own = name.rpartition(".")
-        layer = body.get_submodule(name)
-        if not isinstance(layer, nn.Linear | nn.Conv2d):
-            raise TypeError(f"{name} is neither a linear layer nor a convolution")
-        adapted = Adapted(layer, rank, alpha, singular, groups)
-        setattr(body.get_submodule(above), own, adapted)
-
-
 def plain(rank: int) -> tuple[Tensor | None, Groups | None]:
     """LoRA: no singular values."""
     return None, None
@@ -140,6 +118,56 @@ def plain(rank: int) -> tuple[Tensor | None, Groups | None]:
 def falling(rank: int) -> tuple[Tensor | None, Groups | None]:
     """SVD-LoRA: a singular value for each direction, the same for all groups."""
     return torch.linspace(1, 0.1, rank), None
+
+
+def adaptable(net: Network) -> dict[str, list[str]]:
+    """Names of modules in net.backbone: "mlp" linear layers, "conv" convolutions, "norms" batch norms.
+
+    A layer counts if it is called, one row or more for each image; some libraries read a layer's tensors instead, which
+    no adapter would notice. The convolution that sees the pixels stays as it is, as in CLIP's towers, and so do
+    grouped convolutions, which have few numbers.
+    """
+    rows_of_one, rows_of_two = (_rows(net, images) for images in (1, 2))
+    kinds: dict[str, list[str]] = {"mlp": [], "conv": [], "attention": [], "norms": []}
+    for name, module in net.backbone.named_modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            kinds["norms"].append(name)
+        if name and name in rows_of_one and rows_of_two[name] == 2 * rows_of_one[name]:
+            kinds["conv" if isinstance(module, nn.Conv2d) else "mlp"].append(name)
+    first = next(iter(rows_of_one), "")
+    if first in kinds["conv"] and net.backbone.get_submodule(first).in_channels == net.channels:
+        kinds["conv"].remove(first)
+    return kinds
+
+
+def _rows(net: Network, images: int) -> dict[str, int]:
+    """Layers in the order of their calls -> how many rows each got of so many black images."""
+    rows: dict[str, int] = {}
+    handles = []
+    modules = dict(net.backbone.named_modules())
+    readers = tuple(
+        f"{name}." if name else "" for name, module in modules.items() if isinstance(module, READ_BY_OTHERS)
+    )
+    for name, module in modules.items():
+        if _fits(module) and not name.startswith(readers):
+
+            def note(_: nn.Module, inputs: tuple[Any, ...], name: str = name) -> None:
+                rows.setdefault(name, len(inputs[0]))
+
+            handles.append(module.register_forward_pre_hook(note))
+    x = next((p for p in net.parameters()), torch.empty(0)).new_zeros(images, net.channels, net.side, net.side)
+    with still(net):
+        net.features(x)
+    for handle in handles:
+        handle.remove()
+    return rows
+
+
+def _fits(module: nn.Module) -> bool:
+    """Tell whether a layer computes what its class says; a library's own kind may do more, such as padding."""
+    if type(module) is nn.Conv2d:
+        return module.groups == 1 and module.padding_mode == "zeros"
+    return type(module) is nn.Linear
 
 
 def beside_layers(
@@ -153,7 +181,7 @@ def beside_layers(
     """
     body = net.backbone
     clip = hasattr(net, "make_prompts")
-    parts = body.parts if clip else adaptable.parts(net)
+    parts = body.parts if clip else adaptable(net)
     if not parts["mlp"] + parts["conv"]:
         what = "the network has no linear layer or convolution that an adapter could stand beside"
         raise UsageError(f"{what}, but the one that sees the pixels", "use another --model, or train fedavg")
@@ -162,8 +190,9 @@ def beside_layers(
     beside, pool = _chosen(parts["mlp"] + parts["conv"], parts["attention"], layers)
     net.requires_grad_(False)
     net.head.requires_grad_(True)
-    adapt(body, beside, rank, alpha, *singular(rank))
-    adapt(body, pool, rank, alpha)
+    starts = dict.fromkeys(pool, plain(rank)) | dict.fromkeys(beside, singular(rank))
+    for name in beside + pool:
+        exchange(body, name, Adapted(body.get_submodule(name), rank, alpha, *starts[name]))
     for name in parts["norms"] + (["slices"] if clip and body.slices is not None else []):
         body.get_submodule(name).requires_grad_(True)
 
@@ -182,20 +211,13 @@ def _chosen(beside: list[str], pool: list[str], layers: str) -> list[list[str]]:
 
 @dataclass(frozen=True)
 class Adapters:
-    """The adapters that are asked for: what `--adapters` says.
+    """The adapters that are asked for: what `--adapters` says."""
 
-    Attributes:
-        kind: one of KINDS.
-        rank, alpha: of low-rank ones, 0 for the network's default; rank of prompts is their learned words.
-        layers: as of beside_layers().
-        local: they stay at each client.
-    """
-
-    kind: str
-    rank: int = 0
-    alpha: float = 0.0
-    layers: str = ""
-    local: bool = False
+    kind: str  # one of KINDS
+    rank: int = 0  # of low-rank ones, 0 for the network's default; of prompts the number of their learned words
+    alpha: float = 0.0  # 0 for the network's default
+    layers: str = ""  # as of beside_layers()
+    local: bool = False  # they stay at each client
 
     @classmethod
     def of(cls, text: str, layers: str = "", local: bool = False) -> "Adapters":
@@ -235,6 +257,5 @@ def merged(net: Network) -> Network:
     layers = {name: m for name, m in net.named_modules() if isinstance(m, Adapted) and m.groups is None}
     copied = copy.deepcopy(net) if layers else net
     for name, layer in layers.items():
-        above, _, own = name.rpartition(".")
-        setattr(copied.get_submodule(above), own, layer.merged())
+        exchange(copied, name, layer.merged())
     return copied

@@ -8,9 +8,14 @@ Images of another size than the tower's are resized to it, bilinear with antiali
 position embeddings are never resized. A volume is cut into slabs of 8 slices, each projected to three channels. The
 pooled token (ViT: CLS) is left out, except where it alone is asked for: a vision transformer gives its patches, a
 ResNet every position of its last map.
+
+Starting weights are OpenAI's, a file in the names of OpenAI and open_clip, or a run's model. Nothing in their tensors
+says which activation they were trained with: a file trained with the plain GELU (LAION's, DataComp's) is accepted, and
+means something a little different here.
 """
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,27 +23,27 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import FedcliError, UsageError
+from ..io.files import regular
 from .clip_text import CONTEXT, PromptHead, TextTower, open_clip
 from .network import Network, in_pixels, normalised
 from .teacher import CLIP_MEAN, CLIP_STD
+from .weights import Tensors, fill, part, read
 
 SLICES = 8  # of a volume in one slab
+KINDS = "give a state dict in the names of OpenAI's CLIP or open_clip, or a model of a run of the same network"
+TABLE = "token_embedding.weight"
+VOCABULARY = 49408
+BESIDE = ("input_resolution", "context_length", "vocab_size", "attn_mask")  # in OpenAI's files, no weights
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A shape that open_clip builds, and where OpenAI's weights for it are.
+    """A shape that open_clip builds, and where OpenAI's weights for it are."""
 
-    Attributes:
-        width: of the space images and texts share.
-        vision, text: open_clip's settings of the towers.
-        pretrained: open_clip's name of the weights, "" where there are none.
-    """
-
-    width: int
-    vision: dict[str, Any]
+    width: int  # of the space images and texts share
+    vision: dict[str, Any]  # open_clip's settings of the towers
     text: dict[str, Any] = field(default_factory=lambda: {"width": 512, "heads": 8, "layers": 12})
-    pretrained: str = ""
+    pretrained: str = ""  # open_clip's name of the weights, "" where there are none
 
 
 TINY_TEXT = {"width": 32, "heads": 2, "layers": 2}
@@ -58,12 +63,6 @@ class ClipNetwork(Network):
         name: a key of SHAPES.
         channels: of the images: 1, 3, or a volume's slices, a multiple of 8.
         names: of the classes.
-
-    Attributes:
-        backbone: the image tower.
-        text: the frozen text tower, once prompts are made; until then it is in `spare`, which is empty where the
-            starting weights have none.
-        tokens: False: features() is the mean over an image's tokens, [B, D]; True: the tokens [B, S, M, D].
     """
 
     def __init__(self, name: str, channels: int, names: list[str], precision: str = "fp32"):
@@ -71,11 +70,13 @@ class ClipNetwork(Network):
         clip = _random_clip(name)
         super().__init__(ImageTower(clip.visual, channels), shape.width, len(names), precision)
         self.name = name
-        self.text: TextTower | None = None
-        self.spare: tuple[TextTower, ...] = (TextTower(clip, names),)  # no submodule: a run without prompts keeps none
+        self.text: TextTower | None = None  # the frozen text tower, once prompts are made
+        # until then; empty where the starting weights have none. No submodule: a run without prompts keeps none
+        self.spare: tuple[TextTower, ...] = (TextTower(clip, names),)
 
     @property
     def tokens(self) -> bool:
+        """False: features() is the mean over an image's tokens, [B, D]; True: the tokens [B, S, M, D]."""
         return getattr(self.backbone, "tokens", False)
 
     @tokens.setter
@@ -90,9 +91,8 @@ class ClipNetwork(Network):
     def text_tower(self) -> TextTower:
         """The text tower. Raises FedcliError where the starting weights have none."""
         if not self.spare:
-            raise FedcliError(
-                f"{self.start} holds no text tower, which prompts need", "give a CLIP checkpoint that has both towers"
-            )
+            what = f"{self.start} holds no text tower, which prompts need"
+            raise FedcliError(what, "give a CLIP checkpoint that has both towers")
         return self.spare[0]
 
 
@@ -100,26 +100,16 @@ class ImageTower(nn.Module):
     """Images as transforms.to_input() makes them, [B, channels, H, W], to tokens [B, S, M, D].
 
     S slabs of a volume, 1 for an image; M positions; D the width of the space images and texts share.
-
-    Attributes:
-        visual: open_clip's tower, its attention pool replaced.
-        slices: the projection of a slab to three channels, None for images.
-        tokens: False gives the mean over S and M, [B, D].
-        pooled: True gives the pooled token alone, M = 1.
-        parts: names of the modules in here that adapters go into: "mlp" of a vision transformer; "conv" (1x1),
-            "attention" (pool) and "norms" of a ResNet.
     """
 
     def __init__(self, visual: Any, channels: int):
         super().__init__()
         if channels not in (1, 3) and channels % SLICES:
-            raise UsageError(
-                f"CLIP takes images of 1 or 3 channels or volumes of a multiple of {SLICES} slices, not {channels}",
-                "prepare the volumes with another number of slices",
-            )
-        self.visual: Any = visual
-        self.slices: nn.Conv2d | None = None
-        self.tokens = self.pooled = False
+            what = f"CLIP takes images of 1 or 3 channels or volumes of a multiple of {SLICES} slices, not {channels}"
+            raise UsageError(what, "prepare the volumes with another number of slices")
+        self.visual: Any = visual  # open_clip's tower, its attention pool replaced
+        self.slices: nn.Conv2d | None = None  # the projection of a slab to three channels, None for images
+        self.tokens = self.pooled = False  # no tokens: their mean over S and M, [B, D]; pooled: that token alone, M = 1
         size = visual.image_size
         self.side = size if isinstance(size, int) else size[0]
         self.convolves = hasattr(visual, "attnpool")
@@ -197,6 +187,9 @@ def _random_clip(name: str) -> Any:
 
 
 def _parts(tower: ImageTower) -> dict[str, list[str]]:
+    """Names of modules that adapters go into: "mlp" of a transformer; "conv" (1x1), "attention" (pool), "norms" of a
+    ResNet."""
+
     def named(*endings: str) -> list[str]:
         return [name for name, _ in tower.named_modules() if name.endswith(endings)]
 
@@ -206,3 +199,58 @@ def _parts(tower: ImageTower) -> dict[str, list[str]]:
         "attention": named(*(f"attnpool.{x}_proj" for x in "qkvc")),
         "norms": [name for name, module in tower.named_modules() if isinstance(module, nn.BatchNorm2d)],
     }
+
+
+def load_clip(net: ClipNetwork, name: str, weights: str) -> None:
+    """Put starting weights into both towers; the head keeps its seeded ones.
+
+    weights: "openai", a .pt/.pth/.safetensors state dict, or a model of a fedcli run (.h5). One without a text tower
+    leaves the network none, so that it can have no prompts. Raises FedcliError when it cannot be read or does not fit.
+    """
+    tensors = read(_openai(name) if weights == "openai" else _file(name, weights))
+    tensors = {key.removeprefix("module."): tensor for key, tensor in tensors.items()}
+    own = part(tensors, "backbone.")  # of a run
+    if not (image := part(own or tensors, "visual.")):
+        raise FedcliError(f"{weights} is no CLIP: it has no tensor visual.*", KINDS)
+    what = f"{weights} does not fit {name}: tensor "
+    fill(net.backbone.visual, image, f"{what}visual.", KINDS)
+    slices = part(own, "slices.")
+    if slices and net.backbone.slices is not None:
+        fill(net.backbone.slices, slices, f"{what}slices.", KINDS)
+    text = {k.removeprefix("text."): v for k, v in tensors.items() if not k.startswith(("visual.", *BESIDE))}
+    if own or TABLE not in text:
+        net.spare = ()
+        return
+    _fill_text(net.spare[0], text, what)
+
+
+def _fill_text(tower: TextTower, tensors: Tensors, what: str) -> None:
+    tensors = dict(tensors)
+    table, shape = tensors.pop(TABLE), (VOCABULARY, len(tower.start))
+    if table.shape != shape:
+        raise FedcliError(f"{what}{TABLE} has shape {tuple(table.shape)}, not {shape}", KINDS)
+    fill(tower, tensors, what, KINDS, elsewhere=("start", "words"))
+    tower.embed(table)
+
+
+def _file(name: str, weights: str) -> Path:
+    if weights == "imagenet":
+        raise UsageError(f"there are no ImageNet weights for {name}", 'give "openai" or a file')
+    return regular(Path(weights), 'give "openai", or a weights file')
+
+
+def _openai(name: str) -> Path:
+    """OpenAI's weights by way of open_clip: from its cache, or downloaded."""
+    if not SHAPES[name].pretrained:
+        having = ", ".join(known for known, shape in SHAPES.items() if shape.pretrained)
+        raise UsageError(f"there are no weights of OpenAI for {name}", f"models that have them: {having}")
+    pretrained = open_clip().pretrained
+    source = pretrained.get_pretrained_cfg(SHAPES[name].pretrained, "openai")
+    try:
+        return Path(pretrained.download_pretrained(source))
+    except Exception as error:  # each way to download has its own errors; the user needs the one sentence
+        raise FedcliError(
+            f"OpenAI's weights of {name} are not on this machine and could not be downloaded ({type(error).__name__})",
+            f"fetch open_clip_model.safetensors of https://huggingface.co/{source['hf_hub'].rstrip('/')} "
+            "on a machine with a network and pass --weights FILE",
+        ) from error

@@ -1,8 +1,7 @@
 """CLIP's text tower behind learned words: prompts before class names become the vectors that images are compared with.
 
-Source: Radford, Kim, Hallacy, Ramesh, Goh, Agarwal, Sastry, Askell, Mishkin, Clark, Krueger and Sutskever, arXiv
-2103.00020; learned words of Zhou, Yang, Loy and Liu, "Learning to prompt for vision-language models", arXiv 2109.01134,
-Eqs. 1-2, with the class at the end and one context for all classes.
+Source: CLIP as in clip.py; learned words of Zhou, Yang, Loy and Liu, "Learning to prompt for vision-language models",
+arXiv 2109.01134, Eqs. 1-2, with the class at the end and one context for all classes.
 
 Only the words of the class names are kept of the vocabulary: 25 million parameters less to keep in memory and to save.
 """
@@ -22,19 +21,12 @@ PROMPT = "a photo of a"  # CLIP's own, before a class name and a full stop
 
 
 class TextTower(nn.Module):
-    """CLIP's frozen text tower for the names of some classes.
+    """CLIP's frozen text tower for the names of some classes."""
 
-    Attributes:
-        words: [C, L, W] embedded tokens of "name." and the end token, zeros after it.
-        start: [W] the embedded start token.
-        ends: position of every class's end token in words.
-        prompt: [L, W] the embedded words of PROMPT, in no saved file.
-    """
-
-    start: Tensor
-    prompt: Tensor
-    last: Tensor
-    words: Tensor
+    start: Tensor  # [W] the embedded start token
+    prompt: Tensor  # [L, W] the embedded words of PROMPT, in no saved file
+    last: Tensor  # [C] position of every class's end token in words
+    words: Tensor  # [C, L, W] embedded tokens of "name." and the end token, zeros after it
 
     def __init__(self, clip: Any, names: list[str]):
         super().__init__()
@@ -42,16 +34,18 @@ class TextTower(nn.Module):
         self.positional_embedding, self.text_projection = clip.positional_embedding, clip.text_projection
         self.logit_scale = clip.logit_scale
         self.names = names
-        self.first, self.sentences = _spelt(names)
+        tokenizer = _tokenizer()
+        self.first, end = tokenizer.sot_token_id, tokenizer.eot_token_id
+        self.sentences = [[*tokenizer.encode(f"{name.replace('_', ' ')}."), end] for name in names]
         self.ends = tuple(len(sentence) - 1 for sentence in self.sentences)
         self.register_buffer("start", torch.zeros(clip.ln_final.weight.numel()))
-        self.register_buffer("last", torch.tensor(self.ends), persistent=False)  # [C]
+        self.register_buffer("last", torch.tensor(self.ends), persistent=False)
         self.register_buffer("words", torch.zeros(len(names), max(self.ends) + 1, len(self.start)))
         used = sorted({self.first, *(token for sentence in self.sentences for token in sentence)})
         rows = torch.randn(len(used), len(self.start)) * 0.02  # CLIP's own start
         self.embed(dict(zip(used, rows, strict=True)))
         stream = torch.Generator().manual_seed(0)  # of its own: the draws after this one stay as they are
-        prompt = torch.randn(len(_tokenizer().encode(PROMPT)), len(self.start), generator=stream) * 0.02
+        prompt = torch.randn(len(tokenizer.encode(PROMPT)), len(self.start), generator=stream) * 0.02
         self.register_buffer("prompt", prompt, persistent=False)
         self.requires_grad_(False)
 
@@ -94,21 +88,17 @@ class PromptHead(nn.Module):
         text: the tower, which belongs to the network and not to this head.
         count: N, prompts.
         length: learned words in each.
-
-    Attributes:
-        context: N parameters [length, W], shared by all classes.
     """
 
     def __init__(self, text: TextTower, count: int, length: int):
         super().__init__()
         if 1 + length + text.words.shape[1] > CONTEXT:
             longest = max(zip(text.ends, text.names, strict=True))[1]
-            raise UsageError(
-                f"{length} learned words and the class {longest!r} exceed the {CONTEXT} positions of CLIP's texts",
-                "use fewer learned words, or shorter class names",
-            )
+            what = f"{length} learned words and the class {longest!r} exceed the {CONTEXT} positions of CLIP's texts"
+            raise UsageError(what, "use fewer learned words, or shorter class names")
         self._text = (text,)  # no submodule: the network has it already
         width = len(text.start)
+        # N parameters [length, W], shared by all classes
         self.context = nn.ParameterList([nn.init.normal_(torch.empty(length, width), std=0.02) for _ in range(count)])
 
     @property
@@ -175,13 +165,6 @@ def open_clip() -> Any:
     except ImportError:
         raise FedcliError("CLIP networks need the package open_clip_torch", "pip install 'fedcli[clip]'") from None
     return package
-
-
-def _spelt(names: list[str]) -> tuple[int, list[list[int]]]:
-    """The start token, and the tokens of every class as a sentence up to the end token."""
-    tokenizer = _tokenizer()
-    sentences = [tokenizer.encode(f"{name.replace('_', ' ')}.") + [tokenizer.eot_token_id] for name in names]
-    return tokenizer.sot_token_id, sentences
 
 
 @cache

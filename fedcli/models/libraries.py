@@ -43,17 +43,15 @@ def check(name: str) -> None:
     library, own = _split(name)
     if own.startswith(FOLDER):
         hint = f"read its weights: --model {library}ARCHITECTURE --weights {own.removeprefix(FOLDER)}/model.safetensors"
-        raise UsageError(
-            f"{name} is a folder, whose place a run would have to record", f"{hint}, as in its config.json"
-        )
+        what = f"{name} is a folder, whose place a run would have to record"
+        raise UsageError(what, f"{hint}, as in its config.json")
     if own.startswith(HUB):
         return
     if library == TIMM:
         own = _sided(own)[0]
         if not timm().is_model(own.partition(".")[0]):
-            raise UsageError(
-                f"timm has no network {own!r}", nearest(own, timm().list_models(), ("see timm.list_models()",))
-            )
+            what = f"timm has no network {own!r}"
+            raise UsageError(what, nearest(own, timm().list_models(), ("see timm.list_models()",)))
     elif own not in (known := open_clip().list_models()):
         raise UsageError(f"open_clip has no network {own!r}", nearest(own, known))
 
@@ -80,14 +78,13 @@ def _timm(name: str, own: str, inputs: Inputs) -> Network:
             raise UsageError(f"{own} cannot be built for {side} pixels: {_said(error)}", "give another @SIDE") from None
     about = net.default_cfg
     only = side or (about["input_size"][-1] if about.get("fixed_input_size") else 0)
-    return behind(name, net, inputs, Fed.by(only, about["mean"], about["std"], inputs.channels), whole=False)
+    return behind(name, net, inputs, Fed(only, tuple(about["mean"]), tuple(about["std"])), whole=False)
 
 
 def _open_clip(name: str, own: str, inputs: Inputs) -> Network:
     if inputs.channels != 3:
-        raise UsageError(
-            f"{name} needs 3 channels, these images have {inputs.channels}", "use --model cnn or timm:NAME"
-        )
+        what = f"{name} needs 3 channels, these images have {inputs.channels}"
+        raise UsageError(what, "use --model cnn or timm:NAME")
     library = open_clip()
     about = library.get_model_config(own) if not own.startswith(HUB) else json.loads(_description(name).read_bytes())
     about = about.get("model_cfg", about)
@@ -98,8 +95,8 @@ def _open_clip(name: str, own: str, inputs: Inputs) -> Network:
         raise FedcliError(f"{name} is described by another network of a hub", "name that one with timm:")
     tower = _build_vision_tower(about["embed_dim"], CLIPVisionCfg(**vision), about.get("quick_gelu", False))
     side = tower.image_size if isinstance(tower.image_size, int) else tower.image_size[0]
-    mean, std = library.OPENAI_DATASET_MEAN, library.OPENAI_DATASET_STD
-    return behind(name, tower, inputs, Fed.by(side, mean, std, inputs.channels), whole=False)
+    fed = Fed(side, tuple(library.OPENAI_DATASET_MEAN), tuple(library.OPENAI_DATASET_STD))
+    return behind(name, tower, inputs, fed, whole=False)
 
 
 def published(name: str) -> dict[str, Tensor] | Path | None:
@@ -174,9 +171,8 @@ def _from_hub(name: str, own: str) -> Iterator[None]:
         if not own.startswith(HUB):
             raise
         hint = "fetch it once on a machine with a network, or name the architecture and give --weights FILE"
-        raise FedcliError(
-            f"{name} is not in the hub's cache on this machine and cannot be fetched: {_said(error)}", hint
-        ) from error
+        what = f"{name} is not in the hub's cache on this machine and cannot be fetched: {_said(error)}"
+        raise FedcliError(what, hint) from error
 
 
 def _said(error: BaseException) -> str:

@@ -24,22 +24,14 @@ class Groups:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Facts that a network is built for.
+    """Facts that a network is built for."""
 
-    Attributes:
-        channels: what it is fed, see models.input_channels().
-        classes: their number.
-        size: the images' shorter side in pixels.
-        names, attributes: of the dataset, for networks and methods that read them.
-        precision: fp32, or bf16 for autocast.
-    """
-
-    channels: int
-    classes: int
-    size: int
-    names: Sequence[str] = ()
-    attributes: dict[str, list[str]] = field(default_factory=dict)
-    precision: str = "fp32"
+    channels: int  # what it is fed, see models.input_channels()
+    classes: int  # their number
+    size: int  # the images' shorter side in pixels
+    names: Sequence[str] = ()  # of the dataset's classes, for networks and methods that read them
+    attributes: dict[str, list[str]] = field(default_factory=dict)  # of the dataset: name -> values
+    precision: str = "fp32"  # or bf16 for autocast
 
     @classmethod
     def of(cls, dataset: dict[str, Any], channels: int) -> "Inputs":
@@ -54,22 +46,15 @@ class Network(nn.Module):
     Args:
         backbone: images [B, C, H, W] -> features [B, width].
         precision: fp32, or bf16 for autocast; weights and outputs stay float32.
-
-    Attributes:
-        channels, side: of the images it is built for, the side in pixels.
-        start: what --weights named, None for random weights.
-        class_names, attributes: of the dataset; attributes: name -> values.
-        groups: read by parts that differ by group.
-        teacher: a frozen network, images -> [B, teacher.width], that a method may learn from; never sent or scored.
     """
 
-    start: str | None = None
-    channels: int = 0
-    side: int = 0
+    start: str | None = None  # what --weights named, None for random weights
+    channels: int = 0  # of the images it is built for
+    side: int = 0  # theirs in pixels
     tokens: bool = False  # True: features() gives what a head of tokens reads, not one vector per image
     backbone: Any  # modules, whose own attributes a method may read
     head: Any
-    teacher: Any
+    teacher: Any  # frozen, images -> [B, teacher.width], that a method may learn from; never sent or scored
 
     if TYPE_CHECKING:
 
@@ -81,9 +66,9 @@ class Network(nn.Module):
         self.backbone, self.head = backbone, nn.Linear(width, classes)
         self.bf16 = precision == "bf16"
         self.teacher = None
-        self.groups = Groups()
+        self.groups = Groups()  # read by parts that differ by group
         self.class_names: list[str] = []
-        self.attributes: dict[str, list[str]] = {}
+        self.attributes: dict[str, list[str]] = {}  # of the dataset: name -> values
 
     def features(self, x: Tensor) -> Tensor:
         """The vector before the classifier: float32 [B, width]."""
@@ -159,6 +144,12 @@ def in_pixels(x: Tensor) -> Tensor:
 def normalised(unit: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
     """Numbers in [0, 1] as a network wants them that was trained with another normalisation."""
     return (unit - by_channel(mean, unit.device)) / by_channel(std, unit.device)
+
+
+def exchange(net: nn.Module, name: str, layer: nn.Module) -> None:
+    """Put a layer in the place of another."""
+    above, _, own = name.rpartition(".")
+    setattr(net.get_submodule(above), own, layer)
 
 
 def has_batch_norm(net: nn.Module) -> bool:

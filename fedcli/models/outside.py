@@ -11,7 +11,7 @@ outputs is then taken off and a linear head put in its place, as it is for torch
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -111,17 +111,12 @@ def _torchvision(name: str) -> Make:
     return make
 
 
-def _is_named(name: str, asks: Mapping[str, inspect.Parameter]) -> bool:
-    """Tell whether a function can be given an argument by this name."""
-    return name in asks and asks[name].kind is not inspect.Parameter.POSITIONAL_ONLY
-
-
 def _by(name: str, build: Callable[..., Any]) -> Make:
     """Of somebody's function."""
 
     def make(inputs: Inputs) -> Network:
-        asks = inspect.signature(build).parameters
-        given = {name: getattr(inputs, name) for name in ("channels", "classes", "size") if _is_named(name, asks)}
+        named = {n for n, p in inspect.signature(build).parameters.items() if p.kind is not p.POSITIONAL_ONLY}
+        given = {name: getattr(inputs, name) for name in ("channels", "classes", "size") if name in named}
         plain = () if {"channels", "classes"} <= given.keys() else (inputs.channels, inputs.classes)
         made = build(*plain, **{name: value for name, value in given.items() if name == "size" or not plain})
         if isinstance(made, Network):

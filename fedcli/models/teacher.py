@@ -21,11 +21,10 @@ from torch import Tensor, nn
 
 from ..data.transforms import IMAGENET_MEAN, IMAGENET_STD
 from ..errors import FedcliError
-from .checkpoints import Tensors, fill, part
+from .backbones import headless
 from .clip_text import open_clip
 from .network import in_pixels, normalised
-from .vision import headless
-from .weights import HEADS, read
+from .weights import HEADS, Tensors, fill, part, read
 
 CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 CLIP_HEADS = {1280: 80, 1408: 88, 1664: 104}  # width of one attention head by that of the tower; 64 in all others
@@ -53,10 +52,6 @@ class Teacher(nn.Module):
         width: of its features.
         mean, std: what its three channels are normalised by.
         side: of the square in pixels that images are resized to; 0 leaves them as they are.
-
-    Attributes:
-        trained_at: side in pixels of the images it was trained with.
-        side: as above; where it is 0 the images' own size may be another.
     """
 
     def __init__(
@@ -65,7 +60,7 @@ class Teacher(nn.Module):
         super().__init__()
         self.body, self.width = body, width
         self.mean, self.std, self.side = mean, std, side
-        self.trained_at = side or TRAINED_AT
+        self.trained_at = side or TRAINED_AT  # pixels; where side is 0 the images' own size may be another
 
     def forward(self, x: Tensor) -> Tensor:
         if x.shape[1] == 3 and (self.mean, self.std) == (IMAGENET_MEAN, IMAGENET_STD) and not self.side:
@@ -105,9 +100,8 @@ def _clip(path: str, tensors: Tensors) -> Teacher:
     try:
         shape, width = (_transformer if "proj" in tower else _attention_resnet)(tower)
     except KeyError as missing:
-        raise FedcliError(
-            f"{path} is no image tower of CLIP: tensor visual.{missing.args[0]} is missing", KINDS
-        ) from None
+        what = f"{path} is no image tower of CLIP: tensor visual.{missing.args[0]} is missing"
+        raise FedcliError(what, KINDS) from None
     text = library.CLIPTextCfg(context_length=1, vocab_size=1, width=64, heads=1, layers=1)  # built only to be dropped
     quick = "input_resolution" in tensors
     body = library.CLIP(width, library.CLIPVisionCfg(**shape), text, quick_gelu=quick).visual

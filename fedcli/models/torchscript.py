@@ -2,7 +2,7 @@
 
 torch.jit.load would compile the code that lies beside the tensors, and torch.load(weights_only=True) refuses the
 classes of that code. Here the table of the archive (data.pkl) is read by an unpickler that knows four kinds of name
-only, each for something that keeps what it is given: a module, a tensor, its storage's type, an empty dict. The code
+only, each for something that keeps what it is given: a module, a tensor, its storage's type, a list or dict. The code
 is not read.
 Tested on archives that torch.jit.save writes; OpenAI's own file was not at hand.
 """
@@ -43,16 +43,6 @@ class _Module:
         self.held = state
 
 
-def _nothing(*_: Any) -> dict[str, Any]:
-    """Stands for the hooks of a tensor."""
-    return {}
-
-
-def _listed(values: Any = (), *_: Any) -> list[Any]:
-    """Stands for TorchScript's typed lists."""
-    return list(values)
-
-
 def _tensor(storage: Any, offset: Any, size: Any, stride: Any, *_: Any) -> Tensor:
     """A tensor over a storage. Raises ValueError where it would reach beyond it."""
     if not isinstance(storage, Tensor) or math.prod(size) > max(len(storage), 1):
@@ -71,9 +61,9 @@ class _OnlyTensors(pickle.Unpickler):
             return _Module
         if module == "torch" and name.removesuffix("Storage") in STORAGES:
             return STORAGES[name.removesuffix("Storage")]
-        known = {("torch._utils", "_rebuild_tensor_v2"): _tensor, ("collections", "OrderedDict"): _nothing}
+        known = {("torch._utils", "_rebuild_tensor_v2"): _tensor, ("collections", "OrderedDict"): dict}
         if module == "torch.jit._pickle" and name.startswith("build_"):
-            return _listed
+            return list
         if (module, name) not in known:
             raise _Unknown(f"{module}.{name}")
         return known[module, name]

@@ -1,24 +1,34 @@
-"""Starting weights from a file or from torchvision, without ever running a pickle's code."""
+"""Starting weights from a file or from torchvision, without ever running a pickle's code.
+
+torchvision's and timm's files name tensors as the network does. Others keep the network in a part of a larger one:
+    visual.trunk.NAME       an open_clip model with timm's tower, such as BiomedCLIP
+    visual.NAME             any other open_clip model, such as PubMedCLIP
+    backbone.NAME           the teacher of a DINOv2 training
+    module.NAME             a network that was trained on several GPUs
+timm itself translates the original names of DINOv2, CLIP and others, and resizes position embeddings to another side.
+"""
 
 import argparse
 import json
 import pickle
 import re
 import shlex
+import sys
 import zipfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..errors import FedcliError, UsageError
 from ..io.files import regular
 from ..io.hdf5 import Column, below, open_hdf5
 from ..provenance import LONG
-from . import checkpoints, outside, torchscript
+from . import outside, torchscript
+from .backbones import IMAGENET, imagenet
 from .network import Network
-from .vision import IMAGENET, imagenet
 
 OLD = pickle.dumps(torch.serialization.MAGIC_NUMBER, protocol=2)  # how a file of torch.save began before it was a zip
 NUMBERS = (  # torch can do little with the others, such as float8
@@ -29,18 +39,19 @@ PUBLISHED = "imagenet", "pretrained"  # words for the weights that are published
 HEADS = "fc.", "classifier.", "head.", "heads.", "AuxLogits.", "aux1.", "aux2."  # they are for other classes
 BESIDE = (*HEADS, "decoder", "mask_token")  # the latter of masked autoencoders such as RETFound
 CONTAINERS = "state_dict", "model", "teacher", "model_state_dict"  # the key of a checkpoint that holds its tensors
+Tensors = dict[str, Tensor]
 
 
 def load_weights(net: Network, name: str, weights: str) -> None:
     """Put starting weights into a network's backbone; the head keeps its seeded ones.
 
     weights: "imagenet" or "pretrained", or a .pth/.pt/.bin/.safetensors state dict in torchvision's, timm's or
-    open_clip's names, see checkpoints.py, or a model of a fedcli run (.h5). Raises FedcliError when it cannot be read
+    open_clip's names, or a model of a fedcli run (.h5). Raises FedcliError when it cannot be read
     or does not fit.
     """
     tensors = _published(name, weights) if weights in PUBLISHED else read(Path(weights))
     known = net.backbone.state_dict()
-    backbone = checkpoints.of_backbone(net.backbone, tensors, weights)
+    backbone = of_backbone(net.backbone, tensors, weights)
     backbone = {k: v for k, v in backbone.items() if k in known or not k.startswith(BESIDE)}
     if name == "densenet121":  # the files on torchvision's server predate today's names
         backbone = {re.sub(r"(norm|relu|conv)\.([12])\.", r"\1\2.", k): v for k, v in backbone.items()}
@@ -58,7 +69,7 @@ def load_weights(net: Network, name: str, weights: str) -> None:
     net.backbone.load_state_dict(backbone, strict=False)
 
 
-def _published(name: str, word: str) -> dict[str, Tensor]:
+def _published(name: str, word: str) -> Tensors:
     try:
         if name in IMAGENET:
             return imagenet(name).get_state_dict(progress=False, check_hash=True)
@@ -67,17 +78,71 @@ def _published(name: str, word: str) -> dict[str, Tensor]:
         raise
     except (OSError, RuntimeError) as error:  # URLError is the first; the second: nobody publishes them
         place = imagenet(name).url if name in IMAGENET else "them"
-        raise FedcliError(
-            f"the {word} weights of {name} could not be downloaded: {' '.join(str(error).split())[:LONG]}",
-            f"fetch {place} on a machine with a network and pass --weights FILE",
-        ) from None
+        what = f"the {word} weights of {name} could not be downloaded: {' '.join(str(error).split())[:LONG]}"
+        raise FedcliError(what, f"fetch {place} on a machine with a network and pass --weights FILE") from None
     if tensors is None:
         hint = f"models that have them: {', '.join(IMAGENET)}, and most of torchvision: and timm:"
         raise UsageError(f"there are no {word} weights for {name}", hint)
     return read(tensors) if isinstance(tensors, Path) else tensors
 
 
-def read(path: Path) -> dict[str, Tensor]:
+def of_backbone(backbone: nn.Module, tensors: Tensors, file: str) -> Tensors:
+    """The tensors under the prefix that most of the backbone's own names have. Raises FedcliError."""
+    return _translated(backbone, _without_prefix(set(backbone.state_dict()), tensors, file), file)
+
+
+def _without_prefix(known: set[str], tensors: Tensors, file: str) -> Tensors:
+    counts: Counter[str] = Counter()
+    for name in tensors:
+        places = [0, *(at + 1 for at, letter in enumerate(name) if letter == ".")]
+        counts.update(name[:at] for at in places if name[at:] in known)
+    most = max(counts.values(), default=0)
+    prefixes = [prefix for prefix, count in counts.items() if count == most]
+    if 2 * most < len(known) or "" in prefixes:
+        return tensors
+    if len(prefixes) > 1:
+        both = " and ".join(prefixes[:2])
+        raise FedcliError(f"{file} holds several networks, such as {both}", "save one of them: net.state_dict()")
+    return {name.removeprefix(prefixes[0]): tensors[name] for name in tensors if name.startswith(prefixes[0])}
+
+
+def _translated(backbone: nn.Module, tensors: Tensors, file: str) -> Tensors:
+    """With the names and sizes of timm's network, where the backbone is one."""
+    module = type(backbone).__module__
+    translate: Any = getattr(sys.modules[module], "checkpoint_filter_fn", None) if module.startswith("timm.") else None
+    if translate is None:
+        return tensors
+    try:
+        return dict(translate(dict(tensors), backbone))
+    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        message = f"{type(error).__name__}: {' '.join(str(error).split())[:100]}"
+        what = f"timm cannot read {file} as its network: {message}"
+        raise FedcliError(what, "give weights of this network") from error
+
+
+def part(tensors: Tensors, prefix: str) -> Tensors:
+    """The tensors under a prefix, without it."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def fill(module: nn.Module, tensors: Tensors, what: str, hint: str, elsewhere: tuple[str, ...] = ()) -> None:
+    """Put tensors into a module, all but those that come from elsewhere. Raises FedcliError with `what` in front."""
+    expected = {name: tensor for name, tensor in module.state_dict().items() if name not in elsewhere}
+    for name, tensor in expected.items():
+        if name not in tensors and not name.endswith("num_batches_tracked"):
+            raise FedcliError(f"{what}{name} is missing", hint)
+        if name in tensors and not _fits(tensors[name], tensor):
+            raise FedcliError(f"{what}{name} has shape {tuple(tensors[name].shape)}, not {tuple(tensor.shape)}", hint)
+    if unknown := [name for name in tensors if name not in expected]:
+        raise FedcliError(f"{what}{unknown[0]} is unknown", hint)
+    module.load_state_dict({name: t.view_as(expected[name]) for name, t in tensors.items()}, strict=False)
+
+
+def _fits(given: Tensor, expected: Tensor) -> bool:
+    return given.shape == expected.shape or given.numel() == expected.numel() == 1  # logit_scale: [] or [1]
+
+
+def read(path: Path) -> Tensors:
     """The tensors of a file by name; of a checkpoint, those of its state_dict. Raises FedcliError."""
     if path.is_dir():
         raise FedcliError(f"{path} is a folder, not a weights file", "give a .pth, .safetensors or .h5 file")
@@ -88,9 +153,8 @@ def read(path: Path) -> dict[str, Tensor]:
     except FedcliError:
         raise
     except Exception as error:  # each library has its own errors and words; the user needs the one sentence
-        raise FedcliError(
-            f"{path} is not {kind}, or is damaged", "give a state dict of tensors: .pth, .safetensors, or a run's .h5"
-        ) from error
+        what = f"{path} is not {kind}, or is damaged"
+        raise FedcliError(what, "give a state dict of tensors: .pth, .safetensors, or a run's .h5") from error
     while isinstance(tensors, dict) and (key := next((k for k in CONTAINERS if isinstance(tensors.get(k), dict)), "")):
         tensors = tensors[key]
     if not isinstance(tensors, dict) or not all(
@@ -112,16 +176,15 @@ def _unusable(tensor: Tensor) -> str:
     return "" if bool(torch.isfinite(tensor).all()) else "not finite: it holds NaN or infinity"
 
 
-def _torch_file(path: Path) -> dict[str, Tensor]:
+def _torch_file(path: Path) -> Tensors:
     if torchscript.is_archive(path):
         return torchscript.read(path)
     names = zipfile.ZipFile(path).namelist() if zipfile.is_zipfile(path) else []
     if not any(name.endswith("/data.pkl") for name in names) and not _begins(path, OLD):
         begun = _begins(path, b"PK")
-        raise FedcliError(
-            f"{path} is {'a damaged' if begun and not names else 'not a'} PyTorch file",
-            "download or copy it again" if begun and not names else "give a file that torch.save wrote",
-        )
+        what = f"{path} is {'a damaged' if begun and not names else 'not a'} PyTorch file"
+        hint = "download or copy it again" if begun and not names else "give a file that torch.save wrote"
+        raise FedcliError(what, hint)
     torch.serialization.add_safe_globals([argparse.Namespace])  # a bag of values, in checkpoints of training scripts
     try:
         return torch.load(path, map_location="cpu", weights_only=True)  # tensors only: nothing in the file is run
@@ -141,7 +204,7 @@ def _begins(path: Path, head: bytes) -> bool:
         return file.read(len(head)) == head
 
 
-def _safetensors_file(path: Path) -> dict[str, Tensor]:
+def _safetensors_file(path: Path) -> Tensors:
     try:
         from safetensors.torch import load_file
     except ImportError:
@@ -149,7 +212,7 @@ def _safetensors_file(path: Path) -> dict[str, Tensor]:
     return load_file(path)
 
 
-def _hdf5_file(path: Path) -> dict[str, Tensor]:
+def _hdf5_file(path: Path) -> Tensors:
     expected = {"model/*": Column(rank=None)}
     with open_hdf5(path, expected, hint="give the model of a run") as file:
         return {name: torch.from_numpy(data[()]) for name, data in below(file, "model").items()}

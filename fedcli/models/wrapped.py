@@ -10,27 +10,16 @@ from torch import Tensor, nn
 from ..data.transforms import IMAGENET_MEAN, IMAGENET_STD
 from ..errors import FedcliError, UsageError
 from ..provenance import LONG
-from .network import Inputs, Network, in_pixels, normalised, still
+from .network import Inputs, Network, exchange, in_pixels, normalised, still
 
 
 @dataclass(frozen=True)
 class Fed:
-    """The form in which a network wants its images.
+    """The form in which a network wants its images."""
 
-    Attributes:
-        side: the only one that it takes, in pixels; 0 takes any.
-        mean, std: of its own normalisation of colours, where it is not ImageNet's; else empty.
-    """
-
-    side: int = 0
-    mean: tuple[float, ...] = ()
+    side: int = 0  # the only one that it takes, in pixels; 0 takes any
+    mean: tuple[float, ...] = ()  # of its own normalisation of colours; empty for fedcli's
     std: tuple[float, ...] = ()
-
-    @classmethod
-    def by(cls, side: int, mean: tuple[float, ...], std: tuple[float, ...], channels: int) -> "Fed":
-        """Of images with these channels: there is no other normalisation than fedcli's but of three colours."""
-        usual = channels != 3 or (tuple(mean), tuple(std)) == (IMAGENET_MEAN, IMAGENET_STD)
-        return cls(side) if usual else cls(side, tuple(mean), tuple(std))
 
 
 class Prepared(Network):
@@ -54,6 +43,8 @@ def behind(name: str, net: nn.Module, inputs: Inputs, fed: Fed = Fed(), *, whole
     if whole:
         _behead(name, net, inputs, fed.side or inputs.size)
     width = _width(name, net, inputs.channels, fed.side or inputs.size)
+    if inputs.channels != 3 or (fed.mean, fed.std) == (IMAGENET_MEAN, IMAGENET_STD):  # fedcli's is that of ImageNet
+        fed = Fed(fed.side)
     if fed == Fed():
         return Network(net, width, inputs.classes, inputs.precision)
     return Prepared(net, width, inputs.classes, inputs.precision, fed)
@@ -69,8 +60,7 @@ def _behead(name: str, net: nn.Module, inputs: Inputs, size: int) -> None:
     if last is None or not layers[last] or _outputs(last) != inputs.classes:
         hint = "return a backbone and the width of its features: (backbone, width)"
         raise UsageError(f"{name} has no last layer of {inputs.classes} outputs that could be the classifier", hint)
-    above, _, own = layers[last].rpartition(".")
-    setattr(net.get_submodule(above), own, nn.Identity())
+    exchange(net, layers[last], nn.Identity())
 
 
 def _last_that_runs(name: str, net: nn.Module, layers: list[nn.Module], inputs: Inputs, size: int) -> nn.Module | None:

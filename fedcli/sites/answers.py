@@ -18,8 +18,8 @@ from ..errors import FedcliError
 from ..federation.client import Report, Task
 from ..federation.engines.wire import Message, unpack
 from ..runs.assembly import PlannedFederation
-from .description import PARTS, SHAPE, SiteError, check_against, check_numbers
-from .tallies import ALL, CLEAN, CORRUPTED, Answer, Tallies, Tally
+from .description import PARTS, SHAPE, SiteError, check_against, check_bounds, check_numbers
+from .tallies import ALL, CLEAN, CORRUPTED, Answer, Tallies, Tally, keys
 
 LARGEST = 1e15  # number of a model or a column: its square, and sums over sites, are within float32
 FAR, TOO_FAR = 10, 10_000  # times as long as the others' updates: what is warned of, and what is refused
@@ -50,6 +50,7 @@ def description(client: str, said: Any, expected: Known, entry: Known, digest: s
     shapes.check(said, SHAPE, f"site {client} described itself wrongly", ANOTHER)
     if said["client"] != client:
         raise SiteError(f"it describes itself as {said['client']!r}", "start it with another --name")
+    check_bounds(said)
     check_against(expected, said, "the coordinator")
     if digest not in (None, said["data"]):
         what = f"site {client} holds other data than it described"
@@ -183,7 +184,7 @@ def _length(vector: Tensor) -> float:
     return float(torch.linalg.vector_norm(numbers, dtype=torch.float64))
 
 
-def counts(message: Message, keys: list[str], known: Known) -> Answer:
+def counts(message: Message, known: Known) -> Answer:
     """Check what a site counts of a model on its test images. Raises SiteError where it cannot be that."""
     scalars, arrays = message
     images, classes = known["images"]["test"], len(known["classes"])
@@ -192,7 +193,7 @@ def counts(message: Message, keys: list[str], known: Known) -> Answer:
         raise SiteError("it answered without counts", ANOTHER)
     made: dict[str, Tallies] = {}
     for version in versions:
-        for key in keys:
+        for key in keys(known["attributes"]):
             start = f"{version}/{key}/"
             own = {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
             tally = Tally.of_arrays(own, classes, images)

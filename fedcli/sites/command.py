@@ -89,21 +89,17 @@ def site(
 def _check(site: "Site") -> None:
     policy, about = site.policy, site.description
     parts = [part for part, images in about["images"].items() if images]
-    counts = [
-        [column if not place else "", value, *("hidden" if count is None else str(count) for count in of_parts)]
-        for column, cells in about["counts"].items()
-        for place, (value, of_parts) in enumerate(_by_value(cells, parts).items())
-    ]
+    counts = []
+    for column, cells in about["counts"].items():
+        for place, value in enumerate(dict.fromkeys(value for of_part in cells.values() for value in of_part)):
+            shown = (cells.get(part, {}).get(value, 0) for part in parts)
+            said = ("hidden" if count is None else str(count) for count in shown)
+            counts.append(["" if place else column, value, *said])
     print(f"Site {site.name}: what may leave it under this policy. Nothing was sent and no coordinator was asked.\n")
     terminal.table(["", "under this policy"], _allowed(site))
     terminal.table(["images by", "", *parts], counts, title="Counts in the description, which is sent once:")
     if policy.privacy and not policy.privacy.answers:
         console.warn(f"not even one answer stays within epsilon {policy.privacy.epsilon:g}: raise noise or epsilon")
-
-
-def _by_value(cells: dict[str, dict[str, int | None]], parts: list[str]) -> dict[str, list[int | None]]:
-    values = dict.fromkeys(value for of_part in cells.values() for value in of_part)
-    return {value: [cells.get(part, {}).get(value, 0) for part in parts] for value in values}
 
 
 def _allowed(site: "Site") -> list[list[str]]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from .. import __version__
 from ..data import image_counts, manifest, manifest_bodies, quality_by_site
+from ..data.image_counts import MOST_IMAGES
 from ..data.quality import NAMES, cells
 from ..errors import FedcliError
 from ..labels import is_multi_label
@@ -19,7 +20,6 @@ from ..shapes import read_json
 from .transport.frames import plain
 
 LONGEST, LONGEST_HINT = 380, 200  # characters of an error
-MOST_IMAGES = 10_000_000  # of a part: numbers that are as large take memory at the coordinator
 SMALLEST = 10  # images of a cell that is shown, where the policy says nothing
 PARTS = "train", "val", "test"
 NAMED = "images of one's own: give all sites the same --set classes=A,B and --set 'values=sex=female,male'"
@@ -112,17 +112,28 @@ def read(path: Path) -> dict[str, Any]:
     content = read_json(path, SHAPE, hint)
     check_name(content["client"])
     try:
+        check_bounds(content)
         check_numbers(content)
     except SiteError as error:
         raise FedcliError(f"{path}: {error.sentence}", hint) from None
     return content
 
 
+def check_bounds(description: Mapping[str, Any]) -> None:
+    """Raises SiteError for numbers that cannot be, before anything is made of them."""
+    numbers = [(f"images of the part {part!r}", description["images"][part]) for part in PARTS]
+    numbers += [("pixels", side) for side in description["size"]] + [("channels", description["channels"])]
+    odd = [(of, number) for of, number in numbers if not 0 <= number <= MOST_IMAGES]
+    for column, parts in description["counts"].items():
+        counts = (count for cells in parts.values() for count in cells.values())
+        odd += [(f"images by {column!r}", count) for count in counts if abs(count or 0) > MOST_IMAGES]
+    for of, number in odd[:1]:
+        raise SiteError(f"it describes {str(number)[:40]} {of}")
+
+
 def check_numbers(description: Mapping[str, Any]) -> None:
-    """Raises SiteError for numbers of images that cannot be, or do not add up."""
+    """Raises SiteError for numbers of images that do not add up."""
     images, counts = description["images"], description["counts"]
-    if odd := [part for part in PARTS if not 0 <= images[part] <= MOST_IMAGES]:
-        raise SiteError(f"it describes {str(images[odd[0]])[:40]} images of the part {odd[0]!r}")
     for column in ("class", *description["attributes"]):
         for part in PARTS:
             cells = counts.get(column, {}).get(part, {})

@@ -1,7 +1,7 @@
 """The engine of a coordinator whose clients are sites: tasks out, reports in, whatever carries them.
 
 What carries them is a Transport, such as sockets.py: it takes one message for each of some clients and yields their
-answers as they come. To add one: a file here, and a line in REMOTE, see __init__.py.
+answers as they come. To add one: a file here, and a line in engines.py.
 """
 
 import hashlib
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,12 +21,14 @@ from .answers import Known, Lengths, counts, description, odd_ones, of_site
 from .answers import report as checked
 from .description import SAME, SiteError, versions
 from .site import BEGIN, SCORE, START, TRAIN
-from .tallies import Answer, keys
+from .tallies import Answer
 from .transport.frames import digest, plain
+from .transport.relay import SUM
 
 AFTER = "after"  # in what the server keeps for a client: the round whose memory is at its site
 NOTHING = "it did not answer"
 CHANGING = "rounds", "eval_every"  # what may differ when a run is gone on with
+LOSS, UPDATE = "loss", "update"  # in the answer of a sum
 
 
 class Transport(Protocol):
@@ -125,7 +128,7 @@ class Sites:
             answer = _answered(client, answers.get(client, NOTHING))
             with of_site(client):
                 self._check_question(client, answer, round)
-                made[client] = counts(answer, keys(self.federation.data.body["attributes"]), self.known[client])
+                made[client] = counts(answer, self.known[client])
         return made
 
     def _check_question(self, client: str, answer: Message, round: int) -> None:
@@ -151,6 +154,34 @@ class Sites:
             raise self._lengths.blamed(error) if "not finite" in error.sentence else error from None
         memory = {AFTER: torch.tensor(task.round)} if whole[0].get("kept") else {}
         return replace(report, client=task.client, row=task.row, memory=memory)
+
+
+class SummedSites(Sites):
+    """Asks all sites of a round for one sum, which a job masks at each site and adds, see secagg.py.
+
+    A report then holds the mean of all clients' models in place of its own, which gives the same global model under a
+    rule that takes no more than that mean.
+    """
+
+    def __call__(self, tasks: list[Task]) -> Iterator[Report | Absent]:
+        counts = self.federation.counts
+        self.sum = {"clients": [task.client for task in tasks], "largest": max(counts[task.client] for task in tasks)}
+        return super().__call__(tasks)
+
+    def _message(self, task: Task) -> Message:
+        scalars, arrays = super()._message(task)
+        return {**scalars, SUM: self.sum}, arrays
+
+    def _report(self, task: Task, answer: Message | str) -> Report:
+        if not isinstance(answer, str) and "error" not in answer[0]:
+            scalars, arrays = answer
+            own = {"theta": np.zeros(0, np.float32), LOSS: np.zeros((), np.float32)}
+            if set(arrays) == {UPDATE, LOSS} and arrays[UPDATE].shape == task.theta.shape:
+                moved = task.theta.cpu().double() + torch.from_numpy(np.array(arrays[UPDATE], np.float64))
+                own = {"theta": moved.float().numpy(), LOSS: np.array(arrays[LOSS], np.float32)}
+            answer = scalars, own
+        report = super()._report(task, answer)
+        return replace(report, n=self.federation.counts[task.client])
 
 
 def _beginning(federation: PlannedFederation) -> Message:

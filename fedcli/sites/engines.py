@@ -1,18 +1,28 @@
 """The engines that reach sites, by name: the only door to this room."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ..errors import UsageError
 from ..federation.engines import Engine, Remote, register
-from . import evaluation, roster, summed
-from .sockets import open_job, open_sockets
+from ..methods.contract import Local
+from ..methods.registry import Method
+from ..runs.assembly import PlannedFederation
+from ..runs.train_options import Execution
+from . import evaluation, roster, sockets
+from .description import SiteError
+from .engine import Sites, SummedSites
 from .transport import export
 
 JOB = "the folder of the job's sockets, --sockets of `fedcli export`"
+WARNING = (
+    "models were added by secure aggregation, which quantizes updates with random rounding: a second run gives other"
+    " numbers, and losses are means over the clients"
+)
 
 
 def reaches(
@@ -25,13 +35,59 @@ def reaches(
     )  # fmt: skip
 
 
-def exported(kind: str, sites: list[Path], sockets: Path, idle: int, attach: Path) -> tuple[dict[str, str], list[str]]:
+@contextmanager
+def open_sockets(federation: PlannedFederation, where: str, execution: Execution) -> Iterator[Sites]:
+    """The engine of --engine socket:DIR."""
+    with sockets.Connections(Path(where)) as connections:
+        connections.wait_for(federation.data.roster, sockets.WAIT)
+        yield Sites(federation, connections, execution.timeout or None)
+
+
+@contextmanager
+def open_job(
+    federation: PlannedFederation, where: str, execution: Execution, kind: type[Sites] = Sites
+) -> Iterator[Sites]:
+    """The engine of --engine nvflare:DIR and flower:DIR, whose job listens in place of every site.
+
+    Raises SiteError where none listens.
+    """
+    clients = federation.data.roster
+    with sockets.Connections(Path(where)) as connections:
+        connections.wait_for(clients, sockets.JOB_WAIT)
+        if absent := [client for client in clients if client not in connections.open]:
+            hint = "start the job that `fedcli export` wrote, on this machine and with the same --sockets"
+            raise SiteError(f"no job listens at {connections.folder / absent[0]}.sock", hint)
+        yield kind(federation, connections, execution.timeout or None)
+
+
+def check(method: Method, min_clients: int) -> None:
+    """Raises UsageError for what needs more than the mean of the clients' models."""
+    if not method.aggregator.of_mean:
+        what = f"the server of {method.name} needs more than the mean of the clients' models by training images"
+        raise UsageError(f"{what}, and secure aggregation gives that mean alone", "train without it, or another method")
+    if type(method.local).post_aggregate is not Local.post_aggregate:
+        what = f"{method.name} takes more from its clients than their models"
+        raise UsageError(f"{what}, which secure aggregation does not carry", "train without it, or another method")
+    if min_clients:
+        what = "secure aggregation needs all clients of a round: the masks of an absent one would not cancel"
+        raise UsageError(what, "leave --min-clients out")
+
+
+def open_summed(federation: PlannedFederation, where: str, execution: Execution) -> AbstractContextManager[Sites]:
+    """The engine of --engine flower-secagg:DIR. Raises SiteError, UsageError."""
+    check(federation.method, execution.min_clients)
+    if federation.cohort_size < 2:
+        raise UsageError("a sum over one client hides nothing", "let more clients take part in a round")
+    return open_job(federation, where, execution, SummedSites)
+
+
+def exported(kind: str, sites: list[Path], folder: Path, idle: int, attach: Path) -> tuple[dict[str, str], list[str]]:
     """The files of a job, and what is done by hand. Raises FedcliError, UsageError."""
-    return export.ENGINES[kind](export.Job(roster.names(sites), sockets, idle, attach)), export.ALLOW[kind]
+    return export.ENGINES[kind](export.Job(roster.names(sites), folder, idle, attach)), export.ALLOW[kind]
 
 
 job = reaches(open_job, JOB)
 register("socket", reaches(open_sockets, "the folder of the sites' sockets, each DIR/CLIENT.sock"))
 register("nvflare", replace(job, export=partial(exported, "nvflare")))
 register("flower", replace(job, export=partial(exported, "flower")))
-register("flower-secagg", replace(job, open=summed.open_summed, warning=summed.WARNING, check=summed.check))
+register("flower-secagg", replace(job, open=open_summed, warning=WARNING, check=check))

@@ -7,9 +7,10 @@ which is exact for counts by true and predicted class, and for two classes also 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, reduce
+from operator import add
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -34,14 +35,14 @@ from ..scores import predictions
 from ..scores.evaluate import about
 from ..scores.evaluation_options import EvaluateOptions
 from ..scores.facts import Answer as ModelScores
-from ..scores.facts import Scored, of_models, over_rounds
+from ..scores.facts import of_models, over_rounds
 from ..scores.parts import Client, Curve, Curves, Grouped, ReliabilityBin, RocPoint
 from ..scores.scores import Scores
 from ..scores.statistics.intervals import Answered
 from ..scores.table import Table, Where
 from .tallies import ALL, CLEAN, CORRUPTED, FINE, RATES, Answer, Tallies, Tally
 
-Asked = Callable[[int], Mapping[str, Answer]]  # round -> what each client's site says of its model
+Made = TypeVar("Made")
 DATA = "corruption", "partition", "sites"
 
 
@@ -61,13 +62,23 @@ def evaluate(run: Path, options: EvaluateOptions) -> Path:
     kept = sorted(int(file.stem) for file in (path.parent / "models").glob("[0-9]*.h5"))
     personal = body["model"]["personal_models"] or plan.bn == "local"
     rounds = kept[-1:] if personal else kept  # a site keeps what is a client's own for the last rounds only
+    of_data = manifest.read(manifest.parent(path, *DATA) or path).body
+    known = of_data["attributes"]
+    if odd := [name for name in options.by if name not in known]:
+        raise UsageError(f"{of_data['dataset']} has no attribute {odd[0]!r}", nearest(odd[0], known))
+    attributes = {name: values for name, values in known.items() if name in options.by or not options.by}
+    asked = {"by": list(attributes), "federated": True, "rounds": rounds}
+    folder = path_of(options.out) or path.parent / "scores" / manifest.identity(asked, [path])
     with chosen_engine.opened(engine, federation) as sites:
+        ask = sites.tallies  # type: ignore[attr-defined]
 
-        def ask(round: int) -> Mapping[str, Answer]:
-            theta = _model(model_file(path.parent, round), federation.layout)
-            return sites.tallies(round, theta, federation.data.roster)  # type: ignore[attr-defined]
+        def build(folder: Path) -> dict[str, Any]:
+            each = [
+                ask(t, _model(model_file(path.parent, t), federation.layout), federation.data.roster) for t in rounds
+            ]
+            return _scored(path, _Answers(rounds, each, of_data["classes"], attributes), folder)
 
-        return score(path, ask, rounds=rounds, by=list(options.by), out=path_of(options.out))
+        return manifest.stage("scores", folder=folder, made_by=["evaluate"], options=asked, parents=[path], build=build)
 
 
 def _model(path: Path, layout: Layout) -> torch.Tensor:
@@ -81,60 +92,46 @@ def _model(path: Path, layout: Layout) -> torch.Tensor:
     return torch.cat([tensors[key].reshape(-1) for key in names.values()])
 
 
-def score(run_path: Path, ask: Asked, *, rounds: list[int], by: list[str], out: Path | None) -> Path:
-    """Score a run and return the path of scores.json.
-
-    ask: for the tallies of a kept round's model. rounds: those to be scored, rising. by: attributes; none for all.
-    Raises FedcliError, UsageError, HashError.
-    """
-    path = manifest.find(run_path, "run")
-    manifest.verify(path, "run")
-    body = manifest.read(manifest.parent(path, *DATA) or path).body
-    if odd := [name for name in by if name not in body["attributes"]]:
-        raise UsageError(f"{body['dataset']} has no attribute {odd[0]!r}", nearest(odd[0], body["attributes"]))
-    attributes = {name: values for name, values in body["attributes"].items() if name in by or not by}
-    options = {"by": list(attributes), "federated": True, "rounds": rounds}
-    folder = out or path.parent / "scores" / manifest.identity(options, [path])
-    build = partial(_build, path, ask, body["classes"], attributes, rounds)
-    return manifest.stage("scores", folder=folder, made_by=["evaluate"], options=options, parents=[path], build=build)
-
-
 @dataclass(frozen=True)
 class _Answers:
-    """Answers of all sites on each round's model."""
+    """Answers of all sites on the models of some rounds."""
 
-    rounds: list[Mapping[str, Answer]]  # each client's, in the order of the rounds
-    whole: dict[str, list[Tallies]]  # version that all sites have -> of each round, the tallies of all sites together
+    rounds: list[int]  # kept ones, rising
+    each: list[Mapping[str, Answer]]  # each client's, in the order of the rounds
     classes: list[str]
     attributes: dict[str, list[str]]
 
     @property
     def last(self) -> Mapping[str, Answer]:
-        return self.rounds[-1]
+        return self.each[-1]
 
-    @property
-    def groups(self) -> list[tuple[str, int, str]]:
-        """Attribute, place and value of every group."""
-        return [(name, g, value) for name, values in self.attributes.items() for g, value in enumerate(values)]
+    @cached_property
+    def whole(self) -> dict[str, list[Tallies]]:
+        """Version that all sites have -> of each round, the tallies of all sites together."""
+        shared = [v for v in (CLEAN, CORRUPTED) if all(v in answer.versions for answer in self.last.values())]
+        return {v: [_added([answer.versions[v] for answer in sites.values()]) for sites in self.each] for v in shared}
 
-    def lines(self, where: Where, rounds: list[int], tallies: list[Tallies]) -> Table:
+    def by_group(self, tallies: Tallies, of: Callable[[Tally], Made]) -> dict[str, dict[str, Made]]:
+        """Attribute -> group -> what is made of its tally."""
+        return {
+            name: {value: of(tallies[f"{name}/{g}"]) for g, value in enumerate(values)}
+            for name, values in self.attributes.items()
+        }
+
+    def lines(self, where: Where, tallies: list[Tallies]) -> Table:
         """All images and every group over rounds."""
         return over_rounds(
-            [of_models(where, number, [self._scores(of_round)]) for number, of_round in zip(rounds, tallies)]
+            [of_models(where, number, [self._scores(of_round)]) for number, of_round in zip(self.rounds, tallies)]
         )
 
     def _scores(self, tallies: Tallies) -> ModelScores:
-        groups: dict[str, dict[str, Scored]] = {name: {} for name in self.attributes}
-        for name, g, value in self.groups:
-            groups[name][value] = tallies[f"{name}/{g}"].score()
+        groups = self.by_group(tallies, Tally.score)
         return ModelScores.of(tallies[ALL].score(), groups, self._decisions(tallies), self.classes)
 
     def _decisions(self, tallies: Tallies) -> dict[str, np.ndarray]:
         """Attribute -> images of each group by true and predicted class [G, C, C]."""
-        return {
-            name: np.stack([tallies[f"{name}/{g}"].table for g in range(len(values))])
-            for name, values in self.attributes.items()
-        }
+        tables = self.by_group(tallies, lambda tally: tally.table)
+        return {name: np.stack([*of_groups.values()]) for name, of_groups in tables.items()}
 
     def grouped(self, tallies: Tallies) -> dict[str, Grouped]:
         """Attribute -> images in no group, or in one too small to be shown; and rates that are not defined."""
@@ -145,40 +142,41 @@ class _Answers:
             for name, tables in self._decisions(tallies).items()
         }
 
+    def curves(self, version: str) -> Curves:
+        """Those of the last round."""
+        last, clients = self.whole[version][-1], self.last.items()
+        of_clients = {client: _curve(answer.versions[version][ALL]) for client, answer in clients}
+        return Curves(_curve(last[ALL]), self.by_group(last, _curve), of_clients)
 
-def _build(
-    path: Path, ask: Asked, classes: list[str], attributes: dict[str, list[str]], rounds: list[int], folder: Path
-) -> dict[str, Any]:
-    each = [ask(round) for round in rounds]
-    shared = [v for v in (CLEAN, CORRUPTED) if all(v in answer.versions for answer in each[-1].values())]
-    whole = {v: [_added([answer.versions[v] for answer in sites.values()]) for sites in each] for v in shared}
-    answers = _Answers(each, whole, classes, attributes)
+
+def _scored(path: Path, answers: _Answers, folder: Path) -> dict[str, Any]:
+    whole, rounds = answers.whole, answers.rounds
     if not whole[CLEAN][-1][ALL].images:
-        raise FedcliError(
-            "no class has enough test images at any site to be counted", "see smallest_cell in the sites' policies"
-        )
+        what = "no class has enough test images at any site to be counted"
+        raise FedcliError(what, "see smallest_cell in the sites' policies")
     _write_rebuilt(folder / predictions.REBUILT, whole)
     source = manifest.read(path)
     personal = source.body["model"]["personal_models"] or source.options.get("bn") == "local"
     table, clients = Table(), {}
     for version, tallies in whole.items():
-        table |= answers.lines(Where(version), rounds, tallies)
+        table |= answers.lines(Where(version), tallies)
         _add_interval(table, Where(version), tallies[-1][ALL])
-        for name, g, value in answers.groups:
-            _add_interval(table, Where(version, attribute=name, group=value), tallies[-1][f"{name}/{g}"])
+        for name, values in answers.attributes.items():
+            for g, value in enumerate(values):
+                _add_interval(table, Where(version, attribute=name, group=value), tallies[-1][f"{name}/{g}"])
     for client, answer in answers.last.items():
         version = CORRUPTED if answer.corrupted and CORRUPTED in answer.versions else CLEAN
-        table |= answers.lines(Where(version, client=client), rounds, [of[client].versions[version] for of in each])
+        table |= answers.lines(Where(version, client=client), [of[client].versions[version] for of in answers.each])
         clients[client] = Client(version, "own", groups=answers.grouped(answer.versions[version]))
     local = resolve(source.body["method"], source.body["settings"]).local
     return Scores(
         **about(path, source, local, rounds),
         warning=_warning(source.body.get("warning", ""), answers, personal),
-        classes=classes,
-        attributes=attributes,
+        classes=answers.classes,
+        attributes=answers.attributes,
         personal_models=source.body["model"]["personal_models"],
         grouped=answers.grouped(whole[CLEAN][-1]),
-        curves={version: _curves(answers, version) for version in shared},
+        curves={version: answers.curves(version) for version in whole},
         clients=clients,
         table=table,
     ).write(folder)
@@ -197,11 +195,8 @@ def _write_rebuilt(path: Path, versions: Mapping[str, list[Tallies]]) -> None:
             file[f"{name}/y"], file[f"{name}/logits"] = y.astype(np.int16), logits.astype(np.float32)
 
 
-def _added(sites: list[dict[str, Tally]]) -> Tallies:
-    out = dict(sites[0])
-    for tallies in sites[1:]:
-        out = {key: tally + tallies[key] for key, tally in out.items()}
-    return out
+def _added(sites: list[Tallies]) -> Tallies:
+    return {key: reduce(add, (tallies[key] for tallies in sites)) for key in sites[0]}
 
 
 def _add_interval(table: Table, where: Where, tally: Tally) -> None:
@@ -214,18 +209,6 @@ def _add_interval(table: Table, where: Where, tally: Tally) -> None:
     for metric, resampled in answered.resampled().items() if len(y) else ():
         if predictions.by_image(metric) or len(tally.table) == 2:
             answered.mark(table[where._replace(metric=metric)], resampled, None)
-
-
-def _curves(answers: _Answers, version: str) -> Curves:
-    last = answers.whole[version][-1]
-    return Curves(
-        _curve(last[ALL]),
-        {
-            name: {value: _curve(last[f"{name}/{g}"]) for g, value in enumerate(values)}
-            for name, values in answers.attributes.items()
-        },
-        {client: _curve(answer.versions[version][ALL]) for client, answer in answers.last.items()},
-    )
 
 
 def _curve(tally: Tally) -> Curve:

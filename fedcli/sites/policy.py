@@ -1,22 +1,6 @@
-"""Permissions of a site, from a file of its own: policy.toml. A site without one allows all but what no site would.
+"""Permissions of a site, from a file of its own: policy.toml, whose lines are the fields below; docs/sites.md shows one.
 
-methods = ["fedavg", "scaffold"]  # by name; the default is every method
-columns = ["control_change"]      # numbers beside the model that may be sent; the default is all that a method reports
-minimum_images = 50               # training images that a site must have
-smallest_cell = 10                # smaller counts are hidden in the description and left out of scores
-maximum_rounds = 100              # of a run
-gradients = false                 # false: no model after a single step, and no columns as long as the model
-smallest_sum = 3                  # least number of sites in a sum of masked models; the default is 2
-secure_aggregation = false        # true: models are sent only masked, see --engine flower-secagg
-quality = true                    # histograms of the images' quality may be described; the default without [privacy]
-scores = true                     # counts of predictions on test images may be sent; the default without [privacy]
-[privacy]                         # clipping and noise, see noised()
-clip = 1.0
-noise = 20.0
-epsilon = 8.0
-delta = 1e-5
-
-Every refusal is a sentence that the coordinator shows.
+A site without one allows all but what no site would. Every refusal is a sentence that the coordinator shows.
 """
 
 import hashlib
@@ -80,10 +64,11 @@ class Policy:
     """A policy file. None stands for no limit."""
 
     methods: Annotated[tuple[str, ...], "methods that may be trained; none: every one"] = ()
-    columns: tuple[str, ...] | None = None
+    columns: tuple[str, ...] | None = None  # what may be sent beside the model; None: all that a method reports
     minimum_images: Annotated[int, "training images, >= 0"] = 0
     smallest_cell: Annotated[int, "images of a count that is shown, >= 1"] = SMALLEST
     maximum_rounds: Annotated[int, "rounds of a run, >= 0; 0: any number"] = 0
+    # without it no model leaves after a single step, nor a column as long as the model
     gradients: Annotated[bool, "whether a single step's update may leave"] = True
     smallest_sum: Annotated[int, "least number of sites in a sum of masked models, >= 2"] = 2
     secure_aggregation: Annotated[bool, "whether a model is sent only masked, for a sum over the sites"] = False
@@ -123,9 +108,8 @@ class Policy:
     def check_quality(self, images: int) -> None:
         """Before image quality is described. Raises Refusal."""
         if not self.allows_quality:
-            raise Refusal(
-                "its policy does not allow histograms of image quality to leave", "write quality = true there"
-            )
+            what = "its policy does not allow histograms of image quality to leave"
+            raise Refusal(what, "write quality = true there")
         if images < self.smallest_cell:
             what = f"it has {images} images, too few for one cell of a histogram: smallest_cell is {self.smallest_cell}"
             raise Refusal(what, "leave --quality out")
@@ -142,9 +126,8 @@ class Policy:
         """Before a report leaves; trainable: numbers of the model that are trained. Raises Refusal."""
         allowed = self.allowed_columns
         if allowed is not None and (other := sorted(report.columns.keys() - set(allowed))):
-            raise Refusal(
-                f"its policy does not allow the column {other[0]!r} to be sent", "allow it, or train another method"
-            )
+            what = f"its policy does not allow the column {other[0]!r} to be sent"
+            raise Refusal(what, "allow it, or train another method")
         if self.gradients:
             return
         if report.steps == 1:

@@ -1,14 +1,14 @@
 """A site: a client's images, network, memory and policy, in a process that its hospital owns. It knows no engine.
 
     <folder>/audit.jsonl                  a line for every answer: when, to what, sha256 and bytes, names and shapes
-    <folder>/memory/<run>/<round>.h5      what the client keeps
+    <folder>/memory/<run>/<round>.h5      what the client kept after that round
     <folder>/privacy.json, noise.key      answers that were noised, and the secret that their noise is from
 
 A question is a message whose scalar "ask" is one of
 
     describe    who it is, see description.py
     begin       the plan of a run, and as arrays start/NAME the network's first tensors, where no seed makes them
-    train       a task; "after" is the round after which the client's memory is meant
+    train       a task; "after" is the round after which the client's memory is meant, an earlier one after a resume
     score       a model of a round: counts of its answers on the client's test images, and of each group, see tallies.py
 
 and names the "run" and the "client". Its answer is a message too; one with the scalar "error" says in a sentence why
@@ -29,10 +29,12 @@ from ..data import manifest
 from ..data.corruption import mixture
 from ..data.shard import Shards
 from ..errors import NO_ROOM, FedcliError, of_system
+from ..federation import state as states
 from ..federation.client import Task
 from ..federation.engines.in_process import InProcess
 from ..federation.engines.wire import Arrays, Message, Scalars, pack, to_tensors, unpack
 from ..io.files import appending
+from ..methods.contract import Tensors
 from ..runs import own_code
 from ..runs.assembly import assemble
 from ..runs.finished import load_personal, logits, part
@@ -40,7 +42,6 @@ from ..runs.folder import append
 from ..runs.resources import be_deterministic
 from ..runs.rules import check
 from ..runs.train_options import TrainOptions
-from . import memory
 from .description import SiteError, check_name, describe, held_by, versions
 from .policy import Policy, noised
 from .tallies import tallied, to_arrays
@@ -51,6 +52,7 @@ DESCRIBE, BEGIN, TRAIN, SCORE = "describe", "begin", "train", "score"
 START = "start/"
 PARTS = "whole", "measure", "train"
 MOST_THREADS = 1024  # as of --threads
+KEPT = 3  # memories: a coordinator that is killed while it writes a state goes on from the one before, two rounds back
 LONGEST = 300  # characters of a sentence or hint that leaves, or is written down
 UNKNOWN = "the site has not begun this run"
 _log = logging.getLogger(__name__)
@@ -61,7 +63,6 @@ class Begun:
     """The run that a site takes part in."""
 
     run: str
-    plan: TrainOptions
     clients: InProcess
     data: Shards
     memory: Path
@@ -139,7 +140,7 @@ class Site:
         own = federation.clients
         clients = replace(own, shards={self.name: own.shards[self.client]}, val={self.name: own.val[self.client]})
         kept = self.folder / "memory" / f"{run}-{self.description['data'][:8]}"
-        self.begun = Begun(run, plan, clients, federation.data, kept)
+        self.begun = Begun(run, clients, federation.data, kept)
         return {"description": self.description, "run": run}, {}
 
     def _train(self, begun: Begun, scalars: Scalars, arrays: Arrays) -> Message:
@@ -149,11 +150,11 @@ class Site:
         self.policy.check_masked(scalars.get(MASKED))
         task = unpack(Task, (scalars, arrays), device=self.device)
         self._check(task, begun)
-        task = replace(task, memory=memory.load(begun.memory, after, self.device))
+        task = replace(task, memory=recall(begun.memory, after, self.device))
         report = begun.clients.run_one(task)
         self.policy.check_report(report, begun.clients.layout.trainable)
         if task.part != "measure" and report.memory:
-            memory.save(begun.memory, task.round, report.memory, after)
+            remember(begun.memory, task.round, report.memory, after)
         if self.policy.privacy and task.part != "measure":
             update = frames.digest(({}, {"theta": report.theta.cpu().numpy()}))
             asked = f"{frames.digest((scalars, arrays))} {update}"  # no two updates are ever given one noise
@@ -175,7 +176,7 @@ class Site:
             raise SiteError("it has no test images of its own", hint)
         layout.load(to_tensors({"theta": theta}, self.device)["theta"])
         layout.load_own(layout.own_start)
-        load_personal(layout, memory.newest(begun.memory, round, self.device))
+        load_personal(layout, newest(begun.memory, round, self.device))
         several = len(set(mixture.of_body(begun.data.body).values())) > 1  # then no set is corrupted as all clients are
         counted, left_out = {}, 0
         for version, images in begun.data.test.items():
@@ -218,6 +219,40 @@ class Site:
         }  # fmt: skip
         with appending(self.folder / "audit.jsonl") as file:
             append(file, line)
+
+
+def remember(folder: Path, round: int, memory: Tensors, after: int = 0) -> None:
+    """Keep what a client has after this round, and drop what is older than the last KEPT.
+
+    after: the round that the coordinator meant, which it will mean again if this answer comes too late.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    states.write_tensors(folder / f"{round:05d}.h5", memory)
+    for path in states.saved(folder)[:-KEPT]:
+        if int(path.stem) != after:
+            path.unlink()
+
+
+def recall(folder: Path, round: int, device: str) -> Tensors:
+    """The memory after this round; nothing for round 0, before its first. Raises FedcliError where it is not here."""
+    if not round:
+        return {}
+    path = folder / f"{round:05d}.h5"
+    if not path.is_file():
+        rounds = ", ".join(str(int(known.stem)) for known in states.saved(folder)) or "none"
+        what = f"the client's memory after round {round} is not at this site, which has it of these rounds: {rounds}"
+        raise FedcliError(what, "start the run again without --resume")
+    return states.read_tensors(path, device)
+
+
+def newest(folder: Path, round: int, device: str) -> Tensors:
+    """The memory it kept when a round was over, whether it took part in it or not; nothing where it keeps nothing.
+
+    Raises FedcliError where only later rounds are here.
+    """
+    known = states.saved(folder)
+    before = [path for path in known if int(path.stem) <= round]
+    return recall(folder, int(before[-1].stem) if before else round if known else 0, device)
 
 
 def _bytes(arrays: Arrays) -> int:

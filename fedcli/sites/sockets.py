@@ -10,18 +10,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from types import TracebackType
 
 from .. import console
 from ..errors import FedcliError
 from ..federation.engines.wire import Message
 from ..io.locks import held
-from ..runs.assembly import PlannedFederation
-from ..runs.train_options import Execution
-from .description import SiteError
-from .engine import Sites
 from .site import Site
 from .transport import nvflare, sockets
 from .transport.relay import LOOK, Relay
@@ -36,7 +31,7 @@ MOST_NAMED = 5  # sites in such a sentence
 STOPPED = "the site was stopped", "start it again; training goes on with --resume"
 
 
-class Connections:
+class Connections(AbstractContextManager["Connections"]):
     """A connection to each site, opened when it is needed; a Transport. A context manager: it closes them."""
 
     def __init__(self, folder: Path):
@@ -132,39 +127,11 @@ class Connections:
             return str(error)
         return error.sentence if isinstance(error, FedcliError) else "its process ended or closed the connection"
 
-    def __enter__(self) -> "Connections":
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         for connection in self.open.values():
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for it
             connection.close()
-
-
-@contextmanager
-def open_sockets(federation: PlannedFederation, where: str, execution: Execution) -> Iterator[Sites]:
-    """The engine of --engine socket:DIR."""
-    with Connections(Path(where)) as connections:
-        connections.wait_for(federation.data.roster, WAIT)
-        yield Sites(federation, connections, execution.timeout or None)
-
-
-@contextmanager
-def open_job(
-    federation: PlannedFederation, where: str, execution: Execution, kind: type[Sites] = Sites
-) -> Iterator[Sites]:
-    """The engine of --engine nvflare:DIR and flower:DIR, whose job listens in place of every site.
-
-    Raises SiteError where none listens.
-    """
-    roster = federation.data.roster
-    with Connections(Path(where)) as connections:
-        connections.wait_for(roster, JOB_WAIT)
-        if absent := [client for client in roster if client not in connections.open]:
-            hint = "start the job that `fedcli export` wrote, on this machine and with the same --sockets"
-            raise SiteError(f"no job listens at {connections.folder / absent[0]}.sock", hint)
-        yield kind(federation, connections, execution.timeout or None)
 
 
 def serve(site: Site, path: Path, over: Callable[[], bool] = lambda: False) -> None:

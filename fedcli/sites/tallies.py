@@ -23,7 +23,6 @@ FINE = 2048  # bins of a chance
 HALF = FINE // 2  # the bin that begins at one half
 NOTHING = 1e-30  # by which a logit is larger and no chance is
 Arrays = dict[str, np.ndarray]
-TOP, POSITIVE = "top", "positive"
 ALL = "all"
 CLEAN, CORRUPTED = "clean", "corrupted"  # versions of the test images
 RATES = 0.01, 0.05, 0.1, 0.2  # false positive rates at which the true positive rate is asked for
@@ -59,10 +58,8 @@ class Tally:
     @classmethod
     def of_arrays(cls, arrays: Arrays, classes: int, most: int) -> "Tally | None":
         """The tally that arrays() made of at most so many images; None where it cannot be that."""
-        shapes = {name: array.shape for name, array in cls.nothing(classes).arrays().items()}
-        if {name: array.shape for name, array in arrays.items()} != shapes:
-            return None
-        if any(array.dtype != np.int64 for array in arrays.values()):
+        forms = [{k: (a.shape, a.dtype) for k, a in of.items()} for of in (arrays, cls.nothing(classes).arrays())]
+        if forms[0] != forms[1]:
             return None
         if any((array < 0).any() or (array > most * FINE).any() for array in arrays.values()):  # else sums run over
             return None
@@ -75,11 +72,10 @@ class Tally:
 
     def arrays(self) -> Arrays:
         """By the names of the attributes."""
-        return {"table": self.table, "chances": self.chances, TOP: self.top, POSITIVE: self.positive}
+        return dict(vars(self))
 
     def __add__(self, other: "Tally") -> "Tally":
-        mine, others = self.arrays(), other.arrays()
-        return Tally(**{name: mine[name] + others[name] for name in mine})
+        return Tally(**{name: array + vars(other)[name] for name, array in vars(self).items()})
 
     @property
     def images(self) -> int:

@@ -63,7 +63,7 @@ def test_what_a_site_says_is_checked(tmp_path):
         (tmp_path / "north.json").write_text(json.dumps(told))
         with pytest.raises(FedcliError, match=words):
             quality_by_site.of_descriptions(tmp_path)
-    for parts in ((0, 0), (-5, 10)):
+    for parts in ((0, 0), (-5, 10), (10**39, 0)):
         told = {**told, "images": dict(zip(("train", "val"), parts)), "quality": dict.fromkeys(NAMES, [])}
         (tmp_path / "north.json").write_text(json.dumps(told))
         with pytest.raises(FedcliError, match=f"{parts[0]} training and {parts[1]} validation images cannot be"):

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from fedcli.methods.adapters import Factors, Roles, product_mean, roles
-from fedcli.models.adapted import Adapted, adapt
-from fedcli.models.network import Groups
+from fedcli.models.adapted import Adapted
+from fedcli.models.network import Groups, exchange
 
 SHARES = torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.2, 0.5, 0.3]])  # [B, G]
 S = torch.tensor([[0.5, 0.1], [0.3, 0.7], [-1.0, 2.0]])  # [G, r]
@@ -125,7 +125,8 @@ def test_one_group_is_svd_lora():
 def test_the_layer_keeps_its_name_and_its_numbers_and_is_frozen():
     body = nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 4)), conv())
     before = {name: tensor.clone() for name, tensor in body.state_dict().items()}
-    adapt(body, ["1.0", "2"], 2, 1.0)
+    for name in ("1.0", "2"):
+        exchange(body, name, Adapted(body.get_submodule(name), 2, 1.0))
     after = body.state_dict()
     assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
     assert {name for name, p in body.named_parameters() if p.requires_grad} == {

@@ -13,8 +13,7 @@ from fedcli.errors import UsageError
 from fedcli.federation import state as states
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.methods import resolve
-from fedcli.models import adaptable
-from fedcli.models.adapted import Adapted
+from fedcli.models.adapted import Adapted, adaptable
 from fedcli.models.clip import ClipNetwork
 from fedcli.models.layout import Layout
 from fedcli.runs.finished import logits, open_run
@@ -180,7 +179,7 @@ def test_a_layer_that_takes_images_in_its_second_dimension_gets_no_adapter():
 
     net = models.Network(Turned(), 4, 2)
     net.channels, net.side = 3, 2
-    assert adaptable.parts(net)["mlp"] == ["straight"]
+    assert adaptable(net)["mlp"] == ["straight"]
 
 
 @BOTH

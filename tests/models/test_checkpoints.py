@@ -12,7 +12,8 @@ from torch import nn
 from fedcli import extensions, models
 from fedcli.errors import FedcliError, UsageError
 from fedcli.methods import resolve
-from fedcli.models import checkpoints, libraries, outside
+from fedcli.models import libraries, outside
+from fedcli.models.weights import of_backbone
 from fedcli.runs import own_code
 
 timm = pytest.importorskip("timm")
@@ -102,7 +103,7 @@ def test_openais_names_are_read_by_timms_network_and_by_open_clips(tmp_path):
     clip.visual.proj = None
     torch.testing.assert_close(net.eval().features(image), clip.visual.eval()(image), atol=1e-4, rtol=1e-4)
     tower = models.Network(clip.visual, 64, 2)
-    read = checkpoints.of_backbone(tower.backbone, state, "clip.pth")
+    read = of_backbone(tower.backbone, state, "clip.pth")
     assert read.keys() - {"proj"} == tower.backbone.state_dict().keys()
 
 

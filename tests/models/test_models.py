@@ -1,7 +1,6 @@
 import os
 import pickle
-import subprocess
-import sys
+import shlex
 from argparse import Namespace
 from datetime import date
 
@@ -11,8 +10,8 @@ import torch
 from fedcli import models
 from fedcli.errors import FedcliError, UsageError
 from fedcli.models import load_teacher
+from fedcli.models.backbones import small_cnn
 from fedcli.models.layout import Layout
-from fedcli.models.small import small_cnn
 from fedcli.models.weights import read
 
 SIZES = {"cnn": 24_346, "resnet10": 4_903_242, "resnet18": 11_181_642, "resnet50": 23_528_522, "densenet121": 6_964_106}
@@ -142,7 +141,7 @@ def test_a_file_that_is_no_state_dict_is_refused_and_never_run(tmp_path, content
     assert "this pickle ran" not in capsys.readouterr().out
 
 
-def test_a_checkpoint_with_python_objects_is_refused_with_the_command_that_keeps_its_tensors(tmp_path):
+def test_a_checkpoint_with_python_objects_is_refused_with_the_command_that_keeps_its_tensors(tmp_path, monkeypatch):
     path = tmp_path / "a 'file'.pth"
     torch.save({"state_dict": {"w": torch.ones(2)}, "when": date(2025, 1, 1)}, path)
     with pytest.raises(FedcliError) as error:
@@ -152,8 +151,10 @@ def test_a_checkpoint_with_python_objects_is_refused_with_the_command_that_keeps
     assert (as_teacher.value.sentence, as_teacher.value.hint) == (error.value.sentence, error.value.hint)
     assert error.value.sentence == f"{path} holds Python objects beside tensors"
     assert "\x1b" not in error.value.hint and "\n" not in error.value.hint
-    command = error.value.hint.partition(": ")[2].replace("python", sys.executable, 1)
-    subprocess.run(command, shell=True, cwd=tmp_path, check=True)
+    python, option, code = shlex.split(error.value.hint.partition(": ")[2])
+    assert (python, option) == ("python", "-c")
+    monkeypatch.chdir(tmp_path)
+    exec(code, {})
     assert torch.equal(read(tmp_path / "clean.pth")["w"], torch.ones(2))
 
 

@@ -43,7 +43,7 @@ def moco(net, width):
     head |= {"2.weight": torch.ones(128, width), "2.bias": torch.ones(128)}
     encoder = names | {f"fc.{k}": v for k, v in head.items()}
     state = {f"module.encoder_q.{k}": v for k, v in encoder.items()}
-    state |= {f"module.encoder_k.{k}": v + 1 for k, v in encoder.items()}
+    state |= {f"module.encoder_k.{k}": v.flatten()[:1] + 1 for k, v in encoder.items()}
     state |= {"module.queue": torch.rand(128, 16), "module.queue_ptr": torch.zeros(1, dtype=torch.long)}
     optimizer = torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.03, momentum=0.9)
     return {"epoch": 800, "arch": "resnet50", "state_dict": state, "optimizer": optimizer.state_dict()}

@@ -150,6 +150,10 @@ def test_a_site_that_was_silent_at_the_start_has_to_begin_before_its_answers_cou
     ("change", "sentence"),
     [
         ({"images": {"train": 10**400, "val": 0, "test": 0}}, "damaged: images.train is 1000.*, a number too large"),
+        ({"images": {"train": 10**300, "val": 0, "test": 0}}, "it describes 10{39} images of the part 'train'"),
+        ({"counts": {"blood": {"train": {"0": 10**300}}}}, "it describes 10{39} images by 'blood'"),
+        ({"size": [8, 10**300]}, "it describes 10{39} pixels"),
+        ({"channels": 10**300}, "it describes 10{39} channels"),
         ({"images": {"train": -1, "val": 0, "test": 0}}, "it describes -1 images"),
         ({"images": {"train": 21, "val": 0, "test": 0}}, "by 'class' do not add up to 21 of 'train'"),
         ({"counts": {"class": {"train": {"a": -20, "b": 40}}}}, "by 'class' do not add up to 20"),

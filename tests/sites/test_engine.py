@@ -163,6 +163,10 @@ def test_what_a_site_answers_wrongly_ends_in_a_sentence(data, tmp_path, wrong):
         ({"versions": {"fedcli": "9"}}, "site east has the versions"),
         ({"images": {"train": 7, "val": 0, "test": 0}}, "site east has 7 training images, the coordinator knows of 20"),
         ({"counts": 3}, "site east described itself wrongly: counts is '3'"),
+        (
+            {"images": {"train": 10**300, "val": 0, "test": 0}},
+            "site east: it describes 10{39} images of the part 'train'",
+        ),
     ],
 )
 def test_a_site_with_other_data_cannot_begin(data, sites, tmp_path, change, sentence):

@@ -9,7 +9,6 @@ from conftest import make_chain
 from site_federation import plan, sites_of, through_bytes, train_at
 
 from fedcli.io.files import appending
-from fedcli.sites import memory
 from fedcli.sites import site as sites_module
 from fedcli.sites.description import SiteError, versions
 from fedcli.sites.site import LONGEST, Site
@@ -90,7 +89,7 @@ def test_a_full_disk_is_said_at_both_ends(data, tmp_path, monkeypatch, caplog, w
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
     if where == "memory":
-        monkeypatch.setattr(memory, "save", full)
+        monkeypatch.setattr(sites_module, "remember", full)
     else:  # only of what is asked in a round
         monkeypatch.setattr(sites_module, "appending", lambda path: full(path) if full.on else appending(path))
     full.on = False

@@ -52,11 +52,16 @@ def numbers(value, at=()):
     return {at: value} if isinstance(value, int | float) and not isinstance(value, bool) else {}
 
 
+def run_of_sites(data, work, monkeypatch, configuration=None, policy=OPEN):
+    """A run at sites, which --engine here:x asks, and the transport to them."""
+    sites = sites_of(data, work / "sites", policy=policy)
+    run = train_at(sites, data, configuration or plan(rounds=1), work, out=work / "run")
+    return run, reached(monkeypatch, sites)
+
+
 def pooled_and_federated(data, work, monkeypatch, configuration):
     """The scores of one run by both ways."""
-    sites = sites_of(data, work / "sites", policy=OPEN)
-    run = train_at(sites, data, configuration, work, out=work / "run")
-    reached(monkeypatch, sites)
+    run, _ = run_of_sites(data, work, monkeypatch, configuration)
     path = evaluate(run)
     return Scores.read(path), federated(run, work)
 
@@ -187,9 +192,7 @@ def test_a_report_takes_the_scores_of_a_coordinator_without_images(data, tmp_pat
 def test_a_clients_own_model_is_scored_at_its_site(data, tmp_path, monkeypatch):
     usual = train(data, plan("fedbn"), work=tmp_path, out=tmp_path / "usual")
     path = evaluate(usual)
-    sites = sites_of(data, tmp_path / "sites", policy=OPEN)
-    run = train_at(sites, data, plan("fedbn"), tmp_path, out=tmp_path / "run")
-    reached(monkeypatch, sites)
+    run, _ = run_of_sites(data, tmp_path, monkeypatch, plan("fedbn"))
     scores, pooled = federated(run, tmp_path), Scores.read(path)
     assert scores.kept_rounds == [2] and "every client's own model answers" in scores.warning
     for client, about in pooled.clients.items():
@@ -198,9 +201,7 @@ def test_a_clients_own_model_is_scored_at_its_site(data, tmp_path, monkeypatch):
 
 
 def test_small_cells_leave_with_nobody(data, tmp_path, monkeypatch):
-    sites = sites_of(data, tmp_path / "sites", policy=Policy(smallest_cell=4))
-    run = train_at(sites, data, plan(rounds=1), tmp_path, out=tmp_path / "run")
-    transport = reached(monkeypatch, sites)
+    run, transport = run_of_sites(data, tmp_path, monkeypatch, policy=Policy(smallest_cell=4))
     sent = []
     transport.change = lambda client, question, answer: sent.append(answer) or answer
     scores = federated(run, tmp_path)
@@ -219,17 +220,13 @@ def test_small_cells_leave_with_nobody(data, tmp_path, monkeypatch):
     ],
 )
 def test_a_policy_may_refuse_scores(data, tmp_path, monkeypatch, policy, sentence):
-    sites = sites_of(data, tmp_path / "sites", policy=policy)
-    run = train_at(sites, data, plan(rounds=1), tmp_path, out=tmp_path / "run")
-    reached(monkeypatch, sites)
+    run, _ = run_of_sites(data, tmp_path, monkeypatch, policy=policy)
     with pytest.raises(FedcliError, match=sentence):
         federated(run, tmp_path)
 
 
 def test_counts_that_cannot_be_are_refused(data, tmp_path, monkeypatch):
-    sites = sites_of(data, tmp_path / "sites", policy=OPEN)
-    run = train_at(sites, data, plan(rounds=1), tmp_path, out=tmp_path / "run")
-    transport = reached(monkeypatch, sites)
+    run, transport = run_of_sites(data, tmp_path, monkeypatch)
 
     def more(client, question, answer):
         scalars, arrays = answer

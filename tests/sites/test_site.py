@@ -18,11 +18,11 @@ from fedcli.errors import FedcliError, UsageError
 from fedcli.federation.client import Report, Task
 from fedcli.runs.train import train
 from fedcli.runs.train_options import Execution
-from fedcli.sites import memory, policy
+from fedcli.sites import policy
 from fedcli.sites.description import SiteError, describe, hidden, versions
 from fedcli.sites.engine import Sites
 from fedcli.sites.policy import Policy, Privacy, Refusal
-from fedcli.sites.site import Site
+from fedcli.sites.site import Site, recall, remember
 
 
 @pytest.fixture
@@ -128,10 +128,10 @@ def test_what_fails_inside_leaves_without_its_text(site, monkeypatch, caplog):
 
 def test_memory_is_kept_of_the_last_rounds(tmp_path):
     for round in range(1, 6):
-        memory.save(tmp_path, round, {"c": torch.full((2,), float(round))})
-    assert memory.load(tmp_path, 4, "cpu")["c"].tolist() == [4.0, 4.0] and memory.load(tmp_path, 0, "cpu") == {}
+        remember(tmp_path, round, {"c": torch.full((2,), float(round))})
+    assert recall(tmp_path, 4, "cpu")["c"].tolist() == [4.0, 4.0] and recall(tmp_path, 0, "cpu") == {}
     with pytest.raises(FedcliError, match="after round 2 is not at this site, which has it of these rounds: 3, 4, 5"):
-        memory.load(tmp_path, 2, "cpu")
+        recall(tmp_path, 2, "cpu")
 
 
 def a_policy(tmp_path, text):

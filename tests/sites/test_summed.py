@@ -12,8 +12,8 @@ from fedcli.errors import FedcliError, UsageError
 from fedcli.methods import METHODS, resolve
 from fedcli.runs.train import train
 from fedcli.runs.train_options import Execution
-from fedcli.sites import summed
-from fedcli.sites.engine import Sites
+from fedcli.sites import engines
+from fedcli.sites.engine import Sites, SummedSites
 from fedcli.sites.policy import Policy, Privacy, Refusal
 from fedcli.sites.transport import secagg
 from fedcli.sites.transport.relay import MASKED, SUM, Question
@@ -44,7 +44,7 @@ class Added:
         return [(client, (answer[0], secagg.mean_of(mean))) for client, (_, answer) in answers.items()]
 
 
-def trained(data, folder, configuration, *, policy=None, kind=summed.SummedSites):
+def trained(data, folder, configuration, *, policy=None, kind=SummedSites):
     sites = sites_of(data, folder / "sites", **({"policy": policy} if policy else {}))
     with engine_of(lambda federation: kind(federation, Added(sites))) as engine:
         return train(data, configuration, work=folder, execution=Execution(engine=engine), out=folder / "run")
@@ -105,16 +105,16 @@ def test_methods_whose_server_takes_more_are_refused():
     fitting = set()
     for name in METHODS:
         try:
-            summed.check(resolve(name), 0)
+            engines.check(resolve(name), 0)
             fitting.add(name)
         except UsageError as error:
             assert "secure aggregation" in f"{error.sentence} {error.hint}"
     assert {"fedavg", "fedprox", "moon", "fedavgm", "fedadam"} <= fitting
     assert not fitting & {"fedheal", "scaffold", "feddyn", "afl", "qffl", "fedism-plus", "fedexp", "creff"}
     with pytest.raises(UsageError, match="server of fedadam needs more"):
-        summed.check(resolve("fedadam", {"weights": "uniform"}), 0)
+        engines.check(resolve("fedadam", {"weights": "uniform"}), 0)
     with pytest.raises(UsageError, match="all clients of a round"):
-        summed.check(resolve("fedavg"), 2)
+        engines.check(resolve("fedavg"), 2)
 
 
 def answer(**more):
@@ -164,6 +164,6 @@ def test_a_sum_over_one_client_is_refused():
     federation = SimpleNamespace(method=resolve("fedavg"), cohort_size=1)
     with (
         pytest.raises(UsageError, match="over one client hides nothing"),
-        summed.open_summed(federation, "x", Execution(engine="flower-secagg:x")),
+        engines.open_summed(federation, "x", Execution(engine="flower-secagg:x")),
     ):
         pass

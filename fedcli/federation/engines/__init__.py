@@ -26,31 +26,16 @@ IN_PROCESS = "in-process"
 
 @dataclass(frozen=True)
 class Kind:
-    """An engine that runs several clients at once.
+    """An engine that runs several clients at once."""
 
-    Attributes:
-        open: (all clients, how many at once, tasks of a round at most) -> the engine, as a context. Raises UsageError
-            where it cannot run.
-        device: "cpu" or "cuda" if it runs only there.
-        hint: for the error where it is given on the other one.
-        anywhere: it may run on other machines, so that one client at once is worth it. COUNT is then the largest number
-            of clients at once, and may be left out.
-    """
-
+    # (all clients, how many at once, tasks of a round at most) -> the engine; raises UsageError where it cannot run
     open: Callable[[InProcess, int, int], AbstractContextManager[Engine]]
-    device: str = ""
-    hint: str = ""
+    device: str = ""  # "cpu" or "cuda" if it runs only there
+    hint: str = ""  # for the error where it is given on the other one
+    # it may run on other machines: one client at once is worth it, and COUNT, the most at once, may be left out
     anywhere: bool = False
 
 
-ENGINES = {
-    "pool": Kind(Pool, "cpu", "on a GPU, give --engine streams:N (--at-once N)"),
-    "streams": Kind(
-        lambda clients, count, at_most: nullcontext(Streams.of(clients, count)),
-        "cuda",
-        "add --device cuda; on CPUs, give --engine pool:N (--jobs N)",
-    ),
-}
 MODULES = {  # engines that are registered by a module which is imported when one of them is named
     "ray": "fedcli.federation.engines.on_ray",
     **dict.fromkeys(("socket", "nvflare", "flower", "flower-secagg"), "fedcli.sites.engines"),
@@ -59,48 +44,46 @@ MODULES = {  # engines that are registered by a module which is imported when on
 
 @dataclass(frozen=True)
 class Remote:
-    """An engine whose clients are processes of their own, each with its own images.
+    """An engine whose clients are processes of their own, each with its own images."""
 
-    Attributes:
-        open: (federation of a plan, what stands after the colon, how long to wait) -> the engine, as a context.
-        metavar: what stands after the colon, in capitals.
-        meaning: the same in words.
-        warning: what a reader of the run's numbers must know.
-        images: in place of data.shard.load() for a manifest of sites, whose images are not here.
-        gathered: (descriptions of sites or folders of them, --work) -> that manifest.
-        evaluate: (a run, options of evaluate) -> scores.json, from what sites say of their test images.
-        export: (descriptions, folder of sockets, idle seconds, folder to attach in) -> the files of a job that carries
-            messages, by path, and what has to be done by hand.
-        check: (method, least number of clients that must answer) raises UsageError where it carries not all of them.
-    """
-
+    # (federation of a plan, what stands after the colon, how long to wait) -> the engine
     open: Callable[[Any, str, Any], AbstractContextManager[Engine]]
-    metavar: str
-    meaning: str
-    warning: str = ""
-    images: Callable[..., Any] | None = None
-    gathered: Callable[[list[Path], Path], Path] | None = None
+    metavar: str  # what stands after the colon, in capitals
+    meaning: str  # the same in words
+    warning: str = ""  # what a reader of the run's numbers must know
+    images: Callable[..., Any] | None = None  # in place of data.shard.load() for a manifest of sites
+    gathered: Callable[[list[Path], Path], Path] | None = None  # (descriptions or folders, --work) -> that manifest
+    # (a run, options of evaluate) -> scores.json, from what sites say of their test images
     evaluate: Callable[[Path, Any], Path] | None = None
+    # (descriptions, folder of sockets, idle seconds, folder to attach in) -> the files of a job that carries messages,
+    # by path, and what has to be done by hand
     export: Callable[[list[Path], Path, int, Path], tuple[dict[str, str], list[str]]] | None = None
+    # (method, least number of clients that must answer) raises UsageError where it carries not all of them
     check: Callable[[Any, int], None] = lambda method, min_clients: None
 
 
-REMOTE: dict[str, Remote] = {}
+ENGINES: dict[str, Kind | Remote] = {
+    "pool": Kind(Pool, "cpu", "on a GPU, give --engine streams:N (--at-once N)"),
+    "streams": Kind(
+        lambda clients, count, at_most: nullcontext(Streams.of(clients, count)),
+        "cuda",
+        "add --device cuda; on CPUs, give --engine pool:N (--jobs N)",
+    ),
+}
 
 
 def register(name: str, engine: Kind | Remote) -> None:
     """Offer an engine under a name."""
-    usual: dict[str, Any] = REMOTE if isinstance(engine, Remote) else ENGINES
-    extensions.table("engines", usual)[name] = engine
+    extensions.table("engines", ENGINES)[name] = engine
 
 
 def found(name: str) -> Kind | Remote | None:
     """The engine of a name; None where there is none. Raises UsageError for one of a package that no word names."""
     if name in MODULES:
         import_module(MODULES[name])
-    if name in REMOTE or name in ENGINES:
-        return REMOTE.get(name) or ENGINES[name]
-    offered = name and name != IN_PROCESS and extensions.offered("engines", name)
+    if name in ENGINES or name in ("", IN_PROCESS):
+        return ENGINES.get(name)
+    offered = extensions.offered("engines", name)
     return offered[0] if offered else None
 
 
@@ -143,7 +126,7 @@ def parsed(engine: str, device: str) -> tuple[str, int]:
         return name, 1
     kind = kind_of(name)
     if kind is None and name != IN_PROCESS:
-        known = dict.fromkeys((IN_PROCESS, *ENGINES, *MODULES, *REMOTE, *extensions.packages("engines")))
+        known = dict.fromkeys((IN_PROCESS, *ENGINES, *MODULES, *extensions.packages("engines")))
         raise UsageError(f"--engine {engine!r} is unknown", nearest(name, known))
     if kind is None:
         if colon:
@@ -160,8 +143,7 @@ def parsed(engine: str, device: str) -> tuple[str, int]:
 
 def chosen(engine: str | None, clients: int, device: str) -> tuple[str, int]:
     """Name and count of the engine for rounds of so many clients; None is what suits. Raises as parsed() does."""
-    threads = torch.get_num_threads()
-    name, count = parsed(engine or f"pool:{usual_jobs(threads, clients, device)}", device)
+    name, count = parsed(engine or f"pool:{usual_jobs(torch.get_num_threads(), clients, device)}", device)
     count = min(count, clients)
     kind = kind_of(name)
     return (name, count) if count > 1 or (kind and kind.anywhere) else (IN_PROCESS, 1)

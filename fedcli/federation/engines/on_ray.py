@@ -107,9 +107,8 @@ class Ray(AbstractContextManager["Ray"]):
         except (lost.RayActorError, lost.ObjectLostError):
             return None
         except lost.RayError as error:
-            raise FedcliError(
-                f"ray failed: {_first_line(error)}", "start the cluster again and go on with --resume"
-            ) from None
+            what = f"ray failed: {_first_line(error)}"
+            raise FedcliError(what, "start the cluster again and go on with --resume") from None
         if isinstance(answers, Exception):
             raise answers
         return answers
@@ -120,9 +119,8 @@ class Ray(AbstractContextManager["Ray"]):
         """Give a lost worker's clients to the others, and those of its tasks that were not read. Raises FedcliError."""
         self.workers.remove(worker)
         if not self.workers:
-            raise FedcliError(
-                "the last worker of the ray cluster was lost", "start its nodes again and go on with --resume"
-            )
+            what = "the last worker of the ray cluster was lost"
+            raise FedcliError(what, "start its nodes again and go on with --resume")
         left = console.counted(len(self.workers), "worker goes", "workers go")
         console.warn(f"a worker of the ray cluster was lost: {left} on with its clients")
         again = [*taken, *pending.pop(worker)]
@@ -154,9 +152,8 @@ class Ray(AbstractContextManager["Ray"]):
         begun = [worker.begin.remote(remake, folder, words, device, threads, sharing) for worker in workers]
         for result in begun:
             if self._answers(result) is None:
-                raise FedcliError(
-                    "a worker of the ray cluster ended before it had its clients", "its node may lack memory, or fedcli"
-                )
+                what = "a worker of the ray cluster ended before it had its clients"
+                raise FedcliError(what, "its node may lack memory, or fedcli")
         console.say(f"ray: {console.counted(count, 'worker', 'workers')}")
         return workers
 
@@ -238,9 +235,8 @@ def _connect(ray: Any) -> None:
     """Join the cluster of RAY_ADDRESS, or start one. Raises FedcliError, UsageError."""
     address = os.environ.get("RAY_ADDRESS", "")
     if address.startswith("ray://"):
-        raise UsageError(
-            f"RAY_ADDRESS={address} is for ray's client", "run fedcli on a node, with RAY_ADDRESS=HOST:6379"
-        )
+        what = f"RAY_ADDRESS={address} is for ray's client"
+        raise UsageError(what, "run fedcli on a node, with RAY_ADDRESS=HOST:6379")
     own: dict[str, Any] = {} if address else {"include_dashboard": False}
     try:
         ray.init(address=address or "local", logging_level="ERROR", log_to_driver=False, **own)

@@ -30,7 +30,6 @@ from .wire import Arrays, Message, Scalars, pack, to_arrays, to_tensors, unpack
 
 MODELS_AT_ONCE = 6  # of model size: theta, what the method sends beside it, and what a client keeps
 ROOM = 2**20  # bytes for all that is smaller
-OF_TASK, OF_TABLE, OF_REPORT = "task", "table", "report"  # where a report's model is
 
 _clients: InProcess | None = None  # of a worker process, which is forked with it
 _received = Block(None)  # what all clients of a round receive
@@ -39,23 +38,18 @@ _call: tuple[int, Arrays] = 0, {}  # whose arrays are in that block, and they th
 
 
 class Pool(AbstractContextManager["Pool"]):
-    """Runs tasks on worker processes; reports come in task order. A context manager: it owns the processes.
-
-    Attributes:
-        worker_of: the worker of each client.
-        table: [K, P] in shared memory, the models of the last call; None where the system refuses so much.
-    """
+    """Runs tasks on worker processes; reports come in task order. A context manager: it owns the processes."""
 
     def __init__(self, clients: InProcess, jobs: int, at_most: int):
         """at_most: tasks of a call; those beyond send their models as arrays."""
         if torch.get_num_threads() > 1:  # a forked process cannot take over the threads of another
-            raise UsageError(
-                f"--jobs {jobs} needs networks that train on one thread", "leave --threads out, or give --threads 1"
-            )
+            what = f"--jobs {jobs} needs networks that train on one thread"
+            raise UsageError(what, "leave --threads out, or give --threads 1")
         self.worker_of = shared_out({client: len(shard) for client, shard in clients.shards.items()}, jobs)
         size = clients.layout.flat.numel()
         block = MODELS_AT_ONCE * 4 * size + ROOM
         self.received, table = Block(anonymous(block)), anonymous(at_most * 4 * size)
+        # [K, P] in shared memory, the models of the last call; None where the system refuses so much
         self.table = None if table is None else torch.frombuffer(table, dtype=torch.float32).view(at_most, size)
         self.workers = Workers(jobs, _begin, clients, self.received, self.table, block=block)
         self._calls, self._waiting = 0, deque[Future[Any]]()
@@ -68,10 +62,8 @@ class Pool(AbstractContextManager["Pool"]):
             for place, task in enumerate(tasks):  # keeps no report that was read
                 yield self._report(place, task, *waiting.popleft().result())
         except WorkerKilled:
-            raise FedcliError(
-                "a process that trains clients was killed",
-                "it may have run out of memory; try fewer --jobs, and --resume",
-            ) from None
+            what = "a process that trains clients was killed"
+            raise FedcliError(what, "it may have run out of memory; try fewer --jobs, and --resume") from None
 
     def _submitted(self, tasks: list[Task]) -> Iterator[Future[Any]]:
         theta, shared = tasks[0].theta, tasks[0].shared
@@ -83,10 +75,11 @@ class Pool(AbstractContextManager["Pool"]):
             worker = self.worker_of[task.client]
             yield self.workers.submit(worker, _work_on, place, scalars, sent, to_arrays(task.memory))
 
-    def _report(self, place: int, task: Task, where: str, message: Message, memory: Arrays) -> Report:
+    def _report(self, place: int, task: Task, message: Message, memory: Arrays) -> Report:
         scalars, arrays = message
-        table = self.table if where == OF_TABLE else None
-        if where != OF_REPORT:
+        table = None
+        if "theta" not in arrays:  # a measured model is the task's, a trained one lies in the table
+            table = None if task.part == "measure" else self.table
             arrays["theta"] = (task.theta if table is None else table[place]).numpy()
         return replace(unpack(Report, (scalars, arrays), to_tensors(memory)), table=table)
 
@@ -94,8 +87,8 @@ class Pool(AbstractContextManager["Pool"]):
         """The answer of every worker."""
         return [self.workers.submit(k, question).result() for k in range(len(self.workers.processes))]
 
-    def __exit__(self, kind: type | None, *error: Any) -> None:
-        self.workers.__exit__(kind, *error)
+    def __exit__(self, *error: Any) -> None:
+        self.workers.__exit__(*error)
 
 
 def usual_jobs(threads: int, clients: int, device: str) -> int:
@@ -131,10 +124,9 @@ def _begin(clients: InProcess, received: Block, table: Tensor | None) -> None:
     keep_freed()
 
 
-def _work_on(
-    place: int, scalars: Scalars, sent: tuple[int, Stored] | Arrays, memory: Arrays
-) -> tuple[str, Message, Arrays]:
-    """Train the client of a task, the place-th of its call. Returns where the model is, the report, and the memory.
+def _work_on(place: int, scalars: Scalars, sent: tuple[int, Stored] | Arrays, memory: Arrays) -> tuple[Message, Arrays]:
+    """Train the client of a task, the place-th of its call. Returns the report, without a model that the server has in
+    the task or the table, and the memory.
 
     sent: the task's arrays, or the call that has them in the block that all workers read. Arrays and no tensors, in
     place of whose numbers torch would send a file handle for each.
@@ -149,12 +141,7 @@ def _work_on(
     row = _table[place] if _table is not None and place < len(_table) else None
     task = replace(unpack(Task, (scalars, sent), to_tensors(memory)), out=row)
     report = _clients.run_one(task)
-    message, kept = pack(report), to_arrays(report.memory)
-    if report.theta is task.theta:
-        where = OF_TASK
-    elif row is not None and report.theta is row:
-        where = OF_TABLE
-    else:
-        return OF_REPORT, message, kept
-    del message[1]["theta"]
-    return where, message, kept
+    message = pack(report)
+    if report.theta is task.theta or report.theta is row:
+        del message[1]["theta"]
+    return message, to_arrays(report.memory)

@@ -36,7 +36,8 @@ class Streams:
         gpu = first.layout.flat.is_cuda
         workers = [first, *(_copied(first) for _ in range((min(count, MOST) if gpu else count) - 1))]
         if gpu and TorchVersion(torch.__version__) < TorchVersion(OWN_NUMBERS):
-            workers = [replace(worker, steps=Steps(worker.steps.step)) for worker in workers]
+            name = first.training.optimizer
+            workers = [replace(w, steps=Steps(w.method.local, w.net, w.layout, name)) for w in workers]
         return cls(workers, [torch.cuda.Stream(first.layout.flat.device) if gpu else None for _ in workers])
 
     def __call__(self, tasks: list[Task]) -> Iterable[Report]:

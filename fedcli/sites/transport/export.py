@@ -8,10 +8,9 @@ after which a question waits for it to attach again.
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ...errors import UsageError
 from .sockets import short
@@ -58,18 +57,11 @@ def nvflare(job: Job) -> dict[str, str]:
     files = {}
     for path, content in json.loads((FILES / "nvflare.json").read_text(encoding="utf-8")).items():
         for site in job.clients if "$site" in path else [""]:
-            filled = _filled(content, facts | {"$site": site})
-            files[path.replace("$site", site)] = json.dumps(filled, indent=1) + "\n"
+            text = json.dumps(content)
+            for name, value in {**facts, "$site": site}.items():
+                text = text.replace(f'"{name}"', json.dumps(value))
+            files[path.replace("$site", site)] = json.dumps(json.loads(text), indent=1) + "\n"
     return files
-
-
-def _filled(content: Any, facts: Mapping[str, Any]) -> Any:
-    """The content of a file with facts in the places that name them, such as "$clients"."""
-    if isinstance(content, dict):
-        return {key: _filled(inner, facts) for key, inner in content.items()}
-    if isinstance(content, list):
-        return [_filled(inner, facts) for inner in content]
-    return facts.get(content, content) if isinstance(content, str) else content
 
 
 def flower(job: Job) -> dict[str, str]:

@@ -11,7 +11,6 @@ import sys
 import threading
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from ...errors import FedcliError
@@ -114,9 +113,6 @@ class Attached:
     """Keeps a process attached to NVFlare's client of this hospital, which asks whoever listens at a socket.
 
     A process for each job, as NVFlare attaches one only once. A context manager: it owns the process.
-
-    Attributes:
-        failed: the exit code of a process that could not attach, after which there is no other; 0 until then.
     """
 
     def __init__(self, profile: Path, socket: Path):
@@ -124,7 +120,7 @@ class Attached:
         check()
         read_json(profile, PROFILE, "give the profile.json that `fedcli export nvflare` wrote, see docs/consortium.md")
         self.command = [sys.executable, "-m", __name__, str(profile), str(socket)]
-        self.failed = 0
+        self.failed = 0  # exit code of a process that could not attach, after which there is no other
         self.process: subprocess.Popen | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._keep, daemon=True)
@@ -147,7 +143,7 @@ class Attached:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended.set()
         if self.process:
             self.process.terminate()

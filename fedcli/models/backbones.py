@@ -1,10 +1,19 @@
-"""Networks of our own: a small CNN, and the CIFAR-style ResNet-10 of FedHEAL (specs section 2)."""
+"""Backbones: a small CNN, the CIFAR-style ResNet-10 of FedHEAL (specs section 2), and torchvision's networks.
+
+Importing torchvision takes a second, so that is done only where it is used.
+"""
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from .network import exchange
+
+IMAGENET = "resnet18", "resnet50", "densenet121"
+CLASSIFIERS = "fc", "classifier"
 
 
 def small_cnn(channels: int) -> tuple[nn.Module, int]:
@@ -30,12 +39,10 @@ def grouped(backbone: Callable[[int], tuple[nn.Module, int]]) -> Callable[[int],
 
     def make(channels: int) -> tuple[nn.Module, int]:
         net, width = backbone(channels)
-        for module in list(net.modules()):
-            for name, child in module.named_children():
-                if isinstance(child, nn.BatchNorm2d):
-                    setattr(
-                        module, name, nn.GroupNorm(math.gcd(32, max(child.num_features // 4, 1)), child.num_features)
-                    )
+        for name, norm in [*net.named_modules()]:
+            if isinstance(norm, nn.BatchNorm2d):
+                count = norm.num_features
+                exchange(net, name, nn.GroupNorm(math.gcd(32, max(count // 4, 1)), count))
         return net, width
 
     return make
@@ -68,3 +75,28 @@ def resnet10(channels: int) -> tuple[nn.Module, int]:
     stages = [Block(before, after, 1 if before == after else 2) for before, after in zip((64, *widths), widths)]
     stem = nn.Sequential(nn.Conv2d(channels, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True))
     return nn.Sequential(stem, *stages, nn.AdaptiveAvgPool2d(1), nn.Flatten()), widths[-1]
+
+
+def imagenet(name: str) -> Any:
+    """torchvision's entry of the ImageNet weights of a model in IMAGENET: its url, and how to get it.
+
+    V1, what pretrained=True meant when FedISM+ was run.
+    """
+    import torchvision.models as zoo
+
+    return zoo.get_model_weights(name).IMAGENET1K_V1
+
+
+def headless(name: str) -> Callable[[int], tuple[nn.Module, int]]:
+    """A function that makes a network of torchvision for images of three channels, and the width of its features."""
+
+    def make(channels: int) -> tuple[nn.Module, int]:
+        import torchvision.models as zoo
+
+        net = getattr(zoo, name)()
+        classifier = next(place for place in CLASSIFIERS if hasattr(net, place))
+        width = getattr(net, classifier).in_features
+        setattr(net, classifier, nn.Identity())
+        return net, width
+
+    return make
