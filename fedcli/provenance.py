@@ -3,13 +3,15 @@
 import hashlib
 import inspect
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from .errors import FedcliError
 
 LONG = 200  # characters of somebody else's error that a sentence repeats
+version_of = cache(version)  # of an installed package, whose description takes milliseconds to read
 
 
 class OwnCodeError(FedcliError):

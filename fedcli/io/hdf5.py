@@ -102,7 +102,7 @@ def _datasets(path: Path, file: h5py.File, hint: str) -> Iterator[tuple[str, h5p
         prefix, group, depth = waiting.pop()
         for name in group:
             full = prefix + name
-            if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+            if group.id.links.get_info(name.encode("utf-8", "surrogateescape")).type != h5py.h5l.TYPE_HARD:
                 raise FedcliError(f"{path}: {full!r} is a link, which fedcli does not follow", hint)
             item = group[name]
             address = h5py.h5o.get_info(item.id).addr
@@ -125,7 +125,8 @@ def _checked(
     checked = []
     for name, data in datasets:
         names.add(name)
-        if data.external or data.is_virtual:
+        created = data.id.get_create_plist()
+        if created.get_external_count() or created.get_layout() == h5py.h5d.VIRTUAL:
             raise FedcliError(f"{path}: the numbers of {name!r} lie outside of the file", hint)
         column = expected.get(name) or next((expected[some] for some in patterns if fnmatchcase(name, some)), None)
         if column is None:
@@ -135,7 +136,7 @@ def _checked(
             raise FedcliError(f"{path}: {name} is {there}, expected {_words(column)}", hint)
         if packed == 1 and not data.dtype.isnative:  # torch takes no other, and fedcli writes none
             raise FedcliError(f"{path}: the bytes of {name}'s numbers stand in another order than this machine's", hint)
-        if data.nbytes > packed * data.id.get_storage_size() or _chunk(data) > packed * data.id.get_storage_size():
+        if max(data.nbytes, _chunk(data)) > packed * data.id.get_storage_size():
             raise FedcliError(f"{path}: {name} promises {data.nbytes:,} bytes, more than the file holds", hint)
         checked.append(name)
     for name, column in expected.items():

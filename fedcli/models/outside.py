@@ -13,7 +13,6 @@ outputs is then taken off and a linear head put in its place, as it is for torch
 import inspect
 from collections.abc import Callable
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from torch import Tensor, nn
 
 from .. import extensions
 from ..errors import UsageError, nearest
-from ..provenance import Code
+from ..provenance import Code, version_of
 from . import libraries
 from .libraries import revision as revision
 from .network import Inputs, Network
@@ -59,7 +58,7 @@ def code_of(name: str) -> tuple[str, Code] | None:
     """A network's name without its place, and where its code comes from; None for fedcli's own and torchvision's."""
     if package := next((LIBRARIES[begin] for begin in LIBRARIES if name.startswith(begin)), ""):
         libraries.check(name)
-        return name, Code(package, version=version(package))
+        return name, Code(package, version=version_of(package))
     if extensions.is_file(name):
         function, code = extensions.function(name, "models", "build")
         return f"{code.name}:{function.__name__}", code

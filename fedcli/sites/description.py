@@ -6,7 +6,6 @@ A cell of a table with few images is hidden, and with it others, so that no sum 
 import json
 import re
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from ..data.image_counts import MOST_IMAGES
 from ..data.quality import NAMES, cells
 from ..errors import FedcliError
 from ..labels import is_multi_label
+from ..provenance import version_of
 from ..shapes import read_json
 from .transport.frames import plain
 
@@ -44,7 +44,7 @@ class SiteError(FedcliError):
 
 def versions() -> dict[str, str]:
     """Versions that must be the same everywhere for equal bits."""
-    return {"fedcli": __version__, **{package: version(package) for package in ("torch", "numpy")}}
+    return {"fedcli": __version__, **{package: version_of(package) for package in ("torch", "numpy")}}
 
 
 def held_by(data: Path, client: str | None) -> str:
