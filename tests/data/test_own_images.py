@@ -127,6 +127,7 @@ def test_a_name_that_two_files_have_must_be_written_in_full(tmp_path):
         ("image,label\na.jpg,x\n", {"table": "../labels.csv"}, "leads out of"),
         ("image,label\na.jpg,x\n", {"channels": "2"}, "channels is '2'"),
         ("image,label\na.jpg,x\n", {"white": "0"}, "white is '0'"),
+        ("image,label\na.jpg,x\n", {"white": "²"}, "white is '²'"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_refused_in_a_sentence(tmp_path, text, own, sentence):
@@ -207,7 +208,7 @@ def test_an_age_may_have_a_decimal_comma_or_be_dicoms(tmp_path, cell, band):
 
 
 def test_a_few_ages_that_are_no_numbers_count_as_unknown_and_are_told(tmp_path, capsys):
-    ages = ["abc", "30", "50", "70", "abc", "", "60+", "41"]
+    ages = ["abc", "30", "50", "70", "²Y", "", "60+", "41"]
     result = listed(of_columns(tmp_path, age=ages), group="age")
     assert [row.groups["age"] for row in result.rows] == [-1, 0, 1, 2, -1, -1, -1, 1]
     printed = capsys.readouterr().err
