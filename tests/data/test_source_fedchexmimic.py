@@ -60,7 +60,9 @@ def chexpert(raw: Path, *people: list, demo: list | None = None) -> dict[str, Ro
 
 def test_the_card_names_the_classes_attributes_and_options_of_the_code():
     card = sources.card("fedchexmimic")
-    assert card["classes"] == fedchexmimic.CLASSES and card["attributes"] == fedchexmimic.ATTRIBUTES
+    assert (
+        card["classes"] == ["no pleural effusion", "pleural effusion"] and card["attributes"] == fedchexmimic.ATTRIBUTES
+    )
     assert {key: option["default"] for key, option in card["options"].items()} == OWN
 
 
