@@ -2,14 +2,15 @@
 
 import csv
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pydicom
-from pandas import DataFrame, read_csv
+import pytest
 from PIL import Image
 from pydicom.dataset import Dataset, FileMetaDataset
 
@@ -17,8 +18,17 @@ from fedcli.data.pool import BlankPool, Row
 from fedcli.data.preparation import prepare as stage
 from fedcli.data.sources import rsna_ich
 from fedcli.data.sources.skin import isic2018
+from fedcli.errors import FedcliError
 
 HEAD = ["lesion_id", "image_id", "dx", "dx_type", "age", "sex", "localization"]
+
+
+@contextmanager
+def refused(sentence: str, hint: str = "", *, of: type[FedcliError] = FedcliError) -> Iterator[None]:
+    """What is done ends in a sentence that matches, and a hint in which these words stand."""
+    with pytest.raises(of, match=sentence) as raised:
+        yield
+    assert raised.value.hint and hint in raised.value.hint
 
 
 def write_csv(path: Path, head: list[str], rows: list[list]) -> None:
@@ -26,8 +36,10 @@ def write_csv(path: Path, head: list[str], rows: list[list]) -> None:
         csv.writer(file).writerows([head, *rows])
 
 
-def rewrite(path: Path, change: Callable[[DataFrame], DataFrame]) -> None:
+def rewrite(path: Path, change: Callable) -> None:
     """Read a table as text, change it, write it back."""
+    from pandas import read_csv  # half a second, which few tests need
+
     change(read_csv(path, dtype=str, keep_default_na=False)).to_csv(path, index=False)
 
 
