@@ -18,6 +18,7 @@ from fedcli.data.pool import BlankPool, Row
 from fedcli.data.preparation import prepare as stage
 from fedcli.data.sources import rsna_ich
 from fedcli.data.sources.skin import isic2018
+from fedcli.data.sources.source import Listing
 from fedcli.errors import FedcliError
 
 HEAD = ["lesion_id", "image_id", "dx", "dx_type", "age", "sex", "localization"]
@@ -103,6 +104,11 @@ def in_any_order(monkeypatch, backwards: bool) -> None:
     monkeypatch.setattr(
         os, "scandir", lambda path=".": _Entries(sorted(entries(path), key=lambda entry: entry.name, reverse=backwards))
     )
+
+
+def ids(listing: Listing, *, test: bool | None = None) -> list[str]:
+    """Of all images, or of those of a part."""
+    return [row.id for row in listing.rows if test is None or row.test == test]
 
 
 def prepare(name: str, *, work: Path, out: Path | None = None, **asked: Any) -> Path:

@@ -39,6 +39,13 @@ def only(raw: Path, *domains: str) -> Path:
     return raw
 
 
+def usps_in_hdf5(raw: Path) -> h5py.File:
+    """An empty file in the place of the two text files."""
+    (raw / "usps.bz2").unlink()
+    (raw / "usps.t.bz2").unlink()
+    return h5py.File(raw / "usps.h5", "w")
+
+
 def test_the_card_names_the_domains_of_the_code():
     card = sources.card("digits")
     assert card["attributes"] == {"domain": digits.DOMAINS} and card["sites"] == "domain"
@@ -89,13 +96,11 @@ def test_usps_maps_minus_one_to_black_and_one_to_white_and_counts_digits_from_1(
 def test_usps_in_hdf5_is_the_same_as_in_text(raw):
     text = {row.id: row for row in digits.rows(raw, OFFICIAL).rows if row.groups["domain"] == 1}
     pixels = {id: digits.decode(raw, row, OFFICIAL) for id, row in text.items()}
-    with h5py.File(raw / "usps.h5", "w") as file:
+    with usps_in_hdf5(raw) as file:
         for part in ("train", "test"):
             of = [id for id in text if id.split("/")[1] == part]
             file[f"{part}/data"] = np.stack([pixels[id].ravel() / np.float32(255) for id in of])
             file[f"{part}/target"] = [text[id].label for id in of]
-    (raw / "usps.bz2").unlink()
-    (raw / "usps.t.bz2").unlink()
     rows = [row for row in digits.rows(raw, OFFICIAL).rows if row.groups["domain"] == 1]
     assert [(row.id, row.label) for row in rows] == [(id, row.label) for id, row in text.items()]
     assert all((digits.decode(raw, row, OFFICIAL) == pixels[row.id]).all() for row in rows)
@@ -220,9 +225,7 @@ def test_another_matlab_file_is_refused(raw, variables, sentence):
 
 
 def test_an_hdf5_file_without_usps_groups_is_refused(raw):
-    (raw / "usps.bz2").unlink()
-    (raw / "usps.t.bz2").unlink()
-    with h5py.File(raw / "usps.h5", "w") as file:
+    with usps_in_hdf5(raw) as file:
         file["train/data"] = np.zeros((1, 256), np.float32)
     with refused("has no dataset 'train/target'"):
         digits.rows(raw, OFFICIAL)
@@ -241,9 +244,7 @@ def test_an_hdf5_file_without_usps_groups_is_refused(raw):
     ],
 )
 def test_an_hdf5_file_of_other_arrays_is_refused(raw, data, target, sentence):
-    (raw / "usps.bz2").unlink()
-    (raw / "usps.t.bz2").unlink()
-    with h5py.File(raw / "usps.h5", "w") as file:
+    with usps_in_hdf5(raw) as file:
         file["train/target"] = target
         if data is None:
             file.create_group("train/data")

@@ -4,17 +4,13 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from raw_folders import in_any_order, refused, write_csv, write_skin
+from raw_folders import ids, in_any_order, refused, write_csv, write_skin
 
 from fedcli.data.sources.skin import isic2018
 from fedcli.data.sources.source import Choices
 from fedcli.errors import FedcliError
 
 LESION = Choices(16, "lesion")
-
-
-def ids(listing, *, test=None) -> list[str]:
-    return [row.id for row in listing.rows if test is None or row.test == test]
 
 
 def test_skin_rows_carry_class_lesion_sex_and_age(tmp_path):

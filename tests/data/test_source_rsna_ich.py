@@ -3,14 +3,10 @@
 from collections import Counter
 
 import numpy as np
-from raw_folders import refused, write_ct, write_slice
+from raw_folders import ids, refused, write_ct, write_slice
 
 from fedcli.data.sources import rsna_ich
 from fedcli.data.sources.source import Choices
-
-
-def ids(listing, *, test=None) -> list[str]:
-    return [row.id for row in listing.rows if test is None or row.test == test]
 
 
 def test_slices_with_exactly_one_subtype_are_taken(tmp_path):
