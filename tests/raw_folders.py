@@ -2,14 +2,15 @@
 
 import csv
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pydicom
-from pandas import DataFrame, read_csv
+import pytest
 from PIL import Image
 from pydicom.dataset import Dataset, FileMetaDataset
 
@@ -17,8 +18,18 @@ from fedcli.data.pool import BlankPool, Row
 from fedcli.data.preparation import prepare as stage
 from fedcli.data.sources import rsna_ich
 from fedcli.data.sources.skin import isic2018
+from fedcli.data.sources.source import Listing
+from fedcli.errors import FedcliError
 
 HEAD = ["lesion_id", "image_id", "dx", "dx_type", "age", "sex", "localization"]
+
+
+@contextmanager
+def refused(sentence: str, hint: str = "", *, of: type[FedcliError] = FedcliError) -> Iterator[None]:
+    """What is done ends in a sentence that matches, and a hint in which these words stand."""
+    with pytest.raises(of, match=sentence) as raised:
+        yield
+    assert raised.value.hint and hint in raised.value.hint
 
 
 def write_csv(path: Path, head: list[str], rows: list[list]) -> None:
@@ -26,8 +37,10 @@ def write_csv(path: Path, head: list[str], rows: list[list]) -> None:
         csv.writer(file).writerows([head, *rows])
 
 
-def rewrite(path: Path, change: Callable[[DataFrame], DataFrame]) -> None:
+def rewrite(path: Path, change: Callable) -> None:
     """Read a table as text, change it, write it back."""
+    from pandas import read_csv  # half a second, which few tests need
+
     change(read_csv(path, dtype=str, keep_default_na=False)).to_csv(path, index=False)
 
 
@@ -91,6 +104,11 @@ def in_any_order(monkeypatch, backwards: bool) -> None:
     monkeypatch.setattr(
         os, "scandir", lambda path=".": _Entries(sorted(entries(path), key=lambda entry: entry.name, reverse=backwards))
     )
+
+
+def ids(listing: Listing, *, test: bool | None = None) -> list[str]:
+    """Of all images, or of those of a part."""
+    return [row.id for row in listing.rows if test is None or row.test == test]
 
 
 def prepare(name: str, *, work: Path, out: Path | None = None, **asked: Any) -> Path:

@@ -6,6 +6,7 @@ import unicodedata
 
 import pytest
 from own_images_folder import folder, labels, listed, of_columns, save
+from raw_folders import refused
 from typer.testing import CliRunner
 
 from fedcli.commands.app import app
@@ -98,16 +99,16 @@ def test_a_repeated_row_is_counted_and_a_contradiction_is_refused(tmp_path, caps
     assert labels(listed(raw)) == {"a.jpg": "x", "b.jpg": "y"}
     assert "labels.csv: 2 rows repeat others and count once" in capsys.readouterr().err
     folder(tmp_path, "image,label\na.jpg,x\na,y\nb.jpg,y\n")
-    with pytest.raises(FedcliError, match="a.jpg is listed twice, with label 'x' and 'y'"):
+    with refused("a.jpg is listed twice, with label 'x' and 'y'"):
         listed(raw)
     folder(tmp_path, "image,label,sex\na.jpg,x,f\na.jpg,x,m\nb.jpg,y,m\n")
-    with pytest.raises(FedcliError, match="a.jpg is listed twice, with sex 'f' and 'm'"):
+    with refused("a.jpg is listed twice, with sex 'f' and 'm'"):
         listed(raw, group="sex")
 
 
 def test_a_name_that_two_files_have_must_be_written_in_full(tmp_path):
     raw = folder(tmp_path, "image,label\nx.jpg,a\n", "one/x.jpg", "two/x.jpg")
-    with pytest.raises(FedcliError, match="'x.jpg' may be one/x.jpg and two/x.jpg"):
+    with refused("'x.jpg' may be one/x.jpg and two/x.jpg"):
         listed(raw)
     folder(tmp_path, "image,label\none/x.jpg,a\ntwo/x,b\n")
     assert labels(listed(raw)) == {"one/x.jpg": "a", "two/x.jpg": "b"}
@@ -127,6 +128,7 @@ def test_a_name_that_two_files_have_must_be_written_in_full(tmp_path):
         ("image,label\na.jpg,x\n", {"table": "../labels.csv"}, "leads out of"),
         ("image,label\na.jpg,x\n", {"channels": "2"}, "channels is '2'"),
         ("image,label\na.jpg,x\n", {"white": "0"}, "white is '0'"),
+        ("image,label\na.jpg,x\n", {"white": "²"}, "white is '²'"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_refused_in_a_sentence(tmp_path, text, own, sentence):
@@ -139,9 +141,8 @@ def test_what_cannot_be_meant_is_refused_in_a_sentence(tmp_path, text, own, sent
 def test_a_group_has_at_most_50_values_and_numbers_are_ordered_by_size(tmp_path):
     raw = of_columns(tmp_path, label=[i % 12 for i in range(51)], ward=range(51))
     assert listed(raw).classes == [str(i) for i in range(12)]
-    with pytest.raises(FedcliError, match="'ward' has 51 values") as error:
+    with refused("'ward' has 51 values", "at most 50"):
         listed(raw, group="ward")
-    assert "at most 50" in error.value.hint
 
 
 def test_ages_in_words_are_groups_as_they_are(tmp_path):
@@ -155,7 +156,7 @@ def test_ages_in_words_are_groups_as_they_are(tmp_path):
 def test_several_tables_need_a_choice_and_one_below_counts_from_its_folder(tmp_path):
     raw = folder(tmp_path, "image,label\n1.jpg,x\n2.jpg,y\n", "set/1.jpg", "set/2.jpg", "3.jpg", table="set/own.csv")
     folder(tmp_path, "image,label\n3.jpg,x\n", table="one.csv"), folder(tmp_path, "image,label\n", table="two.csv")
-    with pytest.raises(UsageError, match="has 2 CSV files: one.csv, two.csv"):
+    with refused("has 2 CSV files: one.csv, two.csv", of=UsageError):
         listed(raw)
     result = listed(raw, table="set/own.csv")
     assert labels(result) == {"set/1.jpg": "x", "set/2.jpg": "y"} and result.tables == ["set/own.csv"]
@@ -168,12 +169,12 @@ def test_a_folder_per_class_needs_no_table(tmp_path, capsys):
     assert labels(result) == {"mel/a.jpg": "mel", "mel/deep/b.png": "mel", "nv/a.jpg": "nv"} and result.tables == []
     for split, words in (("folder", "no folders train and test"), ("unit", None)):
         if words:
-            with pytest.raises(FedcliError, match=words):
+            with refused(words):
                 listed(tmp_path, split)
-    with pytest.raises(UsageError, match="--patient needs a table"):
+    with refused("--patient needs a table", of=UsageError):
         listed(tmp_path, patient="p")
     save(tmp_path / "loose.jpg")
-    with pytest.raises(FedcliError, match="loose.jpg is in no folder of a class"):
+    with refused("loose.jpg is in no folder of a class"):
         listed(tmp_path)
 
 
@@ -207,7 +208,7 @@ def test_an_age_may_have_a_decimal_comma_or_be_dicoms(tmp_path, cell, band):
 
 
 def test_a_few_ages_that_are_no_numbers_count_as_unknown_and_are_told(tmp_path, capsys):
-    ages = ["abc", "30", "50", "70", "abc", "", "60+", "41"]
+    ages = ["abc", "30", "50", "70", "²Y", "", "60+", "41"]
     result = listed(of_columns(tmp_path, age=ages), group="age")
     assert [row.groups["age"] for row in result.rows] == [-1, 0, 1, 2, -1, -1, -1, 1]
     printed = capsys.readouterr().err

@@ -8,7 +8,7 @@ import numpy as np
 import own_images_folder
 import pytest
 from PIL import Image
-from raw_folders import write_pool
+from raw_folders import refused, write_pool
 
 from fedcli.data import manifest
 from fedcli.data.pool import Row, pool_of, read_pool
@@ -104,7 +104,7 @@ def test_columns_are_named_by_a_flag_that_is_repeated(tmp_path):
     assert of_image == {line[0]: line[1:3] for line in lines}
     sides = {patient: set(pool.split[pool.patient == patient].tolist()) for patient in pool.patient}
     assert all(len(both) == 1 for both in sides.values()) and {0, 1} == set(pool.split.tolist())
-    with pytest.raises(UsageError, match="--label-column is given several times"):
+    with refused("--label-column is given several times", of=UsageError):
         prepare("images", **asked)
 
 
@@ -132,5 +132,5 @@ def test_a_pool_of_other_labels_than_its_dataset_says_is_refused(tmp_path):
         if fits:
             assert pool_of(path).single.tolist() == [1, 0, 1, 0]
             continue
-        with pytest.raises(FedcliError, match="which are not the labels of dataset.json"):
+        with refused("which are not the labels of dataset.json"):
             pool_of(path)

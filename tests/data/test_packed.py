@@ -6,7 +6,7 @@ import tarfile
 
 import pytest
 from PIL import Image
-from raw_folders import prepare
+from raw_folders import prepare, refused
 
 from fedcli.data import manifest
 from fedcli.data.pool import read_pool
@@ -132,7 +132,7 @@ def test_damaged_tables_are_refused(tmp_path):
     for kind in ("parquet", "arrow"):
         path = hugging(tmp_path / f"data.{kind}", kind)
         path.write_bytes(path.read_bytes()[:300])
-        with pytest.raises(FedcliError, match=f"data.{kind} cannot be read"):
+        with refused(f"data.{kind} cannot be read"):
             packed.read_columns(tmp_path, [path.name])
 
 
@@ -147,15 +147,14 @@ def test_damaged_tables_are_refused(tmp_path):
 )
 def test_archives_that_say_nothing_clear_are_refused(members, sentence, tmp_path):
     archive(tmp_path / "shard.tar", members)
-    with pytest.raises(FedcliError, match=sentence):
+    with refused(sentence):
         packed.read_columns(tmp_path, ["shard.tar"])
 
 
 def test_a_column_that_is_not_there_is_named_with_those_that_are(tmp_path):
     web(tmp_path / "raw" / "shard.tar")
-    with pytest.raises(FedcliError, match="has no column 'hospital', only") as error:
+    with refused("has no column 'hospital', only", "--site"):
         prepare("images", raw=tmp_path / "raw", work=tmp_path, size=8, jobs=1, own={"site": "hospital"})
-    assert "--site" in error.value.hint
 
 
 def test_a_row_without_bytes_is_left_out_and_the_package_is_named(tmp_path, monkeypatch):
@@ -168,5 +167,5 @@ def test_a_row_without_bytes_is_left_out_and_the_package_is_named(tmp_path, monk
     with pytest.raises(Unreadable, match="perhaps only the path"):
         packed.picture(tmp_path, place)
     monkeypatch.setitem(__import__("sys").modules, "pyarrow.ipc", None)
-    with pytest.raises(FedcliError, match="need the package pyarrow"):
+    with refused("need the package pyarrow"):
         packed.read_columns(tmp_path, ["t.parquet"])

@@ -3,14 +3,12 @@
 import os
 from collections import Counter
 
-import pytest
-from raw_folders import write_csv
+from raw_folders import refused, write_csv
 
 import fedcli
 from fedcli.data import sources
 from fedcli.data.sources.skin import bcn20000
 from fedcli.data.sources.source import Choices
-from fedcli.errors import FedcliError
 
 DATASET = "bcn20000"
 LESION, IMAGE = Choices(16, "lesion"), Choices(16, "image")
@@ -77,20 +75,20 @@ def test_an_image_that_is_not_there_is_left_out_with_the_reason(made, tmp_path, 
 
 
 def test_folders_and_tables_that_are_not_the_archives_are_named(tmp_path):
-    with pytest.raises(FedcliError, match="no table with the column isic_id"):
+    with refused("no table with the column isic_id"):
         bcn20000.rows(tmp_path, LESION)
     os.mkfifo(tmp_path / "pipe.csv")
     write_csv(tmp_path / "other.csv", ["image", "label"], [["a", "b"]])
-    with pytest.raises(FedcliError, match="no table with the column isic_id"):
+    with refused("no table with the column isic_id"):
         bcn20000.rows(tmp_path, LESION)
     line = ["ISIC_1", OWNERS[0], "60", "female", "benign"]
-    with pytest.raises(FedcliError, match="neither 'benign_malignant' nor 'diagnosis_1'"):
+    with refused("neither 'benign_malignant' nor 'diagnosis_1'"):
         listed(tmp_path, line, head=[*HEAD[:4], "diagnosis"])
-    with pytest.raises(FedcliError, match="no column 'sex'"):
+    with refused("no column 'sex'"):
         listed(tmp_path, line, head=[*HEAD[:3], "gender", HEAD[4]])
-    with pytest.raises(FedcliError, match="line 3 names no image"):
+    with refused("line 3 names no image"):
         listed(tmp_path, line, ["", *line[1:]])
-    with pytest.raises(FedcliError, match="lists ISIC_1 twice"):
+    with refused("lists ISIC_1 twice"):
         listed(tmp_path, line, [*line[:4], "malignant"])
 
 

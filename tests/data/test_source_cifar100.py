@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from raw_folders import refused
 
 from fedcli.data import sources
 from fedcli.data.sources import cifar100
 from fedcli.data.sources.source import Choices
-from fedcli.errors import FedcliError
 
 OFFICIAL = Choices(32, "official")
 
@@ -40,11 +40,11 @@ def test_the_card_has_the_readers_classes_and_kinds():
 
 def test_a_damaged_file_is_refused_in_a_sentence(tmp_path):
     pixels = np.zeros((32, 32, 3), np.uint8)
-    with pytest.raises(FedcliError, match="no such file: .*train.bin"):
+    with refused("no such file: .*train.bin"):
         cifar100.rows(tmp_path, OFFICIAL)
     write(tmp_path, (0, 100, pixels))
-    with pytest.raises(FedcliError, match="record 0 is of class 100 and kind 0"):
+    with refused("record 0 is of class 100 and kind 0"):
         cifar100.rows(tmp_path, OFFICIAL)
     (tmp_path / "train.bin").write_bytes(b"short")
-    with pytest.raises(FedcliError, match="is no number of records of 3074 bytes"):
+    with refused("is no number of records of 3074 bytes"):
         cifar100.rows(tmp_path, OFFICIAL)

@@ -10,7 +10,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from raw_folders import prepare
+from raw_folders import prepare, refused
 from scipy.io import savemat
 
 from fedcli.data import manifest, sources
@@ -37,6 +37,13 @@ def only(raw: Path, *domains: str) -> Path:
     for name in (name for domain, names in files.items() if domain not in domains for name in names):
         shutil.rmtree(raw / name) if (raw / name).is_dir() else (raw / name).unlink()
     return raw
+
+
+def usps_in_hdf5(raw: Path) -> h5py.File:
+    """An empty file in the place of the two text files."""
+    (raw / "usps.bz2").unlink()
+    (raw / "usps.t.bz2").unlink()
+    return h5py.File(raw / "usps.h5", "w")
 
 
 def test_the_card_names_the_domains_of_the_code():
@@ -89,13 +96,11 @@ def test_usps_maps_minus_one_to_black_and_one_to_white_and_counts_digits_from_1(
 def test_usps_in_hdf5_is_the_same_as_in_text(raw):
     text = {row.id: row for row in digits.rows(raw, OFFICIAL).rows if row.groups["domain"] == 1}
     pixels = {id: digits.decode(raw, row, OFFICIAL) for id, row in text.items()}
-    with h5py.File(raw / "usps.h5", "w") as file:
+    with usps_in_hdf5(raw) as file:
         for part in ("train", "test"):
             of = [id for id in text if id.split("/")[1] == part]
             file[f"{part}/data"] = np.stack([pixels[id].ravel() / np.float32(255) for id in of])
             file[f"{part}/target"] = [text[id].label for id in of]
-    (raw / "usps.bz2").unlink()
-    (raw / "usps.t.bz2").unlink()
     rows = [row for row in digits.rows(raw, OFFICIAL).rows if row.groups["domain"] == 1]
     assert [(row.id, row.label) for row in rows] == [(id, row.label) for id, row in text.items()]
     assert all((digits.decode(raw, row, OFFICIAL) == pixels[row.id]).all() for row in rows)
@@ -117,9 +122,8 @@ def test_two_domains_are_enough_and_the_absent_ones_are_named(raw, capsys):
 
 @pytest.mark.parametrize(("domains", "there"), [([], "none"), (["svhn"], "only svhn")])
 def test_fewer_than_two_domains_are_an_error(raw, domains, there):
-    with pytest.raises(FedcliError, match=f"has {there} of mnist, usps, svhn, syn") as error:
+    with refused(f"has {there} of mnist, usps, svhn, syn", "it takes two"):
         digits.rows(only(raw, *domains), OFFICIAL)
-    assert "it takes two" in error.value.hint
 
 
 def test_files_may_lie_where_others_unpack_them(raw):
@@ -156,7 +160,7 @@ def test_half_a_domain_is_an_error(raw):
 
 def test_images_without_their_labels_are_an_error(raw):
     (raw / "MNIST" / "raw" / "t10k-labels-idx1-ubyte.gz").unlink()
-    with pytest.raises(FedcliError, match=r"has no t10k-labels-idx1-ubyte.gz"):
+    with refused(r"has no t10k-labels-idx1-ubyte.gz"):
         digits.rows(raw, OFFICIAL)
 
 
@@ -216,17 +220,14 @@ def test_a_damaged_file_is_named_with_what_is_wrong(raw, file, content, sentence
 )
 def test_another_matlab_file_is_refused(raw, variables, sentence):
     savemat(raw / "train_32x32.mat", variables)
-    with pytest.raises(FedcliError, match=sentence) as error:
+    with refused(sentence):
         digits.rows(raw, OFFICIAL)
-    assert error.value.hint
 
 
 def test_an_hdf5_file_without_usps_groups_is_refused(raw):
-    (raw / "usps.bz2").unlink()
-    (raw / "usps.t.bz2").unlink()
-    with h5py.File(raw / "usps.h5", "w") as file:
+    with usps_in_hdf5(raw) as file:
         file["train/data"] = np.zeros((1, 256), np.float32)
-    with pytest.raises(FedcliError, match="has no dataset 'train/target'"):
+    with refused("has no dataset 'train/target'"):
         digits.rows(raw, OFFICIAL)
 
 
@@ -243,9 +244,7 @@ def test_an_hdf5_file_without_usps_groups_is_refused(raw):
     ],
 )
 def test_an_hdf5_file_of_other_arrays_is_refused(raw, data, target, sentence):
-    (raw / "usps.bz2").unlink()
-    (raw / "usps.t.bz2").unlink()
-    with h5py.File(raw / "usps.h5", "w") as file:
+    with usps_in_hdf5(raw) as file:
         file["train/target"] = target
         if data is None:
             file.create_group("train/data")
@@ -266,11 +265,11 @@ def test_what_macos_puts_beside_an_image_is_no_image(raw):
 
 def test_a_folder_that_is_no_digit_or_empty_is_refused(raw):
     (raw / "syn" / "train" / "3").rename(raw / "syn" / "train" / "three")
-    with pytest.raises(FedcliError, match="three is no digit"):
+    with refused("three is no digit"):
         digits.rows(raw, OFFICIAL)
     shutil.rmtree(raw / "syn" / "train")
     (raw / "syn" / "train").mkdir()
-    with pytest.raises(FedcliError, match="has no images"):
+    with refused("has no images"):
         digits.rows(raw, OFFICIAL)
 
 

@@ -5,14 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from raw_folders import ids
 
 from fedcli.data.pool import Row
 from fedcli.data.sources import phantom, toy
 from fedcli.data.sources.source import Choices
-
-
-def ids(listing, *, test=None) -> list[str]:
-    return [row.id for row in listing.rows if test is None or row.test == test]
 
 
 def test_toy_is_scikit_learns_digits():

@@ -8,15 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from raw_folders import prepare, write_csv
+from raw_folders import prepare, refused, write_csv
 
 from fedcli.data import manifest, sources
 from fedcli.data.pool import Row, read_pool
 from fedcli.data.sources.eyes import fairfedmed
 from fedcli.data.sources.source import Choices, Unreadable
-from fedcli.errors import FedcliError, UsageError
+from fedcli.errors import UsageError
 
 DATASET = "fairfedmed-slo"
+CLASSES = ["no glaucoma", "glaucoma"]
 OWN = {"sites": "race", "unknown": "keep"}
 SLO, OCT = fairfedmed.SLO, fairfedmed.OCT
 CODES = {"glaucoma": 1, "race": 2, "language": 0, "ethnicity": -1, "gender": 1, "maritalstatus": 4}
@@ -48,7 +49,7 @@ def patient(raw: Path, *, codes: dict = CODES, columns: dict | None = None, name
 @pytest.mark.parametrize("name", ["fairfedmed-slo", "fairfedmed-oct"])
 def test_the_cards_name_the_classes_attributes_and_options_of_the_code(name):
     card = sources.card(name)
-    assert card["classes"] == fairfedmed.CLASSES and card["channels"] == (32 if name.endswith("oct") else 1)
+    assert card["classes"] == CLASSES and card["channels"] == (32 if name.endswith("oct") else 1)
     assert card["attributes"] == {**fairfedmed.CODED, "age": fairfedmed.AGE_BANDS, "site": fairfedmed.SITES}
     assert {key: option["default"] for key, option in card["options"].items()} == OWN
 
@@ -79,7 +80,7 @@ def test_labels_and_attributes_are_those_of_the_table_that_spells_them(made):
     for line in lines:
         if (row := images.get(line["filename"].removesuffix(".npz"))) is None:
             continue
-        assert fairfedmed.CLASSES[row.label] == {"no": "no glaucoma", "yes": "glaucoma"}[line["glaucoma"]]
+        assert CLASSES[row.label] == {"no": "no glaucoma", "yes": "glaucoma"}[line["glaucoma"]]
         for name, values in fairfedmed.CODED.items():
             expected, place = line[name.replace("_", "")], row.groups[name]
             if (name, row.id) != ("gender", "fairclip_data_00011"):  # the one in which they differ
@@ -244,23 +245,21 @@ def test_a_volume_of_32_channels_goes_into_the_pool(made, tmp_path):
 
 
 def test_clahe_takes_no_volume(made):
-    with pytest.raises(UsageError, match="--clahe takes grey or colour images, not 32 B-scans"):
+    with refused("--clahe takes grey or colour images, not 32 B-scans", of=UsageError):
         OCT.rows(made, choices(clahe=True))
 
 
 def test_missing_tables_and_columns_are_named(raw):
-    with pytest.raises(FedcliError, match="has no meta_site1_gender_train.csv") as error:
+    with refused("has no meta_site1_gender_train.csv", "--split image"):
         SLO.rows(raw, choices(sites="gender"))
-    assert "--split image" in error.value.hint
     write_csv(raw / "fairfedmed/meta_all.csv", ["file"], [["a.npz"]])
-    with pytest.raises(FedcliError, match="has no column 'filename'"):
+    with refused("has no column 'filename'"):
         SLO.rows(raw, choices("image"))
     (raw / "fairfedmed/meta_all.csv").unlink()
-    with pytest.raises(FedcliError, match=r"has no meta_all\.csv") as error:
+    with refused(r"has no meta_all\.csv", "--split official"):
         SLO.rows(raw, choices("image"))
-    assert "--split official" in error.value.hint
     shutil.rmtree(raw / "fairfedmed/all")
-    with pytest.raises(FedcliError, match="has no folder 'all'"):
+    with refused("has no folder 'all'"):
         SLO.rows(raw, choices())
 
 
@@ -268,10 +267,10 @@ def test_a_patient_in_two_parts_two_sites_or_two_lines_is_refused(raw):
     site1, site2 = (raw / f"fairfedmed/meta_site{site}_race_{part}.csv" for site, part in ((1, "test"), (2, "test")))
     name = read(site1)[0]["filename"]
     write_csv(site2, ["filename"], [[name]])
-    with pytest.raises(FedcliError, match=f"meta_site2_race_test.csv lists {name}, which another site or part lists"):
+    with refused(f"meta_site2_race_test.csv lists {name}, which another site or part lists"):
         SLO.rows(raw, choices())
     write_csv(site1, ["filename"], [[name], [name]])
-    with pytest.raises(FedcliError, match=f"meta_site1_race_test.csv lists {name} twice"):
+    with refused(f"meta_site1_race_test.csv lists {name} twice"):
         SLO.rows(raw, choices())
 
 
@@ -279,7 +278,7 @@ def test_a_patient_in_two_parts_two_sites_or_two_lines_is_refused(raw):
 def test_a_name_that_leads_out_of_the_folder_is_refused(tmp_path, name):
     raw = patient(tmp_path)
     write_csv(raw / "meta_all.csv", ["filename"], [[name]])
-    with pytest.raises(FedcliError, match="leads out of"):
+    with refused("leads out of"):
         SLO.rows(raw, choices("image"))
 
 
@@ -287,5 +286,5 @@ def test_a_link_that_leads_out_of_the_folder_is_refused(tmp_path):
     raw = patient(tmp_path)
     shutil.move(raw / "all/a.npz", tmp_path / "b.npz")
     (raw / "all/a.npz").symlink_to(tmp_path / "b.npz")
-    with pytest.raises(FedcliError, match="leads out of"):
+    with refused("leads out of"):
         SLO.rows(raw, choices("image"))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas
 import pytest
-from raw_folders import prepare, rewrite
+from raw_folders import prepare, refused, rewrite
 
 from fedcli.data import manifest, sources
 from fedcli.data.partition import make_partition, resolve
@@ -85,9 +85,8 @@ def test_flambys_table_may_have_any_of_its_names(raw, name):
 
 def test_without_flambys_table_there_are_no_hospitals(raw):
     (raw / SPLIT).unlink()
-    with pytest.raises(FedcliError, match="has no train_test_split, which names the hospitals") as error:
+    with refused("has no train_test_split, which names the hospitals", "dataset_creation_scripts"):
         fed_isic.rows(raw, OFFICIAL)
-    assert "dataset_creation_scripts" in error.value.hint
 
 
 def test_every_table_that_is_missing_is_named_at_once(raw):
@@ -124,24 +123,22 @@ def test_an_image_of_flambys_table_that_isics_lacks_is_skipped_with_the_reason(r
 )
 def test_an_unknown_class_hospital_or_fold_is_an_error(raw, column, value, hint):
     rewrite(raw / SPLIT, lambda table: table.assign(**{column: [value, *table[column][1:]]}))
-    with pytest.raises(FedcliError, match=rf"ISIC_00\d+ has the {column}") as error:
+    with refused(rf"ISIC_00\d+ has the {column}", hint):
         fed_isic.rows(raw, OFFICIAL)
-    assert hint in error.value.hint
 
 
 def test_two_tables_that_contradict_each_other_are_an_error(raw):
     rewrite(raw / SPLIT, lambda table: table.assign(target=["7", *table.target[1:]]))
-    with pytest.raises(FedcliError, match=r"ISIC_00\d+ is MEL in ISIC_2019_.* and SCC in train_test_split") as error:
+    with refused(r"ISIC_00\d+ is MEL in ISIC_2019_.* and SCC in train_test_split"):
         fed_isic.rows(raw, OFFICIAL)
-    assert error.value.hint
 
 
 def test_an_image_in_two_folds_is_an_error_and_a_missing_column_is_named(raw):
     rewrite(raw / SPLIT, lambda table: pandas.concat([table, table[:1].assign(fold="test")]))
-    with pytest.raises(FedcliError, match="train_test_split lists ISIC_.* twice"):
+    with refused("train_test_split lists ISIC_.* twice"):
         fed_isic.rows(raw, OFFICIAL)
     rewrite(raw / SPLIT, lambda table: table.drop(columns="center"))
-    with pytest.raises(FedcliError, match="has no column 'center'"):
+    with refused("has no column 'center'"):
         fed_isic.rows(raw, OFFICIAL)
 
 

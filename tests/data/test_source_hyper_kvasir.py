@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from raw_folders import prepare, write_csv
+from raw_folders import prepare, refused, write_csv
 
 from fedcli.data import manifest, sources
 from fedcli.data.pool import read_pool
@@ -95,19 +95,18 @@ def test_the_authors_file_says_the_same_as_a_split_file(made, tmp_path):
 
 
 def test_official_folds_that_are_not_there_or_incomplete_are_an_error(raw):
-    with pytest.raises(FedcliError, match="no 3_fold_split.csv") as error:
+    with refused("no 3_fold_split.csv", "simula/hyper-kvasir"):
         hyper_kvasir.rows(raw, Choices(16, "official", folds=3))
-    assert "simula/hyper-kvasir" in error.value.hint
     path = raw / "official_splits" / "5_fold_split.csv"
     head, first, *others = path.read_text().splitlines()
     path.write_text("\n".join([head, *others]))
-    with pytest.raises(FedcliError, match=f"no fold for {first[:36]}"):
+    with refused(f"no fold for {first[:36]}"):
         hyper_kvasir.rows(raw, Choices(16, "official"))
     path.write_text("\n".join([head, first.replace("normal-cecum", "polyp"), *others]))
-    with pytest.raises(FedcliError, match="is normal-cecum, but .* calls it polyp"):
+    with refused("is normal-cecum, but .* calls it polyp"):
         hyper_kvasir.rows(raw, Choices(16, "official"))
     path.write_text("\n".join([head, first[:-1] + "first", *others]))
-    with pytest.raises(FedcliError, match="split-index 'first'"):
+    with refused("split-index 'first'"):
         hyper_kvasir.rows(raw, Choices(16, "official"))
 
 
@@ -140,9 +139,8 @@ def test_an_image_with_two_classes_is_an_error_and_a_repeated_row_is_not(raw):
     table(raw).write_text("\n".join([*lines, lines[1]]))
     assert len(hyper_kvasir.rows(raw, IMAGE).rows) == 115
     table(raw).write_text("\n".join([*lines, lines[1].replace("cecum", "ileum")]))
-    with pytest.raises(FedcliError, match="has two classes, normal-cecum and ileum") as error:
+    with refused("has two classes, normal-cecum and ileum"):
         hyper_kvasir.rows(raw, IMAGE)
-    assert error.value.hint
 
 
 def test_what_macos_puts_beside_folders_and_images_is_no_image(raw):
@@ -155,14 +153,14 @@ def test_what_macos_puts_beside_folders_and_images_is_no_image(raw):
     assert hyper_kvasir.rows(raw, IMAGE) == whole
     for folder in list(top.glob("*-gi-tract")):
         folder.rename(folder.with_name(f"._{folder.name}"))
-    with pytest.raises(FedcliError, match="has no folder lower-gi-tract or upper-gi-tract"):
+    with refused("has no folder lower-gi-tract or upper-gi-tract"):
         hyper_kvasir.rows(raw, IMAGE)
 
 
 def test_an_image_in_two_folders_is_an_error(raw):
     first = next(raw.glob("labeled-images/*/*/cecum/*.jpg"))
     shutil.copy(first, first.parents[1] / "ileum" / first.name)
-    with pytest.raises(FedcliError, match="lies in cecum and in ileum"):
+    with refused("lies in cecum and in ileum"):
         hyper_kvasir.rows(raw, IMAGE)
 
 
@@ -175,24 +173,23 @@ def test_an_unknown_class_is_an_error_in_table_and_folder(raw):
     table(raw).unlink()
     folder = raw / "labeled-images" / "lower-gi-tract" / "anatomical-landmarks"
     (folder / "ileum").rename(folder / "colon")
-    with pytest.raises(FedcliError, match="colon' is none of"):
+    with refused("colon' is none of"):
         hyper_kvasir.rows(raw, IMAGE)
 
 
 def test_a_name_that_leads_out_of_the_folder_is_refused(raw):
     text = table(raw).read_text()
     table(raw).write_text(text + "../../secret,Lower GI,polyps,pathological-findings\n")
-    with pytest.raises(FedcliError, match=r"'\.\./\.\./secret' leads out of"):
+    with refused(r"'\.\./\.\./secret' leads out of"):
         hyper_kvasir.rows(raw, IMAGE)
 
 
 def test_a_missing_column_and_a_missing_folder_are_named(raw):
     write_csv(table(raw), ["Video file", "Organ"], [["a", "Lower GI"]])
-    with pytest.raises(FedcliError, match=r"image-labels.csv has no column 'Finding'"):
+    with refused(r"image-labels.csv has no column 'Finding'"):
         hyper_kvasir.rows(raw, IMAGE)
-    with pytest.raises(FedcliError, match="no folder lower-gi-tract") as error:
+    with refused("no folder lower-gi-tract", "labeled-images"):
         hyper_kvasir.rows(raw / "official_splits", IMAGE)
-    assert "labeled-images" in error.value.hint
 
 
 @pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")

@@ -4,17 +4,13 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from raw_folders import in_any_order, write_csv, write_skin
+from raw_folders import ids, in_any_order, refused, write_csv, write_skin
 
 from fedcli.data.sources.skin import isic2018
 from fedcli.data.sources.source import Choices
 from fedcli.errors import FedcliError
 
 LESION = Choices(16, "lesion")
-
-
-def ids(listing, *, test=None) -> list[str]:
-    return [row.id for row in listing.rows if test is None or row.test == test]
 
 
 def test_skin_rows_carry_class_lesion_sex_and_age(tmp_path):
@@ -63,13 +59,13 @@ def test_the_official_fold_is_taken_and_its_leak_told(tmp_path, capsys):
     assert ids(isic2018.rows(tmp_path, Choices(16, "official")), test=True) == ["b"]
     assert "1 lesions have images in both train and test" in capsys.readouterr().err
     write_csv(tmp_path / isic2018.CENTERS, ["image_id", "dataset", "fold"], folds[:2])
-    with pytest.raises(FedcliError, match="no fold for c"):
+    with refused("no fold for c"):
         isic2018.rows(tmp_path, Choices(16, "official"))
 
 
 def test_the_official_fold_needs_its_table(tmp_path):
     write_skin(tmp_path, [["L1", "a", "nv", 45, "male"]])
-    with pytest.raises(FedcliError, match="ham10000_fedisic2019.csv"):
+    with refused("ham10000_fedisic2019.csv"):
         isic2018.rows(tmp_path, Choices(16, "official"))
 
 
@@ -87,9 +83,8 @@ def test_the_archives_one_hot_table_works_too(tmp_path):
     folder.mkdir()
     for id in "ab":
         Image.new("RGB", (8, 8)).save(folder / f"{id}.jpg")
-    with pytest.raises(FedcliError, match="does not say which lesion a shows") as error:
+    with refused("does not say which lesion a shows", "--split image"):
         isic2018.rows(tmp_path, LESION)
-    assert "--split image" in error.value.hint
     assert [r.label for r in isic2018.rows(tmp_path, Choices(16, "image")).rows] == [1, 6]
     write_csv(tmp_path / isic2018.GROUPINGS, ["image", "lesion_id"], [["b", "L2"], ["a", "L1"]])
     listing = isic2018.rows(tmp_path, LESION)
@@ -100,7 +95,7 @@ def test_a_one_hot_row_with_two_labels_is_an_error(tmp_path):
     write_csv(
         tmp_path / isic2018.TRUTH, ["image", *(c.upper() for c in isic2018.CLASSES)], [["a", 1, 1, 0, 0, 0, 0, 0]]
     )
-    with pytest.raises(FedcliError, match="a has 2 labels"):
+    with refused("a has 2 labels"):
         isic2018.rows(tmp_path, LESION)
 
 
@@ -112,13 +107,13 @@ def test_a_missing_column_is_named_with_those_found(tmp_path):
 
 
 def test_a_folder_without_a_table_is_an_error(tmp_path):
-    with pytest.raises(FedcliError, match="has neither HAM10000_metadata.csv nor ISIC2018"):
+    with refused("has neither HAM10000_metadata.csv nor ISIC2018"):
         isic2018.rows(tmp_path, LESION)
 
 
 def test_an_empty_table_is_an_error(tmp_path):
     (tmp_path / isic2018.HAM).write_text("")
-    with pytest.raises(FedcliError, match="HAM10000_metadata.csv has no rows"):
+    with refused("HAM10000_metadata.csv has no rows"):
         isic2018.rows(tmp_path, LESION)
 
 
@@ -126,14 +121,14 @@ def test_an_image_with_two_labels_is_an_error_and_a_repeated_row_is_not(tmp_path
     write_skin(tmp_path, [["L1", "a", "nv", 45, "male"], ["L1", "a", "nv", 45, "male"]])
     assert ids(isic2018.rows(tmp_path, LESION)) == ["a"]
     write_skin(tmp_path, [["L1", "a", "nv", 45, "male"], ["L1", "a", "mel", 45, "male"]])
-    with pytest.raises(FedcliError, match="a has two labels, nv and mel"):
+    with refused("a has two labels, nv and mel"):
         isic2018.rows(tmp_path, LESION)
 
 
 @pytest.mark.parametrize("dx", ["scc", ""])
 def test_an_unknown_class_is_an_error(tmp_path, dx):
     write_skin(tmp_path, [["L1", "a", "nv", 45, "male"], ["L2", "b", dx, 45, "male"]])
-    with pytest.raises(FedcliError, match="b has the unknown class"):
+    with refused("b has the unknown class"):
         isic2018.rows(tmp_path, LESION)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas
 import pytest
-from raw_folders import in_any_order, prepare, rewrite, write_csv
+from raw_folders import in_any_order, prepare, refused, rewrite, write_csv
 
 from fedcli.data import sources
 from fedcli.data.pool import read_pool
@@ -120,32 +120,29 @@ def test_an_image_called_unknown_is_skipped_with_the_reason(raw):
 @pytest.mark.parametrize(("labels", "count"), [([1, 1, *[0] * 7], 2), ([0] * 9, 0)])
 def test_a_row_without_exactly_one_label_is_an_error(raw, labels, count):
     write_csv(raw / isic2019.TRUTH, ["image", *[*isic2019.CLASSES, isic2019.UNKNOWN]], [["ISIC_0000000", *labels]])
-    with pytest.raises(FedcliError, match=f"ISIC_0000000 has {count} labels, expected one") as error:
+    with refused(f"ISIC_0000000 has {count} labels, expected one"):
         isic2019.rows(raw, LESION)
-    assert error.value.hint
 
 
 def test_a_repeated_row_is_fine_and_a_contradiction_is_not(raw):
     rewrite(raw / isic2019.TRUTH, lambda t: pandas.concat([t, t[:1]]))
     assert len(isic2019.rows(raw, LESION).rows) == 64
     rewrite(raw / isic2019.TRUTH, lambda t: pandas.concat([t, t[10:11].assign(image=t.image[0])]))
-    with pytest.raises(FedcliError, match="lists ISIC_0000000 twice") as error:
+    with refused("lists ISIC_0000000 twice"):
         isic2019.rows(raw, LESION)
-    assert error.value.hint
 
 
 def test_two_spellings_of_one_image_are_one_image(raw):
     rewrite(raw / isic2019.METADATA, lambda t: pandas.concat([t, t[7:8].assign(image="ISIC_0000007")]))
-    with pytest.raises(FedcliError, match="lists ISIC_0000007 twice"):
+    with refused("lists ISIC_0000007 twice"):
         isic2019.rows(raw, LESION)
 
 
 @pytest.mark.parametrize("name", [isic2019.TRUTH, isic2019.METADATA])
 def test_a_missing_table_is_named(raw, name):
     (raw / name).unlink()
-    with pytest.raises(FedcliError, match=f"has no {name}") as error:
+    with refused(f"has no {name}"):
         isic2019.rows(raw, LESION)
-    assert error.value.hint
 
 
 @pytest.mark.parametrize(("name", "lost"), [(isic2019.TRUTH, "SCC"), (isic2019.METADATA, "lesion_id")])
@@ -158,7 +155,7 @@ def test_a_missing_column_is_named(raw, name, lost):
 
 def test_a_line_without_a_name_is_an_error(raw):
     rewrite(raw / isic2019.METADATA, lambda t: t.assign(image=["", *t.image[1:]]))
-    with pytest.raises(FedcliError, match="line 2 names no image"):
+    with refused("line 2 names no image"):
         isic2019.rows(raw, LESION)
 
 

@@ -9,14 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from raw_folders import prepare, write_csv, write_skin
+from raw_folders import prepare, refused, write_csv, write_skin
 
 from fedcli.data import manifest, sources
 from fedcli.data.partition import make_partition, resolve
 from fedcli.data.pool import read_pool
 from fedcli.data.sources.skin import isic2018, isic2019, isic_skin_tone
 from fedcli.data.sources.source import Choices, Listing
-from fedcli.errors import FedcliError
 from fedcli.io.hdf5 import open_hdf5
 
 DATASET = "isic-skin-tone"
@@ -107,34 +106,31 @@ def test_the_cut_applies_to_a_table_too_and_what_it_leaves_out_is_unknown(raw):
 
 @pytest.mark.parametrize("name", ["../types.csv", "/etc/hostname", "a/../../types.csv"])
 def test_a_table_outside_the_folder_is_refused(raw, name):
-    with pytest.raises(FedcliError, match="leads out of") as error:
+    with refused("leads out of"):
         isic_skin_tone.rows(raw, choose(tone_file=name))
-    assert error.value.hint
 
 
 def test_a_table_that_is_absent_or_about_other_images_is_refused(raw):
-    with pytest.raises(FedcliError, match=r"has no nothing\.csv"):
+    with refused(r"has no nothing\.csv"):
         isic_skin_tone.rows(raw, choose(tone_file="nothing.csv"))
     write_csv(raw / TABLE, ["image_name", "fitzpatrick"], [["elsewhere", 2]])
-    with pytest.raises(FedcliError, match="names none of the 72 images") as error:
+    with refused("names none of the 72 images"):
         isic_skin_tone.rows(raw, choose(tone_file=TABLE))
-    assert error.value.hint
 
 
 @pytest.mark.parametrize("of", ["7", "0", "2.5", "light"])
 def test_an_unknown_type_is_an_error(raw, of):
     write_csv(raw / TABLE, ["image_name", "fitzpatrick"], [["ISIC_0000000", of]])
-    with pytest.raises(FedcliError, match="ISIC_0000000 has the skin type") as error:
+    with refused("ISIC_0000000 has the skin type", "1 to 6"):
         isic_skin_tone.rows(raw, choose(tone_file=TABLE))
-    assert "1 to 6" in error.value.hint
 
 
 def test_a_contradiction_or_a_missing_column_in_the_table_is_an_error(raw):
     write_csv(raw / TABLE, ["image_name", "fitzpatrick"], [["ISIC_0000000", 1], ["ISIC_0000000", 5]])
-    with pytest.raises(FedcliError, match="lists ISIC_0000000 twice"):
+    with refused("lists ISIC_0000000 twice"):
         isic_skin_tone.rows(raw, choose(tone_file=TABLE))
     write_csv(raw / TABLE, ["image_name"], [["ISIC_0000000"]])
-    with pytest.raises(FedcliError, match="no column 'fitzpatrick'"):
+    with refused("no column 'fitzpatrick'"):
         isic_skin_tone.rows(raw, choose(tone_file=TABLE))
 
 
@@ -160,7 +156,7 @@ def test_ham10000s_folder_is_taken_with_its_seven_classes(tmp_path):
 
 
 def test_a_folder_of_neither_is_told_what_is_missing(tmp_path):
-    with pytest.raises(FedcliError, match=f"has no {isic2019.TRUTH}"):
+    with refused(f"has no {isic2019.TRUTH}"):
         isic_skin_tone.rows(tmp_path, LESION)
 
 

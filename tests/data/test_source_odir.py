@@ -6,11 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from raw_folders import write_csv
+from raw_folders import refused, write_csv
 
 from fedcli.data.sources.eyes import odir
 from fedcli.data.sources.source import Choices
-from fedcli.errors import FedcliError
 
 HEAD = [*odir.COLUMNS[:5], "Left-Diagnostic Keywords", "Right-Diagnostic Keywords", *odir.LABELS]
 PEOPLE = [
@@ -92,7 +91,7 @@ def test_a_table_that_contradicts_itself_is_refused(raw, line, column, cell, sen
     changed = [list(person) for person in PEOPLE]
     changed[line][column] = cell
     write_csv(raw / "data.csv", HEAD, changed)
-    with pytest.raises(FedcliError, match=sentence):
+    with refused(sentence):
         rows(raw)
 
 
@@ -100,5 +99,5 @@ def test_what_is_missing_is_named(raw):
     (raw / "ODIR-5K_Training_Images" / "1_left.jpg").unlink()
     assert ("1_left.jpg", "listed in the table, in none of the image folders") in rows(raw).skipped
     (raw / "data.csv").unlink()
-    with pytest.raises(FedcliError, match=r"has none of the tables full_df.csv, data.csv"):
+    with refused(r"has none of the tables full_df.csv, data.csv"):
         rows(raw)

@@ -36,7 +36,6 @@ from ..tables import (
 )  # fmt: skip
 from .fedchexmimic_sample import make
 
-CLASSES = ["no pleural effusion", "pleural effusion"]
 AGES = ["0-60", "60+"]  # the paper's names; somebody of 60 is in the second
 SITES = ["chexpert", "mimic"]
 ATTRIBUTES = {"race": ["white", "asian", "black"], "gender": ["male", "female"], "age": AGES, "site": SITES}

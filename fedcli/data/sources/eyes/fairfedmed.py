@@ -37,7 +37,6 @@ from ..formats.photographs import within
 from ..source import Choices, Listing, Source, Unreadable, check_regular, checked_channels, unreadable
 from ..tables import AGE_BANDS, age_band, check_once, place, read_table
 
-CLASSES = ["no glaucoma", "glaucoma"]
 CODED = {  # attribute -> values in the order of their codes; -1 is unknown
     "race": ["asian", "black", "white"],
     "language": ["english", "spanish", "other"],

@@ -129,4 +129,4 @@ def ask_pydicom(path: Path) -> dict[int, str]:
 def years(age: str) -> float:
     """DICOM's age such as 045Y, 010M, 003W or 012D."""
     per_year = {"Y": 1, "M": 12, "W": 52.18, "D": 365.25}
-    return int(age[:-1]) / per_year[age[-1]] if age[:-1].isdigit() and age[-1] in per_year else float("nan")
+    return int(age[:-1]) / per_year[age[-1]] if age[:-1].isdecimal() and age[-1] in per_year else float("nan")

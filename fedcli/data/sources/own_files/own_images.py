@@ -125,7 +125,7 @@ def white(choices: Choices) -> float | None:
     text = choices.own["white"]
     if text == "auto":
         return None
-    if not text.isdigit() or not 1 <= int(text) <= 65535:
+    if not text.isdecimal() or not 1 <= int(text) <= 65535:
         raise UsageError(f"white is {text!r}", "give the stored value that is white, 4095 for 12 bits, 65535 for 16")
     return float(text)
 

@@ -25,7 +25,6 @@ PLACES = (  # top row and left column of each patch: four sides, four corners
 )
 CUTS = 55.0, 41.0, 28.0, 19.0, 10.0  # degrees; above the first is type 1, at or below the last type 6
 HAIR, DARKER = 17, 10  # width of the cross that finds hair in pixels; how much darker than its surroundings hair is
-RULES = "continuous", "released"
 
 
 def skin_type(image: np.ndarray, rule: str) -> int:
