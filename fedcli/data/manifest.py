@@ -188,6 +188,7 @@ def parent(path: Path, *kinds: str) -> Path | None:
 
 def above(path: Path, *kinds: str) -> Path:
     """The manifest itself where it is of one of these kinds, else as parent() finds it. Raises FedcliError for none."""
+    path = find(path)
     nearest = path if read(path).kind in kinds else parent(path, *kinds)
     if nearest is None:
         hint = "make the chain again: prepare, partition, corrupt"
