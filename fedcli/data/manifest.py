@@ -11,7 +11,7 @@ import json
 import os
 import re
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ class Manifest:
     parents: dict[str, str]  # path relative to this manifest -> sha256 of the manifest read
     files: dict[str, str]  # path inside this manifest's folder -> sha256 of the file written
     body: dict[str, Any]  # what the stage found: classes, roster, scores
-    format: int = field(default=FORMAT)
+    format: int = FORMAT
 
     @property
     def text(self) -> str:
@@ -47,7 +47,6 @@ class Manifest:
 
 Build = Callable[[Path], dict[str, Any]]
 KEYS = {f.name for f in fields(Manifest)}
-_checked = set[tuple[Path, bool, bytes]]()  # digests of texts that had the right shape
 
 
 @dataclass(frozen=True)
@@ -62,19 +61,12 @@ class Destination:
 def read(path: Path, *kinds: str, whole: bool = False) -> Manifest:
     """Read a manifest (or the one in a folder), hashes unchecked; whole: no key may be absent. Raises FedcliError."""
     path = find(path, *kinds)
-    known, digest = _read(path, at) if (at := settled(path)) else _read.__wrapped__(path, None)
-    if kinds and known.kind not in kinds:
-        what = f"{path} is a {known.kind} manifest; this command reads {' or '.join(kinds)}"
-        raise FedcliError(what, "give another path, or none to use the newest")
-    if (looked_at := (path, whole, digest)) not in _checked:
-        shapes.check(vars(known), manifest_bodies.shape(known.kind), path, AGAIN, whole=whole)
-        _checked.add(looked_at)
-    return known
+    return _read(path, kinds, whole, at) if (at := settled(path)) else _read.__wrapped__(path, kinds, whole, None)
 
 
-@lru_cache(maxsize=512)  # a report looks at each of its manifests tens of times
-def _read(path: Path, _: Stamp | None) -> tuple[Manifest, bytes]:
-    """A manifest, not to be written into, and the digest of its text."""
+@lru_cache(maxsize=2048)  # a report looks at each of its manifests tens of times
+def _read(path: Path, kinds: tuple[str, ...], whole: bool, _: Stamp | None) -> Manifest:
+    """A manifest, not to be written into."""
     hint = "give the .json that a fedcli command printed"
     try:
         raw = json.loads(text := read_text(path, hint))
@@ -95,7 +87,11 @@ def _read(path: Path, _: Stamp | None) -> tuple[Manifest, bytes]:
     if known.format != FORMAT:
         what = f"{path} has manifest format {known.format}; this fedcli reads {FORMAT}"
         raise FedcliError(what, "make it again with this version")
-    return known, hashlib.sha256(text.encode()).digest()
+    if kinds and known.kind not in kinds:
+        what = f"{path} is a {known.kind} manifest; this command reads {' or '.join(kinds)}"
+        raise FedcliError(what, "give another path, or none to use the newest")
+    shapes.check(vars(known), manifest_bodies.shape(known.kind), path, AGAIN, whole=whole)
+    return known
 
 
 def find(path: Path, *kinds: str) -> Path:
@@ -192,6 +188,7 @@ def parent(path: Path, *kinds: str) -> Path | None:
 
 def above(path: Path, *kinds: str) -> Path:
     """The manifest itself where it is of one of these kinds, else as parent() finds it. Raises FedcliError for none."""
+    path = find(path)
     nearest = path if read(path).kind in kinds else parent(path, *kinds)
     if nearest is None:
         hint = "make the chain again: prepare, partition, corrupt"
@@ -331,5 +328,5 @@ def seal(folder: Path, manifest: Manifest, outside: tuple[str, ...] = ()) -> Pat
         if p.is_file() and p != path and not p.name.startswith(".") and p.suffix != ".tmp"
         and not {*outside}.intersection(p.relative_to(folder).parts)
     }  # fmt: skip
-    write_text(path, Manifest(**{**asdict(manifest), "files": files}).text)
+    write_text(path, replace(manifest, files=files).text)
     return path

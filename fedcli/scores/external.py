@@ -137,8 +137,6 @@ def _check_images(run: Run, path: Path) -> None:
 
 
 def _dataset(path: Path) -> Path:
-    if manifest.read(path).kind == "dataset":
-        return path
     data = manifest.parent(path, "corruption", "partition") if manifest.read(path).kind == "run" else path
     return manifest.above(data or path, "dataset")
 

@@ -85,15 +85,12 @@ def _before(options: CorruptOptions | AttackOptions, made: str) -> Path:
 
 def _labels(options: CorruptOptions) -> Path:
     """Noisy labels: the clients that --ratio or --on choose, or, where there is only --client, those alone."""
-    flips = label_noise.Flips(
-        options.noise or "symmetric",
-        0.2 if options.rate is None else options.rate,
-        {key: str(value) for key, value in options.flip.items()},
-    )
+    how = options.noise or "symmetric", label_noise.RATE if options.rate is None else options.rate
+    flip = {key: str(value) for key, value in options.flip.items()}
     alone = bool(options.client) and not options.on and options.noise is None and options.rate is None
     to, who = _to(options, () if alone or options.on else ("ratio",)), Who(options.ratio, options.on, options.client)
     partition = _before(options, "label_noise")
-    return label_noise.make_label_noise(partition, flips, to, who, given=not alone, seed=options.seed)
+    return label_noise.make_label_noise(partition, None if alone else how, flip, to, who, seed=options.seed)
 
 
 def run_attack(options: AttackOptions) -> Partition:

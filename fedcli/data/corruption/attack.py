@@ -110,9 +110,9 @@ class Kind:
 
 
 def _flipped(attack: Attack, y: np.ndarray, ids: np.ndarray, classes: list[str]) -> np.ndarray:
-    flips = label_noise.Flips("asymmetric" if attack.flip else "pair", attack.strength, attack.flip)
-    to = label_noise.targets(flips.kind, classes, flips)
-    return label_noise.flipped(y, ids.tolist(), (flips.kind, flips.rate), to, attack.seed, attack.client)
+    kind = "asymmetric" if attack.flip else "pair"
+    to = label_noise.targets(kind, classes, attack.flip)
+    return label_noise.flipped(y, ids.tolist(), (kind, attack.strength), to, attack.seed, attack.client)
 
 
 def _swapped(attack: Attack, images: Tensor, ids: np.ndarray) -> Tensor:

@@ -13,7 +13,6 @@ it was made from, and labels.h5 beside them with the labels of each changed clie
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,25 +29,17 @@ from . import mixture
 from .mixture import How, Who
 
 KINDS = "symmetric", "asymmetric", "pair"
+RATE = 0.2  # where none is given
 WORD = "labels"  # in place of a kind of image corruption
 
 
-@dataclass(frozen=True)
-class Flips:
-    """The fate of a label. flip: class -> class, of asymmetric noise."""
-
-    kind: str = "symmetric"
-    rate: float = 0.2
-    flip: Mapping[str, str] = field(default_factory=dict)
-
-
 def make_label_noise(
-    source: Path, flips: Flips, to: manifest.Destination, who: Who, *, given: bool = True, seed: int = 0
+    source: Path, how: How | None, flip: Mapping[str, str], to: manifest.Destination, who: Who, *, seed: int
 ) -> Path:
     """Change labels of some clients of a partition; returns the path of the new partition.json.
 
-    given: whether the clients that `who` chooses by ratio or name are changed, or only those that it names with a kind
-        and rate of their own, "NAME=KIND:RATE".
+    how: for the clients that `who` chooses by ratio or name; None where only those are changed that it names with a
+        kind and rate of their own, "NAME=KIND:RATE". flip: class -> class, of asymmetric noise.
     Raises FedcliError, UsageError.
     """
     source, body = mixture.partition_of(source, "change labels", "labels are changed")
@@ -57,16 +48,17 @@ def make_label_noise(
     if "label_noise" in body:
         hint = "start from the partition above it; --client NAME=KIND:RATE gives clients different noise"
         raise FedcliError(f"{source} has noisy labels already", hint)
-    for name in (*flips.flip, *flips.flip.values()):
+    for name in (*flip, *flip.values()):
         if name not in body["classes"]:
             raise UsageError(f"--flip names {name!r}, which is no class", nearest(name, body["classes"]))
-    read, rate = partial(_how, flips, body["classes"]), str(flips.rate)
-    default = read(flips.kind, rate) if given else None
+    classes, rate = body["classes"], str(how[1] if how else RATE)
+    read = partial(_how, flip, classes)
+    default = read(how[0], rate) if how else None
     each = mixture.each_client(body, who, default, read, strength=rate, example="north=symmetric:0.3")
-    noise = {"each": {name: list(how) for name, how in each.items()}, "flip": dict(flips.flip), "seed": seed}
+    noise = {"each": {name: list(own) for name, own in each.items()}, "flip": dict(flip), "seed": seed}
 
     def change(client: str, y: np.ndarray, ids: np.ndarray) -> np.ndarray:
-        return flipped(y, ids.tolist(), each[client], targets(each[client][0], body["classes"], flips), seed, client)
+        return flipped(y, ids.tolist(), each[client], targets(each[client][0], classes, flip), seed, client)
 
     def write(target: Path) -> dict[str, Any]:
         return write_labels(target / LABELS, source, body, each, change)
@@ -92,7 +84,7 @@ def flipped(y: np.ndarray, ids: Sequence[str], how: How, to: Sequence[int], seed
     return out
 
 
-def _how(flips: Flips, classes: Sequence[str], kind: str, rate: str) -> How:
+def _how(flip: Mapping[str, str], classes: Sequence[str], kind: str, rate: str) -> How:
     if kind not in KINDS:
         raise UsageError(f"unknown label noise {kind!r}", nearest(kind, KINDS))
     try:
@@ -101,7 +93,7 @@ def _how(flips: Flips, classes: Sequence[str], kind: str, rate: str) -> How:
         number = -1.0
     if not 0 <= number <= 1:
         raise UsageError(f"the rate of label noise is {rate}, not in [0, 1]", "0.2 changes one label in five")
-    if kind == "asymmetric" and not flips.flip:
+    if kind == "asymmetric" and not flip:
         raise UsageError(
             "asymmetric label noise needs the classes it changes", f"for example --flip {'='.join(classes[:2])}"
         )
@@ -135,8 +127,8 @@ def write_labels(
     return {**body, "roster": roster, "label_noise": noise}
 
 
-def targets(kind: str, classes: Sequence[str], flips: Flips) -> list[int]:
+def targets(kind: str, classes: Sequence[str], flip: Mapping[str, str]) -> list[int]:
     """The class that each class becomes under pair and asymmetric noise, -1 for what stays."""
     if kind == "pair":
         return [(c + 1) % len(classes) for c in range(len(classes))]
-    return [classes.index(flips.flip[name]) if name in flips.flip else -1 for name in classes]
+    return [classes.index(flip[name]) if name in flip else -1 for name in classes]
