@@ -1,18 +1,16 @@
 """Intervals of a mean over runs whose test sets differ: folds, and splits drawn anew."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from scored_runs import fold, model, scored
 
 from fedcli.compare.resampling import bounds_of_mean
-from fedcli.compare.systems import Quantity, read
+from fedcli.compare.systems import read
 from fedcli.scores.statistics import intervals
 from fedcli.scores.statistics.bootstrap import draw
-from fedcli.scores.table import Score
+from fedcli.scores.table import Score, Where
 
-SCORE = Quantity("clean", "accuracy")
+SCORE = Where("clean", metric="accuracy")
 SIZES = 60, 48
 
 
@@ -61,6 +59,6 @@ def test_patients_of_two_test_sets_of_one_size_are_not_drawn_as_one(tmp_path, me
     two = bounds_of_mean(both, SCORE, [estimate] * 2)
     assert two[1] - two[0] < 0.85 * (one[1] - one[0])  # by the square root of two, in the long run
     groups = [
-        bounds_of_mean(each, replace(SCORE, attribute="sex", group="f"), [estimate] * 2) for each in (alone * 2, both)
+        bounds_of_mean(each, SCORE._replace(attribute="sex", group="f"), [estimate] * 2) for each in (alone * 2, both)
     ]
     assert groups[1][1] - groups[1][0] < 0.9 * (groups[0][1] - groups[0][0])

@@ -5,10 +5,12 @@ import pytest
 from scored_runs import PATIENTS_OF, SEX, N, Y, heal, model, scored
 
 from fedcli.compare.resampling import Resamples, left_of_mean
-from fedcli.compare.systems import Quantity, read
+from fedcli.compare.systems import read
 from fedcli.compare.tested import compare
 from fedcli.reporting.comparison import body, legend
 from fedcli.scores.statistics.bootstrap import bca_interval
+from fedcli.scores.table import Where
+from fedcli.scores.views import GAP
 
 METRIC = "balanced_accuracy"
 
@@ -29,10 +31,12 @@ def test_scores_of_all_images_and_of_groups_without_each_patient(tmp_path):
     logits = model(1, 0)
     (run,) = read([scored(tmp_path / "a", logits)])
     made = Resamples(10)
-    assert sorted(made.left(run, Quantity("clean", METRIC))) == pytest.approx(sorted(by_hand(logits)))
+    assert sorted(made.left(run, Where("clean", metric=METRIC))) == pytest.approx(sorted(by_hand(logits)))
     female, male = (by_hand(logits, SEX == g) for g in (0, 1))
-    assert sorted(made.left(run, Quantity("clean", METRIC, "sex", "f"))) == pytest.approx(sorted(female))
-    gaps = made.left(run, Quantity("clean", METRIC, "sex"))
+    assert sorted(made.left(run, Where("clean", attribute="sex", group="f", metric=METRIC))) == pytest.approx(
+        sorted(female)
+    )
+    gaps = made.left(run, Where("clean", attribute="sex", metric=METRIC, measure=GAP))
     each = [np.abs(np.subtract(*(by_hand([single], SEX == g) for g in (0, 1)))) for single in logits]
     assert sorted(gaps) == pytest.approx(sorted(np.mean(each, axis=0))) and male.shape == gaps.shape == (30,)
 
@@ -49,7 +53,7 @@ def test_compare_gives_bca_intervals_where_they_are_asked_for(tmp_path):
     usual, made = compare(a, b, resamples=300), compare(a, b, resamples=300, interval="bca")
     row, before = (next(r for r in each.rows if r.metric == METRIC) for each in (made, usual))
     resamples = Resamples(300)
-    first, second = (resamples.drawn(run, Quantity("clean", METRIC)) for run in read([*a, *b]))
+    first, second = (resamples.drawn(run, Where("clean", metric=METRIC)) for run in read([*a, *b]))
     expected = bca_interval(row.difference, second - first, by_hand(runs[1]) - by_hand(runs[0]))
     assert (row.low, row.high) == pytest.approx(expected)
     assert (row.low, row.high) != (before.low, before.high) and row.p == before.p
