@@ -41,24 +41,20 @@ def group_tests(paired: Paired, resamples: Resamples, metrics: Sequence[str], na
     A group's place among the groups may differ from fold to fold.
     """
     runs = one_of_each([run for run, _ in paired.pairs])
-    values = predicted(runs[0].path).grouping(name)[1]
-    gap = Where(attribute=name, measure=GAP)
-    gaps = [gap._replace(version=v, metric=m) for v in predicted(runs[0].path).tables for m in metrics]
+    first, by = predicted(runs[0].path), Where(attribute=name)
+    all_groups = [by._replace(version=version, metric=metric) for version in first.tables for metric in metrics]
     return GroupTests(
-        judged(_rows(paired, resamples, gaps)),
-        judged(_rows(paired, resamples, [gap._replace(group=value, measure="") for gap in gaps for value in values])),
+        _rows(paired, resamples, [of._replace(measure=GAP) for of in all_groups]),
+        _rows(paired, resamples, [of._replace(group=group) for of in all_groups for group in first.grouping(name)[1]]),
         small_in_sets({run.which: run.scores for run in runs}, name),
         sum(int((predicted(run.path).grouping(name)[0] < 0).sum()) for run in runs),
     )
 
 
-def judged(rows: list[Compared]) -> list[Compared]:
-    """Rows of one pair of systems each, where there is nothing to adjust."""
-    return [adjusted(row, row.p, row.p_seeds) for row in rows]
-
-
 def _rows(paired: Paired, resamples: Resamples, scores: Iterable[Where]) -> list[Compared]:
-    return [row for of in scores if (row := difference(of, paired, resamples))]
+    """Rows of one pair of systems each, where there is nothing to adjust."""
+    rows = (difference(of, paired, resamples) for of in scores)
+    return [adjusted(row, row.p, row.p_seeds) for row in rows if row]
 
 
 def difference(of: Where, paired: Paired, resamples: Resamples) -> Compared | None:

@@ -21,7 +21,7 @@ from ..scores.scores import SYNTHETIC
 from ..scores.statistics.bootstrap import BCA, LEVEL, PERCENTILE
 from ..scores.statistics.significance import OverSeeds, holm, over_seeds
 from ..scores.table import Where
-from .difference import GroupTests, difference, group_tests, headline, image_tests, judged
+from .difference import GroupTests, difference, group_tests, headline, image_tests
 from .pairing import Sample, paired
 from .predicted import one_class, predicted
 from .resampling import Resamples
@@ -76,7 +76,7 @@ def compare(
     for run in console.progress(runs, label="compare", total=len(runs)):
         for attribute in ("", *attributes):
             drawn.table(run, attribute)
-    rows = judged(headline(of, drawn, asked))
+    rows = headline(of, drawn, asked)
     if not rows:
         raise FedcliError("the two systems have no score in common", "evaluate both on the same versions of the images")
     return Comparison(
