@@ -194,7 +194,7 @@ class Leads:
         self.over = "seeds"
         self._metrics = tuple(metric for metric in metrics if metric in RESAMPLED)
         self._drawn = Resamples(enough(len(systems) - 1))
-        self._rows: dict[tuple[int, int, Where], Compared | None] = {}
+        self._rows: dict[tuple[int, int, Where], Difference | None] = {}
 
     def test(self, score: Where, first: int, second: int, comparisons: int) -> bool | None:
         """Tell whether two systems differ significantly in a score; None where there is no test of it.
@@ -210,14 +210,11 @@ class Leads:
         row = adjusted(row, *(p and min(1.0, comparisons * p) for p in (row.p, row.p_seeds)))
         return significant(row)
 
-    def row(self, first: int, second: int, score: Where) -> Compared | None:
+    def row(self, first: int, second: int, score: Where) -> Difference | None:
         """One test, not adjusted, of the later system against the earlier; None where the two share no seed or test
         set, or have no predictions, as the legend then says."""
         key = min(first, second), max(first, second), score
         if key not in self._rows:
-            try:
-                row = difference(score, paired(*(self.systems[k] for k in key[:2])), self._drawn)
-                self._rows[key] = row and adjusted(row, row.p, row.p_seeds)
-            except FedcliError:
-                self._rows[key] = None
+            row, _ = _test(self.systems[key[0]], self.systems[key[1]], self._drawn, score)
+            self._rows[key] = None if row.difference is None else adjusted(row, row.p, row.p_seeds)
         return self._rows[key]
