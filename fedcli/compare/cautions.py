@@ -16,9 +16,9 @@ from ..scores.groups import SMALL
 from ..scores.numbers import versions
 from ..scores.parts import MODELS
 from ..scores.scores import Scores
-from ..scores.table import Score
+from ..scores.table import Score, Where
 from .predicted import one_class
-from .systems import BEST, LAST, LAST5, Quantity, Scored
+from .systems import BEST, LAST, LAST5, Scored
 from .verdict import Difference, interval_text, signed, significant
 
 BY_FEW = "; a group with few images, or without one of a class, decides the gap"
@@ -63,11 +63,11 @@ def _is_stuck(run: Scored, version: str) -> bool:
 
 
 def levelling_down(
-    systems: Sequence[tuple[str, Sequence[Scored]]], test: Callable[[Quantity, int], Difference | None]
+    systems: Sequence[tuple[str, Sequence[Scored]]], test: Callable[[Where, int], Difference | None]
 ) -> Iterator[str]:
     """A sentence for each attribute and each system, given with its name, that levels down against the first one.
 
-    test: of a quantity and the place of a system: its test against the first, None where there is none.
+    test: of a score and the place of a system: its test against the first, None where there is none.
     """
     for place, (name, runs) in enumerate(systems[1:], 1):
         base, first = systems[0]
@@ -80,7 +80,7 @@ def levelling_down(
             narrower = (max(was) - min(was)) - (max(now) - min(now))
             if apart(narrower, 0.0) > 0 and (apart(now, was) <= 0).all():
                 best, area = max(shared, key=lambda group: before[group]), runs[0].scores.usual[1]
-                tested = test(Quantity("clean", area, attribute), place)
+                tested = test(Where("clean", attribute=attribute, metric=area, measure=views.GAP), place)
                 sure = tested is not None and significant(tested)
                 each = [run.scores for run in (*first, *runs)]
                 few = BY_FEW * (views.GAP in small_decides(each, attribute, "clean", area, LAST5))

@@ -10,11 +10,13 @@ from ..metrics import Task, probabilities
 from ..scores.parts import VERSIONS
 from ..scores.statistics.bootstrap import bca_interval, bootstrap_p, interval
 from ..scores.statistics.significance import delong, mcnemar, over_seeds, paired_t, sign_floor, wilcoxon
+from ..scores.table import Where
+from ..scores.views import GAP
 from .cautions import small_in_sets
 from .pairing import Paired, one_of_each
 from .predicted import can_resample, differing, predicted
 from .resampling import Resamples, left_of_mean
-from .systems import Pairs, Quantity, Scored
+from .systems import Pairs, Scored
 from .verdict import Compared, adjusted
 
 
@@ -28,11 +30,9 @@ class GroupTests:
     unknown: int
 
 
-def headline(
-    paired: Paired, resamples: Resamples, metrics: Sequence[str], versions: Sequence[str] = VERSIONS
-) -> list[Compared]:
+def headline(paired: Paired, resamples: Resamples, metrics: Sequence[str]) -> list[Compared]:
     """A row for each version and metric that all runs have."""
-    return _rows(paired, resamples, [Quantity(version, metric) for version in versions for metric in metrics])
+    return _rows(paired, resamples, [Where(version, metric=metric) for version in VERSIONS for metric in metrics])
 
 
 def group_tests(paired: Paired, resamples: Resamples, metrics: Sequence[str], name: str) -> GroupTests:
@@ -41,26 +41,23 @@ def group_tests(paired: Paired, resamples: Resamples, metrics: Sequence[str], na
     A group's place among the groups may differ from fold to fold.
     """
     runs = one_of_each([run for run, _ in paired.pairs])
-    values = predicted(runs[0].path).grouping(name)[1]
-    gaps = [Quantity(v, metric, name) for v in predicted(runs[0].path).tables for metric in metrics]
+    first, by = predicted(runs[0].path), Where(attribute=name)
+    all_groups = [by._replace(version=version, metric=metric) for version in first.tables for metric in metrics]
     return GroupTests(
-        judged(_rows(paired, resamples, gaps)),
-        judged(_rows(paired, resamples, [replace(gap, group=value) for gap in gaps for value in values])),
+        _rows(paired, resamples, [of._replace(measure=GAP) for of in all_groups]),
+        _rows(paired, resamples, [of._replace(group=group) for of in all_groups for group in first.grouping(name)[1]]),
         small_in_sets({run.which: run.scores for run in runs}, name),
         sum(int((predicted(run.path).grouping(name)[0] < 0).sum()) for run in runs),
     )
 
 
-def judged(rows: list[Compared]) -> list[Compared]:
+def _rows(paired: Paired, resamples: Resamples, scores: Iterable[Where]) -> list[Compared]:
     """Rows of one pair of systems each, where there is nothing to adjust."""
-    return [adjusted(row, row.p, row.p_seeds) for row in rows]
+    rows = (difference(of, paired, resamples) for of in scores)
+    return [adjusted(row, row.p, row.p_seeds) for row in rows if row]
 
 
-def _rows(paired: Paired, resamples: Resamples, scores: Iterable[Quantity]) -> list[Compared]:
-    return [row for of in scores if (row := difference(of, paired, resamples))]
-
-
-def difference(of: Quantity, paired: Paired, resamples: Resamples) -> Compared | None:
+def difference(of: Where, paired: Paired, resamples: Resamples) -> Compared | None:
     """One score of both systems; None where some run does not have it or it cannot be resampled.
 
     Both means, the difference, its interval and p over patients weigh every run alike, as tables of a report do; tests
@@ -104,7 +101,7 @@ def difference(of: Quantity, paired: Paired, resamples: Resamples) -> Compared |
     return replace(row, low=low, high=high)
 
 
-def _patients(pairs: Pairs, of: Quantity) -> int:
+def _patients(pairs: Pairs, of: Where) -> int:
     sets = [predicted(run.path) for run in one_of_each([run for run, _ in pairs])]
     return sum(len(np.unique(found.of(of.attribute).units[found.members(of)])) for found in sets)
 

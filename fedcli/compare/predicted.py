@@ -13,8 +13,9 @@ from ..metrics import Grouping, Task, apart, get
 from ..metrics.metric import DECISIONS, PROBABILITIES
 from ..scores import predictions
 from ..scores.groups import grouping
-from ..scores.parts import VERSIONS
-from .systems import Pairs, Quantity, Scored
+from ..scores.parts import AVERAGE, VERSIONS
+from ..scores.table import Where
+from .systems import Pairs, Scored
 
 ROOM = 2**28  # bytes of the predictions that are remembered
 
@@ -57,15 +58,15 @@ class Predicted:
         """The place of each image's group [N], -1 for none, and the groups' names; of crossed attributes too."""
         return grouping(attribute, self.of(attribute).groups, self.attributes)
 
-    def members(self, of: Quantity) -> np.ndarray:
-        """The images that a quantity is of: bool [N]."""
+    def members(self, of: Where) -> np.ndarray:
+        """The images that a score is of: bool [N]."""
         if not of.attribute:
             return np.full(len(self.y), True)
         places, names = self.grouping(of.attribute)
         return places == names.index(of.group) if of.group else places >= 0
 
 
-def differing(pairs: Pairs, of: Quantity) -> int:
+def differing(pairs: Pairs, of: Where) -> int:
     """The number of patients that two systems answer differently, as far as a metric can show, over all pairs together.
 
     Counts do not say which images the two differ in: all of them may.
@@ -89,7 +90,7 @@ def differing(pairs: Pairs, of: Quantity) -> int:
 def _marks(scores: Path, _: str, metric: str, version: str) -> np.ndarray:
     """A metric's view of each image, mean over the models that answer: right or not [N, 1], else [N, C]."""
     found = predicted(scores)
-    versions = list(found.tables) if version == "average" else [version]
+    versions = list(found.tables) if version == AVERAGE else [version]
     return np.mean([_mark(table, found.y, metric) for v in versions for table in found.tables[v]], axis=0)
 
 
@@ -108,7 +109,7 @@ def one_class(runs: Sequence[Scored], version: str) -> str:
     version: "average" for all that there are. To find nothing in every image may be right for every rare label.
     """
     parts = []
-    for v in VERSIONS if version == "average" else [version]:
+    for v in VERSIONS if version == AVERAGE else [version]:
         stuck = []
         for run in runs:
             found = predicted(run.path)
@@ -184,7 +185,7 @@ def _of_counts(scores: Path, about: manifest.Manifest) -> Predicted:
     return replace(images(["all"]), by_attribute={name: images(keys, name) for name, keys in parts.items()})
 
 
-def can_resample(pairs: Pairs, of: Quantity) -> bool:
+def can_resample(pairs: Pairs, of: Where) -> bool:
     """Tell whether a score can be resampled: counts do not say which images of two versions, or chances of classes,
     belong together."""
     counted = [found for run, _ in pairs if (found := predicted(run.path)).counted]

@@ -6,7 +6,7 @@ each test set is drawn by itself, and a patient is left out of the runs of its o
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -16,17 +16,17 @@ from .. import metrics
 from ..errors import FedcliError
 from ..io.files import sha256
 from ..metrics import gap
-from ..scores.parts import VERSIONS
+from ..scores.parts import AVERAGE, VERSIONS
 from ..scores.statistics import intervals, resampled
 from ..scores.statistics.bootstrap import bootstrap_all, without_each
 from ..scores.statistics.resampled import Columns, mean
-from ..scores.table import Score
+from ..scores.table import Score, Where
+from ..scores.views import GAP
 from .pairing import numbered
 from .predicted import Predicted, predicted
-from .systems import LAST, LAST5, Quantity, Scored
+from .systems import LAST, LAST5, Scored
 
-AVERAGE = "average"
-Table = dict[Quantity, np.ndarray]  # resamples [B], or without each patient [U]
+Table = dict[Where, np.ndarray]  # resamples [B], or without each patient [U]
 Bounds = tuple[float, float]
 
 
@@ -45,11 +45,11 @@ class Resamples:
         """Every score of all images, or of the groups by an attribute."""
         return _drawn(run.path, sha256(run.path), run.identity, attribute, self.count, self.seed)
 
-    def drawn(self, run: Scored, of: Quantity) -> np.ndarray:
+    def drawn(self, run: Scored, of: Where) -> np.ndarray:
         """A score in each resample: [B]."""
         return self.table(run, of.attribute)[of]
 
-    def left(self, run: Scored, of: Quantity) -> np.ndarray:
+    def left(self, run: Scored, of: Where) -> np.ndarray:
         """A score without each patient in turn: [U]."""
         return _without_each(run.path, sha256(run.path), of.attribute)[of]
 
@@ -59,7 +59,9 @@ def _drawn(path: Path, _: str, identity: str, attribute: str, count: int, seed: 
     """The columns that evaluate kept of these very resamples, or those drawn now."""
     kept = {} if attribute or (count, seed) != (resampled.RESAMPLES, resampled.SEED) else resampled.read(path.parent)
     if kept:
-        return _with_average({Quantity(v, m): column for v, columns in kept.items() for m, column in columns.items()})
+        return _with_average(
+            {Where(v, metric=m): column for v, columns in kept.items() for m, column in columns.items()}
+        )
     found = predicted(path).of(attribute)
     images = [identity, found.id[0]] if found.counted else found.id  # counts of two are not paired
     seed = resampled.seed_of(images, seed)
@@ -72,13 +74,14 @@ def _drawn(path: Path, _: str, identity: str, attribute: str, count: int, seed: 
 
 
 def _named(tables: list[Columns], version: str, attribute: str, names: list[str]) -> Table:
-    """The mean of several models' scores, by quantity; tables: metric -> [B], or [B, G] of the groups of an attribute,
-    whose gap is added."""
+    """The mean of several models' scores. tables: metric -> [B], or [B, G] of the groups of an attribute, whose gap is
+    added."""
     if not attribute:
-        return {Quantity(version, metric): column for metric, column in mean(tables).items()}
+        return {Where(version, metric=metric): column for metric, column in mean(tables).items()}
     gaps = mean([{metric: gap(column) for metric, column in table.items()} for table in tables])
-    return {Quantity(version, metric, attribute): column for metric, column in gaps.items()} | {
-        Quantity(version, metric, attribute, name): column
+    where = Where(version, attribute=attribute)
+    return {where._replace(metric=metric, measure=GAP): column for metric, column in gaps.items()} | {
+        where._replace(metric=metric, group=name): column
         for metric, columns in mean(tables).items()
         for name, column in zip(names, columns.T)
     }
@@ -87,9 +90,9 @@ def _named(tables: list[Columns], version: str, attribute: str, names: list[str]
 def _with_average(table: Table) -> Table:
     """Scores of all images with the average of clean and corrupted ones, where there are both."""
     clean = [of for of in table if of.version == VERSIONS[0] and not of.attribute]
-    pairs = {of: replace(of, version=VERSIONS[1]) for of in clean}
+    pairs = {of: of._replace(version=VERSIONS[1]) for of in clean}
     return table | {
-        replace(of, version=AVERAGE): np.mean([table[of], table[other]], axis=0)
+        of._replace(version=AVERAGE): np.mean([table[of], table[other]], axis=0)
         for of, other in pairs.items()
         if other in table
     }
@@ -136,7 +139,7 @@ def left_of_mean(values: Sequence[float], left: Sequence[np.ndarray], sets: Sequ
     return np.concatenate(parts)
 
 
-def bounds(runs: Sequence[Scored], of: Quantity, at: str) -> Bounds | None:
+def bounds(runs: Sequence[Scored], of: Where, at: str) -> Bounds | None:
     """Low and high of what a report shows of a score: over patients, of the mean over the kept rounds and over runs, or
     of the last round's; None where no answers to images are there, and of the round that validation chose."""
     if at == LAST:
@@ -161,7 +164,7 @@ def can_pool(runs: Sequence[Scored]) -> bool:
     return all((run.path.parent / "predictions.h5").is_file() and not predicted(run.path).counted for run in runs)
 
 
-def bounds_of_mean(runs: Sequence[Scored], of: Quantity, estimates: Sequence[Score | None]) -> Bounds | None:
+def bounds_of_mean(runs: Sequence[Scored], of: Where, estimates: Sequence[Score | None]) -> Bounds | None:
     """Low and high of the mean score of the last round's models over runs. estimates: the interval of each run.
 
     The mean of the runs' bounds would be as wide as that of one run; the mean over runs in each resample is what varies
@@ -185,14 +188,14 @@ def bounds_of_mean(runs: Sequence[Scored], of: Quantity, estimates: Sequence[Sco
     return None if low is None or high is None else (low, high)
 
 
-def _last(run: Scored, of: Quantity, bca: bool) -> tuple[Columns, Columns]:
+def _last(run: Scored, of: Where, bca: bool) -> tuple[Columns, Columns]:
     """Metric -> the score of the last round's models in each resample [B], and for BCa without each patient [U]."""
     place = sorted(run.scores.groups).index(of.attribute) if of.attribute else None
-    return _of_last(run.path, sha256(run.path), replace(of, metric=""), place, bca)
+    return _of_last(run.path, sha256(run.path), of._replace(metric=""), place, bca)
 
 
 @lru_cache(maxsize=1024)
-def _of_last(path: Path, _: str, of: Quantity, place: int | None, bca: bool) -> tuple[Columns, Columns]:
+def _of_last(path: Path, _: str, of: Where, place: int | None, bca: bool) -> tuple[Columns, Columns]:
     """place: of the attribute among those that the run was evaluated by."""
     found = predicted(path).of(of.attribute)
     if bca:

@@ -17,7 +17,7 @@ from ..scores import views
 from ..scores.existing import with_operating_points
 from ..scores.nested import nested
 from ..scores.scores import Scores
-from ..scores.table import Score
+from ..scores.table import Score, Where
 
 DRAWN = "seed", "fold"  # options that only say which of several draws a run or its data is
 MODEL = "name", "size", "channels", "precision"  # in which two networks differ
@@ -27,19 +27,6 @@ LAST5, LAST, BEST = "last5", "last", "best"  # the rounds that a number is of
 NOT_THE_METHOD = "a difference may be due to that and not to the method"
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Quantity:
-    """A score that systems are compared in: of all images, of one group, or the gap between an attribute's groups.
-
-    group: "" with an attribute for the gap between its best and worst group.
-    """
-
-    version: str
-    metric: str
-    attribute: str = ""
-    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -91,15 +78,15 @@ class Scored:
         stage = self.scores.data.get(kind)
         return stage.sha256 if stage else None
 
-    def score(self, of: Quantity) -> Score | None:
-        """A score over the kept rounds; None where the run does not have it."""
+    def score(self, of: Where) -> Score | None:
+        """A score of all images, of a group or between the groups; None where the run does not have it."""
         if not of.attribute:
             return self.scores.versions.get(of.version, {}).get(of.metric)
         if of.group:
             return self.scores.groups[of.attribute].get(of.version, {}).get(of.metric, {}).get(of.group)
-        return self.scores.part().lies(of.attribute, of.version, of.metric, views.GAP)
+        return self.scores.part().lies(of.attribute, of.version, of.metric, of.measure)
 
-    def rounds(self, of: Quantity) -> list[float] | None:
+    def rounds(self, of: Where) -> list[float] | None:
         """A score in each kept round; None where the run does not have it."""
         if of.attribute and not views.compared(of.metric):
             return None

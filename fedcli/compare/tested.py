@@ -16,15 +16,16 @@ from ..errors import FedcliError, UsageError, nearest
 from ..metrics import CLASSES, LABELS, RESAMPLED, TWO, names
 from ..scores import numbers
 from ..scores.own_metrics import is_own
-from ..scores.parts import VERSIONS
+from ..scores.parts import AVERAGE, VERSIONS
 from ..scores.scores import SYNTHETIC
 from ..scores.statistics.bootstrap import BCA, LEVEL, PERCENTILE
 from ..scores.statistics.significance import OverSeeds, holm, over_seeds
-from .difference import GroupTests, difference, group_tests, headline, image_tests, judged
+from ..scores.table import Where
+from .difference import GroupTests, difference, group_tests, headline, image_tests
 from .pairing import Sample, paired
 from .predicted import one_class, predicted
 from .resampling import Resamples
-from .systems import Quantity, Scored, read, refuse_mixed, settings
+from .systems import Scored, read, refuse_mixed, settings
 from .verdict import RESAMPLES, Against, Compared, Difference, adjusted, enough, significant
 
 
@@ -75,7 +76,7 @@ def compare(
     for run in console.progress(runs, label="compare", total=len(runs)):
         for attribute in ("", *attributes):
             drawn.table(run, attribute)
-    rows = judged(headline(of, drawn, asked))
+    rows = headline(of, drawn, asked)
     if not rows:
         raise FedcliError("the two systems have no score in common", "evaluate both on the same versions of the images")
     return Comparison(
@@ -103,7 +104,7 @@ def _side(runs: list[Scored]) -> dict[str, Any]:
         "rule": first.rule,
         "seeds": [run.seed for run in runs],
         "warning": "; ".join(filter(None, [first.warning, groups])),
-        "one_class": one_class(runs, "average"),
+        "one_class": one_class(runs, AVERAGE),
     }
 
 
@@ -123,7 +124,7 @@ def order(
         if word not in known:
             raise UsageError(f"no {what} is named {word!r}", nearest(word, known))
     others = [name for name in systems if name != reference]
-    score, base = Quantity(version, metric), systems[reference]
+    score, base = Where(version, metric=metric), systems[reference]
     _check((metric,), base[0])
     drawn = Resamples(resamples or enough(len(others)), seed)
     tests = [_test(base, systems[name], drawn, score) for name in others]
@@ -138,7 +139,7 @@ def order(
 
 
 def _test(
-    reference: Sequence[Scored], runs: Sequence[Scored], drawn: Resamples, score: Quantity
+    reference: Sequence[Scored], runs: Sequence[Scored], drawn: Resamples, score: Where
 ) -> tuple[Difference, str]:
     """One system's test against the reference and what to beware of; where there is none, why."""
     try:
@@ -150,7 +151,7 @@ def _test(
 
 
 def _against(
-    name: str, runs: Sequence[Scored], of: Quantity, test: Difference, note: str, *, is_reference: bool
+    name: str, runs: Sequence[Scored], of: Where, test: Difference, note: str, *, is_reference: bool
 ) -> Against:
     rounds = [each for run in runs if (each := run.rounds(of))]
     mean = over_seeds(rounds) if len(rounds) == len(runs) else OverSeeds(None, None, None, len(runs))
@@ -193,9 +194,9 @@ class Leads:
         self.over = "seeds"
         self._metrics = tuple(metric for metric in metrics if metric in RESAMPLED)
         self._drawn = Resamples(enough(len(systems) - 1))
-        self._rows: dict[tuple[int, int, Quantity], Compared | None] = {}
+        self._rows: dict[tuple[int, int, Where], Difference | None] = {}
 
-    def test(self, score: Quantity, first: int, second: int, comparisons: int) -> bool | None:
+    def test(self, score: Where, first: int, second: int, comparisons: int) -> bool | None:
         """Tell whether two systems differ significantly in a score; None where there is no test of it.
 
         comparisons: how many the best of the column is part of; p is multiplied by it (Bonferroni), so that no table
@@ -209,14 +210,11 @@ class Leads:
         row = adjusted(row, *(p and min(1.0, comparisons * p) for p in (row.p, row.p_seeds)))
         return significant(row)
 
-    def row(self, first: int, second: int, score: Quantity) -> Compared | None:
+    def row(self, first: int, second: int, score: Where) -> Difference | None:
         """One test, not adjusted, of the later system against the earlier; None where the two share no seed or test
         set, or have no predictions, as the legend then says."""
         key = min(first, second), max(first, second), score
         if key not in self._rows:
-            try:
-                row = difference(score, paired(*(self.systems[k] for k in key[:2])), self._drawn)
-                self._rows[key] = row and adjusted(row, row.p, row.p_seeds)
-            except FedcliError:
-                self._rows[key] = None
+            row, _ = _test(self.systems[key[0]], self.systems[key[1]], self._drawn, score)
+            self._rows[key] = None if row.difference is None else adjusted(row, row.p, row.p_seeds)
         return self._rows[key]

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ..compare.resampling import bounds
-from ..compare.systems import LAST5, Quantity, Scored
+from ..compare.systems import LAST5, Scored
 from ..data import manifest
 from ..errors import UsageError, nearest
 from ..labels import counts
@@ -106,7 +106,7 @@ class System:
         means = [known[where].mean if where in known else None for known in self.known]
         return np.nan if None in means or not means else 100 * float(np.mean(means))  # type: ignore[arg-type]
 
-    def bounds(self, of: Quantity) -> tuple[float, float]:
+    def bounds(self, of: Where) -> tuple[float, float]:
         """Its 95 % interval over patients, in percent; NaN where there is none."""
         low, high = bounds(self.scored, of, self.at) or (np.nan, np.nan)
         return 100 * low, 100 * high

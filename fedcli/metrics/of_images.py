@@ -9,7 +9,7 @@ from .arithmetic import mean_of_known
 from .metric import Metric, get, own, registered
 from .ranking import wide
 from .several_labels import OF_LABEL, LabelsPlan, LabelSums
-from .sums import Groupings, Sums
+from .sums import ClassesPlan, Groupings, Sums
 from .task import Plan, Task
 
 
@@ -18,7 +18,7 @@ def plan(logits: np.ndarray, y: np.ndarray, groupings: Groupings | None = None) 
 
     groupings: attribute -> (places [N], values), for metrics from outside the package; None where none is to be made.
     """
-    return Task.of(y).plan(logits, y, groupings)
+    return (LabelsPlan if y.ndim == 2 else ClassesPlan).of(logits, y, groupings)
 
 
 def score(logits: np.ndarray, y: np.ndarray, groupings: Groupings | None = None) -> dict[str, Any]:
@@ -35,11 +35,6 @@ def score_of(sums: Sums | LabelSums, asked: Sequence[str] | None = None) -> dict
     known = registered(sums.needs) + _own(sums) if asked is None else map(get, asked)
     with np.errstate(invalid="ignore", divide="ignore"):  # 0 / 0 is the NaN that is meant
         return {metric.name: number(metric.of(sums)[0]) for metric in known}
-
-
-def some(logits: np.ndarray, y: np.ndarray, asked: Sequence[str]) -> dict[str, float | None]:
-    """score() of these metrics alone, in their order."""
-    return score_of(plan(logits, y).sums(), asked)
 
 
 def resampled(made: Plan, weights: np.ndarray, asked: Sequence[str] | None = None) -> dict[str, np.ndarray]:

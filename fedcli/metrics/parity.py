@@ -109,26 +109,15 @@ def _range(rates: np.ndarray) -> float | None:
 
 def undefined_rates(tables: np.ndarray, values: list[str], classes: list[str]) -> list[str]:
     """Names the rates that the differences had to leave out; for two classes, those of class 1. tables: as parity()."""
-    if tables.ndim == 4:
-        return _undefined_of_labels(tables.sum(3), values, classes)
+    several = tables.ndim == 4
+    having = tables.sum(3)[..., 1] if several else tables.sum(2)  # [G, C] images of each class, or with each label
+    lacking = tables.sum(3)[..., 0] if several else having.sum(1, keepdims=True) - having
+    rates = {"true positive": having, "false positive": lacking}
     out = []
-    for value, row in zip(values, tables.sum(2)):
-        if not row.sum():
+    for g, value in enumerate(values):
+        if not several and not having[g].any():
             out.append(f"every rate of {value}")
             continue
-        for c in [1] if len(classes) == 2 else range(len(classes)):
-            rates = {"true positive": row[c], "false positive": row.sum() - row[c]}
-            out += [f"{rate} rate of {classes[c]} in {value}" for rate, images in rates.items() if not images]
+        for c in [1] if len(classes) == 2 and not several else range(len(classes)):
+            out += [f"{rate} rate of {classes[c]} in {value}" for rate, images in rates.items() if not images[g, c]]
     return out
-
-
-def _undefined_of_labels(counts: np.ndarray, values: list[str], labels: list[str]) -> list[str]:
-    """counts: [G, L, 2] images of each group without each label and with it."""
-    rates = "false positive", "true positive"
-    return [
-        f"{rates[answer]} rate of {label} in {value}"
-        for value, table in zip(values, counts, strict=True)
-        for label, images in zip(labels, table, strict=True)
-        for answer in (1, 0)
-        if not images[answer]
-    ]

@@ -10,7 +10,7 @@ from ..labels import UNKNOWN, YES, is_multi_label
 from .parity import decided, decided_labels
 from .probabilities import label_probabilities, probabilities
 from .several_labels import LabelsPlan
-from .sums import ClassesPlan, Groupings
+from .sums import ClassesPlan
 
 Plan = ClassesPlan | LabelsPlan
 
@@ -65,10 +65,6 @@ class Task:
         if self.several:
             return decided_labels(logits >= 0, y, groups, count)
         return decided(logits.argmax(1), y, groups, logits.shape[1], count)
-
-    def plan(self, logits: np.ndarray, y: np.ndarray, groupings: Groupings | None = None) -> Plan:
-        """Images with what a model answers. Raises FedcliError for logits that are not finite."""
-        return (LabelsPlan if self.several else ClassesPlan).of(logits, y, groupings)
 
 
 ONE = Task(

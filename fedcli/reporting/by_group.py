@@ -7,14 +7,14 @@ from functools import cached_property
 from ..compare.cautions import small_groups
 from ..compare.predicted import predicted
 from ..compare.resampling import Resamples
-from ..compare.systems import Quantity, Scored
+from ..compare.systems import Scored
 from ..data.glance import fitted
 from ..metrics import RESAMPLED, better_low, title
 from ..scores import numbers, views
 from ..scores.parts import MODELS
 from ..scores.scores import Scores
 from ..scores.statistics.intervals import RESAMPLES, bounds
-from ..scores.table import Score
+from ..scores.table import Score, Where
 from .table import DAGGER, NONE, Table, bounded
 
 SMALL, REASON = f"{DAGGER} not reliable: ", 64  # then each group with its reason, of at most so many characters
@@ -98,9 +98,10 @@ class _Shown:
         value = self.value(score)
         if value is None:
             return NONE
-        return bounded(value, *self._bounds(Quantity(version, self.metric, attribute, group), score)).text
+        of = Where(version, attribute=attribute, group=group, metric=self.metric)
+        return bounded(value, *self._bounds(of, score)).text
 
-    def _bounds(self, of: Quantity, score: Score) -> tuple[float | None, float | None]:
+    def _bounds(self, of: Where, score: Score) -> tuple[float | None, float | None]:
         if not self.is_mean or len(score.values) < 2 or score.mean is None:
             return score.low, score.high
         found = predicted(self.run.path).of(of.attribute)

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 
 from .. import console
 from ..compare.cautions import levelling_down
-from ..compare.systems import BEST, LAST5, Quantity
+from ..compare.systems import BEST, LAST5
 from ..compare.tested import Leads, order
 from ..compare.verdict import ENOUGH, SIGNIFICANT
 from ..errors import UsageError, nearest
@@ -174,7 +174,7 @@ def _marked(rows: list[Row], column: Column, leads: Leads) -> list[Cell]:
     def leading(first: int, second: int) -> bool:
         one_view = not rows[first].is_view and not rows[second].is_view  # which predictions are of
         tested = one_view and rows[first].at == LAST5 and _has_test(of)
-        better = leads.test(Quantity(of.version, of.metric), first, second, others) if tested else None
+        better = leads.test(Where(of.version, metric=of.metric), first, second, others) if tested else None
         return leads.samples is None if better is None else better
 
     return mark(column, cells, [row.comparable for row in rows], leading)

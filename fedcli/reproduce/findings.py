@@ -13,7 +13,7 @@ from statistics import fmean, harmonic_mean
 from typing import Any
 
 from ..compare.cautions import doubtful_decisions, small_decides
-from ..compare.systems import Quantity, Scored
+from ..compare.systems import Scored
 from ..compare.tested import Leads, order
 from ..data import manifest
 from ..errors import UsageError, nearest
@@ -22,6 +22,7 @@ from ..reporting import table
 from ..reporting.comparison import in_words
 from ..scores.parts import VERSIONS
 from ..scores.scores import Scores
+from ..scores.table import Where
 from . import places
 from .recipe import BEST_OTHER, Column, Recipe
 from .record import Cell, Marked, Row, Tests
@@ -185,11 +186,11 @@ class Marks:
         return {data: Leads([self.findings.scored(row.name, data) for row in self.rows], metrics) for data in names}
 
 
-def score_tested(column: Column) -> Quantity | None:
+def score_tested(column: Column) -> Where | None:
     """The score of a column that the paired tests are made of, and so its marks; None of another column."""
     match column.score.split("/"):
         case ["versions", version, metric] if version in VERSIONS and metric in RESAMPLED:
-            return Quantity(version, metric)
+            return Where(version, metric=metric)
     return None
 
 

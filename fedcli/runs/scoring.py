@@ -121,7 +121,7 @@ def _of_groups(tables: list[np.ndarray], shard: Shard, attributes: dict[str, lis
 
 def curve(logits: np.ndarray, y: np.ndarray) -> dict[str, float | None]:
     """Entries of a test set in rounds.jsonl: logits [N, C], y [N] -> the curves of its task on the 0..1 scale."""
-    return metrics.some(logits, y, metrics.Task.of(y).curves)
+    return metrics.score_of(metrics.plan(logits, y).sums(), metrics.Task.of(y).curves)
 
 
 def _mean(values: list[float | None]) -> float | None:

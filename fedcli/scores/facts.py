@@ -54,43 +54,24 @@ class Images:
         return about
 
 
-@dataclass(frozen=True)
-class Answer:
-    """One model on all images, and on those of each group, scored as by metrics.score().
+def of_model(
+    where: Where, round: int, whole: Scored, groups: Mapping[str, Mapping[str, Scored]],
+    differences: Mapping[str, Mapping[str, Number]], classes: Sequence[str] | None = None,
+) -> Table:  # fmt: skip
+    """The lines of one model in one round: of all images, of each group, and of differences between groups.
 
-    Attributes:
-        groups: attribute -> group -> scores. differences: attribute -> name -> difference in decisions between them.
-        small: attribute -> group -> why it is too small to be reliable.
+    groups: attribute -> group -> scores, as by metrics.score(). differences: attribute -> name -> difference in
+    decisions. classes: their names, for why a group is too small to be reliable; None where that is not said.
     """
-
-    whole: Scored
-    groups: Mapping[str, Mapping[str, Scored]] = field(default_factory=dict)
-    differences: Mapping[str, Mapping[str, Number]] = field(default_factory=dict)
-    small: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-
-    @classmethod
-    def of(
-        cls, whole: Scored, groups: Mapping[str, Mapping[str, Scored]], decisions: Mapping[str, np.ndarray],
-        classes: list[str],
-    ) -> "Answer":  # fmt: skip
-        """decisions: attribute -> tables of decisions as of metrics/parity.py."""
-        small = {
-            name: {value: _reasons(scored, whole, classes) for value, scored in of_values.items()}
-            for name, of_values in groups.items()
-        }
-        return cls(whole, groups, {name: parity(tables) for name, tables in decisions.items()}, small)
-
-    def lines(self, where: Where, round: int) -> Table:
-        """Of all images, of each group, and of differences between groups, in one round."""
-        table = _lines(where, round, self.whole)
-        for name, groups in self.groups.items():
-            here = where._replace(attribute=name)
-            for group, scored in groups.items():
-                small = self.small.get(name, {}).get(group, "")
-                table |= _lines(here._replace(group=group), round, scored, small)
-            for difference, value in self.differences[name].items():
-                table[here._replace(metric=difference)] = Score([value], [round])
-        return table
+    table = _lines(where, round, whole)
+    for name, of_values in groups.items():
+        here = where._replace(attribute=name)
+        for group, scored in of_values.items():
+            small = "" if classes is None else _reasons(scored, whole, classes)
+            table |= _lines(here._replace(group=group), round, scored, small)
+        for difference, value in differences[name].items():
+            table[here._replace(metric=difference)] = Score([value], [round])
+    return table
 
 
 def _lines(where: Where, round: int, scored: Scored, small: str = "") -> Table:
@@ -112,54 +93,54 @@ def facts(where: Where, images: Images, rounds: Rounds, by: Iterable[str] = ()) 
 
 def of_round(where: Where, images: Images, round: int, models: Sequence[np.ndarray], by: Iterable[str] = ()) -> Table:
     """facts() of one round."""
-    return of_models(where, round, [_answer(images, logits, by) for logits in models])
+    return of_models(where, [_answer(where, round, images, logits, by) for logits in models])
 
 
-def _answer(images: Images, logits: np.ndarray, by: Iterable[str]) -> Answer:
+def _answer(where: Where, round: int, images: Images, logits: np.ndarray, by: Iterable[str]) -> Table:
     def scored(at: np.ndarray | slice) -> Scored:
         return metrics.score(logits[at], images.y[at], groupings_at(images.groupings, at))
 
-    groups, decisions = {}, {}
+    groups, differences = {}, {}
     for name in by:
         places, values = images.groupings[name]
         groups[name] = {value: scored(places == g) for g, value in enumerate(values)}
-        decisions[name] = Task.of(images.y).decided(logits, images.y, places, len(values))
-    return Answer.of(scored(slice(None)), groups, decisions, images.classes)
+        differences[name] = parity(Task.of(images.y).decided(logits, images.y, places, len(values)))
+    return of_model(where, round, scored(slice(None)), groups, differences, images.classes)
 
 
 def label_facts(where: Where, images: Images, rounds: Sequence[tuple[int, Sequence[np.ndarray]]]) -> Table:
     """The lines of each of several labels by itself, over kept rounds; of its groups by the last round's model."""
     last = rounds[-1][0]
-    tables: dict[str, list[Table]] = {label: [] for label in images.classes}
+    tables: dict[Where, list[Table]] = {where._replace(label=label): [] for label in images.classes}
     for round, models in rounds:
-        answers = [_of_each_label(images, logits, images.groupings if round == last else {}) for logits in models]
-        for label, of_label in zip(images.classes, zip(*answers, strict=True), strict=True):
-            tables[label].append(of_models(where._replace(label=label), round, of_label))
+        groupings = images.groupings if round == last else {}
+        answers = [_of_each_label([*tables], round, images.y, logits, groupings) for logits in models]
+        for here, of_label in zip(tables, zip(*answers, strict=True), strict=True):
+            tables[here].append(of_models(here, of_label))
     return {key: score for of_label in tables.values() for key, score in over_rounds(of_label).items()}
 
 
-def _of_each_label(images: Images, logits: np.ndarray, groupings: Groupings) -> list[Answer]:
-    y, having = images.y, (images.y == YES).sum(0).tolist()
+def _of_each_label(
+    wheres: Sequence[Where], round: int, y: np.ndarray, logits: np.ndarray, groupings: Groupings
+) -> list[Table]:
+    """Lines of one model. wheres: of each label."""
+    having = (y == YES).sum(0).tolist()
     groups, differences = {}, {}
     for name, (places, values) in groupings.items():
-        groups[name] = [metrics.of_labels(logits[places == g], y[places == g]) for g in range(len(values))]
+        groups[name] = {v: metrics.of_labels(logits[places == g], y[places == g]) for g, v in enumerate(values)}
         differences[name] = parity_of_labels(decided_labels(logits >= 0, y, places, len(values)))
     return [
-        Answer(
-            scores | {"count": having[k]},
-            {
-                name: {value: {"auc": each[k]["auc"]} for value, each in zip(groupings[name][1], of_values)}
-                for name, of_values in groups.items()
-            },
-            {name: of_labels[k] for name, of_labels in differences.items()},
+        of_model(
+            where, round, scores | {"count": having[k]},
+            {name: {v: {"auc": each[k]["auc"]} for v, each in of.items()} for name, of in groups.items()},
+            {name: of[k] for name, of in differences.items()},
         )
-        for k, scores in enumerate(metrics.of_labels(logits, y))
-    ]
+        for k, (where, scores) in enumerate(zip(wheres, metrics.of_labels(logits, y), strict=True))
+    ]  # fmt: skip
 
 
-def of_models(where: Where, round: int, answers: Sequence[Answer]) -> Table:
+def of_models(where: Where, tables: Sequence[Table]) -> Table:
     """The lines of one round: of the one model that answers, or of several their mean and what lies between groups."""
-    tables = [answer.lines(where, round) for answer in answers]
     return tables[0] if len(tables) == 1 else mean(tables) | _measured(where, tables)
 
 
@@ -210,7 +191,7 @@ def _whose(key: Where) -> Where:
     return key._replace(group="") if key.measure else key
 
 
-def _reasons(part: Scored, overall: Scored, classes: list[str]) -> str:
+def _reasons(part: Scored, overall: Scored, classes: Sequence[str]) -> str:
     """Why a group is too small to be reliable; a class that the whole test set lacks is no reason."""
     if not (count := part["count"]):
         return "no test image"

@@ -3,7 +3,8 @@
 A place is a path of keys, such as versions/clean/accuracy or groups/sex/clean/over_rounds/accuracy/gap.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Any
 
 from . import views
@@ -16,8 +17,6 @@ from .table import BEST, Score
 Nested = dict[str, Any]
 BETWEEN = {views.WORST: "worst", views.GAP: "gap", views.STD: "std", views.MEAN: "average"}
 ACROSS = dict(zip(views.ACROSS, ("average", "std_sample"), strict=True))
-
-
 RARE = "sample", "severities", "curves", "candidates", "external", "clinical", "train_images"  # left out where empty
 
 
@@ -40,16 +39,16 @@ def nested(scores: Scores) -> Nested:
     if scores.severities:
         whole["severities"] = {
             kind: {
-                severity: facts["severities"][kind][severity] | _severity(scores, f"{kind} {severity}")
-                for severity in of
+                severity: about | _severity(scores, f"{kind} {severity}")
+                for severity, about in facts["severities"][kind].items()
             }
-            for kind, of in scores.severities.items()
+            for kind in scores.severities
         }
     if PATCHED[0] in (shown := scores.part().overall):
         whole["backdoor"] = {version: _over(shown[version][SUCCESS]) for version in PATCHED}
     if scores.cross_site:
         whole["cross_site"] = {
-            model: {client: _score(metrics) for client, metrics in tested.items()}
+            model: {client: _scored(metrics, LAST) for client, metrics in tested.items()}
             for model, tested in scores.cross_site.items()
         }
     if scores.labels:
@@ -61,17 +60,14 @@ def _over(score: Score) -> Nested:
     return {"last": score.last, "mean_last5": score.mean, "std_last5": score.std, "per_round": score.values}
 
 
-def _images(metrics: Mapping[str, Score]) -> Nested:
+LAST = attrgetter("last")
+
+
+def _scored(metrics: Mapping[str, Score], of: Callable[[Score], Any] = _over) -> Nested:
+    """Scores of the same images, and what those are. of: a score, over the rounds or in the last."""
     some = next(iter(metrics.values()), Score())
-    return {"count": some.count, "classes_missing": list(some.missing)}
-
-
-def _summary(metrics: Mapping[str, Score]) -> Nested:
-    return {name: _over(score) for name, score in metrics.items()} | _images(metrics)
-
-
-def _score(metrics: Mapping[str, Score]) -> Nested:
-    return {name: score.last for name, score in metrics.items()} | _images(metrics)
+    about = {"count": some.count, "classes_missing": list(some.missing)}
+    return {name: of(score) for name, score in metrics.items()} | about
 
 
 def _intervals(metrics: Mapping[str, Score]) -> Nested:
@@ -87,42 +83,68 @@ def _intervals(metrics: Mapping[str, Score]) -> Nested:
 def _quality(scores: Scores, part: Part) -> Nested:
     versions = with_average(part.overall)
     return {
-        "versions": {version: _summary(metrics) for version, metrics in versions.items()},
+        "versions": {version: _scored(metrics) for version, metrics in versions.items()},
         "intervals": {version: drawn for version, metrics in versions.items() if (drawn := _intervals(metrics))},
         "groups": _all_groups(scores, part),
     }
 
 
 def _own_models(scores: Scores, part: Part) -> Nested:
-    versions = {version: _summary(metrics) for version, metrics in part.overall.items()}
-    return versions | {"groups": _all_groups(scores, part)}
+    return {v: _scored(metrics) for v, metrics in part.overall.items()} | {"groups": _all_groups(scores, part)}
 
 
-def _all_groups(scores: Scores, part: Part, *, last: bool = False) -> Nested:
-    """last: of the last round alone."""
+def _best(scores: Scores) -> Nested:
+    part = scores.part(model=BEST)
+    groups = _all_groups(scores, part)
     return {
-        name: {v: (_last_round if last else _groups)(part, name, v, scores.grouped.get(name)) for v in versions}
+        "versions": {v: _scored(metrics, LAST) for v, metrics in with_average(part.overall).items()},
+        "groups": {name: {v: made["last_round"] for v, made in of.items()} for name, of in groups.items()},
+    }
+
+
+def _all_groups(scores: Scores, part: Part) -> Nested:
+    return {
+        name: {v: _groups(part, name, v, scores.grouped.get(name)) for v in versions}
         for name, versions in groups_of(part).items()
     }
 
 
 def _groups(part: Part, attribute: str, version: str, about: Grouped | None) -> Nested:
-    """The groups of an attribute on one version of the test images."""
-    metrics, between = part.groups[attribute][version], part.between(attribute, version)
-    differences = part.differences.get(attribute, {}).get(version, {})
-    over: Nested = {"es_auc_ovo_macro": _over(Score([None]))}
-    over |= {where.metric: _over(score) for where, score in between.items() if not where.measure}
-    over |= {name: _over(score) for name, score in differences.items()}
+    """The groups of an attribute on one version of the test images, and what lies between them."""
+    metrics, about = part.groups[attribute][version], about or Grouped()
+    single: dict[str, Score] = {"es_auc_ovo_macro": Score([None])}  # of all groups together
+    between: dict[str, dict[str, Score]] = {}
     across: Nested = {}
-    for where, score in between.items():
+    for where, score in part.between(attribute, version).items():
         if where.measure in BETWEEN:
-            over.setdefault(where.metric, {})[BETWEEN[where.measure]] = _over(score)
+            between.setdefault(where.metric, {})[BETWEEN[where.measure]] = score
         elif where.measure in ACROSS:
             across.setdefault(where.metric, {})[ACROSS[where.measure]] = score.last
+        elif not where.measure:
+            single[where.metric] = score
+    single |= part.differences.get(attribute, {}).get(version, {})
+    by_group: dict[str, dict[str, Score]] = {}
+    for metric, column in metrics.items():
+        for group, score in column.items():
+            by_group.setdefault(group, {})[metric] = score
+    last = {name: score.last for name, score in single.items()} | {
+        "groups": {
+            group: _scored(known, LAST) | {"small": bool(small := next(iter(known.values())).small), "reason": small}
+            for group, known in by_group.items()
+        },
+        "overall": _scored(part.overall.get(version, {}), LAST),
+        "between": {
+            metric: {name: score.last for name, score in lies.items()} | _ends(part, attribute, version, metric)
+            for metric, lies in between.items()
+        },
+        "unknown": about.unknown,
+        "undefined_rates": about.undefined_rates,
+    }
     intervals = {metric: drawn for metric, column in metrics.items() if (drawn := _intervals(column))}
     return {
-        "last_round": _last_round(part, attribute, version, about),
-        "over_rounds": over,
+        "last_round": last,
+        "over_rounds": {name: _over(score) for name, score in single.items()}
+        | {metric: {name: _over(score) for name, score in lies.items()} for metric, lies in between.items()},
         "each": {
             metric: {group: _over(score) for group, score in column.items()}
             for metric, column in metrics.items()
@@ -137,61 +159,26 @@ def _ends(part: Part, attribute: str, version: str, metric: str) -> Nested:
     return {name: edge and {"group": edge[0] or None, "score": edge[1]} for name, edge in zip(("worst", "best"), edges)}
 
 
-def _last_round(part: Part, attribute: str, version: str, about: Grouped | None) -> Nested:
-    """The groups of an attribute by one model, and what lies between them."""
-    about = about or Grouped()
-    by_group: dict[str, dict[str, Score]] = {}
-    for metric, column in part.groups[attribute][version].items():
-        for group, score in column.items():
-            by_group.setdefault(group, {})[metric] = score
-    last: Nested = {"es_auc_ovo_macro": None}
-    between: Nested = {}
-    for where, score in part.between(attribute, version).items():
-        if where.measure in BETWEEN:
-            between.setdefault(where.metric, {})[BETWEEN[where.measure]] = score.last
-        elif not where.measure:
-            last[where.metric] = score.last
-    between = {metric: known | _ends(part, attribute, version, metric) for metric, known in between.items()}
-    last |= {name: score.last for name, score in part.differences.get(attribute, {}).get(version, {}).items()}
-    return last | {
-        "groups": {
-            group: _score(metrics) | {"small": bool(small := next(iter(metrics.values())).small), "reason": small}
-            for group, metrics in by_group.items()
-        },
-        "overall": _score(part.overall.get(version, {})),
-        "between": between,
-        "unknown": about.unknown,
-        "undefined_rates": about.undefined_rates,
-    }
-
-
-def _best(scores: Scores) -> Nested:
-    part = scores.part(model=BEST)
-    versions = {version: _score(metrics) for version, metrics in with_average(part.overall).items()}
-    return {"versions": versions, "groups": _all_groups(scores, part, last=True)}
-
-
 def _client(scores: Scores, name: str) -> Nested:
     client, part, general = scores.clients[name], scores.part(client=name), scores.part(model=GLOBAL, client=name)
     groups = {
         attribute: _groups(part, attribute, client.version, client.groups.get(attribute)) for attribute in part.groups
     }
-    shown = {"global_model": _summary(general.overall[client.version])} if general.overall else {}
     about: Nested = {"version": client.version, "part": client.part}
     about |= {"corruption": client.corruption} if client.corruption else {}
     about |= {"groups": groups} if groups else {}
-    return _summary(part.overall[client.version]) | about | shown
+    about |= {"global_model": _scored(general.overall[client.version])} if general.overall else {}
+    return _scored(part.overall[client.version]) | about
 
 
 def _severity(scores: Scores, version: str) -> Nested:
     part = scores.part()
-    metrics = part.overall[version]
     groups = {
         name: _groups(part, name, version, scores.grouped.get(name))
         for name, of in part.groups.items()
         if version in of
     }
-    return {"scores": _summary(metrics), "intervals": _intervals(metrics), "groups": groups}
+    return {"scores": _scored(part.overall[version]), "intervals": _intervals(part.overall[version]), "groups": groups}
 
 
 def _label(part: Part, version: str) -> Nested:

@@ -252,9 +252,9 @@ class Scores:
         """Attribute -> clean or corrupted -> metric -> group -> score, by the run's model."""
         return groups_of(self.part())
 
-    def members(self, attribute: str, version: str = "clean") -> dict[str, Score]:
+    def members(self, attribute: str) -> dict[str, Score]:
         """Group -> one of its scores, which says how many images it has and whether they are too few."""
-        return next(iter(self.groups.get(attribute, {}).get(version, {}).values()), {})
+        return next(iter(self.groups.get(attribute, {}).get("clean", {}).values()), {})
 
     @cached_property
     def cross_site(self) -> dict[str, dict[str, dict[str, Score]]]:

@@ -9,7 +9,6 @@ is left out and named; a group without a class that can be scored is null and ta
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise, product
-from typing import Any
 
 import numpy as np
 
@@ -44,21 +43,14 @@ def group_of(count: int, upper: int = HEAD, lower: int = TAIL) -> str:
     return "tail" if count < lower else "medium"
 
 
-def recalls(logits: np.ndarray, y: np.ndarray) -> list[float | None]:
-    """Recall of each of C classes from logits [N, C] and labels [N]; None for a class without an image."""
-    return [None if np.isnan(recall) else float(recall) for recall in metrics.recalls(logits, y)]
-
-
-def group_means(recall: Sequence[float | None], groups: Sequence[str]) -> dict[str, float | None]:
+def group_means(recall: np.ndarray, groups: Sequence[str]) -> dict[str, float | None]:
     """Each group's mean recall, their mean, and the mean over all classes.
 
-    recall: of each class, None where it has no image. groups: each class's.
+    recall: of each class [C], NaN where it has no image. groups: each class's.
     """
-    parts = {name: [r for r, group in zip(recall, groups, strict=True) if group == name] for name in SHOT_GROUPS}
-    means = {name: _mean(values) for name, values in parts.items()}
-    scored = np.array(recall, float)  # [C], NaN for None
-    balanced = None if np.isnan(scored).all() else float(metrics.mean_of_known(scored))
-    return {**means, "all": _mean(means.values()), "balanced_accuracy": balanced}
+    means = {name: _mean(recall[np.array(groups) == name]) for name in SHOT_GROUPS}
+    balanced = None if np.isnan(recall).all() else float(metrics.mean_of_known(recall))
+    return {**means, "all": _mean(np.array([*means.values()], float)), "balanced_accuracy": balanced}
 
 
 def shots(y: np.ndarray, classes: list[str], counts: np.ndarray, limits: tuple[int, int]) -> Shots:
@@ -77,7 +69,7 @@ def shot_facts(where: Where, y: np.ndarray, rounds: Rounds, counts: np.ndarray, 
     groups = [group_of(count, *limits) for count in counts]
 
     def of_model(round: int, logits: np.ndarray) -> Table:
-        means = group_means(recalls(logits, y), groups)
+        means = group_means(metrics.recalls(logits, y), groups)
         return {where._replace(label=name, metric=RECALL): Score([value], [round]) for name, value in means.items()}
 
     return over_rounds([mean([of_model(round, logits) for logits in models]) for round, models in rounds])
@@ -139,6 +131,6 @@ def _roundest(low: int, high: int) -> int:
     return min(range(-(-low // step) * step, high + 1, step), key=lambda n: (abs(n - middle), n))
 
 
-def _mean(values: Any) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(np.mean(known)) if known else None
+def _mean(values: np.ndarray) -> float | None:
+    known = values[~np.isnan(values)]
+    return float(np.mean(known)) if len(known) else None

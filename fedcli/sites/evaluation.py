@@ -21,7 +21,7 @@ from ..errors import FedcliError, UsageError, nearest
 from ..federation.state import read_tensors
 from ..io.hdf5 import create_hdf5
 from ..methods.registry import resolve
-from ..metrics.parity import undefined_rates
+from ..metrics.parity import parity, undefined_rates
 from ..models.layout import Layout
 from ..options import path_of
 from ..runs import chosen_engine
@@ -34,8 +34,7 @@ from ..runs.train_options import Execution
 from ..scores import predictions
 from ..scores.evaluate import about
 from ..scores.evaluation_options import EvaluateOptions
-from ..scores.facts import Answer as ModelScores
-from ..scores.facts import of_models, over_rounds
+from ..scores.facts import of_model, over_rounds
 from ..scores.parts import Client, Curve, Curves, Grouped, ReliabilityBin, RocPoint
 from ..scores.scores import Scores
 from ..scores.statistics.intervals import Answered
@@ -120,13 +119,12 @@ class _Answers:
 
     def lines(self, where: Where, tallies: list[Tallies]) -> Table:
         """All images and every group over rounds."""
-        return over_rounds(
-            [of_models(where, number, [self._scores(of_round)]) for number, of_round in zip(self.rounds, tallies)]
-        )
+        return over_rounds([self._lines(where, number, of_round) for number, of_round in zip(self.rounds, tallies)])
 
-    def _scores(self, tallies: Tallies) -> ModelScores:
+    def _lines(self, where: Where, round: int, tallies: Tallies) -> Table:
         groups = self.by_group(tallies, Tally.score)
-        return ModelScores.of(tallies[ALL].score(), groups, self._decisions(tallies), self.classes)
+        differences = {name: parity(tables) for name, tables in self._decisions(tallies).items()}
+        return of_model(where, round, tallies[ALL].score(), groups, differences, self.classes)
 
     def _decisions(self, tallies: Tallies) -> dict[str, np.ndarray]:
         """Attribute -> images of each group by true and predicted class [G, C, C]."""

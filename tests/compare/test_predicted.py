@@ -9,10 +9,10 @@ from scored_runs import model, scored
 from fedcli.compare import predicted as module
 from fedcli.compare.predicted import differing, predicted
 from fedcli.compare.resampling import bounds_of_mean
-from fedcli.compare.systems import Quantity, read
+from fedcli.compare.systems import read
 from fedcli.io.files import sha256
 from fedcli.metrics import probabilities
-from fedcli.scores.table import Score
+from fedcli.scores.table import Score, Where
 
 DRAWN = Score([0.5], [6], low=0.4, high=0.6, interval="percentile by image", units=60)
 
@@ -46,10 +46,10 @@ def test_scores_that_replace_others_at_the_same_path_are_read_anew(tmp_path):
     def seen(logits):
         shutil.rmtree(tmp_path / "one", ignore_errors=True)
         pairs = [tuple(read([other, scored(tmp_path / "one", logits)]))]
-        bounds = bounds_of_mean(pairs[0], Quantity("clean", "accuracy"), [DRAWN] * 2)
+        bounds = bounds_of_mean(pairs[0], Where("clean", metric="accuracy"), [DRAWN] * 2)
         return (
             predicted(pairs[0][1].path).last["clean"][-1].tolist(),
-            differing(pairs, Quantity("clean", "accuracy")),
+            differing(pairs, Where("clean", metric="accuracy")),
             bounds,
         )
 
@@ -64,4 +64,4 @@ def test_answers_whose_mean_differs_by_rounding_alone_do_not_differ(tmp_path):
     pair = tuple(read([scored(tmp_path / "a", rounds), scored(tmp_path / "b", [rounds[k] for k in (2, 0, 1)])]))
     chance = np.stack([probabilities(table) for table in rounds])
     assert (chance.mean(0) != chance[[2, 0, 1]].mean(0)).any()
-    assert differing([pair], Quantity("clean", "auc_ovo_macro")) == 0
+    assert differing([pair], Where("clean", metric="auc_ovo_macro")) == 0

@@ -7,8 +7,9 @@ import pytest
 from scored_runs import model, scored
 
 from fedcli.compare.resampling import Resamples
-from fedcli.compare.systems import Quantity, read
+from fedcli.compare.systems import read
 from fedcli.reporting.by_group import legend, tables
+from fedcli.scores.table import Where
 
 AUC = "auc_ovo_macro"
 
@@ -34,7 +35,7 @@ def test_each_group_has_its_images_and_means_over_the_rounds_with_intervals_of_t
     for line, group in zip(lines, "fm", strict=False):
         both = [run.scores.groups["sex"][version][AUC][group] for version in ("clean", "corrupted")]
         for cell, version, score in zip(line[2:], ("clean", "corrupted"), both, strict=False):
-            drawn = Resamples(1000).drawn(run, Quantity(version, AUC, "sex", group))
+            drawn = Resamples(1000).drawn(run, Where(version, attribute="sex", group=group, metric=AUC))
             low, high = np.quantile(drawn, (0.025, 0.975))
             assert cell == f"{100 * score.mean:.1f} ({100 * low:.1f} to {100 * high:.1f})"
         assert line[:2] == [group, "30"] and line[4] == f"{100 * (both[0].mean - both[1].mean):.1f}"

@@ -8,7 +8,7 @@ from made_results import a_cell, made
 from nested_scores import over, scores_of
 from scored_runs import N, model, scored
 
-from fedcli.compare.systems import Quantity, Scored, read
+from fedcli.compare.systems import Scored, read
 from fedcli.compare.tested import Leads
 from fedcli.data import manifest
 from fedcli.errors import UsageError
@@ -21,6 +21,7 @@ from fedcli.reproduce.jobs import Outcome
 from fedcli.reproduce.recipe import Column, Recipe, Row
 from fedcli.reproduce.shape import Printed
 from fedcli.reproduce.tables import beside
+from fedcli.scores.table import Where
 
 
 def a_client(count, *auc):
@@ -187,7 +188,7 @@ def test_a_place_that_no_row_has_is_refused_unless_a_row_is_left_out():
 def test_only_a_version_of_the_test_images_has_a_test():
     places = "clean/accuracy", "average/auc_binary", "*/accuracy", "clean/average/accuracy", "clean/calibration_error"
     tested = [score_tested(Column(name="c", data="d", score=f"versions/{place}")) for place in places]
-    assert tested == [Quantity("clean", "accuracy"), Quantity("average", "auc_binary"), None, None, None]
+    assert tested == [Where("clean", metric="accuracy"), Where("average", metric="auc_binary"), None, None, None]
 
 
 def test_a_score_of_two_classes_is_marked_by_its_test(tmp_path):

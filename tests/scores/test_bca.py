@@ -1,6 +1,5 @@
 """BCa intervals, against scipy, and where they stand."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,12 +11,13 @@ from scored_runs import bootstrap
 
 import fedcli
 from fedcli.compare.resampling import bounds_of_mean
-from fedcli.compare.systems import Quantity, read
+from fedcli.compare.systems import read
 from fedcli.metrics import score
 from fedcli.scores.scores import Scores
 from fedcli.scores.statistics.bootstrap import bca_interval, interval, without_each
+from fedcli.scores.table import Where
 
-OVERALL = Quantity("clean", "auc_ovo_macro")
+OVERALL = Where("clean", metric="auc_ovo_macro")
 
 
 def test_leaving_out_a_patient_is_scoring_the_others():
@@ -81,6 +81,6 @@ def test_the_interval_of_a_mean_over_seeds_is_of_the_mean_in_each_resample(runs,
     assert averaged[0] <= low + 0.05 and high <= averaged[1] + 0.05 and low <= np.mean([k.last for k in each]) <= high
     assert bounds_of_mean([scored[0]] * 3, OVERALL, each[:1] * 3) == pytest.approx((each[0].low, each[0].high))
     groups = [run.scores.groups["sex"]["clean"]["auc_ovo_macro"]["female"] for run in scored]
-    low, high = bounds_of_mean(scored, replace(OVERALL, attribute="sex", group="female"), groups)
+    low, high = bounds_of_mean(scored, OVERALL._replace(attribute="sex", group="female"), groups)
     assert low <= np.mean([known.last for known in groups]) <= high
     assert bounds_of_mean(scored[:1], OVERALL, each[:1]) == (each[0].low, each[0].high)

@@ -246,7 +246,7 @@ def test_global_personal_and_mean_personal_models_are_scored_apart(tmp_path):
     data, training = make_chain(tmp_path, corrupted=True), Training(optimizer="sgd", lr=0.1, batch_size=8)
     by_name = {}
     for method in ("ditto", "fedbn", "fedavg"):
-        run = train(data, planned(method, {}, training, 3), work=tmp_path, out=None)
+        run = train(data, planned(method, {}, training, 2), work=tmp_path, out=None)
         path = evaluate(run)
         by_name[method] = body_of(path)
         assert not published_schema.errors(path)
@@ -262,9 +262,9 @@ def test_global_personal_and_mean_personal_models_are_scored_apart(tmp_path):
     noisy, y = run.data.test["corrupted"], run.data.test["clean"].y.numpy()
     sex = noisy.groups["sex"].numpy()
     own = [
-        group_scores(predict(run, 3, noisy, c), y, sex, ["f", "m"], classes=run.data.classes) for c in run.data.roster
+        group_scores(predict(run, 2, noisy, c), y, sex, ["f", "m"], classes=run.data.classes) for c in run.data.roster
     ]
-    load_mean_personal(run, 3)
+    load_mean_personal(run, 2)
     averaged = group_scores(logits(run.net, noisy, run.method.local), y, sex, ["f", "m"], classes=run.data.classes)
     kept = {name: parts["groups"]["sex"]["corrupted"] for name, parts in by_name["ditto"]["personal"].items()}
     assert kept["mean_personal"]["last_round"] == averaged

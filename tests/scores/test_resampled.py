@@ -7,9 +7,10 @@ from evaluated_runs import a_run, scorer
 
 from fedcli import metrics
 from fedcli.compare.resampling import Resamples, _drawn, _last, _of_last
-from fedcli.compare.systems import Quantity, read
+from fedcli.compare.systems import read
 from fedcli.errors import FedcliError
 from fedcli.scores.statistics import resampled
+from fedcli.scores.table import Where
 
 ASKED = ("balanced_accuracy", "auc_ovo_macro")
 
@@ -25,7 +26,7 @@ def test_reports_read_what_they_would_draw(tmp_path, scores_of, monkeypatch, uni
     monkeypatch.setattr(resampled, "MANY", 90)
     (scored,) = read([scores_of(a_run(tmp_path, units=units))])
     assert (scored.path.parent / resampled.FILE).exists()
-    asked = [Quantity(version, metric) for version in ("clean", "corrupted", "average") for metric in ASKED]
+    asked = [Where(version, metric=metric) for version in ("clean", "corrupted", "average") for metric in ASKED]
     with_file = Resamples(30)
     read_ones = [with_file.drawn(scored, of).tolist() for of in asked]
     monkeypatch.setattr(resampled, "read", lambda folder: {})
@@ -37,11 +38,11 @@ def test_reports_read_what_they_would_draw(tmp_path, scores_of, monkeypatch, uni
 def test_intervals_over_runs_read_what_they_would_draw(tmp_path, scores_of, monkeypatch):
     monkeypatch.setattr(resampled, "MANY", 90)
     (scored,) = read([scores_of(a_run(tmp_path, units=np.array([f"patient {i % 40}" for i in range(90)])))])
-    read_ones = [_last(scored, Quantity(version, ""), False)[0] for version in ("clean", "average")]
+    read_ones = [_last(scored, Where(version), False)[0] for version in ("clean", "average")]
     monkeypatch.setattr(resampled, "read", lambda folder, last=False: {})
     _of_last.cache_clear()
     for version, columns in zip(("clean", "average"), read_ones, strict=True):
-        drawn = _last(scored, Quantity(version, ""), False)[0]
+        drawn = _last(scored, Where(version), False)[0]
         assert {m: c.tolist() for m, c in drawn.items()} == {m: c.tolist() for m, c in columns.items()}
 
 
@@ -50,7 +51,7 @@ def test_intervals_of_groups_over_runs_read_what_they_would_draw(tmp_path, score
     monkeypatch.setattr(resampled, "MANY", 90)
     (scored,) = read([scores_of(a_run(tmp_path, units=units), by=["sex", "age"])])
     groups = [("sex", "male"), ("age", "young"), ("age", "eldest")]
-    asked = [Quantity(version, "", *group) for group in groups for version in ("clean", "corrupted")]
+    asked = [Where(version, "", *group) for group in groups for version in ("clean", "corrupted")]
     read_ones = [_last(scored, each, False)[0] for each in asked]
     with monkeypatch.context() as patched:
         patched.setattr(resampled, "read_group", lambda folder, attribute, group: {})
@@ -70,8 +71,8 @@ def test_other_resamples_than_those_that_are_kept_are_drawn(tmp_path, scores_of,
     monkeypatch.setattr(resampled, "MANY", 90)
     (scored,) = read([scores_of(a_run(tmp_path))])
     monkeypatch.setattr(resampled, "read", lambda folder: pytest.fail("it was read"))
-    assert len(Resamples(20).drawn(scored, Quantity("clean", "balanced_accuracy"))) == 20
-    assert len(Resamples(30, 1).drawn(scored, Quantity("clean", "auc_ovo_macro"))) == 30
+    assert len(Resamples(20).drawn(scored, Where("clean", metric="balanced_accuracy"))) == 20
+    assert len(Resamples(30, 1).drawn(scored, Where("clean", metric="auc_ovo_macro"))) == 30
 
 
 def test_scores_of_few_images_keep_none(tmp_path, scores_of):

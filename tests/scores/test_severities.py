@@ -14,7 +14,7 @@ from fedcli.scores.severities import asked
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     work = tmp_path_factory.mktemp("work")
-    data = fedcli.prepare("phantom", size=16, clients=3, corrupt="gaussian", work=work, jobs=1)
+    data = fedcli.prepare("phantom", size=16, clients=3, corrupt="gaussian", sample_images=240, work=work, jobs=1)
     return fedcli.train("fedavg", data, rounds=2, work=work)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import numpy as np
 from pandas import DataFrame
 
-from ...compare.systems import LAST5, Quantity
+from ...compare.systems import LAST5
 from ...console import capital, listed
 from ...metrics import title
 from ...scores.numbers import versions
@@ -61,11 +61,10 @@ def _wheres(systems: Sequence[System], overall: Where) -> Iterator[Where]:
 
 
 def _of(systems: Sequence[System], where: Where) -> Iterator[tuple]:
-    of = Quantity(where.version, where.metric, where.attribute, where.group)
     for system in systems:
-        if np.isfinite(value := system.percent(where)) and (score := system.scored[0].score(of)):
+        if np.isfinite(value := system.percent(where)) and (score := system.scored[0].score(where)):
             about = where.version, system.name, system.place, where.attribute, where.group or ALL, score.count
-            yield *about, bool(score.small), value, *system.bounds(of)
+            yield *about, bool(score.small), value, *system.bounds(where)
 
 
 def draw(table: DataFrame) -> Picture:

@@ -1,14 +1,12 @@
 """Overall score against that of the worst group, of several systems: a panel for each attribute."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
 import numpy as np
 from pandas import DataFrame
 
-from ...compare.systems import Quantity
 from ...metrics import title
 from ...scores.table import Where
 from ...scores.views import WORST, worst_of
@@ -66,12 +64,11 @@ def of_pairs(lines: Sequence[tuple], metric: str, systems: int, images: int) -> 
 
 def _numbers(system: System, attribute: str, metric: str) -> tuple[float, ...]:
     """Overall and worst group, and the intervals of all images and of the group that is worst on average."""
-    all_images, of = Where("clean", metric=metric), Quantity("clean", metric)
+    all_images = Where("clean", metric=metric)
     by = all_images._replace(attribute=attribute)
     groups = {name: system.percent(by._replace(group=name)) for name in system.scores.members(attribute)}
     lowest = worst_of(groups, metric)
-    whose = replace(of, attribute=attribute, group=lowest)
-    bars = *system.bounds(of), *(system.bounds(whose) if lowest else (np.nan, np.nan))
+    bars = *system.bounds(all_images), *(system.bounds(by._replace(group=lowest)) if lowest else (np.nan, np.nan))
     return system.percent(all_images), system.percent(by._replace(measure=WORST)), *bars
 
 

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ...compare.cautions import small_groups
-from ...compare.systems import Quantity
 from ...console import listed
 from ...errors import FedcliError
 from ...figures import inline
@@ -52,7 +51,7 @@ def _alone(row: Row) -> Iterator[str]:
         for version in MODELS:
             value, (low, high) = (
                 row.percent(Where(version, metric=metric)),
-                row.bounds(Quantity(version, metric)),
+                row.bounds(Where(version, metric=metric)),
             )
             bounds = f" (95 % interval {low:.1f} to {high:.1f})" if np.isfinite(low) else ""
             parts += [f"{value:.1f} %{bounds} on {words.get(version, version)} images"] if np.isfinite(value) else []

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from ... import console
-from ...compare.systems import Quantity
 from ...compare.tested import order
 from ...compare.verdict import INCONCLUSIVE, RESAMPLES, Against
 from ...errors import UsageError, nearest
@@ -72,5 +71,6 @@ def tables(compared: Sequence[Row], metrics: Sequence[str]) -> list[Table]:
 
 
 def _bounds(row: Row, version: str, metric: str) -> str | None:
-    value, ends = row.percent(Where(version, metric=metric)), row.bounds(Quantity(version, metric))
+    where = Where(version, metric=metric)
+    value, ends = row.percent(where), row.bounds(where)
     return "{:.1f} ({:.1f} – {:.1f})".format(value, *ends) if np.isfinite([value, *ends]).all() else None

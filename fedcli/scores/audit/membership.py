@@ -19,6 +19,7 @@ import math
 
 import numpy as np
 
+from ..clinical.binary import falling
 from ..statistics.bootstrap import draw, interval
 
 RATES = 0.01, 0.001  # of false positives
@@ -52,13 +53,7 @@ def roc(score: np.ndarray, member: np.ndarray, weights: np.ndarray, threshold: f
 
     A rate of which there is no single held-out image is left out.
     """
-    order = np.argsort(-score, kind="stable")
-    starts = np.flatnonzero(np.diff(score[order], prepend=np.inf))  # of equal scores
-    sums = [
-        np.add.reduceat(weights[:, order] * of[order], starts, axis=1, dtype=np.int64).cumsum(1)
-        for of in (member, ~member)
-    ]
-    true, false = (np.pad(part, ((0, 0), (1, 0))) for part in sums)  # [b, U + 1] with at least this score
+    thresholds, true, false = falling(score, member, weights.T)  # [b, T + 1] with at least each score
     with np.errstate(invalid="ignore"):
         tpr, fpr = true / true[:, -1:], false / false[:, -1:]
     found = {"auc": ((tpr[:, 1:] + tpr[:, :-1]) / 2 * np.diff(fpr)).sum(1)}  # ties count half
@@ -67,7 +62,7 @@ def roc(score: np.ndarray, member: np.ndarray, weights: np.ndarray, threshold: f
             last = (fpr <= rate + 1e-12).sum(1) - 1  # the lowest threshold with so few false positives
             found[f"tpr {rate:g}"] = np.where(np.isnan(fpr[:, -1]), np.nan, tpr[np.arange(len(tpr)), last])
     if threshold is not None:
-        last = np.searchsorted(-score[order][starts], -threshold, "right")
+        last = np.searchsorted(-thresholds, -threshold, "right")
         found["advantage"] = tpr[:, last] - fpr[:, last]  # Definition 4
     return found
 

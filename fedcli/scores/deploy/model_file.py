@@ -10,6 +10,7 @@ import json
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -186,12 +187,8 @@ def _load_onnx(path: Path, module: Prepared) -> Scorer:
 
 
 def _torchscript(module: Prepared, example: Tensor, path: Path, any_batch: bool) -> None:
+    """Without what says where on this machine the code of each operation lies."""
     torch.jit.save(torch.jit.trace(module, example), str(path))
-    _without_places(path)
-
-
-def _without_places(path: Path) -> None:
-    """Leave out of a TorchScript file where on this machine the code of each operation lies."""
     whole = torch._C.PyTorchFileReader(io.BytesIO(path.read_bytes()))
     writer = torch._C.PyTorchFileWriter(str(path))  # keeps tensors aligned, as no zip file of Python's does
     for name in whole.get_all_records():
@@ -225,8 +222,6 @@ def _scorer(module: nn.Module) -> Scorer:
 
 def _needed(name: str) -> Any:
     """A module of the extra `export`. Raises FedcliError where it is not installed."""
-    from importlib import import_module
-
     try:
         return import_module(name)
     except ModuleNotFoundError:

@@ -188,20 +188,15 @@ def predict(run: Run, paths: Iterable[Path], client: str | None = None, **wanted
     tables: list[np.ndarray] = []
     batches = [files[start : start + BATCH] for start in range(0, len(files), BATCH)]
     for batch in console.progress(batches, label="predict", total=len(batches)):
-        images: list[np.ndarray] = []
-        facts: list[np.ndarray] = []
-        files_differ: list[list[str]] = []
+        read: list[tuple] = []  # name, pixels, facts of them, and differences of the file
         for path in batch:
             try:
-                image, own = preprocessing.read(path)
-                differ = preprocessing.differences(path)
-                images.append(image)
-                facts.append(own)
-                files_differ.append(differ)
-                done.append(str(path))
+                read.append((str(path), *preprocessing.read(path), preprocessing.differences(path)))
             except Unreadable as error:
                 unreadable.append((str(path), str(error)))
-        if images:
+        if read:
+            names, images, facts, files_differ = zip(*read)
+            done += names
             shard = shard_of(np.stack(images), run)
             tables.append(runs.logits(run.net, shard, run.method.local))
             images_differ = known.reasons(np.stack(facts), features_of(run, shard))

@@ -104,7 +104,7 @@ def mcnemar(right_a: np.ndarray, right_b: np.ndarray) -> McNemar:
 
 
 @dataclass(frozen=True)
-class Paired:
+class PairTest:
     """A test over pairs of numbers, b against a.
 
     difference: mean of b - a; statistic: t, or the signed rank sum of the rises; p: two-sided, None where it has no
@@ -118,7 +118,7 @@ class Paired:
     floor: float = 0.0
 
 
-def paired_t(a: list[float], b: list[float], *, overlap: float = 0.0) -> Paired:
+def paired_t(a: list[float], b: list[float], *, overlap: float = 0.0) -> PairTest:
     """Student's paired t test, two-sided; p is None for fewer than two pairs, or equal differences that are not 0.
 
     overlap: where the pairs are folds or other splits of one dataset, test images per training image. Their training
@@ -128,16 +128,16 @@ def paired_t(a: list[float], b: list[float], *, overlap: float = 0.0) -> Paired:
     d = _differences(a, b)
     mean = float(d.mean())
     if len(d) < 2:
-        return Paired(len(d), mean, None, None)
+        return PairTest(len(d), mean, None, None)
     if np.ptp(d) <= CLOSE:
-        return Paired(len(d), mean, 0.0 if mean == 0 else None, 1.0 if mean == 0 else None)
+        return PairTest(len(d), mean, 0.0 if mean == 0 else None, 1.0 if mean == 0 else None)
     from scipy.special import stdtr
 
     se = float(d.std(ddof=1)) * sqrt(1 / len(d) + overlap)
-    return Paired(len(d), mean, mean / se, float(2 * stdtr(len(d) - 1, -abs(mean / se))))
+    return PairTest(len(d), mean, mean / se, float(2 * stdtr(len(d) - 1, -abs(mean / se))))
 
 
-def wilcoxon(a: list[float], b: list[float]) -> Paired:
+def wilcoxon(a: list[float], b: list[float]) -> PairTest:
     """Wilcoxon's signed rank test, two-sided and exact, also for ties; pairs without a difference are dropped.
 
     Its floor is 2 / 2^n for the n pairs given, whatever the numbers: 0.25 of three seeds, 0.0625 of five.
@@ -146,7 +146,7 @@ def wilcoxon(a: list[float], b: list[float]) -> Paired:
     known = d[d != 0]
     floor = sign_floor(len(d))
     if not len(known):
-        return Paired(len(d), 0.0, 0.0, 1.0, floor)
+        return PairTest(len(d), 0.0, 0.0, 1.0, floor)
     ranks = np.rint(2 * _midranks(_levels(np.abs(known)))).astype(int)  # twice the midranks, so that they are whole
     rises = int(ranks[known > 0].sum())
     chance = np.zeros(ranks.sum() + 1)  # of each twice rank sum, with signs by coin
@@ -155,7 +155,7 @@ def wilcoxon(a: list[float], b: list[float]) -> Paired:
         chance[rank:] = chance[rank:] / 2 + chance[:-rank] / 2
         chance[:rank] /= 2
     p = 2 * float(min(chance[: rises + 1].sum(), chance[rises:].sum()))
-    return Paired(len(d), float(d.mean()), rises / 2, min(1.0, p), floor)
+    return PairTest(len(d), float(d.mean()), rises / 2, min(1.0, p), floor)
 
 
 def _differences(a: list[float], b: list[float]) -> np.ndarray:

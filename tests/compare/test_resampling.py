@@ -1,0 +1,115 @@
+"""Intervals of a difference, and of a mean over runs whose test sets differ: folds, and splits drawn anew."""
+
+import numpy as np
+import pytest
+from scored_runs import PATIENTS_OF, SEX, N, Y, fold, heal, model, scored
+
+from fedcli.compare.resampling import Resamples, bounds_of_mean, left_of_mean
+from fedcli.compare.systems import read
+from fedcli.compare.tested import compare
+from fedcli.reporting.comparison import body, legend
+from fedcli.scores.statistics import intervals
+from fedcli.scores.statistics.bootstrap import bca_interval, draw
+from fedcli.scores.table import Score, Where
+from fedcli.scores.views import GAP
+
+METRIC = "balanced_accuracy"
+SCORE = Where("clean", metric="accuracy")
+SIZES = 60, 48
+
+
+def balanced(logits, keep):
+    right = logits.argmax(1) == Y
+    return np.mean([right[keep & (Y == c)].mean() for c in range(3)])
+
+
+def by_hand(rounds, of=None):
+    """The mean over rounds without each patient, of images [N] or all."""
+    images = np.full(N, True) if of is None else of
+    keeps = [images & (PATIENTS_OF != patient) for patient in np.unique(PATIENTS_OF)]
+    return np.array([np.mean([balanced(each, keep) for each in rounds]) for keep in keeps])
+
+
+def test_scores_of_all_images_and_of_groups_without_each_patient(tmp_path):
+    logits = model(1, 0)
+    (run,) = read([scored(tmp_path / "a", logits)])
+    made = Resamples(10)
+    assert sorted(made.left(run, Where("clean", metric=METRIC))) == pytest.approx(sorted(by_hand(logits)))
+    female, male = (by_hand(logits, SEX == g) for g in (0, 1))
+    assert sorted(made.left(run, Where("clean", attribute="sex", group="f", metric=METRIC))) == pytest.approx(
+        sorted(female)
+    )
+    gaps = made.left(run, Where("clean", attribute="sex", metric=METRIC, measure=GAP))
+    each = [np.abs(np.subtract(*(by_hand([single], SEX == g) for g in (0, 1)))) for single in logits]
+    assert sorted(gaps) == pytest.approx(sorted(np.mean(each, axis=0))) and male.shape == gaps.shape == (30,)
+
+
+def test_a_patient_of_one_test_set_is_left_out_of_its_pairs_alone():
+    left = [np.array([0.1, 0.3]), np.array([0.5, 0.1]), np.array([0.0, 0.6, 0.3])]
+    made = left_of_mean([0.2, 0.4, 0.3], left, [0, 0, 1])
+    assert made == pytest.approx([0.9 / 3, 0.7 / 3, 0.6 / 3, 1.2 / 3, 0.9 / 3])
+
+
+def test_compare_gives_bca_intervals_where_they_are_asked_for(tmp_path):
+    runs = model(0.5, 0), model(1.5, 1)
+    a, b = [scored(tmp_path / "a", runs[0])], [heal(tmp_path / "b", runs[1])]
+    usual, made = compare(a, b, resamples=300), compare(a, b, resamples=300, interval="bca")
+    row, before = (next(r for r in each.rows if r.metric == METRIC) for each in (made, usual))
+    resamples = Resamples(300)
+    first, second = (resamples.drawn(run, Where("clean", metric=METRIC)) for run in read([*a, *b]))
+    expected = bca_interval(row.difference, second - first, by_hand(runs[1]) - by_hand(runs[0]))
+    assert (row.low, row.high) == pytest.approx(expected)
+    assert (row.low, row.high) != (before.low, before.high) and row.p == before.p
+    assert "(BCa)" in legend(made) and "(BCa)" not in legend(usual) and body(made)["interval"] == "bca"
+    gap, plain = (each.groups["sex"].gaps[0] for each in (made, usual))
+    assert gap.low < gap.high and (gap.low, gap.high) != (plain.low, plain.high)
+
+
+def right(logits, y):
+    return (logits[-1].argmax(1) == y).astype(float)
+
+
+def a_fold(folder, k, size, seed):
+    """A run of so many test images, its answers and their labels; images stand alone."""
+    y = np.arange(size) % 3
+    about = fold(k) | {"ids": np.array([f"fold {k} image {i:02d}" for i in range(size)])}
+    logits = model(0.5, 10 * k + seed, y=y)
+    return scored(folder, logits, seed=seed, y=y, units=None, **about), right(logits, y)
+
+
+def known(answers, method):
+    return Score([float(answers.mean())], [6], low=0.0, high=1.0, interval=f"{method} by image", units=len(answers))
+
+
+def left_out(answers):
+    return (answers.sum() - answers) / (len(answers) - 1)
+
+
+def test_a_patient_is_left_out_of_the_runs_of_its_own_test_set_alone(tmp_path, monkeypatch):
+    """Two seeds of one fold, one of another."""
+    made = [a_fold(tmp_path / f"{k}{seed}", k, SIZES[k - 1], seed) for k, seed in ((1, 0), (1, 1), (2, 0))]
+    runs, (a, b, c) = read([path for path, _ in made]), [answers for _, answers in made]
+    asked = []
+    monkeypatch.setattr(intervals, "bounds", lambda *of: asked.extend(of) or (0.1, 0.9))
+    assert bounds_of_mean(runs, SCORE, [known(each, "bca") for each in (a, b, c)]) == (0.1, 0.9)
+    first, second = (draw(size, intervals.RESAMPLES, intervals.SEED) for size in SIZES)
+    left = [left_out(a) + left_out(b) + c.mean(), a.mean() + b.mean() + left_out(c)]
+    assert asked[0] == pytest.approx(np.mean([a.mean(), b.mean(), c.mean()]))
+    assert asked[1] == pytest.approx(((first @ a + first @ b) / 60 + np.roll(second @ c / 48, 1)) / 3)
+    assert asked[2] == pytest.approx(np.concatenate(left) / 3)
+
+
+@pytest.mark.parametrize("method", ["", "bca"])
+def test_patients_of_two_test_sets_of_one_size_are_not_drawn_as_one(tmp_path, method):
+    """The answers are alike, image by image, but they are of other patients: the mean of the two varies less."""
+    y, logits = np.arange(60) % 3, model(0.5, 0)
+    paths = [scored(tmp_path / f"alike{k}", logits, y=y, units=None, **fold(k)) for k in (1, 2)]
+    alone, both = read(paths[:1]), read(paths)
+    estimate = known(right(logits, y), method)
+    one = bounds_of_mean(alone * 2, SCORE, [estimate] * 2)
+    two = bounds_of_mean(both, SCORE, [estimate] * 2)
+    assert two[1] - two[0] < 0.85 * (one[1] - one[0])  # by the square root of two, in the long run
+    groups = [
+        bounds_of_mean(each, SCORE._replace(attribute="sex", group="f"), [estimate] * 2) for each in (alone * 2, both)
+    ]
+    assert groups[1][1] - groups[1][0] < 0.9 * (groups[0][1] - groups[0][0])
