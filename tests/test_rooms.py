@@ -32,7 +32,7 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "methods": 8310,
     "metrics": 1170,
     "models": 2270,
-    "reporting": 4540,
+    "reporting": 4520,
     "reproduce": 4290,
     "runs": 2690,
     "scores": 6150,

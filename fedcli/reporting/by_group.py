@@ -85,7 +85,8 @@ class _Shown:
         columns = self.run.scores.groups[attribute]
         each = {version: columns[version].get(self.metric, {}).get(group, Score()) for version in columns}
         values = [self.value(score) for score in each.values()]
-        cells = [self._cell(attribute, group, version, score) for version, score in each.items()]
+        ends = [self._bounds(Quantity(of, self.metric, attribute, group), score) for of, score in each.items()]
+        cells = [bounded(value, low, high).text for value, (low, high) in zip(values, ends)]
         known = [value for value in values if value is not None]
         sign = -100 if better_low(self.metric) else 100
         lost = [f"{sign * (known[0] - known[1]):.1f}" if len(known) == 2 else NONE] if len(values) == 2 else []
@@ -93,12 +94,6 @@ class _Shown:
 
     def value(self, score: Score) -> float | None:
         return score.mean if self.is_mean else score.last
-
-    def _cell(self, attribute: str, group: str, version: str, score: Score) -> str:
-        value = self.value(score)
-        if value is None:
-            return NONE
-        return bounded(value, *self._bounds(Quantity(version, self.metric, attribute, group), score)).text
 
     def _bounds(self, of: Quantity, score: Score) -> tuple[float | None, float | None]:
         if not self.is_mean or len(score.values) < 2 or score.mean is None:

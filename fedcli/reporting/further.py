@@ -32,9 +32,8 @@ ADAPTED = (
 Cells = dict[str, dict[str, list[AdaptedScore]]]  # group -> adaptation -> of each metric
 
 
-def by_severity(named: Iterable[tuple[str, Scores]], metrics: Sequence[str] = SHOWN) -> Iterator[Table]:
+def by_severity(named: Sequence[tuple[str, Scores]], metrics: Sequence[str] = SHOWN) -> Iterator[Table]:
     """A table of each run whose scores hold other corruptions. named: name and scores of each run."""
-    named = list(named)
     attacked = [(name, scores.part().overall) for name, scores in named if PATCHED[0] in scores.part().overall]
     if attacked:
         lines = [

@@ -63,16 +63,10 @@ def of_row(row: Row) -> Brief:
             }
             for metric in (*shown(scores), *own)
         },
-        "chance": chance(scores),
+        "chance": {scores.usual[0]: 1 / max(scores.answers(), 1), scores.usual[1]: 0.5},  # scores of guessing
         "groups": {attribute: {v: _groups(row, attribute, v) for v in of} for attribute, of in scores.groups.items()},
         "paths": [str(path) for path in row.paths],
     } | ({"adapted": asdict(scores.adapted)} if scores.adapted else {})  # fmt: skip
-
-
-def chance(scores: Scores) -> dict[str, float]:
-    """Scores of guessing in the metrics that are shown by default."""
-    first, area = scores.usual
-    return {first: 1 / max(scores.answers(), 1), area: 0.5}
 
 
 def _groups(row: Row, attribute: str, version: str) -> Brief:
