@@ -23,7 +23,7 @@ DOORS = "fedcli", "fedcli.__main__"  # what a notebook and `python -m` open; the
 LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 350, 60, 8, 120
 BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, and raised only on purpose
     "bench": 1280,
-    "commands": 3500,
+    "commands": 3490,
     "compare": 1540,
     "data": 11880,
     "federation": 2550,
@@ -32,8 +32,8 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "methods": 8310,
     "metrics": 1150,
     "models": 2100,
-    "reporting": 4790,
-    "reproduce": 4300,
+    "reporting": 4520,
+    "reproduce": 4290,
     "runs": 2690,
     "scores": 6090,
     "sites": 3250,

@@ -18,17 +18,16 @@ def compare(options: CompareOptions, fail_if: FailIf = (), json: BriefJson = "")
 
     Examples: fedcli compare fedavg fedheal; fedcli compare fedcli-work/runs/fedavg-* fedcli-work/runs/fedheal-*
     """
-    from ..reporting import comparison, writers
-    from ..reporting.pipelines import brief, limits
+    from ..reporting import comparison, pipelines, writers
     from ..stages.compare import run as stage
 
-    limited = limits.read(fail_if, compares=True)
+    limited = pipelines.limits(fail_if, compares=True)
     with console.warnings_kept() as warned:
         compared = stage(options).comparison
-    broken, notes = limits.broken_by(limited, compared), comparison.notes(compared)
+    broken, notes = pipelines.broken_by(limited, compared), comparison.notes(compared)
     if json:
         full = json == "full"
-        body = comparison.body(compared) if full else brief.of_comparison(compared)
+        body = comparison.body(compared) if full else pipelines.of_comparison(compared)
         texts = {} if full else {"sentences": comparison.sentences(compared)}
         show_json(body | texts | {"warnings": [*warned, *notes], "broken": broken})
         refuse_broken(broken)

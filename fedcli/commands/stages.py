@@ -28,6 +28,7 @@ from .shell.declare import piped
 from .shell.shown import dumped, show, show_json, show_rows, show_tables
 
 if TYPE_CHECKING:
+    from ..reporting.clinical import Topic
     from ..reporting.row import Row
 
 NAMED = 10  # unreadable files that are listed
@@ -181,13 +182,12 @@ def evaluate(
     fedcli evaluate --corrupt gaussian --severity 1..5; fedcli evaluate --clinical;
     fedcli evaluate --on fedcli-work/datasets/*/dataset.json; fedcli evaluate --by sex --fail-if 'gap(sex) > 30'
     """
-    from ..reporting import clinical
+    from ..reporting import clinical, pipelines
     from ..reporting.columns import SHOWN
-    from ..reporting.pipelines import brief, limits
     from ..reporting.rows import rows
     from ..stages import evaluate as stage
 
-    asked, topics = limits.read(fail_if), clinical.read(show_more)
+    asked, topics = pipelines.limits(fail_if), clinical.read(show_more)
     if topics and not options.clinical:
         raise UsageError("--show is about operating points", "add --clinical")
     with console.warnings_kept() as warned:
@@ -195,32 +195,32 @@ def evaluate(
         own = list(scores.manifest.options.get("metrics", {}))
         read = json or asked or not quiet
         lines = rows([scores.path], metrics=[*SHOWN, *own]) if read else []
-    broken = limits.broken(asked, lines)
+    broken = pipelines.broken(asked, lines)
     if not quiet:
         _show_scores(lines, own, topics if options.clinical else None)
     if json == "full":
         body = {**asdict(scores.manifest), "body": scores.body}
         show_json({"path": str(scores.path), "warnings": warned, "manifest": body})
     elif json:
-        show_json(brief.of_row(lines[0]) | {"path": str(scores.path), "warnings": warned, "broken": broken})
+        show_json(pipelines.of_row(lines[0]) | {"path": str(scores.path), "warnings": warned, "broken": broken})
     else:
         console.result(str(scores.path))
     refuse_broken(broken)
 
 
-def _show_scores(lines: "list[Row]", own: list[str], topics: list[str] | None) -> None:
+def _show_scores(lines: "list[Row]", own: list[str], topics: "list[Topic] | None") -> None:
     """Print the tables of one run, with its own metrics, on stderr.
 
     topics: what --show names; None where operating points were not asked for, but another evaluation may have them.
     """
-    from ..reporting import by_group, by_severity, choice, clinical, cross_site, writers
+    from ..reporting import by_group, choice, clinical, further, writers
 
     show_rows(lines, sys.stderr, between=False)
     run = lines[0].scored[0]
     show_tables((table for metric in ("", *own) for table in by_group.tables(run, metric)), sys.stderr)
     writers.say(by_group.legend(run.scores, own) if run.scores.groups else (), sys.stderr)
     known = [("", lines[0].scores)]
-    parts = choice.tables(lines), by_severity.tables(known), cross_site.tables(known), cross_site.adapted(known)
+    parts = choice.tables(lines), further.by_severity(known), further.cross_site(known), further.adapted(known)
     show_tables([table for part in parts for table in part], sys.stderr)
     if topics is not None and run.scores.clinical:
         show_tables(clinical.by_class(run.scores), sys.stderr)
@@ -318,17 +318,15 @@ def report(
         refuse_sealed(file)  # before anything is evaluated
     for folder in filter(None, (figures, card, evidence)):
         refuse_sealed_folder(folder)
-    from ..reporting import clinical, writers
-    from ..reporting.long import comma_separated
-    from ..reporting.pipelines import brief, limits
+    from ..reporting import clinical, pipelines, writers
     from ..stages import report as stage
 
-    asked = limits.read(fail_if)
+    asked = pipelines.limits(fail_if)
     with console.warnings_kept() as warned:
         made = stage.run(options)
-        broken = limits.broken(asked, made.rows) if asked or json == "short" else []
+        broken = pipelines.broken(asked, made.rows) if asked or json == "short" else []
     if export:
-        write(export, comma_separated(made.scores))
+        write(export, pipelines.comma_separated(made.scores))
         console.say(f"wrote {export}")
     if figures:
         made.figures(figures, drawn, draw)
@@ -341,7 +339,7 @@ def report(
         writers.say(f"{sentence}." for sentence in (made.by_quality.text if made.by_quality else ()))
         writers.say([clinical.elsewhere(made.rows)])
     elif json == "short":
-        rows = [brief.of_row(row) for row in made.rows if not row.is_view]
+        rows = [pipelines.of_row(row) for row in made.rows if not row.is_view]
         said = {"quality": list(made.by_quality.text)} if made.by_quality else {}
         give(dumped({"rows": rows, "warnings": warned, "broken": broken} | said) + "\n", out)
     else:

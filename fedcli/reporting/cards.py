@@ -5,18 +5,17 @@ Datasets, CACM 64(12), 2021. What no manifest knows is marked as a person's to w
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..compare.cautions import at_chance
 from ..data import manifest
 from ..scores.scores import Scores
-from . import by_group, by_severity, clinical, evidence, writers
-from .page import document, lineage, table_one
+from . import by_group, clinical, evidence, further
+from .page import Document, provenance
 from .page.lead import described, facts, generated, sentence
 from .row import Row
 from .rows import compared
-from .section import Section
-from .table import Table
+from .table import Section, Table
 from .tables import Report, report
 
 WRITE = "A person must write this: {}."
@@ -24,43 +23,6 @@ NO_POINTS = "No threshold was chosen: `fedcli evaluate RUN --clinical` chooses o
 NO_SEVERITIES = (
     "Not scored under corruptions: `fedcli evaluate RUN --corrupt KIND` scores test images at each severity."
 )
-
-
-@dataclass(frozen=True)
-class Document:
-    """A text with tables, for a file of its own. name: of the file without its ending; generated: a sentence that says
-    so of images that are, above all else."""
-
-    name: str
-    title: str
-    lead: str
-    facts: Sequence[tuple[str, str]]
-    sections: Sequence[Section]
-    generated: str = ""
-
-    @property
-    def html(self) -> str:
-        return document(self.title, self.lead, self.facts, self.sections, generated=self.generated)
-
-    @property
-    def markdown(self) -> str:
-        lines = [
-            *filter(None, [self.generated]),
-            f"# {self.title}",
-            self.lead,
-            *(f"- {name}: {value}" for name, value in self.facts),
-        ]
-        for section in self.sections:
-            lines += [f"## {section.title}", *section.text, *(f"- {note}" for note in section.notes)]
-            lines += [f"- {name}: {value}" for name, value in section.pairs]
-            for table in section.tables:
-                lines += [f"### {table.title}"] if table.title else []
-                lines += [writers.markdown(table), *([table.legend] if table.legend else [])]
-        text = ""
-        for before, line in zip(["", *lines], lines, strict=False):
-            of_one_list = before.startswith("- ") and line.startswith("- ")
-            text += line if not text else ("\n" if of_one_list else "\n\n") + line
-        return text + "\n"
 
 
 def cards(row: Row) -> list[Document]:
@@ -72,13 +34,13 @@ def cards(row: Row) -> list[Document]:
 def _model(system: Row, made: Report) -> Document:
     scores, named = system.scores, [(system.name, system.scores)]
     points = list(clinical.tables(named))
-    falls = [*by_severity.tables(named), *by_severity.by_group(named)]
+    falls = [*further.by_severity(named), *further.by_severity_and_group(named)]
     known = [at_chance(system.scored), system.warning, *system.small_groups]
     sections = [
         Section("use", "Intended use", text=[WRITE.format("what it is for and not for, who uses it, on whom")]),
-        Section("data", "Training and test data", table_one.of_row(system)),
-        replace(lineage.settings([system], False), name="training", title="Training"),
-        Section("performance", "Performance", made.tables, text=[*made.measured, made.legend()]),
+        Section("data", "Training and test data", provenance.images(system)),
+        replace(provenance.settings([system], False), name="training", title="Training"),
+        Section("performance", "Performance", made.tables, text=[*made.measured, " ".join(made.legends)]),
         Section("groups", "Performance by group", list(by_group.tables(system.scored[0])),
                 text=by_group.legend(scores)),
         Section("points", "Operating points and calibration", points, text=[] if points else [NO_POINTS]),
@@ -86,11 +48,12 @@ def _model(system: Row, made: Report) -> Document:
         Section("failures", "Known failures", notes=[*filter(None, known), *by_group.worst_groups(system.scored[0])],
                 text=[WRITE.format("in which cases it fails, as seen in its errors")]),
         Section("ethics", "Risks and limits", text=[WRITE.format("risks, limits, human oversight and monitoring")]),
-        replace(lineage.section([system]), name="provenance", title="Provenance"),
+        replace(provenance.lineage([system]), name="provenance", title="Provenance"),
         Section("licences", "Licences", pairs=_licences(scores)),
     ]  # fmt: skip
     title = f"Model card: {system.name}"
-    return Document("model-card", title, sentence([system]), facts([system]), sections, generated([system]))
+    said = generated([system])
+    return Document(title, sentence([system]), facts([system]), sections, generated=said, name="model-card")
 
 
 def _dataset(system: Row) -> Document:
@@ -102,7 +65,7 @@ def _dataset(system: Row) -> Document:
     origin = [(name.capitalize(), known[name]) for name in ("where", "citation", "notes") if known.get(name)]
     sections = [
         Section("motivation", "Motivation", text=[WRITE.format("why the data were collected, by whom, who paid")]),
-        Section("composition", "Composition", table_one.of_row(system)),
+        Section("composition", "Composition", provenance.images(system)),
         Section("missing", "Missing values", [missing] if missing.rows else []),
         Section("collection", "Collection", pairs=origin,
                 text=[WRITE.format("how and when images were acquired, consent, who labelled them and how")]),
@@ -110,15 +73,14 @@ def _dataset(system: Row) -> Document:
         Section("uses", "Uses", text=[WRITE.format("what the data may and may not be used for")]),
         Section("maintenance", "Distribution and maintenance",
                 text=[WRITE.format("who keeps the data, and how errors are corrected")]),
-        replace(lineage.section([system]), name="provenance", title="Provenance"),
+        replace(provenance.lineage([system]), name="provenance", title="Provenance"),
         Section("licences", "Licences", pairs=_licences(scores)),
     ]  # fmt: skip
     title = body.get("title", scores.dataset) if known.get("classes", True) else described(scores)
     count = [("Images", f"{body['count']:,}")] if body.get("count") else []
     shown = [*count, ("Classes", ", ".join(scores.classes))]
-    return Document(
-        "dataset-card", f"Dataset card: {scores.dataset}", f"{title}.", shown, sections, generated([system])
-    )
+    name, said = f"Dataset card: {scores.dataset}", generated([system])
+    return Document(name, f"{title}.", shown, sections, generated=said, name="dataset-card")
 
 
 def _licences(scores: Scores) -> list[tuple[str, str]]:
@@ -148,7 +110,7 @@ def evidence_page(row: Row, made: Sequence[evidence.Guideline]) -> Document:
         "person to judge. Items are paraphrased: read the guideline itself before you submit."
     )
     facts = [(guideline["guideline"], filled) for guideline, filled in zip(made, counts, strict=True)]
-    return Document("evidence", f"Evidence for reporting guidelines: {row.name}", lead, facts, sections)
+    return Document(f"Evidence for reporting guidelines: {row.name}", lead, facts, sections)
 
 
 def _answer(answer: dict[str, str]) -> str:

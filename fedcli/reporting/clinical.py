@@ -1,7 +1,7 @@
 """Operating points, threshold transfer, calibration, decision curves and conformal sets as tables: one of each class,
 which `evaluate --clinical` prints, and topics by name."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,6 @@ from ..scores.clinical.shape import BEFORE_AFTER, CLIENT, POOLED, select
 from ..scores.scores import Scores
 from .evidence import card_of
 from .row import Row
-from .section import Section
 from .table import DAGGER, NONE, Column, Table, bounded, percent
 
 SHOWN_AT = (0.05, 0.1, 0.2, 0.3, 0.5)  # threshold probabilities of the table; scores.json has more
@@ -50,9 +49,9 @@ def rate(value: Any) -> Any:
     return bounded(*(value[key] for key in ("value", "low", "high"))) if value["value"] is not None else None
 
 
-def _columns(unit: str = "", *, lower: bool = False, digits: int = 2, over: str = "", **titles: str):
+def _columns(unit: str = "", *, lower: bool = False, digits: int = 2, **titles: str):
     """Columns that are alike, by the names of their numbers."""
-    return {name: Column(title, unit, over, lower, digits) for name, title in titles.items()}
+    return {name: Column(title, unit, lower=lower, digits=digits) for name, title in titles.items()}
 
 
 GROUP = "attribute", "group"
@@ -132,12 +131,12 @@ UNORDERED = replace(
     numbers={key: column for key, column in AGREEMENT.numbers.items() if key != "quadratic_kappa"},
     legend=AGREEMENT.legend.removesuffix(" Quadratic kappa is for classes in an order."),
 )
-OF_CLASS = POINTS, BY_GROUP, TRANSFER, CALIBRATION, BENEFIT
 HEADLINE = POINTS, CALIBRATION, BENEFIT
 NAMED = {  # what --show takes
     "thresholds": (POINTS, BY_GROUP), "transfer": (TRANSFER,), "calibration": (CALIBRATION,), "net-benefit": (BENEFIT,),
     "conformal": (SETS,), "agreement": (AGREEMENT,), "gaps": (GAPS,), "subgroups": (LOWEST,),
 }  # fmt: skip
+EVERY = [topic for topics in NAMED.values() for topic in topics]
 WITH_INTERVAL = "sensitivity", "specificity"
 USUAL = "sensitivity=0.95"  # the rule of several that is shown
 RATES = [column if name in WITH_INTERVAL else replace(column, digits=None) for name, column in FOUND.items()]
@@ -145,35 +144,21 @@ INTERVALS = "In %, with 95 % Wilson intervals, of the last round's model; a slop
 MORE = f"More: --show {', '.join(NAMED)}, or all."
 
 
-def section(named: Sequence[tuple[str, Scores]]) -> Section:
-    """All tables, and how to get those that are not there."""
-    text = [how] if (how := missing(named)) else []
-    return Section("clinical", "Operating points and calibration", tables=list(tables(named)), text=text)
-
-
-def tables(named: Iterable[tuple[str, Scores]], shown: Iterable[str] = tuple(NAMED)) -> Iterator[Table]:
-    """Tables of each run whose scores hold them. named: name and scores of each run. shown: which, as --show has it."""
-    topics = [topic for name in shown for topic in NAMED[name]]
+def tables(named: Iterable[tuple[str, Scores]], topics: Sequence[Topic] = EVERY) -> Iterator[Table]:
+    """Tables of each run whose scores hold them. named: name and scores of each run. topics: those that are shown."""
     for name, scores in named:
         if scores.clinical:
-            yield from _of_classes(name or scores.name, scores, [t for t in OF_CLASS if t in topics])
+            yield from _of_classes(name or scores.name, scores, topics)
             yield from _of_all(name or scores.name, scores, topics)
 
 
-def read(asked: Iterable[str]) -> list[str]:
-    """The tables that --show names, several of them also with commas between. Raises UsageError."""
+def read(asked: Iterable[str]) -> list[Topic]:
+    """The topics that --show names, several of them also with commas between. Raises UsageError."""
     names = [name.strip() for text in asked for name in text.split(",")]
     for name in names:
         if name not in (*NAMED, "all"):
             raise UsageError(f"--show {name!r} is unknown", f"there are: {', '.join(NAMED)}, all")
-    return [name for name in NAMED if name in names or "all" in names]
-
-
-def headline(named: Iterable[tuple[str, Scores]]) -> Iterator[Table]:
-    """Operating points, calibration and net benefit alone, as a report of many runs has room for."""
-    for name, scores in named:
-        if scores.clinical:
-            yield from _of_classes(name or scores.name, scores, HEADLINE)
+    return [topic for name, topics in NAMED.items() if name in names or "all" in names for topic in topics]
 
 
 def elsewhere(rows: Sequence[Row]) -> str:
@@ -183,16 +168,7 @@ def elsewhere(rows: Sequence[Row]) -> str:
     return f"Operating points and calibration are there too: {how}." if there else ""
 
 
-def missing(named: Iterable[tuple[str, Scores]]) -> str:
-    """Advice to get operating points, where runs have none; "" where all have them or none can."""
-    without = {name: scores for name, scores in named if not scores.clinical and not scores.curves}
-    if not without:
-        return ""
-    need = "" if next(iter(without.values())).best else ", after `fedcli partition --val 0.2` and a new training"
-    return f"For thresholds: `fedcli evaluate RUN --clinical`{need}."
-
-
-def _of_classes(name: str, scores: Scores, shown: Collection[Topic]) -> Iterator[Table]:
+def _of_classes(name: str, scores: Scores, shown: Sequence[Topic]) -> Iterator[Table]:
     clinical, words = scores.clinical or {}, numbers.versions([scores])
     for (label, version), known in select(clinical, "classes/*/*"):
         share, operating = {"prevalence": known["overall"]["prevalence"]}, known["operating"]
@@ -221,7 +197,7 @@ def _of_classes(name: str, scores: Scores, shown: Collection[Topic]) -> Iterator
                 for place, strategy in ((1, "model"), (2, "treat all"))
             ],
         }
-        for topic in shown:
+        for topic in (topic for topic in shown if topic.title in lines):
             yield from topic.table(f"{label}, {words.get(version, version)} test images, {name}", lines[topic.title])
 
 
@@ -246,7 +222,7 @@ def _ranges(points: Facts) -> Facts:
     return {name: max(rates) - min(rates) for name, rates in known.items() if len(rates) > 1}
 
 
-def _of_all(name: str, scores: Scores, shown: Collection[Topic]) -> Iterator[Table]:
+def _of_all(name: str, scores: Scores, shown: Sequence[Topic]) -> Iterator[Table]:
     clinical, words = scores.clinical or {}, numbers.versions([scores])
     scaled = {
         version: {f"{key} {when}": value for key in BEFORE_AFTER for when, value in zip(("before", "after"), of[key])}
@@ -289,49 +265,41 @@ def _gap(test: Facts, scores: Scores, attribute: str, version: str, metric: str)
 
 def by_class(scores: Scores) -> Iterator[Table]:
     """Decisions at one threshold, group by group: a table of each described class, on every version of the test images
-    of one class, of several on clean ones."""
-    clinical = scores.clinical or {"classes": {}}
+    of one class, of several on clean ones; with the errors of all images in numbers, and which other thresholds there
+    are."""
+    clinical, words = scores.clinical or {"classes": {}}, numbers.versions([scores])
     several = len(clinical["classes"]) > 1
     for (label, version), known in select(clinical, "classes/*/*"):
-        if not (several and version != "clean"):
-            yield _at_one_threshold(scores, label, version, known)
-
-
-def _at_one_threshold(scores: Scores, label: str, version: str, known: Facts) -> Table:
-    pooled = [each for each in known["operating"] if each["choice"] == POOLED]
-    pooled = [each for each in pooled if each["overall"]["threshold"] is not None]
-    point = next((each for each in pooled if each["rule"] == USUAL), pooled[0] if pooled else None)
-    word = numbers.versions([scores]).get(version, version)
-    images = f", {word} images" if len(scores.versions) > 1 else ""
-    chosen = console.counted((scores.clinical or {})["validation"], "validation image", "validation images")
-    if not point:
+        if several and version != "clean":
+            continue
+        pooled = [each for each in known["operating"] if each["choice"] == POOLED]
+        pooled = [each for each in pooled if each["overall"]["threshold"] is not None]
+        point = next((each for each in pooled if each["rule"] == USUAL), pooled[0] if pooled else None)
+        images = f", {words.get(version, version)} images" if len(scores.versions) > 1 else ""
+        chosen = console.counted(clinical["validation"], "validation image", "validation images")
         title = f"{label}{images}: no threshold from {chosen}; fedcli partition --val 0.2 keeps some"
-    else:
-        rule, threshold = rule_in_words(point["rule"]), point["overall"]["threshold"]
-        title = f"{label}{images}, threshold {threshold:.3g}: {rule} on {chosen}"
-    lines = [_line("all", known["overall"], point and point["overall"])]
-    for attribute, groups in known["groups"].items():
-        before = f"{attribute} " if len(known["groups"]) > 1 else ""
-        at = point["groups"].get(attribute, {}) if point else {}
-        lines += [_line(f"{before}{group}", described, at.get(group)) for group, described in groups.items()]
-    heads = ["", "images", *RATES, Column("AP", "%"), Column("calibration slope")]
-    kept = [at for at in range(len(heads)) if any(line[at] is not None for line in lines)]
-    shown = [[line[at] for at in kept] for line in lines]
-    counts = _counts(scores, label, point["overall"], pooled) if point else ""
-    return Table.of(title, [heads[at] for at in kept], shown, counts)
+        legend, at_point = "", point["overall"] if point else None
+        if point and at_point:
+            rule, threshold = rule_in_words(point["rule"]), at_point["threshold"]
+            title = f"{label}{images}, threshold {threshold:.3g}: {rule} on {chosen}"
+            found, passed = at_point["sensitivity"], at_point["specificity"]
+            others = [name for name in scores.classes if name != label]
+            other = others[0] if len(others) == 1 and not scores.several_labels else "others"
+            legend = f"{found['total'] - found['counted']} of {found['total']} {label} missed, "
+            legend += f"{passed['total'] - passed['counted']} of {passed['total']} {other} are false alarms."
+            legend += f" Other thresholds ({len(pooled) - 1}): --show thresholds." if len(pooled) > 1 else ""
+        lines = [_line("all", known["overall"], at_point)]
+        for attribute, groups in known["groups"].items():
+            before = f"{attribute} " if len(known["groups"]) > 1 else ""
+            at = point["groups"].get(attribute, {}) if point else {}
+            lines += [_line(f"{before}{group}", described, at.get(group)) for group, described in groups.items()]
+        heads = ["", "images", *RATES, Column("AP", "%"), Column("calibration slope")]
+        kept = [at for at in range(len(heads)) if any(line[at] is not None for line in lines)]
+        shown = [[line[at] for at in kept] for line in lines]
+        yield Table.of(title, [heads[at] for at in kept], shown, legend)
 
 
 def _line(name: str, described: Facts, point: Facts | None) -> list[Any]:
     rates = [rate(point[key]) if key in WITH_INTERVAL else point[key]["value"] for key in FOUND] if point else []
     rates = rates or [None] * len(FOUND)
     return [name, described["count"], *rates, described["average_precision"], described["calibration_slope"]]
-
-
-def _counts(scores: Scores, label: str, point: Facts, pooled: list[Facts]) -> str:
-    """The errors of all images in numbers, and which other thresholds there are."""
-    found, passed = point["sensitivity"], point["specificity"]
-    others = [name for name in scores.classes if name != label]
-    other = others[0] if len(others) == 1 and not scores.several_labels else "others"
-    errors = f"{found['total'] - found['counted']} of {found['total']} {label} missed, "
-    errors += f"{passed['total'] - passed['counted']} of {passed['total']} {other} are false alarms."
-    return f"{errors} Other thresholds ({len(pooled) - 1}): --show thresholds." if len(pooled) > 1 else errors

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..compare.systems import BEST, LAST
+from ..compare.systems import BEST, LAST, Scored
 from ..errors import UsageError, nearest
 from ..metrics import METRICS, PARITY
 from ..metrics.task import ONE, SEVERAL
@@ -24,11 +24,10 @@ Names = dict[str, Where]  # of columns -> whose numbers
 
 @dataclass(frozen=True)
 class Value:
-    """A number of one run, or of several as one, on the scale from 0 to 1. lower: whether it is better when low."""
+    """A number of one run, or of several as one, on the scale from 0 to 1."""
 
     mean: Number
     std: Number = None
-    lower: bool = False
 
 
 def shown(scores: Scores, metrics: Sequence[str] = SHOWN) -> Sequence[str]:
@@ -50,29 +49,28 @@ def all_numbers(scores: Scores, at: str) -> dict[Where, Score]:
     }
 
 
-def joined(scores: Sequence[Score | None], spread: str, *, lower: bool = False) -> Value:
+def joined(scores: Sequence[Score | None], spread: str) -> Value:
     """A number of runs that differ in the seed alone, as one; without a mean where a run does not have it."""
     known = [score for score in scores if score and score.mean is not None]
     if not known or len(known) < len(scores):
-        return Value(None, None, lower)
+        return Value(None)
     if len(known) == 1 and spread == POOLED:
-        return Value(known[0].mean, known[0].std, lower)
+        return Value(known[0].mean, known[0].std)
     over = over_seeds([[value for value in score.values if value is not None] for score in known])
-    return Value(over.mean, over.std(spread), lower)
+    return Value(over.mean, over.std(spread))
 
 
-def columns(
-    known: Numbers, scores: Scores, metrics: Sequence[str], *, view: str = "", by_shots: bool = False
-) -> Names:  # fmt: skip
+def columns(known: Numbers, run: Scored, metrics: Sequence[str], view: str = "") -> Names:
     """The columns of one run, or of a view of its models, in the order in which they are shown.
 
     known: all numbers of the run. metrics: of all images, such as accuracy, or names of single columns, which are those
         of numbers in full or without the version of the images. Raises UsageError for an unknown one.
     """
+    scores = run.scores
     metrics = shown(scores, metrics)
     overall = [name for name in metrics if name in scores.versions["clean"]]
     cells = {f"{version} {metric}": Where(version, view, metric=metric) for version in VERSIONS for metric in overall}
-    found = {} if view else _of_models(scores, overall, by_shots)
+    found = {} if view else _of_models(run, overall)
     none_asked = tuple(overall) in (ONE.usual, SEVERAL.usual)
     for attribute in scores.groups:
         where = Where("clean", view, attribute)
@@ -83,10 +81,11 @@ def columns(
     return cells if view else cells | _named(known, scores, [name for name in metrics if name not in overall])
 
 
-def _of_models(scores: Scores, overall: Sequence[str], by_shots: bool) -> Names:
-    """Recalls by shots, clients' own models, and scores among clients."""
+def _of_models(run: Scored, overall: Sequence[str]) -> Names:
+    """Recalls by shots, where they were asked for, clients' own models, and scores among clients."""
+    scores, asked = run.scores, SHOT_GROUPS if "shots" in run.options else ()
     auc, first = scores.usual[1], shown(scores)[0]
-    names = {f"clean {group} recall": Where("clean", label=group, metric=RECALL) for group in SHOT_GROUPS * by_shots}
+    names = {f"clean {group} recall": Where("clean", label=group, metric=RECALL) for group in asked}
     for model in scores.personal:
         plain = model.replace("_", " ")
         names |= {f"{plain} {version} {auc}": Where(version, model=model, metric=auc) for version in VERSIONS}

@@ -88,7 +88,7 @@ def table(comparison: Comparison) -> Table:
         [
             name,
             *(f"{100 * of.mean:.1f}" if of.mean is not None else None for of in (row.a, row.b)),
-            *_tested(row, _of_shown(row.difference, row.b.mean, row.a.mean, 1), several, digits=1)[:-1],
+            *_tested(row, _of_shown(row.difference, row.b.mean, row.a.mean, 1), several, digits=1),
             letters.get(_remark(row), ""),
         ]
         for name, row in _rows(comparison)
@@ -128,21 +128,16 @@ def heading(comparison: Comparison) -> str:
 
 
 def _tested(row: Difference, difference: float | None, several: bool = True, digits: int = 2) -> list[str]:
-    """The difference, its interval and p, and the verdict; several: whether there is a p over seeds."""
+    """The difference, its interval and p; several: whether there is a p over seeds."""
     ps = [row.p_holm, *([row.p_seeds_holm] if several else [])]
-    numbers = [verdict.signed(difference, digits), verdict.interval_text(row, digits), *map(verdict.p_text, ps)]
-    return [*numbers, row.verdict or ""]
+    return [verdict.signed(difference, digits), verdict.interval_text(row, digits), *map(verdict.p_text, ps)]
 
 
 def _rows(comparison: Comparison) -> list[tuple[str, Compared]]:
-    rows = _scores(comparison) + _gaps(comparison)
-    return sorted(rows, key=lambda row: (row[1].verdict or INCONCLUSIVE) == INCONCLUSIVE)
-
-
-def _scores(comparison: Comparison) -> list[tuple[str, Compared]]:
-    return [
-        (f"{spoken(row.metric)}, {comparison.versions.get(row.version, row.version)}", row) for row in comparison.rows
-    ]
+    """Scores and gaps by name, those that differ first."""
+    words = comparison.versions
+    rows = [(f"{spoken(row.metric)}, {words.get(row.version, row.version)}", row) for row in comparison.rows]
+    return sorted(rows + _gaps(comparison), key=lambda row: (row[1].verdict or INCONCLUSIVE) == INCONCLUSIVE)
 
 
 def _gaps(comparison: Comparison) -> list[tuple[str, Compared]]:
@@ -167,12 +162,13 @@ def sentences(comparison: Comparison) -> list[str]:
     """A sentence for each score and gap that differs significantly, then one on all others."""
     sides, rows = names(comparison), _rows(comparison)
     others = [name for name, row in rows if row.verdict == INCONCLUSIVE]
-    told = [
-        (name, replace(row, difference=_of_shown(row.difference, row.b.mean, row.a.mean, 1)))
+    said = [
+        _said(
+            sides["b"], replace(row, difference=_of_shown(row.difference, row.b.mean, row.a.mean, 1)), sides["a"], name
+        )
         for name, row in rows
         if row.verdict not in (None, INCONCLUSIVE)
     ]
-    said = [_said(sides["b"], row, sides["a"], name) for name, row in told]
     if others:
         no = f"No significant difference between {sides['b']} and {sides['a']} in {console.listed(others)}."
         said += [no, verdict.NOT_EQUAL]
@@ -212,15 +208,15 @@ def table_against(rows: Sequence[Against], score: str, reference: str) -> Table:
     over = verdict.sampled(rows)
     ps = [f"p over {what}" for what in ("patients", over)]
     heads: Heads = ["method", Column(score, "%"), "difference", "95 % interval", *ps, "verdict"]
-    lines = [[row.name, row.mean, *_against(row, rows[0].mean)] for row in rows]
+    lines = []
+    for row in rows:
+        if row.difference is None:
+            tested = ["-", "-", "-", "-", "reference" if row.is_reference else f"not tested: {row.note}"]
+        else:
+            tested = [*_tested(row, _of_shown(row.difference, row.mean, rows[0].mean, 2)), row.verdict or ""]
+        lines.append([row.name, row.mean, *tested])
     legend = SCORE.format(over=over, reference=reference) + verdict.legend(rows, verdict.enough(len(rows) - 1))
     return Table.of(f"Against {reference}: {score}", heads, lines, legend)
-
-
-def _against(row: Against, reference: float | None) -> list[str]:
-    if row.difference is None:
-        return ["-", "-", "-", "-", "reference" if row.is_reference else f"not tested: {row.note}"]
-    return _tested(row, _of_shown(row.difference, row.mean, reference, 2))
 
 
 def said_against(

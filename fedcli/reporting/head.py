@@ -13,7 +13,7 @@ from ..scores import numbers
 from ..scores.choice import DISTANCE, WORST
 from ..scores.parts import AVERAGE, MODELS
 from ..scores.scores import Scores
-from ..scores.table import Score, Where
+from ..scores.table import Where
 from .columns import POOLED, STD_AMONG
 from .row import Row
 from .rows import has_two_rules, shared_parts
@@ -39,7 +39,7 @@ def about(rows: Sequence[Row]) -> list[str]:
     elif count and (seed := _one([row.seeds[0] for row in own])) not in ("", None):
         alike += [f"seed {seed}"]
     said = f"{'All rows: ' if len(own) > 1 else ''}{', '.join(alike)}." if alike else ""
-    texts = [_data(own), _tested(own), console.capital(said), chance(own)]
+    texts = [_data(own), _tested(own), console.capital(said), chance([scores for row in own for scores in row.each])]
     return [" ".join(filter(None, texts))]
 
 
@@ -97,10 +97,10 @@ def rules(rows: Sequence[Row]) -> str:
     return f"Methods: {'; '.join(parts)}."
 
 
-def chance(own: Sequence[Row]) -> str:
+def chance(every: Sequence[Scores]) -> str:
     """The level of guessing in the metrics that are shown by default, in a sentence; "" where it differs."""
-    classes = _one([scores.answers() for row in own for scores in row.each])
-    among = " for each label" if own[0].scores.several_labels else f" with {classes} classes"
+    classes = _one([scores.answers() for scores in every])
+    among = " for each label" if every[0].several_labels else f" with {classes} classes"
     return "" if not classes or classes < 2 else f"Chance{among}: {100 / classes:.1f} % balanced accuracy, 50 % AUC."
 
 
@@ -111,21 +111,17 @@ def _data(own: Sequence[Row]) -> str:
         if any(row.scores.sample for row in own)
         else "generated images, not of patients" * any(map(cards.is_generated, names))
     )
-    kinds, attacks = (_one([said(row) for row in own]) for said in (_corruption, _attack))
+    corrupted = [row.scores.corruption for row in own]
+    kinds = _one([f"{corruption_in_words(of)} on {_named(of['clients'])}" if of else "" for of in corrupted])
+    stages = [row.scores.data.get("partition") for row in own]
+    attacked = [stage.options.get("attack") if stage else None for stage in stages]
+    attacks = _one([
+        f"attack by {_named(of['clients'])} ({of['kind']} {of['strength']:g})" if of else "" for of in attacked
+    ])  # fmt: skip
     clients = _one([console.counted(row.scores.roster_size, "client", "clients") for row in own])
     rounds = _one([console.counted(row.scores.rounds, "round", "rounds") for row in own])
     named = f"{' and '.join(names)}{f' ({made_up})' * bool(made_up)}"
     return f"{', '.join(filter(None, [named, clients, rounds, kinds, attacks]))}."
-
-
-def _corruption(row: Row) -> str:
-    about = row.scores.corruption
-    return f"{corruption_in_words(about)} on {_named(about['clients'])}" if about else ""
-
-
-def _attack(row: Row) -> str:
-    about = stage.options.get("attack") if (stage := row.scores.data.get("partition")) else None
-    return f"attack by {_named(about['clients'])} ({about['kind']} {about['strength']:g})" if about else ""
 
 
 def _named(clients: Sequence[str]) -> str:
@@ -135,15 +131,11 @@ def _named(clients: Sequence[str]) -> str:
 def _tested(own: Sequence[Row]) -> str:
     texts = []
     for row in own:
-        score = _of_clean(row.scores)
+        known = list(row.scores.versions["clean"].values())
+        score = next((each for each in known if each.unit), known[0])
         patients = f" of {score.units:,} patients" if score.unit.startswith("patient") else ""
         texts.append(f"{score.count:,} test images{patients}." if score.count else "")
     return _one(texts)
-
-
-def _of_clean(scores: Scores) -> Score:
-    known = scores.versions["clean"].values()
-    return next((each for each in known if each.unit), next(iter(known)))
 
 
 def _one(values: Sequence[Any]) -> Any:

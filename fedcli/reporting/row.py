@@ -12,7 +12,6 @@ from ..compare.systems import BEST
 from ..data import manifest
 from ..figures.system import System
 from ..scores import shots
-from ..scores.numbers import is_lower
 from ..scores.table import Where
 from .columns import POOLED, Value, joined
 from .table import Cell, percent
@@ -46,7 +45,7 @@ class Row(System):
 
     def value(self, where: Where) -> Value:
         """A number of its runs as one."""
-        return joined([known.get(where) for known in self.known], self.over, lower=is_lower(where))
+        return joined([known.get(where) for known in self.known], self.over)
 
     def cell(self, where: Where, *, doubtful: bool = False) -> Cell:
         value = self.value(where)

@@ -136,7 +136,7 @@ def _lines(row: Row, metrics: Sequence[str]) -> Iterator[Row]:
 def _heads(row: Row, metrics: Sequence[str], view: str = "") -> Names:
     names: Names = {}
     for known, run in zip(row.known, row.scored):
-        names |= columns(known, run.scores, metrics, view=view, by_shots="shots" in run.options)
+        names |= columns(known, run, metrics, view)
     return names
 
 

@@ -6,10 +6,13 @@ page/markup.py.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..figures.inline import Panels  # which draws
 
 DAGGER = "†"
 NONE = "-"  # what stands where there is no number
@@ -144,6 +147,35 @@ class Table:
         return [all(text in ("", NONE) or NUMBER.match(text) for text in column) for column in texts]
 
 
+@dataclass(frozen=True)
+class Section:
+    """A topic of a report: a heading and what stands below it, for the page, a card and, as far as tables go, as text.
+
+    Attributes:
+        name: of its anchor. title: often the question that it answers.
+        folded, folded_panels: closed until a reader opens them.
+        closed: whether the whole section is.
+        pairs: names and values, under a title of their own.
+    """
+
+    name: str
+    title: str
+    tables: Sequence[Table] = ()
+    panels: Sequence["Panels"] = ()
+    text: Sequence[str] = ()
+    folded: Sequence[Table] = ()
+    notes: Sequence[str] = ()
+    pairs: Sequence[tuple[str, str]] = ()
+    pairs_title: str = ""
+    findings: Sequence[str] = ()
+    folded_panels: Sequence["Panels"] = ()
+    closed: bool = False
+
+    @property
+    def there(self) -> bool:
+        return any((self.tables, self.panels, self.text, self.folded, self.notes, self.folded_panels))
+
+
 def heads(*names: str, unit: str = "", over: str = "", lower: bool = False) -> list[Column]:
     """Columns that are alike but for their names."""
     return [Column(name, unit, over, lower) for name in names]
@@ -169,12 +201,14 @@ def percent(mean: float | None, std: float | None = None, *, doubtful: bool = Fa
     return replace(number(100 * mean, None if std is None else 100 * std), doubtful=doubtful)
 
 
-def bounded(value: float | None, low: float | None, high: float | None, *, doubtful: bool = False) -> Cell:
-    """A cell of a share from 0 to 1 with its interval, in percent."""
+def bounded(
+    value: float | None, low: float | None, high: float | None, *, doubtful: bool = False, sign: str = ""
+) -> Cell:
+    """A cell of a share from 0 to 1 with its interval, in percent. sign: as in number()."""
     if value is None:
         return Cell()
     bounds = "" if low is None or high is None else f" ({100 * low:.1f} to {100 * high:.1f})"
-    return Cell(f"{100 * value:.1f}{bounds}", number=100 * value, doubtful=doubtful)
+    return Cell(f"{100 * value:{sign}.1f}{bounds}", number=100 * value, doubtful=doubtful)
 
 
 def mark(column: Column, cells: Sequence[Cell], among: Sequence[str], leads: Callable[[int, int], bool]) -> list[Cell]:
@@ -186,18 +220,12 @@ def mark(column: Column, cells: Sequence[Cell], among: Sequence[str], leads: Cal
         The best has to lead all others. Where no test can be made, values that print the same share the mark, unless
         all print the same.
     """
-    best = {at for key in dict.fromkeys(among) for at in _leaders(column, cells, [k == key for k in among], leads)}
+    best: set[int] = set()
+    for key in dict.fromkeys(among):
+        known = [at for at, cell in enumerate(cells) if among[at] == key and cell.number is not None]
+        order = sorted(known, key=lambda at: float(cells[at].text), reverse=not column.lower)
+        first = [at for at in order if cells[at].text == cells[order[0]].text]
+        beaten = len(first) < len(order) and not any(cells[at].doubtful for at in first)
+        if beaten and all(leads(at, other) for at in first for other in known if other != at):
+            best |= {*first}
     return [replace(cell, best=at in best) for at, cell in enumerate(cells)]
-
-
-def _leaders(
-    column: Column, cells: Sequence[Cell], competes: Sequence[bool], leads: Callable[[int, int], bool]
-) -> Iterator[int]:
-    known = [at for at, cell in enumerate(cells) if competes[at] and cell.number is not None]
-    order = sorted(known, key=lambda at: float(cells[at].text), reverse=not column.lower)
-    first = [at for at in order if cells[at].text == cells[order[0]].text]
-    others = order[len(first) :]
-    if not others or any(cells[at].doubtful for at in first):
-        return
-    if all(leads(at, other) for at in first for other in known if other != at):
-        yield from first

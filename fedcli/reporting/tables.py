@@ -65,7 +65,8 @@ class Report:
 
     whole: all columns in one table, under their ids. about: what all rows share. measured: what the numbers are.
     verdicts: which rows differ from the first, and by how much; levelled: whose gap is smaller as no group gained.
-    legend: of signs, with {mark} for how the best is marked, of tests and of methods.
+    legends: a line for each sign, for tests and for methods. captions: of each table what it shows, and what the first
+    has not said.
     """
 
     rows: Sequence[Row]
@@ -76,35 +77,19 @@ class Report:
     verdicts: Sequence[str]
     levelled: Sequence[str]
     notes: Sequence[str]
-    _legend: Sequence[str]
-    _of_parts: Sequence[Sequence[str]]
-
-    def captions(self, marked: str) -> list[list[str]]:
-        """Of each table what it shows, and what the first has not said."""
-        lines: list[str] = [*self.about, *self.measured, *self.verdicts]
-        captions = [lines]
-        for legend in self._of_parts:
-            captions[-1] += [new for line in legend if (new := line.replace("{mark}", marked)) not in lines]
-            captions.append([])
-        return captions[:-1]
-
-    def legends(self, marked: str = "*") -> list[str]:
-        """A line for each sign. marked: how the best of a column is marked."""
-        return [line.replace("{mark}", marked) for line in self._legend]
-
-    def legend(self, marked: str = "*") -> str:
-        return " ".join(self.legends(marked))
+    legends: Sequence[str]
+    captions: Sequence[Sequence[str]]
 
 
-def report(rows: list[Row], *, long_names: bool = False) -> Report:
-    """Tables of rows with their marks; the tests that a mark needs are made here."""
+def report(rows: list[Row], *, long_names: bool = False, best: str = "*") -> Report:
+    """Tables of rows with their marks; the tests that a mark needs are made here. best: how the best is marked."""
     columns = _columns(rows)
-    leads = Leads([row.scored for row in rows], list(dict.fromkeys(_of(rows, column).metric for column in columns)))
+    leads = Leads([row.scored for row in rows], list(dict.fromkeys(_of(rows, column.key).metric for column in columns)))
     marked = [_marked(rows, column, leads) for column in columns]
     if leads.samples is not None:  # a mark means one thing in a table: significantly better
         marked = [
             _marked(rows, column, leads)
-            if _has_test(_of(rows, column))
+            if _has_test(_of(rows, column.key))
             else [replace(cell, best=False) for cell in cells]
             for column, cells in zip(columns, marked, strict=True)
         ]
@@ -122,44 +107,47 @@ def report(rows: list[Row], *, long_names: bool = False) -> Report:
     same = [place for place, row in enumerate(shown) if not row.is_view and row.data == rows[0].data]
     systems = [(shown[place].name, shown[place].scored) for place in same]
     levelled = list(levelling_down(systems, lambda of, place: leads.row(same[0], same[place], of)))
-    said, legend = [*notes(shown), *levelled], _legend(rows, whole, leads, tested=bool(verdicts))
-    measured = head.columns_in_words(rows, [_of(rows, column) for column in columns])
-    legends = [_legend(rows, part, leads, tested=bool(verdicts)) for part in parts]
-    return Report(rows, whole, parts, head.about(rows), measured, verdicts, levelled, said, legend, legends)
+    about, measured = head.about(rows), head.columns_in_words(rows, [_of(rows, column.key) for column in columns])
+    legends, *of_parts = (_legend(rows, table, leads, best, tested=bool(verdicts)) for table in (whole, *parts))
+    said = [*about, *measured, *verdicts]
+    said += [line for legend in of_parts[:1] for line in legend if line not in said]
+    captions = [said, *([line for line in legend if line not in said] for legend in of_parts[1:])][: len(parts)]
+    remarks = [*notes(shown), *levelled]
+    return Report(rows, whole, parts, about, measured, verdicts, levelled, remarks, legends, captions)
 
 
 def render(rows: list[Row], format: str) -> str:
     """The rows as markdown, latex, csv or json. Raises UsageError for another format."""
     if format not in FORMATS:
         raise UsageError(f"unknown report format {format!r}", nearest(format, FORMATS))
-    made = report(rows, long_names=format == "csv")
+    made = report(rows, long_names=format == "csv", best="Bold" if format == "latex" else "*")
     if format == "csv":
         return writers.comma_separated(made.whole)
     if format == "json":
         return _json(made)
     remarks = [f"Note: {note}." for note in made.notes]
     if format == "latex":
-        return writers.latex(made.tables, made.captions("Bold"), remarks)
+        return writers.latex(made.tables, made.captions, remarks)
     parts = [
         f"{table.title}:\n\n" * bool(table.title) + writers.markdown(table) + f"\n\n{table.legend}" * bool(table.legend)
         for table in made.tables
     ]
-    below = "\n".join([*made.verdicts, *made.legends(), *remarks])
+    below = "\n".join([*made.verdicts, *made.legends, *remarks])
     return console.printable("\n\n".join(filter(None, [*made.about, *made.measured, *parts, below])) + "\n")
 
 
 def _columns(rows: list[Row]) -> list[Column]:
-    known = {name: value.lower for row in rows for name, value in row.cells.items() if value.mean is not None}
+    known = {name for row in rows for name, value in row.cells.items() if value.mean is not None}
     versions = numbers.versions(scores for row in rows for scores in row.each)
     columns = []
     for key in dict.fromkeys(name for row in rows for name in row.cells if name in known):
-        over, name = numbers.words(next(row.heads[key] for row in rows if key in row.heads), versions)
-        columns.append(Column(name, "%", over, known[key], 2, key))
+        over, name = numbers.words(_of(rows, key), versions)
+        columns.append(Column(name, "%", over, numbers.is_lower(_of(rows, key)), 2, key))
     return columns
 
 
-def _of(rows: Sequence[Row], column: Column) -> Where:
-    return next((row.heads[column.key] for row in rows if column.key in row.heads), Where())
+def _of(rows: Sequence[Row], key: str) -> Where:
+    return next((row.heads[key] for row in rows if key in row.heads), Where())
 
 
 def _marked(rows: list[Row], column: Column, leads: Leads) -> list[Cell]:
@@ -169,7 +157,7 @@ def _marked(rows: list[Row], column: Column, leads: Leads) -> list[Cell]:
         percent(value.mean, value.std, doubtful=column.key in row.doubtful)
         for row, value in zip(rows, values, strict=True)
     ]
-    others, of = sum(cell.number is not None for cell in cells) - 1, _of(rows, column)
+    others, of = sum(cell.number is not None for cell in cells) - 1, _of(rows, column.key)
 
     def leading(first: int, second: int) -> bool:
         one_view = not rows[first].is_view and not rows[second].is_view  # which predictions are of
@@ -231,21 +219,22 @@ def _parts(rows: list[Row], whole: Table) -> list[Table]:
     """The table of all images, then one of what lies between groups; `rule` stands where one method has two."""
     rules = [[Cell(row.scores.rule)] for row in rows] if has_two_rules(rows) else [[] for _ in rows]
     before = [Column("method"), *([Column("rule")] if rules[0] else [])]
-    between = [bool(of.attribute and not of.group) for of in (_of(rows, column) for column in whole.columns)]
+    between = [bool(of.attribute and not of.group) for of in (_of(rows, column.key) for column in whole.columns)]
     tables = []
     for groups in (False, True):
         places = [at for at, column in enumerate(whole.columns) if at > 1 and between[at] == groups]
         overs = list(dict.fromkeys(whole.columns[at].over or at for at in places))
         places.sort(key=lambda at: overs.index(whole.columns[at].over or at))  # those under one head together
-        shown, title = [whole.columns[at] for at in places], ""
+        shown, title, said = [whole.columns[at] for at in places], "", list[str]()
         columns = [
             replace(column, digits=None, name=f"{column.name} {DOWNWARD}" if column.lower else column.name)
             for column in shown
         ]
-        worst = [_lowest(rows, _of(rows, column)) for column in shown]
+        worst = [_lowest(rows, _of(rows, column.key)) for column in shown]
         if groups:
             of_all = {column.over.partition(": ")[2] for column in columns}
             title = f"Between groups of the clean images{f': {of_all.pop()}, %' if len(of_all) == 1 else ''}"
+            said = [words for part, words in GROUPS.items() if any(column.name.startswith(part) for column in columns)]
             if not of_all:
                 columns = [replace(column, over=column.over.partition(": ")[0], unit="") for column in columns]
         lines = [
@@ -258,13 +247,9 @@ def _parts(rows: list[Row], whole: Table) -> list[Table]:
                 continue
             for line, name in zip(lines, names, strict=True):
                 line[len(before) + at] = replace(line[len(before) + at], whose=name)
-        tables += [Table.of(title, [*before, *columns], lines, _between(columns) if groups else "")] if places else []
+        legend = f"{'; '.join(said)}." if said else ""
+        tables += [Table.of(title, [*before, *columns], lines, legend)] if places else []
     return tables
-
-
-def _between(columns: Sequence[Column]) -> str:
-    said = [words for part, words in GROUPS.items() if any(column.name.startswith(part) for column in columns)]
-    return f"{'; '.join(said)}." if said else ""
 
 
 def _lowest(rows: Sequence[Row], of: Where) -> list[str]:
@@ -279,15 +264,15 @@ def _lowest(rows: Sequence[Row], of: Where) -> list[str]:
     return names
 
 
-def _legend(rows: list[Row], whole: Table, leads: Leads, *, tested: bool) -> list[str]:
+def _legend(rows: list[Row], whole: Table, leads: Leads, best: str, *, tested: bool) -> list[str]:
     """A legend of the marks, of columns that not every table has, of tests and of methods.
 
-    tested: whether sentences say what is significant.
+    best: how the best is marked. tested: whether sentences say what is significant.
     """
     keys = " ".join(column.key or column.name for column in whole.columns)
     there = {
         LOWER: any(column.lower for column in whole.columns),
-        _marks(rows, leads): any(cell.best for row in whole.rows for cell in row),
+        _marks(rows, leads, best): any(cell.best for row in whole.rows for cell in row),
         UNRANKED: len(rows) > 1 and len({row.comparable for row in rows}) == len(rows),
         by_group.unreliable(scores for row in rows for scores in row.each): any(
             cell.doubtful for row in whole.rows for cell in row
@@ -303,14 +288,13 @@ def _legend(rows: list[Row], whole: Table, leads: Leads, *, tested: bool) -> lis
     return [words for words, needed in there.items() if needed and words]
 
 
-def _marks(rows: list[Row], leads: Leads) -> str:
+def _marks(rows: list[Row], leads: Leads, best: str) -> str:
     among = AMONG if len({row.comparable for row in rows if not row.is_view}) > 1 else ""
     if leads.samples is None:
-        return UNTESTED.replace("{among}", among)
-    over = f"patients and over {leads.over}"
+        return UNTESTED.format(mark=best, among=among)
+    over, trained = f"patients and over {leads.over}", console.counted(leads.samples, "training", "trainings")
     text = TESTED if leads.samples >= ENOUGH else MODELS_ALONE
-    trained = console.counted(leads.samples, "training", "trainings")
-    return text.replace("{mark}", "{{mark}}").format(among=among, over=over, level=SIGNIFICANT, trained=trained)
+    return text.format(mark=best, among=among, over=over, level=SIGNIFICANT, trained=trained)
 
 
 def _json(made: Report) -> str:
@@ -319,7 +303,7 @@ def _json(made: Report) -> str:
         marked = {column.key: cell for column, cell in zip(made.whole.columns, line, strict=True)}
         of_best = {"chosen": row.chosen, "left_out": row.left_out} if row.at == BEST else {}
         cells = {
-            name: {"mean": value.mean, "std": value.std, "lower_is_better": value.lower}
+            name: {"mean": value.mean, "std": value.std, "lower_is_better": numbers.is_lower(_of(made.rows, name))}
             | {"best": cell.best, "small_group_decides": cell.doubtful}
             for name, value in row.cells.items()
             for cell in [marked.get(name, Cell())]

@@ -8,8 +8,8 @@ of equal bytes.
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,8 +23,7 @@ MOST = 1e100  # what no clock reaches
 ENERGIES = {"processors": "joules", "GPU": "gpu_joules"}  # whose -> key of a round's line
 
 
-@dataclass(frozen=True)
-class Clocks:
+class Clocks(NamedTuple):
     """Of one run or the mean over several; None for what an older run did not record.
 
     Attributes:
@@ -39,7 +38,7 @@ class Clocks:
         gpu_watt_hours: likewise of the GPU's board.
     """
 
-    minutes: float
+    minutes: float | None
     images_per_second: float | None
     evaluation: float | None
     peak_bytes: float | None
@@ -54,11 +53,9 @@ def of_runs(scores: Sequence[Path]) -> Clocks | None:
     clocks = [clock for path in scores if (clock := _of_run(path))]
     if len(clocks) < len(scores):
         return None
-    columns = {
-        field.name: np.array([getattr(clock, field.name) for clock in clocks], float) for field in fields(Clocks)
-    }
-    means = {name: _number(column.mean()) for name, column in columns.items()}
-    return Clocks(**means | {"peak_bytes": _number(columns["peak_bytes"].max())})  # type: ignore[arg-type]
+    numbers = np.array(clocks, float)  # [runs, fields], NaN of None
+    most = numbers[:, Clocks._fields.index("peak_bytes")].max()
+    return Clocks(*map(_number, numbers.mean(0)))._replace(peak_bytes=_number(most))
 
 
 def seconds(run: Path) -> float:

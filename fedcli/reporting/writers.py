@@ -57,14 +57,13 @@ def say(texts: Iterable[str], file: TextIO | None = None) -> None:
 
 def markdown(table: Table) -> str:
     """The table alone, as several below each other where it is wide; its title and legend are the document's."""
-    return "\n\n".join(map(_in_markdown, _parts(table.unfolded())))
-
-
-def _in_markdown(table: Table) -> str:
-    rule = ["---:" if numeric else "---" for numeric in table.numeric]
-    head = [_escaped(column.heading) for column in table.columns]
-    lines = [head, rule, *([_escaped(starred(cell)) for cell in row] for row in table.rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    parts = []
+    for part in _parts(table.unfolded()):
+        rule = ["---:" if numeric else "---" for numeric in part.numeric]
+        head = [_escaped(column.heading) for column in part.columns]
+        lines = [head, rule, *([_escaped(starred(cell)) for cell in row] for row in part.rows)]
+        parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
+    return "\n\n".join(parts)
 
 
 def _parts(table: Table) -> Iterator[Table]:
@@ -98,24 +97,15 @@ def latex(tables: Iterable[Table], captions: Iterable[Sequence[str]], remarks: I
         made += [""] * bool(first)  # a paragraph of its own
         first = first or label
         made += ["\\begin{table}", "\\centering", f"\\caption{{{caption}}}", f"\\label{{tab:{label}}}"]
-        made += [line for part in _parts(table.unfolded()) for line in _tabular(part)]
+        for part in _parts(table.unfolded()):
+            sides = "".join("r" if numeric else "l" for numeric in part.numeric)
+            made += [f"\\begin{{tabular}}{{{sides}}}", "\\toprule", *_two_heads(part.columns), "\\midrule"]
+            for row in part.rows:
+                cells = [f"\\textbf{{{_tex(cell.plain)}}}" if cell.best else _tex(cell.plain) for cell in row]
+                made.append(_tex_line(cells))
+            made += ["\\bottomrule", "\\end{tabular}"]
         made.append("\\end{table}")
     return "\n".join([*made, *(f"% {printable(' '.join(remark.split()))}" for remark in remarks), ""])
-
-
-def _tabular(table: Table) -> list[str]:
-    cells = [
-        [f"\\textbf{{{_tex(cell.plain)}}}" if cell.best else _tex(cell.plain) for cell in row] for row in table.rows
-    ]
-    return [
-        f"\\begin{{tabular}}{{{''.join('r' if numeric else 'l' for numeric in table.numeric)}}}",
-        "\\toprule",
-        *_two_heads(table.columns),
-        "\\midrule",
-        *map(_tex_line, cells),
-        "\\bottomrule",
-        "\\end{tabular}",
-    ]
 
 
 def comma_separated(table: Table) -> str:

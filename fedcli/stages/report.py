@@ -33,7 +33,7 @@ from .shown import Shown, in_unit
 if TYPE_CHECKING:
     import pandas
 
-    from ..reporting.section import Section
+    from ..reporting.table import Section
 
 
 @dataclass(frozen=True, repr=False)
@@ -55,7 +55,7 @@ class Report(Shown):
     @property
     def operating(self) -> list[Table]:
         """Operating points, calibration and net benefit of each run that `evaluate --clinical` scored."""
-        return list(clinical.headline(self._named))
+        return list(clinical.tables(self._named, clinical.HEADLINE))
 
     @property
     def choices(self) -> list[Table]:
@@ -88,7 +88,7 @@ class Report(Shown):
     def words(self) -> list[str]:
         """The legend of the numbers, and what is to be known before comparing."""
         made = self._tabled
-        return [*made.about, *made.measured, made.legend(), *made.notes]
+        return [*made.about, *made.measured, " ".join(made.legends), *made.notes]
 
     @cached_property
     def _tabled(self) -> Tabled:

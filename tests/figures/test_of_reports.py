@@ -16,7 +16,7 @@ from fedcli.figures import drawing, inline, report
 from fedcli.figures.kinds import FIGURES, answers, confusion, errors, forest, overall_and_worst
 from fedcli.figures.report import FORMATS, write_all
 from fedcli.reporting.rows import compared, rows
-from fedcli.reporting.section import Section
+from fedcli.reporting.table import Section
 from fedcli.runs.train import train
 from fedcli.scores.clinical.binary import BENEFITS, benefit
 from fedcli.scores.evaluate import evaluate

@@ -13,8 +13,8 @@ from fedcli.data import manifest
 from fedcli.federation.client import Training
 from fedcli.figures.kinds import flow
 from fedcli.reporting import cards, evidence
-from fedcli.reporting.by_severity import by_group
-from fedcli.reporting.page import lead, table_one
+from fedcli.reporting.further import by_severity_and_group
+from fedcli.reporting.page import lead, provenance
 from fedcli.reporting.rows import compared, rows
 from fedcli.runs.train import train
 from fedcli.scores.evaluate import evaluate
@@ -115,7 +115,7 @@ def test_a_card_says_its_classes_and_that_images_are_generated(row):
 
 
 def test_table_1_counts_every_image_of_each_client_once(row, run):
-    (table,) = table_one.tables(manifest.parent(run, "run"))
+    (table,) = provenance.table_one(manifest.parent(run, "run"))
     heads = [column.title for column in table.columns]
     assert heads[1:] == [*(f"{client}, train" for client in ROSTER), "all, test"]
     images, *others = [[cell.text for cell in line] for line in table.rows]
@@ -140,7 +140,7 @@ def test_the_flow_adds_up(row, run):
 
 
 def test_scores_by_severity_and_group_have_a_gap(row):
-    (table,) = by_group([("", row.scores)])
+    (table,) = by_severity_and_group([("", row.scores)])
     clean, noisy = table.rows
     assert [column.name for column in table.columns] == ["test images", "severity", "f", "m", "gap"]
     assert clean[0].text == "clean" and noisy[1].text == "1"

@@ -28,8 +28,8 @@ def test_what_all_rows_share_and_what_columns_mean_is_said_above_and_methods_bel
         "gaussian noise of severity 1; both: the mean of clean and noisy; std of clients: standard deviation of AUC "
         "over clients."
     ]
-    assert made.legends()[-1] == "Methods: FedHEAL as its authors' code computes it; the others as in their papers."
-    assert "↓ lower is better." in made.legends() and made.tables[0].columns[-1].name == "std of clients ↓"
+    assert made.legends[-1] == "Methods: FedHEAL as its authors' code computes it; the others as in their papers."
+    assert "↓ lower is better." in made.legends and made.tables[0].columns[-1].name == "std of clients ↓"
 
 
 def with_means(row, **means):

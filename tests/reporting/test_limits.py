@@ -7,7 +7,7 @@ from scored_runs import heal, model, scored
 from typed_lines import fedcli
 
 from fedcli.errors import UsageError
-from fedcli.reporting.pipelines import limits
+from fedcli.reporting import pipelines
 from fedcli.reporting.rows import rows
 
 
@@ -19,7 +19,7 @@ def paths(tmp_path_factory):
 
 
 def broken(path, *texts):
-    return limits.broken(limits.read(texts), rows([path], warned=True))
+    return pipelines.broken(pipelines.limits(texts), rows([path], warned=True))
 
 
 def test_a_score_is_found_by_its_name_or_title_on_any_version(paths):

@@ -6,12 +6,12 @@ from made_plans import planned
 
 from fedcli.errors import UsageError
 from fedcli.federation.client import Training
-from fedcli.reporting.long import FIELDS, tidy
+from fedcli.reporting.pipelines import FIELDS, tidy
 from fedcli.reporting.rows import rows
 from fedcli.reporting.tables import render
 from fedcli.runs.train import train
 from fedcli.scores.evaluate import evaluate
-from fedcli.scores.numbers import name, numbers
+from fedcli.scores.numbers import is_lower, name, numbers
 from fedcli.scores.scores import Scores
 
 
@@ -56,7 +56,7 @@ def test_any_number_is_a_column_of_every_format_by_its_name(scored):
     expected = [f"clean {parity}", f"corrupted {parity}", "clean gap accuracy by sex"]
     assert [name for name in row.cells if " by " in name] == expected
     assert {"clean accuracy of sex f", "corrupted accuracy of sex f"} <= row.cells.keys()
-    assert row.cells[f"clean {parity}"].lower and expected[0] in row.doubtful  # 20 images a group
+    assert is_lower(row.heads[f"clean {parity}"]) and expected[0] in row.doubtful  # 20 images a group
     for format in ("csv", "json"):
         text = render([row], format)
         assert parity in text and "gap accuracy by sex" in text, format

@@ -7,19 +7,19 @@ from pandas import DataFrame
 
 from fedcli.figures import inline
 from fedcli.figures.kinds import weights
-from fedcli.reporting.page import clients
+from fedcli.reporting.page import subgroups
 from fedcli.reporting.table import Table
 
 
 def test_of_many_clients_those_that_fare_worst_are_open_and_all_are_folded():
-    lines = [[f"c{k}", str(k)] for k in range(clients.LONG + 1)]
+    lines = [[f"c{k}", str(k)] for k in range(subgroups.LONG + 1)]
     whole = Table.of("score of each client", ["client", "method"], lines)
-    (shown,), (every,) = clients._folded(whole, [-k for k in range(len(lines))], "with the lowest score")
+    (shown,), (every,) = subgroups._folded(whole, [-k for k in range(len(lines))], "with the lowest score")
     assert shown.title == "score of each client: the 10 of 21 clients with the lowest score"
     assert [row[0].text for row in shown.rows] == [f"c{k}" for k in range(20, 10, -1)]
     assert every.rows == whole.rows and every.title == "score of each client: all 21 clients"
     few = replace(whole, rows=whole.rows[1:])
-    assert clients._folded(few, range(20), "") == ([few], [])
+    assert subgroups._folded(few, range(20), "") == ([few], [])
 
 
 def test_the_weights_of_many_clients_are_drawn_as_their_spread_which_does_not_grow_with_them():

@@ -39,8 +39,8 @@ def test_the_best_is_marked_where_its_lead_is_significant_and_nowhere_else(tmp_p
     close = [scored(tmp_path / "avg", model(1, 0)), heal(tmp_path / "heal", model(1, 9))]
     assert marked(clear)[AUC] == ["FedHEAL"] and marked(close)[AUC] == []
     assert compare(close[:1], close[1:]).rows[1].p > 0.05
-    assert "over test patients (p < 0.05, Bonferroni); 1 training each." in report(rows(clear)).legend()
-    assert "better than every other row" not in report(rows(close)).legend()
+    assert "over test patients (p < 0.05, Bonferroni); 1 training each." in " ".join(report(rows(clear)).legends)
+    assert "better than every other row" not in " ".join(report(rows(close)).legends)
     assert "FedHEAL: no significant difference from FedAvg in AUC on clean images." in report(rows(close)).verdicts
 
 
@@ -61,7 +61,7 @@ def test_a_score_of_two_classes_is_marked_and_tested_on_the_page(tmp_path):
 def test_three_seeds_or_more_have_to_agree(tmp_path):
     paths = runs(tmp_path, (0.5, 3), seeds=3)
     assert marked(paths, spread="pooled")[AUC] == ["FedHEAL (3 seeds)"]
-    assert "over patients and over seeds" in report(rows(paths, spread="pooled")).legend()
+    assert "over patients and over seeds" in " ".join(report(rows(paths, spread="pooled")).legends)
     uneven = [scored(tmp_path / f"u{seed}", model((0.2, 0.5, 4)[seed], seed), seed=seed) for seed in range(3)]
     level = [heal(tmp_path / f"l{seed}", model(0.45, seed), seed=seed) for seed in range(3)]
     assert compare(level, uneven).rows[1].p_seeds > 0.05
@@ -79,7 +79,7 @@ def test_a_row_that_cannot_be_tested_against_the_best_is_not_led(tmp_path):
     assert marked([*paths[:3], *third], spread="pooled")[AUC] == [
         "FedAvg (3 seeds)"
     ]  # no test at all, as the legend says
-    legend = report(rows([*paths[:3], *third], spread="pooled")).legend()
+    legend = " ".join(report(rows([*paths[:3], *third], spread="pooled")).legends)
     assert "*: the best of the column, not tested." in legend
 
 
@@ -90,7 +90,7 @@ def test_without_predictions_the_best_number_is_marked_and_the_legend_says_so(tm
     for path, old in zip(paths, items, strict=True):
         manifest.write_text(path, replace(old, parents={}, files={"scores.csv": old.files["scores.csv"]}).text)
     assert len(marked(paths)[AUC]) == 1
-    assert "*: the best of the column, not tested." in report(rows(paths)).legend()
+    assert "*: the best of the column, not tested." in " ".join(report(rows(paths)).legends)
 
 
 def test_values_that_print_the_same_share_the_mark_unless_all_do():

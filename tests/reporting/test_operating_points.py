@@ -1,26 +1,45 @@
-"""`fedcli report` shows what `evaluate --clinical` of a run found, and says how to get it."""
+"""Operating points: the tables of `evaluate --clinical`, and what `fedcli report` shows of them, or how to get them."""
 
 import pytest
 import session
 from hospitals import prepared, write_hospitals
+from typed_lines import fedcli as typed
 
 import fedcli
 from fedcli import console
 from fedcli.compare.systems import read
 from fedcli.data import manifest
-from fedcli.reporting import evidence
+from fedcli.errors import UsageError
+from fedcli.reporting import clinical, evidence
 from fedcli.runs.finished import open_run
 from fedcli.scores.deploy.operating import points
 from fedcli.scores.existing import with_operating_points
+from fedcli.scores.scores import Scores
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    """A run with validation images and one without."""
-    work = tmp_path_factory.mktemp("work")
+def work(tmp_path_factory):
+    return tmp_path_factory.mktemp("work")
+
+
+@pytest.fixture(scope="module")
+def parts(work):
+    """Clients with validation images, and without."""
     dataset = prepared(write_hospitals(work / "raw", count=72), work)
-    parts = [fedcli.partition(dataset, by=["hospital"], val=val, work=work) for val in (0.4, 0.0)]
+    return [fedcli.partition(dataset, by=["hospital"], val=val, work=work) for val in (0.4, 0.0)]
+
+
+@pytest.fixture(scope="module")
+def runs(parts, work):
     return [fedcli.train("fedavg", part, rounds=1, work=work) for part in parts]
+
+
+@pytest.fixture(scope="module")
+def made(parts, work):
+    """A run, scored with two rules."""
+    run = fedcli.train("fedavg", parts[0], rounds=1, seed=1, work=work)
+    rules = ["youden", "sensitivity=0.95"]
+    return run, fedcli.evaluate(run, by=["hospital"], clinical=True, positive=["ill"], rule=rules)
 
 
 def test_operating_points_are_shown_where_an_evaluation_made_them(runs):
@@ -69,3 +88,42 @@ def test_a_broken_evaluation_beside_it_is_named_and_left_out(runs, monkeypatch):
     assert with_operating_points(made) == made
     assert [point.rule for point in points(open_run(run.path), None)]
     assert len(warned) == 2 and all(str(broken) in text for text in warned)
+
+
+def test_the_title_names_class_threshold_rule_and_images_and_the_line_below_counts(made):
+    scores = Scores.read(made[1].path)
+    (table,) = clinical.by_class(scores)
+    known = scores.clinical["classes"]["ill"]["clean"]
+    point = next(
+        each for each in known["operating"] if (each["rule"], each["choice"]) == ("sensitivity=0.95", "pooled")
+    )
+    threshold, images = point["overall"]["threshold"], scores.clinical["validation"]
+    assert table.title == f"ill, threshold {threshold:.3g}: 95 % sensitivity on {images} validation images"
+    found, passed = point["overall"]["sensitivity"], point["overall"]["specificity"]
+    missed, alarms = found["total"] - found["counted"], passed["total"] - passed["counted"]
+    other = next(name for name in scores.classes if name != "ill")
+    counts = f"{missed} of {found['total']} ill missed, {alarms} of {passed['total']} {other} are false alarms."
+    assert table.legend == f"{counts} Other thresholds (1): --show thresholds."
+    cells = [[cell.text for cell in row] for row in table.rows]
+    assert [row[0] for row in cells] == ["all", *known["groups"]["hospital"]]
+    rate = point["overall"]["sensitivity"]
+    assert cells[0][2] == f"{100 * rate['value']:.1f} ({100 * rate['low']:.1f} to {100 * rate['high']:.1f})"
+
+
+def test_the_rest_is_shown_by_name_and_notes_stand_at_their_table(made, work):
+    run = made[0]
+    words = "evaluate", run, "--by", "hospital", "--clinical", "--positive", "ill", "--rule", "youden", "--work", work
+    _, _, err = typed(*words)
+    assert "More: --show thresholds, transfer" in err and "Net benefit" not in err
+    _, _, err = typed(*words, "--show", "net-benefit,gaps")
+    places = [err.index(text) for text in ("Net benefit: ill", "treat all", "Net benefit in true", "Gaps between")]
+    assert places == sorted(places) and "More:" not in err and "Threshold transfer" not in err
+    assert "quadratic kappa" not in typed(*words, "--show", "agreement")[2]  # these classes have no order
+
+
+def test_a_table_that_is_none_and_tables_without_operating_points_are_refused(made, work):
+    with pytest.raises(UsageError, match="--show 'roc' is unknown"):
+        clinical.read(["transfer,roc"])
+    assert clinical.read(["all"]) == clinical.EVERY
+    code, _, err = typed("evaluate", made[0], "--show", "gaps", "--work", work)
+    assert code == 2 and "add --clinical" in err

@@ -22,7 +22,7 @@ from fedcli.federation.client import Training
 from fedcli.figures import inline
 from fedcli.figures.kinds import forest
 from fedcli.reporting import page, timing
-from fedcli.reporting.page import lineage, markup, statistics
+from fedcli.reporting.page import lead, markup, provenance
 from fedcli.reporting.rows import compared, rows
 from fedcli.reporting.table import Cell, Column, Table, number
 from fedcli.runs.train import train
@@ -170,16 +170,16 @@ def test_given_tables_come_first_and_the_words_of_others_are_text(scores, tmp_pa
 
 def test_the_reference_is_the_one_asked_for_and_the_first_by_default(scores):
     lines = compared(rows(scores, spread="pooled"))
-    expected, (table,), _ = statistics.tests(lines, ["accuracy"], "fedheal")
+    expected, (table,), _ = lead.tests(lines, ["accuracy"], "fedheal")
     assert table.title == "Against FedHEAL (2 seeds): accuracy, clean and noisy images" and "Holm" in table.legend
     first, second = ([cell.text for cell in row] for row in table.rows)
     assert (first[0], first[-1], table.columns[-1].name) == ("FedHEAL (2 seeds)", "reference", "verdict")
     assert second[0] == "FedAvg (2 seeds)" and " to " in second[3]
     assert second[-1] in (verdict.MODELS_ONLY, verdict.INCONCLUSIVE)  # two seeds are too few for more
     assert "in accuracy on clean and noisy images" in expected[0] and "FedAvg (2 seeds)" in expected[0]
-    assert statistics.tests(lines, ["accuracy", "recall_macro"], "")[1][0].title.startswith("Against FedAvg")
+    assert lead.tests(lines, ["accuracy", "recall_macro"], "")[1][0].title.startswith("Against FedAvg")
     with pytest.raises(UsageError, match="no row of the report is named 'fedhel'"):
-        statistics.tests(lines, ["accuracy"], "fedhel")
+        lead.tests(lines, ["accuracy"], "fedhel")
 
 
 def test_scores_alone_make_a_page(scores, tmp_path):
@@ -244,7 +244,7 @@ def test_what_training_took_is_shown_where_clocks_lie_beside_the_runs(text, scor
     took = timing.Clocks(1.5, 1234.4, 0.25, None, 0.456, None, 0.123)
     monkeypatch.setattr(timing, "of_runs", lambda _: took)
     assert "energy" not in text
-    assert [cell.text for cell in lineage._times(timed)[0].rows[0][1:]] == [
+    assert [cell.text for cell in provenance._times(timed)[0].rows[0][1:]] == [
         "1.50",
         "1,234",
         "25.0",
@@ -254,9 +254,9 @@ def test_what_training_took_is_shown_where_clocks_lie_beside_the_runs(text, scor
         "0.12",
     ]
     monkeypatch.undo()
-    (lineage.timing.manifest.parent(scores[0], "run").parent / "timing.jsonl").rename(tmp_path / "timing.jsonl")
+    (provenance.timing.manifest.parent(scores[0], "run").parent / "timing.jsonl").rename(tmp_path / "timing.jsonl")
     try:
-        assert lineage._times(timed) == []
+        assert provenance._times(timed) == []
     finally:
         (tmp_path / "timing.jsonl").rename(timed[0].run_files[0].parent / "timing.jsonl")
 
@@ -288,7 +288,7 @@ def test_what_a_small_group_decides_is_marked_and_is_no_winner(scores, text):
 def test_a_score_stands_beside_its_own_interval(scores, at):
     """Of the rounds that the tables show; of two seeds the mean."""
     lines = compared(rows(scores[:2], spread="pooled", at=at))
-    (table,) = statistics.tables(lines, ["accuracy"])
+    (table,) = lead.intervals(lines, ["accuracy"])
     known = [run.versions["clean"]["accuracy"] for run in lines[0].each]
     values = [100 * (score.last if at == "last" else score.mean) for score in known]
     assert table.rows[0][1].text.startswith(f"{np.mean(values):.1f} (")

@@ -15,7 +15,7 @@ from PIL import Image
 from fedcli.compare import verdict
 from fedcli.federation.client import Training
 from fedcli.reporting import comparison, page
-from fedcli.reporting.page import answer, images, lead, markup, table_one
+from fedcli.reporting.page import images, lead, markup, provenance
 from fedcli.reporting.rows import compared, rows
 from fedcli.reporting.table import Column
 from fedcli.runs.train import train
@@ -40,7 +40,7 @@ def test_generated_images_are_said_to_be_in_the_first_line(lines):
     drawn = replace(lines[0].scored[0], scores=replace(lines[0].scores, dataset="phantom"))
     said = lead.generated([replace(lines[0], scored=[drawn])])
     assert said.startswith("Generated images with a planted disparity")
-    first = re.search(r"<header>\s*<p[^>]*>([^<]*)", page.document("A", "B", [], [], generated=said)).group(1)
+    first = re.search(r"<header>\s*<p[^>]*>([^<]*)", page.Document("A", "B", [], [], generated=said).html).group(1)
     assert first == said
 
 
@@ -84,15 +84,15 @@ def test_an_empty_test_set_has_no_pictures(tmp_path):
 
 
 def test_the_question_and_the_answer_name_groups_and_sizes(lines):
-    assert answer.question(lines) == "Is FedProx better than FedAvg, and for every group by sex?"
-    assert answer.question(lines[:1]) == "How good is FedAvg, and is it as good for every group by sex?"
-    said = answer.section(lines[:1], [], [], asked=False).findings
+    assert lead.question(lines) == "Is FedProx better than FedAvg, and for every group by sex?"
+    assert lead.question(lines[:1]) == "How good is FedAvg, and is it as good for every group by sex?"
+    said = lead.section(lines[:1], [], [], asked=False).findings
     assert (
         said[0].startswith("FedAvg scores ")
         and " % (95 % interval " in said[0]
         and said[0].endswith("in AUC, one-vs-one.")
     )
-    sizes = f"By sex, {answer._worst(lines[0], 'sex')[0]}"
+    sizes = f"By sex, {lead._worst(lines[0], 'sex')[0]}"
     assert (
         said[-1].startswith(sizes) and said[-1].endswith(" points.") and "the lowest AUC on clean images: " in said[-1]
     )
@@ -121,6 +121,6 @@ def test_heads_that_share_what_stands_over_them_have_two_lines():
 
 def test_what_every_client_holds_one_value_of_makes_no_table():
     parts = {("a", "train"): {"x": 3}, ("b", "train"): {"y": 4}, ("all", "test"): {"x": 1, "y": 1}}
-    assert table_one._is_client(parts) and table_one._is_client(parts | {("b", "train"): {"x": 0, "y": 4}})
-    assert not table_one._is_client(parts | {("b", "train"): {"x": 1, "y": 3}})
-    assert not table_one._is_client(parts | {("b", "train"): {"x": 1}})
+    assert provenance._is_client(parts) and provenance._is_client(parts | {("b", "train"): {"x": 0, "y": 4}})
+    assert not provenance._is_client(parts | {("b", "train"): {"x": 1, "y": 3}})
+    assert not provenance._is_client(parts | {("b", "train"): {"x": 1}})

@@ -8,9 +8,8 @@ import subprocess
 
 import pytest
 
-from fedcli.reporting.page import document
-from fedcli.reporting.section import Section
-from fedcli.reporting.table import Table
+from fedcli.reporting.page import Document
+from fedcli.reporting.table import Section, Table
 
 PROBE = """<script>
 const table = document.querySelector("table"), head = table.tHead.rows[0].cells[1];
@@ -35,7 +34,7 @@ def test_columns_sort_and_what_is_open_is_printed(tmp_path):
     rows = [["a", "10.50 ±1.00"], ["b", "-"], ["c", "−2.00"], ["d", "9.75†"], ["e", "1,200"]]
     table = Table.of("Scores", ["name", "a_score_with_a_very_long_name_that_cannot_break"], rows)
     folded = Table.of("Folded", ["x", "y"], [["1", "2"]])
-    page = document("A page", "Of one table.", [], [Section("scores", "Scores", tables=[table], folded=[folded])])
+    page = Document("A page", "Of one table.", [], [Section("scores", "Scores", tables=[table], folded=[folded])]).html
     (tmp_path / "page.html").write_text(page.replace("</body>", PROBE), encoding="utf-8")
     words = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--window-size=400,900", "--dump-dom"]
     ended = subprocess.run([*words, (tmp_path / "page.html").as_uri()], capture_output=True, text=True, timeout=120)

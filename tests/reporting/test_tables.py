@@ -17,6 +17,7 @@ from fedcli.reporting.by_group import legend
 from fedcli.reporting.columns import SHOWN
 from fedcli.reporting.rows import notes, rows
 from fedcli.reporting.tables import render, report
+from fedcli.scores.numbers import is_lower
 
 
 def test_a_line_per_run_with_percent_mean_and_spread(tmp_path):
@@ -297,7 +298,7 @@ def test_other_metrics_take_the_place_of_the_two_and_unknown_ones_are_refused(tm
     paths = [scores(tmp_path / "a", versions=versions), scores(tmp_path / "b", versions=versions, label="B")]
     table = rows(paths, metrics=["f1_macro", "calibration_error_top_label"])
     assert table_cells(table)[0][2:4] == ["clean f1_macro (%)", "clean calibration_error_top_label (%)"]
-    assert table[0].cells["clean calibration_error_top_label"].lower
+    assert is_lower(table[0].heads["clean calibration_error_top_label"])
     with pytest.raises(UsageError, match="no metric 'f1'"):
         rows(paths, metrics=["f1"])
 
@@ -325,8 +326,8 @@ def test_latex_is_a_booktabs_table_with_escapes_and_the_best_in_bold(tmp_path):
 
 def test_each_caption_explains_what_its_own_table_shows(tmp_path):
     paths = [scores(tmp_path / "a", auc=0.9), scores(tmp_path / "b", auc=0.8)]
-    made = report([replace(row, doubtful=[name for name in row.cells if "gap" in name]) for row in rows(paths)])
-    first, second = made.captions("Bold")
+    lines = [replace(row, doubtful=[name for name in row.cells if "gap" in name]) for row in rows(paths)]
+    first, second = report(lines, best="Bold").captions
     assert "Bold: the best of the column, not tested." in first
     assert second and not {*first} & {*second}
     text = render(rows(paths), "latex")

@@ -12,7 +12,7 @@ from made_plans import plan
 
 from fedcli.data import manifest
 from fedcli.reporting import timing
-from fedcli.reporting.page import lineage
+from fedcli.reporting.page import provenance
 from fedcli.runs import clocks
 from fedcli.runs.clocks import Meter
 from fedcli.runs.train import train
@@ -126,7 +126,7 @@ def test_a_page_has_a_column_for_each_energy_that_is_known(monkeypatch):
     took = timing.Clocks(1.5, 1234.4, 0.25, None, 0.456, None, gpu_watt_hours=2.5)
     monkeypatch.setattr(timing, "of_runs", lambda _: took)
     system = SimpleNamespace(name="FedAvg", paths=[], runs=1)
-    (table,) = lineage._times([system])
+    (table,) = provenance._times([system])
     shown = str(table)
     assert "energy of the GPU (Wh)" in shown and "2.50" in shown and "energy (Wh)" not in shown
 

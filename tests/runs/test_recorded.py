@@ -11,7 +11,7 @@ from fedcli.data import manifest
 from fedcli.federation.training import Training
 from fedcli.options import recorded
 from fedcli.reporting import cards
-from fedcli.reporting.page import lineage
+from fedcli.reporting.page import provenance
 from fedcli.reporting.rows import rows
 from fedcli.runs import assembly, record, settled, train
 from fedcli.runs.rules import check
@@ -115,14 +115,14 @@ def test_the_record_the_page_and_the_card_say_what_the_engine_was_given(trained,
     if option in row.scores.options and option != "seed":
         word = {True: "yes", False: "no", None: "none"}[given] if isinstance(given, bool | None) else str(given)
         (card,) = [s for s in cards.cards(row)[0].sections if s.name == "training"]
-        for shown in (lineage.settings([row], False).pairs, card.pairs):
+        for shown in (provenance.settings([row], False).pairs, card.pairs):
             assert dict(shown)[SAID.get(option, option.replace("_", " "))] == word
 
 
 @pytest.mark.parametrize("name", RUNS)
 def test_the_methods_table_says_which_settings_acted(trained, name):
     run, row, federation = trained(name)
-    (line,) = lineage.settings([row], False).tables[0].rows
+    (line,) = provenance.settings([row], False).tables[0].rows
     for key, value in manifest.read(run).options["settings"].items():
         assert key == "rule" or f"{key}={value}" in str(line[2])
 

@@ -15,7 +15,7 @@ from fedcli.data.shard import Shard
 from fedcli.errors import FedcliError, UsageError
 from fedcli.methods.contract import Local
 from fedcli.metrics import probabilities
-from fedcli.reporting import cross_site, page, writers
+from fedcli.reporting import further, page, writers
 from fedcli.runs.finished import open_run
 from fedcli.scores.clinical.points import Seen, temperature
 from fedcli.scores.deploy import adaptation
@@ -130,7 +130,7 @@ def test_every_part_of_a_wide_table_names_the_adaptation_and_what_changed_stands
         for name, low in lows.items()
     ]
     scores = SimpleNamespace(adapted=Adapted(None, {}, lines), name="M", versions={}, members=lambda attribute: {})
-    (table,) = cross_site.adapted([("", scores)])
+    (table,) = further.adapted([("", scores)])
     writers.show(table)
     parts = capsys.readouterr().out.split("\n\n")
     words = [re.split(r"\s+", part) for part in parts[:2]]
@@ -138,7 +138,7 @@ def test_every_part_of_a_wide_table_names_the_adaptation_and_what_changed_stands
     changed = "; ".join(f"{group}, bn: higher balanced accuracy" for group, each in rows if each == "bn")
     assert table.legend.startswith(f"Changes whose interval leaves 0 out: {changed}. ")
     scores.adapted = Adapted(None, {}, [replace(line, low=line.low and -0.1) for line in lines])
-    (table,) = cross_site.adapted([("", scores)])
+    (table,) = further.adapted([("", scores)])
     assert table.legend.startswith("The interval of every change holds 0. ")
 
 

@@ -6,7 +6,7 @@ import pytest
 import fedcli
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
-from fedcli.reporting import by_severity, page
+from fedcli.reporting import further, page
 from fedcli.scores.scores import Scores
 from fedcli.scores.severities import asked
 
@@ -43,7 +43,7 @@ def test_what_training_has_seen_is_recorded_and_shown_on_terminal_and_page(made,
         ("gaussian-noise", "1"): (True, False), ("gaussian-noise", "3"): (True, True),
         ("contrast", "1"): (False, False), ("contrast", "3"): (False, False),
     }  # fmt: skip
-    (table,) = by_severity.tables([("", Scores.read(made.path))])
+    (table,) = further.by_severity([("", Scores.read(made.path))])
     assert [[cell.text for cell in row[:3]] for row in table.rows] == [
         ["clean", "-", "-"], ["contrast", "1", "unseen"], ["contrast", "3", "unseen"],
         ["gaussian noise", "1", "another severity"], ["gaussian noise", "3", "this severity"],
@@ -105,6 +105,6 @@ def test_a_backdoor_has_its_success_beside_the_scores(tmp_path):
     success = made.body["backdoor"]
     assert not published_schema.errors(made) and list(success) == ["patched", "unpatched"]
     scores = Scores.read(made.path)
-    (table,) = by_severity.tables([("", scores)])
+    (table,) = further.by_severity([("", scores)])
     assert table.title == "Success of the backdoor" and 0 <= success["patched"]["last"] <= 1
     assert scores.part().overall["patched"]["attack_success"].count < made.body["versions"]["clean"]["count"]

@@ -14,7 +14,7 @@ from fedcli.figures.figure import NothingToDraw
 from fedcli.figures.kinds import flow
 from fedcli.figures.system import System
 from fedcli.reporting import by_group
-from fedcli.reporting.page import table_one
+from fedcli.reporting.page import provenance
 from fedcli.runs.train import train
 from fedcli.scores.evaluation_options import EvaluateOptions
 from fedcli.scores.scores import Scores
@@ -71,7 +71,7 @@ def test_one_site_scores_its_own_images_as_others_that_the_run_has_not_seen(data
     assert scores.data["partition"].options["sites"].keys() == set(HOSPITALS)
     with pytest.raises(NothingToDraw):
         flow.frame(system)
-    (table,) = table_one.tables(run)  # as the sites described their images
+    (table,) = provenance.table_one(run)  # as the sites described their images
     first = {column.over for column in table.columns if column.over}
     assert first == set(HOSPITALS) and "few: so few that" in table.legend
     for more in ({"shots": "9,3"}, {"corrupt": ["gaussian"]}):

@@ -100,7 +100,7 @@ def show_rows(rows: "list[Row]", file: TextIO | None = None, *, between: bool = 
     made = report(rows)
     writers.say([*made.about, *made.measured], file)
     show_tables(made.tables if between else made.tables[:1], file)
-    writers.say([*made.verdicts, *(f"{text}." for text in made.levelled), *made.legends()], file)
+    writers.say([*made.verdicts, *(f"{text}." for text in made.levelled), *made.legends], file)
 
 
 def show_tables(tables: "Iterable[Table]", file: TextIO | None = None) -> None:

@@ -23,17 +23,16 @@ from ...figures.figure import NothingToDraw
 from ...figures.kinds import FIGURES, convergence
 from ...metrics import METRICS, PARITY, get
 from ...metrics import title as in_words
-from .. import by_severity, choice, clinical, comparison, cross_site
+from .. import choice, clinical, comparison, further, writers
 from ..columns import POOLED, SHOWN, shown
 from ..row import Row
 from ..rows import compared, rows, shortened
-from ..section import Section
-from ..table import Table
+from ..table import Section, Table
 from ..tables import Report, report
-from . import answer, clients, group_tables, images, lead, leakage, lineage, statistics, table_one
+from . import images, lead, leakage, provenance, subgroups
 from .markup import HERE, PAGE, environment
 
-__all__ = ["PageOptions", "write"]
+__all__ = ["Document", "PageOptions", "write"]
 BANDED = "A line is the mean over runs, its band one sample standard deviation to either side."
 LOOKED_AT = " Test curves are for looking at: they choose nothing."
 SCORED = "clean", "corrupted", "validation"  # the first words of curves of scores
@@ -71,6 +70,49 @@ class PageOptions:
     warned: bool = False
 
 
+@dataclass(frozen=True)
+class Document:
+    """Sections of any kind as a page of its own, or as text.
+
+    lead: a sentence below the title; terms: words and what they mean; generated: a sentence that says so of images that
+    are, above all else; name: of a file without its ending.
+    """
+
+    title: str
+    lead: str
+    facts: Sequence[tuple[str, str]]
+    sections: Sequence[Section]
+    terms: Sequence[tuple[str, str]] = ()
+    generated: str = ""
+    name: str = ""
+
+    @property
+    def html(self) -> str:
+        there = [section for section in self.sections if section.there]
+        beside = {"version": __version__, "css": _beside("page.css"), "script": _beside("page.js")}
+        return environment().get_template(PAGE).render(vars(self) | beside | {"sections": there})
+
+    @property
+    def markdown(self) -> str:
+        lines = [
+            *filter(None, [self.generated]),
+            f"# {self.title}",
+            self.lead,
+            *(f"- {name}: {value}" for name, value in self.facts),
+        ]
+        for section in self.sections:
+            lines += [f"## {section.title}", *section.text, *(f"- {note}" for note in section.notes)]
+            lines += [f"- {name}: {value}" for name, value in section.pairs]
+            for table in section.tables:
+                lines += [f"### {table.title}"] if table.title else []
+                lines += [writers.markdown(table), *([table.legend] if table.legend else [])]
+        text = ""
+        for before, line in zip(["", *lines], lines, strict=False):
+            of_one_list = before.startswith("- ") and line.startswith("- ")
+            text += line if not text else ("\n" if of_one_list else "\n\n") + line
+        return text + "\n"
+
+
 def write(path: Path, scores: list[Path], options: PageOptions = PageOptions()) -> Path:
     """Write the page of these scores.json and return its path. Raises FedcliError, HashError, UsageError."""
     page = render(scores, options)
@@ -83,88 +125,59 @@ def render(scores: list[Path], asked: PageOptions) -> str:
     """The page as text."""
     lines = rows(
         scores, metrics=asked.metrics, at=asked.at, spread=asked.spread, minutes=asked.minutes and asked.clocks,
-        traffic=True, warned=asked.warned,
+        warned=asked.warned,
     )  # fmt: skip
     systems = compared(lines := shortened(lines))  # the page says first what all share
     asked = replace(asked, metrics=shown(systems[0].scores, asked.metrics))
     if not asked.tables and asked.spread and asked.at == LAST5:
-        findings, tests, remarks = statistics.tests(systems, asked.metrics, asked.reference)
+        findings, tests, remarks = lead.tests(systems, asked.metrics, asked.reference)
         asked = replace(asked, findings=findings, tests=tests, notes=[*asked.notes, *remarks])
-    scored = report([replace(line, bytes=None) for line in lines])  # what clients send stands among the methods
-    sections = _sections(scored, systems, asked)
+    sections = _sections(report(lines, best="Bold"), systems, asked)
     tables = [table for section in sections for table in (*section.tables, *section.folded)]
     words = _terms(asked.metrics, {text for table in tables for column in table.columns for text in column.levels})
     said, made_up = lead.sentence(systems), lead.generated(systems)
-    return document(asked.title or lead.title(systems), said, lead.facts(systems), sections, words, made_up)
-
-
-def document(
-    title: str,
-    lead: str,
-    numbers: Sequence[tuple[str, str]],
-    sections: Sequence[Section],
-    words: Sequence[tuple[str, str]] = (),
-    generated: str = "",
-) -> str:
-    """A page of its own of any sections. lead: a sentence below the title; words: terms and what they mean; generated:
-    a sentence that says so of images that are, the first line of the page."""
-    template = environment().get_template(PAGE)
-    return template.render(
-        title=title,
-        sentence=lead,
-        generated=generated,
-        facts=numbers,
-        sections=[section for section in sections if section.there],
-        terms=words,
-        version=__version__,
-        css=_beside("page.css"),
-        script=_beside("page.js"),
-    )
+    return Document(asked.title or lead.heading(systems), said, lead.facts(systems), sections, words, made_up).html
 
 
 def _sections(made: Report, systems: list[Row], asked: PageOptions) -> list[Section]:
     notes = list(dict.fromkeys([*asked.notes, *made.notes]))
     named = [(row.name, row.scores) for row in systems]
-    falls = list(by_severity.tables(named, asked.metrics))
+    falls = list(further.by_severity(named, asked.metrics))
     of_partition = {row.stage("partition"): row for row in reversed(systems) if row.run_files}  # the first of each
     ranks = comparison.rank_tables(comparison.rank_tests(systems))
-    certain = [*statistics.tables(systems, asked.metrics), *asked.tests, *ranks]
-    first_images = [table for row in reversed(of_partition.values()) for table in table_one.of_row(row)]
+    certain = [*lead.intervals(systems, asked.metrics), *asked.tests, *ranks]
+    first_images = [table for row in reversed(of_partition.values()) for table in provenance.images(row)]
     drawn = (
         [inline.of_picture(picture) for _, picture in figures.of_systems(systems, asked.draw)] if asked.figures else []
     )
     closed = [
         Section("certainty", "How certain are these numbers?", certain),
-        *group_tables.sections(systems, asked.metrics),
+        *subgroups.of_groups(systems, asked.metrics),
         *asked.more,
-        group_tables.of_labels(systems),
+        subgroups.of_labels(systems),
         images.section(systems),
-        Section("severities", "Other corruptions", falls, folded=list(by_severity.by_group(named))),
-        Section("adapted", "Adapted to the test images", list(cross_site.adapted(named))),
-        replace(clinical.section(named), text=()),  # without advice that nobody asked for
-        clients.section(systems, asked.metrics),
-        Section("cross-site", "Trained at and tested on", list(cross_site.tables(named))),
+        Section("severities", "Other corruptions", falls, folded=list(further.by_severity_and_group(named))),
+        Section("adapted", "Adapted to the test images", list(further.adapted(named))),
+        Section("clinical", "Operating points and calibration", list(clinical.tables(named))),
+        subgroups.of_clients(systems, asked.metrics),
+        Section("cross-site", "Trained at and tested on", list(further.cross_site(named))),
         Section("choice", "Model choice", list(choice.tables(systems))),
         leakage.section(systems),
         Section("training", "How training went", panels=list(_convergence(systems))),
         Section("curves", "Curves and errors", folded_panels=drawn),
         Section("data", "Data", first_images),
-        lineage.settings(systems, asked.clocks),
-        lineage.section(systems),
+        provenance.settings(systems, asked.clocks),
+        provenance.lineage(systems),
     ]
-    first = [answer.section(systems, asked.findings, notes, asked=bool(asked.tables)), _scores(made, asked)]
-    return [*(reversed(first) if asked.tables else first), *(replace(section, closed=True) for section in closed)]
-
-
-def _scores(made: Report, asked: PageOptions) -> Section:
-    first, *between = made.tables
-    title = "All scores" if asked.tables else ""
-    legend = " ".join([*made.measured, made.legend("Bold")])
-    every = [replace(first, title=title, legend=legend), *between]
-    drawn = pictures(asked.pictures)
+    legend = " ".join([*made.measured, *made.legends])
+    whole = replace(made.tables[0], title="All scores" if asked.tables else "", legend=legend)
+    every, shown = [whole, *made.tables[1:]], pictures(asked.pictures)
+    first = [lead.section(systems, asked.findings, notes, asked=bool(asked.tables))]
     if asked.tables:
-        return Section("scores", "Results", asked.tables, folded=every, panels=drawn)
-    return Section("scores", "Scores", every, panels=drawn)
+        first.insert(0, Section("scores", "Results", asked.tables, folded=every, panels=shown))
+    else:
+        first.append(Section("scores", "Scores", every, panels=shown))
+    return [*first, *(replace(section, closed=True) for section in closed)]
 
 
 def pictures(files: Sequence[tuple[str, Path]]) -> list[inline.Panels]:

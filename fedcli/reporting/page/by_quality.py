@@ -2,6 +2,7 @@
 it explains: `fedcli report --quality MEASURE`."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from ... import console
 from ...compare.predicted import Predicted, predicted
 from ...data import quality_by_site
 from ...data.pool import pool_of
-from ...data.quality import MEASURES, NAMES, shown
+from ...data.quality import MEASURES, NAMES, Measure, shown
 from ...errors import FedcliError
 from ...figures.kinds.errors import dataset_of
 from ...metrics import RESAMPLED, title
@@ -17,8 +18,7 @@ from ...scores.groups import SMALL
 from ...scores.statistics.resampled import SEED, seed_of
 from ...scores.statistics.stratified import Explained, explained, scores, strata
 from ..row import Row
-from ..section import Section
-from ..table import Cell, Column, Heads, Table, bounded, percent
+from ..table import Cell, Column, Heads, Section, Table, bounded, percent
 
 QUARTERS = "lowest quarter", "second", "third", "highest quarter"
 LEGEND = f"On clean test images, mean over the kept rounds; † of fewer than {SMALL} images."
@@ -28,26 +28,35 @@ STANDARDISED = (
 )
 
 
-def section(compared: Iterable[Row], measure: str, metrics: Sequence[str] = ()) -> Section:
-    """Tables for each system and metric. metrics: the usual one where none is given. Raises FedcliError."""
+def section(compared: Iterable[Row], asked: str, metrics: Sequence[str] = ()) -> Section:
+    """Tables for each system and metric. asked: a measure's name; metrics: the usual one where none is given. Raises
+    FedcliError."""
     falls, gaps, said = list[Table](), list[Table](), list[str]()
-    rows = list(compared)
+    rows, measure = list(compared), MEASURES[NAMES.index(asked)]
     for row in rows:
         found = [predicted(path) for path in row.paths]
-        values = _values(row, found[0])[:, NAMES.index(measure)]  # [N]
+        values = _values(row, found[0])[:, NAMES.index(asked)]  # [N]
         alike = [one for one in found if np.array_equal(one.id, found[0].id)]  # of folds the first alone
         answers = [table for one in alike for table in one.tables["clean"]]
-        who = f": {row.name}" if len(rows) > 1 else ""
+        who, quarter, seed = f": {row.name}" if len(rows) > 1 else "", strata(values), seed_of(found[0].id, SEED)
         for metric in metrics or [row.scores.usual[1]]:
-            table = _fall(row, found[0], answers, values, (measure, metric, who))
-            falls.append(table)
+            table = _fall(row, found[0], answers, values, measure, metric)
+            falls.append(replace(table, title=f"{table.title}{who}"))
             ends = [cells[2].plain for cells in (table.rows[0], table.rows[-1])]
-            where = f"in the {QUARTERS[0]} of {_title(measure)} and {ends[1]} % in the {QUARTERS[-1]}{who}"
+            where = f"in the {QUARTERS[0]} of {measure.title} and {ends[1]} % in the {QUARTERS[-1]}{who}"
             said.append(f"{console.capital(title(metric))} is {ends[0]} % {where}")
-            if metric in RESAMPLED:
-                tables, sentences = _gaps(row, found[0], answers, values, (measure, metric, who))
-                gaps, said = gaps + tables, said + sentences
-    return Section("quality", f"Does the score fall with {_title(measure)}?", [*falls, *gaps], text=said)
+            lines = []
+            for name in row.scores.groups if metric in RESAMPLED else ():
+                console.say(f"drawing resamples for the gap by {name} at the same {measure.title}")
+                gap = explained(answers, found[0].y, found[0].units, found[0].grouping(name), quarter, metric, seed)
+                if gap:
+                    parts = [bounded(*each).text for each in (gap.gap, gap.standardised, gap.explained)]
+                    lines.append([name, f"{gap.better} over {gap.worse}", *parts])
+                    said.append(_sentence(gap, name, measure, metric) + who)
+            heads = ["attribute", "groups", "gap (points)", f"at the same {measure.title}", "explained"]
+            about = f"Gap in {title(metric)} and {measure.title}{who}"
+            gaps += [Table.of(about, heads, lines, STANDARDISED)] if lines else []
+    return Section("quality", f"Does the score fall with {measure.title}?", [*falls, *gaps], text=said)
 
 
 def _values(row: Row, found: Predicted) -> np.ndarray:
@@ -63,11 +72,10 @@ def _values(row: Row, found: Predicted) -> np.ndarray:
 
 
 def _fall(
-    row: Row, found: Predicted, answers: list[np.ndarray], values: np.ndarray, about: tuple[str, str, str]
+    row: Row, found: Predicted, answers: list[np.ndarray], values: np.ndarray, measure: Measure, metric: str
 ) -> Table:
     """A line for each quarter: its values, the score of all its images, and of each group's."""
-    measure, metric, who = about
-    quarter, unit = strata(values), MEASURES[NAMES.index(measure)].unit
+    quarter = strata(values)
     groups = {"all": np.full(len(values), True)}
     for name in row.scores.groups:
         place, names = found.grouping(name)
@@ -79,8 +87,12 @@ def _fall(
             span = f"{shown(values[inside].min())} to {shown(values[inside].max())}"
             cells = [_cell(answers, found.y, inside & of, metric) for of in groups.values()]
             lines.append([f"{words}: {span}", int(inside.sum()), *cells])
-    heads: Heads = [f"{_title(measure)} ({unit})", "images", *(Column(n, "%", over=title(metric)) for n in groups)]
-    return Table.of(f"{console.capital(title(metric))} by {_title(measure)}{who}", heads, lines, LEGEND)
+    heads: Heads = [
+        f"{measure.title} ({measure.unit})",
+        "images",
+        *(Column(n, "%", over=title(metric)) for n in groups),
+    ]
+    return Table.of(f"{console.capital(title(metric))} by {measure.title}", heads, lines, LEGEND)
 
 
 def _cell(answers: list[np.ndarray], y: np.ndarray, members: np.ndarray, metric: str) -> Cell:
@@ -88,36 +100,13 @@ def _cell(answers: list[np.ndarray], y: np.ndarray, members: np.ndarray, metric:
     return percent(score, doubtful=int(members.sum()) < SMALL) if np.isfinite(score) else Cell()
 
 
-def _gaps(
-    row: Row, found: Predicted, answers: list[np.ndarray], values: np.ndarray, about: tuple[str, str, str]
-) -> tuple[list[Table], list[str]]:
-    """A table of the gap by each attribute as it is and at the same quality, and what explains it in sentences."""
-    measure, metric, who = about
-    lines, said, seed = [], [], seed_of(found.id, SEED)
-    for name in row.scores.groups:
-        console.say(f"drawing resamples for the gap by {name} at the same {_title(measure)}")
-        gap = explained(answers, found.y, found.units, found.grouping(name), strata(values), metric, seed)
-        if gap is None:
-            continue
-        pair = f"{gap.better} over {gap.worse}"
-        lines.append([name, pair, *(bounded(*each).text for each in (gap.gap, gap.standardised, gap.explained))])
-        said.append(_sentence(gap, name, measure, metric) + who)
-    heads: Heads = ["attribute", "groups", "gap (points)", f"at the same {_title(measure)}", "explained"]
-    made = [Table.of(f"Gap in {title(metric)} and {_title(measure)}{who}", heads, lines, STANDARDISED)] if lines else []
-    return made, said
-
-
-def _sentence(gap: Explained, name: str, measure: str, metric: str) -> str:
+def _sentence(gap: Explained, name: str, measure: Measure, metric: str) -> str:
     left = f"; {gap.left_out} images have no counterpart of that quality in the other group" * bool(gap.left_out)
     low, high = gap.explained[1:]
     sure = low is not None and high is not None and (low > 0 or high < 0)
     chance, pair = ", which may be chance" * (not sure), f"{title(metric)} by {name}, {gap.better} over {gap.worse}"
     if gap.explained[0] < 0:
         there = f"{bounded(*gap.standardised).text} points in place of {100 * gap.gap[0]:.1f}"
-        return f"At the same {_title(measure)} the gap in {pair}, is wider: {there}{chance}{left}"
-    explained_by = f"are explained by {_title(measure)}{chance}{left}"
+        return f"At the same {measure.title} the gap in {pair}, is wider: {there}{chance}{left}"
+    explained_by = f"are explained by {measure.title}{chance}{left}"
     return f"{bounded(*gap.explained).text} of {100 * gap.gap[0]:.1f} points of the gap in {pair}, {explained_by}"
-
-
-def _title(measure: str) -> str:
-    return MEASURES[NAMES.index(measure)].title

@@ -20,7 +20,7 @@ from ...labels import YES
 from ...scores.numbers import versions
 from ...scores.parts import MODELS
 from ..row import Row
-from ..section import Section
+from ..table import Section
 
 SHOWN = 6  # images
 LEGEND = "Test images, above as they are, below the same ones corrupted; the class of each stands below it."

@@ -10,8 +10,7 @@ from ...figures.kinds import reconstructions
 from ...scores.audit import finished
 from ...scores.audit.membership import RATES
 from ..row import Row
-from ..section import Section
-from ..table import Cell, Table, bounded, number
+from ..table import Cell, Section, Table, bounded, number
 
 ENDS = "value", "low", "high"
 NUMBERS = {
@@ -48,14 +47,16 @@ def tables(body: dict[str, Any], name: str = "") -> Iterator[Table]:
     of = f", {name}" * bool(name)
     rows = body["membership"]
     for attack in dict.fromkeys(row["attack"] for row in rows):
-        lines = [row for row in rows if row["attack"] == attack]
-        shown = [key for key in NUMBERS if any(key in row["numbers"] for row in lines)]
-        numbers = [[_interval(row["numbers"].get(key), doubtful=row["small"]) for key in shown] for row in lines]
-        about = [[_whose(row), row["members"], row["held_out"]] for row in lines]
+        made = [row for row in rows if row["attack"] == attack]
+        shown = [key for key in NUMBERS if any(key in row["numbers"] for row in made)]
+        lines = [
+            [_whose(row), row["members"], row["held_out"],
+             *(_interval(row["numbers"].get(key), doubtful=row["small"]) for key in shown)]
+            for row in made
+        ]  # fmt: skip
         heads = ["images of", "training", "held out", *(NUMBERS[key] for key in shown)]
-        cells = [one + two for one, two in zip(about, numbers, strict=True)]
         title = f"Is an image one of the training images? By {attack}{of}"
-        yield Table.of(title, heads, cells, LEGEND + SHARED * body["shared_tests"])
+        yield Table.of(title, heads, lines, LEGEND + SHARED * body["shared_tests"])
     of_whom = [row for row in rows if row["attribute"] in ("", "client")]
     bounds = {_whose(row): row["allowed"] for row in of_whom if "epsilon" in (row["allowed"] or {})}
     if bounds:
@@ -73,14 +74,11 @@ def tables(body: dict[str, Any], name: str = "") -> Iterator[Table]:
         yield Table.of(f"Of which hospital is it?{of}", heads, probes, HOSPITAL)
     if inversion := body["inversion"]:
         images = range(len(inversion["blind"]))
-        lines = [
-            [
-                f"{made['model']} model",
-                f"{made['distance']:.3f}",
-                *(number(dict(enumerate(made["psnr"])).get(k), digits=1) for k in images),
-            ]
-            for made in inversion["models"]
-        ]
+        lines = []
+        for made in inversion["models"]:
+            nearness = dict(enumerate(made["psnr"]))
+            cells = (number(nearness.get(k), digits=1) for k in images)
+            lines.append([f"{made['model']} model", f"{made['distance']:.3f}", *cells])
         lines.append(["mean image", None, *(number(psnr, digits=1) for psnr in inversion["blind"])])
         heads = ["from the gradient at the", "distance", *(f"image {k + 1}" for k in images)]
         yield Table.of(f"An image rebuilt from a gradient of {inversion['client']}{of}", heads, lines, INVERSION)

@@ -62,8 +62,12 @@ def fragment(tables: Sequence[Table], words: Sequence[str]) -> str:
 
 def shown_cell(cell: Cell) -> Markup:
     """A cell: its spread is quieter, the best is bold; a long name may break."""
-    if cell.text.startswith("fedcli "):
-        return _command(cell.text)
+    if cell.text.startswith("fedcli "):  # a command whose line breaks never split an option
+        words = [
+            Markup('<span class="nb">{}</span>').format(word) if word.startswith("-") else escape(word)
+            for word in cell.text.split(" ")
+        ]
+        return Markup("<code>{}</code>").format(Markup(" ").join(words))
     if bounds := INTERVAL.fullmatch(cell.text):
         return Markup('{} <span class="pm nb">{}</span>').format(*bounds.groups())
     shown = breakable(replace(cell, spread="", whose="").plain)
@@ -75,14 +79,6 @@ def shown_cell(cell: Cell) -> Markup:
     if cell.below:
         shown += Markup('<br><span class="pm">{}</span>').format(shown_cell(cell.below))
     return shown
-
-
-def _command(text: str) -> Markup:
-    """A command whose line breaks never split an option."""
-    words = (
-        Markup('<span class="nb">{}</span>').format(w) if w.startswith("-") else escape(w) for w in text.split(" ")
-    )
-    return Markup("<code>{}</code>").format(Markup(" ").join(words))
 
 
 def breakable(text: str) -> Markup:

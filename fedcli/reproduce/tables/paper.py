@@ -12,8 +12,7 @@ from typing import Any
 from ...data import manifest
 from ...errors import FedcliError
 from ...reporting import page
-from ...reporting.section import Section
-from ...reporting.table import NONE, Table
+from ...reporting.table import NONE, Section, Table
 from ..recipe import Recipe
 from ..record import Results
 from . import agreement, beside
@@ -113,8 +112,8 @@ def write(folder: Path, parts: Sequence[Rebuilt], scale: str) -> Path:
     chosen = Section("choices", CHOICES, text=choices(parts), closed=True)
     sections = [first, missing, *map(_section, (part for part in parts if part.results)), chosen]
     lead = re.split(r", (?:Table|Figure)", parts[0].recipe.paper)[0]
-    text = page.document(title(parts, scale), lead, [], sections, generated=MADE_UP * _is_made_up(parts))
-    manifest.write_text(folder / "report.html", text)
+    made = page.Document(title(parts, scale), lead, [], sections, generated=MADE_UP * _is_made_up(parts))
+    manifest.write_text(folder / "report.html", made.html)
     return folder / "report.html"
 
 

@@ -1,16 +1,25 @@
-"""Models at other sites: every client's on each client's test part, and the last round's adapted to test images."""
+"""Scores beside the usual ones, of each run that has them: under other corruptions and a backdoor, of every client's
+model at the other clients, and of the last round's model adapted to the test images."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from ..console import capital
 from ..metrics import apart, title
-from ..scores import numbers
-from ..scores.parts import AS_TRAINED, AdaptedScore
+from ..scores import numbers, views
+from ..scores.parts import AS_TRAINED, PATCHED, SUCCESS, AdaptedScore
 from ..scores.scores import Scores
 from ..scores.table import Score
 from .columns import SHOWN, shown
-from .table import DAGGER, Cell, Column, Heads, Table, percent
+from .table import DAGGER, Cell, Column, Heads, Table, bounded, percent
 
-LEGEND = (
+SEVERITIES = (
+    "Mean of the last five rounds ± their standard deviation, in %, on all test images. In training: whether clients "
+    "trained on images of this kind and severity, of this kind at another severity, or of neither (unseen)."
+)
+SAME = "The interval of every change holds 0."
+BACKDOOR = "Test images of other classes than the target that are called the target, with the patch and without it."
+BY_GROUP = "In percent, of the last round's model; the gap is between the best and the worst group."
+CROSS_SITE = (
     "In percent, last round's models on clean test images. A row is whose model it is, a column whose test images; in "
     "brackets their number. Where both are the same client, nothing was transferred."
 )
@@ -20,11 +29,57 @@ ADAPTED = (
     "temperature: fitted to validation images. Labels of these images choose nothing. Calibration errors grow in "
     "resamples, so that their intervals are rough."
 )
-SAME = "The interval of every change holds 0."
 Cells = dict[str, dict[str, list[AdaptedScore]]]  # group -> adaptation -> of each metric
 
 
-def tables(named: Iterable[tuple[str, Scores]], metrics: Sequence[str] = SHOWN) -> Iterator[Table]:
+def by_severity(named: Sequence[tuple[str, Scores]], metrics: Sequence[str] = SHOWN) -> Iterator[Table]:
+    """A table of each run whose scores hold other corruptions. named: name and scores of each run."""
+    attacked = [(name, scores.part().overall) for name, scores in named if PATCHED[0] in scores.part().overall]
+    if attacked:
+        lines = [
+            [name, *(cell for version in PATCHED for cell in _cells(of[version], [SUCCESS]))] for name, of in attacked
+        ]
+        heads: Heads = ["", *(Column(version, "%", lower=True) for version in PATCHED)]
+        yield Table.of("Success of the backdoor", heads, lines, BACKDOOR)
+    known = [(name, scores) for name, scores in named if scores.severities]
+    for name, scores in known:
+        overall = scores.part().overall
+        lines = [[*level, *_cells(overall[version], metrics)] for version, *level in _levels(scores)]
+        heads = ["test images", "severity", "in training", *(Column(title(metric), "%") for metric in metrics)]
+        yield Table.of("Severities" + (f": {name}" if len(known) > 1 else ""), heads, lines, SEVERITIES)
+
+
+def by_severity_and_group(named: Iterable[tuple[str, Scores]]) -> Iterator[Table]:
+    """A table for each run and attribute: a line for each kind and severity, a column for each group."""
+    for name, scores in named:
+        metric, part = scores.usual[1], scores.part()
+        for attribute in scores.groups if scores.severities else ():
+            lines = []
+            for version, *level, _ in _levels(scores):
+                gap = part.lies(attribute, version, metric, views.GAP)
+                column = part.groups[attribute][version][metric].values()
+                lines.append([*level, *(score.last for score in column), gap and gap.last])
+            heads: Heads = ["test images", "severity", *(Column(group, "%") for group in scores.members(attribute))]
+            caption = f"{capital(title(metric))} by severity and {attribute}: {name or scores.name}"
+            yield Table.of(caption, [*heads, Column("gap", "points", lower=True)], lines, BY_GROUP)
+
+
+def _levels(scores: Scores) -> Iterator[tuple[str, str, str | None, str | None]]:
+    """Version of the test images, its kind in words, its severity, and whether clients trained on it."""
+    yield "clean", "clean", None, None
+    for kind, levels in scores.severities.items():
+        for severity, at in sorted(levels.items(), key=lambda level: int(level[0])):
+            other = "another severity" if at.kind_in_training else "unseen"
+            seen = "this severity" if at.severity_in_training else other
+            yield f"{kind} {severity}", kind.replace("-", " "), severity, seen
+
+
+def _cells(scores: Mapping[str, Score], metrics: Sequence[str]) -> list[Cell]:
+    shown = [scores.get(metric, Score()) for metric in metrics]
+    return [percent(score.last if score.mean is None else score.mean, score.std) for score in shown]
+
+
+def cross_site(named: Iterable[tuple[str, Scores]]) -> Iterator[Table]:
     """Tables of each run whose scores hold them. named: name and scores of each run."""
     for name, scores in named:
         if not (rows := scores.cross_site):
@@ -32,9 +87,11 @@ def tables(named: Iterable[tuple[str, Scores]], metrics: Sequence[str] = SHOWN) 
         sizes = {client: next(iter(metrics.values())).count for client, metrics in next(iter(rows.values())).items()}
         heads: Heads = ["trained at", *(Column(f"{client} [{count}]", "%") for client, count in sizes.items())]
         known = next(iter(next(iter(rows.values())).values()))  # not names of single columns
-        for metric in (name for name in shown(scores, metrics) if name in known):
+        for metric in (name for name in shown(scores) if name in known):
             lines = [[model, *(tested[client][metric].last for client in sizes)] for model, tested in rows.items()]
-            yield Table.of(f"Trained at and tested on: {title(metric)}, {name or scores.name}", heads, lines, LEGEND)
+            yield Table.of(
+                f"Trained at and tested on: {title(metric)}, {name or scores.name}", heads, lines, CROSS_SITE
+            )
 
 
 def adapted(named: Iterable[tuple[str, Scores]]) -> Iterator[Table]:
@@ -70,7 +127,10 @@ def _table(caption: str, attribute: str, groups: Cells, members: dict[str, Score
         for adaptation, scores in adaptations.items():
             first = adaptation == AS_TRAINED
             images = f"{scores[0].images:,}" if first and (group or not attribute) else ""
-            values = [percent(each.value) if first else _change(each) for each in scores]
+            values = [
+                percent(each.value) if first else Cell(bounded(each.difference, each.low, each.high, sign="+").text)
+                for each in scores
+            ]
             rows.append([f"{whose}{adaptation}", images, *values])
             if beyond := [f"{way} {title(each.metric)}" for each in scores if (way := _direction(each))]:
                 changed.append(f"{whose}{adaptation}: {', '.join(beyond)}")
@@ -85,10 +145,3 @@ def _direction(score: AdaptedScore) -> str:
     if score.low is None or score.high is None:
         return ""
     return "higher" if apart(score.low, 0.0) > 0 else "lower" if apart(score.high, 0.0) < 0 else ""
-
-
-def _change(score: AdaptedScore) -> Cell:
-    if score.difference is None:
-        return Cell()
-    bounds = "" if score.low is None or score.high is None else f" ({100 * score.low:.1f} to {100 * score.high:.1f})"
-    return Cell(f"{100 * score.difference:+.1f}{bounds}")
