@@ -22,12 +22,12 @@ LEVEL = {room: level for level, rooms in enumerate(LEVELS, 1) for room in rooms}
 DOORS = "fedcli", "fedcli.__main__"  # what a notebook and `python -m` open; they may lead anywhere
 LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 350, 60, 8, 120
 BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, and raised only on purpose
-    "bench": 1280,
+    "bench": 1270,
     "commands": 3500,
     "compare": 1550,
     "data": 11900,
     "federation": 2550,
-    "figures": 3170,
+    "figures": 3130,
     "io": 760,
     "methods": 8310,
     "metrics": 1170,
@@ -39,7 +39,7 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "sites": 3250,
     "stages": 2180,
     "system": 840,
-    "the ground floor": 1460,
+    "the ground floor": 1450,
 }
 MOST_FILES = 20  # on one floor of a room
 ONE_EACH = "fedcli/methods"  # a file for each method
@@ -76,6 +76,7 @@ def imported(module: str) -> set[str]:
     return (result & modules().keys()) - {module, *DOORS}
 
 
+@cache
 def graph() -> dict[str, set[str]]:
     return {module: imported(module) for module in modules() if module not in DOORS}
 
@@ -107,6 +108,7 @@ def _reaches(start: str, end: str, arrows: dict[str, set[str]]) -> bool:
     return bool(ahead)
 
 
+@cache
 def functions(module: str) -> list[ast.FunctionDef]:
     return [node for node in ast.walk(tree(module)) if isinstance(node, ast.FunctionDef)]
 
