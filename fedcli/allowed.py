@@ -14,20 +14,17 @@ from .errors import UsageError
 
 _words: ContextVar[frozenset[str]] = ContextVar("words", default=frozenset())  # of the command
 _files: ContextVar[frozenset[str]] = ContextVar("files", default=frozenset())  # of code that they name
-NAMED = "a file names "  # where it is not known which one
-
-
-class NotNamed(UsageError):
-    """Code, or a network of a hub, that a file names and the command does not."""
+_naming: ContextVar[str] = ContextVar("naming", default="a file")  # the file that names code
 
 
 @contextmanager
 def named_by(file: Path) -> Iterator[None]:
     """Within it, a refusal says which file names what the command does not."""
+    before = _naming.set(str(file))
     try:
         yield
-    except NotNamed as error:
-        raise NotNamed(f"{file} names {error.sentence.removeprefix(NAMED)}", error.hint) from None
+    finally:
+        _naming.reset(before)
 
 
 def allow(words: Iterable[str | os.PathLike[str]]) -> None:
@@ -69,8 +66,8 @@ def check_named(name: str, what: str) -> None:
     """Refuse a name that the command does not say. Raises UsageError."""
     pattern = rf"(?:^|[=,+:]){re.escape(name)}(?:$|[=,+:@])"
     if not any(re.search(pattern, word) for word in _words.get()):
-        sentence = f"{name}, {what}, which is not used: the command does not name it"
-        raise NotNamed(NAMED + sentence, f"if you know what it does: --code {name}")
+        sentence = f"{_naming.get()} names {name}, {what}, which is not used: the command does not name it"
+        raise UsageError(sentence, f"if you know what it does: --code {name}")
 
 
 def files_named() -> list[Path]:
@@ -81,5 +78,5 @@ def files_named() -> list[Path]:
 def check_file(path: Path) -> None:
     """Refuse a file of code that the command does not name. Raises UsageError."""
     if _real(path) not in _files.get():
-        what = f"{path}, which holds code and is not run: the command does not name it"
-        raise NotNamed(NAMED + what, f"if you know what it does: --code {path}")
+        sentence = f"{_naming.get()} names {path}, which holds code and is not run: the command does not name it"
+        raise UsageError(sentence, f"if you know what it does: --code {path}")

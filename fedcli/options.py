@@ -145,19 +145,15 @@ class Option:
         try:
             if isinstance(value, bool) or (self.kind is int and isinstance(value, float) and not value.is_integer()):
                 raise ValueError  # of a TOML or JSON file: int() would cut it
-            return self._in_range(name, self.kind(value))
+            read = self.kind(value)
         except (ValueError, TypeError, OverflowError):
             hint = f"write for example {write.format(name=name, value=1)}"
             raise UsageError(f"{name}={value!r:.60} is not a number of type {self.kind.__name__}", hint) from None
-
-    def _in_range(self, name: str, value: Any) -> Any:
-        if isinstance(value, float) and not math.isfinite(value):
-            raise UsageError(f"{name}={value} is not finite", self.meaning)
-        if not isinstance(value, int | float):
-            return value
-        if range := outside(value, self.meaning):
-            raise UsageError(f"{name}={value} is out of range: it must be {range}", self.meaning)
-        return value
+        if isinstance(read, float) and not math.isfinite(read):
+            raise UsageError(f"{name}={read} is not finite", self.meaning)
+        if isinstance(read, int | float) and (range := outside(read, self.meaning)):
+            raise UsageError(f"{name}={read} is out of range: it must be {range}", self.meaning)
+        return read
 
     def words(self, value: Any) -> list[str]:
         """The flag with its value as typed; [] where it is left out."""
@@ -270,9 +266,7 @@ class Options:
 
     def unusual(self, *names: str) -> list[Option]:
         """The same without open flags that were filled in with their usual value."""
-        return [
-            o for o in self.changed(*names) if o.name not in self.usual or getattr(self, o.name) != self.usual[o.name]
-        ]
+        return [o for o in self.changed(*names) if getattr(self, o.name) != self.usual.get(o.name, MISSING)]
 
     def argv(self) -> list[str]:
         """The command line that means these options: what differs from the defaults, in one order."""

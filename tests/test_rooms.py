@@ -22,12 +22,12 @@ LEVEL = {room: level for level, rooms in enumerate(LEVELS, 1) for room in rooms}
 DOORS = "fedcli", "fedcli.__main__"  # what a notebook and `python -m` open; they may lead anywhere
 LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 350, 60, 8, 120
 BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, and raised only on purpose
-    "bench": 1280,
+    "bench": 1270,
     "commands": 3490,
     "compare": 1540,
     "data": 11880,
     "federation": 2550,
-    "figures": 3160,
+    "figures": 3130,
     "io": 760,
     "methods": 8310,
     "metrics": 1150,
@@ -39,7 +39,7 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "sites": 3250,
     "stages": 2180,
     "system": 840,
-    "the ground floor": 1460,
+    "the ground floor": 1450,
 }
 MOST_FILES = 20  # on one floor of a room
 ONE_EACH = "fedcli/methods"  # a file for each method

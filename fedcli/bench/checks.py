@@ -157,13 +157,8 @@ def survives_one_image(subject: Subject) -> None:
 
 def handles_partial_participation(subject: Subject) -> None:
     """Half of the clients in a round: it works, or is refused by name."""
-    plan = TrainOptions(
-        subject.spec,
-        set=subject.settings,
-        rounds=2,
-        participation=0.5,
-        model="clip-tiny" if subject.method.local.freezes else "cnn",
-    )
+    model = "clip-tiny" if subject.method.local.freezes else "cnn"
+    plan = TrainOptions(subject.spec, set=subject.settings, rounds=2, participation=0.5, model=model)
     if not subject.method.aggregator.full_participation:
         rules.check(plan)
         _refuse_unless_finite(subject.train(rounds=4, participation=0.5))

@@ -89,9 +89,7 @@ def formula(method: Method) -> dict[str, int]:
 
 def measurable() -> list[str]:
     """Methods whose cost follows from their formula."""
-    return [
-        name for name, m in METHODS.items() if not isinstance(m.local.cost, str) | isinstance(m.aggregator.cost, str)
-    ]
+    return [name for name, m in METHODS.items() if str not in {type(m.local.cost), type(m.aggregator.cost)}]
 
 
 def engine(
@@ -199,11 +197,8 @@ def alternate(
 
 def random_shards(clients: int, images: int, size: int, device: str) -> dict[str, Shard]:
     rng = np.random.default_rng(derive("bench", size))
-    pool = (
-        torch.from_numpy(rng.integers(0, 256, (clients * images, size, size, 3), np.uint8))
-        .permute(0, 3, 1, 2)
-        .to(device)
-    )
+    pixels = torch.from_numpy(rng.integers(0, 256, (clients * images, size, size, 3), np.uint8))
+    pool = pixels.permute(0, 3, 1, 2).to(device)
     y = torch.from_numpy(rng.integers(0, CLASSES, clients * images)).to(device)
     out = {}
     for k in range(clients):

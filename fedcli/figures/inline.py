@@ -92,10 +92,8 @@ def _figure(panel: Panel, picture: Picture) -> Figure:
 
 
 def _key(name: str, look: Look) -> Key:
-    mark = _mark(look["marker"]) if look.get("marker") else ""
-    return Key(
-        name, NAMED.get(look["color"].lower()) or look["color"], PATTERN.get(look.get("linestyle", "-"), ""), mark
-    )
+    colour, pattern = NAMED.get(look["color"].lower()) or look["color"], PATTERN.get(look.get("linestyle", "-"), "")
+    return Key(name, colour, pattern, _mark(look["marker"]) if look.get("marker") else "")
 
 
 def _mark(marker: str) -> str:

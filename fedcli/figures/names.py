@@ -58,11 +58,8 @@ def _asked(record: Record, records: list[Record], without: str | None) -> str:
     alike = [_options(other, without) for other in records if other.label == record.label]
     every = [_options(other, without) for other in records]
     common = {"seed"} if without is None else {*TRAINING, *record.data}  # named also where methods differ in it
-    differ = [
-        name
-        for name, value in asked.items()
-        if any(other.get(name) != value for other in (every if name in common else alike))
-    ]
+    others = {name: every if name in common else alike for name in asked}
+    differ = [name for name in asked if any(other.get(name) != asked[name] for other in others[name])]
     if not differ:
         return record.label if len(alike) == 1 else record.folder.resolve().name
     differ.sort(key=lambda name: TRAINING.index(name) if name in TRAINING else len(TRAINING))

@@ -52,9 +52,9 @@ def mean_features(run: runs.Run) -> list[tuple[str, str, str, np.ndarray]]:
     chosen = some_classes(np.sum(list(counts.values()), axis=0))
     sums = {client: _sums(run, shard, len(run.data.classes)) for client, shard in run.data.train.items()}
     return [
-        (space, client, run.data.classes[k], (table[k] / counts[client][k]).cpu().numpy())
+        (space, client, run.data.classes[k], (tables[space][k] / counts[client][k]).cpu().numpy())
         for space in next(iter(sums.values()))
-        for client, table in ((client, tables[space]) for client, tables in sums.items())
+        for client, tables in sums.items()
         for k in chosen
         if counts[client][k]
     ]
@@ -121,11 +121,8 @@ def around(folder: Path, label: str, *, dims: int, version: str, seed: int, poin
     y = shard.y.cpu()
 
     def loss() -> float:
-        logits = torch.from_numpy(runs.logits(run.net, shard, run.method.local))  # [N, C]
-        several = y.ndim == 2
-        return float(
-            plain_loss(logits.double(), y) / len(y) if several else functional.cross_entropy(logits.double(), y)
-        )
+        logits = torch.from_numpy(runs.logits(run.net, shard, run.method.local)).double()  # [N, C]
+        return float(plain_loss(logits, y) / len(y) if y.ndim == 2 else functional.cross_entropy(logits, y))
 
     return surface(run.net, loss, dims=dims, seed=seed, points=points, label=f"loss around {label}")
 

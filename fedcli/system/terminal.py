@@ -117,8 +117,8 @@ class _Grid:
 
     @cached_property
     def gaps(self) -> list[int]:
-        """Blanks before each column but the first."""
-        return [GAP if before == after else GROUP_GAP for before, after in zip(self.over, self.over[1:])]
+        """Blanks before each column."""
+        return [0, *(GAP if before == after else GROUP_GAP for before, after in zip(self.over, self.over[1:]))]
 
     def widths(self, width: int) -> list[int]:
         """The width of each column, text folded as far as needed; [] where the table does not fit."""
@@ -145,13 +145,11 @@ class _Grid:
 
     def drawn(self, width: int) -> list[str]:
         widths = self.widths(width)
-        head = [_folded(cell, w) for cell, w in zip(self.cells[0], widths)]
+        head, *body = ([_folded(cell, w) for cell, w in zip(line, widths)] for line in self.cells)
         out = self._over(widths)
-        out += self._side_by_side(_at_the_foot(head), widths)
+        out += _side_by_side(_at_the_foot(head), self.gaps, widths, self.numeric)
         out.append("─" * (sum(widths) + sum(self.gaps)))
-        for line in self.cells[1:]:
-            out += self._side_by_side([_folded(cell, w) for cell, w in zip(line, widths)], widths)
-        return out
+        return out + [text for line in body for text in _side_by_side(line, self.gaps, widths, self.numeric)]
 
     def _over(self, widths: list[int]) -> list[str]:
         """The heads above the heads, each with a line over the columns that share it."""
@@ -162,20 +160,17 @@ class _Grid:
         texts = [_folded(self.over[span[0]], w) for span, w in zip(spans, room)]
         for text, span, w in zip(texts, spans, room):
             text[-1] = f"{text[-1]} {'─' * (w - _length(text[-1]) - 1)}".rstrip() if len(span) > 1 else text[-1]
-        gaps = ["", *(" " * self.gaps[span[0] - 1] for span in spans[1:])]
-        cells = [list(zip(gaps, line, room, spans)) for line in zip(*_at_the_foot(texts))]
-        return [
-            "".join(gap + _padded(text, w, len(span) == 1) for gap, text, w, span in line).rstrip() for line in cells
-        ]
+        gaps, alone = [self.gaps[span[0]] for span in spans], [len(span) == 1 for span in spans]
+        return _side_by_side(_at_the_foot(texts), gaps, room, alone)
 
-    def _side_by_side(self, cells: list[list[str]], widths: list[int]) -> list[str]:
-        gaps = ["", *(" " * gap for gap in self.gaps)]
-        return [
-            "".join(
-                gap + _padded(text, w, right) for gap, text, w, right in zip(gaps, line, widths, self.numeric)
-            ).rstrip()
-            for line in zip_longest(*cells, fillvalue="")
-        ]
+
+def _side_by_side(cells: list[list[str]], gaps: list[int], widths: list[int], right: list[bool]) -> list[str]:
+    """Folded cells as lines. gaps: blanks before each cell; right: whether its text ends where it does."""
+    out = []
+    for line in zip_longest(*cells, fillvalue=""):
+        parts = zip(gaps, line, widths, right)
+        out.append("".join(" " * gap + _padded(text, w, at_end) for gap, text, w, at_end in parts).rstrip())
+    return out
 
 
 def _stacked(grid: _Grid, parts: list[list[int]], width: int) -> list[str]:

@@ -18,9 +18,8 @@ def frame(system: System, *, by: Annotated[str, BY] = "", version: Annotated[str
     """group, true, predicted, images. Raises NothingToDraw for several labels per image."""
     images = system.images(version, by)
     if images.y.ndim == 2:
-        raise NothingToDraw(
-            f"images of {system.scores.dataset} have several labels, so no confusion matrix", "draw roc"
-        )
+        what = f"images of {system.scores.dataset} have several labels, so no confusion matrix"
+        raise NothingToDraw(what, "draw roc")
     guess, names = images.chances.argmax(1), images.classes
     lines = []
     for group, _, rows in images.members(by):

@@ -33,11 +33,8 @@ def frame(
     wanted = f"{version} {metric}".lstrip()
     names = [name for name in tested if name == wanted or (not version and name.endswith(f" {metric}"))]
     if not names:
-        hint = (
-            f"known: {', '.join(dict.fromkeys(tested))}"
-            if tested
-            else "train with --eval-every 1 to record test curves"
-        )
+        known = f"known: {', '.join(dict.fromkeys(tested))}" if tested else ""
+        hint = known or "train with --eval-every 1 to record test curves"
         raise FedcliError(f"no run recorded {wanted} over its rounds", hint)
     return of_series(runs, names)
 
@@ -66,10 +63,8 @@ def _every(runs: Mapping[str, list[Record]]) -> list[Record]:
 def draw(table: DataFrame) -> Picture:
     looks = looks_of(table, "system")
     drawn = partial(lines, x="round", y="value", hue="system", looks=looks, bounds=("low", "high"))
-    panels = [
-        Panel(title, partial(drawn, part, ylabel=unit))
-        for (title, unit), part in table.groupby(["title", "unit"], sort=False)
-    ]
+    parts = table.groupby(["title", "unit"], sort=False)
+    panels = [Panel(title, partial(drawn, part, ylabel=unit)) for (title, unit), part in parts]
     banded = {SPREAD: BAND} if table["low"].notna().any() else {}
     return picture(table, panels, looks | banded, below="round")
 

@@ -37,9 +37,8 @@ def frame(runs: Mapping[str, Record], *, series: Annotated[Sequence[str], SERIES
     records = list(runs.values())
     names = chosen(records, series)
     if still := [f"{name} ({value:g})" for name, value in constants(records).items() if name not in names]:
-        console.say(
-            f"left out, as {'it never changes' if len(still) == 1 else 'they never change'}: {', '.join(still)}"
-        )
+        which = "it never changes" if len(still) == 1 else "they never change"
+        console.say(f"left out, as {which}: {', '.join(still)}")
     parts = {(run, name): record.series[name].frame() for name in names for run, record in runs.items()
              if name in record.series}  # fmt: skip
     table = pandas.concat(parts, names=["run", "series"]).reset_index(["run", "series"]).reset_index(drop=True)
@@ -118,10 +117,8 @@ def _extremes(part: DataFrame, runs: dict[str, Look]) -> Drawn:
         for edge, (words, marker) in zip(("max", "min"), EXTREMES.items(), strict=True):
             edges.append(by_round.agg(edge).reset_index().assign(name=f"{words} of {run}"))
             looks[f"{words} of {run}"] = {**runs[run], **thin, "marker": marker}
-    marks: dict[str, Look] = {
-        words: {"color": "#666666", "linestyle": "", "marker": marker} for words, marker in EXTREMES.items()
-    }
-    return pandas.concat(edges), looks, runs | marks
+    grey: Look = {"color": "#666666", "linestyle": ""}
+    return pandas.concat(edges), looks, runs | {words: grey | {"marker": mark} for words, mark in EXTREMES.items()}
 
 
 def _panel(unit: str, values: np.ndarray, part: DataFrame, looks: dict[str, Look], axes: Axes) -> None:

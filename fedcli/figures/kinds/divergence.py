@@ -32,14 +32,10 @@ def frame(path: Path) -> DataFrame:
     record = series.read(path)
     columns = [f"{RECEIVED}{k}" for k in range(table["value"].nunique())]
     if any(name not in record.series for name in columns):
-        raise FedcliError(
-            f"{record.folder} recorded no divergence by class", "fedcli train fed-mas --set by_class=true"
-        )
-    last = {
-        (client, value): curve[-1, 1]
-        for name, value in zip(columns, table["value"].unique(), strict=True)
-        for client, curve in record.series[name].curves.items()
-    }
+        hint = "fedcli train fed-mas --set by_class=true"
+        raise FedcliError(f"{record.folder} recorded no divergence by class", hint)
+    curves = {value: record.series[name].curves for name, value in zip(columns, table["value"].unique(), strict=True)}
+    last = {(client, value): curve[-1, 1] for value, of in curves.items() for client, curve in of.items()}
     w = [last.get((client, value), np.nan) for client, value in zip(table["client"], table["value"], strict=True)]
     table["w"] = np.where(table["images"] > 0, w, np.nan)
     return titled(table, f"{record.label}: divergence from the teacher by class, in round {record.played}")

@@ -7,7 +7,7 @@ scikit-learn.
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pandas import DataFrame
@@ -58,23 +58,20 @@ def in_the_plane(table: np.ndarray, reduce: str, seed: int) -> np.ndarray:
 
 
 def draw(table: DataFrame) -> Picture:
-    classes, clients = ({name: k for k, name in enumerate(table[column].unique())} for column in ("class", "client"))
-    colours: dict[str, Look] = {name: {"color": _colour(k, len(classes))} for name, k in classes.items()}
-    marks: dict[str, Look] = {
-        name: {"marker": MARKERS[k % len(MARKERS)], "linestyle": ""} for name, k in clients.items()
-    }
+    from matplotlib import colormaps
+
+    classes, clients = (list(table[column].unique()) for column in ("class", "client"))
+    many = [colormaps["turbo"]((k + 0.5) / len(classes)) for k in range(len(classes))]
+    shown = COLOURS if len(classes) <= len(COLOURS) else many
+    colours: dict[str, Look] = {name: {"color": colour} for name, colour in zip(classes, shown, strict=False)}
+    marked: list[Look] = [{"marker": MARKERS[k % len(MARKERS)], "linestyle": ""} for k in range(len(clients))]
+    marks = dict(zip(clients, marked, strict=True))
     looks = {(name, client): colours[name] | marks[client] for name in colours for client in marks}
     title = NAMED.__getitem__ if table["space"].nunique() > 1 else str
     legend = {name: {"linewidth": 8, **look} for name, look in colours.items()}
     legend |= {client: {"color": "#666666", **look} for client, look in marks.items()}
     points = partial(lines, x="x", y="y", hue=["class", "client"], looks=looks)
     return picture(table, panels(table, "space", points, title), legend, size=SQUARE)
-
-
-def _colour(place: int, count: int) -> Any:
-    from matplotlib import colormaps
-
-    return COLOURS[place] if count <= len(COLOURS) else colormaps["turbo"]((place + 0.5) / count)
 
 
 register(Figure("features", "How does the model tell classes apart at each client?", "path", frame, draw))

@@ -10,7 +10,7 @@ from pandas import DataFrame
 from ...compare.systems import LAST5
 from ...console import capital, listed
 from ...metrics import title
-from ...scores.numbers import versions
+from ...scores.numbers import versions as in_words
 from ...scores.parts import MODELS
 from ...scores.table import Where
 from ..drawing import ALL, INK, Axes, Look, Picture, point, short
@@ -35,19 +35,16 @@ def frame(
     """
     first = systems[0].scores
     metric = metric or first.usual[1]
-    lines = [
-        line
-        for each in ([version] if version else MODELS)
-        for where in _wheres(systems, Where(each, metric=metric))
-        for line in _of(systems, where)
-    ]
+    versions = [version] if version else MODELS
+    wheres = (where for each in versions for where in _wheres(systems, Where(each, metric=metric)))
+    lines = [line for where in wheres for line in _of(systems, where)]
     if not lines:
         raise NothingToDraw(f"no system has {title(metric)} on {version or 'any'} images", "ask for another")
     table = DataFrame(lines, columns=COLUMNS)
     what = MEAN if systems[0].at == LAST5 else f"Score of the {systems[0].at} round"
     about = ABOUT.format(what=what) + SMALL * bool(table["small"].any())
     by = f" by {listed(groups)}" if (groups := [name for name in table["attribute"].unique() if name]) else ""
-    words = versions(scores for system in systems for scores in system.each)
+    words = in_words(scores for system in systems for scores in system.each)
     table["version"] = table["version"].map(lambda each: words.get(each, each))
     return titled(table, f"{capital(title(metric))}{by}", about, first.images, score=title(metric))
 
@@ -71,9 +68,8 @@ def draw(table: DataFrame) -> Picture:
     rows, looks = table.groupby("version")["group"].size().max(), looks_of(table, "system", point)
     size = WIDTH, 0.9 + max(LINE * rows / len(looks), DOT * rows, 0.7)
     drawn = partial(_panel, looks, f"{table.attrs['score']} (%)", _limits(table))
-    return picture(
-        table, panels(table, "version", drawn, "{} test images".format), looks if len(looks) > 1 else {}, size=size
-    )
+    shown = panels(table, "version", drawn, "{} test images".format)
+    return picture(table, shown, looks if len(looks) > 1 else {}, size=size)
 
 
 def _limits(table: DataFrame) -> tuple[float, float]:

@@ -89,9 +89,8 @@ def _maps(table: DataFrame) -> Picture:
         raise FedcliError("the loss around these models is the same everywhere, so there is no map of it", "draw 1d")
     far = spread_far(every) == "log"
     drawn = partial(_map, _levels(every.min(), every.max(), far), far, table["run"].iloc[-1])
-    return Picture(
-        f"{TITLE}\n{table.attrs['images']}", panels(table, "run", drawn, wrapped), size=SQUARE, below=AXES[0]
-    )
+    maps = panels(table, "run", drawn, wrapped)
+    return Picture(f"{TITLE}\n{table.attrs['images']}", maps, size=SQUARE, below=AXES[0])
 
 
 def _map(levels: np.ndarray, far: bool, last: str, part: DataFrame, axes: Axes) -> None:

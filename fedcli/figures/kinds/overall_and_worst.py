@@ -42,9 +42,8 @@ def frame(systems: list[System], *, metric: Annotated[str, "default: the area un
         if np.isfinite((numbers := _numbers(system, attribute, metric))[:2]).all()
     ]
     if len(systems) < 2 or not lines:
-        raise NothingToDraw(
-            f"no two systems have {title(metric)} of groups to compare", "give runs evaluated with --by"
-        )
+        what = f"no two systems have {title(metric)} of groups to compare"
+        raise NothingToDraw(what, "give runs evaluated with --by")
     return of_pairs(lines, metric, len(systems), systems[0].scores.images)
 
 
@@ -84,9 +83,8 @@ def front(points: Mapping[int, Sequence[float]]) -> list[int]:
 def draw(table: DataFrame) -> Picture:
     """Systems that the legend names are numbered there and beside their points; others are grey."""
     named = table["front"] | (table["place"] == 0) | (table.attrs["systems"] <= MOST_NAMED)
-    numbers = {
-        name: k + 1 for k, name in enumerate(table[named].sort_values("place", kind="stable")["system"].unique())
-    }
+    names = table[named].sort_values("place", kind="stable")["system"].unique()
+    numbers = {name: k for k, name in enumerate(names, 1)}
     legend = {f"{k} {name}": point(k - 1) for name, k in numbers.items()}
     drawn = partial(_panel, numbers, table.attrs["score"])
     return picture(table, panels(table, "attribute", drawn, "by {}".format), legend, size=(3.8, 3.2))

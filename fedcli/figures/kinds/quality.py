@@ -47,9 +47,8 @@ def frame(path: Path, *, by: Annotated[str, "an attribute, or class; the default
 
 def draw(table: DataFrame) -> Picture:
     looks = looks_of(table, "site")
-    panels = [
-        Panel(TITLES[of.name], partial(_panel, table[table["measure"] == of.name], looks, of.log)) for of in MEASURES
-    ]
+    parts = {of: table[table["measure"] == of.name] for of in MEASURES}
+    panels = [Panel(TITLES[of.name], partial(_panel, part, looks, of.log)) for of, part in parts.items()]
     panels += [Panel(words, partial(show_image, image)) for words, image in table.attrs["cases"]]
     return picture(table, panels, looks, size=(2.5, 2.3), columns=len(MEASURES))
 

@@ -41,11 +41,8 @@ def frame(system: System, *, by: Annotated[str, "an attribute, whose groups are 
 
 def draw(table: DataFrame) -> Picture:
     looks = looks_of(table, "group", marked)
-    words: Any = {
-        "xlabel": "severity",
-        "ylabel": f"{table.attrs['score']} (%)",
-        "xticks": sorted(set(table["severity"])),
-    }
+    ticks, score = sorted(set(table["severity"])), f"{table.attrs['score']} (%)"
+    words: Any = {"xlabel": "severity", "ylabel": score, "xticks": ticks}
     drawn = partial(lines, x="severity", y="value", hue="group", looks=looks, **words)
     return picture(table, panels(table, "kind", drawn), looks, size=(3.6, 2.7))
 
