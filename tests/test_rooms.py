@@ -23,7 +23,7 @@ DOORS = "fedcli", "fedcli.__main__"  # what a notebook and `python -m` open; the
 LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 350, 60, 8, 120
 BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, and raised only on purpose
     "bench": 1290,
-    "commands": 3500,
+    "commands": 3480,
     "compare": 1550,
     "data": 12090,
     "federation": 2630,
@@ -33,7 +33,7 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "metrics": 1170,
     "models": 2270,
     "reporting": 4900,
-    "reproduce": 4300,
+    "reproduce": 4260,
     "runs": 2690,
     "scores": 5930,
     "sites": 3330,
