@@ -105,8 +105,7 @@ def test_a_difference_to_another_row_is_taken_seed_by_seed_and_round_by_round():
     assert of_rows.with_derived(both, rounds, "SALT") == {"acc": mine, "less": {0: [1.0, 4.0]}}
     assert of_rows.with_derived(both, rounds, "FedAvg") == {"acc": base, "less": {}}
     cells = {"FedAvg": a_cell(None), "SALT": a_cell(2.5, 1.5)}
-    marks = {"less": record.Marked(best=[], doubtful=[], tested=False)}
-    assert as_text(only(made(less, cells, marks=marks))) == [["FedAvg", "-"], ["SALT", "+2.50 ±1.50"]]
+    assert as_text(only(made(less, cells))) == [["FedAvg", "-"], ["SALT", "+2.50 ±1.50"]]
 
 
 def test_validation_chooses_among_the_values_of_one_row_and_not_between_methods():
@@ -141,17 +140,9 @@ def test_the_best_on_validation_is_marked_where_the_seeds_decide(means, std, mar
 
 
 def test_a_study_of_ones_own_has_no_table_of_ours():
-    column, marks = (
-        Column(name="acc", data="d", score="versions/clean/accuracy"),
-        {"acc": record.Marked(best=[], doubtful=[], tested=False)},
-    )
-    titles = {
-        published: [
-            table.title for table in beside.main(made(column, {"a": a_cell(60.0, published=published)}, marks=marks))
-        ]
-        for published in (None, Printed(mean=61.0))
-    }
-    assert titles == {None: ["Scores"], Printed(mean=61.0): ["Ours, above the paper's"]}
+    column = Column(name="acc", data="d", score="versions/clean/accuracy")
+    for published, title in ((None, "Scores"), (Printed(mean=61.0), "Ours, above the paper's")):
+        assert only(made(column, {"a": a_cell(60.0, published=published)})).title == title
 
 
 def test_results_of_another_version_are_read_and_broken_ones_are_told(tmp_path):
