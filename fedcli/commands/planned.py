@@ -1,6 +1,6 @@
 """fedcli reproduce --plan: a plan in words and as JSON."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -82,14 +82,14 @@ def downloads(found: list[cards.Fetching]) -> tuple[int, int]:
 
 
 def _show_work(plan: Plan) -> None:
-    lines = []
+    names, counts = [table.name for table in plan.tables], list[Sequence[int]]()
     for table in plan.tables:
         visits, operations = (sum(getattr(one, name) for one in table.new) for name in ("visits", "operations"))
-        counts = table.cells, table.trainings, len(table.new), round(visits / 1e6), round(operations / 1e15)
-        lines.append((table.name, *counts))
-    if len(lines) > 1:
-        lines.append(("all", *(sum(column) for column in zip(*(counts for _, *counts in lines), strict=True))))
-    rows = [[name, *(f"{count:,}" for count in counts)] for name, *counts in lines]
+        counts.append((table.cells, table.trainings, len(table.new), round(visits / 1e6), round(operations / 1e15)))
+    if len(names) > 1:
+        names.append("all")
+        counts.append([*map(sum, zip(*counts, strict=True))])
+    rows = [[name, *(f"{count:,}" for count in line)] for name, line in zip(names, counts, strict=True)]
     heads = ["recipe", "cells", "trainings", "new here", "million images", "PFLOP"]
     terminal.table(heads, rows, title="Work; a training that a table above has is not new, and not made again")
 

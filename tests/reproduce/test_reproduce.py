@@ -96,7 +96,8 @@ def test_it_is_killed_goes_on_and_redoes_nothing(tiny, no_page, monkeypatch):
 
 
 def test_a_failed_cell_is_told_and_the_rest_goes_on_in_two_processes(tiny, no_forecast):
-    Path("tiny.toml").write_text(TINY.replace('"qffl"', '"qffl"\ntrain = { weights = "no.pt" }'))
+    text = TINY.replace('dataset = "toy"', 'dataset = "toy"\nprepare = { size = 8, sample-images = 400 }')
+    Path("tiny.toml").write_text(text.replace('"qffl"', '"qffl"\ntrain = { weights = "no.pt" }'))
     ended = tiny("--only", "seed 0", "--jobs", "2")  # at --scale paper, where starting weights count
     assert ended.exit_code == 1
     assert "q-FFL, q=0.5 · seed 0: no such" in ended.stderr and "[3/3]" in ended.stderr
