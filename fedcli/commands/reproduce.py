@@ -152,9 +152,8 @@ def _fetch(asked: SimpleNamespace) -> None:
     from ..reproduce import recipe as recipes
     from ..reproduce.raw import fetch
 
-    by_hand = fetch(
-        map(recipes.load, recipes.recipes_of(asked.recipe)), asked.raw, asked.work, accepted=asked.accept_licence
-    )
+    tables = map(recipes.load, recipes.recipes_of(asked.recipe))
+    by_hand = fetch(tables, asked.raw, asked.work, accepted=asked.accept_licence)
     known = [text for text in asked.raw if "=" in text] + [f"{name}=DIR" for name in by_hand]
     flags = [word for text in known for word in ("--raw", text)]
     flags += ["--work", str(asked.work)] if asked.work != o.DEFAULT_WORK else []

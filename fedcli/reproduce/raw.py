@@ -28,9 +28,8 @@ def folders(recipe: Recipe, given: list[str], scale: str, work: Path) -> dict[st
     wanted = needed(recipe)
     chosen = {name: str(work / "samples" / name) for name in wanted}
     if scale != "smoke":
-        there = [
-            download.wanted(known, _home(known, work)) for known in map(cards.fetching, wanted) if known.by_command
-        ]
+        known = [each for each in map(cards.fetching, wanted) if each.by_command]
+        there = [download.wanted(each, _home(each, work)) for each in known]
         chosen = {each.known.name: str(each.folder) for each in there if not each.missing}
     for text in given:
         name, equals, folder = text.partition("=")
