@@ -2,6 +2,8 @@
 
 from fedcli.reproduce import record
 
+UNMARKED = record.Marked(best=[], doubtful=[], tested=False)
+
 
 def a_cell(mean, std=None, **about):
     return record.Cell(mean=mean, std=std, runs=1, per_run=[], **about)
@@ -12,4 +14,5 @@ def made(column, cells, scale="paper", seeds=(0,), **about):
     none = {"label": None, "rule": None, "command": "", "holes": {}, "warnings": [], "scores": {}}
     rows = [record.Row(name=name, cells={column.name: cell}, **none) for name, cell in cells.items()]
     fixed = {"recipe": "r", "title": "", "paper": "", "at": "last5", "spread": "pooled", "reference": ""}
-    return record.Results(**fixed, scale=scale, seeds=list(seeds), columns=[column], rows=rows, **about)
+    fixed |= {"marks": {column.name: UNMARKED}}
+    return record.Results(**fixed | about, scale=scale, seeds=list(seeds), columns=[column], rows=rows)

@@ -23,7 +23,7 @@ DOORS = "fedcli", "fedcli.__main__"  # what a notebook and `python -m` open; the
 LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 350, 60, 8, 120
 BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, and raised only on purpose
     "bench": 1270,
-    "commands": 3490,
+    "commands": 3480,
     "compare": 1540,
     "data": 11880,
     "federation": 2550,
@@ -33,7 +33,7 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "metrics": 1150,
     "models": 2100,
     "reporting": 4520,
-    "reproduce": 4290,
+    "reproduce": 4250,
     "runs": 2690,
     "scores": 6090,
     "sites": 3250,

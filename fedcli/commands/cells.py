@@ -106,9 +106,8 @@ def sweep(
     if wanted.left_out and outcomes:
         made = list(sweeps.held_out_tables(wanted.data, wanted.left_out, outcomes, place))
         show_tables(made, sys.stderr if json else None)
-        o.write(
-            folder / "held-out.md", "\n\n".join(f"## {t.title}\n\n{markdown(t)}\n\n{t.legend}" for t in made) + "\n"
-        )
+        parts = [f"## {table.title}\n\n{markdown(table)}\n\n{table.legend}" for table in made]
+        o.write(folder / "held-out.md", "\n\n".join(parts) + "\n")
         console.say(f"written: {folder}/held-out.md")
 
 

@@ -1,6 +1,6 @@
 """fedcli reproduce --plan: a plan in words and as JSON."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -82,17 +82,14 @@ def downloads(found: list[cards.Fetching]) -> tuple[int, int]:
 
 
 def _show_work(plan: Plan) -> None:
-    rows = [
-        [
-            table.name, f"{table.cells:,}", f"{table.trainings:,}", f"{len(table.new):,}",
-            f"{sum(one.visits for one in table.new) / 1e6:,.0f}",
-            f"{sum(one.operations for one in table.new) / 1e15:,.0f}",
-        ]
-        for table in plan.tables
-    ]  # fmt: skip
-    if len(rows) > 1:
-        sums = (sum(int(row[column].replace(",", "")) for row in rows) for column in range(1, 6))
-        rows.append(["all", *(f"{number:,}" for number in sums)])
+    names, counts = [table.name for table in plan.tables], list[Sequence[int]]()
+    for table in plan.tables:
+        visits, operations = (sum(getattr(one, name) for one in table.new) for name in ("visits", "operations"))
+        counts.append((table.cells, table.trainings, len(table.new), round(visits / 1e6), round(operations / 1e15)))
+    if len(names) > 1:
+        names.append("all")
+        counts.append([*map(sum, zip(*counts, strict=True))])
+    rows = [[name, *(f"{count:,}" for count in line)] for name, line in zip(names, counts, strict=True)]
     heads = ["recipe", "cells", "trainings", "new here", "million images", "PFLOP"]
     terminal.table(heads, rows, title="Work; a training that a table above has is not new, and not made again")
 

@@ -116,9 +116,8 @@ def _play(asked: SimpleNamespace) -> bool:
     brought = files(table, list(asked.file), given, asked.scale, asked.work)
     samples = {name: folder for name, folder in given.items() if folder == str(asked.work / "samples" / name)}
     chosen_seeds = expand.read_seeds(asked.seeds, table.seeds)
-    wanted = expand.chosen(
-        expand.cells(table, asked.scale, seeds=chosen_seeds, raw=given, files=brought), list(asked.only)
-    )
+    every = expand.cells(table, asked.scale, seeds=chosen_seeds, raw=given, files=brought)
+    wanted = expand.chosen(every, list(asked.only))
     if asked.precision:
         wanted = [replace(cell, train=replace(cell.train, precision=asked.precision)) for cell in wanted]
     listed = files_in([data.lists for data in table.chains.values()])  # images that the authors published
@@ -126,10 +125,8 @@ def _play(asked: SimpleNamespace) -> bool:
     if asked.scale != "paper" and (unused := sorted(named - listed)):
         console.warn(f"--scale {asked.scale} does not use the file {', '.join(unused)}")
     if asked.dry_run:
-        of_cells.scripted(
-            Script(table, wanted, asked.work, samples, devices=engine.spread(asked.device, asked.jobs, asked.at_once)),
-            asked.dry_run,
-        )
+        devices = engine.spread(asked.device, asked.jobs, asked.at_once)
+        of_cells.scripted(Script(table, wanted, asked.work, samples, devices=devices), asked.dry_run)
         return True
     wanted, left_out = possible(table, wanted, given)
     used = {table.chains[cell.data].dataset for cell in wanted}
@@ -155,9 +152,8 @@ def _fetch(asked: SimpleNamespace) -> None:
     from ..reproduce import recipe as recipes
     from ..reproduce.raw import fetch
 
-    by_hand = fetch(
-        map(recipes.load, recipes.recipes_of(asked.recipe)), asked.raw, asked.work, accepted=asked.accept_licence
-    )
+    tables = map(recipes.load, recipes.recipes_of(asked.recipe))
+    by_hand = fetch(tables, asked.raw, asked.work, accepted=asked.accept_licence)
     known = [text for text in asked.raw if "=" in text] + [f"{name}=DIR" for name in by_hand]
     flags = [word for text in known for word in ("--raw", text)]
     flags += ["--work", str(asked.work)] if asked.work != o.DEFAULT_WORK else []
@@ -237,9 +233,8 @@ def run(
     Example: fedcli run my.toml --jobs 2
     """
     if not recipe.is_file():
-        raise UsageError(
-            f"no such file: {recipe}", "recipes/README.md says how to write one; `fedcli reproduce` lists ours"
-        )
+        hint = "recipes/README.md says how to write one; `fedcli reproduce` lists ours"
+        raise UsageError(f"no such file: {recipe}", hint)
     reproduce(str(recipe), **flags)
 
 
@@ -260,12 +255,8 @@ def _plan(asked: SimpleNamespace) -> None:
         what = "--all says nothing without --plan" if asked.all and not asked.plan else "--plan needs a name, or --all"
         raise UsageError(what, "fedcli reproduce fedheal-table3 --plan, or reproduce --all --plan")
     files = [*recipes.names().values()] if asked.recipe is None else recipes.recipes_of(asked.recipe)
-    show(
-        planned(files, asked.scale, method_facts.lookup(), seeds=asked.seeds, only=tuple(asked.only)),
-        asked.scale,
-        asked.json,
-        asked.recipe,
-    )
+    made = planned(files, asked.scale, method_facts.lookup(), seeds=asked.seeds, only=tuple(asked.only))
+    show(made, asked.scale, asked.json, asked.recipe)
 
 
 def _list(as_json: bool) -> None:
@@ -273,16 +264,11 @@ def _list(as_json: bool) -> None:
 
     known = {name: recipes.load(path) for name, path in recipes.names().items()}
     if as_json:
-        show_json(
-            {
-                name: {
-                    "title": of.title, "paper": of.paper, "rows": [row.name for row in of.rows],
-                    "seeds": list(of.seeds), "datasets": sorted({chain.dataset for chain in of.chains.values()}),
-                    "cells": len(of.seeds) * sum(len(row.data) for row in of.rows),
-                }
-                for name, of in known.items()
-            }
-        )  # fmt: skip
+        show_json({name: {
+            "title": of.title, "paper": of.paper, "rows": [row.name for row in of.rows],
+            "seeds": list(of.seeds), "datasets": sorted({chain.dataset for chain in of.chains.values()}),
+            "cells": len(of.seeds) * sum(len(row.data) for row in of.rows),
+        } for name, of in known.items()})  # fmt: skip
         return
     rows = [[name, str(len(of.rows)), str(len(of.seeds)), of.title] for name, of in known.items()]
     terminal.table(["recipe", "rows", "seeds", "what it rebuilds"], rows)

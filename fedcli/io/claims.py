@@ -88,28 +88,19 @@ class Claims(AbstractContextManager["Claims"]):
         return sorted(found, key=_number)
 
     def _is_dead(self, path: Path) -> bool:
-        try:
-            file = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW)
-        except OSError:  # given back at this moment
-            return False
-        try:
-            if (locked := flock(file)) is False:
+        with suppress(OSError), open(path, "r+b", buffering=0, opener=_never_waiting) as file:
+            locked, known, status = flock(file.fileno()), os.read(file.fileno(), 4096), os.fstat(file.fileno())
+            if locked is False or not status.st_nlink:
                 return False
-            known, status = os.read(file, 4096), os.fstat(file)
-        except OSError:
-            return False
-        finally:
-            os.close(file)
-        if not status.st_nlink:
-            return False
-        if locked and _said(known, "machine") == machine():
-            return True
-        now = time.monotonic()
-        stamp, since = self._seen.get(path, (None, now))
-        if stamp != status.st_mtime_ns:
-            self._seen[path] = status.st_mtime_ns, now
-            return False
-        return now - since > SILENT
+            if locked and _said(known, "machine") == machine():
+                return True
+            now = time.monotonic()
+            stamp, since = self._seen.get(path, (None, now))
+            if stamp != status.st_mtime_ns:
+                self._seen[path] = status.st_mtime_ns, now
+                return False
+            return now - since > SILENT
+        return False  # given back at this moment
 
     def _beat(self, ended: threading.Event) -> None:
         while not ended.wait(BEAT):
@@ -125,6 +116,10 @@ class Claims(AbstractContextManager["Claims"]):
                     handled = callable(signal.getsignal(signal.SIGTERM))
                     signal.pthread_kill(MAIN, signal.SIGTERM if handled else signal.SIGINT)
                     return
+
+
+def _never_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW)
 
 
 def machine() -> str:

@@ -6,6 +6,7 @@ all of it runs. A recipe's own [small] and [smoke] tables add to them, and both 
 
 from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -119,7 +120,7 @@ def cells(
     raw: dataset -> folder of it. files: name in the recipe's [files] -> path. A path that is not given is asked for,
     see Cell.asks. method: what a row's name stands for. Raises UsageError.
     """
-    seeds = seeds or (recipe.seeds[:1] if scale == "smoke" else recipe.seeds)
+    seeds, method = seeds or (recipe.seeds[:1] if scale == "smoke" else recipe.seeds), cache(method)
     paths = {f"files.{name}": (files or {}).get(name) or asked(variable(name, "file")) for name in recipe.files}
     paths |= {f"{name}.name": Path(path).name for name, path in paths.items()}
     made = []

@@ -6,7 +6,6 @@ reference. A number that a group too small to be reliable decides is marked too,
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from statistics import fmean, harmonic_mean
@@ -53,16 +52,12 @@ class Findings:
 
     def columns(self, name: str) -> ByColumn:
         """The numbers of a row's runs at each column's place, in the column's unit."""
-        row, numbers = self.recipe.row(name), {}
+        row, numbers = self.recipe.row(name), ByColumn()
         for column in self.recipe.columns:
-            _, times, _ = UNITS[column.unit]
-            numbers[column.name] = {
-                outcome.cell.seed: [
-                    times * number
-                    for number in places.rounds(self._tree(outcome), row.place(column.score), self.recipe.at)
-                ]
-                for outcome in self.done(name, column.data)
-            }
+            place, times, by_seed = row.place(column.score), UNITS[column.unit][1], numbers.setdefault(column.name, {})
+            for outcome in self.done(name, column.data):
+                values = places.rounds(self._tree(outcome), place, self.recipe.at)
+                by_seed[outcome.cell.seed] = [times * value for value in values]
         return numbers
 
     def _tree(self, outcome: Outcome) -> Any:
@@ -138,52 +133,43 @@ def shown(cell: Cell | Printed, column: Column) -> table.Cell:
     return table.number(cell.mean, cell.std, digits=UNITS[column.unit][2], sign="+" * bool(column.minus))
 
 
-@dataclass(frozen=True)
-class Marks:
-    """Marks of the rows, which are as results.json holds them. tested: whether by tests."""
+def marks(findings: Findings, rows: list[Row], *, tested: bool = True) -> dict[str, Marked]:
+    """Marks of the rows, which are as results.json holds them, by column. tested: whether by tests."""
+    columns = [column for column in findings.recipe.columns if not column.validation]
+    metrics = list(dict.fromkeys(column.score.rpartition("/")[2] for column in columns))
+    names = dict.fromkeys(column.data for column in columns)
+    leads = {data: Leads([findings.scored(row.name, data) for row in rows], metrics) for data in names}
+    by_tests = tested and findings.recipe.at == "last5"
+    return {column.name: _marked(findings, rows, column, leads[column.data], by_tests) for column in columns}
 
-    findings: Findings
-    rows: list[Row]
-    tested: bool = True
 
-    def of(self, column: Column) -> Marked:
-        """Rows that are the `best` of a column and that are `doubtful`, and whether tests stand behind the best.
+def _marked(findings: Findings, rows: list[Row], column: Column, of_data: Leads, by_tests: bool) -> Marked:
+    """Rows that are the `best` of a column and that are `doubtful`, and whether tests stand behind the best.
 
-        The best leads every other row significantly; of a score without a test it is the best number.
-        """
-        names, cells, place = [row.name for row in self.rows], [], column.score.split("/")
-        for row in self.rows:
-            runs = [run.scores for run in self.findings.scored(row.name, column.data)]
-            doubtful = _is_doubtful(place, runs, self.findings.recipe.at)
-            cells.append(replace(shown(row.cells[column.name], column), doubtful=doubtful))
-        compared = sum(cell.number is not None for cell in cells) - 1
-        answers: list[bool | None] = []
+    The best leads every other row significantly; of a score without a test it is the best number.
+    """
+    recipe, names, cells, place = findings.recipe, [row.name for row in rows], [], column.score.split("/")
+    for row in rows:
+        runs = [run.scores for run in findings.scored(row.name, column.data)]
+        doubtful = _is_doubtful(place, runs, recipe.at)
+        cells.append(replace(shown(row.cells[column.name], column), doubtful=doubtful))
+    compared = sum(cell.number is not None for cell in cells) - 1
+    answers: list[bool | None] = []
 
-        def leads(first: int, second: int) -> bool:
-            personal = {names[first], names[second]} & {*self.findings.recipe.personal}
-            score = (
-                score_tested(column) if self.tested and self.findings.recipe.at == "last5" and not personal else None
-            )
-            test = self._leads[column.data].test(score, first, second, compared) if score else None
-            answers.append(test)
-            return test is not False
+    def leads(first: int, second: int) -> bool:
+        score = score_tested(column) if by_tests and not {names[first], names[second]} & {*recipe.personal} else None
+        answers.append(of_data.test(score, first, second, compared) if score else None)
+        return answers[-1] is not False
 
-        marked = table.mark(heading(column), cells, [""] * len(cells), leads) if column.marked else cells
-        recipe, outcomes = self.findings.recipe, self.findings.outcomes
-        data = {each.data for each in recipe.columns if each.name in (column.name, *column.parts)}
-        titles = {outcome.cell.title for outcome in outcomes if outcome.cell.data in data}
-        stuck = {row.name for row in self.rows if titles & row.chance.keys()}
-        return Marked(
-            best=[name for name, cell in zip(names, marked, strict=True) if cell.best and name not in stuck],
-            doubtful=[name for name, cell in zip(names, cells, strict=True) if cell.doubtful],
-            tested=bool(answers) and None not in answers,
-        )
-
-    @cached_property
-    def _leads(self) -> dict[str, Leads]:
-        metrics = list(dict.fromkeys(column.score.rpartition("/")[2] for column in self.findings.recipe.columns))
-        names = dict.fromkeys(column.data for column in self.findings.recipe.columns)
-        return {data: Leads([self.findings.scored(row.name, data) for row in self.rows], metrics) for data in names}
+    marked = table.mark(heading(column), cells, [""] * len(cells), leads) if column.marked else cells
+    data = {each.data for each in recipe.columns if each.name in (column.name, *column.parts)}
+    titles = {outcome.cell.title for outcome in findings.outcomes if outcome.cell.data in data}
+    stuck = {row.name for row in rows if titles & row.chance.keys()}
+    return Marked(
+        best=[name for name, cell in zip(names, marked, strict=True) if cell.best and name not in stuck],
+        doubtful=[name for name, cell in zip(names, cells, strict=True) if cell.doubtful],
+        tested=bool(answers) and None not in answers,
+    )
 
 
 def score_tested(column: Column) -> Where | None:

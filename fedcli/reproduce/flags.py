@@ -11,9 +11,15 @@ from ..options import Option
 from ..stages.options import STAGES
 
 Flags = dict[str, Any]
-OF_OTHERS = {
-    "prepare": {"clients", "dirichlet", "val", "corrupt", "severity", "ratio", "on"}
-}  # flags that are other stages'
+OF_OTHERS = (
+    "clients",
+    "dirichlet",
+    "val",
+    "corrupt",
+    "severity",
+    "ratio",
+    "on",
+)  # flags of prepare that later stages have
 BRACED = re.compile(r"\{([\w.-]+)\}")
 MARK = "\ufdd0"  # a character of no text, so of no path
 ASKED = re.compile(f"{MARK}(\\w+){MARK}")
@@ -38,11 +44,10 @@ def one_of(what: str, word: str, names: Collection[str]) -> str:
 
 def flags(stage: str) -> dict[str, Option]:
     """The flags of a stage that a recipe may set, by name as typed and without the dashes."""
-    others = OF_OTHERS.get(stage, set())
     return {
         field.typed: field
         for field in STAGES[stage].declared()
-        if not field.flag.local and not field.flag.argument and field.typed not in others
+        if not (field.flag.local or field.flag.argument or (stage == "prepare" and field.typed in OF_OTHERS))
     }
 
 
@@ -89,13 +94,12 @@ def check_value(value: Any, name: str) -> None:
     if isinstance(value, str) and re.match(r"-(?![\d.])", value):
         raise UsageError(f"{name}: {value!r} begins with a dash", "what begins so is a flag, not a value")
     if isinstance(value, str) and not value.isprintable():
-        raise UsageError(
-            f"{name} holds a character that cannot be seen: {value!r}", "write it in signs that can be seen"
-        )
+        hint = "write it in signs that can be seen"
+        raise UsageError(f"{name} holds a character that cannot be seen: {value!r}", hint)
 
 
 def _check_flag(stage: str, name: str, value: Any) -> None:
-    if name in OF_OTHERS.get(stage, ()):
+    if stage == "prepare" and name in OF_OTHERS:
         raise UsageError(f"{stage} takes no {name} in a recipe", "write it under partition or corrupt")
     if name in {field.typed for field in STAGES[stage].declared() if field.flag.local}:
         raise UsageError(f"{stage} takes no {name} in a recipe", "fedcli reproduce sets it itself")

@@ -93,8 +93,8 @@ def forecast(cells: list[Cell], sources: Sources, place: Place, *, keep: bool = 
     What cannot be measured is left out: its cells say why when they are run. keep: whether measurements are written.
     """
     asked = _asked({cell.work: cell for cell in cells}.values(), sources, place)
-    left = [(cell, plan, source) for cell, plan, source, done in asked if not done]
-    kinds = {_cost(plan): (cell, plan, source) for cell, plan, source in reversed(left)}  # the first cell of each
+    left = [(_cost(plan), (cell, plan, source)) for cell, plan, source, done in asked if not done]
+    kinds = dict(reversed(left))  # the first cell of each
     slow = {cost: _reckoned(plan, source) for cost, (_, plan, source) in kinds.items() if place.devices[0] == "cpu"}
     slow = {cost: each for cost, each in slow.items() if STEPS * each[1] > MOST_SECONDS}
     kept = _Kept(place, {cost: source for cost, (_, _, source) in kinds.items() if cost not in slow})
@@ -116,10 +116,8 @@ def forecast(cells: list[Cell], sources: Sources, place: Place, *, keep: bool = 
     if not of_image:
         return Forecast(0, 0.0, 0, 0)
     mean = sum(of_image.values()) / len(of_image)
-    costs = [(_cost(plan), source) for _, plan, source in left]
-    seconds = [
-        of_image.get(cost, mean) * images(source) for cost, source in costs if cost in of_image or cost not in measured
-    ]
+    counted = [(cost, images(source)) for cost, (*_, source) in left if cost in of_image or cost not in measured]
+    seconds = [of_image.get(cost, mean) * count for cost, count in counted]
     largest = max((one.peak_bytes for one in estimates.values()), default=0)
     free = min((one.free_bytes for one in estimates.values()), default=0)
     return Forecast(len(seconds), sum(seconds), largest, free, (len(kinds), len(measured)))

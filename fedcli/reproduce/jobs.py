@@ -26,10 +26,9 @@ from ..stages.results import Result
 from ..system import interrupts, processes
 from ..system.processes import Ended, one_each
 from .expand import Cell, stages_of
-from .shared import BEFORE, HELD, Board, Outcome, Shared, Sources
+from .shared import HELD, Board, Outcome, Shared, Sources
 
 RUN: dict[str, Any] = {"prepare": prepare.run, "partition": partition.run, "corrupt": corrupt.run}  # that make data
-Report = Callable[[int, int], None]  # (rounds played, rounds of the cell)
 CONTEXT = 2**29  # bytes that a process holds on a GPU beside its tensors
 POLL = 1.0  # seconds between two looks at what other processes hold
 
@@ -202,7 +201,7 @@ def told(error: Exception) -> FedcliError:
     return extensions.fault(error) or of_system(error) or unexpected
 
 
-def _play(cell: Cell, source: Path, place: Place, device: str, report: Report) -> Outcome:
+def _play(cell: Cell, source: Path, place: Place, device: str, report: Callable[[int, int], None]) -> Outcome:
     def stages() -> Result:  # the next cell begins with as many threads as a process of its own would
         with threads(), console.muted(report):
             run = train.run(replace(cell.train, data=source, device=device, work=place.work, resume=True, wait=True))
@@ -218,21 +217,17 @@ def _one_by_one(cells: Iterable[tuple[Cell, Path] | None], place: Place, board: 
     for task in cells:
         if task is None:
             time.sleep(POLL)
-            continue
-        before = board.played
-        outcome = _play(*task, place, place.devices[0], partial(board.played_round, task[0]))
-        yield board.end(outcome, "" if board.played > before else BEFORE)
+        else:
+            yield board.end(_play(*task, place, place.devices[0], partial(board.played_round, task[0])))
 
 
 def _side_by_side(cells: Iterable[tuple[Cell, Path] | None], place: Place, board: Board) -> Iterator[Outcome]:
-    began: set[Cell] = set()
     tasks = (task and (*task, place) for task in cells)
     with contextlib.closing(one_each(_play, tasks, place.devices, preload=__name__, pause=POLL)) as messages:
         for (cell, *_), message in messages:
             if isinstance(message, Ended):
                 sentence = f"its process ended without a result (code {message.code})"
                 killed = Outcome(cell, None, sentence, "it may have run out of memory; give fewer --jobs")
-                yield board.end(message.value or killed, "" if cell in began else BEFORE)
+                yield board.end(message.value or killed)
             else:
-                began.add(cell)
                 board.played_round(cell, *message)

@@ -112,8 +112,7 @@ def illustrate(folder: Path, recipe: Recipe, results: Results, outcomes: list[Ou
     undrawn = f"the pictures and the page are missing from {folder}, which has results.json and table.md"
     with _said(undrawn), scratch(folder) as temporary:
         drawn, missing = pictures.draw(recipe, results, outcomes, temporary, older=folder, device=device)
-        named = {title: path.name for title, path in drawn}
-        results = results.model_copy(update={"notes": [*results.notes, *missing], "pictures": named})
+        results = results.model_copy(update={"notes": [*results.notes, *missing], "pictures": dict(drawn)})
         record(temporary, results)
         sync(temporary)
         shutil.rmtree(folder)
@@ -121,7 +120,6 @@ def illustrate(folder: Path, recipe: Recipe, results: Results, outcomes: list[Ou
     scores = list(dict.fromkeys(outcome.scores for outcome in outcomes if outcome.scores))
     if not scores:
         return results
-    drawn = [(title, folder / path.name) for title, path in drawn]
     with (
         _said(f"report.html is missing from {folder}, which has results.json, table.md and the pictures"),
         console.muted(),  # its remarks stand on the page
@@ -131,7 +129,8 @@ def illustrate(folder: Path, recipe: Recipe, results: Results, outcomes: list[Ou
             scores,
             page.PageOptions(
                 tables=[*beside.main(results, "Bold"), *beside.compared(results), beside.ran(results)],
-                findings=beside.findings(results), tests=beside.tests(results)[1], pictures=drawn,
+                findings=beside.findings(results), tests=beside.tests(results)[1],
+                pictures=[(title, folder / name) for title, name in drawn],
                 clocks=False,  # equal scores, equal bytes
                 **{key: getattr(results, key) for key in ("title", "notes", "at", "spread")},
             ),

@@ -20,8 +20,8 @@ SUFFIXES = ".png", ".svg", ".pdf"
 
 def draw(
     recipe: Recipe, results: Results, outcomes: list[Outcome], folder: Path, *, older: Path, device: str
-) -> tuple[list[tuple[str, Path]], list[str]]:
-    """Write every figure into the folder: (title, file) of each, and a sentence for each that could not be drawn.
+) -> tuple[list[tuple[str, str]], list[str]]:
+    """Write every figure into the folder: title and name of each, and a sentence for each that could not be drawn.
 
     older: a folder of the same recipe; a landscape of the same runs, which takes long, is copied from there.
     """
@@ -50,7 +50,7 @@ def _columns(figure: Figure, results: Results) -> list[Column]:
     return [column for column in results.columns if not figure.columns or column.name in figure.columns]
 
 
-def _sweep(recipe: Recipe, figure: Figure, results: Results, column: Column, folder: Path) -> tuple[str, Path]:
+def _sweep(recipe: Recipe, figure: Figure, results: Results, column: Column, folder: Path) -> tuple[str, str]:
     """A column against the varied value; a figure of several columns has a picture of each."""
     cells = {row.name: row.cells[column.name] for row in results.rows}
     points = [
@@ -64,7 +64,7 @@ def _sweep(recipe: Recipe, figure: Figure, results: Results, column: Column, fol
     title = figure.title + f": {column.name}" * (len(_columns(figure, results)) > 1)
     frame = sweep.of_points([*points, *levels], figure.x.partition(".")[2], heading(column).heading)
     drawing.write(sweep.draw(frame), *_kinds(folder / _file(title)))
-    return title, folder / _file(title)
+    return title, _file(title)
 
 
 def _label(row: Row, x: str) -> str:
@@ -84,15 +84,14 @@ def _runs(recipe: Recipe, figure: Figure, outcomes: list[Outcome]) -> dict[str, 
     runs: dict[str, list[Path]] = {}
     for outcome in outcomes:
         if outcome.scores and outcome.cell.data == data and outcome.cell.row in rows:
-            runs.setdefault(named.get(outcome.cell.row, outcome.cell.row), []).append(
-                manifest.above(outcome.path, "run")
-            )
+            name = named.get(outcome.cell.row, outcome.cell.row)
+            runs.setdefault(name, []).append(manifest.above(outcome.path, "run"))
     if not runs:
         raise FedcliError("none of its cells is there", "run the recipe without --only")
     return runs
 
 
-def _of_runs(figure: Figure, runs: dict[str, list[Path]], folder: Path, older: Path, device: str) -> tuple[str, Path]:
+def _of_runs(figure: Figure, runs: dict[str, list[Path]], folder: Path, older: Path, device: str) -> tuple[str, str]:
     """A picture of the records of runs; of the first seed, but for a convergence.
 
     older: where a landscape of the same runs, which takes long, is copied from.
@@ -114,9 +113,9 @@ def _of_runs(figure: Figure, runs: dict[str, list[Path]], folder: Path, older: P
             if all(each.is_file() for each in _kinds(older / file)):
                 for each in _kinds(older / file):
                     shutil.copy(each, folder / each.name)
-                return figure.title, folder / file
+                return figure.title, file
             picture = landscape.draw(landscape.frame(firsts, dims=dims, version=version, device=device))
         case _:
             picture = curves.draw(curves.frame(firsts, series=[figure.series]))
     drawing.write(picture, *_kinds(folder / file))
-    return figure.title, folder / file
+    return figure.title, file

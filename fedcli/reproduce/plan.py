@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..data.sources import card
+from ..data import sources
 from ..system.processes import cores
 from .expand import Cell, NoCellError, cells, chosen, read_seeds
 from .recipe import load, recipes_folder
@@ -28,6 +28,7 @@ KEPT = 6  # models that a run keeps on disk
 PROCESS = 6e8  # bytes of a process that trains, before it has any image
 HALF = {"fp32": 1.0, "bf16": 0.5}  # of the bytes of fp32
 NOT_STATED = {"step": 1}  # the passes of a method that cannot state any
+card = cache(sources.card)  # a file, which is asked for with every training
 
 
 @cache
@@ -117,8 +118,8 @@ def planned(
         seen |= new.keys()
         trained = [_training(cell, methods(cell.train.method or "fedavg"), plan) for cell in new.values()]
         plan.tables.append(Table(recipe.name, len(own), len(runs), tuple(filter(None, trained))))
-        plan.files |= {name: what for name, what in recipe.files.items() if any(cell.asks for cell in own)}
-        plan.fetched |= {*recipe.addresses}
+        plan.files |= {name: file.what for name, file in recipe.files.items() if any(cell.asks for cell in own)}
+        plan.fetched |= {name for name, file in recipe.files.items() if file.card}
         if len({cell.seed for cell in own}) == 1:
             plan.one_seed.append(recipe.name)
         for cell in own:

@@ -28,9 +28,8 @@ def folders(recipe: Recipe, given: list[str], scale: str, work: Path) -> dict[st
     wanted = needed(recipe)
     chosen = {name: str(work / "samples" / name) for name in wanted}
     if scale != "smoke":
-        there = [
-            download.wanted(known, _home(known, work)) for known in map(cards.fetching, wanted) if known.by_command
-        ]
+        known = [each for each in map(cards.fetching, wanted) if each.by_command]
+        there = [download.wanted(each, _home(each, work)) for each in known]
         chosen = {each.known.name: str(each.folder) for each in there if not each.missing}
     for text in given:
         name, equals, folder = text.partition("=")
@@ -50,11 +49,12 @@ def files(recipe: Recipe, given: list[str], raw: dict[str, str], scale: str, wor
 
     raw: dataset -> raw folder. Raises UsageError for a name that the recipe does not use or no file.
     """
-    fetched = {name: _home(cards.fetching(card), work) / path for name, (card, path) in recipe.addresses.items()}
-    paths = {
-        name: str(path) for name, path in fetched.items()
-        if scale != "smoke" and path.is_file() and raw.get(recipe.addresses[name][0]) in (None, str(path.parent))
-    }  # fmt: skip
+    paths = {}
+    for name, file in recipe.files.items():
+        if file.card and scale != "smoke":
+            fetched = _home(cards.fetching(file.card), work) / file.path
+            if fetched.is_file() and raw.get(file.card) in (None, str(fetched.parent)):
+                paths[name] = str(fetched)
     for text in given:
         name, equals, path = text.partition("=")
         if not equals:
@@ -62,7 +62,7 @@ def files(recipe: Recipe, given: list[str], raw: dict[str, str], scale: str, wor
         if name not in recipe.files:
             raise UsageError(f"the recipe asks for no file {name!r}", nearest(name, recipe.files))
         if not Path(path).is_file():
-            raise UsageError(f"--file {name}: no such file: {path}", f"{name} is {recipe.files[name]}")
+            raise UsageError(f"--file {name}: no such file: {path}", f"{name} is {recipe.files[name].what}")
         paths[name] = path
     return paths
 
@@ -80,11 +80,11 @@ def fetch(every: Iterable[Recipe], given: list[str], work: Path, *, accepted: bo
     every = list(every)
     brought = {text.partition("=")[0] for text in given if "=" in text}
     datasets = {name for recipe in every for name in needed(recipe)} - brought
-    asked = {address for recipe in every for address in recipe.addresses.values() if address[0] not in brought}
-    known = [cards.fetching(name) for name in sorted(datasets | {card for card, _ in asked})]
+    asked = [file for recipe in every for file in recipe.files.values() if file.card and file.card not in brought]
+    known = [cards.fetching(name) for name in sorted(datasets | {file.card for file in asked})]
     hand = [each for each in known if not each.by_command]
     steps = {each.name: download.by_hand(each, f"give it by --raw {each.name}=DIR") for each in hand}
-    paths = {each.name: [path for card, path in sorted(asked) if card == each.name] for each in known}
+    paths = {each.name: sorted({file.path for file in asked if file.card == each.name}) for each in known}
     wanted = [
         download.wanted(each, _home(each, work), () if each.name in datasets else paths[each.name])
         for each in known if each.by_command
@@ -140,22 +140,17 @@ def possible(recipe: Recipe, cells: list[Cell], given: dict[str, str]) -> tuple[
     missing = [name for name in needed(recipe) if name in used and name not in given]
     if used and used == set(missing):
         flags = " ".join(f"--raw {name}=DIR" for name in missing) if len(needed(recipe)) > 1 else "--raw DIR"
-        raise UsageError(
-            f"{recipe.name} needs the files of {' and '.join(missing)}",
-            f"add {flags}, or --fetch, which downloads them or says where to get them; --scale smoke needs none",
-        )
+        hint = f"add {flags}, or --fetch, which downloads them or says where to get them; --scale smoke needs none"
+        raise UsageError(f"{recipe.name} needs the files of {' and '.join(missing)}", hint)
     cells = [cell for cell in cells if recipe.chains[cell.data].dataset not in missing]
     rows = {name: [cell.row for cell in cells if variable(name, "file") in cell.asks] for name in recipe.files}
-    asking = {name: ", ".join(dict.fromkeys(of)) for name, of in rows.items() if of}
+    asking = {name: ", ".join(dict.fromkeys(asked)) for name, asked in rows.items() if asked}
     if cells and all(cell.asks for cell in cells):
-        wanted = "; ".join(f"{name}: {recipe.files[name]}" for name in asking)
+        wanted = "; ".join(f"{name}: {recipe.files[name].what}" for name in asking)
         flags = " ".join(f"--file {name}=PATH" for name in asking)
-        raise UsageError(
-            f"{recipe.name} needs files ({wanted})", f"add {flags}, or --fetch; --scale small and smoke need none"
-        )
+        hint = f"add {flags}, or --fetch; --scale small and smoke need none"
+        raise UsageError(f"{recipe.name} needs files ({wanted})", hint)
     said = [f"{name} is left out: no --raw {name}=DIR was given." for name in missing]
-    said += [
-        f"{rows} left out: no --file {name}=PATH was given, which is {recipe.files[name]}."
-        for name, rows in asking.items()
-    ]
+    for name, of in asking.items():
+        said.append(f"{of} left out: no --file {name}=PATH was given, which is {recipe.files[name].what}.")
     return [cell for cell in cells if not cell.asks], said

@@ -53,14 +53,12 @@ class Recipe(shape.Recipe):
     """A recipe as it is run: rows varied, defaults filled in.
 
     Attributes:
-        files: name of a file that the user brings -> what it is.
-        addresses: name -> (card, path) of those of them that a card says the address of; see data.sources.cards.
+        files: name of a file that the user brings -> what it is, and where a card says its address; see
+            data.sources.cards.
         numbers: row -> column -> the published number.
     """
 
     name: str
-    files: dict[str, str] = {}  # type: ignore[assignment]  # as written they are parts
-    addresses: dict[str, tuple[str, str]] = {}
     columns: tuple[Column, ...]
     numbers: dict[str, dict[str, shape.Printed]] = {}
 
@@ -140,10 +138,9 @@ def _recipe(name: str, written: shape.Recipe, folder: Path) -> Recipe:
     for key, data in written.chains.items():
         _check_data(f"data.{key}", data, written)
     rows = tuple(row for given in written.rows for row in _rows(given, written))
-    addresses = {key: (file.card, file.path) for key, file in written.files.items() if file.card}
-    files = {key: file.what or _of_card(key, *addresses[key])["what"] for key, file in written.files.items()}
-    filled = {"name": name, "rows": rows, "files": files, "addresses": addresses}
-    filled |= {"columns": tuple(_column(given, written, rows) for given in written.columns)}
+    files = {key: file if file.what else _of_card(key, file) for key, file in written.files.items()}
+    columns = tuple(_column(given, written, rows) for given in written.columns)
+    filled = {"name": name, "rows": rows, "files": files, "columns": columns}
     recipe = Recipe.model_construct(**dict(written) | filled | {"reference": written.reference or rows[0].name})
     named = {"row": [row.name for row in rows], "column": [column.name for column in recipe.columns]}
     named["figure"] = [figure.title for figure in recipe.figures]
@@ -160,10 +157,10 @@ def _recipe(name: str, written: shape.Recipe, folder: Path) -> Recipe:
     return recipe.model_copy(update={"numbers": numbers})
 
 
-def _of_card(key: str, card: str, path: str) -> dict[str, Any]:
-    one_of(f"files.{key}: card", card, [*cards.published(), *sources.SOURCES])
-    files = {file["path"]: file for file in cards.fetching(card).files if "what" in file}
-    return files[one_of(f"files.{key}: path", path, files)]
+def _of_card(key: str, file: shape.AskedFile) -> shape.AskedFile:
+    one_of(f"files.{key}: card", file.card, [*cards.published(), *sources.SOURCES])
+    known = {each["path"]: each["what"] for each in cards.fetching(file.card).files if "what" in each}
+    return file.model_copy(update={"what": known[one_of(f"files.{key}: path", file.path, known)]})
 
 
 def _check_data(where: str, data: shape.Data, written: shape.Recipe) -> None:
@@ -219,9 +216,8 @@ def _column(given: shape.Column, written: shape.Recipe, rows: tuple[Row, ...]) -
     if not given.score:
         raise UsageError(f"{where} has no score", 'write for example score = "versions/clean/accuracy"')
     if not given.data and len(written.chains) > 1:
-        raise UsageError(
-            f"{where} does not say which data it is about", f"add data, one of {', '.join(written.chains)}"
-        )
+        hint = f"add data, one of {', '.join(written.chains)}"
+        raise UsageError(f"{where} does not say which data it is about", hint)
     filled["data"] = one_of(f"{where}: data", given.data or next(iter(written.chains)), written.chains)
     if given.minus:
         one_of(f"{where}: minus", given.minus, [BEST_OTHER, *(row.name for row in rows)])
@@ -260,10 +256,8 @@ def _check_validated(recipe: Recipe, name: str) -> None:
     """The best round on validation needs clients with validation parts."""
     for row in recipe.rows:
         if name in row.data and not (recipe.chains[name].partition | row.partition).get("val"):
-            raise UsageError(
-                f"data.{name} has no validation parts to choose the best round by, for row {row.name!r}",
-                f"write val = 0.1 in data.{name}.partition",
-            )
+            lacking = f"data.{name} has no validation parts to choose the best round by, for row {row.name!r}"
+            raise UsageError(lacking, f"write val = 0.1 in data.{name}.partition")
 
 
 def _check_figure(recipe: Recipe, figure: Figure) -> None:
@@ -305,19 +299,17 @@ def _published(recipe: Recipe, folder: Path) -> dict[str, dict[str, shape.Printe
         published = shape.read(shape.Published, body)
     except UsageError as error:
         raise UsageError(f"{file}: {error.sentence}", f"write {PUBLISHED}") from None
+    most: dict[str, int] = {}  # digits behind the point of a column
     for row, numbers in published.rows.items():
         one_of(f"{file}: row", row, [known.name for known in recipe.rows])
-        for name in numbers:
+        for name, printed in numbers.items():
+            digits = -int(Decimal(str(printed.mean)).as_tuple().exponent)
+            most[name] = max(most.get(name, digits), digits)
             unit, own = published.unit, columns[one_of(f"{file}: {row}: column", name, columns)].unit
             # numbers stand beside ours as they are, so both are in one unit; a difference in percent is in points
             if unit not in ("", own) and not (unit == "percent" and own in PERCENT):
                 hint = f"give the numbers in {'percent' if own in PERCENT else own}, or change the column's unit"
                 raise UsageError(f"{file}: unit {unit!r} is not that of column {name!r}, {own}", hint)
-    most = {
-        name: max(_digits(row[name].mean) for row in published.rows.values() if name in row)
-        for numbers in published.rows.values()
-        for name in numbers
-    }
     return {
         row: {
             name: printed.model_copy(update={"digits": min(published.digits or most[name], 9), "runs": published.runs})
@@ -325,8 +317,3 @@ def _published(recipe: Recipe, folder: Path) -> dict[str, dict[str, shape.Printe
         }
         for row, numbers in published.rows.items()
     }
-
-
-def _digits(number: float) -> int:
-    """Behind the point."""
-    return -int(Decimal(str(number)).as_tuple().exponent)

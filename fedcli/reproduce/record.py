@@ -116,11 +116,6 @@ class Results(Part):
     layout: Layout = Layout()
     pictures: dict[str, str] = {}
 
-    @property
-    def judged(self) -> bool:
-        """Tell whether published numbers are judged: a reduced scale says nothing about them."""
-        return self.scale == "paper"
-
     def shown_columns(self, *, validation: bool) -> list[Column]:
         """Those of the test images, or of the clients' validation images."""
         return [column for column in self.columns if column.validation is validation]

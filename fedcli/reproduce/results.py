@@ -12,7 +12,7 @@ from ..compare.systems import Scored, read
 from ..data import manifest
 from ..scores.statistics.significance import over_seeds
 from ..stages.train import resolved
-from .findings import ByColumn, Findings, Marks, source_of, tests, with_derived
+from .findings import ByColumn, Findings, marks, source_of, tests, with_derived
 from .recipe import Recipe
 from .record import Cell, Failed, Results, Row
 from .shared import Outcome
@@ -34,14 +34,13 @@ def collect(
     nowhere = [column.name for column in recipe.columns if not findings.has(column)]
     numbers = {name: findings.columns(name) for name in dict.fromkeys(outcome.cell.row for outcome in outcomes)}
     rows = [_row(findings, name, with_derived(recipe, numbers, name), scale, work) for name in numbers]
-    marks = Marks(findings, rows, tested=scale != "smoke")
     results = Results(
         title="SYNTHETIC data: " * any(run.scores.sample for run in runs.values()) + _title(recipe, outcomes, scale),
         recipe=recipe.name, scale=scale, columns=list(recipe.columns), rows=rows, left_out=list(left_out),
         seeds=sorted({outcome.cell.seed for outcome in outcomes}),
         failed=[Failed(cell=each.cell.name, sentence=each.sentence) for each in outcomes if not each.scores],
         statistics=[] if scale == "smoke" else list(tests(findings)),
-        marks={column.name: marks.of(column) for column in recipe.columns if not column.validation},
+        marks=marks(findings, rows, tested=scale != "smoke"),
         **{key: getattr(recipe, key) for key in ("paper", "at", "spread", "reference", "layout")},
     )  # fmt: skip
     results = results.model_copy(update={"orders": list(orders(results))})

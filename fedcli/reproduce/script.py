@@ -105,7 +105,7 @@ def _wanted(recipe: Recipe, cells: list[Cell]) -> list[str]:
     known = {variable(name): f"the folder of {name} as downloaded" for name in names}
     known |= {word: f"the file {name}" for word, name in files.items()}
     wanted = {name for cell in cells for name in cell.asks}
-    lines = [f"# {word}: {recipe.files[name]}" for word, name in files.items() if word in wanted]
+    lines = [f"# {word}: {recipe.files[name].what}" for word, name in files.items() if word in wanted]
     return lines + [f': "${{{name}:?{known[name]}}}"' for name in known if name in wanted]
 
 

@@ -141,9 +141,7 @@ class Row(Stages):
     @property
     def stem(self) -> str:
         """The name of the row that was varied."""
-        return (
-            self.name.removesuffix(_named_after(self.at)).removesuffix(", ") or self.method if self.vary else self.name
-        )
+        return self.name.removesuffix(_named_after(self.at)).removesuffix(", ") or self.method
 
     def at_values(self, at: Flags) -> "Row":
         """This row with some of its values changed, named after them."""
@@ -303,12 +301,11 @@ def read(whole: type[Read], body: Any) -> Read:
         raise UsageError(f"{where}: unknown key {key!r}", nearest(str(key), [f.alias or name for name, f in fields]))
     if first["type"] == "missing":
         raise UsageError(f"{where} has no {key}", "recipes/README.md shows one")
-    sentence, hint = first["msg"], "recipes/README.md shows one that is sound"
+    sentence, of_ours = first["msg"], first["type"] == "fedcli"
     for word, plain in ((r"^(Input|Tuple|List|Dictionary) ", ""), ("tuple", "list"), ("dictionary", "table")):
         sentence = re.sub(word, plain, sentence)
-    if first["type"] == "fedcli":
-        hint = first["ctx"]["hint"]
-    between = ":" if key in (*STAGES, "set") and first["type"] == "fedcli" else ""
+    hint = first["ctx"]["hint"] if of_ours else "recipes/README.md shows one that is sound"
+    between = ":" * (of_ours and key in (*STAGES, "set"))
     raise UsageError(f"{_named([*above, key], body)}{between} {sentence}", hint)
 
 

@@ -149,7 +149,7 @@ class Board:
     ended: dict[str, Outcome] = field(default_factory=dict)
     left: dict[str, int] = field(default_factory=dict)
     playing: set[str] = field(default_factory=set)  # in this process
-    played: int = 0  # rounds, here
+    begun: set[str] = field(default_factory=set)  # cells of which a round was played here
     passed: int = 0  # rounds since the start, here and elsewhere
     began: float = field(default_factory=time.monotonic)
     looked: float = 0.0
@@ -168,7 +168,7 @@ class Board:
 
     def played_round(self, cell: Cell, done: int, total: int) -> None:
         """Show how far a cell is."""
-        self.played += 1
+        self.begun.add(cell.name)
         self.passed += 1
         self.left[cell.name] = total - done
         if time.monotonic() - self.looked > LOOK:
@@ -176,8 +176,9 @@ class Board:
         console.status(f"{self.count} {cell.name}: round {done}/{total}{self.rest}")
 
     def end(self, outcome: Outcome, how: str = "") -> Outcome:
-        """Tell how a cell has ended. how: where it was, if not here and now."""
+        """Tell how a cell has ended. how: where it was, if not in this process."""
         name = outcome.cell.name
+        how = how or BEFORE * (name not in self.begun)
         self.playing.discard(name)
         shown_before = name in self.ended
         self.ended[name], self.left[name] = outcome, 0

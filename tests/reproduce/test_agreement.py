@@ -61,8 +61,7 @@ def a_table(seeds=3, scale="paper"):
         )
         for at in range(14)
     }
-    marks = {"acc": record.Marked(best=[], doubtful=[], tested=False)}
-    result = made(column, cells, scale=scale, seeds=range(seeds), marks=marks)
+    result = made(column, cells, scale=scale, seeds=range(seeds))
     return result.model_copy(update={"orders": list(agreement.orders(result))})
 
 

@@ -4,12 +4,12 @@ import re
 from pathlib import Path
 
 import pytest
-from made_results import a_cell, made
+from made_results import UNMARKED, a_cell, made
 from tiny_recipe import TINY, write
 
 from fedcli.errors import UsageError
 from fedcli.reporting.table import number as number_of
-from fedcli.reproduce import recipe, record
+from fedcli.reproduce import recipe
 from fedcli.reproduce.recipe import Column
 from fedcli.reproduce.shape import Layout, Printed
 from fedcli.reproduce.tables import layout
@@ -41,8 +41,7 @@ def numbers(names, rows, published):
         }})
         for at, row in enumerate(result.rows)
     ]  # fmt: skip
-    marks = {name: record.Marked(best=[], doubtful=[], tested=False) for name in names}
-    return result.model_copy(update={"columns": columns, "rows": made_rows, "marks": marks})
+    return result.model_copy(update={"columns": columns, "rows": made_rows, "marks": dict.fromkeys(names, UNMARKED)})
 
 
 def drawn(result, **shape):

@@ -17,13 +17,10 @@ import pytest
 from typer.testing import CliRunner
 
 from fedcli.commands.app import app
-from fedcli.compare import verdict
 from fedcli.errors import UsageError
-from fedcli.reporting import page
 from fedcli.reproduce import expand, jobs, shared
 from fedcli.reproduce.jobs import Place, fitting, make_data, spread
 from fedcli.reproduce.shared import Board, Outcome, Shared, dealt
-from fedcli.scores.statistics import intervals
 
 LINE = "fedcli reproduce tiny.toml --scale smoke --jobs 1 --work"
 TABLE = "results.json", "table.md"
@@ -69,11 +66,8 @@ class Processes(ExitStack):
 
 
 @pytest.mark.long
-def test_two_processes_share_the_cells_and_their_table_is_that_of_one(folder, monkeypatch):
+def test_two_processes_share_the_cells_and_their_table_is_that_of_one(folder, no_page, monkeypatch):
     monkeypatch.setattr(jobs, "POLL", 0.05)
-    monkeypatch.setattr(page, "write", lambda path, scores, options: path.write_text(options.title))
-    monkeypatch.setattr(intervals, "RESAMPLES", 50)
-    monkeypatch.setattr(verdict, "RESAMPLES", 50)
     with Processes() as processes:
         both = [processes.start(f"{LINE} w") for _ in range(2)]
         ended = [processes.end(*each) for each in both]
@@ -114,7 +108,7 @@ def test_two_of_four_are_killed_and_another_goes_on_to_the_table_of_one(folder):
     assert table("w") == table("alone")
 
 
-def test_parts_are_played_alone_and_the_last_one_writes_the_table(folder):
+def test_parts_are_played_alone_and_the_last_one_writes_the_table(folder, no_page):
     line = [*LINE.split()[1:], "w", "--cells"]
     for part, said in (("0/2", "no part"), ("3/2", "no part"), ("x", "write for example --cells 3/8")):
         ended = CliRunner().invoke(app, [*line, part])

@@ -8,9 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from fedcli.commands.app import app
-from fedcli.errors import FedcliError, UsageError
-from fedcli.reproduce import forecast, raw, recipe
-from fedcli.reproduce.record import Results
+from fedcli.errors import UsageError
+from fedcli.reproduce import raw, recipe
 
 TINY = """
 title = "Tiny, {title}"
@@ -37,10 +36,9 @@ score = "versions/clean/balanced_accuracy"
 
 
 @pytest.fixture
-def made_up(tmp_path, monkeypatch):
+def made_up(tmp_path, monkeypatch, no_page, no_forecast):
     """The folder of a paper with a table, a figure and a table whose data nobody has."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(forecast, "announce", lambda cells, sources, place: place)
     monkeypatch.setattr(recipe, "FOLDERS", (tmp_path / "recipes",))
     Path("recipes/published").mkdir(parents=True)
     Path("recipes/published/tiny.json").write_text(digits_recipe.PUBLISHED)
@@ -98,20 +96,6 @@ def test_a_page_says_which_tables_other_processes_still_play(made_up):
     assert second.exit_code == 0 and "still play" not in second.stdout + page.read_text()
     wrong = made_up("--cells", "9/8")
     assert wrong.exit_code == 2 and "no part" in wrong.stderr and not wrong.stdout
-
-
-def test_results_of_another_version_are_read_and_broken_ones_are_told(made_up):
-    made_up("--only", "FedAvg · seed 0", "--scale", "smoke")
-    file = Path("w/reproduce/tiny-table1-smoke/results.json")
-    body = json.loads(file.read_text())
-    for key in ("layout", "orders", "marks", "failed"):  # before these were written
-        body.pop(key)
-    file.write_text(json.dumps(body))
-    assert Results.read(file).rows[0].cells["clean ACC"].published.mean == 97.0
-    for text in ("[]", '{"columns": [{}]}', "{", '{"columns": 3}'):
-        file.write_text(text)
-        with pytest.raises(FedcliError, match="results.json cannot be read"):
-            Results.read(file)
 
 
 def test_folders_and_files_go_to_the_recipes_that_read_them():

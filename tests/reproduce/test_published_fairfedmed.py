@@ -1,12 +1,9 @@
 """What must hold between the numbers that FairFedMed prints, and the cells in which it does not."""
 
-import json
-from pathlib import Path
-
 import pytest
+from published_numbers import means
 from score_json import equity_scaled
 
-PUBLISHED = Path(__file__).parents[2] / "recipes" / "published"
 GROUPS = {
     "race": ("asian", "black", "white"),
     "language": ("english", "spanish", "other"),
@@ -35,8 +32,7 @@ ODD_AVERAGES = {
 
 def read(name: str) -> dict[tuple[str, str], float]:
     """(row, column) -> mean."""
-    body = json.loads((PUBLISHED / f"fairfedmed-{name}.json").read_text(encoding="utf-8"))
-    return {(row, column): cell["mean"] for row, cells in body["rows"].items() for column, cell in cells.items()}
+    return {(row, column): mean for row, cells in means(f"fairfedmed-{name}").items() for column, mean in cells.items()}
 
 
 TABLES = {number: read(f"table{number}") for number in (1, 2, 3, 4)}

@@ -3,20 +3,21 @@
 import json
 from pathlib import Path
 
-TESTS = Path(__file__).parents[1]
-PUBLISHED = TESTS.parent / "recipes" / "published"
+import published_numbers
+
+VECTORS = Path(__file__).parents[1] / "vectors"
 
 
 def rows(table: int) -> dict[str, dict[str, dict[str, float]]]:
-    return json.loads((PUBLISHED / f"fed-mas-table{table}.json").read_text(encoding="utf-8"))["rows"]
+    return published_numbers.rows(f"fed-mas-table{table}")
 
 
 def means(table: int) -> dict[str, dict[str, float]]:
-    return {row: {column: cell["mean"] for column, cell in cells.items()} for row, cells in rows(table).items()}
+    return published_numbers.means(f"fed-mas-table{table}")
 
 
 def test_table_1_is_the_one_whose_sums_are_tested():
-    vector = json.loads((TESTS / "vectors" / "fed_mas_table1.json").read_text())
+    vector = json.loads((VECTORS / "fed_mas_table1.json").read_text())
     columns = "Head", "Medium", "Tail", "All", "B-acc"
     expected = {
         (method, f"{'IID' if setting == 'iid' else 'non-IID'} {column}"): value

@@ -1,21 +1,18 @@
 """What must hold between the numbers that FedHEAL prints, so that a slip in ours or theirs shows."""
 
-import json
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
+from published_numbers import means
 
-PUBLISHED = Path(__file__).parents[2] / "recipes" / "published"
 DOMAINS = {"Digits": ("MNIST", "USPS", "SVHN", "SYN"), "Office": ("Amazon", "DSLR", "Caltech", "Webcam")}
 TESTS = {"Amazon": 190, "DSLR": 30, "Caltech": 224, "Webcam": 58}  # test images, 2 of every ten of a domain in order
 
 
 def rows(table: str) -> dict[str, dict[str, float]]:
     """Row -> column -> number; a single seed prints no spread."""
-    written = json.loads((PUBLISHED / f"fedheal-{table}.json").read_text(encoding="utf-8"))["rows"]
-    return {row: {column: cell["mean"] for column, cell in cells.items()} for row, cells in written.items()}
+    return means(f"fedheal-{table}")
 
 
 def printed(table: str, data: str) -> dict[str, dict[str, float]]:

@@ -1,11 +1,8 @@
 """What must hold between the numbers that FedISM+ prints, so that a slip in ours or theirs shows."""
 
-import json
-from pathlib import Path
-
+import published_numbers
 import pytest
 
-PUBLISHED = Path(__file__).parents[2] / "recipes" / "published"
 METRICS = "balanced accuracy", "AUC ovo macro"
 AVERAGE = "mean, std of AUC ovo macro among clients"  # the last column of Table IV
 SHARE = (
@@ -15,7 +12,7 @@ ROUNDED = 0.005 + SHARE * 0.01 + 1e-9  # of a printed cell and of both ends of t
 
 
 def rows(table: str) -> dict[str, dict[str, dict[str, float]]]:
-    return json.loads((PUBLISHED / f"fedism-plus-{table}.json").read_text(encoding="utf-8"))["rows"]
+    return published_numbers.rows(f"fedism-plus-{table}")
 
 
 @pytest.mark.parametrize(

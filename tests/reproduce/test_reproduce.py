@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from fedcli import extensions
 from fedcli.commands.app import app
 from fedcli.reporting import page
-from fedcli.reproduce import expand, forecast, jobs, raw, recipe
+from fedcli.reproduce import expand, jobs, raw, recipe
 from fedcli.reproduce.shared import Board
 
 TINY = """
@@ -61,7 +61,7 @@ def results(scale="smoke"):
     return Path(f"w/reproduce/tiny-{scale}/results.json")
 
 
-def test_it_is_killed_goes_on_and_redoes_nothing(tiny, monkeypatch):
+def test_it_is_killed_goes_on_and_redoes_nothing(tiny, no_page, monkeypatch):
     played_round = Board.played_round
     rounds = []
 
@@ -72,7 +72,6 @@ def test_it_is_killed_goes_on_and_redoes_nothing(tiny, monkeypatch):
         played_round(board, cell, done, total)
 
     monkeypatch.setattr(Board, "played_round", kill_in_the_second_cell)
-    monkeypatch.setattr(page, "write", lambda path, scores, options: path.write_text(options.title))
     assert tiny("--scale", "smoke").exit_code == 130
     assert not results().exists()
 
@@ -96,9 +95,9 @@ def test_it_is_killed_goes_on_and_redoes_nothing(tiny, monkeypatch):
     assert json.loads(again.stdout)["rows"][0]["cells"]["clean ACC"]["published"]["mean"] == 97.0
 
 
-def test_a_failed_cell_is_told_and_the_rest_goes_on_in_two_processes(tiny, monkeypatch):
-    monkeypatch.setattr(forecast, "announce", lambda cells, sources, place: place)
-    Path("tiny.toml").write_text(TINY.replace('"qffl"', '"qffl"\ntrain = { weights = "no.pt" }'))
+def test_a_failed_cell_is_told_and_the_rest_goes_on_in_two_processes(tiny, no_forecast):
+    text = TINY.replace('dataset = "toy"', 'dataset = "toy"\nprepare = { size = 8, sample-images = 400 }')
+    Path("tiny.toml").write_text(text.replace('"qffl"', '"qffl"\ntrain = { weights = "no.pt" }'))
     ended = tiny("--only", "seed 0", "--jobs", "2")  # at --scale paper, where starting weights count
     assert ended.exit_code == 1
     assert "q-FFL, q=0.5 · seed 0: no such" in ended.stderr and "[3/3]" in ended.stderr
@@ -235,8 +234,8 @@ def test_a_dataset_without_its_folder_is_left_out_unless_nothing_remains(tiny):
     assert missing == ["isic2018 is left out: no --raw isic2018=DIR was given."]
 
 
-def test_a_table_of_fewer_rows_says_that_the_runs_are_kept(tiny, monkeypatch):
-    monkeypatch.setattr(forecast, "announce", lambda cells, sources, place: place)
+def test_a_table_of_fewer_rows_says_that_the_runs_are_kept(tiny, no_page, no_forecast):
+    Path("tiny.toml").write_text(TINY.partition("[[figure]]")[0])
     both = ["--scale", "smoke", "--seeds", "1", "--only"]
     assert "left out of this one" not in tiny(*both, "FedAvg").stderr
     said = " ".join(tiny(*both, "q-FFL").stderr.split())

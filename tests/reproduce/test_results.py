@@ -1,5 +1,6 @@
 """Numbers of runs beside published ones."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +12,12 @@ from scored_runs import N, model, scored
 from fedcli.compare.systems import Scored, read
 from fedcli.compare.tested import Leads
 from fedcli.data import manifest
-from fedcli.errors import UsageError
+from fedcli.errors import FedcliError, UsageError
 from fedcli.reporting.writers import starred
 from fedcli.reproduce import findings as of_rows
 from fedcli.reproduce import record, results
 from fedcli.reproduce.expand import Cell
-from fedcli.reproduce.findings import Findings, Marks, score_tested
+from fedcli.reproduce.findings import Findings, marks, score_tested
 from fedcli.reproduce.jobs import Outcome
 from fedcli.reproduce.recipe import Column, Recipe, Row
 from fedcli.reproduce.shape import Printed
@@ -105,8 +106,7 @@ def test_a_difference_to_another_row_is_taken_seed_by_seed_and_round_by_round():
     assert of_rows.with_derived(both, rounds, "SALT") == {"acc": mine, "less": {0: [1.0, 4.0]}}
     assert of_rows.with_derived(both, rounds, "FedAvg") == {"acc": base, "less": {}}
     cells = {"FedAvg": a_cell(None), "SALT": a_cell(2.5, 1.5)}
-    marks = {"less": record.Marked(best=[], doubtful=[], tested=False)}
-    assert as_text(only(made(less, cells, marks=marks))) == [["FedAvg", "-"], ["SALT", "+2.50 ±1.50"]]
+    assert as_text(only(made(less, cells))) == [["FedAvg", "-"], ["SALT", "+2.50 ±1.50"]]
 
 
 def test_validation_chooses_among_the_values_of_one_row_and_not_between_methods():
@@ -141,17 +141,22 @@ def test_the_best_on_validation_is_marked_where_the_seeds_decide(means, std, mar
 
 
 def test_a_study_of_ones_own_has_no_table_of_ours():
-    column, marks = (
-        Column(name="acc", data="d", score="versions/clean/accuracy"),
-        {"acc": record.Marked(best=[], doubtful=[], tested=False)},
-    )
-    titles = {
-        published: [
-            table.title for table in beside.main(made(column, {"a": a_cell(60.0, published=published)}, marks=marks))
-        ]
-        for published in (None, Printed(mean=61.0))
-    }
-    assert titles == {None: ["Scores"], Printed(mean=61.0): ["Ours, above the paper's"]}
+    column = Column(name="acc", data="d", score="versions/clean/accuracy")
+    for published, title in ((None, "Scores"), (Printed(mean=61.0), "Ours, above the paper's")):
+        assert only(made(column, {"a": a_cell(60.0, published=published)})).title == title
+
+
+def test_results_of_another_version_are_read_and_broken_ones_are_told(tmp_path):
+    column, file = Column(name="acc", data="d", score="versions/clean/accuracy"), tmp_path / "results.json"
+    body = made(column, {"FedAvg": a_cell(60.0, published=Printed(mean=97.0))}).body()
+    for key in ("layout", "orders", "marks", "failed"):  # before these were written
+        body.pop(key)
+    file.write_text(json.dumps(body))
+    assert record.Results.read(file).rows[0].cells["acc"].published.mean == 97.0
+    for text in ("[]", '{"columns": [{}]}', "{", '{"columns": 3}'):
+        file.write_text(text)
+        with pytest.raises(FedcliError, match="results.json cannot be read"):
+            record.Results.read(file)
 
 
 def outcome(row, seed=0):
@@ -199,9 +204,8 @@ def test_a_score_of_two_classes_is_marked_by_its_test(tmp_path):
     runs = {run.path: run for run in read(list(paths.values()))}
     column = Column(name="AUC", data="d", score="versions/clean/auc_binary")
     rows = made(column, {"FedAvg": a_cell(60.0), "FedHEAL": a_cell(80.0)}).rows
-    assert Marks(Findings(with_columns(two, column), done, runs), rows).of(column) == record.Marked(
-        best=["FedHEAL"], doubtful=[], tested=True
-    )
+    marked = marks(Findings(with_columns(two, column), done, runs), rows)
+    assert marked == {"AUC": record.Marked(best=["FedHEAL"], doubtful=[], tested=True)}
 
 
 def test_a_row_of_clients_own_models_is_in_no_test_and_says_so(monkeypatch):
@@ -219,7 +223,7 @@ def test_a_row_of_clients_own_models_is_in_no_test_and_says_so(monkeypatch):
     assert "Ditto shows clients' own models: it is in no test." in results.notes_of(three, result)
     asked = []
     monkeypatch.setattr(Leads, "test", lambda self, score, first, second, _: asked.append((first, second)) or True)
-    marked = Marks(found, result.rows).of(column)
+    marked = marks(found, result.rows)["acc"]
     assert marked.best == ["Ditto"] and not marked.tested and not asked
 
 

@@ -11,10 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from fedcli.commands.app import app
-from fedcli.compare import verdict
 from fedcli.data import sources
 from fedcli.reproduce import forecast, raw, recipe
-from fedcli.scores.statistics import intervals
 
 PAPERS = {  # name -> what the names of its rows contain, or all rows
     "fairfedmed-figure5": ("FairLoRA, ", "FairLoRA"),
@@ -34,8 +32,6 @@ SHORT = "fedism-plus-table1"  # groups, corruption, pictures
 def test_a_recipe_of_each_paper_runs_from_end_to_end(name, tmp_path, monkeypatch):
     monkeypatch.setattr(forecast, "MOST_SECONDS", 0.1)  # measures no whole rounds
     monkeypatch.setattr(forecast, "LEAST_SECONDS", 0.1)
-    monkeypatch.setattr(intervals, "RESAMPLES", 50)
-    monkeypatch.setattr(verdict, "RESAMPLES", 50)
     known = recipe.load(recipe.find(name))
     samples = {dataset: sources.make_sample(dataset, tmp_path / dataset) for dataset in raw.needed(known)}
     given = [word for dataset, folder in samples.items() for word in ("--raw", f"{dataset}={folder}")]

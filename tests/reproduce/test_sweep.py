@@ -11,13 +11,11 @@ from typer.testing import CliRunner
 import fedcli
 from fedcli.commands.app import app
 from fedcli.errors import UsageError
-from fedcli.reporting import page
 from fedcli.reproduce import sweep
 from fedcli.stages.options import PartitionOptions
 
 
-def test_a_grid_is_trained_and_the_test_set_chooses_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(page, "write", lambda path, scores, options: path.write_text(options.title))
+def test_a_grid_is_trained_and_the_test_set_chooses_nothing(tmp_path, no_page):
     source = make_chain(tmp_path, corrupted=True)
     words = ["sweep", "qffl", str(source), "--over", "q=0.5,2", "--over", "lr=1e-3", "--work", str(tmp_path), "--json"]
     ended = CliRunner().invoke(app, [*words, "--", "--rounds", "1"])
@@ -39,7 +37,7 @@ def test_what_a_sweep_goes_over_is_an_option_of_the_method_or_a_flag_of_train(tm
             sweep.recipe_of(["qffl"], source, [over])
 
 
-def test_each_site_is_left_out_of_training_in_turn_and_tested_on(tmp_path):
+def test_each_site_is_left_out_of_training_in_turn_and_tested_on(tmp_path, no_page):
     dataset = prepared(write_hospitals(tmp_path / "raw", count=60), tmp_path)
     source = fedcli.partition(dataset, by=["hospital"], work=tmp_path)
     words = ["sweep", "fedavg", str(source), "--over", "hold-out=all", "--work", str(tmp_path), "--json"]

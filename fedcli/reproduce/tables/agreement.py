@@ -63,13 +63,9 @@ def tau_b(a: Sequence[float], b: Sequence[float], what: str = "") -> tuple[float
     sizes = [int((each != 0).sum()) for each in signs]
     if not all(sizes):
         return None
-    every = len(a) <= MOST_ROWS
+    every, rows = len(a) <= MOST_ROWS, np.arange(len(a))
     rng = np.random.default_rng(derive("order of rows", what, len(a)))
-    orders = (
-        np.array(list(permutations(range(len(a)))))
-        if every
-        else rng.permuted(np.tile(np.arange(len(a)), (DRAWN, 1)), axis=1)
-    )
+    orders = np.array(list(permutations(rows))) if every else rng.permuted(np.tile(rows, (DRAWN, 1)), axis=1)
     found = int((signs[0] * signs[1]).sum())
     others = np.array([(signs[0] * signs[1][np.ix_(order, order)]).sum() for order in orders])
     as_large = int((others >= found).sum())

@@ -10,6 +10,7 @@ from ...reporting.table import NONE, Table, mark, number
 from ...reporting.table import Cell as Shown
 from ...reporting.table import Column as Heading
 from ..findings import heading, shown
+from ..recipe import Column
 from ..record import Cell, Results
 from ..shape import UNITS
 from . import agreement, layout
@@ -37,12 +38,12 @@ def main(results: Results, star: str = "*") -> list[Table]:
 def on_validation(results: Results, star: str = "*") -> Table:
     """Our numbers on validation images; the best of a method's values is marked where seeds leave no doubt of it."""
     columns, stems = results.shown_columns(validation=True), [row.stem for row in results.rows]
-    rows: list[list[Shown]] = [[Shown(row.name)] for row in results.rows]
-    for column in columns:
+
+    def marked(column: Column) -> Sequence[Shown]:
         cells = [shown(row.cells[column.name], column) for row in results.rows]
-        pairs = [[_leads(cell, other) for other in cells] for cell in cells]
-        marked = mark(heading(column), cells, stems, lambda a, b, leads=pairs: leads[a][b])  # type: ignore[misc]
-        rows = [[*row, cell] for row, cell in zip(rows, marked, strict=True)]
+        return mark(heading(column), cells, stems, lambda a, b: _leads(cells[a], cells[b]))
+
+    rows = [*zip((Shown(row.name) for row in results.rows), *map(marked, columns), strict=True)]
     legend = (
         "Of each run's round that is best on its clients' validation images, mean ± sample standard deviation over "
         f"seeds. {star} marks the best of a method's values where its lead exceeds the larger of the two deviations, "
@@ -167,7 +168,7 @@ def _legend(results: Results, star: str) -> str:
 
 
 def _of_paper(results: Results, cells: Sequence[Cell]) -> str:
-    if not results.judged:
+    if results.scale != "paper":
         return f"as the paper prints it; at --scale {results.scale} it cannot be compared."
     said = "as the paper prints it"
     if any(cell.half is not None for cell in cells):

@@ -47,9 +47,8 @@ def title(parts: Sequence[Rebuilt], scale: str) -> str:
     """The paper's name, and at which scale it was rebuilt."""
     of = next(part.recipe.title for part in parts if part.name != part.recipe.title)
     short = re.split(r"[ ,:]+(?:Tables?|Figures?) ", of, maxsplit=1)[0]
-    return f"{'SYNTHETIC data: ' * _is_made_up(parts)}{short}: every table and figure" + f", at {scale} scale" * (
-        scale != "paper"
-    )
+    made_up, at = "SYNTHETIC data: " * _is_made_up(parts), f", at {scale} scale" * (scale != "paper")
+    return f"{made_up}{short}: every table and figure{at}"
 
 
 def _is_made_up(parts: Sequence[Rebuilt]) -> bool:

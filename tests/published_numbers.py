@@ -1,0 +1,16 @@
+"""Numbers that papers print, as the files beside the recipes have them."""
+
+import json
+from pathlib import Path
+
+FOLDER = Path(__file__).parents[1] / "recipes" / "published"
+
+
+def rows(name: str) -> dict[str, dict[str, dict[str, float]]]:
+    """Row -> column -> mean and, where there is one, std."""
+    return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))["rows"]
+
+
+def means(name: str) -> dict[str, dict[str, float]]:
+    """Row -> column -> mean."""
+    return {row: {column: cell["mean"] for column, cell in cells.items()} for row, cells in rows(name).items()}
