@@ -23,9 +23,9 @@ DOORS = "fedcli", "fedcli.__main__"  # what a notebook and `python -m` open; the
 LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 350, 60, 8, 120
 BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, and raised only on purpose
     "bench": 1290,
-    "commands": 3500,
+    "commands": 3460,
     "compare": 1550,
-    "data": 12090,
+    "data": 12110,
     "federation": 2630,
     "figures": 3190,
     "io": 760,
@@ -34,10 +34,10 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "models": 2270,
     "reporting": 4880,
     "reproduce": 4350,
-    "runs": 2690,
+    "runs": 2630,
     "scores": 6120,
     "sites": 3330,
-    "stages": 2090,
+    "stages": 2070,
     "system": 840,
     "the ground floor": 1470,
 }

@@ -16,7 +16,7 @@ JOB = "the folder of the job's sockets, --sockets of `fedcli export`"
 
 
 def reaches(
-    open: Callable[[Any, str, Any], AbstractContextManager[Engine]], meaning: str, metavar: str = "DIR"
+    open: Callable[[Any, str, float], AbstractContextManager[Engine]], meaning: str, metavar: str = "DIR"
 ) -> Remote:
     """An engine whose clients are sites. open: as of Remote; a context that gives Sites (engine.py)."""
     return Remote(

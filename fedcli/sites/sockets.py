@@ -19,7 +19,6 @@ from ..errors import FedcliError
 from ..federation.engines.wire import Message
 from ..io.locks import held
 from ..runs.assembly import PlannedFederation
-from ..runs.train_options import Execution
 from .description import SiteError
 from .engine import Sites
 from .site import Site
@@ -143,17 +142,15 @@ class Connections:
 
 
 @contextmanager
-def open_sockets(federation: PlannedFederation, where: str, execution: Execution) -> Iterator[Sites]:
+def open_sockets(federation: PlannedFederation, where: str, timeout: float) -> Iterator[Sites]:
     """The engine of --engine socket:DIR."""
     with Connections(Path(where)) as connections:
         connections.wait_for(federation.data.roster, WAIT)
-        yield Sites(federation, connections, execution.timeout or None)
+        yield Sites(federation, connections, timeout or None)
 
 
 @contextmanager
-def open_job(
-    federation: PlannedFederation, where: str, execution: Execution, kind: type[Sites] = Sites
-) -> Iterator[Sites]:
+def open_job(federation: PlannedFederation, where: str, timeout: float, kind: type[Sites] = Sites) -> Iterator[Sites]:
     """The engine of --engine nvflare:DIR and flower:DIR, whose job listens in place of every site.
 
     Raises SiteError where none listens.
@@ -164,7 +161,7 @@ def open_job(
         if absent := [client for client in roster if client not in connections.open]:
             hint = "start the job that `fedcli export` wrote, on this machine and with the same --sockets"
             raise SiteError(f"no job listens at {connections.folder / absent[0]}.sock", hint)
-        yield kind(federation, connections, execution.timeout or None)
+        yield kind(federation, connections, timeout or None)
 
 
 def serve(site: Site, path: Path, over: Callable[[], bool] = lambda: False) -> None:

@@ -17,7 +17,6 @@ from ..federation.engines.wire import Message
 from ..methods.contract import Local
 from ..methods.registry import Method
 from ..runs.assembly import PlannedFederation
-from ..runs.train_options import Execution
 from .engine import Sites
 from .sockets import open_job
 from .transport.relay import SUM
@@ -66,9 +65,9 @@ def check(method: Method, min_clients: int) -> None:
         raise UsageError(what, "leave --min-clients out")
 
 
-def open_summed(federation: PlannedFederation, where: str, execution: Execution) -> AbstractContextManager[Sites]:
+def open_summed(federation: PlannedFederation, where: str, timeout: float) -> AbstractContextManager[Sites]:
     """The engine of --engine flower-secagg:DIR. Raises SiteError, UsageError."""
-    check(federation.method, execution.min_clients)
+    check(federation.method, federation.min_clients)
     if federation.cohort_size < 2:
         raise UsageError("a sum over one client hides nothing", "let more clients take part in a round")
-    return open_job(federation, where, execution, SummedSites)
+    return open_job(federation, where, timeout, SummedSites)

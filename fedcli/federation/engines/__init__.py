@@ -62,7 +62,7 @@ class Remote:
     """An engine whose clients are processes of their own, each with its own images.
 
     Attributes:
-        open: (federation of a plan, what stands after the colon, how long to wait) -> the engine, as a context.
+        open: (federation of a plan, what stands after the colon, seconds to wait) -> the engine, as a context.
         metavar: what stands after the colon, in capitals.
         meaning: the same in words.
         warning: what a reader of the run's numbers must know.
@@ -74,7 +74,7 @@ class Remote:
         check: (method, least number of clients that must answer) raises UsageError where it carries not all of them.
     """
 
-    open: Callable[[Any, str, Any], AbstractContextManager[Engine]]
+    open: Callable[[Any, str, float], AbstractContextManager[Engine]]
     metavar: str
     meaning: str
     warning: str = ""
