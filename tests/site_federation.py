@@ -6,13 +6,11 @@ from contextlib import contextmanager, nullcontext
 import h5py
 import numpy as np
 from conftest import ROSTER, make_chain
-from made_plans import planned
+from made_plans import planned, train
 
 from fedcli.data import manifest
 from fedcli.federation.engines import ENGINES, register
 from fedcli.federation.training import Training
-from fedcli.runs.train import train
-from fedcli.runs.train_options import Execution
 from fedcli.sites.engine import Sites
 from fedcli.sites.engines import reaches
 from fedcli.sites.policy import Policy
@@ -82,14 +80,13 @@ def train_at(sites, data, configuration, work, *, change=None, min_clients=0, **
     transport = Carried(sites, change) if change else Carried(sites)
 
     with engine_of(lambda federation: Sites(federation, transport)) as name:
-        execution = Execution(engine=name, min_clients=min_clients)
-        return train(data, configuration, work=work, execution=execution, **rest)
+        return train(data, configuration, work=work, engine=name, min_clients=min_clients, **rest)
 
 
 @contextmanager
 def engine_of(asked, name="carried"):
     """The name of an engine that is registered meanwhile. asked: federation -> Sites."""
-    register(name, reaches(lambda federation, where, execution: nullcontext(asked(federation)), "nothing"))
+    register(name, reaches(lambda federation, where, timeout: nullcontext(asked(federation)), "nothing"))
     try:
         yield f"{name}:x"
     finally:
@@ -100,6 +97,6 @@ def reached(monkeypatch, sites):
     """--engine here:x asks these sites."""
     transport = Carried(sites)
 
-    opened = reaches(lambda federation, where, execution: nullcontext(Sites(federation, transport)), "nothing")
+    opened = reaches(lambda federation, where, timeout: nullcontext(Sites(federation, transport)), "nothing")
     monkeypatch.setitem(ENGINES, "here", opened)
     return transport

@@ -23,9 +23,9 @@ DOORS = "fedcli", "fedcli.__main__"  # what a notebook and `python -m` open; the
 LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 350, 60, 8, 120
 BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, and raised only on purpose
     "bench": 1270,
-    "commands": 3480,
+    "commands": 3440,
     "compare": 1540,
-    "data": 11880,
+    "data": 11900,
     "federation": 2550,
     "figures": 3130,
     "io": 760,
@@ -34,10 +34,10 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "models": 2100,
     "reporting": 4520,
     "reproduce": 4250,
-    "runs": 2690,
+    "runs": 2630,
     "scores": 6090,
     "sites": 3250,
-    "stages": 2180,
+    "stages": 2160,
     "system": 840,
     "the ground floor": 1450,
 }

@@ -30,7 +30,7 @@ from ..runs.finished import KEPT, has_own_tests, logits, part, save_model
 from ..runs.rules import check
 from ..runs.scoring import Scoring, curve
 from ..runs.train import STATE_SHARE
-from ..runs.train_options import ON_CPU, Execution, TrainOptions
+from ..runs.train_options import TrainOptions
 from .measuring import Visits, next_state, seconds_of, times
 
 SECONDS = 15.0  # that measuring may take in all, where ten batches do not take longer
@@ -56,23 +56,23 @@ class Estimate:
         return not self.free_bytes or self.peak_bytes <= self.free_bytes
 
 
-def estimate(source: Path, plan: TrainOptions, execution: Execution = ON_CPU, *, limit: float = SECONDS) -> Estimate:
+def estimate(source: Path, plan: TrainOptions, *, limit: float = SECONDS) -> Estimate:
     """Measure a few steps of a plan.
 
     source: a partition or corruption manifest.
     limit: seconds that measuring may take in all, where ten batches do not take longer.
     Raises what train() would raise before its first round.
     """
-    method, device = check(plan), execution.device
+    method, device = check(plan), plan.device
     body = manifest.verify(source, "partition", "corruption").body
-    settle_threads = chosen_engine.prepare(plan, execution, len(body["roster"]))
+    settle_threads = chosen_engine.prepare(plan, len(body["roster"]))
     resources.restart(device)
     free = resources.free(device)
     available = free and free + resources.in_use(device)
     begin = time.perf_counter()
     if plan.precision == "auto":
-        plan = replace(plan, precision=precision.fastest(*probe(source, plan, device))[0])
-    federation = assemble(source, plan, method, open_parent(plan, method), device)
+        plan = replace(plan, precision=precision.fastest(*probe(source, plan))[0])
+    federation = assemble(source, plan, method, open_parent(plan, method))
     settle_threads(federation)
     scoring = Scoring(federation)
     loading, loaded = time.perf_counter() - begin, resources.peak(device)
@@ -81,7 +81,7 @@ def estimate(source: Path, plan: TrainOptions, execution: Execution = ON_CPU, *,
 
     cohorts = _cohorts(federation)
     count = federation.cohort_size
-    engine, jobs = chosen(execution.engine, count, device)
+    engine, jobs = chosen(plan.engine, count, device)
     jobs = jobs if engine == "pool" else 1
     visits = Visits(federation, cohorts[0], limit, jobs)
     visit_bytes = max(0, resources.peak(device) - held_before)
@@ -149,7 +149,7 @@ def server_cost(
         nonlocal state
         state = next_state(federation, state, federation.data.roster[:count], replay)
 
-    seconds = times(play, federation.device)
+    seconds = times(play, federation.plan.device)
     return statistics.median(seconds[1:] or seconds) * clients / count, count * model
 
 

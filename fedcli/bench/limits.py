@@ -21,7 +21,6 @@ from ..federation.engines import chosen
 from ..federation.engines.in_process import InProcess
 from ..methods.mixins import SubsetTraining
 from ..runs.assembly import PlannedFederation
-from ..runs.train_options import Execution
 from .measuring import next_state, seconds_of, some_images, threads
 
 LEAST = 5.0  # seconds of training, below which measuring would be a large part of it
@@ -31,7 +30,7 @@ SIDE = {"cpu": 1024, "cuda": 8192}  # of the square matrices
 COPIED = {"cpu": 2**26, "cuda": 2**30}  # bytes
 
 
-def measure(federation: PlannedFederation, execution: Execution, seconds: float) -> dict[str, Any] | None:
+def measure(federation: PlannedFederation, seconds: float) -> dict[str, Any] | None:
     """The last line of timing.jsonl; None where a training took less than LEAST seconds, where a rule selects who
     trains, since the counted client does not stand for the others, and where a GPU has too little memory left.
 
@@ -41,11 +40,11 @@ def measure(federation: PlannedFederation, execution: Execution, seconds: float)
     rule = federation.method.aggregator
     if seconds < LEAST or isinstance(rule, SubsetTraining) and rule.trains_subset:
         return None
-    device, precision = federation.device, federation.plan.precision
-    name, count = chosen(execution.engine, federation.cohort_size, device)
+    plan = federation.plan
+    name, count = chosen(plan.engine, federation.cohort_size, plan.device)
     try:
         with threads(torch.get_num_threads() * (count if name == "pool" else 1)):
-            flops, copied = matrix_speed(device, precision), copy_speed(device)
+            flops, copied = matrix_speed(plan.device, plan.precision), copy_speed(plan.device)
         operations, moved = cost(federation)
     except torch.cuda.OutOfMemoryError:
         console.say("no line on speed: beside this training the GPU has no memory to measure it in")

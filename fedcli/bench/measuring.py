@@ -108,7 +108,7 @@ class Visits:
 
     def _play(self, state: RunState, names: list[str], images: int, *, count: bool = True) -> RunState:
         """Play a round of these clients on at most so many images each."""
-        clients, device = some_images(self.federation, names, images), self.federation.device
+        clients, device = some_images(self.federation, names, images), self.federation.plan.device
         fresh: dict[str, list[Report]] = {}
 
         def engine(tasks: list[Task]) -> Iterator[Report]:

@@ -91,10 +91,8 @@ def _readable(entry: dict[str, Any]) -> dict[str, Any]:
         if key in ("download_of", "redirects"):
             continue
         if key == "files":
-            columns = {file["path"]: f"columns {', '.join(file['columns'])} - " for file in value if "columns" in file}
-            shown[key] = {
-                path: columns.get(path, "") + file.get("what", "") for file in value for path in [file["path"]]
-            }
+            columns = (f"columns {', '.join(file['columns'])} - " if "columns" in file else "" for file in value)
+            shown[key] = {file["path"]: head + file.get("what", "") for head, file in zip(columns, value, strict=True)}
         elif key == "download":
             shown["download (--download DIR)"] = files
         elif key == "by_hand":
@@ -118,7 +116,7 @@ def _download_line(file: dict[str, Any]) -> str:
 
     about = "" if "bytes" in file else "about "
     unpacked = f", unpacked to {file['unpack']}/" if "unpack" in file else ""
-    kind = next((kind for kind in ("sha256", "md5") if kind in file), "")
-    checked = f"{kind.replace('sha', 'SHA-').replace('md', 'MD')} {file[kind]}" if kind else "no hash"
+    hashes = (("SHA-256", file.get("sha256")), ("MD5", file.get("md5")))
+    checked = next((f"{kind} {digest}" for kind, digest in hashes if digest), "no hash")
     said = f" ({known})" if (known := file.get("hash_from")) else ""
     return f"{about}{cards.size(file) / 1e6:,.1f} MB, {checked}{said}, from {file['url']}{unpacked}"

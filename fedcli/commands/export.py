@@ -1,9 +1,10 @@
 """fedcli export."""
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from .. import console
 from ..errors import FedcliError, UsageError, nearest
@@ -77,12 +78,18 @@ def export(
     print(out)
 
 
-def _model(what: str, rest: list[Path], format: str | None, out: Path | None, **more: Any) -> None:
-    """`export model [RUN]`, or `export RUN`. Raises FedcliError, UsageError."""
+def _model(
+    what: str, rest: list[Path], format: str | None, out: Path | None, *, client: str | None, data: Path | None,
+    work: Path,
+) -> None:  # fmt: skip
+    """`export model [RUN]`, or `export RUN`; default of out: a folder named after run and format.
+
+    Raises FedcliError, UsageError.
+    """
     from ..stages.named_runs import is_known
 
     given = rest if what == "model" else [Path(what), *rest]
-    if what != "model" and not Path(what).exists() and not is_known(what, more["work"]):
+    if what != "model" and not Path(what).exists() and not is_known(what, work):
         raise UsageError(f"{what!r} is neither nvflare, flower, model nor a run", nearest(what, KINDS))
     if format is None and out:
         from ..scores.deploy.model_file import SUFFIXES
@@ -92,8 +99,13 @@ def _model(what: str, rest: list[Path], format: str | None, out: Path | None, **
         raise UsageError("which kind of file?", "add --format onnx, safetensors, torchscript or torch.export")
     if len(given) > 1:
         raise UsageError(f"{given[1]} is one run too many", "export one at a time")
-    from ..stages.predict import export as written
+    from ..runs.finished import open_run
+    from ..scores.deploy import model_file
+    from ..stages.call import source
 
-    path = written(given[0] if given else None, format, out, **more)
+    run = source(given[0] if given else None, work, "run")
+    called = re.sub(r"[^\w+-]+", "_", client or "")[:80]  # it may come from a table: no path in it
+    name = "-".join(filter(None, [run.parent.name, called, format]))
+    path = model_file.export(open_run(run, images=data), format, out or work / "exported" / name, client)
     console.say(f"checked against fedcli predict; how to prepare images: {path.with_suffix('.json')}")
     print(path)

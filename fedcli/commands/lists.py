@@ -6,28 +6,6 @@ from ..system import terminal
 from .shell.common import Json
 from .shell.shown import show_json
 
-CORRUPTIONS = {
-    "gaussian-noise": "normal noise added to each pixel",
-    "shot-noise": "Poisson noise, as where few photons are counted",
-    "impulse-noise": "single pixels turned black or white",
-    "speckle-noise": "normal noise in proportion to the brightness, as in ultrasound",
-    "brightness": "the whole image brighter",
-    "contrast": "pixels moved towards the image's mean",
-    "saturate": "colours paler or stronger; refused for grey images",
-    "defocus-blur": "blurred as by a lens out of focus",
-    "glass-blur": "pixels swapped with near ones, as behind frosted glass",
-    "motion-blur": "blurred along a random direction, as by a patient who moves",
-    "zoom-blur": "mean of the image at several magnifications",
-    "gaussian-blur": "blurred by a normal kernel",
-    "snow": "snowflakes over the image",
-    "frost": "ice crystals over the image",
-    "fog": "random haze over the image",
-    "spatter": "drops of water or mud over the image",
-    "elastic-transform": "small regions stretched or shrunk",
-    "pixelate": "made smaller and larger again, in coarse squares",
-    "jpeg-compression": "stored as JPEG of low quality",
-}
-
 
 def models(json: Json = False) -> None:
     """List the networks of `fedcli train --model`."""
@@ -59,10 +37,11 @@ def corruptions(json: Json = False) -> None:
     """List the kinds of image noise for `fedcli corrupt`."""
     from ..data.corruption.corrupt import ALIASES, KINDS, SMALLEST, SPATIAL
 
-    also = {kind: [name for name, target in ALIASES.items() if target == kind] for kind in KINDS}
-    about = {kind: CORRUPTIONS[kind] + f"; images of {SMALLEST} pixels or more" * (kind in SPATIAL) for kind in KINDS}
-    named = {kind: text + f"; also called {' or '.join(also[kind])}" * bool(also[kind]) for kind, text in about.items()}
-    _list("corruption", named, json)
+    about = {kind: text + f"; images of {SMALLEST} pixels or more" * (kind in SPATIAL) for kind, text in KINDS.items()}
+    for kind in KINDS:
+        if also := [name for name, target in ALIASES.items() if target == kind]:
+            about[kind] += f"; also called {' or '.join(also)}"
+    _list("corruption", about, json)
 
 
 def _list(what: str, about: dict[str, str], as_json: bool) -> None:

@@ -51,15 +51,14 @@ def lookup() -> Callable[[str], Facts]:
     known = {name: facts for facts in all_facts() for name in facts["names"]}
 
     def facts(name: str) -> Facts:
+        if name.lower() in known:
+            return known[name.lower()]
         base, addon = (known.get(half) for half in f"{name.lower()}+".split("+")[:2])
-        if name.lower() in known or not (base and addon):
-            return known.get(name.lower()) or facts_of(resolved(name))
-        return base | {"halves": {"local": base["halves"]["local"], "server": addon["halves"]["server"]}}
-
-    def resolved(name: str) -> Any:
+        if base and addon:
+            return base | {"halves": {"local": base["halves"]["local"], "server": addon["halves"]["server"]}}
         from ..methods import resolve
 
-        return resolve(name)
+        return facts_of(resolve(name))
 
     return facts
 

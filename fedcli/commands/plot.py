@@ -96,12 +96,17 @@ def draw(
     json: o.Json = False,
 ) -> None:
     """Draw a figure of these runs, or of those under work, and print where it lies. Raises FedcliError, UsageError."""
+    from ..data import manifest
     from ..figures import drawing
     from ..figures.figure import numbers
-    from ..stages.plot import drawn
+    from ..stages.plot import drawn, runs_of
 
-    paths = _runs(runs, work, figure.every)
-    target = _checked(out or work / "plots" / f"{_name(paths)}-{_kind(figure, options)}.png")
+    paths = [manifest.find(Path(piped()), "run")] if runs == ["-"] else runs_of(runs, work, figure.every)
+    target = out or work / "plots" / f"{_name(paths)}-{_kind(figure, options)}.png"
+    if target.suffix.lower() not in SUFFIXES:
+        endings = " or ".join(SUFFIXES)
+        raise UsageError(f"--out {target} is no picture that fedcli draws", f"let its name end in {endings}")
+    o.refuse_sealed(target)
     frame = drawn(figure, paths, options, given=bool(runs)).frame
     if target.suffix == ".csv":
         o.write(target, frame.to_csv(index=False))
@@ -111,13 +116,6 @@ def draw(
         show_json({"path": str(target), "runs": [str(path) for path in paths], "frame": numbers(frame)})
         return
     print(target)
-
-
-def _runs(given: list[str], work: Path, every: bool) -> list[Path]:
-    from ..data import manifest
-    from ..stages.plot import runs_of
-
-    return [manifest.find(Path(piped()), "run")] if given == ["-"] else runs_of(given, work, every)
 
 
 def _name(paths: list[Path]) -> str:
@@ -135,11 +133,3 @@ def _kind(figure: "Figure", options: dict[str, Any]) -> str:
     asked = [value for name, value in options.items() if value != figure.parameters[name].default]
     text = "-".join([figure.name, *(value for value in asked if isinstance(value, str))])
     return "".join(c if c.isalnum() or c in "-_" else "_" for c in text)
-
-
-def _checked(out: Path) -> Path:
-    """Refuse a picture of another kind, and one among the files of a run, which are hashed when it ends."""
-    if out.suffix.lower() not in SUFFIXES:
-        raise UsageError(f"--out {out} is no picture that fedcli draws", f"let its name end in {' or '.join(SUFFIXES)}")
-    o.refuse_sealed(out)
-    return out

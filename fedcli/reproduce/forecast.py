@@ -28,7 +28,7 @@ from ..methods import resolve
 from ..runs import record, resources
 from ..runs.rules import check
 from ..runs.settled import settled
-from ..runs.train_options import Execution, TrainOptions
+from ..runs.train_options import TrainOptions
 from ..stages.train import resolved
 from .expand import Cell
 from .jobs import Place, fitting
@@ -200,10 +200,10 @@ def _cost(plan: TrainOptions) -> str:
 
 def _measured(source: Path, plan: TrainOptions, cell: Cell, place: Place, limit: float) -> Estimate | None:
     engine = "in-process" if len(place.devices) > 1 else None  # as train() chooses for a process that is one of several
-    execution = Execution(place.devices[0], cell.train.threads, engine)
+    plan = replace(plan, seed=cell.seed, device=place.devices[0], engine=engine)
     try:
         with threads():
-            return estimate(source, replace(plan, seed=cell.seed), execution, limit=limit)
+            return estimate(source, plan, limit=limit)
     except FedcliError:
         return None
 

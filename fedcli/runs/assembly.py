@@ -36,7 +36,6 @@ class PlannedFederation(Federation):
     """The federation of a plan, with all that a run's record says of it."""
 
     plan: TrainOptions
-    device: str
     data: load.Shards
     parent_run: initial.ParentRun | None  # the finished run it starts from
     begun_with: Tensors  # what the server knows before the first round
@@ -88,7 +87,7 @@ def open_parent(plan: TrainOptions, method: Method) -> initial.ParentRun | None:
 
 
 def assemble(
-    data: Path, plan: TrainOptions, method: Method, parent_run: initial.ParentRun | None, device: str,
+    data: Path, plan: TrainOptions, method: Method, parent_run: initial.ParentRun | None = None, *,
     only: str | None = None, start: Tensors | None = None, images: Callable[..., load.Shards] = load.load,
 ) -> PlannedFederation:  # fmt: skip
     """Build the network, load the data to where it lives, and see what each part means for the other.
@@ -100,15 +99,15 @@ def assemble(
     source = manifest.read(data)
     check_labels(plan, method, source.body)
     sampling.check(plan.sampling, source.body["attributes"])
-    net, layout, new_head = _network(source.body, plan, method, parent_run, device, start)
+    net, layout, new_head = _network(source.body, plan, method, parent_run, start)
     continues = isinstance(method.aggregator, ContinuesRun)
     still = is_frozen(net)
     channels = models.input_channels(plan.model, source.body["channels"])
     augment = str(plan.augment or ("none" if still else "")) or None  # a fixed view of a frozen backbone is kept
-    shards = images(data, channels=channels, augment=augment, device=device)
+    shards = images(data, channels=channels, augment=augment, device=plan.device)
     if only is not None:
         shards = replace(shards, roster=[only], train={only: shards.train[only]}, val={only: shards.val[only]})
-    begun_with = initial.server_memory(parent_run, data, shards.roster, device) if parent_run and continues else {}
+    begun_with = initial.server_memory(parent_run, data, shards.roster, plan.device) if parent_run and continues else {}
     frozen = initial.frozen(net)
     model = {
         "name": models.outside.titled(plan.model), "channels": channels, "size": min(source.body["size"]),
@@ -141,7 +140,7 @@ def assemble(
             remake=partial(remake, data.resolve(), manifest.sha256(data), plan) if shards.here else None,
         ),
         rounds=plan.rounds, seed=plan.seed, participation=plan.participation, single_site=plan.single_site,
-        plan=plan, device=device, data=shards, parent_run=parent_run, begun_with=begun_with, frozen=frozen, model=model,
+        plan=plan, data=shards, parent_run=parent_run, begun_with=begun_with, frozen=frozen, model=model,
         warning="; ".join(filter(None, warnings)),
     )  # fmt: skip
 
@@ -259,12 +258,13 @@ def remake(data: Path, digest: str, plan: TrainOptions, device: str, threads: in
     if manifest.sha256(data) != digest:
         raise HashError(f"{data} of the node {os.uname().nodename} is another", "copy the data to all nodes again")
     resources.be_deterministic(device, threads, plan.precision)
-    method, images = check(plan), partial(load.load, sharing=sharing)
-    return assemble(data, plan, method, open_parent(plan, method), device, images=images).clients
+    plan, images = replace(plan, device=device), partial(load.load, sharing=sharing)
+    method = check(plan)
+    return assemble(data, plan, method, open_parent(plan, method), images=images).clients
 
 
 def _network(
-    body: dict[str, Any], plan: TrainOptions, method: Method, parent_run: initial.ParentRun | None, device: str,
+    body: dict[str, Any], plan: TrainOptions, method: Method, parent_run: initial.ParentRun | None,
     start: Tensors | None,
 ) -> tuple[models.Network, Layout, str]:  # fmt: skip
     """The network at its start, its layout, and why its classifier is not that of the run before.
@@ -278,7 +278,7 @@ def _network(
         weights=str(weights) if weights else None, precision=plan.precision,
         teacher=models.load_teacher(str(plan.teacher)) if plan.teacher else None, freeze=plan.freeze_backbone,
         extend=method.extend,
-    ).to(device)  # fmt: skip
+    ).to(plan.device)  # fmt: skip
     if plan.dp_sgd and plan.bn != "freeze":
         check_norms(net, plan.model)
     if start:
@@ -291,14 +291,14 @@ def _network(
     return net, Layout(net, method.personal_tensors(net)), new_head
 
 
-def probe(data: Path, plan: TrainOptions, device: str) -> tuple[Callable[[str], models.Network], torch.Tensor]:
+def probe(data: Path, plan: TrainOptions) -> tuple[Callable[[str], models.Network], torch.Tensor]:
     """The input of a measurement of precision: how to build the plan's network in one, and a batch of images."""
     pool = manifest.read(data).body
     channels, (height, width) = models.input_channels(plan.model, pool["channels"]), pool["size"]
 
     def build(precision: str) -> models.Network:
         inputs = models.Inputs.of(pool, channels)
-        return models.build(plan.model, inputs, seed=plan.seed, precision=precision).to(device)
+        return models.build(plan.model, inputs, seed=plan.seed, precision=precision).to(plan.device)
 
-    images = torch.zeros(plan.batch_size, channels, height, width, device=device)
+    images = torch.zeros(plan.batch_size, channels, height, width, device=plan.device)
     return build, images.contiguous(memory_format=torch.channels_last)

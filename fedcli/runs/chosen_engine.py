@@ -15,26 +15,26 @@ from ..system.processes import cores
 from . import resources
 from .assembly import PlannedFederation
 from .rules import check
-from .train_options import Execution, TrainOptions
+from .train_options import TrainOptions
 
 SITES = "sites"  # the kind of a manifest of sites, which hold the images
 NOT_REACHED = "the images are at their sites, which this engine does not reach", "add --engine socket:DIR"
 MODELS_IN_A_PROCESS = 10  # of model size: the network, its gradient, the optimizer's state, what is sent and kept
 
 
-def prepare(plan: TrainOptions, execution: Execution, clients: int) -> Callable[[PlannedFederation], None]:
+def prepare(plan: TrainOptions, clients: int) -> Callable[[PlannedFederation], None]:
     """Make equal inputs give equal bits, on the CPU threads that suit the plan, its engine and so many clients.
 
     Returns what has to be called with the federation before its engine is opened: where processes side by side would
     need more memory than there is, one process trains with all threads. Raises UsageError, FedcliError.
     """
-    device, usual = execution.device, execution.threads or models.describe(plan.model).threads
-    together = not usual and side_by_side(execution.engine, cohort_size(clients, plan.participation), device)
+    usual = plan.threads or models.describe(plan.model).threads
+    together = not usual and side_by_side(plan.engine, cohort_size(clients, plan.participation), plan.device)
     before = torch.get_num_threads()
-    resources.be_deterministic(device, 1 if together else usual, plan.precision)
+    resources.be_deterministic(plan.device, 1 if together else usual, plan.precision)
 
     def settle(federation: PlannedFederation) -> None:
-        if together and execution.engine is None and not _fits(federation):
+        if together and plan.engine is None and not _fits(federation):
             torch.set_num_threads(before)
 
     return settle
@@ -67,35 +67,35 @@ def _process_bytes(federation: PlannedFederation) -> int:
     return MODELS_IN_A_PROCESS * theta.numel() * theta.element_size() + sum(kept.values()) * batch // few
 
 
-def opened(execution: Execution, federation: PlannedFederation) -> AbstractContextManager[Engine]:
-    """The engine that is given or named, as a context."""
-    if reached := remote(execution.engine):
+def opened(federation: PlannedFederation, engine: str | None, timeout: float) -> AbstractContextManager[Engine]:
+    """The engine as a context; timeout: seconds to wait for a site that gives no sign of life."""
+    if reached := remote(engine):
         kind, where = reached
-        return kind.open(federation, where, execution)
-    return open_engine(execution.engine, federation.clients, federation.cohort_size)
+        return kind.open(federation, where, timeout)
+    return open_engine(engine, federation.clients, federation.cohort_size)
 
 
-def images(execution: Execution, kind: str) -> Callable[..., Shards]:
+def images(engine: str | None, kind: str) -> Callable[..., Shards]:
     """Loads the data of a manifest of this kind: here, or as far as the engine knows it without its sites' images."""
-    reached = remote(execution.engine) if kind == SITES else None
+    reached = remote(engine) if kind == SITES else None
     return reached[0].images or load if reached else load
 
 
-def reached_by(federation: PlannedFederation, execution: Execution) -> PlannedFederation:
+def reached_by(federation: PlannedFederation) -> PlannedFederation:
     """The federation with how many clients must answer, and what the engine makes a reader of its numbers know."""
-    reached = remote(execution.engine)
+    reached = remote(federation.plan.engine)
     warning = "; ".join(filter(None, [federation.warning, reached[0].warning if reached else ""]))
-    return replace(federation, min_clients=execution.min_clients, warning=warning)
+    return replace(federation, min_clients=federation.plan.min_clients, warning=warning)
 
 
-def reaches_sites(plan: TrainOptions, kind: str, execution: Execution) -> bool:
+def reaches_sites(plan: TrainOptions, kind: str) -> bool:
     """Tell whether the engine reaches sites. Raises UsageError for what it, or images of this kind, do not allow."""
-    if execution.engine:
-        parsed(execution.engine, execution.device)
-    remotely, min_clients = remote(execution.engine) is not None, execution.min_clients
-    if min_clients and not remotely:
+    if plan.engine:
+        parsed(plan.engine, plan.device)
+    remotely = remote(plan.engine) is not None
+    if plan.min_clients and not remotely:
         raise UsageError("--min-clients is about sites that may be absent", "leave it out, or add --engine socket:DIR")
-    if min_clients and (method := check(plan)).aggregator.full_participation:
+    if plan.min_clients and (method := check(plan)).aggregator.full_participation:
         raise UsageError(f"{method.name} needs every client in every round", "leave --min-clients out")
     if kind == SITES and not remotely:
         raise UsageError(*NOT_REACHED)

@@ -26,7 +26,7 @@ class Clocks:
     """
 
     def __init__(self, federation: PlannedFederation):
-        self.federation, self.energy = federation, Meter(federation.device)
+        self.federation, self.energy = federation, Meter(federation.plan.device)
         self.seconds = self.of_round = 0.0
         self._begin, self._reported = time.perf_counter(), time.monotonic()
         self._parts: dict[str, float] = {}
@@ -62,7 +62,7 @@ class Clocks:
             "evaluation_seconds": round(scored, 4),
             "writing_seconds": round(self._parts["writing"], 4),
             "images_per_second": round(self._images(played) / (self.of_round - scored), 1),
-            "peak_bytes": resources.peak(self.federation.device),
+            "peak_bytes": resources.peak(self.federation.plan.device),
             **self.energy.line(),
         }
 

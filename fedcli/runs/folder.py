@@ -46,17 +46,24 @@ def unfinished(work: Path, out: Path | None) -> Path:
     return max(folders, key=lambda folder: last_used.age(folder / "settings.json"))
 
 
-def refuse_waiting(runs: Path, options: dict[str, Any]) -> None:
-    """Refuse to begin a run anew that was to be resumed, where one of its method and seed waits with other options.
+def refuse_waiting(runs: Path, options: dict[str, Any], *, typed: bool) -> None:
+    """Refuse to begin a run anew that was to be resumed, where one waits of which only the code is another.
 
-    Raises UsageError.
+    typed: on a command line, where one of its method and seed that waits with other options is refused too.
+    Raises HashError, UsageError.
     """
-    for path in sorted(runs.glob("*/settings.json"), key=last_used.age, reverse=True):
-        folder, begun = path.parent, {}
-        if not (folder / "run.json").exists() and not is_held(folder / ".lock"):
-            with suppress(FedcliError):  # of another run: its own resume says what is wrong
-                begun = asked(folder)["options"]
-        if (begun.get("method"), begun.get("seed")) != (options["method"], options["seed"]):
+    waiting = list(_waiting(runs))
+    for folder, begun in waiting:
+        code, now = begun.get("code", {}), options.get("code", {})
+        if code != now and code.keys() == now.keys() and {**begun, "code": None} == {**options, "code": None}:
+            changed = next(about for half, about in code.items() if about != now[half])
+            name = changed.get("file") or changed.get("package")
+            hint = "restore it to go on, or leave --resume out to begin anew"
+            raise HashError(f"{name} was changed since {folder} was begun", hint)
+    if not typed:
+        return
+    for folder, begun in waiting:
+        if (begun["method"], begun.get("seed")) != (options["method"], options["seed"]) or is_held(folder / ".lock"):
             continue
         done = states.saved(folder / "state")
         at = f"after round {int(done[-1].stem)} of {begun['rounds']}" if done else "before its first round ended"
@@ -67,6 +74,14 @@ def refuse_waiting(runs: Path, options: dict[str, Any]) -> None:
             f"go on with it: fedcli train --resume --out {folder}; to train anew, leave --resume out",
         )
     console.say("no unfinished run to resume: training from the first round")
+
+
+def _waiting(runs: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The folders of unfinished runs, the newest first, and the options that each was begun with."""
+    for path in sorted(runs.glob("*/settings.json"), key=last_used.age, reverse=True):
+        if not (path.parent / "run.json").exists():
+            with suppress(FedcliError):  # of another run: its own resume says what is wrong
+                yield path.parent, asked(path.parent)["options"]
 
 
 def seen_from(folder: Path, path: Source | None) -> str | None:

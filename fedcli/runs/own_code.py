@@ -4,7 +4,6 @@ A file is run only where a command line names it. So an unfinished run is not re
 `evaluate` asks for the file where the network cannot be built without it.
 """
 
-import json
 import re
 import shlex
 from dataclasses import replace
@@ -101,24 +100,3 @@ def refuse_bare_resume(folder: Path, begun: dict[str, Any], command: list[str]) 
         line = shlex.join(["fedcli", *command, "--resume", "--out", str(folder)])
         what = f"{folder} was begun with {files[0]}, and a file is run only where a command names it"
         raise UsageError(what, line if len(line) <= 2 * LONG else "give the same command with --resume")
-
-
-def refuse_changed(runs: Path, wanted: dict[str, Any]) -> None:
-    """Refuse to begin anew what was to be resumed, where only its code is another. Raises HashError."""
-    for path in sorted(runs.glob("*/settings.json")):
-        begun = _options(path)
-        code = begun.get("code", {})
-        if code == wanted["code"] or code.keys() != wanted["code"].keys() or (path.parent / "run.json").exists():
-            continue
-        if {**begun, "code": None} == {**wanted, "code": None}:
-            changed = next(about for half, about in code.items() if about != wanted["code"][half])
-            name = changed.get("file") or changed.get("package")
-            hint = "restore it to go on, or leave --resume out to begin anew"
-            raise HashError(f"{name} was changed since {path.parent} was begun", hint)
-
-
-def _options(path: Path) -> dict[str, Any]:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))["options"]
-    except (OSError, ValueError, KeyError, TypeError):  # of another run: its own resume says what is wrong
-        return {}

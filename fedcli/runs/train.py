@@ -31,6 +31,7 @@ from ..federation.server import Played
 from ..federation.state import RunState
 from ..io.files import appending, read_text, write_text
 from ..methods.mixins import ContinuesRun
+from ..options import path_of
 from . import chosen_engine, own_code, precision, record, resources
 from . import folder as folders
 from .assembly import PlannedFederation, assemble, open_parent, probe
@@ -40,8 +41,9 @@ from .finished import BEST, KEPT, model_file, save_frozen, save_model
 from .rules import check
 from .scoring import Scoring, check_patience, in_words
 from .settled import chosen, settled
-from .train_options import ON_CPU, Execution, TrainOptions
+from .train_options import TrainOptions
 
+Trained = Callable[[Path, PlannedFederation, float], None]
 STATE_SHARE = 0.02  # of the time may go into writing states
 
 
@@ -51,67 +53,62 @@ class Interrupted(FedcliError):
     code = 130
 
 
-def train(
-    data: Path, plan: TrainOptions, *, work: Path, out: Path | None = None, execution: Execution = ON_CPU,
-    resume: bool = False, force: bool = False,
-) -> Path:  # fmt: skip
+def train(data: Path, plan: TrainOptions, *, typed: bool = False, trained: Trained | None = None) -> Path:
     """Train and return the path of run.json.
 
     data: a partition or corruption manifest, or one of sites.
+    typed: on a command line, where a run that is resumed and not there may not begin beside one that waits.
+    trained: (folder, federation, seconds of all rounds) -> what is done with a run that was trained now, and not with
+        one that lay there.
     Raises FedcliError, HashError, Interrupted.
     """
     source = manifest.verify(data, "partition", "corruption", "sites")
-    asked, device = plan, execution.device
+    asked, out = plan, path_of(plan.out)
     plan = settled(asked, check(asked), source.body)
     method = check(plan)
-    remotely = reaches_sites(plan, source.kind, execution)
-    settle_threads = chosen_engine.prepare(plan, execution, len(source.body["roster"]))
-    resources.restart(device)
+    remotely = reaches_sites(plan, source.kind)
+    settle_threads = chosen_engine.prepare(plan, len(source.body["roster"]))
+    resources.restart(plan.device)
     parent_run = open_parent(plan, method)
     parents = [data] + ([parent_run.path] if parent_run else [])
     begun = f"{parent_run.body['method']}-" if parent_run and isinstance(method.aggregator, ContinuesRun) else ""
     slug = begun + method.name + "-single-site" * plan.single_site
 
     def folder_of(plan: TrainOptions) -> Path:
-        return manifest.place(work, out, "run", slug, record.options(plan, method, parent_run), parents)
+        return manifest.place(Path(plan.work), out, "run", slug, record.options(plan, method, parent_run), parents)
 
     if plan.precision == "auto":
-        plan = _measured(data, plan, folder_of, device)
+        plan = _measured(data, plan, folder_of)
     options, folder = record.options(plan, method, parent_run), folder_of(plan)
     if (folder / "run.json").exists():
         return _finished(folder, options, parents)
     if note := chosen(asked, plan, source.body):
         console.say(note)
-    if resume and not out and not (folder / "settings.json").exists():
-        if "code" in options:
-            own_code.refuse_changed(folder.parent, options)
-        if execution.anew:
-            execution.anew(folder.parent, options)
-    federation = assemble(data, plan, method, parent_run, device, images=images(execution, source.kind))
-    federation = reached_by(federation, execution)  # what can fail fails before the folder is made
+    if plan.resume and not out and not (folder / "settings.json").exists():
+        folders.refuse_waiting(folder.parent, options, typed=typed)
+    federation = assemble(data, plan, method, parent_run, images=images(plan.engine, source.kind))
+    federation = reached_by(federation)  # what can fail fails before the folder is made
     check_patience(federation)
     settle_threads(federation)
-    settings = _settings(folder, data, plan, options, device)
-    with opened(execution, federation) as engine, folders.claimed(folder, wait=plan.wait):
+    settings = _settings(folder, data, plan, options)
+    with opened(federation, plan.engine, plan.timeout) as engine, folders.claimed(folder, wait=plan.wait):
         if (folder / "run.json").exists():  # another process finished it since
             return _finished(folder, options, parents)
         # a site keeps the memory of its last rounds only, so the state must never be far behind
-        run = _Training(folder, federation, engine, execution.checkpoint_every or int(remotely))
-        forced = folders.settle(folder, settings, resume=resume, force=force)
+        run = _Training(folder, federation, engine, plan.checkpoint_every or int(remotely))
+        forced = folders.settle(folder, settings, resume=plan.resume, force=plan.force)
         run.play()
         body = run.body() | {"environment": settings["environment"]} | ({"forced": forced} if forced else {})
         made_by, links = record.command(options), manifest.links(folder, parents)
         result = manifest.Manifest("run", made_by, options, links, {}, manifest.marked(body, parents))
         path = manifest.seal(folder, result, outside=("settings.json", "timing.jsonl", "state"))
         folders.remove_states(folder)  # last: until run.json is there, it is all there is
-        if not remotely:
-            run.measure(execution)
-        if execution.trained:
-            execution.trained(folder)
+        if trained:
+            trained(folder, federation, run.clocks.seconds)
         return path
 
 
-def _settings(folder: Path, data: Path, plan: TrainOptions, options: dict[str, Any], device: str) -> dict[str, Any]:
+def _settings(folder: Path, data: Path, plan: TrainOptions, options: dict[str, Any]) -> dict[str, Any]:
     return {
         "options": options,
         "data": manifest.sha256(data),
@@ -119,8 +116,8 @@ def _settings(folder: Path, data: Path, plan: TrainOptions, options: dict[str, A
         "weights": folders.seen_from(folder, plan.weights),
         "teacher": folders.seen_from(folder, plan.teacher),
         "then": plan.then,
-        "device": device,
-        "environment": record.environment(device),
+        "device": plan.device,
+        "environment": record.environment(plan.device),
     }
 
 
@@ -130,7 +127,7 @@ def _finished(folder: Path, options: dict[str, Any], parents: list[Path]) -> Pat
     return done
 
 
-def _measured(data: Path, plan: TrainOptions, folder_of: Callable[[TrainOptions], Path], device: str) -> TrainOptions:
+def _measured(data: Path, plan: TrainOptions, folder_of: Callable[[TrainOptions], Path]) -> TrainOptions:
     """The plan in the precision of a run that is there, else in the faster one."""
     plans = {name: replace(plan, precision=name) for name in precision.CHOICES}
     for known in plans.values():
@@ -139,7 +136,7 @@ def _measured(data: Path, plan: TrainOptions, folder_of: Callable[[TrainOptions]
             "precision"
         ) == known.precision:
             return known
-    fastest, seconds = precision.fastest(*probe(data, plan, device))
+    fastest, seconds = precision.fastest(*probe(data, plan))
     console.say(
         f"precision: {fastest} (a step takes {', '.join(f'{1e3 * s:.1f} ms in {n}' for n, s in seconds.items())})"
     )
@@ -257,7 +254,7 @@ class _Training:
 
     def _start(self) -> RunState:
         """The newest whole state, or the first; later lines of the record are cut."""
-        state = folders.newest_state(self.folder, self.state, self.data.roster, self.federation.device, self.store)
+        state = folders.newest_state(self.folder, self.state, self.data.roster, self.plan.device, self.store)
         if state.round > self.plan.rounds:
             raise FedcliError(
                 f"{self.folder} has played {state.round} rounds already", f"give --rounds {state.round} or more"
@@ -288,12 +285,6 @@ class _Training:
         start = time.perf_counter()
         folders.save_state(self.folder, state, self.data.roster)
         self.written = time.perf_counter() - start
-
-    def measure(self, execution: Execution) -> None:
-        """Write down what the machine can do, once the run is finished: it takes no time from the rounds."""
-        if execution.limits and (limits := execution.limits(self.federation, execution, self.clocks.seconds)):
-            with appending(self.folder / "timing.jsonl") as timing:
-                folders.append(timing, limits)
 
     def body(self) -> dict[str, Any]:
         """Of run.json, when all rounds are played."""

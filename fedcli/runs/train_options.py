@@ -1,8 +1,7 @@
 """The options of a training: resolved, they are the plan that runs and the record that is written."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from ..common_options import (
@@ -28,37 +27,6 @@ ANOTHER = "both sides need the same version of fedcli"  # where options that wer
 ROUNDS = 20  # by default
 OF_METHOD = Flag(panel=METHOD)
 UNRECORDED = Flag(panel=MACHINE, recorded=False)  # it decides no byte, but may stand in a recipe
-
-
-@dataclass(frozen=True)
-class Execution:
-    """Execution of a plan; none of it is an option of the method.
-
-    Attributes:
-        device: "cpu", "cuda" or "cuda:N". Equal bits are promised for one device and number of threads.
-        threads: of the CPU; 0 for one where the network is small or clients train side by side, else torch's choice.
-        engine: "in-process", "pool:N", "streams:N" or one that reaches sites, see federation.engines; None is what
-            suits. It changes no bit.
-        checkpoint_every: rounds between states; 0 keeps writing them under a share of the time.
-        timeout: seconds that an engine waits for a site without a sign of life; 0 waits for as long as it takes.
-        min_clients: sites that must answer in a round; 0: all that were asked.
-        limits: (the federation, this, seconds of all rounds) -> a last line for timing.jsonl, see bench.limits.
-        anew: (folder of runs, options) -> what is done before a run begins that was to be resumed and is not there.
-        trained: what is done with the folder of a run that was trained now, and not with one that lay there.
-    """
-
-    device: str = "cpu"
-    threads: int = 0
-    engine: str | None = "in-process"
-    checkpoint_every: int = 0
-    timeout: float = 600
-    min_clients: int = 0
-    limits: Callable[[Any, "Execution", float], dict[str, Any] | None] | None = None
-    anew: Callable[[Path, dict[str, Any]], None] | None = None
-    trained: Callable[[Path], None] | None = None
-
-
-ON_CPU = Execution()  # one client after another
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ def description(client: str, said: Any, expected: Known, entry: Known, digest: s
 def report(task: Task, message: Message, known: Known, federation: PlannedFederation) -> Report:
     """The report that a message holds. Raises FedcliError for what is no report on this task of this site."""
     scalars, arrays = message
-    made = unpack(Report, message, device=federation.device)
+    made = unpack(Report, message, device=federation.plan.device)
     n, training = known["images"]["train"], federation.plan
     steps = 0 if task.part == "measure" else training.epochs * math.ceil(n / training.batch_size)
     if made.n != n:

@@ -12,7 +12,6 @@ from ..federation.engines import Engine, Remote, register
 from ..methods.contract import Local
 from ..methods.registry import Method
 from ..runs.assembly import PlannedFederation
-from ..runs.train_options import Execution
 from . import evaluation, roster, sockets
 from .description import SiteError
 from .engine import Sites, SummedSites
@@ -26,7 +25,7 @@ WARNING = (
 
 
 def reaches(
-    open: Callable[[Any, str, Any], AbstractContextManager[Engine]], meaning: str, metavar: str = "DIR"
+    open: Callable[[Any, str, float], AbstractContextManager[Engine]], meaning: str, metavar: str = "DIR"
 ) -> Remote:
     """An engine whose clients are sites. open: as of Remote; a context that gives Sites (engine.py)."""
     return Remote(
@@ -36,17 +35,15 @@ def reaches(
 
 
 @contextmanager
-def open_sockets(federation: PlannedFederation, where: str, execution: Execution) -> Iterator[Sites]:
+def open_sockets(federation: PlannedFederation, where: str, timeout: float) -> Iterator[Sites]:
     """The engine of --engine socket:DIR."""
     with sockets.Connections(Path(where)) as connections:
         connections.wait_for(federation.data.roster, sockets.WAIT)
-        yield Sites(federation, connections, execution.timeout or None)
+        yield Sites(federation, connections, timeout or None)
 
 
 @contextmanager
-def open_job(
-    federation: PlannedFederation, where: str, execution: Execution, kind: type[Sites] = Sites
-) -> Iterator[Sites]:
+def open_job(federation: PlannedFederation, where: str, timeout: float, kind: type[Sites] = Sites) -> Iterator[Sites]:
     """The engine of --engine nvflare:DIR and flower:DIR, whose job listens in place of every site.
 
     Raises SiteError where none listens.
@@ -57,7 +54,7 @@ def open_job(
         if absent := [client for client in clients if client not in connections.open]:
             hint = "start the job that `fedcli export` wrote, on this machine and with the same --sockets"
             raise SiteError(f"no job listens at {connections.folder / absent[0]}.sock", hint)
-        yield kind(federation, connections, execution.timeout or None)
+        yield kind(federation, connections, timeout or None)
 
 
 def check(method: Method, min_clients: int) -> None:
@@ -73,12 +70,12 @@ def check(method: Method, min_clients: int) -> None:
         raise UsageError(what, "leave --min-clients out")
 
 
-def open_summed(federation: PlannedFederation, where: str, execution: Execution) -> AbstractContextManager[Sites]:
+def open_summed(federation: PlannedFederation, where: str, timeout: float) -> AbstractContextManager[Sites]:
     """The engine of --engine flower-secagg:DIR. Raises SiteError, UsageError."""
-    check(federation.method, execution.min_clients)
+    check(federation.method, federation.min_clients)
     if federation.cohort_size < 2:
         raise UsageError("a sum over one client hides nothing", "let more clients take part in a round")
-    return open_job(federation, where, execution, SummedSites)
+    return open_job(federation, where, timeout, SummedSites)
 
 
 def exported(kind: str, sites: list[Path], folder: Path, idle: int, attach: Path) -> tuple[dict[str, str], list[str]]:

@@ -6,7 +6,7 @@ which is exact for counts by true and predicted class, and for two classes also 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from operator import add
 from pathlib import Path
@@ -30,7 +30,6 @@ from ..runs.finished import model_file
 from ..runs.resources import be_deterministic
 from ..runs.rules import check
 from ..runs.train import begun
-from ..runs.train_options import Execution
 from ..scores import predictions
 from ..scores.evaluate import about
 from ..scores.evaluation_options import EvaluateOptions
@@ -47,17 +46,16 @@ DATA = "corruption", "partition", "sites"
 
 def evaluate(run: Path, options: EvaluateOptions) -> Path:
     """Score a run by what its sites answer and return the path of scores.json. Raises FedcliError, UsageError."""
-    engine = Execution(options.device, engine=options.engine, timeout=options.timeout)
     if given := [name for name in ("shots", "corrupt", "severity", "export", "metric") if getattr(options, name)]:
         raise UsageError(f"--{given[0]} needs the test images, which are at their sites", f"leave --{given[0]} out")
     path = manifest.find(run, "run")
     body = manifest.verify(path, "run").body
-    plan = begun(path.parent)
+    plan = replace(begun(path.parent), device=options.device)
     data = Path(plan.data or "")
-    be_deterministic(options.device, plan.threads, plan.precision)  # part of what names the run at its sites
+    be_deterministic(plan.device, plan.threads, plan.precision)  # part of what names the run at its sites
     method = check(plan)
-    images = chosen_engine.images(engine, manifest.read(data).kind)
-    federation = assemble(data, plan, method, open_parent(plan, method), options.device, images=images)
+    images = chosen_engine.images(options.engine, manifest.read(data).kind)
+    federation = assemble(data, plan, method, open_parent(plan, method), images=images)
     kept = sorted(int(file.stem) for file in (path.parent / "models").glob("[0-9]*.h5"))
     personal = body["model"]["personal_models"] or plan.bn == "local"
     rounds = kept[-1:] if personal else kept  # a site keeps what is a client's own for the last rounds only
@@ -68,7 +66,7 @@ def evaluate(run: Path, options: EvaluateOptions) -> Path:
     attributes = {name: values for name, values in known.items() if name in options.by or not options.by}
     asked = {"by": list(attributes), "federated": True, "rounds": rounds}
     folder = path_of(options.out) or path.parent / "scores" / manifest.identity(asked, [path])
-    with chosen_engine.opened(engine, federation) as sites:
+    with chosen_engine.opened(federation, options.engine, options.timeout) as sites:
         ask = sites.tallies  # type: ignore[attr-defined]
 
         def build(folder: Path) -> dict[str, Any]:

@@ -51,7 +51,7 @@ from .transport.relay import MASKED
 DESCRIBE, BEGIN, TRAIN, SCORE = "describe", "begin", "train", "score"
 START = "start/"
 PARTS = "whole", "measure", "train"
-MOST_THREADS = 1024  # as of --threads
+MOST_THREADS = 1024  # as of --threads: with many more, torch crashes
 KEPT = 3  # memories: a coordinator that is killed while it writes a state goes on from the one before, two rounds back
 LONGEST = 300  # characters of a sentence or hint that leaves, or is written down
 UNKNOWN = "the site has not begun this run"
@@ -134,9 +134,10 @@ class Site:
         if plan.weights or plan.teacher or own_code.opens_files(plan.method or "", plan.model):
             raise SiteError("it opens no file that a coordinator names", "starting tensors come with the message")
         self.policy.check_plan(plan, self.description["images"]["train"])
-        be_deterministic(self.device, threads, plan.precision)
+        plan = replace(plan, device=self.device)
+        be_deterministic(plan.device, threads, plan.precision)
         start = to_tensors({name.removeprefix(START): arrays[name] for name in arrays if name.startswith(START)})
-        federation = assemble(self.data, plan, check(plan), None, self.device, only=self.client, start=start)
+        federation = assemble(self.data, plan, check(plan), only=self.client, start=start)
         own = federation.clients
         clients = replace(own, shards={self.name: own.shards[self.client]}, val={self.name: own.val[self.client]})
         kept = self.folder / "memory" / f"{run}-{self.description['data'][:8]}"

@@ -1,18 +1,15 @@
-"""Predictions for image files, and models as files: what a finished run is used for."""
+"""Predictions for image files, by the model of a finished run."""
 
 import json
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..common_options import WORK
 from ..io.csv_text import csv_text
-from ..options import Source, path_of
+from ..options import path_of
 from ..reporting.table import Table
 from ..runs.finished import open_run
-from ..scores.deploy import model_file
 from ..scores.deploy import predict as scoring
 from ..scores.evaluation_options import PredictOptions
 from .call import called_with, source
@@ -106,19 +103,3 @@ def run(options: PredictOptions) -> Prediction:
 
 
 predict = called_with("predict", PredictOptions, run)
-
-
-def export(
-    given: Source | None, format: str, out: Path | None, *, client: str | None = None, data: Path | None = None,
-    work: Source = WORK,
-) -> Path:  # fmt: skip
-    """Write a run's last model as a file with its sidecar, checked against predict.
-
-    data: of a run that was trained at sites, the partition of one of them.
-    out: a new folder, or a file by the format's suffix; default: a folder `exported` beside the run's, named after run
-    and format. Raises FedcliError, UsageError.
-    """
-    path = source(given, work, "run")
-    called = re.sub(r"[^\w+-]+", "_", client or "")[:80]  # it may come from a table: no path in it
-    name = "-".join(filter(None, [path.parent.name, called, format]))
-    return model_file.export(open_run(path, images=data), format, out or Path(work) / "exported" / name, client)

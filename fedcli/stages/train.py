@@ -2,7 +2,6 @@
 
 import re
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from ..errors import UsageError
 from ..extensions import is_file
 from ..federation.engines import named, parsed, remote
 from ..federation.training import FINE_TUNING, USUAL, idle
+from ..io.files import appending
 from ..labels import is_multi_label
 from ..methods import METHODS, resolve
 from ..methods.mixins import ContinuesRun
@@ -26,11 +26,12 @@ from ..options import path_of
 from ..reporting import timing, tracking
 from ..reporting.table import Table
 from ..runs import train as runs
+from ..runs.assembly import PlannedFederation
 from ..runs.chosen_engine import NOT_REACHED
-from ..runs.folder import refuse_waiting, unfinished
+from ..runs.folder import append, unfinished
 from ..runs.initial import data_of, open_parent
 from ..runs.rules import check, takes_prior
-from ..runs.train_options import ROUNDS, Execution, TrainOptions
+from ..runs.train_options import ROUNDS, TrainOptions
 from .call import called_with, source
 from .partition import for_training
 from .results import Run
@@ -83,7 +84,7 @@ def run(options: TrainOptions, *, typed: bool = False) -> Run:
     settled = resolved(options, data)
     for sentence in idle(settled, settled.rounds):
         console.warn(sentence)
-    return _train(settled, data, refuse_waiting if typed else None)
+    return _train(settled, data, typed=typed)
 
 
 def run_estimate(options: TrainOptions) -> Estimated:
@@ -97,7 +98,7 @@ def run_estimate(options: TrainOptions) -> Estimated:
         raise UsageError("--dry-run measures steps on images, which are at their sites", "leave --dry-run out")
     with tempfile.TemporaryDirectory() as folder:  # where a dataset is partitioned, which the run itself would do
         data = for_training(source, Path(folder))
-        made = measure(data, resolved(options, data), _execution(options))
+        made = measure(data, replace(resolved(options, data), engine=_engine(options)))
         return Estimated(**vars(made), method=settled.method or "")
 
 
@@ -129,7 +130,7 @@ def resolved(options: TrainOptions, data: Path | None = None) -> TrainOptions:
         values["augment"] = pipelines.read(Path(options.augment))
     filled = replace(options, **values, method=spec, server_optimizer="none")
     check(filled)
-    if engine := _execution(options).engine:
+    if engine := _engine(options):
         parsed(engine, options.device)
     if options.then:
         _following(filled, "RUN")
@@ -206,28 +207,24 @@ def data_for(options: TrainOptions) -> Path:
     return source(options.data, options.work, *DATA)
 
 
-def _execution(options: TrainOptions) -> Execution:
-    engine = named(options.engine, jobs=options.jobs, at_once=options.at_once)
-    return Execution(
-        options.device, options.threads, engine, options.checkpoint_every, options.timeout, options.min_clients,
-        limits=limits.measure, trained=_say_speed,
-    )  # fmt: skip
+def _engine(options: TrainOptions) -> str | None:
+    return named(options.engine, jobs=options.jobs, at_once=options.at_once)
 
 
-def _say_speed(folder: Path) -> None:
-    if seconds := timing.seconds(folder):
-        console.say(f"Trained in {span(seconds)}.")
+def _told(folder: Path, federation: PlannedFederation, seconds: float) -> None:
+    """Write down what the machine can do, which takes no time from the rounds, and say how fast the run was."""
+    if not remote(federation.plan.engine) and (line := limits.measure(federation, seconds)):
+        with appending(folder / "timing.jsonl") as file:
+            append(file, line)
+    if took := timing.seconds(folder):
+        console.say(f"Trained in {span(took)}.")
     if sentence := timing.speed(folder):
         console.detail(sentence)
 
 
-def _train(options: TrainOptions, data: Path, anew: Callable[[Path, dict[str, Any]], None] | None = None) -> Run:
-    """Train, and the second stage beside the folder of the first; anew: of Execution."""
-    execution = replace(_execution(options), anew=anew)
-    trained = runs.train(
-        data, options, work=Path(options.work), out=path_of(options.out), execution=execution,
-        resume=options.resume, force=options.force,
-    )  # fmt: skip
+def _train(options: TrainOptions, data: Path, *, typed: bool = False) -> Run:
+    """Train, and the second stage beside the folder of the first; typed: as of run()."""
+    trained = runs.train(data, replace(options, engine=_engine(options)), typed=typed, trained=_told)
     if place := tracking.training(options.track, trained, Path(options.work)):
         console.say(f"tracked in {place}")
     first = Run(trained)

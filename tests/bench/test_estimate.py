@@ -17,7 +17,6 @@ from fedcli.federation.engines.pool import shared_out
 from fedcli.federation.server import cohort
 from fedcli.runs.assembly import assemble
 from fedcli.runs.rules import check
-from fedcli.runs.train_options import Execution
 from fedcli.stages.partition import partition
 
 FIXED, EACH = 0.5, 0.01  # seconds of a visit and of an image in it
@@ -70,7 +69,7 @@ def test_clients_on_several_processes_take_what_the_busiest_takes(tmp_path, cloc
     dataset = manifest.parent(make_chain(tmp_path), "dataset")
     data = partition(dataset, work=tmp_path, dirichlet=1.0, clients=4).path
     images = {client["client"]: client["train"] for client in manifest.read(data).body["roster"]}
-    result, of = estimate(data, plan(), Execution(engine="pool:2"), limit=1.0), shared_out(images, 2)
+    result, of = estimate(data, plan(engine="pool:2"), limit=1.0), shared_out(images, 2)
     each = [sum(FIXED + EACH * n for client, n in images.items() if of[client] == k) for k in (0, 1)]
     assert result.seconds["clients"] == pytest.approx(6 * max(each))
     assert result.processes == 2 and result.bytes["training processes"] > 0
@@ -80,7 +79,7 @@ def test_memory_is_counted_and_nothing_is_written(tmp_path):
     data = make_chain(tmp_path, corrupted=True)
     before = sorted(tmp_path.rglob("*"))
     forecast = estimate(data, plan("scaffold"), limit=0.1)
-    federation = assemble(data, plan("scaffold"), check(plan("scaffold")), None, "cpu")
+    federation = assemble(data, plan("scaffold"), check(plan("scaffold")))
     numbers, trainable = federation.layout.size, federation.layout.trainable
     assert forecast.bytes == {
         "images": (120 + 40) * 64,

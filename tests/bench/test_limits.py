@@ -12,7 +12,6 @@ from fedcli.federation.training import Training
 from fedcli.reporting import timing
 from fedcli.runs.assembly import assemble
 from fedcli.runs.rules import check
-from fedcli.runs.train_options import ON_CPU
 
 ROUND = {
     "round": 1, "seconds": 10.0, "client_seconds": 8.0, "evaluation_seconds": 1.0, "writing_seconds": 0.5,
@@ -25,7 +24,7 @@ LIMITS = {
 
 def federation_of(folder, method, settings=None):
     plan = planned(method, settings or {}, Training(batch_size=4), rounds=3)
-    return assemble(make_chain(folder), plan, check(plan), None, "cpu")
+    return assemble(make_chain(folder), plan, check(plan))
 
 
 def test_a_product_has_two_operations_for_each_pair_and_a_sum_moves_three_arrays():
@@ -60,10 +59,10 @@ def test_a_short_run_and_one_whose_rule_selects_clients_are_not_measured(tmp_pat
     monkeypatch.setattr(limits, "SECONDS", 0.001)
     monkeypatch.setattr(limits, "LEAST", 5.0)
     federation = federation_of(tmp_path / "plain", "fedavg")
-    assert limits.measure(federation, ON_CPU, limits.LEAST - 0.1) is None
-    assert all(value > 0 for value in limits.measure(federation, ON_CPU, limits.LEAST).values())
+    assert limits.measure(federation, limits.LEAST - 0.1) is None
+    assert all(value > 0 for value in limits.measure(federation, limits.LEAST).values())
     selecting = federation_of(tmp_path / "selecting", "afl", {"rule": "released"})
-    assert limits.measure(selecting, ON_CPU, limits.LEAST) is None
+    assert limits.measure(selecting, limits.LEAST) is None
 
 
 def test_a_run_says_its_share_of_both_limits_and_where_the_time_went(tmp_path):

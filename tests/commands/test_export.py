@@ -4,11 +4,11 @@ import json
 
 import pytest
 from conftest import ROSTER, make_chain
+from made_plans import train
 from site_federation import plan, sites_of
 from typer.testing import CliRunner
 
 from fedcli.commands.app import app
-from fedcli.runs.train import train
 from fedcli.sites.roster import names
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import forked
 import numpy as np
 import pytest
-from made_plans import planned
+from made_plans import planned, train
 from typer.testing import CliRunner
 
 from fedcli.commands.app import app
@@ -19,7 +19,6 @@ from fedcli.data.preparation.raw_folder import usual_sample
 from fedcli.data.sources import SOURCES, make_sample
 from fedcli.errors import FedcliError, UsageError
 from fedcli.federation.client import Training
-from fedcli.runs.train import train
 from fedcli.scores.evaluate import evaluate
 from fedcli.scores.scores import Scores
 from fedcli.scores.statistics import intervals

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import ROSTER, make_chain, play, toy_shard, toy_shards
-from made_plans import planned
+from made_plans import planned, train
 from torch import nn
 
 import fedcli
@@ -22,7 +22,6 @@ from fedcli.methods.contract import ClientRound, Local
 from fedcli.models.layout import Layout
 from fedcli.models.network import Network
 from fedcli.runs.rules import check
-from fedcli.runs.train import train
 
 SGD = Training(optimizer="sgd", lr=0.1, batch_size=8, weight_decay=0.0)
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from conftest import make_chain, toy_net
-from made_plans import planned
+from made_plans import planned, train
 
 from fedcli.errors import FedcliError, UsageError
 from fedcli.federation.engines import chosen, on_ray, parsed
@@ -14,8 +14,6 @@ from fedcli.federation.engines.in_process import InProcess
 from fedcli.federation.training import Training
 from fedcli.methods import METHODS, resolve
 from fedcli.models.layout import Layout
-from fedcli.runs.train import train
-from fedcli.runs.train_options import Execution
 
 TRAINING = Training(optimizer="sgd", lr=0.05, momentum=0.9, weight_decay=0.0, batch_size=8)
 
@@ -109,7 +107,7 @@ def ray(monkeypatch):
 
 def trained(work, method, engine, **more):
     plan = planned(method, {}, TRAINING, rounds=2)
-    return train(make_chain(work), plan, work=work, execution=Execution(engine=engine, threads=1), **more)
+    return train(make_chain(work), plan, work=work, engine=engine, threads=1, **more)
 
 
 def made(run):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 from conftest import ROSTER, make_chain, play, toy_net, toy_shards
-from made_plans import planned
+from made_plans import planned, train
 
 from fedcli import extensions
 from fedcli.errors import FedcliError, UsageError
@@ -24,8 +24,6 @@ from fedcli.models.layout import Layout
 from fedcli.runs import chosen_engine, resources
 from fedcli.runs.assembly import assemble
 from fedcli.runs.rules import check
-from fedcli.runs.train import train
-from fedcli.runs.train_options import Execution
 from fedcli.system.processes import WorkerError
 
 TRAINING = Training(optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=8)
@@ -166,7 +164,8 @@ def test_several_processes_of_several_threads_are_refused(tmp_path):
             make_chain(tmp_path),
             planned("fedavg", {}, TRAINING, rounds=1),
             work=tmp_path,
-            execution=Execution(engine="pool:2", threads=2),
+            engine="pool:2",
+            threads=2,
         )
 
 
@@ -182,17 +181,17 @@ def four_cores(monkeypatch):
     [(None, 2, 1), (None, 1, 4), ("in-process", 8, 4), ("pool:2", 8, 1), ("pool:2", 1, 4), ("pool:1", 8, 4)],
 )
 def test_a_large_network_trains_on_one_thread_where_clients_train_side_by_side(four_cores, engine, clients, threads):
-    plan = planned("fedavg", {}, TRAINING, rounds=1, model="resnet18")
-    chosen_engine.prepare(plan, Execution(engine=engine), clients)
+    plan = planned("fedavg", {}, TRAINING, rounds=1, model="resnet18", engine=engine)
+    chosen_engine.prepare(plan, clients)
     assert torch.get_num_threads() == threads
 
 
 @pytest.mark.parametrize(("free", "threads"), [(10**6, 4), (10**12, 1), (0, 1)])  # 0: the system does not say
 def test_one_process_trains_where_memory_is_short(four_cores, tmp_path, monkeypatch, free, threads):
     monkeypatch.setattr(resources, "free", lambda device: free)
-    plan = planned("fedavg", {}, TRAINING, rounds=1, model="resnet10")
-    settle = chosen_engine.prepare(plan, Execution(engine=None), 2)
-    federation = assemble(make_chain(tmp_path), plan, check(plan), None, "cpu")
+    plan = planned("fedavg", {}, TRAINING, rounds=1, model="resnet10", engine=None)
+    settle = chosen_engine.prepare(plan, 2)
+    federation = assemble(make_chain(tmp_path), plan, check(plan))
     before = {name: tensor.clone() for name, tensor in federation.net.state_dict().items()}
     settle(federation)
     assert torch.get_num_threads() == threads

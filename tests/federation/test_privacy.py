@@ -7,7 +7,7 @@ from itertools import combinations
 import pytest
 import torch
 from conftest import make_chain, play, toy_net, toy_shard
-from made_plans import planned
+from made_plans import planned, train
 
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
@@ -16,7 +16,6 @@ from fedcli.federation.privacy import epsilon, noised_model
 from fedcli.methods import resolve
 from fedcli.models.layout import Layout
 from fedcli.runs.rules import check
-from fedcli.runs.train import train
 
 SGD = Training(optimizer="sgd", lr=0.1, batch_size=8, weight_decay=0.0)
 

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 import session
 from conftest import make_chain
-from made_plans import planned
+from made_plans import planned, train
 from pandas import DataFrame
 
 from fedcli.federation.training import Training
@@ -17,7 +17,6 @@ from fedcli.figures.figure import Figure, numbers, register
 from fedcli.figures.kinds import FIGURES
 from fedcli.figures.series import read
 from fedcli.reporting.rows import compared, rows
-from fedcli.runs.train import train
 from fedcli.scores.audit.audited import audit
 from fedcli.scores.evaluate import evaluate
 from fedcli.scores.evaluation_options import AuditOptions

@@ -3,7 +3,7 @@ import json
 import pytest
 import torch
 from conftest import client_updates, play
-from made_plans import planned
+from made_plans import planned, train
 from run_folders import a_line, a_run
 
 from fedcli.errors import FedcliError
@@ -12,7 +12,6 @@ from fedcli.figures import drawing
 from fedcli.figures.kinds import histograms
 from fedcli.figures.series import read
 from fedcli.methods import resolve
-from fedcli.runs.train import train
 
 COUNTS = [[0, 0, 0, 0, 2, 2, 0, 0, 0, 4], [0, 0, 0, 0, 0, 0, 0, 0, 0, 8], [0] * 10, [0, 0, 0, 0, 0, 4, 0, 0, 0, 4]]
 

@@ -6,7 +6,7 @@ import session
 import torch
 import torch.nn.functional as F
 from conftest import make_chain, toy_net
-from made_plans import planned
+from made_plans import planned, train
 from pandas import DataFrame, concat
 from torch import nn
 
@@ -18,7 +18,6 @@ from fedcli.figures import trained as moved
 from fedcli.figures.drawing import drawn
 from fedcli.figures.kinds import FIGURES, landscape
 from fedcli.runs import finished as runs
-from fedcli.runs.train import train
 from fedcli.seeds import derive
 
 

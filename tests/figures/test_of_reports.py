@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import session
 from conftest import make_chain
-from made_plans import planned
+from made_plans import planned, train
 from scored_runs import heal, model, scored
 from sklearn.metrics import confusion_matrix, precision_recall_curve, roc_curve
 
@@ -17,7 +17,6 @@ from fedcli.figures.kinds import FIGURES, answers, confusion, errors, forest, ov
 from fedcli.figures.report import FORMATS, write_all
 from fedcli.reporting.rows import compared, rows
 from fedcli.reporting.table import Section
-from fedcli.runs.train import train
 from fedcli.scores.clinical.binary import BENEFITS, benefit
 from fedcli.scores.evaluate import evaluate
 from fedcli.scores.statistics import bootstrap

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import ROSTER, make_chain
-from made_plans import planned
+from made_plans import planned, train
 from pandas import DataFrame, concat
 from typer.testing import CliRunner
 
@@ -15,7 +15,6 @@ from fedcli.federation.client import Training
 from fedcli.figures import drawing, trained
 from fedcli.figures.kinds import counts, features
 from fedcli.runs import finished
-from fedcli.runs.train import train
 
 SGD = Training(optimizer="sgd", lr=0.1, batch_size=8)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import ROSTER, client_updates, make_chain, play, toy_clip, toy_shard
-from made_plans import planned
+from made_plans import planned, train
 from torch import nn
 
 import fedcli.methods.fairlora as fairlora  # importing registers
@@ -19,7 +19,6 @@ from fedcli.models.clip import ClipNetwork
 from fedcli.models.layout import Layout
 from fedcli.models.network import Groups
 from fedcli.runs.finished import load_model, logits, open_run
-from fedcli.runs.train import train
 
 SGD = Training(optimizer="sgd", lr=0.1, batch_size=8)
 

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from conftest import ROSTER, make_chain, play, toy_net, toy_shard, toy_shards
 from group_clients import client_of
-from made_plans import planned
+from made_plans import planned, train
 
 from fedcli.errors import UsageError
 from fedcli.federation.client import Task, Training, run_client
@@ -17,7 +17,6 @@ from fedcli.methods import resolve
 from fedcli.methods.fedgela import SimplexHead, simplex
 from fedcli.models.layout import Layout
 from fedcli.models.network import Network
-from fedcli.runs.train import train
 
 
 def test_corners_are_unit_vectors_as_far_from_each_other_as_they_can_be():

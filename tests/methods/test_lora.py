@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import CLASSES, ROSTER, client_updates, make_chain, play, toy_clip, toy_net, toy_shard
-from made_plans import planned
+from made_plans import planned, train
 from torch import nn
 
 import fedcli.methods.lora  # noqa: F401 - importing registers
@@ -17,7 +17,6 @@ from fedcli.models.adapted import Adapted, adaptable
 from fedcli.models.clip import ClipNetwork
 from fedcli.models.layout import Layout
 from fedcli.runs.finished import logits, open_run
-from fedcli.runs.train import train
 from fedcli.scores.answering import predictions
 
 BOTH = pytest.mark.parametrize("spec", ["lora", "svd-lora"])

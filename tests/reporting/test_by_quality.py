@@ -4,12 +4,11 @@ import json
 
 import pytest
 from conftest import make_chain
-from made_plans import planned
+from made_plans import planned, train
 from typer.testing import CliRunner
 
 from fedcli.commands.app import app
 from fedcli.federation.training import Training
-from fedcli.runs.train import train
 
 
 def run(*words: object, code: int = 0) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import session
 from conftest import ROSTER, make_chain
-from made_plans import planned
+from made_plans import planned, train
 from scored_runs import heal, model, scored
 
 from fedcli.data import manifest
@@ -16,7 +16,6 @@ from fedcli.reporting import cards, evidence
 from fedcli.reporting.further import by_severity_and_group
 from fedcli.reporting.page import lead, provenance
 from fedcli.reporting.rows import compared, rows
-from fedcli.runs.train import train
 from fedcli.scores.evaluate import evaluate
 from fedcli.scores.evaluation_options import EvaluateOptions
 

@@ -2,14 +2,13 @@ import pandas
 import pytest
 import session
 from conftest import make_chain
-from made_plans import planned
+from made_plans import planned, train
 
 from fedcli.errors import UsageError
 from fedcli.federation.client import Training
 from fedcli.reporting.pipelines import FIELDS, tidy
 from fedcli.reporting.rows import rows
 from fedcli.reporting.tables import render
-from fedcli.runs.train import train
 from fedcli.scores.evaluate import evaluate
 from fedcli.scores.numbers import is_lower, name, numbers
 from fedcli.scores.scores import Scores

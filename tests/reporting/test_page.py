@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 from conftest import make_chain
-from made_plans import planned
+from made_plans import planned, train
 from nested_scores import over, scores_of
 from pandas import DataFrame
 from PIL import Image
@@ -25,7 +25,6 @@ from fedcli.reporting import page, timing
 from fedcli.reporting.page import lead, markup, provenance
 from fedcli.reporting.rows import compared, rows
 from fedcli.reporting.table import Cell, Column, Table, number
-from fedcli.runs.train import train
 from fedcli.scores.evaluate import evaluate
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

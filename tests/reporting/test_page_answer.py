@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 import pytest
 from conftest import make_chain
-from made_plans import planned
+from made_plans import planned, train
 from PIL import Image
 
 from fedcli.compare import verdict
@@ -18,7 +18,6 @@ from fedcli.reporting import comparison, page
 from fedcli.reporting.page import images, lead, markup, provenance
 from fedcli.reporting.rows import compared, rows
 from fedcli.reporting.table import Column
-from fedcli.runs.train import train
 from fedcli.scores.evaluate import evaluate
 
 

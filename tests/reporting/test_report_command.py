@@ -9,7 +9,7 @@ import sys
 import pytest
 import session
 from conftest import make_chain
-from made_plans import planned
+from made_plans import planned, train
 from made_scores import scores
 from nested_scores import body_of, staged
 from report_tables import table_cells
@@ -20,7 +20,6 @@ from fedcli.federation.client import Training
 from fedcli.reporting import timing
 from fedcli.reporting.rows import rows
 from fedcli.reporting.tables import render
-from fedcli.runs.train import train
 from fedcli.scores.evaluate import evaluate
 
 

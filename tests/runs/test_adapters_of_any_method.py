@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import CLASSES, ROSTER, interrupt_in_round, make_chain
-from made_plans import planned, results
+from made_plans import planned, results, train
 
 from fedcli import models
 from fedcli.bench.toy import toy_federation, toy_shard
@@ -19,8 +19,7 @@ from fedcli.models.adapted import Adapted, Adapters, merged
 from fedcli.runs import train as trains
 from fedcli.runs.finished import open_run, predict
 from fedcli.runs.rules import check
-from fedcli.runs.train import train
-from fedcli.runs.train_options import Execution, TrainOptions
+from fedcli.runs.train_options import TrainOptions
 
 TRAINING = Training(optimizer="sgd", lr=0.05, momentum=0.9, weight_decay=0.0, batch_size=8)
 ANY = [name for name, method in METHODS.items() if not method.local.freezes]
@@ -105,7 +104,7 @@ def test_a_run_sends_less_leaves_what_is_frozen_and_is_scored_and_resumed(tmp_pa
     data = next(tmp_path.rglob("partition.json"))
     monkeypatch.setattr(Federation, "play", interrupt_in_round(2))
     with pytest.raises(trains.Interrupted):
-        train(data, plan, work=tmp_path, out=tmp_path / "runs" / "cut", execution=Execution(checkpoint_every=1))
+        train(data, plan, work=tmp_path, out=tmp_path / "runs" / "cut", checkpoint_every=1)
     monkeypatch.undo()
     cut = train(data, plan, work=tmp_path, out=tmp_path / "runs" / "cut", resume=True)
     assert results(cut.parent) == results(done.parent)

@@ -2,11 +2,12 @@
 
 import json
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
 from conftest import interrupt_in_round, make_chain
-from made_plans import planned
+from made_plans import planned, results, train
 
 from fedcli.data import manifest
 from fedcli.errors import UsageError
@@ -16,20 +17,25 @@ from fedcli.federation.server import Federation
 from fedcli.metrics import balanced_accuracy, score
 from fedcli.runs.finished import BEST, open_run, predict
 from fedcli.runs.rules import check
-from fedcli.runs.train import Interrupted, train
-from fedcli.runs.train_options import Execution
+from fedcli.runs.train import Interrupted
 from fedcli.stages.corrupt import corrupt
 from fedcli.stages.partition import partition
 
 TRAINING = Training(optimizer="sgd", lr=0.05, momentum=0.9, weight_decay=0.0, batch_size=8)
 
 
-@pytest.fixture
-def data(tmp_path):
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
     """Four clients that keep a quarter of their images for validation, those of one under noise."""
-    dataset = manifest.parent(make_chain(tmp_path), "dataset")
-    divided = partition(dataset, work=tmp_path, dirichlet=3.0, clients=4, val=0.25)
-    return corrupt(divided, "gaussian", severity=5, ratio=0.25, work=tmp_path, jobs=1).path
+    work = tmp_path_factory.mktemp("data")
+    divided = partition(manifest.parent(make_chain(work), "dataset"), work=work, dirichlet=3.0, clients=4, val=0.25)
+    return corrupt(divided, "gaussian", severity=5, ratio=0.25, work=work, jobs=1).path
+
+
+@pytest.fixture(scope="module")
+def whole(data, tmp_path_factory):
+    """(method, options) -> their run, which nothing stopped."""
+    return cache(lambda method, **rest: train(data, asked(method, **rest), work=tmp_path_factory.mktemp(method)))
 
 
 def validated(folder):
@@ -41,22 +47,12 @@ def asked(method="fedheal", **rest):
     return planned(method, {}, TRAINING, rounds=7, seed=3, **rest)
 
 
-def results(folder):
-    return {
-        p.relative_to(folder).as_posix(): p.read_bytes()
-        for p in folder.rglob("*")
-        if p.suffix in (".json", ".jsonl", ".h5") and p.name != "timing.jsonl"
-    }
-
-
-@pytest.mark.parametrize("case", [{"method": "fedbn"}, {"single_site": True}])
-def test_the_first_of_the_best_rounds_is_kept_and_scores_as_recorded(tmp_path, data, case):
-    case = {"method": "fedavg", **case}
-    run = open_run(train(data, asked(**case), work=tmp_path, out=None))
+@pytest.mark.parametrize(("method", "own"), [("fedbn", {}), ("fedavg", {"single_site": True})])
+def test_the_first_of_the_best_rounds_is_kept_and_scores_as_recorded(whole, method, own):
+    run = open_run(whole(method, **own))
     best, scores = run.manifest.body["best"], validated(run.path.parent)
     assert best == {"round": int(np.argmax(scores)) + 1, "metric": "balanced_accuracy", "score": max(scores)}
     parts = {c: shard for c, shard in run.data.val.items() if len(shard)}
-    own = "single_site" in case
     table = np.concatenate([predict(run, BEST, part, client if own else None) for client, part in parts.items()])
     y = np.concatenate([part.y.numpy() for part in parts.values()])
     assert score(table, y)["balanced_accuracy"] == balanced_accuracy(table, y) == best["score"]
@@ -71,14 +67,14 @@ def test_without_validation_parts_nothing_is_chosen(tmp_path):
     assert "validation" not in (run.parent / "rounds.jsonl").read_text()
 
 
-def test_a_stop_in_any_round_ends_at_the_same_best_model(tmp_path, data, monkeypatch):
-    whole = train(data, asked("fedbn"), work=tmp_path, out=tmp_path / "runs" / "whole")
+def test_a_stop_in_any_round_ends_at_the_same_best_model(tmp_path, data, whole, monkeypatch):
+    whole = whole("fedbn")
     assert 1 < manifest.read(whole).body["best"]["round"] < 7  # so that stops come before and after it
     for cut in (3, 7):
         out = tmp_path / "runs" / f"cut{cut}"
         monkeypatch.setattr(Federation, "play", interrupt_in_round(cut))
         with pytest.raises(Interrupted):
-            train(data, asked("fedbn"), work=tmp_path, out=out, execution=Execution(checkpoint_every=1))
+            train(data, asked("fedbn"), work=tmp_path, out=out, checkpoint_every=1)
         monkeypatch.undo()
         if cut == 7:  # the best model of a later round than that of the state must not be taken
             states.saved(out / "state")[-1].write_bytes(b"damaged")
@@ -86,8 +82,8 @@ def test_a_stop_in_any_round_ends_at_the_same_best_model(tmp_path, data, monkeyp
         assert results(again.parent) == results(whole.parent)
 
 
-def test_a_stop_while_the_best_model_is_written_costs_nothing(tmp_path, data, monkeypatch):
-    whole = train(data, asked(), work=tmp_path, out=tmp_path / "runs" / "whole")
+def test_a_stop_while_the_best_model_is_written_costs_nothing(tmp_path, data, whole, monkeypatch):
+    whole = whole("fedheal")
     out = tmp_path / "runs" / "cut"
 
     def full(path, *rest):
@@ -118,8 +114,8 @@ def test_a_forced_resume_goes_on_from_the_best_of_the_rounds_that_stay(tmp_path,
     assert manifest.read(run).body["best"]["round"] == int(np.argmax(scores)) + 1 <= 4
 
 
-def test_clocks_and_memory_are_told_outside_the_manifest(tmp_path, data):
-    run = train(data, replace(asked(), rounds=2), work=tmp_path, out=None)
+def test_clocks_and_memory_are_told_outside_the_manifest(whole):
+    run = whole("fedheal")
     lines = [json.loads(line) for line in (run.parent / "timing.jsonl").read_text().splitlines()]
     assert all(0 < line["evaluation_seconds"] < line["seconds"] and line["peak_bytes"] > 1e6 for line in lines)
     assert "timing.jsonl" not in manifest.read(run).files
@@ -131,8 +127,8 @@ def first_stop(scores, patience):
     return next((t for t in rounds if t - 1 - int(np.argmax(scores[:t])) >= patience), len(scores))
 
 
-def test_patience_stops_after_rounds_without_a_better_validation_score(tmp_path, data, monkeypatch):
-    whole = train(data, asked("fedbn"), work=tmp_path, out=tmp_path / "runs" / "whole")
+def test_patience_stops_after_rounds_without_a_better_validation_score(tmp_path, data, whole, monkeypatch):
+    whole = whole("fedbn")
     lines = (whole.parent / "rounds.jsonl").read_text().splitlines()
     last = first_stop(validated(whole.parent), 1)
     assert 1 < last < 7
@@ -146,7 +142,7 @@ def test_patience_stops_after_rounds_without_a_better_validation_score(tmp_path,
     out = tmp_path / "runs" / "cut"
     monkeypatch.setattr(Federation, "play", interrupt_in_round(last))
     with pytest.raises(Interrupted):
-        train(data, asked("fedbn", patience=1), work=tmp_path, out=out, execution=Execution(checkpoint_every=1))
+        train(data, asked("fedbn", patience=1), work=tmp_path, out=out, checkpoint_every=1)
     monkeypatch.undo()
     again = train(data, asked("fedbn", patience=1), work=tmp_path, out=out, resume=True)
     assert results(again.parent) == results(early.parent)

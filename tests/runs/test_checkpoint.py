@@ -1,12 +1,13 @@
 """A resume takes over nothing that was changed since it was saved."""
 
 import json
+import shutil
 import threading
 
 import pytest
 import torch
 from conftest import interrupt_in_round, make_chain
-from made_plans import planned
+from made_plans import planned, results, train
 
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, HashError
@@ -15,27 +16,28 @@ from fedcli.federation.client import Training
 from fedcli.federation.server import Federation
 from fedcli.runs import folder
 from fedcli.runs import train as training
-from fedcli.runs.train import Interrupted, train
+from fedcli.runs.train import Interrupted
 
 
 def plan(rounds=6):
     return planned("fedheal", {}, Training(optimizer="sgd", lr=0.05, batch_size=8), rounds)
 
 
-def results(folder):
-    kept = [p for p in folder.rglob("*") if p.suffix in (".json", ".jsonl", ".h5") and p.name != "timing.jsonl"]
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in kept}
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory):
+    """A work folder with a run stopped after round 4 of 6."""
+    work = tmp_path_factory.mktemp("work")
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupted):
+        patch.setattr(Federation, "play", interrupt_in_round(5))
+        train(make_chain(work), plan(), work=work, out=work / "runs" / "cut")
+    return work
 
 
 @pytest.fixture
-def cut(tmp_path, monkeypatch):
-    """The folder of a run stopped after round 4 of 6, and its data."""
-    data, out = make_chain(tmp_path), tmp_path / "runs" / "cut"
-    monkeypatch.setattr(Federation, "play", interrupt_in_round(5))
-    with pytest.raises(Interrupted):
-        train(data, plan(), work=tmp_path, out=out)
-    monkeypatch.undo()
-    return out, data
+def cut(stopped, tmp_path):
+    """The folder of a copy of that run, and its data."""
+    shutil.copytree(stopped, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "runs" / "cut", tmp_path / "partitions" / "made" / "partition.json"
 
 
 def resume(cut):

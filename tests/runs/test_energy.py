@@ -8,14 +8,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 from conftest import make_chain
-from made_plans import plan
+from made_plans import plan, train
 
 from fedcli.data import manifest
 from fedcli.reporting import timing
 from fedcli.reporting.page import provenance
 from fedcli.runs import clocks
 from fedcli.runs.clocks import Meter
-from fedcli.runs.train import train
 
 
 def zone(folder, name, microjoules, most=999_999):

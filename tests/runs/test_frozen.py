@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import make_chain, toy_net, toy_shard, toy_shards
-from made_plans import planned
+from made_plans import planned, train
 
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
@@ -19,7 +19,6 @@ from fedcli.runs import assembly
 from fedcli.runs.finished import load_mean_personal, load_model, logits, open_run, predict
 from fedcli.runs.rules import check
 from fedcli.runs.scoring import curve
-from fedcli.runs.train import train
 from fedcli.scores.evaluate import evaluate
 
 TRAINING = Training(optimizer="sgd", lr=0.05, momentum=0.9, weight_decay=0.0, batch_size=8)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from conftest import interrupt_in_round, make_chain
-from made_plans import planned
+from made_plans import planned, train
 from own_files import RULE, written
 
 from fedcli import extensions
@@ -16,8 +16,7 @@ from fedcli.methods import resolve
 from fedcli.provenance import OwnCodeError
 from fedcli.runs import own_code
 from fedcli.runs.finished import open_run
-from fedcli.runs.train import Interrupted, begun, train
-from fedcli.runs.train_options import Execution
+from fedcli.runs.train import Interrupted, begun
 
 DEEPER = (
     RULE.replace(
@@ -39,7 +38,7 @@ register(""",
     .replace("from fedcli.methods.registry import nn", "")
 )
 TRAINING = Training(optimizer="sgd", lr=0.05, momentum=0.9, weight_decay=0.0, batch_size=8)
-POOL = Execution(engine="pool:2")
+ENGINES = "in-process", "pool:2"
 
 
 def plan(path, rounds=3, **settings):
@@ -75,7 +74,7 @@ def test_a_run_records_the_files_sha256_and_no_place(data, mine, tmp_path):
 
 
 def test_every_engine_comes_to_the_same_bytes(data, mine, tmp_path):
-    runs = [train(data, plan(mine), work=tmp_path / k, execution=e) for k, e in (("a", Execution()), ("b", POOL))]
+    runs = [train(data, plan(mine), work=tmp_path / engine, engine=engine) for engine in ENGINES]
     assert results(runs[0].parent) == results(runs[1].parent)
 
 
@@ -136,14 +135,14 @@ def test_scores_need_the_file_only_where_it_builds_the_network(data, mine, tmp_p
         open_run(run)
 
 
-@pytest.mark.parametrize("execution", [Execution(), POOL], ids=["in-process", "pool"])
-def test_a_mistake_in_training_is_named_with_its_line_on_every_engine(execution, data, tmp_path):
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_mistake_in_training_is_named_with_its_line_on_every_engine(engine, data, tmp_path):
     text = DEEPER.replace(
         "def extend", "def loss(self, net, batch, client):\n        return net.nothing\n\n    def extend"
     )
     path = written(tmp_path, text)
     with pytest.raises(Exception) as caught:  # noqa: B017 - the engine decides its class
-        train(data, plan(path), work=tmp_path, execution=execution)
+        train(data, plan(path), work=tmp_path, engine=engine)
     fault = caught.value if isinstance(caught.value, OwnCodeError) else extensions.fault(caught.value)
     line = text.splitlines().index("        return net.nothing") + 1
     assert fault.sentence.startswith(f"mine.py, line {line}: AttributeError") and "in round 1 of 3" in fault.sentence

@@ -6,11 +6,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 from conftest import make_chain, toy_net
-from made_plans import planned
+from made_plans import planned, train
 
 from fedcli.federation.client import Training
 from fedcli.runs import precision
-from fedcli.runs.train import train
 
 
 @pytest.mark.parametrize("slow, chosen", [("fp32", "bf16"), ("bf16", "fp32")])

@@ -56,13 +56,13 @@ def trained(data):
     def made(name):
         given, opened = [], train.opened
 
-        def watched(execution, federation):
+        def watched(federation, *how):
             given.append(federation)
-            return opened(execution, federation)
+            return opened(federation, *how)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(train, "opened", watched)
-            run = train.train(data, asked(**RUNS[name]), work=data.parents[2])
+            run = train.train(data, asked(**RUNS[name], work=data.parents[2]))
         (row,) = rows([scored(run)])
         return run, row, given[0]
 
@@ -129,9 +129,9 @@ def test_the_methods_table_says_which_settings_acted(trained, name):
 
 def test_what_is_left_open_and_what_it_stands_for_are_one_run(data, trained):
     run, _, _ = trained("by the data")
-    again = dict(method="fedprox", sampling="group:sex", augment="affine-flip")
-    assert train.train(data, asked(**again), work=data.parents[2]) == run
-    assert train.train(data, asked(**again | {"augment": "none"}), work=data.parents[2]) != run
+    again = dict(method="fedprox", sampling="group:sex", augment="affine-flip", work=data.parents[2])
+    assert train.train(data, asked(**again)) == run
+    assert train.train(data, asked(**again | {"augment": "none"})) != run
 
 
 def test_the_command_of_a_run_makes_it_again(trained):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from conftest import interrupt_in_round, make_chain
-from made_plans import TRAINING, plan, planned, results
+from made_plans import TRAINING, plan, planned, results, train
 from typer.testing import CliRunner
 
 from fedcli.commands import ls
@@ -26,10 +26,7 @@ from fedcli.federation.server import Federation
 from fedcli.io.locks import held
 from fedcli.runs import folder as folders
 from fedcli.runs.folder import unfinished
-from fedcli.runs.train import Interrupted, begun, train
-from fedcli.runs.train_options import Execution
-
-EACH_ROUND = Execution(checkpoint_every=1)
+from fedcli.runs.train import Interrupted, begun
 
 
 def test_ctrl_c_saves_and_resume_ends_at_the_same_bytes(tmp_path, monkeypatch):
@@ -37,7 +34,7 @@ def test_ctrl_c_saves_and_resume_ends_at_the_same_bytes(tmp_path, monkeypatch):
     whole = train(data, plan(), work=tmp_path, out=tmp_path / "runs" / "whole")
     monkeypatch.setattr(Federation, "play", interrupt_in_round(4))
     with pytest.raises(Interrupted, match="after round 3 of 6"):
-        train(data, plan(), work=tmp_path, out=tmp_path / "runs" / "cut", execution=Execution(checkpoint_every=10))
+        train(data, plan(), work=tmp_path, out=tmp_path / "runs" / "cut", checkpoint_every=10)
     monkeypatch.undo()
     with pytest.raises(FedcliError, match="unfinished run, stopped after round 3"):
         train(data, plan(), work=tmp_path, out=tmp_path / "runs" / "cut")
@@ -78,7 +75,7 @@ def test_a_damaged_newest_state_falls_back_to_the_one_before(tmp_path, monkeypat
     whole = train(data, plan(), work=tmp_path, out=tmp_path / "runs" / "whole")
     monkeypatch.setattr(Federation, "play", interrupt_in_round(5))
     with pytest.raises(Interrupted):
-        train(data, plan(), work=tmp_path, out=out, execution=Execution(checkpoint_every=1))
+        train(data, plan(), work=tmp_path, out=out, checkpoint_every=1)
     monkeypatch.undo()
     newest = states.saved(out / "state")[-1]
     newest.write_bytes(newest.read_bytes()[:1000])
@@ -136,7 +133,7 @@ def without_a_stop(method):
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         whole = train(
-            make_chain(work), plan(method, rounds=4), work=work, out=work / "runs" / "whole", execution=EACH_ROUND
+            make_chain(work), plan(method, rounds=4), work=work, out=work / "runs" / "whole", checkpoint_every=1
         )
         return results(whole.parent)
 
@@ -156,9 +153,9 @@ def test_a_stop_anywhere_costs_no_round_and_no_byte(tmp_path, monkeypatch, metho
     data, out = make_chain(tmp_path), tmp_path / "runs" / "cut"
     fail_once(monkeypatch, target, error, after)
     with pytest.raises((OSError, KeyboardInterrupt, FedcliError)):
-        train(data, plan(method, rounds=4), work=tmp_path, out=out, execution=EACH_ROUND)
+        train(data, plan(method, rounds=4), work=tmp_path, out=out, checkpoint_every=1)
     monkeypatch.undo()
-    again = train(data, plan(method, rounds=4), work=tmp_path, out=out, execution=EACH_ROUND, resume=True)
+    again = train(data, plan(method, rounds=4), work=tmp_path, out=out, checkpoint_every=1, resume=True)
     assert results(again.parent) == without_a_stop(method)
     assert not list(out.rglob("*.tmp")) and not (out / "state").exists()
     manifest.verify(again)
@@ -176,18 +173,20 @@ def test_absent_clients_keep_an_order_that_a_resume_has_too(tmp_path, monkeypatc
     assert results(cut.parent) == results(whole.parent)
 
 
-@pytest.mark.parametrize(("method", "engine"), [("scaffold", None), ("scaffold", "pool:2"), ("fedheal", None)])
+@pytest.mark.parametrize(
+    ("method", "engine"), [("scaffold", "in-process"), ("scaffold", "pool:2"), ("fedheal", "in-process")]
+)
 def test_states_of_clients_on_disk_change_no_byte_of_a_run_or_of_its_resume(tmp_path, monkeypatch, method, engine):
     data, asked = make_chain(tmp_path), plan(method, participation=0.5, seed=4)
     whole = train(data, asked, work=tmp_path, out=tmp_path / "runs" / "whole")
     monkeypatch.setattr("fedcli.runs.train.ClientStateStore", partial(ClientStateStore, in_memory=0))
-    execution = Execution(checkpoint_every=1, engine=engine) if engine else EACH_ROUND
-    stored = train(data, asked, work=tmp_path, out=tmp_path / "runs" / "stored", execution=execution)
+    how = {"checkpoint_every": 1, "engine": engine}
+    stored = train(data, asked, work=tmp_path, out=tmp_path / "runs" / "stored", **how)
     with monkeypatch.context() as patched:
         patched.setattr(Federation, "play", interrupt_in_round(5))
         with pytest.raises(Interrupted):
-            train(data, asked, work=tmp_path, out=tmp_path / "runs" / "cut", execution=execution)
-    cut = train(data, asked, work=tmp_path, out=tmp_path / "runs" / "cut", execution=execution, resume=True)
+            train(data, asked, work=tmp_path, out=tmp_path / "runs" / "cut", **how)
+    cut = train(data, asked, work=tmp_path, out=tmp_path / "runs" / "cut", **how, resume=True)
     assert results(cut.parent) == results(stored.parent) == results(whole.parent)
 
 

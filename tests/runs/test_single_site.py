@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import ROSTER, interrupt_in_round, make_chain, play, toy_net, toy_shard, toy_shards
-from made_plans import planned
+from made_plans import planned, results, train
 from nested_scores import body_of
 from score_json import group_scores
 
@@ -31,7 +31,7 @@ from fedcli.reporting.rows import notes, rows
 from fedcli.reporting.tables import render
 from fedcli.runs.finished import open_run, predict
 from fedcli.runs.rules import acting, check
-from fedcli.runs.train import Interrupted, train
+from fedcli.runs.train import Interrupted
 from fedcli.scores.evaluate import evaluate
 from fedcli.scores.evaluation_options import EvaluateOptions
 
@@ -73,11 +73,6 @@ def divided(work, *, among=4, **rest):
         above = {name: manifest.sha256(made.parent / name) for name in old.parents}
         manifest.seal(made.parent, replace(old, parents=above))
     return data
-
-
-def results(folder):
-    items = [p for p in folder.rglob("*") if p.suffix in (".json", ".jsonl", ".h5") and p.name != "timing.jsonl"]
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in items}
 
 
 def scored(run):

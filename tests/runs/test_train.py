@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import make_chain
-from made_plans import plan, planned, results
+from made_plans import plan, planned, results, train
 
 import fedcli
 from fedcli.data import manifest
@@ -19,8 +19,6 @@ from fedcli.figures.series import read
 from fedcli.metrics.task import ONE
 from fedcli.runs.finished import open_run, predict
 from fedcli.runs.rules import check
-from fedcli.runs.train import train
-from fedcli.runs.train_options import Execution
 
 
 def test_a_run_writes_its_record_models_and_manifest(tmp_path):
@@ -132,8 +130,8 @@ def test_numbers_no_optimizer_can_use_are_refused(change, word):
 
 
 def test_more_threads_than_any_processor_has_are_refused_before_torch_starts_them(tmp_path):
-    with pytest.raises(UsageError, match="--threads 1000000 is out of range"):
-        train(make_chain(tmp_path), plan(), work=tmp_path, out=None, execution=Execution(threads=10**6))
+    with pytest.raises(UsageError, match="--threads=1000000 is out of range"):
+        train(make_chain(tmp_path), plan(), work=tmp_path, out=None, threads=10**6)
 
 
 def test_a_model_with_a_number_that_is_not_finite_is_named(tmp_path):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import make_chain
-from made_plans import planned, results
+from made_plans import planned, results, train
 from torch import nn
 from typed_lines import fedcli, path_of
 
@@ -18,7 +18,6 @@ from fedcli.figures.kinds import reconstructions
 from fedcli.runs import finished
 from fedcli.runs.assembly import assemble
 from fedcli.runs.rules import check
-from fedcli.runs.train import train
 from fedcli.scores.audit import audited, inversion
 from fedcli.scores.audit import finished as audits
 from fedcli.scores.audit.hospital import probe
@@ -131,7 +130,7 @@ def run(chain):
 
 def test_the_initial_network_is_the_one_that_training_began_with(run, chain):
     plan = planned("fedavg", {}, TRAINING, 1, model="cnn-gn")
-    begun = assemble(chain, plan, check(plan), None, "cpu").net.state_dict()
+    begun = assemble(chain, plan, check(plan)).net.state_dict()
     again = finished.starting_network(finished.open_run(run)).state_dict()
     assert begun.keys() == again.keys() and all(torch.equal(begun[name], again[name]) for name in begun)
 

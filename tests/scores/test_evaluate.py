@@ -3,7 +3,7 @@ import published_schema
 import pytest
 from conftest import make_chain
 from evaluated_runs import ABOUT, ATTRIBUTES, GAUSSIAN, ROSTER, a_run, a_shard, logits_of, scorer
-from made_plans import planned
+from made_plans import planned, train
 from nested_scores import body_of
 from score_json import group_scores
 
@@ -12,7 +12,6 @@ from fedcli.errors import FedcliError, UsageError
 from fedcli.federation.client import Training
 from fedcli.metrics import score
 from fedcli.runs.finished import load_mean_personal, logits, open_run, predict
-from fedcli.runs.train import train
 from fedcli.scores import evaluate as stage
 from fedcli.scores.evaluate import evaluate
 from fedcli.scores.scores import Scores
@@ -241,7 +240,6 @@ def test_global_personal_and_mean_personal_models_are_scored_apart(tmp_path):
     from conftest import make_chain
 
     from fedcli.federation.client import Training
-    from fedcli.runs.train import train
 
     data, training = make_chain(tmp_path, corrupted=True), Training(optimizer="sgd", lr=0.1, batch_size=8)
     by_name = {}

@@ -4,7 +4,7 @@ import h5py
 import numpy as np
 import pytest
 from conftest import ROSTER, make_chain
-from made_plans import planned
+from made_plans import planned, train
 from nested_scores import body_of
 
 from fedcli.data import manifest
@@ -13,7 +13,6 @@ from fedcli.metrics import CLASSES, names, score
 from fedcli.reporting.rows import rows
 from fedcli.reporting.tables import render
 from fedcli.runs.finished import open_run, predict
-from fedcli.runs.train import train
 from fedcli.scores.evaluate import evaluate
 
 COLUMNS = [f"mean among clients balanced_accuracy {whose} model" for whose in ("own", "global")]

@@ -6,7 +6,7 @@ import h5py
 import numpy as np
 import pytest
 from conftest import make_chain
-from made_plans import planned
+from made_plans import planned, train
 from nested_scores import staged
 from score_json import group_scores
 from typer.testing import CliRunner
@@ -15,7 +15,6 @@ from fedcli.commands.app import app
 from fedcli.errors import FedcliError
 from fedcli.federation.client import Training
 from fedcli.metrics import probabilities, score
-from fedcli.runs.train import train
 from fedcli.scores.predictions import to_csv
 
 ATTRIBUTES = {"sex": ["female", "male"], "site": ["north", "south", "west"]}

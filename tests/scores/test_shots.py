@@ -6,7 +6,7 @@ import h5py
 import numpy as np
 import pytest
 from conftest import make_chain
-from made_plans import planned
+from made_plans import planned, train
 from nested_scores import body_of
 from report_tables import table_cells
 from score_json import shot_scores
@@ -18,7 +18,6 @@ from fedcli.federation.client import Training
 from fedcli.metrics import recalls, score
 from fedcli.reporting.rows import notes, rows
 from fedcli.reporting.tables import render
-from fedcli.runs.train import train
 from fedcli.scores import shots
 from fedcli.scores.evaluate import evaluate
 from fedcli.scores.evaluation_options import EvaluateOptions

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import make_chain
-from made_plans import planned
+from made_plans import planned, train
 from nested_scores import body_of
 from report_tables import table_cells
 from score_json import group_scores
@@ -26,7 +26,6 @@ from fedcli.metrics import score
 from fedcli.reporting.rows import rows
 from fedcli.reporting.tables import VIEWS, render
 from fedcli.runs.finished import logits, open_run, predict
-from fedcli.runs.train import train
 from fedcli.scores.evaluate import evaluate
 from fedcli.scores.evaluation_options import EvaluateOptions
 

@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 from conftest import make_chain
+from made_plans import train
 from site_federation import OPEN, chain_with_tests, plan, reached, sites_of, train_at
 
 from fedcli.errors import FedcliError
-from fedcli.runs.train import train
 from fedcli.scores.evaluation_options import EvaluateOptions
 from fedcli.sites.description import SiteError, describe, hidden
 from fedcli.sites.roster import gathered

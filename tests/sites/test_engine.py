@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import ROSTER, interrupt_in_round, make_chain
+from made_plans import train
 from site_federation import Carried, plan, sites_of, train_at
 
 from fedcli.data import manifest
@@ -15,8 +16,7 @@ from fedcli.federation.server import Federation
 from fedcli.federation.training import Training
 from fedcli.io.files import write_text
 from fedcli.runs.finished import open_run
-from fedcli.runs.train import Interrupted, train
-from fedcli.runs.train_options import Execution
+from fedcli.runs.train import Interrupted
 from fedcli.sites.description import SiteError, describe
 from fedcli.sites.roster import gathered
 
@@ -199,7 +199,7 @@ def test_what_means_nothing_over_sites_is_refused(data, tmp_path):
         (data, plan(), "socket", "lacks the folder"),
     ):
         with pytest.raises(UsageError, match=sentence):
-            train(source, configuration, work=tmp_path, execution=Execution(engine=engine))
+            train(source, configuration, work=tmp_path, engine=engine)
 
 
 def test_two_sites_of_one_name_or_of_other_classes_are_no_federation(data, tmp_path):
@@ -297,9 +297,9 @@ def test_an_answer_that_comes_too_late_does_not_count_and_its_memory_is_not_used
 
 def test_rules_that_need_every_client_refuse_to_do_without(data, tmp_path):
     with pytest.raises(UsageError, match="fedce needs every client in every round"):
-        train(data, plan("fedce"), work=tmp_path, execution=Execution(engine="socket:s", min_clients=2))
+        train(data, plan("fedce"), work=tmp_path, engine="socket:s", min_clients=2)
     with pytest.raises(UsageError, match="about sites that may be absent"):
-        train(data, plan(), work=tmp_path, execution=Execution(min_clients=2))
+        train(data, plan(), work=tmp_path, min_clients=2)
 
 
 def test_a_rule_that_trains_some_clients_trains_all_where_one_may_be_absent(data, sites, tmp_path):

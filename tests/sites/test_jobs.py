@@ -4,10 +4,9 @@ import threading
 
 import pytest
 from conftest import make_chain
+from made_plans import train
 from site_federation import plan, sites_of
 
-from fedcli.runs.train import train
-from fedcli.runs.train_options import Execution
 from fedcli.sites import sockets
 from fedcli.sites.description import SiteError
 from fedcli.sites.transport.relay import Relay, paths_in
@@ -41,7 +40,7 @@ def test_a_run_over_a_job_has_the_bytes_of_one_process_and_a_job_serves_several(
             here = train(data, plan(method), work=tmp_path, out=tmp_path / "here" / method)
             there = train(
                 data, plan(method), work=tmp_path, out=tmp_path / "there" / method,
-                execution=Execution(engine=f"{engine}:{tmp_path / 's'}"),
+                engine=f"{engine}:{tmp_path / 's'}",
             )  # fmt: skip
             for name in ("rounds.jsonl", "run.json", "models/00002.h5"):
                 assert (here.parent / name).read_bytes() == (there.parent / name).read_bytes()
@@ -73,7 +72,7 @@ def test_what_a_site_answers_wrongly_is_one_sentence(tmp_path, wrong, sentence):
         Job(tmp_path / "s", sites, lambda question, answered: answered_wrongly(question, answered, wrong)),
         pytest.raises(Exception, match=sentence),
     ):
-        train(data, plan(), work=tmp_path, execution=Execution(engine=f"flower:{tmp_path / 's'}"))
+        train(data, plan(), work=tmp_path, engine=f"flower:{tmp_path / 's'}")
 
 
 def test_a_site_of_another_version_and_one_that_is_silent_are_named(tmp_path):
@@ -81,15 +80,15 @@ def test_a_site_of_another_version_and_one_that_is_silent_are_named(tmp_path):
     sites = sites_of(data, tmp_path / "state")
     sites["west"].description["versions"] = {"fedcli": "0.0.1"}
     with Job(tmp_path / "s", sites), pytest.raises(SiteError, match="site west has the versions"):
-        train(data, plan(), work=tmp_path, execution=Execution(engine=f"nvflare:{tmp_path / 's'}"))
+        train(data, plan(), work=tmp_path, engine=f"nvflare:{tmp_path / 's'}")
     with (
         Job(tmp_path / "s", sites, lambda question, answered: None),
         pytest.raises(SiteError, match="site .*: it gave no sign of life for 0.3 s"),
     ):
-        train(data, plan(), work=tmp_path, execution=Execution(engine=f"nvflare:{tmp_path / 's'}", timeout=0.3))
+        train(data, plan(), work=tmp_path, engine=f"nvflare:{tmp_path / 's'}", timeout=0.3)
 
 
 def test_a_job_that_is_not_there_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(sockets, "JOB_WAIT", 0.0)
     with pytest.raises(SiteError, match="no job listens at .*north.sock"):
-        train(make_chain(tmp_path), plan(), work=tmp_path, execution=Execution(engine=f"flower:{tmp_path / 's'}"))
+        train(make_chain(tmp_path), plan(), work=tmp_path, engine=f"flower:{tmp_path / 's'}")

@@ -4,6 +4,7 @@ import json
 
 import pytest
 from hospitals import HOSPITALS, prepared, write_hospitals
+from made_plans import train
 from site_federation import OPEN, plan, reached, sites_of, train_at
 
 import fedcli
@@ -15,14 +16,14 @@ from fedcli.figures.kinds import flow
 from fedcli.figures.system import System
 from fedcli.reporting import by_group
 from fedcli.reporting.page import provenance
-from fedcli.runs.train import train
+from fedcli.runs.finished import open_run
+from fedcli.scores.deploy import model_file
 from fedcli.scores.evaluation_options import EvaluateOptions
 from fedcli.scores.scores import Scores
 from fedcli.sites.description import describe
 from fedcli.sites.roster import gathered
 from fedcli.stages.collect import scores_of_all
 from fedcli.stages.evaluate import run as evaluate_stage
-from fedcli.stages.predict import export
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def test_new_files_get_the_probabilities_of_a_run_with_all_images_at_hand(data, 
     assert "--data" in raised.value.hint and "--on" in raised.value.hint
     with pytest.raises(UsageError, match="are here, and no site's"):
         fedcli.predict(usual, files, data=data)
-    path = export(run, "torchscript", tmp_path / "exported", data=data)
+    path = model_file.export(open_run(run, images=data), "torchscript", tmp_path / "exported")
     assert json.loads(path.with_name("model.json").read_text())["preprocessing"]["size"] == 8
 
 

@@ -9,12 +9,12 @@ import forked
 import numpy as np
 import published_schema
 import pytest
+from made_plans import train
 from site_federation import OPEN, TRAINING, chain_with_tests, plan, reached, sites_of, train_at
 
 from fedcli.compare.tested import compare
 from fedcli.errors import FedcliError, UsageError
 from fedcli.reporting.rows import rows
-from fedcli.runs.train import train
 from fedcli.scores.evaluate import evaluate
 from fedcli.scores.evaluation_options import EvaluateOptions, ReportOptions
 from fedcli.scores.nested import nested

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import make_chain
+from made_plans import train
 from scipy.integrate import quad
 from session import run
 from site_federation import Carried, chain_with_tests, engine_of, plan, sites_of, through_bytes, train_at
@@ -16,8 +17,6 @@ from site_federation import Carried, chain_with_tests, engine_of, plan, sites_of
 from fedcli import methods
 from fedcli.errors import FedcliError, UsageError
 from fedcli.federation.client import Report, Task
-from fedcli.runs.train import train
-from fedcli.runs.train_options import Execution
 from fedcli.sites import policy
 from fedcli.sites.description import SiteError, describe, hidden, versions
 from fedcli.sites.engine import Sites
@@ -314,7 +313,7 @@ def test_no_two_updates_are_given_one_noise(data, tmp_path):
             return super().__call__(messages, timeout)
 
     with engine_of(lambda federation: Sites(federation, Kept(sites))) as engine:
-        train(data, plan(rounds=1), work=tmp_path, execution=Execution(engine=engine))
+        train(data, plan(rounds=1), work=tmp_path, engine=engine)
     (begin, tensors), task, site = sent["begin"], sent["train"], sites["north"]
     first = site.answer(*task)[1]["theta"]
     idle = {**begin["plan"], "lr": 1e-30}

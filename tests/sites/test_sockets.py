@@ -8,13 +8,12 @@ import threading
 
 import pytest
 from conftest import ROSTER, make_chain
+from made_plans import train
 from site_federation import plan
 
 from fedcli.errors import FedcliError
 from fedcli.federation.server import Federation
 from fedcli.io.locks import held
-from fedcli.runs.train import train
-from fedcli.runs.train_options import Execution
 from fedcli.sites import sockets
 from fedcli.sites.description import SiteError
 from fedcli.sites.site import Site
@@ -53,7 +52,7 @@ def start(tmp_path):
 
 
 def at(tmp_path, **more):
-    return Execution(engine=f"socket:{tmp_path / 's'}", **more)
+    return {"engine": f"socket:{tmp_path / 's'}", **more}
 
 
 def test_killed_sites_and_a_resumed_coordinator_come_to_the_bytes_of_one_process(tmp_path, start, monkeypatch):
@@ -70,10 +69,10 @@ def test_killed_sites_and_a_resumed_coordinator_come_to_the_bytes_of_one_process
 
     monkeypatch.setattr(Federation, "play", killed)
     with pytest.raises(SiteError, match="site south: (no site listens|its process ended)"):
-        train(data, plan("scaffold", 4), work=tmp_path, out=tmp_path / "run", execution=at(tmp_path))
+        train(data, plan("scaffold", 4), work=tmp_path, out=tmp_path / "run", **at(tmp_path))
     monkeypatch.undo()
     start(data, "south")
-    run = train(data, plan("scaffold", 4), work=tmp_path, out=tmp_path / "run", execution=at(tmp_path), resume=True)
+    run = train(data, plan("scaffold", 4), work=tmp_path, out=tmp_path / "run", **at(tmp_path), resume=True)
     for name in ("rounds.jsonl", "run.json", "models/00004.h5"):
         assert (run.parent / name).read_bytes() == (usual.parent / name).read_bytes()
 
@@ -111,7 +110,7 @@ def test_sites_that_listen_hear_of_a_coordinator_that_waits_for_others(tmp_path,
 def test_a_site_that_is_not_there_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(sockets, "WAIT", 0.0)
     with pytest.raises(SiteError, match="site north: no site listens at .*north.sock"):
-        train(make_chain(tmp_path), plan(), work=tmp_path, execution=at(tmp_path))
+        train(make_chain(tmp_path), plan(), work=tmp_path, **at(tmp_path))
 
 
 @pytest.fixture

@@ -13,11 +13,10 @@ from pathlib import Path
 
 import pytest
 from conftest import make_chain
-from made_plans import planned
+from made_plans import planned, train
 
 from fedcli.commands.app import app
 from fedcli.federation.client import Training
-from fedcli.runs.train import train
 from fedcli.system import terminal
 
 WIDTHS = 60, 80, 100, 160

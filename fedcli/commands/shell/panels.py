@@ -23,15 +23,14 @@ class Command(TyperCommand):
     """Options under headings where there are many; those that were not typed are named when it runs."""
 
     def format_options(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # its own click's
-        records = {_name(parameter): parameter.get_help_record(ctx) for parameter in self.get_params(ctx)}
-        arguments = [p.name for p in self.get_params(ctx) if p.param_type_name == "argument"]
-        options = [name for name in records if name not in arguments and records[name]]
-        panels = {_name(p): getattr(p, "rich_help_panel", None) or "Options" for p in self.get_params(ctx)}
-        panels["help"] = OUTPUT
-        sections: dict[str, list[Any]] = {"Arguments": [_untyped(records[name]) for name in arguments if records[name]]}
-        for panel in ("Options", *PANELS) if len(options) >= MANY else ("Options",):
-            sections[panel] = [records[n] for n in options if len(options) < MANY or panels[n] == panel]
-        sections[list(sections)[-1]] += ANYWHERE
+        known = [(p, record) for p in self.get_params(ctx) if (record := p.get_help_record(ctx))]
+        options = [(p, record) for p, record in known if p.param_type_name != "argument"]
+        sections: dict[str, list[Any]] = {title: [] for title in ("Arguments", "Options", *PANELS)}
+        sections["Arguments"] = [_untyped(record) for p, record in known if p.param_type_name == "argument"]
+        for p, record in options:
+            panel = OUTPUT if "--help" in p.opts else getattr(p, "rich_help_panel", None) or "Options"
+            sections[panel if len(options) >= MANY else "Options"].append(record)
+        sections[OUTPUT if len(options) >= MANY else "Options"] += ANYWHERE
         for title, lines in sections.items():
             if lines:
                 with formatter.section(title):
@@ -64,8 +63,3 @@ def _untyped(record: Any) -> tuple[str, str]:
     """An argument without the type of its value, which its text says."""
     name, text = record
     return name.split(" <")[0].split("...")[0], text
-
-
-def _name(parameter: Any) -> str | None:
-    """Some versions of click call --help otherwise."""
-    return "help" if "--help" in parameter.opts else parameter.name

@@ -32,12 +32,30 @@ from .. import manifest, manifest_bodies
 from ..pool import POOL, holdings
 from . import library, matched, mixture
 
-POINTWISE = ("gaussian-noise", "shot-noise", "impulse-noise", "speckle-noise", "brightness", "contrast", "saturate")
-SPATIAL = (
-    *("defocus-blur", "glass-blur", "motion-blur", "zoom-blur", "gaussian-blur"),
-    *("snow", "frost", "fog", "spatter", "elastic-transform", "pixelate", "jpeg-compression"),
-)
-KINDS = (*POINTWISE, *SPATIAL)
+POINTWISE = {  # kind -> what it does to an image
+    "gaussian-noise": "normal noise added to each pixel",
+    "shot-noise": "Poisson noise, as where few photons are counted",
+    "impulse-noise": "single pixels turned black or white",
+    "speckle-noise": "normal noise in proportion to the brightness, as in ultrasound",
+    "brightness": "the whole image brighter",
+    "contrast": "pixels moved towards the image's mean",
+    "saturate": "colours paler or stronger; refused for grey images",
+}
+SPATIAL = {
+    "defocus-blur": "blurred as by a lens out of focus",
+    "glass-blur": "pixels swapped with near ones, as behind frosted glass",
+    "motion-blur": "blurred along a random direction, as by a patient who moves",
+    "zoom-blur": "mean of the image at several magnifications",
+    "gaussian-blur": "blurred by a normal kernel",
+    "snow": "snowflakes over the image",
+    "frost": "ice crystals over the image",
+    "fog": "random haze over the image",
+    "spatter": "drops of water or mud over the image",
+    "elastic-transform": "small regions stretched or shrunk",
+    "pixelate": "made smaller and larger again, in coarse squares",
+    "jpeg-compression": "stored as JPEG of low quality",
+}
+KINDS = POINTWISE | SPATIAL
 ALIASES = {kind.rpartition("-")[0]: kind for kind in reversed(KINDS) if "-" in kind}  # gaussian is the noise
 ALIASES |= {"poisson": "shot-noise", "salt-and-pepper": "impulse-noise"}
 SEVERITIES = range(1, 6)

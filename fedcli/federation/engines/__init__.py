@@ -46,8 +46,8 @@ MODULES = {  # engines that are registered by a module which is imported when on
 class Remote:
     """An engine whose clients are processes of their own, each with its own images."""
 
-    # (federation of a plan, what stands after the colon, how long to wait) -> the engine
-    open: Callable[[Any, str, Any], AbstractContextManager[Engine]]
+    # (federation of a plan, what stands after the colon, seconds to wait) -> the engine
+    open: Callable[[Any, str, float], AbstractContextManager[Engine]]
     metavar: str  # what stands after the colon, in capitals
     meaning: str  # the same in words
     warning: str = ""  # what a reader of the run's numbers must know
