@@ -1,4 +1,4 @@
-"""Permissions of a site, from a file of its own: policy.toml, whose lines are the fields below; docs/sites.md shows one.
+"""Permissions of a site, from a file of its own: policy.toml, whose lines are the fields below; see docs/sites.md.
 
 A site without one allows all but what no site would. Every refusal is a sentence that the coordinator shows.
 """
