@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import make_chain
 from scipy.integrate import quad
 from session import run
 from site_federation import Carried, chain_with_tests, engine_of, plan, sites_of, through_bytes, train_at
@@ -23,16 +22,6 @@ from fedcli.sites.description import SiteError, describe, hidden, versions
 from fedcli.sites.engine import Sites
 from fedcli.sites.policy import Policy, Privacy, Refusal
 from fedcli.sites.site import Site, recall, remember
-
-
-@pytest.fixture
-def data(tmp_path):
-    return make_chain(tmp_path)
-
-
-@pytest.fixture
-def site(data, tmp_path):
-    return Site(data, tmp_path / "north", client="north")
 
 
 def audit(site):
