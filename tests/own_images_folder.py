@@ -1,5 +1,8 @@
 """A folder of somebody's own images, and what fedcli prepare lists of it."""
 
+import csv
+import io
+from collections.abc import Sequence
 from pathlib import Path
 
 from PIL import Image
@@ -23,6 +26,14 @@ def folder(raw: Path, text: str, *names: str, table: str = "labels.csv") -> Path
         save(raw / name)
     (raw / table).write_text(text, encoding="utf-8")
     return raw
+
+
+def of_columns(raw: Path, **columns: Sequence) -> Path:
+    """Images 0.png, 1.png, ... and a table with these columns, whose labels take turns where they are none of them."""
+    count = len(next(iter(columns.values())))
+    named = {"image": [f"{i}.png" for i in range(count)], "label": [*"xy" * count][:count], **columns}
+    csv.writer(text := io.StringIO(), lineterminator="\n").writerows([named, *zip(*named.values(), strict=True)])
+    return folder(raw, text.getvalue(), *named["image"])
 
 
 def listed(raw: Path, split: str = "unit", **own: str) -> Listing:

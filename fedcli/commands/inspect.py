@@ -117,8 +117,7 @@ def _add_quality(facts: dict[str, Any], by: str) -> None:
     path, said = Path(facts["path"]), None
     if facts["kind"] in HOLDING:
         known = quality_by_site.of_manifest(path, by).histograms
-        dataset = path if facts["kind"] == "dataset" else manifest.above(path, "dataset")
-        said = originals.read(dataset.parent)
+        said = originals.read(manifest.above(path, "dataset").parent)
     elif facts["kind"] in ("sites", "descriptions"):
         if by:
             raise UsageError("--by needs the images, and a site tells of all its images together", "leave --by out")

@@ -8,8 +8,8 @@ from typing import Any
 from .. import console, labels
 from ..console import counted
 from . import manifest, sources
-from .image_counts import ALL, CLASS, Counts, of_manifest
-from .pool import pool_of
+from .image_counts import CLASS, Counts, of_manifest
+from .pool import ALL, pool_of
 
 WIDTH, NAMES, ATTRIBUTES, REASONS = 100, 30, 3, 2  # characters of a line and of a name; what is shown in full
 SPLITS = {"image": "image by image", "official": "as published", "file": "as the split file says"}
@@ -17,7 +17,7 @@ SPLITS = {"image": "image by image", "official": "as published", "file": "as the
 
 def say(made: Path) -> None:
     """Tell a person of a dataset, or of the one that a partition or corruption is of."""
-    dataset = made if manifest.read(made).kind == "dataset" else manifest.above(made, "dataset")
+    dataset = manifest.above(made, "dataset")
     for line in of_dataset(dataset, of_manifest(dataset)):
         console.say(line)
 

@@ -12,10 +12,9 @@ import numpy as np
 from .. import labels
 from ..errors import FedcliError
 from . import manifest, skew
-from .pool import TEST, TRAIN, Pool, holdings, pool_of
+from .pool import ALL, Pool, holdings
 
 CLASS, UNKNOWN = "class", "unknown"
-ALL = "all"  # a dataset's images, which no client holds yet, and a partition's test images
 MOST_IMAGES = 10_000_000  # of a part that a site describes: larger numbers take memory at whoever reads them
 SKEWED = 0.2  # total variation of an attribute between two clients from which a partition says it
 Counts = dict[str, dict[str, dict[str, dict[str, int]]]]  # class or attribute -> client -> part -> value -> images
@@ -26,23 +25,12 @@ def of_manifest(path: Path) -> Counts:
 
     A client's `train` leaves out what is held out as `val`; `all` has the whole test part, of every hospital.
     """
-    source = manifest.read(path, "dataset", "partition", "corruption")
-    if source.kind == "dataset":
-        pool = pool_of(path)
-        rows = {ALL: {"train": np.flatnonzero(pool.split == TRAIN), "test": np.flatnonzero(pool.split == TEST)}}
-        _check(path, pool, source.body)
-        return counted(pool, rows, source.body)
-    pool, rows_of, test = holdings(path)
-    _check(path, pool, source.body)
-    return counted(pool, {**rows_of, ALL: {"test": test}}, source.body)
-
-
-def _check(path: Path, pool: Pool, body: Mapping[str, Any]) -> None:
-    """Raises FedcliError where images of the pool have a value that the manifest does not name."""
+    body, (pool, rows_of, test) = manifest.read(path).body, holdings(path)
     for name, values in body["attributes"].items():
         column = pool.groups.get(name)
         if column is None or column.max(initial=-1) >= len(values):
             raise FedcliError(f"{path}: its values of {name!r} are not those of the pool's images", "make it again")
+    return counted(pool, {**rows_of, ALL: {**rows_of.get(ALL, {}), "test": test}}, body)
 
 
 def counted(pool: Pool, rows: Mapping[str, Mapping[str, np.ndarray]], body: Mapping[str, Any]) -> Counts:

@@ -191,8 +191,8 @@ def parent(path: Path, *kinds: str) -> Path | None:
 
 
 def above(path: Path, *kinds: str) -> Path:
-    """The nearest ancestor as parent() finds it. Raises FedcliError where there is none."""
-    nearest = parent(path, *kinds)
+    """The manifest itself where it is of one of these kinds, else as parent() finds it. Raises FedcliError for none."""
+    nearest = path if read(path).kind in kinds else parent(path, *kinds)
     if nearest is None:
         hint = "make the chain again: prepare, partition, corrupt"
         raise FedcliError(f"{path} has no {' or '.join(kinds)} manifest above it", hint)
@@ -309,6 +309,11 @@ def reuse(target: Path, options: dict[str, Any], parents: list[Path]) -> Path:
     with contextlib.suppress(OSError):  # a folder we may only read
         os.utime(target)  # the newest manifest is the one used last
     return target
+
+
+def named(path: Path) -> dict[str, str]:
+    """A file that a person gave, as options record it."""
+    return {"name": path.name, "sha256": sha256(path)}
 
 
 def links(folder: Path, parents: list[Path]) -> dict[str, str]:

@@ -61,7 +61,8 @@ class Originals:
     def differences(self, new: Original) -> list[str]:
         """In words, for the column of predict."""
         said = []
-        if new.kind not in self.kinds and not (new.kind == DICOM and self._are_dicom):
+        some_dicom = any(kind.startswith(DICOM) for kind in self.kinds)
+        if new.kind not in self.kinds and not (new.kind == DICOM and some_dicom):
             said.append(f"a {new.kind} file, where the training images are {' and '.join(self.kinds)} files")
         if new.coloured not in self.coloured:
             ours, theirs = ("coloured", "grey") if new.coloured else ("grey", "coloured")
@@ -69,10 +70,6 @@ class Originals:
         if 0 < new.side * SMALLER < self.side:
             said.append(f"its shorter side has {new.side} pixels, of the training images {self.side} or more")
         return said
-
-    @property
-    def _are_dicom(self) -> bool:
-        return any(kind.startswith(DICOM) for kind in self.kinds)
 
 
 def original(path: Path) -> Original:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..console import counted
 from . import manifest, sources
-from .pool import TEST, TRAIN, Pool, holdings, iterate, pool_of
+from .pool import Pool, holdings, iterate
 
 EXAMPLES = 3
 ZEROS = re.compile(r"^([^\d]*)0+(?=\d)")
@@ -27,15 +27,10 @@ def find(path: Path) -> dict[str, Any]:
     "patients" is None where the dataset names no patient or lesion; "nobody" then says that its images show no people.
     "alike" has patient ids that may mean one patient.
     """
-    made = manifest.read(path, "dataset", "partition")
-    dataset = path if made.kind == "dataset" else manifest.above(path, "dataset")
-    pool = pool_of(dataset)
-    train, test = np.flatnonzero(pool.split == TRAIN), np.flatnonzero(pool.split == TEST)
-    if made.kind == "partition":  # what some client trains or validates on
-        _, rows_of, test = holdings(path)
-        parts = [rows[part] for rows in rows_of.values() for part in ("train", "val")]
-        train = np.unique(np.concatenate([test[:0], *parts]))
-    body = manifest.read(dataset).body
+    pool, rows_of, test = holdings(path)
+    parts = [rows[part] for rows in rows_of.values() for part in ("train", "val")]
+    train = np.unique(np.concatenate([test[:0], *parts]))
+    body = manifest.read(manifest.above(path, "dataset")).body
     found = {"patients": _patients(pool.patient, train, test, body.get("unit")), "pixels": _pixels(pool, train, test)}
     if pool.patient is None:
         return found if body.get("people", sources.shows_people(body["name"])) else found | {"nobody": True}

@@ -32,6 +32,7 @@ from . import manifest
 
 TRAIN, TEST = 0, 1
 PARTS = "train", "val", "test"  # of a client
+ALL = "all"  # a dataset's images, which no client holds yet, and a partition's test images
 HINT = "make the pool again with fedcli prepare"
 POOL = {
     "x": Column("u", 4, size=1), "y": Column(WHOLE, (1, 2)), "id": Column(TEXT), "split": Column("u"),
@@ -100,10 +101,7 @@ def read_pool(path: Path) -> Pool:
         columns = {name: data[()] for name, data in file.items() if name != "x"}
         for name, column in columns.items():
             if len(column) != len(x):
-                raise FedcliError(
-                    f"{path}: {name} has {len(column)} values for {len(x)} images",
-                    HINT,
-                )
+                raise FedcliError(f"{path}: {name} has {len(column)} values for {len(x)} images", HINT)
         return Pool(
             path,
             x.shape,
@@ -244,7 +242,7 @@ def contents(path: Path) -> dict[str, Any]:
 
 
 class Holdings(NamedTuple):
-    """A partition opened: its pool, client -> part -> rows of the pool in roster order, and all test rows."""
+    """Data opened: the pool, client -> part -> rows of the pool in roster order, and all test rows."""
 
     pool: Pool
     rows: dict[str, dict[str, np.ndarray]]
@@ -252,15 +250,17 @@ class Holdings(NamedTuple):
 
 
 def holdings(path: Path) -> Holdings:
-    """The images that each client of a partition, or of the one below a corruption, holds.
+    """The images that each client of a partition, or of the one below a corruption, holds; a dataset's are held by ALL.
 
     Raises FedcliError for rows that the pool does not have, and where a test image is in training.
     """
-    given = manifest.read(path, "partition", "corruption")
-    partition = path if given.kind == "partition" else manifest.above(path, "partition")
-    pool, clients = pool_of(manifest.above(partition, "dataset")), [client["client"] for client in given.body["roster"]]
+    given, pool = manifest.read(path, "dataset", "partition", "corruption"), pool_of(manifest.above(path, "dataset"))
+    if given.kind == "dataset":
+        train, test = (np.flatnonzero(pool.split == part) for part in (TRAIN, TEST))
+        return Holdings(pool, {ALL: {"train": train, "val": train[:0], "test": test}}, test)
+    clients = [client["client"] for client in given.body["roster"]]
     names = ["test/all", *(f"{part}/{k}" for part in PARTS for k in range(len(clients)))]
-    path = partition.parent / "rows.h5"
+    path = manifest.above(path, "partition").parent / "rows.h5"
     with open_hdf5(path, {name: Column(WHOLE) for name in names}, hint="partition again") as file:
         rows = {name: data[()] for name, data in file.items()}
     for name, numbers in rows.items():

@@ -21,8 +21,8 @@ from ..io.files import read_text
 from ..io.hdf5 import open_hdf5
 from ..system.processes import in_order
 from . import manifest
-from .image_counts import ALL, CLASS, MOST_IMAGES
-from .pool import CHANGED, POOL, TRAIN, Pool, holdings, pool_of
+from .image_counts import CLASS, MOST_IMAGES
+from .pool import CHANGED, POOL, Pool, holdings
 from .quality import BINS, MEASURES, NAMES, histograms, measure, shown, sound, spread
 
 LARGE = 0.8  # standard deviations, from which a site stands out
@@ -90,9 +90,6 @@ def measured(files: list[Place], jobs: int = 0) -> np.ndarray:
 
 def held(path: Path) -> tuple[Pool, dict[str, np.ndarray]]:
     """The pool, and client -> rows that it trains and validates on; of a dataset ALL -> its training part."""
-    if manifest.read(path).kind == "dataset":
-        pool = pool_of(path)
-        return pool, {ALL: np.flatnonzero(pool.split == TRAIN)}
     pool, parts, _ = holdings(path)
     return pool, {client: np.concatenate([rows["train"], rows["val"]]) for client, rows in parts.items()}
 

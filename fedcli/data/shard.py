@@ -90,9 +90,8 @@ class Shard:
         order = torch.randperm(len(self), generator=stream) if strata is None else _draws(strata.cpu(), stream)
         order = transforms.sent(order, self.rows.device)
         chance = transforms.draw(len(self), augment, self.rows.device) if self.kind != "none" else None  # [N, 4]
-        place = (
-            order if strata is None else torch.arange(len(self), device=order.device)
-        )  # a repeated image is augmented anew
+        # a repeated image is augmented anew
+        place = order if strata is None else torch.arange(len(self), device=order.device)
         for at, own in zip(order.split(size), place.split(size), strict=True):
             yield at, None if chance is None else chance[own]
 
@@ -196,21 +195,19 @@ def load(
     sharing: processes that load it on the same device.
     """
     body = manifest.read(path, "partition", "corruption").body
-    partition = path if manifest.read(path).kind == "partition" else manifest.above(path, "partition")
-    dataset = manifest.above(path, "dataset")
+    partition, dataset = manifest.above(path, "partition"), manifest.above(path, "dataset")
     described = manifest.read(dataset).body
     if odd := [key for key in manifest_bodies.POOLED if key != "augment" and body[key] != described[key]]:
         raise FedcliError(f"{path}: {odd[0]} differs from that of {dataset}", AGAIN)
     pool, rows_of, everyone = holdings(path)
     images = torch.from_numpy(pool.pixels()).permute(0, 3, 1, 2)  # [N, C, H, W], channels last in memory
     kind = transforms.check_augment(augment or body["augment"])
-    roster = [client["client"] for client in body["roster"]]
+    roster = list(rows_of)
     place, test_images, corrupted = np.arange(len(pool.y)), None, []
-    own_rows = {c: (rows["train"], rows["val"]) for c, rows in rows_of.items()}
     own = {c: np.flatnonzero(np.isin(everyone, rows["test"])) for c, rows in rows_of.items()}
     if partition != path:
         corrupted = body["clients"]
-        clean = [rows for c in roster if c not in corrupted for rows in own_rows[c]]
+        clean = [rows_of[c][part] for c in roster if c not in corrupted for part in ("train", "val")]
         images, place, test_images = _overlay(path.parent / "changed.h5", images, clean)
 
     piped = kind.startswith(pipelines.PREFIX)
@@ -220,16 +217,16 @@ def load(
     def shard(rows: np.ndarray, at: np.ndarray, kind: str = "none") -> Shard:
         return _shard(pool, images, rows, at, device, kind=kind, **common)
 
-    def part_of(client: str, part: int, kind: str = "none") -> Shard:
-        rows = own_rows[client][part]
+    def part_of(client: str, part: str, kind: str = "none") -> Shard:
+        rows = rows_of[client][part]
         return shard(rows, place[rows] if client in corrupted else rows, kind)
 
-    train, val = {c: part_of(c, 0, kind) for c in roster}, {c: part_of(c, 1) for c in roster}
+    train, val = {c: part_of(c, "train", kind) for c in roster}, {c: part_of(c, "val") for c in roster}
     for c in roster:
-        if known := groups_without(pool, own_rows[c][0], body, c):
+        if known := groups_without(pool, rows_of[c]["train"], body, c):
             seen = {name: torch.from_numpy(values).to(device) for name, values in known.items()}
             train[c] = replace(train[c], groups={**train[c].groups, **seen})
-    for c, y in read_labels(partition, body, {c: len(own_rows[c][0]) for c in roster}).items():
+    for c, y in read_labels(partition, body, {c: len(part) for c, part in train.items()}).items():
         train[c] = replace(train[c], y=torch.from_numpy(y).to(device))
     train |= {c: attacked(train[c], attack) for c, attack in attacks.of_body(body).items()}
     if empty := [c for c in roster if not len(train[c])]:
@@ -237,10 +234,11 @@ def load(
             f"client {empty[0]} has no training images",
             "partition again with fewer clients, another seed or a larger alpha",
         )
-    if test_images is not None and len(test_images) != len(everyone):
-        raise FedcliError(f"{path} has {len(test_images)} test images, the partition {len(everyone)}", "corrupt again")
     test = {"clean": shard(everyone, everyone)}
     if test_images is not None:
+        if len(test_images) != len(everyone):
+            what = f"{path} has {len(test_images)} test images, the partition {len(everyone)}"
+            raise FedcliError(what, "corrupt again")
         test["corrupted"] = with_images(test["clean"], test_images, device)
     patients = _patients(pool, everyone)
     return Shards(body["classes"], body["attributes"], roster, train, val, test, own, corrupted, body, patients)
@@ -343,7 +341,7 @@ def with_images(shard: Shard, images: Tensor, device: str) -> Shard:
 
 def attacked(shard: Shard, attack: attacks.Attack) -> Shard:
     """The training part of a client that attacks."""
-    if attack.changes_pixels:
+    if attacks.KINDS[attack.kind].pixels:
         images = attack.pixels(shard.images[shard.rows], shard.ids).contiguous(memory_format=torch.channels_last)
         shard = with_images(shard, images, str(images.device))
     return replace(shard, attack=attack)

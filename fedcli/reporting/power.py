@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..data import manifest
-from ..data.pool import TEST, holdings, pool_of
+from ..data.pool import holdings
 from ..errors import UsageError, nearest
 from ..metrics import Task
 from ..scores.statistics import power
@@ -30,12 +30,7 @@ def of_manifest(path: Path, name: str) -> dict[str, Any]:
     classes, attributes = made.body["classes"], made.body["attributes"]
     if name not in classes:
         raise UsageError(f"--power {name!r} is no class", nearest(name, classes))
-    partition = path if made.kind == "partition" else manifest.parent(path, "partition")
-    dataset = path if made.kind == "dataset" else manifest.above(path, "dataset")
-    pool = pool_of(dataset)
-    rows = np.flatnonzero(pool.split == TEST)
-    if partition:
-        rows = holdings(path).test
+    pool, _, rows = holdings(path)
     known, label = Task.of(pool.y).of_class(pool.y[rows], classes.index(name))
     rows = rows[known]
     units = (pool.id if pool.patient is None else pool.patient)[rows]

@@ -7,7 +7,8 @@ from .. import console
 from ..data import last_used, manifest
 from ..data.corruption import attack as attacks
 from ..data.corruption import hidden_attributes, label_noise
-from ..data.corruption.corrupt import Who, full_kind, make_corruption
+from ..data.corruption.corrupt import full_kind, make_corruption
+from ..data.corruption.mixture import Who
 from ..data.manifest import Destination
 from ..errors import UsageError, nearest
 from ..options import path_of

@@ -9,8 +9,8 @@ from .. import console
 from ..data import manifest
 from ..data.partition import make_partition
 from ..data.partition.held_out import Leaving
-from ..data.partition.of_each import OfEach
 from ..data.partition.scheme import PLAIN, Scheme, named, resolve
+from ..data.partition.sites import OfEach
 from ..data.pool import TRAIN, pool_of
 from ..data.preparation.merge import DATASET, merge
 from ..errors import UsageError, nearest

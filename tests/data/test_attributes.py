@@ -8,7 +8,7 @@ from raw_folders import write_csv
 
 import fedcli
 from fedcli.data.pool import Row
-from fedcli.data.preparation import attribute_table
+from fedcli.data.preparation import given_tables
 from fedcli.data.sources.source import Listing
 from fedcli.errors import FedcliError
 
@@ -22,7 +22,7 @@ LISTING = Listing(ROWS, {"sex": ["female", "male"]}, "patient_id")
 
 def joined(folder: Path, head: list[str], *lines: list[object]) -> Listing:
     write_csv(folder / "table.csv", head, [list(line) for line in lines])
-    return attribute_table.joined(LISTING, folder / "table.csv")
+    return given_tables.joined(LISTING, folder / "table.csv")
 
 
 def test_patients_lend_their_attributes_to_all_their_images(tmp_path):
@@ -50,15 +50,15 @@ def test_what_cannot_be_joined_is_refused_in_a_sentence(tmp_path):
         with pytest.raises(FedcliError, match=words):
             joined(tmp_path, head, *lines)
     with pytest.raises(FedcliError, match="no such file"):
-        attribute_table.joined(LISTING, tmp_path / "absent.csv")
+        given_tables.joined(LISTING, tmp_path / "absent.csv")
 
 
 def test_the_encoding_that_is_given_is_that_of_the_table(tmp_path):
     table = tmp_path / "table.csv"
     table.write_bytes("file,herkunft\na,Köln\nb,Bonn\n".encode("cp1252"))
     with pytest.raises(FedcliError, match="is not utf-8 text"):
-        attribute_table.joined(LISTING, table)
-    assert attribute_table.joined(LISTING, table, "cp1252").attributes["herkunft"] == ["Bonn", "Köln"]
+        given_tables.joined(LISTING, table)
+    assert given_tables.joined(LISTING, table, "cp1252").attributes["herkunft"] == ["Bonn", "Köln"]
 
 
 def test_images_in_folders_of_classes_take_the_encoding_of_their_attributes(tmp_path):

@@ -17,8 +17,11 @@ TRAINING = np.array([0, 2, 4, 1])  # one test image; the others by class
 
 
 def read(path, **options):
-    contents = clients_file.read(path, IDS, TRAINING, **options)
-    return dict(zip(contents.names, [rows.tolist() for rows in contents.rows], strict=True)), contents.unknown
+    return as_lists(*clients_file.read(path, IDS, TRAINING, **options))
+
+
+def as_lists(rows_of, unknown):
+    return {name: rows.tolist() for name, rows in rows_of.items()}, unknown
 
 
 def save(path: Path, value) -> Path:
@@ -54,11 +57,8 @@ def test_a_center_column_is_found_or_chosen_and_numbers_go_by_size(tmp_path):
 
 def test_numbers_of_clients_that_are_names_of_images_too_are_no_images(tmp_path):
     write_csv(tmp_path / "c.csv", ["hospital", "image"], [[str(k % 2), f"{k}.png"] for k in range(4)])
-    contents = clients_file.read(tmp_path / "c.csv", [f"{k}" for k in range(4)], np.arange(4))
-    assert dict(zip(contents.names, [rows.tolist() for rows in contents.rows], strict=True)) == {
-        "0": [0, 2],
-        "1": [1, 3],
-    }
+    read_back = clients_file.read(tmp_path / "c.csv", [f"{k}" for k in range(4)], np.arange(4))
+    assert as_lists(*read_back) == ({"0": [0, 2], "1": [1, 3]}, [])
 
 
 def test_semicolons_and_a_byte_order_mark_are_no_trouble(tmp_path):
@@ -95,10 +95,9 @@ def test_a_file_that_cannot_be_meant_is_refused_in_a_sentence(tmp_path, name, te
     refused(tmp_path / name, *words)
 
 
-def test_a_client_none_of_whose_images_are_there_is_left_out(tmp_path):
+def test_a_client_none_of_whose_images_are_there_has_no_rows(tmp_path):
     (tmp_path / "c.json").write_text('{"a": ["six"], "b": ["one", "seven"], "c": []}')
-    contents = clients_file.read(tmp_path / "c.json", IDS, TRAINING)
-    assert (contents.names, contents.absent, contents.unknown) == (["b"], ["a", "c"], ["six", "seven"])
+    assert read(tmp_path / "c.json") == ({"a": [], "b": [0], "c": []}, ["six", "seven"])
     refused(save(tmp_path / "c.npy", {0: [], 1: []}), "names clients, but no image")
 
 
@@ -118,9 +117,10 @@ def test_the_fedism_authors_file_gives_their_twenty_clients(name, tmp_path):
     parts = fedism(y, 20, v["corrupted"], 1.0)
     path = save(tmp_path / "dict_users.npy", {k: list(part) for k, part in enumerate(parts)})
     rows = np.random.default_rng(0).permutation(len(y))  # where the pool keeps the images of train.csv
-    contents = clients_file.read(path, [f"ID_{row}" for row in range(len(y))], rows)
-    assert contents.names[-1] == "client-19" and [len(part) for part in contents.rows] == v["sizes"]
-    assert all(np.array_equal(rows_, np.sort(rows[part])) for rows_, part in zip(contents.rows, parts, strict=True))
+    rows_of, _ = clients_file.read(path, [f"ID_{row}" for row in range(len(y))], rows)
+    assert list(rows_of)[-1] == "client-19" and [len(part) for part in rows_of.values()] == v["sizes"]
+    held = zip(rows_of.values(), parts, strict=True)
+    assert all(np.array_equal(rows_, np.sort(rows[part])) for rows_, part in held)
 
 
 def test_an_order_file_says_which_images_the_positions_mean(tmp_path):

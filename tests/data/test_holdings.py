@@ -15,8 +15,12 @@ from fedcli.errors import FedcliError
 from fedcli.reporting import page
 
 
-def test_every_image_of_a_dataset_and_of_a_partition_is_counted_once(tmp_path):
-    dataset = fedcli.prepare("phantom", size=16, work=tmp_path, jobs=1)
+@pytest.fixture(scope="module")
+def dataset(work):
+    return fedcli.prepare("phantom", size=16, sample_images=240, work=work, jobs=1)
+
+
+def test_every_image_of_a_dataset_and_of_a_partition_is_counted_once(dataset, tmp_path):
     pool = read_pool(dataset.path.parent / "pool.h5")
     counts = image_counts.of_manifest(dataset.path)
     assert list(counts) == ["class", *dataset.body["attributes"]]
@@ -55,8 +59,7 @@ def test_unknown_values_are_counted_as_such(tmp_path):
     )  # fmt: skip
 
 
-def test_a_skewed_attribute_stands_in_the_partitions_line_and_an_even_one_does_not(tmp_path, capsys):
-    dataset = fedcli.prepare("phantom", size=16, work=tmp_path, jobs=1)
+def test_a_skewed_attribute_stands_in_the_partitions_line_and_an_even_one_does_not(dataset, tmp_path, capsys):
     capsys.readouterr()
     fedcli.partition(dataset, by=["site"], work=tmp_path)
     assert "values of site" not in capsys.readouterr().err  # which is what divides the clients
@@ -70,9 +73,8 @@ def test_a_skewed_attribute_stands_in_the_partitions_line_and_an_even_one_does_n
     assert "values of sex" not in capsys.readouterr().err
 
 
-def test_inspect_and_the_page_show_them(tmp_path, monkeypatch):
+def test_inspect_and_the_page_show_them(dataset, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    dataset = fedcli.prepare("phantom", size=16, sample_images=240, jobs=1)
     partition = fedcli.partition(dataset, iid=True, clients=2)
     for made in (dataset, partition):
         shown = run(f"fedcli inspect {made.path}")

@@ -1,11 +1,11 @@
 """Your own images: every way in which a table and a folder can disagree."""
 
+import re
 import sys
 import unicodedata
-from pathlib import Path
 
 import pytest
-from own_images_folder import folder, labels, listed, save
+from own_images_folder import folder, labels, listed, of_columns, save
 from typer.testing import CliRunner
 
 from fedcli.commands.app import app
@@ -137,9 +137,7 @@ def test_what_cannot_be_meant_is_refused_in_a_sentence(tmp_path, text, own, sent
 
 
 def test_a_group_has_at_most_50_values_and_numbers_are_ordered_by_size(tmp_path):
-    names = [f"{i:03d}.jpg" for i in range(51)]
-    text = "image,label,ward\n" + "".join(f"{name},{i % 12},{i}\n" for i, name in enumerate(names))
-    raw = folder(tmp_path, text, *names)
+    raw = of_columns(tmp_path, label=[i % 12 for i in range(51)], ward=range(51))
     assert listed(raw).classes == [str(i) for i in range(12)]
     with pytest.raises(FedcliError, match="'ward' has 51 values") as error:
         listed(raw, group="ward")
@@ -209,28 +207,20 @@ def test_an_age_may_have_a_decimal_comma_or_be_dicoms(tmp_path, cell, band):
 
 
 def test_a_few_ages_that_are_no_numbers_count_as_unknown_and_are_told(tmp_path, capsys):
-    names = [f"{i}.jpg" for i in range(8)]
     ages = ["abc", "30", "50", "70", "abc", "", "60+", "41"]
-    lines = [f"{name},{'xy'[i % 2]},{age}\n" for i, (name, age) in enumerate(zip(names, ages, strict=True))]
-    result = listed(folder(tmp_path, "image,label,age\n" + "".join(lines), *names), group="age")
+    result = listed(of_columns(tmp_path, age=ages), group="age")
     assert [row.groups["age"] for row in result.rows] == [-1, 0, 1, 2, -1, -1, -1, 1]
     printed = capsys.readouterr().err
     assert "age: 3 cells are no number and count as unknown, such as '60+'" in printed
 
 
 def test_spellings_of_sex_are_merged_only_where_all_are_known(tmp_path, capsys):
-    names = [f"{i}.jpg" for i in range(7)]
     values = ["m", "Male", "M", "f", "female", "w", ""]
-
-    def write(values: list[str]) -> Path:
-        lines = [f"{name},{'xy'[i % 2]},{value}\n" for i, (name, value) in enumerate(zip(names, values, strict=True))]
-        return folder(tmp_path, "image,label,Gender\n" + "".join(lines), *names)
-
-    result = listed(write(values), group="Gender")
+    result = listed(of_columns(tmp_path, Gender=values), group="Gender")
     assert result.attributes == {"Gender": ["female", "male"]}
     assert [row.groups["Gender"] for row in result.rows] == [1, 1, 1, 0, 0, 0, -1]
     assert "differ only" not in capsys.readouterr().err
-    result = listed(write([*values[:-1], "diverse"]), group="Gender")
+    result = listed(of_columns(tmp_path, Gender=[*values[:-1], "diverse"]), group="Gender")
     assert result.attributes == {"Gender": ["M", "Male", "diverse", "f", "female", "m", "w"]}
     assert "Gender: 'M' and 'm' differ only by case or spaces, and count as two values" in capsys.readouterr().err
 
@@ -298,22 +288,16 @@ def test_a_column_may_be_called_at(tmp_path):
     ],
 )
 def test_labels_that_look_like_lists_or_measurements_are_refused(tmp_path, cells, words):
-    names = [f"{i}.png" for i in range(len(cells))]
-    text = "image;label\n" + "".join(f'{name};"{cell}"\n' for name, cell in zip(names, cells, strict=True))
-    with pytest.raises(FedcliError, match=words.replace("|", "\\|").replace("[", "\\[")) as error:
-        listed(folder(tmp_path, text, *names))
+    with pytest.raises(FedcliError, match=re.escape(words)) as error:
+        listed(of_columns(tmp_path, label=cells))
     assert error.value.hint and len(str(error.value) + error.value.hint) < 400
 
 
 def test_many_whole_numbers_as_classes_are_warned_of(tmp_path, caplog):
-    names = [f"{i}.png" for i in range(66)]
-    text = "image;label\n" + "".join(f"{name};{20 + i % 22}\n" for i, name in enumerate(names))
-    assert len(listed(folder(tmp_path, text, *names)).classes) == 22
+    assert len(listed(of_columns(tmp_path, label=[20 + i % 22 for i in range(66)])).classes) == 22
     assert "22 whole numbers label the images" in caplog.text
 
 
 def test_grades_and_names_with_a_comma_are_classes(tmp_path):
     cells = ["0", "1.0", "2", "carcinoma, NOS"]
-    names = [f"{i}.png" for i in range(len(cells))]
-    text = "image;label\n" + "".join(f"{name};{cell}\n" for name, cell in zip(names, cells, strict=True))
-    assert listed(folder(tmp_path, text, *names)).classes == ["0", "1", "2", "carcinoma, NOS"]
+    assert listed(of_columns(tmp_path, label=cells)).classes == ["0", "1", "2", "carcinoma, NOS"]

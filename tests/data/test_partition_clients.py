@@ -7,7 +7,8 @@ import pytest
 from partitions import everyone, names, partition
 
 from fedcli.data import manifest
-from fedcli.data.corruption.corrupt import Who, make_corruption
+from fedcli.data.corruption.corrupt import make_corruption
+from fedcli.data.corruption.mixture import Who
 from fedcli.data.shard import load
 from fedcli.errors import FedcliError
 

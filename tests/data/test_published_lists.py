@@ -12,7 +12,7 @@ from raw_folders import prepare, write_csv, write_skin
 from fedcli.data import manifest
 from fedcli.data.partition import resolve
 from fedcli.data.pool import Pool, Row, read_pool
-from fedcli.data.preparation import split_file
+from fedcli.data.preparation import given_tables
 from fedcli.data.sources.division import sample_rows, split_rows
 from fedcli.data.sources.source import Choices
 from fedcli.errors import FedcliError, UsageError
@@ -90,7 +90,7 @@ def test_a_train_csv_and_the_test_csv_beside_it_are_a_split(skin, tmp_path):
         }  # fmt: skip
     write_csv(folder / "test.csv", ["id", "class"], [["i11", 0]])
     with pytest.raises(FedcliError, match="i11 is in"):
-        split_file.by_file([Row(f"i{i:02d}", 0, None) for i in range(12)], folder / "train.csv", None)
+        given_tables.by_file([Row(f"i{i:02d}", 0, None) for i in range(12)], folder / "train.csv", None)
 
 
 # the authors' clients

@@ -72,9 +72,11 @@ def test_an_installed_card_comes_before_the_checkouts(tmp_path, monkeypatch):
     assert sources.card("toy") == installed and sources.card("phantom")["size"] == 64
 
 
-@pytest.mark.parametrize("key", CARD)
+@pytest.mark.parametrize("key", [*CARD, "files[0].path", "options.a.default"])
 def test_a_card_that_lacks_a_key_is_refused_in_one_sentence(tmp_path, monkeypatch, key):
-    (tmp_path / "toy.json").write_text(json.dumps({k: of for k, of in sources.card("toy").items() if k != key}))
+    card = sources.card("toy") | {"files": [{}] * key.startswith("files[")}
+    card |= {"options": {"a": {"about": ""}}} if key.startswith("options") else {}
+    (tmp_path / "toy.json").write_text(json.dumps({name: of for name, of in card.items() if name != key}))
     monkeypatch.setattr(sources.cards, "_FOLDERS", (tmp_path,))
     for words in (["datasets", "toy"], ["prepare", "toy"]):
         done = CliRunner().invoke(app, words)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from own_images_folder import folder, listed
+from own_images_folder import folder, listed, of_columns
 from PIL import Image
 from raw_folders import prepare
 
@@ -82,10 +82,8 @@ def test_a_table_without_rows_says_so(tmp_path):
 
 
 def test_a_name_of_one_image_is_no_class(tmp_path):
-    names = [f"{k}.png" for k in range(12)]
-    text = "image,label\n" + "".join(f"{name},study-{k}\n" for k, name in enumerate(names))
     with pytest.raises(FedcliError, match="each of the 12 images has a class of its own"):
-        listed(folder(tmp_path, text, *names))
+        listed(of_columns(tmp_path, label=[f"study-{k}" for k in range(12)]))
 
 
 def test_one_class_left_because_files_are_not_read_names_such_a_file(tmp_path):

@@ -9,7 +9,7 @@ from raw_folders import prepare, write_csv, write_skin
 
 from fedcli.data import manifest
 from fedcli.data.pool import Row, read_pool
-from fedcli.data.preparation import split_file
+from fedcli.data.preparation import given_tables
 from fedcli.data.sources import card
 from fedcli.data.sources.division import fold_rows
 from fedcli.data.sources.own_files import own_images
@@ -152,7 +152,7 @@ REAL = pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI
 def test_flambys_own_file_gives_its_published_parts():
     data = Path(os.environ["FEDCLI_REAL_DATA"])
     images = [Row(file.stem, 0, f"images/{file.name}") for file in sorted((data / "ham10000" / "images").iterdir())]
-    kept, left = split_file.by_file(images, data / "splits" / "flamby_isic2019_train_test_split.csv", None)
+    kept, left = given_tables.by_file(images, data / "splits" / "flamby_isic2019_train_test_split.csv", None)
     assert len(kept) == 10015 and not left and sum(row.test for row in kept) == 2003
 
 
@@ -161,7 +161,7 @@ def test_hyper_kvasirs_own_file_gives_its_folds():
     path = Path(os.environ["FEDCLI_REAL_DATA"]) / "splits" / "hyper_kvasir" / "official_splits" / "5_fold_split.csv"
     names = [line.split(";")[0] for line in path.read_text().splitlines()[1:]]
     images = [Row(Path(name).stem, 0, f"labeled-images/{name}") for name in names]
-    sizes = [sum(row.test for row in split_file.by_file(images, path, fold)[0]) for fold in range(5)]
+    sizes = [sum(row.test for row in given_tables.by_file(images, path, fold)[0]) for fold in range(5)]
     assert sum(sizes) == len(names) == 10662 and max(sizes) - min(sizes) < 100
 
 
@@ -182,7 +182,7 @@ def numbered(tmp_path, lines):
     path = tmp_path / "split.csv"
     path.write_text("\n".join(["split,image", *lines]) + "\n")
     rows = [Row(f"{k}", 0, f"{k}.png") for k in range(4)]
-    return split_file.by_file(rows, path, 1)[0]
+    return given_tables.by_file(rows, path, 1)[0]
 
 
 def test_fold_numbers_that_are_names_of_files_too_are_no_ids(tmp_path):
@@ -202,4 +202,4 @@ def test_a_name_of_two_images_or_an_image_in_two_parts_is_refused(tmp_path, name
     path = tmp_path / "split.csv"
     path.write_text("\n".join(["image,split", *names]) + "\n")
     with pytest.raises(FedcliError, match=sentence):
-        split_file.by_file([Row("a", 0, "x/0.png"), Row("b", 0, "y/0.png")], path, None)
+        given_tables.by_file([Row("a", 0, "x/0.png"), Row("b", 0, "y/0.png")], path, None)

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from fedcli.data.pool import TEST
 from fedcli.labels import NO, UNKNOWN, YES
 from fedcli.reporting import power
 from fedcli.scores.statistics.power import smallest_gap
@@ -14,13 +13,10 @@ from fedcli.scores.statistics.power import smallest_gap
 
 def test_images_of_which_the_label_is_unknown_are_left_out(monkeypatch):
     y = np.array([[YES, NO], [NO, NO], [UNKNOWN, NO], [UNKNOWN, YES], [NO, YES]])
-    pool = SimpleNamespace(
-        y=y, split=np.full(5, TEST), id=np.arange(5), patient=None, groups={"sex": np.array([0, 0, 0, 1, 1])}
-    )
+    pool = SimpleNamespace(y=y, id=np.arange(5), patient=None, groups={"sex": np.array([0, 0, 0, 1, 1])})
     made = SimpleNamespace(kind="dataset", body={"classes": ["edema", "mass"], "attributes": {"sex": ["f", "m"]}})
     monkeypatch.setattr(power.manifest, "read", lambda *_: made)
-    monkeypatch.setattr(power.manifest, "parent", lambda *_: None)
-    monkeypatch.setattr(power, "pool_of", lambda _: pool)
+    monkeypatch.setattr(power, "holdings", lambda _: (pool, {}, np.arange(5)))
     facts = power.of_manifest(Path("dataset.json"), "edema")
     (every,), (f, m) = (facts[name]["groups"] for name in (power.ALL, "sex"))
     assert [(each["images"], each["positives"], each["negatives"]) for each in (every, f, m)] == [

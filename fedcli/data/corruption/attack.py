@@ -41,7 +41,6 @@ from ...seeds import derive
 from .. import manifest
 from ..pool import LABELS
 from . import label_noise, mixture
-from .corrupt import chosen
 
 KEY = "attack"  # of a manifest's body
 STRONGEST = 1e6
@@ -68,11 +67,6 @@ class Attack:
         """Marks of the images that are changed, bool [N]."""
         draws = [np.random.default_rng(derive("attack", self.seed, self.client, id)).random() for id in ids.tolist()]
         return np.array(draws, dtype=float) < self.strength
-
-    @property
-    def changes_pixels(self) -> bool:
-        """Tell whether the client trains on other images than it has."""
-        return KINDS[self.kind].pixels is not None
 
     def pixels(self, images: Tensor, ids: np.ndarray) -> Tensor:
         """A client's training images [N, C, H, W] as it trains on them."""
@@ -159,8 +153,8 @@ def make_attack(source: Path, attack: Attack, to: manifest.Destination, clients:
     """Have clients of a partition attack, those named in `on` or the last so many; returns the path of the new
     partition.json. Raises FedcliError, UsageError.
     """
-    source, partition = mixture.partition_of(source, "have clients attack", "clients attack")
-    body, kind = partition.body, KINDS[attack.kind]
+    source, body = mixture.partition_of(source, "have clients attack", "clients attack")
+    kind = KINDS[attack.kind]
     if KEY in body:
         raise FedcliError(f"{source} has attackers already", "start from the partition above it")
     if kind.labels and "label_noise" in body:
@@ -170,14 +164,11 @@ def make_attack(source: Path, attack: Attack, to: manifest.Destination, clients:
     roster = mixture.clients_of(body, on)
     if not 1 <= clients <= len(roster):
         raise UsageError(f"--clients {clients}, but there are 1 to {len(roster)}", "--clients 1 is the last client")
-    who = chosen({**body, "corrupted_last": None}, clients / len(roster), on)
+    who = mixture.chosen(body, mixture.Who(clients / len(roster), on))
     attack = checked(attack, body["classes"], min(body["size"]))
     facts = {name: getattr(attack, name) for name in ("kind", "strength", "seed", *kind.own)} | {"clients": who}
 
-    def build(target: Path) -> dict[str, Any]:
-        for name in partition.files:
-            if "/" not in name:  # files of single sites hold their labels
-                (target / name).write_bytes((source.parent / name).read_bytes())
+    def write(target: Path) -> dict[str, Any]:
         made = {**body, KEY: facts}
         each = of_body(made)
         if not kind.labels:
@@ -192,8 +183,7 @@ def make_attack(source: Path, attack: Attack, to: manifest.Destination, clients:
 
         return label_noise.write_labels(target / LABELS, source, made, how, change)
 
-    options = partition.options | {KEY: facts, "materialize": False}
-    return manifest.make("partition", f"{body['dataset']}-{attack.kind}", to, options, [source], build)
+    return mixture.make_changed(source, attack.kind, {KEY: facts}, to, write)
 
 
 def checked(attack: Attack, classes: list[str], size: int) -> Attack:

@@ -15,9 +15,8 @@ Spatter divides by zero where no drop falls; the image then stays as it is.
 """
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -81,12 +80,12 @@ def corrupt_image(image: np.ndarray, id: str, *, kind: str, severity: int, seed:
     return out.astype(np.uint8).reshape(image.shape)
 
 
-def corrupt_images(images: np.ndarray, ids: Sequence[str], *, jobs: int = 0, **how: Any) -> np.ndarray:
+def corrupt_images(images: np.ndarray, ids: Sequence[str], **how: Any) -> np.ndarray:
     """Corrupted copies of images in memory, uint8 [N, H, W, C]; how: as corrupt_image takes it."""
     library.functions()  # once, for all processes to inherit
     pieces = [(images[i : i + PIECE], list(ids[i : i + PIECE])) for i in range(0, len(images), PIECE)]
     label = f"{how['kind']} {how['severity']}, {PIECE} images at a time"
-    changed = list(in_order(partial(_piece, **how), pieces, label=label, jobs=jobs))
+    changed = list(in_order(partial(_piece, **how), pieces, label=label))
     return np.concatenate([images[:0], *changed])
 
 
@@ -105,26 +104,11 @@ def _seeded(seed: int) -> Iterator[None]:
         np.random.set_state(before)
 
 
-@dataclass(frozen=True)
-class Who:
-    """The choice of clients that are corrupted.
-
-    Attributes:
-        ratio: share of the clients, in [0, 1]; the last in the roster. Rounded half up, but above 0 at least one.
-        on: names of the clients, instead of a ratio.
-        client: "NAME=KIND:SEVERITY", each for one client.
-    """
-
-    ratio: float = 0.2
-    on: Sequence[str] = ()
-    client: Sequence[str] = ()
-
-
 def make_corruption(
     source: Path,
     kind: str | None,
     to: manifest.Destination,
-    who: Who = Who(),
+    who: mixture.Who,
     *,
     severity: int = 3,
     seed: int = 0,
@@ -142,18 +126,22 @@ def make_corruption(
     """
     source = manifest.find(source, "partition", "corruption")
     given = manifest.verify(source, "partition", "corruption")
-    partition = source if given.kind == "partition" else manifest.above(source, "partition")
+    partition = manifest.above(source, "partition")
     body = manifest.read(partition, "partition").body
     if given.kind == "corruption" and given.options["seed"] != seed:
         before = given.options["seed"]
         raise UsageError(f"--seed {seed}, but {source} was made with seed {before}", f"give --seed {before}")
-    before, wanted, found = mixture.of_body(given.body), {}, {}
-    if match is None:
-        wanted = _wanted(body, kind, severity, who.client)
-    else:
-        severity, found["match"] = matched.found(source, chosen(body, who.ratio, who.on, taken=before), match, seed)
-        wanted[None] = matched.KIND, severity
-    each = _each(body, before, wanted, who)
+    if kind is None and match is None and not who.client:
+        raise UsageError("no kind of corruption is given", "fedcli corrupt gaussian, or --client NAME=KIND:SEVERITY")
+    before, default, found = mixture.of_body(given.body), None, {}
+    if kind is not None or match is not None:
+        default = _how(body, kind, str(severity)) if kind is not None else (matched.KIND, severity)
+    each = mixture.each_client(body, who, default, partial(_how, body), before)
+    _check_last(body, list(each), several=bool(before or who.client))
+    if match is not None:
+        noisy = [client for client in each if client not in before]
+        severity, found["match"] = matched.found(source, noisy, match, seed)
+        each |= dict.fromkeys(noisy, (matched.KIND, severity))
     options = mixture.described(each) if each else dict(kind=full_kind(kind or ""), severity=severity, clients=[])
     about, options = options, options | {"seed": seed} | ({"match": match} if match else {})
     slug = f"{body['dataset']}-{about['kind']}-{about['severity']}"
@@ -166,6 +154,15 @@ def make_corruption(
     return manifest.make("corruption", slug, to, options, [partition], build)
 
 
+def _how(body: dict[str, Any], word: str, severity: str) -> mixture.How:
+    """Kind and severity as typed, for these images. Raises FedcliError, UsageError."""
+    if not (severity.isascii() and severity.isdigit() and int(severity) in SEVERITIES):
+        raise UsageError(f"severity is {severity}, but there are 1 to 5", "3 is what FedISM uses")
+    kind = full_kind(word)
+    check_images(kind, body)
+    return kind, int(severity)
+
+
 def check_images(kind: str, body: dict[str, Any]) -> None:
     if min(body["size"]) < SMALLEST and kind in SPATIAL:
         size = "x".join(map(str, body["size"]))
@@ -175,60 +172,17 @@ def check_images(kind: str, body: dict[str, Any]) -> None:
         raise FedcliError("saturate changes colours, and these images are grey", "use another kind, such as contrast")
 
 
-def _wanted(
-    body: dict[str, Any], kind: str | None, severity: int, client: Sequence[str]
-) -> dict[str | None, mixture.How]:
-    """Client -> kind and severity; under None those of the clients that a ratio or names choose. Raises UsageError."""
-    if kind is None and not client:
-        raise UsageError("no kind of corruption is given", "fedcli corrupt gaussian, or --client NAME=KIND:SEVERITY")
-    asked: dict[str | None, tuple[str, str]] = {None: (kind, str(severity))} if kind is not None else {}
-    for own, how in mixture.named(client, body).items():
-        asked[own] = how
-    wanted: dict[str | None, mixture.How] = {}
-    for name, (word, strength) in asked.items():
-        if not (strength.isascii() and strength.isdigit() and int(strength) in SEVERITIES):
-            raise UsageError(f"severity is {strength}, but there are 1 to 5", "3 is what FedISM uses")
-        wanted[name] = full_kind(word), int(strength)
-        check_images(wanted[name][0], body)
-    return wanted
-
-
-def _each(body: dict[str, Any], before: mixture.Each, wanted: dict[str | None, mixture.How], who: Who) -> mixture.Each:
-    """The corruption of each corrupted client, in roster order: those before, those named, and those chosen."""
-    how = dict(before)
-    for name in (name for name in wanted if name is not None):
-        if name in before:
-            kind, severity = before[name]
-            raise UsageError(f"client {name} has {kind} {severity} already", "name another client")
-        how[name] = wanted[name]
-    several = bool(how)
-    if None in wanted:
-        how |= dict.fromkeys(chosen(body, who.ratio, who.on, taken=how), wanted[None])
-    last, roster = body["corrupted_last"], mixture.clients_of(body)
-    if last is not None and several and (odd := [name for name in how if name not in roster[-last:]]):
-        hint = "choose among them, or make another partition"
-        raise FedcliError(f"the partition was drawn to have its last {last} clients corrupted, not {odd[0]}", hint)
-    return {name: how[name] for name in roster if name in how}
-
-
-def chosen(body: dict[str, Any], ratio: float, on: Sequence[str], taken: Collection[str] = ()) -> list[str]:
-    """Names of the clients to corrupt, in roster order; of those that are taken none."""
-    roster = mixture.clients_of(body, on)
-    exact = round(ratio * len(roster), 9)  # 0.29 * 50 is 14.5, not 14.499999999999998
-    number = max(int(exact + 0.5), int(ratio > 0))
-    if known := [name for name in on if name in taken]:
-        raise UsageError(f"client {known[0]} is corrupted already", "name another client")
-    free = [name for name in roster if name not in taken]
-    if not on and number > len(free):
-        raise UsageError(f"a ratio of {ratio} is {number} more clients, but {len(free)} are clean", "lower --ratio")
-    clients = [name for name in roster if name in on] if on else free[len(free) - number :]
-    last = body["corrupted_last"]
-    if last is not None and not taken and clients != roster[-last:]:
-        raise FedcliError(
-            f"the partition was drawn to have its last {last} clients corrupted, not {', '.join(clients) or 'none'}",
-            f"give --ratio {last / len(roster):g}, or make another partition",
-        )
-    return clients
+def _check_last(body: Mapping[str, Any], clients: list[str], *, several: bool) -> None:
+    """Refuse other clients than a scheme means to be corrupted. several: whether they are chosen one by one."""
+    if (last := body["corrupted_last"]) is None:
+        return
+    meant = mixture.clients_of(body)[-last:]
+    drawn = f"the partition was drawn to have its last {last} clients corrupted"
+    if several and (odd := [name for name in clients if name not in meant]):
+        raise FedcliError(f"{drawn}, not {odd[0]}", "choose among them, or make another partition")
+    if not several and clients != meant:
+        hint = f"give --ratio {last / len(body['roster']):g}, or make another partition"
+        raise FedcliError(f"{drawn}, not {', '.join(clients) or 'none'}", hint)
 
 
 def _write(path: Path, partition: Path, each: mixture.Each, *, seed: int, jobs: int) -> None:
@@ -258,9 +212,5 @@ def _changed(piece: tuple[Path, np.ndarray, np.ndarray, list[mixture.How]], *, s
     path, rows, ids, hows = piece
     with open_hdf5(path, POOL) as file:
         images = file["x"][rows]
-    return np.stack(
-        [
-            corrupt_image(image, id, kind=kind, severity=severity, seed=seed)
-            for image, id, (kind, severity) in zip(images, ids, hows, strict=True)
-        ]
-    )
+    each = zip(images, ids, hows, strict=True)
+    return np.stack([corrupt_image(image, id, kind=kind, severity=how, seed=seed) for image, id, (kind, how) in each])

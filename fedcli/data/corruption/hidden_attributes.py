@@ -30,19 +30,23 @@ def make_hidden(
     """Hide attributes of a share of the patients of a partition's clients, all or those named in `on`; returns the
     path of the new partition.json. Raises FedcliError, UsageError.
     """
-    source, partition = mixture.partition_of(source, "hide attributes", "attributes are hidden")
-    body = partition.body
-    clients = _check(source, body, hide, share, on)
+    source, body = mixture.partition_of(source, "hide attributes", "attributes are hidden")
+    known = list(body["attributes"])
+    if KEY in body:
+        raise FedcliError(f"{source} has hidden attributes already", "start from the partition above it")
+    if not hide:
+        raise UsageError("no attribute to hide", f"--hide {known[0] if known else 'sex'}")
+    for name in hide:
+        if name not in known:
+            hint = nearest(name, known) if known else "this dataset has no attributes"
+            raise UsageError(f"--hide names {name!r}, which is no attribute", hint)
+    clients = [name for name in mixture.clients_of(body, on) if not on or name in on]
     how = {"hide": list(hide), "share": share, "seed": seed}
-    options = partition.options | {KEY: {**how, "on": clients}, "materialize": False}
 
-    def build(target: Path) -> dict[str, Any]:
-        for name in partition.files:
-            if "/" not in name:  # files of single sites hold the groups
-                (target / name).write_bytes((source.parent / name).read_bytes())
+    def write(_: Path) -> dict[str, Any]:
         return {**body, KEY: {**how, "images": _counted(source, how, clients)}}
 
-    return manifest.make("partition", f"{body['dataset']}-hidden-attributes", to, options, [source], build)
+    return mixture.make_changed(source, "hidden-attributes", {KEY: {**how, "on": clients}}, to, write)
 
 
 def hidden(pool: Pool, rows: np.ndarray, name: str, how: Mapping[str, Any], client: str) -> np.ndarray:
@@ -67,19 +71,6 @@ def groups_without(pool: Pool, rows: np.ndarray, body: Mapping[str, Any], client
         for name in how["hide"]
         if name in pool.groups
     }
-
-
-def _check(source: Path, body: Mapping[str, Any], hide: Sequence[str], share: float, on: Sequence[str]) -> list[str]:
-    known = list(body["attributes"])
-    if KEY in body:
-        raise FedcliError(f"{source} has hidden attributes already", "start from the partition above it")
-    if not hide:
-        raise UsageError("no attribute to hide", f"--hide {known[0] if known else 'sex'}")
-    for name in hide:
-        if name not in known:
-            hint = nearest(name, known) if known else "this dataset has no attributes"
-            raise UsageError(f"--hide names {name!r}, which is no attribute", hint)
-    return [name for name in mixture.clients_of(body, on) if not on or name in on]
 
 
 def _counted(source: Path, how: Mapping[str, Any], clients: list[str]) -> dict[str, Any]:

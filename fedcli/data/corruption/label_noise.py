@@ -14,6 +14,7 @@ it was made from, and labels.h5 beside them with the labels of each changed clie
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,10 @@ from ...seeds import derive
 from .. import manifest
 from ..pool import LABELS, holdings
 from . import mixture
-from .corrupt import Who, chosen
+from .mixture import How, Who
 
 KINDS = "symmetric", "asymmetric", "pair"
 WORD = "labels"  # in place of a kind of image corruption
-How = tuple[str, float]  # kind and rate
 
 
 @dataclass(frozen=True)
@@ -51,21 +51,27 @@ def make_label_noise(
         and rate of their own, "NAME=KIND:RATE".
     Raises FedcliError, UsageError.
     """
-    source, partition = mixture.partition_of(source, "change labels", "labels are changed")
-    body = partition.body
-    _check_labels(source, body, flips)
-    each = _each(body, flips, who, given)
+    source, body = mixture.partition_of(source, "change labels", "labels are changed")
+    if labels.is_multi_label(body):
+        raise FedcliError(f"{source} has several labels per image", "label noise is for one label per image")
+    if "label_noise" in body:
+        hint = "start from the partition above it; --client NAME=KIND:RATE gives clients different noise"
+        raise FedcliError(f"{source} has noisy labels already", hint)
+    for name in (*flips.flip, *flips.flip.values()):
+        if name not in body["classes"]:
+            raise UsageError(f"--flip names {name!r}, which is no class", nearest(name, body["classes"]))
+    read, rate = partial(_how, flips, body["classes"]), str(flips.rate)
+    default = read(flips.kind, rate) if given else None
+    each = mixture.each_client(body, who, default, read, strength=rate, example="north=symmetric:0.3")
     noise = {"each": {name: list(how) for name, how in each.items()}, "flip": dict(flips.flip), "seed": seed}
-    options = partition.options | {"label_noise": noise, "materialize": False}
 
     def change(client: str, y: np.ndarray, ids: np.ndarray) -> np.ndarray:
         return flipped(y, ids.tolist(), each[client], targets(each[client][0], body["classes"], flips), seed, client)
 
-    def build(target: Path) -> dict[str, Any]:
-        (target / "rows.h5").write_bytes((source.parent / "rows.h5").read_bytes())
+    def write(target: Path) -> dict[str, Any]:
         return write_labels(target / LABELS, source, body, each, change)
 
-    return manifest.make("partition", f"{body['dataset']}-noisy-labels", to, options, [source], build)
+    return mixture.make_changed(source, "noisy-labels", {"label_noise": noise}, to, write)
 
 
 def flipped(y: np.ndarray, ids: Sequence[str], how: How, to: Sequence[int], seed: int, client: str) -> np.ndarray:
@@ -86,29 +92,7 @@ def flipped(y: np.ndarray, ids: Sequence[str], how: How, to: Sequence[int], seed
     return out
 
 
-def _check_labels(source: Path, body: Mapping[str, Any], flips: Flips) -> None:
-    if labels.is_multi_label(body):
-        raise FedcliError(f"{source} has several labels per image", "label noise is for one label per image")
-    if "label_noise" in body:
-        hint = "start from the partition above it; --client NAME=KIND:RATE gives clients different noise"
-        raise FedcliError(f"{source} has noisy labels already", hint)
-    for name in (*flips.flip, *flips.flip.values()):
-        if name not in body["classes"]:
-            raise UsageError(f"--flip names {name!r}, which is no class", nearest(name, body["classes"]))
-
-
-def _each(body: Mapping[str, Any], flips: Flips, who: Who, given: bool) -> dict[str, How]:
-    """Client -> kind and rate, in roster order. Raises UsageError."""
-    own = mixture.named(who.client, body, default=str(flips.rate), example="north=symmetric:0.3")
-    each = {name: _how(kind, rate, flips, body["classes"]) for name, (kind, rate) in own.items()}
-    if given:
-        default = _how(flips.kind, str(flips.rate), flips, body["classes"])
-        anybody = {**body, "corrupted_last": None}  # a scheme that says whose images are corrupted leaves labels open
-        each |= dict.fromkeys(chosen(anybody, who.ratio, who.on, taken=each), default)
-    return {name: each[name] for name in mixture.clients_of(body) if name in each}
-
-
-def _how(kind: str, rate: str, flips: Flips, classes: Sequence[str]) -> How:
+def _how(flips: Flips, classes: Sequence[str], kind: str, rate: str) -> How:
     if kind not in KINDS:
         raise UsageError(f"unknown label noise {kind!r}", nearest(kind, KINDS))
     try:

@@ -23,7 +23,7 @@ from ...io.hdf5 import create_hdf5
 from ...seeds import derive
 from .. import image_counts, manifest, manifest_bodies, skew
 from ..manifest import Destination
-from ..pool import TEST, TRAIN, Pool, copy_pool, pool_of
+from ..pool import PARTS, TEST, TRAIN, Pool, copy_pool, pool_of
 from .held_out import ALL_STAY, Leaving, dropped, held_out, left_out, only_tested, within
 from .scheme import IMAGES, Division, Scheme, even_steps, patients
 
@@ -59,7 +59,7 @@ def make_partition(
     site = held_out(leaving.hold_out, getattr(scheme, "by", ()), body) if leaving.hold_out else None
     options |= {"hold_out": site.recorded} if site else {}
     gone = left_out(leaving.without, scheme, body)
-    options |= {"without": gone} if gone else {}
+    options |= {"without": [each.recorded for each in gone]} if gone else {}
 
     def build(folder: Path) -> dict[str, Any]:
         whole = pool_of(dataset)
@@ -74,7 +74,7 @@ def make_partition(
         kept = {"held_out": site.recorded | {"images": int((pool.split == TEST).sum())}} if site else {}
         return made | kept | ({"left_out": counts} if counts else {})
 
-    absent = [*([site.value] if site else []), *(str(each["value"]) for each in gone)]
+    absent = [*([site.value] if site else []), *(each.value for each in gone)]
     slug = f"{body['name']}-{scheme.name}{''.join(f'-without-{name}' for name in absent)}"
     return manifest.make("partition", slug, to, options, [dataset], build)
 
@@ -95,43 +95,51 @@ def _write(
     folder: Path, pool: Pool, dataset: dict[str, Any], scheme: Scheme, division: Division, options: dict[str, Any]
 ) -> dict[str, Any]:
     """Write rows.h5 (and the sites) into folder; returns the manifest's body."""
-    numbers, single = patients(pool), pool.single
-    rows: dict[str, dict[str, np.ndarray]] = {"train": {}, "val": {}, "test": {}}  # part -> client -> rows of the pool
-    for name, part in division.train.items():
+    numbers, single, everyone = patients(pool), pool.single, np.flatnonzero(pool.split == TEST)
+    alone = len(division.train) == 1 and not division.test and "hold_out" not in options  # test images are its own
+    rows: dict[str, dict[str, np.ndarray]] = {}  # client -> part -> rows of the pool
+    for name, own in division.train.items():
         rng = np.random.default_rng(derive("validation", options["seed"], name))
-        kept = hold_out(single[part], numbers[part], options["val"], rng)
-        rows["train"][name], rows["val"][name] = part[~kept], part[kept]
-        rows["test"][name] = division.test.get(name, part[:0])
-    everyone = np.flatnonzero(pool.split == TEST)
-    if len(rows["test"]) == 1 and not division.test and "hold_out" not in options:  # one hospital: they are its own
-        rows["test"] = dict.fromkeys(rows["test"], everyone)
+        kept = hold_out(single[own], numbers[own], options["val"], rng)
+        test = everyone if alone else division.test.get(name, own[:0])
+        rows[name] = {"train": own[~kept], "val": own[kept], "test": test}
     with create_hdf5(folder / "rows.h5") as file:
-        for name, part_of in rows.items():
-            for k, part in enumerate(part_of.values()):
-                file[f"{name}/{k}"] = part
+        for part in PARTS:
+            for k, of in enumerate(rows.values()):
+                file[f"{part}/{k}"] = of[part]
         file["test/all"] = everyone
     if options["materialize"]:
         _write_sites(folder / "sites", pool, rows)
     names, parts, classes = list(division.train), list(division.train.values()), len(dataset["classes"])
+    counts = {client: labels.counts(pool.y[of["train"]], classes).tolist() for client, of in rows.items()}
     described = skew.describe(names, parts, pool.y, classes, None if pool.patient is None else numbers)
     body = {
         **{name: dataset[name] for name in manifest_bodies.POOLED},
         **({"task": labels.MULTI_LABEL} if labels.is_multi_label(dataset) else {}),
         "dataset": dataset["name"],
         "scheme": scheme.name,
-        "roster": _roster(rows, pool.y, classes),
+        "roster": [
+            {"client": client, **{part: len(at) for part, at in of.items()}, "class_counts": counts[client]}
+            for client, of in rows.items()
+        ],
         "corrupted_last": None,
         "dropped": int((pool.split == TRAIN).sum()) - len(np.unique(np.concatenate(parts))),
         "unit_overlap": described["units_in_several"],
         "skew": described,
         **division.body,
     }
-    train, val = (np.concatenate(list(rows[part].values())) for part in ("train", "val"))
+    train, val = (np.concatenate([of[part] for of in rows.values()]) for part in ("train", "val"))
     others = {name: at for name, at in dataset["attributes"].items() if name not in getattr(scheme, "by", ())}
     attributes = image_counts.skewed(pool, parts, others)
     _report(body, dataset["unit"], len(np.intersect1d(train, val)), scheme, attributes)
-    if options["val"]:
-        _report_validation([client["val"] for client in body["roster"]], options["val"])
+    validating = [client["val"] for client in body["roster"]]
+    if any(validating):
+        least = "" if min(validating) == max(validating) else f"{min(validating)} to "
+        each = f", {least}{max(validating)} of each client" if len(validating) > 1 else ""
+        images = counted(sum(validating), "training image is", "training images are")
+        console.say(f"{images} kept for validation{each}")
+    elif options["val"]:
+        console.warn(f"--val {options['val']:g} keeps no image for validation: the clients have too few")
     return body
 
 
@@ -152,23 +160,12 @@ def hold_out(y: np.ndarray, patient: np.ndarray, share: float, rng: np.random.Ge
 
 def _write_sites(folder: Path, pool: Pool, rows: dict[str, dict[str, np.ndarray]]) -> None:
     folder.mkdir()
-    files = {client: re.sub(r"[^\w-]+", "_", client)[:80] for client in rows["train"]}
+    files = {client: re.sub(r"[^\w-]+", "_", client)[:80] for client in rows}
     if len({file.casefold() for file in files.values()}) < len(files):  # two names differ only in what was replaced
         files = {client: f"{file}-{k}" for k, (client, file) in enumerate(files.items())}
     for client, file in console.progress(list(files.items()), label="site files", total=len(files)):
-        own_rows = np.concatenate([part[client] for part in rows.values()])
+        own_rows = np.concatenate(list(rows[client].values()))
         copy_pool(pool, own_rows, folder / f"{file}.h5", pool.pixels(own_rows))
-
-
-def _roster(rows: dict[str, dict[str, np.ndarray]], y: np.ndarray, classes: int) -> list[dict[str, Any]]:
-    return [
-        {
-            "client": client,
-            **{name: len(part[client]) for name, part in rows.items()},
-            "class_counts": labels.counts(y[train], classes).tolist(),
-        }
-        for client, train in rows["train"].items()
-    ]
 
 
 def _report(
@@ -196,12 +193,3 @@ def _report(
         unit = next((name for name in ("lesion", "patient") if patient and name in patient), "patient or lesion")
         overlap = counted(count, unit, unit.replace("patient", "patients").replace("lesion", "lesions"))
         console.say(f"{overlap} {'lies' if count == 1 else 'lie'} in more than one client's data.")
-
-
-def _report_validation(kept: list[int], share: float) -> None:
-    if not any(kept):
-        console.warn(f"--val {share:g} keeps no image for validation: the clients have too few")
-        return
-    least = "" if min(kept) == max(kept) else f"{min(kept)} to "
-    each = f", {least}{max(kept)} of each client" if len(kept) > 1 else ""
-    console.say(f"{counted(sum(kept), 'training image is', 'training images are')} kept for validation{each}")

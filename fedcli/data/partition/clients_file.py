@@ -33,20 +33,12 @@ NO_CLIENT = "give a file with a client for each image"
 CSV_HINT = "give a CSV in UTF-8 with a header"
 
 
-@dataclass(frozen=True)
-class Clients:
-    """The images of each client, as a file says."""
-
-    names: list[str]  # clients, in the order of the file; those of a CSV sorted, numbers by size
-    rows: list[np.ndarray]  # each client's rising rows of the pool, without repetitions
-    unknown: list[str]  # images that the file names and the pool does not have
-    absent: list[str]  # clients none of whose images the pool has; `names` leaves them out
-
-
 def read(
     path: Path, ids: Sequence[str], training: np.ndarray, *, column: str | None = None, order: Path | None = None
-) -> Clients:
-    """Read a file of clients. Raises FedcliError.
+) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Read a file of clients: each one's rising rows of the pool, and images that the pool does not have.
+
+    Clients are in the order of the file; those of a CSV sorted, numbers by size. Raises FedcliError.
 
     Args:
         ids: of the pool's images, in its order.
@@ -57,8 +49,7 @@ def read(
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise FedcliError(f"{path} is no file of clients that is known", f"give one of {', '.join(SUFFIXES)}")
-    size = regular(path, "give the .csv, .json or .npy that says who holds which image").stat().st_size
-    if size > LARGEST:
+    if (size := path.stat().st_size) > LARGEST:
         raise FedcliError(f"{path} has {size} bytes", f"a file of clients has at most {LARGEST}")
     unknown: list[str] = []
     if suffix == ".npy":
@@ -73,10 +64,9 @@ def read(
         rows_of, unknown = _find_rows(path, _read_csv(path, ids, column) if suffix == ".csv" else _read_json(path), ids)
     if not rows_of:
         raise FedcliError(f"{path} names no client", NO_CLIENT)
-    there = {name: np.unique(rows).astype(np.int64) for name, rows in rows_of.items() if len(rows)}
-    if not there:
+    if not any(map(len, rows_of.values())):
         raise FedcliError(f"{path} names clients, but no image", NO_CLIENT)
-    return Clients(list(there), list(there.values()), unknown, [name for name in rows_of if name not in there])
+    return {name: np.unique(rows) for name, rows in rows_of.items()}, unknown
 
 
 def rows_in_order(path: Path, ids: Sequence[str]) -> np.ndarray:
@@ -107,8 +97,7 @@ def _find_rows(
     for row, id in enumerate(ids):
         for name in spellings(id):
             loose.setdefault(name, []).append(row)
-    rows_of: dict[str, np.ndarray] = {}
-    unknown: list[str] = []
+    rows_of, unknown = dict[str, np.ndarray](), list[str]()
     for client, images in images_of.items():
         rows: list[int] = []
         for image in images:
@@ -131,7 +120,14 @@ def _find_rows(
 
 def _read_csv(path: Path, ids: Sequence[str], column: str | None) -> dict[str, list[str]]:
     head, records = read_cells(path, CSV_HINT)
-    client = _client_column(path, head, column)
+    lower = [name.lower() for name in head]
+    if column is not None and column not in head:
+        raise FedcliError(f"{path} has no column {column!r}", nearest(column, head))
+    named = next((lower.index(name) for name in COLUMNS if name in lower), None)
+    client = named if column is None else head.index(column)
+    if client is None:
+        hint = f"name it with --client-column; columns: {', '.join(head)}"
+        raise FedcliError(f"{path} has no column of clients", hint)
     image = naming_column(path, records, [spellings(id) for id in ids], other=client, spelt=spellings)
     images_of: dict[str, list[str]] = {}
     for record in records:
@@ -141,19 +137,6 @@ def _read_csv(path: Path, ids: Sequence[str], column: str | None) -> dict[str, l
     return {
         name: images_of[name] for name in sorted(images_of, key=lambda name: (float(name) if by_size else 0.0, name))
     }
-
-
-def _client_column(path: Path, head: list[str], column: str | None) -> int:
-    if column is not None:
-        if column not in head:
-            raise FedcliError(f"{path} has no column {column!r}", nearest(column, head))
-        return head.index(column)
-    lower = [name.lower() for name in head]
-    named = next((lower.index(name) for name in COLUMNS if name in lower), None)
-    if named is None:
-        hint = f"name it with --client-column; columns: {', '.join(head)}"
-        raise FedcliError(f"{path} has no column of clients", hint)
-    return named
 
 
 def _order(path: Path) -> list[str]:
@@ -207,30 +190,28 @@ class FromFile(Scheme):
             regular(path, "give the file of clients, and the order file of an .npy")
 
     def recorded(self, dataset: Mapping[str, Any]) -> dict[str, Any]:
-        files = {"clients_file": self.clients_file, "order_file": self.order_file}
-        recorded: dict[str, Any] = {} if self.client_column is None else {"client_column": self.client_column}
-        for key, path in files.items():
-            recorded |= {key: {"name": path.name, "sha256": manifest.sha256(path)}} if path else {}
-        return recorded
+        given = {key: value for key, value in super().recorded(dataset).items() if value is not None}
+        return {key: manifest.named(value) if isinstance(value, Path) else value for key, value in given.items()}
 
     def divide(self, pool: Pool, dataset: Mapping[str, Any], seed: int, minimum: int) -> Division:
         training = np.flatnonzero(pool.split == TRAIN)
         training = training[np.argsort(pool.single[training], kind="stable")]  # FedISM's train.csv is sorted by class
         name, is_test = self.clients_file.name, pool.split == TEST
-        clients = read(self.clients_file, pool.id.tolist(), training, column=self.client_column, order=self.order_file)
-        if clients.unknown:
-            unknown = counted(len(clients.unknown), "image", "images")
-            console.say(f"{name} names {unknown} that the dataset does not have: {clients.unknown[0]}")
-        if clients.absent:
-            absent, are = counted(len(clients.absent), "client", "clients"), "is" if len(clients.absent) == 1 else "are"
-            console.say(f"{absent} of {name} without an image in the dataset {are} left out: {clients.absent[0]}")
-        if given := sum(int(is_test[rows].sum()) for rows in clients.rows):
+        rows_of, unknown = read(
+            self.clients_file, pool.id.tolist(), training, column=self.client_column, order=self.order_file
+        )
+        if unknown:
+            images = counted(len(unknown), "image", "images")
+            console.say(f"{name} names {images} that the dataset does not have: {unknown[0]}")
+        if absent := [client for client, rows in rows_of.items() if not len(rows)]:
+            clients, are = counted(len(absent), "client", "clients"), "is" if len(absent) == 1 else "are"
+            console.say(f"{clients} of {name} without an image in the dataset {are} left out: {absent[0]}")
+        if given := sum(int(is_test[rows].sum()) for rows in rows_of.values()):
             images, are = counted(given, "image", "images"), "is a test image" if given == 1 else "are test images"
             console.say(f"{images} that {name} gives to clients {are} here, of their own test parts")
-        rows_of = dict(zip(clients.names, clients.rows, strict=True))
-        train = {client: rows[~is_test[rows]] for client, rows in rows_of.items()}
-        test = {client: rows[is_test[rows]] for client, rows in rows_of.items()}
-        return Division(train, test, {"not_in_dataset": len(clients.unknown)})
+        train = {client: rows[~is_test[rows]] for client, rows in rows_of.items() if len(rows)}
+        test = {client: rows[is_test[rows]] for client, rows in rows_of.items() if len(rows)}
+        return Division(train, test, {"not_in_dataset": len(unknown)})
 
     def advice(self) -> str:
         return "the dataset, and the split, that the file is about"

@@ -54,26 +54,23 @@ class Fedism(Counted):
 
     def recorded(self, dataset: Mapping[str, Any]) -> dict[str, Any]:
         recorded = {key: value for key, value in super().recorded(dataset).items() if key != "order_file"}
-        if path := self.order_file:
-            recorded |= {"order_file": {"name": path.name, "sha256": manifest.sha256(path)}}
-        return recorded
+        return recorded | ({"order_file": manifest.named(self.order_file)} if self.order_file else {})
 
     def divide(self, pool: Pool, dataset: Mapping[str, Any], seed: int, minimum: int) -> Division:
         rows = np.flatnonzero(pool.split == TRAIN)
         if self.order_file:
-            rows = _ordered(self.order_file, pool, rows)
+            listed = rows_in_order(self.order_file, pool.id.tolist())
+            if not np.array_equal(np.sort(listed), rows):
+                names = (
+                    f"{self.order_file} names {len(np.intersect1d(listed, rows))} of the {len(rows)} training images"
+                )
+                raise FedcliError(
+                    names, "prepare with --split-file and the same file, so that both hold the same images"
+                )
+            rows = listed
         assigned = self.assign(images_of(pool, rows, dataset, seed, minimum))
         train = {name: np.sort(rows[part]) for name, part in assigned.items()}
         return Division(train, body={"corrupted_last": self.corrupted})
 
     def advice(self) -> str:
         return f"--dirichlet {max(10, 10 * self.alpha):g}, fewer --clients, or another --seed"
-
-
-def _ordered(path: Path, pool: Pool, rows: np.ndarray) -> np.ndarray:
-    """The training rows in the order in which a file names them. Raises FedcliError where it names others."""
-    listed = rows_in_order(path, pool.id.tolist())
-    if len(listed) != len(rows) or not np.array_equal(np.sort(listed), rows):
-        sentence = f"{path} names {len(np.intersect1d(listed, rows))} of the {len(rows)} training images"
-        raise FedcliError(sentence, "prepare with --split-file and the same file, so that both hold the same images")
-    return listed

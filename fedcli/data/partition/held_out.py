@@ -4,9 +4,9 @@ All images of the site, those of the dataset's training and of its test part, ar
 images of the other sites are in no part; `fedcli evaluate RUN --on DATASET` scores them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,16 +20,15 @@ UNUSED = 255  # in place of a part of the split
 EVERY = "all"  # in a sweep: each site in turn
 
 
-@dataclass(frozen=True)
-class HeldOut:
-    """The images of one value of an attribute."""
+class Site(NamedTuple):
+    """The images of one value of an attribute, or, where that is "", of a client of a file."""
 
     attribute: str
     value: str
 
     @property
-    def recorded(self) -> dict[str, str]:
-        return {"attribute": self.attribute, "value": self.value}
+    def recorded(self) -> dict[str, str | None]:
+        return {"attribute": self.attribute or None, "value": self.value}
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class Leaving:
 ALL_STAY = Leaving()
 
 
-def held_out(text: str, by: tuple[str, ...], dataset: dict[str, Any], flag: str = "--hold-out") -> HeldOut:
+def held_out(text: str, by: tuple[str, ...], dataset: dict[str, Any], flag: str = "--hold-out") -> Site:
     """The meaning of `--hold-out SITE` or ATTRIBUTE=VALUE. by: attributes that clients are made of.
 
     Raises UsageError.
@@ -51,37 +50,33 @@ def held_out(text: str, by: tuple[str, ...], dataset: dict[str, Any], flag: str 
     attribute, value = _parts(text, by, dataset, flag)
     if value not in dataset["attributes"][attribute]:
         raise UsageError(f"{flag}: {attribute} is never {value!r}", nearest(value, dataset["attributes"][attribute]))
-    return HeldOut(attribute, value)
+    return Site(attribute, value)
 
 
-def left_out(texts: Sequence[str], scheme: Scheme, dataset: dict[str, Any]) -> list[Mapping[str, str | None]]:
-    """The meaning of each `--without SITE`: an attribute and its value, or None and a client of a file.
-
-    Raises UsageError.
-    """
-    attributes, found = dataset["attributes"], list[Mapping[str, str | None]]()
+def left_out(texts: Sequence[str], scheme: Scheme, dataset: dict[str, Any]) -> list[Site]:
+    """The meaning of each `--without SITE`. Raises UsageError."""
+    attributes, found = dataset["attributes"], []
     for text in texts:
         known = text.partition("=")[0] in attributes or any(text in values for values in attributes.values())
-        site = None if scheme.whole and not known else held_out(text, getattr(scheme, "by", ()), dataset, "--without")
-        found.append(site.recorded if site else {"attribute": None, "value": text})
+        of_file, by = scheme.whole and not known, getattr(scheme, "by", ())
+        found.append(Site("", text) if of_file else held_out(text, by, dataset, "--without"))
     return found
 
 
 def dropped(
-    pool: Pool, division: Division | None, dataset: dict[str, Any], sites: Sequence[Mapping[str, str | None]]
+    pool: Pool, division: Division | None, dataset: dict[str, Any], sites: Sequence[Site]
 ) -> tuple[Pool, list[dict[str, Any]]]:
     """The pool whose images of these sites are in no part, and how many each had.
 
-    division: whose clients a site may be, where the attribute is None. Raises FedcliError, UsageError.
+    division: whose clients a site may be, where it has no attribute. Raises FedcliError, UsageError.
     """
     split, counts = pool.split.copy(), []
     for site in sites:
-        attribute, value = site["attribute"], site["value"] or ""
+        attribute, value = site
         if attribute:
             there = pool.groups[attribute] == dataset["attributes"][attribute].index(value)  # [N]
-        elif division is None:
-            continue
         else:
+            assert division  # left_out() finds such a site for a scheme that divides the whole pool first
             there = _only_of(value, division, len(split))
         images = int((there & (split != UNUSED)).sum())
         if not images:
@@ -91,7 +86,7 @@ def dropped(
             f"without {value}: {counted(train, *IMAGES)}, {counted(test, 'test image', 'test images')} left out"
         )
         split[there] = UNUSED
-        counts.append({**site, "images": images})
+        counts.append({**site.recorded, "images": images})
     if not (split == TRAIN).any():
         raise FedcliError("--without leaves no training image", "leave fewer sites out")
     return replace(pool, split=split), counts
@@ -110,7 +105,7 @@ def _only_of(client: str, division: Division, count: int) -> np.ndarray:
     return there
 
 
-def within(division: Division, pool: Pool, sites: Sequence[Mapping[str, str | None]]) -> Division:
+def within(division: Division, pool: Pool, sites: Sequence[Site]) -> Division:
     """The division of what is still in a part of the pool, without the clients among `sites`.
 
     A client that had training images and has none left is no client.
@@ -119,12 +114,12 @@ def within(division: Division, pool: Pool, sites: Sequence[Mapping[str, str | No
     every = {name: np.union1d(rows, division.train[name]) for name, rows in division.test.items()}
     test = {name: rows[pool.split[rows] == TEST] for name, rows in every.items()}
     gone = {name for name, rows in train.items() if not len(rows) and len(division.train[name])}
-    gone |= {site["value"] for site in sites if site["attribute"] is None and site["value"]}
+    gone |= {value for attribute, value in sites if not attribute}
     train = {name: rows for name, rows in train.items() if name not in gone}
     return replace(division, train=train, test={name: rows for name, rows in test.items() if name not in gone})
 
 
-def sites(text: str, by: tuple[str, ...], dataset: dict[str, Any]) -> list[HeldOut]:
+def sites(text: str, by: tuple[str, ...], dataset: dict[str, Any]) -> list[Site]:
     """The meaning of `hold-out=all`, `hold-out=ATTRIBUTE=all` or a site in a sweep. Raises UsageError."""
     attribute, value = _parts(text, by, dataset)
     values = dataset["attributes"][attribute] if value == EVERY else [value]
@@ -145,7 +140,7 @@ def _parts(text: str, by: tuple[str, ...], dataset: dict[str, Any], flag: str = 
     return (likely if text == EVERY else [*having, *likely])[0], text
 
 
-def only_tested(pool: Pool, dataset: dict[str, Any], site: HeldOut) -> Pool:
+def only_tested(pool: Pool, dataset: dict[str, Any], site: Site) -> Pool:
     """The pool with the site's images as its test part, and the other test images in none.
 
     Raises FedcliError where the site has no image, or no other image is left to train on.

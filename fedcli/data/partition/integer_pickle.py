@@ -58,10 +58,6 @@ def _is_whole(value: Any) -> bool:
     return type(value) is int and abs(value) < 2**63
 
 
-class _Unknown(Exception):
-    """A name that a pickle of integers does not need."""
-
-
 class _Kind:
     """Stands for a numpy dtype while it is read; its byte order comes with the pickle's BUILD."""
 
@@ -87,14 +83,21 @@ class _Array:
 
 
 class _OnlyIntegers(pickle.Unpickler):
+    """Raises FedcliError for a name that a pickle of integers does not need."""
+
     KNOWN: ClassVar[dict[tuple[str, str], Any]] = {("numpy", "dtype"): _Kind, ("numpy", "ndarray"): None}
     KNOWN |= {
         (f"numpy.{core}.multiarray", name): _Array for core in ("core", "_core") for name in ("_reconstruct", "scalar")
     }
 
+    def __init__(self, path: Path, data: bytes):
+        super().__init__(io.BytesIO(data))
+        self.path = path
+
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in self.KNOWN:
-            raise _Unknown(f"{module}.{name}")
+            sentence = f"{self.path} holds a pickle that calls {module}.{name}, not only integers, lists and dicts"
+            raise FedcliError(sentence, UNTRUSTED)
         return self.KNOWN[module, name]
 
 
@@ -102,15 +105,11 @@ def _unpickled(path: Path, data: bytes) -> Any:
     try:
         for operation, argument, _ in pickletools.genops(data):
             if "PUT" in operation.name and not 0 <= int(argument or 0) <= len(data):  # it would take that much memory
-                raise FedcliError(
-                    f"{path} holds a pickle that counts {argument} values in {len(data)} bytes", UNTRUSTED
-                )
+                what = f"{path} holds a pickle that counts {argument} values in {len(data)} bytes"
+                raise FedcliError(what, UNTRUSTED)
             if operation.name.startswith("EXT"):  # may be looked up elsewhere than in find_class
                 raise FedcliError(f"{path} holds a pickle with the operation {operation.name}", UNTRUSTED)
-        return _OnlyIntegers(io.BytesIO(data)).load()
-    except _Unknown as name:
-        sentence = f"{path} holds a pickle that calls {name}, not only integers, lists and dicts"
-        raise FedcliError(sentence, UNTRUSTED) from None
+        return _OnlyIntegers(path, data).load()
     except FedcliError:
         raise
     except Exception as error:  # a damaged pickle: a dozen unrelated types

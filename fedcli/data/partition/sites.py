@@ -6,6 +6,7 @@ shares   A table of which part of each attribute value's images a client gets, c
 domains  FedHEAL (arXiv 2405.16585): clients divided evenly among the domains, each with the same portion of its domain
          and no image twice. From its released code: a client that misses a class gets one image of it from the whole
          domain, perhaps another client's too, in place of a spare one.
+of-each  Each dataset of a merged one divided among clients of its own, who train and are tested on images of no other.
 """
 
 from collections.abc import Mapping
@@ -16,7 +17,8 @@ import numpy as np
 
 from ...console import counted
 from ...errors import FedcliError, UsageError, nearest
-from ..pool import TEST, Pool
+from ..pool import TEST, TRAIN, Pool
+from .held_out import UNUSED
 from .scheme import Counted, Division, Images, Scheme, by_owner, cut, register
 
 UNKNOWN = "has an unknown attribute", "have an unknown attribute"
@@ -97,7 +99,26 @@ class Shares(Counted):
 
     def rows(self, attributes: Mapping[str, list[str]]) -> list[list[float]]:
         """Rows of shares, one column per attribute value. Raises UsageError."""
-        return share_rows([row for row in self.shares.split(";") if row], attributes[self.by[0]], self.clients)
+        texts, values, clients = [row for row in self.shares.split(";") if row], attributes[self.by[0]], self.clients
+        example = "such as --shares 0.9,0.1 --shares 0.1,0.9 for two values"
+        hint = f"give one number per value ({', '.join(values)}), {example}"
+        try:
+            rows = [[float(number) for number in text.split(",")] for text in texts]
+        except ValueError:
+            rows = []
+        if {len(row) for row in rows} != {len(values)}:
+            given = " and ".join(texts) or "missing"
+            raise UsageError(f"--shares is {given}: expected rows of {counted(len(values), 'number', 'numbers')}", hint)
+        if len(rows) == 1:
+            rows = [rows[0][-turn:] + rows[0][:-turn] for turn in range(len(values))]
+        for value, column in zip(values, zip(*rows, strict=True), strict=True):
+            if not min(column) >= 0 or abs(sum(column) - 1) > 1e-6:
+                given = ", ".join(map(str, column))
+                raise UsageError(f"the shares of {value!r} are {given}: they must be at least 0 and sum to 1", hint)
+        if clients < len(rows):
+            given = counted(clients, "client", "clients")
+            raise UsageError(f"{given} for {len(rows)} rows of shares", f"give --clients {len(rows)} or more")
+        return rows
 
     def owners(self, images: Images) -> np.ndarray:
         """Each share of a value's images is kept in every class."""
@@ -153,34 +174,48 @@ class Domains(Counted):
         return "a larger --portion, or fewer --clients"
 
 
+@dataclass(frozen=True, kw_only=True)
+class OfEach(Scheme):
+    """A scheme for each value of an attribute; a value without training images makes no client."""
+
+    name: ClassVar[str] = "of-each"
+    attribute: str
+    schemes: dict[str, Scheme]
+
+    def __post_init__(self) -> None:
+        """Its parts have checked their options."""
+
+    def check(self, dataset: Mapping[str, Any]) -> None:
+        for scheme in self.schemes.values():
+            scheme.check(dataset)
+
+    def recorded(self, dataset: Mapping[str, Any]) -> dict[str, Any]:
+        each = {value: {"scheme": part.name, **part.recorded(dataset)} for value, part in self.schemes.items()}
+        return {"attribute": self.attribute, "each": each}
+
+    def divide(self, pool: Pool, dataset: Mapping[str, Any], seed: int, minimum: int) -> Division:
+        train, test = dict[str, np.ndarray](), dict[str, np.ndarray]()
+        for place, value in enumerate(dataset["attributes"][self.attribute]):
+            here = replace(pool, split=np.where(pool.groups[self.attribute] == place, pool.split, UNUSED))
+            if (here.split == TRAIN).any():
+                made = self.schemes[value].divide(here, dataset, seed, minimum)
+                names = {name: name if name == value else f"{value}-{name}" for name in made.train}
+                if both := train.keys() & names.values():
+                    raise FedcliError(f"two clients would be called {min(both)!r}", "give a dataset another name")
+                train |= {names[name]: rows for name, rows in made.train.items()}
+                own = np.flatnonzero(
+                    here.split == TEST
+                )  # as of FedHEAL's domains, where no client has a part of its own
+                test |= {names[name]: made.test.get(name, own) for name in made.train}
+        return Division(train, test)
+
+
 def _own_tests(
     pool: Pool, dataset: Mapping[str, Any], by: tuple[str, ...], site_of: Mapping[str, str]
 ) -> dict[str, np.ndarray]:
     test = np.flatnonzero(pool.split == TEST)
     sites, names = sites_of({name: column[test] for name, column in pool.groups.items()}, dataset["attributes"], by)
     return {client: test[sites == names.index(site)] for client, site in site_of.items()}
-
-
-def share_rows(texts: list[str], values: list[str], clients: int) -> list[list[float]]:
-    """Rows of shares, one column per attribute value."""
-    hint = f"give one number per value ({', '.join(values)}), such as --shares 0.9,0.1 --shares 0.1,0.9 for two values"
-    try:
-        rows = [[float(number) for number in text.split(",")] for text in texts]
-    except ValueError:
-        rows = []
-    if {len(row) for row in rows} != {len(values)}:
-        given = " and ".join(texts) or "missing"
-        raise UsageError(f"--shares is {given}: expected rows of {counted(len(values), 'number', 'numbers')}", hint)
-    if len(rows) == 1:
-        rows = [rows[0][-turn:] + rows[0][:-turn] for turn in range(len(values))]
-    for value, column in zip(values, zip(*rows, strict=True), strict=True):
-        if not min(column) >= 0 or abs(sum(column) - 1) > 1e-6:
-            given = ", ".join(map(str, column))
-            raise UsageError(f"the shares of {value!r} are {given}: they must be at least 0 and sum to 1", hint)
-    if clients < len(rows):
-        given = counted(clients, "client", "clients")
-        raise UsageError(f"{given} for {len(rows)} rows of shares", f"give --clients {len(rows)} or more")
-    return rows
 
 
 def domain_clients(

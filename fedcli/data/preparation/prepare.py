@@ -30,7 +30,7 @@ from ..sources.division import leaking, sample_rows
 from ..sources.formats.photographs import fit_image, match_channels, pipeline, scaled_decoding, within
 from ..sources.own_files import own_columns
 from ..sources.source import Choices, Listing, Source, Unreadable
-from . import attribute_table, split_file
+from . import given_tables
 from .request import Request, command, recorded, resolved
 
 WHOLE = "unit", "lesion", "patient"  # splits that keep a unit's images together
@@ -69,15 +69,11 @@ def prepare(name: str, request: Request, *, work: Path, out: Path | None = None)
     contents = contents_of(raw, listing) if raw else {}
     options["raw_fingerprint"] = fingerprint(raw, listing, contents) if raw else None
     if file := request.split_file:
-        first, *second = split_file.files(file)
-        options |= {
-            "split_file": {"name": first.name, "sha256": manifest.sha256(first)},
-            "fold": request.chosen.get("fold"),
-        }
-        for beside in second:
-            options["split_file_beside"] = {"name": beside.name, "sha256": manifest.sha256(beside)}
+        first, *second = given_tables.files(file)
+        options |= {"split_file": manifest.named(first), "fold": request.chosen.get("fold")}
+        options |= {"split_file_beside": manifest.named(*second)} if second else {}
     if file := request.attributes:
-        options |= {"attributes_file": {"name": file.name, "sha256": manifest.sha256(file)}}
+        options |= {"attributes_file": manifest.named(file)}
 
     def build(folder: Path) -> dict[str, Any]:
         if raw and len(listing.rows) >= MANY:
@@ -105,7 +101,7 @@ def _listing(name: str, card: dict[str, Any], source: Source, request: Request, 
         whole = replace(whole, own={**whole.own, "attributes": "yes"})
     listing = checked(name, source.rows(request.raw, whole))
     if request.split_file and listing.rows:
-        kept, left_out = split_file.by_file(listing.rows, request.split_file, request.chosen.get("fold"))
+        kept, left_out = given_tables.by_file(listing.rows, request.split_file, request.chosen.get("fold"))
         listing = replace(listing, rows=kept, skipped=[*listing.skipped, *left_out])
         report_leak(card, listing, request.split_file)
     refuse(listing.skipped, choices.strict)
@@ -117,7 +113,7 @@ def _listing(name: str, card: dict[str, Any], source: Source, request: Request, 
     if not request.attributes:
         return listing
     written = own_columns.encoding(choices.own) if choices.own.get("encoding") else "utf-8-sig"
-    return attribute_table.joined(listing, request.attributes, written)
+    return given_tables.joined(listing, request.attributes, written)
 
 
 def report_leak(card: dict[str, Any], listing: Listing, path: Path) -> None:

@@ -4,7 +4,6 @@ A synthetic sample holds SYNTHETIC_SAMPLE.txt, by which prepare knows it; everyt
 """
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from ... import console
@@ -16,31 +15,22 @@ SAMPLE_SIZE = 32  # pixels; the made-up pictures have no finer detail
 VARIABLE = "FEDCLI_RAW"  # names a folder that holds a folder for each dataset
 
 
-def candidates(name: str) -> list[Path]:
-    """The folders that may hold a dataset's files, the first choice first."""
-    return [place / sources.plain(name) for place in _parents()]
-
-
 def _parents() -> list[Path]:
+    """The folders that may hold that of a dataset, the first choice first."""
     folder = os.environ.get(VARIABLE)
     return [*([Path(folder)] if folder else []), Path("raw"), Path()]
 
 
 def search(name: str) -> Path | None:
-    """The first of these folders that is there; said in a line."""
+    """The first folder that bears a dataset's name, or another way to write it, such as HAM10000; said in a line."""
     name = sources.plain(name)
-    folders = (folder for place in _parents() for folder in _called(name, place))
-    if folder := next(folders, None):
-        console.say(f"raw folder of {name}: {folder}")
-    return folder
-
-
-def _called(name: str, place: Path) -> Iterator[Path]:
-    """The folders of a place that bear a dataset's name, then those with another way to write it, such as HAM10000."""
-    if (place / name).is_dir():
-        yield place / name
-    others = sorted(place.iterdir()) if place.is_dir() else []
-    yield from (path for path in others if path.is_dir() and sources.means(path.name) == name)
+    for place in _parents():
+        exact = place / name
+        for folder in [exact] if exact.is_dir() else sorted(place.iterdir()) if place.is_dir() else []:
+            if folder == exact or (folder.is_dir() and sources.means(folder.name) == name):
+                console.say(f"raw folder of {name}: {folder}")
+                return folder
+    return None
 
 
 def folder_of(name: str, given: Path | None, work: Path, *, sample: bool, no_sample: bool) -> Path | None:
@@ -51,16 +41,22 @@ def folder_of(name: str, given: Path | None, work: Path, *, sample: bool, no_sam
     """
     if sample and (given or no_sample):
         raise UsageError(f"--sample and --{'raw' if given else 'no-sample'} exclude each other", "give one of them")
-    if given or not sources.source(name).files:
+    source, card = sources.source(name), sources.card(name)
+    if given or not source.files:
         return given
-    if not sample and (folder := search(name)):
+    if sample:
+        return usual_sample(name, work)
+    if folder := search(name):
         return folder
-    if not sample:
-        unusual = not sources.card(name)["classes"] or sources.source(name).sample is None
-        if no_sample or os.environ.get(VARIABLE) or unusual:
-            hint = f"give --raw DIR; the files come from {sources.card(name)['where']}"
-            raise UsageError(f"{name} needs the folder of its files: {_places(name)}", hint)
-        _warn(name)
+    if no_sample or os.environ.get(VARIABLE) or not card["classes"] or source.sample is None:
+        hint = f"give --raw DIR; the files come from {card['where']}"
+        raise UsageError(f"{name} needs the folder of its files: {_places(name)}", hint)
+    console.warn(
+        f"no files of {name}: {_places(name)}. Going on with a SYNTHETIC sample in its layout: no number made from it "
+        f"says anything about patients; pictures are {min(SAMPLE_SIZE, card['size'])} pixels wide. The real data: "
+        f"{card['title']}; licence: {card['licence']}; from {card['where']}; `fedcli datasets {name}` "
+        "shows the layout; give their folder with --raw DIR"
+    )
     return usual_sample(name, work)
 
 
@@ -92,18 +88,8 @@ def of_sample(name: str, folder: Path | None) -> tuple[int | None, Path | None]:
     return min(SAMPLE_SIZE, sources.card(name)["size"]), table if table.is_file() else None
 
 
-def _warn(name: str) -> None:
-    card = sources.card(name)
-    console.warn(
-        f"no files of {name}: {_places(name)}. Going on with a SYNTHETIC sample in its layout: no number made from it "
-        f"says anything about patients; pictures are {min(SAMPLE_SIZE, card['size'])} pixels wide. The real data: "
-        f"{card['title']}; licence: {card['licence']}; from {card['where']}; `fedcli datasets {name}` "
-        "shows the layout; give their folder with --raw DIR"
-    )
-
-
 def _places(name: str) -> str:
-    places = [str(path) for path in candidates(name)]
+    places = [str(place / sources.plain(name)) for place in _parents()]
     if not os.environ.get(VARIABLE):
         places.insert(0, f"${VARIABLE}/{name} ({VARIABLE} is not set)")
     others = [other for other, own in sources.ALIASES.items() if own == name]

@@ -34,7 +34,14 @@ def resolved(name: str, card: dict[str, Any], request: Request) -> Choices:
         split = "image" if "image" in card["splits"] else split  # the one that asks least of the tables
         chosen["fold"] = 1
     choices = Choices(**{"size": card["size"], "window": card.get("window"), **chosen, "split": split, "own": own})
-    check_choices(name, card, choices)
+    if choices.stratified and choices.sample_images is None:
+        raise UsageError("--stratified is about a sample of the images", "add --sample-images N")
+    if split not in card["splits"]:
+        raise UsageError(f"{name} has no split {split!r}", nearest(split, card["splits"]))
+    if choices.window is not None and "window" not in card:
+        raise UsageError(f"{name} is no CT, but --window is {choices.window!r}", "leave --window out")
+    if choices.window is not None:
+        parse_window(choices.window)
     return choices
 
 
@@ -68,18 +75,6 @@ def check_folds(card: dict[str, Any], split: str, split_file: Path | None, fold:
     count = 5 if folds is None else folds
     if fold is not None and not 1 <= fold <= count:
         raise UsageError(f"fold {fold} is not one of 1 to {count}", f"--fold 1 to --fold {count}")
-
-
-def check_choices(name: str, card: dict[str, Any], choices: Choices) -> None:
-    """Refuse options that cannot mean anything for this dataset."""
-    if choices.stratified and choices.sample_images is None:
-        raise UsageError("--stratified is about a sample of the images", "add --sample-images N")
-    if choices.split not in card["splits"]:
-        raise UsageError(f"{name} has no split {choices.split!r}", nearest(choices.split, card["splits"]))
-    if choices.window is not None and "window" not in card:
-        raise UsageError(f"{name} is no CT, but --window is {choices.window!r}", "leave --window out")
-    if choices.window is not None:
-        parse_window(choices.window)
 
 
 def recorded(name: str, card: dict[str, Any], choices: Choices) -> dict[str, Any]:

@@ -22,11 +22,14 @@ import fedcli
 from ... import shapes
 from ...errors import FedcliError
 
-OF_FILES = {"title": str, "licence": str, "citation": str, "where": str}
+OF_FILES = {
+    "title": str, "licence": str, "citation": str, "where": str, "download?": [{"path": str, "url": str}],
+    "by_hand?": {"bytes": (int, None), "disk_bytes": (int, None)},
+}  # fmt: skip
 SHAPE = {
     "title": str, "classes": [str], "task": str, "attributes": {str: [str]}, "size": int, "channels": int, "split": str,
-    "splits": {str: str}, "augment": str, "clients": int, "sites": (str, None), "people?": bool, "files": [dict],
-    "options?": {str: {"default": (str, int, float)}}, **OF_FILES,
+    "splits": {str: str}, "augment": str, "clients": int, "sites": (str, None), "people?": bool, "files": [{"path": str}],
+    "options?": {str: {"default": (str, int, float), "about": str}}, **OF_FILES,
 }  # fmt: skip
 HINT = "see fedcli datasets toy --json"
 _PACKAGE = Path(fedcli.__file__).parent

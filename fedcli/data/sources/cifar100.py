@@ -32,9 +32,8 @@ def rows(raw: Path, choices: Choices) -> Listing:
         file = (home / name).relative_to(raw).as_posix()
         for at, (kind, label) in enumerate(_records(home / name)[:, :2].tolist()):
             if label >= len(CLASSES) or kind >= len(KINDS):
-                raise FedcliError(
-                    f"{home / name}: record {at} is of class {label} and kind {kind}", "download it again"
-                )
+                sentence = f"{home / name}: record {at} is of class {label} and kind {kind}"
+                raise FedcliError(sentence, "download it again")
             images.append(Row(f"{part}/{at}", label, file, part == "test", {"kind": kind}))
     listing = Listing(images, {"kind": KINDS}, tables=sorted({row.source for row in images}))
     return divided(listing, choices)

@@ -110,9 +110,8 @@ def _each_once(path: Path, pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
             within(path.parent, file, path)
         id, name = _id(file), class_of(name)
         if labels.setdefault(id, name) != name:
-            raise FedcliError(
-                f"{path}: {id} has two classes, {labels[id]} and {name}", "keep the right one of the rows"
-            )
+            sentence = f"{path}: {id} has two classes, {labels[id]} and {name}"
+            raise FedcliError(sentence, "keep the right one of the rows")
     return labels
 
 
@@ -124,9 +123,8 @@ def _files(raw: Path, top: Path) -> dict[str, Path]:
     files: dict[str, Path] = {}
     for path in sorted(top.glob("[!.]*-gi-tract/[!.]*/[!.]*/[!.]*")):
         if path.suffix.lower() in PHOTOGRAPHS and (other := files.setdefault(path.stem, path)) is not path:
-            raise FedcliError(
-                f"{path.name} lies in {other.parent.name} and in {path.parent.name}", "remove one of them"
-            )
+            sentence = f"{path.name} lies in {other.parent.name} and in {path.parent.name}"
+            raise FedcliError(sentence, "remove one of them")
     return {id: path.relative_to(raw) for id, path in files.items()}
 
 

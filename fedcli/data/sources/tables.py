@@ -129,10 +129,8 @@ def read_sheet(path: Path, columns: list[str], **options: Any) -> DataFrame:
     try:
         table = pandas.read_excel(regular(path), dtype=str, engine="openpyxl")
     except ImportError:
-        raise FedcliError(
-            f"reading {path.name} needs the Python module openpyxl",
-            f"pip install openpyxl, or save it as CSV beside it: {path.stem}.csv",
-        ) from None
+        hint = f"pip install openpyxl, or save it as CSV beside it: {path.stem}.csv"
+        raise FedcliError(f"reading {path.name} needs the Python module openpyxl", hint) from None
     except FedcliError:
         raise
     except Exception as error:  # broken spreadsheets raise BadZipFile, KeyError, ValueError and more

@@ -265,10 +265,8 @@ def _wanted(table: DataFrame, site: str, choices: Choices) -> DataFrame:
     check_values(Path(site), table.id, label, [-1, 0, 1], "expected 1, 0, -1 or blank", "label")
     frontal = (table.view == "frontal") | (choices.own["views"] == "all")
     certain = (label >= 0) | (choices.own["uncertain"] != "skip")
-    console.say(
-        f"{site}: {(frontal & certain).sum()} images; left out {(~frontal).sum()} that are not frontal, "
-        f"{(frontal & ~certain).sum()} uncertain"
-    )
+    left_out = f"{(~frontal).sum()} that are not frontal, {(frontal & ~certain).sum()} uncertain"
+    console.say(f"{site}: {(frontal & certain).sum()} images; left out {left_out}")
     label = label.where(label >= 0, int(choices.own["uncertain"] == "one"))
     return table.assign(label=label.astype(int)).loc[frontal & certain, COLUMNS].sort_values("id")
 

@@ -218,16 +218,14 @@ def _read(path: Path, **options) -> "Dataset":
         warnings.simplefilter("ignore")  # odd but harmless values; what matters raises
         try:
             dicom_header.check_inflated(path)
-            slice_ = pydicom.dcmread(path, **options)
+            file = pydicom.dcmread(path, **options)
         except pydicom.errors.InvalidDicomError:
             raise Unreadable("is no DICOM file: it does not begin as one") from None
-        if not options and not any(name in slice_ for name in PIXELS):
+        if not options and not any(name in file for name in PIXELS):
             raise Unreadable("holds no pixel data")
-        if (frame := _bytes(slice_, frames=1)) > dicom_header.MOST:
-            raise Unreadable(
-                f"claims an image of {slice_.get('Rows')} x {slice_.get('Columns')} pixels, {frame:,} bytes"
-            )
-        return slice_
+        if (frame := _bytes(file, frames=1)) > dicom_header.MOST:
+            raise Unreadable(f"claims an image of {file.get('Rows')} x {file.get('Columns')} pixels, {frame:,} bytes")
+        return file
 
 
 def _pixels(slice_: "Dataset") -> np.ndarray:
@@ -324,8 +322,6 @@ def _group_of(slice_: "Dataset") -> dicom_display.Field:
     """A reader of a field that enhanced files keep in a sequence, for each frame (of which the middle one counts) or
     for all."""
     frames, shared = slice_.get("PerFrameFunctionalGroupsSequence"), slice_.get("SharedFunctionalGroupsSequence")
-    if not frames and not shared:
-        return slice_.get
     middle = _middle(slice_) or 0
     groups = [*(frames or [])[middle : middle + 1], *(shared or [])]
     items = [item for group in groups for name in GROUPS for item in group.get(name) or []]

@@ -28,7 +28,7 @@ PICTURES = "jpg", "jpeg", "png", "tif", "tiff", "bmp"
 LARGEST = 2**28  # bytes of a picture
 LONGEST = 2**16  # bytes of what stands beside a picture in an archive
 GROUP = 2**32  # bytes of a row group, which is read whole
-AT = " at"  # where a row's picture is: FILE#PLACE
+AT = " at"  # a row's file, or FILE#PLACE; no column of a table can be called so, since its names are stripped
 AGAIN = "copy or download it again"
 
 

@@ -203,9 +203,8 @@ def _white(mode: str, values: np.ndarray) -> float:
     if brightest > WHITE:
         raise Unreadable(f"its brightest value is {brightest:g}, above the {WHITE} of 16 bits: store it in 16 bits")
     if 0 < brightest < DARK:
-        raise Unreadable(
-            f"its brightest value is {brightest:g} of {WHITE}: give --set white=N, such as 4095 of 12 bits"
-        )
+        hint = "give --set white=N, such as 4095 of 12 bits"
+        raise Unreadable(f"its brightest value is {brightest:g} of {WHITE}: {hint}")
     return WHITE
 
 

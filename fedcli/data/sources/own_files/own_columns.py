@@ -47,9 +47,8 @@ def renamed(table: DataFrame, own: Mapping[str, str]) -> DataFrame:
     for name, words in _mapping(own["map"]).items():
         column = attributes.get(name, name)
         if column not in [*labels, *attributes.values()]:
-            raise UsageError(
-                f"--map {name}: no such column of classes or groups", nearest(name, [*labels, *attributes])
-            )
+            hint = nearest(name, [*labels, *attributes])
+            raise UsageError(f"--map {name}: no such column of classes or groups", hint)
         lists = column in labels and several(own)
         cells = [cell.replace(";", "|").split("|") if lists else [cell] for cell in table[column]]
         found = {part.strip() for parts in cells for part in parts}
@@ -85,10 +84,8 @@ def encoding(own: Mapping[str, str]) -> str:
 def with_points(column: list[str]) -> list[str]:
     """Numbers of which some have a decimal comma with points; any other column as it is."""
     points = [cell.replace(",", ".", 1) for cell in column]
-    mixed = points != column and all(
-        number(new) is not None for cell, new in zip(column, points, strict=True) if "," in cell
-    )
-    return points if mixed else column
+    changed = [new for cell, new in zip(column, points, strict=True) if new != cell]
+    return points if changed and all_numbers(changed) else column
 
 
 def note_words(name: str, values: Collection[str]) -> None:
@@ -241,8 +238,7 @@ def _values(text: str) -> dict[str, list[str]]:
     for part in filter(str.strip, text.split(";")):
         name, _, names = part.partition("=")
         if not (named := words(names)):
-            raise UsageError(
-                f"values has {part!r}", "write for example --set 'values=sex=female,male;race=black,white'"
-            )
+            hint = "write for example --set 'values=sex=female,male;race=black,white'"
+            raise UsageError(f"values has {part!r}", hint)
         values[name.strip()] = named
     return values

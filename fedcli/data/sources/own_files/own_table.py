@@ -13,6 +13,7 @@ from ....errors import FedcliError, UsageError
 from ....labels import MULTI_LABEL, Label
 from ...pool import Row
 from ..formats import dicom_header
+from ..formats.packed import AT
 from ..formats.photographs import within
 from ..source import Choices, Listing
 from ..tables import AGE_BANDS, DataFrame, age_band, lacking, number, place, read_cells
@@ -22,7 +23,6 @@ from .own_columns import SEXES, ordered
 INDEX = "DICOMDIR"  # what a disc of DICOM files lists them in
 NO_LABEL = "", "na", "n/a", "nan"  # "none" and "unknown" may well be classes
 MISSING = *NO_LABEL, "none", "null", "unknown", "?", "-"
-AT = " at"  # each line's file; no column of a table can be called so, since its names are stripped
 WHOLE = re.compile(r"(-?\d+)\.0*")
 OLDEST = 120  # years
 NAMING = "--image-column, --label-column, --group, --age, --sex, --site and --patient name columns"

@@ -1,4 +1,6 @@
-"""A split that somebody published or made: a CSV that names images and the part each belongs to."""
+"""Tables that a person gives beside a raw folder: the part that each image belongs to, as somebody published it or made
+it, and attributes of images or patients, such as age, sex, race or scanner.
+"""
 
 from collections import Counter
 from dataclasses import replace
@@ -7,11 +9,14 @@ from pathlib import Path
 from ... import console
 from ...errors import FedcliError, UsageError
 from ..pool import Row
-from ..sources.tables import PARTS, names_of, naming_column, read_cells
+from ..sources.own_files.own_table import GROUPS, MISSING, attribute
+from ..sources.source import Listing
+from ..sources.tables import PARTS, image_column, names_of, naming_column, read_cells
 
 COLUMNS = "split", "fold", "set", "subset", "part", "split-index", "split_index"  # the first that is there counts
 PAIR = "train.csv", "test.csv"  # as FedISM's authors publish a split
-HINT = "give a CSV with image ids and parts"
+SPLIT_HINT = "give a CSV with image ids and parts"
+ATTRIBUTES_HINT = "give a CSV with a column of image or patient ids and a column for each attribute"
 VALIDATION = "val", "valid", "validation"
 
 
@@ -53,14 +58,14 @@ def files(path: Path) -> list[Path]:
     names = {file: path.with_name(file) for file in PAIR}
     if path.name not in PAIR or not all(file.is_file() for file in names.values()):
         return [path]
-    if _split_column([name.lower() for name in read_cells(path, HINT)[0]]) is not None:
+    if _split_column([name.lower() for name in read_cells(path, SPLIT_HINT)[0]]) is not None:
         return [path]
     return [path, next(file for name, file in names.items() if name != path.name)]
 
 
 def _table(path: Path) -> tuple[list[str], list[list[str]]]:
     """Header in small letters and lines of a split, of both files where there are two."""
-    tables = {file.stem: read_cells(file, HINT) for file in files(path)}
+    tables = {file.stem: read_cells(file, SPLIT_HINT) for file in files(path)}
     head = [name.lower() for name in tables[path.stem][0]]
     if len(tables) == 1:
         return head, tables[path.stem][1]
@@ -112,3 +117,54 @@ def _meaning(path: Path, parts: dict[str, str], fold: int | None) -> dict[str, b
         raise UsageError(f"{path.name} has the folds {numbers}, and {asked}", "--fold names the test part")
     console.say(f"testing fold {fold} of {numbers} ({path.name}'s own numbers)")
     return {part: int(part) == fold for part in named}
+
+
+def joined(listing: Listing, path: Path, encoding: str = "utf-8-sig") -> Listing:
+    """A listing whose images have the attributes of a CSV, joined by image or, where more fit, by patient id.
+
+    An attribute that the listing has already is replaced; an image that the table does not name has it unknown. A
+    column of more than GROUPS values is left out and said. Raises FedcliError.
+    """
+    head, records = read_cells(path, ATTRIBUTES_HINT, encoding)
+    if odd := [name for name in head if not name or "/" in name or "*" in name or head.count(name) > 1]:
+        what = f"{path}: the column {odd[0]!r} has a slash or star in its name, or is there twice"
+        raise FedcliError(what, ATTRIBUTES_HINT)
+    key, spelt = _key(listing.rows, head, records, path)
+    lines: dict[str, list[str]] = {}
+    for record in records:
+        if lines.setdefault(record[key], record) != record:
+            raise FedcliError(f"{path}: {record[key]!r} has two lines that differ", "keep the right one of them")
+    matches = [next((lines[name] for name in names if name in lines), None) for names in spelt]
+    console.say(f"{path.name}: joined by {head[key]}, attributes of {sum(map(bool, matches))} of {len(matches)} images")
+    values, columns = dict[str, list[str]](), dict[str, list[int]]()
+    for k, name in enumerate(head):
+        cells = [line[k] if line else "" for line in matches]
+        known = {cell for cell in cells if cell.lower() not in MISSING}
+        if k == key:
+            continue
+        if not known or (len(known) > GROUPS and name.lower() != "age"):
+            there = f"{name!r}, which has {len(known)} values"
+            console.say(f"{path.name}: left out {there}; an attribute has 1 to {GROUPS}")
+            continue
+        values[name], columns[name] = attribute(cells, name, path)
+    if not values:
+        raise FedcliError(f"{path} has no column that can be an attribute", ATTRIBUTES_HINT)
+    rows = [
+        replace(row, groups={**row.groups, **{name: column[i] for name, column in columns.items()}})
+        for i, row in enumerate(listing.rows)
+    ]
+    return replace(listing, rows=rows, attributes={**listing.attributes, **values})
+
+
+def _key(rows: list[Row], head: list[str], records: list[list[str]], path: Path) -> tuple[int, list[list[str]]]:
+    """The column that names images or patients, and the names that each row has in it."""
+    found = []
+    for spelt in ([names_of(row) for row in rows], [[row.patient] if row.patient else [] for row in rows]):
+        known = {name for names in spelt for name in names}
+        if (column := image_column(records, known, other=-1)) is not None:
+            found.append((len({record[column] for record in records} & known), column, spelt))
+    if not found:
+        what = f"{path}: no column of {', '.join(head)} names an image or patient of this dataset"
+        raise FedcliError(what, ATTRIBUTES_HINT)
+    _, column, spelt = max(found, key=lambda each: each[0])
+    return column, spelt
