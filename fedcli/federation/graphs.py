@@ -193,7 +193,7 @@ class RecordedSteps(Steps):
 
 
 def _of_batch(client: ClientRound, at: Tensor, chance: Tensor | None) -> Tensors:
-    """Rows of the pool [B], labels, places in the shard [B], draws of augmentation [B, 4], what is of each image."""
+    """Rows of the pool [B], labels, places in the shard [B], draws of augmentation [B, 4], and what each image has."""
     own = {OWN + name: values[at] for name, values in client.per_image.items()}
     drawn = {} if chance is None else {"chance": chance}
     return {"rows": client.shard.rows[at], "y": client.shard.y[at], "at": at, **drawn, **own}

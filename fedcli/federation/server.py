@@ -17,7 +17,7 @@ from ..models.layout import Layout
 from ..seeds import derive
 from . import checks
 from .client import Task, Training
-from .client_state import ClientState
+from .client_state import ClientState, size
 from .collected import Arrived, Collected, all_finite, check_finite
 from .engines import Engine, InProcess
 from .state import RunState
@@ -110,8 +110,8 @@ class Federation:
             raise FedcliError(what, "lower --lr, or a strength of the method with --set")
         reports = collected.reports
         clients = _memories(state, roster, {r.client: r.memory for r in reports if r.memory})
-        up = sum(r.steps > 0 for r in reports) * _bytes(state.theta) + _bytes(*updates.columns.values())
-        down = sum(_bytes(task.theta, *task.shared.values()) for task in tasks)
+        up = sum(r.steps > 0 for r in reports) * state.theta.nbytes + size(updates.columns)
+        down = sum(task.theta.nbytes + size(task.shared) for task in tasks)
         return Played(
             RunState(t, theta, shared, server, clients), [r.client for r in reports], weights,
             torch.stack([r.loss for r in reports]), updates.columns, bytes_down=round(down / len(tasks)),
@@ -202,10 +202,6 @@ def _memories(state: RunState, roster: list[str], made: Mapping[str, ClientState
     """Memory that every client keeps after a round, in roster order, which a resume has too."""
     kept = {**state.clients, **made}
     return {client: kept[client] for client in roster if client in kept}
-
-
-def _bytes(*tensors: Tensor) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
 def _outside(table: Tensor, tensors: Tensors) -> Tensors:

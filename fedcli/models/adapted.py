@@ -170,9 +170,7 @@ def _fits(module: nn.Module) -> bool:
     return type(module) is nn.Linear
 
 
-def beside_layers(
-    net: Network, rank: int = 0, alpha: float = 0.0, singular: Singular = plain, layers: str = ""
-) -> None:
+def beside_layers(net: Network, rank: int, alpha: float, singular: Singular, layers: str = "") -> None:
     """Freeze a network but for its head and batch norms, and put low-rank adapters beside its layers.
 
     rank, alpha: 0 is the default of a network whose layers are mostly linear, or mostly convolutions.

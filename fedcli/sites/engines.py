@@ -24,12 +24,10 @@ WARNING = (
 )
 
 
-def reaches(
-    open: Callable[[Any, str, float], AbstractContextManager[Engine]], meaning: str, metavar: str = "DIR"
-) -> Remote:
+def reaches(open: Callable[[Any, str, float], AbstractContextManager[Engine]], meaning: str) -> Remote:
     """An engine whose clients are sites. open: as of Remote; a context that gives Sites (engine.py)."""
     return Remote(
-        open, metavar, meaning,
+        open, "DIR", meaning,
         images=roster.without_images, gathered=roster.gathered, evaluate=evaluation.evaluate,
     )  # fmt: skip
 

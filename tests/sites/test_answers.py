@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from conftest import make_chain
 from made_plans import train
 from site_federation import OPEN, chain_with_tests, plan, reached, sites_of, train_at
 
@@ -64,9 +63,8 @@ def lying(change, round=1, client="south"):
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_lie_is_named_and_the_run_goes_on_without_its_site_or_with_honest_ones(tmp_path, lie):
+def test_a_lie_is_named_and_the_run_goes_on_without_its_site_or_with_honest_ones(data, tmp_path, lie):
     method, change, sentence = LIES[lie]
-    data = make_chain(tmp_path)
     sites = sites_of(data, tmp_path / "sites", policy=OPEN)
     with pytest.raises(SiteError, match=f"^site south.*{sentence}") as error:
         train_at(sites, data, plan(method), tmp_path, change=lying(change), out=tmp_path / "ended")
@@ -76,8 +74,7 @@ def test_a_lie_is_named_and_the_run_goes_on_without_its_site_or_with_honest_ones
     assert list(first["absent"]) == ["south"] and "absent" not in second
 
 
-def test_a_run_that_a_lie_has_ended_comes_with_honest_sites_to_its_usual_bytes(tmp_path):
-    data = make_chain(tmp_path)
+def test_a_run_that_a_lie_has_ended_comes_with_honest_sites_to_its_usual_bytes(data, tmp_path):
     usual = train(data, plan(), work=tmp_path, out=tmp_path / "usual")
     sites, lie = sites_of(data, tmp_path / "sites"), array("theta", first_is(3e38))
     with pytest.raises(SiteError, match="site south: its model has numbers beyond"):
@@ -87,8 +84,9 @@ def test_a_run_that_a_lie_has_ended_comes_with_honest_sites_to_its_usual_bytes(t
         assert (run.parent / name).read_bytes() == (usual.parent / name).read_bytes()
 
 
-def test_an_update_far_longer_than_the_others_is_warned_of_once_and_named_where_a_model_breaks_later(tmp_path, caplog):
-    data = make_chain(tmp_path)
+def test_an_update_far_longer_than_the_others_is_warned_of_once_and_named_where_a_model_breaks_later(
+    data, tmp_path, caplog
+):
 
     def change(client, question, answer):
         if client == "south" and question.get("round") in (1, 2):
@@ -104,8 +102,7 @@ def test_an_update_far_longer_than_the_others_is_warned_of_once_and_named_where_
     assert len(warned) == 1 and "site south in round 1" in warned[0]
 
 
-def test_a_site_that_describes_itself_wrongly_is_left_out_until_it_does_not(tmp_path):
-    data = make_chain(tmp_path)
+def test_a_site_that_describes_itself_wrongly_is_left_out_until_it_does_not(data, tmp_path):
     asked = []
 
     def change(client, question, answer):
@@ -121,8 +118,7 @@ def test_a_site_that_describes_itself_wrongly_is_left_out_until_it_does_not(tmp_
     assert asked == ["begin", "begin", "begin", "train"]
 
 
-def test_the_words_of_a_site_are_put_on_one_line_and_cut(tmp_path):
-    data = make_chain(tmp_path)
+def test_the_words_of_a_site_are_put_on_one_line_and_cut(data, tmp_path):
     words = "first\nerror: forged \x1b[31mred\x07 \u202e" + "long " * 999
     with pytest.raises(SiteError) as error:
         train_at(sites_of(data, tmp_path), data, plan(), tmp_path, change=lying(scalars(error=words, hint=words)))
@@ -131,9 +127,8 @@ def test_the_words_of_a_site_are_put_on_one_line_and_cut(tmp_path):
     assert error.value.sentence.startswith("site south: first")
 
 
-def test_a_site_that_was_silent_at_the_start_has_to_begin_before_its_answers_count(tmp_path):
+def test_a_site_that_was_silent_at_the_start_has_to_begin_before_its_answers_count(data, tmp_path):
     """It knows the run from a coordinator that was killed."""
-    data = make_chain(tmp_path)
     sites = sites_of(data, tmp_path / "sites")
     train_at(sites, data, plan(), tmp_path, out=tmp_path / "before")
     asked = []
@@ -160,8 +155,8 @@ def test_a_site_that_was_silent_at_the_start_has_to_begin_before_its_answers_cou
         ({"counts": {}}, "by 'class' do not add up to 20"),
     ],
 )  # fmt: skip
-def test_a_description_whose_numbers_cannot_be_is_refused(tmp_path, change, sentence):
-    described = describe(make_chain(tmp_path), "north", "north", smallest=1)
+def test_a_description_whose_numbers_cannot_be_is_refused(data, tmp_path, change, sentence):
+    described = describe(data, "north", "north", smallest=1)
     (tmp_path / "north.json").write_text(json.dumps(described | change))
     with pytest.raises(FedcliError, match=sentence):
         gathered([tmp_path / "north.json"], tmp_path)

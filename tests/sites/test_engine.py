@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROSTER, interrupt_in_round, make_chain
+from conftest import ROSTER, interrupt_in_round
 from made_plans import train
 from site_federation import Carried, plan, sites_of, train_at
 
@@ -25,11 +25,6 @@ FILES = "rounds.jsonl", "models/00001.h5", "models/00002.h5"
 
 def files(run, *more):
     return {name: (run.parent / name).read_bytes() for name in (*FILES, *more)}
-
-
-@pytest.fixture
-def data(tmp_path):
-    return make_chain(tmp_path)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import threading
 
 import pytest
-from conftest import make_chain
 from made_plans import train
 from site_federation import plan, sites_of
 
@@ -33,8 +32,7 @@ class Job(threading.Thread):
         self.join(60)
 
 
-def test_a_run_over_a_job_has_the_bytes_of_one_process_and_a_job_serves_several(tmp_path):
-    data = make_chain(tmp_path)
+def test_a_run_over_a_job_has_the_bytes_of_one_process_and_a_job_serves_several(data, tmp_path):
     with Job(tmp_path / "s", sites_of(data, tmp_path / "state")):
         for method, engine in (("scaffold", "flower"), ("fedheal", "nvflare")):
             here = train(data, plan(method), work=tmp_path, out=tmp_path / "here" / method)
@@ -65,8 +63,7 @@ def answered_wrongly(question, answered, wrong):
         (lambda s, a: (s, {}), "site south: a report arrived without its array"),
     ],
 )
-def test_what_a_site_answers_wrongly_is_one_sentence(tmp_path, wrong, sentence):
-    data = make_chain(tmp_path)
+def test_what_a_site_answers_wrongly_is_one_sentence(data, tmp_path, wrong, sentence):
     sites = sites_of(data, tmp_path / "state")
     with (
         Job(tmp_path / "s", sites, lambda question, answered: answered_wrongly(question, answered, wrong)),
@@ -75,8 +72,7 @@ def test_what_a_site_answers_wrongly_is_one_sentence(tmp_path, wrong, sentence):
         train(data, plan(), work=tmp_path, engine=f"flower:{tmp_path / 's'}")
 
 
-def test_a_site_of_another_version_and_one_that_is_silent_are_named(tmp_path):
-    data = make_chain(tmp_path)
+def test_a_site_of_another_version_and_one_that_is_silent_are_named(data, tmp_path):
     sites = sites_of(data, tmp_path / "state")
     sites["west"].description["versions"] = {"fedcli": "0.0.1"}
     with Job(tmp_path / "s", sites), pytest.raises(SiteError, match="site west has the versions"):
@@ -88,7 +84,7 @@ def test_a_site_of_another_version_and_one_that_is_silent_are_named(tmp_path):
         train(data, plan(), work=tmp_path, engine=f"nvflare:{tmp_path / 's'}", timeout=0.3)
 
 
-def test_a_job_that_is_not_there_is_said(tmp_path, monkeypatch):
+def test_a_job_that_is_not_there_is_said(data, tmp_path, monkeypatch):
     monkeypatch.setattr(sockets, "JOB_WAIT", 0.0)
     with pytest.raises(SiteError, match="no job listens at .*north.sock"):
-        train(make_chain(tmp_path), plan(), work=tmp_path, engine=f"flower:{tmp_path / 's'}")
+        train(data, plan(), work=tmp_path, engine=f"flower:{tmp_path / 's'}")

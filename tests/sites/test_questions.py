@@ -5,26 +5,15 @@ import json
 import math
 
 import pytest
-from conftest import make_chain
 from site_federation import plan, sites_of, through_bytes, train_at
 
 from fedcli.io.files import appending
 from fedcli.sites import site as sites_module
 from fedcli.sites.description import SiteError, versions
-from fedcli.sites.site import LONGEST, Site
+from fedcli.sites.site import LONGEST
 
 BEGIN = {"ask": "begin", "client": "north", "run": "0" * 16, "threads": 1}
 PLAIN = {"optimizer": "adam", "momentum": 0.0}
-
-
-@pytest.fixture
-def data(tmp_path):
-    return make_chain(tmp_path)
-
-
-@pytest.fixture
-def site(data, tmp_path):
-    return Site(data, tmp_path / "north", client="north")
 
 
 def audit(site):

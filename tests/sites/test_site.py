@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import make_chain
 from made_plans import train
 from scipy.integrate import quad
 from session import run
@@ -22,16 +21,6 @@ from fedcli.sites.description import SiteError, describe, hidden, versions
 from fedcli.sites.engine import Sites
 from fedcli.sites.policy import Policy, Privacy, Refusal
 from fedcli.sites.site import Site, recall, remember
-
-
-@pytest.fixture
-def data(tmp_path):
-    return make_chain(tmp_path)
-
-
-@pytest.fixture
-def site(data, tmp_path):
-    return Site(data, tmp_path / "north", client="north")
 
 
 def audit(site):

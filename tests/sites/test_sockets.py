@@ -7,7 +7,7 @@ import socket
 import threading
 
 import pytest
-from conftest import ROSTER, make_chain
+from conftest import ROSTER
 from made_plans import train
 from site_federation import plan
 
@@ -55,8 +55,7 @@ def at(tmp_path, **more):
     return {"engine": f"socket:{tmp_path / 's'}", **more}
 
 
-def test_killed_sites_and_a_resumed_coordinator_come_to_the_bytes_of_one_process(tmp_path, start, monkeypatch):
-    data = make_chain(tmp_path)
+def test_killed_sites_and_a_resumed_coordinator_come_to_the_bytes_of_one_process(data, tmp_path, start, monkeypatch):
     usual = train(data, plan("scaffold", 4), work=tmp_path, out=tmp_path / "usual")
     sites = {client: start(data, client) for client in ROSTER}
     play = Federation.play
@@ -107,10 +106,10 @@ def test_sites_that_listen_hear_of_a_coordinator_that_waits_for_others(tmp_path,
     assert notices == [("it waits for other sites", True)] * 2
 
 
-def test_a_site_that_is_not_there_is_named(tmp_path, monkeypatch):
+def test_a_site_that_is_not_there_is_named(data, tmp_path, monkeypatch):
     monkeypatch.setattr(sockets, "WAIT", 0.0)
     with pytest.raises(SiteError, match="site north: no site listens at .*north.sock"):
-        train(make_chain(tmp_path), plan(), work=tmp_path, **at(tmp_path))
+        train(data, plan(), work=tmp_path, **at(tmp_path))
 
 
 @pytest.fixture
@@ -175,8 +174,7 @@ def test_a_site_that_breaks_off_or_answers_nonsense_is_said(tmp_path, listening,
     assert sentence in why
 
 
-def test_a_socket_that_is_left_over_is_replaced_and_one_in_use_is_not(tmp_path, start):
-    data = make_chain(tmp_path)
+def test_a_socket_that_is_left_over_is_replaced_and_one_in_use_is_not(data, tmp_path, start):
     path = tmp_path / "s" / "north.sock"
     path.parent.mkdir()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as left, named(path) as name:
@@ -190,8 +188,7 @@ def test_a_socket_that_is_left_over_is_replaced_and_one_in_use_is_not(tmp_path, 
         pass
 
 
-def test_two_processes_cannot_be_one_site_since_each_would_count_its_own_epsilon(tmp_path):
-    data = make_chain(tmp_path)
+def test_two_processes_cannot_be_one_site_since_each_would_count_its_own_epsilon(data, tmp_path):
     with held(tmp_path / "state" / sockets.LOCK, "", ""):
         site = Site(data, tmp_path / "state", client=ROSTER[0])
         with pytest.raises(FedcliError, match="another process is a site that keeps its memory in .*state"):
