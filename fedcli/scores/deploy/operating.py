@@ -4,7 +4,7 @@ They are those of its finished `evaluate --clinical`, or are chosen at once wher
 threshold of a client's own model is chosen on that client's validation images.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -54,33 +54,29 @@ def points(
 
     Raises FedcliError, UsageError.
     """
-    if positive or rule or cost is not None:
-        several = run.data.test["clean"].y.ndim == 2
-        names = positives(run.data.classes, positive, several=several)
-        return _chosen(run, client, product(names, clinical.rules(rule, cost)))
-    evaluated = _evaluated(run)
-    if client is None or not evaluated:
-        return evaluated
-    if not len(clinical.validation(run, {}, client).y):
-        console.warn(f"no operating points: {client} has no validation images that could choose its thresholds")
-        return []
-    wanted = [(point.positive, clinical.rule_of(point.rule, recorded=True)) for point in evaluated]
-    return _chosen(run, client, wanted)
-
-
-def _chosen(run: Run, client: str | None, wanted: Iterable[tuple[str, clinical.Rule]]) -> list[OperatingPoint]:
+    if asked := bool(positive or rule or cost is not None):
+        names = positives(run.data.classes, positive, several=run.data.test["clean"].y.ndim == 2)
+        wanted = [*product(names, clinical.rules(rule, cost))]
+    else:
+        evaluated = _evaluated(run)
+        if client is None or not evaluated:
+            return evaluated
+        wanted = [(point.positive, clinical.rule_of(point.rule, recorded=True)) for point in evaluated]
     images = clinical.validation(run, {}, client)
-    if not len(images.y):
+    if not len(images.y) and asked:
         whose = f"{client} has" if client else "the clients have"
         hint = "make the partition again with fedcli partition --val 0.2 and train, or leave --positive and --rule out"
         raise UsageError(f"{whose} no validation images, so no threshold can be chosen", hint)
+    if not len(images.y):
+        console.warn(f"no operating points: {client} has no validation images that could choose its thresholds")
+        return []
     chosen, without = [], dict[str, None]()
-    for name, rule in wanted:
-        threshold = clinical.threshold(rule, images.of(run.data.classes.index(name)))
+    for name, way in wanted:
+        threshold = clinical.threshold(way, images.of(run.data.classes.index(name)))
         if threshold is None:
             without[name] = None
         else:
-            chosen.append(OperatingPoint(name, clinical.titled(rule), threshold, len(images.y)))
+            chosen.append(OperatingPoint(name, clinical.titled(way), threshold, len(images.y)))
     for name in without:
         console.warn(f"no threshold for {name}: the validation images are all of it, or none is")
     return chosen
