@@ -116,7 +116,7 @@ def scripted(script: Any, dry_run: str) -> None:
     if dry_run == "-":
         print(script.text(), end="")
         return
-    o.refuse_sealed_folder(folder := Path(dry_run))
+    o.refuse_sealed(folder := Path(dry_run), folder=True)
     script.write(folder)
     count = console.counted(len(script.cells), "script", "scripts")
     console.say(

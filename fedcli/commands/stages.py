@@ -20,7 +20,6 @@ from .shell.common import (
     give,
     refuse_broken,
     refuse_sealed,
-    refuse_sealed_folder,
     refuse_together,
     write,
 )
@@ -317,7 +316,7 @@ def report(
     for file in filter(None, (out, export)):
         refuse_sealed(file)  # before anything is evaluated
     for folder in filter(None, (figures, card, evidence)):
-        refuse_sealed_folder(folder)
+        refuse_sealed(folder, folder=True)
     from ..reporting import clinical, pipelines, writers
     from ..stages import report as stage
 

@@ -17,6 +17,7 @@ from ..errors import FedcliError, HashError, UsageError
 from ..federation import sampling
 from ..federation.client_state import ClientState
 from ..federation.dp_sgd import check_norms
+from ..federation.engines import remote
 from ..federation.engines.in_process import InProcess
 from ..federation.server import Federation
 from ..federation.state import RunState, Tensors
@@ -88,13 +89,13 @@ def open_parent(plan: TrainOptions, method: Method) -> initial.ParentRun | None:
 
 def assemble(
     data: Path, plan: TrainOptions, method: Method, parent_run: initial.ParentRun | None = None, *,
-    only: str | None = None, start: Tensors | None = None, images: Callable[..., load.Shards] = load.load,
+    only: str | None = None, start: Tensors | None = None, sharing: int = 1,
 ) -> PlannedFederation:  # fmt: skip
     """Build the network, load the data to where it lives, and see what each part means for the other.
 
     data: a verified partition or corruption manifest, or one of sites, whose images are elsewhere.
     only: the one client whose images are loaded; all by default. start: every tensor of the network, where it does not
-    begin with those of the plan. images: loads the data. Raises FedcliError, UsageError.
+    begin with those of the plan. sharing: as of remake(). Raises FedcliError, UsageError.
     """
     source = manifest.read(data)
     check_labels(plan, method, source.body)
@@ -104,7 +105,7 @@ def assemble(
     still = is_frozen(net)
     channels = models.input_channels(plan.model, source.body["channels"])
     augment = str(plan.augment or ("none" if still else "")) or None  # a fixed view of a frozen backbone is kept
-    shards = images(data, channels=channels, augment=augment, device=plan.device)
+    shards = _images(plan, source.kind, sharing)(data, channels=channels, augment=augment, device=plan.device)
     if only is not None:
         shards = replace(shards, roster=[only], train={only: shards.train[only]}, val={only: shards.val[only]})
     begun_with = initial.server_memory(parent_run, data, shards.roster, plan.device) if parent_run and continues else {}
@@ -131,6 +132,7 @@ def assemble(
         _beyond_account(plan, parent_run),
         unsettled(method),
         small_groups(method, plan.sampling, net, shards),
+        reached[0].warning if (reached := remote(plan.engine)) else "",
     ]
     if still and shards.here:
         shards = with_features(net, shards)
@@ -140,6 +142,7 @@ def assemble(
             remake=partial(remake, data.resolve(), manifest.sha256(data), plan) if shards.here else None,
         ),
         rounds=plan.rounds, seed=plan.seed, participation=plan.participation, single_site=plan.single_site,
+        min_clients=plan.min_clients,
         plan=plan, data=shards, parent_run=parent_run, begun_with=begun_with, frozen=frozen, model=model,
         warning="; ".join(filter(None, warnings)),
     )  # fmt: skip
@@ -258,9 +261,15 @@ def remake(data: Path, digest: str, plan: TrainOptions, device: str, threads: in
     if manifest.sha256(data) != digest:
         raise HashError(f"{data} of the node {os.uname().nodename} is another", "copy the data to all nodes again")
     resources.be_deterministic(device, threads, plan.precision)
-    plan, images = replace(plan, device=device), partial(load.load, sharing=sharing)
+    plan = replace(plan, device=device)
     method = check(plan)
-    return assemble(data, plan, method, open_parent(plan, method), images=images).clients
+    return assemble(data, plan, method, open_parent(plan, method), sharing=sharing).clients
+
+
+def _images(plan: TrainOptions, kind: str, sharing: int) -> Callable[..., load.Shards]:
+    """Loads the data of a manifest of this kind: here, or as far as the engine knows it without its sites' images."""
+    reached = remote(plan.engine) if kind == "sites" else None
+    return (reached[0].images if reached else None) or partial(load.load, sharing=sharing)
 
 
 def _network(

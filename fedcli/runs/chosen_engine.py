@@ -2,12 +2,10 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import replace
 
 import torch
 
 from .. import models
-from ..data.shard import Shards, load
 from ..errors import UsageError
 from ..federation.engines import Engine, open_engine, parsed, remote, side_by_side
 from ..federation.server import cohort_size
@@ -67,25 +65,12 @@ def _process_bytes(federation: PlannedFederation) -> int:
     return MODELS_IN_A_PROCESS * theta.numel() * theta.element_size() + sum(kept.values()) * batch // few
 
 
-def opened(federation: PlannedFederation, engine: str | None, timeout: float) -> AbstractContextManager[Engine]:
-    """The engine as a context; timeout: seconds to wait for a site that gives no sign of life."""
-    if reached := remote(engine):
+def opened(federation: PlannedFederation) -> AbstractContextManager[Engine]:
+    """The engine that the plan names, or that suits it, as a context."""
+    if reached := remote(federation.plan.engine):
         kind, where = reached
-        return kind.open(federation, where, timeout)
-    return open_engine(engine, federation.clients, federation.cohort_size)
-
-
-def images(engine: str | None, kind: str) -> Callable[..., Shards]:
-    """Loads the data of a manifest of this kind: here, or as far as the engine knows it without its sites' images."""
-    reached = remote(engine) if kind == SITES else None
-    return reached[0].images or load if reached else load
-
-
-def reached_by(federation: PlannedFederation) -> PlannedFederation:
-    """The federation with how many clients must answer, and what the engine makes a reader of its numbers know."""
-    reached = remote(federation.plan.engine)
-    warning = "; ".join(filter(None, [federation.warning, reached[0].warning if reached else ""]))
-    return replace(federation, min_clients=federation.plan.min_clients, warning=warning)
+        return kind.open(federation, where, federation.plan.timeout)
+    return open_engine(federation.plan.engine, federation.clients, federation.cohort_size)
 
 
 def reaches_sites(plan: TrainOptions, kind: str) -> bool:

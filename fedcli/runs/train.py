@@ -35,7 +35,7 @@ from ..options import path_of
 from . import chosen_engine, own_code, precision, record, resources
 from . import folder as folders
 from .assembly import PlannedFederation, assemble, open_parent, probe
-from .chosen_engine import images, opened, reached_by, reaches_sites
+from .chosen_engine import opened, reaches_sites
 from .clocks import Clocks
 from .finished import BEST, KEPT, model_file, save_frozen, save_model
 from .rules import check
@@ -86,12 +86,11 @@ def train(data: Path, plan: TrainOptions, *, typed: bool = False, trained: Train
         console.say(note)
     if plan.resume and not out and not (folder / "settings.json").exists():
         folders.refuse_waiting(folder.parent, options, typed=typed)
-    federation = assemble(data, plan, method, parent_run, images=images(plan.engine, source.kind))
-    federation = reached_by(federation)  # what can fail fails before the folder is made
+    federation = assemble(data, plan, method, parent_run)  # what can fail fails before the folder is made
     check_patience(federation)
     settle_threads(federation)
     settings = _settings(folder, data, plan, options)
-    with opened(federation, plan.engine, plan.timeout) as engine, folders.claimed(folder, wait=plan.wait):
+    with opened(federation) as engine, folders.claimed(folder, wait=plan.wait):
         if (folder / "run.json").exists():  # another process finished it since
             return _finished(folder, options, parents)
         # a site keeps the memory of its last rounds only, so the state must never be far behind

@@ -24,8 +24,8 @@ from ..methods.registry import resolve
 from ..metrics.parity import parity, undefined_rates
 from ..models.layout import Layout
 from ..options import path_of
-from ..runs import chosen_engine
 from ..runs.assembly import assemble, open_parent
+from ..runs.chosen_engine import opened
 from ..runs.finished import model_file
 from ..runs.resources import be_deterministic
 from ..runs.rules import check
@@ -50,12 +50,12 @@ def evaluate(run: Path, options: EvaluateOptions) -> Path:
         raise UsageError(f"--{given[0]} needs the test images, which are at their sites", f"leave --{given[0]} out")
     path = manifest.find(run, "run")
     body = manifest.verify(path, "run").body
-    plan = replace(begun(path.parent), device=options.device)
+    here = {name: getattr(options, name) for name in ("device", "engine", "timeout")}
+    plan = replace(begun(path.parent), **here)
     data = Path(plan.data or "")
     be_deterministic(plan.device, plan.threads, plan.precision)  # part of what names the run at its sites
     method = check(plan)
-    images = chosen_engine.images(options.engine, manifest.read(data).kind)
-    federation = assemble(data, plan, method, open_parent(plan, method), images=images)
+    federation = assemble(data, plan, method, open_parent(plan, method))
     kept = sorted(int(file.stem) for file in (path.parent / "models").glob("[0-9]*.h5"))
     personal = body["model"]["personal_models"] or plan.bn == "local"
     rounds = kept[-1:] if personal else kept  # a site keeps what is a client's own for the last rounds only
@@ -66,7 +66,7 @@ def evaluate(run: Path, options: EvaluateOptions) -> Path:
     attributes = {name: values for name, values in known.items() if name in options.by or not options.by}
     asked = {"by": list(attributes), "federated": True, "rounds": rounds}
     folder = path_of(options.out) or path.parent / "scores" / manifest.identity(asked, [path])
-    with chosen_engine.opened(federation, options.engine, options.timeout) as sites:
+    with opened(federation) as sites:
         ask = sites.tallies  # type: ignore[attr-defined]
 
         def build(folder: Path) -> dict[str, Any]:

@@ -241,7 +241,7 @@ def test_what_cannot_be_is_refused_in_a_sentence(options, said):
 
 def test_a_run_records_every_option_that_decides_its_bytes_and_reads_it_again():
     everything = replace(EVERYTHING, sampling="class", dp_clip=2.0, dp_noise=0.5, dp_delta=1e-6, dp_sgd=1.5)
-    asked = planned("fedavg", {}, everything, 3)
+    asked = planned("fedavg", {}, everything, 3, engine=None)
     recorded = record.options(asked, resolve("fedavg"), None)
     assert {name: recorded[name] for name in values(everything)} == values(everything)
     assert record.read(recorded) == asked

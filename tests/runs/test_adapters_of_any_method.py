@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import CLASSES, ROSTER, interrupt_in_round, make_chain
-from made_plans import planned, results, train
+from made_plans import TRAINING, planned, results, train
 
 from fedcli import models
 from fedcli.bench.toy import toy_federation, toy_shard
@@ -21,7 +21,6 @@ from fedcli.runs.finished import open_run, predict
 from fedcli.runs.rules import check
 from fedcli.runs.train_options import TrainOptions
 
-TRAINING = Training(optimizer="sgd", lr=0.05, momentum=0.9, weight_decay=0.0, batch_size=8)
 ANY = [name for name, method in METHODS.items() if not method.local.freezes]
 
 
@@ -173,5 +172,5 @@ def test_where_all_that_trains_would_stay_at_the_clients_nothing_is_left_to_shar
 
 def test_an_option_that_is_off_is_not_recorded():
     assert not {"adapters", "adapter_layers", "local_adapters"} & planned("fedavg", {}, TRAINING).decided().keys()
-    on = planned("fedavg", {}, TRAINING, adapters="lora:8", local_adapters=True)
+    on = planned("fedavg", {}, TRAINING, adapters="lora:8", local_adapters=True, engine=None)
     assert TrainOptions.of(on.decided()) == on and resolve("fedavg").adapters is None

@@ -7,12 +7,11 @@ from functools import cache
 import numpy as np
 import pytest
 from conftest import interrupt_in_round, make_chain
-from made_plans import planned, results, train
+from made_plans import TRAINING, planned, results, train
 
 from fedcli.data import manifest
 from fedcli.errors import UsageError
 from fedcli.federation import state as states
-from fedcli.federation.client import Training
 from fedcli.federation.server import Federation
 from fedcli.metrics import balanced_accuracy, score
 from fedcli.runs.finished import BEST, open_run, predict
@@ -20,8 +19,6 @@ from fedcli.runs.rules import check
 from fedcli.runs.train import Interrupted
 from fedcli.stages.corrupt import corrupt
 from fedcli.stages.partition import partition
-
-TRAINING = Training(optimizer="sgd", lr=0.05, momentum=0.9, weight_decay=0.0, batch_size=8)
 
 
 @pytest.fixture(scope="module")

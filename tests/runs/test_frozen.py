@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 from conftest import make_chain, toy_net, toy_shard, toy_shards
-from made_plans import planned, train
+from made_plans import TRAINING, planned, train
 
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
-from fedcli.federation.client import Task, Training, run_client
+from fedcli.federation.client import Task, run_client
 from fedcli.federation.state import read_tensors
 from fedcli.methods import resolve
 from fedcli.models.layout import Layout
@@ -20,8 +20,6 @@ from fedcli.runs.finished import load_mean_personal, load_model, logits, open_ru
 from fedcli.runs.rules import check
 from fedcli.runs.scoring import curve
 from fedcli.scores.evaluate import evaluate
-
-TRAINING = Training(optimizer="sgd", lr=0.05, momentum=0.9, weight_decay=0.0, batch_size=8)
 
 
 def frozen_net():

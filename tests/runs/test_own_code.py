@@ -4,13 +4,12 @@ import json
 
 import pytest
 from conftest import interrupt_in_round, make_chain
-from made_plans import planned, train
+from made_plans import TRAINING, planned, train
 from own_files import RULE, written
 
 from fedcli import extensions
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, HashError, UsageError
-from fedcli.federation.client import Training
 from fedcli.federation.server import Federation
 from fedcli.methods import resolve
 from fedcli.provenance import OwnCodeError
@@ -37,7 +36,6 @@ register(""",
     .replace("Plain()", "Deeper()")
     .replace("from fedcli.methods.registry import nn", "")
 )
-TRAINING = Training(optimizer="sgd", lr=0.05, momentum=0.9, weight_decay=0.0, batch_size=8)
 ENGINES = "in-process", "pool:2"
 
 

@@ -56,9 +56,9 @@ def trained(data):
     def made(name):
         given, opened = [], train.opened
 
-        def watched(federation, *how):
+        def watched(federation):
             given.append(federation)
-            return opened(federation, *how)
+            return opened(federation)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(train, "opened", watched)

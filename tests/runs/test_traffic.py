@@ -9,17 +9,15 @@ from dataclasses import replace
 import pytest
 import torch
 from conftest import ROSTER, make_chain, play
-from made_plans import planned, train
+from made_plans import TRAINING, planned, train
 from report_tables import table_cells
 
 from fedcli.data import manifest
-from fedcli.federation.client import Training
 from fedcli.federation.server import _bytes
 from fedcli.reporting.rows import rows
 from fedcli.reporting.tables import BYTES, DOWN, UP, megabytes, render
 from fedcli.scores.evaluate import evaluate
 
-TRAINING = Training(optimizer="sgd", lr=0.05, momentum=0.9, weight_decay=0.0, batch_size=8)
 NUMBERS = 1 * 4 * 9 + 4 * 2 + 4 * 2 + 16 * 3 + 3  # of the toy network: convolution, batch norm, its buffers, head
 
 

@@ -1,6 +1,6 @@
 """Flags that several commands have and no stage declares, and what commands refuse or do alike."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -47,25 +47,17 @@ def refuse_broken(sentences: Sequence[str]) -> None:
         raise LimitError(sentences[-1], "the results are written; this is what --fail-if was asked for")
 
 
-def refuse_sealed(out: Path) -> None:
-    """Raise UsageError for a folder, and for a file among those of a run, which are hashed when it ends."""
-    if str(out) == "-":
+def refuse_sealed(out: Path, *, folder: bool = False) -> None:
+    """Raise UsageError for a folder where a file is to be written or the other way, and for a place among the files of
+    a run, which are hashed when it ends."""
+    if str(out) == "-" and not folder:
         raise UsageError("- is no file", "leave it out to print")
-    if out.is_dir():
-        raise UsageError(f"{out} is a folder", "give the name of a file")
-    _refuse_in_a_run(out, out.resolve().parents, "file")
-
-
-def refuse_sealed_folder(out: Path) -> None:
-    """Raise UsageError for a file, and for a folder that is, or lies in, that of a run."""
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is a file", "give a folder")
-    _refuse_in_a_run(out, [out.resolve(), *out.resolve().parents], "folder")
-
-
-def _refuse_in_a_run(out: Path, folders: Iterable[Path], what: str) -> None:
-    if any((folder / "settings.json").is_file() for folder in folders):
-        raise UsageError(f"{out} lies in the folder of a run, whose files are sealed", f"give a {what} elsewhere")
+    if out.exists() and out.is_dir() != folder:
+        is_one, give = ("file", "a folder") if folder else ("folder", "the name of a file")
+        raise UsageError(f"{out} is a {is_one}", f"give {give}")
+    if any((above / "settings.json").is_file() for above in (out.resolve(), *out.resolve().parents)):
+        hint = f"give a {'folder' if folder else 'file'} elsewhere"
+        raise UsageError(f"{out} lies in the folder of a run, whose files are sealed", hint)
 
 
 def write(out: Path, text: str) -> None:

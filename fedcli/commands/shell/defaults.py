@@ -25,7 +25,7 @@ COMMON = "work", "device", "jobs"
 
 def read(commands: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Command -> parameter -> value, as click reads defaults. Raises UsageError for what no command knows."""
-    given = _file()
+    given = toml_text.read(FILE, "mend that line, or move the file away") if FILE.is_file() else {}
     known = {name: _flags(command, everything=name in given) for name, command in commands.items()}
     common = {key: value for key, value in given.items() if not isinstance(value, dict)}
     if odd := [key for key in common if key not in COMMON]:
@@ -49,20 +49,16 @@ def read(commands: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 def _flags(command: Any, *, everything: bool) -> set[str]:
     """The options of a command, of a group those of all its commands; of a group that the file does not name those that
-    are common, for which its commands need not be loaded."""
-    if not hasattr(command, "list_commands"):
-        return {p.name for p in command.params if _may_be_read(p)}
-    if not everything:
+    are common, for which its commands need not be loaded.
+
+    Not lists of arguments, whose words may name code, nor what a command fetches: both are typed.
+    """
+    is_group = hasattr(command, "list_commands")
+    if is_group and not everything:
         return set(command.common)
-    beneath = (command.get_command(None, name) for name in command.list_commands(None))
-    return {p.name for one in beneath for p in one.params if _may_be_read(p)}
-
-
-def _may_be_read(parameter: Any) -> bool:
-    """Not lists of arguments, whose words may name code, nor what a command fetches: both are typed."""
-    return parameter.name not in ("download", "fetch", "accept_licence") and (
-        parameter.param_type_name == "option" or parameter.nargs == 1
-    )
+    commands = [command.get_command(None, name) for name in command.list_commands(None)] if is_group else [command]
+    options = [p for one in commands for p in one.params if p.param_type_name == "option" or p.nargs == 1]
+    return {p.name for p in options} - {"download", "fetch", "accept_licence"}
 
 
 def origin(name: str) -> str:
@@ -85,10 +81,6 @@ def _variables() -> Iterator[tuple[str, str]]:
     for name in COMMON:
         if os.environ.get(variable := f"FEDCLI_{name.upper()}"):
             yield name, variable
-
-
-def _file() -> dict[str, Any]:
-    return toml_text.read(FILE, "mend that line, or move the file away") if FILE.is_file() else {}
 
 
 def _typed(value: Any) -> Any:
