@@ -36,6 +36,7 @@ from fedcli.runs.resources import be_deterministic
 from fedcli.system import terminal
 
 ROUNDS = 3
+COMPARED = 3  # of these, the round whose models are compared: the last or the one before it
 TRAINING = Training(optimizer="sgd", lr=0.1, momentum=0.9, weight_decay=0.01, epochs=2, batch_size=8)
 COUNTS = {"north": 9, "south": 18, "east": 16, "west": 5}  # last batches of one and two, two whole ones, no whole one
 FARTHEST = 0.01  # of the way that training went, between the model of the CPU and that of the device
@@ -130,26 +131,26 @@ class _OnDevice:
         return clients
 
     def play(
-        self, clients: InProcess, engine: Engine | None = None, state: RunState | None = None
+        self, clients: InProcess, engine: Engine | None = None, state: RunState | None = None, until: int = ROUNDS
     ) -> Iterator[RunState]:
-        """The state after each round."""
+        """The state after each round, until that one."""
         federation = Federation(clients, ROUNDS, seed=1)
         state = state or federation.first()
-        while state.round < ROUNDS:
+        while state.round < until:
             state = federation.play(state, ROSTER, engine or clients).state
             yield state
 
 
 def recorded_steps_are_ordinary_steps(played: _OnDevice) -> str:
     clients = played.prepared(played.device)
-    *_, last = played.play(clients, limits.unrecorded(clients))
-    return _difference(last, played.states[-1])
+    *_, last = played.play(clients, limits.unrecorded(clients), until=COMPARED)
+    return _difference(last, played.states[COMPARED - ROUNDS - 1])
 
 
 def clients_at_once_change_nothing(played: _OnDevice) -> str:
     clients = played.prepared(played.device)
-    *_, last = played.play(clients, Streams.of(clients, 2))
-    return _difference(last, played.states[-1])
+    *_, last = played.play(clients, Streams.of(clients, 2), until=COMPARED)
+    return _difference(last, played.states[COMPARED - ROUNDS - 1])
 
 
 def a_resumed_training_is_the_same(played: _OnDevice) -> str:
@@ -163,8 +164,8 @@ def a_resumed_training_is_the_same(played: _OnDevice) -> str:
 def the_cpu_comes_close(played: _OnDevice) -> str:
     clients = played.prepared("cpu", dropout=0.0)
     start = clients.layout.read()
-    *_, last = played.play(clients)
-    *_, there = played.play(played.prepared(played.device, dropout=0.0))
+    *_, last = played.play(clients, until=COMPARED)
+    *_, there = played.play(played.prepared(played.device, dropout=0.0), until=COMPARED)
     distance, way = ((theta.cpu() - last.theta).norm() for theta in (there.theta, start))
     share = float(distance / way) if way else float(distance)
     return "" if share <= FARTHEST else f"its model is {100 * share:.1f} % of the way of training from the device's"
