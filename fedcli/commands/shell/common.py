@@ -69,11 +69,10 @@ def _refuse_in_a_run(out: Path, folders: Iterable[Path], what: str) -> None:
 
 
 def write(out: Path, text: str) -> None:
-    """Write a file, and its folder where it is not there."""
+    """Write a file that is none of a run, and its folder where it is not there."""
     from ...io.files import write_text
 
     refuse_sealed(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
     write_text(out, text)
 
 
