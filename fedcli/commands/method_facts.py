@@ -68,7 +68,6 @@ def _keep(facts: list[Facts]) -> None:
         with contextlib.suppress(OSError):  # may not be written there
             for old in path.parent.glob("methods-*.json"):
                 old.unlink()
-            path.parent.mkdir(parents=True, exist_ok=True)
             write_text(path, json.dumps({"methods": facts}))
             return
 

@@ -12,13 +12,12 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from .. import console, shapes
 from ..errors import FedcliError, HashError
-from ..io.files import Stamp, flushing, on_one_line, read_text, settled, sha256, sync, sync_folder, write_text
+from ..io.files import flush, flushing, on_one_line, read_text, remembered, sha256, sync, write_text
 from ..io.locks import remove_abandoned, renaming, scratch
 from ..provenance import other_code
 from . import manifest_bodies
@@ -60,12 +59,11 @@ class Destination:
 
 def read(path: Path, *kinds: str, whole: bool = False) -> Manifest:
     """Read a manifest (or the one in a folder), hashes unchecked; whole: no key may be absent. Raises FedcliError."""
-    path = find(path, *kinds)
-    return _read(path, kinds, whole, at) if (at := settled(path)) else _read.__wrapped__(path, kinds, whole, None)
+    return _read(find(path, *kinds), kinds, whole)
 
 
-@lru_cache(maxsize=2048)  # a report looks at each of its manifests tens of times
-def _read(path: Path, kinds: tuple[str, ...], whole: bool, _: Stamp | None) -> Manifest:
+@remembered(2048)  # a report looks at each of its manifests tens of times
+def _read(path: Path, kinds: tuple[str, ...], whole: bool) -> Manifest:
     """A manifest, not to be written into."""
     hint = "give the .json that a fedcli command printed"
     try:
@@ -241,7 +239,6 @@ def stage(
             remove_abandoned(folder)
             return made
         console.say(f"{why}; making it again")
-    folder.parent.mkdir(parents=True, exist_ok=True)
     with scratch(folder) as temporary:
         body = marked(build(temporary), parents)
         with flushing(temporary):
@@ -250,7 +247,7 @@ def stage(
             if folder.exists() and not damaged(target, options, parents):
                 return reuse(target, options, parents)  # another process finished the same stage first
             _move(temporary, folder, target)
-    sync_folder(folder.parent)
+    flush(folder.parent)
     return target
 
 

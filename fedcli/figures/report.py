@@ -109,7 +109,6 @@ def write_all(systems: Sequence[System], folder: Path, formats: Sequence[str], d
         lines += [f"**{name}.** {picture.title}. {picture.caption}", ""]
     for system in systems:
         lines += [f"{system.mark} {system.differs}", ""] if system.mark else []
-    folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / CAPTIONS, "\n".join(lines))
     return [*written, folder / CAPTIONS]
 

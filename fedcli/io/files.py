@@ -8,12 +8,12 @@ import re
 import secrets
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from functools import lru_cache
+from functools import lru_cache, wraps
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import BinaryIO, TextIO, TypeVar
 
 from ..errors import FedcliError, UsageError
 from ..system import interrupts
@@ -21,17 +21,10 @@ from ..system import interrupts
 SETTLED = 2 * 10**9  # nanoseconds
 LARGEST_TEXT = 2**29  # bytes of a table, record or manifest; images and arrays are not read as text
 PASSING = errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ETIMEDOUT, errno.ESTALE
-Stamp = tuple[int, int, int, int, int]
+T = TypeVar("T")
 
 
-def sha256(path: Path) -> str:
-    """Hex digest of a file's bytes; a large file that has not been touched since is hashed once per process."""
-    if at := settled(path):
-        return _digest(path, at)
-    return _digest.__wrapped__(path, None)
-
-
-def settled(path: Path) -> Stamp | None:
+def settled(path: Path) -> tuple[int, ...] | None:
     """A stamp that differs once a file was changed; None where a clock tick may hide a change right after another."""
     try:
         at = path.stat()
@@ -43,8 +36,19 @@ def settled(path: Path) -> Stamp | None:
     return at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns
 
 
-@lru_cache(maxsize=1024)
-def _digest(path: Path, _: Stamp | None) -> str:
+def remembered(most: int) -> Callable[[Callable[..., T]], Callable[..., T]]:
+    """A decorator: what is read of a file is read again once it may have changed. most: answers that are remembered."""
+
+    def once(read: Callable[..., T]) -> Callable[..., T]:
+        known = lru_cache(most)(lambda _, *asked: read(*asked))
+        return wraps(read)(lambda path, *how: known(at, path, *how) if (at := settled(path)) else read(path, *how))
+
+    return once
+
+
+@remembered(1024)
+def sha256(path: Path) -> str:
+    """Hex digest of a file's bytes; a large file that has not been touched since is hashed once per process."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -70,9 +74,8 @@ def regular(path: Path, hint: str = "") -> Path:
 def on_one_line(path: Path) -> Path:
     """The path itself, which can be printed as a line. Raises UsageError where it has several."""
     if len(str(path).splitlines()) > 1:
-        raise UsageError(
-            f"{str(path)!r} has a line break", "give another --work or --out: a result is printed as a line"
-        )
+        hint = "give another --work or --out: a result is printed as a line"
+        raise UsageError(f"{str(path)!r} has a line break", hint)
     return path
 
 
@@ -94,7 +97,8 @@ def read_text(path: Path, hint: str = "", encoding: str = "utf-8") -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write beside, fsync, rename: path holds the old text or the new one, never half."""
+    """Write beside, fsync, rename: path holds the old text or the new one, never half. Its folder is made too."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as file:
         file.write(text.encode())
 
@@ -120,7 +124,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         raise
     finally:
         temporary.unlink(missing_ok=True)
-    sync_folder(path.parent)
+    flush(path.parent)
 
 
 def _new(path: Path) -> tuple[Path, BinaryIO]:
@@ -177,20 +181,15 @@ def flushing(folder: Path) -> Iterator[None]:
     """Flush the files that a folder has to the disk while the block runs, such as one that hashes them."""
     files = [path for path in folder.rglob("*") if path.is_file()]
     with ThreadPoolExecutor(1) as disk:
-        flushed = disk.submit(_flush, files)
+        flushed = disk.map(flush, files)
         yield
-        flushed.result()
-    sync_folder(folder)
+        list(flushed)  # raises what went wrong
+    flush(folder)
 
 
-def _flush(files: list[Path]) -> None:
-    for path in files:
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-
-
-def sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
+def flush(path: Path) -> None:
+    """Flush a file, or the names in a folder, to the disk."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

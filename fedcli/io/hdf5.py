@@ -136,7 +136,9 @@ def _checked(
             raise FedcliError(f"{path}: {name} is {there}, expected {_words(column)}", hint)
         if packed == 1 and not data.dtype.isnative:  # torch takes no other, and fedcli writes none
             raise FedcliError(f"{path}: the bytes of {name}'s numbers stand in another order than this machine's", hint)
-        if max(data.nbytes, _chunk(data)) > packed * data.id.get_storage_size():
+        # bytes that reading one number allocates
+        chunk = int(np.prod(data.chunks, dtype=object)) * data.dtype.itemsize if data.chunks and data.nbytes else 0
+        if max(data.nbytes, chunk) > packed * data.id.get_storage_size():
             raise FedcliError(f"{path}: {name} promises {data.nbytes:,} bytes, more than the file holds", hint)
         checked.append(name)
     for name, column in expected.items():
@@ -160,11 +162,6 @@ def _fits(data: h5py.Dataset, column: Column) -> bool:
     if data.shape is None or data.dtype.kind not in column.kinds:
         return False
     return data.ndim in (_ranks(column) or (data.ndim,)) and column.size in (0, data.dtype.itemsize)
-
-
-def _chunk(data: h5py.Dataset) -> int:
-    """Bytes that reading one number allocates."""
-    return int(np.prod(data.chunks, dtype=object)) * data.dtype.itemsize if data.chunks and data.nbytes else 0
 
 
 def below(datasets: Mapping[str, h5py.Dataset], group: str) -> dict[str, h5py.Dataset]:

@@ -62,6 +62,7 @@ def _file_lock(path: Path) -> FileLock:
 @contextmanager
 def scratch(folder: Path) -> Iterator[Path]:
     """A new folder beside the target, locked until it is renamed or left; those of killed processes go first."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
     remove_abandoned(folder)
     path = folder.parent / f".{folder.name}.{secrets.token_hex(4)}.tmp"
     with FileLock(path.with_suffix(".lock"), thread_local=False):

@@ -230,7 +230,6 @@ def _count(privacy: Privacy, ledger: Path, asked: str) -> None:
     if spent > privacy.epsilon:
         what = f"answer {len(known) + 1} would reveal epsilon {spent:.3g}, its policy allows {privacy.epsilon:g}"
         raise Refusal(what, "fewer rounds, or more noise in the site's policy")
-    ledger.parent.mkdir(parents=True, exist_ok=True)
     write_text(ledger, json.dumps({"answered": [*known, asked], "epsilon": spent, "delta": privacy.delta}) + "\n")
 
 

@@ -180,8 +180,7 @@ class Report(Shown):
 
 
 def write_into(path: Path, text: str) -> Path:
-    """Write a file, and the folder that it is in."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write a file, and return its path."""
     write_text(path, text)
     return path
 

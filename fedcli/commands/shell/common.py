@@ -61,11 +61,10 @@ def refuse_sealed(out: Path, *, folder: bool = False) -> None:
 
 
 def write(out: Path, text: str) -> None:
-    """Write a file, and its folder where it is not there."""
+    """Write a file that is none of a run, and its folder where it is not there."""
     from ...io.files import write_text
 
     refuse_sealed(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
     write_text(out, text)
 
 

@@ -221,7 +221,6 @@ def unpack(archive: Path, target: Path, most: int) -> None:
     most: bytes that they may have together. Raises FedcliError for a broken archive, for more, for a link, and for a
     name that leads out of the folder; then there is no folder.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
     with scratch(target) as beside:
         try:
             _unpack(archive, target, beside, most)

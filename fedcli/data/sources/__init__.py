@@ -170,7 +170,6 @@ def make_sample(name: str, folder: Path, *, usual: bool = False) -> Path:
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise FedcliError(f"{folder} is not an empty folder", "name a new one; a sample overwrites nothing")
     there = folder.exists()
-    folder.parent.mkdir(parents=True, exist_ok=True)
     with scratch(folder / "sample" if there else folder) as made:  # a folder that is there may be a mount, or at hand
         make(made)
         (made / SAMPLE_MARK).write_text(SAMPLE_WORDS.format(name=plain(name)), encoding="utf-8")

@@ -116,7 +116,6 @@ class Document:
 def write(path: Path, scores: list[Path], options: PageOptions = PageOptions()) -> Path:
     """Write the page of these scores.json and return its path. Raises FedcliError, HashError, UsageError."""
     page = render(scores, options)
-    path.parent.mkdir(parents=True, exist_ok=True)
     manifest.write_text(path, page)
     return path
 

@@ -84,7 +84,6 @@ def export(run: Run, format: str, out: Path, client: str | None = None) -> Path:
     module = Prepared(merged(run.net.float()), run.manifest.body["model"]["channels"]).to("cpu").eval()
     one_by_one = models.describe(run.manifest.body["model"]["name"]).kind == "clip"  # its attention fixes the batch
     example = torch.rand(1 if one_by_one else 2, channels, size, size)
-    out.parent.mkdir(parents=True, exist_ok=True)
     with scratch(out) as temporary:
         path = temporary / (out.name if is_file else f"model.{SUFFIXES[format]}")
         with warnings.catch_warnings(), torch.no_grad():

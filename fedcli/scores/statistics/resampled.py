@@ -11,14 +11,13 @@ It holds what anyone gets who draws again with the same seed: a report of a hund
 """
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
 from ... import metrics
 from ...errors import FedcliError
-from ...io.files import Stamp, settled
+from ...io.files import remembered
 from ...io.hdf5 import Column, create_hdf5, open_hdf5
 from ...metrics import CLASSES, LABELS, Groupings
 from ...seeds import derive
@@ -104,12 +103,8 @@ def _kept(folder: Path, whose: list[str], count: int) -> dict[str, Columns]:
     return kept
 
 
+@remembered(128)  # a page looks at each run several times
 def _columns(path: Path) -> Columns:
     """Every column of a file by its name, not to be written into. Raises FedcliError."""
-    return _read(path, at) if (at := settled(path)) else _read.__wrapped__(path, None)
-
-
-@lru_cache(maxsize=128)  # a page looks at each run several times
-def _read(path: Path, _: Stamp | None) -> Columns:
     with open_hdf5(path, {"*/*": Column("f", size=8)}, hint=HINT) as file:
         return {name: column[()] for name, column in file.items()}
