@@ -214,7 +214,7 @@ def test_a_row_of_clients_own_models_is_in_no_test_and_says_so(monkeypatch):
     rows = *three.rows[:2], three.rows[2].model_copy(update={"scores_of": "mean_personal"})
     three = with_columns(three.model_copy(update={"rows": rows}), column)
     found = findings(three, dict.fromkeys((row.name for row in rows), SCORES))
-    monkeypatch.setattr(manifest, "parent", lambda path, *kinds: path if "run" in kinds else Path("p"))
+    monkeypatch.setattr(manifest, "above", lambda path, *kinds: path if "run" in kinds else Path("p"))
     tested = []
     monkeypatch.setattr(of_rows, "order", lambda systems, *_: tested.append(list(systems)) or [])
     assert len(list(of_rows.tests(found))) == 1 and tested == [["FedAvg", "FedProx"]]
@@ -256,7 +256,7 @@ def test_rows_are_tested_against_the_reference_on_their_own_data(monkeypatch):
         "FedGA, 0.3": "p3",
     }
     monkeypatch.setattr(
-        manifest, "parent", lambda path, *kinds: path if "run" in kinds else Path(made[path.parts[0][:-2]])
+        manifest, "above", lambda path, *kinds: path if "run" in kinds else Path(made[path.parts[0][:-2]])
     )
     note = of_rows.same_data(
         [outcome(row, seed) for row in made for seed in (0, 1) if (row, seed) != ("FedISM, 0.1", 0)]
