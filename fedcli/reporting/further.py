@@ -16,7 +16,7 @@ SEVERITIES = (
     "Mean of the last five rounds ± their standard deviation, in %, on all test images. In training: whether clients "
     "trained on images of this kind and severity, of this kind at another severity, or of neither (unseen)."
 )
-SAME = "The interval of every change holds 0."
+SAME = "The interval of every change includes 0."
 BACKDOOR = "Test images of other classes than the target that are called the target, with the patch and without it."
 BY_GROUP = "In percent, of the last round's model; the gap is between the best and the worst group."
 CROSS_SITE = (
@@ -136,7 +136,7 @@ def _table(caption: str, attribute: str, groups: Cells, members: dict[str, Score
                 changed.append(f"{whose}{adaptation}: {', '.join(beyond)}")
     shown = [Column(title(each.metric), "%") for each in next(iter(groups.values()))[AS_TRAINED]]
     heads: Heads = [f"{attribute}, adapted" if attribute else "adapted", "images", *shown]
-    verdict = f"Changes whose interval leaves 0 out: {'; '.join(changed)}." if changed else SAME
+    verdict = f"Changes whose interval excludes 0: {'; '.join(changed)}." if changed else SAME
     return Table.of(caption, heads, rows, f"{verdict} {legend}".strip())
 
 

@@ -136,10 +136,10 @@ def test_every_part_of_a_wide_table_names_the_adaptation_and_what_changed_stands
     words = [re.split(r"\s+", part) for part in parts[:2]]
     assert len(parts) == 3 and all({f"{group},", each} <= {*part} for part in words for group, each in rows), parts
     changed = "; ".join(f"{group}, bn: higher balanced accuracy" for group, each in rows if each == "bn")
-    assert table.legend.startswith(f"Changes whose interval leaves 0 out: {changed}. ")
+    assert table.legend.startswith(f"Changes whose interval excludes 0: {changed}. ")
     scores.adapted = Adapted(None, {}, [replace(line, low=line.low and -0.1) for line in lines])
     (table,) = further.adapted([("", scores)])
-    assert table.legend.startswith("The interval of every change holds 0. ")
+    assert table.legend.startswith("The interval of every change includes 0. ")
 
 
 def test_labels_of_the_images_choose_nothing(run):
