@@ -80,7 +80,7 @@ def leaving_out(text: str, source: Path, options: PartitionOptions | None) -> tu
     """
     dataset = source if options is None else manifest.above(source, "dataset")
     common = partition.by_default(PartitionOptions(dataset)) if options is None else options
-    found = sites(text, tuple(common.by), manifest.read(dataset, "dataset").body)
+    found = sites(text, tuple(common.by), manifest.read(dataset, "dataset", whole=True).body)
     if len(found) < 2:
         raise UsageError(f"--over {KEY}={text} is one site", f"write --over {KEY}=all, or partition with --hold-out")
     common = replace(common, dataset=None)
@@ -99,7 +99,7 @@ def recipe_of(methods: Sequence[str], source: Path, over: list[str], left_out: S
         raise UsageError("a sweep needs methods, or values to go over", hint)
     if len(grid) != len(over) + len(of_sites):
         raise UsageError("--over names a key twice", "give all its values at once: --over q=0.5,1,2")
-    body = manifest.read(source, "partition", "corruption", "dataset").body
+    body = manifest.read(source, "partition", "corruption", "dataset", whole=True).body
     dataset, task = body["name"] if left_out else body["dataset"], Task.of_body(body)
     validated = not left_out and any(client["val"] for client in body["roster"])
     names = methods if len(methods) == 1 else [resolve(method).label for method in methods]
@@ -223,7 +223,7 @@ def held_out_tables(dataset: Path, left_out: Sites, outcomes: list[Outcome], pla
     members = scored[0][2].members(attribute) if scored else {}
     columns = [Heading("trained"), Heading("held out", "%"), *heads("interval", "images")]
     columns += heads(*(f"{site} [{members[site].count}]" if site in members else site for site in left_out), unit="%")
-    for metric in Task.of_body(manifest.read(dataset, "dataset").body).usual:
+    for metric in Task.of_body(manifest.read(dataset, "dataset", whole=True).body).usual:
         rows = []
         for name, own, inside in scored:
             score, by_site = own.versions["clean"][metric], inside.groups[attribute]["clean"].get(metric, {})

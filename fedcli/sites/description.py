@@ -49,7 +49,7 @@ def versions() -> dict[str, str]:
 
 def held_by(data: Path, client: str | None) -> str:
     """The client of a partition or corruption manifest that a site holds; None is its only one. Raises SiteError."""
-    roster = [entry["client"] for entry in manifest.read(data, "partition", "corruption").body["roster"]]
+    roster = [entry["client"] for entry in manifest.read(data, "partition", "corruption", whole=True).body["roster"]]
     if client is None and len(roster) == 1:
         return roster[0]
     if client is None or client not in roster:

@@ -106,7 +106,7 @@ def run_attack(options: AttackOptions) -> Partition:
         if options.kind != kind and how.own and (given := options.changed(*how.own)):
             raise UsageError(f"--{given[0].typed} is for {kind}", f"add --kind {kind}")
     partition = _before(options, attacks.KEY)
-    body = manifest.read(partition).body
+    body = manifest.read(partition, whole=True).body
     if options.target is not None and options.target not in body["classes"]:
         raise UsageError(f"--target {options.target!r} is no class", nearest(options.target, body["classes"]))
     strength = attacks.KINDS[options.kind].usual if options.strength is None else options.strength

@@ -47,7 +47,7 @@ def _decided(options: PartitionOptions) -> PartitionOptions:
 
 
 def _scheme(options: PartitionOptions) -> Scheme:
-    given = manifest.read(Path(options.dataset or ""), "dataset").body
+    given = manifest.read(Path(options.dataset or ""), "dataset", whole=True).body
     flags = {field.name: getattr(options, field.name) for field in options.declared() if field.name not in UNDECIDED}
     return scheme_from_flags(flags, given)
 
@@ -67,7 +67,7 @@ def _of_merged(options: PartitionOptions) -> Partition:
     for text in [*options.merge, *([str(options.dataset)] if options.dataset else [])]:
         name, equals, file = ("", "", text) if Path(text).exists() else text.rpartition("=")
         path = manifest.find(source(file, options.work, "dataset"), "dataset")
-        name = name if equals else manifest.read(path, "dataset").body["name"]
+        name = name if equals else manifest.read(path, "dataset", whole=True).body["name"]
         if not PLAIN.fullmatch(name) or name in datasets:
             what = f"two datasets are called {name!r}" if name in datasets else f"{name!r} is no name of a dataset"
             raise UsageError(f"--merge: {what}", "write --merge NAME=MANIFEST")
@@ -97,7 +97,7 @@ def by_default(
     options: PartitionOptions, *, clients: int | None = None, alpha: float | None = None
 ) -> PartitionOptions:
     """The same by the dataset's own sites if it has them, else by Dirichlet; said in a line."""
-    body = manifest.read(Path(options.dataset or ""), "dataset").body
+    body = manifest.read(Path(options.dataset or ""), "dataset", whole=True).body
     if body["sites"] and clients is None and alpha is None:
         console.say(f"partition: the sites in {body['sites']!r}")
         return replace(options, by=[body["sites"]])

@@ -151,7 +151,7 @@ def _usual(options: TrainOptions, method: Method) -> dict[str, Any]:
 
 def _fitting_rounds(options: TrainOptions, data: Path) -> int:
     """The usual number, or as many as give the client of median size STEPS local steps, at most MOST_ROUNDS."""
-    images = int(np.median([client["train"] for client in manifest.read(data).body["roster"]]))
+    images = int(np.median([client["train"] for client in manifest.read(data, whole=True).body["roster"]]))
     steps = options.epochs * -(-images // options.batch_size)
     rounds = min(max(ROUNDS, -(-STEPS // max(steps, 1))), MOST_ROUNDS)
     if rounds > ROUNDS:
@@ -162,7 +162,7 @@ def _fitting_rounds(options: TrainOptions, data: Path) -> int:
 
 def _fitting_prior(data: Path) -> str:
     """logit-adjust where the rarest class that has images has under a tenth of those of the commonest, else none."""
-    body = manifest.read(data).body
+    body = manifest.read(data, whole=True).body
     if is_multi_label(body) or not all("class_counts" in client for client in body["roster"]):  # sites keep theirs
         return "none"
     counts = np.sum([client["class_counts"] for client in body["roster"]], axis=0)

@@ -1,5 +1,6 @@
 """A run whose manifest was changed after it was scored: what stands on it says so."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -37,3 +38,25 @@ def test_it_is_refused_with_what_was_made_from_it(command, edited):
 def test_what_is_not_made_from_it_is_shown(edited):
     partition = next(path for path in edited.parents[2].rglob("partition.json"))
     assert typed("inspect", partition).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("partition", "dataset"),
+        ("partition", "dataset", "--iid"),
+        ("partition", "--merge", "dataset"),
+        ("train", "fedavg", "partition", "--rounds", "1"),
+        ("train", "fedavg", "partition", "--prior", "none"),
+        ("attack", "partition", "--kind", "scale"),
+        ("sweep", "fedavg", "fedheal", "partition"),
+        ("sweep", "fedavg", "dataset", "--over", "hold-out=all"),
+        ("site", "describe", "--data", "partition"),
+    ],
+)
+def test_data_whose_manifest_lacks_its_keys_are_refused_in_a_sentence(words, tmp_path):
+    place = {path.stem: path for path in [make_chain(tmp_path), *tmp_path.rglob("dataset.json")]}
+    for path in place.values():
+        path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | {"body": {}}), encoding="utf-8")
+    ended = typed(words[0], *(place.get(word, word) for word in words[1:]), "--work", tmp_path)
+    assert ended.exit_code == 1 and "body.classes is missing" in ended.stderr
