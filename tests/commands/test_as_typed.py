@@ -120,6 +120,8 @@ def test_a_raw_folder_may_have_another_of_the_datasets_names(tmp_path, monkeypat
     monkeypatch.setenv("FEDCLI_RAW", "files")
     code, _, said = run("fedcli prepare HAM10000")
     assert code == 2 and "looked in files/isic2018, raw/isic2018 and isic2018 (a folder called ham10000" in said
+    (tmp_path / "isic2018").write_text("a file is no folder", encoding="utf-8")
+    assert run("fedcli prepare isic2018")[::2] == (code, said)
     sources.make_sample("isic2018", tmp_path / "HAM10000")
     for name in ("HAM10000", "isic2018"):
         code, _, said = run(f"fedcli prepare {name} --size 8")

@@ -53,3 +53,12 @@ def test_a_declared_dataset_is_prepared_by_processes(raw, tmp_path, monkeypatch)
     sources.register("grades", GRADES.source(print), card)
     body = manifest.read(prepare("grades", raw=raw, work=tmp_path / "work", size=8, jobs=2)).body
     assert body["classes"] == ["healthy", "ill"] and body["count"] == 12 and body["sites"] == "clinic"
+
+
+@pytest.mark.parametrize("default", ["no", 3, 0.5, True])
+def test_an_option_of_a_declared_dataset_may_have_any_plain_value_as_its_default(default, raw, tmp_path, monkeypatch):
+    options = {"frontal": {"default": default, "about": "x"}}
+    card = {"title": "Grades", "classes": ["healthy", "ill"], "options": options}
+    monkeypatch.setattr(sources, "REGISTERED", {})
+    sources.register("grades", GRADES.source(print), card)
+    assert manifest.read(prepare("grades", raw=raw, work=tmp_path, size=8)).options["own"] == {"frontal": default}

@@ -27,7 +27,7 @@ def search(name: str) -> Path | None:
     for place in _parents():
         exact = place / name
         for folder in [exact] if exact.is_dir() else sorted(place.iterdir()) if place.is_dir() else []:
-            if folder == exact or (folder.is_dir() and sources.means(folder.name) == name):
+            if folder.is_dir() and (folder == exact or sources.means(folder.name) == name):
                 console.say(f"raw folder of {name}: {folder}")
                 return folder
     return None

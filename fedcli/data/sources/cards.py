@@ -29,7 +29,7 @@ OF_FILES = {
 SHAPE = {
     "title": str, "classes": [str], "task": str, "attributes": {str: [str]}, "size": int, "channels": int, "split": str,
     "splits": {str: str}, "augment": str, "clients": int, "sites": (str, None), "people?": bool,
-    "files": [{"path": str}], "options?": {str: {"default": (str, int, float), "about": str}}, **OF_FILES,
+    "files": [{"path": str}], "options?": {str: {"default": (str, int, float, bool, None), "about": str}}, **OF_FILES,
 }  # fmt: skip
 HINT = "see fedcli datasets toy --json"
 _PACKAGE = Path(fedcli.__file__).parent
