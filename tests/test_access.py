@@ -9,13 +9,13 @@ import pytest
 from run_folders import a_line, a_run
 
 from fedcli.commands.ls import ls
-from fedcli.commands.plot import _runs
 from fedcli.data import last_used, manifest
 from fedcli.errors import FedcliError, of_system
 from fedcli.runs.folder import unfinished
 from fedcli.sites.sockets import Connections
 from fedcli.sites.transport.sockets import listening
 from fedcli.stages.collect import _collected
+from fedcli.stages.plot import runs_of
 
 NOBODY = 65534
 
@@ -59,7 +59,7 @@ def test_a_manifest_that_may_not_be_read_is_not_called_something_else(work):
     [
         lambda work: last_used.newest(work, "run"),
         lambda work: unfinished(work, None),
-        lambda work: _runs([], work, every=False),
+        lambda work: runs_of([], work, every=False),
     ],
 )
 def test_a_folder_that_may_not_be_entered_is_not_taken_for_an_empty_one(looks, work):

@@ -46,7 +46,7 @@ def test_the_file_in_the_folder_at_hand_is_read_by_it_too(tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     defaults.FILE.write_text(BOMBS["arrays"][0])
     with pytest.raises(UsageError, match=r"fedcli\.toml is not TOML: it nests more than 32 deep"):
-        defaults._file()
+        defaults.read({})
 
 
 def test_what_is_usual_is_read(tmp_path):

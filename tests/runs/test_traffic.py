@@ -13,7 +13,7 @@ from made_plans import TRAINING, planned, train
 from report_tables import table_cells
 
 from fedcli.data import manifest
-from fedcli.federation.server import _bytes
+from fedcli.federation.client_state import size
 from fedcli.reporting.rows import rows
 from fedcli.reporting.tables import BYTES, DOWN, UP, megabytes, render
 from fedcli.scores.evaluate import evaluate
@@ -109,4 +109,5 @@ def test_megabytes_have_three_digits_of_small_things_and_large(sent, text):
 
 
 def test_the_element_size_counts():
-    assert _bytes(torch.zeros(3), torch.zeros(2, dtype=torch.float64), torch.zeros(5, dtype=torch.bool)) == 12 + 16 + 5
+    state = {"a": torch.zeros(3), "b": torch.zeros(2, dtype=torch.float64), "c": torch.zeros(5, dtype=torch.bool)}
+    assert size(state) == 12 + 16 + 5

@@ -278,7 +278,7 @@ def test_it_is_shown_and_left_out_where_it_was_not_asked_for(made, tmp_path):
     heads = [column.name for column in transfer.columns]
     rates = {name: cell.number for name, cell in zip(heads, line)}
     assert rates["EOD"] == pytest.approx(max(rates["TPR gap"], rates["FPR gap"]))
-    (asked,) = shown.tables([("", Scores.read(made.path))], ["transfer"])
+    (asked,) = shown.tables([("", Scores.read(made.path))], shown.read(["transfer"]))
     assert asked == transfer
     assert "Threshold transfer" in page.write(tmp_path / "page.html", [made.path]).read_text(encoding="utf-8")
 
