@@ -253,6 +253,7 @@ def same(before: Any, after: Any) -> bool:
     return before == after
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SESSIONS)
 def test_the_commands_give_the_recorded_numbers(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -229,6 +229,7 @@ def _is_far(event: str, args: tuple) -> bool:
     return event == "socket.getaddrinfo" or (event == "socket.connect" and isinstance(args[1], tuple))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("heading", GUIDES)
 def test_the_lines_of_a_guide_run_and_open_no_connection(heading, raw, after, tmp_path, monkeypatch, connected):
     shutil.copytree(after(tuple(BEFORE.get(heading, []))), tmp_path, symlinks=True, dirs_exist_ok=True)

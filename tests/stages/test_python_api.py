@@ -31,6 +31,7 @@ def test_the_guides_notebook_goes_from_images_to_scores(tmp_path):
     assert "FedHEAL" in done.stdout and (tmp_path / "loss.svg").is_file()
 
 
+@pytest.mark.long
 def test_the_cells_of_the_notebook_run_one_after_another(tmp_path):
     page = (Path(__file__).parents[2] / "docs" / "notebook.md").read_text(encoding="utf-8")
     cells = "".join(part.split("```")[0] for part in page.split("```python")[1:])
