@@ -43,11 +43,15 @@ class Users:
     def __init__(self, problem: Problem):
         self.problem, self.round = problem, 1
 
-    def get_dataloader(self, type_: str, cid: int, batch_size: int, generator: Generator | None) -> DataLoader:
+    def get_dataloader(
+        self, type_: str, cid: int, batch_size: int, generator: Generator | None
+    ) -> DataLoader:
         client = self.problem.names[cid]
         order = self.problem.order(client, self.round)
         batches: Any = order.split(batch_size)  # a sampler may yield the places of a whole batch
-        return DataLoader(_Batches(_in_memory(self.problem)[1][client]), batch_size=None, sampler=batches)
+        return DataLoader(
+            _Batches(_in_memory(self.problem)[1][client]), batch_size=None, sampler=batches
+        )
 
     def set_dataset(self, type_: str, cid: int, dataset: Dataset) -> None:
         """For datasets that change while they are read; these do not."""
@@ -61,7 +65,9 @@ class _Batches(Dataset):
 
     def __getitem__(self, at: Tensor) -> tuple[Tensor, Tensor]:
         shard = self.shard
-        return transforms.to_input(shard.images[shard.rows[at]], channels=shard.channels), shard.y[at]
+        return transforms.to_input(shard.images[shard.rows[at]], channels=shard.channels), shard.y[
+            at
+        ]
 
 
 @functools.cache
@@ -77,7 +83,9 @@ def run_processes(problem: Problem, measure: Callable[[Train], None]) -> None:
 
     with temporary_folder() as folder:
         folders = {"share_dir": folder / "share", "state_dir": folder / "states"}
-        trainer = FedAvgProcessPoolClientTrainer(**_asked(problem), **folders, ipc_mode=IPCMode.SHARED_MEMORY)
+        trainer = FedAvgProcessPoolClientTrainer(
+            **_asked(problem), **folders, ipc_mode=IPCMode.SHARED_MEMORY
+        )
         # an optimizer imports a compiler, which forked processes would do anew in every round
         torch.optim.SGD(_in_memory(problem)[0].parameters(), lr=LEARNING_RATE)
         with trainer.manager:
@@ -115,7 +123,15 @@ def _train(problem: Problem, trainer: Any) -> Tensor:
     users = trainer.dataset
     with threads(1):  # forked processes start with as many
         server = FedAvgBaseServerHandler(
-            trainer.model_selector, problem.model, users, problem.rounds, problem.clients, 1.0, "cpu", BATCH, 0
+            trainer.model_selector,
+            problem.model,
+            users,
+            problem.rounds,
+            problem.clients,
+            1.0,
+            "cpu",
+            BATCH,
+            0,
         )
         while not server.if_stop():
             users.round = server.round + 1

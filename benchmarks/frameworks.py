@@ -59,7 +59,13 @@ def _torchrun(script: Path, problem: Problem, processes: int) -> Iterator[Connec
         server.bind(address)
         server.listen(1)
         server.settimeout(0.2)
-        options = ["--standalone", f"--nproc-per-node={processes}", str(script), address, json.dumps(asdict(problem))]
+        options = [
+            "--standalone",
+            f"--nproc-per-node={processes}",
+            str(script),
+            address,
+            json.dumps(asdict(problem)),
+        ]
         command = [sys.executable, "-m", "torch.distributed.run", *options]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as launcher:
             try:
@@ -88,7 +94,9 @@ def run_flower(problem: Problem, measure: Callable[[Train], None]) -> None:
     os.environ["FLWR_TELEMETRY_ENABLED"] = os.environ["RAY_USAGE_STATS_ENABLED"] = (
         "0"  # both report usage to their authors
     )
-    os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"  # else ray warns about GPUs that are not used here
+    os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = (
+        "0"  # else ray warns about GPUs that are not used here
+    )
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # workers read these modules too
     from flwr.clientapp import ClientApp
     from flwr.serverapp import ServerApp
@@ -111,7 +119,9 @@ def _flower_rounds(problem: Problem, grid) -> Tensor:
     from flwr.app import ArrayRecord
     from flwr.serverapp.strategy import FedAvg
 
-    strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=problem.clients, min_available_nodes=problem.clients)
+    strategy = FedAvg(
+        fraction_evaluate=0.0, min_train_nodes=problem.clients, min_available_nodes=problem.clients
+    )
     net = problem.net()
     result = strategy.start(grid, ArrayRecord(net.state_dict()), num_rounds=problem.rounds)
     if len(result.train_metrics_clientapp) < problem.rounds:
@@ -127,6 +137,11 @@ def _flower_client(problem: Problem, message, context):
     net, shards = in_worker(problem)
     client = problem.names[context.node_config["partition-id"]]
     net.load_state_dict(message.content["arrays"].to_torch_state_dict())
-    train_epoch(net, shards[client], problem.order(client, message.content["config"]["server-round"]))
-    reply = {"arrays": ArrayRecord(net.state_dict()), "metrics": MetricRecord({"num-examples": problem.images})}
+    train_epoch(
+        net, shards[client], problem.order(client, message.content["config"]["server-round"])
+    )
+    reply = {
+        "arrays": ArrayRecord(net.state_dict()),
+        "metrics": MetricRecord({"num-examples": problem.images}),
+    }
     return Message(RecordDict(reply), reply_to=message)

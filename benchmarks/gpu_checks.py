@@ -37,9 +37,18 @@ from fedcli.system import terminal
 
 ROUNDS = 3
 COMPARED = 3  # of these, the round whose models are compared: the last or the one before it
-TRAINING = Training(optimizer="sgd", lr=0.1, momentum=0.9, weight_decay=0.01, epochs=2, batch_size=8)
-COUNTS = {"north": 9, "south": 18, "east": 16, "west": 5}  # last batches of one and two, two whole ones, no whole one
-FARTHEST = 0.01  # of the way that training went, between the model of the CPU and that of the device
+TRAINING = Training(
+    optimizer="sgd", lr=0.1, momentum=0.9, weight_decay=0.01, epochs=2, batch_size=8
+)
+COUNTS = {
+    "north": 9,
+    "south": 18,
+    "east": 16,
+    "west": 5,
+}  # last batches of one and two, two whole ones, no whole one
+FARTHEST = (
+    0.01  # of the way that training went, between the model of the CPU and that of the device
+)
 DROPOUT = 0.2  # but for the comparison with the CPU, which draws other numbers
 
 
@@ -52,11 +61,20 @@ def main(
     checked = [asdict(proof) for proof in proofs(device)]
     failed = sum(bool(proof["failed"]) for proof in checked)
     if json:
-        report = {"device": name_of(device), "torch": torch.__version__, "methods": checked, "failed": failed}
+        report = {
+            "device": name_of(device),
+            "torch": torch.__version__,
+            "methods": checked,
+            "failed": failed,
+        }
         print(encoder.dumps(report, indent=1))
     else:
         rows = [
-            [proof["method"], "yes" if proof["recorded"] else "no", "; ".join(proof["failed"].values()) or "holds"]
+            [
+                proof["method"],
+                "yes" if proof["recorded"] else "no",
+                "; ".join(proof["failed"].values()) or "holds",
+            ]
             for proof in checked
         ]
         terminal.table(["method", "steps recorded", "checks"], rows)
@@ -89,10 +107,14 @@ def proofs(device: str, graph: Callable[[], CudaGraph] | None = None) -> Iterato
     for name in console.progress(list(METHODS), label=f"methods on {device}", total=len(METHODS)):
         begin, method = time.perf_counter(), resolve(name)
         failed = failures(method, device, graph)
-        yield Proof(name, not no_graph_reason(method.local), failed, round(time.perf_counter() - begin, 2))
+        yield Proof(
+            name, not no_graph_reason(method.local), failed, round(time.perf_counter() - begin, 2)
+        )
 
 
-def failures(method: Method, device: str, graph: Callable[[], CudaGraph] | None = None) -> dict[str, str]:
+def failures(
+    method: Method, device: str, graph: Callable[[], CudaGraph] | None = None
+) -> dict[str, str]:
     """Why a method does not hold, by check; {} where it holds all. An error in one is the answer of that one."""
     failed: dict[str, str] = {}
     try:
@@ -118,20 +140,30 @@ class _OnDevice:
         self.states, self.held = deque[RunState](maxlen=2), list[int]()  # what is held beside these
         for state in self.play(self.clients):
             self.states.append(state)
-            self.held.append(resources.in_use(device) - _bytes([vars(kept) for kept in self.states]))
+            self.held.append(
+                resources.in_use(device) - _bytes([vars(kept) for kept in self.states])
+            )
 
     def prepared(self, device: str, dropout: float = DROPOUT) -> InProcess:
         """The clients, with their network and images on a device."""
         shards = toy_clients(device)
-        federation = toy_federation(self.method, shards=shards, training=TRAINING, dropout=dropout, device=device)
+        federation = toy_federation(
+            self.method, shards=shards, training=TRAINING, dropout=dropout, device=device
+        )
         clients = federation.clients
         if self.graph and device == self.device:
-            steps = local_steps(self.method, clients.net, clients.layout, TRAINING.optimizer, self.graph)
+            steps = local_steps(
+                self.method, clients.net, clients.layout, TRAINING.optimizer, self.graph
+            )
             return replace(clients, steps=steps)
         return clients
 
     def play(
-        self, clients: InProcess, engine: Engine | None = None, state: RunState | None = None, until: int = ROUNDS
+        self,
+        clients: InProcess,
+        engine: Engine | None = None,
+        state: RunState | None = None,
+        until: int = ROUNDS,
     ) -> Iterator[RunState]:
         """The state after each round, until that one."""
         federation = Federation(clients, ROUNDS, seed=1)
@@ -168,13 +200,19 @@ def the_cpu_comes_close(played: _OnDevice) -> str:
     *_, there = played.play(played.prepared(played.device, dropout=0.0), until=COMPARED)
     distance, way = ((theta.cpu() - last.theta).norm() for theta in (there.theta, start))
     share = float(distance / way) if way else float(distance)
-    return "" if share <= FARTHEST else f"its model is {100 * share:.1f} % of the way of training from the device's"
+    return (
+        ""
+        if share <= FARTHEST
+        else f"its model is {100 * share:.1f} % of the way of training from the device's"
+    )
 
 
 def memory_does_not_grow(played: _OnDevice) -> str:
     _, second, last = played.held
     grew = last - second
-    return f"{grew:,} bytes more after the last round" if played.device != "cpu" and grew > 0 else ""
+    return (
+        f"{grew:,} bytes more after the last round" if played.device != "cpu" and grew > 0 else ""
+    )
 
 
 def _bytes(*values: Any) -> int:
@@ -194,9 +232,12 @@ def _bytes(*values: Any) -> int:
 
 
 CHECKS = (
-    recorded_steps_are_ordinary_steps, clients_at_once_change_nothing, a_resumed_training_is_the_same,
-    the_cpu_comes_close, memory_does_not_grow,
-)  # fmt: skip
+    recorded_steps_are_ordinary_steps,
+    clients_at_once_change_nothing,
+    a_resumed_training_is_the_same,
+    the_cpu_comes_close,
+    memory_does_not_grow,
+)
 
 
 def toy_clients(device: str, kind: str = "none") -> dict[str, Shard]:
@@ -206,7 +247,9 @@ def toy_clients(device: str, kind: str = "none") -> dict[str, Shard]:
     for client, part in parts.items():
         rows = torch.arange(start, start := start + len(part), device=device)
         groups = {name: codes.to(device) for name, codes in part.groups.items()}
-        made[client] = Shard(pool, rows, part.y.to(device), part.ids, groups, part.classes, part.channels, kind)
+        made[client] = Shard(
+            pool, rows, part.y.to(device), part.ids, groups, part.classes, part.channels, kind
+        )
     return made
 
 

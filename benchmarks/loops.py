@@ -42,13 +42,17 @@ def run_processes(problem: Problem, measure: Callable[[Train], None]) -> None:
             theta: Numbers = {name: tensor.numpy() for name, tensor in net.state_dict().items()}
             for round in range(1, problem.rounds + 1):
                 with interrupts.left_to_parent():  # the first call starts the processes
-                    trained = pool.map(_sum_of_models, repeat(problem), parts, repeat(theta), repeat(round))
+                    trained = pool.map(
+                        _sum_of_models, repeat(problem), parts, repeat(theta), repeat(round)
+                    )
                 sums = list(trained)
                 theta = {
                     name: (sum(part[name] for part in sums) / problem.clients).astype(start.dtype)
                     for name, start in theta.items()
                 }
-            net.load_state_dict({name: torch.from_numpy(np.asarray(numbers)) for name, numbers in theta.items()})
+            net.load_state_dict(
+                {name: torch.from_numpy(np.asarray(numbers)) for name, numbers in theta.items()}
+            )
             return weights(net)
 
         measure(train)
@@ -58,7 +62,9 @@ def _sum_of_models(problem: Problem, names: Sequence[str], theta: Numbers, round
     """Trains these clients from one start; the sum of their models, float64."""
     net, shards = in_worker(problem)
     start = {name: torch.from_numpy(np.asarray(numbers)) for name, numbers in theta.items()}
-    total: dict[str, np.ndarray] = {name: np.zeros(numbers.shape) for name, numbers in theta.items()}
+    total: dict[str, np.ndarray] = {
+        name: np.zeros(numbers.shape) for name, numbers in theta.items()
+    }
     for client in names:
         net.load_state_dict(start)
         train_epoch(net, shards[client], problem.order(client, round))
@@ -70,7 +76,9 @@ def _sum_of_models(problem: Problem, names: Sequence[str], theta: Numbers, round
 def run_released(problem: Problem, measure: Callable[[Train], None]) -> None:
     """One client after another with all threads: a DataLoader over files, a deep copy of the model for each."""
     with temporary_folder() as folder:
-        files = {client: _files(folder / client, shard) for client, shard in problem.shards().items()}
+        files = {
+            client: _files(folder / client, shard) for client, shard in problem.shards().items()
+        }
 
         def train() -> Tensor:
             with threads(problem.cores):
@@ -88,14 +96,18 @@ def _released(problem: Problem, files: Mapping[str, "ImageFiles"]) -> nn.Module:
             optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
             order = problem.order(client, round).tolist()
             with interrupts.left_to_parent():
-                batches = iter(DataLoader(files[client], BATCH, sampler=order, num_workers=problem.cores))
+                batches = iter(
+                    DataLoader(files[client], BATCH, sampler=order, num_workers=problem.cores)
+                )
             for x, y in batches:
                 optimizer.zero_grad()
                 F.cross_entropy(model(x), y).backward()
                 optimizer.step()
             models.append(copy.deepcopy(model.state_dict()))
         mean = {name: sum(model[name] for model in models) / len(models) for name in models[0]}
-        net.load_state_dict({name: tensor.to(models[0][name].dtype) for name, tensor in mean.items()})
+        net.load_state_dict(
+            {name: tensor.to(models[0][name].dtype) for name, tensor in mean.items()}
+        )
     return net
 
 
@@ -107,7 +119,11 @@ class ImageFiles(Dataset):
         from albumentations.pytorch import ToTensorV2
 
         normal = albumentations.Normalize(IMAGENET_MEAN, IMAGENET_STD)
-        self.files, self.y, self.transform = files, y, albumentations.Compose([normal, ToTensorV2()])
+        self.files, self.y, self.transform = (
+            files,
+            y,
+            albumentations.Compose([normal, ToTensorV2()]),
+        )
 
     def __len__(self) -> int:
         return len(self.files)

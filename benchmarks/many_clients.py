@@ -17,7 +17,13 @@ from fedcli import console, models
 from fedcli.errors import UsageError
 from fedcli.methods import resolve
 
-METHODS = ["fedavg", "scaffold", "feddyn", "fedheal", "fedproto"]  # the first is what the others are set beside
+METHODS = [
+    "fedavg",
+    "scaffold",
+    "feddyn",
+    "fedheal",
+    "fedproto",
+]  # the first is what the others are set beside
 COHORT = 50
 TESTED = 100  # images at least
 LEAST = 12  # images that are trained on, beside which so many are the largest part that prepare sets aside
@@ -55,17 +61,27 @@ class Memory:
     @property
     def beside_first(self) -> list[float]:
         """Of each repetition: after the last round beside the first method."""
-        return [peak[max(peak)] / other[max(other)] for peak, other in zip(self.peaks, self.first, strict=True)]
+        return [
+            peak[max(peak)] / other[max(other)]
+            for peak, other in zip(self.peaks, self.first, strict=True)
+        ]
 
     def row(self) -> list[str]:
-        held = [f"{median(peak[t] for peak in self.peaks) / 1e6:,.0f} MB" for t in looked_at(self.size.rounds)]
+        held = [
+            f"{median(peak[t] for peak in self.peaks) / 1e6:,.0f} MB"
+            for t in looked_at(self.size.rounds)
+        ]
         return [self.method, *held, *_ratio(self.growth), *_ratio(self.beside_first)]
 
     def body(self) -> dict[str, object]:
         return {
-            "method": self.method, "clients": self.size.clients, "clients_per_round": min(COHORT, self.size.clients),
-            "peak_bytes": self.peaks, "growth": self.growth, f"beside_{METHODS[0]}": self.beside_first,
-        }  # fmt: skip
+            "method": self.method,
+            "clients": self.size.clients,
+            "clients_per_round": min(COHORT, self.size.clients),
+            "peak_bytes": self.peaks,
+            "growth": self.growth,
+            f"beside_{METHODS[0]}": self.beside_first,
+        }
 
 
 def columns(rounds: int) -> list[str]:
@@ -96,8 +112,12 @@ def memory(methods: list[str], size: Size, repeats: int, command: Command = fedc
         data = _federation(work, size, command)
         for turn in range(repeats):
             for each in made:
-                console.say(f"{each.method}, {size.clients:,} clients, {size.rounds} rounds: {turn + 1} of {repeats}")
-                each.peaks.append(_peaks(each.method, data, work / f"{each.method}-{turn}", size, command))
+                console.say(
+                    f"{each.method}, {size.clients:,} clients, {size.rounds} rounds: {turn + 1} of {repeats}"
+                )
+                each.peaks.append(
+                    _peaks(each.method, data, work / f"{each.method}-{turn}", size, command)
+                )
     first.first.extend(first.peaks)
     return made
 
@@ -107,9 +127,22 @@ def _federation(work: Path, size: Size, command: Command) -> str:
     trained = size.clients * size.images
     console.say(f"making {trained:,} images; clients: {size.clients:,}")
     own_images(work / "raw", trained + max(TESTED, trained // 49), size.side)
-    flags = "--group", "sex", "--size", size.side, "--test", max(0.01, 1 - trained / _count(work)), "--work", work
-    dataset = command("prepare", "images", "--raw", work / "raw", "--split", "image", *flags, "--quiet")
-    return command("partition", dataset, "--iid", "--clients", size.clients, "--work", work, "--quiet")
+    flags = (
+        "--group",
+        "sex",
+        "--size",
+        size.side,
+        "--test",
+        max(0.01, 1 - trained / _count(work)),
+        "--work",
+        work,
+    )
+    dataset = command(
+        "prepare", "images", "--raw", work / "raw", "--split", "image", *flags, "--quiet"
+    )
+    return command(
+        "partition", dataset, "--iid", "--clients", size.clients, "--work", work, "--quiet"
+    )
 
 
 def _count(work: Path) -> int:
@@ -119,9 +152,20 @@ def _count(work: Path) -> int:
 def _peaks(method: str, data: str, out: Path, size: Size, command: Command) -> dict[int, int]:
     """In one process, which then holds the clients of a round, the server and all between rounds."""
     cohort = min(1.0, COHORT / size.clients)
-    flags = ["--rounds", size.rounds, "--participation", cohort, "--model", size.model, "--engine", "in-process"]
+    flags = [
+        "--rounds",
+        size.rounds,
+        "--participation",
+        cohort,
+        "--model",
+        size.model,
+        "--engine",
+        "in-process",
+    ]
     command("train", method, data, *flags, "--out", out, "--quiet")
-    lines = [json.loads(line) for line in (out / "timing.jsonl").read_text(encoding="utf-8").splitlines()]
+    lines = [
+        json.loads(line) for line in (out / "timing.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     held = {line["round"]: line["peak_bytes"] for line in lines if "round" in line}
     return {t: held[t] for t in looked_at(size.rounds)}
 
@@ -131,10 +175,14 @@ def _ratio(each: list[float]) -> list[str]:
 
 
 def main(
-    method: Annotated[list[str] | None, typer.Option(help=f"may be repeated; default: {', '.join(METHODS)}")] = None,
+    method: Annotated[
+        list[str] | None, typer.Option(help=f"may be repeated; default: {', '.join(METHODS)}")
+    ] = None,
     model: Annotated[str, typer.Option(help="network that is trained")] = "cnn",
     size: Annotated[int, typer.Option(min=8, help="side of the images in pixels")] = 32,
-    clients: Annotated[int, typer.Option(min=1, help=f"of which {COHORT} take part in a round")] = 10_000,
+    clients: Annotated[
+        int, typer.Option(min=1, help=f"of which {COHORT} take part in a round")
+    ] = 10_000,
     images: Annotated[int, typer.Option(min=2, help="of each client")] = 2,
     rounds: Annotated[int, typer.Option(min=6, help="three of them are looked at")] = 60,
     repeats: Annotated[int, typer.Option(min=1, help="trainings of each method")] = 3,
@@ -143,7 +191,11 @@ def main(
     """Show the memory that trainings with many clients held, a row for each method."""
     for name in method or ():
         resolve(name)  # refuses a name before anything is trained
-    show(columns(rounds), memory(method or METHODS, Size(clients, images, rounds, model, size), repeats), json)
+    show(
+        columns(rounds),
+        memory(method or METHODS, Size(clients, images, rounds, model, size), repeats),
+        json,
+    )
 
 
 if __name__ == "__main__":

@@ -58,23 +58,39 @@ class Reported:
         return [each.clock / bare for each, bare in zip(self.spent, self.bare, strict=True)]
 
     def row(self) -> list[str]:
-        clock, processor = ([getattr(each, name) for each in self.spent] for name in ("clock", "processor"))
+        clock, processor = (
+            [getattr(each, name) for each in self.spent] for name in ("clock", "processor")
+        )
         spread = f"{min(clock):.2f} to {max(clock):.2f} s"
         ratios = f"{median(self.ratios):.2f}", f"{min(self.ratios):.2f} to {max(self.ratios):.2f}"
         return [self.what, f"{median(clock):.2f} s", spread, f"{median(processor):.2f} s", *ratios]
 
     def body(self) -> dict[str, object]:
-        clock, processor = ([getattr(each, name) for each in self.spent] for name in ("clock", "processor"))
+        clock, processor = (
+            [getattr(each, name) for each in self.spent] for name in ("clock", "processor")
+        )
         return {
-            "what": self.what, "seconds": clock, "processor_seconds": processor, "bare_seconds": self.bare,
+            "what": self.what,
+            "seconds": clock,
+            "processor_seconds": processor,
+            "bare_seconds": self.bare,
             "ratio": median(self.ratios),
-        }  # fmt: skip
+        }
 
 
-COLUMNS = ["what", "by the clock", "lowest to highest", "of processors", "beside reading", "lowest to highest"]
+COLUMNS = [
+    "what",
+    "by the clock",
+    "lowest to highest",
+    "of processors",
+    "beside reading",
+    "lowest to highest",
+]
 
 
-def report(runs: int, images: int, repeats: int, command: Command = fedcli, side: int = 8) -> list[Reported]:
+def report(
+    runs: int, images: int, repeats: int, command: Command = fedcli, side: int = 8
+) -> list[Reported]:
     """Rows for `fedcli report` as a table and as a page over so many runs, SEEDS of each system.
 
     images: of the test part. command: what runs a command.
@@ -83,7 +99,9 @@ def report(runs: int, images: int, repeats: int, command: Command = fedcli, side
         asked = "report", "--by", "sex", "--work", work, "--quiet"
         ways: dict[str, Callable[[], object]] = {
             "report": lambda: command(*asked),
-            "report --format html": lambda: command(*asked, "--format", "html", "--out", work / "page.html"),
+            "report --format html": lambda: command(
+                *asked, "--format", "html", "--out", work / "page.html"
+            ),
         }
         made = [Reported(f"{name}, {runs} runs, {images:,} images", [], []) for name in ways]
         for turn in range(repeats):
@@ -101,13 +119,26 @@ def _scored(runs: int, images: int, side: int, command: Command) -> Iterator[Pat
     with temporary_folder() as work:
         own_images(work / "raw", ceil(images / TEST), side)
         recipe = RECIPE.format(
-            seeds=list(range(min(SEEDS, runs))), side=side, test=TEST, clients=CLIENTS,
+            seeds=list(range(min(SEEDS, runs))),
+            side=side,
+            test=TEST,
+            clients=CLIENTS,
             strengths=[round(0.01 * (k + 1), 2) for k in range(systems)],
-        )  # fmt: skip
+        )
         (work / "runs.toml").write_text(recipe, encoding="utf-8")
-        console.say(f"training and scoring {runs} runs for a report, each on {images:,} test images, once")
+        console.say(
+            f"training and scoring {runs} runs for a report, each on {images:,} test images, once"
+        )
         command(
-            "run", work / "runs.toml", "--raw", work / "raw", "--work", work, "--jobs", min(cores(), runs), "--quiet"
+            "run",
+            work / "runs.toml",
+            "--raw",
+            work / "raw",
+            "--work",
+            work,
+            "--jobs",
+            min(cores(), runs),
+            "--quiet",
         )
         yield work
 

@@ -93,7 +93,9 @@ def named(asked: Iterable[str] | None) -> list[str]:
     """
     for part in asked or ():
         if not any(_begins(name, part) for name in PEERS):
-            raise UsageError(f"--beside {part}: no peer's name begins so", f"there are: {'; '.join(PEERS)}")
+            raise UsageError(
+                f"--beside {part}: no peer's name begins so", f"there are: {'; '.join(PEERS)}"
+            )
     return [name for name in PEERS if not asked or any(_begins(name, part) for part in asked)]
 
 
@@ -112,13 +114,17 @@ def compare(name: str, problem: Problem, repeats: int) -> Compared:
         def measure(train: Train) -> None:
             train()
             starts = own_start, time.perf_counter() - begin
-            results.append(Compared(name, _alternately(name, problem, own_training, train, repeats), starts))
+            results.append(
+                Compared(name, _alternately(name, problem, own_training, train, repeats), starts)
+            )
 
         PEERS[name].run(problem, measure)
     return results[0]
 
 
-def _alternately(name: str, problem: Problem, own_training: Train, peer_training: Train, repeats: int) -> engine.Timing:
+def _alternately(
+    name: str, problem: Problem, own_training: Train, peer_training: Train, repeats: int
+) -> engine.Timing:
     """Times of all rounds; the final models of every repetition must agree."""
     start = weights(problem.net())
     final: dict[str, list[Tensor]] = {"fedcli": [], name: []}
@@ -126,7 +132,9 @@ def _alternately(name: str, problem: Problem, own_training: Train, peer_training
     def keep(side: str, train: Train) -> None:
         final[side].append(train())
 
-    seconds = engine.alternate(lambda: keep("fedcli", own_training), lambda: keep(name, peer_training), repeats)
+    seconds = engine.alternate(
+        lambda: keep("fedcli", own_training), lambda: keep(name, peer_training), repeats
+    )
     ends = list(zip(*final.values(), strict=True))
     far = max(_distance(start, ours, theirs) for ours, theirs in ends)
     allowed = TOLERANCE if far < TOLERANCE else max(TOLERANCE, 2 * _rounding(problem, start))
@@ -160,7 +168,9 @@ def _rounding(problem: Problem, start: Tensor) -> float:
     return _distance(start, *ends)
 
 
-def check_same_model(name: str, start: Tensor, ours: Tensor, theirs: Tensor, allowed: float = TOLERANCE) -> None:
+def check_same_model(
+    name: str, start: Tensor, ours: Tensor, theirs: Tensor, allowed: float = TOLERANCE
+) -> None:
     """Raise FedcliError unless both trained weights [T] are the same but for rounding.
 
     allowed: their distance, as a share of that from the start.
@@ -175,10 +185,14 @@ def check_same_model(name: str, start: Tensor, ours: Tensor, theirs: Tensor, all
     )
 
 
-def fedcli_clients(problem: Problem, remake: Callable[[str, int, int], InProcess] | None = None) -> InProcess:
+def fedcli_clients(
+    problem: Problem, remake: Callable[[str, int, int], InProcess] | None = None
+) -> InProcess:
     """What trains the problem's clients; remake: the same in another process."""
     net = problem.net()
-    training = Training(optimizer="sgd", lr=LEARNING_RATE, momentum=0.0, weight_decay=0.0, batch_size=BATCH)
+    training = Training(
+        optimizer="sgd", lr=LEARNING_RATE, momentum=0.0, weight_decay=0.0, batch_size=BATCH
+    )
     return InProcess(resolve("fedavg"), net, Layout(net), problem.shards(), training, remake=remake)
 
 
@@ -187,7 +201,10 @@ def fedcli_side(problem: Problem) -> Iterator[Train]:
     """fedcli's side, on the engine and the threads that a run has by default."""
     together = side_by_side(None, problem.clients, "cpu")
     count = models.describe(problem.model).threads or (1 if together else problem.cores)
-    with threads(count), open_engine(None, clients := fedcli_clients(problem), problem.clients) as opened:
+    with (
+        threads(count),
+        open_engine(None, clients := fedcli_clients(problem), problem.clients) as opened,
+    ):
         train = fedcli_training(problem, clients, opened)
 
         def with_threads() -> Tensor:
@@ -197,7 +214,9 @@ def fedcli_side(problem: Problem) -> Iterator[Train]:
         yield with_threads
 
 
-def fedcli_training(problem: Problem, clients: InProcess | None = None, opened: Engine | None = None) -> Train:
+def fedcli_training(
+    problem: Problem, clients: InProcess | None = None, opened: Engine | None = None
+) -> Train:
     """All rounds from the start, in this process unless an engine is given."""
     federation = Federation(clients or fedcli_clients(problem), rounds=problem.rounds)
     start = federation.first()
@@ -213,9 +232,13 @@ def fedcli_training(problem: Problem, clients: InProcess | None = None, opened: 
 
 PEERS = {
     "pfl-research": Peer("torchrun, {cores} processes of a thread", "pfl", ("pfl",), run_pfl),
-    "pfl-research, one process": Peer("{cores} threads", "pfl", ("pfl",), partial(run_pfl, processes=1)),
+    "pfl-research, one process": Peer(
+        "{cores} threads", "pfl", ("pfl",), partial(run_pfl, processes=1)
+    ),
     "Flower": Peer("ray, {cores} workers", "flwr", ("flwr", "ray"), run_flower),
-    "BlazeFL": Peer("{cores} processes of a thread", "blazefl", ("blazefl", "tqdm"), blaze.run_processes),
+    "BlazeFL": Peer(
+        "{cores} processes of a thread", "blazefl", ("blazefl", "tqdm"), blaze.run_processes
+    ),
     "BlazeFL, threads": Peer("{cores} threads", "blazefl", ("blazefl", "tqdm"), blaze.run_threads),
     "a plain loop": Peer("{cores} processes of a thread", "", ("torch",), run_processes),
     "a loop as papers release it": Peer(
@@ -227,14 +250,18 @@ PEERS = {
 def main(
     beside: Annotated[
         list[str] | None,
-        typer.Option(help="one whose name begins so, such as flower; may be repeated; default: all"),
+        typer.Option(
+            help="one whose name begins so, such as flower; may be repeated; default: all"
+        ),
     ] = None,
     model: Annotated[str, typer.Option(help="network that is trained")] = "cnn",
     size: Annotated[int, typer.Option(min=8, help="side of the images in pixels")] = 32,
     clients: Annotated[int, typer.Option(min=1)] = 20,
     images: Annotated[int, typer.Option(min=2, help="of each client")] = 256,
     rounds: Annotated[int, typer.Option(min=1)] = 3,
-    repeats: Annotated[int, typer.Option(min=1, help="times each side runs; the median counts")] = 7,
+    repeats: Annotated[
+        int, typer.Option(min=1, help="times each side runs; the median counts")
+    ] = 7,
     json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     """Time fedcli beside pfl-research, Flower, BlazeFL and plain loops, each on all cores, in a row for each."""

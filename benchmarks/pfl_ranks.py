@@ -78,7 +78,9 @@ def training(problem: Problem) -> Train:
         train_cohort_size=problem.clients,
         val_cohort_size=None,
     )
-    local = NNTrainHyperParams(local_batch_size=BATCH, local_num_epochs=1, local_learning_rate=LEARNING_RATE)
+    local = NNTrainHyperParams(
+        local_batch_size=BATCH, local_num_epochs=1, local_learning_rate=LEARNING_RATE
+    )
 
     def train() -> Tensor:
         net.load_state_dict(begin)
@@ -98,7 +100,9 @@ def _pfl_users(problem: Problem, shards: dict[str, Shard]):
     def user(turn: tuple[int, str]) -> PyTorchTensorDataset:
         round, client = turn
         shard, order = shards[client], problem.order(client, round)
-        return PyTorchTensorDataset((shard.images[shard.rows[order]], shard.y[order]), user_id=client)
+        return PyTorchTensorDataset(
+            (shard.images[shard.rows[order]], shard.y[order]), user_id=client
+        )
 
     turns = ((round, client) for round in itertools.count(1) for client in problem.names)
     return FederatedDataset(user, turns.__next__)

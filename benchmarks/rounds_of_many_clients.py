@@ -39,7 +39,9 @@ def measured(side, clients, cohort):
     marks = []
     with threads(1):
         if side == "flower":
-            peers.run_flower(problem, lambda train: marks.extend([time.time(), train(), time.time()]))
+            peers.run_flower(
+                problem, lambda train: marks.extend([time.time(), train(), time.time()])
+            )
             return marks[0], marks[2], ROUNDS
         engine = clients_of(problem)
         federation = Federation(engine, rounds=ROUNDS, participation=cohort / clients)
@@ -58,7 +60,10 @@ def sampled(session):
             parts = (path / "stat").read_text().rpartition(")")[2].split()
             if int(parts[3]) == session:
                 ticks += sum(map(int, parts[11:15]))
-                size += int((path / "smaps_rollup").read_text().partition("\nPss:")[2].split()[0]) * 1024
+                size += (
+                    int((path / "smaps_rollup").read_text().partition("\nPss:")[2].split()[0])
+                    * 1024
+                )
         except (OSError, IndexError):  # it ended
             continue
     return ticks / os.sysconf("SC_CLK_TCK"), size
@@ -68,7 +73,11 @@ def run(side, clients, cohort, limit):
     """Seconds and processor seconds of a round, and the peak of memory."""
     command = [sys.executable, __file__, str(clients), "--side", side, "--cohort", str(cohort)]
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
     )
     samples, end = [], time.time() + limit
     while process.poll() is None and time.time() < end:
@@ -95,16 +104,25 @@ def main():
     if asked.side:
         print(json.dumps(measured(asked.side, asked.clients[0], asked.cohort)))
         return
-    print("| engine | clients | a round of | s a round | processor s a round | ms of processor a client | peak MB |")
+    print(
+        "| engine | clients | a round of | s a round | processor s a round | ms of processor a client | peak MB |"
+    )
     print("|---|---|---|---|---|---|---|")
     for _ in range(asked.repeats):
         for clients in asked.clients:
             for side in SIDES:
                 for cohort in (clients,) if side == "flower" else (100, clients):
                     made = run(side, clients, cohort, asked.limit)
-                    numbers = ["over the limit", "", "", ""] if made is None else [
-                        f"{made[0]:.1f}", f"{made[1]:.1f}", f"{1000 * made[1] / cohort:.1f}", f"{made[2] / 1e6:,.0f}",
-                    ]  # fmt: skip
+                    numbers = (
+                        ["over the limit", "", "", ""]
+                        if made is None
+                        else [
+                            f"{made[0]:.1f}",
+                            f"{made[1]:.1f}",
+                            f"{1000 * made[1] / cohort:.1f}",
+                            f"{made[2] / 1e6:,.0f}",
+                        ]
+                    )
                     whole = "all" if cohort == clients else f"{cohort} of them"
                     print("|", " | ".join([side, f"{clients:,}", whole, *numbers]), "|", flush=True)
 

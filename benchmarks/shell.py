@@ -42,10 +42,14 @@ def fedcli(*words: object) -> str:
 def python(*words: object) -> str:
     """What Python prints with these words. Raises FedcliError where it fails."""
     command, pipe = [sys.executable, *map(str, words)], subprocess.PIPE
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True) as ran:
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True
+    ) as ran:
         try:
             out, err = ran.communicate()
-        except KeyboardInterrupt:  # killed, it would leave processes of its own, which write into a removed folder
+        except (
+            KeyboardInterrupt
+        ):  # killed, it would leave processes of its own, which write into a removed folder
             try:
                 ran.terminate()
                 ran.communicate()
@@ -92,14 +96,18 @@ def own_images(folder: Path, count: int, side: int) -> None:
         for i in range(count):
             label = i // 2 % CLASSES
             noise = rng.integers(0, 192, (side, side, 3), np.uint8)
-            Image.fromarray(noise + np.uint8(8 * label)).save(folder / f"{i:06d}.png", compress_level=1)
+            Image.fromarray(noise + np.uint8(8 * label)).save(
+                folder / f"{i:06d}.png", compress_level=1
+            )
             table.writerow([f"{i:06d}.png", "abcd"[label], f"patient-{i // 2}", "fm"[i // 8 % 2]])
 
 
 def show(columns: list[str], rows: Sequence[Any], as_json: bool) -> None:
     """Print rows, each of which has row() and body(), as a table or as JSON."""
     if as_json:
-        print(json.dumps([row.body() for row in rows], indent=1, sort_keys=True, ensure_ascii=False))
+        print(
+            json.dumps([row.body() for row in rows], indent=1, sort_keys=True, ensure_ascii=False)
+        )
     else:
         terminal.table(columns, [row.row() for row in rows])
 

@@ -45,7 +45,9 @@ def job(repeats: int) -> Timing:
             shutil.rmtree(folder / "runs")
 
         pairs = alternate(ours, lambda: python("-c", "import torch"), repeats)
-    return Timing("a job of 4 x 32 images and 3 rounds, from the shell; bare: import torch", *pairs, images=0)
+    return Timing(
+        "a job of 4 x 32 images and 3 rounds, from the shell; bare: import torch", *pairs, images=0
+    )
 
 
 def _small_job(folder: Path) -> Path:
@@ -79,7 +81,9 @@ def prepare(dataset: str, images: int, repeats: int, jobs: int = 0) -> Timing:
                 pass
 
         with console.muted():
-            pairs = alternate(ours, bare, repeats, between=lambda: shutil.rmtree(out, ignore_errors=True))
+            pairs = alternate(
+                ours, bare, repeats, between=lambda: shutil.rmtree(out, ignore_errors=True)
+            )
     return Timing(f"prepare {dataset}, {form} to {SIDE} px", *pairs, images=images)
 
 
@@ -108,7 +112,9 @@ def _bare_slice(file: Path) -> None:
 
     cv2 = import_cv2()
     slice_ = pydicom.dcmread(file)
-    units = slice_.pixel_array.astype(np.float32) * float(slice_.RescaleSlope) + float(slice_.RescaleIntercept)
+    units = slice_.pixel_array.astype(np.float32) * float(slice_.RescaleSlope) + float(
+        slice_.RescaleIntercept
+    )
     low = slice_.WindowCenter - slice_.WindowWidth / 2
     grey = np.clip((units - low) * (255 / slice_.WindowWidth), 0, 255).astype(np.uint8)
     cv2.resize(grey, (SIDE, SIDE), interpolation=cv2.INTER_AREA)
@@ -127,7 +133,17 @@ def _skin_folder(folder: Path, count: int) -> list[Path]:
             coarse = Image.fromarray(rng.integers(0, 256, (36, 48, 3), np.uint8))
             path = folder / "images" / f"ISIC_{i:07d}.jpg"
             coarse.resize((600, 450), Image.Resampling.BICUBIC).save(path, quality=90)
-            table.writerow([f"HAM_{i:07d}", f"ISIC_{i:07d}", ("nv", "mel")[i % 2], "histo", "50.0", "male", "back"])
+            table.writerow(
+                [
+                    f"HAM_{i:07d}",
+                    f"ISIC_{i:07d}",
+                    ("nv", "mel")[i % 2],
+                    "histo",
+                    "50.0",
+                    "male",
+                    "back",
+                ]
+            )
     return sorted((folder / "images").glob("*.jpg"))
 
 
@@ -143,11 +159,24 @@ def _ct_folder(folder: Path, count: int) -> list[Path]:
     slice_.file_meta.MediaStorageSOPClassUID = slice_.SOPClassUID = pydicom.uid.CTImageStorage
     slice_.file_meta.MediaStorageSOPInstanceUID = slice_.SOPInstanceUID = "1.2.3"
     slice_.Modality, slice_.StudyInstanceUID, slice_.SeriesInstanceUID = "CT", "1.2.4", "1.2.5"
-    slice_.ImagePositionPatient, slice_.ImageOrientationPatient = [-125, -2, 67], [1, 0, 0, 0, 0.97, -0.26]
+    slice_.ImagePositionPatient, slice_.ImageOrientationPatient = (
+        [-125, -2, 67],
+        [1, 0, 0, 0, 0.97, -0.26],
+    )
     slice_.SamplesPerPixel, slice_.PhotometricInterpretation = 1, "MONOCHROME2"
     slice_.Rows, slice_.Columns, slice_.PixelSpacing = 512, 512, [0.488281, 0.488281]
-    slice_.BitsAllocated, slice_.BitsStored, slice_.HighBit, slice_.PixelRepresentation = 16, 16, 15, 1
-    slice_.WindowCenter, slice_.WindowWidth, slice_.RescaleIntercept, slice_.RescaleSlope = 40, 80, -1024, 1
+    slice_.BitsAllocated, slice_.BitsStored, slice_.HighBit, slice_.PixelRepresentation = (
+        16,
+        16,
+        15,
+        1,
+    )
+    slice_.WindowCenter, slice_.WindowWidth, slice_.RescaleIntercept, slice_.RescaleSlope = (
+        40,
+        80,
+        -1024,
+        1,
+    )
     with (folder / "stage_2_train.csv").open("w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["ID", "Label"])

@@ -27,8 +27,17 @@ REPOSITORY_PAGES = {  # a page of the site -> the file of the repository that it
     "changelog.md": "CHANGELOG.md",
     "recipes.md": "recipes/README.md",
 }
-EQUATIONS = tomllib.loads((ROOT / "docs" / "equations.toml").read_text(encoding="utf-8"))  # method -> {what: LaTeX}
-JSON_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", dict: "object", list: "array"}
+EQUATIONS = tomllib.loads(
+    (ROOT / "docs" / "equations.toml").read_text(encoding="utf-8")
+)  # method -> {what: LaTeX}
+JSON_TYPES = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    dict: "object",
+    list: "array",
+}
 
 
 def pages() -> dict[str, str]:
@@ -75,7 +84,9 @@ def _commands() -> dict[str, str]:
         options = [_option(parameter) for parameter in command.get_params(context)]
         body = f"```text\n{usage}\n```\n\n{_paragraphs(command.help or '')}\n\n"
         shown = [option for option in options if option]
-        made[f"commands/{name}.md"] = f"# fedcli {name}\n\n{body}{_table(['option', 'what', 'default'], shown)}"
+        made[f"commands/{name}.md"] = (
+            f"# fedcli {name}\n\n{body}{_table(['option', 'what', 'default'], shown)}"
+        )
     made["commands/index.md"] = f"# Commands\n\n{_table(['command', 'what it does'], rows)}"
     return made
 
@@ -85,8 +96,14 @@ def _option(parameter: Any) -> list[str]:
     if getattr(parameter, "hidden", False):
         return []
     is_option = parameter.param_type_name == "option"
-    flags = ", ".join([*parameter.opts, *parameter.secondary_opts]) if is_option else parameter.name.upper()
-    metavar = "" if getattr(parameter, "is_flag", False) or not is_option else parameter.metavar or ""
+    flags = (
+        ", ".join([*parameter.opts, *parameter.secondary_opts])
+        if is_option
+        else parameter.name.upper()
+    )
+    metavar = (
+        "" if getattr(parameter, "is_flag", False) or not is_option else parameter.metavar or ""
+    )
     default = parameter.default
     nothing = default is None or default is False or callable(default) or default in ([], ())
     return [
@@ -133,21 +150,31 @@ def _methods() -> dict[str, str]:
 
 def _method(method: Method) -> str:
     halves = {"client": describe(method.local), "server": describe(method.aggregator)}
-    options = [_method_option(option, half) for half, listed in halves.items() for option in listed.values()]
-    text = f"# {method.label}\n\n`fedcli train {method.name}`: {method.about}. Rule: {method.rule}. "
+    options = [
+        _method_option(option, half)
+        for half, listed in halves.items()
+        for option in listed.values()
+    ]
+    text = (
+        f"# {method.label}\n\n`fedcli train {method.name}`: {method.about}. Rule: {method.rule}. "
+    )
     text += f"The server must see {NEEDS[method.needs]}.\n\n"
     if method.name in EQUATIONS:
         text += f"## Equations\n\n{_equations(EQUATIONS[method.name])}"
     if options:
         text += f"## Options\n\n{_table(['option', 'half', 'default', 'meaning'], options)}\n"
-    return f"{text}## Source, and how this differs\n\n```text\n{method.documentation.strip()}\n```\n"
+    return (
+        f"{text}## Source, and how this differs\n\n```text\n{method.documentation.strip()}\n```\n"
+    )
 
 
 def _equations(named: dict[str, str]) -> str:
     """Formulas as MathML, which browsers draw by themselves."""
     from latex2mathml.converter import convert  # of the extra docs
 
-    return "".join(f"{what}:\n\n{convert(formula, display='block')}\n\n" for what, formula in named.items())
+    return "".join(
+        f"{what}:\n\n{convert(formula, display='block')}\n\n" for what, formula in named.items()
+    )
 
 
 def _method_option(option: Option, half: str) -> list[str]:
@@ -158,26 +185,45 @@ def _datasets() -> dict[str, str]:
     made, rows = {}, []
     for name in sorted(sources.SOURCES):
         card = sources.card(name)
-        rows.append([f"[`{name}`]({name}.md)", card["title"], ", ".join(card["attributes"]) or "-", card["licence"]])
+        rows.append(
+            [
+                f"[`{name}`]({name}.md)",
+                card["title"],
+                ", ".join(card["attributes"]) or "-",
+                card["licence"],
+            ]
+        )
         made[f"datasets/{name}.md"] = _dataset(name, card)
-    made["datasets/index.md"] = f"# Datasets\n\n{_table(['dataset', 'what', 'attributes', 'licence'], rows)}"
+    made["datasets/index.md"] = (
+        f"# Datasets\n\n{_table(['dataset', 'what', 'attributes', 'licence'], rows)}"
+    )
     return made
 
 
 def _dataset(name: str, card: dict[str, Any]) -> str:
-    files = [[f"`{file['path']}`", file.get("what", ""), ", ".join(file.get("columns", []))] for file in card["files"]]
+    files = [
+        [f"`{file['path']}`", file.get("what", ""), ", ".join(file.get("columns", []))]
+        for file in card["files"]
+    ]
     groups = [[attribute, ", ".join(values)] for attribute, values in card["attributes"].items()]
     text = f"# {name}\n\n{card['title']}.\n\n"
     text += f"- Classes: {', '.join(card['classes']) or 'any'}\n- Where from: {card['where']}\n"
     text += f"- Licence: {card['licence']}\n- Citation: {card['citation']}\n"
-    text += "".join(f"- Split `{split}`: {meaning}\n" for split, meaning in card.get("splits", {}).items())
+    text += "".join(
+        f"- Split `{split}`: {meaning}\n" for split, meaning in card.get("splits", {}).items()
+    )
     text += f"\n{card.get('notes', '')}\n\n## Files expected\n\n{_table(['file', 'what', 'columns'], files)}"
-    return text + (f"\n## Attributes\n\n{_table(['attribute', 'values'], groups)}" if groups else "")
+    return text + (
+        f"\n## Attributes\n\n{_table(['attribute', 'values'], groups)}" if groups else ""
+    )
 
 
 def _files() -> dict[str, str]:
     """A JSON Schema for each kind of manifest, and a page that lists them."""
-    made = {f"schemas/{kind}.json": json.dumps(schema(kind), indent=1) + "\n" for kind in manifest_bodies.BODIES}
+    made = {
+        f"schemas/{kind}.json": json.dumps(schema(kind), indent=1) + "\n"
+        for kind in manifest_bodies.BODIES
+    }
     rows = [
         [f"[`{kind}`](schemas/{kind}.json)", ", ".join(manifest_bodies.FILES.get(kind, [])) or "-"]
         for kind in manifest_bodies.BODIES
@@ -192,7 +238,10 @@ def _files() -> dict[str, str]:
 
 def schema(kind: str) -> dict[str, Any]:
     """The JSON Schema of a kind of manifest."""
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"{kind}.json of fedcli"}
+    head = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"{kind}.json of fedcli",
+    }
     whole = head | _schema_of(manifest_bodies.shape(kind))
     if kind == "scores":
         whole["properties"]["body"] = scores_schema.body()

@@ -18,7 +18,9 @@ from fedcli.figures.kinds import overall_and_worst
 DOCS = Path(__file__).parent
 SIZE = "1300,1000"
 TESTED = 2005  # images of the table of every method
-Pairs = list[tuple[str, str, int, float, float]]  # attribute, system, its place, overall score, worst group
+Pairs = list[
+    tuple[str, str, int, float, float]
+]  # attribute, system, its place, overall score, worst group
 
 
 def page(work: Path) -> Path:
@@ -30,7 +32,9 @@ def page(work: Path) -> Path:
 def every_method() -> Pairs:
     """The methods of the table, and for sex and age their AUC on all clean images and in the worst group."""
     lines = (DOCS / "hospitals.md").read_text(encoding="utf-8").splitlines()
-    head = next(line for line in lines if line.startswith("| method | clean balanced accuracy | noisy"))
+    head = next(
+        line for line in lines if line.startswith("| method | clean balanced accuracy | noisy")
+    )
     columns = [name.strip() for name in head.split("|")]
     after = lines[lines.index(head) + 2 :]
     table = [line.replace("†", "").split("|") for line in after[: after.index("")]]
@@ -59,7 +63,13 @@ def screenshot(path: Path) -> None:
     if not browser:
         raise SystemExit("needs Chromium")
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        words = ["--headless", "--no-sandbox", "--hide-scrollbars", f"--window-size={SIZE}", f"--screenshot={path}"]
+        words = [
+            "--headless",
+            "--no-sandbox",
+            "--hide-scrollbars",
+            f"--window-size={SIZE}",
+            f"--screenshot={path}",
+        ]
         subprocess.run([browser, *words, page(Path(folder)).as_uri()], check=True)
 
 

@@ -29,9 +29,12 @@ def _object(kind: Any) -> dict[str, Any]:
     properties = {name: _of_type(hint) for name, hint in _hints(kind).items()}
     about = cleandoc(kind.__doc__ or "")
     return {
-        "description": about, "type": "object", "properties": properties, "required": [name for name in properties if name != OPTIONAL],
+        "description": about,
+        "type": "object",
+        "properties": properties,
+        "required": [name for name in properties if name != OPTIONAL],
         "additionalProperties": False,
-    }  # fmt: skip
+    }
 
 
 def _hints(kind: Any) -> dict[str, Any]:

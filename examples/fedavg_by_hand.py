@@ -17,7 +17,9 @@ CLIENTS = ["north", "south", "east", "west"]
 
 def network() -> nn.Module:
     torch.manual_seed(SEED)
-    return nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 8 * 8, 10))
+    return nn.Sequential(
+        nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 8 * 8, 10)
+    )
 
 
 def train_locally(net: nn.Module, x: Tensor, y: Tensor, client: str, round: int) -> None:
@@ -33,14 +35,20 @@ def train_locally(net: nn.Module, x: Tensor, y: Tensor, client: str, round: int)
 def federated_averaging(net: nn.Module, images: dict[str, tuple[Tensor, Tensor]]) -> Tensor:
     """Train for ROUNDS rounds; images: client -> (x [n, 1, 8, 8], y [n]). Returns the global model as a vector [P]."""
     theta = nn.utils.parameters_to_vector(net.parameters()).detach()  # [P] the global model
-    n = torch.tensor([len(y) for _, y in images.values()], dtype=torch.float64)  # [K] images of each client
+    n = torch.tensor(
+        [len(y) for _, y in images.values()], dtype=torch.float64
+    )  # [K] images of each client
     weights = (n / n.sum()).float()  # [K] n_k / n
     for round in range(1, ROUNDS + 1):
         local_models = []
         for client, (x, y) in images.items():
-            nn.utils.vector_to_parameters(theta.clone(), net.parameters())  # the server sends the global model
+            nn.utils.vector_to_parameters(
+                theta.clone(), net.parameters()
+            )  # the server sends the global model
             train_locally(net, x, y, client, round)
-            local_models.append(nn.utils.parameters_to_vector(net.parameters()).detach())  # the client sends its own
+            local_models.append(
+                nn.utils.parameters_to_vector(net.parameters()).detach()
+            )  # the client sends its own
         theta = weights @ torch.stack(local_models)  # the server averages: [K] @ [K, P] -> [P]
     nn.utils.vector_to_parameters(theta.clone(), net.parameters())
     return theta
@@ -53,11 +61,16 @@ def digits() -> tuple[dict[str, tuple[Tensor, Tensor]], tuple[Tensor, Tensor]]:
     labels = torch.from_numpy(y).long()
     test, train = slice(0, 400), torch.arange(400, len(labels))
     parts = train.tensor_split([200, 500, 900])  # 200, 300, 400 and 497 images
-    return {client: (images[p], labels[p]) for client, p in zip(CLIENTS, parts)}, (images[test], labels[test])
+    return {client: (images[p], labels[p]) for client, p in zip(CLIENTS, parts)}, (
+        images[test],
+        labels[test],
+    )
 
 
 if __name__ == "__main__":
     clients, (x_test, y_test) = digits()
     model = network()
     federated_averaging(model, clients)
-    print(f"{(model(x_test).argmax(1) == y_test).float().mean():.1%} of the test images are classified correctly")
+    print(
+        f"{(model(x_test).argmax(1) == y_test).float().mean():.1%} of the test images are classified correctly"
+    )

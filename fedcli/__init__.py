@@ -16,9 +16,7 @@ is a path with its manifest; a stage whose result is already there is not run ag
 """
 
 import logging
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from .errors import FedcliError as FedcliError  # what a program catches: .sentence and .hint
@@ -38,26 +36,32 @@ if TYPE_CHECKING:
     from .stages.train import estimate, train
 
 __all__ = [
-    "attack", "audit", "compare", "corrupt", "estimate", "evaluate", "ls", "partition", "plot", "predict", "prepare",
-    "report", "sweep", "train",
-]  # fmt: skip
+    "attack",
+    "audit",
+    "compare",
+    "corrupt",
+    "estimate",
+    "evaluate",
+    "ls",
+    "partition",
+    "plot",
+    "predict",
+    "prepare",
+    "report",
+    "sweep",
+    "train",
+]
 ELSEWHERE = {  # than in stages.NAME
-    "attack": "stages.corrupt", "estimate": "stages.train", "ls": "commands.listing", "sweep": "reproduce.sweep",
-}  # fmt: skip
+    "attack": "stages.corrupt",
+    "estimate": "stages.train",
+    "ls": "commands.listing",
+    "sweep": "reproduce.sweep",
+}
 __version__ = "0.1.0"
 
-logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent until a program configures logging
-
-
-class _Functions(ModuleType):
-    """A package whose functions stay what they are: the room `compare` has the name of one."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in __all__ and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Functions
+logging.getLogger(__name__).addHandler(
+    logging.NullHandler()
+)  # silent until a program configures logging
 
 
 def __getattr__(name: str) -> Any:

@@ -7,7 +7,9 @@ from .system.interrupts import INTERRUPTED
 
 
 def main() -> None:
-    own = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else whoever started us ignores it
+    own = (
+        signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )  # else whoever started us ignores it
     if own:
         signal.signal(signal.SIGINT, _end)
     from .commands.app import main as called

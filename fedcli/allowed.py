@@ -13,7 +13,9 @@ from pathlib import Path
 from .errors import UsageError
 
 _words: ContextVar[frozenset[str]] = ContextVar("words", default=frozenset())  # of the command
-_files: ContextVar[frozenset[str]] = ContextVar("files", default=frozenset())  # of code that they name
+_files: ContextVar[frozenset[str]] = ContextVar(
+    "files", default=frozenset()
+)  # of code that they name
 _naming: ContextVar[str] = ContextVar("naming", default="a file")  # the file that names code
 
 
@@ -66,7 +68,9 @@ def check_named(name: str, what: str) -> None:
     """Refuse a name that the command does not say. Raises UsageError."""
     pattern = rf"(?:^|[=,+:]){re.escape(name)}(?:$|[=,+:@])"
     if not any(re.search(pattern, word) for word in _words.get()):
-        sentence = f"{_naming.get()} names {name}, {what}, which is not used: the command does not name it"
+        sentence = (
+            f"{_naming.get()} names {name}, {what}, which is not used: the command does not name it"
+        )
         raise UsageError(sentence, f"if you know what it does: --code {name}")
 
 

@@ -28,12 +28,18 @@ Out = Annotated[Source | None, "folder of this result; default: a name under --w
 Seed = Annotated[int, "seed of every random number of this stage"]
 Jobs = Annotated[int, "processes, >= 0; 0 uses every core", ON_MACHINE]
 Device = Annotated[str, "cpu, cuda or cuda:N", ON_MACHINE]
-Timeout = Annotated[float, "seconds to wait for a site that gives no sign of life, >= 0; 0: no limit", ON_MACHINE]
-Wait = Annotated[bool, "wait if another process makes the same result, instead of failing", ON_MACHINE]
+Timeout = Annotated[
+    float, "seconds to wait for a site that gives no sign of life, >= 0; 0: no limit", ON_MACHINE
+]
+Wait = Annotated[
+    bool, "wait if another process makes the same result, instead of failing", ON_MACHINE
+]
 Clients = Annotated[int | None, "number of clients, >= 1"]
 Dirichlet = Annotated[float | None, "label skew: a Dirichlet(ALPHA) draw per class", Flag("ALPHA")]
 Val = Annotated[float, "share of each client's training images kept for validation, in [0, 0.9]"]
-On = Annotated[Sequence[str], "corrupt this client instead of a share; may be repeated", Flag("CLIENT")]
+On = Annotated[
+    Sequence[str], "corrupt this client instead of a share; may be repeated", Flag("CLIENT")
+]
 Track = Annotated[
     str | None,
     "also send curves, scores and the page to tensorboard or mlflow: to files under --work, or to the :DIR or :URI "

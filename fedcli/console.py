@@ -28,7 +28,9 @@ detail = _log.debug  # shown with --verbose alone
 RESULT = "result"  # mark of a record that is a command's result
 
 
-_reporter: ContextVar["_Stderr | _Listener | None"] = ContextVar("reporter", default=None)  # shown() and muted() set it
+_reporter: ContextVar["_Stderr | _Listener | None"] = ContextVar(
+    "reporter", default=None
+)  # shown() and muted() set it
 
 
 def progress(items: Iterable[T], *, label: str, total: int, done: int = 0) -> Iterator[T]:
@@ -79,7 +81,11 @@ def watched() -> Iterator[None]:
     """Print as shown() does where a person looks on: on a terminal or in a notebook, where the program has set up no
     logging."""
     root = logging.getLogger()
-    own = _log.level or root.handlers or [each for each in _log.handlers if not isinstance(each, logging.NullHandler)]
+    own = (
+        _log.level
+        or root.handlers
+        or [each for each in _log.handlers if not isinstance(each, logging.NullHandler)]
+    )
     looks_on = sys.stderr and (sys.stderr.isatty() or in_notebook())
     with shown() if looks_on and not own and _reporter.get() is None else nullcontext():
         yield
@@ -97,7 +103,10 @@ def logged(path: Path) -> Iterator[None]:
     Raises OSError where the file cannot be opened, FedcliError for a pipe, which would be waited for.
     """
     if path.is_fifo():
-        raise FedcliError(f"{path} is a pipe, and messages are appended to a file", "give --log-file the name of one")
+        raise FedcliError(
+            f"{path} is a pipe, and messages are appended to a file",
+            "give --log-file the name of one",
+        )
     handler = _LogFile(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     handler.addFilter(lambda record: not getattr(record, "passing", False))
@@ -180,7 +189,9 @@ class _LogFile(logging.FileHandler):
     def handleError(self, record: logging.LogRecord) -> None:
         _log.removeHandler(self)
         error = sys.exc_info()[1]
-        warn(f"nothing more is written to {self.baseFilename}: {getattr(error, 'strerror', None) or error}")
+        warn(
+            f"nothing more is written to {self.baseFilename}: {getattr(error, 'strerror', None) or error}"
+        )
 
     def close(self) -> None:
         with suppress(OSError):  # of what could not be written, which was said
@@ -202,7 +213,9 @@ class _Stderr(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self.passed = -float(EVERY)  # when the last status was written, in seconds of the monotonic clock
+        self.passed = -float(
+            EVERY
+        )  # when the last status was written, in seconds of the monotonic clock
         self.beside = ""  # what stands beside the bar
         self.in_lines = False  # whether it stands in lines too
         self.open = False  # whether a status is the terminal's last line
@@ -233,7 +246,9 @@ class _Stderr(logging.Handler):
             print(f"\r{message[:NOTEBOOK]:{NOTEBOOK}}", end="", file=sys.stderr, flush=True)
             self.open = True
         elif sys.stderr.isatty():
-            width = os.get_terminal_size(sys.stderr.fileno()).columns or 80  # some terminals report none
+            width = (
+                os.get_terminal_size(sys.stderr.fileno()).columns or 80
+            )  # some terminals report none
             print(f"\r\x1b[K{message[: width - 1]}", end="", file=sys.stderr, flush=True)
             self.open = True
         elif time.monotonic() - self.passed > EVERY:
@@ -244,22 +259,33 @@ class _Stderr(logging.Handler):
         if self.level > logging.INFO:
             return iter(items)
         label = printable(label)
-        return self._bar(items, label, total, done) if sys.stderr.isatty() else self._lines(items, label, total, done)
+        return (
+            self._bar(items, label, total, done)
+            if sys.stderr.isatty()
+            else self._lines(items, label, total, done)
+        )
 
     def _lines(self, items: Iterable[T], label: str, total: int, done: int) -> Iterator[T]:
         start = last = time.monotonic()
         for count, item in enumerate(items, done + 1):
             yield item
-            if (now := time.monotonic()) - last > (0.5 if in_notebook() else EVERY) or count == total:
+            if (now := time.monotonic()) - last > (
+                0.5 if in_notebook() else EVERY
+            ) or count == total:
                 show = self._pass if in_notebook() and count < total else self._line
-                show(f"{label} {count}/{total} ({now - start:.0f} s){f', {self.beside}' if self.in_lines else ''}")
+                show(
+                    f"{label} {count}/{total} ({now - start:.0f} s){f', {self.beside}' if self.in_lines else ''}"
+                )
                 last = now
 
     def _bar(self, items: Iterable[T], label: str, total: int, done: int) -> Iterator[T]:
         from rich import progress as rich
         from rich.console import Console
 
-        words = [rich.TextColumn(f"{{task.{field}}}", markup=False) for field in ("description", "fields[beside]")]
+        words = [
+            rich.TextColumn(f"{{task.{field}}}", markup=False)
+            for field in ("description", "fields[beside]")
+        ]
         times = rich.TimeElapsedColumn(), rich.TimeRemainingColumn()
         columns = words[0], rich.BarColumn(), rich.MofNCompleteColumn(), *times, words[1]
         with rich.Progress(*columns, console=Console(stderr=True)) as bar:

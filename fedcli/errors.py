@@ -7,7 +7,11 @@ from pathlib import Path
 
 SPACE = "free some space, raise the limit on it, or give --work on another disk"
 MEMORY = "give the process more memory (ulimit -v), or try fewer --jobs or a smaller --batch-size"
-SHORT = "can't allocate memory", "out of memory", "can't start new thread"  # torch on a CPU and on a GPU, Python
+SHORT = (
+    "can't allocate memory",
+    "out of memory",
+    "can't start new thread",
+)  # torch on a CPU and on a GPU, Python
 ACCESS = "ask its owner for access, or give another folder for results, by --work or --out"
 NO_ROOM = errno.ENOSPC, errno.EDQUOT, errno.EFBIG  # the disk's, the user's, the process's
 REFUSED = errno.EACCES, errno.EPERM, errno.EROFS
@@ -48,9 +52,14 @@ def of_system(error: BaseException) -> FedcliError | None:
         return FedcliError(f"too little memory: {str(error).splitlines()[0]}", MEMORY)
     if not isinstance(error, OSError):
         return None
-    name, hint = error.filename, SPACE if error.errno in NO_ROOM else ACCESS if error.errno in REFUSED else ""
+    name, hint = (
+        error.filename,
+        SPACE if error.errno in NO_ROOM else ACCESS if error.errno in REFUSED else "",
+    )
     if error.errno == errno.ENOSPC:
-        return FedcliError(f"no space left on the device{f' while writing {name}' if name else ''}", hint)
+        return FedcliError(
+            f"no space left on the device{f' while writing {name}' if name else ''}", hint
+        )
     if isinstance(error, FileExistsError | NotADirectoryError) and name and not Path(name).is_dir():
         return FedcliError(f"{name} is no folder, and a folder is needed there", hint)
     return FedcliError(f"{error.strerror or error}{f': {name}' if name else ''}", hint)

@@ -36,10 +36,19 @@ from .errors import FedcliError, UsageError, nearest, of_system
 from .provenance import Code, OwnCodeError, in_line, message_of
 
 KINDS = {  # kind, which is also the entry-point group fedcli.KIND -> in words, and how a file offers one
-    "methods": ("method", "call register(NAME, LOCAL, AGGREGATOR, ...) of fedcli.methods.registry in it"),
+    "methods": (
+        "method",
+        "call register(NAME, LOCAL, AGGREGATOR, ...) of fedcli.methods.registry in it",
+    ),
     "datasets": ("dataset", "call register(NAME, SOURCE, CARD) of fedcli.data.sources in it"),
-    "partitions": ("partition scheme", "put @register(NAME) of fedcli.data.partition over a class in it"),
-    "models": ("network", "write a function build(channels, classes) that returns one, and name it: ./net.py:build"),
+    "partitions": (
+        "partition scheme",
+        "put @register(NAME) of fedcli.data.partition over a class in it",
+    ),
+    "models": (
+        "network",
+        "write a function build(channels, classes) that returns one, and name it: ./net.py:build",
+    ),
     "engines": ("engine", "call register(NAME, ENGINE) of fedcli.federation.engines in it"),
     "metrics": ("metric", "write a function (probabilities, labels, groups) that returns a number"),
 }
@@ -62,7 +71,9 @@ class Loaded:
 
 
 _filling: ContextVar[Loaded | None] = ContextVar("filling", default=None)
-_loaded: dict[tuple[Path, str], Loaded] = {}  # one module for equal bytes, so that its classes stay the same objects
+_loaded: dict[
+    tuple[Path, str], Loaded
+] = {}  # one module for equal bytes, so that its classes stay the same objects
 
 
 def is_file(text: str) -> bool:
@@ -124,7 +135,9 @@ def _read(path: Path) -> tuple[bytes, str]:
     try:
         source = path.read_bytes()
     except OSError as error:
-        raise FedcliError(f"{path} cannot be read: {error.strerror}", "see to its permissions") from None
+        raise FedcliError(
+            f"{path} cannot be read: {error.strerror}", "see to its permissions"
+        ) from None
     return source, hashlib.sha256(source).hexdigest()
 
 
@@ -147,7 +160,9 @@ def _refused(path: Path, module: ModuleType, error: BaseException) -> BaseExcept
         line = error.lineno if error.filename == module.__file__ else None
         return OwnCodeError(f"{path}{in_line(line)}: {message_of(error)}", "mend that line")
     if isinstance(error, SystemExit):
-        return OwnCodeError(f"{path} ends the program instead of registering something", "take sys.exit out of it")
+        return OwnCodeError(
+            f"{path} ends the program instead of registering something", "take sys.exit out of it"
+        )
     return error if isinstance(error, KeyboardInterrupt) else OwnCodeError(*_sentence(path, error))
 
 
@@ -160,7 +175,9 @@ def _collecting(code: Code, module: ModuleType) -> Iterator[Loaded]:
         _filling.reset(before)
 
 
-def pick(text: str, kind: str, known: Callable[[str, dict[str, Any]], str | None] | None = None) -> Any:
+def pick(
+    text: str, kind: str, known: Callable[[str, dict[str, Any]], str | None] | None = None
+) -> Any:
     """The thing that PATH.py or PATH.py:NAME registered of a kind. known: finds the name that another spelling means.
 
     Raises FedcliError, UsageError.
@@ -172,7 +189,8 @@ def pick(text: str, kind: str, known: Callable[[str, dict[str, Any]], str | None
         raise UsageError(f"{path} registers no {what}", how)
     if not name and len(registered) > 1:
         raise UsageError(
-            f"{path} registers several: {', '.join(registered)}", f"name one: {path}:{next(iter(registered))}"
+            f"{path} registers several: {', '.join(registered)}",
+            f"name one: {path}:{next(iter(registered))}",
         )
     name = name or next(iter(registered))
     meant = name if name in registered else (known(name, registered) if known else None)
@@ -188,25 +206,40 @@ def function(text: str, kind: str, usual: str = "") -> tuple[Callable[..., Any],
     """
     path, name = split(text)
     loaded = load(path)
-    own = {key: value for key, value in vars(loaded.module).items() if _is_own(key, value, loaded.module)}
+    own = {
+        key: value
+        for key, value in vars(loaded.module).items()
+        if _is_own(key, value, loaded.module)
+    }
     what, how = KINDS[kind]
     name = name or (next(iter(own)) if len(own) == 1 else usual)
     if not name and len(own) > 1:
-        raise UsageError(f"{path} has several functions: {', '.join(own)[:200]}", f"name one: {path}:{next(iter(own))}")
+        raise UsageError(
+            f"{path} has several functions: {', '.join(own)[:200]}",
+            f"name one: {path}:{next(iter(own))}",
+        )
     if name not in own:
-        raise UsageError(f"{path} has no function" + (f" {name!r} that makes a {what}" if name else ""), how)
+        raise UsageError(
+            f"{path} has no function" + (f" {name!r} that makes a {what}" if name else ""), how
+        )
     return own[name], loaded.code
 
 
 def _is_own(name: str, value: Any, module: ModuleType) -> bool:
-    return callable(value) and getattr(value, "__module__", "") == module.__name__ and not name.startswith("_")
+    return (
+        callable(value)
+        and getattr(value, "__module__", "") == module.__name__
+        and not name.startswith("_")
+    )
 
 
 @cache
 def packages(kind: str) -> dict[str, EntryPoint]:
     """A kind's entry points by name, without loading them: reading what is installed takes milliseconds."""
     found = entry_points(group=f"fedcli.{kind}")
-    return {entry.name: entry for entry in sorted(found, key=lambda entry: (entry.name, entry.value))}
+    return {
+        entry.name: entry for entry in sorted(found, key=lambda entry: (entry.name, entry.value))
+    }
 
 
 def loads(kind: str, name: str) -> bool:
@@ -240,11 +273,17 @@ def installed(kind: str) -> Mapping[str, tuple[Any, Code]]:
     offered: dict[str, tuple[Any, Code]] = {}
     for entry in packages(kind).values():
         package = entry.dist
-        code = Code(package.name if package else entry.module, _digest(entry), package.version if package else "")
+        code = Code(
+            package.name if package else entry.module,
+            _digest(entry),
+            package.version if package else "",
+        )
         try:
             tables, made = _registered_by(entry.module, code), entry.load()
         except (Exception, SystemExit) as error:
-            console.warn(f"the {KINDS[kind][0]} {entry.name} of {code} cannot be loaded: {message_of(error)}")
+            console.warn(
+                f"the {KINDS[kind][0]} {entry.name} of {code} cannot be loaded: {message_of(error)}"
+            )
             continue
         registered = tables.get(kind, {}) or ({entry.name: made} if callable(made) else {})
         offered |= {name: (made, code) for name, made in registered.items()}
@@ -265,7 +304,11 @@ def _digest(entry: EntryPoint) -> str:
 
     try:
         spec = find_spec(entry.module)
-        return hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest() if spec and spec.origin else ""
+        return (
+            hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()
+            if spec and spec.origin
+            else ""
+        )
     except (ImportError, OSError, ValueError):
         return ""
 
@@ -289,7 +332,13 @@ def fault(error: BaseException) -> OwnCodeError | None:
 def _sentence(path: Path, error: BaseException, file: str | None = None) -> tuple[str, str]:
     """The file and the line in it where an error was raised, or where it called what raised it."""
     file = file or str(path.resolve())
-    hint = "take sys.exit out of it" if isinstance(error, SystemExit) else "mend it; --debug shows the traceback"
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    hint = (
+        "take sys.exit out of it"
+        if isinstance(error, SystemExit)
+        else "mend it; --debug shows the traceback"
+    )
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file
+    ]
     line = in_line(frames[-1].lineno if frames else None)
     return f"{path}{line}: {message_of(error)}", hint

@@ -14,7 +14,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    Self,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from .errors import UsageError, nearest
 
@@ -40,8 +51,12 @@ class Flag:
     recorded: bool | Literal["on"] = True
     typed: str = ""  # the flag's name where it is not the field's
     panel: str = ""  # its heading in help, in place of its class's
-    open: bool = False  # None stands for a default of the method, the optimizer or the data, see left_open()
-    label: str = ""  # how the name of a run says a value that is not the default, such as "prior {}"
+    open: bool = (
+        False  # None stands for a default of the method, the optimizer or the data, see left_open()
+    )
+    label: str = (
+        ""  # how the name of a run says a value that is not the default, such as "prior {}"
+    )
     alone: str = ""  # its value where the flag stands alone; another is typed behind =
 
 
@@ -67,7 +82,9 @@ class Option:
         """Reads one annotation. Raises TypeError for one that is not among those above."""
         if get_origin(hint) is Annotated:
             inner, meaning, *flag = get_args(hint)
-            return replace(cls.of(name, inner, default), meaning=meaning, flag=flag[0] if flag else Flag())
+            return replace(
+                cls.of(name, inner, default), meaning=meaning, flag=flag[0] if flag else Flag()
+            )
         if get_origin(hint) in (Union, types.UnionType):
             inside = [part for part in get_args(hint) if part is not type(None)]
             optional = type(None) in get_args(hint)
@@ -81,7 +98,9 @@ class Option:
         if get_origin(hint) in (list, tuple):
             return replace(cls.of(name, get_args(hint)[0], default), many=get_origin(hint))
         if get_origin(hint) in (Mapping, Sequence):
-            return cls(name, str, default, shape="table" if get_origin(hint) is Mapping else "several")
+            return cls(
+                name, str, default, shape="table" if get_origin(hint) is Mapping else "several"
+            )
         if not isinstance(hint, type):
             raise TypeError(f"{hint} is no type of an option")
         return cls(name, hint, default, shape="switch" if hint is bool else "one")
@@ -89,7 +108,9 @@ class Option:
     @property
     def type(self) -> str:
         """The type as help shows it: `float`, `paper|released`, `str,...` for several."""
-        return ("|".join(map(str, self.choices)) or self.kind.__name__) + (",..." if self.many else "")
+        return ("|".join(map(str, self.choices)) or self.kind.__name__) + (
+            ",..." if self.many else ""
+        )
 
     @property
     def typed(self) -> str:
@@ -104,7 +125,12 @@ class Option:
 
     def about(self) -> dict[str, Any]:
         """The line of it that help and JSON show."""
-        return {"name": self.name, "type": self.type, "default": self.default, "meaning": self.meaning}
+        return {
+            "name": self.name,
+            "type": self.type,
+            "default": self.default,
+            "meaning": self.meaning,
+        }
 
     def read(self, value: Any, name: str = "", write: str = SET) -> Any:
         """A value in the field's type, checked.
@@ -114,7 +140,9 @@ class Option:
         Raises UsageError for a wrong type or a value out of range.
         """
         name = name or self.name
-        if self.optional and (value is None or (value == "none" and write != FLAG)):  # a flag is left out instead
+        if self.optional and (
+            value is None or (value == "none" and write != FLAG)
+        ):  # a flag is left out instead
             return None
         if self.shape == "table":
             return pairs(self.typed, value)
@@ -124,14 +152,20 @@ class Option:
         if self.many is None:
             return self._one(name, value, write)
         several: Sequence[Any] = value.split(",") if isinstance(value, str) else value
-        return self.many(self._one(name, item.strip() if isinstance(item, str) else item, write) for item in several)
+        return self.many(
+            self._one(name, item.strip() if isinstance(item, str) else item, write)
+            for item in several
+        )
 
     def _one(self, name: str, value: Any, write: str) -> Any:
         value = os.fspath(value) if isinstance(value, os.PathLike) and self.kind is str else value
         if self.choices:
             if value not in self.choices and str(value) not in map(str, self.choices):
                 known = [str(choice) for choice in self.choices if choice != ""]
-                raise UsageError(f"{name}={value!r:.60} is not one of {', '.join(known)}", nearest(str(value), known))
+                raise UsageError(
+                    f"{name}={value!r:.60} is not one of {', '.join(known)}",
+                    nearest(str(value), known),
+                )
             return next(choice for choice in self.choices if str(choice) == str(value))
         if self.kind is bool:
             if str(value).lower() not in SWITCH:
@@ -143,12 +177,16 @@ class Option:
                 raise UsageError(f"{name}={value!r:.60} is no text", self.meaning)
             return text(value)
         try:
-            if isinstance(value, bool) or (self.kind is int and isinstance(value, float) and not value.is_integer()):
+            if isinstance(value, bool) or (
+                self.kind is int and isinstance(value, float) and not value.is_integer()
+            ):
                 raise ValueError  # of a TOML or JSON file: int() would cut it
             read = self.kind(value)
         except (ValueError, TypeError, OverflowError):
             hint = f"write for example {write.format(name=name, value=1)}"
-            raise UsageError(f"{name}={value!r:.60} is not a number of type {self.kind.__name__}", hint) from None
+            raise UsageError(
+                f"{name}={value!r:.60} is not a number of type {self.kind.__name__}", hint
+            ) from None
         if isinstance(read, float) and not math.isfinite(read):
             raise UsageError(f"{name}={read} is not finite", self.meaning)
         if isinstance(read, int | float) and (range := outside(read, self.meaning)):
@@ -178,21 +216,29 @@ def outside(value: int | float, meaning: str) -> str:
             return f"below {MOST}"
     for interval in INTERVAL.finditer(meaning):
         above = value >= float(interval[2]) if interval[1] == "[" else value > float(interval[2])
-        if not (above and (value <= float(interval[3]) if interval[4] == "]" else value < float(interval[3]))):
+        if not (
+            above
+            and (value <= float(interval[3]) if interval[4] == "]" else value < float(interval[3]))
+        ):
             return interval[0]
     return ""
 
 
 def values(options: Any) -> dict[str, Any]:
     """Option name -> value."""
-    return {f.name: getattr(options, f.name) for f in fields(options)} if is_dataclass(options) else {}
+    return (
+        {f.name: getattr(options, f.name) for f in fields(options)} if is_dataclass(options) else {}
+    )
 
 
 def describe(options: Any) -> dict[str, Option]:
     """The options of a dataclass, or of one of its objects, whose values then are their defaults; by name, in order."""
     if isinstance(options, type):
         return dict(_options_of(options))
-    return {name: replace(_options_of(type(options))[name], default=value) for name, value in values(options).items()}
+    return {
+        name: replace(_options_of(type(options))[name], default=value)
+        for name, value in values(options).items()
+    }
 
 
 def _described(cls: Any) -> dict[str, Option]:
@@ -206,7 +252,9 @@ def _described(cls: Any) -> dict[str, Option]:
     return described
 
 
-_options_of: Callable[[Any], dict[str, Option]] = cache(_described)  # mypy takes Options for no type to be hashed
+_options_of: Callable[[Any], dict[str, Option]] = cache(
+    _described
+)  # mypy takes Options for no type to be hashed
 
 
 def change(options: Any, key: str, value: Any, write: str = SET) -> Any:
@@ -224,13 +272,19 @@ class Options:
 
     def __post_init__(self) -> None:
         for option in _options_of(type(self)).values():
-            object.__setattr__(self, option.name, option.read(getattr(self, option.name), f"--{option.typed}", FLAG))
+            object.__setattr__(
+                self,
+                option.name,
+                option.read(getattr(self, option.name), f"--{option.typed}", FLAG),
+            )
 
     @classmethod
     def declared(cls) -> tuple[Option, ...]:
         """Its flags in the order in which they are written: first what stands without a flag, what is read last."""
         known = _options_of(cls).values()
-        return tuple(sorted(known, key=lambda o: (not o.flag.argument, o.flag.argument and o.flag.local)))
+        return tuple(
+            sorted(known, key=lambda o: (not o.flag.argument, o.flag.argument and o.flag.local))
+        )
 
     @classmethod
     def from_flags(cls, flags: Mapping[str, Any]) -> Self:
@@ -266,11 +320,22 @@ class Options:
 
     def unusual(self, *names: str) -> list[Option]:
         """The same without open flags that were filled in with their usual value."""
-        return [o for o in self.changed(*names) if getattr(self, o.name) != self.usual.get(o.name, MISSING)]
+        return [
+            o
+            for o in self.changed(*names)
+            if getattr(self, o.name) != self.usual.get(o.name, MISSING)
+        ]
 
     def argv(self) -> list[str]:
         """The command line that means these options: what differs from the defaults, in one order."""
-        return [self.stage, *(word for option in self.changed() for word in option.words(getattr(self, option.name)))]
+        return [
+            self.stage,
+            *(
+                word
+                for option in self.changed()
+                for word in option.words(getattr(self, option.name))
+            ),
+        ]
 
     def made_by(self, always: Sequence[str] | None = ()) -> list[str]:
         """The command line as a manifest records it: without locations, of a file its name.
@@ -324,7 +389,9 @@ def pairs(flag: str, given: Mapping[str, Any] | Sequence[str] | None) -> dict[st
     for pair in [given] if isinstance(given, str) else given or ():
         key, equals, value = pair.partition("=")
         if not equals or not key:
-            raise UsageError(f"--{flag} {pair!r} is not key=value", f"write for example --{flag} tau=0.4")
+            raise UsageError(
+                f"--{flag} {pair!r} is not key=value", f"write for example --{flag} tau=0.4"
+            )
         if key in table:
             raise UsageError(f"--{flag} {key} is given twice", "give each option once")
         table[key.strip()] = value.strip()

@@ -23,15 +23,23 @@ class Code:
     """Where something comes from that is not fedcli's own."""
 
     name: str  # of the file, or of the installed package
-    sha256: str = ""  # of the file; of a package's module; of the source, where it was typed into a session
+    sha256: str = (
+        ""  # of the file; of a package's module; of the source, where it was typed into a session
+    )
     version: str = ""  # of the package
     revision: str = ""  # of what a package read from the Hugging Face hub
-    path: Path | None = field(default=None, compare=False)  # of a file that a command line named; it decides nothing
+    path: Path | None = field(
+        default=None, compare=False
+    )  # of a file that a command line named; it decides nothing
 
     @property
     def recorded(self) -> dict[str, str]:
         """As manifests say it, without its place."""
-        about = {"file" if self.path else "package": self.name, "version": self.version, "sha256": self.sha256}
+        about = {
+            "file" if self.path else "package": self.name,
+            "version": self.version,
+            "sha256": self.sha256,
+        }
         about["revision"] = self.revision
         return {key: value for key, value in about.items() if value}
 
@@ -43,7 +51,10 @@ def of_source(*made: Any) -> Code | None:
     """Where objects come from whose classes belong neither to fedcli nor to a file that a command line named."""
     ours = __name__.partition(".")[0] + "."
     classes = [
-        cls for each in made for cls in type(each).__mro__ if not f"{cls.__module__}.".startswith((ours, "builtins."))
+        cls
+        for each in made
+        for cls in type(each).__mro__
+        if not f"{cls.__module__}.".startswith((ours, "builtins."))
     ]
     return of_functions(*classes) if classes else None
 
@@ -59,15 +70,24 @@ def of_functions(*made: Any) -> Code:
             texts.append(inspect.getsource(each))
         except (OSError, TypeError):  # typed into a session that keeps no source
             inside = [each, *vars(each).values()] if hasattr(each, "__dict__") else []
-            texts.append(repr([value.__code__.co_code for value in inside if inspect.isfunction(value)]))
-    return Code(getattr(made[0], "func", made[0]).__module__, hashlib.sha256("\n".join(texts).encode()).hexdigest())
+            texts.append(
+                repr([value.__code__.co_code for value in inside if inspect.isfunction(value)])
+            )
+    return Code(
+        getattr(made[0], "func", made[0]).__module__,
+        hashlib.sha256("\n".join(texts).encode()).hexdigest(),
+    )
 
 
 def other_code(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """The files and packages, by the half of a method or the network that they hold, whose code is another now."""
     if "sha256" in old or "sha256" in new:  # of a dataset or a scheme, which has one alone
         old, new = {"": old}, {"": new}
-    changed = [old.get(name) or new[name] for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
+    changed = [
+        old.get(name) or new[name]
+        for name in sorted({*old, *new})
+        if old.get(name) != new.get(name)
+    ]
     return [f"{about.get('file') or about.get('package')}, which was changed" for about in changed]
 
 

@@ -46,14 +46,22 @@ def _misfit(value: Any, shape: Any, at: str, whole: bool) -> str:
     if isinstance(shape, tuple):
         if type(value) in shape or (value is None and None in shape):  # of most values, and fast
             return ""
-        return "" if any(not _misfit(value, allowed, at, whole) for allowed in shape) else _sentence(value, shape, at)
+        return (
+            ""
+            if any(not _misfit(value, allowed, at, whole) for allowed in shape)
+            else _sentence(value, shape, at)
+        )
     if isinstance(shape, list):
         if not isinstance(value, list):
             return _sentence(value, list, at)
         inside = (_misfit(item, shape[0], f"{at}[{k}]", whole) for k, item in enumerate(value))
         return next(filter(None, inside), "")
     if isinstance(shape, dict):
-        return _object(value, shape, at, whole) if isinstance(value, dict) else _sentence(value, dict, at)
+        return (
+            _object(value, shape, at, whole)
+            if isinstance(value, dict)
+            else _sentence(value, dict, at)
+        )
     if shape is None:
         return "" if value is None else _sentence(value, shape, at)
     fits = isinstance(value, shape) and (shape is bool or not isinstance(value, bool))

@@ -32,7 +32,9 @@ def on_bowls(local: Local, **more) -> Local:
     return type("OnBowls", (type(local),), {"loss": loss, **more})(**vars(local))
 
 
-def settled(spec: str, settings=None, *, rounds: int = 60, batch_size: int = 100, epochs: int = 10, **more) -> float:
+def settled(
+    spec: str, settings=None, *, rounds: int = 60, batch_size: int = 100, epochs: int = 10, **more
+) -> float:
     """The model after so many rounds, of which it needs far fewer; more: attributes of the local half.
 
     Batches of 100 give both clients the same number of steps, batches of 10 one and three an epoch.
@@ -42,7 +44,9 @@ def settled(spec: str, settings=None, *, rounds: int = 60, batch_size: int = 100
     net.register_parameter("w", nn.Parameter(torch.tensor([5.0])))
     method = resolve(spec, settings)
     method = replace(method, local=on_bowls(method.local, **more))
-    training = Training(optimizer="sgd", lr=0.05, weight_decay=0.0, batch_size=batch_size, epochs=epochs)
+    training = Training(
+        optimizer="sgd", lr=0.05, weight_decay=0.0, batch_size=batch_size, epochs=epochs
+    )
     shards = {client: toy_shard(client, count) for client, count in IMAGES.items()}
     federation = Federation(InProcess(method, net, Layout(net), shards, training), rounds)
     state = federation.first()

@@ -27,11 +27,19 @@ from fedcli.models.layout import Layout
 
 os.environ["NO_COLOR"] = "1"
 os.environ.pop("COLUMNS", None)  # else tables are as wide as the terminal of whoever runs the tests
-os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"  # else it asks the network for its newest version when it is imported
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every worker and every command compiles all modules anew
+os.environ["NO_ALBUMENTATIONS_UPDATE"] = (
+    "1"  # else it asks the network for its newest version when it is imported
+)
+os.environ.pop(
+    "PYTHONDONTWRITEBYTECODE", None
+)  # else every worker and every command compiles all modules anew
 sys.dont_write_bytecode = False
-os.fsync = lambda file: None  # a test that loses power is run again: some 10,000 times 2 ms of waiting for a disk
-typer.main.get_command = typer.testing._get_command = lru_cache(8)(typer.main.get_command)  # else built for each line
+os.fsync = lambda file: (
+    None
+)  # a test that loses power is run again: some 10,000 times 2 ms of waiting for a disk
+typer.main.get_command = typer.testing._get_command = lru_cache(8)(
+    typer.main.get_command
+)  # else built for each line
 torch.set_num_threads(1)
 torch.set_deterministic_debug_mode("error")  # as in training
 
@@ -39,10 +47,18 @@ torch.set_deterministic_debug_mode("error")  # as in training
 def pytest_addoption(parser):
     parser.addoption("--count", type=int, default=8, help="campaign: cases of every kind")
     parser.addoption("--seed", type=int, default=1, help="campaign: which cases are drawn")
-    parser.addoption("--tally", help="campaign: a file to which findings and counts are added as JSON lines")
+    parser.addoption(
+        "--tally", help="campaign: a file to which findings and counts are added as JSON lines"
+    )
 
 
-FIRST = {"test_readme.py", "test_contributing.py", "test_documented_lines.py", "test_golden.py", "test_smoke.py"}
+FIRST = {
+    "test_readme.py",
+    "test_contributing.py",
+    "test_documented_lines.py",
+    "test_golden.py",
+    "test_smoke.py",
+}
 UNLIMITED = "campaign", "consortium"  # each command in them has a limit of its own
 
 
@@ -114,9 +130,14 @@ def play(
 ):
     """Play rounds on the toy federation and return the state; `each` sees every Played."""
     federation = toy_federation(
-        resolve(spec, settings), shards=shards or toy_shards(), training=training, rounds=rounds,
-        participation=participation, seed=seed, dropout=dropout,
-    )  # fmt: skip
+        resolve(spec, settings),
+        shards=shards or toy_shards(),
+        training=training,
+        rounds=rounds,
+        participation=participation,
+        seed=seed,
+        dropout=dropout,
+    )
     state = state or federation.first()
     while state.round < (until or rounds):
         played = federation.play(state, roster)
@@ -147,19 +168,34 @@ def flat_layout(*sizes: int) -> Layout:
 
 
 def client_updates(
-    theta, *, layout=None, t=1, rounds=10, rows=None, roster=None, n=None, lr=0.1, steps=None, **columns
+    theta,
+    *,
+    layout=None,
+    t=1,
+    rounds=10,
+    rows=None,
+    roster=None,
+    n=None,
+    lr=0.1,
+    steps=None,
+    **columns,
 ) -> ClientUpdates:
     """A round's table made by hand."""
     theta = torch.as_tensor(theta, dtype=torch.float32)
     k = len(theta)
     return ClientUpdates(
-        round=t, rounds=rounds, seed=0, lr=lr, rows=torch.as_tensor(rows if rows is not None else range(k)),
+        round=t,
+        rounds=rounds,
+        seed=0,
+        lr=lr,
+        rows=torch.as_tensor(rows if rows is not None else range(k)),
         roster=roster or k,
         n=torch.as_tensor(n if n is not None else [1.0] * k, dtype=torch.float64),
-        steps=torch.as_tensor(steps if steps is not None else [1.0] * k, dtype=torch.float64), theta=theta,
+        steps=torch.as_tensor(steps if steps is not None else [1.0] * k, dtype=torch.float64),
+        theta=theta,
         columns={name: torch.as_tensor(values) for name, values in columns.items()},
         layout=layout or flat_layout(theta.shape[1]),
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope="session")
@@ -182,11 +218,16 @@ def shards() -> Shards:
 def make_chain(work: Path, *, corrupted: bool = False, augment: str = "none") -> Path:
     """A dataset and its partition on disk, made without the stages under test; with `corrupted` a third manifest."""
     rng = np.random.default_rng(7)
-    rows = [Row(f"img-{i}", i % CLASSES, None, i >= 80, {"sex": i % 2}, f"patient-{i // 2}") for i in range(120)]
+    rows = [
+        Row(f"img-{i}", i % CLASSES, None, i >= 80, {"sex": i % 2}, f"patient-{i // 2}")
+        for i in range(120)
+    ]
     images = [
-        np.clip(rng.integers(0, 150, (8, 8, 1)) + 80 * (np.arange(8)[:, None, None] // 3 == r.label), 0, 255).astype(
-            np.uint8
-        )
+        np.clip(
+            rng.integers(0, 150, (8, 8, 1)) + 80 * (np.arange(8)[:, None, None] // 3 == r.label),
+            0,
+            255,
+        ).astype(np.uint8)
         for r in rows
     ]
     common = {
@@ -219,7 +260,10 @@ def make_chain(work: Path, *, corrupted: bool = False, augment: str = "none") ->
             file["test/all"] = np.arange(80, 120)
         return common | {
             "scheme": "blocks",
-            "roster": [{"client": c, "train": 20, "val": 0, "test": 0, "class_counts": [7, 7, 6]} for c in ROSTER],
+            "roster": [
+                {"client": c, "train": 20, "val": 0, "test": 0, "class_counts": [7, 7, 6]}
+                for c in ROSTER
+            ],
         }
 
     def corruption(folder: Path) -> dict:
@@ -227,11 +271,23 @@ def make_chain(work: Path, *, corrupted: bool = False, augment: str = "none") ->
             file["train/rows"], file["test/rows"] = np.arange(60, 80), np.arange(80, 120)
             for part in ("train", "test"):
                 clean = np.stack(images)[file[f"{part}/rows"][()]].astype(int)
-                file[f"{part}/x"] = np.clip(clean + rng.normal(0, 60, clean.shape), 0, 255).astype(np.uint8)
-        return partition_body | {"kind": "gaussian-noise", "severity": 3, "ratio": 0.25, "clients": ["west"]}
+                file[f"{part}/x"] = np.clip(clean + rng.normal(0, 60, clean.shape), 0, 255).astype(
+                    np.uint8
+                )
+        return partition_body | {
+            "kind": "gaussian-noise",
+            "severity": 3,
+            "ratio": 0.25,
+            "clients": ["west"],
+        }
 
     made = manifest.stage(
-        "dataset", folder=work / "datasets" / "made", made_by=["prepare", "made"], options={}, parents=[], build=dataset
+        "dataset",
+        folder=work / "datasets" / "made",
+        made_by=["prepare", "made"],
+        options={},
+        parents=[],
+        build=dataset,
     )
     path = manifest.stage(
         "partition",

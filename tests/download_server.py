@@ -39,7 +39,11 @@ class Server(http.server.BaseHTTPRequestHandler):
         given = self.headers.get("Range")
         self.asked.append((self.path, given))
         body = self.files.get(self.path, BODY)
-        start = int(given.removeprefix("bytes=").removesuffix("-")) if given and self.path != "/plain" else 0
+        start = (
+            int(given.removeprefix("bytes=").removesuffix("-"))
+            if given and self.path != "/plain"
+            else 0
+        )
         if self.path == "/absent":
             return self.send_error(404)
         if start >= len(body):
@@ -74,7 +78,9 @@ class Quiet(http.server.ThreadingHTTPServer):
 
 
 @contextmanager
-def serving(files: dict[str, bytes] | None = None) -> Iterator[tuple[str, list[tuple[str, str | None]]]]:
+def serving(
+    files: dict[str, bytes] | None = None,
+) -> Iterator[tuple[str, list[tuple[str, str | None]]]]:
     """(address, what is asked of it: path and range)."""
     asked: list[tuple[str, str | None]] = []
     with Quiet(("127.0.0.1", 0), partial(Server, asked, {"/zip": ZIP} | (files or {}))) as made:

@@ -21,25 +21,58 @@ GAUSSIAN = {"kind": "gaussian", "severity": 3, "ratio": 0.2, "clients": ["harbou
 
 
 ABOUT = {
-    "method": "fedheal", "label": "FedHEAL", "rule": "released", "settings": {"tau": 0.3}, "rounds": 6,
-    "roster": ROSTER, "dataset": "skin", "model": {"name": "cnn", "personal": [], "personal_models": False},
-}  # fmt: skip
+    "method": "fedheal",
+    "label": "FedHEAL",
+    "rule": "released",
+    "settings": {"tau": 0.3},
+    "rounds": 6,
+    "roster": ROSTER,
+    "dataset": "skin",
+    "model": {"name": "cnn", "personal": [], "personal_models": False},
+}
 
 
-def a_run(tmp_path, *, noise=GAUSSIAN, own=None, rounds=(4, 5, 6), bn="aggregate", classes=3, units=None, best=None):
+def a_run(
+    tmp_path,
+    *,
+    noise=GAUSSIAN,
+    own=None,
+    rounds=(4, 5, 6),
+    bn="aggregate",
+    classes=3,
+    units=None,
+    best=None,
+):
     """A chain of manifests and an opened run of 90 test images; its net is never asked."""
     path = None
     for kind in ("dataset", "partition", "corruption") if noise else ("dataset", "partition"):
-        path = a_stage(kind, tmp_path, {"seed": 7}, path, {"dataset": "skin", "attributes": ATTRIBUTES})
-    options = {"method": "fedheal", "rule": "released", "settings": {"tau": 0.3}, "lr": 0.1, "bn": bn, "eval_every": 2}
+        path = a_stage(
+            kind, tmp_path, {"seed": 7}, path, {"dataset": "skin", "attributes": ATTRIBUTES}
+        )
+    options = {
+        "method": "fedheal",
+        "rule": "released",
+        "settings": {"tau": 0.3},
+        "lr": 0.1,
+        "bn": bn,
+        "eval_every": 2,
+    }
     body = {**ABOUT, "corruption": noise} | ({"best": best} if best else {})
     path = a_stage("run", tmp_path, options, path, body)
     versions = ["clean", "corrupted"] if noise else ["clean"]
     places = {client: np.array((own or {}).get(client, []), int) for client in ROSTER}
     data = Shards(
-        ["mel", "nv", "df"], ATTRIBUTES, ROSTER, train={}, val={}, test={v: a_shard(classes) for v in versions},
-        client_test=places, corrupted=noise["clients"] if noise else [], body={}, test_patients=units,
-    )  # fmt: skip
+        ["mel", "nv", "df"],
+        ATTRIBUTES,
+        ROSTER,
+        train={},
+        val={},
+        test={v: a_shard(classes) for v in versions},
+        client_test=places,
+        corrupted=noise["clients"] if noise else [],
+        body={},
+        test_patients=units,
+    )
     return Run(path, manifest.read(path), data, list(rounds), None, None, "cpu")
 
 
@@ -58,9 +91,20 @@ def a_stage(kind, tmp_path, options, parent, body):
 
 def a_shard(classes, n=90):
     rng = np.random.default_rng(0)
-    y, sex, age = (torch.from_numpy(rng.integers(low, high, n)) for low, high in ((0, classes), (-1, 2), (0, 3)))
+    y, sex, age = (
+        torch.from_numpy(rng.integers(low, high, n))
+        for low, high in ((0, classes), (-1, 2), (0, 3))
+    )
     ids = np.array([f"é{i}" for i in range(n)])
-    return Shard(torch.zeros(n, 1, 8, 8, dtype=torch.uint8), torch.arange(n), y, ids, {"sex": sex, "age": age}, 3, 1)
+    return Shard(
+        torch.zeros(n, 1, 8, 8, dtype=torch.uint8),
+        torch.arange(n),
+        y,
+        ids,
+        {"sex": sex, "age": age},
+        3,
+        1,
+    )
 
 
 def scorer(monkeypatch):
@@ -82,7 +126,9 @@ def scorer(monkeypatch):
 def logits_of(run, round, version="clean", client=None):
     y = run.data.test["clean"].y.numpy()
     round = 99 if round == "best" else round
-    rng = np.random.default_rng([round, version == "corrupted", ROSTER.index(client) + 1 if client else 0])
+    rng = np.random.default_rng(
+        [round, version == "corrupted", ROSTER.index(client) + 1 if client else 0]
+    )
     out = rng.normal(size=(len(y), 3))
     out[np.arange(len(y)), y] += 0.5 if version == "corrupted" else 1.5
     return out.astype(np.float32)

@@ -16,9 +16,13 @@ from typing import IO, NoReturn
 
 
 def run(
-    work: Callable[[], object], folder: Path | None = None, *, env: Mapping[str, str] | None = None, anew: bool = False,
+    work: Callable[[], object],
+    folder: Path | None = None,
+    *,
+    env: Mapping[str, str] | None = None,
+    anew: bool = False,
     screen: int | None = None,
-) -> subprocess.CompletedProcess:  # fmt: skip
+) -> subprocess.CompletedProcess:
     """Call work in a folder; what it prints and its exit code, 1 after an exception.
 
     anew: import fedcli anew, with what work hides or puts before it in sys.path.
@@ -28,7 +32,9 @@ def run(
         sys.stdout.flush()
         sys.stderr.flush()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of forks beside threads
+            warnings.simplefilter(
+                "ignore", DeprecationWarning
+            )  # Python 3.12 warns of forks beside threads
             process = os.fork()
         if not process:
 
@@ -81,7 +87,9 @@ def main(line: str) -> None:
     from fedcli.commands.app import main
 
     sys.argv = line.split()
-    sys.modules["__main__"] = ModuleType("__main__")  # that of pytest has a name of its own for completion
+    sys.modules["__main__"] = ModuleType(
+        "__main__"
+    )  # that of pytest has a name of its own for completion
     main()
 
 

@@ -23,8 +23,9 @@ def moved(spec, counts, losses, shared=None, **settings):
     """What the server shares after a round with these sums by client and group."""
     shared = {} if shared is None else dict(shared)
     table = client_updates(
-        torch.zeros(len(counts), 1), group_counts=torch.tensor(counts).double(),
+        torch.zeros(len(counts), 1),
+        group_counts=torch.tensor(counts).double(),
         group_losses=torch.tensor(losses).double(),
-    )  # fmt: skip
+    )
     resolve(spec, settings).local.post_aggregate(torch.zeros(1), table, table.base, shared)
     return {name: value.tolist() for name, value in shared.items()}

@@ -12,7 +12,9 @@ HOSPITALS = "north", "east", "south"
 CLASSES = "healthy", "ill"
 
 
-def write_hospitals(raw: Path, *, classes=CLASSES, hospitals=HOSPITALS, count=90, seed=0, size=8) -> Path:
+def write_hospitals(
+    raw: Path, *, classes=CLASSES, hospitals=HOSPITALS, count=90, seed=0, size=8
+) -> Path:
     """A folder for `fedcli prepare images`: ill images are brighter, each patient has two images."""
     raw.mkdir(parents=True)
     draw = np.random.default_rng(seed)
@@ -22,12 +24,22 @@ def write_hospitals(raw: Path, *, classes=CLASSES, hospitals=HOSPITALS, count=90
         pixels = draw.normal(90 + 60 * label, 40, (size, size, 3)).clip(0, 255).astype(np.uint8)
         Image.fromarray(pixels).save(raw / f"{k:03d}.png")
         hospital = hospitals[k // 2 % len(hospitals)]
-        rows.append([f"{k:03d}.png", classes[label], "fm"[k // 6 % 2], hospital, f"{seed}-{patient}"])
+        rows.append(
+            [f"{k:03d}.png", classes[label], "fm"[k // 6 % 2], hospital, f"{seed}-{patient}"]
+        )
     write_csv(raw / "labels.csv", ["image", "label", "sex", "hospital", "patient"], rows)
     return raw
 
 
 def prepared(raw: Path, work: Path, *, size=8):
     return fedcli.prepare(
-        "images", raw=raw, size=size, group=["sex"], site="hospital", patient="patient", work=work, jobs=1, test=0.4
+        "images",
+        raw=raw,
+        size=size,
+        group=["sex"],
+        site="hospital",
+        patient="patient",
+        work=work,
+        jobs=1,
+        test=0.4,
     )

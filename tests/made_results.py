@@ -12,7 +12,18 @@ def a_cell(mean, std=None, **about):
 def made(column, cells, scale="paper", seeds=(0,), **about):
     """Results of one column, a row per cell."""
     none = {"label": None, "rule": None, "command": "", "holes": {}, "warnings": [], "scores": {}}
-    rows = [record.Row(name=name, cells={column.name: cell}, **none) for name, cell in cells.items()]
-    fixed = {"recipe": "r", "title": "", "paper": "", "at": "last5", "spread": "pooled", "reference": ""}
+    rows = [
+        record.Row(name=name, cells={column.name: cell}, **none) for name, cell in cells.items()
+    ]
+    fixed = {
+        "recipe": "r",
+        "title": "",
+        "paper": "",
+        "at": "last5",
+        "spread": "pooled",
+        "reference": "",
+    }
     fixed |= {"marks": {column.name: UNMARKED}}
-    return record.Results(**fixed | about, scale=scale, seeds=list(seeds), columns=[column], rows=rows)
+    return record.Results(
+        **fixed | about, scale=scale, seeds=list(seeds), columns=[column], rows=rows
+    )

@@ -13,7 +13,12 @@ def over(mean, std=None):
 
 
 def rounds(*values):
-    return {"last": values[-1], "mean_last5": np.mean(values), "std_last5": np.std(values), "per_round": list(values)}
+    return {
+        "last": values[-1],
+        "mean_last5": np.mean(values),
+        "std_last5": np.std(values),
+        "per_round": list(values),
+    }
 
 
 def scores(folder, *, auc=0.9, std=0.01, corrupted=None, gap=0.1, among=None, small=None, **about):
@@ -25,13 +30,22 @@ def scores(folder, *, auc=0.9, std=0.01, corrupted=None, gap=0.1, among=None, sm
     between = {"worst": over(None if gap is None else auc - gap), "gap": over(gap)}
     versions = {v: {SHOWN[0]: over(x - 0.1, std), SHOWN[1]: over(x, std)} for v, x in both.items()}
     body = {
-        "method": "fedavg", "label": "FedAvg", "rule": "paper", "settings": {}, "options": {"lr": 0.1}, "rounds": 6,
-        "data": {"dataset": a_stage("d"), "partition": a_stage("p"), "corruption": None}, "dataset": "skin",
-        "roster_size": 4, "versions": versions,
+        "method": "fedavg",
+        "label": "FedAvg",
+        "rule": "paper",
+        "settings": {},
+        "options": {"lr": 0.1},
+        "rounds": 6,
+        "data": {"dataset": a_stage("d"), "partition": a_stage("p"), "corruption": None},
+        "dataset": "skin",
+        "roster_size": 4,
+        "versions": versions,
         "personal": {},
         "among_clients": {} if among is None else spread_of(among),
-        "groups": {"sex": {"clean": {"last_round": groups, "over_rounds": {"auc_ovo_macro": between}}}},
-    }  # fmt: skip
+        "groups": {
+            "sex": {"clean": {"last_round": groups, "over_rounds": {"auc_ovo_macro": between}}}
+        },
+    }
     return staged(folder, body | about)
 
 

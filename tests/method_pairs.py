@@ -6,25 +6,41 @@ from fedcli.methods import METHODS
 from fedcli.methods.contract import Aggregator, Local
 from fedcli.methods.mixins import LinearHeadOnly
 
-BASES = [name for name, m in METHODS.items() if isinstance(m.aggregator, type(METHODS["fedavg"].aggregator))]
-ADDONS = [name for name, m in METHODS.items() if type(m.local) is type(METHODS["fedavg"].local) and name not in BASES]
+BASES = [
+    name
+    for name, m in METHODS.items()
+    if isinstance(m.aggregator, type(METHODS["fedavg"].aggregator))
+]
+ADDONS = [
+    name
+    for name, m in METHODS.items()
+    if type(m.local) is type(METHODS["fedavg"].local) and name not in BASES
+]
 PAIRS = [
     f"{base}+{addon}"
     for base in BASES
     for addon in ADDONS
-    if METHODS[base].local.head == "linear" or not isinstance(METHODS[addon].aggregator, LinearHeadOnly)
+    if METHODS[base].local.head == "linear"
+    or not isinstance(METHODS[addon].aggregator, LinearHeadOnly)
 ]
 
 
 def overridden(half, contract: type) -> set[str]:
     """The hooks of the contract that a half has for itself."""
-    return {name for name, hook in vars(contract).items() if callable(hook) and getattr(type(half), name) is not hook}
+    return {
+        name
+        for name, hook in vars(contract).items()
+        if callable(hook) and getattr(type(half), name) is not hook
+    }
 
 
 def covered(pair: str) -> set:
     """What training this pair tries: its base, its rule, and each hook of the one beside each of the other."""
     base, rule = pair.split("+")
-    local, server = overridden(METHODS[base].local, Local), overridden(METHODS[rule].aggregator, Aggregator)
+    local, server = (
+        overridden(METHODS[base].local, Local),
+        overridden(METHODS[rule].aggregator, Aggregator),
+    )
     return {base, rule, *product(local, server)}
 
 

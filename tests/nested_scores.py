@@ -13,9 +13,16 @@ from fedcli.scores.scores import GLOBAL, RECALL, Part, Scores
 from fedcli.scores.table import BEST, TRAINED_AT, Score, Table, Where
 
 ABOUT = {
-    "method": "m", "label": "M", "rule": "paper", "settings": {}, "options": {}, "dataset": "d", "data": {},
-    "rounds": 2, "roster_size": 3,
-}  # fmt: skip
+    "method": "m",
+    "label": "M",
+    "rule": "paper",
+    "settings": {},
+    "options": {},
+    "dataset": "d",
+    "data": {},
+    "rounds": 2,
+    "roster_size": 3,
+}
 
 
 def staged(folder, body, *, write=lambda folder: None, options=None, parents=()):
@@ -26,7 +33,12 @@ def staged(folder, body, *, write=lambda folder: None, options=None, parents=())
         return scores_of(body).write(temporary)
 
     return manifest.stage(
-        "scores", folder=folder, made_by=["evaluate"], options=options or {}, parents=list(parents), build=build
+        "scores",
+        folder=folder,
+        made_by=["evaluate"],
+        options=options or {},
+        parents=list(parents),
+        build=build,
     )
 
 
@@ -34,7 +46,12 @@ def over(*values):
     """One metric over the kept rounds, in the nested form."""
     known = None if None in values else values
     std = float(np.std(known)) if known and len(known) > 1 else None
-    return {"last": values[-1], "mean_last5": known and float(np.mean(known)), "std_last5": std, "per_round": [*values]}
+    return {
+        "last": values[-1],
+        "mean_last5": known and float(np.mean(known)),
+        "std_last5": std,
+        "per_round": [*values],
+    }
 
 
 def scores_of(body):
@@ -47,9 +64,28 @@ def body_of(path):
     return nested(Scores.read(path))
 
 
-DERIVED = "versions", "intervals", "groups", "views", "among_clients", "among_clients_global", "personal", "cross_site"
+DERIVED = (
+    "versions",
+    "intervals",
+    "groups",
+    "views",
+    "among_clients",
+    "among_clients_global",
+    "personal",
+    "cross_site",
+)
 DERIVED += ("labels", "best_on_validation", "legend")
-NOT_METRICS = {"count", "classes_missing", "small", "reason", "groups", "version", "part", "corruption", "global_model"}
+NOT_METRICS = {
+    "count",
+    "classes_missing",
+    "small",
+    "reason",
+    "groups",
+    "version",
+    "part",
+    "corruption",
+    "global_model",
+}
 NOT_METRICS |= {"images", "overall", "between", "unknown", "undefined_rates"}
 BETWEEN = {"worst": views.WORST, "gap": views.GAP, "std": views.STD, "average": views.MEAN}
 
@@ -64,7 +100,8 @@ def from_nested(body):
         lines.quality(quality, Where(view=view))
     for model, own in body.get("personal", {}).items():
         lines.quality(
-            {"versions": {v: own[v] for v in MODELS if v in own}, "groups": own["groups"]}, Where(model=model)
+            {"versions": {v: own[v] for v in MODELS if v in own}, "groups": own["groups"]},
+            Where(model=model),
         )
     if best := body.get("best_on_validation"):
         facts["best"] = {key: best[key] for key in ("round", "metric", "validation")}
@@ -72,7 +109,9 @@ def from_nested(body):
         once.quality({"versions": best["versions"]}, Where(model=BEST))
         for name, versions in best["groups"].items():
             for version, groups in versions.items():
-                once.groups({"last_round": groups}, Where(model=BEST, version=version, attribute=name))
+                once.groups(
+                    {"last_round": groups}, Where(model=BEST, version=version, attribute=name)
+                )
         lines.table |= once.table
     for model, tested in body.get("cross_site", {}).items():
         for client, score in tested.items():
@@ -82,11 +121,18 @@ def from_nested(body):
             version = f"{kind} {severity}"
             groups = {name: {version: known} for name, known in at["groups"].items()}
             lines.quality(
-                {"versions": {version: at["scores"]}, "intervals": {version: at["intervals"]}, "groups": groups},
+                {
+                    "versions": {version: at["scores"]},
+                    "intervals": {version: at["intervals"]},
+                    "groups": groups,
+                },
                 Where(),
             )
     facts["severities"] = {
-        kind: {s: {k: at[k] for k in ("kind_in_training", "severity_in_training")} for s, at in levels.items()}
+        kind: {
+            s: {k: at[k] for k in ("kind_in_training", "severity_in_training")}
+            for s, at in levels.items()
+        }
         for kind, levels in body.get("severities", {}).items()
     }
     if shots := body.get("shots"):
@@ -97,11 +143,16 @@ def from_nested(body):
     for version, labels in body.get("labels", {}).items():
         for label, known in labels.items():
             lines.label(known, Where(version=version, label=label))
-    facts["clients"] = {name: lines.client(name, client) for name, client in body.get("clients", {}).items()}
+    facts["clients"] = {
+        name: lines.client(name, client) for name, client in body.get("clients", {}).items()
+    }
     if not facts["clients"]:
         facts["clients"] = lines.spread(body.get("among_clients", {}))
     facts["grouped"] = {
-        name: {key: next(iter(of.values()))["last_round"].get(key, empty) for key, empty in GROUPED.items()}
+        name: {
+            key: next(iter(of.values()))["last_round"].get(key, empty)
+            for key, empty in GROUPED.items()
+        }
         for name, of in body.get("groups", {}).items()
     }
     return replace(decode(Scores, facts), table=lines.table)
@@ -116,7 +167,9 @@ class _Lines:
 
     def add(self, where, value, about=None):
         about = about or {}
-        values = value.get("per_round", [value["mean_last5"]]) if isinstance(value, dict) else [value]
+        values = (
+            value.get("per_round", [value["mean_last5"]]) if isinstance(value, dict) else [value]
+        )
         if (
             len(values) == 1 and isinstance(value, dict) and value["std_last5"]
         ):  # made up: rounds of such a mean and std
@@ -125,7 +178,9 @@ class _Lines:
         rounds = (self.kept if len(values) == len(self.kept) else self.kept[-len(values) :]) or [6]
         rounds = rounds if len(rounds) == len(values) else list(range(1, len(values) + 1))
         missing = tuple(about.get("classes_missing", ()))
-        self.table[where] = Score(list(values), list(rounds), about.get("count", 0), missing, about.get("reason", ""))
+        self.table[where] = Score(
+            list(values), list(rounds), about.get("count", 0), missing, about.get("reason", "")
+        )
 
     def interval(self, where, known):
         if where not in self.table:
@@ -152,7 +207,11 @@ class _Lines:
                 self.groups(groups, where._replace(version=version, attribute=name))
 
     def groups(self, groups, where):
-        last, over, each = groups["last_round"], groups.get("over_rounds", {}), groups.get("each", {})
+        last, over, each = (
+            groups["last_round"],
+            groups.get("over_rounds", {}),
+            groups.get("each", {}),
+        )
         for group, known in last["groups"].items():
             if not set(known) - NOT_METRICS:
                 self.add(where._replace(group=group, metric="auc_ovo_macro"), None, known)
@@ -167,7 +226,9 @@ class _Lines:
             for group, known in drawn.items():
                 self.interval(where._replace(group=group, metric=metric), known)
         between = last.get("between", {})
-        if self.differs(over, between, where):  # of several models, or made up without the groups' scores
+        if self.differs(
+            over, between, where
+        ):  # of several models, or made up without the groups' scores
             self.measured(last, over, where)
 
     def differs(self, over, between, where):
@@ -177,7 +238,8 @@ class _Lines:
             if same and key.attribute in ("", where.attribute) and key.label == where.label:
                 part.add(key, score)
         derived = {
-            (key.metric, key.measure): score for key, score in part.between(where.attribute, where.version).items()
+            (key.metric, key.measure): score
+            for key, score in part.between(where.attribute, where.version).items()
         }
         for metric, known in between.items():
             for short in ("gap", "std", "average"):
@@ -188,7 +250,10 @@ class _Lines:
                 return True
         for metric, known in over.items():
             for short, value in known.items() if isinstance(known, dict) and "gap" in known else ():
-                if not close(value and value["mean_last5"], derived.get((metric, BETWEEN[short]), Score()).mean):
+                if not close(
+                    value and value["mean_last5"],
+                    derived.get((metric, BETWEEN[short]), Score()).mean,
+                ):
                     return True
         return False
 
@@ -207,7 +272,10 @@ class _Lines:
                 group = (known["worst"] or {}).get("group") or "" if short == "worst" else ""
                 self.add(where._replace(metric=metric, measure=BETWEEN[short], group=group), value)
             if best := known["best"]:
-                self.add(where._replace(metric=metric, measure=views.BEST, group=best["group"] or ""), best["score"])
+                self.add(
+                    where._replace(metric=metric, measure=views.BEST, group=best["group"] or ""),
+                    best["score"],
+                )
         for metric, value in last.items() if not over else ():
             if metric.startswith("es_") and value is not None:
                 self.add(where._replace(metric=metric), value)
@@ -226,10 +294,18 @@ class _Lines:
 
     def spread(self, among):
         """Two clients that vary so."""
-        rounds = {metric: known["per_round"]["std"] for metric, known in among.items() if "per_round" in known}
+        rounds = {
+            metric: known["per_round"]["std"]
+            for metric, known in among.items()
+            if "per_round" in known
+        }
         for metric, stds in rounds.items():
             for name, sign in (("north", 1), ("south", -1)):
-                values = {"per_round": [0.5 + sign * std for std in stds], "std_last5": None, "mean_last5": None}
+                values = {
+                    "per_round": [0.5 + sign * std for std in stds],
+                    "std_last5": None,
+                    "mean_last5": None,
+                }
                 self.add(Where("clean", client=name, metric=metric), values)
         return {name: {"version": "clean", "part": "own"} for name in ("north", "south") if rounds}
 

@@ -31,8 +31,14 @@ def folder(raw: Path, text: str, *names: str, table: str = "labels.csv") -> Path
 def of_columns(raw: Path, **columns: Sequence) -> Path:
     """Images 0.png, 1.png, ... and a table with these columns, whose labels take turns where they are none of them."""
     count = len(next(iter(columns.values())))
-    named = {"image": [f"{i}.png" for i in range(count)], "label": [*"xy" * count][:count], **columns}
-    csv.writer(text := io.StringIO(), lineterminator="\n").writerows([named, *zip(*named.values(), strict=True)])
+    named = {
+        "image": [f"{i}.png" for i in range(count)],
+        "label": [*"xy" * count][:count],
+        **columns,
+    }
+    csv.writer(text := io.StringIO(), lineterminator="\n").writerows(
+        [named, *zip(*named.values(), strict=True)]
+    )
     return folder(raw, text.getvalue(), *named["image"])
 
 

@@ -14,7 +14,9 @@ from fedcli.data.pool import Row
 
 VECTOR_FOLDER = Path(__file__).parent / "vectors"
 COUNTS = [300, 150, 40, 10]
-Y = np.random.default_rng(0).permutation(np.repeat(np.arange(4), COUNTS))  # 500 images of four uneven classes
+Y = np.random.default_rng(0).permutation(
+    np.repeat(np.arange(4), COUNTS)
+)  # 500 images of four uneven classes
 SEX = np.where(np.arange(500) % 5 == 0, 1, 0)  # 400 of value 0, 100 of value 1
 
 
@@ -42,7 +44,9 @@ def dealt(name, y, rng=None, *, images=None, **options):
 
 
 def fedism(y, clients, corrupted, alpha, seed=2024):
-    return dealt("fedism", y, clients=clients, corrupted=corrupted, alpha=alpha, images={"seed": seed - 2024})
+    return dealt(
+        "fedism", y, clients=clients, corrupted=corrupted, alpha=alpha, images={"seed": seed - 2024}
+    )
 
 
 # ---- the stage
@@ -69,15 +73,35 @@ def dataset(folder, *, units=True):
         write_pool(target / "pool.h5", rows, images, ["sex", "center"])
         return {
             **{"name": "toy", "title": "toy", "task": "multiclass", "classes": ["a", "b", "c"]},
-            **{"attributes": {"sex": ["female", "male"], "center": ["St. Anna/1", "st_anna 1", "empty"]}},
-            **{"size": [4, 4], "channels": 1, "count": 80, "split": {"train": 60, "test": 20, "by": "image"}},
-            **{"unit": "lesion" if units else None, "skipped": [], "augment": "none", "clients": 4, "sites": "center"},
+            **{
+                "attributes": {
+                    "sex": ["female", "male"],
+                    "center": ["St. Anna/1", "st_anna 1", "empty"],
+                }
+            },
+            **{
+                "size": [4, 4],
+                "channels": 1,
+                "count": 80,
+                "split": {"train": 60, "test": 20, "by": "image"},
+            },
+            **{
+                "unit": "lesion" if units else None,
+                "skipped": [],
+                "augment": "none",
+                "clients": 4,
+                "sites": "center",
+            },
         }
 
-    return manifest.stage("dataset", folder=folder / "data", made_by=[], options={}, parents=[], build=build)
+    return manifest.stage(
+        "dataset", folder=folder / "data", made_by=[], options={}, parents=[], build=build
+    )
 
 
-def partition(folder, *, scheme, units=True, val=0.0, minimum=0, seed=0, materialize=False, **options):
+def partition(
+    folder, *, scheme, units=True, val=0.0, minimum=0, seed=0, materialize=False, **options
+):
     to = manifest.Destination(folder, made_by=["partition"])
     stage = {"val": val, "minimum": minimum, "seed": seed, "materialize": materialize}
     path = make_partition(dataset(folder, units=units), resolve(scheme, options), to, **stage)
@@ -91,4 +115,6 @@ def names(body):
 
 
 def everyone(arrays, *parts):
-    return sorted(row for part in parts for k, rows in arrays[part].items() if k != "all" for row in rows)
+    return sorted(
+        row for part in parts for k, rows in arrays[part].items() if k != "all" for row in rows
+    )

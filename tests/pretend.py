@@ -32,7 +32,7 @@ from pretended_streams import (
     tensors_of,
     there,
     waits,
-)  # fmt: skip
+)
 from torch.cuda._utils import _get_device_index
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
@@ -42,18 +42,48 @@ from fedcli.data import transforms
 
 CUDA, CPU = torch.device("cuda:0"), torch.device("cpu")
 NO_KERNEL = {
-    "_adaptive_avg_pool2d_backward", "adaptive_max_pool2d_backward", "avg_pool3d_backward", "histc",
-    "max_pool3d_with_indices_backward", "kthvalue", "median", "nanmedian", "grid_sampler_2d_backward",
+    "_adaptive_avg_pool2d_backward",
+    "adaptive_max_pool2d_backward",
+    "avg_pool3d_backward",
+    "histc",
+    "max_pool3d_with_indices_backward",
+    "kthvalue",
+    "median",
+    "nanmedian",
+    "grid_sampler_2d_backward",
     "upsample_linear1d_backward",
-    "upsample_bilinear2d_backward", "upsample_bicubic2d_backward", "_upsample_bilinear2d_aa_backward",
-    "_upsample_bicubic2d_aa_backward", "reflection_pad1d_backward", "reflection_pad2d_backward",
-    "replication_pad2d_backward", "nll_loss2d_forward", "put_", "scatter_reduce", "_ctc_loss_backward",
-}  # fmt: skip
+    "upsample_bilinear2d_backward",
+    "upsample_bicubic2d_backward",
+    "_upsample_bilinear2d_aa_backward",
+    "_upsample_bicubic2d_aa_backward",
+    "reflection_pad1d_backward",
+    "reflection_pad2d_backward",
+    "replication_pad2d_backward",
+    "nll_loss2d_forward",
+    "put_",
+    "scatter_reduce",
+    "_ctc_loss_backward",
+}
 WAITS = {
-    "_local_scalar_dense", "nonzero", "masked_select", "unique_dim", "_unique2", "unique_consecutive", "bincount",
-    "equal", "is_nonzero", "_linalg_svd", "_linalg_eigh", "repeat_interleave",
-}  # fmt: skip
-ONE_DEVICE = {"addcmul", "addcmul_", "addcdiv", "addcdiv_"}  # take no number from the host before torch 2.7
+    "_local_scalar_dense",
+    "nonzero",
+    "masked_select",
+    "unique_dim",
+    "_unique2",
+    "unique_consecutive",
+    "bincount",
+    "equal",
+    "is_nonzero",
+    "_linalg_svd",
+    "_linalg_eigh",
+    "repeat_interleave",
+}
+ONE_DEVICE = {
+    "addcmul",
+    "addcmul_",
+    "addcdiv",
+    "addcdiv_",
+}  # take no number from the host before torch 2.7
 LIKE = {f"{kind}_like" for kind in ("zeros", "ones", "empty", "full", "rand", "randn")}
 LIKE |= {f"new_{kind}" for kind in ("zeros", "ones", "empty", "full", "tensor")}
 FROM_NUMBERS = {"tensor", "as_tensor", "asarray", "new_tensor"}
@@ -94,7 +124,9 @@ class Operations(TorchDispatchMode):
         if isinstance(kwargs.get("generator"), torch.Generator):
             raise Fault(f"{name} draws on the GPU from a generator of the CPU")
         indexes = name in ("index", "index_put_", "_index_put_impl_")
-        by_bools = indexes and any(at is not None and at.dtype in (torch.bool, torch.uint8) for at in args[1])
+        by_bools = indexes and any(
+            at is not None and at.dtype in (torch.bool, torch.uint8) for at in args[1]
+        )
         if name in WAITS or by_bools:
             waits(name)
         if all(found):
@@ -109,7 +141,10 @@ class Operations(TorchDispatchMode):
         if indexes and found[0] and (name == "index" or found[-1] or not given[-1].ndim):
             waits("an index on the host")
         elif name != "set_" and (any(tensor.ndim for tensor in off) or name in ONE_DEVICE):
-            shapes = [(list(tensor.shape), "GPU" if place else "CPU") for tensor, place in zip(given, found)]
+            shapes = [
+                (list(tensor.shape), "GPU" if place else "CPU")
+                for tensor, place in zip(given, found)
+            ]
             raise Fault(f"{name} of tensors on two devices: {shapes}")
         return False
 
@@ -152,7 +187,12 @@ def to(tensor, *args, **kwargs):
     non_blocking = kwargs.pop("non_blocking", False)
     if device is None:
         return tensor.to(**kwargs) if kwargs else tensor
-    return moved(tensor, torch.device(device), non_blocking, {k: v for k, v in kwargs.items() if v is not None})
+    return moved(
+        tensor,
+        torch.device(device),
+        non_blocking,
+        {k: v for k, v in kwargs.items() if v is not None},
+    )
 
 
 def to_numpy(tensor, dtype=None, force=False):
@@ -221,7 +261,9 @@ class Functions(TorchFunctionMode):
         onto = device is not None and device.type == "cuda"
         if onto and isinstance(kwargs.get("generator"), torch.Generator):
             raise Fault(f"{name} draws on the GPU from a generator of the CPU")
-        before = getattr(local, "inside", False)  # torch's own parts of an operation on the device make theirs there
+        before = getattr(
+            local, "inside", False
+        )  # torch's own parts of an operation on the device make theirs there
         local.inside = before or any(map(there, tensors_of([*args, *kwargs.values()], [])))
         try:
             out = func(*args, **kwargs)
@@ -258,7 +300,10 @@ def _grouped(groups):
 
     def answered(tensors, **rest):
         found = groups(tensors, **rest)
-        return {(CUDA if there(lists[0][0]) else at, kind): (lists, of) for (at, kind), (lists, of) in found.items()}
+        return {
+            (CUDA if there(lists[0][0]) else at, kind): (lists, of)
+            for (at, kind), (lists, of) in found.items()
+        }
 
     return answered
 
@@ -267,27 +312,49 @@ def _grouped(groups):
 def pretended(free=80 << 30):
     """A GPU within. free: bytes of its memory."""
     begin()
-    transforms._normal.cache_clear(), transforms.by_channel.cache_clear()  # which may hold what was there before
+    (
+        transforms._normal.cache_clear(),
+        transforms.by_channel.cache_clear(),
+    )  # which may hold what was there before
     Graph.captures = 0
     fakes = dict(
-        is_available=lambda: True, is_initialized=lambda: True, device_count=lambda: 1, empty_cache=lambda: None,
-        _lazy_init=lambda: None, set_device=lambda device: _get_device_index(device) and None,
-        current_device=lambda: 0, mem_get_info=lambda device=None: (free, 80 << 30), memory_allocated=held,
-        max_memory_allocated=held, reset_peak_memory_stats=lambda device=None: None, synchronize=synchronize,
-        Stream=Stream, current_stream=current, stream=on, CUDAGraph=Graph, graph=capture,
-        is_current_stream_capturing=capturing, get_device_name=lambda device=None: "pretended GPU",
+        is_available=lambda: True,
+        is_initialized=lambda: True,
+        device_count=lambda: 1,
+        empty_cache=lambda: None,
+        _lazy_init=lambda: None,
+        set_device=lambda device: _get_device_index(device) and None,
+        current_device=lambda: 0,
+        mem_get_info=lambda device=None: (free, 80 << 30),
+        memory_allocated=held,
+        max_memory_allocated=held,
+        reset_peak_memory_stats=lambda device=None: None,
+        synchronize=synchronize,
+        Stream=Stream,
+        current_stream=current,
+        stream=on,
+        CUDAGraph=Graph,
+        graph=capture,
+        is_current_stream_capturing=capturing,
+        get_device_name=lambda device=None: "pretended GPU",
         get_rng_state=lambda device=None: torch.default_generator.get_state(),
         set_rng_state=lambda state, device=None: torch.default_generator.set_state(state),
         manual_seed_all=lambda seed: None,
-    )  # fmt: skip
+    )
     with ExitStack() as stack:
         stack.enter_context(mock.patch.multiple(torch.cuda, **fakes))
-        stack.enter_context(mock.patch.object(T, "record_stream", recorded_on))  # takes no other kind of stream
+        stack.enter_context(
+            mock.patch.object(T, "record_stream", recorded_on)
+        )  # takes no other kind of stream
         stack.enter_context(mock.patch.object(torch, "autocast", _Autocast))
         groups = torch.optim.Optimizer._group_tensors_by_device_and_dtype
-        asked = mock.patch.object(torch.optim.Optimizer, groups.__name__, staticmethod(_grouped(groups)))
+        asked = mock.patch.object(
+            torch.optim.Optimizer, groups.__name__, staticmethod(_grouped(groups))
+        )
         stack.enter_context(asked)
-        stack.enter_context(mock.patch.object(threading.Thread, "run", _thread(threading.Thread.run)))
+        stack.enter_context(
+            mock.patch.object(threading.Thread, "run", _thread(threading.Thread.run))
+        )
         stack.enter_context(Functions())
         stack.enter_context(Operations())
         yield

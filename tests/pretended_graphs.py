@@ -17,7 +17,7 @@ from pretended_streams import (
     tensors_of,
     there,
     workspaces,
-)  # fmt: skip
+)
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
@@ -46,14 +46,20 @@ class Graph(TorchDispatchMode):
             read = {number: places[number] for number in map(key, given) if number in places}
             new = {number: places[number] for number in map(key, made) if number in places}
             self.read |= read
-            self.written |= new if about(func)[1] else {number: new[number] for number in new.keys() - read.keys()}
+            self.written |= (
+                new
+                if about(func)[1]
+                else {number: new[number] for number in new.keys() - read.keys()}
+            )
         return out
 
     def replay(self):
         """On the current stream; matrix products use the workspace of the stream that they were recorded on."""
         here = current()
         if not here.knows(self.workspace):
-            raise Fault("two streams replay graphs that share a workspace, and neither waits for the other")
+            raise Fault(
+                "two streams replay graphs that share a workspace, and neither waits for the other"
+            )
         if not all(map(here.knows, self.read.values())):
             raise Fault("a replay reads on a stream that did not wait for the one that wrote it")
         with torch.no_grad(), torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():

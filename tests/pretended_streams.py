@@ -37,7 +37,8 @@ class Stream:
 
     def knows(self, place):
         return (
-            self is place.stream or max(self.seen.get(place.stream, 0), HOST.seen.get(place.stream, 0)) >= place.clock
+            self is place.stream
+            or max(self.seen.get(place.stream, 0), HOST.seen.get(place.stream, 0)) >= place.clock
         )
 
 
@@ -55,11 +56,16 @@ class Place:
         self.clock = self.stream.clock
 
 
-places: dict[int, Place] = {}  # storage -> where it was written; its weak reference keeps the number from another one
+places: dict[
+    int, Place
+] = {}  # storage -> where it was written; its weak reference keeps the number from another one
 page_locked: dict[int, StorageWeakRef] = {}
 workspaces: dict[Stream, Place] = {}  # of matrix products, one for each stream
 local = threading.local()
-HOST, DEFAULT = object.__new__(Stream), object.__new__(Stream)  # the host waits as a stream does, and starts after all
+HOST, DEFAULT = (
+    object.__new__(Stream),
+    object.__new__(Stream),
+)  # the host waits as a stream does, and starts after all
 
 
 def begin():

@@ -17,4 +17,6 @@ def validator():
 def errors(path):
     """Where a scores.json differs from the schema, and how."""
     scores = json.loads(Path(path).read_text(encoding="utf-8"))
-    return [f"{error.json_path}: {error.message}"[:200] for error in validator().iter_errors(scores)]
+    return [
+        f"{error.json_path}: {error.message}"[:200] for error in validator().iter_errors(scores)
+    ]

@@ -13,7 +13,9 @@ def gradient_at(spec, settings, w, *, shared=None, memory=None, theta=None):
     layout = flat_layout(len(w))
     layout.load(torch.tensor(w))
     theta = torch.tensor(theta or w)
-    client = ClientRound("a", 0, 2, 3, 0.1, theta, shared or {}, layout, None, None, dict(memory or {}), steps=1)
+    client = ClientRound(
+        "a", 0, 2, 3, 0.1, theta, shared or {}, layout, None, None, dict(memory or {}), steps=1
+    )
     local = resolve(spec, settings).local
 
     def squares(self, net, batch, client):

@@ -25,7 +25,9 @@ HEAD = ["lesion_id", "image_id", "dx", "dx_type", "age", "sex", "localization"]
 
 
 @contextmanager
-def refused(sentence: str, hint: str = "", *, of: type[FedcliError] = FedcliError) -> Iterator[None]:
+def refused(
+    sentence: str, hint: str = "", *, of: type[FedcliError] = FedcliError
+) -> Iterator[None]:
     """What is done ends in a sentence that matches, and a hint in which these words stand."""
     with pytest.raises(of, match=sentence) as raised:
         yield
@@ -47,7 +49,9 @@ def rewrite(path: Path, change: Callable) -> None:
 def write_skin(raw: Path, rows: list[list], images: Path | None = None) -> Path:
     """HAM10000's layout; a row is lesion, image, class, age, sex."""
     write_csv(
-        raw / isic2018.HAM, HEAD, [[lesion, id, dx, "histo", age, sex, "back"] for lesion, id, dx, age, sex in rows]
+        raw / isic2018.HAM,
+        HEAD,
+        [[lesion, id, dx, "histo", age, sex, "back"] for lesion, id, dx, age, sex in rows],
     )
     folder = images or raw / "images"
     folder.mkdir(exist_ok=True)
@@ -59,7 +63,11 @@ def write_skin(raw: Path, rows: list[list], images: Path | None = None) -> Path:
 def write_ct(raw: Path, labels: dict[str, str], *, stage: str = "stage_2_train", **fields) -> Path:
     """Kaggle's layout; labels: slice -> subtypes, such as "epidural" or "subdural any"."""
     (raw / stage).mkdir()
-    rows = [[f"{id}_{s}", int(s in of.split())] for id, of in labels.items() for s in [*rsna_ich.CLASSES, "any"]]
+    rows = [
+        [f"{id}_{s}", int(s in of.split())]
+        for id, of in labels.items()
+        for s in [*rsna_ich.CLASSES, "any"]
+    ]
     write_csv(raw / f"{stage}.csv", ["ID", "Label"], rows)
     for i, id in enumerate(labels):
         write_slice(raw / stage / f"{id}.dcm", np.full((8, 8), i, np.int16), **fields)
@@ -69,8 +77,19 @@ def write_ct(raw: Path, labels: dict[str, str], *, stage: str = "stage_2_train",
 def write_slice(path: Path, stored: np.ndarray, **fields) -> Path:
     """A DICOM file with these stored values; bits, sign and any other field as given, None leaves a field out."""
     signed = stored.dtype == np.int16
-    lines = {"BitsStored": 16, "PixelRepresentation": int(signed), "RescaleSlope": 1, "RescaleIntercept": 0, **fields}
-    lines = {"PhotometricInterpretation": "MONOCHROME2", "WindowCenter": 40, "WindowWidth": 80, **lines}
+    lines = {
+        "BitsStored": 16,
+        "PixelRepresentation": int(signed),
+        "RescaleSlope": 1,
+        "RescaleIntercept": 0,
+        **fields,
+    }
+    lines = {
+        "PhotometricInterpretation": "MONOCHROME2",
+        "WindowCenter": 40,
+        "WindowWidth": 80,
+        **lines,
+    }
     file = Dataset()
     file.file_meta = FileMetaDataset()
     file.file_meta.TransferSyntaxUID = pydicom.uid.ExplicitVRLittleEndian
@@ -102,7 +121,11 @@ def in_any_order(monkeypatch, backwards: bool) -> None:
     names, entries = os.listdir, os.scandir
     monkeypatch.setattr(os, "listdir", lambda path=".": sorted(names(path), reverse=backwards))
     monkeypatch.setattr(
-        os, "scandir", lambda path=".": _Entries(sorted(entries(path), key=lambda entry: entry.name, reverse=backwards))
+        os,
+        "scandir",
+        lambda path=".": _Entries(
+            sorted(entries(path), key=lambda entry: entry.name, reverse=backwards)
+        ),
     )
 
 
@@ -120,7 +143,9 @@ def request(raw=None, split_file=None, attributes=None, **chosen: Any) -> stage.
     return stage.Request(raw, chosen, split_file, attributes)
 
 
-def write_pool(path: Path, rows: list[Row], images: Iterable[np.ndarray], attributes: Iterable[str]) -> None:
+def write_pool(
+    path: Path, rows: list[Row], images: Iterable[np.ndarray], attributes: Iterable[str]
+) -> None:
     """Write rows and their images [H, W, C], which come in the rows' order."""
     images = iter(images)
     first = next(images)

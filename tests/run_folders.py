@@ -19,9 +19,15 @@ def a_run(folder, lines, *, label="FedMRL", roster=ROSTER, finished=True, option
     folder.mkdir(parents=True)
     (folder / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     if not finished:
-        settings = {"options": {"method": "fedmrl", "rounds": 9}, "data_path": "../../partitions/made/partition.json"}
+        settings = {
+            "options": {"method": "fedmrl", "rounds": 9},
+            "data_path": "../../partitions/made/partition.json",
+        }
         (folder / "settings.json").write_text(json.dumps(settings))
         return folder
     body = {"label": label, "dataset": "skin", "rounds": len(lines), "roster": roster}
-    manifest.seal(folder, manifest.Manifest("run", ["train"], options or {}, {}, {}, whole("run", body, folder)))
+    manifest.seal(
+        folder,
+        manifest.Manifest("run", ["train"], options or {}, {}, {}, whole("run", body, folder)),
+    )
     return folder

@@ -38,17 +38,23 @@ def group_scores(logits, y, groups, values, *, classes=None):
 def summary_of_groups(tables, y, groups, values, *, classes=None):
     """Of logits [N, C] of each round."""
     rounds = [[table] for table in tables]
-    return quality({"clean": rounds}, y, {BY: (groups, values)}, classes=classes)["groups"][BY]["clean"]
+    return quality({"clean": rounds}, y, {BY: (groups, values)}, classes=classes)["groups"][BY][
+        "clean"
+    ]
 
 
 def summary(versions, y):
     """Of logits [N, C] of each version and round, and of the average."""
-    return quality({v: [[table] for table in rounds] for v, rounds in versions.items()}, y, {})["versions"]
+    return quality({v: [[table] for table in rounds] for v, rounds in versions.items()}, y, {})[
+        "versions"
+    ]
 
 
 def intervals(answers, y, units, how="percentile"):
     """Of logits [N, C] of each version and model."""
-    return quality({v: [tables] for v, tables in answers.items()}, y, {}, units=units, how=how)["intervals"]
+    return quality({v: [tables] for v, tables in answers.items()}, y, {}, units=units, how=how)[
+        "intervals"
+    ]
 
 
 def group_intervals(tables, y, units, groups, values, how="percentile"):
@@ -66,8 +72,12 @@ def spread(scores, *, low=False):
     column, names = column_of(scores), ("worst", "best")
     edges = views.edges(column, low=low) or (None, None)
     between = views.between(column, low=low)
-    return {name: edge and {"group": edge[0], "score": edge[1]} for name, edge in zip(names, edges, strict=True)} | {
-        short: between[name].last for short, name in (("gap", views.GAP), ("std", views.STD), ("average", views.MEAN))
+    return {
+        name: edge and {"group": edge[0], "score": edge[1]}
+        for name, edge in zip(names, edges, strict=True)
+    } | {
+        short: between[name].last
+        for short, name in (("gap", views.GAP), ("std", views.STD), ("average", views.MEAN))
     }
 
 
@@ -87,7 +97,9 @@ def shot_scores(logits, y, classes, counts, limits):
         if version in logits:
             rounds = list(enumerate(logits[version], 1))
             table |= shots.shot_facts(Where(version), y, rounds, np.array(counts), limits)
-    return nested(Scores(**ABOUT, shots=shots.shots(y, classes, np.array(counts), limits), table=table))["shots"]
+    return nested(
+        Scores(**ABOUT, shots=shots.shots(y, classes, np.array(counts), limits), table=table)
+    )["shots"]
 
 
 def label_scores(logits, y, labels, groupings):

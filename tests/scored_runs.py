@@ -5,8 +5,8 @@ import numpy as np
 from nested_scores import over, staged
 from score_json import summary, summary_of_groups
 
-from fedcli.compare.systems import grouped, read
-from fedcli.compare.tested import order
+from fedcli.comparison.systems import grouped, read
+from fedcli.comparison.tested import order
 from fedcli.scores.statistics.bootstrap import bootstrap_all, draw
 from fedcli.seeds import derive
 
@@ -29,9 +29,22 @@ def bootstrap(logits, y, *units, **how):
 
 
 def scored(
-    folder, logits, *, seed=0, y=Y, ids=None, units=PATIENTS_OF, corrupted=None, groups=True, lone=False, by=("sex",),
-    sex=None, extra=(), groups_of=(), **about
-):  # fmt: skip
+    folder,
+    logits,
+    *,
+    seed=0,
+    y=Y,
+    ids=None,
+    units=PATIENTS_OF,
+    corrupted=None,
+    groups=True,
+    lone=False,
+    by=("sex",),
+    sex=None,
+    extra=(),
+    groups_of=(),
+    **about,
+):
     """A scores.json and its predictions, of logits [N, C] in two kept rounds.
 
     lone: the logits are of clients, each of which answers for itself in one round.
@@ -39,30 +52,51 @@ def scored(
     """
     versions = {"clean": logits} | ({"corrupted": corrupted} if corrupted else {})
     ids = np.array([f"image-{i}" for i in range(len(y))]) if ids is None else ids
-    sex = sex if sex is not None else (SEX if len(y) == N else np.arange(len(y)) % 2) if groups else np.full(len(y), -1)
+    sex = (
+        sex
+        if sex is not None
+        else (SEX if len(y) == N else np.arange(len(y)) % 2)
+        if groups
+        else np.full(len(y), -1)
+    )
     body = {
-        "method": "fedavg", "label": "FedAvg", "rule": "paper", "settings": {}, "rounds": 6, "roster_size": 4,
-        "dataset": "made", "classes": list("abc")[: logits[0].shape[1]],
+        "method": "fedavg",
+        "label": "FedAvg",
+        "rule": "paper",
+        "settings": {},
+        "rounds": 6,
+        "roster_size": 4,
+        "dataset": "made",
+        "classes": list("abc")[: logits[0].shape[1]],
         "attributes": {"sex": ["f", "m"], "age": ["old", "young"]},
-        "options": {"lr": 0.1, "seed": seed}, "model": {"name": "cnn", "size": 8}, "warning": "",
+        "options": {"lr": 0.1, "seed": seed},
+        "model": {"name": "cnn", "size": 8},
+        "warning": "",
         "data": {"dataset": stage("d"), "partition": stage("p", seed=0), "corruption": None},
-        "among_clients": {"auc_ovo_macro": {"std": None}}, "personal": {},
+        "among_clients": {"auc_ovo_macro": {"std": None}},
+        "personal": {},
         "versions": summary(versions, y),
         "groups": {
             name: {v: summary_of_groups(r, y, sex, ["f", "m"]) for v, r in versions.items()}
             for name in by
-        } | dict(groups_of),
-    }  # fmt: skip
+        }
+        | dict(groups_of),
+    }
     if lone:
-        means = {m: over(float(np.mean(n["per_round"])))
-                 for m, n in body["versions"]["clean"].items() if isinstance(n, dict)}  # fmt: skip
+        means = {
+            m: over(float(np.mean(n["per_round"])))
+            for m, n in body["versions"]["clean"].items()
+            if isinstance(n, dict)
+        }
         body["versions"], body["groups"] = {"clean": means}, {}
 
     def write(temporary):
         with h5py.File(temporary / "predictions.h5", "w") as file:
             for version, rounds in versions.items():
                 for i, single in enumerate(rounds):
-                    file[f"clients/{i}/logits/{version}/6" if lone else f"logits/{version}/{i + 5}"] = single
+                    file[
+                        f"clients/{i}/logits/{version}/6" if lone else f"logits/{version}/{i + 5}"
+                    ] = single
             file["y"], file["id"] = y.astype(np.int16), np.char.encode(ids)
             if units is not None:
                 file["unit"] = np.char.encode(units)
@@ -77,7 +111,11 @@ def stage(sha256, **options):
 
 
 def heal(folder, logits, **about):
-    return scored(folder, logits, **({"method": "fedheal", "label": "FedHEAL", "settings": {"tau": 0.3}} | about))
+    return scored(
+        folder,
+        logits,
+        **({"method": "fedheal", "label": "FedHEAL", "settings": {"tau": 0.3}} | about),
+    )
 
 
 def row(comparison, version, metric):
@@ -98,12 +136,19 @@ def systems_of(paths):
 
 def fold(k, count=3, trained=2 * N):
     """Data, test images and sizes of one fold."""
-    data = {"dataset": stage(f"d{k}", fold=k, folds=count), "partition": stage(f"p{k}"), "corruption": None}
+    data = {
+        "dataset": stage(f"d{k}", fold=k, folds=count),
+        "partition": stage(f"p{k}"),
+        "corruption": None,
+    }
     ids = np.array([f"fold {k} image {i}" for i in range(N)])
     return {
         "data": data,
         "ids": ids,
-        "shots": {"classes": {"head": {"a": trained - 10}, "medium": {}, "tail": {"b": 10}}, **NO_SHOTS},
+        "shots": {
+            "classes": {"head": {"a": trained - 10}, "medium": {}, "tail": {"b": 10}},
+            **NO_SHOTS,
+        },
     }
 
 

@@ -45,13 +45,21 @@ def run(command: str) -> str:
     from fedcli.commands.app import app
 
     out = io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out), contextlib.suppress(SystemExit):
+    with (
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(out),
+        contextlib.suppress(SystemExit),
+    ):
         app(shlex.split(command)[1:], prog_name="fedcli")
     lines = [line.rstrip() + "\n" for line in out.getvalue().splitlines()]
     return "".join(line for line in lines if not _half_way(line))
 
 
-def output(line: str, as_run: Callable[[str], list[str]] = lambda line: shlex.split(line)[1:], given: str = "") -> str:
+def output(
+    line: str,
+    as_run: Callable[[str], list[str]] = lambda line: shlex.split(line)[1:],
+    given: str = "",
+) -> str:
     """What a line prints on stdout, with what stands in $(...) and before | or && run before it; its exit code is 0.
 
     as_run: the words of the command that is run for the line; given: what it reads from stdin.
@@ -90,8 +98,12 @@ def comparable(text: str) -> tuple[list[str], list[float]]:
     differ from run to run; which of two close systems has the star of a column, which group decides a gap, the verdict
     on a close difference, and the last digits of what was measured, differ from processor to processor.
     """
-    text = re.sub(r"^(speed|Trained in |\*: |† |.*no significant difference).*\n", "", text, flags=re.M)
-    text = re.sub(r"^[^\n:]+: \d+\.\d+ points [^:]*?significant\s+over\s+test[^.:]*\.\n", "", text, flags=re.M)
+    text = re.sub(
+        r"^(speed|Trained in |\*: |† |.*no significant difference).*\n", "", text, flags=re.M
+    )
+    text = re.sub(
+        r"^[^\n:]+: \d+\.\d+ points [^:]*?significant\s+over\s+test[^.:]*\.\n", "", text, flags=re.M
+    )
     text = re.sub(r"\bworst: \S+", "worst", text)
     text = re.sub(r"95 % interval, by\s.*?^Intervals: ", _without_numbers, text, flags=re.S | re.M)
     text = re.sub(r"threshold \d.*?^More: ", _without_numbers, text, flags=re.S | re.M)
@@ -131,7 +143,8 @@ def record(*names: str, data: Path | None = None) -> None:
         for name in names:
             text = "".join(f"$ {command}\n{run(command)}" for command, _ in recorded(name))
             page = PAGES[name].read_text(encoding="utf-8")
-            PAGES[name].write_text(block(name).sub(lambda m: m[1] + text + m[3], page), encoding="utf-8")  # noqa: B023
+            before, after = block(name).search(page).span(2)
+            PAGES[name].write_text(page[:before] + text + page[after:], encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -42,9 +42,13 @@ def chain_with_tests(work):
         return body
 
     return manifest.stage(
-        "partition", folder=work / "partitions" / "tests", made_by=["partition"], options={"tests": True},
-        parents=[manifest.above(usual, "dataset")], build=partition,
-    )  # fmt: skip
+        "partition",
+        folder=work / "partitions" / "tests",
+        made_by=["partition"],
+        options={"tests": True},
+        parents=[manifest.above(usual, "dataset")],
+        build=partition,
+    )
 
 
 def sites_of(data, folder, clients=ROSTER, **more):
@@ -86,7 +90,9 @@ def train_at(sites, data, configuration, work, *, change=None, min_clients=0, **
 @contextmanager
 def engine_of(asked, name="carried"):
     """The name of an engine that is registered meanwhile. asked: federation -> Sites."""
-    register(name, reaches(lambda federation, where, timeout: nullcontext(asked(federation)), "nothing"))
+    register(
+        name, reaches(lambda federation, where, timeout: nullcontext(asked(federation)), "nothing")
+    )
     try:
         yield f"{name}:x"
     finally:
@@ -97,6 +103,8 @@ def reached(monkeypatch, sites):
     """--engine here:x asks these sites."""
     transport = Carried(sites)
 
-    opened = reaches(lambda federation, where, timeout: nullcontext(Sites(federation, transport)), "nothing")
+    opened = reaches(
+        lambda federation, where, timeout: nullcontext(Sites(federation, transport)), "nothing"
+    )
     monkeypatch.setitem(ENGINES, "here", opened)
     return transport

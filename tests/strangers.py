@@ -22,28 +22,55 @@ def build(channels, classes):
     raise SystemExit
 """
 KINDS = "methods", "datasets", "partitions", "models", "metrics"
-POINTS = "".join(f"[fedcli.{kind}]\nstranger = strangers_code{':build' * (kind[0] == 'm')}\n" for kind in KINDS)
-PROBES = "./evil.py", "./evil.py:build", "timm:hf-hub:somebody/network", "open_clip:hf-hub:somebody/network", "stranger"
-ABOVE = "datasets/*", "partitions/*", "corruptions/*", "runs/*", "runs/*/scores/*"  # each before what is made from it
+POINTS = "".join(
+    f"[fedcli.{kind}]\nstranger = strangers_code{':build' * (kind[0] == 'm')}\n" for kind in KINDS
+)
+PROBES = (
+    "./evil.py",
+    "./evil.py:build",
+    "timm:hf-hub:somebody/network",
+    "open_clip:hf-hub:somebody/network",
+    "stranger",
+)
+ABOVE = (
+    "datasets/*",
+    "partitions/*",
+    "corruptions/*",
+    "runs/*",
+    "runs/*/scores/*",
+)  # each before what is made from it
 RUN, OTHER, BEGUN = (f"fedcli-work/runs/{name}" for name in ("fedavg", "other", "begun"))
 ONE = ["--rounds", "1", "--engine", "in-process"]
 FILES = {  # a file -> commands that read it
     "datasets/*/dataset.json": [
-        ["predict", RUN, "image.png"], ["partition", "--iid", "--clients", "2"], ["train", "fedavg", *ONE], ["report"],
+        ["predict", RUN, "image.png"],
+        ["partition", "--iid", "--clients", "2"],
+        ["train", "fedavg", *ONE],
+        ["report"],
     ],
     "partitions/*/partition.json": [
-        ["sweep", "fedavg", "--over", "hold-out=all", "--dry-run"], ["corrupt", "contrast", "--jobs", "1"], ["report"],
+        ["sweep", "fedavg", "--over", "hold-out=all", "--dry-run"],
+        ["corrupt", "contrast", "--jobs", "1"],
+        ["report"],
         ["train", "fedavg", *ONE],
     ],
     "corruptions/*/corruption.json": [["train", "fedavg", *ONE], ["evaluate", RUN], ["inspect"]],
     "runs/fedavg/run.json": [
-        ["evaluate", RUN], ["report"], ["predict", RUN, "image.png"], ["compare", RUN, OTHER],
-        ["export", "model", RUN, "--format", "safetensors"], ["plot", "landscape", RUN, "--points", "3"],
+        ["evaluate", RUN],
+        ["report"],
+        ["predict", RUN, "image.png"],
+        ["compare", RUN, OTHER],
+        ["export", "model", RUN, "--format", "safetensors"],
+        ["plot", "landscape", RUN, "--points", "3"],
         ["train", "fedprox", "--weights", RUN, *ONE],
     ],
-    "runs/fedavg/scores/*/scores.json": [["report"], ["compare", RUN, OTHER], ["report", "--metric", "accuracy"]],
+    "runs/fedavg/scores/*/scores.json": [
+        ["report"],
+        ["compare", RUN, OTHER],
+        ["report", "--metric", "accuracy"],
+    ],
     "runs/begun/settings.json": [["train", "--resume", "--out", BEGUN]],
-}  # fmt: skip
+}
 EXPERIMENT = """
 title = "Two methods"
 seeds = [0]
@@ -80,9 +107,15 @@ metric = ["accuracy"]
 corrupt = "gaussian"
 """
 TOML = {  # a file -> its text, and commands that read it
-    "fedcli.toml": (DEFAULTS, [["train", "fedavg", *ONE], ["partition", "--clients", "2"], ["report"], ["evaluate"]]),
+    "fedcli.toml": (
+        DEFAULTS,
+        [["train", "fedavg", *ONE], ["partition", "--clients", "2"], ["report"], ["evaluate"]],
+    ),
     "own.toml": (EXPERIMENT, [["run", "own.toml", "--dry-run"]]),
-    "policy.toml": (POLICY, [["site", "check", "--client", "client-00", "--policy", "policy.toml"]]),
+    "policy.toml": (
+        POLICY,
+        [["site", "check", "--client", "client-00", "--policy", "policy.toml"]],
+    ),
 }
 Place = tuple[str | int, ...]
 
@@ -91,7 +124,9 @@ def strange(folder: Path) -> None:
     """A file of code, and an installed package with an entry point of every kind; both leave a file where they run."""
     about = folder / "installed" / "strangers-1.dist-info"
     about.mkdir(parents=True)
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: strangers\nVersion: 1\n", encoding="utf-8")
+    (about / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: strangers\nVersion: 1\n", encoding="utf-8"
+    )
     (about / "entry_points.txt").write_text(POINTS, encoding="utf-8")
     for path in (folder / "evil.py", folder / "installed" / "strangers_code.py"):
         path.write_text(CODE.format(ran=str(folder / "RAN")), encoding="utf-8")
@@ -108,12 +143,18 @@ def federation() -> None:
     for line in (
         ["prepare", "toy", "--size", "8", "--sample-images", "80", "--jobs", "1"],
         ["partition", "--iid", "--clients", "2"],
-        ["corrupt", "contrast", "--ratio", "0.5", "--jobs", "1"], ["train", "fedavg", *ONE, "--out", RUN],
-        ["train", "fedavg", *ONE, "--lr", "0.01", "--out", OTHER], ["evaluate", RUN], ["evaluate", OTHER],
-    ):  # fmt: skip
+        ["corrupt", "contrast", "--ratio", "0.5", "--jobs", "1"],
+        ["train", "fedavg", *ONE, "--out", RUN],
+        ["train", "fedavg", *ONE, "--lr", "0.01", "--out", OTHER],
+        ["evaluate", RUN],
+        ["evaluate", OTHER],
+    ):
         assert command(line) == 0, line
     Federation.play = interrupt_in_round(2)
-    assert command(["train", "fedavg", "--rounds", "3", "--engine", "in-process", "--out", BEGUN]) == 130
+    assert (
+        command(["train", "fedavg", "--rounds", "3", "--engine", "in-process", "--out", BEGUN])
+        == 130
+    )
 
 
 def command(words: Sequence[str]) -> int:
@@ -133,14 +174,29 @@ def made(folder: Path) -> Path:
 
 def alike(value: Any) -> list[Place]:
     """Where a JSON value holds a text; of those with one key at one depth of one part of it the last."""
-    keyed = {tuple("*" if isinstance(key, int) else key for key in place): place for place in places(value)}
-    return list({(key[0], len(key), key[-1]): place for key, place in keyed.items() if "legend" not in key}.values())
+    keyed = {
+        tuple("*" if isinstance(key, int) else key for key in place): place
+        for place in places(value)
+    }
+    return list(
+        {
+            (key[0], len(key), key[-1]): place
+            for key, place in keyed.items()
+            if "legend" not in key
+        }.values()
+    )
 
 
 def places(value: Any, above: Place = ()) -> Iterator[Place]:
     if isinstance(value, str):
         yield above
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, item in items:
         yield from places(item, (*above, key))
 
@@ -156,23 +212,43 @@ def put(value: Any, place: Place, text: str) -> Any:
 
 def changed(path: Path, place: Place, text: str, work: Path) -> None:
     """Put a text into a manifest, and mend the digests below it as somebody who hands the folder on would."""
-    path.write_text(json.dumps(put(json.loads(path.read_text(encoding="utf-8")), place, text)), encoding="utf-8")
+    path.write_text(
+        json.dumps(put(json.loads(path.read_text(encoding="utf-8")), place, text)), encoding="utf-8"
+    )
     for pattern in ABOVE:
         for file in sorted(work.glob(f"{pattern}/*.json")):
             made = json.loads(file.read_text(encoding="utf-8"))
             above = {name: file.parent / name for name in made.get("parents", ())}
-            if kept := {name: hashlib.sha256(p.read_bytes()).hexdigest() for name, p in above.items() if p.is_file()}:
+            if kept := {
+                name: hashlib.sha256(p.read_bytes()).hexdigest()
+                for name, p in above.items()
+                if p.is_file()
+            }:
                 made["parents"] |= kept
                 file.write_text(json.dumps(made), encoding="utf-8")
 
 
 LINES = {  # a command -> what is typed of it, where all else may come from fedcli.toml
-    "prepare": ["toy", "--size", "8", "--jobs", "1"], "partition": ["--clients", "2"], "corrupt": ["contrast"],
-    "train": ["fedavg", *ONE], "evaluate": [RUN], "predict": [RUN, "image.png"], "report": [], "compare": [RUN, OTHER],
-    "ls": [], "inspect": [RUN], "reproduce": [], "sweep": ["fedavg", "--over", "lr=1", "--dry-run"],
-    "export": ["model", RUN], "methods": [], "datasets": [], "models": [], "metrics": [], "new": ["metric", "mine"],
+    "prepare": ["toy", "--size", "8", "--jobs", "1"],
+    "partition": ["--clients", "2"],
+    "corrupt": ["contrast"],
+    "train": ["fedavg", *ONE],
+    "evaluate": [RUN],
+    "predict": [RUN, "image.png"],
+    "report": [],
+    "compare": [RUN, OTHER],
+    "ls": [],
+    "inspect": [RUN],
+    "reproduce": [],
+    "sweep": ["fedavg", "--over", "lr=1", "--dry-run"],
+    "export": ["model", RUN],
+    "methods": [],
+    "datasets": [],
+    "models": [],
+    "metrics": [],
+    "new": ["metric", "mine"],
     "site": ["check", "--client", "client-00"],
-}  # fmt: skip
+}
 
 
 def defaults() -> list[tuple[str, str, Sequence[str]]]:
@@ -182,7 +258,11 @@ def defaults() -> list[tuple[str, str, Sequence[str]]]:
     from fedcli.commands.app import app
 
     known = get_command(app).commands  # type: ignore[attr-defined]
-    return [(name, parameter.name, [name, *typed]) for name, typed in LINES.items() for parameter in known[name].params]
+    return [
+        (name, parameter.name, [name, *typed])
+        for name, typed in LINES.items()
+        for parameter in known[name].params
+    ]
 
 
 def texts(toml: str) -> list[tuple[int, int]]:
@@ -190,7 +270,9 @@ def texts(toml: str) -> list[tuple[int, int]]:
     return [match.span() for match in re.finditer(r'"[^"\n]*"', toml)]
 
 
-Case = tuple[str, Place | str, str, Sequence[str]]  # a file, where in it or its text, what is put there, a command
+Case = tuple[
+    str, Place | str, str, Sequence[str]
+]  # a file, where in it or its text, what is put there, a command
 
 
 def played(whole: Path, folder: Path, cases: Sequence[Case]) -> tuple[list[dict], str]:
@@ -227,10 +309,18 @@ def play(whole: Path, cases: Sequence[Case]) -> None:
             (here / name).write_text(place, encoding="utf-8")
         else:
             text = TOML[name][0]
-            (here / name).write_text(f'{text[: place[0]]}"{probe}"{text[place[1] :]}', encoding="utf-8")
+            (here / name).write_text(
+                f'{text[: place[0]]}"{probe}"{text[place[1] :]}', encoding="utf-8"
+            )
         with contextlib.chdir(here):
             code = command(words)
-        wrong = ["ran"] * ran.exists() + asked + ["no exit code of fedcli"] * (code not in (0, 1, 2, 3))
-        print(json.dumps({"wrong": wrong, "code": code, "case": [name, place, probe, " ".join(words)]}))
+        wrong = (
+            ["ran"] * ran.exists() + asked + ["no exit code of fedcli"] * (code not in (0, 1, 2, 3))
+        )
+        print(
+            json.dumps(
+                {"wrong": wrong, "code": code, "case": [name, place, probe, " ".join(words)]}
+            )
+        )
         ran.unlink(missing_ok=True)
         asked.clear()

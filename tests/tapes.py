@@ -11,11 +11,20 @@ from fedcli.federation.engines import in_process
 from fedcli.federation.graphs import local_steps, no_graph_reason
 from fedcli.methods import METHODS
 
-TRAINING = Training(optimizer="sgd", lr=0.1, momentum=0.9, weight_decay=0.01, epochs=2, batch_size=8)
+TRAINING = Training(
+    optimizer="sgd", lr=0.1, momentum=0.9, weight_decay=0.01, epochs=2, batch_size=8
+)
 # One method for each half that runs at a client: methods that differ at the server alone take the same local steps.
 AT_CLIENTS = list({repr(method.local): name for name, method in reversed(METHODS.items())}.values())
 RECORDED = [name for name, method in METHODS.items() if not no_graph_reason(method.local)]
-HOST = "_local_scalar_dense", "nonzero", "masked_select", "unique", "bincount", "lift_fresh"  # what waits for numbers
+HOST = (
+    "_local_scalar_dense",
+    "nonzero",
+    "masked_select",
+    "unique",
+    "bincount",
+    "lift_fresh",
+)  # what waits for numbers
 
 
 class Tape(TorchDispatchMode):

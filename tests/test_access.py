@@ -49,7 +49,10 @@ def work(tmp_path):
 
 def test_a_manifest_that_may_not_be_read_is_not_called_something_else(work):
     path = work / "runs" / "fedavg" / "run.json"
-    with shut(path), pytest.raises(FedcliError, match=r"run\.json cannot be read: Permission denied") as raised:
+    with (
+        shut(path),
+        pytest.raises(FedcliError, match=r"run\.json cannot be read: Permission denied") as raised,
+    ):
         manifest.read(path)
     assert "not a fedcli manifest" not in raised.value.sentence
 
@@ -76,7 +79,10 @@ def test_ls_names_what_it_may_not_list(work, capsys):
     with shut(work / "partitions"):
         ls(work)
     printed = capsys.readouterr()
-    assert f"left out {work / 'partitions'}: Permission denied" in printed.err and "fedheal" in printed.out
+    assert (
+        f"left out {work / 'partitions'}: Permission denied" in printed.err
+        and "fedheal" in printed.out
+    )
 
 
 def test_one_run_that_may_not_be_entered_is_left_out_and_named(work, capsys):
@@ -93,7 +99,10 @@ def test_a_report_leaves_out_the_runs_that_it_may_not_score(work, capsys):
 
     runs = last_used.every(work / "runs", "run")
     assert _collected(runs, scored, skip=True) == runs[1:]
-    assert f"left out {runs[0].parent}: Read-only file system: {runs[0].parent / 'scores'}" in capsys.readouterr().err
+    assert (
+        f"left out {runs[0].parent}: Read-only file system: {runs[0].parent / 'scores'}"
+        in capsys.readouterr().err
+    )
     with pytest.raises(OSError, match="Read-only"):
         _collected(runs, scored, skip=False)
 
@@ -121,4 +130,6 @@ def test_a_coordinator_says_that_a_site_belongs_to_another_account(tmp_path):
         listener.listen()
         with shut(path), Connections(tmp_path) as connections:
             connections.wait_for(["north"], 30)
-            assert list(connections([("north", ({}, {}))], 1)) == [("north", f"this account may not open {path}")]
+            assert list(connections([("north", ({}, {}))], 1)) == [
+                ("north", f"this account may not open {path}")
+            ]

@@ -42,9 +42,13 @@ PHANTOM = [
     "fedcli corrupt gaussian --on west --severity 2 --jobs 1",
 ]
 RUNS = {
-    "a0": "fedavg", "a1": "fedavg --seed 1", "h0": "fedheal", "h1": "fedheal --seed 1", "i0": "fedism-plus",
+    "a0": "fedavg",
+    "a1": "fedavg --seed 1",
+    "h0": "fedheal",
+    "h1": "fedheal --seed 1",
+    "i0": "fedism-plus",
     "q0": "qffl --set q=0.5",
-}  # fmt: skip
+}
 SESSIONS = {
     "demo": ["fedcli demo --rounds 1 --json"],
     "sample": [
@@ -54,7 +58,10 @@ SESSIONS = {
     ],
     "phantom": [
         *PHANTOM,
-        *(f"fedcli train {words} {TRAIN} --lr 0.003 --eval-every 1 --name {name}" for name, words in RUNS.items()),
+        *(
+            f"fedcli train {words} {TRAIN} --lr 0.003 --eval-every 1 --name {name}"
+            for name, words in RUNS.items()
+        ),
         "fedcli evaluate runs/a0 --by race --by sex --by race*sex",
         "fedcli evaluate runs/a1 --by sex --corrupt gaussian --corrupt shot-noise --severity 1 --severity 4"
         " --interval bca --choose worst-group --shots 78,76",
@@ -104,7 +111,7 @@ SESSIONS = {
         "fedcli reproduce fairfedmed-chest --scale smoke --seeds 1 --only PromptFL --json",
         "fedcli reproduce fedism-plus-table2 --scale smoke --seeds 1 --only FedAvg --json",
     ],
-}  # fmt: skip
+}
 OWN = """
 import numpy as np
 
@@ -114,8 +121,18 @@ def reward(probabilities, labels, groups):
 """
 # sentences, settings and paths: of tables and scores their numbers and cells are compared
 NOT_COMPARED = {
-    "columns", "command", "data", "legend", "notes", "options", "paper", "scores", "sentences", "settings", "warnings",
-}  # fmt: skip
+    "columns",
+    "command",
+    "data",
+    "legend",
+    "notes",
+    "options",
+    "paper",
+    "scores",
+    "sentences",
+    "settings",
+    "warnings",
+}
 
 
 def numbers_of(folder: Path) -> dict[str, Any]:
@@ -130,9 +147,13 @@ def digests_of(folder: Path) -> set[str]:
     """A digest of each table of answers that a run's models gave: equal where all numbers must be."""
     with h5py.File(folder / "predictions.h5") as file:
         names: list[str] = []
-        file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
+        file.visititems(
+            lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None
+        )
         tables = [file[name][()] for name in names if "logits" in name.split("/")]
-    return {hashlib.sha256(np.ascontiguousarray(table).tobytes()).hexdigest()[:12] for table in tables}
+    return {
+        hashlib.sha256(np.ascontiguousarray(table).tobytes()).hexdigest()[:12] for table in tables
+    }
 
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -149,7 +170,11 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 def cells_of(text: str) -> dict[str, Any]:
     """The cells of a CSV table, by row and column; numbers among them as such."""
     rows = csv.DictReader(io.StringIO(text))
-    return {f"{i}/{column}": number_or_text(cell) for i, row in enumerate(rows) for column, cell in row.items()}
+    return {
+        f"{i}/{column}": number_or_text(cell)
+        for i, row in enumerate(rows)
+        for column, cell in row.items()
+    }
 
 
 def number_or_text(cell: str) -> Any:
@@ -166,7 +191,9 @@ def answer(line: str) -> dict[str, Any]:
     if command == "evaluate":
         return numbers_of(Path(printed.strip()).parent)
     if "--export long.csv" in line:
-        return {f"table/{name}": value for name, value in cells_of(printed).items()} | long_table(Path("long.csv"))
+        return {f"table/{name}": value for name, value in cells_of(printed).items()} | long_table(
+            Path("long.csv")
+        )
     if line.endswith(("json", "json=full")):
         return {path: without_digests(value) for path, value in leaves(json.loads(printed))}
     if line.endswith("csv"):
@@ -203,7 +230,9 @@ def play(name: str) -> dict[str, Any]:
                 answers[line] = found
         folders = sorted({path.parent for path in Path().glob("**/scores/*/predictions.h5")})
         if name == "demo":
-            answers |= {folder.parts[-3].rsplit("-", 1)[0]: numbers_of(folder) for folder in folders}
+            answers |= {
+                folder.parts[-3].rsplit("-", 1)[0]: numbers_of(folder) for folder in folders
+            }
         return {"digests": sorted(set().union(*map(digests_of, folders))), "answers": answers}
 
 
@@ -229,7 +258,9 @@ def processor() -> str:
     """The machine by which trained models have the same bits: its processor, and the libraries that compute."""
     cpu = Path("/proc/cpuinfo")
     text = cpu.read_text(encoding="utf-8") if cpu.exists() else ""
-    about = re.findall(r"^(?:model name|cpu family|model|flags)\s*: (.*)$", text.split("\n\n")[0], re.M)
+    about = re.findall(
+        r"^(?:model name|cpu family|model|flags)\s*: (.*)$", text.split("\n\n")[0], re.M
+    )
     name = hashlib.sha256(" ".join(about).encode()).hexdigest()[:12]
     versions = f"torch {torch.__version__}, numpy {np.__version__}"
     return f"{name}, {torch.backends.cpu.get_cpu_capability()}, {os.cpu_count()} cores, {versions}"
@@ -249,7 +280,9 @@ def nested(flat: dict[str, Any]) -> dict[str, Any]:
 
 def same(before: Any, after: Any) -> bool:
     if isinstance(before, int | float) and isinstance(after, int | float):
-        return math.isclose(before, after, rel_tol=CLOSE, abs_tol=CLOSE) or (math.isnan(before) and math.isnan(after))
+        return math.isclose(before, after, rel_tol=CLOSE, abs_tol=CLOSE) or (
+            math.isnan(before) and math.isnan(after)
+        )
     return before == after
 
 
@@ -261,17 +294,25 @@ def test_the_commands_give_the_recorded_numbers(name, tmp_path, monkeypatch):
     played = play(name)
     assert list(played["answers"]) == list(recorded["answers"])
     if played["digests"] != recorded["digests"]:
-        assert processor() != recorded["processor"], "the models are others, on the processor of the record"
-        pytest.skip("values are not compared: models have other last bits here, which may add or take a sentence")
+        assert processor() != recorded["processor"], (
+            "the models are others, on the processor of the record"
+        )
+        pytest.skip(
+            "values are not compared: models have other last bits here, which may add or take a sentence"
+        )
     before = {line: dict(leaves_of_record(tree)) for line, tree in recorded["answers"].items()}
     after = {line: dict(leaves_of_record(nested(flat))) for line, flat in played["answers"].items()}
     for line in before:
         assert sorted(after[line]) == sorted(before[line]), line
     for line, numbers in before.items():
         others = {
-            path: (numbers[path], after[line][path]) for path in numbers if not same(numbers[path], after[line][path])
+            path: (numbers[path], after[line][path])
+            for path in numbers
+            if not same(numbers[path], after[line][path])
         }
-        assert not others, f"{line}: {len(others)} of {len(numbers)} differ: {dict(list(others.items())[:10])}"
+        assert not others, (
+            f"{line}: {len(others)} of {len(numbers)} differ: {dict(list(others.items())[:10])}"
+        )
 
 
 def leaves_of_record(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -286,7 +327,9 @@ def record(name: str) -> None:
     """Play a session in an empty folder and write what it found."""
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         played = play(name)
-    lines = [f"  {json.dumps(line)}: {compact(nested(flat))}" for line, flat in played["answers"].items()]
+    lines = [
+        f"  {json.dumps(line)}: {compact(nested(flat))}" for line, flat in played["answers"].items()
+    ]
     text = ",\n".join(lines)
     whole = (
         f'{{\n "processor": {json.dumps(processor())},\n "digests": {compact(played["digests"])},\n "answers": {{\n'

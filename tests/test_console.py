@@ -29,7 +29,9 @@ def printed(code: str) -> str:
 def test_a_program_that_imports_fedcli_prints_nothing_unless_it_configures_logging():
     assert printed(WORK) == ""
     lines = printed(f"{CONFIGURED}\n{WORK}").splitlines()
-    assert lines[:2] == ["INFO fedcli: prepared", "WARNING fedcli: a small group"] and len(lines) == 4
+    assert (
+        lines[:2] == ["INFO fedcli: prepared", "WARNING fedcli: a small group"] and len(lines) == 4
+    )
 
 
 def test_the_lock_files_own_log_stays_silent(tmp_path):
@@ -42,13 +44,21 @@ def test_messages_warnings_and_errors_are_plain_lines_on_stderr(capsys):
     console.say("prepared")
     console.warn("a small group")
     console.fail("no room", "make some")
-    assert capsys.readouterr() == ("", "prepared\nwarning: a small group\nerror: no room\n  hint: make some\n")
+    assert capsys.readouterr() == (
+        "",
+        "prepared\nwarning: a small group\nerror: no room\n  hint: make some\n",
+    )
 
 
 def test_quiet_leaves_errors_and_ends_with_the_command(capsys):
     with console.shown():
         console.be_quiet()
-        console.say("prepared"), console.warn("a small group"), console.status("half way"), console.fail("no room")
+        (
+            console.say("prepared"),
+            console.warn("a small group"),
+            console.status("half way"),
+            console.fail("no room"),
+        )
         assert list(console.progress([1, 2], label="rounds", total=2)) == [1, 2]
     console.say("done")
     assert capsys.readouterr().err == "error: no room\ndone\n"
@@ -64,7 +74,9 @@ def test_a_listener_gets_the_progress_and_a_person_only_the_status(capsys):
 
 
 def test_without_a_terminal_progress_is_one_line_at_its_end(capsys, monkeypatch):
-    monkeypatch.setattr(console, "time", SimpleNamespace(monotonic=lambda: 7.0))  # a clock that stands
+    monkeypatch.setattr(
+        console, "time", SimpleNamespace(monotonic=lambda: 7.0)
+    )  # a clock that stands
     assert list(console.progress("ab", label="rounds", total=2)) == ["a", "b"]
     assert capsys.readouterr().err == "rounds 2/2 (0 s)\n"
 
@@ -73,7 +85,9 @@ def test_control_characters_of_names_do_not_reach_the_terminal(capsys):
     console.say("skipped \x1b[2J\x07skin\u202e.jpg of Zürich")
     console.fail("no file \x1b]0;title\x07")
     err = capsys.readouterr().err
-    assert err == "skipped \\x1b[2J\\x07skin\\u202e.jpg of Zürich\nerror: no file \\x1b]0;title\\x07\n"
+    assert (
+        err == "skipped \\x1b[2J\\x07skin\\u202e.jpg of Zürich\nerror: no file \\x1b]0;title\\x07\n"
+    )
 
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="no pseudo-terminal here")

@@ -79,8 +79,21 @@ def test_every_command_of_the_page_runs(copy, tmp_path):
 
 
 def test_the_tests_of_the_page_pass(copy):
-    line = ["-q", "-p", "no:xdist", "-p", "no:cacheprovider", "--import-mode=importlib", "--rootdir", str(copy)]
-    line += ["tests/methods/test_majority.py", "tests/data/test_by_class.py", "tests/metrics/test_geometric.py"]
+    line = [
+        "-q",
+        "-p",
+        "no:xdist",
+        "-p",
+        "no:cacheprovider",
+        "--import-mode=importlib",
+        "--rootdir",
+        str(copy),
+    ]
+    line += [
+        "tests/methods/test_majority.py",
+        "tests/data/test_by_class.py",
+        "tests/metrics/test_geometric.py",
+    ]
     line += ["tests/figures/test_progress.py"]
     assert "6 passed" in run(lambda: sys.exit(pytest.main(line)), copy, copy)
 
@@ -88,7 +101,9 @@ def test_the_tests_of_the_page_pass(copy):
 def test_every_file_that_is_new_or_changed_is_as_ruff_wants_it(copy):
     if shutil.which("ruff") is None:
         pytest.skip("no ruff here")
-    files = {copy / block.partition("\n")[0][2:] for kind, block in BLOCKS if kind in ("python", "diff")}
+    files = {
+        copy / block.partition("\n")[0][2:] for kind, block in BLOCKS if kind in ("python", "diff")
+    }
     for words in (["check"], ["format", "--check"]):
         line = ["ruff", *words, "--config", str(ROOT / "pyproject.toml"), *map(str, files)]
         ended = subprocess.run(line, cwd=copy, capture_output=True, text=True)

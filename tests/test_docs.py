@@ -37,7 +37,11 @@ def nav(value) -> list[str]:
     """The pages of a part of mkdocs.yml's navigation."""
     if isinstance(value, str):
         return [value]
-    return [page for inner in (value.values() if isinstance(value, dict) else value) for page in nav(inner)]
+    return [
+        page
+        for inner in (value.values() if isinstance(value, dict) else value)
+        for page in nav(inner)
+    ]
 
 
 def test_every_page_is_reached_from_the_navigation_and_from_the_first_page(pages):
@@ -46,7 +50,9 @@ def test_every_page_is_reached_from_the_navigation_and_from_the_first_page(pages
     assert len(listed) == len(set(listed)) and written <= set(listed) <= written | set(pages)
     first = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     linked = set(re.findall(r"\]\(([^)#]+)", first))
-    assert set(listed) - {"index.md"} <= linked, "the first page links to every page of the navigation"
+    assert set(listed) - {"index.md"} <= linked, (
+        "the first page links to every page of the navigation"
+    )
     for folder in ("commands", "methods", "datasets"):
         shown = set(re.findall(r"\]\(([^)#/]+\.md)", pages[f"{folder}/index.md"]))
         assert {page for page in pages if page.startswith(folder)} == {
@@ -74,7 +80,12 @@ RUN_BY = {  # (page, language) of a block -> the test that runs it
     ("sites.md", "toml"): "test_docs.py",
     ("extend.md", "toml"): "test_docs.py",
 }
-BY_LINES = {"index.md", "README.md", "models.md", "sites.md"}  # fences whose lines test_documented_lines.py runs
+BY_LINES = {
+    "index.md",
+    "README.md",
+    "models.md",
+    "sites.md",
+}  # fences whose lines test_documented_lines.py runs
 
 
 def test_no_block_of_the_guides_escapes_the_tests():
@@ -87,7 +98,12 @@ def test_no_block_of_the_guides_escapes_the_tests():
 
 
 def test_the_page_of_screens_types_commands_and_flags_that_are_there():
-    text = re.sub(r"<details>.*?</details>", "", (ROOT / "docs" / "screens.md").read_text(encoding="utf-8"), flags=re.S)
+    text = re.sub(
+        r"<details>.*?</details>",
+        "",
+        (ROOT / "docs" / "screens.md").read_text(encoding="utf-8"),
+        flags=re.S,
+    )
     typed = re.findall(r"^\$ fedcli (\w+)(.*)$", text, re.M)
     assert len(typed) == 10
     for command, words in typed:
@@ -109,14 +125,18 @@ def test_the_settings_the_policy_and_the_entry_points_of_the_guides_are_read(tmp
     site = policy.read(Path("policy.toml"))
     assert site.methods == ("fedavg", "scaffold") and site.privacy.epsilon == 8.0
     Path("fedcli.toml").write_text(block("settings.md", "toml"), encoding="utf-8")
-    assert "FedHEAL" in session.output("fedcli methods fedheal")  # a mistake in the file would end any command
+    assert "FedHEAL" in session.output(
+        "fedcli methods fedheal"
+    )  # a mistake in the file would end any command
     points = tomllib.loads(block("extend.md", "toml"))["project"]["entry-points"]
     assert set(points) == {f"fedcli.{kind}" for kind in extensions.KINDS}
 
 
 def test_every_command_method_dataset_and_manifest_has_its_page(pages):
     expected = [f"commands/{c.name or c.callback.__name__}.md" for c in app.registered_commands]
-    expected += [f"methods/{name}.md" for name in METHODS] + [f"datasets/{name}.md" for name in SOURCES]
+    expected += [f"methods/{name}.md" for name in METHODS] + [
+        f"datasets/{name}.md" for name in SOURCES
+    ]
     expected += [f"schemas/{kind}.json" for kind in manifest_bodies.BODIES]
     assert set(expected) <= set(pages)
 
@@ -124,7 +144,12 @@ def test_every_command_method_dataset_and_manifest_has_its_page(pages):
 def test_the_page_of_a_command_has_the_options_of_its_help(pages):
     help_text = session.run("fedcli train --help")
     flags = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", help_text)) - {"--help"}
-    shown = set(re.findall(r"--[a-z][a-z-]+", " ".join(re.findall(r"^\| `([^`]*)`", pages["commands/train.md"], re.M))))
+    shown = set(
+        re.findall(
+            r"--[a-z][a-z-]+",
+            " ".join(re.findall(r"^\| `([^`]*)`", pages["commands/train.md"], re.M)),
+        )
+    )
     assert {"--rounds", "--set"} <= flags & shown
     assert not shown - set(re.findall(r"--[a-z][a-z-]+", help_text))
 
@@ -139,7 +164,9 @@ def test_equations_are_of_methods_and_drawn_without_a_script(pages):
     assert set(generate.EQUATIONS) <= own
     for name, named in generate.EQUATIONS.items():
         page = pages[f"methods/{name}.md"]
-        assert page.count('<math xmlns="http://www.w3.org/1998/Math/MathML" display="block">') == len(named)
+        assert page.count(
+            '<math xmlns="http://www.w3.org/1998/Math/MathML" display="block">'
+        ) == len(named)
         assert "<mo>\\" not in page and "<mi>\\" not in page, "a command that is no LaTeX"
         ElementTree.fromstring(f"<page>{''.join(re.findall(r'<math.*?</math>', page))}</page>")
 
@@ -147,9 +174,13 @@ def test_equations_are_of_methods_and_drawn_without_a_script(pages):
 def test_equations_that_a_page_numbers_are_numbered_in_the_source_too():
     for name, named in generate.EQUATIONS.items():
         for what in named:
-            for kind, first, last in re.findall(r"(Eq|Alg|Lemma)s?\.? (\d+)(?:(?:-| and |, )(\d+))?", what):
+            for kind, first, last in re.findall(
+                r"(Eq|Alg|Lemma)s?\.? (\d+)(?:(?:-| and |, )(\d+))?", what
+            ):
                 known = numbered(kind, METHODS[name].documentation)
-                assert {int(number) for number in (first, last) if number} <= known, f"{name}: {what}"
+                assert {int(number) for number in (first, last) if number} <= known, (
+                    f"{name}: {what}"
+                )
 
 
 def numbered(kind, text):
@@ -174,11 +205,18 @@ def lines_of(script):
 
 def test_the_workflows_of_the_guide_run_gate_and_keep_the_page(tmp_path, monkeypatch):
     written = (ROOT / "examples" / "fedcli.yml").read_text(encoding="utf-8")
-    assert block("pipelines.md", "yaml") == written, "docs/pipelines.md shows examples/fedcli.yml as it is"
-    workflow, gitlab = yaml.safe_load(written), yaml.safe_load(block("pipelines.md", "yaml", 1))["fairness"]
+    assert block("pipelines.md", "yaml") == written, (
+        "docs/pipelines.md shows examples/fedcli.yml as it is"
+    )
+    workflow, gitlab = (
+        yaml.safe_load(written),
+        yaml.safe_load(block("pipelines.md", "yaml", 1))["fairness"],
+    )
     steps = steps_of(workflow)
     *before, gate, page = [line for step in steps.values() for line in lines_of(step["run"])]
-    assert [*before, gate] == lines_of("\n".join(gitlab["script"])) and [page] == gitlab["after_script"]
+    assert [*before, gate] == lines_of("\n".join(gitlab["script"])) and [page] == gitlab[
+        "after_script"
+    ]
     out = shlex.split(page)[shlex.split(page).index("--out") + 1]
     *_, kept = workflow["jobs"]["fairness"]["steps"]
     assert kept["with"]["path"] == out and gitlab["artifacts"] == {"when": "always", "paths": [out]}
@@ -204,11 +242,14 @@ def validate(value, schema):
 
 def test_the_schema_of_scores_knows_every_key_at_every_depth(tmp_path):
     whole = generate.schema("scores")
-    definitions, (clinical, _) = whole["$defs"], whole["properties"]["body"]["properties"]["clinical"]["anyOf"]
+    definitions, (clinical, _) = (
+        whole["$defs"],
+        whole["properties"]["body"]["properties"]["clinical"]["anyOf"],
+    )
     assert {"External", "Client", "Curves"} <= set(definitions)
-    operating = clinical["properties"]["classes"]["additionalProperties"]["additionalProperties"]["properties"][
-        "operating"
-    ]
+    operating = clinical["properties"]["classes"]["additionalProperties"]["additionalProperties"][
+        "properties"
+    ]["operating"]
     assert operating["items"]["required"][:3] == ["rule", "choice", "thresholds"]
     assert "youden" in operating["items"]["properties"]["rule"]["description"]
     assert definitions["Client"]["additionalProperties"] is False
@@ -221,7 +262,14 @@ def test_the_schema_of_scores_knows_every_key_at_every_depth(tmp_path):
 
 def test_a_schema_refuses_a_manifest_of_another_shape():
     jsonschema = pytest.importorskip("jsonschema")
-    bodiless = {"kind": "run", "made_by": [], "options": {}, "parents": {}, "files": {}, "format": 1}
+    bodiless = {
+        "kind": "run",
+        "made_by": [],
+        "options": {},
+        "parents": {},
+        "files": {},
+        "format": 1,
+    }
     with pytest.raises(jsonschema.ValidationError, match="'body' is a required property"):
         jsonschema.validate(bodiless, generate.schema("run"))
 
@@ -236,18 +284,28 @@ def test_the_site_builds_without_a_warning(tmp_path):
     assert "--participation" in page
 
 
-def test_the_table_of_every_method_has_the_rows_of_its_recipe_and_its_picture_can_be_drawn(tmp_path):
+def test_the_table_of_every_method_has_the_rows_of_its_recipe_and_its_picture_can_be_drawn(
+    tmp_path,
+):
     recipe = tomllib.loads((ROOT / "recipes" / "ham10000-all.toml").read_text(encoding="utf-8"))
     pairs = pictures.every_method()
-    assert [name for attribute, name, *_ in pairs if attribute == "sex"] == [row["name"] for row in recipe["row"]]
+    assert [name for attribute, name, *_ in pairs if attribute == "sex"] == [
+        row["name"] for row in recipe["row"]
+    ]
     assert all(0 < worst <= 100 and 0 < overall <= 100 for *_, overall, worst in pairs)
     pictures.plane(tmp_path / "plane.svg")
     assert "Overall score and worst group" in (tmp_path / "plane.svg").read_text()
 
 
 def test_privacy_lists_methods_by_what_their_server_needs():
-    rows = re.findall(r"^\| (sums|scalars|updates) \|[^|]*\|([^|]*)\|$", (ROOT / "docs/privacy.md").read_text(), re.M)
+    rows = re.findall(
+        r"^\| (sums|scalars|updates) \|[^|]*\|([^|]*)\|$",
+        (ROOT / "docs/privacy.md").read_text(),
+        re.M,
+    )
     assert [needs for needs, _ in rows] == ["sums", "scalars", "updates"]
     for needs, listed in rows:
         named = [name for name in re.findall(r"[a-z][a-z-]*", listed) if name in METHODS]
-        assert named and {name: resolve(name).needs for name in named} == dict.fromkeys(named, needs)
+        assert named and {name: resolve(name).needs for name in named} == dict.fromkeys(
+            named, needs
+        )

@@ -44,10 +44,16 @@ ONLY_PARSED = {  # what a line holds -> why it is not run here
     "--on partition.json": "needs a run that sites trained; tests/sites/test_one_site.py has one",
     "qmix_loss": "FedMRL's agents learn from round 11 on",
 }
-MORE = {"fedcli prepare rsna-ich --raw kaggle --corrupt gaussian --ratio 0.2": " --clients 2"}  # the sample is small
+MORE = {
+    "fedcli prepare rsna-ich --raw kaggle --corrupt gaussian --ratio 0.2": " --clients 2"
+}  # the sample is small
 FOLDERS = {
-    "RAW": "isic2018", "HAM10000": "isic2018", "kaggle": "rsna-ich", "ISIC": "isic2019", "HYPERKVASIR": "hyper-kvasir",
-}  # fmt: skip
+    "RAW": "isic2018",
+    "HAM10000": "isic2018",
+    "kaggle": "rsna-ich",
+    "ISIC": "isic2019",
+    "HYPERKVASIR": "hyper-kvasir",
+}
 STANDS_FOR = {"METHOD": "fedprox", "NAME": "fedheal"}
 DATASET = {"NAME": "toy"}
 RUN_ELSEWHERE = {
@@ -58,11 +64,14 @@ RUN_ELSEWHERE = {
     "engines.md": "consortium",
 }  # page -> its own test
 SHORTER = {  # what is added to a command so that it ends soon; the last of a flag counts
-    "train": "--rounds 1", "demo": "--rounds 1", "prepare": "--size 32", "sweep": "--rounds 1",
+    "train": "--rounds 1",
+    "demo": "--rounds 1",
+    "prepare": "--size 32",
+    "sweep": "--rounds 1",
     "audit": "--iterations 2",
     "reproduce": "--scale smoke --only FedAvg --dry-run",  # reproduce/test_smoke.py trains
     "run": "--only FedAvg --dry-run",
-}  # fmt: skip
+}
 FEWER = {
     "--clients 8": "--clients 2",
     "svg,pdf": "svg",
@@ -78,40 +87,76 @@ SKIN_CLIENTS = [*SKIN, "fedcli partition --by center"]
 DESCRIBED = [*TWO_CLIENTS, "fedcli site describe --client client-00 --out described/client-00.json"]
 SWEPT = [f"fedcli train qffl --eval-every 1 --set q={q}" for q in (1, 2)]
 BEFORE = {  # heading, or module of a command -> what its reader has typed already
-    "Rare classes": SKIN, "Four commands": SKIN, "corrupt": SKIN_CLIENTS, "attack": SKIN_CLIENTS, "partition": SKIN,
-    "train": TWO_CLIENTS, "sweep": TWO_CLIENTS, "DP-SGD: the guarantee for one image": TWO_CLIENTS,
+    "Rare classes": SKIN,
+    "Four commands": SKIN,
+    "corrupt": SKIN_CLIENTS,
+    "attack": SKIN_CLIENTS,
+    "partition": SKIN,
+    "train": TWO_CLIENTS,
+    "sweep": TWO_CLIENTS,
+    "DP-SGD: the guarantee for one image": TWO_CLIENTS,
     "site": [*SKIN, "fedcli partition --dirichlet 1 --clients 2"],
-    "export": [*DESCRIBED, "fedcli train fedavg"], "Steps that both engines share": DESCRIBED,
+    "export": [*DESCRIBED, "fedcli train fedavg"],
+    "Steps that both engines share": DESCRIBED,
     "evaluate": [*SKIN_CLIENTS, "fedcli train fedavg"],
-    "Decide for new images": [*SKIN, "fedcli partition --by center --val 0.3", "fedcli train fedavg"],
-    "Who stands out": SKIN_CLIENTS, "Sites that keep their images": SKIN_CLIENTS,
+    "Decide for new images": [
+        *SKIN,
+        "fedcli partition --by center --val 0.3",
+        "fedcli train fedavg",
+    ],
+    "Who stands out": SKIN_CLIENTS,
+    "Sites that keep their images": SKIN_CLIENTS,
     "Weight clients by quality": SKIN_CLIENTS,
     "Does quality explain a gap?": [*SKIN_CLIENTS, "fedcli train fedavg"],
-    "A backdoor": ["fedcli prepare toy --size 16"], "Rules": [*TWO_CLIENTS, "fedcli train fedavg"],
-    "Skin images from four hospitals": SKIN_CLIENTS, "After a run, and along it": SKIN, "Adapters": TWO_CLIENTS,
+    "A backdoor": ["fedcli prepare toy --size 16"],
+    "Rules": [*TWO_CLIENTS, "fedcli train fedavg"],
+    "Skin images from four hospitals": SKIN_CLIENTS,
+    "After a run, and along it": SKIN,
+    "Adapters": TWO_CLIENTS,
     "Other methods, ten rounds": ["fedcli prepare office-caltech"],
-    "predict": [*TWO_CLIENTS, "fedcli train fedavg"], "audit": [*TWO_CLIENTS, "fedcli train fedavg"],
+    "predict": [*TWO_CLIENTS, "fedcli train fedavg"],
+    "audit": [*TWO_CLIENTS, "fedcli train fedavg"],
     "What a finished run gives away": SKIN,
     "Stronger membership attack with shadow runs": [
-        *SKIN, "fedcli partition --by center --val 0.5",
+        *SKIN,
+        "fedcli partition --by center --val 0.5",
         "fedcli train fedavg --name target --model cnn-gn --augment none --epochs 2",
     ],
-    "report": SCORED, "Figures for a paper": SCORED,
+    "report": SCORED,
+    "Figures for a paper": SCORED,
     "plot": [*TWO_CLIENTS, "fedcli corrupt gaussian --ratio 0.5", *SWEPT],
     "compare": [*TWO_CLIENTS, "fedcli train fedavg", "fedcli train fedheal"],
     "Reproduce a published table": TWO_CLIENTS,
     "TensorBoard and MLflow": TWO_CLIENTS,
-    "Which model: by validation images": [*SKIN, "fedcli partition --by center --val 0.3", "fedcli train fedavg"],
+    "Which model: by validation images": [
+        *SKIN,
+        "fedcli partition --by center --val 0.3",
+        "fedcli train fedavg",
+    ],
     "Reports and statistics": [
-        *TWO_CLIENTS, "fedcli corrupt gaussian --ratio 0.5", "fedcli train fedavg", "fedcli train fedheal",
+        *TWO_CLIENTS,
+        "fedcli corrupt gaussian --ratio 0.5",
+        "fedcli train fedavg",
+        "fedcli train fedheal",
         *SWEPT,
     ],
     "Figures": [*TWO_CLIENTS, "fedcli corrupt gaussian --ratio 0.5", *SWEPT],
     "Training options": [*TWO_CLIENTS, "fedcli train fedavg"],
-    "Patients": ["fedcli prepare images --raw DIR --image-column file --label-column diagnosis --patient patient_id"],
-    "Frequently asked questions": [*SKIN, "fedcli partition --by center --val 0.3", "fedcli train fedavg"],
-    "Choose a method": [*SKIN, f"{TWO_CLIENTS[1]} --val 0.2", "fedcli train fedmrl", "fedcli evaluate"],
-}  # fmt: skip
+    "Patients": [
+        "fedcli prepare images --raw DIR --image-column file --label-column diagnosis --patient patient_id"
+    ],
+    "Frequently asked questions": [
+        *SKIN,
+        "fedcli partition --by center --val 0.3",
+        "fedcli train fedavg",
+    ],
+    "Choose a method": [
+        *SKIN,
+        f"{TWO_CLIENTS[1]} --val 0.2",
+        "fedcli train fedmrl",
+        "fedcli evaluate",
+    ],
+}
 
 
 def lines_of(text: str) -> list[str]:
@@ -119,13 +164,21 @@ def lines_of(text: str) -> list[str]:
     text = re.sub(r"```console.*?```", "", text, flags=re.S).replace("\\\n", " ")
     shown = re.findall(r"^(?:    )?(fedcli [a-z].*)$|`(fedcli [a-z][^`]*)`", text, flags=re.M)
     lines = [" ".join(re.sub(r"\s+#.*", "", block or span).split()) for block, span in shown]
-    return [line for line in dict.fromkeys(lines) if line.split()[1] in COMMANDS and len(line.split()) > 2]
+    return [
+        line
+        for line in dict.fromkeys(lines)
+        if line.split()[1] in COMMANDS and len(line.split()) > 2
+    ]
 
 
 def guides() -> dict[str, list[str]]:
     """Heading of a guide, or name of a command -> the lines that stand there."""
     by_name = {}
-    for page in (ROOT / "README.md", ROOT / "recipes" / "README.md", *sorted(ROOT.glob("docs/*.md"))):
+    for page in (
+        ROOT / "README.md",
+        ROOT / "recipes" / "README.md",
+        *sorted(ROOT.glob("docs/*.md")),
+    ):
         if page.name in RUN_ELSEWHERE:
             assert (ROOT / "tests" / RUN_ELSEWHERE[page.name]).exists()
             continue
@@ -157,7 +210,9 @@ def raw(tmp_path_factory):
     for i in range(24):
         Image.new("RGB", (20, 20), (10 * i, 90, 255 - 10 * i)).save(own / f"{i}.png")
         rows.append([f"{i}.png", "ab"[i % 2], "fm"[i // 2 % 2], 30 + i, f"h{i % 2}", f"p{i // 2}"])
-    write_csv(own / "labels.csv", ["file", "diagnosis", "sex", "age", "hospital", "patient_id"], rows)
+    write_csv(
+        own / "labels.csv", ["file", "diagnosis", "sex", "age", "hospital", "patient_id"], rows
+    )
     german = folder / "german"
     german.mkdir()
     for row in rows:
@@ -166,7 +221,9 @@ def raw(tmp_path_factory):
         [f, {"a": "Nävus", "b": "Melanom"}[d], {"f": "weiblich", "m": "männlich"}[s], f"{a},0", p]
         for f, d, s, a, _, p in rows
     ]
-    text = "\n".join(";".join(line) for line in [["Datei", "Befund", "Geschlecht", "Alter", "Fall"], *cells])
+    text = "\n".join(
+        ";".join(line) for line in [["Datei", "Befund", "Geschlecht", "Alter", "Fall"], *cells]
+    )
     (german / "befunde.csv").write_text(text, encoding="cp1252")
     return {word: made[name] for word, name in FOLDERS.items()} | {"DIR": own, "BEFUNDE": german}
 
@@ -184,7 +241,9 @@ def as_run(line: str, raw: dict[str, Path]) -> list[str]:
     for word in raw:  # --raw NAME=FOLDER
         words = [re.sub(f"={word}$", f"={raw[word]}", given) for given in words]
     words = [path for word in words for path in (matching(word) or [word])]
-    if words[0] == "methods" or (words[0] == "reproduce" and (len(words) == 1 or "--plan" in words)):
+    if words[0] == "methods" or (
+        words[0] == "reproduce" and (len(words) == 1 or "--plan" in words)
+    ):
         return words
     return [*words, *SHORTER.get(words[0], "").split()]
 
@@ -218,7 +277,9 @@ def connected():
     heard: list[tuple] = []
     HEARING.append(heard)
     if len(HEARING) == 1:
-        sys.addaudithook(lambda event, args: HEARING[-1].append(args[:2]) if _is_far(event, args) else None)
+        sys.addaudithook(
+            lambda event, args: HEARING[-1].append(args[:2]) if _is_far(event, args) else None
+        )
     return heard
 
 
@@ -226,18 +287,28 @@ HEARING: list[list[tuple]] = []  # a hook of a process stays
 
 
 def _is_far(event: str, args: tuple) -> bool:
-    return event == "socket.getaddrinfo" or (event == "socket.connect" and isinstance(args[1], tuple))
+    return event == "socket.getaddrinfo" or (
+        event == "socket.connect" and isinstance(args[1], tuple)
+    )
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("heading", GUIDES)
-def test_the_lines_of_a_guide_run_and_open_no_connection(heading, raw, after, tmp_path, monkeypatch, connected):
-    shutil.copytree(after(tuple(BEFORE.get(heading, []))), tmp_path, symlinks=True, dirs_exist_ok=True)
+def test_the_lines_of_a_guide_run_and_open_no_connection(
+    heading, raw, after, tmp_path, monkeypatch, connected
+):
+    shutil.copytree(
+        after(tuple(BEFORE.get(heading, []))), tmp_path, symlinks=True, dirs_exist_ok=True
+    )
     monkeypatch.chdir(tmp_path)
     Path("moco_v2_800ep_pretrain.pth.tar").touch()
-    recipe = re.search(r"```toml\n(.*?)```", (ROOT / "recipes" / "README.md").read_text(encoding="utf-8"), re.S)[1]
+    recipe = re.search(
+        r"```toml\n(.*?)```", (ROOT / "recipes" / "README.md").read_text(encoding="utf-8"), re.S
+    )[1]
     Path("my.toml").write_text(re.sub(r"^published.*\n", "", recipe, flags=re.M), encoding="utf-8")
-    policy = re.search(r"```toml\n(.*?)```", (ROOT / "docs" / "sites.md").read_text(encoding="utf-8"), re.S)[1]
+    policy = re.search(
+        r"```toml\n(.*?)```", (ROOT / "docs" / "sites.md").read_text(encoding="utf-8"), re.S
+    )[1]
     Path("policy.toml").write_text(policy, encoding="utf-8")
     for line in GUIDES[heading]:
         if any(part in line for part in ONLY_PARSED):
@@ -249,11 +320,15 @@ def test_the_lines_of_a_guide_run_and_open_no_connection(heading, raw, after, tm
     assert not connected
 
 
-SHOWN = {line.split()[1] for lines in GUIDES.values() for line in lines} | {"demo"}  # which test_terminal.py runs
+SHOWN = {line.split()[1] for lines in GUIDES.values() for line in lines} | {
+    "demo"
+}  # which test_terminal.py runs
 
 
 @pytest.mark.parametrize("name", sorted({*COMMANDS} - SHOWN))
-def test_a_command_that_no_guide_gives_words_opens_no_connection(name, after, tmp_path, monkeypatch, connected):
+def test_a_command_that_no_guide_gives_words_opens_no_connection(
+    name, after, tmp_path, monkeypatch, connected
+):
     shutil.copytree(after(tuple(DIGITS)), tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     session.output(f"fedcli {name} {SHORTER.get(name, '')}")
@@ -266,7 +341,10 @@ def test_stages_compose_in_a_real_shell(tmp_path):
     fedcli = f"{shlex.quote(sys.executable)} -m fedcli"
     line = "fedcli inspect $(fedcli prepare toy --size 8 --jobs 1) --json"
     ended = subprocess.run(
-        ["bash", "-c", line.replace("fedcli ", f"{fedcli} ")], cwd=tmp_path, capture_output=True, text=True
+        ["bash", "-c", line.replace("fedcli ", f"{fedcli} ")],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
     )
     assert ended.returncode == 0, ended.stderr
     assert json.loads(ended.stdout)["options"]["dataset"] == "toy"

@@ -87,19 +87,30 @@ def forget():
 def package(tmp_path, monkeypatch):
     """A package of somebody else, installed in a folder of its own."""
     (tmp_path / "somebodys").mkdir()
-    rules = RULE + RULE.replace("part-way", "fedheal").replace("class Part(", "class Other(").replace(
-        "Part(),", "Other(),"
-    )
-    texts = {"__init__": "", "rules": rules, "other": OTHER, "engine": ENGINE, "broken": BROKEN, "ends": ENDS}
+    rules = RULE + RULE.replace("part-way", "fedheal").replace(
+        "class Part(", "class Other("
+    ).replace("Part(),", "Other(),")
+    texts = {
+        "__init__": "",
+        "rules": rules,
+        "other": OTHER,
+        "engine": ENGINE,
+        "broken": BROKEN,
+        "ends": ENDS,
+    }
     for name, text in texts.items():
         (tmp_path / "somebodys" / f"{name}.py").write_text(text, encoding="utf-8")
     info = tmp_path / "somebodys_things-1.2.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: somebodys-things\nVersion: 1.2\n", encoding="utf-8")
+    (info / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: somebodys-things\nVersion: 1.2\n", encoding="utf-8"
+    )
     (info / "entry_points.txt").write_text(POINTS, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     forget()
-    with extensions.allowed(["moon+part-way", "part-wya", "qqqq", "dots", "halves", "halfs", "flat", "backwards:2"]):
+    with extensions.allowed(
+        ["moon+part-way", "part-wya", "qqqq", "dots", "halves", "halfs", "flat", "backwards:2"]
+    ):
         yield
     forget()
     for name in [name for name in sys.modules if name.startswith("somebodys")]:
@@ -109,10 +120,17 @@ def package(tmp_path, monkeypatch):
 def test_methods_of_a_package_by_name_and_beside_fedclis_own(package, caplog):
     method = resolve("moon+part-way", {"share": "1"})
     about = method.code["part-way"].recorded
-    assert about["package"] == "somebodys-things" and about["version"] == "1.2" and len(about["sha256"]) == 64
+    assert (
+        about["package"] == "somebodys-things"
+        and about["version"] == "1.2"
+        and len(about["sha256"]) == 64
+    )
     assert method.typed == "moon+part-way" and "part-way" not in METHODS
     assert not resolve("fedheal").code  # fedcli's own comes first
-    assert "the method broken of somebodys-things 1.2 cannot be loaded: ModuleNotFoundError" in caplog.text
+    assert (
+        "the method broken of somebodys-things 1.2 cannot be loaded: ModuleNotFoundError"
+        in caplog.text
+    )
     assert "the method ends of somebodys-things 1.2 cannot be loaded: SystemExit: 3" in caplog.text
     with pytest.raises(UsageError) as caught:
         resolve("part-wya")
@@ -132,13 +150,20 @@ def listed(capsys, *words):
 def test_lists_say_where_things_come_from(package, capsys):
     lines = listed(capsys, "methods").splitlines()
     assert [line.split()[-1] for line in lines if line.split()[:1] == ["afl"]] == ["fedcli"]
-    assert next(line for line in lines if line.split()[:1] == ["part-way"]).rstrip().endswith("somebodys-things 1.2")
+    assert (
+        next(line for line in lines if line.split()[:1] == ["part-way"])
+        .rstrip()
+        .endswith("somebodys-things 1.2")
+    )
     assert "Pixels as features; from somebodys-things 1.2" in listed(capsys, "models")
     assert "dots" in json.loads(listed(capsys, "datasets", "--json"))
 
 
 def test_engines_of_a_package(package):
-    assert engines.parsed("backwards:2", "cpu") == ("backwards", 2) and "backwards" not in engines.ENGINES
+    assert (
+        engines.parsed("backwards:2", "cpu") == ("backwards", 2)
+        and "backwards" not in engines.ENGINES
+    )
     assert engines.chosen("backwards:2", 3, "cpu") == ("backwards", 2)
     with pytest.raises(UsageError) as caught:
         engines.parsed("backward:2", "cpu")
@@ -155,4 +180,11 @@ def test_datasets_partitions_and_networks_of_a_package(package):
 
 
 def test_without_packages_lists_are_as_they_were(capsys):
-    assert listed(capsys, "methods").splitlines()[0].split() == ["method", "in", "papers", "what", "it", "does"]
+    assert listed(capsys, "methods").splitlines()[0].split() == [
+        "method",
+        "in",
+        "papers",
+        "what",
+        "it",
+        "does",
+    ]

@@ -11,7 +11,11 @@ from fedcli.methods import METHODS
 
 TEXT = (Path(__file__).parent.parent / "docs" / "extend.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(python|sh)\n(.*?)```", TEXT, re.S)
-FILES = {block.partition("\n")[0][2:]: block.partition("\n")[2] for kind, block in BLOCKS if kind == "python"}
+FILES = {
+    block.partition("\n")[0][2:]: block.partition("\n")[2]
+    for kind, block in BLOCKS
+    if kind == "python"
+}
 
 
 @pytest.mark.long

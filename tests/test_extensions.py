@@ -33,7 +33,10 @@ def test_a_files_method_is_resolved_by_its_path_and_leaves_the_registry_as_it_wa
         method = resolve(spec, {"share": "0.25"})
         assert (method.name, method.aggregator.share) == ("part-way", 0.25)
     assert "goes a share of the way" in method.documentation
-    assert resolve(f"moon+{path}").name == "moon+part-way" and resolve(f"moon+{path}").typed == "moon+mine.py:part-way"
+    assert (
+        resolve(f"moon+{path}").name == "moon+part-way"
+        and resolve(f"moon+{path}").typed == "moon+mine.py:part-way"
+    )
     assert before == METHODS
     with pytest.raises(UsageError, match="unknown method 'part-way'"):
         resolve("part-way")
@@ -41,7 +44,9 @@ def test_a_files_method_is_resolved_by_its_path_and_leaves_the_registry_as_it_wa
 
 def test_two_files_may_use_one_name_and_a_name_of_fedcli(tmp_path):
     first = written(tmp_path, RULE.replace("part-way", "fedheal"))
-    second = written(tmp_path, RULE.replace("part-way", "fedheal").replace("= 0.5", "= 1.0"), "b+c.py")
+    second = written(
+        tmp_path, RULE.replace("part-way", "fedheal").replace("= 0.5", "= 1.0"), "b+c.py"
+    )
     assert [resolve(str(path)).settings["share"] for path in (first, second)] == [0.5, 1.0]
     assert "share" not in resolve("fedheal").settings
     assert resolve(f"fedprox+{second}").settings["share"] == 1.0  # a plus in the file's name
@@ -53,7 +58,10 @@ def test_a_file_is_run_once_for_equal_bytes_and_again_when_it_changes(tmp_path):
     assert resolve(str(path)).aggregator is first.aggregator
     path.write_text(RULE.replace("= 0.5", "= 0.75"), encoding="utf-8")
     changed = resolve(str(path))
-    assert changed.settings["share"] == 0.75 and changed.code["part-way"].sha256 != first.code["part-way"].sha256
+    assert (
+        changed.settings["share"] == 0.75
+        and changed.code["part-way"].sha256 != first.code["part-way"].sha256
+    )
 
 
 @pytest.mark.parametrize(
@@ -68,12 +76,18 @@ def test_a_file_is_run_once_for_equal_bytes_and_again_when_it_changes(tmp_path):
         (RULE + RULE, r"mine\.py, line 46: ValueError: method 'part-way' is registered twice"),
         (RULE + RULE.replace("part-way", "other"), r"mine\.py registers several: part-way, other"),
         (RULE.replace("part-way", "a+b"), r"mine\.py, line 23: ValueError: 'a\+b' is no name"),
-        (RULE.replace("Plain()", "Plain"), r"mine\.py, line 23: TypeError: .* no object of a class that extends Local"),
+        (
+            RULE.replace("Plain()", "Plain"),
+            r"mine\.py, line 23: TypeError: .* no object of a class that extends Local",
+        ),
         (
             RULE.replace('Annotated[float, "share of the way, in (0, 1]"]', "dict | list"),
             r"mine\.py, line 23: TypeError",
         ),
-        (RULE.replace("def aggregate", "def agregate"), r"mine\.py, line 23: TypeError: Part has no aggregate\(\)"),
+        (
+            RULE.replace("def aggregate", "def agregate"),
+            r"mine\.py, line 23: TypeError: Part has no aggregate\(\)",
+        ),
         ("raise ValueError('x' * 1000)", r"mine\.py, line 1: ValueError: x{200}\.\.\."),
         ("\0", r"mine\.py: (SyntaxError|ValueError): source code string cannot contain null bytes"),
         ("# coding: latin-7000\nx = 1", r"mine\.py: SyntaxError"),
@@ -99,7 +113,9 @@ class Mine(BASE):
 """
 
 
-@pytest.mark.parametrize("base", ["Scheme", "Random"])  # Random divides by patients, and has no assign() either
+@pytest.mark.parametrize(
+    "base", ["Scheme", "Random"]
+)  # Random divides by patients, and has no assign() either
 def test_a_scheme_without_assign_is_refused_where_it_is_registered(base, tmp_path):
     with pytest.raises(FedcliError, match=r"mine\.py, line 4: TypeError: Mine has no assign\(\)"):
         scheme.named(str(written(tmp_path, SCHEME.replace("BASE", base))))
@@ -114,7 +130,10 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
     assert caught.value.hint == "did you mean 'part-way'?"
     (tmp_path / "folder.py").mkdir()
     (tmp_path / "link.py").symlink_to("gone.py")
-    for name, sentence in (("folder.py", "is a folder"), ("link.py", "is a link to gone.py, which is not there")):
+    for name, sentence in (
+        ("folder.py", "is a folder"),
+        ("link.py", "is a link to gone.py, which is not there"),
+    ):
         with pytest.raises(FedcliError, match=sentence):
             resolve(f"{tmp_path / name}")
 
@@ -127,11 +146,15 @@ def test_only_errors_of_such_files_are_theirs(tmp_path, monkeypatch):
         method.aggregator.aggregate(None, None, {})
     fault = extensions.fault(theirs.value)
     assert isinstance(fault, OwnCodeError)
-    assert fault.sentence.startswith("mine.py, line 20: AttributeError: 'NoneType' object has no attribute 'lurp'")
+    assert fault.sentence.startswith(
+        "mine.py, line 20: AttributeError: 'NoneType' object has no attribute 'lurp'"
+    )
     with pytest.raises(ZeroDivisionError) as ours:
         _ = 1 / 0
     assert extensions.fault(fault) is None and extensions.fault(OSError(28, "full")) is None
-    assert extensions.fault(RuntimeError("can't start new thread")) is None  # it says of the system what it is
+    assert (
+        extensions.fault(RuntimeError("can't start new thread")) is None
+    )  # it says of the system what it is
     returned = extensions.fault(ours.value)  # it may come of what the file returned
     assert returned and returned.sentence.endswith(", while mine.py was used")
     monkeypatch.setattr(extensions, "_loaded", {})
@@ -141,7 +164,11 @@ def test_only_errors_of_such_files_are_theirs(tmp_path, monkeypatch):
 def test_what_is_recorded_of_code_does_not_hold_its_place(tmp_path):
     code = resolve(str(written(tmp_path, RULE))).code["part-way"]
     assert code.recorded == {"file": "mine.py", "sha256": extensions.digest(tmp_path / "mine.py")}
-    assert Code("dist", "ab", "1.0").recorded == {"package": "dist", "version": "1.0", "sha256": "ab"}
+    assert Code("dist", "ab", "1.0").recorded == {
+        "package": "dist",
+        "version": "1.0",
+        "sha256": "ab",
+    }
 
 
 @pytest.mark.parametrize(
@@ -159,7 +186,9 @@ def test_what_decode_returns_is_checked(made, what):
         return made
 
     reader = Reader(Source(None, mine), None, Choices(8, "image"), None)
-    with pytest.raises(OwnCodeError, match=rf"test_extensions\.py: mine returned {what} for the image 'one'"):
+    with pytest.raises(
+        OwnCodeError, match=rf"test_extensions\.py: mine returned {what} for the image 'one'"
+    ):
         reader._read(Row("one", 0, "one"), np.zeros((8, 8, 3), np.uint8))
 
 
@@ -172,7 +201,9 @@ def test_labels_of_a_reader_are_checked_before_anything_is_decoded():
             check_labels("mine.py", card, Listing([Row("one", label, "one")]))
     for label in (1, (1, 3), (1,)):
         with pytest.raises(OwnCodeError, match=r"mine\.py: the row 'one' has the label"):
-            check_labels("mine.py", card | {"task": MULTI_LABEL}, Listing([Row("one", label, "one")]))
+            check_labels(
+                "mine.py", card | {"task": MULTI_LABEL}, Listing([Row("one", label, "one")])
+            )
 
 
 def test_images_of_a_reader_are_inside_of_the_raw_folder(tmp_path):
@@ -197,15 +228,21 @@ def test_images_of_a_reader_are_inside_of_the_raw_folder(tmp_path):
     ],
 )
 def test_what_assign_returns_is_checked(parts, sentence, tmp_path):
-    path = written(tmp_path, SCHEME.replace("BASE", "Scheme").replace("    pass", "    def assign(self, images): ..."))
+    path = written(
+        tmp_path,
+        SCHEME.replace("BASE", "Scheme").replace("    pass", "    def assign(self, images): ..."),
+    )
     mine = scheme.resolve(str(path))
     object.__setattr__(mine, "assign", lambda images: parts)
     with pytest.raises(OwnCodeError, match=rf"mine\.py: assign of mine {sentence}"):
         mine._assigned(scheme.Images(np.zeros(4, np.int64)))
     object.__setattr__(mine, "assign", lambda images: {"a": [0, 3], "b": []})
-    assert {name: part.tolist() for name, part in mine._assigned(scheme.Images(np.zeros(4))).items()} == {
-        "a": [0, 3], "b": [],
-    }  # fmt: skip
+    assert {
+        name: part.tolist() for name, part in mine._assigned(scheme.Images(np.zeros(4))).items()
+    } == {
+        "a": [0, 3],
+        "b": [],
+    }
 
 
 def test_one_of_several_functions_has_to_be_named(tmp_path):
@@ -228,8 +265,14 @@ def test_two_files_and_two_versions_have_samples_of_their_own(tmp_path, monkeypa
 
 def test_what_aggregate_and_loss_return_is_checked(tmp_path):
     method = resolve(str(written(tmp_path, RULE)))
-    for made, what in ((None, "a NoneType, not a pair"), (torch.zeros(2), "a float32 tensor"), ((1, 2, 3), "3 values")):
-        with pytest.raises(ContractError, match=rf"aggregate of Part \(method mine\.py:part-way\) returned {what}"):
+    for made, what in (
+        (None, "a NoneType, not a pair"),
+        (torch.zeros(2), "a float32 tensor"),
+        ((1, 2, 3), "3 values"),
+    ):
+        with pytest.raises(
+            ContractError, match=rf"aggregate of Part \(method mine\.py:part-way\) returned {what}"
+        ):
             checks.pair(method, made)
 
     class Mine(Local):
@@ -237,13 +280,19 @@ def test_what_aggregate_and_loss_return_is_checked(tmp_path):
             return net
 
     for made, what in ((3.0, "a float"), (torch.zeros(2), r"a tensor of shape \[2\]")):
-        with pytest.raises(FedcliError, match=rf"test_extensions\.py: loss of Mine returned {what}"):
+        with pytest.raises(
+            FedcliError, match=rf"test_extensions\.py: loss of Mine returned {what}"
+        ):
             Mine().gradient(made, None, SimpleNamespace(private=None))
 
 
 def test_a_function_of_ones_own_code_that_ends_the_program_is_an_error(tmp_path):
-    (tmp_path / "net.py").write_text("import sys\n\n\ndef build(channels, classes):\n    sys.exit()\n")
+    (tmp_path / "net.py").write_text(
+        "import sys\n\n\ndef build(channels, classes):\n    sys.exit()\n"
+    )
     data = make_chain(tmp_path)
-    ended = forked.command(f"fedcli train fedavg {data} --model {tmp_path / 'net.py'}:build --rounds 1", tmp_path)
+    ended = forked.command(
+        f"fedcli train fedavg {data} --model {tmp_path / 'net.py'}:build --rounds 1", tmp_path
+    )
     assert ended.returncode == 1 and "net.py, line 5: SystemExit" in ended.stderr, ended.stderr
     assert "take sys.exit out of it" in ended.stderr

@@ -11,7 +11,9 @@ from hospitals import prepared, write_hospitals
 
 import fedcli
 
-PAGE = (Path(__file__).parent.parent / "docs" / "external-validation.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parent.parent / "docs" / "external-validation.md").read_text(
+    encoding="utf-8"
+)
 
 
 def blanked(text: str) -> list[str]:
@@ -22,8 +24,12 @@ def blanked(text: str) -> list[str]:
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")
-def test_the_session_is_what_the_commands_print_and_the_script_agrees_with_predict(tmp_path, monkeypatch, capsys):
+@pytest.mark.skipif(
+    not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder"
+)
+def test_the_session_is_what_the_commands_print_and_the_script_agrees_with_predict(
+    tmp_path, monkeypatch, capsys
+):
     data = Path(os.environ["FEDCLI_REAL_DATA"]) / "ham10000"
     (tmp_path / "ham10000").symlink_to(data)
     monkeypatch.chdir(tmp_path)
@@ -46,7 +52,9 @@ def test_the_session_is_what_the_commands_print_and_the_script_agrees_with_predi
 def test_its_other_lines_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     dataset = prepared(write_hospitals(Path("raw"), count=48), Path("fedcli-work"))
-    run = fedcli.train("fedavg", fedcli.partition(dataset, by=["hospital"], val=0.3), rounds=1, personal=True)
+    run = fedcli.train(
+        "fedavg", fedcli.partition(dataset, by=["hospital"], val=0.3), rounds=1, personal=True
+    )
     Path("classes.csv").write_text("theirs,ours\nhealthy,healthy\nill,\n")
     words = {"RUN": str(run.path), "DIR": "raw", "OTHER": str(dataset.path)}
     lines = re.findall(r"^    (fedcli .*?)(?:\s+#.*)?$", PAGE, re.M)

@@ -20,24 +20,47 @@ from nested_scores import body_of
 NUMBERS = Path(__file__).parent / "golden" / "numbers.json"
 # three at small batches, then one method of each family
 METHODS = (
-    "fedavg --batch-size 16", "fedheal --batch-size 16", "fedism-plus --batch-size 16", "fedprox+afl", "scaffold",
-    "fednova", "ditto --personal", "fedbn", "fedproto", "creff --set epochs=30 --set steps=10", "fedmrl",
-)  # fmt: skip
-EXACT = ("bytes_down", "bytes_up", "numbers_sent", "roster", "rounds", "rule", "settings", "corruption", "model")
+    "fedavg --batch-size 16",
+    "fedheal --batch-size 16",
+    "fedism-plus --batch-size 16",
+    "fedprox+afl",
+    "scaffold",
+    "fednova",
+    "ditto --personal",
+    "fedbn",
+    "fedproto",
+    "creff --set epochs=30 --set steps=10",
+    "fedmrl",
+)
+EXACT = (
+    "bytes_down",
+    "bytes_up",
+    "numbers_sent",
+    "roster",
+    "rounds",
+    "rule",
+    "settings",
+    "corruption",
+    "model",
+)
 
 
 def play() -> dict[str, dict[str, Any]]:
     """Play two rounds of every method in this folder; the numbers of each, by its name."""
     session.run("fedcli prepare toy --size 12 --sample-images 480 --work golden --jobs 1")
     session.run("fedcli partition --dirichlet 1.0 --clients 4 --work golden")
-    data = session.run("fedcli corrupt gaussian --severity 5 --ratio 0.25 --work golden").splitlines()[-1]
+    data = session.run(
+        "fedcli corrupt gaussian --severity 5 --ratio 0.25 --work golden"
+    ).splitlines()[-1]
     for words in METHODS:
         method, *flags = words.split()
         session.run(
             f"fedcli train {method} {data} --rounds 2 --batch-size 32 --lr 0.003 --work golden {' '.join(flags)}"
         )
         session.run("fedcli evaluate --work golden")
-    runs = {read(path)["body"]["method"]: path.parent for path in Path("golden").glob("runs/*/run.json")}
+    runs = {
+        read(path)["body"]["method"]: path.parent for path in Path("golden").glob("runs/*/run.json")
+    }
     return {method: numbers(runs[method]) for method in sorted(runs)}
 
 
@@ -48,7 +71,9 @@ def read(path: Path) -> Any:
 def numbers(run: Path) -> dict[str, Any]:
     """What is compared of one run: its facts, its rounds, and its scores after each round."""
     summary = read(run / "run.json")
-    rounds = [json.loads(line) for line in (run / "rounds.jsonl").read_text(encoding="utf-8").splitlines()]
+    rounds = [
+        json.loads(line) for line in (run / "rounds.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     versions = body_of(next(run.glob("scores/*/scores.json")))["versions"]
     return {
         "facts": {key: summary["body"][key] for key in EXACT},
@@ -56,7 +81,10 @@ def numbers(run: Path) -> dict[str, Any]:
         "columns": {key: len(value) for key, value in rounds[-1]["reports"].items()},
         "loss": [line["loss"] for line in rounds],
         "weights": [line["weights"] for line in rounds],
-        "auc": {version: versions[version]["auc_ovo_macro"]["per_round"] for version in ("clean", "corrupted")},
+        "auc": {
+            version: versions[version]["auc_ovo_macro"]["per_round"]
+            for version in ("clean", "corrupted")
+        },
     }
 
 
@@ -69,7 +97,9 @@ def test_two_rounds_of_each_method_give_the_recorded_numbers(tmp_path, monkeypat
         for part in ("facts", "options", "columns"):
             assert now[part] == before[part], method
         assert np.array(now["loss"]) == pytest.approx(np.array(before["loss"]), rel=0.01), method
-        assert np.array(now["weights"]) == pytest.approx(np.array(before["weights"]), abs=1e-3), method
+        assert np.array(now["weights"]) == pytest.approx(np.array(before["weights"]), abs=1e-3), (
+            method
+        )
         for version, scores in before["auc"].items():
             assert now["auc"][version] == pytest.approx(scores, abs=0.02), method
 
@@ -79,5 +109,7 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         played = play()
     NUMBERS.parent.mkdir(exist_ok=True)
-    lines = [f" {json.dumps(method)}: {json.dumps(played[method], sort_keys=True)}" for method in played]
+    lines = [
+        f" {json.dumps(method)}: {json.dumps(played[method], sort_keys=True)}" for method in played
+    ]
     NUMBERS.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")

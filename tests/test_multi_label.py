@@ -27,7 +27,11 @@ LINES = re.search(r"```sh\n(.*?)```", TEXT, re.S)[1].splitlines()
 
 def run(line):
     """The exit code of a command line; names with a star are those of the files, as in a shell."""
-    words = [str(path) for word in shlex.split(line)[1:] for path in (sorted(Path().glob(word)) or [word])]
+    words = [
+        str(path)
+        for word in shlex.split(line)[1:]
+        for path in (sorted(Path().glob(word)) or [word])
+    ]
     with pytest.raises(SystemExit) as ended:
         app(words, prog_name="fedcli")
     return ended.value.code
@@ -64,10 +68,18 @@ def test_every_report_shows_the_scores_of_several_labels(session):
 
 
 def test_scores_json_holds_all_labels_each_label_and_groups(session):
-    assert not published_schema.errors(next(session[0].glob("fedcli-work/runs/fedheal-*/scores/*/scores.json")))
+    assert not published_schema.errors(
+        next(session[0].glob("fedcli-work/runs/fedheal-*/scores/*/scores.json"))
+    )
     body = scores_of(session[0], "fedheal")
-    assert set(names(LABELS, headline=True)) <= body["versions"]["clean"].keys() and body["shots"] is None
-    assert body["intervals"]["clean"]["auc_macro"]["low"] <= body["versions"]["clean"]["auc_macro"]["last"]
+    assert (
+        set(names(LABELS, headline=True)) <= body["versions"]["clean"].keys()
+        and body["shots"] is None
+    )
+    assert (
+        body["intervals"]["clean"]["auc_macro"]["low"]
+        <= body["versions"]["clean"]["auc_macro"]["last"]
+    )
     labels = body["labels"]["clean"]
     assert labels.keys() == set(body["classes"]) and len(labels) == 14
     known = [label["auc"]["last"] for label in labels.values() if label["auc"]["last"] is not None]
@@ -96,9 +108,15 @@ def test_what_there_is_not_is_refused_in_a_sentence(session, monkeypatch, capsys
     monkeypatch.chdir(session[0])
     for line, sentence in (
         ("fedcli train ldam", "ldam needs one label per image"),
-        ("fedcli evaluate fedcli-work/runs/fedavg-* --shots 10,5", "--shots is about the recall of classes"),
+        (
+            "fedcli evaluate fedcli-work/runs/fedavg-* --shots 10,5",
+            "--shots is about the recall of classes",
+        ),
         ("fedcli plot features fedcli-work/runs/fedavg-*", "features are shown by class"),
-        ("fedcli site describe --client client-00 --out site.json", "sites count one class per image"),
+        (
+            "fedcli site describe --client client-00 --out site.json",
+            "sites count one class per image",
+        ),
         ("fedcli report --metric accuracy", "the scores have no metric 'accuracy'"),
     ):
         code, shown = run(line), capsys.readouterr().err
@@ -115,13 +133,20 @@ def test_a_file_of_the_real_layout_is_prepared_and_divided(tmp_path, monkeypatch
     assert run("fedcli prepare chestmnist --raw raw --attributes raw/attributes.csv") == 0
     pool = read_pool(next(tmp_path.glob("fedcli-work/datasets/*/pool.h5")))
     assert pool.y.dtype == np.uint8 and pool.split.sum() == 8
-    assert np.array_equal(pool.y, np.concatenate([arrays[f"{part}_labels"] for part in ("train", "val", "test")]))
+    assert np.array_equal(
+        pool.y, np.concatenate([arrays[f"{part}_labels"] for part in ("train", "val", "test")])
+    )
     body = manifest.read(next(tmp_path.glob("fedcli-work/datasets/*/dataset.json"))).body
     assert (
-        body["task"] == "multi-label" and body["classes"][13] == "hernia" and set(body["attributes"]) == {"sex", "age"}
+        body["task"] == "multi-label"
+        and body["classes"][13] == "hernia"
+        and set(body["attributes"]) == {"sex", "age"}
     )
     for scheme in ("--dirichlet 1", "--iid", "--shards 2", "--by sex"):
-        assert run(f"fedcli partition {scheme} {'' if 'by' in scheme else '--clients 2'} --val 0.2") == 0
+        assert (
+            run(f"fedcli partition {scheme} {'' if 'by' in scheme else '--clients 2'} --val 0.2")
+            == 0
+        )
         made = manifest.read(last_used.newest(tmp_path / "fedcli-work", "partition")).body
         held = sum(np.array(client["class_counts"]) for client in made["roster"])
         assert made["task"] == "multi-label" and (held <= pool.y[pool.split == 0].sum(0)).all()
@@ -152,17 +177,31 @@ RUN, PHOTOGRAPHS = "fedcli-work/runs/fedavg-*", "fedcli-work/samples/*/ODIR-5K/O
         (f"fedcli evaluate {RUN} --cross-site", "Trained at and tested on: AUC, mean over labels"),
         (f"fedcli evaluate {RUN} --clinical --positive glaucoma --rule youden", "glaucoma, "),
         (f"fedcli evaluate {RUN} --on fedcli-work/datasets/*/dataset.json", "AUC"),
-        (f"fedcli evaluate {RUN} --on digits/datasets/*/dataset.json --map-classes map.csv", "do not both have one"),
+        (
+            f"fedcli evaluate {RUN} --on digits/datasets/*/dataset.json --map-classes map.csv",
+            "do not both have one",
+        ),
         (f"fedcli predict {RUN} {PHOTOGRAPHS}", "prob_age-related macular degeneration"),
-        (f"fedcli export model {RUN} --format safetensors --out model", "checked against fedcli predict"),
+        (
+            f"fedcli export model {RUN} --format safetensors --out model",
+            "checked against fedcli predict",
+        ),
         (f"fedcli plot convergence {RUN} --out lines.svg", "lines.svg"),
         ("fedcli sweep fedprox --over mu=0.1,1 -- --rounds 1", "inconclusive"),
     ],
-    ids=lambda text: text.split()[1] + text.partition("--")[2].partition(" ")[0] if text.startswith("fedcli") else "",
+    ids=lambda text: (
+        text.split()[1] + text.partition("--")[2].partition(" ")[0]
+        if text.startswith("fedcli")
+        else ""
+    ),
 )
-def test_every_command_takes_several_labels_or_says_why_not(line, expected, fundus, monkeypatch, capsys):
+def test_every_command_takes_several_labels_or_says_why_not(
+    line, expected, fundus, monkeypatch, capsys
+):
     monkeypatch.chdir(fundus)
-    Path("map.csv").write_text("theirs,ours\n" + "".join(f"{digit},glaucoma\n" for digit in range(10)))
+    Path("map.csv").write_text(
+        "theirs,ours\n" + "".join(f"{digit},glaucoma\n" for digit in range(10))
+    )
     code, shown = run(line), "".join(capsys.readouterr())
     assert code == ("digits" in line) and expected in shown and "unexpected" not in shown
     assert "Agreement" not in shown
@@ -172,7 +211,11 @@ def test_the_other_datasets_of_the_page_are_prepared(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for line in re.findall(r"^fedcli prepare (?:odir|chexpert).*--sample.*$", TEXT, re.M):
         assert run(f"{line} --size 8") == 0, line
-    bodies = [manifest.read(path).body for path in sorted(Path().glob("fedcli-work/datasets/*/dataset.json"))]
+    bodies = [
+        manifest.read(path).body
+        for path in sorted(Path().glob("fedcli-work/datasets/*/dataset.json"))
+    ]
     assert [(body["name"], body["task"], len(body["classes"])) for body in bodies] == [
-        ("chexpert", "multi-label", 14), ("odir", "multi-label", 8),
-    ]  # fmt: skip
+        ("chexpert", "multi-label", 14),
+        ("odir", "multi-label", 8),
+    ]

@@ -24,9 +24,16 @@ class Example:
 def test_a_value_is_read_in_the_type_of_its_field():
     changed = Example()
     for key, text in {
-        "q": "3", "share": "0.5", "clients": "7", "rule": "released", "quick": "yes",
-        "seed": "1", "by": "sex, age", "levels": "2,3", "out": "a/b",
-    }.items():  # fmt: skip
+        "q": "3",
+        "share": "0.5",
+        "clients": "7",
+        "rule": "released",
+        "quick": "yes",
+        "seed": "1",
+        "by": "sex, age",
+        "levels": "2,3",
+        "out": "a/b",
+    }.items():
         changed = options.change(changed, key, text)
     assert changed == Example(3.0, 0.5, 7, "released", True, 1, ["sex", "age"], (2, 3), Path("a/b"))
 
@@ -81,10 +88,19 @@ def test_the_hint_writes_the_option_as_its_user_would():
 
 def test_options_are_described_by_type_value_and_meaning():
     described = {option.name: option for option in options.describe(Example(q=3.0)).values()}
-    assert described["q"].about() == {"name": "q", "type": "float", "default": 3.0, "meaning": "exponent, >= 0"}
+    assert described["q"].about() == {
+        "name": "q",
+        "type": "float",
+        "default": 3.0,
+        "meaning": "exponent, >= 0",
+    }
     assert [described[name].type for name in ("rule", "seed", "by", "levels", "out")] == [
-        "paper|released", "int", "str,...", "int,...", "Path",
-    ]  # fmt: skip
+        "paper|released",
+        "int",
+        "str,...",
+        "int,...",
+        "Path",
+    ]
 
 
 def test_an_annotation_that_is_no_option_is_refused():

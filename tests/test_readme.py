@@ -42,9 +42,21 @@ def test_links_between_pages_lead_somewhere():
 def test_every_dataset_has_a_card():
     for name in SOURCES:
         about = card(name)
-        for key in ("title", "task", "classes", "attributes", "files", "where", "licence", "citation"):
+        for key in (
+            "title",
+            "task",
+            "classes",
+            "attributes",
+            "files",
+            "where",
+            "licence",
+            "citation",
+        ):
             assert key in about, f"{name} says no {key}"
-    assert {p.stem for p in (ROOT / "data_manifests").glob("*.json")} == {*SOURCES, "published_files"}
+    assert {p.stem for p in (ROOT / "data_manifests").glob("*.json")} == {
+        *SOURCES,
+        "published_files",
+    }
 
 
 def test_every_exit_code_is_documented():
@@ -54,15 +66,22 @@ def test_every_exit_code_is_documented():
 
 def test_the_two_commands_come_first():
     first, second = re.findall(r"```sh\n(.*?)```", README, re.S)[:2]
-    assert first.strip() == "pip install -e . && fedcli demo" and second.strip() == "pip install -e '.[test]' && pytest"
+    assert (
+        first.strip() == "pip install -e . && fedcli demo"
+        and second.strip() == "pip install -e '.[test]' && pytest"
+    )
     assert README.index("fedcli demo") < 2500
 
 
 def test_options_named_in_the_guides_exist():
-    known = {flag for c in app.registered_commands for flag in re.findall(r"--[a-z][a-z-]+", _help(c))}
+    known = {
+        flag for c in app.registered_commands for flag in re.findall(r"--[a-z][a-z-]+", _help(c))
+    }
     text = "\n".join(page.read_text(encoding="utf-8") for page in [ROOT / "README.md", *DOCS])
     flag = re.compile(r"(?<=\s)--[a-z][a-z-]*[a-z]\b(?!-)")  # no arrow such as --socket-->
-    used = {option for line in text.splitlines() if "fedcli " in line for option in flag.findall(line)}
+    used = {
+        option for line in text.splitlines() if "fedcli " in line for option in flag.findall(line)
+    }
     assert used <= known | {"--help", "--version", "--install-completion"}
 
 
@@ -79,7 +98,9 @@ def test_the_changelog_names_this_version():
 def test_the_citation_names_this_version():
     import fedcli
 
-    assert f"\nversion: {fedcli.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {fedcli.__version__}\n" in (ROOT / "CITATION.cff").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_nothing_names_a_path_of_one_machine():
@@ -129,7 +150,9 @@ def test_a_session_is_the_same_wherever_the_stars_stand_and_not_with_other_numbe
         == sorted(["FedAvg", "N", "±N", "N", "±N", "FedISM+", "N", "±N", "N", "±N"])
     )
     assert session.comparable(ELSEWHERE)[1] == pytest.approx(numbers, abs=POINTS, rel=0)
-    assert session.comparable(HERE.replace("84.5", "87.0"))[1] != pytest.approx(numbers, abs=POINTS, rel=0)
+    assert session.comparable(HERE.replace("84.5", "87.0"))[1] != pytest.approx(
+        numbers, abs=POINTS, rel=0
+    )
 
 
 @pytest.mark.long
@@ -139,7 +162,9 @@ def test_the_three_lines_end_above_chance_on_clean_and_on_noisy_images(tmp_path,
     for line in lines.splitlines():
         made = session.run(line.strip()).splitlines()[-1]
     versions = body_of(Path(made))["versions"]
-    assert all(versions[name]["balanced_accuracy"]["mean_last5"] > 0.3 for name in ("clean", "corrupted"))  # chance 0.2
+    assert all(
+        versions[name]["balanced_accuracy"]["mean_last5"] > 0.3 for name in ("clean", "corrupted")
+    )  # chance 0.2
 
 
 @pytest.mark.long
@@ -149,7 +174,9 @@ def test_the_recorded_session_is_what_the_commands_print(tmp_path, monkeypatch):
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")
+@pytest.mark.skipif(
+    not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder"
+)
 def test_the_sessions_on_real_images_are_what_the_commands_print(tmp_path, monkeypatch):
     session.lay_out(Path(os.environ["FEDCLI_REAL_DATA"]), tmp_path)
     monkeypatch.chdir(tmp_path)

@@ -8,12 +8,23 @@ from strangers import FILES, PROBES, RUN, TOML, alike, made, played, texts
 
 FILE, FUNCTION, HUB = PROBES[:3]
 KNOWN = [  # a file, where in it, what is put there, a command that once used it
-    *(("runs/fedavg/run.json", ("body", "model", "name"), FUNCTION, words) for words in FILES["runs/fedavg/run.json"]),
+    *(
+        ("runs/fedavg/run.json", ("body", "model", "name"), FUNCTION, words)
+        for words in FILES["runs/fedavg/run.json"]
+    ),
     ("runs/fedavg/run.json", ("body", "model", "name"), HUB, ["evaluate", RUN]),
-    *(("runs/fedavg/run.json", ("body", "method"), FILE, words) for words in FILES["runs/fedavg/run.json"]),
+    *(
+        ("runs/fedavg/run.json", ("body", "method"), FILE, words)
+        for words in FILES["runs/fedavg/run.json"]
+    ),
     ("datasets/*/dataset.json", ("options", "dataset"), FILE, ["predict", RUN, "image.png"]),
-    ("datasets/*/dataset.json", ("options", "dataset"), FILE, ["export", "model", RUN, "--format", "safetensors"]),
-]  # fmt: skip
+    (
+        "datasets/*/dataset.json",
+        ("options", "dataset"),
+        FILE,
+        ["export", "model", RUN, "--format", "safetensors"],
+    ),
+]
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +43,15 @@ def check(whole, folder, cases):
 
 def test_what_once_ran_is_refused_with_the_file_and_the_flag_that_would_allow_it(whole, tmp_path):
     _, said = check(whole, tmp_path, KNOWN)
-    assert "runs/fedavg/run.json names evil.py, which holds code and is not run: the command does not name it" in said
+    assert (
+        "runs/fedavg/run.json names evil.py, which holds code and is not run: the command does not name it"
+        in said
+    )
     assert "hint: if you know what it does: --code evil.py" in said
-    assert f"run.json names {HUB}, a network of a hub, which is not used: the command does not name it" in said
+    assert (
+        f"run.json names {HUB}, a network of a hub, which is not used: the command does not name it"
+        in said
+    )
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -44,13 +61,28 @@ def test_no_text_of_a_manifest_runs_code_or_asks_the_network(file, whole, tmp_pa
     found = alike(json.loads(path.read_text(encoding="utf-8")))
     assert len(found) > 3
     lines = FILES[file]
-    check(whole, tmp_path, [(file, p, PROBES[k % len(PROBES)], lines[k % len(lines)]) for k, p in enumerate(found)])
+    check(
+        whole,
+        tmp_path,
+        [(file, p, PROBES[k % len(PROBES)], lines[k % len(lines)]) for k, p in enumerate(found)],
+    )
 
 
 @pytest.mark.parametrize("file", TOML)
 def test_no_text_of_a_toml_file_does(file, whole, tmp_path):
     text, lines = TOML[file]
     spans = texts(text)
-    assert check(whole, tmp_path, [(file, spans[0], text[slice(*spans[0])][1:-1], line) for line in lines])[0][0] == 0
+    assert (
+        check(
+            whole,
+            tmp_path,
+            [(file, spans[0], text[slice(*spans[0])][1:-1], line) for line in lines],
+        )[0][0]
+        == 0
+    )
     cases = [(p, line) for p in spans for line in lines]
-    check(whole, tmp_path, [(file, p, PROBES[k % len(PROBES)], line) for k, (p, line) in enumerate(cases)])
+    check(
+        whole,
+        tmp_path,
+        [(file, p, PROBES[k % len(PROBES)], line) for k, (p, line) in enumerate(cases)],
+    )

@@ -41,7 +41,10 @@ def theirs(name):
     with torch.random.fork_rng():
         torch.manual_seed(3)
         net = open_clip.CLIP(
-            shape.width, open_clip.CLIPVisionCfg(**shape.vision), open_clip.CLIPTextCfg(**shape.text), quick_gelu=True
+            shape.width,
+            open_clip.CLIPVisionCfg(**shape.vision),
+            open_clip.CLIPTextCfg(**shape.text),
+            quick_gelu=True,
         )
         for module in net.modules():
             if isinstance(module, nn.BatchNorm2d):

@@ -54,7 +54,10 @@ class Subject:
 
         The first has no image of the last class: if clients had all classes, FedRS would be FedAvg.
         """
-        return {client: toy_shard(client, 9 + 4 * k, absent=None if k else 2) for k, client in enumerate(ROSTER)}
+        return {
+            client: toy_shard(client, 9 + 4 * k, absent=None if k else 2)
+            for k, client in enumerate(ROSTER)
+        }
 
     @cached_property
     def rounds(self) -> list[Played]:
@@ -67,9 +70,14 @@ class Subject:
         return toy_federation(self.method, **{"rounds": ROUNDS, "shards": self.shards, **changed})
 
     def train(
-        self, *, state: RunState | None = None, until: int | None = None, engine: Engine | None = None,
-        each: Callable[[Played], Any] = lambda played: None, **changed: Any,
-    ) -> RunState:  # fmt: skip
+        self,
+        *,
+        state: RunState | None = None,
+        until: int | None = None,
+        engine: Engine | None = None,
+        each: Callable[[Played], Any] = lambda played: None,
+        **changed: Any,
+    ) -> RunState:
         """The state after some rounds. each: is given every round's result. changed: of toy_federation()."""
         federation = self.federation(**changed)
         state = state or federation.first()
@@ -88,7 +96,9 @@ def keeps_the_contract(subject: Subject) -> None:
 def is_finite(subject: Subject) -> None:
     """The model is finite after all rounds."""
     state = subject.rounds[-1].state
-    whole = all(bool(theta.isfinite().all()) for theta in (state.theta, *_models(subject.method, state)))
+    whole = all(
+        bool(theta.isfinite().all()) for theta in (state.theta, *_models(subject.method, state))
+    )
     _refuse_unless(whole, "the model holds NaN or infinity after three rounds")
 
 
@@ -117,13 +127,21 @@ def resumes(subject: Subject) -> None:
     with tempfile.TemporaryDirectory() as folder:
         states.save(Path(folder), before, ROSTER)
         restored = states.restore(states.saved(Path(folder))[-1], ROSTER, "cpu")
-    _compare(subject.train(state=restored), end, "keep all that changes in memory and shared, nothing in the method")
+    _compare(
+        subject.train(state=restored),
+        end,
+        "keep all that changes in memory and shared, nothing in the method",
+    )
 
 
 def replays(subject: Subject) -> None:
     """A round can be played again from the state before it."""
     first, second, _ = (each.state for each in subject.rounds)
-    _compare(subject.train(state=first, until=2), second, "replace tensors of memory and shared, never write into them")
+    _compare(
+        subject.train(state=first, until=2),
+        second,
+        "replace tensors of memory and shared, never write into them",
+    )
 
 
 def takes_clients_in_any_order(subject: Subject) -> None:
@@ -158,7 +176,9 @@ def survives_one_image(subject: Subject) -> None:
 def handles_partial_participation(subject: Subject) -> None:
     """Half of the clients in a round: it works, or is refused by name."""
     model = "clip-tiny" if subject.method.local.freezes else "cnn"
-    plan = TrainOptions(subject.spec, set=subject.settings, rounds=2, participation=0.5, model=model)
+    plan = TrainOptions(
+        subject.spec, set=subject.settings, rounds=2, participation=0.5, model=model
+    )
     if not subject.method.aggregator.full_participation:
         rules.check(plan)
         _refuse_unless_finite(subject.train(rounds=4, participation=0.5))
@@ -173,15 +193,21 @@ def handles_partial_participation(subject: Subject) -> None:
 
 def trains_as_asked(subject: Subject) -> None:
     """Adam, several epochs, weight decay and batch norm of each client's own"""
-    training = Training(optimizer="adam", lr=0.01, weight_decay=5e-4, epochs=2, batch_size=16, bn="local")
+    training = Training(
+        optimizer="adam", lr=0.01, weight_decay=5e-4, epochs=2, batch_size=16, bn="local"
+    )
     _refuse_unless_finite(subject.train(training=training, until=2))
 
 
 def reports_the_same_columns(subject: Subject) -> None:
     """Reports of clients have the same names and shapes in every round."""
-    first, *others = ({name: column.shape for name, column in each.columns.items()} for each in subject.rounds)
+    first, *others = (
+        {name: column.shape for name, column in each.columns.items()} for each in subject.rounds
+    )
     for shapes in others:
-        _refuse_unless(shapes == first, f"round 1 had {_named(first)}, a later one {_named(shapes)}")
+        _refuse_unless(
+            shapes == first, f"round 1 had {_named(first)}, a later one {_named(shapes)}"
+        )
 
 
 def explains_its_options(subject: Subject) -> None:
@@ -189,7 +215,9 @@ def explains_its_options(subject: Subject) -> None:
     for half in (subject.method.local, subject.method.aggregator):
         for option in options.describe(half).values():
             if not option.meaning:
-                raise Failed(f"{option.name} says nothing: annotate it with Annotated[type, 'meaning, range']")
+                raise Failed(
+                    f"{option.name} says nothing: annotate it with Annotated[type, 'meaning, range']"
+                )
             with suppress(UsageError):
                 options.change(half, option.name, "no such value")
                 if option.type != "str":
@@ -199,14 +227,26 @@ def explains_its_options(subject: Subject) -> None:
 def is_rebuilt_from_its_record(subject: Subject) -> None:
     """Name and recorded settings build the same method again."""
     again = resolve(subject.spec, subject.method.settings)
-    _refuse_unless(again == subject.method, "an option's value is another after it was recorded and read")
+    _refuse_unless(
+        again == subject.method, "an option's value is another after it was recorded and read"
+    )
 
 
 CHECKS: tuple[Callable[[Subject], None], ...] = (
-    keeps_the_contract, is_finite, differs_from_fedavg, resumes, replays, takes_clients_in_any_order,
-    runs_on_processes, survives_one_image, handles_partial_participation, trains_as_asked,
-    reports_the_same_columns, explains_its_options, is_rebuilt_from_its_record,
-)  # fmt: skip
+    keeps_the_contract,
+    is_finite,
+    differs_from_fedavg,
+    resumes,
+    replays,
+    takes_clients_in_any_order,
+    runs_on_processes,
+    survives_one_image,
+    handles_partial_participation,
+    trains_as_asked,
+    reports_the_same_columns,
+    explains_its_options,
+    is_rebuilt_from_its_record,
+)
 
 
 @dataclass(frozen=True)

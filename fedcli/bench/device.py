@@ -15,7 +15,12 @@ from ..runs.resources import be_deterministic
 from . import engine, limits
 from .measuring import seconds_of
 
-NETWORKS = {("cnn", 32): 2048, ("resnet18", 64): 1024, ("resnet18", 224): 256, ("clip-vit-b16", 224): 128}
+NETWORKS = {
+    ("cnn", 32): 2048,
+    ("resnet18", 64): 1024,
+    ("resnet18", 224): 256,
+    ("clip-vit-b16", 224): 128,
+}
 CLIENTS = 4
 SECONDS = 4.0  # for each way of training each network, once it is warm
 MOST = 420.0  # seconds after which nothing else is begun, so that all of it takes eight minutes
@@ -57,7 +62,9 @@ def speeds(
             resources.restart(device)
             try:
                 pace, flops = _timed(device, model, size, images, precision, prepare)
-            except Exception as error:  # a compiler that is missing, or memory that is short, ends no other row
+            except (
+                Exception
+            ) as error:  # a compiler that is missing, or memory that is short, ends no other row
                 yield Speed(model, size, way, None, why=in_words(error))
                 continue
             peak = peaks[precision]
@@ -94,11 +101,18 @@ WAYS: dict[str, tuple[str, Callable[[InProcess], Engine]]] = {
 
 
 def _timed(
-    device: str, model: str, size: int, images: int, precision: str, prepare: Callable[[InProcess], Engine]
+    device: str,
+    model: str,
+    size: int,
+    images: int,
+    precision: str,
+    prepare: Callable[[InProcess], Engine],
 ) -> tuple[float, float]:
     """Images per second of the median round, and operations of an image."""
     federation = engine.plain_federation(model, size, CLIENTS, images, device, precision=precision)
-    flops, _ = limits.counted(lambda: federation.play(federation.first(), engine=limits.unrecorded(federation.clients)))
+    flops, _ = limits.counted(
+        lambda: federation.play(federation.first(), engine=limits.unrecorded(federation.clients))
+    )
     played = prepare(federation.clients)
     state = federation.play(federation.first(), engine=played).state
     seconds: list[float] = []
@@ -119,4 +133,6 @@ def report(device: str) -> dict[str, Any]:
 
 
 def name_of(device: str) -> str:
-    return torch.cuda.get_device_name(device) if device.startswith("cuda") else resources.processor()
+    return (
+        torch.cuda.get_device_name(device) if device.startswith("cuda") else resources.processor()
+    )

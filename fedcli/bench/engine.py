@@ -32,7 +32,12 @@ from .measuring import wait
 Optimizer = Literal["adam", "sgd", "adamw"]
 CLASSES = 7
 LEARNING_RATE = 1e-3
-PASSES = "step", "look", "gradient", "forward"  # of the network, as halves of methods say in their `cost`
+PASSES = (
+    "step",
+    "look",
+    "gradient",
+    "forward",
+)  # of the network, as halves of methods say in their `cost`
 COLUMNS = ["what", "fedcli", "bare", "time ratio", "lowest to highest", "of matrix speed"]
 
 
@@ -63,13 +68,24 @@ class Timing:
         ours, bare = map(self._speed, (self.ours, self.bare))
         spread = sorted(a / b for a, b in zip(self.ours, self.bare, strict=True))
         limit = "-" if self.share is None else f"{100 * self.share:.0f} %"
-        return [self.what, ours, bare, f"{self.ratio:.3f}", f"{spread[0]:.3f} to {spread[-1]:.3f}", limit]
+        return [
+            self.what,
+            ours,
+            bare,
+            f"{self.ratio:.3f}",
+            f"{spread[0]:.3f} to {spread[-1]:.3f}",
+            limit,
+        ]
 
     def body(self) -> dict[str, Any]:
         return {
-            "what": self.what, "ratio": self.ratio, "seconds": self.ours, "bare_seconds": self.bare,
-            "images": self.images, "share_of_limit": self.share,
-        }  # fmt: skip
+            "what": self.what,
+            "ratio": self.ratio,
+            "seconds": self.ours,
+            "bare_seconds": self.bare,
+            "images": self.images,
+            "share_of_limit": self.share,
+        }
 
     def _speed(self, side: list[float]) -> str:
         """Images a second, or how long where there is nothing to count."""
@@ -89,7 +105,11 @@ def formula(method: Method) -> dict[str, int]:
 
 def measurable() -> list[str]:
     """Methods whose cost follows from their formula."""
-    return [name for name, m in METHODS.items() if str not in {type(m.local.cost), type(m.aggregator.cost)}]
+    return [
+        name
+        for name, m in METHODS.items()
+        if str not in {type(m.local.cost), type(m.aggregator.cost)}
+    ]
 
 
 def engine(
@@ -109,7 +129,9 @@ def engine(
     """
     timed = resolve(method)
     passes = formula(timed)
-    federation = plain_federation(model, size, clients, images, device, method=timed, optimizer=optimizer)
+    federation = plain_federation(
+        model, size, clients, images, device, method=timed, optimizer=optimizer
+    )
     shards, training = federation.clients.shards, federation.training
     state = federation.play(federation.first()).state
 
@@ -129,24 +151,37 @@ def engine(
         wait(device)
 
     pairs = alternate(ours, bare, repeats)
-    flops, _ = limits.counted(lambda: federation.play(state, engine=limits.unrecorded(federation.clients)))
+    flops, _ = limits.counted(
+        lambda: federation.play(state, engine=limits.unrecorded(federation.clients))
+    )
     what, limit = f"{method}, {model}, {size} px, {optimizer}", limits.matrix_speed(device)
     return Timing(what, *pairs, images=len(shards) * images, flops=flops, limit=limit)
 
 
 def plain_federation(
-    model: str, size: int, clients: int, images: int, device: str, *, precision: str = "fp32",
-    method: Method | None = None, optimizer: Optimizer = "sgd",
-) -> Federation:  # fmt: skip
+    model: str,
+    size: int,
+    clients: int,
+    images: int,
+    device: str,
+    *,
+    precision: str = "fp32",
+    method: Method | None = None,
+    optimizer: Optimizer = "sgd",
+) -> Federation:
     """Clients of so many random images each, under FedAvg by default."""
     method, shards = method or resolve("fedavg"), random_shards(clients, images, size, device)
     net = network(model, size, device, precision)
-    training = Training(optimizer=optimizer, lr=LEARNING_RATE, momentum=0.9 if optimizer == "sgd" else 0.0)
+    training = Training(
+        optimizer=optimizer, lr=LEARNING_RATE, momentum=0.9 if optimizer == "sgd" else 0.0
+    )
     layout = Layout(net, method.local.personal_tensors(net))
     return Federation(InProcess(method, net, layout, shards, training), rounds=10)
 
 
-def _bare_client(net: torch.nn.Module, client: str, shard: Shard, training: Training, passes: dict[str, int]) -> None:
+def _bare_client(
+    net: torch.nn.Module, client: str, shard: Shard, training: Training, passes: dict[str, int]
+) -> None:
     """Plain PyTorch over one client's tensors, in the engine's order."""
     net.eval()
     for at in _parts(shard, 64) * passes["gradient"]:
@@ -156,9 +191,15 @@ def _bare_client(net: torch.nn.Module, client: str, shard: Shard, training: Trai
             F.cross_entropy(net(_input(shard, at)), shard.y[at])
     net.train()
     kind = torch.optim.Adam if training.optimizer == "adam" else torch.optim.SGD
-    rest = {"fused": True} if training.optimizer == "adam" else {"fused": True, "momentum": training.momentum}
+    rest = (
+        {"fused": True}
+        if training.optimizer == "adam"
+        else {"fused": True, "momentum": training.momentum}
+    )
     optimizer = kind(net.parameters(), lr=training.lr, weight_decay=training.weight_decay, **rest)
-    order = torch.randperm(len(shard), generator=torch.Generator().manual_seed(derive("shuffle", 0, 1, client, 0)))
+    order = torch.randperm(
+        len(shard), generator=torch.Generator().manual_seed(derive("shuffle", 0, 1, client, 0))
+    )
     for at in order.to(shard.rows.device).split(training.batch_size):
         x = _input(shard, at)
         with torch.no_grad():
@@ -179,7 +220,11 @@ def _parts(shard: Shard, size: int) -> list[torch.Tensor]:
 
 
 def alternate(
-    ours: Callable[[], None], bare: Callable[[], None], repeats: int, *, between: Callable[[], None] = lambda: None
+    ours: Callable[[], None],
+    bare: Callable[[], None],
+    repeats: int,
+    *,
+    between: Callable[[], None] = lambda: None,
 ) -> tuple[list[float], list[float]]:
     """Seconds of each repetition, in alternating order after one that does not count."""
     ours()
@@ -208,4 +253,6 @@ def random_shards(clients: int, images: int, size: int, device: str) -> dict[str
 
 
 def network(model: str, size: int, device: str, precision: str = "fp32") -> models.Network:
-    return models.build(model, models.Inputs(3, CLASSES, size), seed=0, precision=precision).to(device)
+    return models.build(model, models.Inputs(3, CLASSES, size), seed=0, precision=precision).to(
+        device
+    )

@@ -43,7 +43,9 @@ class Estimate:
     seconds_per_round: float  # in the mean over the rounds, scores at their end included
     rounds: int
     total_seconds: float  # of the whole run, loading and writing included
-    peak_bytes: int  # resident in all processes, shared memory counted once, or allocated on the GPU
+    peak_bytes: (
+        int  # resident in all processes, shared memory counted once, or allocated on the GPU
+    )
     free_bytes: int  # that this process could use in all; 0 where the system does not say
     measured_steps: int  # local steps that were played
     processes: int  # that train clients side by side
@@ -99,19 +101,30 @@ def estimate(source: Path, plan: TrainOptions, *, limit: float = SECONDS) -> Est
     known["kept between rounds"] = bytes_between_rounds(federation, visits.trained, scoring)
     missing = known["models of a round"] - table_bytes + known["kept between rounds"]
     if jobs > 1:
-        known["training processes"] = visits.own_bytes or jobs * (visit_bytes + model_bytes)  # in the processes
+        known["training processes"] = visits.own_bytes or jobs * (
+            visit_bytes + model_bytes
+        )  # in the processes
         missing += known["training processes"] - visit_bytes  # which was measured in this one
     return Estimate(
-        seconds_per_round=(total - loading) / plan.rounds, rounds=plan.rounds, total_seconds=total,
-        peak_bytes=max(loaded, resources.peak(device) + missing), free_bytes=available,
-        measured_steps=visits.steps, processes=jobs, seconds=seconds, bytes=known,
-    )  # fmt: skip
+        seconds_per_round=(total - loading) / plan.rounds,
+        rounds=plan.rounds,
+        total_seconds=total,
+        peak_bytes=max(loaded, resources.peak(device) + missing),
+        free_bytes=available,
+        measured_steps=visits.steps,
+        processes=jobs,
+        seconds=seconds,
+        bytes=known,
+    )
 
 
 def _cohorts(federation: PlannedFederation) -> list[list[str]]:
     """Who takes part in each round."""
     plan, roster = federation.plan, federation.data.roster
-    drawn = (cohort(len(roster), plan.participation, seed=plan.seed, round=t) for t in range(1, plan.rounds + 1))
+    drawn = (
+        cohort(len(roster), plan.participation, seed=plan.seed, round=t)
+        for t in range(1, plan.rounds + 1)
+    )
     return [[roster[row] for row in rows] for rows in drawn]
 
 
@@ -165,7 +178,9 @@ def evaluation_cost(federation: PlannedFederation, scoring: Scoring, also: bool)
     shard = max([*data.test.values(), *data.train.values()], key=len)
     shard = part(shard, np.arange(min(len(shard), EVALUATION_BATCH)))
     tables: list[np.ndarray] = []
-    each = min(times(lambda: tables.append(logits(federation.net, shard, federation.method.local)))) / len(shard)
+    each = min(
+        times(lambda: tables.append(logits(federation.net, shard, federation.method.local)))
+    ) / len(shard)
 
     def scored(y: np.ndarray, score: Callable[[np.ndarray, np.ndarray], object]) -> float:
         repeated = np.resize(tables[0], (len(y), tables[0].shape[1]))  # [N, C]
@@ -174,7 +189,9 @@ def evaluation_cost(federation: PlannedFederation, scoring: Scoring, also: bool)
     total = 0.0
     if due:
         answers = len(data.roster) if plan.single_site and not has_own_tests(data) else 1
-        total += due * answers * sum(scored(test.y.cpu().numpy(), curve) for test in data.test.values())
+        total += (
+            due * answers * sum(scored(test.y.cpu().numpy(), curve) for test in data.test.values())
+        )
     if scoring.whole is not None:
         score = curve if scoring.whole.multi_label else metrics.balanced_accuracy
         total += plan.rounds * scored(scoring.whole.y.cpu().numpy(), score)
@@ -187,11 +204,19 @@ def writing_cost(federation: PlannedFederation, report: Report) -> float:
     line = {"weights": [1.0] * len(federation.data.roster), "loss": 1.0}
     with tempfile.TemporaryDirectory() as folder, Path(folder, "lines").open("w") as file:
         lines = 2 * federation.rounds * statistics.median(times(lambda: folders.append(file, line)))
-        model = Path(folder, "models", "model.h5"), federation.layout, report.theta, memories, federation.counts
+        model = (
+            Path(folder, "models", "model.h5"),
+            federation.layout,
+            report.theta,
+            memories,
+            federation.counts,
+        )
         return lines + seconds_of(lambda: save_model(*model)) * min(KEPT + 1, federation.rounds)
 
 
-def bytes_between_rounds(federation: PlannedFederation, reports: list[Report], scoring: Scoring) -> int:
+def bytes_between_rounds(
+    federation: PlannedFederation, reports: list[Report], scoring: Scoring
+) -> int:
     """Bytes that clients keep, and the best model with what they keep to themselves."""
     each = max(sum(tensor.nbytes for tensor in report.memory.values()) for report in reports)
     if federation.single_site:

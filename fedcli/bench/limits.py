@@ -50,8 +50,11 @@ def measure(federation: PlannedFederation, seconds: float) -> dict[str, Any] | N
         console.say("no line on speed: beside this training the GPU has no memory to measure it in")
         return None
     return {
-        "flops_per_image": operations, "bytes_per_image": moved, "flops_per_second": flops, "bytes_per_second": copied
-    }  # fmt: skip
+        "flops_per_image": operations,
+        "bytes_per_image": moved,
+        "flops_per_second": flops,
+        "bytes_per_second": copied,
+    }
 
 
 def cost(federation: PlannedFederation) -> tuple[float, float]:
@@ -72,7 +75,9 @@ def cost(federation: PlannedFederation) -> tuple[float, float]:
         counts.append(counted(lambda: reports.extend(engine(tasks))))
         return reports
 
-    next_state(federation, state, [client], counting)  # the server's part is not counted: it trains on no image
+    next_state(
+        federation, state, [client], counting
+    )  # the server's part is not counted: it trains on no image
     operations, moved = map(sum, zip(*counts))
     return operations / images, moved / images
 
@@ -81,7 +86,15 @@ def unrecorded(clients: InProcess) -> Callable[[list[Task]], Iterator[Report]]:
     """An engine without steps that a GPU recorded, whose operations nothing can count."""
     method, net, layout, training = clients.method, clients.net, clients.layout, clients.training
     return lambda tasks: (
-        run_client(method, net, layout, clients.shards[task.client], task, training, val=clients.val.get(task.client))
+        run_client(
+            method,
+            net,
+            layout,
+            clients.shards[task.client],
+            task,
+            training,
+            val=clients.val.get(task.client),
+        )
         for task in tasks
     )
 
@@ -121,7 +134,9 @@ class Traffic(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         if not func.is_view:
-            self.bytes += sum(v.nbytes for v in tree_leaves((args, kwargs, result)) if isinstance(v, Tensor))
+            self.bytes += sum(
+                v.nbytes for v in tree_leaves((args, kwargs, result)) if isinstance(v, Tensor)
+            )
         return result
 
 

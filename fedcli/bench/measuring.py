@@ -63,7 +63,10 @@ class Visits:
         if together:  # processes on one machine slow each other
             seconds, visits = together
             lines = {name: self.line(name) for _, name, _ in visits}
-            alone = busiest((worker, lines[name][0] + lines[name][1] * images) for worker, name, images in visits)
+            alone = busiest(
+                (worker, lines[name][0] + lines[name][1] * images)
+                for worker, name, images in visits
+            )
             self.slowdown = max(1.0, seconds / alone)
 
     @property
@@ -76,11 +79,15 @@ class Visits:
         processes = processes or self.jobs
         shares, lines = self._shares(), {name: self.line(name) for name in self.seconds}
         each = {
-            client: sum(share * (lines[name][0] + lines[name][1] * images) for name, share in shares.items())
+            client: sum(
+                share * (lines[name][0] + lines[name][1] * images) for name, share in shares.items()
+            )
             for client, images in self.federation.counts.items()
         }
         workers = shared_out(self.federation.counts, processes)
-        return self.slowdown * sum(busiest((workers[c], each[c]) for c in cohort) for cohort in cohorts)
+        return self.slowdown * sum(
+            busiest((workers[c], each[c]) for c in cohort) for cohort in cohorts
+        )
 
     def _shares(self) -> dict[str, float]:
         """Parts of a round, and the share of its clients that play each: a rule may select whom to train."""
@@ -98,7 +105,10 @@ class Visits:
 
     def line(self, name: str) -> tuple[float, float]:
         """Seconds of a visit and of each image, by least squares over the medians; neither is below zero."""
-        medians = [(images, statistics.median(values)) for images, values in sorted(self.seconds[name].items())]
+        medians = [
+            (images, statistics.median(values))
+            for images, values in sorted(self.seconds[name].items())
+        ]
         images, seconds = zip(*medians, strict=True)
         if len(images) > 1:
             slope, intercept = np.polyfit(images, seconds, 1)
@@ -106,7 +116,9 @@ class Visits:
                 return float(intercept), float(slope)
         return 0.0, seconds[-1] / images[-1]
 
-    def _play(self, state: RunState, names: list[str], images: int, *, count: bool = True) -> RunState:
+    def _play(
+        self, state: RunState, names: list[str], images: int, *, count: bool = True
+    ) -> RunState:
         """Play a round of these clients on at most so many images each."""
         clients, device = some_images(self.federation, names, images), self.federation.plan.device
         fresh: dict[str, list[Report]] = {}
@@ -119,14 +131,22 @@ class Visits:
                 wait(device)
                 if count:
                     by_images = self.seconds.setdefault(task.part, {})
-                    by_images.setdefault(len(clients.shards[task.client]), []).append(time.perf_counter() - begin)
+                    by_images.setdefault(len(clients.shards[task.client]), []).append(
+                        time.perf_counter() - begin
+                    )
                 self.steps += report.steps
-                fresh.setdefault(task.part, [])[1:] = [report]  # no more models than a round holds beside its table
+                fresh.setdefault(task.part, [])[1:] = [
+                    report
+                ]  # no more models than a round holds beside its table
                 yield report
 
         state = next_state(self.federation, state, names, engine)
         self.reports = fresh
-        watched = [shard for shard in (*clients.shards.values(), *clients.val.values()) if isinstance(shard, _Watched)]
+        watched = [
+            shard
+            for shard in (*clients.shards.values(), *clients.val.values())
+            if isinstance(shard, _Watched)
+        ]
         self.evaluates = self.evaluates or any(shard.evaluations for shard in watched)
         return state
 
@@ -138,7 +158,11 @@ class Visits:
         """
         counts = self.federation.counts
         whole = each * sum(counts[client] for client in self.cohort) < limit
-        names = self.cohort if whole else sorted(counts, key=lambda client: counts[client])[-self.jobs :]
+        names = (
+            self.cohort
+            if whole
+            else sorted(counts, key=lambda client: counts[client])[-self.jobs :]
+        )
         smallest = self.federation.plan.batch_size
         images = max(counts.values()) if whole else max(smallest, int(limit / 4 / each))
         clients = some_images(self.federation, names, images)
@@ -148,7 +172,9 @@ class Visits:
             nonlocal seconds
             reports: list[Report] = []
             seconds += seconds_of(lambda: reports.extend(pool(tasks)))
-            visits.extend((pool.worker_of[t.client], t.part, len(clients.shards[t.client])) for t in tasks)
+            visits.extend(
+                (pool.worker_of[t.client], t.part, len(clients.shards[t.client])) for t in tasks
+            )
             return reports
 
         with Pool(clients, self.jobs, len(names)) as pool:
@@ -186,10 +212,14 @@ def some_images(federation: PlannedFederation, names: list[str], images: int) ->
         if client in shards and len(shard):
             share = len(shards[client]) / counts[client]
             val[client] = _Watched.of(shard, max(1, round(share * len(shard))))
-    return replace(federation.clients, shards=shards, val=val)  # and its steps, which are recorded once
+    return replace(
+        federation.clients, shards=shards, val=val
+    )  # and its steps, which are recorded once
 
 
-def next_state(federation: PlannedFederation, state: RunState, roster: list[str], engine: Engine) -> RunState:
+def next_state(
+    federation: PlannedFederation, state: RunState, roster: list[str], engine: Engine
+) -> RunState:
     """After one more round of exactly these clients; a last round can be played again."""
     state = replace(state, round=min(state.round, federation.rounds - 1))
     return replace(federation, participation=1.0).play(state, roster, engine).state

@@ -29,7 +29,13 @@ def toy_net(seed: int = 0, dropout: float = 0.2, extend: Extend = lambda net: No
     """A convolution and a linear layer. extend: as Local.extend."""
 
     def build() -> Network:
-        layers = nn.Conv2d(1, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(4), nn.Flatten()
+        layers = (
+            nn.Conv2d(1, 4, 3, padding=1, bias=False),
+            nn.BatchNorm2d(4),
+            nn.ReLU(),
+            nn.MaxPool2d(4),
+            nn.Flatten(),
+        )
         return Network(nn.Sequential(*layers, nn.Dropout(dropout)), 16, CLASSES)
 
     return _extended(build, seed, extend)
@@ -52,7 +58,9 @@ def _extended(build: Callable[[], Network], seed: int, extend: Extend) -> Networ
     return net
 
 
-def toy_shard(client: str, count: int | None = None, kind: str = "none", absent: int | None = None) -> Shard:
+def toy_shard(
+    client: str, count: int | None = None, kind: str = "none", absent: int | None = None
+) -> Shard:
     """Images whose upper, middle or lower part is brighter, by class. absent: a class that no image has."""
     rng = np.random.default_rng(derive("toy", client))
     n = count or 20 + int(rng.integers(30))
@@ -69,17 +77,30 @@ def toy_shard(client: str, count: int | None = None, kind: str = "none", absent:
 
 
 def toy_federation(
-    method: Method, *, shards: dict[str, Shard] | None = None, training: Training | None = None, rounds: int = 3,
-    participation: float = 1.0, seed: int = 1, dropout: float = 0.2, device: str = "cpu",
-) -> Federation:  # fmt: skip
+    method: Method,
+    *,
+    shards: dict[str, Shard] | None = None,
+    training: Training | None = None,
+    rounds: int = 3,
+    participation: float = 1.0,
+    seed: int = 1,
+    dropout: float = 0.2,
+    device: str = "cpu",
+) -> Federation:
     """The toy clients under a method, by default on 20 to 50 images each and by SGD.
 
     device: where these shards are.
     """
-    small = not (method.local.freezes or method.adapters)  # without a layer that an adapter could stand beside
-    net = toy_net(dropout=dropout, extend=method.extend) if small else toy_clip(extend=method.extend)
+    small = not (
+        method.local.freezes or method.adapters
+    )  # without a layer that an adapter could stand beside
+    net = (
+        toy_net(dropout=dropout, extend=method.extend) if small else toy_clip(extend=method.extend)
+    )
     net = net.to(device)
     layout = Layout(net, method.personal_tensors(net))
     shards = shards or {client: toy_shard(client) for client in ROSTER}
-    training = training or Training(optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=8)
+    training = training or Training(
+        optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=8
+    )
     return Federation(InProcess(method, net, layout, shards, training), rounds, seed, participation)

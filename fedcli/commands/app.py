@@ -124,7 +124,9 @@ def _told(error: BaseException) -> FedcliError:
         return told
     if fault := extensions.fault(error):
         return fault
-    if isinstance(error, ImportError | MemoryError):  # a limit on memory ends the loading of a library too
+    if isinstance(
+        error, ImportError | MemoryError
+    ):  # a limit on memory ends the loading of a library too
         what = f"too little memory, or a damaged package: {str(error) or 'memory is used up'}"
         return FedcliError(what, LIMITED)
     if known := of_system(error):
@@ -140,7 +142,12 @@ def _refuse(ctx: typer.Context, error: BaseException) -> None:
         command = " ".join(filter(None, [ctx.command_path, ctx.invoked_subcommand]))
         line = getattr(getattr(error, "ctx", None), "command_path", None) or command
         with console.shown():  # where the line of the whole program is wrong, nothing is shown yet
-            _end(ctx, f"{sentence[:1].lower()}{sentence[1:]}", f"`{line} --help` lists what can be given", 2)
+            _end(
+                ctx,
+                f"{sentence[:1].lower()}{sentence[1:]}",
+                f"`{line} --help` lists what can be given",
+                2,
+            )
 
 
 def _nothing_begun() -> None:
@@ -156,23 +163,45 @@ def _end(ctx: typer.Context, sentence: str, hint: str, code: int) -> NoReturn:
 
 
 app = typer.Typer(
-    name="fedcli", cls=Commands, no_args_is_help=True, rich_markup_mode=None,
+    name="fedcli",
+    cls=Commands,
+    no_args_is_help=True,
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)  # fmt: skip
+)
 
 GROUPS = {  # heading in help -> its commands
     "Begin": (demo.demo,),
-    "Data": (stages.prepare, stages.partition, stages.corrupt, stages.attack, datasets.datasets, lists.corruptions),
+    "Data": (
+        stages.prepare,
+        stages.partition,
+        stages.corrupt,
+        stages.attack,
+        datasets.datasets,
+        lists.corruptions,
+    ),
     "Train and score": (
-        stages.train, stages.evaluate, stages.predict, compare.audit, cells.sweep, reproduce.run, reproduce.reproduce,
-        methods.methods, lists.models,
+        stages.train,
+        stages.evaluate,
+        stages.predict,
+        compare.audit,
+        cells.sweep,
+        reproduce.run,
+        reproduce.reproduce,
+        methods.methods,
+        lists.models,
     ),
     "Compare": (stages.report, compare.compare, plot.plot, ls.ls, inspect.inspect, lists.metrics),
     "More": (
-        import_module("fedcli.sites.command").site, export.export, new.new, check.check, bench.bench, version.version,
+        import_module("fedcli.sites.command").site,
+        export.export,
+        new.new,
+        check.check,
+        bench.bench,
+        version.version,
     ),
-}  # fmt: skip
+}
 for group, functions in GROUPS.items():
     for function in functions:
         own: Any = plot.Figures if function is plot.plot else Command  # a group is a command too
@@ -208,22 +237,32 @@ def _replaced(error: UnicodeError) -> tuple[bytes, int]:
     """Bytes for text that the output's encoding lacks: the bytes of a file's name that is no text, else "?"."""
     assert isinstance(error, UnicodeEncodeError)
     codes = [ord(c) for c in error.object[error.start : error.end]]
-    return bytes(code - 0xDC00 if 0xDC80 <= code <= 0xDCFF else ord("?") for code in codes), error.end
+    return bytes(
+        code - 0xDC00 if 0xDC80 <= code <= 0xDCFF else ord("?") for code in codes
+    ), error.end
 
 
 def _open_streams() -> None:
     """Have three streams that take any text: a file would else be opened in place of one that the shell has closed."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
-            nothing = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free, which is this stream's
+            nothing = os.open(
+                os.devnull, os.O_RDWR
+            )  # the lowest number that is free, which is this stream's
             setattr(sys, name, os.fdopen(nothing, "w" if number else "r"))
     codecs.register_error("fedcli", _replaced)
-    for stream, errors in ((sys.stdin, "surrogateescape"), (sys.stdout, "fedcli"), (sys.stderr, "fedcli")):
+    for stream, errors in (
+        (sys.stdin, "surrogateescape"),
+        (sys.stdout, "fedcli"),
+        (sys.stderr, "fedcli"),
+    ):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=errors)
 
 
-NEEDED = 4 << 30  # bytes of addresses; with less, torch's libraries were seen to end the process and to wait for ever
+NEEDED = (
+    4 << 30
+)  # bytes of addresses; with less, torch's libraries were seen to end the process and to wait for ever
 
 
 class BeforeTorch(MetaPathFinder):
@@ -233,7 +272,9 @@ class BeforeTorch(MetaPathFinder):
         if fullname == "torch":
             limit = resource.getrlimit(resource.RLIMIT_AS)[0]
             if limit != resource.RLIM_INFINITY and limit < NEEDED:
-                raise MemoryError(f"{limit / 2**30:.1f} GB are allowed, and torch's libraries need {NEEDED >> 30}")
+                raise MemoryError(
+                    f"{limit / 2**30:.1f} GB are allowed, and torch's libraries need {NEEDED >> 30}"
+                )
 
 
 def main() -> None:

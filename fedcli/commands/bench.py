@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 def bench(
     method: Annotated[
-        Sequence[str], "against the passes of its formula; may be repeated, all is every one; default: fedavg"
+        Sequence[str],
+        "against the passes of its formula; may be repeated, all is every one; default: fedavg",
     ] = (),
     model: Annotated[str, "network that is trained"] = "cnn",
     size: o.Size = 32,
@@ -38,7 +39,9 @@ def bench(
     if device.startswith("cuda") and not method:
         _show_device(device, json)
         return
-    timings = _beside_bare(method, repeats, model=model, size=size, clients=clients, images=images, device=device)
+    timings = _beside_bare(
+        method, repeats, model=model, size=size, clients=clients, images=images, device=device
+    )
     if json:
         show_json([timing.body() for timing in timings])
         return

@@ -18,9 +18,13 @@ from .shell.declare import parsed
 from .shell.shown import show_json, show_tables
 
 Seeds = Annotated[
-    str | None, "how many seeds, or which ones, such as 0,1; default: a recipe's own, else 0", Flag("N|SEED,...")
+    str | None,
+    "how many seeds, or which ones, such as 0,1; default: a recipe's own, else 0",
+    Flag("N|SEED,..."),
 ]
-Only = Annotated[Sequence[str], "the row of this name, or cells with this text; may be repeated", Flag("TEXT")]
+Only = Annotated[
+    Sequence[str], "the row of this name, or cells with this text; may be repeated", Flag("TEXT")
+]
 DryRun = Annotated[
     str,
     "print the commands as a shell script, run none; --dry-run=DIR: write a script for each cell into this folder, and "
@@ -28,7 +32,8 @@ DryRun = Annotated[
     Flag("[=DIR]", alone="-"),
 ]
 Precision = Annotated[
-    Literal["fp32", "tf32", "bf16", "auto"] | None, "precision of every training; default: as the recipe says"
+    Literal["fp32", "tf32", "bf16", "auto"] | None,
+    "precision of every training; default: as the recipe says",
 ]
 Part = Annotated[
     str,
@@ -90,14 +95,20 @@ def sweep(
     from ..reproduce.shared import Shared
 
     o.refuse_together(dry_run=dry_run, json=json)
-    flags = next((place for place, word in enumerate(methods) if word[:1] == "-" != word), len(methods))
+    flags = next(
+        (place for place, word in enumerate(methods) if word[:1] == "-" != word), len(methods)
+    )
     extensions.allow(words := methods[flags:])
     named, data = several.methods_and_data(methods[:flags])
     chosen = read_seeds(seeds, (0,)) or (0,)
-    wanted = sweeps.planned(named, data, over, chosen, parsed(TrainOptions, words), work, _partitioned)
+    wanted = sweeps.planned(
+        named, data, over, chosen, parsed(TrainOptions, words), work, _partitioned
+    )
     if dry_run:
         devices = engine.spread(device, jobs, at_once)
-        scripted(Script(wanted.recipe, wanted.cells, work, source=wanted.data, devices=devices), dry_run)
+        scripted(
+            Script(wanted.recipe, wanted.cells, work, source=wanted.data, devices=devices), dry_run
+        )
         return
     place = engine.Place(work, engine.devices(device, jobs, wanted.cells, at_once), debug)
     folder = wanted.folder(work)
@@ -133,7 +144,9 @@ def _partitioned(source: Path) -> PartitionOptions | None:
     return None if read.kind == "dataset" else parsed(PartitionOptions, read.made_by[1:])
 
 
-def run_cells(recipe: Any, shared: Any, place: Any, folder: Path, *, as_json: bool = False, **about: Any) -> list:
+def run_cells(
+    recipe: Any, shared: Any, place: Any, folder: Path, *, as_json: bool = False, **about: Any
+) -> list:
     """Play cells, show their table, and return what became of each, nothing where another process writes it.
 
     about: as output.play() takes it. Raises FedcliError where a cell failed, after all is written.
@@ -154,7 +167,13 @@ def run_cells(recipe: Any, shared: Any, place: Any, folder: Path, *, as_json: bo
 
 
 def train_several(
-    methods: Sequence[str], asked: TrainOptions, seeds: str | None, *, dry_run: bool, as_json: bool, debug: bool
+    methods: Sequence[str],
+    asked: TrainOptions,
+    seeds: str | None,
+    *,
+    dry_run: bool,
+    as_json: bool,
+    debug: bool,
 ) -> None:
     """Train each method with each seed, and print the path of each run; what is finished is not trained again.
 
@@ -167,24 +186,38 @@ def train_several(
     from ..stages.train import data_for, resolved
 
     if seeds is not None and asked.seed:
-        raise UsageError("--seed and --seeds exclude each other", "--seeds 4,7 trains with these two")
+        raise UsageError(
+            "--seed and --seeds exclude each other", "--seeds 4,7 trains with these two"
+        )
     own = several.each_its_own(methods, asked)
     found = data_for(resolved(own[methods[0]]))
-    with tempfile.TemporaryDirectory() as nowhere:  # where a dataset is partitioned, which the runs themselves would do
-        data, work = for_training(found, Path(nowhere) if dry_run else Path(asked.work)), Path(asked.work)
+    with (
+        tempfile.TemporaryDirectory() as nowhere
+    ):  # where a dataset is partitioned, which the runs themselves would do
+        data, work = (
+            for_training(found, Path(nowhere) if dry_run else Path(asked.work)),
+            Path(asked.work),
+        )
         cells = several.cells(own, expand.read_seeds(seeds, (0,)) or (asked.seed,), data)
         place = engine.Place(work, engine.devices(asked.device, asked.jobs, cells), debug)
         sources: engine.Sources = {(): data}
         if dry_run:
             wanted = forecast.forecast(cells, sources, place, keep=False)
-            show_json(asdict(wanted)) if as_json else console.say(wanted.sentence(len(place.devices)))
+            show_json(asdict(wanted)) if as_json else console.say(
+                wanted.sentence(len(place.devices))
+            )
             return
         forecast.announce(cells, sources, place)
         with Shared(work, cells, sources) as shared:
             outcomes = engine.run(shared, place) or []
     done = [outcome.path for outcome in outcomes if outcome.scores]
     if as_json:
-        show_json([{"path": str(path), "manifest": loads(path.read_text(encoding="utf-8"))} for path in done])
+        show_json(
+            [
+                {"path": str(path), "manifest": loads(path.read_text(encoding="utf-8"))}
+                for path in done
+            ]
+        )
     else:
         for path in done:
             console.result(str(path))

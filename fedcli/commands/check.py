@@ -19,7 +19,9 @@ SAID = {None: "not tried", "": "holds"}
 def check(
     method: Annotated[str, "a method: ./mine.py, ./mine.py:NAME, or one by name", NAME],
     set: Annotated[Mapping[str, object], "an option of the method; may be repeated"] = EMPTY,
-    pairs: Annotated[bool, "also check it as a base and as an add-on", Flag(typed="pairs/--alone")] = True,
+    pairs: Annotated[
+        bool, "also check it as a base and as an add-on", Flag(typed="pairs/--alone")
+    ] = True,
     json: Json = False,
 ) -> None:
     """Test that a method does what every method must do.
@@ -43,10 +45,14 @@ def check(
     for subject in console.progress(subjects, label="check", total=len(subjects)):
         made[subject.method.name] = checks.verdicts(subject)
     if json:
-        show_json({name: [vars(verdict) for verdict in verdicts] for name, verdicts in made.items()})
+        show_json(
+            {name: [vars(verdict) for verdict in verdicts] for name, verdicts in made.items()}
+        )
     else:
         _print(made)
-    failed = [(name, verdict) for name, verdicts in made.items() for verdict in verdicts if verdict.why]
+    failed = [
+        (name, verdict) for name, verdicts in made.items() for verdict in verdicts if verdict.why
+    ]
     if failed:
         name, first = failed[0]
         count = console.counted(len(failed), "check does", "checks do")

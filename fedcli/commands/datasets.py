@@ -19,8 +19,12 @@ def datasets(
     make_sample: Annotated[
         Path | None, "write a synthetic sample: a few made-up files in its layout", Flag("DIR")
     ] = None,
-    download: Annotated[Path | None, "put its files there, where they are free to download", Flag("DIR")] = None,
-    file: Annotated[Sequence[str], "with --download: only this file; may be repeated", Flag("PATH")] = (),
+    download: Annotated[
+        Path | None, "put its files there, where they are free to download", Flag("DIR")
+    ] = None,
+    file: Annotated[
+        Sequence[str], "with --download: only this file; may be repeated", Flag("PATH")
+    ] = (),
     accept_licence: AcceptLicence = False,
     json: Json = False,
 ) -> None:
@@ -41,13 +45,18 @@ def datasets(
     refuse_together(make_sample=make_sample, download=download)
     if (file or accept_licence) and not download:
         raise UsageError("--file and --accept-licence are about a download", "add --download DIR")
-    for flag, given, example in (("download", download, "medmnist"), ("make-sample", make_sample, "isic2018")):
+    for flag, given, example in (
+        ("download", download, "medmnist"),
+        ("make-sample", make_sample, "isic2018"),
+    ):
         if given and not name:
             raise UsageError(f"--{flag} needs a dataset", f"fedcli datasets {example} --{flag} DIR")
     if name and download:
         from ..data.preparation import download as fetch
 
-        fetch.download([fetch.wanted(of_card(name, card(name)), download, file)], accepted=accept_licence)
+        fetch.download(
+            [fetch.wanted(of_card(name, card(name)), download, file)], accepted=accept_licence
+        )
         if json:
             show_json({"folder": str(download), "files": fetch.received(download)})
         else:
@@ -56,7 +65,9 @@ def datasets(
     if name and make_sample:
         made, sites = sources.make_sample(name, make_sample), card(name)["sites"]
         division = f"--by {sites}" if sites else "--clients 2 (it is small)"
-        console.say(f"next: fedcli prepare {name} --raw {shlex.quote(str(made))}; then fedcli partition {division}")
+        console.say(
+            f"next: fedcli prepare {name} --raw {shlex.quote(str(made))}; then fedcli partition {division}"
+        )
         console.result(str(made))
         return
     if name:
@@ -65,7 +76,9 @@ def datasets(
         return
     offered = extensions.installed("datasets")
     extensions.allow(offered)
-    cards = {known: card(known) for known in dict.fromkeys([*SOURCES, *sources.REGISTERED, *offered])}
+    cards = {
+        known: card(known) for known in dict.fromkeys([*SOURCES, *sources.REGISTERED, *offered])
+    }
     if json:
         show_json(cards)
         return
@@ -91,8 +104,14 @@ def _readable(entry: dict[str, Any]) -> dict[str, Any]:
         if key in ("download_of", "redirects"):
             continue
         if key == "files":
-            columns = (f"columns {', '.join(file['columns'])} - " if "columns" in file else "" for file in value)
-            shown[key] = {file["path"]: head + file.get("what", "") for head, file in zip(columns, value, strict=True)}
+            columns = (
+                f"columns {', '.join(file['columns'])} - " if "columns" in file else ""
+                for file in value
+            )
+            shown[key] = {
+                file["path"]: head + file.get("what", "")
+                for head, file in zip(columns, value, strict=True)
+            }
         elif key == "download":
             shown["download (--download DIR)"] = files
         elif key == "by_hand":
@@ -101,7 +120,10 @@ def _readable(entry: dict[str, Any]) -> dict[str, Any]:
         elif key == "splits":
             shown["splits (--split)"] = value
         elif key == "options":
-            defaults = {name: f" [default: {of['default']}]" * (of["default"] != "") for name, of in value.items()}
+            defaults = {
+                name: f" [default: {of['default']}]" * (of["default"] != "")
+                for name, of in value.items()
+            }
             lines = {name: of["about"] + defaults[name] for name, of in value.items()}
             shown["options (--set OPTION=VALUE)"] = lines
         elif key == "classes" or (key == "attributes" and _takes_columns(entry)):

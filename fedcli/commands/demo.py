@@ -35,7 +35,14 @@ def demo(
     dataset = prepare("phantom", size=24, work=work, seed=seed, jobs=1)
     divided = partition(dataset, by="site", work=work, seed=seed)
     data = corrupt(divided, "gaussian", severity=1, on=["west"], work=work, seed=seed, jobs=1)
-    training: dict[str, Any] = {"rounds": rounds, "epochs": 2, "lr": 3e-3, "batch_size": 32, "seed": seed, "work": work}
+    training: dict[str, Any] = {
+        "rounds": rounds,
+        "epochs": 2,
+        "lr": 3e-3,
+        "batch_size": 32,
+        "seed": seed,
+        "work": work,
+    }
     runs = [train(method, data, resume=True, **training) for method in METHODS]
     made = report(runs, by=BY, work=work)
     rows, page = made.rows, work / "report.html"

@@ -17,7 +17,9 @@ KINDS = "nvflare", "flower", "model"
 
 def export(
     what: Annotated[
-        str, "a job of NVFlare, an app of Flower, or a run's model", Flag("nvflare|flower|model", argument=True)
+        str,
+        "a job of NVFlare, an app of Flower, or a run's model",
+        Flag("nvflare|flower|model", argument=True),
     ],
     sites: Annotated[
         Sequence[str],
@@ -29,22 +31,26 @@ def export(
         "of model: the kind of file; default: by the name of --out; extra: pip install 'fedcli[export]'",
         Flag("safetensors|onnx|torchscript|torch.export"),
     ] = None,
-    client: Annotated[str | None, "of model: that of this client, where clients have their own"] = None,
+    client: Annotated[
+        str | None, "of model: that of this client, where clients have their own"
+    ] = None,
     data: Annotated[
-        Path | None, "of the model of a run trained at sites: the partition of one of them", Flag("MANIFEST")
+        Path | None,
+        "of the model of a run trained at sites: the partition of one of them",
+        Flag("MANIFEST"),
     ] = None,
     out: Annotated[
         Path | None,
         "write the files there; of model also a file, such as m.onnx",
         Flag("DIR", typed="out -o"),
     ] = None,
-    sockets: Annotated[Path, "folder at the server in which the job listens for `fedcli train`", FOLDER] = Path(
-        "/run/fedcli"
-    ),
+    sockets: Annotated[
+        Path, "folder at the server in which the job listens for `fedcli train`", FOLDER
+    ] = Path("/run/fedcli"),
     idle: Annotated[int, "seconds without a coordinator after which the job ends, >= 1"] = 600,
-    attach: Annotated[Path, "folder at a hospital in which NVFlare and `fedcli site` meet", FOLDER] = Path(
-        "/var/lib/fedcli/attach"
-    ),
+    attach: Annotated[
+        Path, "folder at a hospital in which NVFlare and `fedcli site` meet", FOLDER
+    ] = Path("/var/lib/fedcli/attach"),
     work: o.Work = o.DEFAULT_WORK,
 ) -> None:
     """Write a model for other programs, or a job for sites.
@@ -60,7 +66,9 @@ def export(
 
     carrier = found(what) if what != "model" else None
     if not isinstance(carrier, Remote) or carrier.export is None:
-        _model(what, [Path(site) for site in sites], format, out, client=client, data=data, work=work)
+        _model(
+            what, [Path(site) for site in sites], format, out, client=client, data=data, work=work
+        )
         return
     if not sites:
         raise UsageError("which sites?", "name their descriptions, a folder of them, or a run")
@@ -70,7 +78,9 @@ def export(
     files = {out / name: text for name, text in made.items()}
     for path, text in files.items():
         if os.path.lexists(path) and not (path.is_file() and path.read_bytes() == text.encode()):
-            raise FedcliError(f"{path} is there already, with other content", "give another -o, or remove it")
+            raise FedcliError(
+                f"{path} is there already, with other content", "give another -o, or remove it"
+            )
     for path, text in files.items():
         o.write(path, text)
     for line in by_hand:
@@ -79,9 +89,15 @@ def export(
 
 
 def _model(
-    what: str, rest: list[Path], format: str | None, out: Path | None, *, client: str | None, data: Path | None,
+    what: str,
+    rest: list[Path],
+    format: str | None,
+    out: Path | None,
+    *,
+    client: str | None,
+    data: Path | None,
     work: Path,
-) -> None:  # fmt: skip
+) -> None:
     """`export model [RUN]`, or `export RUN`; default of out: a folder named after run and format.
 
     Raises FedcliError, UsageError.
@@ -90,13 +106,19 @@ def _model(
 
     given = rest if what == "model" else [Path(what), *rest]
     if what != "model" and not Path(what).exists() and not is_known(what, work):
-        raise UsageError(f"{what!r} is neither nvflare, flower, model nor a run", nearest(what, KINDS))
+        raise UsageError(
+            f"{what!r} is neither nvflare, flower, model nor a run", nearest(what, KINDS)
+        )
     if format is None and out:
         from ..scores.deploy.model_file import SUFFIXES
 
-        format = next((name for name, suffix in SUFFIXES.items() if out.suffix == f".{suffix}"), None)
+        format = next(
+            (name for name, suffix in SUFFIXES.items() if out.suffix == f".{suffix}"), None
+        )
     if format is None:
-        raise UsageError("which kind of file?", "add --format onnx, safetensors, torchscript or torch.export")
+        raise UsageError(
+            "which kind of file?", "add --format onnx, safetensors, torchscript or torch.export"
+        )
     if len(given) > 1:
         raise UsageError(f"{given[1]} is one run too many", "export one at a time")
     from ..runs.finished import open_run
@@ -106,6 +128,10 @@ def _model(
     run = source(given[0] if given else None, work, "run")
     called = re.sub(r"[^\w+-]+", "_", client or "")[:80]  # it may come from a table: no path in it
     name = "-".join(filter(None, [run.parent.name, called, format]))
-    path = model_file.export(open_run(run, images=data), format, out or work / "exported" / name, client)
-    console.say(f"checked against fedcli predict; how to prepare images: {path.with_suffix('.json')}")
+    path = model_file.export(
+        open_run(run, images=data), format, out or work / "exported" / name, client
+    )
+    console.say(
+        f"checked against fedcli predict; how to prepare images: {path.with_suffix('.json')}"
+    )
     print(path)

@@ -21,7 +21,9 @@ CALLED = {"scores": "scores", "unfinished run": "an unfinished run", "HDF5": "an
 
 def inspect(
     path: Annotated[
-        Source | None, "manifest, its folder, or an HDF5 file; default: the newest manifest under --work", INPUT
+        Source | None,
+        "manifest, its folder, or an HDF5 file; default: the newest manifest under --work",
+        INPUT,
     ] = None,
     strict: Annotated[
         bool,
@@ -38,7 +40,9 @@ def inspect(
         "also noise, sharpness, contrast and more of each client's training images, and who stands out; the path may "
         "be a folder of sites' descriptions",
     ] = False,
-    by: Annotated[str | None, "with --quality: an attribute, or class, in place of clients", ATTRIBUTE] = None,
+    by: Annotated[
+        str | None, "with --quality: an attribute, or class, in place of clients", ATTRIBUTE
+    ] = None,
     everything: Annotated[bool, "options, hashes and files too", Flag(typed="all")] = False,
     work: o.Work = o.DEFAULT_WORK,
     json: o.Json = False,
@@ -55,13 +59,20 @@ def inspect(
 
     target = None if path is None else Path(path)
     if by and not quality:
-        raise UsageError("--by is for --quality", f"add --quality, or see fedcli plot counts for images by {by}")
+        raise UsageError(
+            "--by is for --quality", f"add --quality, or see fedcli plot counts for images by {by}"
+        )
     kept = target and any((target / f"{kind}.json").is_file() for kind in manifest.KINDS)
     if quality and target and target.is_dir() and not kept:
         facts: dict[str, Any] = {"path": str(target), "kind": "descriptions"}
     elif target and target.suffix == ".h5":
         facts = _h5(target)
-    elif target and target.is_dir() and (target / "settings.json").is_file() and not (target / "run.json").is_file():
+    elif (
+        target
+        and target.is_dir()
+        and (target / "settings.json").is_file()
+        and not (target / "run.json").is_file()
+    ):
         facts = _unfinished(target)
     else:
         kinds: Sequence[str] = HOLDING if power or quality else manifest.KINDS
@@ -95,7 +106,13 @@ def _show(facts: dict[str, Any], json: bool, everything: bool) -> None:
     if facts["kind"] in HOLDING:
         _print_data(facts)
     if facts["kind"] not in HOLDING or everything:
-        show_tree({key: value for key, value in _readable(facts).items() if key not in ("power", "counts")})
+        show_tree(
+            {
+                key: value
+                for key, value in _readable(facts).items()
+                if key not in ("power", "counts")
+            }
+        )
 
 
 def _add_power(facts: dict[str, Any], name: str) -> None:
@@ -103,7 +120,9 @@ def _add_power(facts: dict[str, Any], name: str) -> None:
 
     if facts["kind"] not in HOLDING:
         what = CALLED.get(facts["kind"], f"a {facts['kind']}")
-        raise UsageError(f"--power is about test images, not about {what}", "give a dataset or partition")
+        raise UsageError(
+            f"--power is about test images, not about {what}", "give a dataset or partition"
+        )
     facts["power"] = power.of_manifest(Path(facts["path"]), name)
 
 
@@ -120,17 +139,25 @@ def _add_quality(facts: dict[str, Any], by: str) -> None:
         said = originals.read(manifest.above(path, "dataset").parent)
     elif facts["kind"] in ("sites", "descriptions"):
         if by:
-            raise UsageError("--by needs the images, and a site tells of all its images together", "leave --by out")
+            raise UsageError(
+                "--by needs the images, and a site tells of all its images together",
+                "leave --by out",
+            )
         known = quality_by_site.of_descriptions(path if path.is_dir() else path.parent)
     else:
         what = CALLED.get(facts["kind"], f"a {facts['kind']}")
-        raise UsageError(f"--quality is about images, not about {what}", "give a dataset or partition")
+        raise UsageError(
+            f"--quality is about images, not about {what}", "give a dataset or partition"
+        )
     what = by or quality_by_site.SITES
     facts["quality"] = {
-        "by": what, "sites": quality_by_site.facts(known), "findings": quality_by_site.findings(known, what),
+        "by": what,
+        "sites": quality_by_site.facts(known),
+        "findings": quality_by_site.findings(known, what),
         "edges": {of.name: of.values(np.arange(BINS + 1)).tolist() for of in MEASURES},
-        "original_files": said.said if said else None, "sample": bool(facts.get("body", {}).get("sample")),
-    }  # fmt: skip
+        "original_files": said.said if said else None,
+        "sample": bool(facts.get("body", {}).get("sample")),
+    }
 
 
 def _print_quality(about: dict[str, Any]) -> None:
@@ -146,8 +173,14 @@ def _instead(facts: dict[str, Any]) -> str:
     """A hint that names what --strict could have been about: the data of this run, corruption or scores."""
     from ..data import manifest
 
-    above = manifest.parent(Path(facts["path"]), *SPLITTING) if facts["kind"] in manifest.KINDS else None
-    return f"give a dataset or partition, such as {above}" if above else "give a dataset or partition"
+    above = (
+        manifest.parent(Path(facts["path"]), *SPLITTING)
+        if facts["kind"] in manifest.KINDS
+        else None
+    )
+    return (
+        f"give a dataset or partition, such as {above}" if above else "give a dataset or partition"
+    )
 
 
 def _readable(facts: dict[str, Any]) -> dict[str, Any]:
@@ -171,7 +204,10 @@ def _print_data(facts: dict[str, Any]) -> None:
         lines = [f"{facts['kind']} {path.resolve().parent.name}", *glance.of_dataset(path, counts)]
     else:
         dataset = manifest.read(manifest.above(path, "dataset")).body
-        lines = [f"{facts['kind']} {path.resolve().parent.name}, of {dataset['name']}", *glance.of_partition(body)]
+        lines = [
+            f"{facts['kind']} {path.resolve().parent.name}, of {dataset['name']}",
+            *glance.of_partition(body),
+        ]
     print(*lines, sep="\n")
     if facts["kind"] != "dataset":
         _print_clients(body)
@@ -179,14 +215,21 @@ def _print_data(facts: dict[str, Any]) -> None:
             terminal.table(*image_counts.lines(clients), title=f"Images by {name}")
     if "overlap" in facts:
         patients = "no patient and " if facts["overlap"]["patients"] else ""
-        print(overlap.sentence(facts["overlap"]) or f"train and test share {patients}no identical image")
+        print(
+            overlap.sentence(facts["overlap"])
+            or f"train and test share {patients}no identical image"
+        )
     print("Options, hashes and all counts: --all, or --json.")
 
 
 def _print_clients(body: dict[str, Any]) -> None:
     """A table of the images of each client, by class, part and corruption."""
     kinds = dict.fromkeys(body.get("clients", ()), f"{body.get('kind')} {body.get('severity')}")
-    kinds |= {client: f"{one['kind']} {one['severity']}" for one in body.get("each", ()) for client in one["clients"]}
+    kinds |= {
+        client: f"{one['kind']} {one['severity']}"
+        for one in body.get("each", ())
+        for client in one["clients"]
+    }
     changed = {"label_noise": "labels changed", "hidden_attributes": "attributes hidden"}
     kinds |= {client: words for key, words in changed.items() for client in body.get(key, {})}
     if attack := body.get("attack"):
@@ -207,7 +250,9 @@ def _print_clients(body: dict[str, Any]) -> None:
 def _print_scores(path: Path, facts: dict[str, Any]) -> None:
     from ..reporting.rows import rows
 
-    show_tree({key: facts[key] for key in ("path", "kind", "made_by", "hashes", "parents", "files")})
+    show_tree(
+        {key: facts[key] for key in ("path", "kind", "made_by", "hashes", "parents", "files")}
+    )
     show_rows(rows([path]))
     print("Everything else, per client and per round: --json.")
 
@@ -227,9 +272,18 @@ def _manifest(path: Path) -> dict[str, Any]:
     for file in [path.parent / name for name in checked.files if name.endswith(".h5")]:
         with open_hdf5(file):  # a hash says nothing of numbers that lie outside of the file
             pass
-    said = {name: getattr(checked, name) for name in ("kind", "options", "parents", "files", "body")}
+    said = {
+        name: getattr(checked, name) for name in ("kind", "options", "parents", "files", "body")
+    }
     made_by = " ".join(["fedcli", *checked.made_by])
-    return {"path": str(path), "kind": "", "made_by": made_by, "hashes": "verified", **said, **extra}
+    return {
+        "path": str(path),
+        "kind": "",
+        "made_by": made_by,
+        "hashes": "verified",
+        **said,
+        **extra,
+    }
 
 
 def _unfinished(folder: Path) -> dict[str, Any]:
@@ -253,7 +307,10 @@ def _checked(path: Path) -> str:
 
     for folder in (path.parent, path.parent.parent):
         for above in [folder / f"{kind}.json" for kind in manifest.KINDS]:
-            if above.is_file() and path.relative_to(folder).as_posix() in manifest.read(above).files:
+            if (
+                above.is_file()
+                and path.relative_to(folder).as_posix() in manifest.read(above).files
+            ):
                 manifest.verify(above)
                 return f"verified by {above.name}"
     return "not checked: no manifest beside it lists this file"

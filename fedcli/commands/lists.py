@@ -11,7 +11,10 @@ def models(json: Json = False) -> None:
     """List the networks of `fedcli train --model`."""
     from ..models import MODELS
 
-    about = {name: f"{model.about}; images of {model.smallest} pixels or more" for name, model in MODELS.items()}
+    about = {
+        name: f"{model.about}; images of {model.smallest} pixels or more"
+        for name, model in MODELS.items()
+    }
     for name, (build, code) in extensions.installed("models").items():
         about[name] = f"{first_line(build)}; from {code}"
     about |= {
@@ -30,14 +33,21 @@ def metrics(json: Json = False) -> None:
     own = extensions.installed("metrics").items()
     packages = {name: f"{first_line(function)}; from {code}" for name, (function, code) in own}
     about = {name: get(name).meaning for name in (*METRICS, *PARITY)} | packages
-    _list("metric", about | {"FILE.py:FUNCTION": "one of your own: FUNCTION(probabilities, labels, groups)"}, json)
+    _list(
+        "metric",
+        about | {"FILE.py:FUNCTION": "one of your own: FUNCTION(probabilities, labels, groups)"},
+        json,
+    )
 
 
 def corruptions(json: Json = False) -> None:
     """List the kinds of image noise for `fedcli corrupt`."""
     from ..data.corruption.corrupt import ALIASES, KINDS, SMALLEST, SPATIAL
 
-    about = {kind: text + f"; images of {SMALLEST} pixels or more" * (kind in SPATIAL) for kind, text in KINDS.items()}
+    about = {
+        kind: text + f"; images of {SMALLEST} pixels or more" * (kind in SPATIAL)
+        for kind, text in KINDS.items()
+    }
     for kind in KINDS:
         if also := [name for name, target in ALIASES.items() if target == kind]:
             about[kind] += f"; also called {' or '.join(also)}"

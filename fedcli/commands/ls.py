@@ -59,7 +59,9 @@ def listed(work: Path) -> dict[str, list[dict[str, Any]]]:
 def _cells(entry: dict[str, Any]) -> list[str]:
     shown = {name: "-" if value is None else str(value) for name, value in entry.items()}
     if "method" in shown:
-        shown["method"] = shown["method"].removesuffix(f", {SAMPLE} data")  # its column "data" says so
+        shown["method"] = shown["method"].removesuffix(
+            f", {SAMPLE} data"
+        )  # its column "data" says so
     if (played := shown.pop("rounds_played", None)) not in (None, shown.get("rounds")):
         shown["rounds"] = f"{played} of {shown['rounds']}"
     for head, mark in ((HEAD, ""), (OF_LABELS_HEAD, f" ({OF_LABELS})")):
@@ -73,8 +75,12 @@ def _name_differences(runs: list[dict[str, Any]]) -> None:
     for run in runs:
         own = run[OPTIONS]
         alike = [other for other in runs if other[OPTIONS].get("method") == own.get("method")]
-        differs = [name for name in own if any(other[OPTIONS].get(name) != own[name] for other in alike)]
-        run[DIFFERS] = ", ".join(f"{name.replace('_', '-')} {_short(own[name])}" for name in differs)
+        differs = [
+            name for name in own if any(other[OPTIONS].get(name) != own[name] for other in alike)
+        ]
+        run[DIFFERS] = ", ".join(
+            f"{name.replace('_', '-')} {_short(own[name])}" for name in differs
+        )
     for run in runs:
         del run[OPTIONS]
 
@@ -82,7 +88,11 @@ def _name_differences(runs: list[dict[str, Any]]) -> None:
 def _options(options: dict[str, Any]) -> dict[str, Any]:
     settings = options.get("settings")
     own = options | (settings if isinstance(settings, dict) else {})
-    return {name: value for name, value in own.items() if name not in ("settings", "seed", "rounds", "code")}
+    return {
+        name: value
+        for name, value in own.items()
+        if name not in ("settings", "seed", "rounds", "code")
+    }
 
 
 def _short(value: Any) -> str:
@@ -90,7 +100,11 @@ def _short(value: Any) -> str:
     if isinstance(value, dict):
         if "value" in value:  # of an attribute
             return str(value["value"])
-        return str(value["name"]) if "name" in value else ", ".join(f"{k} {_short(v)}" for k, v in value.items())
+        return (
+            str(value["name"])
+            if "name" in value
+            else ", ".join(f"{k} {_short(v)}" for k, v in value.items())
+        )
     if isinstance(value, list):
         return ",".join(map(_short, value))
     if isinstance(value, float):
@@ -107,10 +121,16 @@ def _lines(work: Path, kind: str) -> list[dict[str, Any]]:
     lines, paths = [], last_used.every(work / f"{kind}s", kind)
     if kind == "run":
         finished = {path.parent for path in paths}
-        paths += [path for path in sorted(work.glob("runs/*/settings.json")) if path.parent not in finished]
+        paths += [
+            path
+            for path in sorted(work.glob("runs/*/settings.json"))
+            if path.parent not in finished
+        ]
     for path in paths:
         try:
-            lines.append(_unfinished(path.parent) if path.name == "settings.json" else _line(kind, path))
+            lines.append(
+                _unfinished(path.parent) if path.name == "settings.json" else _line(kind, path)
+            )
         except (FedcliError, OSError) as error:  # OSError: another process has just removed it
             console.warn(f"left out {path.parent}: {sentence(error)}")
     return lines
@@ -125,9 +145,23 @@ def _line(kind: str, path: Path) -> dict[str, Any]:
         shapes.check(body, DATASET, path, manifest.AGAIN)
         return _entry(kind, name, data, body["count"], body["size"][0], body["clients"])
     if kind == "partition":
-        return _entry(kind, name, body["dataset"], data, _scheme(body["scheme"], made.options), len(body["roster"]))
+        return _entry(
+            kind,
+            name,
+            body["dataset"],
+            data,
+            _scheme(body["scheme"], made.options),
+            len(body["roster"]),
+        )
     if kind == "corruption":
-        about = name, body["dataset"], data, body["kind"].replace("-", " "), body["severity"], len(body["clients"])
+        about = (
+            name,
+            body["dataset"],
+            data,
+            body["kind"].replace("-", " "),
+            body["severity"],
+            len(body["clients"]),
+        )
         return _entry(kind, *about)
     played = {"rounds_played": body["rounds"]}
     return (
@@ -152,7 +186,9 @@ def _origin(body: dict[str, Any]) -> str:
 def _scheme(name: str, options: dict[str, Any]) -> str:
     """The way clients were made: the scheme with its own options, such as "by center" or "dirichlet alpha 1"."""
     own = {
-        key: value for key, value in options.items() if key not in OF_EVERY_SCHEME and value not in (None, [], False)
+        key: value
+        for key, value in options.items()
+        if key not in OF_EVERY_SCHEME and value not in (None, [], False)
     }
     if noise := own.pop("label_noise", None):
         own["noisy labels"] = list(noise["each"])
@@ -161,7 +197,10 @@ def _scheme(name: str, options: dict[str, Any]) -> str:
     if attack := own.pop("attack", None):
         own[attack["kind"]] = [f"{attack['strength']:g} by", *attack["clients"]]
     words = {key.replace("_", " "): _short(value) for key, value in own.items()}
-    named = (word if key == name else key if word == "yes" else f"{key} {word}" for key, word in words.items())
+    named = (
+        word if key == name else key if word == "yes" else f"{key} {word}"
+        for key, word in words.items()
+    )
     return " ".join(filter(None, [name, ", ".join(named)]))
 
 
@@ -190,7 +229,9 @@ def _unfinished(run: Path) -> dict[str, Any]:
     options, below = asked["options"], run / asked["data_path"]
     data = _origin(manifest.read(below).body) if below.is_file() else "-"
     played = read_text(record).count("\n") if record.is_file() else 0
-    about = _entry("run", run.name, _label(options["method"]), "", data, options["seed"], options["rounds"])
+    about = _entry(
+        "run", run.name, _label(options["method"]), "", data, options["seed"], options["rounds"]
+    )
     return about | {"rounds_played": played, HEAD: None, OPTIONS: _options(options)}
 
 

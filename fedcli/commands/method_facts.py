@@ -21,22 +21,31 @@ Facts = dict[str, Any]
 
 def places() -> list[Path]:
     """Where facts may be kept: with the package, or where that may not be written, with the user."""
-    stats = [(path.stat().st_mtime_ns, path.stat().st_size) for path in sorted(PACKAGE.rglob("*.py"))]
+    stats = [
+        (path.stat().st_mtime_ns, path.stat().st_size) for path in sorted(PACKAGE.rglob("*.py"))
+    ]
     key = hashlib.sha256(repr((__version__, stats)).encode()).hexdigest()[:16]
     home = os.path.expanduser("~")  # noqa: PTH111 - Path's raises where an account has no home
     user = Path(os.environ.get("XDG_CACHE_HOME") or f"{home}/.cache")
-    folders = [PACKAGE / "methods" / "__pycache__", *([user / "fedcli"] if user.is_absolute() else [])]
+    folders = [
+        PACKAGE / "methods" / "__pycache__",
+        *([user / "fedcli"] if user.is_absolute() else []),
+    ]
     return [folder / f"methods-{key}.json" for folder in folders]
 
 
 def all_facts() -> list[Facts]:
     """Facts of every method of fedcli, in the order in which the package imports them."""
     for path in places():
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # absent, or changed by somebody
+        with contextlib.suppress(
+            OSError, ValueError, KeyError, TypeError
+        ):  # absent, or changed by somebody
             return json.loads(path.read_text(encoding="utf-8"))["methods"]
     from ..methods import METHODS
 
-    facts = [facts_of(method) for method in sorted(METHODS.values(), key=lambda method: method.module)]
+    facts = [
+        facts_of(method) for method in sorted(METHODS.values(), key=lambda method: method.module)
+    ]
     _keep(facts)
     return facts
 
@@ -55,7 +64,9 @@ def lookup() -> Callable[[str], Facts]:
             return known[name.lower()]
         base, addon = (known.get(half) for half in f"{name.lower()}+".split("+")[:2])
         if base and addon:
-            return base | {"halves": {"local": base["halves"]["local"], "server": addon["halves"]["server"]}}
+            return base | {
+                "halves": {"local": base["halves"]["local"], "server": addon["halves"]["server"]}
+            }
         from ..methods import resolve
 
         return facts_of(resolve(name))
@@ -86,20 +97,29 @@ def facts_of(method: Any) -> Facts:
             settings[name] = option.about() | {"name": name}
     aliases = [alias for alias, usual in ALIASES.items() if usual == method.name]
     return {
-        "name": method.name, "label": method.label, "about": method.about, "rule": method.rule,
-        "families": list(method.families), "wants": wants(method),
+        "name": method.name,
+        "label": method.label,
+        "about": method.about,
+        "rule": method.rule,
+        "families": list(method.families),
+        "wants": wants(method),
         "names": [name.lower() for name in (method.name, method.label, *aliases)],
         "documentation": method.documentation,
         "options": list(settings.values()),
-        "halves": {half: {"passes": part.cost, "options": [*options.values(part)]} for half, part in halves.items()},
-        "training": method.default_training, "network": method.local.model,
+        "halves": {
+            half: {"passes": part.cost, "options": [*options.values(part)]}
+            for half, part in halves.items()
+        },
+        "training": method.default_training,
+        "network": method.local.model,
         "code": {half: code.recorded for half, code in method.code.items()},
-        "needs": method.needs, "server_sees": NEEDS[method.needs],
+        "needs": method.needs,
+        "server_sees": NEEDS[method.needs],
         "needs_every_client": method.aggregator.full_participation,
         "needs_one_label": method.local.needs_one_label or method.aggregator.needs_one_label,
         "not_recorded": no_graph_reason(method.local),
         "trains_with": [fit._asdict() for fit in fits(method)],
-    }  # fmt: skip
+    }
 
 
 def wants(method: Any) -> dict[str, str]:
@@ -109,12 +129,20 @@ def wants(method: Any) -> dict[str, str]:
 
     local, server = method.local, method.aggregator
     words = [
-        ("groups", "the sex, age or other attribute of training images", "attribute" in options.values(local)),
+        (
+            "groups",
+            "the sex, age or other attribute of training images",
+            "attribute" in options.values(local),
+        ),
         ("CLIP", "a CLIP network, such as --model clip-vit-b16", local.model == "clip"),
         ("two classes", "a dataset with no more than two", bool(local.needs_two_classes)),
         ("a finished run", "it continues one, as after --then", isinstance(server, ContinuesRun)),
         ("all clients", "no hospital may miss a round", server.full_participation),
-        ("one label", "images with several labels are refused", bool(local.needs_one_label or server.needs_one_label)),
+        (
+            "one label",
+            "images with several labels are refused",
+            bool(local.needs_one_label or server.needs_one_label),
+        ),
         (
             "each update",
             "the server must see every client's own update: no secure aggregation",
@@ -142,7 +170,9 @@ def fits(method: Any) -> list[Fit]:
     alone = method.local.works_without_server and method.aggregator.works_without_server
     fits = [Fit("--single-site", alone, "" if alone else "its clients need what others send")]
     private = UNCOVERED.found(TrainOptions(), method, {})
-    fits.append(Fit("--dp-sgd", not private, UNCOVERED.sentence.format(m=method) if private else ""))
+    fits.append(
+        Fit("--dp-sgd", not private, UNCOVERED.sentence.format(m=method) if private else "")
+    )
     secagg: Any = found("flower-secagg")
     fits.append(_tried("--engine flower-secagg:DIR", lambda: secagg.check(method, 0)))
     if "+" in method.name:

@@ -13,14 +13,18 @@ from ..io.files import write_text
 
 TEMPLATES = Path(__file__).parent / "templates"
 TRY = {  # kind -> what tries such a file
-    "method": "fedcli check ./{file}", "dataset": "fedcli prepare ./{file} --sample",
-    "partition": "fedcli partition --scheme ./{file}", "model": "fedcli train fedavg --model ./{file}:build",
+    "method": "fedcli check ./{file}",
+    "dataset": "fedcli prepare ./{file} --sample",
+    "partition": "fedcli partition --scheme ./{file}",
+    "model": "fedcli train fedavg --model ./{file}:build",
     "metric": "fedcli evaluate --metric ./{file}",
-}  # fmt: skip
+}
 
 
 def new(
-    kind: Annotated[Literal["method", "dataset", "partition", "model", "metric"], "what is written", NAME],
+    kind: Annotated[
+        Literal["method", "dataset", "partition", "model", "metric"], "what is written", NAME
+    ],
     name: Annotated[str, "its name, such as my-rule", NAME],
     out: Annotated[Path, "folder of the two files"] = Path(),
 ) -> None:
@@ -34,14 +38,18 @@ def new(
 
     if not re.fullmatch(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*", name) or len(name) > 60:
         raise UsageError(
-            f"{name!r} is no name for it", "small letters and digits, with - between words, such as my-rule"
+            f"{name!r} is no name for it",
+            "small letters and digits, with - between words, such as my-rule",
         )
     snake = name.replace("-", "_")
     words = {"__NAME__": name, "__SNAKE__": snake, "__FILE__": f"{snake}.py"}
     words["__CLASS__"] = "".join(word.capitalize() for word in snake.split("_"))
     template = "cost" if kind == "metric" and better_low(snake) else kind
     _check_name(template, name, words)
-    made = {out / f"{snake}.py": f"{template}.py.txt", out / f"test_{snake}.py": f"test_{template}.py.txt"}
+    made = {
+        out / f"{snake}.py": f"{template}.py.txt",
+        out / f"test_{snake}.py": f"test_{template}.py.txt",
+    }
     if there := [path for path in made if path.exists() or path.is_symlink()]:
         raise FedcliError(f"{there[0]} is there already", "give another name, or another --out")
     out.mkdir(parents=True, exist_ok=True)
@@ -67,7 +75,13 @@ def _check_name(template: str, name: str, words: dict[str, str]) -> None:
     for file in (template, f"test_{template}"):
         tree = ast.parse((TEMPLATES / f"{file}.py.txt").read_text(encoding="utf-8"))
         imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
-        used = {name for node in imports for alias in node.names for name in (alias.name, alias.asname)}
-        used |= {(node.module or "").partition(".")[0] for node in imports if isinstance(node, ast.ImportFrom)}
+        used = {
+            name for node in imports for alias in node.names for name in (alias.name, alias.asname)
+        }
+        used |= {
+            (node.module or "").partition(".")[0]
+            for node in imports
+            if isinstance(node, ast.ImportFrom)
+        }
         if snake in used or words["__CLASS__"] in used:
             raise UsageError(f"{name!r} is a name that the file itself imports", hint)

@@ -43,7 +43,9 @@ class Figures(TyperGroup):
         name, command, rest = super().resolve_command(ctx, args)
         if command and name and ctx.default_map:
             own = {parameter.name for parameter in command.params}
-            ctx.default_map = {name: {key: value for key, value in ctx.default_map.items() if key in own}}
+            ctx.default_map = {
+                name: {key: value for key, value in ctx.default_map.items() if key in own}
+            }
         return name, command, rest
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # its own click's
@@ -70,17 +72,29 @@ def plot() -> None:
 
 def _command(figure: "Figure") -> Any:
     """A figure as typer declares it: its runs, the options of its frame, and what all commands have."""
-    frame = [option_of(p) for p in figure.parameters.values() if get_origin(p.annotation) is Annotated]
-    frame = [replace(option, flag=Flag("NAME")) if option.kind is str else option for option in frame]
+    frame = [
+        option_of(p) for p in figure.parameters.values() if get_origin(p.annotation) is Annotated
+    ]
+    frame = [
+        replace(option, flag=Flag("NAME")) if option.kind is str else option for option in frame
+    ]
     about = RUNS[figure.of].format(EVERY if figure.every else NEWEST)
     runs = Option.of("runs", Annotated[Sequence[str], about, Flag("RUN", argument=True)], ())
 
-    def called(runs: Sequence[str], work: Path, out: Path | None, json: bool, **options: Any) -> None:
+    def called(
+        runs: Sequence[str], work: Path, out: Path | None, json: bool, **options: Any
+    ) -> None:
         draw(figure, list(runs), options, work=work, out=out, json=json)
 
     line = typer.Typer(add_completion=False, rich_markup_mode=None)
-    shared = [option_of(p) for p in signature(draw).parameters.values() if p.name in ("work", "out", "json")]
-    line.command(figure.name, cls=Command, help=figure.question)(with_flags(called, [runs, *frame, *shared]))
+    shared = [
+        option_of(p)
+        for p in signature(draw).parameters.values()
+        if p.name in ("work", "out", "json")
+    ]
+    line.command(figure.name, cls=Command, help=figure.question)(
+        with_flags(called, [runs, *frame, *shared])
+    )
     return typer.main.get_command(line)
 
 
@@ -91,7 +105,9 @@ def draw(
     *,
     work: o.Work = o.DEFAULT_WORK,
     out: Annotated[
-        Path | None, "a picture, or .csv for its numbers; default: a name in plots/ under --work", Flag("FILE")
+        Path | None,
+        "a picture, or .csv for its numbers; default: a name in plots/ under --work",
+        Flag("FILE"),
     ] = None,
     json: o.Json = False,
 ) -> None:
@@ -101,11 +117,17 @@ def draw(
     from ..figures.figure import numbers
     from ..stages.plot import drawn, runs_of
 
-    paths = [manifest.find(Path(piped()), "run")] if runs == ["-"] else runs_of(runs, work, figure.every)
+    paths = (
+        [manifest.find(Path(piped()), "run")]
+        if runs == ["-"]
+        else runs_of(runs, work, figure.every)
+    )
     target = out or work / "plots" / f"{_name(paths)}-{_kind(figure, options)}.png"
     if target.suffix.lower() not in SUFFIXES:
         endings = " or ".join(SUFFIXES)
-        raise UsageError(f"--out {target} is no picture that fedcli draws", f"let its name end in {endings}")
+        raise UsageError(
+            f"--out {target} is no picture that fedcli draws", f"let its name end in {endings}"
+        )
     o.refuse_sealed(target)
     frame = drawn(figure, paths, options, given=bool(runs)).frame
     if target.suffix == ".csv":
@@ -113,7 +135,9 @@ def draw(
     else:
         drawing.write(figure.draw(frame), target)
     if json:
-        show_json({"path": str(target), "runs": [str(path) for path in paths], "frame": numbers(frame)})
+        show_json(
+            {"path": str(target), "runs": [str(path) for path in paths], "frame": numbers(frame)}
+        )
         return
     print(target)
 

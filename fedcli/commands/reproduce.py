@@ -20,9 +20,13 @@ from .cells import AtOnce, Device, DryRun, Jobs, Only, Part, Precision, Seeds
 from .shell import common as o
 from .shell.shown import show_json
 
-Raw = Annotated[Sequence[str], "folder of a dataset as downloaded; may be repeated", Flag("[NAME=]DIR")]
+Raw = Annotated[
+    Sequence[str], "folder of a dataset as downloaded; may be repeated", Flag("[NAME=]DIR")
+]
 File = Annotated[
-    Sequence[str], "a file that the recipe asks for, such as a teacher; may be repeated", Flag("NAME=PATH")
+    Sequence[str],
+    "a file that the recipe asks for, such as a teacher; may be repeated",
+    Flag("NAME=PATH"),
 ]
 Scale = Annotated[
     Literal["paper", "small", "smoke"],
@@ -30,12 +34,16 @@ Scale = Annotated[
     "prepares the whole folder, which may take minutes or more",
 ]
 Fetch = Annotated[
-    bool, "download its data sets and its authors' files into WORK/downloads, where they are found, and run nothing"
+    bool,
+    "download its data sets and its authors' files into WORK/downloads, where they are found, and run nothing",
 ]
 PlanOnly = Annotated[
-    bool, "say what it takes, without data: downloads and licences, hours on named devices, memory; run nothing"
+    bool,
+    "say what it takes, without data: downloads and licences, hours on named devices, memory; run nothing",
 ]
-Name = Annotated[str | None, "name of a recipe or of a paper, or a recipe's file; default: the list", NAME]
+Name = Annotated[
+    str | None, "name of a recipe or of a paper, or a recipe's file; default: the list", NAME
+]
 
 
 def reproduce(
@@ -114,19 +122,29 @@ def _play(asked: SimpleNamespace) -> bool:
     table = expand.check(recipes.find(asked.recipe))
     given = folders(table, list(asked.raw), asked.scale, asked.work)
     brought = files(table, list(asked.file), given, asked.scale, asked.work)
-    samples = {name: folder for name, folder in given.items() if folder == str(asked.work / "samples" / name)}
+    samples = {
+        name: folder
+        for name, folder in given.items()
+        if folder == str(asked.work / "samples" / name)
+    }
     chosen_seeds = expand.read_seeds(asked.seeds, table.seeds)
     every = expand.cells(table, asked.scale, seeds=chosen_seeds, raw=given, files=brought)
     wanted = expand.chosen(every, list(asked.only))
     if asked.precision:
-        wanted = [replace(cell, train=replace(cell.train, precision=asked.precision)) for cell in wanted]
-    listed = files_in([data.lists for data in table.chains.values()])  # images that the authors published
+        wanted = [
+            replace(cell, train=replace(cell.train, precision=asked.precision)) for cell in wanted
+        ]
+    listed = files_in(
+        [data.lists for data in table.chains.values()]
+    )  # images that the authors published
     named = {text.partition("=")[0] for text in asked.file}
     if asked.scale != "paper" and (unused := sorted(named - listed)):
         console.warn(f"--scale {asked.scale} does not use the file {', '.join(unused)}")
     if asked.dry_run:
         devices = engine.spread(asked.device, asked.jobs, asked.at_once)
-        of_cells.scripted(Script(table, wanted, asked.work, samples, devices=devices), asked.dry_run)
+        of_cells.scripted(
+            Script(table, wanted, asked.work, samples, devices=devices), asked.dry_run
+        )
         return True
     wanted, left_out = possible(table, wanted, given)
     used = {table.chains[cell.data].dataset for cell in wanted}
@@ -136,15 +154,26 @@ def _play(asked: SimpleNamespace) -> bool:
     made_up = sorted(used & set(samples))
     for name in made_up:
         if sample_in(name, Path(samples[name])):
-            console.say(f"no --raw for {name}: using a synthetic sample of its layout, in {samples[name]}")
-    place = engine.Place(asked.work, engine.devices(asked.device, asked.jobs, wanted, asked.at_once), asked.debug)
+            console.say(
+                f"no --raw for {name}: using a synthetic sample of its layout, in {samples[name]}"
+            )
+    place = engine.Place(
+        asked.work, engine.devices(asked.device, asked.jobs, wanted, asked.at_once), asked.debug
+    )
     sources = engine.make_data(wanted, place)
     folder = asked.work / "reproduce" / f"{table.name}-{asked.scale}"
     shared = Shared(asked.work, wanted, sources, part=asked.cells, wait=asked.wait)
     outcomes = of_cells.run_cells(
-        table, shared, place, folder, scale=asked.scale, left_out=left_out, made_up=made_up,
-        measured=asked.scale != "smoke" or bool(asked.raw), as_json=asked.json,
-    )  # fmt: skip
+        table,
+        shared,
+        place,
+        folder,
+        scale=asked.scale,
+        left_out=left_out,
+        made_up=made_up,
+        measured=asked.scale != "smoke" or bool(asked.raw),
+        as_json=asked.json,
+    )
     return bool(outcomes)
 
 
@@ -206,22 +235,30 @@ def _paper(name: str, asked: SimpleNamespace) -> None:
         return
     waiting = {name: paper.ELSEWHERE for name, before in left.items() if stamp(name) == before}
     reasons = waiting | failed | not_asked
-    parts = [paper.Rebuilt(table, folders[table.name], reasons.get(table.name, "")) for table in tables]
+    parts = [
+        paper.Rebuilt(table, folders[table.name], reasons.get(table.name, "")) for table in tables
+    ]
     parts.sort(key=lambda part: "table" not in part.recipe.name)
     page = paper.write(place / f"{name}-{asked.scale}", parts, asked.scale)
     if asked.json:
-        show_json({part.recipe.name: part.results.body() if part.results else None for part in parts})
+        show_json(
+            {part.recipe.name: part.results.body() if part.results else None for part in parts}
+        )
     else:
         print(paper.title(parts, asked.scale))
         writers.show(paper.overview(parts))
         writers.say([paper.overview(parts).legend, *paper.sentences(parts), *paper.not_run(parts)])
     console.say(f"written: {page}")
     if failed:
-        raise FedcliError(f"{len(failed)} of {len(parts)} recipes were not played whole: {', '.join(failed)}")
+        raise FedcliError(
+            f"{len(failed)} of {len(parts)} recipes were not played whole: {', '.join(failed)}"
+        )
 
 
 def run(
-    recipe: Annotated[Path, "an experiment of your own, as recipes/README.md", Flag("FILE.toml", argument=True)],
+    recipe: Annotated[
+        Path, "an experiment of your own, as recipes/README.md", Flag("FILE.toml", argument=True)
+    ],
     **flags: Any,
 ) -> None:
     """Train and score an experiment file of your own.
@@ -252,10 +289,18 @@ def _plan(asked: SimpleNamespace) -> None:
     from .planned import show
 
     if not asked.plan or asked.all == bool(asked.recipe):
-        what = "--all says nothing without --plan" if asked.all and not asked.plan else "--plan needs a name, or --all"
+        what = (
+            "--all says nothing without --plan"
+            if asked.all and not asked.plan
+            else "--plan needs a name, or --all"
+        )
         raise UsageError(what, "fedcli reproduce fedheal-table3 --plan, or reproduce --all --plan")
-    files = [*recipes.names().values()] if asked.recipe is None else recipes.recipes_of(asked.recipe)
-    made = planned(files, asked.scale, method_facts.lookup(), seeds=asked.seeds, only=tuple(asked.only))
+    files = (
+        [*recipes.names().values()] if asked.recipe is None else recipes.recipes_of(asked.recipe)
+    )
+    made = planned(
+        files, asked.scale, method_facts.lookup(), seeds=asked.seeds, only=tuple(asked.only)
+    )
     show(made, asked.scale, asked.json, asked.recipe)
 
 
@@ -264,11 +309,19 @@ def _list(as_json: bool) -> None:
 
     known = {name: recipes.load(path) for name, path in recipes.names().items()}
     if as_json:
-        show_json({name: {
-            "title": of.title, "paper": of.paper, "rows": [row.name for row in of.rows],
-            "seeds": list(of.seeds), "datasets": sorted({chain.dataset for chain in of.chains.values()}),
-            "cells": len(of.seeds) * sum(len(row.data) for row in of.rows),
-        } for name, of in known.items()})  # fmt: skip
+        show_json(
+            {
+                name: {
+                    "title": of.title,
+                    "paper": of.paper,
+                    "rows": [row.name for row in of.rows],
+                    "seeds": list(of.seeds),
+                    "datasets": sorted({chain.dataset for chain in of.chains.values()}),
+                    "cells": len(of.seeds) * sum(len(row.data) for row in of.rows),
+                }
+                for name, of in known.items()
+            }
+        )
         return
     rows = [[name, str(len(of.rows)), str(len(of.seeds)), of.title] for name, of in known.items()]
     terminal.table(["recipe", "rows", "seeds", "what it rebuilds"], rows)

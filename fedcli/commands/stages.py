@@ -11,7 +11,13 @@ from ..common_options import OUTPUT
 from ..errors import FedcliError, UsageError
 from ..options import Flag
 from ..scores.evaluation_options import EvaluateOptions, PredictOptions, ReportOptions
-from ..stages.options import AttackOptions, CorruptOptions, PartitionOptions, PrepareOptions, TrainOptions
+from ..stages.options import (
+    AttackOptions,
+    CorruptOptions,
+    PartitionOptions,
+    PrepareOptions,
+    TrainOptions,
+)
 from .cells import Seeds, train_several
 from .shell.common import (
     BriefJson,
@@ -117,7 +123,8 @@ def train(
     ] = (),
     seeds: Seeds = None,
     dry_run: Annotated[
-        bool, "measure a few steps, say how long the run would take and how much memory, write nothing"
+        bool,
+        "measure a few steps, say how long the run would take and how much memory, write nothing",
     ] = False,
     json: BriefJson = "",
     debug: bool = False,
@@ -135,10 +142,14 @@ def train(
     from ..stages import train as stage
 
     named, data = methods_and_data(methods)
-    options = replace(options, method=next(iter(named), None), data=piped() if data == "-" else data)
+    options = replace(
+        options, method=next(iter(named), None), data=piped() if data == "-" else data
+    )
     if len(named) > 1 or seeds is not None:
         if not named:
-            raise UsageError("which methods?", "write for example fedcli train fedavg fedheal --seeds 3")
+            raise UsageError(
+                "which methods?", "write for example fedcli train fedavg fedheal --seeds 3"
+            )
         train_several(named, options, seeds, dry_run=dry_run, as_json=bool(json), debug=debug)
         return
     refuse_together(dry_run=dry_run, resume=options.resume)
@@ -149,7 +160,9 @@ def train(
     if options.then:
         console.warn(f"{options.then} starts from the finished run, so it is not in these numbers")
     if not needs.fits:
-        console.warn("this needs more memory than is free: lower --batch-size, or give a smaller --model")
+        console.warn(
+            "this needs more memory than is free: lower --batch-size, or give a smaller --model"
+        )
     if json:
         show_json({**asdict(needs), "fits": needs.fits})
         return
@@ -201,7 +214,10 @@ def evaluate(
         body = {**asdict(scores.manifest), "body": scores.body}
         show_json({"path": str(scores.path), "warnings": warned, "manifest": body})
     elif json:
-        show_json(pipelines.of_row(lines[0]) | {"path": str(scores.path), "warnings": warned, "broken": broken})
+        show_json(
+            pipelines.of_row(lines[0])
+            | {"path": str(scores.path), "warnings": warned, "broken": broken}
+        )
     else:
         console.result(str(scores.path))
     refuse_broken(broken)
@@ -216,10 +232,17 @@ def _show_scores(lines: "list[Row]", own: list[str], topics: "list[Topic] | None
 
     show_rows(lines, sys.stderr, between=False)
     run = lines[0].scored[0]
-    show_tables((table for metric in ("", *own) for table in by_group.tables(run, metric)), sys.stderr)
+    show_tables(
+        (table for metric in ("", *own) for table in by_group.tables(run, metric)), sys.stderr
+    )
     writers.say(by_group.legend(run.scores, own) if run.scores.groups else (), sys.stderr)
     known = [("", lines[0].scores)]
-    parts = choice.tables(lines), further.by_severity(known), further.cross_site(known), further.adapted(known)
+    parts = (
+        choice.tables(lines),
+        further.by_severity(known),
+        further.cross_site(known),
+        further.adapted(known),
+    )
     show_tables([table for part in parts for table in part], sys.stderr)
     if topics is not None and run.scores.clinical:
         show_tables(clinical.by_class(run.scores), sys.stderr)
@@ -230,7 +253,9 @@ def _show_scores(lines: "list[Row]", own: list[str], topics: "list[Topic] | None
 
 def predict(
     options: PredictOptions,
-    format: Annotated[Literal["csv", "json"], "both name unreadable files with the reason", Flag("csv|json")] = "csv",
+    format: Annotated[
+        Literal["csv", "json"], "both name unreadable files with the reason", Flag("csv|json")
+    ] = "csv",
     out: Annotated[Path | None, "write there; default: stdout", Flag("FILE")] = None,
 ) -> None:
     """Classify image files with the model of a run.
@@ -251,7 +276,9 @@ def predict(
     made = stage.run(options)
     for point in made.predicted.operating:
         images = console.counted(point.images, "validation image", "validation images")
-        console.say(f"{point.name}: from a probability of {point.threshold:.4g}, chosen on {images}")
+        console.say(
+            f"{point.name}: from a probability of {point.threshold:.4g}, chosen on {images}"
+        )
     give(made.to(format), out)
     unreadable = made.predicted.unreadable
     for file, why in unreadable[:NAMED]:
@@ -259,7 +286,8 @@ def predict(
     if unreadable:
         (file, why), total = unreadable[0], len(unreadable) + len(made.predicted.files)
         raise FedcliError(
-            f"{len(unreadable)} of {total} files cannot be read, such as {file}: {why}", "the others are scored"
+            f"{len(unreadable)} of {total} files cannot be read, such as {file}: {why}",
+            "the others are scored",
         )
 
 
@@ -270,9 +298,13 @@ def report(
         "table, markdown, latex, csv, json, or html: one file with tables, figures and lineage; with --figures also "
         "svg, pdf, png, separated by commas",
     ] = "table",
-    out: Annotated[Path | None, "write there; default: stdout, and of html report.html in --work", FILE] = None,
+    out: Annotated[
+        Path | None, "write there; default: stdout, and of html report.html in --work", FILE
+    ] = None,
     export: Annotated[
-        Path | None, "also write every number of every run there: a CSV file, a line per number", FILE
+        Path | None,
+        "also write every number of every run there: a CSV file, a line per number",
+        FILE,
     ] = None,
     figures: Annotated[
         Path | None,
@@ -288,7 +320,9 @@ def report(
         Flag("TEXT"),
     ] = (),
     card: Annotated[
-        Path | None, "also write a model card and a dataset card of one run there, as markdown and html", FOLDER
+        Path | None,
+        "also write a model card and a dataset card of one run there, as markdown and html",
+        FOLDER,
     ] = None,
     evidence: Annotated[
         Path | None,
@@ -330,12 +364,19 @@ def report(
     if figures:
         made.figures(figures, drawn, draw)
         console.say(f"wrote {figures}")
-    for written in [*(made.cards(card) if card else ()), *(made.evidence(evidence) if evidence else ())]:
+    for written in [
+        *(made.cards(card) if card else ()),
+        *(made.evidence(evidence) if evidence else ()),
+    ]:
         console.say(f"wrote {written}")
     if out is None and format == "table" and not json:
         show_rows(made.rows)
-        show_tables([*made.ranks, *made.choices, *(made.by_quality.tables if made.by_quality else ())])
-        writers.say(f"{sentence}." for sentence in (made.by_quality.text if made.by_quality else ()))
+        show_tables(
+            [*made.ranks, *made.choices, *(made.by_quality.tables if made.by_quality else ())]
+        )
+        writers.say(
+            f"{sentence}." for sentence in (made.by_quality.text if made.by_quality else ())
+        )
         writers.say([clinical.elsewhere(made.rows)])
     elif json == "short":
         rows = [pipelines.of_row(row) for row in made.rows if not row.is_view]

@@ -36,7 +36,9 @@ def packages() -> dict[str, str]:
     except PackageNotFoundError:  # run from a folder of source code
         asked = ["torch", "torchvision", "numpy", "h5py"]
     found = {}
-    for name in sorted({re.split(r"[^\w.-]", line)[0] for line in asked if not DEVELOPMENT.search(line)}):
+    for name in sorted(
+        {re.split(r"[^\w.-]", line)[0] for line in asked if not DEVELOPMENT.search(line)}
+    ):
         try:
             found[name] = installed(name)
         except PackageNotFoundError:  # of an extra

@@ -11,7 +11,12 @@ from . import manifest, sources
 from .image_counts import CLASS, Counts, of_manifest
 from .pool import ALL, pool_of
 
-WIDTH, NAMES, ATTRIBUTES, REASONS = 100, 30, 3, 2  # characters of a line and of a name; what is shown in full
+WIDTH, NAMES, ATTRIBUTES, REASONS = (
+    100,
+    30,
+    3,
+    2,
+)  # characters of a line and of a name; what is shown in full
 SPLITS = {"image": "image by image", "official": "as published", "file": "as the split file says"}
 
 
@@ -28,7 +33,9 @@ def of_dataset(path: Path, counts: Counts) -> list[str]:
     parts = counts[CLASS][ALL]
     train, test = (body.get("split", {}).get(part, 0) for part in ("train", "test"))
     how, size = how_split(body), "x".join(map(str, body["size"]))
-    lines = [f"images: {body.get('count', train + test):,} ({train:,} train, {test:,} test, {how}), {size} pixels"]
+    lines = [
+        f"images: {body.get('count', train + test):,} ({train:,} train, {test:,} test, {how}), {size} pixels"
+    ]
     lines.append(_of_values("labels" if labels.is_multi_label(body) else "classes", _total(parts)))
     names = list(body["attributes"])
     lines += [_of_values(name, _total(counts[name][ALL])) for name in names[:ATTRIBUTES]]
@@ -40,24 +47,34 @@ def of_dataset(path: Path, counts: Counts) -> list[str]:
         rest = sum(count for _, count in reasons[REASONS:])
         named = [f"{_short(why, 2 * NAMES)} ({count:,})" for why, count in reasons[:REASONS]]
         named += [f"other reasons ({rest:,})"] if rest else []
-        lines.append(fitted(f"left out: {counted(len(skipped), 'file', 'files')}: ", named, 3 * NAMES))
+        lines.append(
+            fitted(f"left out: {counted(len(skipped), 'file', 'files')}: ", named, 3 * NAMES)
+        )
     return lines
 
 
 def how_split(body: Mapping[str, Any]) -> str:
     """The way in which a dataset was divided into training and test images, in words."""
     how = body.get("split", {}).get("by", "")
-    return SPLITS.get(how, "patients kept together" if body["unit"] else "image by image" if how == "unit" else how)
+    return SPLITS.get(
+        how,
+        "patients kept together" if body["unit"] else "image by image" if how == "unit" else how,
+    )
 
 
 def _of_patients(path: Path, body: Mapping[str, Any]) -> list[str]:
     pool = pool_of(path)
     if pool.patient is None:
-        return ["patients: not known"] if body.get("people", sources.shows_people(body["name"])) else []
+        return (
+            ["patients: not known"]
+            if body.get("people", sources.shows_people(body["name"]))
+            else []
+        )
     known = set(pool.patient.tolist()) - {""}
     alone = int((pool.patient == "").sum())
     return [
-        f"patients or lesions: {len(known):,} ({body['unit']})" + f", {alone:,} images of unknown ones" * bool(alone)
+        f"patients or lesions: {len(known):,} ({body['unit']})"
+        + f", {alone:,} images of unknown ones" * bool(alone)
     ]
 
 
@@ -66,15 +83,21 @@ def of_partition(body: Mapping[str, Any]) -> list[str]:
     lines = []
     if (skew := body.get("skew")) and (between := skew["total_variation"]["between"]):
         distance = 100 * skew["total_variation"]["max"]
-        lines.append(f"labels: {' and '.join(between)} differ most; {distance:.0f} % would have to change to match")
+        lines.append(
+            f"labels: {' and '.join(between)} differ most; {distance:.0f} % would have to change to match"
+        )
     for site in body.get("left_out", []):
         lines.append(f"left out: {counted(site['images'], 'image', 'images')} of {site['value']}")
     if held := body.get("held_out"):
-        lines.append(f"tested on {held['value']}, which trains nothing: {counted(held['images'], 'image', 'images')}")
+        lines.append(
+            f"tested on {held['value']}, which trains nothing: {counted(held['images'], 'image', 'images')}"
+        )
     if dropped := body.get("dropped"):
         lines.append(f"in no client: {counted(dropped, 'training image', 'training images')}")
     if several := body.get("unit_overlap"):
-        lines.append(f"in several clients: {counted(several, 'patient or lesion', 'patients or lesions')}")
+        lines.append(
+            f"in several clients: {counted(several, 'patient or lesion', 'patients or lesions')}"
+        )
     return lines
 
 
@@ -83,7 +106,11 @@ def groups(counts: Counts, by: Any) -> Counts:
     by = by if isinstance(by, list) else []  # as a manifest says it
     return {
         name: {
-            client: {part: images for part, images in parts.items() if part == ("test" if client == ALL else "train")}
+            client: {
+                part: images
+                for part, images in parts.items()
+                if part == ("test" if client == ALL else "train")
+            }
             for client, parts in clients.items()
         }
         for name, clients in counts.items()
@@ -99,7 +126,10 @@ def _total(parts: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
 
 
 def _of_values(name: str, values: Mapping[str, int]) -> str:
-    head, each = f"{_short(name)}: ", [f"{_short(value)} {count:,}" for value, count in values.items()]
+    head, each = (
+        f"{_short(name)}: ",
+        [f"{_short(value)} {count:,}" for value, count in values.items()],
+    )
     if len(head + ", ".join(each)) <= WIDTH or not values:
         return head + ", ".join(each)
     by_size = sorted(values, key=lambda value: values[value])

@@ -15,9 +15,13 @@ from . import manifest, skew
 from .pool import ALL, Pool, holdings
 
 CLASS, UNKNOWN = "class", "unknown"
-MOST_IMAGES = 10_000_000  # of a part that a site describes: larger numbers take memory at whoever reads them
+MOST_IMAGES = (
+    10_000_000  # of a part that a site describes: larger numbers take memory at whoever reads them
+)
 SKEWED = 0.2  # total variation of an attribute between two clients from which a partition says it
-Counts = dict[str, dict[str, dict[str, dict[str, int]]]]  # class or attribute -> client -> part -> value -> images
+Counts = dict[
+    str, dict[str, dict[str, dict[str, int]]]
+]  # class or attribute -> client -> part -> value -> images
 
 
 def of_manifest(path: Path) -> Counts:
@@ -29,11 +33,16 @@ def of_manifest(path: Path) -> Counts:
     for name, values in body["attributes"].items():
         column = pool.groups.get(name)
         if column is None or column.max(initial=-1) >= len(values):
-            raise FedcliError(f"{path}: its values of {name!r} are not those of the pool's images", "make it again")
+            raise FedcliError(
+                f"{path}: its values of {name!r} are not those of the pool's images",
+                "make it again",
+            )
     return counted(pool, {**rows_of, ALL: {**rows_of.get(ALL, {}), "test": test}}, body)
 
 
-def counted(pool: Pool, rows: Mapping[str, Mapping[str, np.ndarray]], body: Mapping[str, Any]) -> Counts:
+def counted(
+    pool: Pool, rows: Mapping[str, Mapping[str, np.ndarray]], body: Mapping[str, Any]
+) -> Counts:
     """rows: client -> part -> rows of the pool. body: has classes and attributes."""
     columns = {CLASS: (pool.y, body["classes"])}  # of several labels per image, how many have each
     columns |= {name: (pool.groups[name], values) for name, values in body["attributes"].items()}
@@ -49,13 +58,25 @@ def counted(pool: Pool, rows: Mapping[str, Mapping[str, np.ndarray]], body: Mapp
 def _values(column: np.ndarray, values: list[str]) -> dict[str, int]:
     if column.ndim == 2:
         return dict(zip(values, labels.counts(column, len(values)).tolist(), strict=True))
-    numbers = np.bincount(np.where(column < 0, len(values), column), minlength=len(values) + 1).tolist()
-    return {value: n for value, n in zip([*values, UNKNOWN], numbers, strict=True) if n or value != UNKNOWN}
+    numbers = np.bincount(
+        np.where(column < 0, len(values), column), minlength=len(values) + 1
+    ).tolist()
+    return {
+        value: n
+        for value, n in zip([*values, UNKNOWN], numbers, strict=True)
+        if n or value != UNKNOWN
+    }
 
 
-def lines(clients: Mapping[str, Mapping[str, Mapping[str, int]]]) -> tuple[list[str], list[list[str]]]:
+def lines(
+    clients: Mapping[str, Mapping[str, Mapping[str, int]]],
+) -> tuple[list[str], list[list[str]]]:
     """The heads and rows of a table of one class or attribute: a row for each client and part."""
-    values = list(dict.fromkeys(value for parts in clients.values() for images in parts.values() for value in images))
+    values = list(
+        dict.fromkeys(
+            value for parts in clients.values() for images in parts.values() for value in images
+        )
+    )
     rows = [
         [client, part, *(f"{images.get(value, 0):,}" for value in values)]
         for client, parts in clients.items()
@@ -64,7 +85,9 @@ def lines(clients: Mapping[str, Mapping[str, Mapping[str, int]]]) -> tuple[list[
     return ["client", "part", *values], rows
 
 
-def skewed(pool: Pool, parts: list[np.ndarray], attributes: Mapping[str, list[str]]) -> dict[str, float]:
+def skewed(
+    pool: Pool, parts: list[np.ndarray], attributes: Mapping[str, list[str]]
+) -> dict[str, float]:
     """Attribute -> largest distance (total variation) between two clients, where that is SKEWED or more.
 
     parts: rows of the pool of each client. Images whose value is unknown do not count.
@@ -72,7 +95,9 @@ def skewed(pool: Pool, parts: list[np.ndarray], attributes: Mapping[str, list[st
     distances = {}
     for name, values in attributes.items():
         column = pool.groups[name]
-        counts = np.array([np.bincount(column[at][column[at] >= 0], minlength=len(values)) for at in parts])  # [K, V]
+        counts = np.array(
+            [np.bincount(column[at][column[at] >= 0], minlength=len(values)) for at in parts]
+        )  # [K, V]
         known = counts[counts.sum(1) > 0]
         if len(known) > 1:
             distances[name] = float(skew.total_variation(known / known.sum(1, keepdims=True)).max())

@@ -8,10 +8,13 @@ from .. import console
 from ..errors import ACCESS, FedcliError
 
 MADE_BY = {
-    "dataset": "`fedcli prepare NAME`", "partition": "`fedcli prepare NAME` and then `fedcli partition`",
-    "corruption": "`fedcli corrupt gaussian`", "sites": "`fedcli train METHOD --sites FILE`",
-    "run": "`fedcli train METHOD`", "scores": "`fedcli evaluate`",
-}  # fmt: skip
+    "dataset": "`fedcli prepare NAME`",
+    "partition": "`fedcli prepare NAME` and then `fedcli partition`",
+    "corruption": "`fedcli corrupt gaussian`",
+    "sites": "`fedcli train METHOD --sites FILE`",
+    "run": "`fedcli train METHOD`",
+    "scores": "`fedcli evaluate`",
+}
 SLACK = 60 * 10**9  # nanoseconds by which the clock of a file server may be ahead
 
 
@@ -39,16 +42,22 @@ def closed(*paths: Path) -> list[Path]:
 
 def newest(work: Path, *kinds: str) -> Path:
     """The manifest of these kinds that was made or used last under the work folder; a link counts wherever it leads."""
-    paths = [p for p in work.glob("**/*.json") if p.stem in kinds and ".tmp" not in str(p.relative_to(work))]
+    paths = [
+        p
+        for p in work.glob("**/*.json")
+        if p.stem in kinds and ".tmp" not in str(p.relative_to(work))
+    ]
     if not paths:
         check_open(work)
     if not paths and "run" in kinds and (begun := sorted(work.glob("runs/*/settings.json"))):
         raise FedcliError(
-            f"no run under {work} is finished", f"go on with: fedcli train --resume --out {begun[-1].parent}"
+            f"no run under {work} is finished",
+            f"go on with: fedcli train --resume --out {begun[-1].parent}",
         )
     if not paths:
         raise FedcliError(
-            f"no {' or '.join(kinds)} manifest under {work}", f"make one with {MADE_BY[kinds[-1]]}, or give its path"
+            f"no {' or '.join(kinds)} manifest under {work}",
+            f"make one with {MADE_BY[kinds[-1]]}, or give its path",
         )
     return max(paths, key=age)
 

@@ -41,7 +41,10 @@ class Manifest:
 
     @property
     def text(self) -> str:
-        return json.dumps(asdict(self), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+        return (
+            json.dumps(asdict(self), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
+            + "\n"
+        )
 
 
 Build = Callable[[Path], dict[str, Any]]
@@ -53,7 +56,9 @@ class Destination:
     """The place of a stage's result."""
 
     work: Path  # folder of all results
-    out: Path | None = None  # folder of this one; None for a name under work that its options and parents give
+    out: Path | None = (
+        None  # folder of this one; None for a name under work that its options and parents give
+    )
     made_by: list[str] = field(default_factory=list)  # the command, without locations
 
 
@@ -71,9 +76,13 @@ def _read(path: Path, kinds: tuple[str, ...], whole: bool) -> Manifest:
         if not isinstance(raw, dict) or raw.keys() != KEYS:
             raise ValueError(f"its keys are not {', '.join(sorted(KEYS))}")
         if "\\u" in text:
-            if "\\u0000" in json.dumps(raw, ensure_ascii=False):  # which no name of a file has, and no text
+            if "\\u0000" in json.dumps(
+                raw, ensure_ascii=False
+            ):  # which no name of a file has, and no text
                 raise ValueError("it holds zero bytes")
-            json.dumps(raw, ensure_ascii=False).encode()  # half of a character cannot be written again
+            json.dumps(
+                raw, ensure_ascii=False
+            ).encode()  # half of a character cannot be written again
         known = Manifest(**raw)
     except (FedcliError, ValueError, RecursionError) as error:
         if isinstance(error.__context__, OSError):  # what it holds is not known
@@ -100,16 +109,23 @@ def find(path: Path, *kinds: str) -> Path:
         if len(inside) == 1:
             return find(inside[0])
         if (path / "settings.json").is_file() and not inside:
-            raise FedcliError(f"{path} holds an unfinished run", f"go on with: fedcli train --resume --out {path}")
+            raise FedcliError(
+                f"{path} holds an unfinished run", f"go on with: fedcli train --resume --out {path}"
+            )
         names = ", ".join(p.name for p in inside) or "none"
         raise FedcliError(
-            f"{path} is a folder with no single manifest in it (found: {names})", "give the path of the .json itself"
+            f"{path} is a folder with no single manifest in it (found: {names})",
+            "give the path of the .json itself",
         )
     if path.is_symlink() and not path.exists():
-        raise FedcliError(f"{path} is a link to {path.readlink()}, which is not there", "restore it, or mount its disk")
+        raise FedcliError(
+            f"{path} is a link to {path.readlink()}, which is not there",
+            "restore it, or mount its disk",
+        )
     if not path.is_file():
         raise FedcliError(
-            f"no such manifest: {path}", "give the path of a file or folder; `fedcli ls` lists what there is"
+            f"no such manifest: {path}",
+            "give the path of a file or folder; `fedcli ls` lists what there is",
         )
     return path
 
@@ -118,7 +134,9 @@ def verify(path: Path, *kinds: str) -> Manifest:
     """Read a manifest and check every hash in its chain. Raises HashError (exit code 3)."""
     path = find(path, *kinds)
     manifest = read(path, *kinds, whole=True)
-    if absent := [name for name in manifest_bodies.FILES.get(manifest.kind, []) if name not in manifest.files]:
+    if absent := [
+        name for name in manifest_bodies.FILES.get(manifest.kind, []) if name not in manifest.files
+    ]:
         raise FedcliError(f"{path} does not list {absent[0]}", AGAIN)
     if path.name in manifest.files:
         raise FedcliError(f"{path} lists itself", AGAIN)
@@ -126,7 +144,8 @@ def verify(path: Path, *kinds: str) -> Manifest:
         file = inside(path.parent, name)
         if not file.is_file():
             raise FedcliError(
-                f"{path.name} lists {name}, which is not there ({file})", "restore the file or run the stage again"
+                f"{path.name} lists {name}, which is not there ({file})",
+                "restore the file or run the stage again",
             )
         if sha256(file) != digest:
             raise HashError(
@@ -136,7 +155,9 @@ def verify(path: Path, *kinds: str) -> Manifest:
     for name, digest in manifest.parents.items():
         parent = _parent(path, name)
         if sha256(parent) != digest:
-            raise HashError(f"{parent} has changed since {path} was made from it", "run the later stages again")
+            raise HashError(
+                f"{parent} has changed since {path} was made from it", "run the later stages again"
+            )
         verify(parent)
     return manifest
 
@@ -145,9 +166,13 @@ def inside(folder: Path, name: str) -> Path:
     """folder/name, refused if it would leave the folder (also through a link)."""
     target = folder / name
     try:
-        leads_out = Path(name).is_absolute() or not target.resolve().is_relative_to(folder.resolve())
+        leads_out = Path(name).is_absolute() or not target.resolve().is_relative_to(
+            folder.resolve()
+        )
     except (OSError, RuntimeError):
-        raise FedcliError(f"{target} is a link to itself", "put the file back, or run the stage again") from None
+        raise FedcliError(
+            f"{target} is a link to itself", "put the file back, or run the stage again"
+        ) from None
     if leads_out:
         raise FedcliError(
             f"the manifest in {folder} names a file outside its folder: {name!r}",
@@ -178,7 +203,9 @@ def parent(path: Path, *kinds: str) -> Path | None:
     for manifest, p in parents:
         if manifest.kind in kinds:
             return p
-    for _, p in sorted(parents, key=lambda pair: pair[0].kind == "run"):  # a run's own data before its first run's
+    for _, p in sorted(
+        parents, key=lambda pair: pair[0].kind == "run"
+    ):  # a run's own data before its first run's
         if further := parent(p, *kinds):
             return further
     return None
@@ -200,7 +227,9 @@ def identity(options: dict[str, Any], parents: list[Path]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def place(work: Path, out: Path | None, kind: str, slug: str, options: dict[str, Any], parents: list[Path]) -> Path:
+def place(
+    work: Path, out: Path | None, kind: str, slug: str, options: dict[str, Any], parents: list[Path]
+) -> Path:
     """The folder of a stage's result: --out, or a name under --work that its options and parents give."""
     slug = f"{slug[:70]}-SYNTHETIC" if of_sample(parents) else slug
     slug = re.sub(r"[^\w+-]+", "_", slug)  # it may come from a manifest: no path in it
@@ -218,16 +247,29 @@ def marked(body: dict[str, Any], parents: list[Path]) -> dict[str, Any]:
 
 
 def make(
-    kind: str, slug: str, to: Destination, options: dict[str, Any], parents: list[Path], build: Build
-) -> Path:  # fmt: skip
+    kind: str,
+    slug: str,
+    to: Destination,
+    options: dict[str, Any],
+    parents: list[Path],
+    build: Build,
+) -> Path:
     """Run one stage into the folder that place() gives, see stage()."""
     folder = place(to.work, to.out, kind, slug, options, parents)
-    return stage(kind, folder=folder, made_by=to.made_by, options=options, parents=parents, build=build)
+    return stage(
+        kind, folder=folder, made_by=to.made_by, options=options, parents=parents, build=build
+    )
 
 
 def stage(
-    kind: str, *, folder: Path, made_by: list[str], options: dict[str, Any], parents: list[Path], build: Build
-) -> Path:  # fmt: skip
+    kind: str,
+    *,
+    folder: Path,
+    made_by: list[str],
+    options: dict[str, Any],
+    parents: list[Path],
+    build: Build,
+) -> Path:
     """Run one stage into folder and return its manifest's path; an equal result is not made again.
 
     build(folder) writes the stage's files and returns the manifest's body.
@@ -245,7 +287,9 @@ def stage(
             seal(temporary, Manifest(kind, made_by, options, links(folder, parents), {}, body))
         with renaming(folder):
             if folder.exists() and not damaged(target, options, parents):
-                return reuse(target, options, parents)  # another process finished the same stage first
+                return reuse(
+                    target, options, parents
+                )  # another process finished the same stage first
             _move(temporary, folder, target)
     flush(folder.parent)
     return target
@@ -282,7 +326,11 @@ def _move(made: Path, folder: Path, target: Path) -> None:
 
 def _other(old: Manifest, options: dict[str, Any], parents: list[Path]) -> list[str]:
     """In what a result differs from the one asked for."""
-    keys = [k for k in sorted({*old.options, *options}) if k != "code" and old.options.get(k) != options.get(k)]
+    keys = [
+        k
+        for k in sorted({*old.options, *options})
+        if k != "code" and old.options.get(k) != options.get(k)
+    ]
     named = [f"{k} {old.options.get(k)!r}, now {options.get(k)!r}" for k in keys]
     named += other_code(old.options.get("code", {}), options.get("code", {}))
     same_parents = sorted(old.parents.values()) == sorted(sha256(p) for p in parents)
@@ -312,7 +360,9 @@ def named(path: Path) -> dict[str, str]:
 
 def links(folder: Path, parents: list[Path]) -> dict[str, str]:
     """Parents as a manifest in folder names them."""
-    return {Path(os.path.relpath(p.resolve(), folder.resolve())).as_posix(): sha256(p) for p in parents}
+    return {
+        Path(os.path.relpath(p.resolve(), folder.resolve())).as_posix(): sha256(p) for p in parents
+    }
 
 
 def seal(folder: Path, manifest: Manifest, outside: tuple[str, ...] = ()) -> Path:
@@ -322,8 +372,11 @@ def seal(folder: Path, manifest: Manifest, outside: tuple[str, ...] = ()) -> Pat
     files = {
         p.relative_to(folder).as_posix(): sha256(p)
         for p in sorted(folder.rglob("*"))
-        if p.is_file() and p != path and not p.name.startswith(".") and p.suffix != ".tmp"
+        if p.is_file()
+        and p != path
+        and not p.name.startswith(".")
+        and p.suffix != ".tmp"
         and not {*outside}.intersection(p.relative_to(folder).parts)
-    }  # fmt: skip
+    }
     write_text(path, replace(manifest, files=files).text)
     return path

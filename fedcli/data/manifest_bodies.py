@@ -3,28 +3,58 @@
 from ..shapes import NUMBER
 
 TEXT = (str, None)
-POOLED = {"classes": [str], "attributes": {str: [str]}, "size": [int], "channels": int, "augment": str}
+POOLED = {
+    "classes": [str],
+    "attributes": {str: [str]},
+    "size": [int],
+    "channels": int,
+    "augment": str,
+}
 CLIENT = {"client": str, "train": int, "val": int, "test": int, "class_counts": [int]}
 PER_CLIENT = {str: NUMBER}
 SKEW = {
     "total_variation": {"max": (*NUMBER, None), "mean": (*NUMBER, None), "between": ([str], None)},
-    "total_variation_to_pooled": PER_CLIENT, "entropy_nats": PER_CLIENT, "classes_per_client": NUMBER,
-    "images": {"min": int, "max": int, "ratio": NUMBER}, "images_in_several": {"count": int, "share": NUMBER},
+    "total_variation_to_pooled": PER_CLIENT,
+    "entropy_nats": PER_CLIENT,
+    "classes_per_client": NUMBER,
+    "images": {"min": int, "max": int, "ratio": NUMBER},
+    "images_in_several": {"count": int, "share": NUMBER},
     "units_in_several": (int, None),
-}  # fmt: skip
-NOISE = {str: {"kind": str, "rate": NUMBER, "changed": int}}  # client -> what became of its training labels
-HIDDEN = {"hide": [str], "share": NUMBER, "seed": int, "images": {str: {str: int}}}  # client -> attribute -> images
+}
+NOISE = {
+    str: {"kind": str, "rate": NUMBER, "changed": int}
+}  # client -> what became of its training labels
+HIDDEN = {
+    "hide": [str],
+    "share": NUMBER,
+    "seed": int,
+    "images": {str: {str: int}},
+}  # client -> attribute -> images
 ATTACK = {
-    "kind": str, "strength": NUMBER, "seed": int, "clients": [str], "target?": int, "patch?": int, "flip?": {str: str},
-}  # fmt: skip
+    "kind": str,
+    "strength": NUMBER,
+    "seed": int,
+    "clients": [str],
+    "target?": int,
+    "patch?": int,
+    "flip?": {str: str},
+}
 DATA = {
-    **POOLED, "task?": str, "dataset": str, "roster": [CLIENT], "label_noise?": NOISE, "hidden_attributes?": HIDDEN,
+    **POOLED,
+    "task?": str,
+    "dataset": str,
+    "roster": [CLIENT],
+    "label_noise?": NOISE,
+    "hidden_attributes?": HIDDEN,
     "attack?": ATTACK,
-}  # fmt: skip
+}
 CORRUPTION = {
-    "kind": str, "severity": int, "ratio": NUMBER, "clients": [str],
+    "kind": str,
+    "severity": int,
+    "ratio": NUMBER,
+    "clients": [str],
     "each?": [{"kind": str, "severity": int, "clients": [str]}],
-}  # fmt: skip
+}
 PRIVACY = {
     "clip": float,
     "noise": float,
@@ -35,59 +65,136 @@ PRIVACY = {
     "clients?": {str: (float, None)},
 }
 MODEL = {
-    "name": str, "channels": int, "size": int, "precision": str, "personal": [str], "frozen": [str],
-    "teacher_width": (int, None), "personal_models": bool, "numbers?": int,
-}  # fmt: skip
+    "name": str,
+    "channels": int,
+    "size": int,
+    "precision": str,
+    "personal": [str],
+    "frozen": [str],
+    "teacher_width": (int, None),
+    "personal_models": bool,
+    "numbers?": int,
+}
 SHARES = {str: NUMBER}
 INTERVAL = {"value": (*NUMBER, None), "low": (*NUMBER, None), "high": (*NUMBER, None)}
-INVERSION = {"client": str, "blind": [float], "models": [{"model": str, "distance": float, "psnr": [float]}]}
+INVERSION = {
+    "client": str,
+    "blind": [float],
+    "models": [{"model": str, "distance": float, "psnr": [float]}],
+}
 AUDIT = {
-    "label": str, "dataset": str, "round": int, "caution?": str, "privacy?": PRIVACY, "shared_tests": bool,
-    "membership": [{
-        "attack": str, "attribute": str, "group": str, "members": int, "held_out": int, "small": bool,
-        "numbers": {str: INTERVAL}, "allowed": (SHARES, None),
-    }],
-    "hospital": [{"of": str, "count": int, "hospitals": int, "accuracy": INTERVAL, "chance": float}],
+    "label": str,
+    "dataset": str,
+    "round": int,
+    "caution?": str,
+    "privacy?": PRIVACY,
+    "shared_tests": bool,
+    "membership": [
+        {
+            "attack": str,
+            "attribute": str,
+            "group": str,
+            "members": int,
+            "held_out": int,
+            "small": bool,
+            "numbers": {str: INTERVAL},
+            "allowed": (SHARES, None),
+        }
+    ],
+    "hospital": [
+        {"of": str, "count": int, "hospitals": int, "accuracy": INTERVAL, "chance": float}
+    ],
     "inversion": (INVERSION, None),
-}  # fmt: skip
+}
 BODIES = {
-    "dataset": {**POOLED, "task?": str, "name": str, "count?": int, "split?": dict, "unit": TEXT, "sites": TEXT},
+    "dataset": {
+        **POOLED,
+        "task?": str,
+        "name": str,
+        "count?": int,
+        "split?": dict,
+        "unit": TEXT,
+        "sites": TEXT,
+    },
     "partition": {
-        **DATA, "skew?": SKEW, "scheme": str, "held_out?": {"attribute": str, "value": str, "images": int},
+        **DATA,
+        "skew?": SKEW,
+        "scheme": str,
+        "held_out?": {"attribute": str, "value": str, "images": int},
         "left_out?": [{"attribute": TEXT, "value": str, "images": int}],
     },
     "corruption": {**DATA, **CORRUPTION},
     "sites": {
-        **POOLED, "dataset": str, "versions": {str: str}, "data": {str: str},
+        **POOLED,
+        "dataset": str,
+        "versions": {str: str},
+        "data": {str: str},
         "roster": [{"client": str, "train": int, "val": int, "test": int}],
     },
     "run": {
-        "method": str, "label": str, "rule": str, "settings": dict, "rounds": int, "roster": [str], "dataset": str,
-        "stopped_after?": int, "model": MODEL, "corruption": (CORRUPTION, None), "single_site?": bool, "warning?": str,
+        "method": str,
+        "label": str,
+        "rule": str,
+        "settings": dict,
+        "rounds": int,
+        "roster": [str],
+        "dataset": str,
+        "stopped_after?": int,
+        "model": MODEL,
+        "corruption": (CORRUPTION, None),
+        "single_site?": bool,
+        "warning?": str,
         "privacy?": PRIVACY,
-        "start?": (dict, None), "needs_code?": [str],
+        "start?": (dict, None),
+        "needs_code?": [str],
     },
     "audit": AUDIT,
     "scores": {
-        "method?": str, "label?": str, "rule?": str, "settings?": dict, "rounds?": int, "dataset?": str,
-        "options?": dict, "model?": dict, "clients?": dict, "grouped?": dict, "classes?": [str],
-        "attributes?": {str: [str]}, "kept_rounds?": [int], "data?": dict,
+        "method?": str,
+        "label?": str,
+        "rule?": str,
+        "settings?": dict,
+        "rounds?": int,
+        "dataset?": str,
+        "options?": dict,
+        "model?": dict,
+        "clients?": dict,
+        "grouped?": dict,
+        "classes?": [str],
+        "attributes?": {str: [str]},
+        "kept_rounds?": [int],
+        "data?": dict,
     },
-}  # fmt: skip
+}
 # what is computed from the options of a manifest, beside what is only compared and shown
 OPTIONS = {
-    "dataset": {"code?": {str: str}}, "partition": {"code?": {str: str}},
-    "run": {"freeze_backbone?": (bool, str), "bn?": str, "seed?": int, "method?": str, "code?": {str: {str: str}}},
-}  # fmt: skip
+    "dataset": {"code?": {str: str}},
+    "partition": {"code?": {str: str}},
+    "run": {
+        "freeze_backbone?": (bool, str),
+        "bn?": str,
+        "seed?": int,
+        "method?": str,
+        "code?": {str: {str: str}},
+    },
+}
 FILES = {
-    "dataset": ["pool.h5"], "partition": ["rows.h5"], "corruption": ["changed.h5"], "run": ["rounds.jsonl"],
+    "dataset": ["pool.h5"],
+    "partition": ["rows.h5"],
+    "corruption": ["changed.h5"],
+    "run": ["rounds.jsonl"],
     "scores": ["scores.csv"],
-}  # fmt: skip
+}
 
 
 def shape(kind: str) -> dict:
     """The shape of a whole manifest."""
     return {
-        "kind": str, "made_by": [str], "options": OPTIONS.get(kind, dict), "parents": {str: str}, "files": {str: str},
-        "format": int, "body": BODIES[kind],
-    }  # fmt: skip
+        "kind": str,
+        "made_by": [str],
+        "options": OPTIONS.get(kind, dict),
+        "parents": {str: str},
+        "files": {str: str},
+        "format": int,
+        "body": BODIES[kind],
+    }

@@ -63,12 +63,16 @@ class Originals:
         said = []
         some_dicom = any(kind.startswith(DICOM) for kind in self.kinds)
         if new.kind not in self.kinds and not (new.kind == DICOM and some_dicom):
-            said.append(f"a {new.kind} file, where the training images are {' and '.join(self.kinds)} files")
+            said.append(
+                f"a {new.kind} file, where the training images are {' and '.join(self.kinds)} files"
+            )
         if new.coloured not in self.coloured:
             ours, theirs = ("coloured", "grey") if new.coloured else ("grey", "coloured")
             said.append(f"{ours}, where every training image is {theirs}")
         if 0 < new.side * SMALLER < self.side:
-            said.append(f"its shorter side has {new.side} pixels, of the training images {self.side} or more")
+            said.append(
+                f"its shorter side has {new.side} pixels, of the training images {self.side} or more"
+            )
         return said
 
 
@@ -92,10 +96,15 @@ def keep(folder: Path, raw: Path, rows: Iterable[Row]) -> None:
         with suppress(Unreadable, OSError):
             known.append(original(raw / row.source))
     if known:
-        kinds, coloured = sorted({each.kind for each in known}), sorted({each.coloured for each in known})
+        kinds, coloured = (
+            sorted({each.kind for each in known}),
+            sorted({each.coloured for each in known}),
+        )
         bits = sorted({each.bits for each in known} - {0})
         written = Originals(kinds, coloured, min(each.side for each in known), bits)
-        with suppress(OSError):  # a finished dataset of somebody else, on a disk that may not be written to
+        with suppress(
+            OSError
+        ):  # a finished dataset of somebody else, on a disk that may not be written to
             write_text(folder / FILE, json.dumps(asdict(written), indent=1) + "\n")
 
 
@@ -107,6 +116,8 @@ def read(folder: Path) -> Originals | None:
         known = json.loads(read_text(path, AGAIN))
     except (ValueError, RecursionError):
         known = None
-    shapes.check(known, {"kinds": [str], "coloured": [bool], "side": int, "bits?": [int]}, path, AGAIN)
+    shapes.check(
+        known, {"kinds": [str], "coloured": [bool], "side": int, "bits?": [int]}, path, AGAIN
+    )
     kinds = [re.sub(r"[^\w -]", "", kind)[:40] for kind in known["kinds"]]
     return Originals(kinds, known["coloured"], known["side"], known.get("bits", []))

@@ -31,12 +31,21 @@ def find(path: Path) -> dict[str, Any]:
     parts = [rows[part] for rows in rows_of.values() for part in ("train", "val")]
     train = np.unique(np.concatenate([test[:0], *parts]))
     body = manifest.read(manifest.above(path, "dataset")).body
-    found = {"patients": _patients(pool.patient, train, test, body.get("unit")), "pixels": _pixels(pool, train, test)}
+    found = {
+        "patients": _patients(pool.patient, train, test, body.get("unit")),
+        "pixels": _pixels(pool, train, test),
+    }
     if pool.patient is None:
-        return found if body.get("people", sources.shows_people(body["name"])) else found | {"nobody": True}
+        return (
+            found
+            if body.get("people", sources.shows_people(body["name"]))
+            else found | {"nobody": True}
+        )
     pairs = alike(pool.patient[np.concatenate([train, test])].tolist())
     return found | (
-        {"alike": {"count": len(pairs), "examples": [list(pair) for pair in pairs[:EXAMPLES]]}} if pairs else {}
+        {"alike": {"count": len(pairs), "examples": [list(pair) for pair in pairs[:EXAMPLES]]}}
+        if pairs
+        else {}
     )
 
 
@@ -66,7 +75,9 @@ def sentence(overlap: dict[str, Any]) -> str:
         parts.append(f"train and test share {shared} ({patients['name']})")
     if count := overlap["pixels"]["test_images"]:
         same = counted(count, "test image is", "test images are")
-        parts.append(f"{same} identical to {'a training image' if count == 1 else 'training images'}")
+        parts.append(
+            f"{same} identical to {'a training image' if count == 1 else 'training images'}"
+        )
     if odd := overlap.get("alike"):
         parts.append(alike_sentence(odd["examples"], odd["count"]))
     if not parts and overlap["patients"] is None and not overlap.get("nobody"):
@@ -87,29 +98,42 @@ def remedy(overlap: dict[str, Any]) -> str:
     return "prepare again and say which column names patients, or leave --strict out"
 
 
-def _patients(ids: np.ndarray | None, train: np.ndarray, test: np.ndarray, name: str | None) -> dict[str, Any] | None:
+def _patients(
+    ids: np.ndarray | None, train: np.ndarray, test: np.ndarray, name: str | None
+) -> dict[str, Any] | None:
     if ids is None:
         return None
     both = np.setdiff1d(np.intersect1d(ids[train], ids[test]), [""])
-    return {"name": name or "patient", **_counts(both, ids[train], ids[test]), "examples": both[:EXAMPLES].tolist()}
+    return {
+        "name": name or "patient",
+        **_counts(both, ids[train], ids[test]),
+        "examples": both[:EXAMPLES].tolist(),
+    }
 
 
 def _pixels(pool: Pool, train: np.ndarray, test: np.ndarray) -> dict[str, Any]:
     """Pictures that are in both parts; an example is "training id = test id"."""
     train_digests, test_digests = _digests(pool, train), _digests(pool, test)  # [N], [M]
     both, first, second = np.intersect1d(train_digests, test_digests, return_indices=True)
-    pairs = sorted(f"{pool.id[train[i]]} = {pool.id[test[j]]}" for i, j in zip(first, second, strict=True))
+    pairs = sorted(
+        f"{pool.id[train[i]]} = {pool.id[test[j]]}" for i, j in zip(first, second, strict=True)
+    )
     return {**_counts(both, train_digests, test_digests), "examples": pairs[:EXAMPLES]}
 
 
 def _counts(both: np.ndarray, train: np.ndarray, test: np.ndarray) -> dict[str, int]:
-    images = {"train_images": int(np.isin(train, both).sum()), "test_images": int(np.isin(test, both).sum())}
+    images = {
+        "train_images": int(np.isin(train, both).sum()),
+        "test_images": int(np.isin(test, both).sum()),
+    }
     return {"count": len(both), **images}
 
 
 def _digests(pool: Pool, rows: np.ndarray) -> np.ndarray:
     """bytes [N], equal where all pixels are; 16 bytes, so that chance makes no two equal."""
     digests = [
-        hashlib.blake2b(image.tobytes(), digest_size=16).hexdigest() for _, x in iterate(pool, rows) for image in x
+        hashlib.blake2b(image.tobytes(), digest_size=16).hexdigest()
+        for _, x in iterate(pool, rows)
+        for image in x
     ]
     return np.array(digests, "S32")

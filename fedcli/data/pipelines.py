@@ -73,7 +73,9 @@ def _yaml(text: str) -> Any:
         if node not in sizes:
             sizes[node] = math.inf  # where it holds itself
             inside = node.value if isinstance(node, yaml.CollectionNode) else ()
-            parts = (part for each in inside for part in (each if isinstance(each, tuple) else (each,)))
+            parts = (
+                part for each in inside for part in (each if isinstance(each, tuple) else (each,))
+            )
             sizes[node] = 1 + sum(map(size, parts))
         return sizes[node]
 
@@ -100,7 +102,10 @@ def pipeline(kind: str) -> Any:
         if NAME in part and str(part[NAME]) not in SERIALIZABLE_REGISTRY:
             raise FedcliError(f"{str(part[NAME])[:80]} is no transform of albumentations", HINT)
         if part.get("__type__") == "Lambda":
-            raise FedcliError("a Lambda holds code, which a file cannot bring", "use albumentations' own transforms")
+            raise FedcliError(
+                "a Lambda holds code, which a file cannot bring",
+                "use albumentations' own transforms",
+            )
     try:
         made = albumentations.from_dict(body)
     except Exception as error:  # each transform checks its own options, with errors of many kinds
@@ -113,7 +118,9 @@ def _parts(value: Any, deepest: int) -> Iterator[dict[str, Any]]:
         raise FedcliError(f"the pipeline nests more than {DEEPEST} deep", HINT)
     if isinstance(value, dict):
         yield value
-    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+    for item in (
+        value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    ):
         yield from _parts(item, deepest - 1)
 
 
@@ -125,7 +132,10 @@ def augment(x: Tensor, kind: str, chance: Tensor) -> Tensor:
     if kind not in known:
         known[kind] = pipeline(kind)
     images = x.permute(0, 2, 3, 1).cpu().numpy()
-    changed = [_changed(known[kind], image, row) for image, row in zip(images, chance.cpu().numpy(), strict=True)]
+    changed = [
+        _changed(known[kind], image, row)
+        for image, row in zip(images, chance.cpu().numpy(), strict=True)
+    ]
     return torch.from_numpy(np.stack(changed)).permute(0, 3, 1, 2)
 
 

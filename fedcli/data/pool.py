@@ -35,9 +35,13 @@ PARTS = "train", "val", "test"  # of a client
 ALL = "all"  # a dataset's images, which no client holds yet, and a partition's test images
 HINT = "make the pool again with fedcli prepare"
 POOL = {
-    "x": Column("u", 4, size=1), "y": Column(WHOLE, (1, 2)), "id": Column(TEXT), "split": Column("u"),
-    "unit": Column(TEXT, needed=False), "group/*": Column(WHOLE),
-}  # fmt: skip
+    "x": Column("u", 4, size=1),
+    "y": Column(WHOLE, (1, 2)),
+    "id": Column(TEXT),
+    "split": Column("u"),
+    "unit": Column(TEXT, needed=False),
+    "group/*": Column(WHOLE),
+}
 CHANGED = {f"{part}/x": Column("u", 4, size=1) for part in ("train", "test")} | {
     f"{part}/rows": Column(WHOLE) for part in ("train", "test")
 }  # what corrupt writes
@@ -101,7 +105,9 @@ def read_pool(path: Path) -> Pool:
         columns = {name: data[()] for name, data in file.items() if name != "x"}
         for name, column in columns.items():
             if len(column) != len(x):
-                raise FedcliError(f"{path}: {name} has {len(column)} values for {len(x)} images", HINT)
+                raise FedcliError(
+                    f"{path}: {name} has {len(column)} values for {len(x)} images", HINT
+                )
         return Pool(
             path,
             x.shape,
@@ -116,24 +122,41 @@ def read_pool(path: Path) -> Pool:
 def pool_of(dataset: Path) -> Pool:
     """The pool of a dataset's manifest. Raises FedcliError where it is not what the manifest describes."""
     pool, body = read_pool(dataset.parent / "pool.h5"), manifest.read(dataset, "dataset").body
-    if (pool.y.ndim == 2) != labels.is_multi_label(body) or pool.y.shape[1:] not in ((), (len(body["classes"]),)):
-        raise FedcliError(f"{pool.path}: y is {list(pool.y.shape)}, which are not the labels of {dataset.name}", HINT)
+    if (pool.y.ndim == 2) != labels.is_multi_label(body) or pool.y.shape[1:] not in (
+        (),
+        (len(body["classes"]),),
+    ):
+        raise FedcliError(
+            f"{pool.path}: y is {list(pool.y.shape)}, which are not the labels of {dataset.name}",
+            HINT,
+        )
     in_range = [
         ("y", pool.y, 0, len(body["classes"]) - 1 if pool.y.ndim == 1 else labels.UNKNOWN),
         ("split", pool.split, TRAIN, TEST),
-        *((f"group/{name}", pool.groups.get(name), -1, len(known) - 1) for name, known in body["attributes"].items()),
+        *(
+            (f"group/{name}", pool.groups.get(name), -1, len(known) - 1)
+            for name, known in body["attributes"].items()
+        ),
     ]
     if more := [name for name in pool.groups if name not in body["attributes"]]:
-        raise FedcliError(f"{pool.path} holds {more[0]!r} of each image, which is no attribute of {dataset.name}", HINT)
+        raise FedcliError(
+            f"{pool.path} holds {more[0]!r} of each image, which is no attribute of {dataset.name}",
+            HINT,
+        )
     for name, values, least, most in in_range:
         if values is None:
             raise FedcliError(f"{pool.path} has no dataset {name!r}", HINT)
         if len(values) and not least <= values.min() <= values.max() <= most:
             there = f"{values.min()} to {values.max()}"
-            raise FedcliError(f"{pool.path}: {name} holds {there}, where {dataset.name} has {least} to {most}", HINT)
+            raise FedcliError(
+                f"{pool.path}: {name} holds {there}, where {dataset.name} has {least} to {most}",
+                HINT,
+            )
     if pool.shape[1:] != (*body["size"], body["channels"]):
         expected = [*body["size"], body["channels"]]
-        raise FedcliError(f"{pool.path}: images are {list(pool.shape[1:])}, in {dataset.name} {expected}", HINT)
+        raise FedcliError(
+            f"{pool.path}: images are {list(pool.shape[1:])}, in {dataset.name} {expected}", HINT
+        )
     if len(set(pool.id.tolist())) < len(pool.id):
         raise FedcliError(f"{pool.path}: two images have the same id", HINT)
     return pool
@@ -171,12 +194,16 @@ class BlankPool:
         plan.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
         plan.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
         with create_hdf5(path, math.prod(shape)) as file:
-            return BlankPool(path, shape, file.create_dataset("x", shape, np.uint8, dcpl=plan).id.get_offset())
+            return BlankPool(
+                path, shape, file.create_dataset("x", shape, np.uint8, dcpl=plan).id.get_offset()
+            )
 
     def put(self, place: int, images: np.ndarray) -> None:
         """Write images that follow one another, uint8 [n, H, W, C], from this place on."""
         if images.shape[1:] != self.shape[1:] or images.dtype != np.uint8:
-            raise ValueError(f"images are {images.dtype} {images.shape}, expected uint8 [n, {self.shape[1:]}]")
+            raise ValueError(
+                f"images are {images.dtype} {images.shape}, expected uint8 [n, {self.shape[1:]}]"
+            )
         pixels = np.ascontiguousarray(images).reshape(-1).data
         at, handle = self.start + place * math.prod(self.shape[1:]), os.open(self.path, os.O_WRONLY)
         try:
@@ -190,11 +217,20 @@ class BlankPool:
         """Keep the images at these rising places and add the columns of their rows."""
         if len(places) < self.shape[0]:
             self._drop_others(places)
-        patient = np.array([row.patient for row in rows]) if any(row.patient for row in rows) else None
+        patient = (
+            np.array([row.patient for row in rows]) if any(row.patient for row in rows) else None
+        )
         groups = {name: np.array([row.groups.get(name, -1) for row in rows]) for name in attributes}
         split = np.array([TEST if row.test else TRAIN for row in rows])
         with extend_hdf5(self.path) as file:
-            _columns(file, np.array([r.label for r in rows]), np.array([r.id for r in rows]), split, patient, groups)
+            _columns(
+                file,
+                np.array([r.label for r in rows]),
+                np.array([r.id for r in rows]),
+                split,
+                patient,
+                groups,
+            )
 
     def _drop_others(self, places: list[int]) -> None:
         """Move what stays to a smaller file: x lies in one piece, which is fast to read but cannot shrink."""
@@ -207,9 +243,13 @@ class BlankPool:
 
 
 def _columns(
-    file: h5py.File, y: np.ndarray, id: np.ndarray, split: np.ndarray, patient: np.ndarray | None,
+    file: h5py.File,
+    y: np.ndarray,
+    id: np.ndarray,
+    split: np.ndarray,
+    patient: np.ndarray | None,
     groups: Mapping[str, np.ndarray],
-) -> None:  # fmt: skip
+) -> None:
     file["y"] = y.astype(np.int16 if y.ndim == 1 else np.uint8)
     file["id"] = np.char.encode(id, "utf-8")
     file["split"] = split.astype(np.uint8)
@@ -228,7 +268,9 @@ def copy_pool(pool: Pool, rows: np.ndarray, path: Path, pixels: np.ndarray) -> N
         _columns(file, pool.y[rows], pool.id[rows], pool.split[rows], patient, groups)
 
 
-def iterate(pool: Pool, rows: np.ndarray, chunk: int = 512) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def iterate(
+    pool: Pool, rows: np.ndarray, chunk: int = 512
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield (rows, pixels) in pieces small enough for memory."""
     for start in range(0, len(rows), chunk):
         part = rows[start : start + chunk]
@@ -238,7 +280,11 @@ def iterate(pool: Pool, rows: np.ndarray, chunk: int = 512) -> Iterator[tuple[np
 def contents(path: Path) -> dict[str, Any]:
     """Name, type and shape of every dataset in an HDF5 file, in order of name."""
     with open_hdf5(path) as file:
-        return {"datasets": {name: f"{data.dtype} {list(data.shape)}" for name, data in sorted(file.items())}}
+        return {
+            "datasets": {
+                name: f"{data.dtype} {list(data.shape)}" for name, data in sorted(file.items())
+            }
+        }
 
 
 class Holdings(NamedTuple):
@@ -254,7 +300,10 @@ def holdings(path: Path) -> Holdings:
 
     Raises FedcliError for rows that the pool does not have, and where a test image is in training.
     """
-    given, pool = manifest.read(path, "dataset", "partition", "corruption"), pool_of(manifest.above(path, "dataset"))
+    given, pool = (
+        manifest.read(path, "dataset", "partition", "corruption"),
+        pool_of(manifest.above(path, "dataset")),
+    )
     if given.kind == "dataset":
         train, test = (np.flatnonzero(pool.split == part) for part in (TRAIN, TEST))
         return Holdings(pool, {ALL: {"train": train, "val": train[:0], "test": test}}, test)
@@ -265,9 +314,13 @@ def holdings(path: Path) -> Holdings:
         rows = {name: data[()] for name, data in file.items()}
     for name, numbers in rows.items():
         if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(pool.y):
-            raise FedcliError(f"{path}: {name} names rows the pool does not have", "partition again")
+            raise FedcliError(
+                f"{path}: {name} names rows the pool does not have", "partition again"
+            )
     trained = [numbers for name, numbers in rows.items() if not name.startswith("test/")]
     if np.isin(np.concatenate([rows["test/all"][:0], *trained]), rows["test/all"]).any():
         raise FedcliError(f"{path} trains on test images", "partition again")
-    by_client = {client: {part: rows[f"{part}/{k}"] for part in PARTS} for k, client in enumerate(clients)}
+    by_client = {
+        client: {part: rows[f"{part}/{k}"] for part in PARTS} for k, client in enumerate(clients)
+    }
     return Holdings(pool, by_client, rows["test/all"])

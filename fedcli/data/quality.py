@@ -47,13 +47,21 @@ class Measure:
 
     def places(self, values: np.ndarray) -> np.ndarray:
         """Values on the scale of the bins: the first begins at 0, the last ends at BINS."""
-        low, high, of = (*np.log([self.low, self.high]), np.log) if self.log else (self.low, self.high, np.asarray)
+        low, high, of = (
+            (*np.log([self.low, self.high]), np.log)
+            if self.log
+            else (self.low, self.high, np.asarray)
+        )
         return (of(np.maximum(values, self.low)) - low) / (high - low) * BINS
 
     def values(self, places: np.ndarray) -> np.ndarray:
         """places() the other way."""
         share = np.asarray(places) / BINS
-        return self.low * (self.high / self.low) ** share if self.log else self.low + (self.high - self.low) * share
+        return (
+            self.low * (self.high / self.low) ** share
+            if self.log
+            else self.low + (self.high - self.low) * share
+        )
 
 
 MEASURES = (
@@ -76,13 +84,21 @@ def shown(value: float) -> str:
 def measure(images: np.ndarray) -> np.ndarray:
     """MEASURES of images uint8 [N, H, W, C], of at least 3 x 3 pixels: float64 [N, M]."""
     grey = greys(images)  # [N, S, H, W]
-    across, down = np.diff(grey, 2, axis=3), np.diff(grey, 2, axis=2)  # second differences, [.., W - 2], [.., H - 2, W]
+    across, down = (
+        np.diff(grey, 2, axis=3),
+        np.diff(grey, 2, axis=2),
+    )  # second differences, [.., W - 2], [.., H - 2, W]
     pixels = (2, 3)
-    noise = np.sqrt(np.pi / 2) / 6 * np.abs(np.diff(across, 2, axis=2)).mean(pixels, dtype=np.float64)  # [N, S]
+    noise = (
+        np.sqrt(np.pi / 2) / 6 * np.abs(np.diff(across, 2, axis=2)).mean(pixels, dtype=np.float64)
+    )  # [N, S]
     laplacian = across[:, :, 1:-1] + down[..., 1:-1]
     brightness = grey.mean(pixels, dtype=np.float64)
     snr = 20 * np.log10(np.maximum(brightness, ROUNDING) / np.maximum(noise, ROUNDING))
-    sharpness, contrast = laplacian.var(pixels, dtype=np.float64), grey.std(pixels, dtype=np.float64)
+    sharpness, contrast = (
+        laplacian.var(pixels, dtype=np.float64),
+        grey.std(pixels, dtype=np.float64),
+    )
     blockiness = (_blocks(grey, 2) + _blocks(grey, 3)) / 2
     columns = noise, snr, sharpness, contrast, brightness, _entropy(grey), blockiness
     return np.stack([column.mean(1) for column in columns], 1)
@@ -97,7 +113,9 @@ def greys(images: np.ndarray) -> np.ndarray:
 def _entropy(grey: np.ndarray) -> np.ndarray:
     """[N, S] of [N, S, H, W], in bits."""
     flat = np.rint(grey).astype(np.int64).reshape(-1, grey.shape[2] * grey.shape[3])
-    counts = np.bincount((flat + 256 * np.arange(len(flat))[:, None]).ravel(), minlength=256 * len(flat))
+    counts = np.bincount(
+        (flat + 256 * np.arange(len(flat))[:, None]).ravel(), minlength=256 * len(flat)
+    )
     share = counts.reshape(-1, 256) / flat.shape[1]
     return -(share * np.log2(np.where(share > 0, share, 1))).sum(1).reshape(grey.shape[:2])
 
@@ -147,7 +165,9 @@ def spread(known: Sequence[Sequence[int]]) -> np.ndarray:
     counts = np.zeros(BINS)
     for k, (first, last, images) in enumerate(known):
         if len(known) > 1:
-            first, last = (last, last) if k == 0 else (first, first) if k == len(known) - 1 else (first, last)
+            first, last = (
+                (last, last) if k == 0 else (first, first) if k == len(known) - 1 else (first, last)
+            )
         counts[first : last + 1] += images / (last + 1 - first)
     return counts
 

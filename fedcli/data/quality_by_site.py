@@ -28,7 +28,11 @@ from .quality import BINS, MEASURES, NAMES, histograms, measure, shown, sound, s
 LARGE = 0.8  # standard deviations, from which a site stands out
 PIECE = 64  # images a process reads and measures at a time
 SITES = "site"  # what --by is without a word
-SAID = {"client": str, "images": {"train": int, "val": int}, "quality": {name: [[int]] for name in NAMES}}
+SAID = {
+    "client": str,
+    "images": {"train": int, "val": int},
+    "quality": {name: [[int]] for name in NAMES},
+}
 AGAIN = "ask the site for `fedcli site describe --quality` again"
 Place = tuple[Path, str, int]  # of an image's pixels: file, dataset in it, and row there
 Histograms = dict[str, np.ndarray]  # site, class or group -> [M, BINS]
@@ -63,7 +67,9 @@ def of_manifest(path: Path, by: str = "", *, client: str | None = None, jobs: in
     if by and by not in (known := (CLASS, *body["attributes"])):
         raise UsageError(f"--by {by}: {path.parent.name} has no such attribute", nearest(by, known))
     if min(body["size"]) < 3:
-        raise FedcliError(f"{path} has images of {body['size']} pixels, too few to measure", "prepare larger ones")
+        raise FedcliError(
+            f"{path} has images of {body['size']} pixels, too few to measure", "prepare larger ones"
+        )
     pool, held_by = held(path)
     held_by = held_by if client is None else {client: held_by[client]}
     rows = np.concatenate([*held_by.values(), np.zeros(0, np.int64)]).astype(np.int64)
@@ -73,9 +79,12 @@ def of_manifest(path: Path, by: str = "", *, client: str | None = None, jobs: in
         members = {name: np.flatnonzero(owner == k) for k, name in enumerate(held_by)}
     else:
         names = body["classes"] if by == CLASS else body["attributes"][by]
-        column = (pool.y if by == CLASS else pool.groups[by])[rows]  # [N], or [N, L] of several labels
+        column = (pool.y if by == CLASS else pool.groups[by])[
+            rows
+        ]  # [N], or [N, L] of several labels
         members = {
-            name: np.flatnonzero(column[:, k] == 1 if column.ndim == 2 else column == k) for k, name in enumerate(names)
+            name: np.flatnonzero(column[:, k] == 1 if column.ndim == 2 else column == k)
+            for k, name in enumerate(names)
         }
     members = {name: at for name, at in members.items() if len(at)}
     return Measured(pool, members, rows, measured(files, jobs), files)
@@ -91,7 +100,9 @@ def measured(files: list[Place], jobs: int = 0) -> np.ndarray:
 def held(path: Path) -> tuple[Pool, dict[str, np.ndarray]]:
     """The pool, and client -> rows that it trains and validates on; of a dataset ALL -> its training part."""
     pool, parts, _ = holdings(path)
-    return pool, {client: np.concatenate([rows["train"], rows["val"]]) for client, rows in parts.items()}
+    return pool, {
+        client: np.concatenate([rows["train"], rows["val"]]) for client, rows in parts.items()
+    }
 
 
 def places(path: Path, pool: Pool, client: str, rows: np.ndarray) -> Iterator[Place]:
@@ -113,7 +124,9 @@ def pixels(files: list[Place]) -> np.ndarray:
     for path, name in dict.fromkeys(place[:2] for place in files):
         rows = sorted({row for *where, row in files if where == [path, name]})
         with open_hdf5(path, POOL if name == "x" else CHANGED) as file:
-            out |= {(path, name, row): image for row, image in zip(rows, file[name][rows], strict=True)}
+            out |= {
+                (path, name, row): image for row, image in zip(rows, file[name][rows], strict=True)
+            }
     return np.stack([out[place] for place in files])
 
 
@@ -136,20 +149,31 @@ def of_descriptions(folder: Path) -> Histograms:
         parts = said["images"]["train"], said["images"]["val"]
         images = sum(parts)
         if not images or not 0 <= min(parts) <= max(parts) <= MOST_IMAGES:
-            counts = " and ".join(f"{str(n)[:40]} {kind}" for n, kind in zip(parts, ("training", "validation")))
+            counts = " and ".join(
+                f"{str(n)[:40]} {kind}" for n, kind in zip(parts, ("training", "validation"))
+            )
             raise FedcliError(f"{file}: {counts} images cannot be", AGAIN)
         if said["client"] in described:
-            raise FedcliError(f"{file}: another file describes {said['client']!r} too", "keep one file of each site")
+            raise FedcliError(
+                f"{file}: another file describes {said['client']!r} too",
+                "keep one file of each site",
+            )
         described.add(said["client"])
         if odd := [name for name in NAMES if not sound(said["quality"][name], images)]:
-            raise FedcliError(f"{file}: its histogram of {odd[0]} cannot be that of {images} images", AGAIN)
+            raise FedcliError(
+                f"{file}: its histogram of {odd[0]} cannot be that of {images} images", AGAIN
+            )
         if any(len(cells) == 1 and cells[0][0] < cells[0][1] for cells in said["quality"].values()):
-            console.warn(f"{said['client']} is left out: its {images} images fill one cell of a histogram")
+            console.warn(
+                f"{said['client']} is left out: its {images} images fill one cell of a histogram"
+            )
             continue
         known[said["client"]] = np.stack([spread(said["quality"][name]) for name in NAMES])
     if not known:
         hint = "`fedcli site describe --quality` writes one; it takes twice as many images as a policy's smallest_cell"
-        raise FedcliError(f"{folder} has no description of a site that says something of its images", hint)
+        raise FedcliError(
+            f"{folder} has no description of a site that says something of its images", hint
+        )
     return known
 
 
@@ -168,13 +192,20 @@ def facts(known: Histograms) -> dict[str, dict[str, Any]]:
     distances = np.abs(np.cumsum(shares - rest, 2)).sum(2) / pooled  # [K, M]
     alone = others.sum(2) == 0
     return {
-        name: {"images": round(float(images[k, 0])), "measures": {
-            of.name: {
-                "counts": counts[k, m].tolist(), "median": median(counts[k, m], m), "others": median(others[k, m], m),
-                "distance": None if alone[k, m] else float(distances[k, m]),
-            } for m, of in enumerate(MEASURES)
-        }} for k, name in enumerate(known)
-    }  # fmt: skip
+        name: {
+            "images": round(float(images[k, 0])),
+            "measures": {
+                of.name: {
+                    "counts": counts[k, m].tolist(),
+                    "median": median(counts[k, m], m),
+                    "others": median(others[k, m], m),
+                    "distance": None if alone[k, m] else float(distances[k, m]),
+                }
+                for m, of in enumerate(MEASURES)
+            },
+        }
+        for k, name in enumerate(known)
+    }
 
 
 def median(counts: np.ndarray, m: int) -> float | None:
@@ -191,11 +222,16 @@ def findings(known: Histograms, what: str = SITES) -> list[str]:
     sentences, left = list[str](), dict(known)
     while len(left) > 1:
         about = {name: one["measures"] for name, one in facts(left).items()}
-        ways = [(measures[of.name], name, of) for name, measures in about.items() for of in MEASURES]
+        ways = [
+            (measures[of.name], name, of) for name, measures in about.items() for of in MEASURES
+        ]
         own, name, of = max(ways, key=lambda way: way[0]["distance"] or 0)
         if not (own["distance"] or 0) >= LARGE:
             break
-        way, others = "more" if own["median"] > own["others"] else "less", "the remaining" if sentences else "all"
+        way, others = (
+            "more" if own["median"] > own["others"] else "less",
+            "the remaining" if sentences else "all",
+        )
         noise = about[name]["noise"]
         noisy = of.name == "sharpness" and way == "more" and noise["median"] > noise["others"]
         sentences.append(
@@ -206,17 +242,25 @@ def findings(known: Histograms, what: str = SITES) -> list[str]:
         )
         del left[name]
     if len(known) > 1 and not sentences:
-        sentences.append(f"no {what} stands out: every distance is below {LARGE} standard deviations")
+        sentences.append(
+            f"no {what} stands out: every distance is below {LARGE} standard deviations"
+        )
     return sentences
 
 
-def tables(about: Mapping[str, Mapping[str, Any]], what: str = SITES) -> dict[str, tuple[list[str], list[list[str]]]]:
+def tables(
+    about: Mapping[str, Mapping[str, Any]], what: str = SITES
+) -> dict[str, tuple[list[str], list[list[str]]]]:
     """Title -> heads and rows: the medians of each measure, and the distances."""
 
     def rows(key: str, shown: Callable[[float], str]) -> list[list[str]]:
         numbers = [[one["measures"][name][key] for name in NAMES] for one in about.values()]
         return [
-            [name, f"{one['images']:,}", *("-" if number is None else shown(number) for number in line)]
+            [
+                name,
+                f"{one['images']:,}",
+                *("-" if number is None else shown(number) for number in line),
+            ]
             for (name, one), line in zip(about.items(), numbers, strict=True)
         ]
 

@@ -27,7 +27,9 @@ class Batch:
     x: Tensor  # float32 [B, C, H, W]
     y: Tensor  # int64 [B], or uint8 [B, L] of several labels per image
     at: Tensor  # int64 [B], places in the shard
-    per_image: dict[str, Tensor] = field(default_factory=dict)  # [B, ...] of each image, see ClientRound
+    per_image: dict[str, Tensor] = field(
+        default_factory=dict
+    )  # [B, ...] of each image, see ClientRound
 
 
 @dataclass(frozen=True)
@@ -69,10 +71,14 @@ class Shard:
         """Images of each class, or that have each label: int64 [C]."""
         if "class_counts" not in self.derived:  # once: counting waits for the device
             y = self.y
-            self.derived["class_counts"] = (y == YES).sum(0) if y.ndim == 2 else y.bincount(minlength=self.classes)
+            self.derived["class_counts"] = (
+                (y == YES).sum(0) if y.ndim == 2 else y.bincount(minlength=self.classes)
+            )
         return self.derived["class_counts"].clone()  # [C]
 
-    def epoch(self, size: int, *, shuffle: int, augment: int, strata: Tensor | None = None) -> Iterator[Batch]:
+    def epoch(
+        self, size: int, *, shuffle: int, augment: int, strata: Tensor | None = None
+    ) -> Iterator[Batch]:
         """One pass as batches, see turns()."""
         for at, chance in self.turns(size, shuffle=shuffle, augment=augment, strata=strata):
             yield self.batch(at, chance)
@@ -87,9 +93,15 @@ class Shard:
             that is there equally likely; images of stratum -1 as likely as if all were drawn alike.
         """
         stream = torch.Generator().manual_seed(shuffle)
-        order = torch.randperm(len(self), generator=stream) if strata is None else _draws(strata.cpu(), stream)
+        order = (
+            torch.randperm(len(self), generator=stream)
+            if strata is None
+            else _draws(strata.cpu(), stream)
+        )
         order = transforms.sent(order, self.rows.device)
-        chance = transforms.draw(len(self), augment, self.rows.device) if self.kind != "none" else None  # [N, 4]
+        chance = (
+            transforms.draw(len(self), augment, self.rows.device) if self.kind != "none" else None
+        )  # [N, 4]
         # a repeated image is augmented anew
         place = order if strata is None else torch.arange(len(self), device=order.device)
         for at, own in zip(order.split(size), place.split(size), strict=True):
@@ -97,7 +109,10 @@ class Shard:
 
     def batch(self, at: Tensor, chance: Tensor | None = None) -> Batch:
         """The images at these places [B], augmented where chance [B, 4] is given."""
-        x, at = self.look(self.rows[at.to(self.rows.device)], chance), transforms.sent(at, self.y.device)
+        x, at = (
+            self.look(self.rows[at.to(self.rows.device)], chance),
+            transforms.sent(at, self.y.device),
+        )
         return Batch(x, self.y[at], at)
 
     @property
@@ -130,7 +145,9 @@ class Shard:
 
     def _streamed(self, rows: Tensor) -> Tensor:
         """Pixels that did not fit beside the network, gathered on the host and copied while it computes."""
-        pool = self.images.permute(0, 2, 3, 1)  # as it lies in memory, on which a convolution's choice may depend
+        pool = self.images.permute(
+            0, 2, 3, 1
+        )  # as it lies in memory, on which a convolution's choice may depend
         staged = torch.empty(len(rows), *pool.shape[1:], dtype=pool.dtype, pin_memory=True)
         torch.index_select(pool, 0, rows, out=staged)
         return staged.to(self.y.device, non_blocking=True).permute(0, 3, 1, 2)
@@ -146,13 +163,18 @@ class Shard:
 
 def _draws(strata: Tensor, stream: torch.Generator) -> Tensor:
     """int64 [N] places: a stratum at random, then one of its images. strata: int64 [N], -1 for none."""
-    counts, by_stratum = (strata + 1).bincount(), strata.argsort(stable=True)  # [S + 1], [N]; the first is of none
+    counts, by_stratum = (
+        (strata + 1).bincount(),
+        strata.argsort(stable=True),
+    )  # [S + 1], [N]; the first is of none
     none, known = int(counts[0]), counts[1:].nonzero().squeeze(1) + 1
     drawn = torch.zeros(len(strata), dtype=torch.int64)  # [N]
     if len(known):
         drawn = known[torch.randint(len(known), (len(strata),), generator=stream)]
     if none:
-        drawn[torch.rand(len(strata), generator=stream, dtype=torch.float64) < none / len(strata)] = 0
+        drawn[
+            torch.rand(len(strata), generator=stream, dtype=torch.float64) < none / len(strata)
+        ] = 0
     within = (torch.rand(len(strata), generator=stream, dtype=torch.float64) * counts[drawn]).long()
     return by_stratum[(counts.cumsum(0) - counts)[drawn] + within.minimum(counts[drawn] - 1)]
 
@@ -186,7 +208,12 @@ class Shards:
 
 
 def load(
-    path: Path, *, channels: int | None = None, augment: str | None = None, device: str = "cpu", sharing: int = 1
+    path: Path,
+    *,
+    channels: int | None = None,
+    augment: str | None = None,
+    device: str = "cpu",
+    sharing: int = 1,
 ) -> Shards:
     """Load a partition or corruption manifest, whose hashes the caller has verified.
 
@@ -197,17 +224,23 @@ def load(
     body = manifest.read(path, "partition", "corruption").body
     partition, dataset = manifest.above(path, "partition"), manifest.above(path, "dataset")
     described = manifest.read(dataset).body
-    if odd := [key for key in manifest_bodies.POOLED if key != "augment" and body[key] != described[key]]:
+    if odd := [
+        key for key in manifest_bodies.POOLED if key != "augment" and body[key] != described[key]
+    ]:
         raise FedcliError(f"{path}: {odd[0]} differs from that of {dataset}", AGAIN)
     pool, rows_of, everyone = holdings(path)
-    images = torch.from_numpy(pool.pixels()).permute(0, 3, 1, 2)  # [N, C, H, W], channels last in memory
+    images = torch.from_numpy(pool.pixels()).permute(
+        0, 3, 1, 2
+    )  # [N, C, H, W], channels last in memory
     kind = transforms.check_augment(augment or body["augment"])
     roster = list(rows_of)
     place, test_images, corrupted = np.arange(len(pool.y)), None, []
     own = {c: np.flatnonzero(np.isin(everyone, rows["test"])) for c, rows in rows_of.items()}
     if partition != path:
         corrupted = body["clients"]
-        clean = [rows_of[c][part] for c in roster if c not in corrupted for part in ("train", "val")]
+        clean = [
+            rows_of[c][part] for c in roster if c not in corrupted for part in ("train", "val")
+        ]
         images, place, test_images = _overlay(path.parent / "changed.h5", images, clean)
 
     piped = kind.startswith(pipelines.PREFIX)
@@ -221,7 +254,10 @@ def load(
         rows = rows_of[client][part]
         return shard(rows, place[rows] if client in corrupted else rows, kind)
 
-    train, val = {c: part_of(c, "train", kind) for c in roster}, {c: part_of(c, "val") for c in roster}
+    train, val = (
+        {c: part_of(c, "train", kind) for c in roster},
+        {c: part_of(c, "val") for c in roster},
+    )
     for c in roster:
         if known := groups_without(pool, rows_of[c]["train"], body, c):
             seen = {name: torch.from_numpy(values).to(device) for name, values in known.items()}
@@ -241,10 +277,23 @@ def load(
             raise FedcliError(what, "corrupt again")
         test["corrupted"] = with_images(test["clean"], test_images, device)
     patients = _patients(pool, everyone)
-    return Shards(body["classes"], body["attributes"], roster, train, val, test, own, corrupted, body, patients)
+    return Shards(
+        body["classes"],
+        body["attributes"],
+        roster,
+        train,
+        val,
+        test,
+        own,
+        corrupted,
+        body,
+        patients,
+    )
 
 
-def load_tests(path: Path, *, channels: int, device: str = "cpu", everything: bool = False) -> Shards:
+def load_tests(
+    path: Path, *, channels: int, device: str = "cpu", everything: bool = False
+) -> Shards:
     """The test images of a dataset, partition or corruption manifest, whose hashes the caller has verified, without
     its clients.
 
@@ -260,42 +309,62 @@ def load_tests(path: Path, *, channels: int, device: str = "cpu", everything: bo
     common = dict(classes=len(made.body["classes"]), channels=channels)
     test = {"clean": _shard(pool, images, rows, np.arange(len(rows)), device, **common)}
     body = made.body
-    return Shards(body["classes"], body["attributes"], [], {}, {}, test, {}, [], body, _patients(pool, rows))
+    return Shards(
+        body["classes"], body["attributes"], [], {}, {}, test, {}, [], body, _patients(pool, rows)
+    )
 
 
 def _patients(pool: Pool, rows: np.ndarray) -> np.ndarray | None:
     if pool.patient is None:
         return None
-    return np.where(pool.patient[rows] == "", np.char.add("image ", pool.id[rows]), pool.patient[rows])
+    return np.where(
+        pool.patient[rows] == "", np.char.add("image ", pool.id[rows]), pool.patient[rows]
+    )
 
 
 def _placed(images: Tensor, device: str, sharing: int = 1) -> Tensor:
     """The images where the network is; on the host where a GPU has no room for them."""
-    if not device.startswith("cuda") or images.nbytes <= RESIDENT * torch.cuda.mem_get_info(device)[0] / sharing:
+    if (
+        not device.startswith("cuda")
+        or images.nbytes <= RESIDENT * torch.cuda.mem_get_info(device)[0] / sharing
+    ):
         return images.to(device)
-    console.say(f"{images.nbytes / 1e9:.1f} GB of images do not fit into the GPU: each batch is copied to it")
+    console.say(
+        f"{images.nbytes / 1e9:.1f} GB of images do not fit into the GPU: each batch is copied to it"
+    )
     return images
 
 
-def read_labels(partition: Path, body: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, np.ndarray]:
+def read_labels(
+    partition: Path, body: Mapping[str, Any], sizes: Mapping[str, int]
+) -> dict[str, np.ndarray]:
     """The training labels of each client whose labels were changed, int64 [N]. Raises FedcliError.
 
     body: of the partition; sizes: training images of each client.
     """
     names = [client["client"] for client in body["roster"]]
-    noisy = {name: f"train/{names.index(name)}" for name in body.get("label_noise", {}) if name in names}
+    noisy = {
+        name: f"train/{names.index(name)}" for name in body.get("label_noise", {}) if name in names
+    }
     if not noisy:
         return {}
     path, classes = partition.parent / LABELS, len(body["classes"])
-    with open_hdf5(path, dict.fromkeys(noisy.values(), Column(WHOLE)), hint="corrupt the labels again") as file:
+    with open_hdf5(
+        path, dict.fromkeys(noisy.values(), Column(WHOLE)), hint="corrupt the labels again"
+    ) as file:
         changed = {name: file[at][()].astype(np.int64) for name, at in noisy.items()}
     for name, y in changed.items():
         if len(y) != sizes.get(name) or (len(y) and not 0 <= y.min() <= y.max() < classes):
-            raise FedcliError(f"{path}: {name} is not the labels of that client's images", "corrupt the labels again")
+            raise FedcliError(
+                f"{path}: {name} is not the labels of that client's images",
+                "corrupt the labels again",
+            )
     return changed
 
 
-def _overlay(path: Path, images: Tensor, clean: list[np.ndarray]) -> tuple[Tensor, np.ndarray, Tensor]:
+def _overlay(
+    path: Path, images: Tensor, clean: list[np.ndarray]
+) -> tuple[Tensor, np.ndarray, Tensor]:
     """Lay the corrupted training images over the pool, but for those that clean clients hold too, which are added.
 
     Returns all images [M, C, H, W], where the corrupted clients find each row of the pool [N], and the corrupted test
@@ -310,7 +379,9 @@ def _overlay(path: Path, images: Tensor, clean: list[np.ndarray]) -> tuple[Tenso
                     "corrupt again",
                 )
             if len(rows) and not 0 <= rows.min() <= rows.max() < len(images):
-                raise FedcliError(f"{path}: {part}/rows names rows the pool does not have", "corrupt again")
+                raise FedcliError(
+                    f"{path}: {part}/rows names rows the pool does not have", "corrupt again"
+                )
         rows, place = file["train/rows"][()], np.arange(len(images))
         changed = torch.from_numpy(file["train/x"][()]).permute(0, 3, 1, 2)
         shared = np.isin(rows, np.concatenate([rows[:0], *clean]))
@@ -322,26 +393,39 @@ def _overlay(path: Path, images: Tensor, clean: list[np.ndarray]) -> tuple[Tenso
         return images, place, torch.from_numpy(file["test/x"][()]).permute(0, 3, 1, 2)
 
 
-def _shard(pool: Pool, images: Tensor, rows: np.ndarray, at: np.ndarray, device: str, **rest: Any) -> Shard:
+def _shard(
+    pool: Pool, images: Tensor, rows: np.ndarray, at: np.ndarray, device: str, **rest: Any
+) -> Shard:
     """rows: of the pool; at: where their pixels are among the images."""
 
     def tensor(values: np.ndarray) -> Tensor:
         return torch.from_numpy(values[rows]).to(device)
 
     groups = {name: tensor(values) for name, values in pool.groups.items()}
-    return Shard(images, torch.from_numpy(at).to(images.device), tensor(pool.y), pool.id[rows], groups, **rest)
+    return Shard(
+        images,
+        torch.from_numpy(at).to(images.device),
+        tensor(pool.y),
+        pool.id[rows],
+        groups,
+        **rest,
+    )
 
 
 def with_images(shard: Shard, images: Tensor, device: str) -> Shard:
     """A shard of the same rows, read from other pixels [N, C, H, W] in the shard's own order."""
     images = _placed(images, device)
     rows = torch.arange(len(shard), device=images.device)
-    return Shard(images, rows, shard.y, shard.ids, shard.groups, shard.classes, shard.channels, shard.kind)
+    return Shard(
+        images, rows, shard.y, shard.ids, shard.groups, shard.classes, shard.channels, shard.kind
+    )
 
 
 def attacked(shard: Shard, attack: attacks.Attack) -> Shard:
     """The training part of a client that attacks."""
     if attacks.KINDS[attack.kind].pixels:
-        images = attack.pixels(shard.images[shard.rows], shard.ids).contiguous(memory_format=torch.channels_last)
+        images = attack.pixels(shard.images[shard.rows], shard.ids).contiguous(
+            memory_format=torch.channels_last
+        )
         shard = with_images(shard, images, str(images.device))
     return replace(shard, attack=attack)

@@ -17,7 +17,11 @@ DIGITS = 6
 
 
 def describe(
-    names: Sequence[str], parts: Sequence[np.ndarray], y: np.ndarray, classes: int, patients: np.ndarray | None = None
+    names: Sequence[str],
+    parts: Sequence[np.ndarray],
+    y: np.ndarray,
+    classes: int,
+    patients: np.ndarray | None = None,
 ) -> dict[str, Any]:
     """The entry "skew" of a manifest; the distances between clients are null where there is only one.
 
@@ -34,8 +38,15 @@ def describe(
         "total_variation_to_pooled": _named(names, np.abs(mix - pooled).sum(1) / 2),
         "entropy_nats": _named(names, entropies(mix)),
         "classes_per_client": _rounded((counts > 0).sum(1).mean()),
-        "images": {"min": int(sizes.min()), "max": int(sizes.max()), "ratio": _rounded(sizes.max() / sizes.min())},
-        "images_in_several": {"count": images, "share": _rounded(images / len(np.unique(np.concatenate(parts))))},
+        "images": {
+            "min": int(sizes.min()),
+            "max": int(sizes.max()),
+            "ratio": _rounded(sizes.max() / sizes.min()),
+        },
+        "images_in_several": {
+            "count": images,
+            "share": _rounded(images / len(np.unique(np.concatenate(parts)))),
+        },
         "units_in_several": None if patients is None else shared(parts, patients),
     }
 
@@ -70,7 +81,9 @@ def readable(skew: dict[str, Any]) -> dict[str, str]:
     lines["distance from all clients together"] = _listed(skew["total_variation_to_pooled"])
     lines["label entropy in nats"] = _listed(skew["entropy_nats"])
     lines["classes per client"] = f"{skew['classes_per_client']:.1f} in the mean"
-    lines["images per client"] = f"{images['min']} to {images['max']}, a ratio of {images['ratio']:.1f}"
+    lines["images per client"] = (
+        f"{images['min']} to {images['max']}, a ratio of {images['ratio']:.1f}"
+    )
     lines["images in more than one client"] = f"{several['count']} ({100 * several['share']:.1f} %)"
     if skew["units_in_several"] is not None:
         lines["patients or lesions in more than one client"] = str(skew["units_in_several"])

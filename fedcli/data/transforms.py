@@ -44,7 +44,9 @@ def to_input(x: Tensor, *, channels: int) -> Tensor:
     x = to_unit(x)
     if x.shape[1] != channels:
         x = x.expand(-1, channels, -1, -1)
-    return normalised(x).contiguous(memory_format=torch.channels_last)  # what convolutions like best
+    return normalised(x).contiguous(
+        memory_format=torch.channels_last
+    )  # what convolutions like best
 
 
 def normalised(x: Tensor) -> Tensor:
@@ -60,12 +62,16 @@ def to_pixels(x: Tensor) -> Tensor:
 
 
 @cache
-@torch.inference_mode(False)  # a tensor made for scoring could not be part of a training step that follows
+@torch.inference_mode(
+    False
+)  # a tensor made for scoring could not be part of a training step that follows
 def _normal(colour: bool, device: torch.device) -> tuple[Tensor, Tensor]:
     """The factor of pixels, and what is then added: [1, C, 1, 1] each."""
     mean, std = (IMAGENET_MEAN, IMAGENET_STD) if colour else (GREY_MEAN, GREY_STD)
     scale = 1 / by_channel(std, CPU)
-    return scale.to(device), (-by_channel(mean, CPU) * scale).to(device)  # finished, for every stream of a GPU
+    return scale.to(device), (-by_channel(mean, CPU) * scale).to(
+        device
+    )  # finished, for every stream of a GPU
 
 
 @cache
@@ -113,7 +119,9 @@ def _crop(x: Tensor, chance: Tensor) -> Tensor:
     rows = top[:, None] + torch.arange(h, device=x.device)  # [B, H]
     columns = left[:, None] + torch.arange(w, device=x.device)  # [B, W]
     image = torch.arange(b, device=x.device)[:, None, None]
-    return padded.permute(0, 2, 3, 1)[image, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+    return padded.permute(0, 2, 3, 1)[image, rows[:, :, None], columns[:, None, :]].permute(
+        0, 3, 1, 2
+    )
 
 
 def _affine(x: Tensor, chance: Tensor) -> Tensor:

@@ -39,7 +39,9 @@ class Task:
     shared: Tensors
     memory: ClientState
     part: str = "whole"  # "measure" ends before training, "train" begins after it, "alone": without a server
-    out: Tensor | None = None  # [P] of the engine's, where the report's model may be put; does not travel
+    out: Tensor | None = (
+        None  # [P] of the engine's, where the report's model may be put; does not travel
+    )
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,9 @@ class Report:
     theta: Tensor  # [P]
     columns: Tensors
     memory: Tensors
-    table: Tensor | None = None  # [K, P] of the engine's: theta is a row of it until its next call; does not travel
+    table: Tensor | None = (
+        None  # [K, P] of the engine's: theta is a row of it until its next call; does not travel
+    )
 
 
 @dataclass(frozen=True)
@@ -66,9 +70,15 @@ class Absent:
 
 
 def run_client(
-    method: Method, net: Network, layout: Layout, shard: Shard, task: Task, training: Training,
-    val: Shard | None = None, steps: Steps | None = None,
-) -> Report:  # fmt: skip
+    method: Method,
+    net: Network,
+    layout: Layout,
+    shard: Shard,
+    task: Task,
+    training: Training,
+    val: Shard | None = None,
+    steps: Steps | None = None,
+) -> Report:
     """Train one client for one round. The result depends on the arguments and nothing else.
 
     steps: of this method and network, kept from client to client so that a recorded step is used again.
@@ -80,23 +90,48 @@ def run_client(
     memory = dict(task.memory)
     kept = own_state(memory)
     expected = rate(len(shard), training.batch_size) * len(shard)  # images of a step of DP-SGD
-    private = PrivateGradient(training.dp_clip, training.dp_sgd, expected) if training.dp_sgd else None
+    private = (
+        PrivateGradient(training.dp_clip, training.dp_sgd, expected) if training.dp_sgd else None
+    )
     client = ClientRound(
-        task.client, task.row, task.round, task.rounds, training.lr, task.theta, task.shared,
-        layout, shard, offset, memory,
-        momentum=training.momentum if training.optimizer == "sgd" else 0.0, val=val, seed=task.seed,
-        nesterov=training.nesterov, class_weights=_class_weights(training, shard),
-        label_smoothing=training.label_smoothing, focal=training.focal, private=private,
-    )  # fmt: skip
+        task.client,
+        task.row,
+        task.round,
+        task.rounds,
+        training.lr,
+        task.theta,
+        task.shared,
+        layout,
+        shard,
+        offset,
+        memory,
+        momentum=training.momentum if training.optimizer == "sgd" else 0.0,
+        val=val,
+        seed=task.seed,
+        nesterov=training.nesterov,
+        class_weights=_class_weights(training, shard),
+        label_smoothing=training.label_smoothing,
+        focal=training.focal,
+        private=private,
+    )
     layout.load(task.theta)
     layout.zero_grad()
     _recall(layout, client, training)
-    with torch.random.fork_rng(devices=[task.theta.device.index or 0] if task.theta.is_cuda else []):
+    with torch.random.fork_rng(
+        devices=[task.theta.device.index or 0] if task.theta.is_cuda else []
+    ):
         seed_torch(derive("dropout", *event))  # dropout knows only the global stream
         if task.part == "measure":
             _call(method, method.aggregator, "measure_global", net, client)
             return Report(
-                task.client, task.row, len(shard), 0, client.theta.new_tensor(math.nan), task.theta, client.report, {}
+                task.client,
+                task.row,
+                len(shard),
+                0,
+                client.theta.new_tensor(math.nan),
+                task.theta,
+                client.report,
+                {},
             )
         _call(method, method.local, "on_round_start", net, client)
         if task.part == "whole":
@@ -104,30 +139,48 @@ def run_client(
         steps.optimizer.begin(training, kept)
         _train_mode(net, layout, training)
         seeds = [
-            {"shuffle": derive("shuffle", *event, epoch), "augment": derive("augment", *event, epoch)}
+            {
+                "shuffle": derive("shuffle", *event, epoch),
+                "augment": derive("augment", *event, epoch),
+            }
             for epoch in range(training.epochs)
         ]
-        loss = steps.train(client, seeds, training.batch_size, training.sampling) / max(client.steps, 1)
+        loss = steps.train(client, seeds, training.batch_size, training.sampling) / max(
+            client.steps, 1
+        )
         _call(method, method.local, "on_round_end", net, client)
         if task.part != "alone":
             _call(method, method.aggregator, "measure_local", net, client)
     _remember(layout, client, training)
     if training.keep_optimizer:
         client.memory |= steps.optimizer.kept()
-    if training.personal and client.memory.get("model") is task.memory.get("model"):  # unless the method keeps its own
+    if training.personal and client.memory.get("model") is task.memory.get(
+        "model"
+    ):  # unless the method keeps its own
         client.memory["model"] = layout.read()
-    theta = layout.read(task.out) if not training.dp_noise else _with_noise(method, layout, client, training)
+    theta = (
+        layout.read(task.out)
+        if not training.dp_noise
+        else _with_noise(method, layout, client, training)
+    )
     if shard.attack and task.part != "alone":
         start = task.theta[: layout.trainable]
-        theta[: layout.trainable] = start + shard.attack.update(theta[: layout.trainable] - start, *event[:2])
-    return Report(task.client, task.row, len(shard), client.steps, loss, theta, client.report, client.memory)
+        theta[: layout.trainable] = start + shard.attack.update(
+            theta[: layout.trainable] - start, *event[:2]
+        )
+    return Report(
+        task.client, task.row, len(shard), client.steps, loss, theta, client.report, client.memory
+    )
 
 
 def _with_noise(method: Method, layout: Layout, client: ClientRound, training: Training) -> Tensor:
     """The client's model [P] as the server may see it. Raises FedcliError for what noise does not cover."""
     if client.report:
         what = f"{method.name} reports {next(iter(client.report))!r} beside the model, which --dp-noise does not cover"
-        raise FedcliError(what, "train a method that sends its model alone, such as fedavg, fedprox, moon or fedheal")
+        raise FedcliError(
+            what,
+            "train a method that sends its model alone, such as fedavg, fedprox, moon or fedheal",
+        )
     seed = derive("dp noise", client.seed, client.round, client.name)
     theta = noised_model(layout.read(), client.theta, training.dp_clip, training.dp_noise, seed)
     for name, span in layout.spans.items():
@@ -144,7 +197,9 @@ def _class_weights(training: Training, shard: Shard) -> Tensor | None:
     return class_weights(training.class_weights, shard.class_counts, negatives)
 
 
-def _call(method: Method, half: Local | Aggregator, hook: str, net: Network, client: ClientRound) -> None:
+def _call(
+    method: Method, half: Local | Aggregator, hook: str, net: Network, client: ClientRound
+) -> None:
     """Call a hook. Raises FedcliError where it leaves what is no tensor."""
     getattr(half, hook)(net, client)
     checks.tensors(method, half, hook, client.report, "its report")
@@ -170,6 +225,10 @@ def _train_mode(net: nn.Module, layout: Layout, training: Training) -> None:
     net.train()
     still = list(layout.frozen)
     if training.bn == "freeze":
-        still += [module for module in net.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+        still += [
+            module
+            for module in net.modules()
+            if isinstance(module, nn.modules.batchnorm._BatchNorm)
+        ]
     for module in still:
         module.eval()

@@ -19,7 +19,9 @@ from torch import Tensor
 from ..methods.contract import Tensors
 from ..methods.row_table import RowTable
 
-IN_MEMORY = 2**26  # bytes of state that clients may have in memory while they wait for their next round, all together
+IN_MEMORY = (
+    2**26
+)  # bytes of state that clients may have in memory while they wait for their next round, all together
 
 ClientState = Mapping[str, Tensor]  # of one client, by name
 Key = TypeVar("Key", str, int)
@@ -42,21 +44,30 @@ class ClientStateStore:
         self._end = 0
         self._free: dict[int, list[int]] = {}  # size -> offsets
 
-    def offload(self, clients: Mapping[Key, ClientState], taking_part: Collection[Key] = ()) -> dict[Key, ClientState]:
+    def offload(
+        self, clients: Mapping[Key, ClientState], taking_part: Collection[Key] = ()
+    ) -> dict[Key, ClientState]:
         """The same states, in the file once they are too much for memory; what is on a GPU stays there.
 
         taking_part: clients of the round, whose state is in memory anyway.
         """
-        loaded = {client: state for client, state in clients.items() if not isinstance(state, StoredState)}
+        loaded = {
+            client: state for client, state in clients.items() if not isinstance(state, StoredState)
+        }
         waiting = sum(size(state) for client, state in loaded.items() if client not in taking_part)
         if self._file is None and waiting <= self.in_memory:
             return dict(clients)
-        return {client: self.write(state) if client in loaded else state for client, state in clients.items()}
+        return {
+            client: self.write(state) if client in loaded else state
+            for client, state in clients.items()
+        }
 
     def offload_rows(self, server: Tensors) -> Tensors:
         """The server's state with the rows of its tables in the file, each table once it is too much for memory."""
         return {
-            name: replace(value, rows=self.offload(value.rows)) if isinstance(value, RowTable) else value
+            name: replace(value, rows=self.offload(value.rows))
+            if isinstance(value, RowTable)
+            else value
             for name, value in server.items()
         }
 
@@ -65,7 +76,9 @@ class ClientStateStore:
         if not state or any(tensor.is_cuda for tensor in state.values()):
             return state
         if self._file is None:
-            with tempfile.TemporaryFile(dir=self.folder) as file:  # closed by name and number, open by the copy
+            with tempfile.TemporaryFile(
+                dir=self.folder
+            ) as file:  # closed by name and number, open by the copy
                 self._file = os.dup(file.fileno())
         offsets = self._free.get(size(state))
         begin = offsets.pop() if offsets else self._end
@@ -74,13 +87,17 @@ class ClientStateStore:
             self._write(tensor.detach().reshape(-1).view(torch.uint8).numpy().data, at)
             at += tensor.numel() * tensor.element_size()
         self._end = max(self._end, at)
-        return StoredState(self, begin, {name: (tensor.dtype, tensor.shape) for name, tensor in state.items()})
+        return StoredState(
+            self, begin, {name: (tensor.dtype, tensor.shape) for name, tensor in state.items()}
+        )
 
     def _write(self, left: memoryview, at: int) -> None:
         assert self._file is not None
         try:
             while len(left):
-                written = os.pwrite(self._file, left, at)  # a nearly full disk takes a part before it raises
+                written = os.pwrite(
+                    self._file, left, at
+                )  # a nearly full disk takes a part before it raises
                 left, at = left[written:], at + written
         except OSError as error:
             error.filename = str(self.folder)
@@ -109,7 +126,9 @@ class ClientStateStore:
 class StoredState(Mapping[str, Tensor]):
     """One client's state in the file; a tensor is read whenever it is asked for."""
 
-    def __init__(self, store: ClientStateStore, at: int, kinds: dict[str, tuple[torch.dtype, torch.Size]]):
+    def __init__(
+        self, store: ClientStateStore, at: int, kinds: dict[str, tuple[torch.dtype, torch.Size]]
+    ):
         self._store, self._begin = store, at
         self._places: dict[str, tuple[int, torch.dtype, torch.Size]] = {}
         for name, (dtype, shape) in kinds.items():

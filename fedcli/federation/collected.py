@@ -24,8 +24,16 @@ class Collected:
     engine has put it into the table of the first report.
     """
 
-    def __init__(self, method: Method, theta: Tensor, round: int, asked: int, arrived: Arrived | None):
-        self.method, self.theta, self.round, self.asked, self.arrived = method, theta, round, asked, arrived
+    def __init__(
+        self, method: Method, theta: Tensor, round: int, asked: int, arrived: Arrived | None
+    ):
+        self.method, self.theta, self.round, self.asked, self.arrived = (
+            method,
+            theta,
+            round,
+            asked,
+            arrived,
+        )
         self.reports: list[Report] = []
         self.columns: Tensors = {}
         self.absent: dict[str, str] = {}  # client that did not answer -> why
@@ -57,7 +65,9 @@ class Collected:
             self._table[k] = theta
         if k:
             first = {name: column[0] for name, column in self.columns.items()}
-            checks.columns(self.method, (self.reports[0].client, first), (report.client, report.columns))
+            checks.columns(
+                self.method, (self.reports[0].client, first), (report.client, report.columns)
+            )
         for name, value in report.columns.items():
             self.columns.setdefault(name, value.new_empty(self.asked, *value.shape))[k] = value
         self.reports.append(replace(report, theta=self.theta[:0], table=None, columns={}))
@@ -72,19 +82,27 @@ class Collected:
             hint = f"at least {least or self.asked} must; start them again and go on with --resume"
             raise FedcliError(what[:380], hint)
 
-    def updates(self, rounds: int, seed: int, lr: float, roster: int, layout: Layout) -> ClientUpdates:
+    def updates(
+        self, rounds: int, seed: int, lr: float, roster: int, layout: Layout
+    ) -> ClientUpdates:
         """The tables of those who answered, as a server rule gets them. Raises FedcliError where one is not finite."""
         reports = self.reports
         thetas = self.theta[None][:0] if self._table is None else self._table[: len(reports)]
         check_finite([report.client for report in reports], thetas)
         device = thetas.device
         return ClientUpdates(
-            round=self.round, rounds=rounds, seed=seed, lr=lr, roster=roster, layout=layout, theta=thetas,
+            round=self.round,
+            rounds=rounds,
+            seed=seed,
+            lr=lr,
+            roster=roster,
+            layout=layout,
+            theta=thetas,
             rows=torch.tensor([r.row for r in reports], device=device),
             n=torch.tensor([r.n for r in reports], dtype=torch.float64, device=device),
             steps=torch.tensor([r.steps for r in reports], dtype=torch.float64, device=device),
             columns={name: column[: len(reports)] for name, column in self.columns.items()},
-        )  # fmt: skip
+        )
 
 
 def check_finite(clients: Sequence[str], models: Tensor) -> None:
@@ -92,7 +110,9 @@ def check_finite(clients: Sequence[str], models: Tensor) -> None:
     for client, finite in zip(clients, all_finite(models), strict=True):
         if not finite:
             what = f"client {client} sent an update that is not finite (NaN or infinity)"
-            raise FedcliError(what, "its training diverged: lower --lr, or look at its images with fedcli inspect")
+            raise FedcliError(
+                what, "its training diverged: lower --lr, or look at its images with fedcli inspect"
+            )
 
 
 def all_finite(table: Tensor) -> list[bool]:

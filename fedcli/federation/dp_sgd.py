@@ -80,7 +80,9 @@ def _log_moment(noise: float, q: float, order: float) -> float:
     return float(top + math.log(total) - math.log(noise * math.sqrt(2 * math.pi)))
 
 
-def poisson_turns(shard: Shard, size: int, *, shuffle: int, augment: int) -> Iterator[tuple[Tensor, Tensor | None]]:
+def poisson_turns(
+    shard: Shard, size: int, *, shuffle: int, augment: int
+) -> Iterator[tuple[Tensor, Tensor | None]]:
     """The steps of one epoch, as Shard.turns() has them: places [B] with B as it falls, and draws of augmentation."""
     stream = torch.Generator().manual_seed(shuffle)
     device, q = shard.rows.device, rate(len(shard), size)
@@ -89,7 +91,9 @@ def poisson_turns(shard: Shard, size: int, *, shuffle: int, augment: int) -> Ite
         at = transforms.sent(chosen.nonzero().squeeze(1), device)
         chance = None
         if shard.kind != "none":
-            chance = transforms.draw(len(at), derive("augment of a step", augment, step), device)  # [B, 4]
+            chance = transforms.draw(
+                len(at), derive("augment of a step", augment, step), device
+            )  # [B, 4]
         yield at, chance
 
 
@@ -99,7 +103,9 @@ def check_norms(net: Network, name: str) -> None:
     name: of the network.
     """
     still = {module for part in frozen_parts(net).values() for module in part.modules()}
-    if any(isinstance(m, nn.modules.batchnorm._BatchNorm) and m not in still for m in net.modules()):
+    if any(
+        isinstance(m, nn.modules.batchnorm._BatchNorm) and m not in still for m in net.modules()
+    ):
         with_groups = f"{name}-gn" if f"{name}-gn" in MODELS else "cnn-gn"
         what = f"{name} has batch norm, which mixes the images of a step, so --dp-sgd cannot cut each one's gradient"
         hint = f"--model {with_groups} has GroupNorm in its place; --bn freeze and --freeze-backbone work too"
@@ -138,11 +144,15 @@ class PrivateGradient:
             total += (self.clip / each.norm(dim=1).clamp_min(1e-12)).clamp_max(1) @ each
             losses += lost.sum()
         seed = derive("dp-sgd noise", client.seed, client.round, client.name, client.steps)
-        draws = torch.from_numpy(np.random.Generator(np.random.PCG64(seed)).standard_normal(len(grad)))
+        draws = torch.from_numpy(
+            np.random.Generator(np.random.PCG64(seed)).standard_normal(len(grad))
+        )
         grad.copy_((total + self.noise * self.clip * draws.to(total)) / self.size)
         return losses / max(len(batch.y), 1)
 
-    def _single(self, net: Network, loss: Loss, batch: Batch, client: ClientRound) -> tuple[Tensor, Tensor]:
+    def _single(
+        self, net: Network, loss: Loss, batch: Batch, client: ClientRound
+    ) -> tuple[Tensor, Tensor]:
         """The gradient of each image [B, Q + T], in the order of the layout, and its loss [B]."""
         module = _LossOf(net, loss, client)
         ordered = sorted(
@@ -155,11 +165,17 @@ class PrivateGradient:
             return torch.func.functional_call(module, parameters, (x, y, at))
 
         if sum(p.numel() for p in live.values()) > FEW:
-            graded = torch.func.grad_and_value(of_one)  # its first use imports a compiler, which takes a second
+            graded = torch.func.grad_and_value(
+                of_one
+            )  # its first use imports a compiler, which takes a second
             mapped = torch.func.vmap(graded, in_dims=(None, 0, 0, 0), randomness="different")
             grads, losses = mapped(live, batch.x, batch.y, batch.at)
             return torch.cat([grads[name].flatten(1) for name in live], 1), losses
-        own = {name: p.expand(len(batch.y), *p.shape).requires_grad_() for name, p in live.items()}  # [B, ...]
-        losses = torch.func.vmap(of_one, randomness="different")(own, batch.x, batch.y, batch.at)  # [B]
+        own = {
+            name: p.expand(len(batch.y), *p.shape).requires_grad_() for name, p in live.items()
+        }  # [B, ...]
+        losses = torch.func.vmap(of_one, randomness="different")(
+            own, batch.x, batch.y, batch.at
+        )  # [B]
         each = torch.autograd.grad(losses.sum(), list(own.values()), materialize_grads=True)
         return torch.cat([gradient.flatten(1) for gradient in each], 1), losses.detach()

@@ -23,10 +23,19 @@ from ..models.layout import Layout
 from ..models.network import Network
 from .steps import Steps, Turns, with_own
 
-KEPT = 3  # recordings of a network: clients that differ, such as those of a first visit, may alternate
+KEPT = (
+    3  # recordings of a network: clients that differ, such as those of a first visit, may alternate
+)
 WARM_UP = 2  # steps before a recording, in which libraries choose kernels and make their workspaces
 OWN = "per_image/"
-FIELDS = "theta", "offset", "class_weights", "shared", "memory", "scratch"  # of a client's round, that a step may read
+FIELDS = (
+    "theta",
+    "offset",
+    "class_weights",
+    "shared",
+    "memory",
+    "scratch",
+)  # of a client's round, that a step may read
 
 
 def no_graph_reason(local: Local) -> str:
@@ -63,7 +72,9 @@ class CudaGraph:
                 step()
         torch.cuda.current_stream().wait_stream(self.stream)
         pool = beside.graph.pool() if beside else None
-        with torch.cuda.graph(self.graph, pool=pool, stream=self.stream, capture_error_mode="thread_local"):
+        with torch.cuda.graph(
+            self.graph, pool=pool, stream=self.stream, capture_error_mode="thread_local"
+        ):
             step()
         torch.cuda.set_rng_state(seed)
 
@@ -78,12 +89,18 @@ class Recorded:
     round: int | None  # that its step reads; None where it reads none
     client: ClientRound  # its tensors in slots
     total: Tensor  # the sum of losses, a scalar
-    batch: Tensors = field(default_factory=dict)  # slots of a batch, as of _of_batch(); none until the first step
+    batch: Tensors = field(
+        default_factory=dict
+    )  # slots of a batch, as of _of_batch(); none until the first step
     graph: CudaGraph | None = None  # None until the first step
 
 
 def local_steps(
-    method: Method, net: Network, layout: Layout, optimizer: str, graph: Callable[[], CudaGraph] | None = None
+    method: Method,
+    net: Network,
+    layout: Layout,
+    optimizer: str,
+    graph: Callable[[], CudaGraph] | None = None,
 ) -> Steps:
     """The steps of a method on a network, recorded where that is on a GPU and the method's steps can be.
 
@@ -99,10 +116,19 @@ def local_steps(
 class RecordedSteps(Steps):
     """Records the step of its network, and trains clients by replaying it."""
 
-    def __init__(self, local: Local, net: Network, layout: Layout, optimizer: str, graph: Callable[[], CudaGraph]):
+    def __init__(
+        self,
+        local: Local,
+        net: Network,
+        layout: Layout,
+        optimizer: str,
+        graph: Callable[[], CudaGraph],
+    ):
         super().__init__(local, net, layout, optimizer)
         self.graph, self.captures = graph, 0  # how often a step was recorded
-        self._recorded: dict[tuple, Recorded] = {}  # by what a recording assumes, the last used last
+        self._recorded: dict[
+            tuple, Recorded
+        ] = {}  # by what a recording assumes, the last used last
 
     def along(self, client: ClientRound, turns: Turns, batch_size: int) -> Tensor:
         """As of Steps, where the client has no whole batch, or its images elsewhere: a graph does not copy them."""
@@ -115,18 +141,30 @@ class RecordedSteps(Steps):
             if len(at) == batch_size:
                 self._replay(recorded, at, chance, client)
             else:
-                self.step(recorded.client, with_own(shard.batch(at, chance), client), recorded.total)
+                self.step(
+                    recorded.client, with_own(shard.batch(at, chance), client), recorded.total
+                )
             client.steps = recorded.client.steps = client.steps + 1
-        client.scratch = _mapped(recorded.client.scratch, torch.clone)  # what was in it may be other clients' too
+        client.scratch = _mapped(
+            recorded.client.scratch, torch.clone
+        )  # what was in it may be other clients' too
         return recorded.total.clone()
 
     def _slots(self, client: ClientRound, batch_size: int) -> Recorded:
         """The round's tensors in the slots of the recorded step, or in new ones where that does not fit."""
         numbers = client.rounds, client.momentum, client.label_smoothing, client.focal, batch_size
         fields = {name: getattr(client, name) for name in FIELDS}
-        images = {name: values[:0] for name, values in client.per_image.items()}  # their number is no part of it
+        images = {
+            name: values[:0] for name, values in client.per_image.items()
+        }  # their number is no part of it
         shard = client.shard
-        key = (id(shard.images), shard.kind, shard.channels, numbers, *_signature({**fields, "per_image": images}))
+        key = (
+            id(shard.images),
+            shard.kind,
+            shard.channels,
+            numbers,
+            *_signature({**fields, "per_image": images}),
+        )
         round = client.round if self.local.reads_round else None
         recorded = self._recorded.pop(key, None)
         if recorded is None or recorded.round != round:
@@ -152,11 +190,18 @@ class RecordedSteps(Steps):
                 what = f"{type(self.local).__name__} keeps {path[-1]!r} of a client's round in the CPU's memory"
                 what += ", where a recorded step never sees it change"
                 raise FedcliError(what, "put it on client.theta.device")
-        slots = {name: _mapped(value, partial(Tensor.to, device=device, copy=True)) for name, value in fields.items()}
-        kept = replace(client, **slots, report={}, per_image={})  # nothing else of a client that leaves
+        slots = {
+            name: _mapped(value, partial(Tensor.to, device=device, copy=True))
+            for name, value in fields.items()
+        }
+        kept = replace(
+            client, **slots, report={}, per_image={}
+        )  # nothing else of a client that leaves
         return Recorded(round, kept, torch.zeros((), device=device))
 
-    def _replay(self, recorded: Recorded, at: Tensor, chance: Tensor | None, client: ClientRound) -> None:
+    def _replay(
+        self, recorded: Recorded, at: Tensor, chance: Tensor | None, client: ClientRound
+    ) -> None:
         batch = _of_batch(client, at, chance)
         if recorded.graph is None:
             recorded.batch = _mapped(batch, torch.clone)
@@ -171,11 +216,15 @@ class RecordedSteps(Steps):
 
         def step() -> None:
             x = shard.look(slots["rows"], slots.get("chance"))
-            batch = Batch(x, slots["y"], slots["at"], {name: slots[OWN + name] for name in per_image})
+            batch = Batch(
+                x, slots["y"], slots["at"], {name: slots[OWN + name] for name in per_image}
+            )
             self.step(recorded.client, batch, recorded.total)
 
         graph = self.graph()
-        graph.capture(step, next((other.graph for other in self._recorded.values() if other.graph), None))
+        graph.capture(
+            step, next((other.graph for other in self._recorded.values() if other.graph), None)
+        )
         for tensor, value in zip(live, kept, strict=True):
             tensor.copy_(value)
         self.captures += 1
@@ -185,10 +234,14 @@ class RecordedSteps(Steps):
         yield from self.layout.all_tensors
         yield from self.optimizer.state
         never = [module for module in (*self.layout.frozen, self.net.teacher) if module is not None]
-        still = {id(buffer) for module in never for buffer in module.buffers()}  # other networks may share these
+        still = {
+            id(buffer) for module in never for buffer in module.buffers()
+        }  # other networks may share these
         counters = (buffer for buffer in self.net.buffers() if not buffer.is_floating_point())
         yield from (buffer for buffer in counters if id(buffer) not in still)
-        yield from (slot for _, slot in _leaves(recorded.client.scratch) if isinstance(slot, Tensor))
+        yield from (
+            slot for _, slot in _leaves(recorded.client.scratch) if isinstance(slot, Tensor)
+        )
         yield recorded.total
 
 

@@ -43,9 +43,14 @@ def epsilon(noise: float, answers: int, delta: float) -> float:
 
 def _delta(s: float, epsilon: float) -> float:
     """Theorem 8."""
-    from scipy.special import log_ndtr  # takes a sixth of a second, which training without noise need not wait for
+    from scipy.special import (
+        log_ndtr,
+    )  # takes a sixth of a second, which training without noise need not wait for
 
-    first, second = log_ndtr(1 / (2 * s) - epsilon * s), epsilon + log_ndtr(-1 / (2 * s) - epsilon * s)
+    first, second = (
+        log_ndtr(1 / (2 * s) - epsilon * s),
+        epsilon + log_ndtr(-1 / (2 * s) - epsilon * s),
+    )
     return float(np.exp(first) * -np.expm1(min(second - first, 0.0)))
 
 

@@ -27,7 +27,9 @@ def check(sampling: str, attributes: Mapping[str, list[str]] | None = None) -> N
         hint = f"{nearest(kind, SAMPLINGS)}; group and group-class may name an attribute: group:sex"
         raise UsageError(f"--sampling {sampling!r} is unknown", hint)
     if name and not kind.startswith("group"):
-        raise UsageError(f"--sampling {kind} has no attribute", f"write --sampling {kind}, or group-class:{name}")
+        raise UsageError(
+            f"--sampling {kind} has no attribute", f"write --sampling {kind}, or group-class:{name}"
+        )
     if attributes is not None and kind.startswith("group"):
         attribute(sampling, attributes)
 
@@ -38,9 +40,14 @@ def attribute(sampling: str, attributes: Mapping[str, list[str]]) -> str:
     if not kind.startswith("group"):
         return ""
     if not attributes:
-        raise UsageError(f"--sampling {kind} needs a group attribute, and this dataset has none", "--sampling class")
+        raise UsageError(
+            f"--sampling {kind} needs a group attribute, and this dataset has none",
+            "--sampling class",
+        )
     if name and name not in attributes:
-        raise UsageError(f"--sampling {sampling}: no attribute {name!r}", f"known: {', '.join(attributes)}")
+        raise UsageError(
+            f"--sampling {sampling}: no attribute {name!r}", f"known: {', '.join(attributes)}"
+        )
     return name or next(iter(attributes))
 
 

@@ -32,9 +32,13 @@ class Played:
     weights: Tensor  # [K]; NaN where nothing is averaged
     losses: Tensor  # [K] mean training loss of each client
     columns: dict[str, Tensor]  # what clients reported
-    bytes_down: int = 0  # to each client: the model and what is broadcast with it; mean over clients
+    bytes_down: int = (
+        0  # to each client: the model and what is broadcast with it; mean over clients
+    )
     bytes_up: int = 0  # from each client: its model and its columns; mean over clients
-    absent: dict[str, str] = field(default_factory=dict)  # client of the cohort that did not answer -> why
+    absent: dict[str, str] = field(
+        default_factory=dict
+    )  # client of the cohort that did not answer -> why
     client_seconds: float = 0.0  # spent waiting for clients
 
 
@@ -87,7 +91,12 @@ class Federation:
         arrived: called for every client that answers.
         Raises FedcliError for an update that is not finite, and where the method breaks its contract.
         """
-        roster, engine, t, method = roster or self.roster, engine or self.clients, state.round + 1, self.method
+        roster, engine, t, method = (
+            roster or self.roster,
+            engine or self.clients,
+            state.round + 1,
+            self.method,
+        )
         if self.single_site:
             return _play_single_sites(self, state, roster, engine, arrived)
         shared, server = dict(state.shared), dict(state.server)
@@ -113,18 +122,32 @@ class Federation:
         up = sum(r.steps > 0 for r in reports) * state.theta.nbytes + size(updates.columns)
         down = sum(task.theta.nbytes + size(task.shared) for task in tasks)
         return Played(
-            RunState(t, theta, shared, server, clients), [r.client for r in reports], weights,
-            torch.stack([r.loss for r in reports]), updates.columns, bytes_down=round(down / len(tasks)),
-            bytes_up=round(up / len(reports)), absent=collected.absent, client_seconds=collected.seconds,
-        )  # fmt: skip
+            RunState(t, theta, shared, server, clients),
+            [r.client for r in reports],
+            weights,
+            torch.stack([r.loss for r in reports]),
+            updates.columns,
+            bytes_down=round(down / len(tasks)),
+            bytes_up=round(up / len(reports)),
+            absent=collected.absent,
+            client_seconds=collected.seconds,
+        )
 
     @property
     def _trains_subset(self) -> bool:
         """Tell whether clients that the rule will not keep need not train: one that trains may not be absent either."""
         training, rule, local = self.training, self.method.aggregator, type(self.method.local)
         # what a client keeps beside the model needs its training
-        keeps_more = training.personal or training.keep_optimizer or training.bn == "local" or self.layout.own_shapes
-        reports_training = (local.on_round_end, local.post_aggregate) != (Local.on_round_end, Local.post_aggregate)
+        keeps_more = (
+            training.personal
+            or training.keep_optimizer
+            or training.bn == "local"
+            or self.layout.own_shapes
+        )
+        reports_training = (local.on_round_end, local.post_aggregate) != (
+            Local.on_round_end,
+            Local.post_aggregate,
+        )
         asks = isinstance(rule, SubsetTraining) and rule.trains_subset
         return asks and not (keeps_more or reports_training or self.min_clients)
 
@@ -132,35 +155,69 @@ class Federation:
         """The task of each client of the next round."""
         t = state.round + 1
         return [
-            Task(roster[row], row, t, self.rounds, self.seed, state.theta, shared, state.clients.get(roster[row], {}))
+            Task(
+                roster[row],
+                row,
+                t,
+                self.rounds,
+                self.seed,
+                state.theta,
+                shared,
+                state.clients.get(roster[row], {}),
+            )
             for row in cohort(len(roster), self.participation, seed=self.seed, round=t)
         ]
 
 
-def _train_subset(engine: Engine, tasks: list[Task], rule: SubsetTraining, collected: Collected) -> None:
+def _train_subset(
+    engine: Engine, tasks: list[Task], rule: SubsetTraining, collected: Collected
+) -> None:
     """Collect the measures of every client, and the models of those that the rule then selects to train."""
     method, answers = collected.method, engine([replace(task, part="measure") for task in tasks])
     measured = [report for answer in answers if (report := collected.present(answer))]
     collected.check_absent(0)
     for report in measured[1:]:
-        checks.columns(method, (measured[0].client, measured[0].columns), (report.client, report.columns))
-    columns = {name: torch.stack([report.columns[name] for report in measured]) for name in measured[0].columns}
-    selected = rule.select_clients(columns, torch.tensor([task.row for task in tasks], device=tasks[0].theta.device))
+        checks.columns(
+            method, (measured[0].client, measured[0].columns), (report.client, report.columns)
+        )
+    columns = {
+        name: torch.stack([report.columns[name] for report in measured])
+        for name in measured[0].columns
+    }
+    selected = rule.select_clients(
+        columns, torch.tensor([task.row for task in tasks], device=tasks[0].theta.device)
+    )
     checks.selection(method, selected, len(tasks))
     chosen = selected.tolist()
-    trained = iter(engine([replace(task, part="train") for task, trains in zip(tasks, chosen, strict=True) if trains]))
+    trained = iter(
+        engine(
+            [
+                replace(task, part="train")
+                for task, trains in zip(tasks, chosen, strict=True)
+                if trains
+            ]
+        )
+    )
     for report, trains in zip(measured, chosen, strict=True):
         if trains:
             model = collected.present(next(trained))
             collected.check_absent(0)
             assert model  # else it is absent
-            theta = model.theta if model.table is None else model.theta.clone()  # its place is not that of the measured
-            report = replace(model, theta=theta, table=None, columns={**report.columns, **model.columns})
+            theta = (
+                model.theta if model.table is None else model.theta.clone()
+            )  # its place is not that of the measured
+            report = replace(
+                model, theta=theta, table=None, columns={**report.columns, **model.columns}
+            )
         collected.add(report)
 
 
 def _play_single_sites(
-    federation: Federation, state: RunState, roster: list[str], engine: Engine, arrived: Arrived | None
+    federation: Federation,
+    state: RunState,
+    roster: list[str],
+    engine: Engine,
+    arrived: Arrived | None,
 ) -> Played:
     """A round of clients that train alone; nothing is sent, each continues from its own last model.
 
@@ -181,7 +238,9 @@ def _play_single_sites(
         losses.append(report.loss)
     weights = torch.full((len(tasks),), torch.nan, dtype=torch.float64)  # [K]
     after = replace(state, round=state.round + 1, clients=_memories(state, roster, memories))
-    return Played(after, list(memories), weights, torch.stack(losses), {}, client_seconds=collected.seconds)
+    return Played(
+        after, list(memories), weights, torch.stack(losses), {}, client_seconds=collected.seconds
+    )
 
 
 def cohort(roster: int, participation: float, *, seed: int, round: int) -> list[int]:
@@ -189,7 +248,9 @@ def cohort(roster: int, participation: float, *, seed: int, round: int) -> list[
     count = cohort_size(roster, participation)
     if count >= roster:
         return list(range(roster))
-    drawn = np.random.default_rng(derive("cohort", seed, round)).choice(roster, count, replace=False)
+    drawn = np.random.default_rng(derive("cohort", seed, round)).choice(
+        roster, count, replace=False
+    )
     return sorted(drawn.tolist())
 
 
@@ -198,7 +259,9 @@ def cohort_size(roster: int, participation: float) -> int:
     return min(roster, max(1, int(participation * roster + 0.5 + 1e-9)))
 
 
-def _memories(state: RunState, roster: list[str], made: Mapping[str, ClientState]) -> dict[str, ClientState]:
+def _memories(
+    state: RunState, roster: list[str], made: Mapping[str, ClientState]
+) -> dict[str, ClientState]:
     """Memory that every client keeps after a round, in roster order, which a resume has too."""
     kept = {**state.clients, **made}
     return {client: kept[client] for client in roster if client in kept}
@@ -215,6 +278,8 @@ def _outside(table: Tensor, tensors: Tensors) -> Tensors:
         if not isinstance(value, RowTable):
             return value.clone() if inside(value) else value
         in_memory = {row: kept[ROW] for row, kept in value.rows.items() if isinstance(kept, dict)}
-        return value.replaced({row: kept.clone() for row, kept in in_memory.items() if inside(kept)})
+        return value.replaced(
+            {row: kept.clone() for row, kept in in_memory.items() if inside(kept)}
+        )
 
     return {name: outside(value) for name, value in tensors.items()}

@@ -34,7 +34,9 @@ class Best:
     round: int  # after which it was scored
     score: float  # on the 0..1 scale
     theta: Tensor  # [P] the global model as it is scored
-    clients: dict[str, Tensors] = field(default_factory=dict)  # what each client kept of its own, by client name
+    clients: dict[str, Tensors] = field(
+        default_factory=dict
+    )  # what each client kept of its own, by client name
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,9 @@ class RunState:
 
     round: int  # rounds finished
     theta: Tensor  # [P] global model
-    shared: Tensors = field(default_factory=dict)  # written by Local.post_aggregate, broadcast to clients
+    shared: Tensors = field(
+        default_factory=dict
+    )  # written by Local.post_aggregate, broadcast to clients
     server: Tensors = field(default_factory=dict)  # written by Aggregator.aggregate
     # written on each client, by client name; on disk where they are many
     clients: dict[str, ClientState] = field(default_factory=dict)
@@ -55,10 +59,14 @@ class RunState:
 def equal(made: Tensor | Mapping[str, Any], wanted: Tensor | Mapping[str, Any]) -> bool:
     """Tell whether two tensors, or nests by name, are equal to the bit, on one device; names may be in any order."""
     if isinstance(made, Tensor) and isinstance(wanted, Tensor):
-        return (made.dtype, made.device) == (wanted.dtype, wanted.device) and torch.equal(made, wanted)
+        return (made.dtype, made.device) == (wanted.dtype, wanted.device) and torch.equal(
+            made, wanted
+        )
     if isinstance(made, Tensor) or isinstance(wanted, Tensor):
         return False
-    return made.keys() == wanted.keys() and all(equal(made[name], value) for name, value in wanted.items())
+    return made.keys() == wanted.keys() and all(
+        equal(made[name], value) for name, value in wanted.items()
+    )
 
 
 def save(folder: Path, state: RunState, roster: list[str], keep: int = 2) -> Path:
@@ -66,18 +74,32 @@ def save(folder: Path, state: RunState, roster: list[str], keep: int = 2) -> Pat
     rows = {client: str(row) for row, client in enumerate(roster)}
     parts: dict[str, ClientState] = {
         "shared": state.shared,
-        "server": {name: value for name, value in state.server.items() if not isinstance(value, RowTable)},
-        TABLES: {name: value for name, value in state.server.items() if isinstance(value, RowTable)},
+        "server": {
+            name: value for name, value in state.server.items() if not isinstance(value, RowTable)
+        },
+        TABLES: {
+            name: value for name, value in state.server.items() if isinstance(value, RowTable)
+        },
         **{f"clients/{rows[c]}": m for c, m in state.clients.items()},
     }
     if best := state.best:
-        about = {"round": torch.tensor(best.round), "score": torch.tensor(best.score, dtype=torch.float64)}
+        about = {
+            "round": torch.tensor(best.round),
+            "score": torch.tensor(best.score, dtype=torch.float64),
+        }
         parts["best"] = {"theta": best.theta, **about}
         parts |= {f"best/clients/{rows[c]}": m for c, m in best.clients.items()}
     path = folder / f"{state.round:05d}.h5"
-    named = ((f"{part}/{name}", kept[name]) for part, kept in parts.items() for name in kept)  # one at a time
+    named = (
+        (f"{part}/{name}", kept[name]) for part, kept in parts.items() for name in kept
+    )  # one at a time
     theta = {"theta": state.theta}
-    _write(path, sum(map(size, [theta, *parts.values()])), chain(theta.items(), named), state.theta.device)
+    _write(
+        path,
+        sum(map(size, [theta, *parts.values()])),
+        chain(theta.items(), named),
+        state.theta.device,
+    )
     for old in saved(folder)[:-keep]:
         remove(old)
     return path
@@ -94,12 +116,18 @@ def saved(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("*.h5") if path.stem.isdecimal())
 
 
-def restore(path: Path, roster: list[str], device: str, store: ClientStateStore | None = None) -> RunState:
+def restore(
+    path: Path, roster: list[str], device: str, store: ClientStateStore | None = None
+) -> RunState:
     """Read a state file; clients' states stay on disk where they are large. Raises FedcliError if it is damaged."""
     try:
-        return _read(path, roster, device, store if store and path.stat().st_size > store.in_memory else None)
+        return _read(
+            path, roster, device, store if store and path.stat().st_size > store.in_memory else None
+        )
     except (KeyError, ValueError, IndexError) as error:
-        raise FedcliError(f"{path} is damaged: {error}", "remove it; --resume then uses the state before it") from None
+        raise FedcliError(
+            f"{path} is damaged: {error}", "remove it; --resume then uses the state before it"
+        ) from None
 
 
 def _read(path: Path, roster: list[str], device: str, store: ClientStateStore | None) -> RunState:
@@ -108,12 +136,17 @@ def _read(path: Path, roster: list[str], device: str, store: ClientStateStore | 
     with open_hdf5(path, TENSORS, hint=HINT) as file:
         for part, names in groupby(sorted(file), key=_part):
             if part == TABLES:
-                tables = {name.removeprefix(f"{TABLES}/"): _table(file[name], device, store) for name in names}
+                tables = {
+                    name.removeprefix(f"{TABLES}/"): _table(file[name], device, store)
+                    for name in names
+                }
                 continue
             kept = {name.removeprefix(f"{part}/"): _placed(file[name], device) for name in names}
             parts[part] = store.write(kept) if store and part.startswith("clients/") else kept
     best = {name: tensor.cpu() for name, tensor in parts.pop("best", {}).items()}
-    state = RunState(int(path.stem), parts.pop("theta")["theta"], best=_best(best, roster) if best else None)
+    state = RunState(
+        int(path.stem), parts.pop("theta")["theta"], best=_best(best, roster) if best else None
+    )
     state.server.update(tables)
     for part, tensors in parts.items():
         if part.startswith("clients/"):
@@ -144,7 +177,9 @@ def write_tensors(path: Path, tensors: Tensors) -> None:
     _write(path, size(tensors), tensors.items())
 
 
-def _write(path: Path, size: int, tensors: Iterable[tuple[str, Tensor]], device: torch.device = CPU) -> None:
+def _write(
+    path: Path, size: int, tensors: Iterable[tuple[str, Tensor]], device: torch.device = CPU
+) -> None:
     """device: of the state, of whose tensors those that lie on the host are marked."""
     with replace_hdf5(path, size) as file:
         for name, tensor in tensors:

@@ -23,7 +23,11 @@ from .training import Training
 BETAS = 0.9, 0.999
 EPS = 1e-8
 PREFIX = "optimizer_"  # of its state in a client's memory
-STATE = {"sgd": ("momentum",), "adam": ("mean", "square", "steps"), "adamw": ("mean", "square", "steps")}
+STATE = {
+    "sgd": ("momentum",),
+    "adam": ("mean", "square", "steps"),
+    "adamw": ("mean", "square", "steps"),
+}
 
 
 class Optimizer:
@@ -43,14 +47,18 @@ class Optimizer:
         self.momentum = self.decay = self.clip_norm = 0.0
         self.nesterov = False
         vector = torch.zeros_like(self.weights)
-        self.state = [vector] if name == "sgd" else [vector, vector.clone(), torch.zeros((), device=device)]
+        self.state = (
+            [vector] if name == "sgd" else [vector, vector.clone(), torch.zeros((), device=device)]
+        )
 
     def begin(self, training: Training, kept: Tensors | None = None) -> None:
         """Forget the client before; go on with what this one kept, where it is the state of the same optimizer."""
         self.momentum, self.decay = training.momentum, training.weight_decay
         self.nesterov, self.clip_norm = training.nesterov, training.clip_norm
         self.lr.fill_(training.lr)
-        self._rate: Any = self.lr if self.weights.is_cuda else training.lr  # faster as a number, where none captures it
+        self._rate: Any = (
+            self.lr if self.weights.is_cuda else training.lr
+        )  # faster as a number, where none captures it
         for name, tensor in zip(STATE[self.name], self.state, strict=True):
             if kept and PREFIX + name in kept:
                 tensor.copy_(kept[PREFIX + name])
@@ -59,7 +67,10 @@ class Optimizer:
 
     def kept(self) -> Tensors:
         """A copy of its state, for the client's memory."""
-        return {PREFIX + name: tensor.clone() for name, tensor in zip(STATE[self.name], self.state, strict=True)}
+        return {
+            PREFIX + name: tensor.clone()
+            for name, tensor in zip(STATE[self.name], self.state, strict=True)
+        }
 
     def step(self) -> None:
         """One step along the gradient that is in the layout."""
@@ -70,15 +81,37 @@ class Optimizer:
             mean, square, count = self.state
             beta1, beta2 = BETAS
             (adam if self.name == "adam" else adamw)(
-                weights, grad, [mean], [square], [], [count], amsgrad=False, beta1=beta1, beta2=beta2, eps=EPS,
-                fused=True, lr=self._rate, weight_decay=self.decay, maximize=False,
-            )  # fmt: skip
+                weights,
+                grad,
+                [mean],
+                [square],
+                [],
+                [count],
+                amsgrad=False,
+                beta1=beta1,
+                beta2=beta2,
+                eps=EPS,
+                fused=True,
+                lr=self._rate,
+                weight_decay=self.decay,
+                maximize=False,
+            )
             return
-        buffers: list[Tensor | None] = [*self.state] if self.momentum else [None]  # from zero: first the gradient
+        buffers: list[Tensor | None] = (
+            [*self.state] if self.momentum else [None]
+        )  # from zero: first the gradient
         sgd(
-            weights, grad, buffers, momentum=self.momentum, dampening=0.0, nesterov=self.nesterov,
-            fused=True, lr=self._rate, weight_decay=self.decay, maximize=False,
-        )  # fmt: skip
+            weights,
+            grad,
+            buffers,
+            momentum=self.momentum,
+            dampening=0.0,
+            nesterov=self.nesterov,
+            fused=True,
+            lr=self._rate,
+            weight_decay=self.decay,
+            maximize=False,
+        )
 
 
 def own_state(memory: Tensors) -> Tensors:
@@ -86,7 +119,9 @@ def own_state(memory: Tensors) -> Tensors:
     return {name: memory.pop(name) for name in list(memory) if name.startswith(PREFIX)}
 
 
-Turns = Iterable[tuple[Tensor, Tensor | None]]  # of each batch: indices in the shard [B], draws of augmentation [B, 4]
+Turns = Iterable[
+    tuple[Tensor, Tensor | None]
+]  # of each batch: indices in the shard [B], draws of augmentation [B, 4]
 
 
 class Steps:
@@ -97,16 +132,28 @@ class Steps:
         self.optimizer = Optimizer(layout, optimizer)
 
     def train(
-        self, client: ClientRound, epochs: list[dict[str, int]], batch_size: int, sampling: str = "shuffle"
+        self,
+        client: ClientRound,
+        epochs: list[dict[str, int]],
+        batch_size: int,
+        sampling: str = "shuffle",
     ) -> Tensor:
         """Train on the client's shard, once for each epoch's seeds; returns the sum of the losses, a scalar."""
         if isinstance(self.local, BalancedSampling):
             sampling = "class"
         if client.private:
-            turns = (turn for seeds in epochs for turn in poisson_turns(client.shard, batch_size, **seeds))
+            turns = (
+                turn
+                for seeds in epochs
+                for turn in poisson_turns(client.shard, batch_size, **seeds)
+            )
         else:
             parts = strata(sampling, client.shard, self.net.attributes)
-            turns = (turn for seeds in epochs for turn in client.shard.turns(batch_size, strata=parts, **seeds))
+            turns = (
+                turn
+                for seeds in epochs
+                for turn in client.shard.turns(batch_size, strata=parts, **seeds)
+            )
         return self.along(client, turns, batch_size)
 
     def along(self, client: ClientRound, turns: Turns, batch_size: int) -> Tensor:
@@ -128,4 +175,6 @@ def with_own(batch: Batch, client: ClientRound) -> Batch:
     """The batch, with what the client's method has of each image."""
     if not client.per_image:
         return batch
-    return replace(batch, per_image={name: values[batch.at] for name, values in client.per_image.items()})
+    return replace(
+        batch, per_image={name: values[batch.at] for name, values in client.per_image.items()}
+    )

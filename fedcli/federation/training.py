@@ -14,7 +14,9 @@ USUAL = {
     "sgd": (1e-3, 0.9, 1e-5),  # FedHEAL section 2
     "adamw": (1e-3, 0.0, 1e-2),  # torch's own
 }
-FINE_TUNING = {"adam": 3e-4}  # learning rates of a network that starts from --weights: FedISM+ section 2
+FINE_TUNING = {
+    "adam": 3e-4
+}  # learning rates of a network that starts from --weights: FedISM+ section 2
 SCHEDULES = ("constant", "cosine", "step")
 OPEN, METHOD = Flag(open=True), "Method"
 
@@ -36,7 +38,9 @@ class Training(Options):
     momentum: Annotated[float, "of sgd, in [0, 1); default 0.9", OPEN] = 0.0
     weight_decay: Annotated[float, "of every step, >= 0; default: the optimizer's", OPEN] = 5e-4
     nesterov: Annotated[bool, "Nesterov momentum, for sgd"] = False
-    clip_norm: Annotated[float, "largest norm of the gradient of a local step, >= 0; 0: no limit"] = 0.0
+    clip_norm: Annotated[
+        float, "largest norm of the gradient of a local step, >= 0; 0: no limit"
+    ] = 0.0
     dp_noise: Annotated[
         float,
         "standard deviation of noise on each client's update, in units of --dp-clip, >= 0: client-level differential "
@@ -49,11 +53,15 @@ class Training(Options):
         "none",
     ] = 0.0
     dp_clip: Annotated[
-        float, "cut each client's update (--dp-noise), or each image's gradient (--dp-sgd), at this norm, > 0"
+        float,
+        "cut each client's update (--dp-noise), or each image's gradient (--dp-sgd), at this norm, > 0",
     ] = 1.0
-    dp_delta: Annotated[float, "delta of the epsilon that a run with noise states, in (0, 1)"] = 1e-5
+    dp_delta: Annotated[float, "delta of the epsilon that a run with noise states, in (0, 1)"] = (
+        1e-5
+    )
     keep_optimizer: Annotated[
-        bool, "keep the state of each client's optimizer between rounds, instead of a fresh one in each"
+        bool,
+        "keep the state of each client's optimizer between rounds, instead of a fresh one in each",
     ] = False
     schedule: Annotated[
         str,
@@ -76,7 +84,9 @@ class Training(Options):
         Flag(label="sampling {}"),
     ] = "shuffle"
     label_smoothing: Annotated[
-        float, "share of the target that is spread evenly over all classes, in [0, 1)", Flag(label="{} label smoothing")
+        float,
+        "share of the target that is spread evenly over all classes, in [0, 1)",
+        Flag(label="{} label smoothing"),
     ] = 0.0
     prior: Annotated[
         Literal["none", "bsm", "fedlc", "logit-adjust"],
@@ -85,7 +95,9 @@ class Training(Options):
         Flag(panel=METHOD, label="prior {}", open=True),
     ] = "none"
     personal: Annotated[
-        bool, "also keep and score each client's model as it is after local training", Flag(panel=METHOD)
+        bool,
+        "also keep and score each client's model as it is after local training",
+        Flag(panel=METHOD),
     ] = False
     bn: Annotated[
         Literal["aggregate", "local", "freeze"],
@@ -125,7 +137,9 @@ def idle(training: Training, rounds: int) -> list[str]:
         late = [milestone for milestone in steps(training.schedule)[0] if milestone >= rounds]
         listed = ", ".join(map(str, late))
         if late:
-            sentences.append(f"--schedule {training.schedule}: no round comes after {listed}, as there are {rounds}")
+            sentences.append(
+                f"--schedule {training.schedule}: no round comes after {listed}, as there are {rounds}"
+            )
     return sentences
 
 
@@ -136,7 +150,10 @@ def steps(schedule: str) -> tuple[list[int], float]:
         raise UsageError(f"--schedule {schedule!r} is unknown", nearest(name, SCHEDULES))
     milestones, _, factor = rest.partition(":")
     rounds = milestones.split(",")
-    if not all(part.isdecimal() and int(part) for part in rounds) or not 0 < number(factor) < math.inf:
+    if (
+        not all(part.isdecimal() and int(part) for part in rounds)
+        or not 0 < number(factor) < math.inf
+    ):
         hint = "write for example step:40:0.1, or step:30,45:0.1: after these rounds lr is multiplied by 0.1"
         raise UsageError(f"--schedule {schedule!r} is not step:ROUND,...:FACTOR", hint)
     return [int(part) for part in rounds], float(factor)

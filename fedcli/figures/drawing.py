@@ -25,26 +25,45 @@ else:
 
 DATE = "SOURCE_DATE_EPOCH"  # a variable for files that have a date
 COLOURS = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255"
-MANY = (*COLOURS, "#8C6D46", "#4B4AA0", "#7F8C1F")  # of clients, whose dashes say that they are corrupted
+MANY = (
+    *COLOURS,
+    "#8C6D46",
+    "#4B4AA0",
+    "#7F8C1F",
+)  # of clients, whose dashes say that they are corrupted
 INK = "#010203"  # of text and of lines that belong to nobody; on a page the colour of its text
 DASHES = "-", "--", ":", "-."  # beside the colours, so that lines differ in print without colours
 MARKERS = "osD^vPX*"
 QUIET = "#888888"  # of a band in the legend, whatever its line
 ALL, OF_ALL = "all images", -1  # the line of all images, and its place
-MOST_LINES, MOST_CLASSES = 7, 6  # of a figure; further groups and classes are left out, which its caption says
+MOST_LINES, MOST_CLASSES = (
+    7,
+    6,
+)  # of a figure; further groups and classes are left out, which its caption says
 LONG = 28  # characters of a line in the legend
 LINES = 3  # of a name in the legend; what needs more is named by its folder
 PANEL, SQUARE = (4.1, 2.7), (4.1, 3.6)  # inches
 SMALL = 4.0  # inches of width, below which a panel has small words above it
 STYLE = {
-    "axes.axisbelow": True, "axes.formatter.useoffset": False, "axes.grid": True, "axes.spines.right": False,
-    "axes.spines.top": False, "font.size": 10, "lines.linewidth": 1.6, "lines.markersize": 4, "svg.hashsalt": "fedcli",
+    "axes.axisbelow": True,
+    "axes.formatter.useoffset": False,
+    "axes.grid": True,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "font.size": 10,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 4,
+    "svg.hashsalt": "fedcli",
     "text.parse_math": False,
-}  # fmt: skip
+}
 IN_FILES = STYLE | {
-    "axes.titlesize": 11, "axes.titleweight": "bold", "figure.titlesize": 13, "grid.alpha": 0.25,
-    "legend.frameon": False, "savefig.dpi": 150,
-}  # fmt: skip
+    "axes.titlesize": 11,
+    "axes.titleweight": "bold",
+    "figure.titlesize": 13,
+    "grid.alpha": 0.25,
+    "legend.frameon": False,
+    "savefig.dpi": 150,
+}
 
 
 Look = dict[str, Any]  # how a line is drawn, in words of matplotlib
@@ -95,10 +114,14 @@ def styled(style: Mapping[str, Any]) -> Iterator[None]:
     """This style in place of what the user's own settings say."""
     import matplotlib.style
 
-    date = os.environ.pop(DATE, None)  # which matplotlib reads as a number, also where a file is to have no date
+    date = os.environ.pop(
+        DATE, None
+    )  # which matplotlib reads as a number, also where a file is to have no date
     try:
         with warnings.catch_warnings(), matplotlib.style.context(dict(style), after_reset=True):
-            warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a name in another script
+            warnings.filterwarnings(
+                "ignore", message="Glyph .* missing from font"
+            )  # a name in another script
             yield
     finally:
         os.environ |= {DATE: date} if date is not None else {}
@@ -115,10 +138,18 @@ def drawn(picture: Picture) -> "Figure":
     rows = -(-count // columns)
     layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1)
     figure = Figure((columns * wide + 2.2, rows * high + 0.6), layout=layout)
-    letters = int((columns * wide - 0.7) / 0.105)  # that fit beside the legend, each so many inches wide
-    figure.suptitle("\n".join(textwrap.fill(line, letters) for line in picture.title.splitlines()), x=0.015, ha="left")
+    letters = int(
+        (columns * wide - 0.7) / 0.105
+    )  # that fit beside the legend, each so many inches wide
+    figure.suptitle(
+        "\n".join(textwrap.fill(line, letters) for line in picture.title.splitlines()),
+        x=0.015,
+        ha="left",
+    )
     for place in range(count):
-        figure.add_subplot(rows, columns, place + 1, sharex=figure.axes[0] if place and picture.below else None)
+        figure.add_subplot(
+            rows, columns, place + 1, sharex=figure.axes[0] if place and picture.below else None
+        )
     small: Look = {"fontsize": 9} if wide < SMALL else {}
     for place, (panel, axes) in enumerate(zip(picture.panels, figure.axes, strict=True)):
         panel.draw(axes)
@@ -137,7 +168,11 @@ def _save(figure: "Figure", out: Path, picture: Picture) -> None:
     kind = out.suffix[1:].lower()
     name = {"pdf": "Subject"}.get(kind, "Description")
     about = {"Title": picture.title, name: picture.caption} if picture.caption else {}
-    clocks = {"svg": {"Date": None}, "png": {"Software": None}, "pdf": {"CreationDate": None, "Producer": None}}
+    clocks = {
+        "svg": {"Date": None},
+        "png": {"Software": None},
+        "pdf": {"CreationDate": None, "Producer": None},
+    }
     with replacing(out) as file:
         figure.savefig(file, format=kind, metadata=clocks[kind] | about)
 
@@ -168,7 +203,9 @@ def short(name: str) -> str:
 def wrapped(name: str) -> str:
     """A name on as many lines as it needs, up to LINES."""
     name = _printable(name)
-    return name if len(name) <= LONG else textwrap.fill(name, LONG, max_lines=LINES, placeholder="…")
+    return (
+        name if len(name) <= LONG else textwrap.fill(name, LONG, max_lines=LINES, placeholder="…")
+    )
 
 
 def _printable(name: str) -> str:

@@ -48,7 +48,9 @@ class Figure:
     def parameters(self) -> dict[str, Parameter]:
         """The keywords of `frame`."""
         named = signature(self.frame).parameters.items()
-        return {name: parameter for name, parameter in named if parameter.kind is Parameter.KEYWORD_ONLY}
+        return {
+            name: parameter for name, parameter in named if parameter.kind is Parameter.KEYWORD_ONLY
+        }
 
     def picture(self, subject: Any, **options: Any) -> Picture:
         """The figure drawn of this. Raises NothingToDraw."""
@@ -71,4 +73,7 @@ def numbers(frame: "DataFrame") -> list[dict[str, Any]]:
 
     plain = frame.astype(object)
     gaps = frame.isna() | frame.isin([np.inf, -np.inf])
-    return [{str(key): value for key, value in line.items()} for line in plain.mask(gaps, None).to_dict("records")]
+    return [
+        {str(key): value for key, value in line.items()}
+        for line in plain.mask(gaps, None).to_dict("records")
+    ]

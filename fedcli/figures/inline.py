@@ -22,10 +22,20 @@ NAMED = {INK: "var(--ink)", QUIET: "var(--quiet)", GRID: "var(--line)"}
 NAMED |= {colour.lower(): f"var(--c{place})" for place, colour in enumerate(MANY)}
 PATTERN = {"-": "none", "--": "6 3", ":": "1.5 2.5", "-.": "7 3 1.5 3"}
 STYLE = SHARED | {
-    "axes.edgecolor": QUIET, "axes.labelcolor": QUIET, "axes.linewidth": 0.8, "grid.color": GRID, "grid.linewidth": 0.8,
-    "svg.fonttype": "none", "text.color": INK, "xtick.color": QUIET, "xtick.labelcolor": INK, "xtick.major.size": 0,
-    "ytick.color": QUIET, "ytick.labelcolor": INK, "ytick.major.size": 0,
-}  # fmt: skip
+    "axes.edgecolor": QUIET,
+    "axes.labelcolor": QUIET,
+    "axes.linewidth": 0.8,
+    "grid.color": GRID,
+    "grid.linewidth": 0.8,
+    "svg.fonttype": "none",
+    "text.color": INK,
+    "xtick.color": QUIET,
+    "xtick.labelcolor": INK,
+    "xtick.major.size": 0,
+    "ytick.color": QUIET,
+    "ytick.labelcolor": INK,
+    "ytick.major.size": 0,
+}
 
 
 @dataclass(frozen=True)
@@ -92,7 +102,10 @@ def _figure(panel: Panel, picture: Picture) -> Figure:
 
 
 def _key(name: str, look: Look) -> Key:
-    colour, pattern = NAMED.get(look["color"].lower()) or look["color"], PATTERN.get(look.get("linestyle", "-"), "")
+    colour, pattern = (
+        NAMED.get(look["color"].lower()) or look["color"],
+        PATTERN.get(look.get("linestyle", "-"), ""),
+    )
     return Key(name, colour, pattern, _mark(look["marker"]) if look.get("marker") else "")
 
 
@@ -107,20 +120,31 @@ def _mark(marker: str) -> str:
         return ""
     size = 4.5 / max(np.abs(outline).max() for outline in outlines)
     drawn = [outline * (size, -size) + (13, 5) for outline in outlines]
-    return " ".join("M" + " ".join(f"{x:.1f},{y:.1f}" for x, y in outline) + "Z" for outline in drawn)
+    return " ".join(
+        "M" + " ".join(f"{x:.1f},{y:.1f}" for x, y in outline) + "Z" for outline in drawn
+    )
 
 
 def _inline(svg: str, alternative: str) -> Markup:
     """The svg element alone, in the page's colours and font, sized by the page; its ids are like no other figure's."""
     mark = hashlib.sha256((alternative + svg).encode()).hexdigest()[:6]
-    svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", svg[svg.index("<svg") :], flags=re.S)
+    svg = re.sub(
+        r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->",
+        "",
+        svg[svg.index("<svg") :],
+        flags=re.S,
+    )
     head = re.findall(r'viewBox="[\d. ]+"', svg)[0]
     svg = f'<svg role="img" {head} xmlns="http://www.w3.org/2000/svg">' + svg[svg.index(">") + 1 :]
     svg = svg.replace("xlink:href", "href")
     used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', svg))
     svg = re.sub(r' id="([^"]*)"', lambda match: match[0] if match[1] in used else "", svg)
     svg = re.sub(r'(id="|url\(#|href="#)', rf"\g<1>f{mark}-", svg)
-    svg = re.sub(r"font: (?:\d+ )?([\d.]+px) [^;\"]*", r"font-size: \1", re.sub(r" font-family: [^;\"]*;?", "", svg))
+    svg = re.sub(
+        r"font: (?:\d+ )?([\d.]+px) [^;\"]*",
+        r"font-size: \1",
+        re.sub(r" font-family: [^;\"]*;?", "", svg),
+    )
     for placeholder, name in NAMED.items():
         svg = svg.replace(placeholder, name)
     label = Markup('<svg aria-label="{}" ').format(alternative)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..compare.systems import grouped, identity, last, settled
+from ..comparison.systems import grouped, identity, last, settled
 from ..console import counted
 from ..options import recorded
 from ..runs.train_options import TrainOptions
@@ -16,7 +16,10 @@ TRAINING = [  # options that say how long and how a run trained, but those that 
     if not (option.flag.label or option.flag.argument)
     and (not option.flag.panel or option.name in ("model", "weights"))
 ]
-COUNTED = {"rounds": "round", "epochs": "epoch"}  # options that are numbers of something, and one of it
+COUNTED = {
+    "rounds": "round",
+    "epochs": "epoch",
+}  # options that are numbers of something, and one of it
 
 
 def systems(records: list[Record], without: str = "") -> dict[str, list[Record]]:
@@ -46,7 +49,10 @@ def labels(records: list[Record], without: str | None = None) -> dict[str, Recor
 
     without: an option that is shown elsewhere, as seeds then are.
     """
-    for texts in ([_asked(r, records, without) for r in records], [r.folder.resolve().name for r in records]):
+    for texts in (
+        [_asked(r, records, without) for r in records],
+        [r.folder.resolve().name for r in records],
+    ):
         if len(set(texts)) == len(records):
             return dict(zip(texts, records, strict=True))
     return {f"{record.label} [{place}]": record for place, record in enumerate(records, 1)}
@@ -57,9 +63,13 @@ def _asked(record: Record, records: list[Record], without: str | None) -> str:
     asked = _options(record, without)
     alike = [_options(other, without) for other in records if other.label == record.label]
     every = [_options(other, without) for other in records]
-    common = {"seed"} if without is None else {*TRAINING, *record.data}  # named also where methods differ in it
+    common = (
+        {"seed"} if without is None else {*TRAINING, *record.data}
+    )  # named also where methods differ in it
     others = {name: every if name in common else alike for name in asked}
-    differ = [name for name in asked if any(other.get(name) != asked[name] for other in others[name])]
+    differ = [
+        name for name in asked if any(other.get(name) != asked[name] for other in others[name])
+    ]
     if not differ:
         return record.label if len(alike) == 1 else record.folder.resolve().name
     differ.sort(key=lambda name: TRAINING.index(name) if name in TRAINING else len(TRAINING))
@@ -72,4 +82,8 @@ def _in_words(record: Record, name: str, value: Any) -> str:
     if name in COUNTED:
         return counted(value, COUNTED[name], name)
     value = str(value).removesuffix(".0") if isinstance(value, float) else value
-    return f"{name}={value}" if name in (record.options.get("settings") or {}) else f"{last(name)} {value}"
+    return (
+        f"{name}={value}"
+        if name in (record.options.get("settings") or {})
+        else f"{last(name)} {value}"
+    )

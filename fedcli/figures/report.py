@@ -20,7 +20,9 @@ from .system import System
 FORMATS = "svg", "pdf", "png"
 CAPTIONS = "captions.md"
 EVERY = "all"  # asks for every figure
-Asked = tuple[str, Figure, System | Sequence[System], dict[str, str]]  # name of a picture's files; what is drawn
+Asked = tuple[
+    str, Figure, System | Sequence[System], dict[str, str]
+]  # name of a picture's files; what is drawn
 
 
 def of_systems(systems: Sequence[System], draw: Sequence[str] = ()) -> list[tuple[str, Picture]]:
@@ -30,14 +32,21 @@ def of_systems(systems: Sequence[System], draw: Sequence[str] = ()) -> list[tupl
     none, and NothingToDraw where the systems have nothing that those show.
     """
     asked = list(_asked(systems, usual=not draw))
-    chosen = [one for one in asked if not draw or EVERY in draw or any(text in one[0] for text in draw)]
+    chosen = [
+        one for one in asked if not draw or EVERY in draw or any(text in one[0] for text in draw)
+    ]
     if draw and not chosen:
         names = ", ".join(name for name, *_ in asked)
-        raise UsageError(f"no figure has {' or '.join(map(repr, draw))} in its name", f"{EVERY}, or {names}"[:300])
+        raise UsageError(
+            f"no figure has {' or '.join(map(repr, draw))} in its name",
+            f"{EVERY}, or {names}"[:300],
+        )
     pictures: list[tuple[str, Picture]] = []
     frames: list[Any] = []
     reasons = []
-    for name, figure, subject, options in console.progress(chosen, label="drawing", total=len(chosen)):
+    for name, figure, subject, options in console.progress(
+        chosen, label="drawing", total=len(chosen)
+    ):
         try:
             frame = of_sample(figure.frame(subject, **options), systems)
             alike = [at for at, other in enumerate(frames) if not draw and frame.equals(other)]
@@ -46,7 +55,10 @@ def of_systems(systems: Sequence[System], draw: Sequence[str] = ()) -> list[tupl
                 continue
             pictures.append((name, figure.draw(frame)))
             frames.append(frame)
-        except (NothingToDraw, UsageError) as reason:  # of a version or an attribute that it was not scored by
+        except (
+            NothingToDraw,
+            UsageError,
+        ) as reason:  # of a version or an attribute that it was not scored by
             reasons.append(reason)
     if draw and reasons and not pictures:
         raise reasons[0]
@@ -54,12 +66,24 @@ def of_systems(systems: Sequence[System], draw: Sequence[str] = ()) -> list[tupl
 
 
 def _asked(systems: Sequence[System], *, usual: bool) -> Iterator[Asked]:
-    for figure in (figure for figure in FIGURES.values() if figure.of == "systems" and (figure.usual or not usual)):
-        yield from ((name, figure, systems, options) for name, options in _named(figure, systems[0], usual))
+    for figure in (
+        figure
+        for figure in FIGURES.values()
+        if figure.of == "systems" and (figure.usual or not usual)
+    ):
+        yield from (
+            (name, figure, systems, options) for name, options in _named(figure, systems[0], usual)
+        )
     for system, whose in zip(systems, _short(systems), strict=True):
         if not system.versions:
-            console.warn(f"{system.one}: no single model answers for single images, so no curves of them are drawn")
-        for figure in (figure for figure in FIGURES.values() if figure.of == "system" and (figure.usual or not usual)):
+            console.warn(
+                f"{system.one}: no single model answers for single images, so no curves of them are drawn"
+            )
+        for figure in (
+            figure
+            for figure in FIGURES.values()
+            if figure.of == "system" and (figure.usual or not usual)
+        ):
             for name, options in _named(figure, system, usual):
                 yield "-".join(filter(None, [name, whose])), figure, system, options
 
@@ -72,12 +96,19 @@ def _named(figure: Figure, system: System, usual: bool) -> Iterator[tuple[str, d
     if usual:
         yield figure.name, {name: each[0] for name, each in by.items()}
         return
-    values: dict[str, Sequence[str]] = by | ({"metric": system.scores.usual} if "metric" in taken else {})
+    values: dict[str, Sequence[str]] = by | (
+        {"metric": system.scores.usual} if "metric" in taken else {}
+    )
     if "version" in taken and taken["version"].default:  # else one picture has them all
         values["version"] = [version for version in MODELS if version in system.scores.versions]
     for chosen in product(*values.values()):
         options = dict(zip(values, chosen, strict=True))
-        yield "-".join(_slug(title(value).partition(",")[0]) for value in [figure.name, *chosen] if value), options
+        yield (
+            "-".join(
+                _slug(title(value).partition(",")[0]) for value in [figure.name, *chosen] if value
+            ),
+            options,
+        )
 
 
 def of_sample(frame: Any, systems: Sequence[System]) -> Any:
@@ -93,11 +124,14 @@ def _short(systems: Sequence[System]) -> list[str]:
     if len(systems) == 1:
         return [""]
     return [
-        f"{label}-{labels[:k].count(label) + 1}" if labels.count(label) > 1 else label for k, label in enumerate(labels)
+        f"{label}-{labels[:k].count(label) + 1}" if labels.count(label) > 1 else label
+        for k, label in enumerate(labels)
     ]
 
 
-def write_all(systems: Sequence[System], folder: Path, formats: Sequence[str], draw: Sequence[str] = ()) -> list[Path]:
+def write_all(
+    systems: Sequence[System], folder: Path, formats: Sequence[str], draw: Sequence[str] = ()
+) -> list[Path]:
     """Write the usual figures, or those of draw, in each format, and captions.md, which says what the marks in names
     stand for; the paths. Raises UsageError."""
     written: list[Path] = []

@@ -74,7 +74,9 @@ class Series:
 
         clients = np.repeat(list(self.curves), [len(curve) for curve in self.curves.values()])
         table = np.concatenate(list(self.curves.values()))
-        return pandas.DataFrame({"client": clients, "round": table[:, 0].astype(int), "value": table[:, 1]})
+        return pandas.DataFrame(
+            {"client": clients, "round": table[:, 0].astype(int), "value": table[:, 1]}
+        )
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,9 @@ def read(path: Path) -> Record:
     folder = path if path.is_dir() else path.parent
     record = folder / "rounds.jsonl"
     if not record.is_file():
-        raise FedcliError(f"{folder} holds no record of rounds", "give the folder of a run, or its run.json")
+        raise FedcliError(
+            f"{folder} holds no record of rounds", "give the folder of a run, or its run.json"
+        )
     about, lines = _about(folder), _lines(record)
     if not lines:
         raise FedcliError(f"{record} has no round yet", "wait until the first round is played")
@@ -159,14 +163,25 @@ def read(path: Path) -> Record:
     clients = {client for one_series in series.values() for client in one_series.curves if client}
     rounds = about.pop("rounds") or len(lines)
     return Record(
-        folder, clients=len(clients), played=len(lines), rounds=rounds, series=series, histograms=histograms, **about
+        folder,
+        clients=len(clients),
+        played=len(lines),
+        rounds=rounds,
+        series=series,
+        histograms=histograms,
+        **about,
     )
 
 
 def _about(folder: Path) -> dict[str, Any]:
     """Label, dataset, rounds asked for, roster, options, data and corrupted; of an unfinished run what can be found
     out."""
-    about: dict[str, Any] = {"label": folder.resolve().name, "dataset": "", "rounds": None, "roster": None}
+    about: dict[str, Any] = {
+        "label": folder.resolve().name,
+        "dataset": "",
+        "rounds": None,
+        "roster": None,
+    }
     about |= {"options": {}, "data": {}, "corrupted": []}
     if (folder / "run.json").is_file():
         run = manifest.verify(folder / "run.json", "run")
@@ -180,7 +195,10 @@ def _about(folder: Path) -> dict[str, Any]:
             about |= {"label": options["method"], "rounds": options["rounds"], "options": options}
             path = folder / settings["data_path"]
             body = manifest.read(path, "partition", "corruption").body
-            about |= {"roster": [client["client"] for client in body["roster"]], "dataset": body.get("dataset", "")}
+            about |= {
+                "roster": [client["client"] for client in body["roster"]],
+                "dataset": body.get("dataset", ""),
+            }
             about |= _of_data(path)
     settings = about["options"].get("settings")
     about["options"] = {**about["options"], **(settings if isinstance(settings, dict) else {})}
@@ -214,22 +232,38 @@ def _lines(record: Path) -> list[dict[str, Any]]:
         raise FedcliError(f"{record} is damaged", "restore it, or train the run again") from None
 
 
-def _points(lines: list[dict[str, Any]], roster: list[str] | None) -> Iterator[tuple[Key, str, int, float | None]]:
+def _points(
+    lines: list[dict[str, Any]], roster: list[str] | None
+) -> Iterator[tuple[Key, str, int, float | None]]:
     """(series, client, round, value) of all that is one number per round or per client and round."""
     for line in lines:
         t = int(line["round"])
         who = line.get("clients") or roster or [f"client {k}" for k in range(len(line["loss"]))]
-        columns: dict[Key, list[float | None]] = {("loss",): line["loss"], ("weights",): line["weights"]}
+        columns: dict[Key, list[float | None]] = {
+            ("loss",): line["loss"],
+            ("weights",): line["weights"],
+        }
         columns |= {("reports", name): column for name, column in line.get("reports", {}).items()}
         for key, column in columns.items():
             for client, value in zip(who, column, strict=True):
                 yield key, client, t, value
-        scored = line.get("test", {}) | ({"validation": line["validation"]} if "validation" in line else {})
-        alone: dict[Key, float | None] = {("server", name): value for name, value in line.get("server", {}).items()}
-        alone |= {("test", version, name): score for version, of in scored.items() for name, score in of.items()}
+        scored = line.get("test", {}) | (
+            {"validation": line["validation"]} if "validation" in line else {}
+        )
+        alone: dict[Key, float | None] = {
+            ("server", name): value for name, value in line.get("server", {}).items()
+        }
+        alone |= {
+            ("test", version, name): score
+            for version, of in scored.items()
+            for name, score in of.items()
+        }
         for version, attributes in line.get("groups", {}).items():
             for attribute, groups in attributes.items():
-                alone |= {("group", version, f"{name} by {attribute}"): value for name, value in _between(groups)}
+                alone |= {
+                    ("group", version, f"{name} by {attribute}"): value
+                    for name, value in _between(groups)
+                }
         yield from ((key, "", t, value) for key, value in alone.items())
 
 
@@ -262,15 +296,23 @@ def _series(points: list[tuple[Key, str, int, float | None]]) -> dict[str, Serie
         alike = (other for other in named.values() if other.title == title and other.unit != unit)
         if key[0] not in ("test", "group") and any(alike):
             title, unit = f"{title}, {unit}", ""
-        curves = {client: np.array(pairs, float) * [1, scale] for client, pairs in by_key[key].items()}
-        finite = {client: np.where(np.isfinite(curve), curve, np.nan) for client, curve in curves.items()}
+        curves = {
+            client: np.array(pairs, float) * [1, scale] for client, pairs in by_key[key].items()
+        }
+        finite = {
+            client: np.where(np.isfinite(curve), curve, np.nan) for client, curve in curves.items()
+        }
         named[_name(key, named)] = Series(title, unit, finite, key[0])
     return named
 
 
 def _name(key: Key, taken: dict[str, Series]) -> str:
     kind, name = key[0], " ".join(key[1:] or key)
-    return {"reports": f"reported {name}", "server": f"server {name}"}.get(kind, name) if name in taken else name
+    return (
+        {"reports": f"reported {name}", "server": f"server {name}"}.get(kind, name)
+        if name in taken
+        else name
+    )
 
 
 def _words(key: Key) -> tuple[str, str, float]:
@@ -285,6 +327,10 @@ def _words(key: Key) -> tuple[str, str, float]:
     if kind == "test":
         on = "validation images" if key[1] == "validation" else f"{key[1]} test images"
         known = key[2] in METRICS
-        return (f"{capital(title(key[2]))}, {key[1]}", f"{on} (%)", 100) if known else (f"{name}, {key[1]}", on, 1)
+        return (
+            (f"{capital(title(key[2]))}, {key[1]}", f"{on} (%)", 100)
+            if known
+            else (f"{name}, {key[1]}", on, 1)
+        )
     name = TITLES.get(key[-1]) or (name if len(name) < 3 else capital(name))
     return name, "reported by clients" if kind == "reports" else "kept by the server", 1

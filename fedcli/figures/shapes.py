@@ -18,25 +18,46 @@ VERY_FAR = 1000  # the same where some values are 0, which then stands beside a 
 FITTING = 30  # names along an axis
 DARK = 0.6  # value of a cell from which the text on it is white
 DOTS = 40  # points; shorter curves have a dot at each
-DASHED: Look = {"color": INK, "linewidth": 0.9, "linestyle": (0, (4, 3))}  # a line that belongs to no group
+DASHED: Look = {
+    "color": INK,
+    "linewidth": 0.9,
+    "linestyle": (0, (4, 3)),
+}  # a line that belongs to no group
 
 
-def picture(table: DataFrame, panels: Sequence[Panel], legend: Mapping[str, Look] | None = None, **how: Any) -> Picture:
+def picture(
+    table: DataFrame, panels: Sequence[Panel], legend: Mapping[str, Look] | None = None, **how: Any
+) -> Picture:
     """Panels under the title and above the caption that a frame has among its attrs."""
-    return Picture(table.attrs.get("title", ""), panels, legend or {}, table.attrs.get("caption", ""), **how)
+    return Picture(
+        table.attrs.get("title", ""), panels, legend or {}, table.attrs.get("caption", ""), **how
+    )
 
 
-def titled(table: DataFrame, title: str, about: str = "", images: int = 0, **more: Any) -> DataFrame:
+def titled(
+    table: DataFrame, title: str, about: str = "", images: int = 0, **more: Any
+) -> DataFrame:
     """A frame with the words of its picture among its attrs: a title, and a caption that says of how many images."""
-    table.attrs |= {"title": title, "caption": f"{about} n = {images:,} images." if about else "", **more}
+    table.attrs |= {
+        "title": title,
+        "caption": f"{about} n = {images:,} images." if about else "",
+        **more,
+    }
     return table
 
 
 def panels(
-    table: DataFrame, by: str, draw: Callable[..., object], title: Callable[[str], str] = str, about: str = ""
+    table: DataFrame,
+    by: str,
+    draw: Callable[..., object],
+    title: Callable[[str], str] = str,
+    about: str = "",
 ) -> list[Panel]:
     """A panel for each value of a column, in the order in which they come: draw(its lines, axes)."""
-    return [Panel(title(name), partial(draw, part), about) for name, part in table.groupby(by, sort=False)]
+    return [
+        Panel(title(name), partial(draw, part), about)
+        for name, part in table.groupby(by, sort=False)
+    ]
 
 
 def looks_of(table: DataFrame, hue: str, how: Callable[[int], Look] = look) -> dict[str, Look]:
@@ -47,9 +68,17 @@ def looks_of(table: DataFrame, hue: str, how: Callable[[int], Look] = look) -> d
 
 
 def lines(
-    part: DataFrame, axes: Axes, *, x: str, y: str | float, hue: str | list[str], looks: Mapping[Any, Look],
-    bounds: tuple[Any, Any] | None = None, shade: float = 0.15, **words: Any,
-) -> None:  # fmt: skip
+    part: DataFrame,
+    axes: Axes,
+    *,
+    x: str,
+    y: str | float,
+    hue: str | list[str],
+    looks: Mapping[Any, Look],
+    bounds: tuple[Any, Any] | None = None,
+    shade: float = 0.15,
+    **words: Any,
+) -> None:
     """A line of y over x, or points of it, for each name, in a band between the columns `bounds` where it has any."""
     from matplotlib.ticker import MaxNLocator
 
@@ -60,7 +89,9 @@ def lines(
     for name, curve in part.groupby(hue, sort=False):
         if bounds and curve[bounds[0]].notna().any():
             edges = (curve[edge] for edge in bounds)
-            axes.fill_between(curve[x], *edges, color=looks[name]["color"], alpha=shade, linewidth=0)
+            axes.fill_between(
+                curve[x], *edges, color=looks[name]["color"], alpha=shade, linewidth=0
+            )
         line(axes, curve[[x, y]].to_numpy(float), **looks[name])
 
 
@@ -74,7 +105,12 @@ def line(axes: Axes, curve: np.ndarray, **look: Any) -> None:
 
 
 def matrix(
-    cells: DataFrame, axes: Axes, *, bar: Look | None = None, texts: np.ndarray | None = None, **how: Any
+    cells: DataFrame,
+    axes: Axes,
+    *,
+    bar: Look | None = None,
+    texts: np.ndarray | None = None,
+    **how: Any,
 ) -> None:
     """A cell for each row and column of a table, with their names.
 
@@ -109,7 +145,9 @@ def bars(cells: DataFrame, axes: Axes, label: str) -> None:
     left = np.zeros(len(cells))
     for place, value in enumerate(cells):
         colour = COLOURS[place % len(COLOURS)]
-        axes.barh(np.arange(len(cells)), cells[value], left=left, color=colour, label=short(str(value)))
+        axes.barh(
+            np.arange(len(cells)), cells[value], left=left, color=colour, label=short(str(value))
+        )
         left = left + cells[value].to_numpy()
     name_ticks(axes.yaxis, cells.index)
     axes.invert_yaxis()
@@ -123,7 +161,9 @@ def bars(cells: DataFrame, axes: Axes, label: str) -> None:
 
 def wide(part: DataFrame, rows: str, columns: str, number: str) -> DataFrame:
     """A column as a table over two others, whose names stay in the order in which they come."""
-    return part.pivot(index=rows, columns=columns, values=number).loc[part[rows].unique(), part[columns].unique()]
+    return part.pivot(index=rows, columns=columns, values=number).loc[
+        part[rows].unique(), part[columns].unique()
+    ]
 
 
 def name_ticks(axis: Any, names: Sequence[Any]) -> None:
@@ -156,6 +196,10 @@ def scaled(axes: Axes, values: np.ndarray, along: str) -> str:
 def spread_far(values: np.ndarray) -> str:
     """The axis for these values: "log", "symlog" where some are 0, "" for an even one."""
     positive, zeros = values[values > 0], bool((values == 0).any())
-    if (values < 0).any() or not len(positive) or positive.max() / positive.min() <= (VERY_FAR if zeros else FAR):
+    if (
+        (values < 0).any()
+        or not len(positive)
+        or positive.max() / positive.min() <= (VERY_FAR if zeros else FAR)
+    ):
         return ""
     return "symlog" if zeros else "log"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ..compare.resampling import bounds
-from ..compare.systems import LAST5, Scored
+from ..comparison.resampling import bounds
+from ..comparison.systems import LAST5, Scored
 from ..data import manifest
 from ..errors import UsageError, nearest
 from ..labels import counts
@@ -54,9 +54,13 @@ class Seen:
         place, names = self.groupings[attribute]
         sizes = np.bincount(place[place >= 0], minlength=len(names))
         shown = sorted(np.argsort(-sizes, kind="stable")[:MOST_LINES].tolist())
-        return everyone + [(names[k], at, np.flatnonzero(place == k)) for at, k in enumerate(shown) if sizes[k]]
+        return everyone + [
+            (names[k], at, np.flatnonzero(place == k)) for at, k in enumerate(shown) if sizes[k]
+        ]
 
-    def parts(self, attribute: str, name: str) -> Iterator[tuple[str, int, np.ndarray, np.ndarray, np.ndarray]]:
+    def parts(
+        self, attribute: str, name: str
+    ) -> Iterator[tuple[str, int, np.ndarray, np.ndarray, np.ndarray]]:
         """Of each group its name, the place of its look, and for one class of its images: the probability [n], whether
         it is theirs [n], and units [n]. Images of which the label is not known are left out."""
         c = self.classes.index(name)
@@ -136,8 +140,9 @@ class System:
         shared = kept.y, units, kept.unit is not None, groupings
         return {
             version: Seen(scores.classes, kept.id, chances(rounds[max(rounds)], kept.y), *shared)
-            for version in MODELS if (rounds := kept.logits.get(version))
-        }  # fmt: skip
+            for version in MODELS
+            if (rounds := kept.logits.get(version))
+        }
 
     @property
     def groupings(self) -> list[str]:
@@ -148,9 +153,14 @@ class System:
     def images(self, version: str, by: str) -> Seen:
         """One version of the test images. Raises NothingToDraw where no model answers for them, UsageError."""
         if not self.versions:
-            raise NothingToDraw(f"{self.one}: no single model answers for single images", "draw forest, or another run")
+            raise NothingToDraw(
+                f"{self.one}: no single model answers for single images",
+                "draw forest, or another run",
+            )
         if version not in self.versions:
-            raise UsageError(f"{self.one} has no {version} test images", nearest(version, self.versions))
+            raise UsageError(
+                f"{self.one} has no {version} test images", nearest(version, self.versions)
+            )
         if by and by not in (groupings := self.versions[version].groupings):
             raise UsageError(f"{self.one} has no scores by {by!r}", nearest(by, groupings))
         return self.versions[version]
@@ -165,6 +175,8 @@ class System:
         if self.scores.clinical:
             return list(self.scores.clinical["classes"])[:MOST_CLASSES]
         names = positives(images.classes, (), several=Task.of(images.y).several)
-        of_class = dict(zip(images.classes, counts(images.y, len(images.classes)).tolist(), strict=True))
+        of_class = dict(
+            zip(images.classes, counts(images.y, len(images.classes)).tolist(), strict=True)
+        )
         chosen = sorted(names, key=lambda name: -of_class[name])[:MOST_CLASSES]
         return [name for name in names if name in chosen and of_class[name]]

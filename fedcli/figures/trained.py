@@ -30,7 +30,9 @@ def opened(folder: Path, device: str) -> runs.Run:
     """A run with its last global model in its network. Raises FedcliError, HashError."""
     run = runs.open_run(folder, device)
     if runs.trains_alone(run):
-        raise FedcliError(f"the clients of {folder} trained alone, so it has no global model", "draw another run")
+        raise FedcliError(
+            f"the clients of {folder} trained alone, so it has no global model", "draw another run"
+        )
     if not run.rounds:
         raise FedcliError(f"{folder} kept no model", "train the run again")
     runs.load_model(run, run.rounds[-1])
@@ -47,10 +49,14 @@ def mean_features(run: runs.Run) -> list[tuple[str, str, str, np.ndarray]]:
         what = f"features are shown by class, and images of {run.data.body['dataset']} have several labels"
         raise FedcliError(what, "draw counts or adapters")
     run.net.eval()
-    counts = {client: np.bincount(shard.y.cpu().numpy(), minlength=len(run.data.classes))
-              for client, shard in run.data.train.items()}  # fmt: skip
+    counts = {
+        client: np.bincount(shard.y.cpu().numpy(), minlength=len(run.data.classes))
+        for client, shard in run.data.train.items()
+    }
     chosen = some_classes(np.sum(list(counts.values()), axis=0))
-    sums = {client: _sums(run, shard, len(run.data.classes)) for client, shard in run.data.train.items()}
+    sums = {
+        client: _sums(run, shard, len(run.data.classes)) for client, shard in run.data.train.items()
+    }
     return [
         (space, client, run.data.classes[k], (tables[space][k] / counts[client][k]).cpu().numpy())
         for space in next(iter(sums.values()))
@@ -68,8 +74,12 @@ def _sums(run: runs.Run, shard: Shard, classes: int) -> dict[str, Tensor]:
         z = run.net.features(batch.x)
         whole = {"features": z} | ({"projected": projector(z)} if projector is not None else {})
         for name, table in whole.items():
-            flat = (table.mean(1) if table.ndim == 3 else table).double()  # [B, D]; of tokens the mean
-            sums.setdefault(name, flat.new_zeros(classes, flat.shape[1])).index_add_(0, batch.y, flat)
+            flat = (
+                table.mean(1) if table.ndim == 3 else table
+            ).double()  # [B, D]; of tokens the mean
+            sums.setdefault(name, flat.new_zeros(classes, flat.shape[1])).index_add_(
+                0, batch.y, flat
+            )
     return sums
 
 
@@ -79,7 +89,11 @@ def some_classes(counts: np.ndarray) -> list[int]:
     if len(order) <= CHOSEN:
         return order
     third, middle = CHOSEN // 3, len(order) // 2
-    return [*order[:third], *order[middle - third // 2 : middle + third - third // 2], *order[-third:]]
+    return [
+        *order[:third],
+        *order[middle - third // 2 : middle + third - third // 2],
+        *order[-third:],
+    ]
 
 
 def matrices(run: runs.Run) -> tuple[str, dict[str, Tensor], list[str]]:
@@ -93,9 +107,15 @@ def matrices(run: runs.Run) -> tuple[str, dict[str, Tensor], list[str]]:
         raise FedcliError(f"{run.manifest.body['label']} has no adapter with singular values", hint)
     tensors = run.layout.named(run.layout.read())
     last = having[-1]
-    u, s, v = (tensors[name].double() for name in (last.A, last.S, last.B))  # [in, r], [G, r], [r, out]
+    u, s, v = (
+        tensors[name].double() for name in (last.A, last.S, last.B)
+    )  # [in, r], [G, r], [r, out]
     s = s.reshape(-1, s.shape[-1])
-    return last.A.removesuffix(".A"), {"S": s, "U'U": cosines(u.T), "VV'": cosines(v)}, _groups(run, len(s))
+    return (
+        last.A.removesuffix(".A"),
+        {"S": s, "U'U": cosines(u.T), "VV'": cosines(v)},
+        _groups(run, len(s)),
+    )
 
 
 def cosines(vectors: Tensor) -> Tensor:
@@ -106,12 +126,20 @@ def cosines(vectors: Tensor) -> Tensor:
 
 def _groups(run: runs.Run, count: int) -> list[str]:
     """Names of the rows of S: the values of the attribute that the run's groups are of, or "all"."""
-    attribute = run.manifest.body["settings"].get("attribute") or next(iter(run.data.attributes), "")
+    attribute = run.manifest.body["settings"].get("attribute") or next(
+        iter(run.data.attributes), ""
+    )
     values = run.data.attributes.get(attribute, [])
-    return values if len(values) == count else ["all"] * (count == 1) or [f"group {k}" for k in range(count)]
+    return (
+        values
+        if len(values) == count
+        else ["all"] * (count == 1) or [f"group {k}" for k in range(count)]
+    )
 
 
-def around(folder: Path, label: str, *, dims: int, version: str, seed: int, points: int, device: str) -> np.ndarray:
+def around(
+    folder: Path, label: str, *, dims: int, version: str, seed: int, points: int, device: str
+) -> np.ndarray:
     """Losses around the last global model of one run, [points] or [points, points]."""
     run = opened(folder, device)
     if version not in run.data.test:
@@ -122,7 +150,9 @@ def around(folder: Path, label: str, *, dims: int, version: str, seed: int, poin
 
     def loss() -> float:
         logits = torch.from_numpy(runs.logits(run.net, shard, run.method.local)).double()  # [N, C]
-        return float(plain_loss(logits, y) / len(y) if y.ndim == 2 else functional.cross_entropy(logits, y))
+        return float(
+            plain_loss(logits, y) / len(y) if y.ndim == 2 else functional.cross_entropy(logits, y)
+        )
 
     return surface(run.net, loss, dims=dims, seed=seed, points=points, label=f"loss around {label}")
 
@@ -137,7 +167,9 @@ def surface(
     label: str = "loss around the model",
 ) -> np.ndarray:
     """loss() on a grid around net, [points] or [points, points]; net is as it was afterwards."""
-    moved: dict[str, Tensor] = {name: tensor for name, tensor in net.named_parameters() if tensor.requires_grad}
+    moved: dict[str, Tensor] = {
+        name: tensor for name, tensor in net.named_parameters() if tensor.requires_grad
+    }
     start = {name: tensor.detach().clone() for name, tensor in moved.items()}
     ways = [direction(start, seed, axis) for axis in range(dims)]
     steps = np.linspace(-1, 1, points)
@@ -163,7 +195,9 @@ def direction(weights: dict[str, Tensor], seed: int, axis: int) -> dict[str, Ten
             continue
         random = torch.Generator().manual_seed(derive("landscape", seed, axis, name))
         way = torch.randn(weight.shape, generator=random).to(weight.device)
-        length, own = (torch.linalg.vector_norm(t.flatten(1), dim=1) for t in (weight, way))  # [filters]
+        length, own = (
+            torch.linalg.vector_norm(t.flatten(1), dim=1) for t in (weight, way)
+        )  # [filters]
         scale = length / own.clamp_min(1e-10)  # a filter of one number may draw 0
         out[name] = way * scale.view(-1, *[1] * (weight.ndim - 1))
     return out
@@ -171,7 +205,10 @@ def direction(weights: dict[str, Tensor], seed: int, axis: int) -> dict[str, Ten
 
 @torch.no_grad()
 def _move(
-    moved: Mapping[str, Tensor], start: Mapping[str, Tensor], ways: list[dict[str, Tensor]], place: tuple[float, ...]
+    moved: Mapping[str, Tensor],
+    start: Mapping[str, Tensor],
+    ways: list[dict[str, Tensor]],
+    place: tuple[float, ...],
 ) -> None:
     for name, tensor in moved.items():
         tensor.copy_(start[name])

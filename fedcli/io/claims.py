@@ -21,7 +21,9 @@ from .files import flock
 
 BEAT, SILENT = 10.0, 120.0  # seconds; NFS may show a file's time up to 60 s late
 MAIN = threading.main_thread().ident or 0
-BOOT = Path("/proc/sys/kernel/random/boot_id")  # equal for all processes of a machine, containers too
+BOOT = Path(
+    "/proc/sys/kernel/random/boot_id"
+)  # equal for all processes of a machine, containers too
 
 
 class Claims(AbstractContextManager["Claims"]):
@@ -31,7 +33,9 @@ class Claims(AbstractContextManager["Claims"]):
         """about: what the claims of this process are for, which others can read."""
         self.folder, self.about = folder, about
         self._held: dict[str, tuple[Path, int]] = {}  # name -> the file, and its open descriptor
-        self._seen: dict[Path, tuple[int, float]] = {}  # a claim of another machine: its time, and since when it has it
+        self._seen: dict[
+            Path, tuple[int, float]
+        ] = {}  # a claim of another machine: its time, and since when it has it
         self._ended = threading.Event()
         self._made: list[Path] = []  # folders, which go where nothing came into them
 
@@ -45,7 +49,10 @@ class Claims(AbstractContextManager["Claims"]):
         path = self.folder / f"{name}.{_number(before[-1]) + 1 if before else 0}"
         try:
             file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
-        except (FileExistsError, FileNotFoundError):  # another was first, or took the empty folder away
+        except (
+            FileExistsError,
+            FileNotFoundError,
+        ):  # another was first, or took the empty folder away
             return False
         flock(file, wait=True)  # whoever looks at the empty file holds it for a moment
         os.write(file, json.dumps({"machine": machine(), "about": self.about}).encode())
@@ -63,7 +70,9 @@ class Claims(AbstractContextManager["Claims"]):
         """End a claim of this process."""
         path, file = self._held.pop(name)
         with suppress(OSError):
-            path.unlink(missing_ok=True)  # while it is locked: whoever waits for the lock sees that it is gone
+            path.unlink(
+                missing_ok=True
+            )  # while it is locked: whoever waits for the lock sees that it is gone
         os.close(file)
         if not self._held:
             self._ended.set()
@@ -89,7 +98,11 @@ class Claims(AbstractContextManager["Claims"]):
 
     def _is_dead(self, path: Path) -> bool:
         with suppress(OSError), open(path, "r+b", buffering=0, opener=_never_waiting) as file:
-            locked, known, status = flock(file.fileno()), os.read(file.fileno(), 4096), os.fstat(file.fileno())
+            locked, known, status = (
+                flock(file.fileno()),
+                os.read(file.fileno(), 4096),
+                os.fstat(file.fileno()),
+            )
             if locked is False or not status.st_nlink:
                 return False
             if locked and _said(known, "machine") == machine():
@@ -111,7 +124,9 @@ class Claims(AbstractContextManager["Claims"]):
                         continue
                     if path not in [held for held, _ in self._held.values()]:
                         continue  # given back at this moment
-                    console.warn(f"{path} is gone: this process stood still, and another one has taken its work over")
+                    console.warn(
+                        f"{path} is gone: this process stood still, and another one has taken its work over"
+                    )
                     # to the command line, which saves what there is, or to a program that calls fedcli
                     handled = callable(signal.getsignal(signal.SIGTERM))
                     signal.pthread_kill(MAIN, signal.SIGTERM if handled else signal.SIGINT)

@@ -41,7 +41,9 @@ def remembered(most: int) -> Callable[[Callable[..., T]], Callable[..., T]]:
 
     def once(read: Callable[..., T]) -> Callable[..., T]:
         known = lru_cache(most)(lambda _, *asked: read(*asked))
-        return wraps(read)(lambda path, *how: known(at, path, *how) if (at := settled(path)) else read(path, *how))
+        return wraps(read)(
+            lambda path, *how: known(at, path, *how) if (at := settled(path)) else read(path, *how)
+        )
 
     return once
 
@@ -65,7 +67,9 @@ def regular(path: Path, hint: str = "") -> Path:
     except FileNotFoundError:
         raise FedcliError(f"no such file: {path}", hint) from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        raise FedcliError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}", hint) from None
+        raise FedcliError(
+            f"{path} cannot be read: {getattr(error, 'strerror', None) or error}", hint
+        ) from None
     if not stat.S_ISREG(mode):
         raise FedcliError(f"{path} is not a regular file", hint)
     return path
@@ -86,14 +90,18 @@ def read_text(path: Path, hint: str = "", encoding: str = "utf-8") -> str:
         with path.open("rb") as file:
             data = file.read(LARGEST_TEXT + 1)
         if len(data) > LARGEST_TEXT:
-            raise FedcliError(f"{path} has more than {LARGEST_TEXT >> 20} MiB, too much for a text file", hint)
+            raise FedcliError(
+                f"{path} has more than {LARGEST_TEXT >> 20} MiB, too much for a text file", hint
+            )
         if b"\0" in data:
             raise FedcliError(f"{path} holds zero bytes, which no text does", hint)
         return data.decode(encoding)
     except OSError as error:
         raise FedcliError(f"{path} cannot be read: {error.strerror or error}", hint) from None
     except UnicodeDecodeError as error:
-        raise FedcliError(f"{path} is not {encoding.removesuffix('-sig')} text: {error.reason}", hint) from None
+        raise FedcliError(
+            f"{path} is not {encoding.removesuffix('-sig')} text: {error.reason}", hint
+        ) from None
 
 
 def write_text(path: Path, text: str) -> None:
@@ -119,7 +127,10 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
             os.replace(temporary, path)  # while it is locked: nobody takes it for an abandoned one
     except OSError as error:
-        if error.filename in (None, str(temporary)):  # a full disk does not say what was being written
+        if error.filename in (
+            None,
+            str(temporary),
+        ):  # a full disk does not say what was being written
             error.filename = str(path)
         raise
     finally:
@@ -132,7 +143,9 @@ def _new(path: Path) -> tuple[Path, BinaryIO]:
     while True:
         temporary = path.with_name(f".{path.name[:200]}.{secrets.token_hex(4)}.tmp")
         file = temporary.open("x+b")
-        if flock(file) is not False and temporary.exists():  # another may have taken it for abandoned before the lock
+        if (
+            flock(file) is not False and temporary.exists()
+        ):  # another may have taken it for abandoned before the lock
             return temporary, file
         file.close()
 
@@ -141,7 +154,11 @@ def _remove_abandoned(path: Path) -> None:
     """Remove what killed processes left beside path; what a living one writes is locked."""
     name = re.compile(rf"\.{re.escape(path.name[:200])}\.[0-9a-f]{{8}}\.tmp")
     with suppress(OSError):  # a folder that cannot be listed
-        for old in [entry for entry in path.parent.iterdir() if name.fullmatch(entry.name) and entry.is_file()]:
+        for old in [
+            entry
+            for entry in path.parent.iterdir()
+            if name.fullmatch(entry.name) and entry.is_file()
+        ]:
             with suppress(OSError), old.open("rb") as file:
                 if flock(file):
                     old.unlink()
@@ -160,7 +177,9 @@ def flock(file: BinaryIO | int, *, wait: bool = False) -> bool | None:
 
 def appending(path: Path) -> TextIO:
     """A text file opened to add lines. Raises FedcliError where a link stands in its place."""
-    return not_a_link(path, "remove it: fedcli writes into files of its own only").open("a", encoding="utf-8")
+    return not_a_link(path, "remove it: fedcli writes into files of its own only").open(
+        "a", encoding="utf-8"
+    )
 
 
 def not_a_link(path: Path, hint: str) -> Path:

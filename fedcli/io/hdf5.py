@@ -25,7 +25,15 @@ MOST = 1_000_000  # datasets
 PACKED = 1032  # to one: the most that deflate can compress
 LARGE = 256_000_000  # bytes; so much is made sure of before any is written
 AGAIN = "run the stage that wrote it again"
-VARIED = OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, OverflowError  # of a damaged byte
+VARIED = (
+    OSError,
+    RuntimeError,
+    KeyError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+)  # of a damaged byte
 NUMBERS, WHOLE, TEXT = "iuf", "iu", "S"
 
 
@@ -63,7 +71,11 @@ TENSORS = {"*": Column(rank=None)}
 
 @contextmanager
 def open_hdf5(
-    path: Path, expected: Mapping[str, Column] = ANYTHING, *, packed: bool = False, hint: str = AGAIN
+    path: Path,
+    expected: Mapping[str, Column] = ANYTHING,
+    *,
+    packed: bool = False,
+    hint: str = AGAIN,
 ) -> Iterator[Datasets]:
     """The datasets of an HDF5 file by name, to be read in the block.
 
@@ -76,7 +88,9 @@ def open_hdf5(
         try:
             # finished files do not change, so no locks, which NFS may not have
             file = stack.enter_context(h5py.File(path, "r", locking=False))
-            names = _checked(path, _datasets(path, file, hint), expected, PACKED if packed else 1, hint)
+            names = _checked(
+                path, _datasets(path, file, hint), expected, PACKED if packed else 1, hint
+            )
         except VARIED as error:
             raise _unreadable(path, error, hint) from None
         try:
@@ -102,12 +116,17 @@ def _datasets(path: Path, file: h5py.File, hint: str) -> Iterator[tuple[str, h5p
         prefix, group, depth = waiting.pop()
         for name in group:
             full = prefix + name
-            if group.id.links.get_info(name.encode("utf-8", "surrogateescape")).type != h5py.h5l.TYPE_HARD:
+            if (
+                group.id.links.get_info(name.encode("utf-8", "surrogateescape")).type
+                != h5py.h5l.TYPE_HARD
+            ):
                 raise FedcliError(f"{path}: {full!r} is a link, which fedcli does not follow", hint)
             item = group[name]
             address = h5py.h5o.get_info(item.id).addr
             if address in seen or len(seen) > MOST or depth == DEEPEST:
-                raise FedcliError(f"{path}: {full!r} is linked twice, or is too deep or one of too many", hint)
+                raise FedcliError(
+                    f"{path}: {full!r} is linked twice, or is too deep or one of too many", hint
+                )
             seen.add(address)
             if isinstance(item, h5py.Dataset):
                 yield full, item
@@ -118,7 +137,11 @@ def _datasets(path: Path, file: h5py.File, hint: str) -> Iterator[tuple[str, h5p
 
 
 def _checked(
-    path: Path, datasets: Iterable[tuple[str, h5py.Dataset]], expected: Mapping[str, Column], packed: int, hint: str
+    path: Path,
+    datasets: Iterable[tuple[str, h5py.Dataset]],
+    expected: Mapping[str, Column],
+    packed: int,
+    hint: str,
 ) -> list[str]:
     """Names of the expected ones among the datasets, each as it must be."""
     names, patterns = set(), [name for name in expected if "*" in name]
@@ -128,18 +151,29 @@ def _checked(
         created = data.id.get_create_plist()
         if created.get_external_count() or created.get_layout() == h5py.h5d.VIRTUAL:
             raise FedcliError(f"{path}: the numbers of {name!r} lie outside of the file", hint)
-        column = expected.get(name) or next((expected[some] for some in patterns if fnmatchcase(name, some)), None)
+        column = expected.get(name) or next(
+            (expected[some] for some in patterns if fnmatchcase(name, some)), None
+        )
         if column is None:
             continue
         if not _fits(data, column):
             there = f"{data.dtype} {list(data.shape or ())}"
             raise FedcliError(f"{path}: {name} is {there}, expected {_words(column)}", hint)
         if packed == 1 and not data.dtype.isnative:  # torch takes no other, and fedcli writes none
-            raise FedcliError(f"{path}: the bytes of {name}'s numbers stand in another order than this machine's", hint)
+            raise FedcliError(
+                f"{path}: the bytes of {name}'s numbers stand in another order than this machine's",
+                hint,
+            )
         # bytes that reading one number allocates
-        chunk = int(np.prod(data.chunks, dtype=object)) * data.dtype.itemsize if data.chunks and data.nbytes else 0
+        chunk = (
+            int(np.prod(data.chunks, dtype=object)) * data.dtype.itemsize
+            if data.chunks and data.nbytes
+            else 0
+        )
         if max(data.nbytes, chunk) > packed * data.id.get_storage_size():
-            raise FedcliError(f"{path}: {name} promises {data.nbytes:,} bytes, more than the file holds", hint)
+            raise FedcliError(
+                f"{path}: {name} promises {data.nbytes:,} bytes, more than the file holds", hint
+            )
         checked.append(name)
     for name, column in expected.items():
         if column.needed and "*" not in name and name not in names:
@@ -148,7 +182,9 @@ def _checked(
 
 
 def _words(column: Column) -> str:
-    kind = {TEXT: "texts", WHOLE: "whole numbers", "u": "whole numbers", "f": "fractions"}.get(column.kinds, "numbers")
+    kind = {TEXT: "texts", WHOLE: "whole numbers", "u": "whole numbers", "f": "fractions"}.get(
+        column.kinds, "numbers"
+    )
     size = f" of {column.size} byte" if column.size else ""
     ranks = " or ".join(map(str, _ranks(column)))
     return kind + size + (f" with {ranks} {'axis' if ranks == '1' else 'axes'}" if ranks else "")
@@ -166,13 +202,20 @@ def _fits(data: h5py.Dataset, column: Column) -> bool:
 
 def below(datasets: Mapping[str, h5py.Dataset], group: str) -> dict[str, h5py.Dataset]:
     """The datasets of a group, by their names inside it."""
-    return {name.removeprefix(f"{group}/"): data for name, data in datasets.items() if name.startswith(f"{group}/")}
+    return {
+        name.removeprefix(f"{group}/"): data
+        for name, data in datasets.items()
+        if name.startswith(f"{group}/")
+    }
 
 
 @contextmanager
 def create_hdf5(path: Path, size: int = 0) -> Iterator[h5py.File]:
     """A new HDF5 file at path, where none may be yet. size: about how many bytes will be written."""
-    with path.open("x+b") as out, _written(out, path, size) as file:  # of thousands of datasets HDF5 reads some again
+    with (
+        path.open("x+b") as out,
+        _written(out, path, size) as file,
+    ):  # of thousands of datasets HDF5 reads some again
         yield file
 
 
@@ -221,7 +264,9 @@ class _Output(io.FileIO):
         left = memoryview(data)
         with self._kept():
             while len(left):
-                left = left[super().write(left) :]  # a nearly full disk takes a part before it raises
+                left = left[
+                    super().write(left) :
+                ]  # a nearly full disk takes a part before it raises
         return len(data)
 
     def truncate(self, size: int | None = None) -> int:

@@ -16,7 +16,9 @@ RENAMING = "renaming"  # stands in the name of a lock where the name of a folder
 
 
 @contextmanager
-def held(path: Path, sentence: str, hint: str, *, told: Callable[[str], object] | None = None) -> Iterator[None]:
+def held(
+    path: Path, sentence: str, hint: str, *, told: Callable[[str], object] | None = None
+) -> Iterator[None]:
     """Hold a lock file. Where another process holds it, raises FedcliError with these words, or with `told` tells
     them and waits."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -77,12 +79,17 @@ def remove_abandoned(folder: Path) -> None:
     """Remove what killed processes have left beside a target: their folders and locks, known by their names."""
     abandoned = re.compile(rf"\.{re.escape(folder.name)}\.([0-9a-f]{{8}}|{RENAMING})\.lock")
     for old in [path for path in folder.parent.iterdir() if abandoned.fullmatch(path.name)]:
-        with suppress(Timeout, OSError), FileLock(old, thread_local=False).acquire(timeout=0):  # else its process lives
+        with (
+            suppress(Timeout, OSError),
+            FileLock(old, thread_local=False).acquire(timeout=0),
+        ):  # else its process lives
             _clear(old.with_suffix(".tmp"))
 
 
 def _clear(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
-    if folder.exists():  # too many files are open, say: the lock stays, so that the next process removes both
+    if (
+        folder.exists()
+    ):  # too many files are open, say: the lock stays, so that the next process removes both
         return
     folder.with_suffix(".lock").unlink(missing_ok=True)

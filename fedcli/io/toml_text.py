@@ -11,7 +11,8 @@ from .files import read_text
 LARGEST = 2**20  # characters of a file
 DEEPEST = 32  # brackets in brackets, or parts of a dotted name
 _TOKENS = re.compile(
-    r'"""(?:\\.|[^\\])*?"""|\'\'\'.*?\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|[\[{]|[\]}]|[.,=\n]', re.S
+    r'"""(?:\\.|[^\\])*?"""|\'\'\'.*?\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|[\[{]|[\]}]|[.,=\n]',
+    re.S,
 )
 
 

@@ -56,7 +56,11 @@ def product_mean(
         return (a * terms.flatten(-2)[..., None, :]) @ b.T
 
     u, sigma, v = torch.linalg.svd(core(weights[:, None] * s.mean(1)), full_matrices=False)
-    u, sigma, v = _to_rank(u.T, rank).T, _to_rank(sigma, rank), _to_rank(v, rank)  # [p, r], [r], [r, q]
+    u, sigma, v = (
+        _to_rank(u.T, rank).T,
+        _to_rank(sigma, rank),
+        _to_rank(v, rank),
+    )  # [p, r], [r], [r, q]
     groups = core((by_group[..., None] * s).movedim(1, 0))  # [G, p, q]
     within = torch.einsum("pr,gpq,rq->gr", u, groups, v)  # [G, r] the diagonals
     size = s.abs().mean().clamp_min(1e-6)  # of nothing but zeros

@@ -52,9 +52,13 @@ class Adversarial(LinearHeadOnly, Local):
 
     cost = {"step": 1}
 
-    attribute: Annotated[Attribute, "whose values are the groups; empty takes the first by name"] = Attribute()
+    attribute: Annotated[
+        Attribute, "whose values are the groups; empty takes the first by name"
+    ] = Attribute()
     strength: Annotated[float, "of the reversed gradient, >= 0"] = 1.0
-    schedule: Annotated[Literal["growing", "constant"], "of the strength over the rounds"] = "growing"
+    schedule: Annotated[Literal["growing", "constant"], "of the strength over the rounds"] = (
+        "growing"
+    )
 
     trains_backbone = True
 
@@ -77,11 +81,18 @@ class Adversarial(LinearHeadOnly, Local):
         features = net.features(batch.x)  # [B, D]
         groups = batch.per_image["groups"]  # [B]
         guesses = net.adversary(Reversed.apply(features, client.scratch["strength"]))  # [B, G]
-        each = F.cross_entropy(guesses, groups.clamp_min(0), reduction="none") * (groups >= 0)  # [B]
+        each = F.cross_entropy(guesses, groups.clamp_min(0), reduction="none") * (
+            groups >= 0
+        )  # [B]
         return cross_entropy(net.head(features), batch.y, client) + each.mean()  # Eq. 4
 
 
 register(
-    "adv", Adversarial(), Mean(), label="Adversarial debiasing", aliases=("adversarial",),
-    about="features from which an adversary cannot tell the group, by gradient reversal", families="groups",
-)  # fmt: skip
+    "adv",
+    Adversarial(),
+    Mean(),
+    label="Adversarial debiasing",
+    aliases=("adversarial",),
+    about="features from which an adversary cannot tell the group, by gradient reversal",
+    families="groups",
+)

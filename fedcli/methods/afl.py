@@ -36,8 +36,12 @@ from .registry import register
 class Agnostic(SubsetTraining, LossBefore):
     """Minimax: descend on the weighted loss, ascend on the weights."""
 
-    gamma: Annotated[float, "ascent step on lambda per unit of loss, >= 0; 0 keeps it uniform; original only"] = 0.01
-    rule: Annotated[Literal["original", "released"], "ascent, or the worst client alone"] = "original"
+    gamma: Annotated[
+        float, "ascent step on lambda per unit of loss, >= 0; 0 keeps it uniform; original only"
+    ] = 0.01
+    rule: Annotated[Literal["original", "released"], "ascent, or the worst client alone"] = (
+        "original"
+    )
 
     @property
     def trains_subset(self) -> bool:
@@ -46,7 +50,9 @@ class Agnostic(SubsetTraining, LossBefore):
     def select_clients(self, columns: Tensors, rows: Tensor) -> Tensor:
         return worst(columns["loss_before"], rows)
 
-    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+    def aggregate(
+        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
+    ) -> tuple[Tensor, Tensor]:
         loss, rows = updates["loss_before"].double(), updates.rows  # [K], [K]
         if self.rule == "released":
             weights = worst(loss, rows).double()
@@ -73,6 +79,11 @@ def project_to_simplex(v: Tensor) -> Tensor:
 
 
 register(
-    "afl", Plain(), Agnostic(), label="AFL", aliases=("agnostic-fl",),
-    about="minimax: weights climb with the clients' losses", families="hospital",
-)  # fmt: skip
+    "afl",
+    Plain(),
+    Agnostic(),
+    label="AFL",
+    aliases=("agnostic-fl",),
+    about="minimax: weights climb with the clients' losses",
+    families="hospital",
+)

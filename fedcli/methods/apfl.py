@@ -38,19 +38,28 @@ class Mixed(BesideTheGlobal):
     cost = {"step": 2}
     not_recorded = "the step of the client's own part has an optimizer of its own"
 
-    alpha: Annotated[float, "share of the client's own part in its mixture, in [0, 1]; where adaptive starts"] = 0.5
+    alpha: Annotated[
+        float, "share of the client's own part in its mixture, in [0, 1]; where adaptive starts"
+    ] = 0.5
     adaptive: Annotated[bool, "move alpha of each client by its gradient, once in a round"] = False
     solver: Annotated[Literal["adam", "sgd"], "optimizer of the client's own part"] = "adam"
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         own = client.memory.get("own_part", client.layout.params).clone()  # [T] v
         alpha = client.memory.get("alpha", own.new_tensor(self.alpha))  # a scalar
-        buffers = client.memory["model"][len(own) :] if "model" in client.memory else client.layout.buffers
+        buffers = (
+            client.memory["model"][len(own) :]
+            if "model" in client.memory
+            else client.layout.buffers
+        )
         moving = nn.Parameter(own)
         client.scratch.update(
-            moving=moving, alpha=alpha, buffers=buffers.clone(), first=True,
+            moving=moving,
+            alpha=alpha,
+            buffers=buffers.clone(),
+            first=True,
             solver=Solver(self.solver, [moving], client.lr),
-        )  # fmt: skip
+        )
 
     def personal_step(self, net: Network, batch: Batch, client: ClientRound) -> None:
         layout, scratch, own = client.layout, client.scratch, client.scratch["moving"]
@@ -68,11 +77,19 @@ class Mixed(BesideTheGlobal):
 
     def on_round_end(self, net: Network, client: ClientRound) -> None:
         own, alpha = client.scratch["moving"].detach(), client.scratch["alpha"]
-        mixture = client.layout.params + alpha * (own - client.layout.params)  # [T] Alg. 1, the mixture
-        client.memory.update(own_part=own, alpha=alpha, model=torch.cat([mixture, client.scratch["buffers"]]))
+        mixture = client.layout.params + alpha * (
+            own - client.layout.params
+        )  # [T] Alg. 1, the mixture
+        client.memory.update(
+            own_part=own, alpha=alpha, model=torch.cat([mixture, client.scratch["buffers"]])
+        )
 
 
 register(
-    "apfl", Mixed(), Mean(), label="APFL",
-    about="each client's model is a mixture of the global one and one of its own", families="personal",
-)  # fmt: skip
+    "apfl",
+    Mixed(),
+    Mean(),
+    label="APFL",
+    about="each client's model is a mixture of the global one and one of its own",
+    families="personal",
+)

@@ -32,7 +32,11 @@ class BalancedSoftmax(Local):
 
 
 register(
-    "bsm", BalancedSoftmax(), Mean(), label="BSM-FL", about="a softmax balanced for the client's own class counts",
+    "bsm",
+    BalancedSoftmax(),
+    Mean(),
+    label="BSM-FL",
+    about="a softmax balanced for the client's own class counts",
     families="rare",
     aliases=("bsm-fl", "balanced-softmax"),
-)  # fmt: skip
+)

@@ -73,28 +73,47 @@ class Calibrated(ContinuesRun, Aggregator):
             centred = theirs - means[c]
             covariances.append(centred.T @ centred / max(len(theirs) - 1, 1))  # [D, D] S_kc
         client.report.update(
-            class_images=client.shard.class_counts, class_means=means, class_covariances=torch.stack(covariances)
+            class_images=client.shard.class_counts,
+            class_means=means,
+            class_covariances=torch.stack(covariances),
         )  # [C], [C, D], [C, D, D]
 
-    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+    def aggregate(
+        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
+    ) -> tuple[Tensor, Tensor]:
         mean, covariance, seen = of_all(
-            *(updates[name].double() for name in ("class_images", "class_means", "class_covariances"))
+            *(
+                updates[name].double()
+                for name in ("class_images", "class_means", "class_covariances")
+            )
         )
-        virtual = self.draws(mean, covariance, derive("ccvr features", updates.seed, updates.round))  # [C, M, D]
+        virtual = self.draws(
+            mean, covariance, derive("ccvr features", updates.seed, updates.round)
+        )  # [C, M, D]
         head = trained_head(
-            virtual.float(), seen, derive("ccvr head", updates.seed, updates.round),
-            epochs=self.epochs, batch=self.batch, lr=self.head_lr,
-        )  # fmt: skip
+            virtual.float(),
+            seen,
+            derive("ccvr head", updates.seed, updates.round),
+            epochs=self.epochs,
+            batch=self.batch,
+            lr=self.head_lr,
+        )
         index = head_index(updates.layout)  # [C, D+1]
         return theta.index_copy(0, index.flatten(), head.flatten()), updates.base
 
     def draws(self, mean: Tensor, covariance: Tensor, seed: int) -> Tensor:
         """Virtual features [C, M, D] of the Gaussians [C, D], [C, D, D]."""
         noise = torch.randn(
-            len(mean), self.features, mean.shape[1], generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+            len(mean),
+            self.features,
+            mean.shape[1],
+            generator=torch.Generator().manual_seed(seed),
+            dtype=torch.float64,
         )
         values, vectors = torch.linalg.eigh(covariance)  # [C, D], [C, D, D]
-        root = (vectors * values.clamp_min(0).sqrt()[:, None]) @ vectors.mT  # symmetric, so that no sign is left open
+        root = (
+            vectors * values.clamp_min(0).sqrt()[:, None]
+        ) @ vectors.mT  # symmetric, so that no sign is left open
         return mean[:, None] + noise.to(mean.device) @ root
 
 
@@ -106,12 +125,18 @@ def of_all(n: Tensor, means: Tensor, covariances: Tensor) -> tuple[Tensor, Tenso
     total = n.sum(0)  # [C] N_c
     mean = (n[:, :, None] * means).sum(0) / total.clamp_min(1)[:, None]  # mu_c
     within = (n - 1).clamp_min(0)[:, :, None, None] * covariances
-    between = torch.einsum("kc,kcd,kce->cde", n, means - mean, means - mean)  # the two last terms of S_c, centred
+    between = torch.einsum(
+        "kc,kcd,kce->cde", n, means - mean, means - mean
+    )  # the two last terms of S_c, centred
     return mean, (within.sum(0) + between) / (total - 1).clamp_min(1)[:, None, None], total > 0
 
 
 register(
-    "ccvr", Still(), Calibrated(), label="CCVR",
-    about="after a finished run: a classifier trained on features drawn from Gaussians of each class", families="rare",
+    "ccvr",
+    Still(),
+    Calibrated(),
+    label="CCVR",
+    about="after a finished run: a classifier trained on features drawn from Gaussians of each class",
+    families="rare",
     default_training={"rounds": 1},
-)  # fmt: skip
+)

@@ -36,7 +36,9 @@ from ..models.network import Network
 from .losses import binary_cross_entropy, weighted_cross_entropy
 
 Tensors = dict[str, Tensor]
-Cost = Mapping[str, int] | str  # passes of the network by kind, see Local.cost, or why no formula gives them
+Cost = (
+    Mapping[str, int] | str
+)  # passes of the network by kind, see Local.cost, or why no formula gives them
 NEEDS = {  # what a server must see of each client, from the least to the most
     "sums": "sums over the clients, which secure aggregation can compute: no client's own model or number",
     "scalars": "few numbers of each client, such as its loss; models only in their weighted sum",
@@ -64,21 +66,31 @@ class ClientRound:
     memory: Tensors  # this client's own state, kept between rounds
     report: Tensors = field(default_factory=dict)  # what the server will see
     scratch: dict[str, Any] = field(default_factory=dict)  # gone when the round ends
-    per_image: Tensors = field(default_factory=dict)  # [N, ...] of each training image; a step has its batch's part
+    per_image: Tensors = field(
+        default_factory=dict
+    )  # [N, ...] of each training image; a step has its batch's part
     steps: int = 0
     momentum: float = 0.0  # of the local optimizer; 0 unless it is SGD
     nesterov: bool = False  # whether that looks ahead
     val: Shard | None = None  # the client's validation part, where the partition gives it one
-    seed: int = 0  # of the run; derive("word", seed, round, client) makes a method's own random numbers
+    seed: int = (
+        0  # of the run; derive("word", seed, round, client) makes a method's own random numbers
+    )
     class_weights: Tensor | None = None  # [C] in the training loss
     label_smoothing: float = 0.0
     focal: float = 0.0  # gamma of the focal loss; 0 without it
-    private: Callable[..., Tensor] | None = None  # under --dp-sgd: leaves the private gradient of a loss in a network
+    private: Callable[..., Tensor] | None = (
+        None  # under --dp-sgd: leaves the private gradient of a loss in a network
+    )
 
     @property
     def plain_loss(self) -> bool:
         """Tell whether cross_entropy() is the plain one, without anything that a user or a method adds."""
-        return self.offset is None and self.class_weights is None and not (self.label_smoothing or self.focal)
+        return (
+            self.offset is None
+            and self.class_weights is None
+            and not (self.label_smoothing or self.focal)
+        )
 
 
 @dataclass(frozen=True)
@@ -95,7 +107,9 @@ class ClientUpdates:
     steps: Tensor  # [K] local optimizer steps
     theta: Tensor  # [K, P] local models
     columns: Tensors  # name -> [K, ...]
-    layout: Layout  # the first layout.trainable of the P numbers are trained, the others are buffers
+    layout: (
+        Layout  # the first layout.trainable of the P numbers are trained, the others are buffers
+    )
 
     def __getitem__(self, name: str) -> Tensor:
         return self.columns[name]
@@ -117,22 +131,32 @@ class Local:
 
     needs: str = "sums"  # what the server must see of each client for this half, one of NEEDS
     own_prior: bool = False  # it corrects for class counts itself, so --prior is refused
-    own_loss: bool = False  # it trains without cross_entropy(): no --loss, --class-weights and --label-smoothing
+    own_loss: bool = (
+        False  # it trains without cross_entropy(): no --loss, --class-weights and --label-smoothing
+    )
     own_norms: bool = False  # batch-norm layers stay with the client, whatever --bn aggregate says
     trains_backbone: bool = False  # all that it changes is how features or their norms are trained
     head: str = "linear"  # or the kind of classifier that extend() replaces it by
     model: str = ""  # "clip" where the method means nothing without that kind of network
     freezes: bool = False  # extend() freezes the network and adds the little that trains
-    works_without_server: bool = True  # it has a meaning where each client trains by itself (--single-site)
+    works_without_server: bool = (
+        True  # it has a meaning where each client trains by itself (--single-site)
+    )
     needs_one_label: str = ""  # why it has no meaning where an image may have several labels
     needs_two_classes: str = ""  # why it has no meaning for a task of more than two classes
     # loss() is the mean over a batch of a loss of each image alone, and nothing else that leaves a client is made of
     # images or class counts: --dp-sgd makes all of it private
     images_in_loss_alone: bool = False
-    adds_to_mean: bool = False  # post_aggregate() adds to the model what corrects a mean of local models
-    not_recorded: str = ""  # why a GPU cannot replay a step for other clients: it waits, or reads a changing number
+    adds_to_mean: bool = (
+        False  # post_aggregate() adds to the model what corrects a mean of local models
+    )
+    not_recorded: str = (
+        ""  # why a GPU cannot replay a step for other clients: it waits, or reads a changing number
+    )
     recordable: bool = False  # of a class from outside fedcli: its steps can be recorded
-    reads_round: bool = False  # a step reads client.round as a number, so that it is recorded anew in each round
+    reads_round: bool = (
+        False  # a step reads client.round as a number, so that it is recorded anew in each round
+    )
     cost: Cost = "its class does not say what it costs"
 
     def extend(self, net: Network) -> None:
@@ -160,16 +184,24 @@ class Local:
             return client.private(net, self.loss, batch, client)
         loss = self.loss(net, batch, client)
         if not isinstance(loss, Tensor) or loss.numel() != 1:
-            made = f"a tensor of shape {list(loss.shape)}" if isinstance(loss, Tensor) else f"a {type(loss).__name__}"
+            made = (
+                f"a tensor of shape {list(loss.shape)}"
+                if isinstance(loss, Tensor)
+                else f"a {type(loss).__name__}"
+            )
             file = Path(inspect.getfile(type(self).loss)).name
-            raise FedcliError(f"{file}: loss of {type(self).__name__} returned {made}", "return a scalar tensor")
+            raise FedcliError(
+                f"{file}: loss of {type(self).__name__} returned {made}", "return a scalar tensor"
+            )
         loss.backward()
         return loss.detach()
 
     def on_round_end(self, net: Network, client: ClientRound) -> None:
         """After the last step; net is the local model."""
 
-    def post_aggregate(self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors) -> Tensor:
+    def post_aggregate(
+        self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
+    ) -> Tensor:
         """On the server, after aggregation: update shared, return the final global model [P]."""
         return theta
 
@@ -186,9 +218,13 @@ class Aggregator:
     of_mean: bool = False  # it needs nothing but the mean of the models by training images, as secure aggregation gives
     own_step: bool = False  # the model is a step of the server's own from the old one, and no mean of local models
     full_participation: bool = False  # the rule has no meaning when clients are absent
-    works_without_server: bool = False  # where each client trains by itself (--single-site), leaving it out is fair
+    works_without_server: bool = (
+        False  # where each client trains by itself (--single-site), leaving it out is fair
+    )
     needs_one_label: str = ""  # as of Local
-    cost: Cost = "its class does not say what it costs"  # beside that of the local half, as of Local
+    cost: Cost = (
+        "its class does not say what it costs"  # beside that of the local half, as of Local
+    )
 
     def warning(self, rounds: int, validation: bool) -> str:
         """As Local.warning; validation: every client has a validation part."""
@@ -204,7 +240,9 @@ class Aggregator:
         """On the server: what clients receive beside theta."""
         return {}
 
-    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+    def aggregate(
+        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
+    ) -> tuple[Tensor, Tensor]:
         """On the server: the new global model float32 [P], and the weights behind it, float64 [K] in sum 1.
 
         Buffers (batch-norm statistics) come after the trainable numbers in theta and are the rule's to average too.
@@ -212,14 +250,20 @@ class Aggregator:
         raise TypeError(f"{type(self).__name__} has no aggregate()")
 
 
-def cross_entropy(logits: Tensor, y: Tensor, client: ClientRound, images: Tensor | None = None) -> Tensor:
+def cross_entropy(
+    logits: Tensor, y: Tensor, client: ClientRound, images: Tensor | None = None
+) -> Tensor:
     """Mean cross-entropy, with the client's class prior added to the logits where one is set, or the loss that stands
     for it under --loss, --class-weights and --label-smoothing; of several labels per image the binary one of each.
 
     images: [B] their weights, of mean 1 over all images.
     """
     if y.ndim == 2:
-        losses = binary_cross_entropy(logits, y, client.class_weights, client.label_smoothing, client.focal)  # [B]
+        losses = binary_cross_entropy(
+            logits, y, client.class_weights, client.label_smoothing, client.focal
+        )  # [B]
         return (losses if images is None else images * losses).mean()
     logits = logits if client.offset is None else logits + client.offset
-    return weighted_cross_entropy(logits, y, client.class_weights, client.label_smoothing, client.focal, images)
+    return weighted_cross_entropy(
+        logits, y, client.class_weights, client.label_smoothing, client.focal, images
+    )

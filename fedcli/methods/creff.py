@@ -43,7 +43,9 @@ class FederatedFeatures(LinearHeadOnly, ScoredModel, Aggregator):
     needs = "sums"
 
     features: Annotated[int, "made-up features per class, in [1, 10000]"] = 100
-    steps: Annotated[int, "of gradient matching per round, >= 0; 0 leaves the features random"] = 100
+    steps: Annotated[int, "of gradient matching per round, >= 0; 0 leaves the features random"] = (
+        100
+    )
     feature_lr: Annotated[float, "learning rate of the features, in (0, 1000]"] = 0.1
     epochs: Annotated[int, "of training the classifier per round, >= 1"] = 300
     head_lr: Annotated[float, "learning rate of the classifier, in (0, 1000]"] = 0.01
@@ -62,22 +64,38 @@ class FederatedFeatures(LinearHeadOnly, ScoredModel, Aggregator):
     def broadcast(self, memory: Tensors) -> Tensors:
         return {"creff_head": memory["creff_head"]} if "creff_head" in memory else {}
 
-    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+    def aggregate(
+        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
+    ) -> tuple[Tensor, Tensor]:
         index = head_index(updates.layout)  # [C, D+1]
         head = memory.get("creff_head", theta[index])  # the one that the clients' gradients are of
         has, sent = updates["creff_has"], updates["creff_gradient"]  # [K, C], [K, C, C, D+1]
-        mean = (sent * has[:, :, None, None]).sum(0) / has.sum(0).clamp_min(1)[:, None, None]  # [C, C, D+1]
+        mean = (sent * has[:, :, None, None]).sum(0) / has.sum(0).clamp_min(1)[
+            :, None, None
+        ]  # [C, C, D+1]
         wanted = directions(mean)
-        start = memory["creff_features"] if "creff_features" in memory else self.noise(head, updates.seed)
+        start = (
+            memory["creff_features"]
+            if "creff_features" in memory
+            else self.noise(head, updates.seed)
+        )
         features = self.matched(start, head, wanted)  # [C, M, D]
         seen = has.any(0) | memory.get("creff_seen", has.any(0))  # [C]
         compared = has.any(0).sum() * (len(head) + 1)
         memory["creff_mismatch"] = mismatch(features, head, wanted) / compared  # for the record
-        memory["creff_features"], memory["creff_seen"], memory["creff_index"] = features, seen, index
+        memory["creff_features"], memory["creff_seen"], memory["creff_index"] = (
+            features,
+            seen,
+            index,
+        )
         memory["creff_head"] = trained_head(
-            features, seen, derive("creff head", updates.seed, updates.round),
-            epochs=self.epochs, batch=self.batch, lr=self.head_lr,
-        )  # fmt: skip
+            features,
+            seen,
+            derive("creff head", updates.seed, updates.round),
+            epochs=self.epochs,
+            batch=self.batch,
+            lr=self.head_lr,
+        )
         if not memory["creff_head"].isfinite().all():
             raise FedcliError(
                 f"the re-trained classifier is not finite after round {updates.round}",
@@ -93,7 +111,9 @@ class FederatedFeatures(LinearHeadOnly, ScoredModel, Aggregator):
     def noise(self, head: Tensor, seed: int) -> Tensor:
         """The features [C, M, D] of the first round."""
         stream = torch.Generator().manual_seed(derive("creff features", seed))
-        return torch.randn(len(head), self.features, head.shape[1] - 1, generator=stream).to(head.device)
+        return torch.randn(len(head), self.features, head.shape[1] - 1, generator=stream).to(
+            head.device
+        )
 
     def matched(self, features: Tensor, head: Tensor, wanted: tuple[Tensor, Tensor]) -> Tensor:
         """Features [C, M, D] moved by SGD so that their class gradients point in the wanted directions."""
@@ -104,7 +124,9 @@ class FederatedFeatures(LinearHeadOnly, ScoredModel, Aggregator):
         return features.detach()
 
 
-def trained_head(features: Tensor, seen: Tensor, seed: int, *, epochs: int, batch: int, lr: float) -> Tensor:
+def trained_head(
+    features: Tensor, seen: Tensor, seed: int, *, epochs: int, batch: int, lr: float
+) -> Tensor:
     """A fresh classifier [C, D+1] trained by SGD on the features [C, M, D] of the classes that were seen, bool [C]."""
     stream = torch.Generator().manual_seed(seed)
     classes, count, width = features.shape
@@ -113,7 +135,9 @@ def trained_head(features: Tensor, seen: Tensor, seed: int, *, epochs: int, batc
     head = (2 * torch.rand(classes, width + 1, generator=stream) - 1).to(f.device) / width**0.5
     for _ in range(epochs):
         order = torch.randperm(len(f), generator=stream).to(f.device)
-        for x, true in zip(f.index_select(0, order).split(batch), y[order].split(batch), strict=True):
+        for x, true in zip(
+            f.index_select(0, order).split(batch), y[order].split(batch), strict=True
+        ):
             residual = (head @ x.T).softmax(0).sub_(true.T)  # [C, B] p - y
             head.addmm_(residual, x, alpha=-lr / len(x))
     return head
@@ -123,7 +147,9 @@ def head_index(layout: Layout) -> Tensor:
     """int64 [C, D+1]: where in theta each number of the classifier sits, its bias in the last column."""
     weight, bias = layout.spans["head.weight"], layout.spans["head.bias"]
     numbers = torch.arange(layout.size, device=layout.flat.device)
-    return torch.cat([numbers[weight].view(layout.shapes["head.weight"]), numbers[bias][:, None]], 1)
+    return torch.cat(
+        [numbers[weight].view(layout.shapes["head.weight"]), numbers[bias][:, None]], 1
+    )
 
 
 def with_one(f: Tensor) -> Tensor:
@@ -151,8 +177,14 @@ def mismatch(features: Tensor, head: Tensor, wanted: tuple[Tensor, Tensor]) -> T
     """
     true = torch.eye(len(head), device=head.device)[:, None]  # [C, 1, C]
     residual = (features @ head[:, :-1].T + head[:, -1]).softmax(2) - true  # [C, M, C] p - y
-    gradients = residual.mT @ features, residual.sum(1)  # [C, C, D], [C, C]; M times the mean, which a direction is not
-    parts = [(there * (there - F.normalize(g, dim=-1))).sum() for g, there in zip(gradients, wanted, strict=True)]
+    gradients = (
+        residual.mT @ features,
+        residual.sum(1),
+    )  # [C, C, D], [C, C]; M times the mean, which a direction is not
+    parts = [
+        (there * (there - F.normalize(g, dim=-1))).sum()
+        for g, there in zip(gradients, wanted, strict=True)
+    ]
     return torch.stack(parts).sum()
 
 
@@ -162,6 +194,10 @@ def directions(gradient: Tensor) -> tuple[Tensor, Tensor]:
 
 
 register(
-    "creff", Plain(), FederatedFeatures(), label="CReFF",
-    about="a classifier re-trained on features that fit the clients' class gradients", families="rare",
-)  # fmt: skip
+    "creff",
+    Plain(),
+    FederatedFeatures(),
+    label="CReFF",
+    about="a classifier re-trained on features that fit the clients' class gradients",
+    families="rare",
+)

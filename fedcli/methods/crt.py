@@ -47,20 +47,35 @@ class PreviousWeights(ContinuesRun, Aggregator):
     cost = "it continues a finished run"
     needs = "sums"
 
-    weights: Annotated[Literal["previous", "samples"], "of the run's last round, or image counts"] = "previous"
+    weights: Annotated[
+        Literal["previous", "samples"], "of the run's last round, or image counts"
+    ] = "previous"
 
-    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+    def aggregate(
+        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
+    ) -> tuple[Tensor, Tensor]:
         weights = updates.base  # [K]
         if self.weights == "previous" and "start_weights" in memory:
             previous = memory["start_weights"][updates.rows]
-            weights = previous / previous.sum() if previous.sum() > 0 else weights  # these clients may have had none
+            weights = (
+                previous / previous.sum() if previous.sum() > 0 else weights
+            )  # these clients may have had none
         return average(updates.theta, weights), weights
 
 
 register(
-    "crt", Retrained(), PreviousWeights(), label="cRT",
-    about="after a finished run: frozen backbone, fresh classifier, class-balanced draws", families="rare",
+    "crt",
+    Retrained(),
+    PreviousWeights(),
+    label="cRT",
+    about="after a finished run: frozen backbone, fresh classifier, class-balanced draws",
+    families="rare",
     default_training={
-        "rounds": 10, "optimizer": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 5e-4, "schedule": "cosine",
+        "rounds": 10,
+        "optimizer": "sgd",
+        "lr": 0.1,
+        "momentum": 0.9,
+        "weight_decay": 5e-4,
+        "schedule": "cosine",
     },
-)  # fmt: skip
+)

@@ -51,11 +51,15 @@ class TwoTracks(BesideTheGlobal):
     cost = {"step": 2}
     not_recorded = "the personal step has an optimizer and a random stream of its own"
 
-    strength: Annotated[float, "proximal coefficient of the personal model (lambda), >= 0; 0 is local training"] = 1.0
+    strength: Annotated[
+        float, "proximal coefficient of the personal model (lambda), >= 0; 0 is local training"
+    ] = 1.0
     solver: Annotated[Literal["adam", "sgd"], "optimizer of the personal model"] = "adam"
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
-        model = client.memory["model"].clone() if "model" in client.memory else client.layout.read()  # [P] v_i
+        model = (
+            client.memory["model"].clone() if "model" in client.memory else client.layout.read()
+        )  # [P] v_i
         moving = nn.Parameter(model[: client.layout.trainable])  # a view of it
         solver = Solver(self.solver, [moving], client.lr)
         client.scratch.update(model=model, moving=moving, solver=solver)
@@ -74,6 +78,10 @@ class TwoTracks(BesideTheGlobal):
 
 
 register(
-    "ditto", TwoTracks(), Mean(), label="Ditto",
-    about="FedAvg, and beside it a personal model held near the global one", families="personal",
-)  # fmt: skip
+    "ditto",
+    TwoTracks(),
+    Mean(),
+    label="Ditto",
+    about="FedAvg, and beside it a personal model held near the global one",
+    families="personal",
+)

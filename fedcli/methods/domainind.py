@@ -52,14 +52,18 @@ class DomainIndependent(Local):
     cost = {"step": 1}
     head = "group-wise"
 
-    attribute: Annotated[Attribute, "whose values are the groups; empty takes the first by name"] = Attribute()
+    attribute: Annotated[
+        Attribute, "whose values are the groups; empty takes the first by name"
+    ] = Attribute()
 
     def extend(self, net: Network) -> None:
         groups = len(net.attributes[self.group_attribute(net)])
         net.head = GroupHeads(net.head.in_features, groups, net.head.out_features)
 
     def group_attribute(self, net: Network) -> str:
-        return chosen_attribute(net, self.attribute, "domain-ind, with a classifier for each group,", "fedavg")
+        return chosen_attribute(
+            net, self.attribute, "domain-ind, with a classifier for each group,", "fedavg"
+        )
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         client.per_image["groups"] = client.shard.groups[self.group_attribute(net)]  # [N]
@@ -67,11 +71,20 @@ class DomainIndependent(Local):
     def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         by_group = net.head.by_group(net.features(batch.x))  # [B, G, C]
         group = batch.per_image["groups"]  # [B]
-        theirs = by_group[torch.arange(len(group), device=group.device), group.clamp_min(0)]  # [B, C]
-        return cross_entropy(torch.where(group[:, None] >= 0, theirs, by_group.mean(1)), batch.y, client)
+        theirs = by_group[
+            torch.arange(len(group), device=group.device), group.clamp_min(0)
+        ]  # [B, C]
+        return cross_entropy(
+            torch.where(group[:, None] >= 0, theirs, by_group.mean(1)), batch.y, client
+        )
 
 
 register(
-    "domain-ind", DomainIndependent(), Mean(), label="DomainInd", aliases=("domain-independent",),
-    about="a classifier for each group in training, whose answers are averaged in a test", families="groups",
-)  # fmt: skip
+    "domain-ind",
+    DomainIndependent(),
+    Mean(),
+    label="DomainInd",
+    aliases=("domain-independent",),
+    about="a classifier for each group in training, whose answers are averaged in a test",
+    families="groups",
+)

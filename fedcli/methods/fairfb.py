@@ -59,7 +59,9 @@ class TowardParity(WithGroups):
         "what is to be equal: positive decisions, of all images, of the positive ones, or errors in both classes",
     ] = "demographic"
     alpha: Annotated[float, "step on the groups' shares of the loss, >= 0; 0 is FedAvg"] = 0.005
-    rule: Annotated[Literal["paper", "released"], "a step's length: alpha, or alpha / sqrt(t) times mu"] = "paper"
+    rule: Annotated[
+        Literal["paper", "released"], "a step's length: alpha, or alpha / sqrt(t) times mu"
+    ] = "paper"
 
     def extend(self, net: Network) -> None:
         super().extend(net)
@@ -70,13 +72,17 @@ class TowardParity(WithGroups):
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         self.weigh_cells(net, client, (client.shard.y == 1).long(), 2)
 
-    def post_aggregate(self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors) -> Tensor:
+    def post_aggregate(
+        self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
+    ) -> Tensor:
         n, losses = updates["cell_counts"].sum(0), updates["cell_losses"].sum(0)  # [G, 2] each
         w = shared["cell_weights"] if "cell_weights" in shared else torch.ones_like(n)
         if self.parity == "demographic":
             shared["cell_weights"] = self._demographic(w, n, losses, updates.round)
         else:
-            shared["cell_weights"] = self._of_classes(w, n, losses, [1] if self.parity == "opportunity" else [0, 1])
+            shared["cell_weights"] = self._of_classes(
+                w, n, losses, [1] if self.parity == "opportunity" else [0, 1]
+            )
         return theta
 
     def _demographic(self, w: Tensor, n: Tensor, losses: Tensor, t: int) -> Tensor:
@@ -88,7 +94,9 @@ class TowardParity(WithGroups):
         mu[0] = -mu.sum()
         step = self.alpha * (mu / t**0.5 if self.rule == "released" else unit(mu))
         w = w.clone()
-        w[here, 0] = (w[here, 0] + step * of_group.sum() / of_group[here]).clamp(0, 2)  # lambda_a n / n_a
+        w[here, 0] = (w[here, 0] + step * of_group.sum() / of_group[here]).clamp(
+            0, 2
+        )  # lambda_a n / n_a
         w[here, 1] = 2 - w[here, 0]
         return w
 
@@ -96,7 +104,9 @@ class TowardParity(WithGroups):
         here = {y: (n[:, y] > 0).nonzero().flatten() for y in classes}
         mu = unit(torch.cat([against_first(losses[at, y] / n[at, y]) for y, at in here.items()]))
         w, total = w.clone(), n.sum()
-        for (y, at), step in zip(here.items(), mu.split([len(at) for at in here.values()]), strict=True):
+        for (y, at), step in zip(
+            here.items(), mu.split([len(at) for at in here.values()]), strict=True
+        ):
             if len(at) < 2:
                 continue
             most = n[:, y].sum() / total  # n_y / n, which the groups' lambda sum to
@@ -118,7 +128,10 @@ def unit(mu: Tensor) -> Tensor:
 
 
 register(
-    "fairfb", TowardParity(), Mean(), label="FedFB",
+    "fairfb",
+    TowardParity(),
+    Mean(),
+    label="FedFB",
     about="images weighed by group and class, for demographic parity, equal opportunity or equalised odds",
     families="groups",
-)  # fmt: skip
+)

@@ -54,12 +54,17 @@ class ByGap(WeighsGroups, Aggregator):
     needs = "scalars"
 
     beta: Annotated[float, "step on the weights per unit of accuracy, >= 0; 0 is the base"] = 1.0
-    rule: Annotated[Literal["original", "released"], "gap to the mean accuracy, or with its sum missing"] = "original"
+    rule: Annotated[
+        Literal["original", "released"], "gap to the mean accuracy, or with its sum missing"
+    ] = "original"
 
-    gap: Annotated[Literal["accuracy", "eod", "spd"], "what a client's distance is of: accuracy or group fairness"] = (
-        "accuracy"
-    )
-    attribute: Annotated[Attribute, "of eod and spd: whose values are the groups; empty takes the first"] = Attribute()
+    gap: Annotated[
+        Literal["accuracy", "eod", "spd"],
+        "what a client's distance is of: accuracy or group fairness",
+    ] = "accuracy"
+    attribute: Annotated[
+        Attribute, "of eod and spd: whose values are the groups; empty takes the first"
+    ] = Attribute()
 
     def __post_init__(self) -> None:
         if self.gap != "accuracy" and self.rule == "released":
@@ -72,15 +77,21 @@ class ByGap(WeighsGroups, Aggregator):
     def group_attribute(self, net: Network) -> str:
         if self.gap == "accuracy":
             return ""
-        return chosen_attribute(net, self.attribute, f"gap={self.gap}", "fairfed with --set gap=accuracy")
+        return chosen_attribute(
+            net, self.attribute, f"gap={self.gap}", "fairfed with --set gap=accuracy"
+        )
 
     def measure_global(self, net: Network, client: ClientRound) -> None:
         client.report["accuracy"] = probes.balanced_accuracy(net, client)
         if name := self.group_attribute(net):
             groups, count = client.shard.groups[name], len(net.attributes[name])
-            client.report["group_predictions"] = probes.group_predictions(net, client, groups, count)  # [G, C, C]
+            client.report["group_predictions"] = probes.group_predictions(
+                net, client, groups, count
+            )  # [G, C, C]
 
-    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+    def aggregate(
+        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
+    ) -> tuple[Tensor, Tensor]:
         p, a, rows = updates.base, updates["accuracy"].double(), updates.rows  # [K] each
         lift = by_row(memory, "lift", updates, 1.0)  # [N], weight over p
         weights = p * lift[rows]
@@ -99,7 +110,9 @@ class ByGap(WeighsGroups, Aggregator):
 
 def unfairness_gaps(counts: Tensor, kind: str) -> Tensor:
     """|F_k - F| [K] from predictions by client, group, class and guess [K, G, C, C]; NaN where a client has no pair."""
-    counts = torch.cat([counts, counts.sum(0, keepdim=True)])  # [K + 1, G, C, C], the last of all clients
+    counts = torch.cat(
+        [counts, counts.sum(0, keepdim=True)]
+    )  # [K + 1, G, C, C], the last of all clients
     hits = counts.diagonal(dim1=2, dim2=3) if kind == "eod" else counts.sum(2)  # [K + 1, G, C]
     cases = counts.sum(3) if kind == "eod" else counts.sum((2, 3))[..., None].expand_as(hits)
     rates = hits / cases  # NaN where there is no case
@@ -113,6 +126,10 @@ def unfairness_gaps(counts: Tensor, kind: str) -> Tensor:
 
 
 register(
-    "fairfed", Plain(), ByGap(), label="FairFed", about="weight moves to clients whose accuracy is near the mean",
+    "fairfed",
+    Plain(),
+    ByGap(),
+    label="FairFed",
+    about="weight moves to clients whose accuracy is near the mean",
     families="groups hospital",
-)  # fmt: skip
+)

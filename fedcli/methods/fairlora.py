@@ -53,9 +53,12 @@ RULE = "as the text has it, or 0.7 of an image's own group, another start, share
 class ByGroup(GroupViews, LowRank):
     """Train adapters whose singular values depend on the image's group."""
 
-    attribute: Annotated[Attribute, "whose values are the groups; empty takes the first by name"] = Attribute()
+    attribute: Annotated[
+        Attribute, "whose values are the groups; empty takes the first by name"
+    ] = Attribute()
     pi: Annotated[
-        Literal["rule", "onehot", "smoothed"], "shares of an image of known group: 1, 0.7 and the rest, or as the rule"
+        Literal["rule", "onehot", "smoothed"],
+        "shares of an image of known group: 1, 0.7 and the rest, or as the rule",
     ] = "rule"
     rule: Annotated[Literal["paper", "released"], RULE] = "paper"
 
@@ -68,9 +71,14 @@ class ByGroup(GroupViews, LowRank):
 
     def singular(self, net: Network, rank: int) -> tuple[Tensor | None, Groups | None]:
         if rank % 2:
-            raise UsageError(f"rank={rank} has no half, and fairlora's singular values start in two", "--set rank=12")
+            raise UsageError(
+                f"rank={rank} has no half, and fairlora's singular values start in two",
+                "--set rank=12",
+            )
         return start(
-            rank, len(net.attributes[self.group_attribute(net)]), 0.2 if self.rule == "released" else 1.0
+            rank,
+            len(net.attributes[self.group_attribute(net)]),
+            0.2 if self.rule == "released" else 1.0,
         ), net.groups
 
     def group_attribute(self, net: Network) -> str:
@@ -96,7 +104,9 @@ class ByGroup(GroupViews, LowRank):
     def set_groups(self, net: Network, shard: Shard, at: Tensor, view: str) -> None:
         net.groups.shares = None
         if view == "group":
-            net.groups.shares = self.shares(shard.groups[self.group_attribute(net)][at], len(net.group_prior))
+            net.groups.shares = self.shares(
+                shard.groups[self.group_attribute(net)][at], len(net.group_prior)
+            )
         if view == "prior":
             net.groups.shares = net.group_prior.expand(len(at), -1)
 
@@ -117,10 +127,14 @@ class GroupMean(FactorMean):
 
     rule: Annotated[Literal["paper", "released"], RULE] = "paper"
 
-    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+    def aggregate(
+        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
+    ) -> tuple[Tensor, Tensor]:
         mean, weights = super().aggregate(theta, updates, memory)
         counts = updates["group_counts"]  # [K, G]
-        seen = memory.get("group_counts", counts.new_zeros(updates.roster, counts.shape[1])).clone()  # [N, G]
+        seen = memory.get(
+            "group_counts", counts.new_zeros(updates.roster, counts.shape[1])
+        ).clone()  # [N, G]
         seen[updates.rows] = counts
         memory["group_counts"] = seen
         if seen.any():
@@ -129,16 +143,24 @@ class GroupMean(FactorMean):
 
     def mean(self, theta: Tensor, updates: ClientUpdates) -> Tensor:
         mean, counts = super().mean(theta, updates), updates["group_counts"]  # [P], [K, G]
-        for span in (updates.layout.spans[adapter.S] for adapter in adapters.roles(updates.layout) if adapter.S):
+        for span in (
+            updates.layout.spans[adapter.S]
+            for adapter in adapters.roles(updates.layout)
+            if adapter.S
+        ):
             sent = updates.theta[:, span].view(*counts.shape, -1)  # [K, G, r]
-            mean[span] = by_counts(sent, counts, theta[span].view_as(sent[0]), self.rule == "released").flatten()
+            mean[span] = by_counts(
+                sent, counts, theta[span].view_as(sent[0]), self.rule == "released"
+            ).flatten()
         return mean
 
     def by_group(self, adapter: adapters.Roles, updates: ClientUpdates) -> Tensor:
         if not adapter.S:
             return super().by_group(adapter, updates)
         weights, missing = group_weights(updates["group_counts"])
-        return torch.cat([weights, missing[None].to(weights)])  # a group that no client has is that of the old model
+        return torch.cat(
+            [weights, missing[None].to(weights)]
+        )  # a group that no client has is that of the old model
 
 
 def start(rank: int, groups: int, factor: float) -> Tensor:
@@ -165,7 +187,11 @@ def by_counts(sent: Tensor, counts: Tensor, old: Tensor, share: bool) -> Tensor:
 
 
 register(
-    "fairlora", ByGroup(), GroupMean(), label="FairLoRA",
-    about="low-rank adapters with singular values by group; singular vectors are shared", families="groups large",
+    "fairlora",
+    ByGroup(),
+    GroupMean(),
+    label="FairLoRA",
+    about="low-rank adapters with singular values by group; singular vectors are shared",
+    families="groups large",
     default_training=DEFAULT_TRAINING,
-)  # fmt: skip
+)

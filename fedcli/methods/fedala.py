@@ -76,14 +76,22 @@ class AdaptiveStart(Local):
                 place(layout.params, upper, last + w * (g - last))  # Alg. 1, the start
             losses.append(total / len(batches))
             spread = torch.tensor(losses[-LAST:], dtype=torch.float64).std(unbiased=False)
-            if known or len(losses) >= self.most_passes or (len(losses) > LAST and spread < SETTLED):
+            if (
+                known
+                or len(losses) >= self.most_passes
+                or (len(losses) > LAST and spread < SETTLED)
+            ):
                 break
         client.memory["ala_weights"] = w
 
     def _batches(self, client: ClientRound) -> list[Batch]:
-        stream = torch.Generator().manual_seed(derive("ala images", client.seed, client.round, client.name))
+        stream = torch.Generator().manual_seed(
+            derive("ala images", client.seed, client.round, client.name)
+        )
         count = max(1, round(self.share * len(client.shard)))
-        order = torch.randperm(len(client.shard), generator=stream)[:count].to(client.shard.rows.device)
+        order = torch.randperm(len(client.shard), generator=stream)[:count].to(
+            client.shard.rows.device
+        )
         return [client.shard.batch(at) for at in order.split(self.ala_batch)]
 
     def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
@@ -109,6 +117,10 @@ def place(params: Tensor, spans: list[slice], values: Tensor) -> None:
 
 
 register(
-    "fedala", AdaptiveStart(), Mean(), label="FedALA",
-    about="clients start from a learned mixture of their last model and the global one", families="personal",
-)  # fmt: skip
+    "fedala",
+    AdaptiveStart(),
+    Mean(),
+    label="FedALA",
+    about="clients start from a learned mixture of their last model and the global one",
+    families="personal",
+)

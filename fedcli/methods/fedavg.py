@@ -32,7 +32,9 @@ class Mean(Aggregator):
     of_mean = True
     works_without_server = True
 
-    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+    def aggregate(
+        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
+    ) -> tuple[Tensor, Tensor]:
         return average(updates.theta, updates.base), updates.base  # Alg. 1, last server line
 
 
@@ -40,15 +42,17 @@ class Mean(Aggregator):
 class WeightedMean(Mean):
     """The same for a method whose own paper averages all clients' models alike."""
 
-    weights: Annotated[Literal["samples", "uniform"], "how clients count: by training images, or all the same"] = (
-        "samples"
-    )
+    weights: Annotated[
+        Literal["samples", "uniform"], "how clients count: by training images, or all the same"
+    ] = "samples"
 
     @property
     def of_mean(self) -> bool:  # type: ignore[override]
         return self.weights == "samples"
 
-    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+    def aggregate(
+        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
+    ) -> tuple[Tensor, Tensor]:
         if self.weights == "samples":
             return super().aggregate(theta, updates, memory)
         p = torch.full_like(updates.base, 1 / len(updates.base))  # [K]
@@ -56,6 +60,10 @@ class WeightedMean(Mean):
 
 
 register(
-    "fedavg", Plain(), Mean(), label="FedAvg", about="plain local training, models averaged by image count",
+    "fedavg",
+    Plain(),
+    Mean(),
+    label="FedAvg",
+    about="plain local training, models averaged by image count",
     families="drift",
-)  # fmt: skip
+)

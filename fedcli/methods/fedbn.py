@@ -27,14 +27,26 @@ class OwnNorms(Local):
     trains_backbone = True
 
     def personal_tensors(self, net: Network) -> tuple[str, ...]:
-        norms = [(name, m) for name, m in net.named_modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+        norms = [
+            (name, m)
+            for name, m in net.named_modules()
+            if isinstance(m, nn.modules.batchnorm._BatchNorm)
+        ]
         return tuple(f"{name}.{tensor}" for name, norm in norms for tensor in norm.state_dict())
 
     def warning(self, net: Network, rounds: int) -> str:
-        return "" if self.personal_tensors(net) else "the network has no batch norm, so FedBN is FedAvg"
+        return (
+            ""
+            if self.personal_tensors(net)
+            else "the network has no batch norm, so FedBN is FedAvg"
+        )
 
 
 register(
-    "fedbn", OwnNorms(), Mean(), label="FedBN", about="batch-norm layers stay with the client, all else is averaged",
+    "fedbn",
+    OwnNorms(),
+    Mean(),
+    label="FedBN",
+    about="batch-norm layers stay with the client, all else is averaged",
     families="domain personal",
-)  # fmt: skip
+)

@@ -38,8 +38,12 @@ class Contribution(Aggregator):
 
     cost = {"forward": 1}
 
-    mode: Annotated[Literal["times", "plus"], "how the two contributions are put together"] = "times"
-    rule: Annotated[Literal["released", "original"], "mean over rounds on training images, or not"] = "released"
+    mode: Annotated[Literal["times", "plus"], "how the two contributions are put together"] = (
+        "times"
+    )
+    rule: Annotated[
+        Literal["released", "original"], "mean over rounds on training images, or not"
+    ] = "released"
 
     full_participation = True
 
@@ -50,9 +54,15 @@ class Contribution(Aggregator):
             client.report["validation_images"] = torch.tensor(count, device=here.device)
             part = client.val if client.val is not None and count else part
         without = torch.zeros((), dtype=torch.float64, device=here.device)
-        c = float(client.shared["contribution"][client.row]) if "fedce_last" in client.memory else 1.0
+        c = (
+            float(client.shared["contribution"][client.row])
+            if "fedce_last" in client.memory
+            else 1.0
+        )
         if 1 - c > 1e-9:
-            keep = here.clone()  # of the live net, so that a client's own batch-norm statistics stay its own
+            keep = (
+                here.clone()
+            )  # of the live net, so that a client's own batch-norm statistics stay its own
             here.sub_(client.memory["fedce_last"], alpha=c).div_(1 - c)
             without = probes.balanced_accuracy(net, client, part)
             here.copy_(keep)
@@ -64,10 +74,15 @@ class Contribution(Aggregator):
     def broadcast(self, memory: Tensors) -> Tensors:
         return {"contribution": memory["contribution"]} if "contribution" in memory else {}
 
-    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+    def aggregate(
+        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
+    ) -> tuple[Tensor, Tensor]:
         rows, t = updates.rows, updates.round
         c = by_row(memory, "contribution", updates, 1 / updates.roster)  # [N]
-        cosine, without = by_row(memory, "cosine", updates, 0.0), by_row(memory, "without_me", updates, 0.0)
+        cosine, without = (
+            by_row(memory, "cosine", updates, 0.0),
+            by_row(memory, "without_me", updates, 0.0),
+        )
         cosine[rows] += cosines(theta, updates, c[rows])
         without[rows] += updates["without_me"].double()
         g, m = shares(1 - cosine / t), shares(1 - without / t)
@@ -94,6 +109,10 @@ def shares(contribution: Tensor) -> Tensor:
 
 
 register(
-    "fedce", Plain(), Contribution(), label="FedCE", about="a client weighs more the less others can stand in for it",
+    "fedce",
+    Plain(),
+    Contribution(),
+    label="FedCE",
+    about="a client weighs more the less others can stand in for it",
     families="hospital",
-)  # fmt: skip
+)

@@ -33,7 +33,9 @@ class Decorrelated(Local):
     trains_backbone = True
 
     beta: Annotated[float, "strength of the penalty, >= 0; 0 is FedAvg"] = 0.1
-    rule: Annotated[Literal["released", "paper"], "the penalty of the authors' code, or the text's"] = "released"
+    rule: Annotated[
+        Literal["released", "paper"], "the penalty of the authors' code, or the text's"
+    ] = "released"
 
     def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         features = net.features(batch.x)  # [B, d]
@@ -67,6 +69,10 @@ def standardised(features: Tensor, degrees: int) -> Tensor:
 
 
 register(
-    "feddecorr", Decorrelated(), Mean(), label="FedDecorr", about="a penalty on correlations between features",
+    "feddecorr",
+    Decorrelated(),
+    Mean(),
+    label="FedDecorr",
+    about="a penalty on correlations between features",
     families="drift",
-)  # fmt: skip
+)

@@ -52,7 +52,9 @@ class Episodic(Local):
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         stream = torch.Generator().manual_seed(derive("amplitudes", client.seed, client.name))
-        at = torch.randint(len(client.shard), (self.spectra,), generator=stream).to(client.shard.rows.device)
+        at = torch.randint(len(client.shard), (self.spectra,), generator=stream).to(
+            client.shard.rows.device
+        )
         client.report["amplitudes"] = amplitudes(client.shard.batch(at).x, self.low)  # [S, C, n, n]
         others = self._others(client)
         if others is None:
@@ -86,13 +88,21 @@ class Episodic(Local):
         layout.grad.add_(g)
         return loss
 
-    def post_aggregate(self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors) -> Tensor:
-        shared["amplitudes"], shared["amplitude_rows"] = updates["amplitudes"], updates.rows  # [K, S, C, n, n], [K]
+    def post_aggregate(
+        self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
+    ) -> Tensor:
+        shared["amplitudes"], shared["amplitude_rows"] = (
+            updates["amplitudes"],
+            updates.rows,
+        )  # [K, S, C, n, n], [K]
         return theta
 
 
 register(
-    "feddg", Episodic(), Mean(), label="FedDG",
+    "feddg",
+    Episodic(),
+    Mean(),
+    label="FedDG",
     about="steps that also hold for images in other clients' style; clients share amplitude spectra of some images",
     families="domain",
-)  # fmt: skip
+)

@@ -32,7 +32,9 @@ class ByDiscrepancy(Aggregator):
 
     a: Annotated[float, "weight of the discrepancy, >= 0"] = 0.5
     b: Annotated[float, "added to all weights, >= 0"] = 0.1
-    measure: Annotated[Literal["kl", "l2"], "of the discrepancy: divergence as a share of all, or distance"] = "kl"
+    measure: Annotated[
+        Literal["kl", "l2"], "of the discrepancy: divergence as a share of all, or distance"
+    ] = "kl"
 
     needs_one_label = "it compares the shares of classes, which sum to 1"
 
@@ -40,9 +42,13 @@ class ByDiscrepancy(Aggregator):
         counts = client.shard.class_counts.double()  # [C]
         shares, even = counts / counts.sum(), 1 / len(counts)
         kl = (shares * (shares / even).clamp_min(1e-300).log()).sum()
-        client.report["discrepancy"] = kl.clamp_min(0) if self.measure == "kl" else (shares - even).norm()
+        client.report["discrepancy"] = (
+            kl.clamp_min(0) if self.measure == "kl" else (shares - even).norm()
+        )
 
-    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+    def aggregate(
+        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
+    ) -> tuple[Tensor, Tensor]:
         d = updates["discrepancy"].double()  # [K]
         if self.measure == "kl":
             d = d / d.sum().clamp_min(1e-300)
@@ -52,6 +58,10 @@ class ByDiscrepancy(Aggregator):
 
 
 register(
-    "feddisco", Plain(), ByDiscrepancy(), label="FedDisco",
-    about="clients whose classes are far from evenly distributed weigh less", families="drift",
-)  # fmt: skip
+    "feddisco",
+    Plain(),
+    ByDiscrepancy(),
+    label="FedDisco",
+    about="clients whose classes are far from evenly distributed weigh less",
+    families="drift",
+)

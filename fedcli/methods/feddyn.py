@@ -38,16 +38,18 @@ class Drifting(Local):
 
     alpha: Annotated[float, "strength of the penalty, >= 0"] = 0.01
     clip: Annotated[float, "largest norm of a step's gradient, > 0"] = 10.0
-    control: Annotated[Literal["weighted", "uniform"], "how clients count in h: as in the model, or all the same"] = (
-        "weighted"
-    )
+    control: Annotated[
+        Literal["weighted", "uniform"], "how clients count in h: as in the model, or all the same"
+    ] = "weighted"
 
     works_without_server = False
     adds_to_mean = True
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         start = client.theta[: client.layout.trainable]  # [T]
-        client.scratch["anchor"] = start - client.memory.get("moved", torch.zeros_like(start))  # w_t - l_i
+        client.scratch["anchor"] = start - client.memory.get(
+            "moved", torch.zeros_like(start)
+        )  # w_t - l_i
 
     def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         loss = super().gradient(net, batch, client)
@@ -56,7 +58,9 @@ class Drifting(Local):
 
     def penalise(self, client: ClientRound) -> None:
         """Add the penalty's gradient to that of the loss, and cut their sum at `clip`."""
-        grad = client.layout.grad.add_(client.layout.params - client.scratch["anchor"], alpha=self.alpha)
+        grad = client.layout.grad.add_(
+            client.layout.params - client.scratch["anchor"], alpha=self.alpha
+        )
         cut_to_norm(grad, self.clip)
 
     def on_round_end(self, net: Network, client: ClientRound) -> None:
@@ -64,10 +68,18 @@ class Drifting(Local):
         client.report["moved"] = client.layout.params - start  # [T]
         client.memory["moved"] = client.layout.params - client.scratch["anchor"]  # l_i + this move
 
-    def post_aggregate(self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors) -> Tensor:
-        moved = average(updates["moved"], self.counted(weights)) * (len(weights) / updates.roster)  # [T]
-        shared["moved"] = shared["moved"] + moved if "moved" in shared else moved  # l, which is -h / alpha of Alg. 1
-        return torch.cat([theta[: len(moved)] + shared["moved"], theta[len(moved) :]])  # Alg. 1, theta
+    def post_aggregate(
+        self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
+    ) -> Tensor:
+        moved = average(updates["moved"], self.counted(weights)) * (
+            len(weights) / updates.roster
+        )  # [T]
+        shared["moved"] = (
+            shared["moved"] + moved if "moved" in shared else moved
+        )  # l, which is -h / alpha of Alg. 1
+        return torch.cat(
+            [theta[: len(moved)] + shared["moved"], theta[len(moved) :]]
+        )  # Alg. 1, theta
 
     def counted(self, weights: Tensor) -> Tensor:
         """[K] how clients count in what the server keeps, from their weights in the model [K]."""
@@ -80,9 +92,9 @@ class Dynamic(Drifting):
 
     cost = {"step": 1}
 
-    rule: Annotated[Literal["original", "released"], "the paper, or a benchmark's code in which it is FedAvg"] = (
-        "original"
-    )
+    rule: Annotated[
+        Literal["original", "released"], "the paper, or a benchmark's code in which it is FedAvg"
+    ] = "original"
 
     images_in_loss_alone = True
 
@@ -94,8 +106,14 @@ class Dynamic(Drifting):
         if self.rule == "original":
             super().penalise(client)
 
-    def post_aggregate(self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors) -> Tensor:
-        return theta if self.rule == "released" else super().post_aggregate(theta, updates, weights, shared)
+    def post_aggregate(
+        self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
+    ) -> Tensor:
+        return (
+            theta
+            if self.rule == "released"
+            else super().post_aggregate(theta, updates, weights, shared)
+        )
 
 
 register(

@@ -35,20 +35,24 @@ class Extrapolated(Aggregator):
     cost = {}
     needs = "sums"
 
-    epsilon: Annotated[float, "added to the squared length of the mean update, > 0; larger keeps nearer to FedAvg"] = (
-        1e-3
-    )
+    epsilon: Annotated[
+        float, "added to the squared length of the mean update, > 0; larger keeps nearer to FedAvg"
+    ] = 1e-3
 
     def measure_local(self, net: Network, client: ClientRound) -> None:
         moved = client.layout.params - client.theta[: client.layout.trainable]  # [T] D_k
         client.report["squared_length"] = moved.double().square().sum()
 
-    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+    def aggregate(
+        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
+    ) -> tuple[Tensor, Tensor]:
         mean, p = average(updates.theta, updates.base), updates.base  # [P], whose buffers stay
         moving = slice(updates.layout.trainable)
         step = mean[moving] - theta[moving]  # [T] D
         of_mean = step.double().square().sum()
-        eta = (p @ updates["squared_length"].double() / (2 * (of_mean + self.epsilon))).clamp_min(1)  # Eq. 7
+        eta = (p @ updates["squared_length"].double() / (2 * (of_mean + self.epsilon))).clamp_min(
+            1
+        )  # Eq. 7
         memory["eta"] = eta
         if eta > 1:
             mean[moving] = theta[moving] + eta.to(theta.dtype) * step
@@ -56,6 +60,10 @@ class Extrapolated(Aggregator):
 
 
 register(
-    "fedexp", Plain(), Extrapolated(), label="FedExP",
-    about="the server goes beyond the mean, the further the more updates disagree", families="drift",
-)  # fmt: skip
+    "fedexp",
+    Plain(),
+    Extrapolated(),
+    label="FedExP",
+    about="the server goes beyond the mean, the further the more updates disagree",
+    families="drift",
+)

@@ -41,19 +41,31 @@ class Projected(LossBefore):
 
     needs = "updates"
 
-    protect: Annotated[float, "alpha: share of clients, with the largest losses, never projected, in [0, 1]"] = 0.1
-    lookback: Annotated[int, "tau: past rounds whose clients count as external conflicts, >= 0; 0 is none"] = 1
-    weights: Annotated[Literal["uniform", "samples"], "how clients count in the means; uniform is the paper's"] = (
-        "uniform"
-    )
-    rule: Annotated[Literal["original", "released"], "who is external: the paper's rounds, or the code's"] = "original"
+    protect: Annotated[
+        float, "alpha: share of clients, with the largest losses, never projected, in [0, 1]"
+    ] = 0.1
+    lookback: Annotated[
+        int, "tau: past rounds whose clients count as external conflicts, >= 0; 0 is none"
+    ] = 1
+    weights: Annotated[
+        Literal["uniform", "samples"], "how clients count in the means; uniform is the paper's"
+    ] = "uniform"
+    rule: Annotated[
+        Literal["original", "released"], "who is external: the paper's rounds, or the code's"
+    ] = "original"
 
-    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+    def aggregate(
+        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
+    ) -> tuple[Tensor, Tensor]:
         t, k = updates.layout.trainable, len(updates.rows)
-        p = updates.base if self.weights == "samples" else torch.full_like(updates.base, 1 / k)  # [K]
+        p = (
+            updates.base if self.weights == "samples" else torch.full_like(updates.base, 1 / k)
+        )  # [K]
         past = self.absent(theta, updates, memory)
         g = gram(theta, updates, [update for _, update in past])  # [M, M], participants first
-        plain = torch.zeros(len(g), dtype=torch.float64)  # [M] coefficients: what is made is sum_m c_m g_m
+        plain = torch.zeros(
+            len(g), dtype=torch.float64
+        )  # [M] coefficients: what is made is sum_m c_m g_m
         plain[:k] = p.cpu()
         c = self.external(self.internal(g, plain, updates), g, updates, [seen for seen, _ in past])
         if length(c, g) > 1e-6 * g.diagonal().max().sqrt():
@@ -69,7 +81,11 @@ class Projected(LossBefore):
         """Alg. 2: coefficients [M] of the mean of the projected updates."""
         rank = list(zip(updates["loss_before"].tolist(), updates.rows.tolist(), strict=True))
         order = sorted(range(len(rank)), key=rank.__getitem__)
-        first = ceil((len(order) - 1) * (1 - Fraction(str(self.protect)))) if self.protect > 0 else len(order)
+        first = (
+            ceil((len(order) - 1) * (1 - Fraction(str(self.protect))))
+            if self.protect > 0
+            else len(order)
+        )
         out = torch.zeros_like(plain)
         for i in order:
             own = torch.zeros_like(plain)  # [M] of client i
@@ -82,7 +98,9 @@ class Projected(LossBefore):
 
     def external(self, c: Tensor, g: Tensor, updates: ClientUpdates, seen: list[int]) -> Tensor:
         """Alg. 3: remove from c [M] what conflicts with each past round in reach."""
-        when = torch.tensor([updates.round] * len(updates.rows) + seen)  # [M] the round of each update
+        when = torch.tensor(
+            [updates.round] * len(updates.rows) + seen
+        )  # [M] the round of each update
         first, last = self.reach(updates.round)
         for past in range(first, last + 1) if first >= 1 else []:
             against = ((when == past) & (g @ c < 0)).double()  # [M]
@@ -94,13 +112,19 @@ class Projected(LossBefore):
         """The first and the last round that round t looks back on."""
         return (t - self.lookback, t - 1) if self.rule == "original" else (t - self.lookback + 1, t)
 
-    def absent(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> list[tuple[int, Tensor]]:
+    def absent(
+        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
+    ) -> list[tuple[int, Tensor]]:
         """Round and last update [T] of absent clients in reach; keeps this round's updates for later ones."""
         t, here = updates.layout.trainable, updates.rows.tolist()
         seen = by_row(memory, "seen", updates, 0.0)  # [N], 0 before a client's first round
         seen[updates.rows] = 0
         first, after = max(1, self.reach(updates.round)[0]), self.reach(updates.round + 1)[0]
-        past_updates = [(int(past), memory[f"update_{row}"]) for row, past in enumerate(seen.tolist()) if past >= first]
+        past_updates = [
+            (int(past), memory[f"update_{row}"])
+            for row, past in enumerate(seen.tolist())
+            if past >= first
+        ]
         seen[updates.rows] = float(updates.round)
         memory["seen"] = seen
         for row, past in enumerate(seen.tolist()):
@@ -117,6 +141,10 @@ def length(c: Tensor, g: Tensor) -> Tensor:
 
 
 register(
-    "fedfv", Plain(), Projected(), label="FedFV", about="updates lose what conflicts with other clients' updates",
+    "fedfv",
+    Plain(),
+    Projected(),
+    label="FedFV",
+    about="updates lose what conflicts with other clients' updates",
     families="hospital",
-)  # fmt: skip
+)

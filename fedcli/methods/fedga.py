@@ -40,8 +40,12 @@ class Gap(Aggregator):
     cost = {"forward": 2}
     needs = "scalars"
 
-    step: Annotated[float, "factor on the rule's own d (original 0.2, released 0.05), >= 0; 0 stays uniform"] = 1.0
-    rule: Annotated[Literal["original", "released"], "validation gaps, or centred training gaps"] = "original"
+    step: Annotated[
+        float, "factor on the rule's own d (original 0.2, released 0.05), >= 0; 0 stays uniform"
+    ] = 1.0
+    rule: Annotated[
+        Literal["original", "released"], "validation gaps, or centred training gaps"
+    ] = "original"
 
     full_participation = True
 
@@ -64,15 +68,26 @@ class Gap(Aggregator):
 
     def part(self, client: ClientRound) -> Shard:
         """The images a client measures its gap on."""
-        return client.val if self.rule == "original" and client.val is not None and len(client.val) else client.shard
+        return (
+            client.val
+            if self.rule == "original" and client.val is not None and len(client.val)
+            else client.shard
+        )
 
-    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+    def aggregate(
+        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
+    ) -> tuple[Tensor, Tensor]:
         k, rows, original = len(updates.rows), updates.rows, self.rule == "original"
         w = by_row(memory, "weights", updates, 1 / k)  # [N]
         gap = updates["gap"].double()  # [K]
         gap = gap if original else gap - gap.mean()
         if gap.abs().max() > 1e-12:
-            d = self.step * (0.2 if original else 0.05) * (updates.rounds - updates.round + 1) / updates.rounds
+            d = (
+                self.step
+                * (0.2 if original else 0.05)
+                * (updates.rounds - updates.round + 1)
+                / updates.rounds
+            )
             w[rows] += d / k * gap / gap.abs().max()
             w = normalised(w.clamp(0, 1)) if original else (w / w.sum()).clamp_min(0)
         memory["weights"] = w
@@ -81,6 +96,10 @@ class Gap(Aggregator):
 
 
 register(
-    "fedga", Plain(), Gap(), label="FedGA", about="weight moves to clients who lose most by averaging",
+    "fedga",
+    Plain(),
+    Gap(),
+    label="FedGA",
+    about="weight moves to clients who lose most by averaging",
     families="hospital",
-)  # fmt: skip
+)

@@ -42,6 +42,10 @@ class ControlledSharp(Controlled):
 
 
 register(
-    "fedgamma", ControlledSharp(), WeightedMean(), label="FedGAMMA",
-    about="sharpness-aware local steps with SCAFFOLD's correction", families="drift",
-)  # fmt: skip
+    "fedgamma",
+    ControlledSharp(),
+    WeightedMean(),
+    label="FedGAMMA",
+    about="sharpness-aware local steps with SCAFFOLD's correction",
+    families="drift",
+)

@@ -98,7 +98,10 @@ class FixedSimplex(Local):
 
 
 register(
-    "fedgela", FixedSimplex(), Mean(), label="FedGELA",
+    "fedgela",
+    FixedSimplex(),
+    Mean(),
+    label="FedGELA",
     about="features under a fixed simplex of classes, which each client scales by its own class shares",
     families="drift",
-)  # fmt: skip
+)

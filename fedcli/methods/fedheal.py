@@ -47,14 +47,22 @@ class Harmonized(Histograms, Aggregator):
     cost = {}
 
     tau: Annotated[float, "share of rounds that must agree to keep a coordinate, in [0, 1)"] = 0.3
-    beta: Annotated[float, "share of this round's distances in the change of the weights, in [0, 1]"] = 0.4
+    beta: Annotated[
+        float, "share of this round's distances in the change of the weights, in [0, 1]"
+    ] = 0.4
     parts: Annotated[Literal["both", "fphl", "fael"], "the filter, the weights, or both"] = "both"
-    rule: Annotated[Literal["released", "paper"], "history, ties and distance as in the code or the text"] = "released"
+    rule: Annotated[
+        Literal["released", "paper"], "history, ties and distance as in the code or the text"
+    ] = "released"
 
-    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+    def aggregate(
+        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
+    ) -> tuple[Tensor, Tensor]:
         t = updates.layout.trainable
         keep = self.consistent(theta, updates, memory) if self.parts != "fael" else None  # [K, T]
-        p = self.weigh(theta, updates, memory, keep) if self.parts != "fphl" else updates.base  # [K]
+        p = (
+            self.weigh(theta, updates, memory, keep) if self.parts != "fphl" else updates.base
+        )  # [K]
         total, moved = torch.zeros_like(theta[:t]), torch.zeros_like(theta[:t])  # [T], [T]
         for k, weight in enumerate(p.tolist()):  # by rows: no second [K, P]
             delta = updates.theta[k, :t] - theta[:t]
@@ -68,8 +76,16 @@ class Harmonized(Histograms, Aggregator):
     def consistent(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Tensor:
         """Eqs. 5-7: which coordinates of each update go the way most of its client's rounds went, bool [K, T]."""
         t, released = updates.layout.trainable, self.rule == "released"
-        small = torch.uint8 if updates.rounds <= 255 else torch.int16 if updates.rounds <= 32767 else torch.int32
-        rises = RowTable.of(memory.get("rises", RowTable((updates.roster, t), small, theta.device)))  # [N, T]
+        small = (
+            torch.uint8
+            if updates.rounds <= 255
+            else torch.int16
+            if updates.rounds <= 32767
+            else torch.int32
+        )
+        rises = RowTable.of(
+            memory.get("rises", RowTable((updates.roster, t), small, theta.device))
+        )  # [N, T]
         seen = memory.get("seen", torch.zeros(updates.roster, dtype=torch.int64)).clone()  # [N]
         keep = torch.empty(len(updates.rows), t, dtype=torch.bool, device=theta.device)
         changed = {}
@@ -90,7 +106,9 @@ class Harmonized(Histograms, Aggregator):
         counts = torch.zeros(len(memory["seen"]), BINS, dtype=torch.int64)  # [N, bins]
         for row, seen in enumerate(memory["seen"].tolist()):
             if seen:
-                rises = torch.bincount(memory["rises"][row].cpu(), minlength=seen + 1)  # coordinates by number of rises
+                rises = torch.bincount(
+                    memory["rises"][row].cpu(), minlength=seen + 1
+                )  # coordinates by number of rises
                 number = torch.arange(seen + 1)
                 often = torch.maximum(number, seen - number)
                 counts[row].index_add_(0, (often * BINS + seen - 1) // seen - 1, rises)
@@ -103,16 +121,22 @@ class Harmonized(Histograms, Aggregator):
             return max(0, ceil(tau * (past + 1)) - 1)  # Eqs. 7, 9
         return floor(tau * past) + 1 if past else 0
 
-    def weigh(self, theta: Tensor, updates: ClientUpdates, memory: Tensors, keep: Tensor | None) -> Tensor:
+    def weigh(
+        self, theta: Tensor, updates: ClientUpdates, memory: Tensors, keep: Tensor | None
+    ) -> Tensor:
         """Eqs. 11-12: weights [K] that follow each client's kept distance."""
         rows, start = updates.rows, 1 / updates.roster
         increment = by_row(memory, "increment", updates, 0.0)  # delta p, [N]
-        p = by_row(memory, "p", updates, start)  # paper: p itself; released: 1/N + the sum of own increments
+        p = by_row(
+            memory, "p", updates, start
+        )  # paper: p itself; released: 1/N + the sum of own increments
         rounds = by_row(memory, "rounds", updates, 1.0)  # 1 + own rounds
         distance = self.distances(theta, updates, keep)  # [K]
         if distance.sum() > 0:
             before = p[rows].sum()
-            increment[rows] = (1 - self.beta) * increment[rows] + self.beta * distance / distance.sum()
+            increment[rows] = (1 - self.beta) * increment[
+                rows
+            ] + self.beta * distance / distance.sum()
             p[rows] += increment[rows]
             rounds[rows] += 1
             if self.rule == "paper":
@@ -123,12 +147,17 @@ class Harmonized(Histograms, Aggregator):
 
     def distances(self, theta: Tensor, updates: ClientUpdates, keep: Tensor | None) -> Tensor:
         """Eq. 11: how far the kept part of each update goes, float64 [K]."""
-        t, spans = updates.layout.trainable, [updates.layout.spans[name] for name in updates.layout.weights]
+        t, spans = (
+            updates.layout.trainable,
+            [updates.layout.spans[name] for name in updates.layout.weights],
+        )
         out = []
         for k in range(len(updates.rows)):
             kept = updates.theta[k, :t] - theta[:t]  # [T]
             kept = kept * keep[k] if keep is not None else kept
-            norms = torch.stack([torch.linalg.vector_norm(kept[span], dtype=torch.float64) for span in spans])
+            norms = torch.stack(
+                [torch.linalg.vector_norm(kept[span], dtype=torch.float64) for span in spans]
+            )
             out.append(norms.sum() if self.rule == "released" else norms.square().sum())
         return torch.stack(out)
 

@@ -48,7 +48,9 @@ class TwoContrasts(LinearHeadOnly, Local):
     """Cross-entropy with margins by class share and difficulty, and two supervised contrasts."""
 
     cost = {"step": 2, "forward": 1}
-    not_recorded = "a step looks at the client's images a second time, by rows that are not recorded"
+    not_recorded = (
+        "a step looks at the client's images a second time, by rows that are not recorded"
+    )
     own_prior = True
     trains_backbone = True
     works_without_server = False
@@ -56,13 +58,17 @@ class TwoContrasts(LinearHeadOnly, Local):
 
     k1: Annotated[float, "strength of the contrast within the client, >= 0"] = 2.0
     k2: Annotated[float, "strength of the contrast to the classes' prototypes, >= 0"] = 2.0
-    d: Annotated[float, "how much a class's loss widens its margin, >= 0; 0: by its share alone"] = 0.25
+    d: Annotated[
+        float, "how much a class's loss widens its margin, >= 0; 0: by its share alone"
+    ] = 0.25
     width: Annotated[int, "of the projected features, >= 1"] = 128
     moves: Annotated[int, "largest number of steps that move prototypes apart, >= 0"] = 1000
 
     def extend(self, net: Network) -> None:
         features = net.head.in_features  # D
-        net.projector = nn.Sequential(nn.Linear(features, features), nn.Linear(features, self.width))
+        net.projector = nn.Sequential(
+            nn.Linear(features, features), nn.Linear(features, self.width)
+        )
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         y, classes = client.shard.y, client.shard.classes
@@ -70,7 +76,9 @@ class TwoContrasts(LinearHeadOnly, Local):
         client.report["class_images"] = counts.double()  # [C]
         client.report["class_losses"] = probes.group_losses(net, client, y, classes)  # [C] sums
         share = counts / counts.sum()  # [C] p_c
-        difficulty = client.shared.get("class_difficulty", torch.ones_like(share, dtype=torch.float64))  # [C] l_c
+        difficulty = client.shared.get(
+            "class_difficulty", torch.ones_like(share, dtype=torch.float64)
+        )  # [C] l_c
         with torch.no_grad():
             rows = net.projector(net.head.weight)  # [C, W]
         client.scratch.update(
@@ -88,9 +96,13 @@ class TwoContrasts(LinearHeadOnly, Local):
         intra = contrast(z, y, client.scratch["share"][y])
         return cross_entropy(logits, batch.y, client) + self.k1 * intra + self.k2 * inter
 
-    def post_aggregate(self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors) -> Tensor:
+    def post_aggregate(
+        self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
+    ) -> Tensor:
         images, losses = updates["class_images"].sum(0), updates["class_losses"].sum(0)  # [C] each
-        known = shared.get("class_difficulty", torch.ones_like(losses))  # of classes that nobody has in this round
+        known = shared.get(
+            "class_difficulty", torch.ones_like(losses)
+        )  # of classes that nobody has in this round
         shared["class_difficulty"] = torch.where(images > 0, losses / (images + 1e-5), known)
         return theta
 
@@ -121,6 +133,10 @@ def separated(rows: Tensor, steps: int) -> Tensor:
 
 
 register(
-    "fediic", TwoContrasts(), Mean(), label="FedIIC",
-    about="contrasts within a client and to class prototypes, margins by class share and difficulty", families="rare",
-)  # fmt: skip
+    "fediic",
+    TwoContrasts(),
+    Mean(),
+    label="FedIIC",
+    about="contrasts within a client and to class prototypes, margins by class share and difficulty",
+    families="rare",
+)

@@ -34,7 +34,9 @@ class Sharp(Local):
     reads_round = True
 
     rho: Annotated[float, "largest perturbation radius, in units of theta, >= 0"] = 0.1
-    tau: Annotated[float, "growth of rho over the run, >= 0; 0 keeps it fixed, which is FedISM"] = 0.5
+    tau: Annotated[float, "growth of rho over the run, >= 0; 0 keeps it fixed, which is FedISM"] = (
+        0.5
+    )
     alpha: Annotated[float, "share of the across-gradient that GSAM removes, >= 0; 0 is SAM"] = 0.1
 
     def warning(self, net: Network, rounds: int) -> str:
@@ -69,19 +71,30 @@ class BySharpness(Aggregator):
     tau: Annotated[float, "growth of rho over the run, >= 0; 0 keeps it fixed"] = 0.5
     q: Annotated[float, "exponent, >= 0; larger gives more to the sharpest client"] = 2.0
     beta: Annotated[float, "share of this round in the moving average of weights, in [0, 1]"] = 0.5
-    state: Annotated[Literal["sharpness", "loss"], "what is weighed: FedISM+ (S) or FedISM+ (L)"] = "sharpness"
+    state: Annotated[
+        Literal["sharpness", "loss"], "what is weighed: FedISM+ (S) or FedISM+ (L)"
+    ] = "sharpness"
 
     def measure_global(self, net: Network, client: ClientRound) -> None:
         here, there = probes.ascend(net, client, perturbation_radius(self, client))
         client.report[self.state] = there - here if self.state == "sharpness" else there  # Eq. 10
 
-    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+    def aggregate(
+        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
+    ) -> tuple[Tensor, Tensor]:
         s = updates[self.state].double().clamp_min(1e-10)  # [K]
         share = s / s.sum() + 1e-10
-        fresh = (share / share.max()) ** self.q  # by the largest, so that a large q cannot make all of them 0
+        fresh = (
+            share / share.max()
+        ) ** self.q  # by the largest, so that a large q cannot make all of them 0
         fresh = fresh / fresh.sum()  # Eq. 16
-        past, rows = by_row(memory, "weights", updates, -1.0), updates.rows  # [N], -1 before a client's first round
-        past[rows] = torch.where(past[rows] < 0, fresh, self.beta * fresh + (1 - self.beta) * past[rows])  # Eq. 18
+        past, rows = (
+            by_row(memory, "weights", updates, -1.0),
+            updates.rows,
+        )  # [N], -1 before a client's first round
+        past[rows] = torch.where(
+            past[rows] < 0, fresh, self.beta * fresh + (1 - self.beta) * past[rows]
+        )  # Eq. 18
         memory["weights"] = past
         weights = past[rows] / past[rows].sum()
         return average(updates.theta, weights), weights
@@ -92,18 +105,34 @@ def perturbation_radius(half: Sharp | BySharpness, client: ClientRound) -> float
 
 
 register(
-    "fedism-plus", Sharp(), BySharpness(), label="FedISM+",
-    about="sharpness-aware steps, growing perturbation radius; the sharpest client weighs most", families="noise",
-)  # fmt: skip
-register(
-    "fedism", Sharp(rho=0.05, tau=0.0), BySharpness(rho=0.05, tau=0.0), label="FedISM",
-    about="FedISM+ with a fixed perturbation radius", families="noise",
-)  # fmt: skip
-register(
-    "salt", Sharp(), Mean(), label="SALT", about="the local half of FedISM+: sharpness-aware steps, plain average",
+    "fedism-plus",
+    Sharp(),
+    BySharpness(),
+    label="FedISM+",
+    about="sharpness-aware steps, growing perturbation radius; the sharpest client weighs most",
     families="noise",
-)  # fmt: skip
+)
 register(
-    "saga", Plain(), BySharpness(), label="SAGA",
-    about="the server half of FedISM+: plain steps, weights by sharpness or loss", families="noise",
-)  # fmt: skip
+    "fedism",
+    Sharp(rho=0.05, tau=0.0),
+    BySharpness(rho=0.05, tau=0.0),
+    label="FedISM",
+    about="FedISM+ with a fixed perturbation radius",
+    families="noise",
+)
+register(
+    "salt",
+    Sharp(),
+    Mean(),
+    label="SALT",
+    about="the local half of FedISM+: sharpness-aware steps, plain average",
+    families="noise",
+)
+register(
+    "saga",
+    Plain(),
+    BySharpness(),
+    label="SAGA",
+    about="the server half of FedISM+: plain steps, weights by sharpness or loss",
+    families="noise",
+)

@@ -28,17 +28,25 @@ class Calibrated(Local):
     cost = {"step": 1}
 
     tau: Annotated[float, "strength of the margin, >= 0; 0 is FedAvg"] = 0.5
-    absent: Annotated[Literal["floor", "mask"], "a class without images: 1e-8 of them, or taken out"] = "floor"
+    absent: Annotated[
+        Literal["floor", "mask"], "a class without images: 1e-8 of them, or taken out"
+    ] = "floor"
 
     own_prior = True
 
     needs_one_label = "its margins are in one softmax over all classes"
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
-        client.offset = offset("fedlc", client.shard.class_counts, tau=self.tau, absent=self.absent)  # [C]
+        client.offset = offset(
+            "fedlc", client.shard.class_counts, tau=self.tau, absent=self.absent
+        )  # [C]
 
 
 register(
-    "fedlc", Calibrated(), Mean(), label="FedLC", about="logits lowered by a margin that grows as a class gets rarer",
+    "fedlc",
+    Calibrated(),
+    Mean(),
+    label="FedLC",
+    about="logits lowered by a margin that grows as a class gets rarer",
     families="rare",
-)  # fmt: skip
+)

@@ -38,7 +38,9 @@ class AwayFromTheGlobalPath(Local):
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         now = client.theta[: client.layout.trainable].clone()  # [T] w
         back = client.memory.get("global", now) - now  # w_old - w
-        client.scratch["delta"] = self.rho * back / (back.norm() + 1e-12)  # Alg. 1, the perturbation
+        client.scratch["delta"] = (
+            self.rho * back / (back.norm() + 1e-12)
+        )  # Alg. 1, the perturbation
         client.memory["global"] = now
 
     def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
@@ -50,6 +52,10 @@ class AwayFromTheGlobalPath(Local):
 
 
 register(
-    "fedlesam", AwayFromTheGlobalPath(), Mean(), label="FedLESAM",
-    about="sharpness-aware steps perturbed along the global model's last way", families="drift",
-)  # fmt: skip
+    "fedlesam",
+    AwayFromTheGlobalPath(),
+    Mean(),
+    label="FedLESAM",
+    about="sharpness-aware steps perturbed along the global model's last way",
+    families="drift",
+)

@@ -41,7 +41,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .contract import Aggregator, Batch, ClientRound, ClientUpdates, Local, Network, Shard, Tensors, cross_entropy
+from .contract import (
+    Aggregator,
+    Batch,
+    ClientRound,
+    ClientUpdates,
+    Local,
+    Network,
+    Shard,
+    Tensors,
+    cross_entropy,
+)
 from .fedavg import Mean
 from .helpers import average, late_start
 from .mixins import LearnsFromTeacher, LinearHeadOnly
@@ -57,14 +67,20 @@ class Distilled(LearnsFromTeacher, LinearHeadOnly, Local):
 
     cost = "it has a teacher"
 
-    lambda_f: Annotated[float, "weight of the divergence from the teacher, >= 0; 0 trains as BSM-FL does"] = 3.0
+    lambda_f: Annotated[
+        float, "weight of the divergence from the teacher, >= 0; 0 trains as BSM-FL does"
+    ] = 3.0
     prior: Annotated[
-        Literal["bsm", "none", "fedlc", "logit-adjust"], "what the client's class counts add to its training logits"
+        Literal["bsm", "none", "fedlc", "logit-adjust"],
+        "what the client's class counts add to its training logits",
     ] = "bsm"
     teacher_view: Annotated[
-        Literal["same", "clean"], "the teacher sees the augmented image, or the one without augmentation, once"
+        Literal["same", "clean"],
+        "the teacher sees the augmented image, or the one without augmentation, once",
     ] = "same"
-    rule: Annotated[Literal["paper", "released"], "Eq. 4, or with a classifier on the projection"] = "paper"
+    rule: Annotated[
+        Literal["paper", "released"], "Eq. 4, or with a classifier on the projection"
+    ] = "paper"
 
     own_prior = True
 
@@ -77,7 +93,10 @@ class Distilled(LearnsFromTeacher, LinearHeadOnly, Local):
             net.teacher.width = width
         net.teacher.requires_grad_(False).eval()
         net.projector = nn.Sequential(
-            nn.Linear(width, width), nn.BatchNorm1d(width), nn.ReLU(), nn.Linear(width, net.teacher.width)
+            nn.Linear(width, width),
+            nn.BatchNorm1d(width),
+            nn.ReLU(),
+            nn.Linear(width, net.teacher.width),
         )
         if self.rule == "released":
             net.auxiliary = nn.Linear(net.teacher.width, classes)
@@ -93,8 +112,12 @@ class Distilled(LearnsFromTeacher, LinearHeadOnly, Local):
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         counts = client.shard.class_counts  # [C]
         client.offset = None if self.prior == "none" else offset(self.prior, counts)  # [C]
-        client.scratch["divergence"] = torch.zeros_like(counts, dtype=torch.float64)  # [C] over images and epochs
-        client.scratch["losses"] = torch.zeros(2, device=counts.device)  # L_sup and L_f, summed over steps
+        client.scratch["divergence"] = torch.zeros_like(
+            counts, dtype=torch.float64
+        )  # [C] over images and epochs
+        client.scratch["losses"] = torch.zeros(
+            2, device=counts.device
+        )  # L_sup and L_f, summed over steps
         if client.shard.kind == "none" or self.teacher_view == "clean":
             client.per_image["reference"] = fixed_view(net, client.shard)  # [N, W]
 
@@ -123,12 +146,14 @@ class Rescue(Aggregator):
     cost = "it has a teacher"
     needs = "scalars"
 
-    rule: Annotated[Literal["paper", "released"], "Eqs. 3 and 4, or the factor and loss of the code"] = "paper"
+    rule: Annotated[
+        Literal["paper", "released"], "Eqs. 3 and 4, or the factor and loss of the code"
+    ] = "paper"
     delay: Annotated[float, "share of rounds that average by image count first, in [0, 1)"] = 0.0
     by_count: Annotated[bool, "multiply the rescue factor by the number of training images"] = False
-    by_class: Annotated[bool, "also send w and what of every class, for the record; they reveal a client's classes"] = (
-        False
-    )
+    by_class: Annotated[
+        bool, "also send w and what of every class, for the record; they reveal a client's classes"
+    ] = False
 
     needs_one_label = "its weights come from divergences by class"
 
@@ -139,7 +164,10 @@ class Rescue(Aggregator):
     @torch.no_grad()
     def measure_global(self, net: Network, client: ClientRound) -> None:
         net.eval()
-        reference, total = fixed_view(net, client.shard), torch.zeros_like(client.scratch["divergence"])  # [N, W], [C]
+        reference, total = (
+            fixed_view(net, client.shard),
+            torch.zeros_like(client.scratch["divergence"]),
+        )  # [N, W], [C]
         for batch in client.shard.in_order():
             distances = divergence(net.projector(net.features(batch.x)), reference[batch.at])  # [B]
             total.index_add_(0, batch.y, distances.double())
@@ -156,7 +184,9 @@ class Rescue(Aggregator):
             for k in range(len(n)):
                 client.report |= {f"{RECEIVED}{k}": received[k], f"{TRAINED}{k}": trained[k]}
 
-    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+    def aggregate(
+        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
+    ) -> tuple[Tensor, Tensor]:
         weights = self.weights(updates)
         return average(updates.theta, weights), weights  # Eq. 5
 
@@ -175,7 +205,9 @@ def divergence(projection: Tensor, reference: Tensor) -> Tensor:
 def rescue_factor(received: Tensor, trained: Tensor, rule: str) -> Tensor:
     """w [C] and what [C], 0 for absent classes -> a scalar; 0 where rule=released meets 0/0."""
     if rule == "released":
-        received, trained = (v / v.sum().clamp_min(torch.finfo(v.dtype).tiny) for v in (received, trained))
+        received, trained = (
+            v / v.sum().clamp_min(torch.finfo(v.dtype).tiny) for v in (received, trained)
+        )
     return received @ trained  # Eq. 3
 
 
@@ -196,11 +228,18 @@ def fixed_view(net: Network, shard: Shard) -> Tensor:
 
 
 register(
-    "fed-mas", Distilled(), Rescue(), label="Fed-MAS",
+    "fed-mas",
+    Distilled(),
+    Rescue(),
+    label="Fed-MAS",
     about="balanced softmax, features kept near a frozen teacher's; weights by divergence from it",
     families="rare hospital",
-)  # fmt: skip
+)
 register(
-    "kd", Distilled(), Mean(), label="BSM-FL w/ KD",
-    about="balanced softmax, features kept near a frozen teacher's, averaged by image count", families="rare",
-)  # fmt: skip
+    "kd",
+    Distilled(),
+    Mean(),
+    label="BSM-FL w/ KD",
+    about="balanced softmax, features kept near a frozen teacher's, averaged by image count",
+    families="rare",
+)

@@ -41,17 +41,25 @@ class MinNorm(Aggregator):
 
     cost = {}
 
-    epsilon: Annotated[float, "how far a weight may be from the image share, in [0, 1]; 0 is FedAvg's, 1 is MGDA"] = 0.1
+    epsilon: Annotated[
+        float, "how far a weight may be from the image share, in [0, 1]; 0 is FedAvg's, 1 is MGDA"
+    ] = 0.1
     step: Annotated[float, "server step length, > 0"] = 1.0
-    length: Annotated[Literal["kept", "unit"], "a step is times the mean length of updates, or (paper) not"] = "kept"
+    length: Annotated[
+        Literal["kept", "unit"], "a step is times the mean length of updates, or (paper) not"
+    ] = "kept"
 
-    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+    def aggregate(
+        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
+    ) -> tuple[Tensor, Tensor]:
         products = gram(theta, updates)  # [K, K] g_i g_j
         norms = products.diagonal().sqrt()  # [K] ||g_i||
         inverse = torch.where(norms > 0, 1 / norms, 0.0)  # [K]
         lambda0 = updates.base.cpu()  # [K]
         unit = inverse[:, None] * products * inverse  # [K, K] u_i u_j
-        weights = torch.from_numpy(min_norm(unit.numpy(), lambda0.numpy(), self.epsilon))  # [K] lambda*, Alg. 1
+        weights = torch.from_numpy(
+            min_norm(unit.numpy(), lambda0.numpy(), self.epsilon)
+        )  # [K] lambda*, Alg. 1
         eta = self.step * (float(lambda0 @ norms) if self.length == "kept" else 1.0)
         out = average(updates.theta, weights.to(theta.device))  # [P], of which the buffers stay
         moving = slice(updates.layout.trainable)
@@ -81,7 +89,9 @@ def min_norm(products: np.ndarray, prior: np.ndarray, epsilon: float) -> np.ndar
         if gain < room * curvature:
             weights[giver] -= gain / curvature
             weights[taker] += gain / curvature
-        elif weights[giver] - low[giver] <= high[taker] - weights[taker]:  # a bound is met to the last bit
+        elif (
+            weights[giver] - low[giver] <= high[taker] - weights[taker]
+        ):  # a bound is met to the last bit
             weights[giver], weights[taker] = low[giver], weights[taker] + room
         else:
             weights[giver], weights[taker] = weights[giver] - room, high[taker]
@@ -89,6 +99,10 @@ def min_norm(products: np.ndarray, prior: np.ndarray, epsilon: float) -> np.ndar
 
 
 register(
-    "fedmgda-plus", Plain(), MinNorm(), label="FedMGDA+",
-    about="the shortest mean of updates of length 1, with weights near the image shares", families="hospital",
-)  # fmt: skip
+    "fedmgda-plus",
+    Plain(),
+    MinNorm(),
+    label="FedMGDA+",
+    about="the shortest mean of updates of length 1, with weights near the image shares",
+    families="hospital",
+)

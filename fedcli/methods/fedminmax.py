@@ -42,6 +42,10 @@ class Projected(Minimax):
 
 
 register(
-    "fedminmax", Projected(), Mean(), label="FedMinMax",
-    about="images weighed by group; minimax over the groups' losses, from their shares on", families="groups",
-)  # fmt: skip
+    "fedminmax",
+    Projected(),
+    Mean(),
+    label="FedMinMax",
+    about="images weighed by group; minimax over the groups' losses, from their shares on",
+    families="groups",
+)

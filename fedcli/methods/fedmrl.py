@@ -45,7 +45,17 @@ from torch import Tensor
 
 from ..seeds import derive
 from . import probes, qmix, som
-from .contract import Aggregator, Batch, ClientRound, ClientUpdates, Local, Network, Shard, Tensors, cross_entropy
+from .contract import (
+    Aggregator,
+    Batch,
+    ClientRound,
+    ClientUpdates,
+    Local,
+    Network,
+    Shard,
+    Tensors,
+    cross_entropy,
+)
 from .helpers import average, by_row
 from .registry import register
 
@@ -68,7 +78,9 @@ class FairProx(Local):
     cost = {"step": 1, "forward": 2}
 
     parts: Annotated[Parts, PARTS] = "qmix+fair+som"
-    fair: Annotated[Literal["hinge", "symmetric"], "penalty above the mean loss only, or on both sides"] = "hinge"
+    fair: Annotated[
+        Literal["hinge", "symmetric"], "penalty above the mean loss only, or on both sides"
+    ] = "hinge"
     lambda_fair: Annotated[float, "strength of the fairness term, >= 0; 0 turns it off"] = 1.0
     mu: Annotated[float, "proximal coefficient where parts leave qmix out, in [0, 1]"] = FIRST
     rule: Annotated[Rule, RULE] = "paper"
@@ -77,14 +89,21 @@ class FairProx(Local):
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         zero = torch.zeros((), dtype=torch.float64, device=client.theta.device)
-        client.scratch |= {"mu": self.proximal(client), "correct": zero, "loss": zero.clone(), "images": zero.clone()}
+        client.scratch |= {
+            "mu": self.proximal(client),
+            "correct": zero,
+            "loss": zero.clone(),
+            "images": zero.clone(),
+        }
         if self.rule == "paper" and "fair" in self.parts:
             client.report["loss_before"] = probes.mean_loss(net, client)
 
     def proximal(self, client: ClientRound) -> Tensor:
         """mu_h of this round, a float64 scalar."""
         if "qmix" in self.parts and self.rule == "paper" and "mu" in client.shared:
-            return client.shared["mu"][client.row].double().to(client.theta.device)  # agents live on the CPU
+            return (
+                client.shared["mu"][client.row].double().to(client.theta.device)
+            )  # agents live on the CPU
         fixed = FIRST if "qmix" in self.parts else self.mu
         mu = 0.0 if self.rule == "released" or self.parts == "none" else fixed
         return torch.tensor(mu, dtype=torch.float64, device=client.theta.device)
@@ -94,7 +113,9 @@ class FairProx(Local):
         supervised = cross_entropy(logits, batch.y, client)
         plain = supervised if client.plain_loss else F.cross_entropy(logits, batch.y)
         self.objective(supervised, plain, client).backward()
-        layout.grad.addcmul_(layout.params - client.theta[: layout.trainable], mu.float())  # Eq. 3, second term
+        layout.grad.addcmul_(
+            layout.params - client.theta[: layout.trainable], mu.float()
+        )  # Eq. 3, second term
         client.scratch["correct"] += (logits.argmax(1) == batch.y).sum()
         client.scratch["loss"] += plain.detach().double() * len(batch.y)
         client.scratch["images"] += len(batch.y)
@@ -113,7 +134,9 @@ class FairProx(Local):
         client.report |= {
             "training_accuracy": client.scratch["correct"].double() / images,
             "training_loss": client.scratch["loss"] / images,
-            "label_entropy": released_entropy(counts) if self.rule == "released" else label_entropy(counts),
+            "label_entropy": released_entropy(counts)
+            if self.rule == "released"
+            else label_entropy(counts),
             "mu": client.scratch["mu"],
         }
 
@@ -125,13 +148,15 @@ class AgentsAndMap(Aggregator):
     cost = {}
 
     parts: Annotated[Parts, PARTS] = "qmix+fair+som"
-    grid: Annotated[Literal["log", "linear"], "what mu is chosen from: 0, 1e-5, .. 0.1, 0.4, 1, or 0, 0.1, .. 1"] = (
-        "log"
-    )
+    grid: Annotated[
+        Literal["log", "linear"], "what mu is chosen from: 0, 1e-5, .. 0.1, 0.4, 1, or 0, 0.1, .. 1"
+    ] = "log"
     zeta: Annotated[float, "accuracy with a reward of 0, in [0, 1]"] = 0.95
     gamma: Annotated[float, "worth of the next round's reward to this one's, in [0, 1)"] = 0.99
     warmup: Annotated[int, "rounds before the agents learn, >= 0"] = 10
-    som_input: Annotated[Literal["delta", "weights"], "what the map is of: updates, or whole models"] = "delta"
+    som_input: Annotated[
+        Literal["delta", "weights"], "what the map is of: updates, or whole models"
+    ] = "delta"
     alpha_by_size: Annotated[bool, "weights count training images too"] = False
     alpha_temperature: Annotated[float, "evenness of the weights, > 0; below 1 sharpens them"] = 1.0
     alpha_floor: Annotated[float, "share of all weight that is shared out evenly, in [0, 1]"] = 0.0
@@ -151,17 +176,23 @@ class AgentsAndMap(Aggregator):
         if self.rule == "paper" and "qmix" not in self.parts:
             return
         count = len(client.val) if client.val is not None else 0
-        client.report["validation_accuracy"] = accuracy(net, client.val if client.val and count else client.shard)
+        client.report["validation_accuracy"] = accuracy(
+            net, client.val if client.val and count else client.shard
+        )
         client.report["validation_images"] = torch.tensor(count, device=client.theta.device)
 
     def broadcast(self, memory: Tensors) -> Tensors:
         return {name: memory[name] for name in ("mu", "mean_loss") if name in memory}
 
-    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+    def aggregate(
+        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
+    ) -> tuple[Tensor, Tensor]:
         if self.rule == "released":
             return damped(theta, updates, memory, warmup=self.warmup, gamma=self.gamma)
         if "fair" in self.parts:
-            memory["mean_loss"] = (updates.base * updates["loss_before"].double()).sum()  # F of Eq. 9, as in Eq. 1
+            memory["mean_loss"] = (
+                updates.base * updates["loss_before"].double()
+            ).sum()  # F of Eq. 9, as in Eq. 1
         if "qmix" in self.parts:
             self.choose(updates, memory)
         weights = self.alpha(theta, updates, memory) if "som" in self.parts else updates.base
@@ -173,10 +204,13 @@ class AgentsAndMap(Aggregator):
         state = observed(updates, memory, updates["training_loss"].log1p()).float()
         reward = torch.exp(mean_accuracy(updates) - self.zeta) - 1  # Eq. 8
         chosen = qmix.next_actions(
-            qmix.Qmix(updates.roster, len(grid), self.gamma), memory, state, reward,
+            qmix.Qmix(updates.roster, len(grid), self.gamma),
+            memory,
+            state,
+            reward,
             first=int((grid - FIRST).abs().argmin()),
             now=qmix.Moment(updates.round, updates.rounds, self.warmup, updates.seed),
-        )  # fmt: skip
+        )
         memory["reward"], memory["mu"] = reward, grid[chosen]
 
     def alpha(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> Tensor:
@@ -186,10 +220,14 @@ class AgentsAndMap(Aggregator):
         delta = self.som_input == "delta"
         toward = (local.mean(0) - start if delta else start).double()  # [T]
         hashes = som.projection(moving, updates.seed, theta.device)
-        clients = ((model - start if delta else model).double() for model in local)  # one at a time, or [K, T] again
+        clients = (
+            (model - start if delta else model).double() for model in local
+        )  # one at a time, or [K, T] again
         rows = [(som.sketch(x, *hashes), som.similarity(x, toward)) for x in clients]
         x, similarity = (torch.stack(column).cpu() for column in zip(*rows))  # [K, D], [K]
-        order = som.order(updates.rows.cpu(), updates.roster, seed=updates.seed, round=updates.round)
+        order = som.order(
+            updates.rows.cpu(), updates.roster, seed=updates.seed, round=updates.round
+        )
         neurons = memory["som"].cpu() if "som" in memory else som.start(x, updates.seed)
         memory["som"] = neurons = som.train(neurons, x[order], similarity[order], updates.round)
         weight = (som.nearness(neurons, x) * similarity).to(theta.device)
@@ -212,7 +250,9 @@ def released_entropy(counts: Tensor) -> Tensor:
 def accuracy(net: Network, shard: Shard) -> Tensor:
     """Share of a shard's images that net gets right, in eval mode, a float64 scalar."""
     net.eval()
-    return sum((net(batch.x).argmax(1) == batch.y).sum() for batch in shard.in_order()).double() / len(shard)
+    return sum(
+        (net(batch.x).argmax(1) == batch.y).sum() for batch in shard.in_order()
+    ).double() / len(shard)
 
 
 def mean_accuracy(updates: ClientUpdates) -> Tensor:
@@ -226,7 +266,8 @@ def observed(updates: ClientUpdates, memory: Tensors, loss: Tensor) -> Tensor:
     entropy = kept("label_entropy", updates["label_entropy"], updates, memory)
     accuracies = kept("training_accuracy", updates["training_accuracy"], updates, memory)
     return torch.stack(
-        [entropy, images / images.sum(), accuracies, kept("training_loss", loss, updates, memory)], 1
+        [entropy, images / images.sum(), accuracies, kept("training_loss", loss, updates, memory)],
+        1,
     ).cpu()
 
 
@@ -246,7 +287,10 @@ def damped(
     memory["mean_mu"] = mu.mean()
     share, moving = (1 - mu) / len(mu), updates.layout.trainable  # [K]
     mean = average(updates.theta, torch.full_like(mu, 1 / len(mu)))
-    mean[:moving] = average(updates.theta[:, :moving], share) + (1 - share.sum()).to(theta.dtype) * theta[:moving]
+    mean[:moving] = (
+        average(updates.theta[:, :moving], share)
+        + (1 - share.sum()).to(theta.dtype) * theta[:moving]
+    )
     return mean, share / share.sum()
 
 
@@ -259,11 +303,15 @@ def released_mu(updates: ClientUpdates, memory: Tensors, *, warmup: int, gamma: 
     learner, reward = qmix.Learner.recall(memory, "released"), mean_accuracy(updates)
     before = memory["released_state"].cpu()  # [N, 4]
     if updates.round - 1 > warmup:
-        learner, memory["released_loss"] = learner.descend(lambda weights: nets.loss(weights, before, reward.float()))
+        learner, memory["released_loss"] = learner.descend(
+            lambda weights: nets.loss(weights, before, reward.float())
+        )
         learner.keep(memory, "released")
     state = observed(updates, memory, updates["training_loss"]).float()
     latest = state[updates.rows.cpu(), 2:]  # [K, 2] accuracy and loss
-    past = torch.cat([before[:1, 2:], latest[:-1]])  # [K, 2] what stood in the first row when each client came
+    past = torch.cat(
+        [before[:1, 2:], latest[:-1]]
+    )  # [K, 2] what stood in the first row when each client came
     first = torch.cat([state[:1, :2].expand(len(past), 2), past], 1)  # [K, 4]
     state[0, 2:], state[1:, 2:] = latest[-1], 0.0  # every client writes into the first row
     memory["released_state"], memory["reward"] = state, reward
@@ -309,12 +357,17 @@ class Released:
         """Squared distance of each net to a target that learns as well, and sees neither the next state nor mu."""
         layers, x = qmix.unpacked(weights, self.layers), state.reshape(1, -1)
         critic = qmix.perceptron(layers, x, "critic_in", "critic_middle", "critic_out")
-        target = reward + self.gamma * qmix.perceptron(layers, critic, "mixer_in", "mixer_out").sigmoid()  # [1, 1]
+        target = (
+            reward + self.gamma * qmix.perceptron(layers, critic, "mixer_in", "mixer_out").sigmoid()
+        )  # [1, 1]
         return (target - self.outputs(weights, x)).square().mean()
 
 
 register(
-    "fedmrl", FairProx(), AgentsAndMap(), label="FedMRL",
+    "fedmrl",
+    FairProx(),
+    AgentsAndMap(),
+    label="FedMRL",
     about="agents choose each client's proximal term, a penalty evens out losses, a self-organizing map weighs models",
     families="hospital",
-)  # fmt: skip
+)

@@ -31,7 +31,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from . import probes
-from .contract import Aggregator, Batch, ClientRound, ClientUpdates, Local, Network, Tensors, cross_entropy
+from .contract import (
+    Aggregator,
+    Batch,
+    ClientRound,
+    ClientUpdates,
+    Local,
+    Network,
+    Tensors,
+    cross_entropy,
+)
 from .helpers import average, logits_of
 from .priors import offset
 from .registry import register
@@ -50,24 +59,36 @@ class LearnsFromGlobal(Local):
     works_without_server = False
     needs_one_label = "it adjusts one softmax over all classes"
 
-    strength: Annotated[float, "largest share v of the distillation at noisy clients, in [0, 1]"] = 0.8
+    strength: Annotated[
+        float, "largest share v of the distillation at noisy clients, in [0, 1]"
+    ] = 0.8
     ramp: Annotated[float, "share of the rounds at whose end v is full, in (0, 1]"] = 0.49
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         client.offset = offset("logit-adjust", client.shard.class_counts)  # [C]
         client.report["class_images"] = client.shard.class_counts.double()  # [C]
-        client.report["class_losses"] = probes.group_losses(net, client, client.shard.y, client.shard.classes)  # [C]
+        client.report["class_losses"] = probes.group_losses(
+            net, client, client.shard.y, client.shard.classes
+        )  # [C]
         noisy = client.shared.get("noisy")  # [N] of the roster, and where stage 2 began
         if noisy is not None and noisy[client.row]:
             begun, end = float(client.shared["begun"]), self.ramp * client.rounds
-            progress = min(max((client.round - 1 - begun) / (end - begun), 0.0), 1.0) if end > begun else 1.0
+            progress = (
+                min(max((client.round - 1 - begun) / (end - begun), 0.0), 1.0)
+                if end > begun
+                else 1.0
+            )
             share = self.strength * float(np.exp(-5 * (1 - progress) ** 2))
-            client.scratch.update(share=client.theta.new_tensor(share), teacher=client.layout.read())
+            client.scratch.update(
+                share=client.theta.new_tensor(share), teacher=client.layout.read()
+            )
 
     def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         if "share" not in client.scratch:
             return cross_entropy(net(batch.x), batch.y, client)
-        soft = (logits_of(net, client.scratch["teacher"], batch.x, client) / TEMPERATURE).softmax(1)  # [B, C] q
+        soft = (logits_of(net, client.scratch["teacher"], batch.x, client) / TEMPERATURE).softmax(
+            1
+        )  # [B, C] q
         return distilled(net(batch.x) + client.offset, batch.y, soft, client.scratch["share"])
 
 
@@ -85,12 +106,16 @@ class DistanceAware(Aggregator):
     cost = {}
     full_participation = True
 
-    warm_up: Annotated[float, "share of the rounds that stage 1 takes, in [0, 1]; 1: all of them"] = 0.1
+    warm_up: Annotated[
+        float, "share of the rounds that stage 1 takes, in [0, 1]; 1: all of them"
+    ] = 0.1
 
     def broadcast(self, memory: Tensors) -> Tensors:
         return {name: memory[name] for name in ("noisy", "begun") if name in memory}
 
-    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+    def aggregate(
+        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
+    ) -> tuple[Tensor, Tensor]:
         weights = updates.base
         if "noisy" in memory:
             noisy = memory["noisy"][updates.rows]  # [K]
@@ -99,7 +124,9 @@ class DistanceAware(Aggregator):
                 weights = weights / weights.sum()
         elif self.warm_up < 1 and updates.round >= max(1, round(self.warm_up * updates.rounds)):
             noisy = torch.zeros(updates.roster, dtype=torch.bool, device=theta.device)
-            noisy[updates.rows] = noisy_clients(updates["class_losses"], updates["class_images"]).to(theta.device)
+            noisy[updates.rows] = noisy_clients(
+                updates["class_losses"], updates["class_images"]
+            ).to(theta.device)
             memory.update(noisy=noisy, begun=torch.tensor(updates.round, device=theta.device))
         return average(updates.theta, weights), weights
 
@@ -107,13 +134,17 @@ class DistanceAware(Aggregator):
 def noisy_clients(losses: Tensor, images: Tensor) -> Tensor:
     """bool [K] from the summed losses and images of each client's classes [K, C]."""
     means = np.where(images.cpu() > 0, losses.cpu() / images.cpu().clamp_min(1), np.nan)  # [K, C]
-    lowest = np.array([np.nanmin(column) if np.isfinite(column).any() else 0.0 for column in means.T])  # [C]
+    lowest = np.array(
+        [np.nanmin(column) if np.isfinite(column).any() else 0.0 for column in means.T]
+    )  # [C]
     means = np.where(np.isnan(means), lowest, means)
     span = means.max(0) - means.min(0)
     scaled = (means - means.min(0)) / np.where(span > 0, span, 1.0)
     if len(scaled) < 2 or not span.any():
         return torch.zeros(len(scaled), dtype=torch.bool)
-    from sklearn.mixture import GaussianMixture  # importing it takes a second, which every command would pay
+    from sklearn.mixture import (
+        GaussianMixture,
+    )  # importing it takes a second, which every command would pay
 
     votes: Counter[tuple[bool, ...]] = Counter()
     for fit in range(FITS):
@@ -136,7 +167,10 @@ def distances(updates: ClientUpdates, noisy: Tensor) -> Tensor:
 
 
 register(
-    "fednoro", LearnsFromGlobal(), DistanceAware(), label="FedNoRo",
+    "fednoro",
+    LearnsFromGlobal(),
+    DistanceAware(),
+    label="FedNoRo",
     about="clients with noisy labels are found by their losses, learn from the global model and count for less",
     families="noise",
-)  # fmt: skip
+)

@@ -48,7 +48,9 @@ class Normalized(Aggregator):
         effective = torch.tensor([a, mu], dtype=torch.float64, device=client.theta.device)
         client.report["local_steps_effective"], client.report["mu"] = effective
 
-    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+    def aggregate(
+        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
+    ) -> tuple[Tensor, Tensor]:
         p, a, t = updates.base, updates["local_steps_effective"].double(), updates.layout.trainable
         steps = torch.where(updates["mu"] > 0, updates.steps, a)  # [K]
         share = (p @ steps) * p / a  # [K] tau_eff p_k / a_k
@@ -59,5 +61,10 @@ class Normalized(Aggregator):
 
 
 register(
-    "fednova", Plain(), Normalized(), label="FedNova", about="updates are averaged per local step", families="drift"
+    "fednova",
+    Plain(),
+    Normalized(),
+    label="FedNova",
+    about="updates are averaged per local step",
+    families="drift",
 )

@@ -40,13 +40,22 @@ class NotTrue(Local):
     tau: Annotated[float, "temperature of both softmaxes, > 0"] = 1.0
 
     def warning(self, net: Network, rounds: int) -> str:
-        return "of two classes only one is not true, so FedNTD is FedAvg" if len(net.class_names) == 2 else ""
+        return (
+            "of two classes only one is not true, so FedNTD is FedAvg"
+            if len(net.class_names) == 2
+            else ""
+        )
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
-        client.scratch["global"] = client.layout.read()  # [P] with the client's own statistics under --bn local
+        client.scratch["global"] = (
+            client.layout.read()
+        )  # [P] with the client's own statistics under --bn local
 
     def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
-        z, z_g = net(batch.x), logits_of(net, client.scratch["global"], batch.x, client)  # [B, C] each
+        z, z_g = (
+            net(batch.x),
+            logits_of(net, client.scratch["global"], batch.x, client),
+        )  # [B, C] each
         kept = not_true(z.shape[1], batch.y)  # [B, C - 1]
         log_q, log_q_g = ((logits.gather(1, kept) / self.tau).log_softmax(1) for logits in (z, z_g))
         distance = F.kl_div(log_q, log_q_g, reduction="batchmean", log_target=True)
@@ -60,6 +69,10 @@ def not_true(classes: int, y: Tensor) -> Tensor:
 
 
 register(
-    "fedntd", NotTrue(), Mean(), label="FedNTD",
-    about="local models keep the global model's opinion of the classes an image does not have", families="drift",
-)  # fmt: skip
+    "fedntd",
+    NotTrue(),
+    Mean(),
+    label="FedNTD",
+    about="local models keep the global model's opinion of the classes an image does not have",
+    families="drift",
+)

@@ -40,18 +40,24 @@ class ServerStep(Aggregator):
     own_step = True
 
     lr: Annotated[float, "learning rate of the server, > 0"] = 0.01
-    weights: Annotated[Literal["samples", "uniform"], "how clients count: by training images, or all the same"] = (
-        "samples"
-    )
+    weights: Annotated[
+        Literal["samples", "uniform"], "how clients count: by training images, or all the same"
+    ] = "samples"
 
     @property
     def of_mean(self) -> bool:  # type: ignore[override]
         return self.weights == "samples"
 
-    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
-        mean, p = WeightedMean(self.weights).aggregate(theta, updates, memory)  # [P], whose buffers stay
+    def aggregate(
+        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
+    ) -> tuple[Tensor, Tensor]:
+        mean, p = WeightedMean(self.weights).aggregate(
+            theta, updates, memory
+        )  # [P], whose buffers stay
         moving = slice(updates.layout.trainable)
-        mean[moving] = theta[moving] + self.lr * self.direction(mean[moving] - theta[moving], memory)
+        mean[moving] = theta[moving] + self.lr * self.direction(
+            mean[moving] - theta[moving], memory
+        )
         return mean, p
 
     def direction(self, delta: Tensor, memory: Tensors) -> Tensor:
@@ -69,7 +75,9 @@ class Momentum(ServerStep):
     beta: Annotated[float, "share of the momentum that is kept, in [0, 1); 0 is FedAvg"] = 0.9
 
     def direction(self, delta: Tensor, memory: Tensors) -> Tensor:
-        memory["momentum"] = self.beta * memory["momentum"] + delta if "momentum" in memory else delta  # Hsu
+        memory["momentum"] = (
+            self.beta * memory["momentum"] + delta if "momentum" in memory else delta
+        )  # Hsu
         return memory["momentum"]
 
 
@@ -80,7 +88,9 @@ class Adagrad(ServerStep):
     cost = {}
 
     beta1: Annotated[float, "share of the momentum that is kept, in [0, 1)"] = 0.0
-    tau: Annotated[float, "added to the root of the squares, and where it starts, > 0; larger adapts less"] = 1e-3
+    tau: Annotated[
+        float, "added to the root of the squares, and where it starts, > 0; larger adapts less"
+    ] = 1e-3
 
     def direction(self, delta: Tensor, memory: Tensors) -> Tensor:
         m = memory.get("momentum", torch.zeros_like(delta))
@@ -114,18 +124,34 @@ class Adam(Yogi):
 
 
 register(
-    "fedavgm", Plain(), Momentum(), label="FedAvgM", about="the server moves along a momentum of mean updates",
+    "fedavgm",
+    Plain(),
+    Momentum(),
+    label="FedAvgM",
+    about="the server moves along a momentum of mean updates",
     families="drift",
-)  # fmt: skip
+)
 register(
-    "fedadam", Plain(), Adam(), label="FedAdam", about="the server takes Adam's steps along mean updates",
+    "fedadam",
+    Plain(),
+    Adam(),
+    label="FedAdam",
+    about="the server takes Adam's steps along mean updates",
     families="drift",
-)  # fmt: skip
+)
 register(
-    "fedyogi", Plain(), Yogi(), label="FedYogi", about="the server takes Yogi's steps along mean updates",
+    "fedyogi",
+    Plain(),
+    Yogi(),
+    label="FedYogi",
+    about="the server takes Yogi's steps along mean updates",
     families="drift",
-)  # fmt: skip
+)
 register(
-    "fedadagrad", Plain(), Adagrad(), label="FedAdagrad", about="the server takes Adagrad's steps along mean updates",
+    "fedadagrad",
+    Plain(),
+    Adagrad(),
+    label="FedAdagrad",
+    about="the server takes Adagrad's steps along mean updates",
     families="drift",
-)  # fmt: skip
+)

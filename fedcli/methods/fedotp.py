@@ -54,10 +54,16 @@ class TransportHead(nn.Module):
 class Transported(Prompted):
     """Train a shared and an own context, to which transport plans give the patches; all else is frozen."""
 
-    not_recorded = "a transport plan is done when it has settled, and checking that waits for the GPU"
+    not_recorded = (
+        "a transport plan is done when it has settled, and checking that waits for the GPU"
+    )
 
-    tau: Annotated[float, "share of an image that is matched, in (0, 1]; 1 is balanced transport"] = 0.8
-    eps: Annotated[float, "strength of the entropy, in units of cosine, > 0; FedOTP on few images: 0.01"] = 0.1
+    tau: Annotated[
+        float, "share of an image that is matched, in (0, 1]; 1 is balanced transport"
+    ] = 0.8
+    eps: Annotated[
+        float, "strength of the entropy, in units of cosine, > 0; FedOTP on few images: 0.01"
+    ] = 0.1
 
     def extend(self, net: Network) -> None:
         freeze(net, slices=self.rule == "paper")
@@ -68,7 +74,11 @@ class Transported(Prompted):
 
 
 register(
-    "fedotp", Transported(), Mean(), label="FedOTP",
-    about="a shared and an own prompt, matched to patches by optimal transport", families="large",
+    "fedotp",
+    Transported(),
+    Mean(),
+    label="FedOTP",
+    about="a shared and an own prompt, matched to patches by optimal transport",
+    families="large",
     default_training=DEFAULT_TRAINING,
-)  # fmt: skip
+)

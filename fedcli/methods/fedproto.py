@@ -29,9 +29,9 @@ from .registry import register
 class Prototypes(Local):
     """Clients send sums of features by class; the server keeps the mean feature of each class."""
 
-    rule: Annotated[Literal["original", "released"], "clients count by images of the class, or all the same"] = (
-        "original"
-    )
+    rule: Annotated[
+        Literal["original", "released"], "clients count by images of the class, or all the same"
+    ] = "original"
 
     works_without_server = False
     trains_backbone = True
@@ -45,9 +45,14 @@ class Prototypes(Local):
         for batch in client.shard.in_order():
             member = F.one_hot(batch.y, client.shard.classes).float()  # [B, C]
             total, n = total + member.T @ net.features(batch.x), n + member.sum(0)
-        client.report["feature_sum"], client.report["feature_n"] = total, n  # [C, D], [C]; Eq. 3 is their ratio
+        client.report["feature_sum"], client.report["feature_n"] = (
+            total,
+            n,
+        )  # [C, D], [C]; Eq. 3 is their ratio
 
-    def post_aggregate(self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors) -> Tensor:
+    def post_aggregate(
+        self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
+    ) -> Tensor:
         total, n = updates["feature_sum"], updates["feature_n"]  # [K, C, D], [K, C]
         if self.rule == "released":
             total, n = total / n.clamp_min(1)[:, :, None], n.clamp_max(1)
@@ -64,7 +69,9 @@ class NearPrototypes(Prototypes):
 
     cost = {"step": 1, "forward": 1}
 
-    strength: Annotated[float, "of the penalty on the distance to the prototypes, >= 0; 0 is FedAvg"] = 1.0
+    strength: Annotated[
+        float, "of the penalty on the distance to the prototypes, >= 0; 0 is FedAvg"
+    ] = 1.0
 
     def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         if "prototypes" not in client.shared:

@@ -39,6 +39,10 @@ class Prox(Local):
 
 
 register(
-    "fedprox", Prox(), Mean(), label="FedProx", about="a proximal term keeps local models near the global one",
+    "fedprox",
+    Prox(),
+    Mean(),
+    label="FedProx",
+    about="a proximal term keeps local models near the global one",
     families="drift",
-)  # fmt: skip
+)

@@ -41,7 +41,10 @@ class OwnHead(Local):
 
     def personal_tensors(self, net: Network) -> tuple[str, ...]:
         if not any(parameter.requires_grad for parameter in net.backbone.parameters()):
-            raise UsageError("clients that keep their classifiers share nothing else", "leave --freeze-backbone out")
+            raise UsageError(
+                "clients that keep their classifiers share nothing else",
+                "leave --freeze-backbone out",
+            )
         return tuple(name for name in net.state_dict() if name.startswith("head."))
 
 
@@ -64,7 +67,9 @@ class HeadFirst(OwnHead):
         for epoch in range(self.head_epochs):
             event = client.seed, client.round, client.name, epoch
             for batch in client.shard.epoch(
-                self.head_batch, shuffle=derive("head shuffle", *event), augment=derive("head augment", *event)
+                self.head_batch,
+                shuffle=derive("head shuffle", *event),
+                augment=derive("head augment", *event),
             ):
                 client.layout.zero_grad()
                 super().gradient(net, batch, client)
@@ -84,10 +89,18 @@ class HeadFirst(OwnHead):
 
 
 register(
-    "fedper", OwnHead(), Mean(), label="FedPer", about="the classifier stays with the client, features are averaged",
+    "fedper",
+    OwnHead(),
+    Mean(),
+    label="FedPer",
+    about="the classifier stays with the client, features are averaged",
     families="personal",
-)  # fmt: skip
+)
 register(
-    "fedrep", HeadFirst(), Mean(), label="FedRep",
-    about="a classifier of each client's own, trained before the shared features", families="personal",
-)  # fmt: skip
+    "fedrep",
+    HeadFirst(),
+    Mean(),
+    label="FedRep",
+    about="a classifier of each client's own, trained before the shared features",
+    families="personal",
+)

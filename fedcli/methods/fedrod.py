@@ -49,7 +49,8 @@ class TwoPredictors(LinearHeadOnly, Local):
         client.offset = offset("bsm", client.shard.class_counts)  # [C]
         head = net.head  # weight [C, D], bias [C]
         kept = client.memory.get(
-            "own_head", torch.zeros(head.out_features, head.in_features + 1, device=head.weight.device)
+            "own_head",
+            torch.zeros(head.out_features, head.in_features + 1, device=head.weight.device),
         )
         own = nn.Parameter(kept.clone())  # [C, D + 1] P_k, its bias last
         client.scratch.update(own=own, solver=Solver(self.solver, [own], client.lr))
@@ -62,7 +63,9 @@ class TwoPredictors(LinearHeadOnly, Local):
         own = client.scratch["own"]
         personal = logits.detach() + F.linear(features.detach(), own[:, :-1], own[:, -1])
         own.grad = None
-        weighted_cross_entropy(personal, batch.y, client.class_weights, client.label_smoothing, client.focal).backward()
+        weighted_cross_entropy(
+            personal, batch.y, client.class_weights, client.label_smoothing, client.focal
+        ).backward()
         client.scratch["solver"].step()
         return loss.detach()
 
@@ -75,8 +78,11 @@ class TwoPredictors(LinearHeadOnly, Local):
 
 
 register(
-    "fedrod", TwoPredictors(), Mean(), label="FedRoD",
+    "fedrod",
+    TwoPredictors(),
+    Mean(),
+    label="FedRoD",
     about="a balanced softmax for what is shared, and a classifier of each client's own on top of it",
     families="personal rare",
     aliases=("fed-rod",),
-)  # fmt: skip
+)

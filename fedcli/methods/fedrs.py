@@ -31,10 +31,12 @@ class Restricted(Local):
     own_prior = True  # a prior takes missing classes out of the softmax, and with them all that FedRS changes
     needs_one_label = "it restrains classes in one softmax"
 
-    alpha: Annotated[float, "scale of the logits of classes that the client has not, in [0, 1]; 1 is FedAvg"] = 0.5
-    rule: Annotated[Literal["paper", "released"], "classes that the client has count alike, or by their images"] = (
-        "paper"
-    )
+    alpha: Annotated[
+        float, "scale of the logits of classes that the client has not, in [0, 1]; 1 is FedAvg"
+    ] = 0.5
+    rule: Annotated[
+        Literal["paper", "released"], "classes that the client has count alike, or by their images"
+    ] = "paper"
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         counts = client.shard.class_counts  # [C]
@@ -46,6 +48,10 @@ class Restricted(Local):
 
 
 register(
-    "fedrs", Restricted(), Mean(), label="FedRS", about="a softmax that restrains classes the client has not",
+    "fedrs",
+    Restricted(),
+    Mean(),
+    label="FedRS",
+    about="a softmax that restrains classes the client has not",
     families="drift",
-)  # fmt: skip
+)

@@ -41,7 +41,9 @@ class Perturbed(Local):
     rho: Annotated[float, "perturbation radius, in units of theta, >= 0; 0 is FedAvg"] = 0.05
 
     def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
-        return Sharp(self.rho, 0.0, 0.0).gradient(net, batch, client)  # Alg. 1: g~ is left in the layout
+        return Sharp(self.rho, 0.0, 0.0).gradient(
+            net, batch, client
+        )  # Alg. 1: g~ is left in the layout
 
 
 @dataclass(frozen=True)
@@ -66,15 +68,26 @@ class Momentous(Perturbed):
     def on_round_end(self, net: Network, client: ClientRound) -> None:
         client.report["direction"] = client.scratch["total"] / client.steps  # [T]
 
-    def post_aggregate(self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors) -> Tensor:
+    def post_aggregate(
+        self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
+    ) -> Tensor:
         shared["direction"] = average(updates["direction"], weights)  # [T] D
         return theta
 
 
 register(
-    "fedsam", Perturbed(), Mean(), label="FedSAM", about="sharpness-aware local steps, plain average", families="drift"
+    "fedsam",
+    Perturbed(),
+    Mean(),
+    label="FedSAM",
+    about="sharpness-aware local steps, plain average",
+    families="drift",
 )
 register(
-    "mofedsam", Momentous(), Mean(), label="MoFedSAM",
-    about="sharpness-aware local steps along a momentum of all clients", families="drift",
-)  # fmt: skip
+    "mofedsam",
+    Momentous(),
+    Mean(),
+    label="MoFedSAM",
+    about="sharpness-aware local steps along a momentum of all clients",
+    families="drift",
+)

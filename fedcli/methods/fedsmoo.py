@@ -63,14 +63,19 @@ class SmoothAndConsistent(Drifting):
         super().on_round_end(net, client)
         client.report["dual"] = client.memory["dual"] = client.scratch["dual"].clone()
 
-    def post_aggregate(self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors) -> Tensor:
+    def post_aggregate(
+        self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
+    ) -> Tensor:
         mean = average(updates["dual"], self.counted(weights))  # [T] m
         shared["perturbation"] = self.rho * mean / (mean.norm() + 1e-7)
         return super().post_aggregate(theta, updates, weights, shared)
 
 
 register(
-    "fedsmoo", SmoothAndConsistent(), WeightedMean(), label="FedSMOO",
+    "fedsmoo",
+    SmoothAndConsistent(),
+    WeightedMean(),
+    label="FedSMOO",
     about="sharpness-aware local steps whose perturbations agree between clients, with FedDyn's penalty",
     families="drift",
-)  # fmt: skip
+)

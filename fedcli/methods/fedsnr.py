@@ -39,22 +39,38 @@ class BySignalToNoise(Aggregator):
     cost = {}
     needs = "scalars"
 
-    snr: Annotated[Literal["released", "immerkaer"], "mean over that of darker pixels, or over the noise"] = "released"
-    weights: Annotated[Literal["snr", "samples"], "SNR alone as in the code, or times training images"] = "snr"
+    snr: Annotated[
+        Literal["released", "immerkaer"], "mean over that of darker pixels, or over the noise"
+    ] = "released"
+    weights: Annotated[
+        Literal["snr", "samples"], "SNR alone as in the code, or times training images"
+    ] = "snr"
 
     def measure_global(self, net: Network, client: ClientRound) -> None:
         shard, name = client.shard, f"snr {self.snr}"
         if name not in shard.derived:
             if shard.images.ndim == 2:
                 raise UsageError(
-                    "fedsnr looks at pixels, and a frozen backbone's features stand for them", "train it whole"
+                    "fedsnr looks at pixels, and a frozen backbone's features stand for them",
+                    "train it whole",
                 )
-            images = (shard.images[rows].permute(0, 2, 3, 1).cpu().numpy() for rows in shard.rows.split(PIECE))
-            shard.derived[name] = float(np.concatenate([_ratios(some, self.snr) for some in images]).mean())
-        client.report["snr"] = torch.tensor(shard.derived[name], dtype=torch.float64, device=shard.images.device)
+            images = (
+                shard.images[rows].permute(0, 2, 3, 1).cpu().numpy()
+                for rows in shard.rows.split(PIECE)
+            )
+            shard.derived[name] = float(
+                np.concatenate([_ratios(some, self.snr) for some in images]).mean()
+            )
+        client.report["snr"] = torch.tensor(
+            shard.derived[name], dtype=torch.float64, device=shard.images.device
+        )
 
-    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
-        weights = updates["snr"].double() * (updates.base if self.weights == "samples" else 1)  # [K]
+    def aggregate(
+        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
+    ) -> tuple[Tensor, Tensor]:
+        weights = updates["snr"].double() * (
+            updates.base if self.weights == "samples" else 1
+        )  # [K]
         weights = weights / weights.sum()
         return average(updates.theta, weights), weights
 
@@ -72,6 +88,10 @@ def _ratios(images: np.ndarray, kind: str) -> np.ndarray:
 
 
 register(
-    "fedsnr", Plain(), BySignalToNoise(), label="FedSNR",
-    about="clients whose images have a higher signal-to-noise ratio weigh more", families="noise",
-)  # fmt: skip
+    "fedsnr",
+    Plain(),
+    BySignalToNoise(),
+    label="FedSNR",
+    about="clients whose images have a higher signal-to-noise ratio weigh more",
+    families="noise",
+)

@@ -50,9 +50,12 @@ class NearTheMean(WithGroups):
     needs_one_label = "it compares groups within a class"
 
     strength: Annotated[float, "of the penalty, >= 0; 0 is FedAvg"] = 2.0
-    within: Annotated[Literal["all", "class"], "groups are compared over all images, or within each class"] = "class"
+    within: Annotated[
+        Literal["all", "class"], "groups are compared over all images, or within each class"
+    ] = "class"
     only: Annotated[
-        int, "the one class within which they are compared, by its place from 0, >= -1; -1: every class"
+        int,
+        "the one class within which they are compared, by its place from 0, >= -1; -1: every class",
     ] = -1
 
     @property
@@ -62,7 +65,9 @@ class NearTheMean(WithGroups):
     def extend(self, net: Network) -> None:
         super().extend(net)
         if self.only >= 0 and self.within == "all":
-            raise UsageError(f"only={self.only} compares groups within a class", "add --set within=class")
+            raise UsageError(
+                f"only={self.only} compares groups within a class", "add --set within=class"
+            )
         if self.only >= len(net.class_names):
             places = ", ".join(f"{place} {name}" for place, name in enumerate(net.class_names))
             raise UsageError(f"only={self.only} is no class", f"the classes are {places}")
@@ -77,10 +82,14 @@ class NearTheMean(WithGroups):
             counted[self.only] = 1
         client.report["counted"] = counted
 
-    def post_aggregate(self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors) -> Tensor:
+    def post_aggregate(
+        self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
+    ) -> Tensor:
         n, losses = updates["cell_counts"].sum(0), updates["cell_losses"].sum(0)  # [G, C] each
         w = cell_weights(n, losses, self.strength * updates["counted"][0])
-        shared["cell_weights"] = torch.where(n > 0, w, shared.get("cell_weights", torch.ones_like(w)))
+        shared["cell_weights"] = torch.where(
+            n > 0, w, shared.get("cell_weights", torch.ones_like(w))
+        )
         return theta
 
 
@@ -96,7 +105,10 @@ def cell_weights(n: Tensor, losses: Tensor, strength: Tensor) -> Tensor:
 
 
 register(
-    "flexfair", NearTheMean(), Mean(), label="FlexFair",
+    "flexfair",
+    NearTheMean(),
+    Mean(),
+    label="FlexFair",
     about="images weighed by group, against differences of group losses over all images or within a class",
     families="groups",
-)  # fmt: skip
+)

@@ -35,25 +35,38 @@ class Trusted(Aggregator):
     trusted: Annotated[int, "place in the roster of the hospital that is trusted, >= 1"] = 1
     step: Annotated[float, "alpha: server step length, > 0"] = 1.0
 
-    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+    def aggregate(
+        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
+    ) -> tuple[Tensor, Tensor]:
         rows = updates.rows.tolist()
         if self.trusted - 1 not in rows:
             what = f"client {self.trusted} of the roster is trusted, but {len(rows)} took part"
-            raise FedcliError(f"{what} and it is not among them", "give --set trusted=1, or the place of one that does")
+            raise FedcliError(
+                f"{what} and it is not among them",
+                "give --set trusted=1, or the place of one that does",
+            )
         root, products = rows.index(self.trusted - 1), gram(theta, updates)  # [K, K]
         norms = products.diagonal().sqrt()  # [K] ||g_k||
         inverse = torch.where(norms > 0, 1 / norms, 0.0)  # [K]
         trust = (products[root] * inverse * inverse[root]).clamp_min(0)  # [K] TS_k, Eq. 2
         trust[root] = 1
         weights = (trust / trust.sum()).to(updates.base.device)  # [K]
-        lengths = (self.step * norms[root] * inverse).to(weights.device)  # [K] of Eq. 3, times alpha
+        lengths = (self.step * norms[root] * inverse).to(
+            weights.device
+        )  # [K] of Eq. 3, times alpha
         moved, t = weights * lengths, updates.layout.trainable  # [K]
         out = average(updates.theta, weights)  # [P], of which the buffers stay
-        out[:t] = (1 - moved.sum()).to(theta.dtype) * theta[:t] + average(updates.theta[:, :t], moved)  # Eq. 4
+        out[:t] = (1 - moved.sum()).to(theta.dtype) * theta[:t] + average(
+            updates.theta[:, :t], moved
+        )  # Eq. 4
         return out, weights
 
 
 register(
-    "fltrust", Plain(), Trusted(), label="FLTrust", about="updates count by their cosine to a trusted hospital's",
+    "fltrust",
+    Plain(),
+    Trusted(),
+    label="FLTrust",
+    about="updates count by their cosine to a trusted hospital's",
     families="hostile",
-)  # fmt: skip
+)

@@ -55,7 +55,9 @@ class SpreadOfGroups(Minimax):
 
     cost = {"step": 1, "forward": 1}
 
-    strength: Annotated[float, "lambda, as a share of the largest that keeps weights above 0, in [0, 1]"] = 0.5
+    strength: Annotated[
+        float, "lambda, as a share of the largest that keeps weights above 0, in [0, 1]"
+    ] = 0.5
 
     def start(self, rho: Tensor) -> Tensor:
         return rho
@@ -68,19 +70,33 @@ class SpreadOfGroups(Minimax):
 class SpreadOfClients(LossBefore):
     """Models weighed by image share and by the rank of the client's loss."""
 
-    strength: Annotated[float, "lambda, as a share of the largest that keeps weights above 0, in [0, 1]"] = 0.5
+    strength: Annotated[
+        float, "lambda, as a share of the largest that keeps weights above 0, in [0, 1]"
+    ] = 0.5
 
-    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
-        weights = spread_weights(updates.base, updates["loss_before"].double(), self.strength)  # [K]
+    def aggregate(
+        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
+    ) -> tuple[Tensor, Tensor]:
+        weights = spread_weights(
+            updates.base, updates["loss_before"].double(), self.strength
+        )  # [K]
         return average(updates.theta, weights), weights
 
 
 register(
-    "gifair", SpreadOfGroups(), Mean(), label="GIFAIR", aliases=("gifair-fl",),
-    about="images weighed by group, by the rank of its loss: a penalty on the spread between groups", families="groups",
-)  # fmt: skip
+    "gifair",
+    SpreadOfGroups(),
+    Mean(),
+    label="GIFAIR",
+    aliases=("gifair-fl",),
+    about="images weighed by group, by the rank of its loss: a penalty on the spread between groups",
+    families="groups",
+)
 register(
-    "gifair-clients", Plain(), SpreadOfClients(), label="GIFAIR (clients)",
+    "gifair-clients",
+    Plain(),
+    SpreadOfClients(),
+    label="GIFAIR (clients)",
     about="weights by image count and the rank of a client's loss: a penalty on the spread between clients",
     families="hospital",
-)  # fmt: skip
+)

@@ -35,7 +35,9 @@ class Exponential(Minimax):
 
     cost = {"step": 1, "forward": 1}
 
-    eta: Annotated[float, "step on the logarithm of a group's weight per unit of loss, >= 0; 0: groups alike"] = 0.1
+    eta: Annotated[
+        float, "step on the logarithm of a group's weight per unit of loss, >= 0; 0: groups alike"
+    ] = 0.1
     adjustment: Annotated[float, "C: a group's loss counts C / sqrt(its images) more, >= 0"] = 0.0
 
     def start(self, rho: Tensor) -> Tensor:
@@ -43,11 +45,17 @@ class Exponential(Minimax):
 
     def move(self, mu: Tensor, rho: Tensor, risk: Tensor, n: Tensor) -> Tensor:
         adjusted = self.eta * (risk + self.adjustment / n.sqrt())  # Eq. 5
-        q = mu * torch.exp(adjusted - adjusted.max())  # Alg. 1; by the largest, so that none is infinite
+        q = mu * torch.exp(
+            adjusted - adjusted.max()
+        )  # Alg. 1; by the largest, so that none is infinite
         return q / q.sum()
 
 
 register(
-    "group-dro", Exponential(), Mean(), label="Group DRO",
-    about="images weighed by group; the worst group's weight grows with its loss", families="groups",
-)  # fmt: skip
+    "group-dro",
+    Exponential(),
+    Mean(),
+    label="Group DRO",
+    about="images weighed by group; the worst group's weight grows with its loss",
+    families="groups",
+)

@@ -39,7 +39,9 @@ class Attribute(str):
 
     def __new__(cls, value: str = "") -> "Attribute":
         if not str(value).replace("-", "_").isidentifier() and value != "":
-            raise UsageError(f"attribute={value!r} is no name", "write for example --set attribute=sex")
+            raise UsageError(
+                f"attribute={value!r} is no name", "write for example --set attribute=sex"
+            )
         return super().__new__(cls, value)
 
 
@@ -49,10 +51,14 @@ def chosen_attribute(net: Network, asked: str, method: str, instead: str) -> str
     instead: a method for data without groups. Raises UsageError where the dataset has no such one.
     """
     if not net.attributes:
-        raise UsageError(f"{method} needs a group attribute, and this dataset has none", f"train {instead}")
+        raise UsageError(
+            f"{method} needs a group attribute, and this dataset has none", f"train {instead}"
+        )
     name = asked or next(iter(net.attributes))
     if name not in net.attributes:
-        raise UsageError(f"the dataset has no attribute {str(name)!r}", f"known: {', '.join(net.attributes)}")
+        raise UsageError(
+            f"the dataset has no attribute {str(name)!r}", f"known: {', '.join(net.attributes)}"
+        )
     return name
 
 
@@ -60,7 +66,9 @@ def chosen_attribute(net: Network, asked: str, method: str, instead: str) -> str
 class WithGroups(WeighsGroups, Local):
     """Local training that knows the group of every training image."""
 
-    attribute: Annotated[Attribute, "whose values are the groups; empty takes the first by name"] = Attribute()
+    attribute: Annotated[
+        Attribute, "whose values are the groups; empty takes the first by name"
+    ] = Attribute()
 
     def extend(self, net: Network) -> None:
         self.group_attribute(net)  # data without groups are refused before anything trains
@@ -81,10 +89,18 @@ class WithGroups(WeighsGroups, Local):
         groups, of_groups = self.groups_of(net, client)
         cells = (groups * count + classes).where(groups >= 0, -1)  # [N]
         shape = of_groups, count
-        client.report["cell_counts"] = cells[cells >= 0].bincount(minlength=of_groups * count).double().view(shape)
-        client.report["cell_losses"] = probes.group_losses(net, client, cells, of_groups * count).view(shape)  # [G, C]
-        w = client.shared.get("cell_weights", torch.ones(shape, dtype=torch.float64, device=cells.device)).flatten()
-        client.per_image["weights"] = torch.where(cells >= 0, w[cells.clamp_min(0)], 1.0).float()  # [N]
+        client.report["cell_counts"] = (
+            cells[cells >= 0].bincount(minlength=of_groups * count).double().view(shape)
+        )
+        client.report["cell_losses"] = probes.group_losses(
+            net, client, cells, of_groups * count
+        ).view(shape)  # [G, C]
+        w = client.shared.get(
+            "cell_weights", torch.ones(shape, dtype=torch.float64, device=cells.device)
+        ).flatten()
+        client.per_image["weights"] = torch.where(
+            cells >= 0, w[cells.clamp_min(0)], 1.0
+        ).float()  # [N]
 
     def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         return cross_entropy(net(batch.x), batch.y, client, batch.per_image["weights"])
@@ -98,21 +114,33 @@ class Minimax(WithGroups):
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         groups, count = self.groups_of(net, client)
-        client.report["group_counts"] = groups[groups >= 0].bincount(minlength=count).double()  # [G] n_kg
+        client.report["group_counts"] = (
+            groups[groups >= 0].bincount(minlength=count).double()
+        )  # [G] n_kg
         client.report["group_losses"] = probes.group_losses(net, client, groups, count)  # [G]
-        w = client.shared.get("group_weights", torch.ones(count, dtype=torch.float64, device=groups.device))  # [G]
-        client.per_image["weights"] = torch.where(groups >= 0, w[groups.clamp_min(0)], 1.0).float()  # [N]
+        w = client.shared.get(
+            "group_weights", torch.ones(count, dtype=torch.float64, device=groups.device)
+        )  # [G]
+        client.per_image["weights"] = torch.where(
+            groups >= 0, w[groups.clamp_min(0)], 1.0
+        ).float()  # [N]
 
-    def post_aggregate(self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors) -> Tensor:
+    def post_aggregate(
+        self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
+    ) -> Tensor:
         n, losses = updates["group_counts"].sum(0), updates["group_losses"].sum(0)  # [G] each
         if not (n > 0).any():
             return theta
         before = shared.get("group_images", torch.zeros_like(n))  # [G] summed over rounds
         images, here = before + n, n > 0  # [G] each
         rho = images / images.sum()  # [G]
-        mu = self._with_new(shared.get("group_shares", torch.zeros_like(n)), images > 0, before == 0, rho)
+        mu = self._with_new(
+            shared.get("group_shares", torch.zeros_like(n)), images > 0, before == 0, rho
+        )
         kept = mu[here].sum()  # of those that are here; the others wait with theirs
-        mu[here] = kept * self.move(mu[here] / kept.clamp_min(1e-300), rho[here], losses[here] / n[here], n[here])
+        mu[here] = kept * self.move(
+            mu[here] / kept.clamp_min(1e-300), rho[here], losses[here] / n[here], n[here]
+        )
         w = torch.where(images > 0, mu / rho, 1.0)
         shared.update(group_shares=mu, group_weights=w, group_images=images)
         return theta

@@ -46,7 +46,9 @@ class AmplitudeNorm(nn.Module):
     def __init__(self, channels: int, side: int, low: float):
         super().__init__()
         at, self.low = window(side, low), low
-        self.register_buffer("amplitude", torch.zeros(channels, at.stop - at.start, at.stop - at.start))
+        self.register_buffer(
+            "amplitude", torch.zeros(channels, at.stop - at.start, at.stop - at.start)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.where(self.amplitude.amax() > 0, exchanged(x, self.amplitude, self.low), x)
@@ -65,20 +67,30 @@ class Harmonised(Perturbed):
         refuse_features(net, "harmofl")
         if type(net).features is not Network.features:
             raise UsageError(
-                "harmofl puts a layer before the network, and this one prepares its images itself", "--model cnn"
+                "harmofl puts a layer before the network, and this one prepares its images itself",
+                "--model cnn",
             )
         net.backbone = nn.Sequential(AmplitudeNorm(net.channels, net.side, self.low), net.backbone)
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
         span = client.layout.spans[STANDS]
-        client.layout.flat[span] = client.theta[span]  # what a client keeps under --bn local is no amplitude
+        client.layout.flat[span] = client.theta[
+            span
+        ]  # what a client keeps under --bn local is no amplitude
         if not client.theta[span].any():
-            sums = [amplitudes(batch.x, self.low).sum(0) for batch in client.shard.in_order()]  # [C, n, n] each
-            client.layout.flat[span] = (torch.stack(sums).sum(0) / len(client.shard)).flatten()  # A_k
+            sums = [
+                amplitudes(batch.x, self.low).sum(0) for batch in client.shard.in_order()
+            ]  # [C, n, n] each
+            client.layout.flat[span] = (
+                torch.stack(sums).sum(0) / len(client.shard)
+            ).flatten()  # A_k
 
 
 register(
-    "harmofl", Harmonised(), WeightedMean(), label="HarmoFL",
+    "harmofl",
+    Harmonised(),
+    WeightedMean(),
+    label="HarmoFL",
     about="images at the clients' mean amplitude spectrum, which they share once, and sharpness-aware steps",
     families="domain",
-)  # fmt: skip
+)

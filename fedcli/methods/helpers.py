@@ -17,7 +17,11 @@ def average(theta: Tensor, weights: Tensor) -> Tensor:
 def normalised(shares: Tensor, smallest: float = 0.0) -> Tensor:
     """Shares [N], those below 0 cut off, divided by their sum; uniform where that is not above `smallest`."""
     shares = shares.clamp_min(0)
-    return shares / shares.sum() if shares.sum() > smallest else torch.full_like(shares, 1 / len(shares))
+    return (
+        shares / shares.sum()
+        if shares.sum() > smallest
+        else torch.full_like(shares, 1 / len(shares))
+    )
 
 
 def cut_to_norm(gradient: Tensor, largest: float) -> None:
@@ -41,7 +45,10 @@ def gram(theta: Tensor, updates: ClientUpdates, more: list[Tensor] | None = None
     total = torch.zeros(m, m, dtype=torch.float64, device=theta.device)
     for part in torch.arange(updates.layout.trainable).split(max(1, 2**22 // m)):
         span = slice(int(part[0]), int(part[-1]) + 1)
-        rows = [theta[span] - updates.theta[:, span], *(vector[None, span] for vector in more or [])]
+        rows = [
+            theta[span] - updates.theta[:, span],
+            *(vector[None, span] for vector in more or []),
+        ]
         block = torch.cat(rows).double()  # [M, block]
         total += block @ block.T
     return total.cpu()
@@ -59,7 +66,11 @@ def features_of(net: Network, x: Tensor, client: ClientRound, *models: Tensor) -
 
 @torch.no_grad()
 def _outputs(
-    net: Network, part: Callable[[Tensor], Tensor], x: Tensor, client: ClientRound, models: Sequence[Tensor]
+    net: Network,
+    part: Callable[[Tensor], Tensor],
+    x: Tensor,
+    client: ClientRound,
+    models: Sequence[Tensor],
 ) -> list[Tensor]:
     live, modes = client.layout.read(), [(module, module.training) for module in net.modules()]
     net.eval()
@@ -76,7 +87,9 @@ def _outputs(
 @contextmanager
 def still_batchnorm(net: nn.Module) -> Iterator[None]:
     """Within it, batch statistics are used but the running ones do not move."""
-    norms = [module for module in net.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+    norms = [
+        module for module in net.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)
+    ]
     momenta = [norm.momentum for norm in norms]
     for norm in norms:
         norm.momentum = 0.0
@@ -90,4 +103,8 @@ def still_batchnorm(net: nn.Module) -> Iterator[None]:
 def late_start(first: int, rounds: int, what: str) -> str:
     """A warning where something begins so late that a mean over the last five rounds is of two kinds of round."""
     last = max(rounds - 4, 1)  # of those that are averaged, the first
-    return f"{what} from round {first} on, and scores are means over rounds {last} to {rounds}" if first > last else ""
+    return (
+        f"{what} from round {first} on, and scores are means over rounds {last} to {rounds}"
+        if first > last
+        else ""
+    )

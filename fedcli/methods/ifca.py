@@ -39,9 +39,13 @@ class _Clusters:
     """Options of both halves."""
 
     clusters: Annotated[int, "J, models that clients choose among, in [1, 100]"] = 2
-    shared: Annotated[Literal["nothing", "features"], "what all clusters have in common"] = "nothing"
+    shared: Annotated[Literal["nothing", "features"], "what all clusters have in common"] = (
+        "nothing"
+    )
 
-    def models(self, theta: Tensor, kept: Mapping[str, Tensor], layout: Layout, seed: int) -> Tensor:
+    def models(
+        self, theta: Tensor, kept: Mapping[str, Tensor], layout: Layout, seed: int
+    ) -> Tensor:
         """All models [J, P]: theta, and the others as they are kept; at first each in an order of its own."""
         if "ifca_others" in kept:
             others, largest = kept["ifca_others"], int(kept["ifca_largest"])
@@ -90,7 +94,9 @@ class ClusterMeans(_Clusters, Aggregator):
     def broadcast(self, memory: Tensors) -> Tensors:
         return {name: memory[name] for name in ("ifca_others", "ifca_largest") if name in memory}
 
-    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+    def aggregate(
+        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
+    ) -> tuple[Tensor, Tensor]:
         models = self.models(theta, memory, updates.layout, updates.seed)  # [J, P]
         n = updates.n[:, None] * updates["cluster"]  # [K, J]
         weights = n / n.sum(0).clamp_min(1)  # [K, J]
@@ -109,6 +115,11 @@ class ClusterMeans(_Clusters, Aggregator):
 
 
 register(
-    "ifca", LowestLoss(), ClusterMeans(), label="IFCA", aliases=("clustered-fl",),
-    about="several models; each client trains the one that fits its images best", families="personal domain",
-)  # fmt: skip
+    "ifca",
+    LowestLoss(),
+    ClusterMeans(),
+    label="IFCA",
+    aliases=("clustered-fl",),
+    about="several models; each client trains the one that fits its images best",
+    families="personal domain",
+)

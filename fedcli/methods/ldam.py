@@ -46,7 +46,9 @@ class CosineHead(nn.Linear):
             self.weight.copy_(F.normalize(torch.randn_like(self.weight)))
 
     def forward(self, z: Tensor) -> Tensor:
-        return self.scale * F.linear(F.normalize(z), F.normalize(self.weight))  # [B, C]; a zero feature scores 0
+        return self.scale * F.linear(
+            F.normalize(z), F.normalize(self.weight)
+        )  # [B, C]; a zero feature scores 0
 
 
 @dataclass(frozen=True)
@@ -55,12 +57,17 @@ class Margins(Local):
 
     cost = {"step": 1}
 
-    max_margin: Annotated[float, "margin of the client's rarest class, as a difference of cosines, >= 0"] = 0.5
+    max_margin: Annotated[
+        float, "margin of the client's rarest class, as a difference of cosines, >= 0"
+    ] = 0.5
     scale: Annotated[float, "of the cosines (s), > 0"] = 30.0
     beta: Annotated[
-        float, "of the effective numbers behind the weights, in [0, 1); 0 gives all classes the same weight"
+        float,
+        "of the effective numbers behind the weights, in [0, 1); 0 gives all classes the same weight",
     ] = 0.9999
-    start: Annotated[float, "share of the rounds before classes are weighted, in [0, 1]; 1 is never"] = 0.8
+    start: Annotated[
+        float, "share of the rounds before classes are weighted, in [0, 1]; 1 is never"
+    ] = 0.8
 
     own_prior = True
     own_loss = True
@@ -89,7 +96,9 @@ class Margins(Local):
         logits = net(batch.x)  # [B, C]
         true = torch.zeros_like(logits).scatter_(1, batch.y[:, None], 1)  # [B, C]
         held_back = logits - self.scale * client.scratch["margin"] * true  # section 3, the margin
-        return F.cross_entropy(held_back, batch.y, weight=client.scratch["weight"])  # torch divides by their sum
+        return F.cross_entropy(
+            held_back, batch.y, weight=client.scratch["weight"]
+        )  # torch divides by their sum
 
 
 def margins(counts: Tensor, largest: float) -> Tensor:
@@ -100,7 +109,11 @@ def margins(counts: Tensor, largest: float) -> Tensor:
 
 
 register(
-    "ldam", Margins(), Mean(), label="LDAM-DRW",
-    about="wider margins for rare classes, and late weights that favour them", families="rare",
+    "ldam",
+    Margins(),
+    Mean(),
+    label="LDAM-DRW",
+    about="wider margins for rare classes, and late weights that favour them",
+    families="rare",
     aliases=("ldam-drw", "ldam-fl"),
-)  # fmt: skip
+)

@@ -39,9 +39,10 @@ class Tuned(Local):
 
     cost = {"step": 1, "gradient": 1}
 
-    tune: Annotated[Literal["all", "head"], "what a client tunes for itself: the whole network, or its classifier"] = (
-        "all"
-    )
+    tune: Annotated[
+        Literal["all", "head"],
+        "what a client tunes for itself: the whole network, or its classifier",
+    ] = "all"
     tune_epochs: Annotated[int, "passes over the client's images that tune its copy, >= 0"] = 1
     tune_batch: Annotated[int, "images in a step of those passes, >= 1"] = 32
     solver: Annotated[Literal["adam", "sgd"], "optimizer of those passes"] = "adam"
@@ -52,11 +53,15 @@ class Tuned(Local):
         received = client.layout.read()  # [P] with the client's own statistics, where it has such
         net.eval()
         part = net if self.tune == "all" else net.head
-        solver = Solver(self.solver, [p for p in part.parameters() if p.requires_grad], self.tuning_rate(client))
+        solver = Solver(
+            self.solver, [p for p in part.parameters() if p.requires_grad], self.tuning_rate(client)
+        )
         for epoch in range(self.tune_epochs):
             event = client.seed, client.round, client.name, epoch
             for batch in client.shard.epoch(
-                self.tune_batch, shuffle=derive("tune shuffle", *event), augment=derive("tune augment", *event)
+                self.tune_batch,
+                shuffle=derive("tune shuffle", *event),
+                augment=derive("tune augment", *event),
             ):
                 client.layout.zero_grad()
                 Local.gradient(self, net, batch, client)
@@ -81,7 +86,10 @@ class BodyOnly(LinearHeadOnly, Tuned):
 
     def extend(self, net: Network) -> None:
         if not any(parameter.requires_grad for parameter in net.backbone.parameters()):
-            raise UsageError("FedBABU trains the features alone, and they are frozen", "leave --freeze-backbone out")
+            raise UsageError(
+                "FedBABU trains the features alone, and they are frozen",
+                "leave --freeze-backbone out",
+            )
 
     def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         self._restore(client)  # weight decay may have moved the classifier
@@ -104,12 +112,19 @@ def _head(client: ClientRound) -> list[slice]:
 
 
 register(
-    "local-finetune", Tuned(), Mean(), label="Local fine-tuning",
-    about="FedAvg, and each client tunes a copy of the global model for itself", families="personal",
+    "local-finetune",
+    Tuned(),
+    Mean(),
+    label="Local fine-tuning",
+    about="FedAvg, and each client tunes a copy of the global model for itself",
+    families="personal",
     aliases=("fedavg-finetune", "fedavg-ft"),
-)  # fmt: skip
+)
 register(
-    "fedbabu", BodyOnly(), Mean(), label="FedBABU",
+    "fedbabu",
+    BodyOnly(),
+    Mean(),
+    label="FedBABU",
     about="features are trained and averaged under a fixed random classifier, which each client then tunes",
     families="personal",
-)  # fmt: skip
+)

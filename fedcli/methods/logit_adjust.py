@@ -31,11 +31,17 @@ class Adjusted(Local):
     needs_one_label = "it adjusts one softmax over all classes"
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
-        client.offset = offset("logit-adjust", client.shard.class_counts, tau=self.tau)  # [C] Eq. 10
+        client.offset = offset(
+            "logit-adjust", client.shard.class_counts, tau=self.tau
+        )  # [C] Eq. 10
 
 
 register(
-    "logit-adjust", Adjusted(), Mean(), label="Logit adjustment",
+    "logit-adjust",
+    Adjusted(),
+    Mean(),
+    label="Logit adjustment",
     about="logits shifted by the logarithm of the client's own class shares",
-    families="rare", aliases=("logit-adjustment",),
-)  # fmt: skip
+    families="rare",
+    aliases=("logit-adjustment",),
+)

@@ -47,7 +47,13 @@ from .contract import Aggregator, ClientUpdates, Layout, Local, Network, Tensors
 from .helpers import average
 from .registry import register
 
-DEFAULT_TRAINING = {"optimizer": "sgd", "lr": 1e-3, "momentum": 0.9, "weight_decay": 5e-4, "rounds": 50}
+DEFAULT_TRAINING = {
+    "optimizer": "sgd",
+    "lr": 1e-3,
+    "momentum": 0.9,
+    "weight_decay": 5e-4,
+    "rounds": 50,
+}
 
 
 @dataclass(frozen=True)
@@ -56,8 +62,12 @@ class LowRank(Local):
 
     cost = "little of the network trains"
 
-    rank: Annotated[int, "of the adapters, >= 0; 0 is the backbone's default, 12 for a ViT and 32 for a ResNet"] = 0
-    alpha: Annotated[float, "adapters count alpha / rank, >= 0; 0 is the default, 2 for a ViT and 8 for a ResNet"] = 0.0
+    rank: Annotated[
+        int, "of the adapters, >= 0; 0 is the backbone's default, 12 for a ViT and 32 for a ResNet"
+    ] = 0
+    alpha: Annotated[
+        float, "adapters count alpha / rank, >= 0; 0 is the default, 2 for a ViT and 8 for a ResNet"
+    ] = 0.0
 
     freezes = True
     head = "prompts"
@@ -88,17 +98,22 @@ class FactorMean(Aggregator):
     needs = "sums"
 
     ema: Annotated[bool, "moving average over rounds"] = True
-    ema_of: Annotated[Literal["rule", "factors", "all"], "of the factors, of all that travels, or as the rule"] = "rule"
-    exact: Annotated[bool, "average the products of the factors, not each factor; then they have no moving average"] = (
-        False
-    )
-    rule: Annotated[Literal["paper", "released"], "the moving average is of the factors, or of all that travels"] = (
-        "paper"
-    )
+    ema_of: Annotated[
+        Literal["rule", "factors", "all"], "of the factors, of all that travels, or as the rule"
+    ] = "rule"
+    exact: Annotated[
+        bool,
+        "average the products of the factors, not each factor; then they have no moving average",
+    ] = False
+    rule: Annotated[
+        Literal["paper", "released"], "the moving average is of the factors, or of all that travels"
+    ] = "paper"
 
     works_without_server = True
 
-    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+    def aggregate(
+        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
+    ) -> tuple[Tensor, Tensor]:
         mean = self.mean(theta, updates)  # [P]
         if self.ema:
             mean = self.smoothed(theta, mean, updates)
@@ -120,14 +135,18 @@ class FactorMean(Aggregator):
             mean[span] = torch.lerp(mean[span], theta[span], keep)
         return mean
 
-    def by_products(self, theta: Tensor, mean: Tensor, updates: ClientUpdates) -> tuple[Tensor, Tensor]:
+    def by_products(
+        self, theta: Tensor, mean: Tensor, updates: ClientUpdates
+    ) -> tuple[Tensor, Tensor]:
         """mean [P] with adapters whose products are averages of products, and the share of their norm that is lost."""
         models = torch.cat([updates.theta, theta[None]])  # [K+1, P]
         weights = torch.cat([updates.base, updates.base.new_zeros(1)])  # [K+1]
         lost = whole = theta.new_zeros((), dtype=torch.float64)
         for adapter in adapters.roles(updates.layout):
             by_group = self.by_group(adapter, updates)  # [K+1, G]
-            new, norms = adapters.product_mean(factors(models, updates.layout, adapter), weights, by_group)
+            new, norms = adapters.product_mean(
+                factors(models, updates.layout, adapter), weights, by_group
+            )
             lost, whole = lost + norms[0], whole + norms[1]
             for name, values in zip((adapter.A, adapter.S, adapter.B), new, strict=True):
                 if name:
@@ -141,18 +160,32 @@ class FactorMean(Aggregator):
 
 def factors(models: Tensor, layout: Layout, adapter: adapters.Roles) -> adapters.Factors:
     """The factors of one adapter in models [K, P]."""
-    a, b = (models[:, layout.spans[name]].view(len(models), *layout.shapes[name]) for name in (adapter.A, adapter.B))
+    a, b = (
+        models[:, layout.spans[name]].view(len(models), *layout.shapes[name])
+        for name in (adapter.A, adapter.B)
+    )
     if not adapter.S:
         return adapters.Factors(a, a.new_ones(len(models), 1, a.shape[2]), b)
-    return adapters.Factors(a, models[:, layout.spans[adapter.S]].view(len(models), -1, a.shape[2]), b)
+    return adapters.Factors(
+        a, models[:, layout.spans[adapter.S]].view(len(models), -1, a.shape[2]), b
+    )
 
 
 register(
-    "lora", LowRank(), FactorMean(), label="LoRA",
-    about="a frozen network that learns through low-rank adapters", families="large", default_training=DEFAULT_TRAINING,
-)  # fmt: skip
+    "lora",
+    LowRank(),
+    FactorMean(),
+    label="LoRA",
+    about="a frozen network that learns through low-rank adapters",
+    families="large",
+    default_training=DEFAULT_TRAINING,
+)
 register(
-    "svd-lora", SingularValues(), FactorMean(), label="SVD-LoRA",
+    "svd-lora",
+    SingularValues(),
+    FactorMean(),
+    label="SVD-LoRA",
     about="low-rank adapters with a singular value for each direction",
-    families="large", default_training=DEFAULT_TRAINING,
-)  # fmt: skip
+    families="large",
+    default_training=DEFAULT_TRAINING,
+)

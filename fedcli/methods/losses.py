@@ -24,9 +24,13 @@ CLASS_WEIGHTS = ("none", "balanced", "effective")
 
 
 def weighted_cross_entropy(
-    logits: Tensor, y: Tensor, weights: Tensor | None = None, smoothing: float = 0.0, gamma: float = 0.0,
+    logits: Tensor,
+    y: Tensor,
+    weights: Tensor | None = None,
+    smoothing: float = 0.0,
+    gamma: float = 0.0,
     images: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The mean loss of a batch, a scalar: logits [B, C], labels [B], weights [C], and of images [B] where given."""
     if not (smoothing or gamma or images is not None):
         return F.cross_entropy(logits, y, weights)
@@ -38,20 +42,30 @@ def weighted_cross_entropy(
         present = logits != -torch.inf  # [B, C]
         each = each - smoothing * (w * log_p.masked_fill(~present, 0)).sum(1) / present.sum(1)
     if gamma:
-        each = each * (-true.expm1()).clamp_min(1e-7) ** gamma  # the power has no gradient at 0 for gamma below 1
+        each = (
+            each * (-true.expm1()).clamp_min(1e-7) ** gamma
+        )  # the power has no gradient at 0 for gamma below 1
     return (each if images is None else images * each).sum() / w[y].sum()
 
 
 def binary_cross_entropy(
-    logits: Tensor, y: Tensor, weights: Tensor | None = None, smoothing: float = 0.0, gamma: float = 0.0
+    logits: Tensor,
+    y: Tensor,
+    weights: Tensor | None = None,
+    smoothing: float = 0.0,
+    gamma: float = 0.0,
 ) -> Tensor:
     """The loss of each image [B]: logits [B, L], labels [B, L] of YES, NO and UNKNOWN, weights [L]."""
     has, known = y == YES, (y != UNKNOWN).to(logits.dtype)
     target = has.to(logits.dtype) * (1 - smoothing) + smoothing / 2
-    each = F.binary_cross_entropy_with_logits(logits, target, pos_weight=weights, reduction="none")  # [B, L]
+    each = F.binary_cross_entropy_with_logits(
+        logits, target, pos_weight=weights, reduction="none"
+    )  # [B, L]
     if gamma:
         wrong = torch.sigmoid(torch.where(has, -logits, logits))  # 1 - p of what is true
-        each = each * wrong.clamp_min(1e-7) ** gamma  # the power has no gradient at 0 for gamma below 1
+        each = (
+            each * wrong.clamp_min(1e-7) ** gamma
+        )  # the power has no gradient at 0 for gamma below 1
     return (each * known).sum(1) / known.sum(1).clamp_min(1)
 
 
@@ -64,7 +78,11 @@ def plain_loss(logits: Tensor, y: Tensor) -> Tensor:
 
 def each_loss(logits: Tensor, y: Tensor) -> Tensor:
     """The same of each image [B]."""
-    return binary_cross_entropy(logits, y) if y.ndim == 2 else F.cross_entropy(logits, y, reduction="none")
+    return (
+        binary_cross_entropy(logits, y)
+        if y.ndim == 2
+        else F.cross_entropy(logits, y, reduction="none")
+    )
 
 
 def class_weights(kind: str, counts: Tensor, negatives: Tensor | None = None) -> Tensor | None:
@@ -79,7 +97,11 @@ def class_weights(kind: str, counts: Tensor, negatives: Tensor | None = None) ->
     if name == "effective":
         return effective_weights(counts, float(beta))
     if negatives is not None:
-        return (negatives / counts.double().clamp_min(1)).masked_fill((counts == 0) | (negatives == 0), 1.0).float()
+        return (
+            (negatives / counts.double().clamp_min(1))
+            .masked_fill((counts == 0) | (negatives == 0), 1.0)
+            .float()
+        )
     return _scaled(1 / counts.double().clamp_min(1), counts)
 
 

@@ -32,7 +32,9 @@ class Projected(nn.Module):
     def __init__(self, body: nn.Module, features: int, width: int):
         super().__init__()
         self.body = body
-        self.projection = nn.Sequential(nn.Linear(features, features), nn.ReLU(), nn.Linear(features, width))
+        self.projection = nn.Sequential(
+            nn.Linear(features, features), nn.ReLU(), nn.Linear(features, width)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return self.projection(self.body(x))
@@ -46,7 +48,9 @@ class Contrast(LinearHeadOnly, Local):
 
     mu: Annotated[float, "strength of the contrast, >= 0; 0 is FedAvg"] = 1.0
     temperature: Annotated[float, "of the contrast, > 0"] = 0.5
-    projection: Annotated[int, "width of a two-layer projection head under the classifier, >= 0; 0 has none"] = 0
+    projection: Annotated[
+        int, "width of a two-layer projection head under the classifier, >= 0; 0 has none"
+    ] = 0
 
     works_without_server = False
     trains_backbone = True
@@ -58,15 +62,21 @@ class Contrast(LinearHeadOnly, Local):
             net.head = nn.Linear(self.projection, classes)
 
     def on_round_start(self, net: Network, client: ClientRound) -> None:
-        client.scratch["global"] = client.layout.read()  # [P] with the client's own statistics under --bn local
+        client.scratch["global"] = (
+            client.layout.read()
+        )  # [P] with the client's own statistics under --bn local
 
     def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         if "previous" not in client.memory:
             return super().loss(net, batch, client)
-        towards, away = features_of(net, batch.x, client, client.scratch["global"], client.memory["previous"])
+        towards, away = features_of(
+            net, batch.x, client, client.scratch["global"], client.memory["previous"]
+        )
         z = net.features(batch.x)  # [B, D]
         nearer = F.cosine_similarity(z, towards) - F.cosine_similarity(z, away)  # [B]
-        contrast = F.softplus(-nearer / self.temperature).mean()  # Eq. 3, one exponential divided out
+        contrast = F.softplus(
+            -nearer / self.temperature
+        ).mean()  # Eq. 3, one exponential divided out
         return cross_entropy(net.head(z), batch.y, client) + self.mu * contrast  # Eq. 4
 
     def on_round_end(self, net: Network, client: ClientRound) -> None:

@@ -40,9 +40,12 @@ class Meta(Tuned):
 
     not_recorded = "a step goes to other weights and back"
 
-    variant: Annotated[Literal["fo", "hf"], "first order, or Hessian-free by two more passes"] = "fo"
+    variant: Annotated[Literal["fo", "hf"], "first order, or Hessian-free by two more passes"] = (
+        "fo"
+    )
     alpha: Annotated[
-        float, "step of the inner gradient and of a client's tuning, >= 0; 0 is FedAvg of half batches"
+        float,
+        "step of the inner gradient and of a client's tuning, >= 0; 0 is FedAvg of half batches",
     ] = 0.01
     delta: Annotated[float, "length of the move of the Hessian's difference, > 0"] = 0.01
     solver: Annotated[Literal["adam", "sgd"], "optimizer of a client's tuning"] = "sgd"
@@ -63,7 +66,9 @@ class Meta(Tuned):
             g = self._gradient_here(net, outer, client)  # [T]
             if self.variant == "hf":
                 d = self.delta / g.norm().clamp_min(1e-12)  # delta of the formula
-                up, down = (self._gradient_at(w + sign * d * g, net, inner, client) for sign in (1, -1))
+                up, down = (
+                    self._gradient_at(w + sign * d * g, net, inner, client) for sign in (1, -1)
+                )
                 g = g - self.alpha * (up - down) / (2 * d)
         layout.params.copy_(w)
         layout.grad.copy_(g)
@@ -90,6 +95,11 @@ def halves(batch: Batch) -> Iterator[Batch]:
 
 
 register(
-    "per-fedavg", Meta(), Mean(), label="Per-FedAvg", aliases=("perfedavg",),
-    about="a global model from which one step on a client's images makes that client's own model", families="personal",
-)  # fmt: skip
+    "per-fedavg",
+    Meta(),
+    Mean(),
+    label="Per-FedAvg",
+    aliases=("perfedavg",),
+    about="a global model from which one step on a client's images makes that client's own model",
+    families="personal",
+)

@@ -35,7 +35,9 @@ class Envelope(Local):
     cost = {"step": 5}
     works_without_server = False
 
-    strength: Annotated[float, "lambda, how near the personal model stays to the global one, > 0"] = 15.0
+    strength: Annotated[
+        float, "lambda, how near the personal model stays to the global one, > 0"
+    ] = 15.0
     inner_steps: Annotated[int, "K, steps that find the personal model for a minibatch, >= 1"] = 5
     inner_lr: Annotated[float, "length of these steps, > 0"] = 0.05
 
@@ -66,6 +68,10 @@ class Envelope(Local):
 
 
 register(
-    "pfedme", Envelope(), Mean(), label="pFedMe",
-    about="each client's own model near its copy of the global one, which follows it", families="personal",
-)  # fmt: skip
+    "pfedme",
+    Envelope(),
+    Mean(),
+    label="pFedMe",
+    about="each client's own model near its copy of the global one, which follows it",
+    families="personal",
+)

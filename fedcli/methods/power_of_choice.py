@@ -37,29 +37,46 @@ from .registry import register
 class HighestLosses(SubsetTraining, LossBefore):
     """The plain mean of the models of those candidates that had the highest losses."""
 
-    candidates: Annotated[float, "d, share of a round's clients whose losses are compared, in (0, 1]"] = 0.5
-    chosen: Annotated[float, "m, share of a round's clients that train, at most the candidates, in (0, 1]"] = 0.25
+    candidates: Annotated[
+        float, "d, share of a round's clients whose losses are compared, in (0, 1]"
+    ] = 0.5
+    chosen: Annotated[
+        float, "m, share of a round's clients that train, at most the candidates, in (0, 1]"
+    ] = 0.25
 
     def measure_global(self, net: Network, client: ClientRound) -> None:
         super().measure_global(net, client)  # step 2
-        u = np.random.default_rng(derive("power of choice", client.seed, client.round, client.name)).random()
+        u = np.random.default_rng(
+            derive("power of choice", client.seed, client.round, client.name)
+        ).random()
         key = np.log1p(-u) / len(client.shard)  # u in [0, 1)
-        client.report["candidate_key"] = torch.tensor(key, dtype=torch.float64, device=client.theta.device)
+        client.report["candidate_key"] = torch.tensor(
+            key, dtype=torch.float64, device=client.theta.device
+        )
 
     def select_clients(self, columns: Tensors, rows: Tensor) -> Tensor:
         k = len(rows)
         d, m = (max(1, round(share * k)) for share in (self.candidates, self.chosen))
         candidates = columns["candidate_key"].argsort(descending=True, stable=True)[:d]  # step 1
         worst = columns["loss_before"][candidates].argsort(descending=True, stable=True)[:m]
-        return torch.zeros(k, dtype=torch.bool, device=rows.device).index_fill(0, candidates[worst], True)  # step 3
+        return torch.zeros(k, dtype=torch.bool, device=rows.device).index_fill(
+            0, candidates[worst], True
+        )  # step 3
 
-    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+    def aggregate(
+        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
+    ) -> tuple[Tensor, Tensor]:
         trained = self.select_clients(updates.columns, updates.rows).double()  # [K]
         weights = trained / trained.sum()
         return average(updates.theta, weights), weights  # step 3
 
 
 register(
-    "power-of-choice", Plain(), HighestLosses(), label="Power-of-Choice", aliases=("pow-d",),
-    about="of some candidates, the clients on which the global model is worst train", families="hospital",
-)  # fmt: skip
+    "power-of-choice",
+    Plain(),
+    HighestLosses(),
+    label="Power-of-Choice",
+    aliases=("pow-d",),
+    about="of some candidates, the clients on which the global model is worst train",
+    families="hospital",
+)

@@ -53,7 +53,9 @@ def balanced_accuracy(net: Network, client: ClientRound, shard: Shard | None = N
 
 def _balanced_over_labels(net: Network, shard: Shard) -> Tensor:
     """A label that all images or none have counts by its one rate."""
-    correct, images = torch.zeros(2, 2, shard.classes, dtype=torch.float64, device=shard.y.device)  # [2, L] each
+    correct, images = torch.zeros(
+        2, 2, shard.classes, dtype=torch.float64, device=shard.y.device
+    )  # [2, L] each
     for batch in shard.in_order():
         says = net(batch.x) >= 0  # [B, L]
         for answer in (NO, YES):
@@ -67,10 +69,14 @@ def _balanced_over_labels(net: Network, shard: Shard) -> Tensor:
 def group_losses(net: Network, client: ClientRound, groups: Tensor, count: int) -> Tensor:
     """Sums of the losses of the client's images in each of `count` groups, float64 [G]; groups [N], -1 is in none."""
     net.eval()
-    total = torch.zeros(count + 1, dtype=torch.float64, device=groups.device)  # the last for unknown ones
+    total = torch.zeros(
+        count + 1, dtype=torch.float64, device=groups.device
+    )  # the last for unknown ones
     for batch in client.shard.in_order():
         losses = each_loss(net(batch.x), batch.y).double()  # [B]
-        member = F.one_hot(groups[batch.at] % (count + 1), count + 1).double()  # [B, G + 1]; -1 becomes the last
+        member = F.one_hot(
+            groups[batch.at] % (count + 1), count + 1
+        ).double()  # [B, G + 1]; -1 becomes the last
         total += losses @ member
     return total[:count]
 
@@ -82,12 +88,18 @@ def group_predictions(net: Network, client: ClientRound, groups: Tensor, count: 
     Raises UsageError for several labels per image.
     """
     if client.shard.multi_label:
-        raise UsageError("images of several labels have no one predicted class", "--set gap=accuracy needs none")
+        raise UsageError(
+            "images of several labels have no one predicted class", "--set gap=accuracy needs none"
+        )
     net.eval()
     classes = client.shard.classes
-    total = torch.zeros(count + 1, classes, classes, dtype=torch.float64, device=groups.device)  # last: unknown
+    total = torch.zeros(
+        count + 1, classes, classes, dtype=torch.float64, device=groups.device
+    )  # last: unknown
     for batch in client.shard.in_order():
-        cell = ((groups[batch.at] % (count + 1)) * classes + batch.y) * classes + net(batch.x).argmax(1)  # [B]
+        cell = ((groups[batch.at] % (count + 1)) * classes + batch.y) * classes + net(
+            batch.x
+        ).argmax(1)  # [B]
         total += cell.bincount(minlength=total.numel()).view_as(total)
     return total[:count]
 

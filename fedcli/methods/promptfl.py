@@ -27,7 +27,13 @@ from .contract import Local, Network
 from .fedavg import Mean
 from .registry import register
 
-DEFAULT_TRAINING = {"optimizer": "sgd", "lr": 1e-3, "momentum": 0.9, "weight_decay": 5e-4, "rounds": 50}
+DEFAULT_TRAINING = {
+    "optimizer": "sgd",
+    "lr": 1e-3,
+    "momentum": 0.9,
+    "weight_decay": 5e-4,
+    "rounds": 50,
+}
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,9 @@ class Prompted(Local):
     cost = "little of the network trains"
 
     length: Annotated[int, "learned tokens before a class name, >= 1"] = 4
-    rule: Annotated[Literal["paper", "released"], "released leaves a volume's slice projection at random"] = "paper"
+    rule: Annotated[
+        Literal["paper", "released"], "released leaves a volume's slice projection at random"
+    ] = "paper"
 
     model = "clip"
     freezes = True
@@ -50,7 +58,11 @@ class Prompted(Local):
 
 
 register(
-    "promptfl", Prompted(), Mean(), label="PromptFL",
-    about="a frozen CLIP; only learned words before class names travel", families="large",
+    "promptfl",
+    Prompted(),
+    Mean(),
+    label="PromptFL",
+    about="a frozen CLIP; only learned words before class names travel",
+    families="large",
     default_training=DEFAULT_TRAINING,
-)  # fmt: skip
+)

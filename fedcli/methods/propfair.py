@@ -48,10 +48,16 @@ class Proportional(Local):
         """-log_eps(M - l), of any shape."""
         near = self.bound - loss  # M - l
         line = -math.log(self.epsilon) + (self.epsilon - near) / self.epsilon
-        return torch.where(near >= self.epsilon, -near.clamp_min(self.epsilon).log(), line)  # Eq. 3.5
+        return torch.where(
+            near >= self.epsilon, -near.clamp_min(self.epsilon).log(), line
+        )  # Eq. 3.5
 
 
 register(
-    "propfair", Proportional(), Mean(), label="PropFair",
-    about="proportional fairness: the logarithm of how far a loss is below a bound", families="hospital",
-)  # fmt: skip
+    "propfair",
+    Proportional(),
+    Mean(),
+    label="PropFair",
+    about="proportional fairness: the logarithm of how far a loss is below a bound",
+    families="hospital",
+)

@@ -35,22 +35,35 @@ class QFair(LossBefore):
     """Weights by loss ** q."""
 
     q: Annotated[float, "exponent, >= 0; 0 ignores losses, large follows the worst client"] = 1.0
-    rule: Annotated[Literal["paper", "released", "original"], "n_k F^q, F^q, or the literal q-FedAvg step"] = "paper"
+    rule: Annotated[
+        Literal["paper", "released", "original"], "n_k F^q, F^q, or the literal q-FedAvg step"
+    ] = "paper"
 
-    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+    def aggregate(
+        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
+    ) -> tuple[Tensor, Tensor]:
         f = updates["loss_before"].double() + 1e-10  # [K] F_k
         weights = (f / f.max()) ** self.q * (updates.base if self.rule == "paper" else 1)
         weights = weights / weights.sum()
         out = average(updates.theta, weights)
         if self.rule == "original":
             moving = slice(updates.layout.trainable)
-            squared = torch.stack([(row[moving] - theta[moving]).square().sum() for row in updates.theta])  # [K]
-            s = 1 / (weights @ (1 + self.q * squared.double() / (updates.lr * f)))  # Alg. 2, sum F^q L / sum h
+            squared = torch.stack(
+                [(row[moving] - theta[moving]).square().sum() for row in updates.theta]
+            )  # [K]
+            s = 1 / (
+                weights @ (1 + self.q * squared.double() / (updates.lr * f))
+            )  # Alg. 2, sum F^q L / sum h
             out[moving] = theta[moving].lerp(out[moving], float(s))
         return out, weights
 
 
 register(
-    "qffl", Plain(), QFair(), label="q-FFL", aliases=("q-fedavg",),
-    about="weights by image count times loss to the power q", families="hospital",
-)  # fmt: skip
+    "qffl",
+    Plain(),
+    QFair(),
+    label="q-FFL",
+    aliases=("q-fedavg",),
+    about="weights by image count times loss to the power q",
+    families="hospital",
+)

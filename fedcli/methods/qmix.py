@@ -25,7 +25,11 @@ from .contract import Tensors
 FEATURES = 4  # numbers seen of each client
 HIDDEN, EMBED = 64, 32  # units of the agents and hypernetworks, and of the mixer
 RATE, BETAS = 1e-3, (0.9, 0.999)  # Adam
-STEPS, BATCH, CLIP = 16, 32, 10.0  # of one round: gradient steps, transitions a step, largest gradient norm
+STEPS, BATCH, CLIP = (
+    16,
+    32,
+    10.0,
+)  # of one round: gradient steps, transitions a step, largest gradient norm
 CAPACITY = 1000  # transitions kept
 COPY = 5  # rounds from one copy of the target network to the next
 
@@ -57,9 +61,13 @@ class Learner:
         return cls(*(memory[f"{name}_{field}"].cpu() for field in cls.__dataclass_fields__))
 
     def keep(self, memory: Tensors, name: str) -> None:
-        memory.update({f"{name}_{field}": getattr(self, field) for field in self.__dataclass_fields__})
+        memory.update(
+            {f"{name}_{field}": getattr(self, field) for field in self.__dataclass_fields__}
+        )
 
-    def descend(self, loss: Callable[[Tensor], Tensor], clip: float = torch.inf) -> tuple["Learner", Tensor]:
+    def descend(
+        self, loss: Callable[[Tensor], Tensor], clip: float = torch.inf
+    ) -> tuple["Learner", Tensor]:
         """One step of Adam on loss(weights), and the loss before it."""
         weights = self.weights.clone().requires_grad_()
         with torch.enable_grad():
@@ -76,8 +84,15 @@ class Learner:
 
 def unpacked(weights: Tensor, layers: Layers) -> dict[str, tuple[Tensor, Tensor]]:
     """The weight and the bias of each layer, as views into weights [Q]."""
-    pieces = iter(weights.split([size for shape in layers.values() for size in (prod(shape), prod(shape[:-1]))]))
-    return {name: (next(pieces).view(shape), next(pieces).view(shape[:-1])) for name, shape in layers.items()}
+    pieces = iter(
+        weights.split(
+            [size for shape in layers.values() for size in (prod(shape), prod(shape[:-1]))]
+        )
+    )
+    return {
+        name: (next(pieces).view(shape), next(pieces).view(shape[:-1]))
+        for name, shape in layers.items()
+    }
 
 
 def perceptron(layers: dict[str, tuple[Tensor, Tensor]], x: Tensor, *names: str) -> Tensor:
@@ -101,7 +116,9 @@ class Transitions:
         return len(self.reward)
 
     def __getitem__(self, at: Tensor) -> "Transitions":
-        return Transitions(self.state[at], self.last[at], self.action[at], self.reward[at], self.after[at])
+        return Transitions(
+            self.state[at], self.last[at], self.action[at], self.reward[at], self.after[at]
+        )
 
 
 @dataclass(frozen=True)
@@ -131,8 +148,12 @@ class Qmix:
     def utilities(self, weights: Tensor, state: Tensor, last: Tensor) -> Tensor:
         """Q_h of every action: [Q], [M, N, 4], [M, N] -> [M, N, A]."""
         who = torch.eye(self.agents).expand(len(state), -1, -1)
-        seen = torch.cat([state, who, F.one_hot(last, self.actions).float()], 2)  # [M, N, 4 + N + A]
-        return perceptron(unpacked(weights, self.layers), seen, "agent_in", "agent_middle", "agent_out")
+        seen = torch.cat(
+            [state, who, F.one_hot(last, self.actions).float()], 2
+        )  # [M, N, 4 + N + A]
+        return perceptron(
+            unpacked(weights, self.layers), seen, "agent_in", "agent_middle", "agent_out"
+        )
 
     def total(self, weights: Tensor, chosen: Tensor, state: Tensor) -> Tensor:
         """Q_tot: [Q], the Q_h of the chosen actions [M, N], [M, N, 4] -> [M].
@@ -142,7 +163,9 @@ class Qmix:
         layers, state = unpacked(weights, self.layers), state.flatten(1)
         first = perceptron(layers, state, "mix_in", "mix_out").abs().view(-1, self.agents, EMBED)
         second = perceptron(layers, state, "sum_in", "sum_out").abs()  # [M, E]
-        embedded = F.elu((chosen[:, :, None] * first).sum(1) + perceptron(layers, state, "bias"))  # [M, E]
+        embedded = F.elu(
+            (chosen[:, :, None] * first).sum(1) + perceptron(layers, state, "bias")
+        )  # [M, E]
         return (embedded * second).sum(1) + perceptron(layers, state, "value_in", "value_out")[:, 0]
 
     def target(self, weights: Tensor, older: Tensor, seen: Transitions) -> Tensor:
@@ -154,10 +177,16 @@ class Qmix:
 
     def loss(self, weights: Tensor, older: Tensor, seen: Transitions) -> Tensor:
         """Huber loss of the temporal difference."""
-        chosen = self.utilities(weights, seen.state, seen.last).gather(2, seen.action[:, :, None])[:, :, 0]
-        return F.huber_loss(self.total(weights, chosen, seen.state), self.target(weights, older, seen))
+        chosen = self.utilities(weights, seen.state, seen.last).gather(2, seen.action[:, :, None])[
+            :, :, 0
+        ]
+        return F.huber_loss(
+            self.total(weights, chosen, seen.state), self.target(weights, older, seen)
+        )
 
-    def train(self, learner: Learner, older: Tensor, seen: Transitions, seed: int) -> tuple[Learner, Tensor]:
+    def train(
+        self, learner: Learner, older: Tensor, seen: Transitions, seed: int
+    ) -> tuple[Learner, Tensor]:
         """A round's gradient steps on transitions drawn from all, and their mean loss."""
         draw = torch.Generator().manual_seed(seed)
         losses = []
@@ -167,7 +196,9 @@ class Qmix:
             losses.append(loss)
         return learner, torch.stack(losses).mean()
 
-    def choose(self, weights: Tensor, state: Tensor, last: Tensor, *, epsilon: float, seed: int) -> Tensor:
+    def choose(
+        self, weights: Tensor, state: Tensor, last: Tensor, *, epsilon: float, seed: int
+    ) -> Tensor:
         """An action each, int64 [N]: the best known, or one at random with probability epsilon."""
         draw = torch.Generator().manual_seed(seed)
         anything = torch.randint(self.actions, (self.agents,), generator=draw)
@@ -187,7 +218,9 @@ class Moment:
     seed: int
 
 
-def next_actions(agents: Qmix, memory: Tensors, state: Tensor, reward: Tensor, *, first: int, now: Moment) -> Tensor:
+def next_actions(
+    agents: Qmix, memory: Tensors, state: Tensor, reward: Tensor, *, first: int, now: Moment
+) -> Tensor:
     """One round of all agents: remember, learn, choose. Returns the actions of the next round, int64 [N].
 
     state: [N, 4] of this round.
@@ -229,7 +262,9 @@ def transitions(states: Tensor, rewards: Tensor, actions: Tensor) -> Transitions
     return Transitions(states[:-2], actions[:-2], actions[1:-1], rewards[2:], states[1:-1])
 
 
-def _extended(memory: Tensors, state: Tensor, reward: Tensor, first: int) -> tuple[Tensor, Tensor, Tensor]:
+def _extended(
+    memory: Tensors, state: Tensor, reward: Tensor, first: int
+) -> tuple[Tensor, Tensor, Tensor]:
     """The history with this round's numbers, cut to what the newest transitions need."""
     states, rewards = state[None].float(), reward[None].float()
     actions = torch.full((1, len(state)), first)

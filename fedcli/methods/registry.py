@@ -32,7 +32,9 @@ class Method:
     module: str
     base: str = ""  # of a pair, where its local half is documented
     families: tuple[str, ...] = ()
-    default_training: dict[str, Any] = field(default_factory=dict)  # options of training where the user gives none
+    default_training: dict[str, Any] = field(
+        default_factory=dict
+    )  # options of training where the user gives none
     code: dict[str, Code] = field(default_factory=dict)
     adapters: Adapters | None = None
 
@@ -41,7 +43,11 @@ class Method:
         """Every option of both halves with its value; in a pair, one that both have is local.x and server.x."""
         halves = {"local": options.values(self.local), "server": options.values(self.aggregator)}
         shared = halves["local"].keys() & halves["server"].keys() if "+" in self.name else set()
-        return {f"{half}.{k}" if k in shared else k: v for half, values in halves.items() for k, v in values.items()}
+        return {
+            f"{half}.{k}" if k in shared else k: v
+            for half, values in halves.items()
+            for k, v in values.items()
+        }
 
     @property
     def head(self) -> str:
@@ -62,7 +68,8 @@ class Method:
         own += self.adapters.names(net)
         if all(name in own for name, p in net.named_parameters() if p.requires_grad):
             raise UsageError(
-                "nothing would be shared: all that trains stays at the clients", "leave --local-adapters out"
+                "nothing would be shared: all that trains stays at the clients",
+                "leave --local-adapters out",
             )
         return own
 
@@ -70,7 +77,9 @@ class Method:
     def rule(self) -> str:
         """The reading of the paper that runs: paper, released or original."""
         rules = [
-            options.values(half)["rule"] for half in (self.local, self.aggregator) if "rule" in options.values(half)
+            options.values(half)["rule"]
+            for half in (self.local, self.aggregator)
+            if "rule" in options.values(half)
         ]
         return " + ".join(dict.fromkeys(rules)) or "paper"
 
@@ -83,7 +92,9 @@ class Method:
     def typed(self) -> str:
         """The name as a command line says it, with the file that it comes from."""
         halves = [(half, self.code.get(half)) for half in self.name.split("+")]
-        return "+".join(f"{code.name}:{half}" if code and code.path else half for half, code in halves)
+        return "+".join(
+            f"{code.name}:{half}" if code and code.path else half for half, code in halves
+        )
 
     @property
     def documentation(self) -> str:
@@ -96,9 +107,16 @@ ALIASES: dict[str, str] = {}
 
 
 def register(
-    name: str, local: Local, aggregator: Aggregator, *, label: str, about: str, families: str = "",
-    aliases: tuple[str, ...] = (), default_training: dict[str, Any] | None = None,
-) -> None:  # fmt: skip
+    name: str,
+    local: Local,
+    aggregator: Aggregator,
+    *,
+    label: str,
+    about: str,
+    families: str = "",
+    aliases: tuple[str, ...] = (),
+    default_training: dict[str, Any] | None = None,
+) -> None:
     """Put a method into the table; its options' defaults are the instances' own. families: words of FAMILIES.
 
     Another method's name is refused; one that was registered by the same module may be, as a notebook's cell is run
@@ -106,17 +124,33 @@ def register(
     """
     module = sys._getframe(1).f_globals["__name__"]
     table, usual = extensions.table("methods", METHODS), extensions.origin() is None
-    again = usual and name in table and table[name].module == module and not module.startswith("fedcli.")
-    if known := [n for n in (name, *aliases) if not again and (n in table or (usual and n in ALIASES))]:
+    again = (
+        usual
+        and name in table
+        and table[name].module == module
+        and not module.startswith("fedcli.")
+    )
+    if known := [
+        n for n in (name, *aliases) if not again and (n in table or (usual and n in ALIASES))
+    ]:
         raise ValueError(f"method {known[0]!r} is registered twice")
     if odd := set(families.split()) - FAMILIES.keys():
-        raise ValueError(f"method {name!r}: no family {min(odd)!r}; there are {', '.join(FAMILIES)}")
+        raise ValueError(
+            f"method {name!r}: no family {min(odd)!r}; there are {', '.join(FAMILIES)}"
+        )
     if code := extensions.origin() or of_source(local, aggregator):
         _check(name, local, aggregator)
     table[name] = Method(
-        name, label, about, local, aggregator, module, families=tuple(families.split()),
-        default_training=default_training or {}, code={name: code} if code else {},
-    )  # fmt: skip
+        name,
+        label,
+        about,
+        local,
+        aggregator,
+        module,
+        families=tuple(families.split()),
+        default_training=default_training or {},
+        code={name: code} if code else {},
+    )
     if usual:
         ALIASES.update(dict.fromkeys(aliases, name))
 
@@ -166,14 +200,18 @@ def _is_known(half: str) -> bool:
 
 def _known(name: str) -> Method:
     if extensions.is_file(name):
-        return extensions.pick(name, "methods", lambda text, table: spellings(table).get(folded(text)))
+        return extensions.pick(
+            name, "methods", lambda text, table: spellings(table).get(folded(text))
+        )
     table = METHODS if folded(name) in spellings() else _of_packages(name)
     if folded(name) in (known := spellings(table)):
         return table[known[folded(name)]]
     labels = [method.label for method in METHODS.values()]
     names = [*METHODS, *table]
     hint = nearest(name, [*names, *ALIASES, *labels], names)
-    raise UsageError(f"unknown method {name[:80]!r}", hint if len(hint) < LONG else "`fedcli methods` lists them")
+    raise UsageError(
+        f"unknown method {name[:80]!r}", hint if len(hint) < LONG else "`fedcli methods` lists them"
+    )
 
 
 def _of_packages(name: str) -> dict[str, Method]:
@@ -182,7 +220,11 @@ def _of_packages(name: str) -> dict[str, Method]:
 
 def installed() -> dict[str, Method]:
     """The methods of installed packages, those whose names fedcli does not have."""
-    return {name: method for name, (method, _) in extensions.installed("methods").items() if name not in METHODS}
+    return {
+        name: method
+        for name, (method, _) in extensions.installed("methods").items()
+        if name not in METHODS
+    }
 
 
 def spellings(table: dict[str, Method] | None = None) -> dict[str, str]:
@@ -209,7 +251,9 @@ def _paired(base: Method, addon: Method) -> Method:
     adds_rule = not isinstance(addon.aggregator, type(plain.aggregator))
     if isinstance(base.aggregator, ContinuesRun):
         hint = f"fedcli train fedavg+{addon.name} --then {base.name}"
-        raise UsageError(f"{base.name} averages as the run before it did, so it takes no add-on", hint)
+        raise UsageError(
+            f"{base.name} averages as the run before it did, so it takes no add-on", hint
+        )
     if not isinstance(base.aggregator, type(plain.aggregator)):
         swapped = type(base.local) is type(plain.local) and not adds_rule
         hint = f"write {addon.typed}+{base.typed}" if swapped else "train each by itself"
@@ -222,16 +266,23 @@ def _paired(base: Method, addon: Method) -> Method:
         raise UsageError(f"{addon.name} changes local training, so it cannot be an add-on", hint)
     if not adds_rule:
         raise UsageError(
-            f"{addon.name} averages as {base.name} does, so it adds nothing", f"train {base.name} by itself"
+            f"{addon.name} averages as {base.name} does, so it adds nothing",
+            f"train {base.name} by itself",
         )
     if isinstance(addon.aggregator, LinearHeadOnly) and base.local.head != "linear":
         what = f"{base.name} has a {base.local.head} classifier"
         raise UsageError(f"{what}, which {addon.name} cannot work with", "train each by itself")
     name, label = f"{base.name}+{addon.name}", f"{base.label} + {addon.label}"
     return replace(
-        addon, name=name, label=label, about=f"{base.about}; {addon.about}", local=base.local, base=base.module,
-        families=tuple(dict.fromkeys(base.families + addon.families)), code=base.code | addon.code,
-    )  # fmt: skip
+        addon,
+        name=name,
+        label=label,
+        about=f"{base.about}; {addon.about}",
+        local=base.local,
+        base=base.module,
+        families=tuple(dict.fromkeys(base.families + addon.families)),
+        code=base.code | addon.code,
+    )
 
 
 def _configure(method: Method, key: str, value: Any) -> Method:
@@ -245,9 +296,16 @@ def _configure(method: Method, key: str, value: Any) -> Method:
     having = {field: half for field, half in named.items() if name in options.values(half)}
     if not only and "+" in method.name and len(having) == 2:
         raise UsageError(
-            f"both halves of {method.name} have an option {name!r}", f"write local.{name} or server.{name}"
+            f"both halves of {method.name} have an option {name!r}",
+            f"write local.{name} or server.{name}",
         )
     if not having:
-        hint = nearest(key, method.settings) if method.settings else f"{method.name} has no options at all"
+        hint = (
+            nearest(key, method.settings)
+            if method.settings
+            else f"{method.name} has no options at all"
+        )
         raise UsageError(f"{method.name} has no option {key!r}", hint)
-    return replace(method, **{field: options.change(half, name, value) for field, half in having.items()})
+    return replace(
+        method, **{field: options.change(half, name, value) for field, half in having.items()}
+    )

@@ -35,9 +35,9 @@ class Reweighed(WithGroups):
 
     cost = {"step": 1}
 
-    counts: Annotated[Literal["global", "local"], "whose images are counted: all clients', or the client's own"] = (
-        "global"
-    )
+    counts: Annotated[
+        Literal["global", "local"], "whose images are counted: all clients', or the client's own"
+    ] = "global"
 
     works_without_server = False
     by_class = True
@@ -47,16 +47,26 @@ class Reweighed(WithGroups):
         groups, count = self.groups_of(net, client)
         y, classes = client.shard.y, client.shard.classes
         pair = groups.clamp_min(0) * classes + y  # [N]
-        own = pair[groups >= 0].bincount(minlength=count * classes).double().view(count, classes)  # [G, C]
+        own = (
+            pair[groups >= 0].bincount(minlength=count * classes).double().view(count, classes)
+        )  # [G, C]
         if self.counts == "global":
             client.report["group_class_counts"] = own
-        w = kamiran(client.shared.get("group_class_counts", own) if self.counts == "global" else own)
-        client.per_image["weights"] = torch.where(groups >= 0, w.flatten()[pair], 1.0).float()  # [N]
+        w = kamiran(
+            client.shared.get("group_class_counts", own) if self.counts == "global" else own
+        )
+        client.per_image["weights"] = torch.where(
+            groups >= 0, w.flatten()[pair], 1.0
+        ).float()  # [N]
 
-    def post_aggregate(self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors) -> Tensor:
+    def post_aggregate(
+        self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
+    ) -> Tensor:
         if self.counts == "global":
             counts = updates["group_class_counts"].sum(0)  # [G, C]
-            shared["group_class_counts"] = shared.get("group_class_counts", torch.zeros_like(counts)) + counts
+            shared["group_class_counts"] = (
+                shared.get("group_class_counts", torch.zeros_like(counts)) + counts
+            )
         return theta
 
 
@@ -67,6 +77,10 @@ def kamiran(counts: Tensor) -> Tensor:
 
 
 register(
-    "reweigh", Reweighed(), Mean(), label="Reweighing",
-    about="images weighed so that group and class are independent", families="groups",
-)  # fmt: skip
+    "reweigh",
+    Reweighed(),
+    Mean(),
+    label="Reweighing",
+    about="images weighed so that group and class are independent",
+    families="groups",
+)

@@ -46,7 +46,9 @@ from .fedavg import Plain
 from .helpers import average, gram
 from .registry import register
 
-Hostile = Annotated[float, "share of clients that are assumed to be hostile, rounded up to a number, in [0, 0.5)"]
+Hostile = Annotated[
+    float, "share of clients that are assumed to be hostile, rounded up to a number, in [0, 0.5)"
+]
 BLOCK = 2**22  # numbers of the table [K, P] that are sorted at a time
 
 
@@ -58,9 +60,13 @@ class Middle(Aggregator):
 
     def cut(self, clients: int) -> int:
         """The number of clients that are left out at either end."""
-        return (clients - 1) // 2  # Yin Def. 1: of an even number of clients the mean of the middle two
+        return (
+            clients - 1
+        ) // 2  # Yin Def. 1: of an even number of clients the mean of the middle two
 
-    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+    def aggregate(
+        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
+    ) -> tuple[Tensor, Tensor]:
         k, cut = len(updates.rows), self.cut(len(updates.rows))
         out, kept = torch.empty_like(theta), torch.zeros_like(updates.base)  # [P], [K]
         for span in blocks(updates.theta):
@@ -89,10 +95,14 @@ class Krum(Aggregator):
 
     hostile: Hostile = 0.2
 
-    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+    def aggregate(
+        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
+    ) -> tuple[Tensor, Tensor]:
         k, f = len(updates.rows), number(self.hostile, len(updates.rows))
         distances = squared_distances(gram(theta, updates))  # [K, K]
-        nearest = distances.sort(dim=1).values[:, 1 : 1 + max(k - f - 2, 1)]  # [K, k - f - 2], without itself
+        nearest = distances.sort(dim=1).values[
+            :, 1 : 1 + max(k - f - 2, 1)
+        ]  # [K, k - f - 2], without itself
         scores = nearest.sum(1)  # [K] s(i), section 4
         chosen = scores.argsort(stable=True)[: k - f if self.several else 1]
         weights = torch.zeros_like(updates.base)  # [K]
@@ -116,12 +126,16 @@ class GeometricMedian(Aggregator):
     iterations: Annotated[int, "R: steps of the smoothed Weiszfeld algorithm, >= 1"] = 3
     smallest: Annotated[float, "nu: distance below which a model counts as this near, > 0"] = 1e-6
 
-    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+    def aggregate(
+        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
+    ) -> tuple[Tensor, Tensor]:
         products, p = gram(theta, updates), updates.base.cpu()  # [K, K], [K]
         weights = p  # [K] of the point z = sum_k weights_k theta_k, which starts at the mean
         for _ in range(self.iterations):
             inner = products @ weights  # [K]
-            distances = (products.diagonal() - 2 * inner + weights @ inner).clamp_min(0).sqrt()  # [K] ||z - theta_k||
+            distances = (
+                (products.diagonal() - 2 * inner + weights @ inner).clamp_min(0).sqrt()
+            )  # [K] ||z - theta_k||
             beta = p / distances.clamp_min(self.smallest)  # Alg. 2
             weights = beta / beta.sum()
         weights = weights.to(updates.base.device)
@@ -134,15 +148,27 @@ class NormClipping(Aggregator):
 
     cost = {}
 
-    norm: Annotated[float, "M: length at which an update is cut, >= 0; 0 takes the median of the round's updates"] = 0.0
+    norm: Annotated[
+        float,
+        "M: length at which an update is cut, >= 0; 0 takes the median of the round's updates",
+    ] = 0.0
 
-    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+    def aggregate(
+        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
+    ) -> tuple[Tensor, Tensor]:
         norms = gram(theta, updates).diagonal().sqrt().to(updates.base.device)  # [K] ||D_k||
         longest = self.norm or norms.quantile(0.5)
-        factors = torch.where(norms > longest, longest / norms, 1.0)  # [K] 1 / max(1, ||D_k|| / M), section 4
+        factors = torch.where(
+            norms > longest, longest / norms, 1.0
+        )  # [K] 1 / max(1, ||D_k|| / M), section 4
         moved = updates.base * factors  # [K]
-        out, t = average(updates.theta, updates.base), updates.layout.trainable  # [P], of which the buffers stay
-        out[:t] = (1 - moved.sum()).to(theta.dtype) * theta[:t] + average(updates.theta[:, :t], moved)
+        out, t = (
+            average(updates.theta, updates.base),
+            updates.layout.trainable,
+        )  # [P], of which the buffers stay
+        out[:t] = (1 - moved.sum()).to(theta.dtype) * theta[:t] + average(
+            updates.theta[:, :t], moved
+        )
         return out, moved / moved.sum()
 
 
@@ -166,10 +192,25 @@ def blocks(table: Tensor) -> Iterator[slice]:
 
 for _name, _rule, _label, _about in (
     ("median", Middle(), "Median", "each number of the model is the median of the clients'"),
-    ("trimmed-mean", TrimmedMean(), "Trimmed mean", "each number is the clients' mean without the extremes"),
+    (
+        "trimmed-mean",
+        TrimmedMean(),
+        "Trimmed mean",
+        "each number is the clients' mean without the extremes",
+    ),
     ("krum", Krum(), "Krum", "the model of the client that is nearest to its nearest others"),
-    ("multi-krum", MultiKrum(), "Multi-Krum", "the mean of the clients that are nearest to their nearest others"),
+    (
+        "multi-krum",
+        MultiKrum(),
+        "Multi-Krum",
+        "the mean of the clients that are nearest to their nearest others",
+    ),
     ("rfa", GeometricMedian(), "RFA", "the geometric median of the models"),
-    ("norm-clipping", NormClipping(), "Norm clipping", "long updates are cut before they are averaged"),
+    (
+        "norm-clipping",
+        NormClipping(),
+        "Norm clipping",
+        "long updates are cut before they are averaged",
+    ),
 ):
     register(_name, Plain(), _rule, label=_label, about=_about, families="hostile")

@@ -31,7 +31,9 @@ class RowTable(Mapping[int, Tensor]):
         """A whole table by rows."""
         if isinstance(table, RowTable):
             return table
-        return RowTable(tuple(table.shape), table.dtype, table.device).replaced(dict(enumerate(table)))
+        return RowTable(tuple(table.shape), table.dtype, table.device).replaced(
+            dict(enumerate(table))
+        )
 
     @property
     def ndim(self) -> int:
@@ -61,9 +63,16 @@ class RowTable(Mapping[int, Tensor]):
         """The table with these rows in place of its own."""
         zeros = {row for row, values in rows.items() if not values.any()}
         kept = {row: values for row, values in self.rows.items() if row not in zeros}
-        return replace(self, rows=kept | {row: {ROW: values} for row, values in rows.items() if row not in zeros})
+        return replace(
+            self,
+            rows=kept | {row: {ROW: values} for row, values in rows.items() if row not in zeros},
+        )
 
     def whole(self, first: int = 0, last: int | None = None) -> Tensor:
         """Rows `first` up to `last`, all by default, as one tensor."""
         span = range(self.shape[0])[first:last]
-        return torch.stack([self[row] for row in span]) if span else torch.zeros(0, *self.shape[1:], dtype=self.dtype)
+        return (
+            torch.stack([self[row] for row in span])
+            if span
+            else torch.zeros(0, *self.shape[1:], dtype=self.dtype)
+        )

@@ -37,10 +37,12 @@ class Controlled(Local):
 
     cost = {"step": 1}
 
-    control: Annotated[Literal["weighted", "uniform"], "how clients count in c: as in the model, or all the same"] = (
-        "weighted"
-    )
-    rule: Annotated[Literal["original", "released"], "c_i from the gradients, or from the distance gone"] = "original"
+    control: Annotated[
+        Literal["weighted", "uniform"], "how clients count in c: as in the model, or all the same"
+    ] = "weighted"
+    rule: Annotated[
+        Literal["original", "released"], "c_i from the gradients, or from the distance gone"
+    ] = "original"
 
     works_without_server = False
     images_in_loss_alone = True
@@ -63,10 +65,16 @@ class Controlled(Local):
             gone = client.theta[: client.layout.trainable] - client.layout.params  # x - y_i
             fresh = mine - c + gone / (client.steps * client.lr)  # line 12 (ii) to the letter
         client.memory["control"] = fresh
-        client.report["control_change"] = fresh - (mine if self.control == "uniform" else c)  # line 13
+        client.report["control_change"] = fresh - (
+            mine if self.control == "uniform" else c
+        )  # line 13
 
-    def post_aggregate(self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors) -> Tensor:
-        p = torch.full_like(weights, 1 / len(weights)) if self.control == "uniform" else weights  # [K]
+    def post_aggregate(
+        self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors
+    ) -> Tensor:
+        p = (
+            torch.full_like(weights, 1 / len(weights)) if self.control == "uniform" else weights
+        )  # [K]
         change = average(updates["control_change"], p) * (len(weights) / updates.roster)  # [T]
         shared["control"] = shared["control"] + change if "control" in shared else change  # line 17
         return theta

@@ -16,7 +16,9 @@ class Solver:
 
     def __init__(self, name: str, parameters: Iterable[Tensor], lr: float):
         self.name, self.parameters, self.lr = name, list(parameters), lr
-        self.state: dict[int, tuple[Tensor, Tensor, Tensor]] = {}  # of Adam, by place: mean, square, steps
+        self.state: dict[
+            int, tuple[Tensor, Tensor, Tensor]
+        ] = {}  # of Adam, by place: mean, square, steps
 
     def step(self) -> None:
         """One step along the gradients."""
@@ -26,9 +28,17 @@ class Solver:
             grads = [weight.grad for weight in weights if weight.grad is not None]
             if self.name == "sgd":
                 sgd(
-                    weights, grads, [None] * len(weights), weight_decay=0.0, momentum=0.0, lr=self.lr, dampening=0.0,
-                    nesterov=False, maximize=False, fused=True,
-                )  # fmt: skip
+                    weights,
+                    grads,
+                    [None] * len(weights),
+                    weight_decay=0.0,
+                    momentum=0.0,
+                    lr=self.lr,
+                    dampening=0.0,
+                    nesterov=False,
+                    maximize=False,
+                    fused=True,
+                )
                 return
             for k, weight in zip(places, weights, strict=True):
                 if k not in self.state:
@@ -36,6 +46,18 @@ class Solver:
                     self.state[k] = zero, zero.clone(), torch.zeros((), device=weight.device)
             means, squares, steps = ([self.state[k][part] for k in places] for part in range(3))
             adam(
-                weights, grads, means, squares, [], steps, amsgrad=False, beta1=0.9, beta2=0.999, eps=1e-8,
-                fused=True, lr=self.lr, weight_decay=0.0, maximize=False,
-            )  # fmt: skip
+                weights,
+                grads,
+                means,
+                squares,
+                [],
+                steps,
+                amsgrad=False,
+                beta1=0.9,
+                beta2=0.999,
+                eps=1e-8,
+                fused=True,
+                lr=self.lr,
+                weight_decay=0.0,
+                maximize=False,
+            )

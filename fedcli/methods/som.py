@@ -74,7 +74,9 @@ def train(neurons: Tensor, x: Tensor, similarity: Tensor, round: int) -> Tensor:
     for client, s in zip(x, similarity):
         nearest = (neurons - client).square().sum(1).argmin()  # the first of equals
         across = (position - position[nearest]).square().sum(1)  # [M] squared distance on the grid
-        neurons = neurons + (rate * s * torch.exp(-across / (2 * sigma**2)))[:, None] * (client - neurons)
+        neurons = neurons + (rate * s * torch.exp(-across / (2 * sigma**2)))[:, None] * (
+            client - neurons
+        )
     return neurons
 
 
@@ -94,5 +96,9 @@ def shares(weight: Tensor, *, temperature: float, floor: float) -> Tensor:
     floor: what is shared out evenly beforehand.
     """
     tempered = (weight / weight.max().clamp_min(1e-300)) ** (1 / temperature)
-    share = tempered / tempered.sum() if tempered.sum() > 0 else torch.full_like(weight, 1 / len(weight))
+    share = (
+        tempered / tempered.sum()
+        if tempered.sum() > 0
+        else torch.full_like(weight, 1 / len(weight))
+    )
     return floor / len(weight) + (1 - floor) * share

@@ -21,7 +21,8 @@ from ..errors import UsageError
 from ..models.network import Network
 
 Low = Annotated[
-    float, "half side of the square of frequencies that are shared, in image sides, in [0, 0.5]; 0 is the mean alone"
+    float,
+    "half side of the square of frequencies that are shared, in image sides, in [0, 0.5]; 0 is the mean alone",
 ]
 SIDES = (-2, -1)
 
@@ -38,7 +39,9 @@ def amplitudes(x: Tensor, low: float) -> Tensor:
     return (_mean(pixels) if _mean_alone(pixels, low) else _low(_transformed(pixels), low)).abs()
 
 
-def exchanged(x: Tensor, other: Tensor, low: float, mix: Tensor | float = 1.0, cut: bool = False) -> Tensor:
+def exchanged(
+    x: Tensor, other: Tensor, low: float, mix: Tensor | float = 1.0, cut: bool = False
+) -> Tensor:
     """Normalised images [B, C, H, H] with their amplitudes moved to `other` [B or 1, C, n, n] by the share `mix`.
 
     cut: to [0, 1], before they are normalised again.
@@ -57,7 +60,10 @@ def exchanged(x: Tensor, other: Tensor, low: float, mix: Tensor | float = 1.0, c
 def refuse_features(net: Network, method: str) -> None:
     """Raises UsageError where the network would not see images as they are."""
     if not any(parameter.requires_grad for parameter in net.backbone.parameters()):
-        raise UsageError(f"{method} changes images, of which a frozen backbone sees one view", "train the backbone too")
+        raise UsageError(
+            f"{method} changes images, of which a frozen backbone sees one view",
+            "train the backbone too",
+        )
 
 
 def _moved(part: Tensor, other: Tensor, mix: Tensor | float) -> Tensor:

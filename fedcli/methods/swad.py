@@ -45,7 +45,9 @@ class DenseMean(Local):
         client.scratch["sum"] = torch.zeros_like(client.theta)  # [P]
 
     def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
-        client.scratch["sum"] += client.layout.flat  # before the step: of the start, and of every step but the last
+        client.scratch["sum"] += (
+            client.layout.flat
+        )  # before the step: of the start, and of every step but the last
         return super().gradient(net, batch, client)
 
     def on_round_end(self, net: Network, client: ClientRound) -> None:
@@ -60,9 +62,13 @@ class LossValley(ScoredModel, Aggregator):
     cost = {"forward": 1}
     needs = "sums"
 
-    patience: Annotated[int, "N_s, rounds in which the validation loss finds no lower one, >= 1"] = 3
+    patience: Annotated[
+        int, "N_s, rounds in which the validation loss finds no lower one, >= 1"
+    ] = 3
     overfit: Annotated[int, "N_e, rounds above the tolerance that end the mean, >= 1"] = 6
-    tolerance: Annotated[float, "r, share of the loss at the start above which it has risen, >= 1"] = 1.3
+    tolerance: Annotated[
+        float, "r, share of the loss at the start above which it has risen, >= 1"
+    ] = 1.3
 
     def warning(self, rounds: int, validation: bool) -> str:
         if validation:
@@ -70,9 +76,13 @@ class LossValley(ScoredModel, Aggregator):
         return "SWAD chooses its rounds by training images where a client has no validation images (partition --val)"
 
     def measure_global(self, net: Network, client: ClientRound) -> None:
-        client.report["validation_loss"] = mean_loss(net, client, client.val if client.val else client.shard)
+        client.report["validation_loss"] = mean_loss(
+            net, client, client.val if client.val else client.shard
+        )
 
-    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+    def aggregate(
+        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
+    ) -> tuple[Tensor, Tensor]:
         if "swad_ended" not in memory:
             self._follow(updates, memory)
         return average(updates.theta, updates.base), updates.base
@@ -82,8 +92,12 @@ class LossValley(ScoredModel, Aggregator):
         now = average(updates["dense_mean"], updates.base)[None]  # [1, P]
         loss = (updates.base * updates["validation_loss"]).sum()[None]  # [1]
         kept = max(self.patience, self.overfit)
-        means = torch.cat([memory["swad_means"], now] if "swad_means" in memory else [now])[-kept:]  # [W, P]
-        losses = torch.cat([memory["swad_losses"], loss] if "swad_losses" in memory else [loss])[-kept:]  # [W]
+        means = torch.cat([memory["swad_means"], now] if "swad_means" in memory else [now])[
+            -kept:
+        ]  # [W, P]
+        losses = torch.cat([memory["swad_losses"], loss] if "swad_losses" in memory else [loss])[
+            -kept:
+        ]  # [W]
         memory["swad_means"], memory["swad_losses"], memory["swad_model"] = means, losses, now[0]
         first, last = losses[-self.patience :], losses[-self.overfit :]
         if "swad_limit" not in memory:
@@ -104,7 +118,10 @@ class LossValley(ScoredModel, Aggregator):
 
 
 register(
-    "swad", DenseMean(), LossValley(), label="SWAD",
+    "swad",
+    DenseMean(),
+    LossValley(),
+    label="SWAD",
     about="the weights of all steps from when the validation loss settles until it rises are averaged",
     families="domain",
-)  # fmt: skip
+)

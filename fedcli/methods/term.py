@@ -33,16 +33,27 @@ from .registry import register
 class Tilted(LossBefore):
     """Weights by image count times exp(t loss)."""
 
-    t: Annotated[float, "tilt; 0 is the base, large follows the worst client, below 0 the best"] = 1.0
+    t: Annotated[float, "tilt; 0 is the base, large follows the worst client, below 0 the best"] = (
+        1.0
+    )
 
-    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+    def aggregate(
+        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
+    ) -> tuple[Tensor, Tensor]:
         tilted = self.t * updates["loss_before"].double()  # [K] t F_k
-        weights = updates.base * torch.exp(tilted - tilted.max())  # Lemma 1; by the largest, so that none is infinite
+        weights = updates.base * torch.exp(
+            tilted - tilted.max()
+        )  # Lemma 1; by the largest, so that none is infinite
         weights = weights / weights.sum()
         return average(updates.theta, weights), weights
 
 
 register(
-    "term", Plain(), Tilted(), label="TERM", aliases=("tilted",),
-    about="weights by image count times an exponential of the loss", families="hospital",
-)  # fmt: skip
+    "term",
+    Plain(),
+    Tilted(),
+    label="TERM",
+    aliases=("tilted",),
+    about="weights by image count times an exponential of the loss",
+    families="hospital",
+)

@@ -39,7 +39,9 @@ def transport_plan(cost: Tensor, mass: float, eps: float) -> Tensor:
     eps: strength of the entropy, in units of cost, > 0.
     """
     patches, prompts = cost.shape[-2:]
-    c = (cost if cost.dtype == torch.float64 else cost.float()).mT.contiguous()  # [..., N, M], sums are along M
+    c = (
+        cost if cost.dtype == torch.float64 else cost.float()
+    ).mT.contiguous()  # [..., N, M], sums are along M
     k = (c.amin(-1, keepdim=True) - c) / eps  # log K
     room = log_room(mass, patches).to(k)
     log_v = k.new_zeros(*k.shape[:-1], 1)  # [..., N, 1]
@@ -47,7 +49,10 @@ def transport_plan(cost: Tensor, mass: float, eps: float) -> Tensor:
         log_sent = torch.logsumexp(k + log_v, -2, keepdim=True)  # [..., 1, M] log K v
         log_sent += log_scale(log_sent, room)
         log_u = (-math.log(patches) - log_sent).clamp_max_(0.0)
-        before, log_v = log_v, math.log(mass / prompts) - torch.logsumexp(k + log_u, -1, keepdim=True)
+        before, log_v = (
+            log_v,
+            math.log(mass / prompts) - torch.logsumexp(k + log_u, -1, keepdim=True),
+        )
         if turn % BETWEEN_CHECKS == 0 and (log_v - before).abs().amax() <= TOLERANCE:
             break
     return (k + log_u + log_v).exp().mT
@@ -59,7 +64,9 @@ def log_scale(log_sent: Tensor, room: Tensor) -> Tensor:
     Sent mass is a concave function of the factor and bends where a patch is full. Each straight piece, drawn on, lies
     above it, so that it asks for too small a factor; the largest answer is the right piece's.
     """
-    rest = torch.logcumsumexp(log_sent.sort(-1).values, -1)  # [..., M] of the patches up to here, the least first
+    rest = torch.logcumsumexp(
+        log_sent.sort(-1).values, -1
+    )  # [..., M] of the patches up to here, the least first
     return (room - rest).amax(-1, keepdim=True)
 
 

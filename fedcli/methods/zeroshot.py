@@ -49,17 +49,27 @@ class NoTraining(Local):
 
     def extend(self, net: Network) -> None:
         if not hasattr(net, "text_tower"):
-            raise UsageError("zero-shot classification needs a CLIP network", "--model clip-vit-b16")
+            raise UsageError(
+                "zero-shot classification needs a CLIP network", "--model clip-vit-b16"
+            )
         if net.backbone.slices is not None:
-            raise UsageError("CLIP has no weights for volumes, so it says nothing of them untrained", "train promptfl")
+            raise UsageError(
+                "CLIP has no weights for volumes, so it says nothing of them untrained",
+                "train promptfl",
+            )
         text = net.text_tower()
         net.requires_grad_(False)
         net.tokens = net.backbone.pooled = True
-        net.backbone, net.head = MeanDirection(net.backbone), ClassTexts(text.plain(), text.logit_scale)
+        net.backbone, net.head = (
+            MeanDirection(net.backbone),
+            ClassTexts(text.plain(), text.logit_scale),
+        )
 
     def warning(self, net: Network, rounds: int) -> str:
         return (
-            "" if net.start else "CLIP has random weights, so its zero-shot answers are chance: give --weights openai"
+            ""
+            if net.start
+            else "CLIP has random weights, so its zero-shot answers are chance: give --weights openai"
         )
 
     @torch.no_grad()
@@ -74,12 +84,19 @@ class Unchanged(Aggregator):
     cost = "nothing trains"
     needs = "sums"
 
-    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+    def aggregate(
+        self, theta: Tensor, updates: ClientUpdates, memory: Tensors
+    ) -> tuple[Tensor, Tensor]:
         return theta, updates.base
 
 
 register(
-    "zero-shot", NoTraining(), Unchanged(), label="Zero-shot CLIP", aliases=("clip-zero-shot",),
-    about="images compared with the texts of the class names; nothing is trained", families="large",
+    "zero-shot",
+    NoTraining(),
+    Unchanged(),
+    label="Zero-shot CLIP",
+    aliases=("clip-zero-shot",),
+    about="images compared with the texts of the class names; nothing is trained",
+    families="large",
     default_training={"rounds": 1},
-)  # fmt: skip
+)

@@ -20,10 +20,14 @@ def _pairs(classes: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @metric(
-    "auc_ovo_macro", "AUC, one-vs-one",
+    "auc_ovo_macro",
+    "AUC, one-vs-one",
     "area under the ROC curve, mean over pairs of classes (Hand and Till 2001); 50 % is chance level",
-    sees=PROBABILITIES, headline=True, compared=True, resampled=True,
-)  # fmt: skip
+    sees=PROBABILITIES,
+    headline=True,
+    compared=True,
+    resampled=True,
+)
 def auc_ovo_macro(sums: Sums) -> np.ndarray:
     first, second = _pairs(len(sums.true))
     both = sums.true[first] * sums.true[second]  # [P, B]
@@ -31,26 +35,34 @@ def auc_ovo_macro(sums: Sums) -> np.ndarray:
 
 
 @metric(
-    "auc_ovr_macro", "AUC, one-vs-rest",
+    "auc_ovr_macro",
+    "AUC, one-vs-rest",
     "area under the ROC curve of each class against all others, mean over classes",
     sees=PROBABILITIES,
-)  # fmt: skip
+)
 def auc_ovr_macro(sums: Sums) -> np.ndarray:
     return mean_of_known(sums.auc)
 
 
 @metric(
-    "auc_ovr_weighted", "AUC, one-vs-rest, weighted", "the same, each class weighted by its number of images",
+    "auc_ovr_weighted",
+    "AUC, one-vs-rest, weighted",
+    "the same, each class weighted by its number of images",
     sees=PROBABILITIES,
-)  # fmt: skip
+)
 def auc_ovr_weighted(sums: Sums) -> np.ndarray:
     some = ~np.isnan(sums.auc)
     return np.where(some, sums.auc * sums.true, 0).sum(0) / np.where(some, sums.true, 0).sum(0)
 
 
 @metric(
-    "auc_binary", "AUC", "area under the ROC curve of the second of two classes",
-    needs=(TWO,), sees=PROBABILITIES, compared=True, resampled=True,
-)  # fmt: skip
+    "auc_binary",
+    "AUC",
+    "area under the ROC curve of the second of two classes",
+    needs=(TWO,),
+    sees=PROBABILITIES,
+    compared=True,
+    resampled=True,
+)
 def auc_binary(sums: Sums) -> np.ndarray:
     return sums.wins[1, 0] / (sums.true[0] * sums.true[1])

@@ -21,18 +21,24 @@ def calibration_error(chance: np.ndarray, right: np.ndarray) -> float | None:
 
 
 @metric(
-    TOP_LABEL, "calibration error",
+    TOP_LABEL,
+    "calibration error",
     "expected difference between the probability of the predicted class and how often the prediction is correct",
-    sees=PROBABILITIES, better="low", compared=True,
-)  # fmt: skip
+    sees=PROBABILITIES,
+    better="low",
+    compared=True,
+)
 def calibration_error_top_label(sums: Sums) -> np.ndarray:
     return np.abs(sums.distance_top).sum(0) / sums.images
 
 
 @metric(
-    "calibration_error_positive_class", "calibration error of the second class",
+    "calibration_error_positive_class",
+    "calibration error of the second class",
     "the same for the second of two classes",
-    needs=(TWO,), sees=PROBABILITIES, better="low",
-)  # fmt: skip
+    needs=(TWO,),
+    sees=PROBABILITIES,
+    better="low",
+)
 def calibration_error_positive_class(sums: Sums) -> np.ndarray:
     return np.abs(sums.distance_positive).sum(0) / sums.images

@@ -15,25 +15,39 @@ def by_images(values: np.ndarray, sums: Sums) -> np.ndarray:
 
 
 @metric(
-    "accuracy", "accuracy", "share of images whose class was predicted correctly",
-    sees=RIGHT, headline=True, compared=True, resampled=True,
-)  # fmt: skip
+    "accuracy",
+    "accuracy",
+    "share of images whose class was predicted correctly",
+    sees=RIGHT,
+    headline=True,
+    compared=True,
+    resampled=True,
+)
 def accuracy(sums: Sums) -> np.ndarray:
     return sums.hits.sum(0) / sums.images
 
 
 @metric(
-    "balanced_accuracy", "balanced accuracy", "mean recall over classes: every class counts the same, however rare",
-    sees=RIGHT, headline=True, compared=True, resampled=True,
-)  # fmt: skip
+    "balanced_accuracy",
+    "balanced accuracy",
+    "mean recall over classes: every class counts the same, however rare",
+    sees=RIGHT,
+    headline=True,
+    compared=True,
+    resampled=True,
+)
 def balanced_accuracy(sums: Sums) -> np.ndarray:
     return np.where(sums.true > 0, sums.recall, 0).sum(0) / (sums.true > 0).sum(0)
 
 
 @metric(
-    "f1_macro", "F1, mean over classes", "mean over classes of 2PR / (P + R), with precision P and recall R",
-    needs=(CLASSES, TWO, LABELS), compared=True, resampled=True,
-)  # fmt: skip
+    "f1_macro",
+    "F1, mean over classes",
+    "mean over classes of 2PR / (P + R), with precision P and recall R",
+    needs=(CLASSES, TWO, LABELS),
+    compared=True,
+    resampled=True,
+)
 def f1_macro(sums: Sums) -> np.ndarray:
     return sums.over_classes(sums.f1)
 
@@ -44,26 +58,34 @@ def f1_weighted(sums: Sums) -> np.ndarray:
 
 
 @metric(
-    "precision_macro", "precision, mean over classes",
+    "precision_macro",
+    "precision, mean over classes",
     "mean over classes: of the images predicted as the class, the share that belongs to it",
-)  # fmt: skip
+)
 def precision_macro(sums: Sums) -> np.ndarray:
     return sums.over_classes(sums.precision)
 
 
-@metric("precision_weighted", "precision, weighted", "the same, each class weighted by its number of images")
+@metric(
+    "precision_weighted",
+    "precision, weighted",
+    "the same, each class weighted by its number of images",
+)
 def precision_weighted(sums: Sums) -> np.ndarray:
     return by_images(sums.precision, sums)
 
 
 @metric(
-    "recall_macro", "recall, mean over classes",
+    "recall_macro",
+    "recall, mean over classes",
     "mean over the classes present in labels or predictions: of the images of the class, the share predicted correctly",
-)  # fmt: skip
+)
 def recall_macro(sums: Sums) -> np.ndarray:
     return sums.over_classes(sums.recall)
 
 
-@metric("recall_weighted", "recall, weighted", "the same, each class weighted by its number of images")
+@metric(
+    "recall_weighted", "recall, weighted", "the same, each class weighted by its number of images"
+)
 def recall_weighted(sums: Sums) -> np.ndarray:
     return by_images(sums.recall, sums)

@@ -14,8 +14,16 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-CLASSES, TWO, LABELS = "classes", "two classes", "several labels"  # what a metric may need of the images
-RIGHT, DECISIONS, PROBABILITIES = "right", "decisions", "probabilities"  # what a metric may depend on
+CLASSES, TWO, LABELS = (
+    "classes",
+    "two classes",
+    "several labels",
+)  # what a metric may need of the images
+RIGHT, DECISIONS, PROBABILITIES = (
+    "right",
+    "decisions",
+    "probabilities",
+)  # what a metric may depend on
 GROUPS = "groups"  # instead of images: a table of decisions of each group, see parity.py
 OF_EACH = "_ovr_macro"  # ends the name of a metric of groups that is a mean over classes, each against all others
 
@@ -120,4 +128,8 @@ def title(name: str) -> str:
 def better_low(name: str) -> bool:
     """True of a metric that is better when low; of one's own metrics the name says so."""
     known = _registry.get(name) or _registry.get(name.removesuffix(OF_EACH))
-    return known.better == "low" if known else name.endswith(("_error", "_cost", "_loss", "attack_success"))
+    return (
+        known.better == "low"
+        if known
+        else name.endswith(("_error", "_cost", "_loss", "attack_success"))
+    )

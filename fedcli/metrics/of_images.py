@@ -27,7 +27,11 @@ def score(logits: np.ndarray, y: np.ndarray, groupings: Groupings | None = None)
     `count` is N and `classes_missing` holds the indices of classes without an image, or of labels without an AUC.
     Raises FedcliError for logits that are not finite.
     """
-    return {**score_of(sums := plan(logits, y, groupings).sums()), "count": len(y), "classes_missing": sums.missing()}
+    return {
+        **score_of(sums := plan(logits, y, groupings).sums()),
+        "count": len(y),
+        "classes_missing": sums.missing(),
+    }
 
 
 def score_of(sums: Sums | LabelSums, asked: Sequence[str] | None = None) -> dict[str, float | None]:
@@ -37,7 +41,9 @@ def score_of(sums: Sums | LabelSums, asked: Sequence[str] | None = None) -> dict
         return {metric.name: number(metric.of(sums)[0]) for metric in known}
 
 
-def resampled(made: Plan, weights: np.ndarray, asked: Sequence[str] | None = None) -> dict[str, np.ndarray]:
+def resampled(
+    made: Plan, weights: np.ndarray, asked: Sequence[str] | None = None
+) -> dict[str, np.ndarray]:
     """Metrics of images that count so often each: {metric: float64 [B]}, NaN without meaning.
 
     weights: [N, B], whether each image counts, or integers wide enough for the pairs of images. asked: the names of
@@ -46,7 +52,11 @@ def resampled(made: Plan, weights: np.ndarray, asked: Sequence[str] | None = Non
     sums = made.sums(weights.astype(wide(len(weights))) if weights.dtype == bool else weights)
     known = registered(sums.needs, resampled=True) + _own(sums)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return {metric.name: metric.of(sums) for metric in known if asked is None or metric.name in asked}
+        return {
+            metric.name: metric.of(sums)
+            for metric in known
+            if asked is None or metric.name in asked
+        }
 
 
 def _own(sums: Sums | LabelSums) -> tuple[Metric, ...]:
@@ -58,7 +68,9 @@ def of_labels(logits: np.ndarray, y: np.ndarray) -> list[dict[str, float | None]
     sums = LabelsPlan.of(logits, y).sums()
     with np.errstate(invalid="ignore", divide="ignore"):
         columns = {name: of(sums)[:, 0] for name, of in OF_LABEL.items()}
-    return [{name: number(column[k]) for name, column in columns.items()} for k in range(y.shape[1])]
+    return [
+        {name: number(column[k]) for name, column in columns.items()} for k in range(y.shape[1])
+    ]
 
 
 def number(value: float) -> float | None:

@@ -15,7 +15,9 @@ from ..labels import UNKNOWN, YES
 from .metric import GROUPS, metric, names, registered
 
 
-def decided(guess: np.ndarray, y: np.ndarray, groups: np.ndarray, classes: int, count: int) -> np.ndarray:
+def decided(
+    guess: np.ndarray, y: np.ndarray, groups: np.ndarray, classes: int, count: int
+) -> np.ndarray:
     """Decisions [N] and labels [N] as tables int64 [G, C, C]: images of each group by true and predicted class.
 
     count: of groups; groups: [N] in -1 .. count - 1.
@@ -25,28 +27,41 @@ def decided(guess: np.ndarray, y: np.ndarray, groups: np.ndarray, classes: int, 
     return tables
 
 
-def decided_labels(predicted: np.ndarray, y: np.ndarray, groups: np.ndarray, count: int) -> np.ndarray:
+def decided_labels(
+    predicted: np.ndarray, y: np.ndarray, groups: np.ndarray, count: int
+) -> np.ndarray:
     """The same of several labels per image: decisions bool [N, L], labels [N, L] -> int64 [G, L, 2, 2]."""
     tables = np.zeros((count, y.shape[1], 2, 2), np.int64)
     images, labels = np.nonzero((y != UNKNOWN) & (groups >= 0)[:, None])
-    cell = groups[images], labels, (y == YES)[images, labels].astype(int), predicted[images, labels].astype(int)
+    cell = (
+        groups[images],
+        labels,
+        (y == YES)[images, labels].astype(int),
+        predicted[images, labels].astype(int),
+    )
     np.add.at(tables, cell, 1)
     return tables
 
 
 @metric(
-    "demographic_parity_difference", "demographic parity difference",
-    "largest minus smallest share of images predicted positive, over groups", needs=(GROUPS,), better="low",
-)  # fmt: skip
+    "demographic_parity_difference",
+    "demographic parity difference",
+    "largest minus smallest share of images predicted positive, over groups",
+    needs=(GROUPS,),
+    better="low",
+)
 def demographic_parity(table: np.ndarray) -> float | None:
     """table: [G, truly, guessed], images of each group by a class against all others; as of those below."""
     return _range(_rates(table.sum(1)))
 
 
 @metric(
-    "equalized_odds_difference", "equalized odds difference",
-    "the larger of the ranges over groups of the true and the false positive rate", needs=(GROUPS,), better="low",
-)  # fmt: skip
+    "equalized_odds_difference",
+    "equalized odds difference",
+    "the larger of the ranges over groups of the true and the false positive rate",
+    needs=(GROUPS,),
+    better="low",
+)
 def equalized_odds(table: np.ndarray) -> float | None:
     odds = _rates(table)  # [G, 2]
     ranges = _range(odds[:, 0]), _range(odds[:, 1])
@@ -54,12 +69,16 @@ def equalized_odds(table: np.ndarray) -> float | None:
 
 
 @metric(
-    "average_odds_difference", "average odds difference",
+    "average_odds_difference",
+    "average odds difference",
     "mean over groups of the average distance of both rates from those of all other groups",
-    needs=(GROUPS,), better="low",
-)  # fmt: skip
+    needs=(GROUPS,),
+    better="low",
+)
 def average_odds(table: np.ndarray) -> float | None:
-    both = (_rates(table.sum(0) - table) - _rates(table)).sum(1) / 2  # [G], NaN where one of four rates is undefined
+    both = (_rates(table.sum(0) - table) - _rates(table)).sum(
+        1
+    ) / 2  # [G], NaN where one of four rates is undefined
     distances = np.abs(both[np.isfinite(both)])
     return float(distances.mean()) if len(distances) else None
 
@@ -76,8 +95,14 @@ def parity(tables: np.ndarray) -> dict[str, float | None]:
         return _parity(tables)
     else:
         each = [_parity(_against_all(tables, c)) for c in range(classes)]
-    columns = {name: [number for one in each if (number := one[name]) is not None] for name in names(GROUPS)}
-    return {f"{name}_ovr_macro": float(np.mean(known)) if known else None for name, known in columns.items()}
+    columns = {
+        name: [number for one in each if (number := one[name]) is not None]
+        for name in names(GROUPS)
+    }
+    return {
+        f"{name}_ovr_macro": float(np.mean(known)) if known else None
+        for name, known in columns.items()
+    }
 
 
 def parity_of_labels(tables: np.ndarray) -> list[dict[str, float | None]]:
@@ -110,7 +135,9 @@ def _range(rates: np.ndarray) -> float | None:
 def undefined_rates(tables: np.ndarray, values: list[str], classes: list[str]) -> list[str]:
     """Names the rates that the differences had to leave out; for two classes, those of class 1. tables: as parity()."""
     several = tables.ndim == 4
-    having = tables.sum(3)[..., 1] if several else tables.sum(2)  # [G, C] images of each class, or with each label
+    having = (
+        tables.sum(3)[..., 1] if several else tables.sum(2)
+    )  # [G, C] images of each class, or with each label
     lacking = tables.sum(3)[..., 0] if several else having.sum(1, keepdims=True) - having
     rates = {"true positive": having, "false positive": lacking}
     out = []
@@ -119,5 +146,9 @@ def undefined_rates(tables: np.ndarray, values: list[str], classes: list[str]) -
             out.append(f"every rate of {value}")
             continue
         for c in [1] if len(classes) == 2 and not several else range(len(classes)):
-            out += [f"{rate} rate of {classes[c]} in {value}" for rate, images in rates.items() if not images[g, c]]
+            out += [
+                f"{rate} rate of {classes[c]} in {value}"
+                for rate, images in rates.items()
+                if not images[g, c]
+            ]
     return out

@@ -34,7 +34,11 @@ class Ranking:
         return cls(
             own,
             {
-                c: (_rows(at), np.searchsorted(rising, score[at], "left"), np.searchsorted(rising, score[at], "right"))
+                c: (
+                    _rows(at),
+                    np.searchsorted(rising, score[at], "left"),
+                    np.searchsorted(rising, score[at], "right"),
+                )
                 for c, at in others.items()
             },
         )
@@ -44,8 +48,12 @@ class Ranking:
 
         weights: whole numbers [N, b], wide enough for the weight of all pairs -> {other class: float64 [b]}.
         """
-        upto = np.zeros((len(self.own) + 1, weights.shape[1]), weights.dtype)  # weight of the lowest 0, 1, ... n
-        np.take(weights, self.own, axis=0, out=upto[1:], mode="clip")  # clip: "raise" would copy the table once more
+        upto = np.zeros(
+            (len(self.own) + 1, weights.shape[1]), weights.dtype
+        )  # weight of the lowest 0, 1, ... n
+        np.take(
+            weights, self.own, axis=0, out=upto[1:], mode="clip"
+        )  # clip: "raise" would copy the table once more
         add_up(upto[1:])
         lost = {}
         for c, (rows, below, same) in self.others.items():

@@ -60,7 +60,9 @@ class LabelsPlan:
     groupings: Groupings | None = None
 
     @classmethod
-    def of(cls, logits: np.ndarray, y: np.ndarray, groupings: Groupings | None = None) -> "LabelsPlan":
+    def of(
+        cls, logits: np.ndarray, y: np.ndarray, groupings: Groupings | None = None
+    ) -> "LabelsPlan":
         """Raises FedcliError for logits that are not finite."""
         return cls(np.asarray(logits), y, label_probabilities(logits), groupings)
 
@@ -71,7 +73,9 @@ class LabelsPlan:
     def cells(self) -> np.ndarray:
         """float64 [4, L, N], 1 for a hit, missed, wrong and passed label; 0 where the label is not known."""
         has, has_not, predicted = self.y == YES, self.y == NO, self.logits >= 0  # [N, L]
-        cells = np.stack([has & predicted, has & ~predicted, has_not & predicted, has_not & ~predicted])
+        cells = np.stack(
+            [has & predicted, has & ~predicted, has_not & predicted, has_not & ~predicted]
+        )
         return cells.transpose(0, 2, 1).astype(float)
 
     @cached_property
@@ -84,8 +88,12 @@ class LabelsPlan:
     @cached_property
     def rankings(self) -> list[Ranking]:
         """Of the images with each label among those without it."""
-        members = [(np.flatnonzero(column == YES), np.flatnonzero(column == NO)) for column in self.y.T]
-        return [Ranking.of(self.logits[:, k], own, {0: other}) for k, (own, other) in enumerate(members)]
+        members = [
+            (np.flatnonzero(column == YES), np.flatnonzero(column == NO)) for column in self.y.T
+        ]
+        return [
+            Ranking.of(self.logits[:, k], own, {0: other}) for k, (own, other) in enumerate(members)
+        ]
 
     def wins(self, weights: Weights, pairs: np.ndarray) -> np.ndarray:
         """Pairs of an image with each label and one without it in which the first ranks first: [L, B]; a tie is half.
@@ -94,12 +102,16 @@ class LabelsPlan:
         """
         if weights is None:
             columns = zip(self.logits.T, self.y.T)
-            return np.array([[won(np.sort(x[y == YES]), np.sort(x[y == NO]))] for x, y in columns]).reshape(-1, 1)
+            return np.array(
+                [[won(np.sort(x[y == YES]), np.sort(x[y == NO]))] for x, y in columns]
+            ).reshape(-1, 1)
         lost = [ranking.lost(weights)[0] for ranking in self.rankings]
         return pairs - np.reshape(lost, pairs.shape)
 
 
-OF_LABEL: dict[str, Callable[[LabelSums], np.ndarray]] = {}  # of one label of several: sums -> [L, B]
+OF_LABEL: dict[
+    str, Callable[[LabelSums], np.ndarray]
+] = {}  # of one label of several: sums -> [L, B]
 
 
 def of_label(name: str, title: str, meaning: str, **about: Any) -> Callable[[Function], Function]:
@@ -107,7 +119,9 @@ def of_label(name: str, title: str, meaning: str, **about: Any) -> Callable[[Fun
 
     def register(function: Function) -> Function:
         OF_LABEL[name] = function
-        registering = metric(f"{name}_macro", f"{title}, mean over labels", meaning, needs=(LABELS,), **about)
+        registering = metric(
+            f"{name}_macro", f"{title}, mean over labels", meaning, needs=(LABELS,), **about
+        )
         registering(lambda sums: mean_of_known(function(sums)))
         return function
 
@@ -115,26 +129,38 @@ def of_label(name: str, title: str, meaning: str, **about: Any) -> Callable[[Fun
 
 
 @of_label(
-    "auc", "AUC", "of several labels per image: area under the ROC curve, mean over labels; 50 % is chance level",
-    sees=PROBABILITIES, headline=True, compared=True, resampled=True,
-)  # fmt: skip
+    "auc",
+    "AUC",
+    "of several labels per image: area under the ROC curve, mean over labels; 50 % is chance level",
+    sees=PROBABILITIES,
+    headline=True,
+    compared=True,
+    resampled=True,
+)
 def auc(sums: LabelSums) -> np.ndarray:
     return sums.auc
 
 
 @of_label(
-    "average_precision", "average precision",
+    "average_precision",
+    "average precision",
     "average precision, mean over labels; chance level is the share of images with a label",
-    sees=PROBABILITIES, compared=True,
-)  # fmt: skip
+    sees=PROBABILITIES,
+    compared=True,
+)
 def average_precision(sums: LabelSums) -> np.ndarray:
     """Sum over thresholds of precision times the gain in recall; images of one score are taken together."""
     columns = []
     for logit, label in zip(sums.plan.logits.T, sums.plan.y.T):
         at = np.flatnonzero(label != UNKNOWN)
         order = at[np.argsort(-logit[at], kind="stable")]
-        last = np.append(np.flatnonzero(np.diff(logit[order])), len(order) - 1)[: len(order)]  # of each score
-        has, weights = (label[order] == YES)[:, None], 1 if sums.weights is None else sums.weights[order]  # [n, B]
+        last = np.append(np.flatnonzero(np.diff(logit[order])), len(order) - 1)[
+            : len(order)
+        ]  # of each score
+        has, weights = (
+            (label[order] == YES)[:, None],
+            1 if sums.weights is None else sums.weights[order],
+        )  # [n, B]
         hits, others = (has * weights).cumsum(0)[last], (~has * weights).cumsum(0)[last]
         gains = np.diff(hits, axis=0, prepend=0)
         columns.append((hits / np.maximum(hits + others, 1) * gains).sum(0) / gains.sum(0))
@@ -142,42 +168,65 @@ def average_precision(sums: LabelSums) -> np.ndarray:
 
 
 @of_label(
-    "balanced_accuracy", "balanced accuracy",
+    "balanced_accuracy",
+    "balanced accuracy",
     "mean of sensitivity and specificity of each label at a probability of 1/2, mean over labels; 50 % is chance level",
-    headline=True, compared=True, resampled=True,
-)  # fmt: skip
+    headline=True,
+    compared=True,
+    resampled=True,
+)
 def balanced_accuracy(sums: LabelSums) -> np.ndarray:
     return (sums.hits / sums.true + sums.passed / sums.false) / 2
 
 
-OF_LABEL["f1"] = lambda sums: np.where(sums.some, sums.f1, np.nan)  # its mean is that over classes, too
+OF_LABEL["f1"] = lambda sums: np.where(
+    sums.some, sums.f1, np.nan
+)  # its mean is that over classes, too
 
 
 @metric(
-    "exact_match_accuracy", "exact match", "share of images of which every label is predicted correctly",
-    needs=(LABELS,), compared=True, resampled=True,
-)  # fmt: skip
+    "exact_match_accuracy",
+    "exact match",
+    "share of images of which every label is predicted correctly",
+    needs=(LABELS,),
+    compared=True,
+    resampled=True,
+)
 def exact_match_accuracy(sums: LabelSums) -> np.ndarray:
     return sums.exact / sums.labelled
 
 
 @metric(
-    "hamming_accuracy", "Hamming accuracy", "share of all labels of all images that are predicted correctly",
-    needs=(LABELS,), headline=True, compared=True, resampled=True,
-)  # fmt: skip
+    "hamming_accuracy",
+    "Hamming accuracy",
+    "share of all labels of all images that are predicted correctly",
+    needs=(LABELS,),
+    headline=True,
+    compared=True,
+    resampled=True,
+)
 def hamming_accuracy(sums: LabelSums) -> np.ndarray:
     return (sums.hits + sums.passed).sum(0) / (sums.true + sums.false).sum(0)
 
 
 @of_label(
-    "calibration_error", "calibration error",
+    "calibration_error",
+    "calibration error",
     "expected difference between a label's probability and how often images have it, mean over labels",
-    sees=PROBABILITIES, better="low", compared=True,
-)  # fmt: skip
+    sees=PROBABILITIES,
+    better="low",
+    compared=True,
+)
 def calibration_error(sums: LabelSums) -> np.ndarray:
     known = sums.plan.y != UNKNOWN  # [N, L]
     columns = [
-        distance(sums.plan.chance[at, k], sums.plan.y[at, k] == YES, None if sums.weights is None else sums.weights[at])
+        distance(
+            sums.plan.chance[at, k],
+            sums.plan.y[at, k] == YES,
+            None if sums.weights is None else sums.weights[at],
+        )
         for k, at in enumerate(known.T)
     ]
-    return np.abs(np.reshape(columns, (-1, BINS, sums.true.shape[1]))).sum(1) / (sums.true + sums.false)
+    return np.abs(np.reshape(columns, (-1, BINS, sums.true.shape[1]))).sum(1) / (
+        sums.true + sums.false
+    )

@@ -15,10 +15,14 @@ from .metric import CLASSES, TWO
 from .probabilities import probabilities
 from .ranking import Ranking, mirrored, won
 
-BINS = 15  # of equal width, of calibration errors: (0, 1/15], (1/15, 2/15], ...; the first holds 0 too
+BINS = (
+    15  # of equal width, of calibration errors: (0, 1/15], (1/15, 2/15], ...; the first holds 0 too
+)
 UPPER = np.arange(1, BINS + 1) / BINS  # edges of the bins
 Weights = np.ndarray | None
-Grouping = tuple[np.ndarray, list[str]]  # of each image the place of its group among the values, -1 unknown: [N]
+Grouping = tuple[
+    np.ndarray, list[str]
+]  # of each image the place of its group among the values, -1 unknown: [N]
 Groupings = Mapping[str, Grouping]  # attribute -> its groups
 
 
@@ -128,7 +132,9 @@ class ClassesPlan:
     groupings: Groupings | None = None
 
     @classmethod
-    def of(cls, logits: np.ndarray, y: np.ndarray, groupings: Groupings | None = None) -> "ClassesPlan":
+    def of(
+        cls, logits: np.ndarray, y: np.ndarray, groupings: Groupings | None = None
+    ) -> "ClassesPlan":
         """Raises FedcliError for logits that are not finite."""
         logits = np.asarray(logits)
         return cls(logits, y, probabilities(logits), logits.argmax(1), groupings)
@@ -151,18 +157,26 @@ class ClassesPlan:
         cell = self.y.astype(np.int64) * self.classes + self.guess
         order = np.argsort(cell, kind="stable")
         present, starts = np.unique(cell[order], return_index=True)
-        return list(zip(present.tolist(), np.split(order, starts[1:])))  # no cell, one empty part: of no image
+        return list(
+            zip(present.tolist(), np.split(order, starts[1:]))
+        )  # no cell, one empty part: of no image
 
     @cached_property
     def mirrored(self) -> bool:
         """True where two classes rank all images in opposite orders, so that one ranking says what both do."""
-        return self.classes == len(self.members) == 2 and mirrored(self.chance[:, 0], self.chance[:, 1])
+        return self.classes == len(self.members) == 2 and mirrored(
+            self.chance[:, 0], self.chance[:, 1]
+        )
 
     @cached_property
     def rankings(self) -> dict[int, Ranking]:
         """Of each class with images, by the class's own score, among those of each other class."""
         return {
-            c: Ranking.of(self.chance[:, c], own, {other: at for other, at in self.members.items() if other != c})
+            c: Ranking.of(
+                self.chance[:, c],
+                own,
+                {other: at for other, at in self.members.items() if other != c},
+            )
             for c, own in self.members.items()
             if c or not self.mirrored
         }
@@ -181,7 +195,9 @@ class ClassesPlan:
         """As of Sums. true: [C, B] weight of each class."""
         wins = np.zeros((self.classes, self.classes, true.shape[1]))
         if weights is None:
-            rising = {c: np.sort(self.chance[at].T, axis=1) for c, at in self.members.items()}  # each [C, n]
+            rising = {
+                c: np.sort(self.chance[at].T, axis=1) for c, at in self.members.items()
+            }  # each [C, n]
             for a in rising:
                 for b in rising:
                     if a != b:
@@ -197,7 +213,9 @@ class ClassesPlan:
 
 def distance(chance: np.ndarray, right: np.ndarray, weights: Weights = None) -> np.ndarray:
     """Sum of chance [N] minus right [N] in each bin: [BINS, B]."""
-    place = np.minimum(UPPER.searchsorted(chance), BINS - 1)  # [N]; float rounding may bring a chance above 1
+    place = np.minimum(
+        UPPER.searchsorted(chance), BINS - 1
+    )  # [N]; float rounding may bring a chance above 1
     off = chance - right
     if weights is None:
         return np.bincount(place, off, BINS)[:, None]

@@ -60,7 +60,9 @@ class Task:
         at = np.flatnonzero(column != UNKNOWN) if self.several else np.arange(len(y))
         return at, (column[at] == (YES if self.several else c)).astype(np.int64)
 
-    def decided(self, logits: np.ndarray, y: np.ndarray, groups: np.ndarray, count: int) -> np.ndarray:
+    def decided(
+        self, logits: np.ndarray, y: np.ndarray, groups: np.ndarray, count: int
+    ) -> np.ndarray:
         """Tables of decisions [G, ...] as of parity.py. groups: [N] in -1 .. count - 1."""
         if self.several:
             return decided_labels(logits >= 0, y, groups, count)
@@ -68,7 +70,10 @@ class Task:
 
 
 ONE = Task(
-    False, ("balanced_accuracy", "auc_ovo_macro"), "auc_ovo_macro", ("balanced_accuracy", "auc_ovo_macro", "accuracy")
+    False,
+    ("balanced_accuracy", "auc_ovo_macro"),
+    "auc_ovo_macro",
+    ("balanced_accuracy", "auc_ovo_macro", "accuracy"),
 )
 SEVERAL = Task(
     True,

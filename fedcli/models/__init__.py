@@ -30,12 +30,18 @@ class Model:
     about: str = ""  # one line for people
     # CPU threads it trains best on, 0: torch's choice. Short steps lose more by waiting than two threads gain
     threads: int = 0
-    load: Callable[[Any, str, str], None] = load_weights  # starting weights, by names of network and weights
+    load: Callable[[Any, str, str], None] = (
+        load_weights  # starting weights, by names of network and weights
+    )
     kind: str = ""  # for methods: "clip" for an image and a text tower, "" for a backbone under a linear head
 
 
 def _plain(
-    backbone: Callable[[int], tuple[nn.Module, int]], channels: int, smallest: int, about: str, threads: int = 0
+    backbone: Callable[[int], tuple[nn.Module, int]],
+    channels: int,
+    smallest: int,
+    about: str,
+    threads: int = 0,
 ) -> Model:
     def make(inputs: Inputs) -> Network:
         return Network(*backbone(inputs.channels), inputs.classes, inputs.precision)
@@ -52,18 +58,46 @@ def _clip(name: str, about: str, threads: int = 0) -> Model:
 
 
 MODELS = {
-    "cnn": _plain(small_cnn, 0, 8, "three convolutions, 24 thousand parameters: for laptops and tests", threads=1),
-    "cnn-gn": _plain(grouped(small_cnn), 0, 8, "the same with GroupNorm in place of batch norm", threads=1),
-    "resnet10": _plain(resnet10, 3, 8, "ResNet-10 with a CIFAR stem, 4.9 million parameters: FedHEAL"),
-    "resnet10-gn": _plain(grouped(resnet10), 3, 8, "the same with GroupNorm in place of batch norm"),
-    "resnet18": _plain(headless("resnet18"), 3, 32, "torchvision's ResNet-18, 11.2 million parameters: FedISM+"),
-    "resnet18-gn": _plain(grouped(headless("resnet18")), 3, 32, "the same with GroupNorm in place of batch norm"),
-    "resnet50": _plain(headless("resnet50"), 3, 32, "torchvision's ResNet-50, 23.5 million parameters"),
-    "densenet121": _plain(headless("densenet121"), 3, 32, "torchvision's DenseNet-121, 7 million parameters"),
-    "clip-vit-b16": _clip("clip-vit-b16", "CLIP's ViT-B/16, 86.2 million parameters and a text tower: FairLoRA"),
-    "clip-rn50": _clip("clip-rn50", "CLIP's ResNet-50, 38.3 million parameters and a text tower: FairLoRA"),
-    "clip-tiny": _clip("clip-tiny", "the same transformer, tiny and random: for laptops and tests", threads=1),
-    "clip-tiny-rn": _clip("clip-tiny-rn", "the same ResNet, tiny and random: for laptops and tests", threads=1),
+    "cnn": _plain(
+        small_cnn,
+        0,
+        8,
+        "three convolutions, 24 thousand parameters: for laptops and tests",
+        threads=1,
+    ),
+    "cnn-gn": _plain(
+        grouped(small_cnn), 0, 8, "the same with GroupNorm in place of batch norm", threads=1
+    ),
+    "resnet10": _plain(
+        resnet10, 3, 8, "ResNet-10 with a CIFAR stem, 4.9 million parameters: FedHEAL"
+    ),
+    "resnet10-gn": _plain(
+        grouped(resnet10), 3, 8, "the same with GroupNorm in place of batch norm"
+    ),
+    "resnet18": _plain(
+        headless("resnet18"), 3, 32, "torchvision's ResNet-18, 11.2 million parameters: FedISM+"
+    ),
+    "resnet18-gn": _plain(
+        grouped(headless("resnet18")), 3, 32, "the same with GroupNorm in place of batch norm"
+    ),
+    "resnet50": _plain(
+        headless("resnet50"), 3, 32, "torchvision's ResNet-50, 23.5 million parameters"
+    ),
+    "densenet121": _plain(
+        headless("densenet121"), 3, 32, "torchvision's DenseNet-121, 7 million parameters"
+    ),
+    "clip-vit-b16": _clip(
+        "clip-vit-b16", "CLIP's ViT-B/16, 86.2 million parameters and a text tower: FairLoRA"
+    ),
+    "clip-rn50": _clip(
+        "clip-rn50", "CLIP's ResNet-50, 38.3 million parameters and a text tower: FairLoRA"
+    ),
+    "clip-tiny": _clip(
+        "clip-tiny", "the same transformer, tiny and random: for laptops and tests", threads=1
+    ),
+    "clip-tiny-rn": _clip(
+        "clip-tiny-rn", "the same ResNet, tiny and random: for laptops and tests", threads=1
+    ),
 }
 
 
@@ -75,7 +109,9 @@ def describe(name: str) -> Model:
         return Model(make, outside.channels(name))
     hint = nearest(name, [*MODELS, *extensions.packages("models")])
     what = f"unknown model {name!r}"
-    raise UsageError(what, f"{hint}; or torchvision:NAME, timm:NAME, open_clip:NAME, ./net.py:build")
+    raise UsageError(
+        what, f"{hint}; or torchvision:NAME, timm:NAME, open_clip:NAME, ./net.py:build"
+    )
 
 
 def input_channels(name: str, channels: int) -> int:
@@ -88,9 +124,16 @@ def input_channels(name: str, channels: int) -> int:
 
 
 def build(
-    name: str, inputs: Inputs, *, seed: int, weights: str | None = None, precision: str = "fp32",
-    teacher: nn.Module | None = None, freeze: bool = False, extend: Callable[[Network], None] = lambda net: None,
-) -> Network:  # fmt: skip
+    name: str,
+    inputs: Inputs,
+    *,
+    seed: int,
+    weights: str | None = None,
+    precision: str = "fp32",
+    teacher: nn.Module | None = None,
+    freeze: bool = False,
+    extend: Callable[[Network], None] = lambda net: None,
+) -> Network:
     """Build a network with seeded weights, or with a backbone from `weights`.
 
     weights: None, "imagenet" or a file, see load_weights().

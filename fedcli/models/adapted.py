@@ -29,7 +29,10 @@ from .network import Groups, Network, exchange, still
 DEFAULTS = {"mlp": (12, 2.0), "conv": (32, 8.0)}  # rank and alpha of FairFedMed's ViT and ResNet
 KINDS = "lora", "svd-lora", "prompt"
 MOST_RANK = 4096
-READ_BY_OTHERS = nn.MultiheadAttention, nn.TransformerEncoderLayer  # they use the tensors of layers they never call
+READ_BY_OTHERS = (
+    nn.MultiheadAttention,
+    nn.TransformerEncoderLayer,
+)  # they use the tensors of layers they never call
 EXAMPLE = "write lora, lora:8, lora:8:16 (rank 8, alpha 16), svd-lora:8 or prompt:4"
 Layer = nn.Linear | nn.Conv2d
 Singular = Callable[[int], tuple[Tensor | None, Groups | None]]
@@ -48,12 +51,19 @@ class Adapted(nn.Module):
     """
 
     def __init__(
-        self, base: Layer, rank: int, alpha: float, singular: Tensor | None = None, groups: Groups | None = None
+        self,
+        base: Layer,
+        rank: int,
+        alpha: float,
+        singular: Tensor | None = None,
+        groups: Groups | None = None,
     ):
         super().__init__()
         if isinstance(base, nn.Conv2d) and (base.groups, base.padding_mode) != (1, "zeros"):
             raise TypeError(f"{base} is not a convolution of one group that pads with zeros")
-        self.kernel = tuple(base.weight.shape[1:])  # (in,), or (channels, height, width) of a convolution
+        self.kernel = tuple(
+            base.weight.shape[1:]
+        )  # (in,), or (channels, height, width) of a convolution
         outputs, inputs = len(base.weight), math.prod(self.kernel)
         if isinstance(base, nn.Conv2d):
             self.steps: tuple[Any, ...] = base.stride, base.padding, base.dilation
@@ -81,8 +91,14 @@ class Adapted(nn.Module):
         channels, *side = self.kernel
         outputs, convolution, linear = len(self.weight), cast(Any, nn.Conv2d), cast(Any, nn.Linear)
         with torch.device("meta"):  # its own numbers are never drawn
-            layer = convolution(channels, outputs, side, *self.steps) if side else linear(channels, outputs)
-        layer.weight = nn.Parameter(self.weight + self.scale * (low @ self.B).T.reshape(self.weight.shape))
+            layer = (
+                convolution(channels, outputs, side, *self.steps)
+                if side
+                else linear(channels, outputs)
+            )
+        layer.weight = nn.Parameter(
+            self.weight + self.scale * (low @ self.B).T.reshape(self.weight.shape)
+        )
         layer.bias = self.bias
         return layer.train(self.training)
 
@@ -146,7 +162,9 @@ def _rows(net: Network, images: int) -> dict[str, int]:
     handles = []
     modules = dict(net.backbone.named_modules())
     readers = tuple(
-        f"{name}." if name else "" for name, module in modules.items() if isinstance(module, READ_BY_OTHERS)
+        f"{name}." if name else ""
+        for name, module in modules.items()
+        if isinstance(module, READ_BY_OTHERS)
     )
     for name, module in modules.items():
         if _fits(module) and not name.startswith(readers):
@@ -155,7 +173,9 @@ def _rows(net: Network, images: int) -> dict[str, int]:
                 rows.setdefault(name, len(inputs[0]))
 
             handles.append(module.register_forward_pre_hook(note))
-    x = next((p for p in net.parameters()), torch.empty(0)).new_zeros(images, net.channels, net.side, net.side)
+    x = next((p for p in net.parameters()), torch.empty(0)).new_zeros(
+        images, net.channels, net.side, net.side
+    )
     with still(net):
         net.features(x)
     for handle in handles:
@@ -170,7 +190,9 @@ def _fits(module: nn.Module) -> bool:
     return type(module) is nn.Linear
 
 
-def beside_layers(net: Network, rank: int, alpha: float, singular: Singular, layers: str = "") -> None:
+def beside_layers(
+    net: Network, rank: int, alpha: float, singular: Singular, layers: str = ""
+) -> None:
     """Freeze a network but for its head and batch norms, and put low-rank adapters beside its layers.
 
     rank, alpha: 0 is the default of a network whose layers are mostly linear, or mostly convolutions.
@@ -182,7 +204,9 @@ def beside_layers(net: Network, rank: int, alpha: float, singular: Singular, lay
     parts = body.parts if clip else adaptable(net)
     if not parts["mlp"] + parts["conv"]:
         what = "the network has no linear layer or convolution that an adapter could stand beside"
-        raise UsageError(f"{what}, but the one that sees the pixels", "use another --model, or train fedavg")
+        raise UsageError(
+            f"{what}, but the one that sees the pixels", "use another --model, or train fedavg"
+        )
     kind = "conv" if len(parts["conv"]) > len(parts["mlp"]) else "mlp"
     rank, alpha = rank or DEFAULTS[kind][0], alpha or DEFAULTS[kind][1]
     beside, pool = _chosen(parts["mlp"] + parts["conv"], parts["attention"], layers)
@@ -201,9 +225,12 @@ def _chosen(beside: list[str], pool: list[str], layers: str) -> list[list[str]]:
     for end in ends:
         if not any(f".{name}".endswith(f".{end}") for name in beside + pool):
             usual = sorted({name.rpartition(".")[2] for name in beside + pool})
-            raise UsageError(f"no layer that takes an adapter is named {end!r}", nearest(end, usual))
+            raise UsageError(
+                f"no layer that takes an adapter is named {end!r}", nearest(end, usual)
+            )
     return [
-        [n for n in names if not ends or f".{n}".endswith(tuple(f".{e}" for e in ends))] for names in (beside, pool)
+        [n for n in names if not ends or f".{n}".endswith(tuple(f".{e}" for e in ends))]
+        for names in (beside, pool)
     ]
 
 
@@ -224,11 +251,18 @@ class Adapters:
         if kind not in KINDS:
             raise UsageError(f"--adapters {text!r:.60} is unknown", EXAMPLE)
         try:
-            rank, alpha = int(numbers[0]) if numbers else 0, float(numbers[1]) if numbers[1:] else 0.0
+            rank, alpha = (
+                int(numbers[0]) if numbers else 0,
+                float(numbers[1]) if numbers[1:] else 0.0,
+            )
         except ValueError:
-            raise UsageError(f"--adapters {text!r:.60} has no number where one belongs", EXAMPLE) from None
+            raise UsageError(
+                f"--adapters {text!r:.60} has no number where one belongs", EXAMPLE
+            ) from None
         if len(numbers) > (1 if kind == "prompt" else 2) or numbers and not 1 <= rank <= MOST_RANK:
-            raise UsageError(f"--adapters {text!r:.60} is not a rank from 1 to {MOST_RANK} and an alpha", EXAMPLE)
+            raise UsageError(
+                f"--adapters {text!r:.60} is not a rank from 1 to {MOST_RANK} and an alpha", EXAMPLE
+            )
         if numbers[1:] and not 0 < alpha < math.inf:
             raise UsageError(f"--adapters {text!r:.60}: alpha is not above 0", EXAMPLE)
         if layers and kind == "prompt":
@@ -240,19 +274,34 @@ class Adapters:
         if self.kind == "prompt":
             prompted(net, self.rank or 4)
         else:
-            beside_layers(net, self.rank, self.alpha, falling if self.kind == "svd-lora" else plain, self.layers)
+            beside_layers(
+                net,
+                self.rank,
+                self.alpha,
+                falling if self.kind == "svd-lora" else plain,
+                self.layers,
+            )
 
     def names(self, net: Network) -> tuple[str, ...]:
         """Names of their numbers in a network that has them."""
-        low = {f"{name}.{factor}" for name, m in net.named_modules() if isinstance(m, Adapted) for factor in "ABS"}
+        low = {
+            f"{name}.{factor}"
+            for name, m in net.named_modules()
+            if isinstance(m, Adapted)
+            for factor in "ABS"
+        }
         return tuple(
-            name for name, p in net.named_parameters() if name in low or p.requires_grad and ".context." in name
+            name
+            for name, p in net.named_parameters()
+            if name in low or p.requires_grad and ".context." in name
         )
 
 
 def merged(net: Network) -> Network:
     """The same network with each adapter in the weights of its layer; the network itself where it has none to merge."""
-    layers = {name: m for name, m in net.named_modules() if isinstance(m, Adapted) and m.groups is None}
+    layers = {
+        name: m for name, m in net.named_modules() if isinstance(m, Adapted) and m.groups is None
+    }
     copied = copy.deepcopy(net) if layers else net
     for name, layer in layers.items():
         exchange(copied, name, layer.merged())

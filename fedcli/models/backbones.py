@@ -24,13 +24,17 @@ def small_cnn(channels: int) -> tuple[nn.Module, int]:
         layers += [
             nn.Conv2d(before, after, 3, padding=1, bias=False),
             nn.BatchNorm2d(after),
-            nn.MaxPool2d(2),  # before the ReLU, which then has a quarter of the numbers: the same output and gradients
+            nn.MaxPool2d(
+                2
+            ),  # before the ReLU, which then has a quarter of the numbers: the same output and gradients
             nn.ReLU(inplace=True),
         ]
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten()), widths[-1]
 
 
-def grouped(backbone: Callable[[int], tuple[nn.Module, int]]) -> Callable[[int], tuple[nn.Module, int]]:
+def grouped(
+    backbone: Callable[[int], tuple[nn.Module, int]],
+) -> Callable[[int], tuple[nn.Module, int]]:
     """The same network with GroupNorm, groups of at least 4 channels, where it has batch norm.
 
     Source: Wu and He, "Group normalization", ECCV 2018, arXiv 1803.08494; for clients, Hsieh et al., ICML 2020,
@@ -61,7 +65,9 @@ class Block(nn.Module):
         self.shortcut = (
             nn.Identity()
             if same
-            else nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after))
+            else nn.Sequential(
+                nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after)
+            )
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -72,8 +78,13 @@ class Block(nn.Module):
 def resnet10(channels: int) -> tuple[nn.Module, int]:
     """A 3x3 stem without pooling and four stages of one block."""
     widths = 64, 128, 256, 512
-    stages = [Block(before, after, 1 if before == after else 2) for before, after in zip((64, *widths), widths)]
-    stem = nn.Sequential(nn.Conv2d(channels, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True))
+    stages = [
+        Block(before, after, 1 if before == after else 2)
+        for before, after in zip((64, *widths), widths)
+    ]
+    stem = nn.Sequential(
+        nn.Conv2d(channels, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True)
+    )
     return nn.Sequential(stem, *stages, nn.AdaptiveAvgPool2d(1), nn.Flatten()), widths[-1]
 
 

@@ -33,7 +33,12 @@ SLICES = 8  # of a volume in one slab
 KINDS = "give a state dict in the names of OpenAI's CLIP or open_clip, or a model of a run of the same network"
 TABLE = "token_embedding.weight"
 VOCABULARY = 49408
-BESIDE = ("input_resolution", "context_length", "vocab_size", "attn_mask")  # in OpenAI's files, no weights
+BESIDE = (
+    "input_resolution",
+    "context_length",
+    "vocab_size",
+    "attn_mask",
+)  # in OpenAI's files, no weights
 
 
 @dataclass(frozen=True)
@@ -49,9 +54,15 @@ class Shape:
 TINY_TEXT = {"width": 32, "heads": 2, "layers": 2}
 
 SHAPES = {
-    "clip-vit-b16": Shape(512, {"layers": 12, "width": 768, "patch_size": 16}, pretrained="ViT-B-16"),
+    "clip-vit-b16": Shape(
+        512, {"layers": 12, "width": 768, "patch_size": 16}, pretrained="ViT-B-16"
+    ),
     "clip-rn50": Shape(1024, {"layers": (3, 4, 6, 3), "width": 64}, pretrained="RN50"),
-    "clip-tiny": Shape(16, {"layers": 2, "width": 32, "head_width": 16, "patch_size": 8, "image_size": 32}, TINY_TEXT),
+    "clip-tiny": Shape(
+        16,
+        {"layers": 2, "width": 32, "head_width": 16, "patch_size": 8, "image_size": 32},
+        TINY_TEXT,
+    ),
     "clip-tiny-rn": Shape(16, {"layers": (1, 1, 1, 1), "width": 8, "image_size": 64}, TINY_TEXT),
 }
 
@@ -108,8 +119,12 @@ class ImageTower(nn.Module):
             what = f"CLIP takes images of 1 or 3 channels or volumes of a multiple of {SLICES} slices, not {channels}"
             raise UsageError(what, "prepare the volumes with another number of slices")
         self.visual: Any = visual  # open_clip's tower, its attention pool replaced
-        self.slices: nn.Conv2d | None = None  # the projection of a slab to three channels, None for images
-        self.tokens = self.pooled = False  # no tokens: their mean over S and M, [B, D]; pooled: that token alone, M = 1
+        self.slices: nn.Conv2d | None = (
+            None  # the projection of a slab to three channels, None for images
+        )
+        self.tokens = self.pooled = (
+            False  # no tokens: their mean over S and M, [B, D]; pooled: that token alone, M = 1
+        )
         size = visual.image_size
         self.side = size if isinstance(size, int) else size[0]
         self.convolves = hasattr(visual, "attnpool")
@@ -148,7 +163,9 @@ class ImageTower(nn.Module):
     def _projected(self, unit: Tensor, projection: nn.Conv2d) -> Tensor:
         """Slabs of 8 slices to three channels in [0, 1]: [B, slices, H, W] -> [B*S, 3, H, W]."""
         slabs = unit.reshape(-1, SLICES, *unit.shape[2:])
-        with torch.autocast(unit.device.type, enabled=False):  # bf16 has 8 bits, as many as the images
+        with torch.autocast(
+            unit.device.type, enabled=False
+        ):  # bf16 has 8 bits, as many as the images
             slabs = projection(slabs)
         low, high = slabs.amin((1, 2, 3), keepdim=True), slabs.amax((1, 2, 3), keepdim=True)
         return (slabs - low) / (high - low + 1e-5)  # an empty slab has no range
@@ -161,7 +178,12 @@ class TokenPool(nn.Module):
     def __init__(self, pool: Any):
         super().__init__()
         self.positional_embedding = pool.positional_embedding
-        self.k_proj, self.q_proj, self.v_proj, self.c_proj = pool.k_proj, pool.q_proj, pool.v_proj, pool.c_proj
+        self.k_proj, self.q_proj, self.v_proj, self.c_proj = (
+            pool.k_proj,
+            pool.q_proj,
+            pool.v_proj,
+            pool.c_proj,
+        )
         self.heads = pool.num_heads
 
     def forward(self, x: Tensor) -> Tensor:
@@ -170,7 +192,8 @@ class TokenPool(nn.Module):
         x = torch.cat([x.mean(1, keepdim=True), x], 1)
         x = x + self.positional_embedding.to(x.dtype)
         q, k, v = (
-            proj(x).unflatten(2, (self.heads, -1)).transpose(1, 2) for proj in (self.q_proj, self.k_proj, self.v_proj)
+            proj(x).unflatten(2, (self.heads, -1)).transpose(1, 2)
+            for proj in (self.q_proj, self.k_proj, self.v_proj)
         )  # [B, heads, 1 + M, W / heads]
         return self.c_proj(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
 
@@ -182,7 +205,9 @@ def _random_clip(name: str) -> Any:
     clip = package.CLIP(shape.width, package.CLIPVisionCfg(**shape.vision), text, quick_gelu=True)
     for key, weight in clip.visual.named_parameters():
         if key.endswith("bn3.weight"):
-            nn.init.ones_(weight)  # open_clip's zeros would shut the branches of a random tower that stays frozen
+            nn.init.ones_(
+                weight
+            )  # open_clip's zeros would shut the branches of a random tower that stays frozen
     return clip
 
 
@@ -195,9 +220,13 @@ def _parts(tower: ImageTower) -> dict[str, list[str]]:
 
     return {
         "mlp": named("mlp.c_fc", "mlp.c_proj"),
-        "conv": [name for name in named("conv1", "conv3") if ".layer" in name],  # the stem's are 3x3
+        "conv": [
+            name for name in named("conv1", "conv3") if ".layer" in name
+        ],  # the stem's are 3x3
         "attention": named(*(f"attnpool.{x}_proj" for x in "qkvc")),
-        "norms": [name for name, module in tower.named_modules() if isinstance(module, nn.BatchNorm2d)],
+        "norms": [
+            name for name, module in tower.named_modules() if isinstance(module, nn.BatchNorm2d)
+        ],
     }
 
 
@@ -217,7 +246,11 @@ def load_clip(net: ClipNetwork, name: str, weights: str) -> None:
     slices = part(own, "slices.")
     if slices and net.backbone.slices is not None:
         fill(net.backbone.slices, slices, f"{what}slices.", KINDS)
-    text = {k.removeprefix("text."): v for k, v in tensors.items() if not k.startswith(("visual.", *BESIDE))}
+    text = {
+        k.removeprefix("text."): v
+        for k, v in tensors.items()
+        if not k.startswith(("visual.", *BESIDE))
+    }
     if own or TABLE not in text:
         net.spare = ()
         return
@@ -243,12 +276,16 @@ def _openai(name: str) -> Path:
     """OpenAI's weights by way of open_clip: from its cache, or downloaded."""
     if not SHAPES[name].pretrained:
         having = ", ".join(known for known, shape in SHAPES.items() if shape.pretrained)
-        raise UsageError(f"there are no weights of OpenAI for {name}", f"models that have them: {having}")
+        raise UsageError(
+            f"there are no weights of OpenAI for {name}", f"models that have them: {having}"
+        )
     pretrained = open_clip().pretrained
     source = pretrained.get_pretrained_cfg(SHAPES[name].pretrained, "openai")
     try:
         return Path(pretrained.download_pretrained(source))
-    except Exception as error:  # each way to download has its own errors; the user needs the one sentence
+    except (
+        Exception
+    ) as error:  # each way to download has its own errors; the user needs the one sentence
         raise FedcliError(
             f"OpenAI's weights of {name} are not on this machine and could not be downloaded ({type(error).__name__})",
             f"fetch open_clip_model.safetensors of https://huggingface.co/{source['hf_hub'].rstrip('/')} "

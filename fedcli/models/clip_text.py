@@ -31,7 +31,10 @@ class TextTower(nn.Module):
     def __init__(self, clip: Any, names: list[str]):
         super().__init__()
         self.transformer, self.ln_final = clip.transformer, clip.ln_final
-        self.positional_embedding, self.text_projection = clip.positional_embedding, clip.text_projection
+        self.positional_embedding, self.text_projection = (
+            clip.positional_embedding,
+            clip.text_projection,
+        )
         self.logit_scale = clip.logit_scale
         self.names = names
         tokenizer = _tokenizer()
@@ -44,8 +47,12 @@ class TextTower(nn.Module):
         used = sorted({self.first, *(token for sentence in self.sentences for token in sentence)})
         rows = torch.randn(len(used), len(self.start)) * 0.02  # CLIP's own start
         self.embed(dict(zip(used, rows, strict=True)))
-        stream = torch.Generator().manual_seed(0)  # of its own: the draws after this one stay as they are
-        prompt = torch.randn(len(tokenizer.encode(PROMPT)), len(self.start), generator=stream) * 0.02
+        stream = torch.Generator().manual_seed(
+            0
+        )  # of its own: the draws after this one stay as they are
+        prompt = (
+            torch.randn(len(tokenizer.encode(PROMPT)), len(self.start), generator=stream) * 0.02
+        )
         self.register_buffer("prompt", prompt, persistent=False)
         self.requires_grad_(False)
 
@@ -99,7 +106,9 @@ class PromptHead(nn.Module):
         self._text = (text,)  # no submodule: the network has it already
         width = len(text.start)
         # N parameters [length, W], shared by all classes
-        self.context = nn.ParameterList([nn.init.normal_(torch.empty(length, width), std=0.02) for _ in range(count)])
+        self.context = nn.ParameterList(
+            [nn.init.normal_(torch.empty(length, width), std=0.02) for _ in range(count)]
+        )
 
     @property
     def scale(self) -> Tensor:
@@ -116,7 +125,9 @@ class PromptHead(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Logits [B, C]: scale times the mean cosine over slabs, positions and prompts."""
-        mean = F.normalize(tokens, dim=-1).mean((1, 2))  # [B, D]; a mean of cosines is a cosine of means, unnormalised
+        mean = F.normalize(tokens, dim=-1).mean(
+            (1, 2)
+        )  # [B, D]; a mean of cosines is a cosine of means, unnormalised
         return self.scale * mean @ self.texts().mean(0).T
 
 
@@ -163,7 +174,9 @@ def open_clip() -> Any:
     try:
         import open_clip as package
     except ImportError:
-        raise FedcliError("CLIP networks need the package open_clip_torch", "pip install 'fedcli[clip]'") from None
+        raise FedcliError(
+            "CLIP networks need the package open_clip_torch", "pip install 'fedcli[clip]'"
+        ) from None
     return package
 
 

@@ -38,7 +38,11 @@ class Layout:
         parts = frozen_parts(net)
         self.frozen = tuple(parts.values())
         frozen = tuple(f"{name}." for name in parts)
-        buffers = {k: b for k, b in net.named_buffers() if b.is_floating_point() and not k.startswith(frozen)}
+        buffers = {
+            k: b
+            for k, b in net.named_buffers()
+            if b.is_floating_point() and not k.startswith(frozen)
+        }
         if wrong := [k for k, t in {**trainable, **buffers}.items() if t.dtype != torch.float32]:
             raise TypeError(f"theta is float32; {wrong[0]} is not")
 
@@ -46,8 +50,15 @@ class Layout:
             return {k: t for k, t in tensors.items() if (k in personal) == mine}
 
         # own weights | weights | buffers | own buffers: what the optimizer moves and what travels are both one slice
-        order = [split(trainable, True), split(trainable, False), split(buffers, False), split(buffers, True)]
-        own_weights, weights, floats, _ = sizes = [sum(t.numel() for t in part.values()) for part in order]
+        order = [
+            split(trainable, True),
+            split(trainable, False),
+            split(buffers, False),
+            split(buffers, True),
+        ]
+        own_weights, weights, floats, _ = sizes = [
+            sum(t.numel() for t in part.values()) for part in order
+        ]
         device = next(iter({**trainable, **buffers}.values())).device
         self._all = torch.empty(sum(sizes), device=device)
         self._all_grad = torch.zeros(own_weights + weights, device=device)
@@ -100,7 +111,9 @@ class Layout:
 
     def load_own(self, own: Tensor) -> None:
         """Copy a client's own numbers [Q] into the network."""
-        for part, values in zip(self._own, own.split([len(part) for part in self._own]), strict=True):
+        for part, values in zip(
+            self._own, own.split([len(part) for part in self._own]), strict=True
+        ):
             part.copy_(values)
 
     @property
@@ -119,5 +132,7 @@ class Layout:
         return {
             name: piece.view(shapes[name])
             for vector, shapes in parts
-            for name, piece in zip(shapes, vector.split([s.numel() for s in shapes.values()]), strict=True)
+            for name, piece in zip(
+                shapes, vector.split([s.numel() for s in shapes.values()]), strict=True
+            )
         }

@@ -34,7 +34,9 @@ def timm() -> Any:
     try:
         import timm as library
     except ImportError:
-        raise UsageError("--model timm:NAME needs the package timm", "pip install 'fedcli[timm]'") from None
+        raise UsageError(
+            "--model timm:NAME needs the package timm", "pip install 'fedcli[timm]'"
+        ) from None
     return library
 
 
@@ -75,10 +77,14 @@ def _timm(name: str, own: str, inputs: Inputs) -> Network:
         except (ValueError, AssertionError) as error:
             if not side:
                 raise
-            raise UsageError(f"{own} cannot be built for {side} pixels: {_said(error)}", "give another @SIDE") from None
+            raise UsageError(
+                f"{own} cannot be built for {side} pixels: {_said(error)}", "give another @SIDE"
+            ) from None
     about = net.default_cfg
     only = side or (about["input_size"][-1] if about.get("fixed_input_size") else 0)
-    return behind(name, net, inputs, Fed(only, tuple(about["mean"]), tuple(about["std"])), whole=False)
+    return behind(
+        name, net, inputs, Fed(only, tuple(about["mean"]), tuple(about["std"])), whole=False
+    )
 
 
 def _open_clip(name: str, own: str, inputs: Inputs) -> Network:
@@ -86,14 +92,25 @@ def _open_clip(name: str, own: str, inputs: Inputs) -> Network:
         what = f"{name} needs 3 channels, these images have {inputs.channels}"
         raise UsageError(what, "use --model cnn or timm:NAME")
     library = open_clip()
-    about = library.get_model_config(own) if not own.startswith(HUB) else json.loads(_description(name).read_bytes())
+    about = (
+        library.get_model_config(own)
+        if not own.startswith(HUB)
+        else json.loads(_description(name).read_bytes())
+    )
     about = about.get("model_cfg", about)
-    from open_clip.model import CLIPVisionCfg, _build_vision_tower  # the towers of both kinds, without a text tower
+    from open_clip.model import (
+        CLIPVisionCfg,
+        _build_vision_tower,
+    )  # the towers of both kinds, without a text tower
 
     vision = {**about["vision_cfg"], "timm_model_pretrained": False}
     if ":" in str(vision.get("timm_model_name", "")):
-        raise FedcliError(f"{name} is described by another network of a hub", "name that one with timm:")
-    tower = _build_vision_tower(about["embed_dim"], CLIPVisionCfg(**vision), about.get("quick_gelu", False))
+        raise FedcliError(
+            f"{name} is described by another network of a hub", "name that one with timm:"
+        )
+    tower = _build_vision_tower(
+        about["embed_dim"], CLIPVisionCfg(**vision), about.get("quick_gelu", False)
+    )
     side = tower.image_size if isinstance(tower.image_size, int) else tower.image_size[0]
     fed = Fed(side, tuple(library.OPENAI_DATASET_MEAN), tuple(library.OPENAI_DATASET_STD))
     return behind(name, tower, inputs, fed, whole=False)
@@ -108,7 +125,11 @@ def published(name: str) -> dict[str, Tensor] | Path | None:
     if library == TIMM:
         own, side = _sided(own)
         with _from_hub(name, own):
-            return timm().create_model(own, pretrained=True, num_classes=0, img_size=side or None).state_dict()
+            return (
+                timm()
+                .create_model(own, pretrained=True, num_classes=0, img_size=side or None)
+                .state_dict()
+            )
     if not own.startswith(HUB):
         return None
     from open_clip.pretrained import download_pretrained_from_hf

@@ -51,7 +51,9 @@ class Network(nn.Module):
     start: str | None = None  # what --weights named, None for random weights
     channels: int = 0  # of the images it is built for
     side: int = 0  # theirs in pixels
-    tokens: bool = False  # True: features() gives what a head of tokens reads, not one vector per image
+    tokens: bool = (
+        False  # True: features() gives what a head of tokens reads, not one vector per image
+    )
     backbone: Any  # modules, whose own attributes a method may read
     head: Any
     teacher: Any  # frozen, images -> [B, teacher.width], that a method may learn from; never sent or scored

@@ -27,9 +27,18 @@ from .network import Inputs, Network
 from .wrapped import Fed, behind
 
 TORCHVISION = "torchvision:"
-FIXED = {"vit_": 224, "maxvit": 224}  # beginnings of torchvision's names -> the only side that these networks take
-LIBRARIES = {libraries.TIMM: "timm", libraries.OPEN_CLIP: "open_clip_torch"}  # beginning of a name -> package
-NO_AUXILIARY = {"googlenet": {"init_weights": True}, "inception_v3": {"init_weights": True}}  # heads used in training
+FIXED = {
+    "vit_": 224,
+    "maxvit": 224,
+}  # beginnings of torchvision's names -> the only side that these networks take
+LIBRARIES = {
+    libraries.TIMM: "timm",
+    libraries.OPEN_CLIP: "open_clip_torch",
+}  # beginning of a name -> package
+NO_AUXILIARY = {
+    "googlenet": {"init_weights": True},
+    "inception_v3": {"init_weights": True},
+}  # heads used in training
 Make = Callable[[Inputs], Network]
 
 
@@ -87,7 +96,10 @@ def published(name: str) -> dict[str, Tensor] | Path | None:
         import torchvision.models as zoo
 
         known = list(zoo.get_model_weights(name.removeprefix(TORCHVISION)))
-        first = next((weights for weights in known if weights.name == "IMAGENET1K_V1"), next(iter(known), None))
+        first = next(
+            (weights for weights in known if weights.name == "IMAGENET1K_V1"),
+            next(iter(known), None),
+        )
         return first.get_state_dict(progress=False, check_hash=True) if first else None
     return libraries.published(name) if name.startswith(tuple(LIBRARIES)) else None
 
@@ -114,10 +126,18 @@ def _by(name: str, build: Callable[..., Any]) -> Make:
     """Of somebody's function."""
 
     def make(inputs: Inputs) -> Network:
-        named = {n for n, p in inspect.signature(build).parameters.items() if p.kind is not p.POSITIONAL_ONLY}
-        given = {name: getattr(inputs, name) for name in ("channels", "classes", "size") if name in named}
+        named = {
+            n
+            for n, p in inspect.signature(build).parameters.items()
+            if p.kind is not p.POSITIONAL_ONLY
+        }
+        given = {
+            name: getattr(inputs, name) for name in ("channels", "classes", "size") if name in named
+        }
         plain = () if {"channels", "classes"} <= given.keys() else (inputs.channels, inputs.classes)
-        made = build(*plain, **{name: value for name, value in given.items() if name == "size" or not plain})
+        made = build(
+            *plain, **{name: value for name, value in given.items() if name == "size" or not plain}
+        )
         if isinstance(made, Network):
             return made
         if isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], nn.Module):
@@ -125,6 +145,9 @@ def _by(name: str, build: Callable[..., Any]) -> Make:
         if isinstance(made, nn.Module):
             return behind(name, made, inputs)
         what = type(made).__name__
-        raise UsageError(f"{name} returns a {what}, not a network", "return an nn.Module, or a backbone and its width")
+        raise UsageError(
+            f"{name} returns a {what}, not a network",
+            "return an nn.Module, or a backbone and its width",
+        )
 
     return make

@@ -27,7 +27,11 @@ from .network import in_pixels, normalised
 from .weights import HEADS, Tensors, fill, part, read
 
 CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
-CLIP_HEADS = {1280: 80, 1408: 88, 1664: 104}  # width of one attention head by that of the tower; 64 in all others
+CLIP_HEADS = {
+    1280: 80,
+    1408: 88,
+    1664: 104,
+}  # width of one attention head by that of the tower; 64 in all others
 
 TRAINED_AT = 224  # pixels; torchvision's ResNets and MoCo-v2
 
@@ -55,19 +59,33 @@ class Teacher(nn.Module):
     """
 
     def __init__(
-        self, body: nn.Module, width: int, *, mean: tuple = IMAGENET_MEAN, std: tuple = IMAGENET_STD, side: int = 0
+        self,
+        body: nn.Module,
+        width: int,
+        *,
+        mean: tuple = IMAGENET_MEAN,
+        std: tuple = IMAGENET_STD,
+        side: int = 0,
     ):
         super().__init__()
         self.body, self.width = body, width
         self.mean, self.std, self.side = mean, std, side
-        self.trained_at = side or TRAINED_AT  # pixels; where side is 0 the images' own size may be another
+        self.trained_at = (
+            side or TRAINED_AT
+        )  # pixels; where side is 0 the images' own size may be another
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.shape[1] == 3 and (self.mean, self.std) == (IMAGENET_MEAN, IMAGENET_STD) and not self.side:
+        if (
+            x.shape[1] == 3
+            and (self.mean, self.std) == (IMAGENET_MEAN, IMAGENET_STD)
+            and not self.side
+        ):
             return self.body(x)
         unit = in_pixels(x)  # [B, 1 or 3, H, W]
         if self.side and unit.shape[2:] != (self.side, self.side):
-            unit = F.interpolate(unit, (self.side, self.side), mode="bicubic", antialias=True).clamp(0, 1)
+            unit = F.interpolate(
+                unit, (self.side, self.side), mode="bicubic", antialias=True
+            ).clamp(0, 1)
         return self.body(normalised(unit, self.mean, self.std))  # [B, 3, H, W]
 
 
@@ -77,7 +95,9 @@ def load_teacher(path: str) -> nn.Module:
     if not Path(path).exists():
         raise FedcliError(f"no such teacher file: {path}", KINDS)
     tensors = {name.removeprefix("module."): tensor for name, tensor in read(Path(path)).items()}
-    with torch.random.fork_rng(devices=[]):  # a new network draws weights, which the file then replaces
+    with torch.random.fork_rng(
+        devices=[]
+    ):  # a new network draws weights, which the file then replaces
         teacher = _clip(path, tensors) if part(tensors, "visual.") else _resnet(path, tensors)
     return teacher.requires_grad_(False).eval()
 
@@ -102,7 +122,9 @@ def _clip(path: str, tensors: Tensors) -> Teacher:
     except KeyError as missing:
         what = f"{path} is no image tower of CLIP: tensor visual.{missing.args[0]} is missing"
         raise FedcliError(what, KINDS) from None
-    text = library.CLIPTextCfg(context_length=1, vocab_size=1, width=64, heads=1, layers=1)  # built only to be dropped
+    text = library.CLIPTextCfg(
+        context_length=1, vocab_size=1, width=64, heads=1, layers=1
+    )  # built only to be dropped
     quick = "input_resolution" in tensors
     body = library.CLIP(width, library.CLIPVisionCfg(**shape), text, quick_gelu=quick).visual
     fill(body, tower, f"{path} is not an image tower of CLIP: tensor ", KINDS)
@@ -117,7 +139,8 @@ def _transformer(tower: Tensors) -> tuple[dict, int]:
         "layers": len([name for name in tower if name.endswith(".attn.in_proj_weight")]),
         "width": width,
         "head_width": CLIP_HEADS.get(width, 64),
-        "mlp_ratio": (len(tower["transformer.resblocks.0.mlp.c_fc.weight"]) + 0.5) / width,  # times width, rounded down
+        "mlp_ratio": (len(tower["transformer.resblocks.0.mlp.c_fc.weight"]) + 0.5)
+        / width,  # times width, rounded down
         "patch_size": patch,
         "image_size": patch * round(positions**0.5),
     }

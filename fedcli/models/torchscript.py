@@ -22,10 +22,17 @@ from ..errors import FedcliError
 
 UNTRUSTED = "do not use a file from a source you do not trust; nothing of it was run"
 STORAGES = {
-    "Float": torch.float32, "Half": torch.float16, "BFloat16": torch.bfloat16, "Double": torch.float64,
-    "Long": torch.int64, "Int": torch.int32, "Short": torch.int16, "Char": torch.int8, "Byte": torch.uint8,
+    "Float": torch.float32,
+    "Half": torch.float16,
+    "BFloat16": torch.bfloat16,
+    "Double": torch.float64,
+    "Long": torch.int64,
+    "Int": torch.int32,
+    "Short": torch.int16,
+    "Char": torch.int8,
+    "Byte": torch.uint8,
     "Bool": torch.bool,
-}  # fmt: skip
+}
 DEEPEST = 100  # modules within modules
 
 
@@ -61,7 +68,10 @@ class _OnlyTensors(pickle.Unpickler):
             return _Module
         if module == "torch" and name.removesuffix("Storage") in STORAGES:
             return STORAGES[name.removesuffix("Storage")]
-        known = {("torch._utils", "_rebuild_tensor_v2"): _tensor, ("collections", "OrderedDict"): dict}
+        known = {
+            ("torch._utils", "_rebuild_tensor_v2"): _tensor,
+            ("collections", "OrderedDict"): dict,
+        }
         if module == "torch.jit._pickle" and name.startswith("build_"):
             return list
         if (module, name) not in known:
@@ -84,14 +94,18 @@ class _OnlyTensors(pickle.Unpickler):
 
 def is_archive(path: Path) -> bool:
     """Tell whether a file is a TorchScript archive."""
-    return zipfile.is_zipfile(path) and any(n.endswith("/constants.pkl") for n in zipfile.ZipFile(path).namelist())
+    return zipfile.is_zipfile(path) and any(
+        n.endswith("/constants.pkl") for n in zipfile.ZipFile(path).namelist()
+    )
 
 
 def read(path: Path) -> dict[str, Tensor]:
     """Every tensor of the network by its name, as its state_dict has it. Raises FedcliError."""
     try:
         with zipfile.ZipFile(path) as archive:
-            table = next(n for n in archive.namelist() if n.endswith("/data.pkl") and n.count("/") == 1)
+            table = next(
+                n for n in archive.namelist() if n.endswith("/data.pkl") and n.count("/") == 1
+            )
             entry = archive.getinfo(table)
             if entry.compress_type != zipfile.ZIP_STORED:
                 raise ValueError("its table is packed")
@@ -101,12 +115,16 @@ def read(path: Path) -> dict[str, Tensor]:
         tensors: dict[str, Tensor] = {}
         _collect(whole, "", tensors, 0)
     except _Unknown as name:
-        raise FedcliError(f"{path} holds a table that calls {name}, not only modules and tensors", UNTRUSTED) from None
+        raise FedcliError(
+            f"{path} holds a table that calls {name}, not only modules and tensors", UNTRUSTED
+        ) from None
     except FedcliError:
         raise
     except Exception as error:  # a damaged archive or pickle: a dozen unrelated types
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise FedcliError(f"{path} is truncated or damaged: {reason}", "download it again") from None
+        raise FedcliError(
+            f"{path} is truncated or damaged: {reason}", "download it again"
+        ) from None
     return tensors
 
 
@@ -114,9 +132,14 @@ def _check_operations(path: Path, data: bytes) -> None:
     """Refuse operations that would take much memory or look names up elsewhere."""
     for operation, argument, _ in pickletools.genops(data):
         if "PUT" in operation.name and not 0 <= int(argument or 0) <= len(data):
-            raise FedcliError(f"{path} holds a table that counts {argument} values in {len(data)} bytes", UNTRUSTED)
+            raise FedcliError(
+                f"{path} holds a table that counts {argument} values in {len(data)} bytes",
+                UNTRUSTED,
+            )
         if operation.name.startswith("EXT"):
-            raise FedcliError(f"{path} holds a table with the operation {operation.name}", UNTRUSTED)
+            raise FedcliError(
+                f"{path} holds a table with the operation {operation.name}", UNTRUSTED
+            )
 
 
 def _collect(module: Any, prefix: str, tensors: dict[str, Tensor], depth: int) -> None:

@@ -30,15 +30,38 @@ from . import outside, torchscript
 from .backbones import IMAGENET, imagenet
 from .network import Network
 
-OLD = pickle.dumps(torch.serialization.MAGIC_NUMBER, protocol=2)  # how a file of torch.save began before it was a zip
+OLD = pickle.dumps(
+    torch.serialization.MAGIC_NUMBER, protocol=2
+)  # how a file of torch.save began before it was a zip
 NUMBERS = (  # torch can do little with the others, such as float8
-    torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.bool, torch.uint8, torch.int8, torch.int16,
-    torch.int32, torch.int64,
-)  # fmt: skip
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    torch.bool,
+    torch.uint8,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+)
 PUBLISHED = "imagenet", "pretrained"  # words for the weights that are published with a network
-HEADS = "fc.", "classifier.", "head.", "heads.", "AuxLogits.", "aux1.", "aux2."  # they are for other classes
+HEADS = (
+    "fc.",
+    "classifier.",
+    "head.",
+    "heads.",
+    "AuxLogits.",
+    "aux1.",
+    "aux2.",
+)  # they are for other classes
 BESIDE = (*HEADS, "decoder", "mask_token")  # the latter of masked autoencoders such as RETFound
-CONTAINERS = "state_dict", "model", "teacher", "model_state_dict"  # the key of a checkpoint that holds its tensors
+CONTAINERS = (
+    "state_dict",
+    "model",
+    "teacher",
+    "model_state_dict",
+)  # the key of a checkpoint that holds its tensors
 Tensors = dict[str, Tensor]
 
 
@@ -54,7 +77,9 @@ def load_weights(net: Network, name: str, weights: str) -> None:
     backbone = of_backbone(net.backbone, tensors, weights)
     backbone = {k: v for k, v in backbone.items() if k in known or not k.startswith(BESIDE)}
     if name == "densenet121":  # the files on torchvision's server predate today's names
-        backbone = {re.sub(r"(norm|relu|conv)\.([12])\.", r"\1\2.", k): v for k, v in backbone.items()}
+        backbone = {
+            re.sub(r"(norm|relu|conv)\.([12])\.", r"\1\2.", k): v for k, v in backbone.items()
+        }
     counters = {k for k in known if k.endswith("num_batches_tracked")}
     wrong = [k for k in known if k in backbone and known[k].shape != backbone[k].shape]
     missing = [k for k in known if k not in backbone and k not in counters]
@@ -76,10 +101,15 @@ def _published(name: str, word: str) -> Tensors:
         tensors = outside.published(name)
     except FedcliError:
         raise
-    except (OSError, RuntimeError) as error:  # URLError is the first; the second: nobody publishes them
+    except (
+        OSError,
+        RuntimeError,
+    ) as error:  # URLError is the first; the second: nobody publishes them
         place = imagenet(name).url if name in IMAGENET else "them"
         what = f"the {word} weights of {name} could not be downloaded: {' '.join(str(error).split())[:LONG]}"
-        raise FedcliError(what, f"fetch {place} on a machine with a network and pass --weights FILE") from None
+        raise FedcliError(
+            what, f"fetch {place} on a machine with a network and pass --weights FILE"
+        ) from None
     if tensors is None:
         hint = f"models that have them: {', '.join(IMAGENET)}, and most of torchvision: and timm:"
         raise UsageError(f"there are no {word} weights for {name}", hint)
@@ -102,14 +132,24 @@ def _without_prefix(known: set[str], tensors: Tensors, file: str) -> Tensors:
         return tensors
     if len(prefixes) > 1:
         both = " and ".join(prefixes[:2])
-        raise FedcliError(f"{file} holds several networks, such as {both}", "save one of them: net.state_dict()")
-    return {name.removeprefix(prefixes[0]): tensors[name] for name in tensors if name.startswith(prefixes[0])}
+        raise FedcliError(
+            f"{file} holds several networks, such as {both}", "save one of them: net.state_dict()"
+        )
+    return {
+        name.removeprefix(prefixes[0]): tensors[name]
+        for name in tensors
+        if name.startswith(prefixes[0])
+    }
 
 
 def _translated(backbone: nn.Module, tensors: Tensors, file: str) -> Tensors:
     """With the names and sizes of timm's network, where the backbone is one."""
     module = type(backbone).__module__
-    translate: Any = getattr(sys.modules[module], "checkpoint_filter_fn", None) if module.startswith("timm.") else None
+    translate: Any = (
+        getattr(sys.modules[module], "checkpoint_filter_fn", None)
+        if module.startswith("timm.")
+        else None
+    )
     if translate is None:
         return tensors
     try:
@@ -122,48 +162,75 @@ def _translated(backbone: nn.Module, tensors: Tensors, file: str) -> Tensors:
 
 def part(tensors: Tensors, prefix: str) -> Tensors:
     """The tensors under a prefix, without it."""
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+    return {
+        name.removeprefix(prefix): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
+    }
 
 
-def fill(module: nn.Module, tensors: Tensors, what: str, hint: str, elsewhere: tuple[str, ...] = ()) -> None:
+def fill(
+    module: nn.Module, tensors: Tensors, what: str, hint: str, elsewhere: tuple[str, ...] = ()
+) -> None:
     """Put tensors into a module, all but those that come from elsewhere. Raises FedcliError with `what` in front."""
-    expected = {name: tensor for name, tensor in module.state_dict().items() if name not in elsewhere}
+    expected = {
+        name: tensor for name, tensor in module.state_dict().items() if name not in elsewhere
+    }
     for name, tensor in expected.items():
         if name not in tensors and not name.endswith("num_batches_tracked"):
             raise FedcliError(f"{what}{name} is missing", hint)
         if name in tensors and not _fits(tensors[name], tensor):
-            raise FedcliError(f"{what}{name} has shape {tuple(tensors[name].shape)}, not {tuple(tensor.shape)}", hint)
+            raise FedcliError(
+                f"{what}{name} has shape {tuple(tensors[name].shape)}, not {tuple(tensor.shape)}",
+                hint,
+            )
     if unknown := [name for name in tensors if name not in expected]:
         raise FedcliError(f"{what}{unknown[0]} is unknown", hint)
-    module.load_state_dict({name: t.view_as(expected[name]) for name, t in tensors.items()}, strict=False)
+    module.load_state_dict(
+        {name: t.view_as(expected[name]) for name, t in tensors.items()}, strict=False
+    )
 
 
 def _fits(given: Tensor, expected: Tensor) -> bool:
-    return given.shape == expected.shape or given.numel() == expected.numel() == 1  # logit_scale: [] or [1]
+    return (
+        given.shape == expected.shape or given.numel() == expected.numel() == 1
+    )  # logit_scale: [] or [1]
 
 
 def read(path: Path) -> Tensors:
     """The tensors of a file by name; of a checkpoint, those of its state_dict. Raises FedcliError."""
     if path.is_dir():
-        raise FedcliError(f"{path} is a folder, not a weights file", "give a .pth, .safetensors or .h5 file")
+        raise FedcliError(
+            f"{path} is a folder, not a weights file", "give a .pth, .safetensors or .h5 file"
+        )
     regular(path, 'give a weights file, or "imagenet"')
     kind, reader = READERS.get(path.suffix, ("a PyTorch file", _torch_file))
     try:
         tensors = reader(path)
     except FedcliError:
         raise
-    except Exception as error:  # each library has its own errors and words; the user needs the one sentence
+    except (
+        Exception
+    ) as error:  # each library has its own errors and words; the user needs the one sentence
         what = f"{path} is not {kind}, or is damaged"
-        raise FedcliError(what, "give a state dict of tensors: .pth, .safetensors, or a run's .h5") from error
-    while isinstance(tensors, dict) and (key := next((k for k in CONTAINERS if isinstance(tensors.get(k), dict)), "")):
+        raise FedcliError(
+            what, "give a state dict of tensors: .pth, .safetensors, or a run's .h5"
+        ) from error
+    while isinstance(tensors, dict) and (
+        key := next((k for k in CONTAINERS if isinstance(tensors.get(k), dict)), "")
+    ):
         tensors = tensors[key]
     if not isinstance(tensors, dict) or not all(
         isinstance(k, str) and isinstance(v, Tensor) for k, v in tensors.items()
     ):
-        raise FedcliError(f"{path} holds no state dict of tensors", "save net.state_dict() and pass that file")
+        raise FedcliError(
+            f"{path} holds no state dict of tensors", "save net.state_dict() and pass that file"
+        )
     for name, tensor in tensors.items():
         if why := _unusable(tensor):
-            raise FedcliError(f"{path}: {name} is {why}", "save the plain, finite tensors of net.state_dict()")
+            raise FedcliError(
+                f"{path}: {name} is {why}", "save the plain, finite tensors of net.state_dict()"
+            )
     return tensors
 
 
@@ -171,7 +238,9 @@ def _unusable(tensor: Tensor) -> str:
     """Why a tensor cannot start a network, "" where it can."""
     if tensor.layout != torch.strided or tensor.is_meta or tensor.dtype not in NUMBERS:
         return f"{tensor.dtype} of layout {tensor.layout} on {tensor.device}, not a plain tensor of numbers"
-    if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():  # as of expand(): any size
+    if (
+        tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes()
+    ):  # as of expand(): any size
         return "larger than the numbers that the file holds for it"
     return "" if bool(torch.isfinite(tensor).all()) else "not finite: it holds NaN or infinity"
 
@@ -183,11 +252,19 @@ def _torch_file(path: Path) -> Tensors:
     if not any(name.endswith("/data.pkl") for name in names) and not _begins(path, OLD):
         begun = _begins(path, b"PK")
         what = f"{path} is {'a damaged' if begun and not names else 'not a'} PyTorch file"
-        hint = "download or copy it again" if begun and not names else "give a file that torch.save wrote"
+        hint = (
+            "download or copy it again"
+            if begun and not names
+            else "give a file that torch.save wrote"
+        )
         raise FedcliError(what, hint)
-    torch.serialization.add_safe_globals([argparse.Namespace])  # a bag of values, in checkpoints of training scripts
+    torch.serialization.add_safe_globals(
+        [argparse.Namespace]
+    )  # a bag of values, in checkpoints of training scripts
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)  # tensors only: nothing in the file is run
+        return torch.load(
+            path, map_location="cpu", weights_only=True
+        )  # tensors only: nothing in the file is run
     except pickle.UnpicklingError:
         name = json.dumps(str(path), ensure_ascii=False)
         load = f'torch.load({name}, map_location="cpu", weights_only=False)["state_dict"]'
@@ -208,7 +285,9 @@ def _safetensors_file(path: Path) -> Tensors:
     try:
         from safetensors.torch import load_file
     except ImportError:
-        raise FedcliError(f"reading {path} needs the package safetensors", "pip install safetensors") from None
+        raise FedcliError(
+            f"reading {path} needs the package safetensors", "pip install safetensors"
+        ) from None
     return load_file(path)
 
 

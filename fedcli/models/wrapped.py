@@ -38,12 +38,17 @@ class Prepared(Network):
         return super().features(x)
 
 
-def behind(name: str, net: nn.Module, inputs: Inputs, fed: Fed = Fed(), *, whole: bool = True) -> Network:  # noqa: B008
+def behind(
+    name: str, net: nn.Module, inputs: Inputs, fed: Fed = Fed(), *, whole: bool = True
+) -> Network:  # noqa: B008
     """A network behind features() and a head. whole: its last layer is the classifier, which is taken off."""
     if whole:
         _behead(name, net, inputs, fed.side or inputs.size)
     width = _width(name, net, inputs.channels, fed.side or inputs.size)
-    if inputs.channels != 3 or (fed.mean, fed.std) == (IMAGENET_MEAN, IMAGENET_STD):  # fedcli's is that of ImageNet
+    if inputs.channels != 3 or (fed.mean, fed.std) == (
+        IMAGENET_MEAN,
+        IMAGENET_STD,
+    ):  # fedcli's is that of ImageNet
         fed = Fed(fed.side)
     if fed == Fed():
         return Network(net, width, inputs.classes, inputs.precision)
@@ -53,30 +58,41 @@ def behind(name: str, net: nn.Module, inputs: Inputs, fed: Fed = Fed(), *, whole
 def _behead(name: str, net: nn.Module, inputs: Inputs, size: int) -> None:
     """Put nothing in the place of the layer that runs last, which has an output for each class."""
     found = net.named_modules()
-    layers: dict[nn.Module, str] = {layer: place for place, layer in found if isinstance(layer, nn.Linear | nn.Conv2d)}
+    layers: dict[nn.Module, str] = {
+        layer: place for place, layer in found if isinstance(layer, nn.Linear | nn.Conv2d)
+    }
     last = None
     if any(place and _outputs(layer) == inputs.classes for layer, place in layers.items()):
         last = _last_that_runs(name, net, list(layers), inputs, size)
     if last is None or not layers[last] or _outputs(last) != inputs.classes:
         hint = "return a backbone and the width of its features: (backbone, width)"
-        raise UsageError(f"{name} has no last layer of {inputs.classes} outputs that could be the classifier", hint)
+        raise UsageError(
+            f"{name} has no last layer of {inputs.classes} outputs that could be the classifier",
+            hint,
+        )
     exchange(net, layers[last], nn.Identity())
 
 
-def _last_that_runs(name: str, net: nn.Module, layers: list[nn.Module], inputs: Inputs, size: int) -> nn.Module | None:
+def _last_that_runs(
+    name: str, net: nn.Module, layers: list[nn.Module], inputs: Inputs, size: int
+) -> nn.Module | None:
     """The last of the layers that an image goes through; None where the network's output is not [2, classes]."""
     ran: list[nn.Module] = []
     hooks = [layer.register_forward_hook(lambda layer, *_: ran.append(layer)) for layer in layers]
     made = _of_two_black_images(name, net, inputs.channels, size)
     for hook in hooks:
         hook.remove()
-    return ran[-1] if ran and isinstance(made, Tensor) and made.shape == (2, inputs.classes) else None
+    return (
+        ran[-1] if ran and isinstance(made, Tensor) and made.shape == (2, inputs.classes) else None
+    )
 
 
 def _outputs(module: nn.Module) -> int:
     if isinstance(module, nn.Linear):
         return module.out_features
-    return module.out_channels if isinstance(module, nn.Conv2d) and module.kernel_size == (1, 1) else 0
+    return (
+        module.out_channels if isinstance(module, nn.Conv2d) and module.kernel_size == (1, 1) else 0
+    )
 
 
 def _width(name: str, backbone: nn.Module, channels: int, size: int) -> int:
@@ -84,7 +100,10 @@ def _width(name: str, backbone: nn.Module, channels: int, size: int) -> int:
     features = _of_two_black_images(name, backbone, channels, size)
     if not isinstance(features, Tensor) or features.ndim != 2 or len(features) != 2:
         shape = list(features.shape) if isinstance(features, Tensor) else type(features).__name__
-        raise UsageError(f"the backbone of {name} makes {shape} of two images", "it must make a tensor [2, width]")
+        raise UsageError(
+            f"the backbone of {name} makes {shape} of two images",
+            "it must make a tensor [2, width]",
+        )
     return features.shape[1]
 
 
@@ -96,4 +115,6 @@ def _of_two_black_images(name: str, net: nn.Module, channels: int, size: int) ->
     except (RuntimeError, ValueError, AssertionError) as error:
         message = " ".join(str(error).split())[:LONG]
         hint = f"it said: {message}; prepare with a larger --size, or other channels"
-        raise FedcliError(f"{name} cannot take images of {channels} x {size} x {size}", hint) from error
+        raise FedcliError(
+            f"{name} cannot take images of {channels} x {size} x {size}", hint
+        ) from error

@@ -7,7 +7,7 @@ Datasets, CACM 64(12), 2021. What no manifest knows is marked as a person's to w
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..compare.cautions import at_chance
+from ..comparison.cautions import at_chance
 from ..data import manifest
 from ..scores.scores import Scores
 from . import by_group, clinical, evidence, further
@@ -19,10 +19,10 @@ from .table import Section, Table
 from .tables import Report, report
 
 WRITE = "A person must write this: {}."
-NO_POINTS = "No threshold was chosen: `fedcli evaluate RUN --clinical` chooses one on validation images."
-NO_SEVERITIES = (
-    "Not scored under corruptions: `fedcli evaluate RUN --corrupt KIND` scores test images at each severity."
+NO_POINTS = (
+    "No threshold was chosen: `fedcli evaluate RUN --clinical` chooses one on validation images."
 )
+NO_SEVERITIES = "Not scored under corruptions: `fedcli evaluate RUN --corrupt KIND` scores test images at each severity."
 
 
 def cards(row: Row) -> list[Document]:
@@ -37,45 +37,88 @@ def _model(system: Row, made: Report) -> Document:
     falls = [*further.by_severity(named), *further.by_severity_and_group(named)]
     known = [at_chance(system.scored), system.warning, *system.small_groups]
     sections = [
-        Section("use", "Intended use", text=[WRITE.format("what it is for and not for, who uses it, on whom")]),
+        Section(
+            "use",
+            "Intended use",
+            text=[WRITE.format("what it is for and not for, who uses it, on whom")],
+        ),
         Section("data", "Training and test data", provenance.images(system)),
         replace(provenance.settings([system], False), name="training", title="Training"),
-        Section("performance", "Performance", made.tables, text=[*made.measured, " ".join(made.legends)]),
-        Section("groups", "Performance by group", list(by_group.tables(system.scored[0])),
-                text=by_group.legend(scores)),
-        Section("points", "Operating points and calibration", points, text=[] if points else [NO_POINTS]),
+        Section(
+            "performance", "Performance", made.tables, text=[*made.measured, " ".join(made.legends)]
+        ),
+        Section(
+            "groups",
+            "Performance by group",
+            list(by_group.tables(system.scored[0])),
+            text=by_group.legend(scores),
+        ),
+        Section(
+            "points", "Operating points and calibration", points, text=[] if points else [NO_POINTS]
+        ),
         Section("robustness", "Robustness", falls, text=[] if falls else [NO_SEVERITIES]),
-        Section("failures", "Known failures", notes=[*filter(None, known), *by_group.worst_groups(system.scored[0])],
-                text=[WRITE.format("in which cases it fails, as seen in its errors")]),
-        Section("ethics", "Risks and limits", text=[WRITE.format("risks, limits, human oversight and monitoring")]),
+        Section(
+            "failures",
+            "Known failures",
+            notes=[*filter(None, known), *by_group.worst_groups(system.scored[0])],
+            text=[WRITE.format("in which cases it fails, as seen in its errors")],
+        ),
+        Section(
+            "ethics",
+            "Risks and limits",
+            text=[WRITE.format("risks, limits, human oversight and monitoring")],
+        ),
         replace(provenance.lineage([system]), name="provenance", title="Provenance"),
         Section("licences", "Licences", pairs=_licences(scores)),
-    ]  # fmt: skip
+    ]
     title = f"Model card: {system.name}"
     said = generated([system])
-    return Document(title, sentence([system]), facts([system]), sections, generated=said, name="model-card")
+    return Document(
+        title, sentence([system]), facts([system]), sections, generated=said, name="model-card"
+    )
 
 
 def _dataset(system: Row) -> Document:
     scores, path = system.scores, system.stage("dataset")
     body, options = (manifest.read(path).body, manifest.read(path).options) if path else ({}, {})
-    prepared = [(name, str(value)) for name, value in options.items() if value not in (None, "", [], {})]
+    prepared = [
+        (name, str(value)) for name, value in options.items() if value not in (None, "", [], {})
+    ]
     missing = Table.of("", ["attribute", "images without a value"], body.get("unknown", {}).items())
     known = evidence.card_of(scores)
-    origin = [(name.capitalize(), known[name]) for name in ("where", "citation", "notes") if known.get(name)]
+    origin = [
+        (name.capitalize(), known[name])
+        for name in ("where", "citation", "notes")
+        if known.get(name)
+    ]
     sections = [
-        Section("motivation", "Motivation", text=[WRITE.format("why the data were collected, by whom, who paid")]),
+        Section(
+            "motivation",
+            "Motivation",
+            text=[WRITE.format("why the data were collected, by whom, who paid")],
+        ),
         Section("composition", "Composition", provenance.images(system)),
         Section("missing", "Missing values", [missing] if missing.rows else []),
-        Section("collection", "Collection", pairs=origin,
-                text=[WRITE.format("how and when images were acquired, consent, who labelled them and how")]),
+        Section(
+            "collection",
+            "Collection",
+            pairs=origin,
+            text=[
+                WRITE.format(
+                    "how and when images were acquired, consent, who labelled them and how"
+                )
+            ],
+        ),
         Section("preparation", "Preparation", pairs=prepared),
         Section("uses", "Uses", text=[WRITE.format("what the data may and may not be used for")]),
-        Section("maintenance", "Distribution and maintenance",
-                text=[WRITE.format("who keeps the data, and how errors are corrected")]),
+        Section(
+            "maintenance",
+            "Distribution and maintenance",
+            text=[WRITE.format("who keeps the data, and how errors are corrected")],
+        ),
         replace(provenance.lineage([system]), name="provenance", title="Provenance"),
         Section("licences", "Licences", pairs=_licences(scores)),
-    ]  # fmt: skip
+    ]
     title = body.get("title", scores.dataset) if known.get("classes", True) else described(scores)
     count = [("Images", f"{body['count']:,}")] if body.get("count") else []
     shown = [*count, ("Classes", ", ".join(scores.classes))]
@@ -87,7 +130,12 @@ def _licences(scores: Scores) -> list[tuple[str, str]]:
     weights = scores.options.get("weights")
     return [
         ("Data", evidence.card_of(scores).get("licence") or WRITE.format("licence of the data")),
-        ("Initial weights", WRITE.format(f"licence of {weights}") if weights else "none: trained from random values"),
+        (
+            "Initial weights",
+            WRITE.format(f"licence of {weights}")
+            if weights
+            else "none: trained from random values",
+        ),
         ("This model", WRITE.format("licence under which the model is given on")),
     ]
 
@@ -98,18 +146,26 @@ def evidence_page(row: Row, made: Sequence[evidence.Guideline]) -> Document:
     sections = []
     for place, (guideline, filled) in enumerate(zip(made, counts, strict=True)):
         lines = [
-            [item["item"], item["asks"], "filled" if item["answers"] else "open",
-             "; ".join(map(_answer, item["answers"])) or evidence.PERSON]
+            [
+                item["item"],
+                item["asks"],
+                "filled" if item["answers"] else "open",
+                "; ".join(map(_answer, item["answers"])) or evidence.PERSON,
+            ]
             for item in guideline["items"]
-        ]  # fmt: skip
+        ]
         table = Table.of("", ["item", "asks for", "state", "answered by"], lines)
         about = f"{guideline['source']}. {filled} items filled."
-        sections.append(Section(f"guideline-{place}", guideline["guideline"], [table], text=[about]))
+        sections.append(
+            Section(f"guideline-{place}", guideline["guideline"], [table], text=[about])
+        )
     lead = (
         "Which field of which manifest answers an item, with the manifest's sha256; whether that is enough is for a "
         "person to judge. Items are paraphrased: read the guideline itself before you submit."
     )
-    facts = [(guideline["guideline"], filled) for guideline, filled in zip(made, counts, strict=True)]
+    facts = [
+        (guideline["guideline"], filled) for guideline, filled in zip(made, counts, strict=True)
+    ]
     return Document(f"Evidence for reporting guidelines: {row.name}", lead, facts, sections)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from ..compare.systems import grouped
+from ..comparison.systems import grouped
 from ..scores.choice import RULES, Candidate, chosen, distances
 from .row import Row
 from .table import Column, Heads, Table
@@ -23,10 +23,14 @@ SEVERAL = (
 
 def tables(rows: Sequence[Row]) -> Iterator[Table]:
     """The kept rounds of a system alone, else the systems that share data and rounds, each with the round taken."""
-    own = [row for row in rows if not row.is_view and all(run.scores.candidates for run in row.scored)]
+    own = [
+        row for row in rows if not row.is_view and all(run.scores.candidates for run in row.scored)
+    ]
     for alike in grouped(own, lambda row: row.comparable):
         if len(alike) > 1:
-            yield _table("Model choice on validation images", {row.name: _taken(row) for row in alike}, alike)
+            yield _table(
+                "Model choice on validation images", {row.name: _taken(row) for row in alike}, alike
+            )
             continue
         (row,) = alike
         for run in row.scored:
@@ -43,14 +47,24 @@ def _taken(row: Row) -> Candidate:
         if (best := run.scores.best)
     ]
     shared = {  # of seeds that have other validation images, the groups that all of them have
-        name: [value for value in groups if all(value in other.groups.get(name, {}) for other in taken)]
+        name: [
+            value for value in groups if all(value in other.groups.get(name, {}) for other in taken)
+        ]
         for name, groups in taken[0].groups.items()
     }
     return Candidate(
         taken[0].round,
         _mean([one.score for one in taken]),
-        {name: {value: _mean([one.groups[name][value] for one in taken]) for value in shared[name]} for name in shared},
-        {name: {value: min(one.images[name][value] for one in taken) for value in shared[name]} for name in shared},
+        {
+            name: {
+                value: _mean([one.groups[name][value] for one in taken]) for value in shared[name]
+            }
+            for name in shared
+        },
+        {
+            name: {value: min(one.images[name][value] for one in taken) for value in shared[name]}
+            for name in shared
+        },
     )
 
 
@@ -65,13 +79,23 @@ def _table(title: str, lines: Mapping[str, Candidate], rows: Sequence[Row]) -> T
     taken = {rule: chosen(candidates, rule) for rule in RULES}
     cells = [
         [
-            name, candidate.score, candidate.worst, distance, candidate.smallest if candidate.known else None,
+            name,
+            candidate.score,
+            candidate.worst,
+            distance,
+            candidate.smallest if candidate.known else None,
             ", ".join(rule for rule, at in taken.items() if at == place) or None,
         ]
-        for place, (name, candidate, distance) in enumerate(zip(lines, candidates, far, strict=True))
-    ]  # fmt: skip
+        for place, (name, candidate, distance) in enumerate(
+            zip(lines, candidates, far, strict=True)
+        )
+    ]
     heads: Heads = [
-        "model", Column("all images", "%"), Column("worst group", "%"), Column("distance", "points", lower=True),
-        "images of the smallest group", "taken by",
-    ]  # fmt: skip
+        "model",
+        Column("all images", "%"),
+        Column("worst group", "%"),
+        Column("distance", "points", lower=True),
+        "images of the smallest group",
+        "taken by",
+    ]
     return Table.of(title, heads, cells, LEGEND + SEVERAL * any(row.runs > 1 for row in rows))

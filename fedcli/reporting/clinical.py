@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import console
-from ..compare.verdict import p_text
+from ..comparison.verdict import p_text
 from ..errors import UsageError
 from ..metrics import PARITY, title
 from ..scores import numbers
@@ -35,9 +35,13 @@ class Topic:
 
     def table(self, name: str, lines: Iterable[Line]) -> Iterator[Table]:
         """One table, or none where there is no line."""
-        rows = [[*names, *(rate(facts.get(key)) for key in self.numbers)] for *names, facts in lines]
+        rows = [
+            [*names, *(rate(facts.get(key)) for key in self.numbers)] for *names, facts in lines
+        ]
         if rows:
-            table = Table.of(f"{self.title}: {name}", [*self.of, *self.numbers.values()], rows, self.legend)
+            table = Table.of(
+                f"{self.title}: {name}", [*self.of, *self.numbers.values()], rows, self.legend
+            )
             doubtful = any(cell.doubtful for row in table.rows for cell in row)
             yield replace(table, legend=table.legend + UNSURE * doubtful)
 
@@ -46,7 +50,11 @@ def rate(value: Any) -> Any:
     """A share with its interval as a cell; whatever else as its column shows it."""
     if not isinstance(value, dict):
         return value
-    return bounded(*(value[key] for key in ("value", "low", "high"))) if value["value"] is not None else None
+    return (
+        bounded(*(value[key] for key in ("value", "low", "high")))
+        if value["value"] is not None
+        else None
+    )
 
 
 def _columns(unit: str = "", *, lower: bool = False, digits: int = 2, **titles: str):
@@ -56,29 +64,44 @@ def _columns(unit: str = "", *, lower: bool = False, digits: int = 2, **titles: 
 
 GROUP = "attribute", "group"
 CHOSEN = "threshold chosen for"
-WORDS = {"youden": "largest sensitivity + specificity", "cost": "a missed one costs {} false alarms"}
+WORDS = {
+    "youden": "largest sensitivity + specificity",
+    "cost": "a missed one costs {} false alarms",
+}
 COUNT = _columns(count="images")
 SHARE = _columns("%", prevalence="share")
 FOUND = _columns("%", sensitivity="sensitivity", specificity="specificity", ppv="PPV", npv="NPV")
 POINTS = Topic(
-    "Operating points", [CHOSEN], _columns(digits=4, threshold="threshold") | FOUND | SHARE,
+    "Operating points",
+    [CHOSEN],
+    _columns(digits=4, threshold="threshold") | FOUND | SHARE,
     f"In percent, {WILSON}, of the last round's model. A threshold is chosen on the clients' validation images alone "
     "and carried to the test images; PPV and NPV depend on the share of the class, which stands beside them.",
-)  # fmt: skip
+)
 BY_GROUP = Topic(
-    "Operating points by group", [CHOSEN, *GROUP], COUNT | FOUND, f"In percent, {WILSON}, at the pooled threshold."
+    "Operating points by group",
+    [CHOSEN, *GROUP],
+    COUNT | FOUND,
+    f"In percent, {WILSON}, at the pooled threshold.",
 )
 TRANSFER = Topic(
-    "Threshold transfer", [CHOSEN, "thresholds", "attribute"],
+    "Threshold transfer",
+    [CHOSEN, "thresholds", "attribute"],
     _columns("points", lower=True, tpr="TPR gap", fpr="FPR gap")
-    | {name: Column(title, "points", lower=True) for name, title in zip(PARITY, ("DPD", "EOD", "AOD"), strict=True)},
+    | {
+        name: Column(title, "points", lower=True)
+        for name, title in zip(PARITY, ("DPD", "EOD", "AOD"), strict=True)
+    },
     "Differences between groups at the carried thresholds, in percentage points, better when low: of sensitivity (TPR) "
     "and of false positive rate (FPR), largest minus smallest; demographic parity (DPD), equalized odds (EOD) and "
     "average odds (AOD). Thresholds: one for all (pooled), one for each client, or one for each group of an attribute.",
-)  # fmt: skip
+)
 CALIBRATION = Topic(
-    "Calibration", GROUP,
-    COUNT | SHARE | _columns("%", average_precision="AP", sensitivity_at_specificity_95="TPR at 95 %")
+    "Calibration",
+    GROUP,
+    COUNT
+    | SHARE
+    | _columns("%", average_precision="AP", sensitivity_at_specificity_95="TPR at 95 %")
     | _columns(lower=True, digits=4, brier="Brier")
     | _columns(calibration_slope="slope", calibration_intercept="intercept")
     | _columns(lower=True, digits=4, integrated_calibration_index="ICI"),
@@ -86,15 +109,20 @@ CALIBRATION = Topic(
     "these images' own ROC curve; Brier score, better when low; slope and intercept of calibration: 1 and 0 are ideal, "
     "a slope below 1 says that probabilities are too extreme; ICI: integrated calibration index, how far probabilities "
     "are on average from the share that they come true in (local regression), better when low.",
-)  # fmt: skip
+)
 BENEFIT = Topic(
-    "Net benefit", [*GROUP, "strategy"], {f"{p:g}": Column(f"{p:g}", over="at p") for p in SHOWN_AT},
+    "Net benefit",
+    [*GROUP, "strategy"],
+    {f"{p:g}": Column(f"{p:g}", over="at p") for p in SHOWN_AT},
     "Net benefit in true positives per 100 images at a threshold probability p: TP/n - FP/n * p/(1-p). A model is of "
     "use where it is above both treating all and treating none (0).",
-)  # fmt: skip
+)
 AGREEMENT = Topic(
-    "Agreement and temperature", ["test images"],
-    _columns(digits=4, matthews_correlation="Matthews correlation", quadratic_kappa="quadratic kappa")
+    "Agreement and temperature",
+    ["test images"],
+    _columns(
+        digits=4, matthews_correlation="Matthews correlation", quadratic_kappa="quadratic kappa"
+    )
     | _columns(temperature="temperature")
     | {
         f"{name} {when}": Column(when, over=title, digits=4)
@@ -103,29 +131,34 @@ AGREEMENT = Topic(
     },
     "Decisions are the most likely class. The temperature divides the logits; it is fitted on validation images, "
     "and no other score here uses it. Quadratic kappa is for classes in an order.",
-)  # fmt: skip
+)
 SETS = Topic(
-    "Conformal sets at {:g} %", ["test images", "quantiles", *GROUP],
+    "Conformal sets at {:g} %",
+    ["test images", "quantiles", *GROUP],
     _columns("%", coverage="coverage") | _columns(set_size="set size"),
     "Sets of classes that hold the true one with a chance of at least the level if test and validation images come "
     f"from the same distribution, quantiles from validation images: coverage in percent, {WILSON}, and mean number of "
     "classes in a set.",
-)  # fmt: skip
+)
 GAPS = Topic(
-    "Gaps between groups, last round", ["attribute", "test images", "score"],
+    "Gaps between groups, last round",
+    ["attribute", "test images", "score"],
     _columns("points", lower=True, gap="gap") | _columns(p="p"),
     "Between best and worst group, of the last round's model. p: permutation test over 1,000 assignments of the "
     "groups to the patients, the observed one among them: the share whose gap is at least as large; not adjusted for "
     "the number of lines. Where patients have images of several groups, the groups of a patient's images are assigned "
     "together to a patient with as many images, and in any order among these.",
-)  # fmt: skip
+)
 LOWEST = Topic(
-    "Subgroups of lowest accuracy", ["test images", "attributes", "subgroup"],
-    _columns(images="images") | _columns("%", accuracy="accuracy") | _columns("points", difference="difference")
+    "Subgroups of lowest accuracy",
+    ["test images", "attributes", "subgroup"],
+    _columns(images="images")
+    | _columns("%", accuracy="accuracy")
+    | _columns("points", difference="difference")
     | _columns(p="p", p_holm="p (Holm)"),
     "Of all subgroups of at least 30 images by one attribute or two crossed, the ten of lowest accuracy; difference: "
     "from all other images. p: permutation test as for gaps; Holm: adjusted for all subgroups that were tested.",
-)  # fmt: skip
+)
 UNORDERED = replace(
     AGREEMENT,
     numbers={key: column for key, column in AGREEMENT.numbers.items() if key != "quadratic_kappa"},
@@ -133,13 +166,22 @@ UNORDERED = replace(
 )
 HEADLINE = POINTS, CALIBRATION, BENEFIT
 NAMED = {  # what --show takes
-    "thresholds": (POINTS, BY_GROUP), "transfer": (TRANSFER,), "calibration": (CALIBRATION,), "net-benefit": (BENEFIT,),
-    "conformal": (SETS,), "agreement": (AGREEMENT,), "gaps": (GAPS,), "subgroups": (LOWEST,),
-}  # fmt: skip
+    "thresholds": (POINTS, BY_GROUP),
+    "transfer": (TRANSFER,),
+    "calibration": (CALIBRATION,),
+    "net-benefit": (BENEFIT,),
+    "conformal": (SETS,),
+    "agreement": (AGREEMENT,),
+    "gaps": (GAPS,),
+    "subgroups": (LOWEST,),
+}
 EVERY = [topic for topics in NAMED.values() for topic in topics]
 WITH_INTERVAL = "sensitivity", "specificity"
 USUAL = "sensitivity=0.95"  # the rule of several that is shown
-RATES = [column if name in WITH_INTERVAL else replace(column, digits=None) for name, column in FOUND.items()]
+RATES = [
+    column if name in WITH_INTERVAL else replace(column, digits=None)
+    for name, column in FOUND.items()
+]
 INTERVALS = "In %, with 95 % Wilson intervals, of the last round's model; a slope of 1 is ideal, below 1 overconfident."
 MORE = f"More: --show {', '.join(NAMED)}, or all."
 
@@ -158,7 +200,12 @@ def read(asked: Iterable[str]) -> list[Topic]:
     for name in names:
         if name not in (*NAMED, "all"):
             raise UsageError(f"--show {name!r} is unknown", f"there are: {', '.join(NAMED)}, all")
-    return [topic for name, topics in NAMED.items() if name in names or "all" in names for topic in topics]
+    return [
+        topic
+        for name, topics in NAMED.items()
+        if name in names or "all" in names
+        for topic in topics
+    ]
 
 
 def elsewhere(rows: Sequence[Row]) -> str:
@@ -174,7 +221,9 @@ def _of_classes(name: str, scores: Scores, shown: Sequence[Topic]) -> Iterator[T
         share, operating = {"prevalence": known["overall"]["prevalence"]}, known["operating"]
         pooled = [each for each in operating if each["choice"] == POOLED]
         lines: dict[str, list[Line]] = {
-            POINTS.title: [(rule_in_words(each["rule"]), each["overall"] | share) for each in pooled],
+            POINTS.title: [
+                (rule_in_words(each["rule"]), each["overall"] | share) for each in pooled
+            ],
             BY_GROUP.title: [
                 (rule_in_words(each["rule"]), *names, point | {"count": point["selected"]["total"]})
                 for each in pooled
@@ -192,13 +241,22 @@ def _of_classes(name: str, scores: Scores, shown: Sequence[Topic]) -> Iterator[T
             ],
             CALIBRATION.title: [("all", NONE, known["overall"]), *_parts(known)],
             BENEFIT.title: [
-                (*names, strategy, {f"{line[0]:g}": 100 * line[place] for line in described["net_benefit"]})
-                for *names, described in [("all", "", known["overall"]), *_parts(known | {"clients": {}})]
+                (
+                    *names,
+                    strategy,
+                    {f"{line[0]:g}": 100 * line[place] for line in described["net_benefit"]},
+                )
+                for *names, described in [
+                    ("all", "", known["overall"]),
+                    *_parts(known | {"clients": {}}),
+                ]
                 for place, strategy in ((1, "model"), (2, "treat all"))
             ],
         }
         for topic in (topic for topic in shown if topic.title in lines):
-            yield from topic.table(f"{label}, {words.get(version, version)} test images, {name}", lines[topic.title])
+            yield from topic.table(
+                f"{label}, {words.get(version, version)} test images, {name}", lines[topic.title]
+            )
 
 
 def rule_in_words(rule: str) -> str:
@@ -217,35 +275,62 @@ def _parts(known: Facts) -> Iterator[Line]:
 def _ranges(points: Facts) -> Facts:
     """Largest minus smallest rate of the groups, where at least two have one."""
     found = [point["sensitivity"]["value"] for point in points.values()]
-    alarms = [None if (rate := point["specificity"]["value"]) is None else 1 - rate for point in points.values()]
-    known = {"tpr": [x for x in found if x is not None], "fpr": [x for x in alarms if x is not None]}
+    alarms = [
+        None if (rate := point["specificity"]["value"]) is None else 1 - rate
+        for point in points.values()
+    ]
+    known = {
+        "tpr": [x for x in found if x is not None],
+        "fpr": [x for x in alarms if x is not None],
+    }
     return {name: max(rates) - min(rates) for name, rates in known.items() if len(rates) > 1}
 
 
 def _of_all(name: str, scores: Scores, shown: Sequence[Topic]) -> Iterator[Table]:
     clinical, words = scores.clinical or {}, numbers.versions([scores])
     scaled = {
-        version: {f"{key} {when}": value for key in BEFORE_AFTER for when, value in zip(("before", "after"), of[key])}
+        version: {
+            f"{key} {when}": value
+            for key in BEFORE_AFTER
+            for when, value in zip(("before", "after"), of[key])
+        }
         | of
         for version, of in clinical["temperature"].items()
     }
     if AGREEMENT in shown:
         topic = AGREEMENT if card_of(scores).get("ordered") else UNORDERED
         yield from topic.table(
-            name, [(words.get(v, v), of | scaled.get(v, {})) for v, of in clinical["agreement"].items()]
+            name,
+            [(words.get(v, v), of | scaled.get(v, {})) for v, of in clinical["agreement"].items()],
         )
     sets = [(version, of) for (version,), of in select(clinical, "conformal/*/*")]
     for level in {of["level"] for _, of in sets[:1]} if SETS in shown else ():
-        lines = [(words.get(version, version), of["choice"], *part) for version, of in sets for part in _covered(of)]
+        lines = [
+            (words.get(version, version), of["choice"], *part)
+            for version, of in sets
+            for part in _covered(of)
+        ]
         yield from replace(SETS, title=SETS.title.format(100 * level)).table(name, lines)
     if GAPS in shown:
         tests = select(clinical, "gaps/*/*/*")
-        lines = [(by, on, title(of), _gap(test, scores, by, on, of)) for (by, on, of), test in tests]
+        lines = [
+            (by, on, title(of), _gap(test, scores, by, on, of)) for (by, on, of), test in tests
+        ]
         yield from GAPS.table(name, lines)
     if LOWEST in shown:
-        found = [(v, subgroup) for v, subgroups in clinical["subgroups"].items() for subgroup in subgroups[:SUBGROUPS]]
+        found = [
+            (v, subgroup)
+            for v, subgroups in clinical["subgroups"].items()
+            for subgroup in subgroups[:SUBGROUPS]
+        ]
         lowest = [
-            (v, of["attribute"], of["group"], of | {key: p_text(of[key]) for key in ("p", "p_holm")}) for v, of in found
+            (
+                v,
+                of["attribute"],
+                of["group"],
+                of | {key: p_text(of[key]) for key in ("p", "p_holm")},
+            )
+            for v, of in found
         ]
         yield from LOWEST.table(name, lowest)
 
@@ -253,7 +338,11 @@ def _of_all(name: str, scores: Scores, shown: Sequence[Topic]) -> Iterator[Table
 def _covered(of: Facts) -> Iterator[Line]:
     yield "all", "", of
     for (attribute, group), coverage in select(of, "groups/*/*"):
-        yield attribute, group, {"coverage": coverage, "set_size": of["set_sizes"].get(attribute, {}).get(group)}
+        yield (
+            attribute,
+            group,
+            {"coverage": coverage, "set_size": of["set_sizes"].get(attribute, {}).get(group)},
+        )
 
 
 def _gap(test: Facts, scores: Scores, attribute: str, version: str, metric: str) -> Facts:
@@ -274,10 +363,14 @@ def by_class(scores: Scores) -> Iterator[Table]:
             continue
         pooled = [each for each in known["operating"] if each["choice"] == POOLED]
         pooled = [each for each in pooled if each["overall"]["threshold"] is not None]
-        point = next((each for each in pooled if each["rule"] == USUAL), pooled[0] if pooled else None)
+        point = next(
+            (each for each in pooled if each["rule"] == USUAL), pooled[0] if pooled else None
+        )
         images = f", {words.get(version, version)} images" if len(scores.versions) > 1 else ""
         chosen = console.counted(clinical["validation"], "validation image", "validation images")
-        title = f"{label}{images}: no threshold from {chosen}; fedcli partition --val 0.2 keeps some"
+        title = (
+            f"{label}{images}: no threshold from {chosen}; fedcli partition --val 0.2 keeps some"
+        )
         legend, at_point = "", point["overall"] if point else None
         if point and at_point:
             rule, threshold = rule_in_words(point["rule"]), at_point["threshold"]
@@ -287,12 +380,19 @@ def by_class(scores: Scores) -> Iterator[Table]:
             other = others[0] if len(others) == 1 and not scores.several_labels else "others"
             legend = f"{found['total'] - found['counted']} of {found['total']} {label} missed, "
             legend += f"{passed['total'] - passed['counted']} of {passed['total']} {other} are false alarms."
-            legend += f" Other thresholds ({len(pooled) - 1}): --show thresholds." if len(pooled) > 1 else ""
+            legend += (
+                f" Other thresholds ({len(pooled) - 1}): --show thresholds."
+                if len(pooled) > 1
+                else ""
+            )
         lines = [_line("all", known["overall"], at_point)]
         for attribute, groups in known["groups"].items():
             before = f"{attribute} " if len(known["groups"]) > 1 else ""
             at = point["groups"].get(attribute, {}) if point else {}
-            lines += [_line(f"{before}{group}", described, at.get(group)) for group, described in groups.items()]
+            lines += [
+                _line(f"{before}{group}", described, at.get(group))
+                for group, described in groups.items()
+            ]
         heads = ["", "images", *RATES, Column("AP", "%"), Column("calibration slope")]
         kept = [at for at in range(len(heads)) if any(line[at] is not None for line in lines)]
         shown = [[line[at] for at in kept] for line in lines]
@@ -300,6 +400,16 @@ def by_class(scores: Scores) -> Iterator[Table]:
 
 
 def _line(name: str, described: Facts, point: Facts | None) -> list[Any]:
-    rates = [rate(point[key]) if key in WITH_INTERVAL else point[key]["value"] for key in FOUND] if point else []
+    rates = (
+        [rate(point[key]) if key in WITH_INTERVAL else point[key]["value"] for key in FOUND]
+        if point
+        else []
+    )
     rates = rates or [None] * len(FOUND)
-    return [name, described["count"], *rates, described["average_precision"], described["calibration_slope"]]
+    return [
+        name,
+        described["count"],
+        *rates,
+        described["average_precision"],
+        described["calibration_slope"],
+    ]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..compare.systems import BEST, LAST, Scored
+from ..comparison.systems import BEST, LAST, Scored
 from ..errors import UsageError, nearest
 from ..metrics import METRICS, PARITY
 from ..metrics.task import ONE, SEVERAL
@@ -69,16 +69,29 @@ def columns(known: Numbers, run: Scored, metrics: Sequence[str], view: str = "")
     scores = run.scores
     metrics = shown(scores, metrics)
     overall = [name for name in metrics if name in scores.versions["clean"]]
-    cells = {f"{version} {metric}": Where(version, view, metric=metric) for version in VERSIONS for metric in overall}
+    cells = {
+        f"{version} {metric}": Where(version, view, metric=metric)
+        for version in VERSIONS
+        for metric in overall
+    }
     found = {} if view else _of_models(run, overall)
     none_asked = tuple(overall) in (ONE.usual, SEVERAL.usual)
     for attribute in scores.groups:
         where = Where("clean", view, attribute)
-        found |= {f"{attribute} ES-AUC ({auc})": where._replace(metric=f"es_{auc}") for auc in AREAS}
+        found |= {
+            f"{attribute} ES-AUC ({auc})": where._replace(metric=f"es_{auc}") for auc in AREAS
+        }
         for metric in overall[-1:] if none_asked else overall:
-            found |= {f"{attribute} {what} {metric}": where._replace(metric=metric, measure=what) for what in BETWEEN}
+            found |= {
+                f"{attribute} {what} {metric}": where._replace(metric=metric, measure=what)
+                for what in BETWEEN
+            }
     cells |= {name: where for name, where in found.items() if where in known}
-    return cells if view else cells | _named(known, scores, [name for name in metrics if name not in overall])
+    return (
+        cells
+        if view
+        else cells | _named(known, scores, [name for name in metrics if name not in overall])
+    )
 
 
 def _of_models(run: Scored, overall: Sequence[str]) -> Names:
@@ -88,8 +101,14 @@ def _of_models(run: Scored, overall: Sequence[str]) -> Names:
     names = {f"clean {group} recall": Where("clean", label=group, metric=RECALL) for group in asked}
     for model in scores.personal:
         plain = model.replace("_", " ")
-        names |= {f"{plain} {version} {auc}": Where(version, model=model, metric=auc) for version in VERSIONS}
-    among = [(STD_AMONG, auc), *((what, own) for own in overall if own not in METRICS for what in views.AMONG[1:])]
+        names |= {
+            f"{plain} {version} {auc}": Where(version, model=model, metric=auc)
+            for version in VERSIONS
+        }
+    among = [
+        (STD_AMONG, auc),
+        *((what, own) for own in overall if own not in METRICS for what in views.AMONG[1:]),
+    ]
     names |= {f"{what} {metric}": Where(metric=metric, measure=what) for what, metric in among}
     if scores.among_clients_global:
         for whose, model in (("own", ""), (GLOBAL, GLOBAL)):
@@ -122,7 +141,9 @@ def group_columns(scores: Scores, attribute: str, version: str, metric: str) -> 
 def _named(known: Numbers, scores: Scores, names: Sequence[str]) -> Names:
     """The columns that these names mean. Raises UsageError for a name that means none."""
     every = {numbers.name(where): where for where in known} if names else {}
-    short: dict[str, list[str]] = {}  # names of each column, without the version of the images, or what else is plain
+    short: dict[
+        str, list[str]
+    ] = {}  # names of each column, without the version of the images, or what else is plain
     for column in every:
         version, _, rest = column.partition(" ")
         short[column] = [column, rest if version in VERSIONS else column]
@@ -132,8 +153,13 @@ def _named(known: Numbers, scores: Scores, names: Sequence[str]) -> Names:
     for name in names:
         own = {column: where for column, where in every.items() if name in short[column]}
         if not own:
-            texts = {*scores.versions["clean"], *(text for texts in short.values() for text in texts)}
-            plain = [text for text in texts if " " not in text]  # not those of each group and client: hundreds
+            texts = {
+                *scores.versions["clean"],
+                *(text for texts in short.values() for text in texts),
+            }
+            plain = [
+                text for text in texts if " " not in text
+            ]  # not those of each group and client: hundreds
             raise UsageError(f"the scores have no metric {name!r}", nearest(name, texts, plain))
         meant |= own
     return meant

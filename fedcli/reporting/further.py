@@ -32,21 +32,37 @@ ADAPTED = (
 Cells = dict[str, dict[str, list[AdaptedScore]]]  # group -> adaptation -> of each metric
 
 
-def by_severity(named: Sequence[tuple[str, Scores]], metrics: Sequence[str] = SHOWN) -> Iterator[Table]:
+def by_severity(
+    named: Sequence[tuple[str, Scores]], metrics: Sequence[str] = SHOWN
+) -> Iterator[Table]:
     """A table of each run whose scores hold other corruptions. named: name and scores of each run."""
-    attacked = [(name, scores.part().overall) for name, scores in named if PATCHED[0] in scores.part().overall]
+    attacked = [
+        (name, scores.part().overall)
+        for name, scores in named
+        if PATCHED[0] in scores.part().overall
+    ]
     if attacked:
         lines = [
-            [name, *(cell for version in PATCHED for cell in _cells(of[version], [SUCCESS]))] for name, of in attacked
+            [name, *(cell for version in PATCHED for cell in _cells(of[version], [SUCCESS]))]
+            for name, of in attacked
         ]
         heads: Heads = ["", *(Column(version, "%", lower=True) for version in PATCHED)]
         yield Table.of("Success of the backdoor", heads, lines, BACKDOOR)
     known = [(name, scores) for name, scores in named if scores.severities]
     for name, scores in known:
         overall = scores.part().overall
-        lines = [[*level, *_cells(overall[version], metrics)] for version, *level in _levels(scores)]
-        heads = ["test images", "severity", "in training", *(Column(title(metric), "%") for metric in metrics)]
-        yield Table.of("Severities" + (f": {name}" if len(known) > 1 else ""), heads, lines, SEVERITIES)
+        lines = [
+            [*level, *_cells(overall[version], metrics)] for version, *level in _levels(scores)
+        ]
+        heads = [
+            "test images",
+            "severity",
+            "in training",
+            *(Column(title(metric), "%") for metric in metrics),
+        ]
+        yield Table.of(
+            "Severities" + (f": {name}" if len(known) > 1 else ""), heads, lines, SEVERITIES
+        )
 
 
 def by_severity_and_group(named: Iterable[tuple[str, Scores]]) -> Iterator[Table]:
@@ -59,7 +75,11 @@ def by_severity_and_group(named: Iterable[tuple[str, Scores]]) -> Iterator[Table
                 gap = part.lies(attribute, version, metric, views.GAP)
                 column = part.groups[attribute][version][metric].values()
                 lines.append([*level, *(score.last for score in column), gap and gap.last])
-            heads: Heads = ["test images", "severity", *(Column(group, "%") for group in scores.members(attribute))]
+            heads: Heads = [
+                "test images",
+                "severity",
+                *(Column(group, "%") for group in scores.members(attribute)),
+            ]
             caption = f"{capital(title(metric))} by severity and {attribute}: {name or scores.name}"
             yield Table.of(caption, [*heads, Column("gap", "points", lower=True)], lines, BY_GROUP)
 
@@ -84,13 +104,25 @@ def cross_site(named: Iterable[tuple[str, Scores]]) -> Iterator[Table]:
     for name, scores in named:
         if not (rows := scores.cross_site):
             continue
-        sizes = {client: next(iter(metrics.values())).count for client, metrics in next(iter(rows.values())).items()}
-        heads: Heads = ["trained at", *(Column(f"{client} [{count}]", "%") for client, count in sizes.items())]
+        sizes = {
+            client: next(iter(metrics.values())).count
+            for client, metrics in next(iter(rows.values())).items()
+        }
+        heads: Heads = [
+            "trained at",
+            *(Column(f"{client} [{count}]", "%") for client, count in sizes.items()),
+        ]
         known = next(iter(next(iter(rows.values())).values()))  # not names of single columns
         for metric in (name for name in shown(scores) if name in known):
-            lines = [[model, *(tested[client][metric].last for client in sizes)] for model, tested in rows.items()]
+            lines = [
+                [model, *(tested[client][metric].last for client in sizes)]
+                for model, tested in rows.items()
+            ]
             yield Table.of(
-                f"Trained at and tested on: {title(metric)}, {name or scores.name}", heads, lines, CROSS_SITE
+                f"Trained at and tested on: {title(metric)}, {name or scores.name}",
+                heads,
+                lines,
+                CROSS_SITE,
             )
 
 
@@ -103,7 +135,9 @@ def adapted(named: Iterable[tuple[str, Scores]]) -> Iterator[Table]:
         cells: dict[tuple[str, str], Cells] = {}
         for each in scores.adapted.scores if scores.adapted else ():
             if not each.attribute or each.metric != "accuracy":  # which of groups finds no room
-                of_group = cells.setdefault((each.version, each.attribute), {}).setdefault(each.group, {})
+                of_group = cells.setdefault((each.version, each.attribute), {}).setdefault(
+                    each.group, {}
+                )
                 of_group.setdefault(each.adaptation, []).append(each)
         words = numbers.versions([scores])
         for (version, attribute), groups in cells.items():
@@ -117,22 +151,36 @@ def adapted(named: Iterable[tuple[str, Scores]]) -> Iterator[Table]:
             yield Table.of(f"Class prior: {name or scores.name}", heads, lines)
 
 
-def _table(caption: str, attribute: str, groups: Cells, members: dict[str, Score], legend: str) -> Table:
+def _table(
+    caption: str, attribute: str, groups: Cells, members: dict[str, Score], legend: str
+) -> Table:
     """Each row says by itself whose it is and of which adaptation: a wide table repeats its first column alone."""
     rows: list[list[str | Cell]] = []
     changed: list[str] = []
-    scored = {group: of for group, of in groups.items() if any(each.value is not None for each in of[AS_TRAINED])}
+    scored = {
+        group: of
+        for group, of in groups.items()
+        if any(each.value is not None for each in of[AS_TRAINED])
+    }
     for group, adaptations in scored.items():
-        whose = f"{group or 'gap'}{DAGGER * bool(members.get(group, Score()).small)}, " if attribute else ""
+        whose = (
+            f"{group or 'gap'}{DAGGER * bool(members.get(group, Score()).small)}, "
+            if attribute
+            else ""
+        )
         for adaptation, scores in adaptations.items():
             first = adaptation == AS_TRAINED
             images = f"{scores[0].images:,}" if first and (group or not attribute) else ""
             values = [
-                percent(each.value) if first else Cell(bounded(each.difference, each.low, each.high, sign="+").text)
+                percent(each.value)
+                if first
+                else Cell(bounded(each.difference, each.low, each.high, sign="+").text)
                 for each in scores
             ]
             rows.append([f"{whose}{adaptation}", images, *values])
-            if beyond := [f"{way} {title(each.metric)}" for each in scores if (way := _direction(each))]:
+            if beyond := [
+                f"{way} {title(each.metric)}" for each in scores if (way := _direction(each))
+            ]:
                 changed.append(f"{whose}{adaptation}: {', '.join(beyond)}")
     shown = [Column(title(each.metric), "%") for each in next(iter(groups.values()))[AS_TRAINED]]
     heads: Heads = [f"{attribute}, adapted" if attribute else "adapted", "images", *shown]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import console
-from ..compare.systems import BEST, LAST, LAST5
+from ..comparison.systems import BEST, LAST, LAST5
 from ..data.corruption.mixture import spoken as corruption_in_words
 from ..data.sources import cards
 from ..metrics import title
@@ -39,7 +39,12 @@ def about(rows: Sequence[Row]) -> list[str]:
     elif count and (seed := _one([row.seeds[0] for row in own])) not in ("", None):
         alike += [f"seed {seed}"]
     said = f"{'All rows: ' if len(own) > 1 else ''}{', '.join(alike)}." if alike else ""
-    texts = [_data(own), _tested(own), console.capital(said), chance([scores for row in own for scores in row.each])]
+    texts = [
+        _data(own),
+        _tested(own),
+        console.capital(said),
+        chance([scores for row in own for scores in row.each]),
+    ]
     return [" ".join(filter(None, texts))]
 
 
@@ -48,13 +53,29 @@ def columns_in_words(rows: Sequence[Row], shown: Sequence[Where]) -> list[str]:
     words = numbers.versions(scores for row in rows for scores in row.each)
     versions = {where.version for where in shown if where.metric and not where.attribute}
     texts = [f"Scores in %: {measured(rows)}."]
-    how = list(dict.fromkeys(corruption_in_words(row.scores.corruption) for row in rows if row.scores.corruption))
+    how = list(
+        dict.fromkeys(
+            corruption_in_words(row.scores.corruption) for row in rows if row.scores.corruption
+        )
+    )
     with_it = how[0] if len(how) == 1 else "the corruption that a row was trained with"
-    said = [f"{words[MODELS[1]]}: the same test images with {with_it}"] if MODELS[1] in versions and how else []
-    said += [f"{words[AVERAGE]}: the mean of clean and {words[MODELS[1]]}"] if AVERAGE in versions else []
+    said = (
+        [f"{words[MODELS[1]]}: the same test images with {with_it}"]
+        if MODELS[1] in versions and how
+        else []
+    )
+    said += (
+        [f"{words[AVERAGE]}: the mean of clean and {words[MODELS[1]]}"]
+        if AVERAGE in versions
+        else []
+    )
     among = list(dict.fromkeys(where.metric for where in shown if where.measure == STD_AMONG))
     over = " and ".join(title(metric).removesuffix(", one-vs-one") for metric in among)
-    said += [f"{numbers.MEASURES[STD_AMONG]}: standard deviation of {over} over clients"] if among else []
+    said += (
+        [f"{numbers.MEASURES[STD_AMONG]}: standard deviation of {over} over clients"]
+        if among
+        else []
+    )
     return [" ".join([*texts, f"{'; '.join(said)}."] if said else texts)]
 
 
@@ -67,7 +88,11 @@ def measured(rows: Sequence[Row]) -> str:
         kept = _one([list(scores.kept_rounds) for row in rows for scores in row.each])
         if len(kept) == 1 and spread is None:
             return f"of round {kept[0]} alone, so ± is 0"
-        some = f"rounds {kept[0]} {'to' if len(kept) > 2 else 'and'} {kept[-1]}" if len(kept) > 1 else ""
+        some = (
+            f"rounds {kept[0]} {'to' if len(kept) > 2 else 'and'} {kept[-1]}"
+            if len(kept) > 1
+            else ""
+        )
         return f"mean of {some or 'the last five rounds (all of a shorter run)'}{over}"
     over = over if spread else ""
     if at == LAST:
@@ -101,7 +126,11 @@ def chance(every: Sequence[Scores]) -> str:
     """The level of guessing in the metrics that are shown by default, in a sentence; "" where it differs."""
     classes = _one([scores.answers() for scores in every])
     among = " for each label" if every[0].several_labels else f" with {classes} classes"
-    return "" if not classes or classes < 2 else f"Chance{among}: {100 / classes:.1f} % balanced accuracy, 50 % AUC."
+    return (
+        ""
+        if not classes or classes < 2
+        else f"Chance{among}: {100 / classes:.1f} % balanced accuracy, 50 % AUC."
+    )
 
 
 def _data(own: Sequence[Row]) -> str:
@@ -112,12 +141,17 @@ def _data(own: Sequence[Row]) -> str:
         else "generated images, not of patients" * any(map(cards.is_generated, names))
     )
     corrupted = [row.scores.corruption for row in own]
-    kinds = _one([f"{corruption_in_words(of)} on {_named(of['clients'])}" if of else "" for of in corrupted])
+    kinds = _one(
+        [f"{corruption_in_words(of)} on {_named(of['clients'])}" if of else "" for of in corrupted]
+    )
     stages = [row.scores.data.get("partition") for row in own]
     attacked = [stage.options.get("attack") if stage else None for stage in stages]
-    attacks = _one([
-        f"attack by {_named(of['clients'])} ({of['kind']} {of['strength']:g})" if of else "" for of in attacked
-    ])  # fmt: skip
+    attacks = _one(
+        [
+            f"attack by {_named(of['clients'])} ({of['kind']} {of['strength']:g})" if of else ""
+            for of in attacked
+        ]
+    )
     clients = _one([console.counted(row.scores.roster_size, "client", "clients") for row in own])
     rounds = _one([console.counted(row.scores.rounds, "round", "rounds") for row in own])
     named = f"{' and '.join(names)}{f' ({made_up})' * bool(made_up)}"

@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..compare.systems import read
-from ..compare.tested import Comparison
+from ..comparison.systems import read
+from ..comparison.tested import Comparison
 from ..errors import UsageError
 from ..io.csv_text import csv_text
 from ..metrics import METRICS, title
@@ -41,10 +41,22 @@ GROUPS = re.compile(r"(gap|worst)\s*\(([^()]+)\)(.*)")
 CLIENTS = re.compile(rf"({'|'.join(views.AMONG)})(.*)")
 SCORE = re.compile(r"(?:of\s+)?(.*?)\s*(?:\bon\s+(\w+))?")
 GRAMMAR = "write for example 'gap(sex) > 5', 'worst(age) of balanced_accuracy on noisy < 40' or 'accuracy < 80'"
-CHANGES = "write for example 'change(auc_ovo_macro) < -1', 'change(gap(sex)) > 2' or 'p(accuracy) < 0.05'"
+CHANGES = (
+    "write for example 'change(auc_ovo_macro) < -1', 'change(gap(sex)) > 2' or 'p(accuracy) < 0.05'"
+)
 FIELDS = (
     *("run", "method", "label", "rule", "dataset", "seed", "fold"),
-    *("version", "model", "attribute", "group", "client", "metric", "measure", "statistic", "value"),
+    *(
+        "version",
+        "model",
+        "attribute",
+        "group",
+        "client",
+        "metric",
+        "measure",
+        "statistic",
+        "value",
+    ),
 )
 Line = tuple[str | int | float | None, ...]
 
@@ -55,18 +67,29 @@ def of_row(row: Row) -> Brief:
     versions = [version for version in VERSIONS if version in scores.versions]
     own = [name for name in scores.versions["clean"] if name not in METRICS]
     return {
-        "name": row.name, "method": scores.method, "seeds": row.seeds, "rounds": row.at, "images": scores.images,
+        "name": row.name,
+        "method": scores.method,
+        "seeds": row.seeds,
+        "rounds": row.at,
+        "images": scores.images,
         "scores": {
             metric: {
                 version: {"mean": value.mean, "std": value.std}
-                for version in versions for value in [row.value(Where(version, metric=metric))]
+                for version in versions
+                for value in [row.value(Where(version, metric=metric))]
             }
             for metric in (*shown(scores), *own)
         },
-        "chance": {scores.usual[0]: 1 / max(scores.answers(), 1), scores.usual[1]: 0.5},  # scores of guessing
-        "groups": {attribute: {v: _groups(row, attribute, v) for v in of} for attribute, of in scores.groups.items()},
+        "chance": {
+            scores.usual[0]: 1 / max(scores.answers(), 1),
+            scores.usual[1]: 0.5,
+        },  # scores of guessing
+        "groups": {
+            attribute: {v: _groups(row, attribute, v) for v in of}
+            for attribute, of in scores.groups.items()
+        },
         "paths": [str(path) for path in row.paths],
-    } | ({"adapted": asdict(scores.adapted)} if scores.adapted else {})  # fmt: skip
+    } | ({"adapted": asdict(scores.adapted)} if scores.adapted else {})
 
 
 def _groups(row: Row, attribute: str, version: str) -> Brief:
@@ -86,12 +109,20 @@ def of_comparison(compared: Comparison) -> Brief:
     gaps = [(name, row) for name, tests in compared.groups.items() for row in tests.gaps]
     changes = [
         {
-            "score": row.metric, "on": row.version, "gap_by": attribute, "a": row.a.mean, "b": row.b.mean,
-            "change": row.difference, "low": row.low, "high": row.high, "p": row.p_holm, "p_seeds": row.p_seeds_holm,
+            "score": row.metric,
+            "on": row.version,
+            "gap_by": attribute,
+            "a": row.a.mean,
+            "b": row.b.mean,
+            "change": row.difference,
+            "low": row.low,
+            "high": row.high,
+            "p": row.p_holm,
+            "p_seeds": row.p_seeds_holm,
             "verdict": row.verdict,
         }
         for attribute, row in [*(("", row) for row in compared.rows), *gaps]
-    ]  # fmt: skip
+    ]
     return {"systems": texts.names(compared), "pairs": compared.pairs, "changes": changes}
 
 
@@ -121,7 +152,11 @@ class Limit:
         if value is None:
             return f"{whose}: --fail-if {self.text!r} cannot be checked, as there is no such number"
         in_points = self.compares == "change" or self.measure in (views.GAP, views.AMONG[1])
-        number = f"{value:.4f}" if self.compares == "p" else f"{value:.2f} {'points' if in_points else '%'}"
+        number = (
+            f"{value:.4f}"
+            if self.compares == "p"
+            else f"{value:.2f} {'points' if in_points else '%'}"
+        )
         what = self.text[: self.text.rindex(self.sign)].strip()
         return f"{whose}: {what} is {number}, beyond --fail-if {self.text!r}"
 
@@ -148,14 +183,23 @@ def _read(text: str, compares: bool) -> Limit:
     if version not in NAMED or not (metric or measure):
         raise UsageError(f"--fail-if {text!r} is no limit that can be checked here", hint)
     return Limit(
-        text, inside[1] if inside else "", measure, attribute, metric, NAMED[version], whole[2], float(whole[3])
+        text,
+        inside[1] if inside else "",
+        measure,
+        attribute,
+        metric,
+        NAMED[version],
+        whole[2],
+        float(whole[3]),
     )
 
 
 def broken(asked: Sequence[Limit], rows: Sequence[Row]) -> list[str]:
     """A sentence for each limit that a row is beyond. Raises UsageError for a quantity that the scores do not have."""
     own = [row for row in rows if not row.is_view]
-    found = ((limit, row, row.value(_where(limit, row.scores)).mean) for limit in asked for row in own)
+    found = (
+        (limit, row, row.value(_where(limit, row.scores)).mean) for limit in asked for row in own
+    )
     percent = ((limit, row, None if mean is None else 100 * mean) for limit, row, mean in found)
     return [limit.said(row.name, value) for limit, row, value in percent if limit.breaks(value)]
 
@@ -179,7 +223,9 @@ def broken_by(asked: Sequence[Limit], comparison: Comparison) -> list[str]:
     said = []
     for limit in asked:
         if limit.measure not in ("", views.GAP):
-            raise UsageError(f"--fail-if {limit.text!r}: compare has scores of all images and gaps", CHANGES)
+            raise UsageError(
+                f"--fail-if {limit.text!r}: compare has scores of all images and gaps", CHANGES
+            )
         if limit.attribute:
             _known(limit, "groups are by", limit.attribute, comparison.groups)
         rows = comparison.groups[limit.attribute].gaps if limit.attribute else comparison.rows
@@ -206,7 +252,9 @@ def _known(limit: Limit, what: str, name: str, names: Iterable[str]) -> None:
     words = {version: word for word, version in NAMED.items()} | {MODELS[1]: "noisy"}
     if name not in (there := list(names)):
         listed = ", ".join(words.get(each, each) for each in there) or "none"
-        raise UsageError(f"--fail-if {limit.text!r}: {what} {listed}, not {words.get(name, name)}", GRAMMAR)
+        raise UsageError(
+            f"--fail-if {limit.text!r}: {what} {listed}, not {words.get(name, name)}", GRAMMAR
+        )
 
 
 def tidy(scores: Sequence[Path]) -> list[Line]:
@@ -221,14 +269,21 @@ def tidy(scores: Sequence[Path]) -> list[Line]:
         about, folder = run.scores, run.path.parent
         name = folder.parent.parent.name if folder.parent.name == "scores" else folder.name
         of_run = name, about.method, about.label, about.rule, about.dataset, run.seed, run.fold
-        every = [(best, *number) for best in (False, True) for number in numbers.numbers(about, best=best)]
+        every = [
+            (best, *number)
+            for best in (False, True)
+            for number in numbers.numbers(about, best=best)
+        ]
         for of_best, where, score in every:
             whose = where.version, numbers.model(where), where.attribute, where.group, where.client
             what = numbers.metric(where), where.measure or "score"
             statistics = {"last": score.last, "mean_last5": score.mean, "std_last5": score.std}
             if of_best or not score.rounds:
                 statistics = {"best_on_validation" if of_best else "value": score.last}
-            lines += [(*of_run, *whose, *what, statistic, value) for statistic, value in statistics.items()]
+            lines += [
+                (*of_run, *whose, *what, statistic, value)
+                for statistic, value in statistics.items()
+            ]
     return lines
 
 

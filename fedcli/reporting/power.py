@@ -35,7 +35,10 @@ def of_manifest(path: Path, name: str) -> dict[str, Any]:
     rows = rows[known]
     units = (pool.id if pool.patient is None else pool.patient)[rows]
     groups = {ALL: (np.zeros(len(rows), int), [ALL])}
-    groups |= {attribute: (pool.groups[attribute][rows], values) for attribute, values in attributes.items()}
+    groups |= {
+        attribute: (pool.groups[attribute][rows], values)
+        for attribute, values in attributes.items()
+    }
     facts = {}
     for attribute, (place, values) in groups.items():
         widths = list(power.widths(label, units, place, values, power.SHARE))
@@ -54,7 +57,14 @@ def tables(facts: dict[str, Any], name: str) -> Iterator[Table]:
     columns = ["attribute", "group", "images", "patients", f"with {name}"]
     points = [Column(f"± {rate}", "points") for rate in (*rates, "AUC")]
     groups = lines("groups", "group", "images", "patients", "positives", *rates, "auc")
-    yield Table.of(f"Expected intervals on test images: {name}", [*columns, *points], groups, WIDTHS)
+    yield Table.of(
+        f"Expected intervals on test images: {name}", [*columns, *points], groups, WIDTHS
+    )
     if gaps := lines("gaps", "first", "second", *rates):
-        heads: Heads = ["attribute", "group", "other group", *(Column(f"gap in {rate}", "points") for rate in rates)]
+        heads: Heads = [
+            "attribute",
+            "group",
+            "other group",
+            *(Column(f"gap in {rate}", "points") for rate in rates),
+        ]
         yield Table.of(f"Detectable gaps on test images: {name}", heads, gaps, GAPS)

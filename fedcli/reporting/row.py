@@ -7,8 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..compare.cautions import unreliable_groups
-from ..compare.systems import BEST
+from ..comparison.cautions import unreliable_groups
+from ..comparison.systems import BEST
 from ..data import manifest
 from ..figures.system import System
 from ..scores import shots
@@ -67,23 +67,36 @@ class Row(System):
     @property
     def drawn(self) -> str:
         """The kind of its runs: "folds" where each has one of its own, else "seeds"."""
-        return "folds" if self.runs > 1 and len({run.fold for run in self.scored}) == self.runs else "seeds"
+        return (
+            "folds"
+            if self.runs > 1 and len({run.fold for run in self.scored}) == self.runs
+            else "seeds"
+        )
 
     @cached_property
     def options(self) -> dict[str, Any]:
         """Options of the run and its data, but for the method's settings."""
         scores = self.scores
-        asked = {"dataset": scores.dataset} | ({"model": scores.model["name"]} if scores.model else {})
+        asked = {"dataset": scores.dataset} | (
+            {"model": scores.model["name"]} if scores.model else {}
+        )
         asked |= {"tested on": scores.external.dataset} if scores.external else {}
         for kind, stage in scores.data.items():
-            asked |= {f"{kind} {key}": value for key, value in (stage.options if stage else {}).items()}
+            asked |= {
+                f"{kind} {key}": value for key, value in (stage.options if stage else {}).items()
+            }
         return asked | scores.options | ({"seed": self.seeds} if self.runs > 1 else {})
 
     @cached_property
     def data(self) -> dict[str, Any]:
         """Of each stage the hash, several where the runs' data were drawn anew; None where no run has the stage."""
-        hashes = {kind: sorted({sha for run in self.scored if (sha := run.sha256(kind))}) for kind in self.scores.data}
-        return {kind: shas if len(shas) > 1 else next(iter(shas), None) for kind, shas in hashes.items()}
+        hashes = {
+            kind: sorted({sha for run in self.scored if (sha := run.sha256(kind))})
+            for kind in self.scores.data
+        }
+        return {
+            kind: shas if len(shas) > 1 else next(iter(shas), None) for kind, shas in hashes.items()
+        }
 
     @property
     def attributes(self) -> list[str]:
@@ -94,26 +107,38 @@ class Row(System):
         """A run has one for all its views."""
         warnings = []
         for scores in self.each:
-            whole = scores.personal and all(client.part == "whole" for client in scores.clients.values())
+            whole = scores.personal and all(
+                client.part == "whole" for client in scores.clients.values()
+            )
             warnings += [scores.warning, WHOLE if whole else ""]
         return "" if self.is_view else "; ".join(filter(None, dict.fromkeys(warnings)))
 
     @cached_property
     def small_groups(self) -> list[str]:
-        return list(dict.fromkeys(text for scores in self.each for text in unreliable_groups(scores)))
+        return list(
+            dict.fromkeys(text for scores in self.each for text in unreliable_groups(scores))
+        )
 
     @property
     def shot_groups(self) -> list[str]:
         named: list[tuple[str, Any]] = [
             (run.scores.dataset, run.scores.shots) for run in self.scored if "shots" in run.options
         ]
-        return list(dict.fromkeys(f"{dataset}: {shots.described(known)}" for dataset, known in named if known))
+        return list(
+            dict.fromkeys(
+                f"{dataset}: {shots.described(known)}" for dataset, known in named if known
+            )
+        )
 
     @cached_property
     def chosen(self) -> list[dict[str, Any]]:
         """The round that validation chose of each run that kept one, where rows are of these rounds."""
         runs = self.scored if self.at == BEST and not self.is_view else []
-        return [{"seed": run.seed, "which": run.which} | vars(kept) for run in runs if (kept := run.scores.best)]
+        return [
+            {"seed": run.seed, "which": run.which} | vars(kept)
+            for run in runs
+            if (kept := run.scores.best)
+        ]
 
     @property
     def name(self) -> str:
@@ -144,5 +169,9 @@ class Row(System):
 
     def stage(self, kind: str) -> Path | None:
         """The manifest of the data that the first run was trained on."""
-        own = manifest.parent(self.run_files[0], "corruption", "partition") if self.run_files else None
+        own = (
+            manifest.parent(self.run_files[0], "corruption", "partition")
+            if self.run_files
+            else None
+        )
         return own if not own or manifest.read(own).kind == kind else manifest.parent(own, kind)

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 DAGGER = "†"
 NONE = "-"  # what stands where there is no number
 SHARES = "%", "points"  # units of numbers that are kept as shares from 0 to 1
-NUMBER = re.compile(r"[!*+−<\s-]*\d[^_]*")  # text that starts as a number does; names of metrics hold an underscore
+NUMBER = re.compile(
+    r"[!*+−<\s-]*\d[^_]*"
+)  # text that starts as a number does; names of metrics hold an underscore
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,9 @@ class Column:
 
     @property
     def heading(self) -> str:
-        named = self.name.endswith(tuple(f"({unit})" for unit in SHARES))  # a unit of its own below a common one
+        named = self.name.endswith(
+            tuple(f"({unit})" for unit in SHARES)
+        )  # a unit of its own below a common one
         return f"{self.title} ({self.unit})" if self.unit and not named else self.title
 
     @property
@@ -93,7 +97,11 @@ class Cell:
         """With so many digits behind the point."""
         if self.number is None:
             return self
-        return replace(self, text=_fixed(self.number, digits), spread=_fixed(self.std, digits) if self.spread else "")
+        return replace(
+            self,
+            text=_fixed(self.number, digits),
+            spread=_fixed(self.std, digits) if self.spread else "",
+        )
 
 
 Heads = list[Column | str]  # those of text or counts by name alone
@@ -110,25 +118,44 @@ class Table:
 
     @classmethod
     def of(
-        cls, title: str, columns: Sequence[Column | str], lines: Iterable[Iterable[Any]], legend: str = ""
+        cls,
+        title: str,
+        columns: Sequence[Column | str],
+        lines: Iterable[Iterable[Any]],
+        legend: str = "",
     ) -> "Table":
         """A table of plain values, each as its column shows it."""
         heads = [Column(column) if isinstance(column, str) else column for column in columns]
-        rows = [[column.cell(value) for column, value in zip(heads, line, strict=True)] for line in lines]
+        rows = [
+            [column.cell(value) for column, value in zip(heads, line, strict=True)]
+            for line in lines
+        ]
         return cls(title, heads, rows, legend).rounded()
 
     def rounded(self) -> "Table":
         """With two digits behind the point of shares where every spread is below a point, else with one."""
         shares = [column.unit in SHARES and column.digits is None for column in self.columns]
         cells = [cell for row in self.rows for cell, share in zip(row, shares) if share]
-        digits = 2 if any(cell.spread for cell in cells) and all((cell.std or 0) < 1 for cell in cells) else 1
-        rows = [[cell.rounded(digits) if share else cell for cell, share in zip(row, shares)] for row in self.rows]
+        digits = (
+            2
+            if any(cell.spread for cell in cells) and all((cell.std or 0) < 1 for cell in cells)
+            else 1
+        )
+        rows = [
+            [cell.rounded(digits) if share else cell for cell, share in zip(row, shares)]
+            for row in self.rows
+        ]
         return replace(self, rows=rows)
 
     @property
     def digits(self) -> int:
         """Behind the point of its shares."""
-        texts = (cell.text for row in self.rows for cell, column in zip(row, self.columns) if column.unit in SHARES)
+        texts = (
+            cell.text
+            for row in self.rows
+            for cell, column in zip(row, self.columns)
+            if column.unit in SHARES
+        )
         return max((len(text.partition(".")[2]) for text in texts), default=1)
 
     def unfolded(self) -> "Table":
@@ -144,7 +171,9 @@ class Table:
     def numeric(self) -> list[bool]:
         """Of each column, whether all its cells are numbers."""
         texts = [[row[place].text for row in self.rows] for place in range(len(self.columns))]
-        return [all(text in ("", NONE) or NUMBER.match(text) for text in column) for column in texts]
+        return [
+            all(text in ("", NONE) or NUMBER.match(text) for text in column) for column in texts
+        ]
 
 
 @dataclass(frozen=True)
@@ -173,7 +202,9 @@ class Section:
 
     @property
     def there(self) -> bool:
-        return any((self.tables, self.panels, self.text, self.folded, self.notes, self.folded_panels))
+        return any(
+            (self.tables, self.panels, self.text, self.folded, self.notes, self.folded_panels)
+        )
 
 
 def heads(*names: str, unit: str = "", over: str = "", lower: bool = False) -> list[Column]:
@@ -186,7 +217,9 @@ def _fixed(value: float | None, digits: int) -> str:
     return "" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"
 
 
-def number(value: float | None, std: float | None = None, *, digits: int = 2, sign: str = "") -> Cell:
+def number(
+    value: float | None, std: float | None = None, *, digits: int = 2, sign: str = ""
+) -> Cell:
     """A cell of a number. sign: "+" shows that of a positive one too."""
     if value is None:
         return Cell()
@@ -202,7 +235,12 @@ def percent(mean: float | None, std: float | None = None, *, doubtful: bool = Fa
 
 
 def bounded(
-    value: float | None, low: float | None, high: float | None, *, doubtful: bool = False, sign: str = ""
+    value: float | None,
+    low: float | None,
+    high: float | None,
+    *,
+    doubtful: bool = False,
+    sign: str = "",
 ) -> Cell:
     """A cell of a share from 0 to 1 with its interval, in percent. sign: as in number()."""
     if value is None:
@@ -211,7 +249,9 @@ def bounded(
     return Cell(f"{100 * value:{sign}.1f}{bounds}", number=100 * value, doubtful=doubtful)
 
 
-def mark(column: Column, cells: Sequence[Cell], among: Sequence[str], leads: Callable[[int, int], bool]) -> list[Cell]:
+def mark(
+    column: Column, cells: Sequence[Cell], among: Sequence[str], leads: Callable[[int, int], bool]
+) -> list[Cell]:
     """The cells of a column with `best` set where it may stand.
 
     among: of each row what it shares with those it competes with; a row alone has beaten nobody. Where a small group
@@ -222,7 +262,9 @@ def mark(column: Column, cells: Sequence[Cell], among: Sequence[str], leads: Cal
     """
     best: set[int] = set()
     for key in dict.fromkeys(among):
-        known = [at for at, cell in enumerate(cells) if among[at] == key and cell.number is not None]
+        known = [
+            at for at, cell in enumerate(cells) if among[at] == key and cell.number is not None
+        ]
         order = sorted(known, key=lambda at: float(cells[at].text), reverse=not column.lower)
         first = [at for at in order if cells[at].text == cells[order[0]].text]
         beaten = len(first) < len(order) and not any(cells[at].doubtful for at in first)

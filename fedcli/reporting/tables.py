@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 from .. import console
-from ..compare.cautions import levelling_down
-from ..compare.systems import BEST, LAST5
-from ..compare.tested import Leads, order
-from ..compare.verdict import ENOUGH, SIGNIFICANT
+from ..comparison.cautions import levelling_down
+from ..comparison.systems import BEST, LAST5
+from ..comparison.tested import Leads, order
+from ..comparison.verdict import ENOUGH, SIGNIFICANT
 from ..errors import UsageError, nearest
 from ..metrics import RESAMPLED
 from ..scores import numbers, views
@@ -33,9 +33,7 @@ MODELS_ALONE = (
     "Bonferroni); {trained} each."
 )
 UNTESTED = "{mark}: the best of the column{among}, not tested."
-SIGNIFICANTLY = (
-    f"Significant: p < {SIGNIFICANT:g} in a bootstrap test over test patients, adjusted over the rows (Holm)."
-)
+SIGNIFICANTLY = f"Significant: p < {SIGNIFICANT:g} in a bootstrap test over test patients, adjusted over the rows (Holm)."
 GROUPS = {
     "worst": "worst: the group that scores lowest in a round",
     "gap": "gap: the best group minus the worst",
@@ -53,9 +51,24 @@ BYTES = (
 )
 OF_RUN = "method", "label", "rule", "settings", "rounds", "roster_size", "sample"  # in JSON
 OF_ROW = (
-    "name", "view", "runs", "seeds", "drawn", "options", "data", "attributes", "warning", "small_groups", "shot_groups",
-    "differs", "mark", "at", "spread", "minutes", "bytes",
-)  # fmt: skip
+    "name",
+    "view",
+    "runs",
+    "seeds",
+    "drawn",
+    "options",
+    "data",
+    "attributes",
+    "warning",
+    "small_groups",
+    "shot_groups",
+    "differs",
+    "mark",
+    "at",
+    "spread",
+    "minutes",
+    "bytes",
+)
 DOWN, UP = "MB down per client and round", "MB up per client and round"
 
 
@@ -84,7 +97,10 @@ class Report:
 def report(rows: list[Row], *, long_names: bool = False, best: str = "*") -> Report:
     """Tables of rows with their marks; the tests that a mark needs are made here. best: how the best is marked."""
     columns = _columns(rows)
-    leads = Leads([row.scored for row in rows], list(dict.fromkeys(_of(rows, column.key).metric for column in columns)))
+    leads = Leads(
+        [row.scored for row in rows],
+        list(dict.fromkeys(_of(rows, column.key).metric for column in columns)),
+    )
     marked = [_marked(rows, column, leads) for column in columns]
     if leads.samples is not None:  # a mark means one thing in a table: significantly better
         marked = [
@@ -93,7 +109,10 @@ def report(rows: list[Row], *, long_names: bool = False, best: str = "*") -> Rep
             else [replace(cell, best=False) for cell in cells]
             for column, cells in zip(columns, marked, strict=True)
         ]
-    whole_names = [replace(row, short=row.scores.label).named(row.differs) if long_names else row.name for row in rows]
+    whole_names = [
+        replace(row, short=row.scores.label).named(row.differs) if long_names else row.name
+        for row in rows
+    ]
     names = [[name, row.scores.rule] for name, row in zip(whole_names, rows, strict=True)]
     costs = _costs(rows)
     lines = [
@@ -104,16 +123,27 @@ def report(rows: list[Row], *, long_names: bool = False, best: str = "*") -> Rep
     shown = shortened(rows)
     parts = _parts(shown, whole)
     verdicts = [] if long_names else _verdicts(shown, leads, parts[0].digits if parts else 1)
-    same = [place for place, row in enumerate(shown) if not row.is_view and row.data == rows[0].data]
+    same = [
+        place for place, row in enumerate(shown) if not row.is_view and row.data == rows[0].data
+    ]
     systems = [(shown[place].name, shown[place].scored) for place in same]
     levelled = list(levelling_down(systems, lambda of, place: leads.row(same[0], same[place], of)))
-    about, measured = head.about(rows), head.columns_in_words(rows, [_of(rows, column.key) for column in columns])
-    legends, *of_parts = (_legend(rows, table, leads, best, tested=bool(verdicts)) for table in (whole, *parts))
+    about, measured = (
+        head.about(rows),
+        head.columns_in_words(rows, [_of(rows, column.key) for column in columns]),
+    )
+    legends, *of_parts = (
+        _legend(rows, table, leads, best, tested=bool(verdicts)) for table in (whole, *parts)
+    )
     said = [*about, *measured, *verdicts]
     said += [line for legend in of_parts[:1] for line in legend if line not in said]
-    captions = [said, *([line for line in legend if line not in said] for legend in of_parts[1:])][: len(parts)]
+    captions = [said, *([line for line in legend if line not in said] for legend in of_parts[1:])][
+        : len(parts)
+    ]
     remarks = [*notes(shown), *levelled]
-    return Report(rows, whole, parts, about, measured, verdicts, levelled, remarks, legends, captions)
+    return Report(
+        rows, whole, parts, about, measured, verdicts, levelled, remarks, legends, captions
+    )
 
 
 def render(rows: list[Row], format: str) -> str:
@@ -129,11 +159,15 @@ def render(rows: list[Row], format: str) -> str:
     if format == "latex":
         return writers.latex(made.tables, made.captions, remarks)
     parts = [
-        f"{table.title}:\n\n" * bool(table.title) + writers.markdown(table) + f"\n\n{table.legend}" * bool(table.legend)
+        f"{table.title}:\n\n" * bool(table.title)
+        + writers.markdown(table)
+        + f"\n\n{table.legend}" * bool(table.legend)
         for table in made.tables
     ]
     below = "\n".join([*made.verdicts, *made.legends, *remarks])
-    return console.printable("\n\n".join(filter(None, [*made.about, *made.measured, *parts, below])) + "\n")
+    return console.printable(
+        "\n\n".join(filter(None, [*made.about, *made.measured, *parts, below])) + "\n"
+    )
 
 
 def _columns(rows: list[Row]) -> list[Column]:
@@ -162,7 +196,11 @@ def _marked(rows: list[Row], column: Column, leads: Leads) -> list[Cell]:
     def leading(first: int, second: int) -> bool:
         one_view = not rows[first].is_view and not rows[second].is_view  # which predictions are of
         tested = one_view and rows[first].at == LAST5 and _has_test(of)
-        better = leads.test(Where(of.version, metric=of.metric), first, second, others) if tested else None
+        better = (
+            leads.test(Where(of.version, metric=of.metric), first, second, others)
+            if tested
+            else None
+        )
         return leads.samples is None if better is None else better
 
     return mark(column, cells, [row.comparable for row in rows], leading)
@@ -186,12 +224,19 @@ def _verdicts(rows: Sequence[Row], leads: Leads, digits: int) -> list[str]:
     if len(systems) < 2:
         return []
     version = AVERAGE if all(MODELS[1] in row.scores.versions for row in own) else MODELS[0]
-    where = f" ({versions[version]})" if version == AVERAGE else f" on {versions.get(version, version)} images"
+    where = (
+        f" ({versions[version]})"
+        if version == AVERAGE
+        else f" on {versions.get(version, version)} images"
+    )
     return [
         sentence
         for metric in own[0].scores.usual
         for sentence in comparison.said_against(
-            order(systems, own[0].name, metric, version), own[0].name, comparison.spoken(metric) + where, digits=digits
+            order(systems, own[0].name, metric, version),
+            own[0].name,
+            comparison.spoken(metric) + where,
+            digits=digits,
         )
     ]
 
@@ -219,24 +264,40 @@ def _parts(rows: list[Row], whole: Table) -> list[Table]:
     """The table of all images, then one of what lies between groups; `rule` stands where one method has two."""
     rules = [[Cell(row.scores.rule)] for row in rows] if has_two_rules(rows) else [[] for _ in rows]
     before = [Column("method"), *([Column("rule")] if rules[0] else [])]
-    between = [bool(of.attribute and not of.group) for of in (_of(rows, column.key) for column in whole.columns)]
+    between = [
+        bool(of.attribute and not of.group)
+        for of in (_of(rows, column.key) for column in whole.columns)
+    ]
     tables = []
     for groups in (False, True):
         places = [at for at, column in enumerate(whole.columns) if at > 1 and between[at] == groups]
         overs = list(dict.fromkeys(whole.columns[at].over or at for at in places))
-        places.sort(key=lambda at: overs.index(whole.columns[at].over or at))  # those under one head together
+        places.sort(
+            key=lambda at: overs.index(whole.columns[at].over or at)
+        )  # those under one head together
         shown, title, said = [whole.columns[at] for at in places], "", list[str]()
         columns = [
-            replace(column, digits=None, name=f"{column.name} {DOWNWARD}" if column.lower else column.name)
+            replace(
+                column,
+                digits=None,
+                name=f"{column.name} {DOWNWARD}" if column.lower else column.name,
+            )
             for column in shown
         ]
         worst = [_lowest(rows, _of(rows, column.key)) for column in shown]
         if groups:
             of_all = {column.over.partition(": ")[2] for column in columns}
             title = f"Between groups of the clean images{f': {of_all.pop()}, %' if len(of_all) == 1 else ''}"
-            said = [words for part, words in GROUPS.items() if any(column.name.startswith(part) for column in columns)]
+            said = [
+                words
+                for part, words in GROUPS.items()
+                if any(column.name.startswith(part) for column in columns)
+            ]
             if not of_all:
-                columns = [replace(column, over=column.over.partition(": ")[0], unit="") for column in columns]
+                columns = [
+                    replace(column, over=column.over.partition(": ")[0], unit="")
+                    for column in columns
+                ]
         lines = [
             [Cell(row.name), *rule, *(line[at].rounded(1) if groups else line[at] for at in places)]
             for row, rule, line in zip(rows, rules, whole.rows, strict=True)
@@ -259,7 +320,9 @@ def _lowest(rows: Sequence[Row], of: Where) -> list[str]:
     names, of = [], of._replace(measure="")
     for row in rows:
         groups = row.scores.groups.get(of.attribute, {}).get(of.version, {}).get(of.metric, {})
-        means = {group: row.value(of._replace(group=group)).mean for group in groups if not row.is_view}
+        means = {
+            group: row.value(of._replace(group=group)).mean for group in groups if not row.is_view
+        }
         names.append(views.worst_of(means, of.metric))
     return names
 
@@ -292,7 +355,10 @@ def _marks(rows: list[Row], leads: Leads, best: str) -> str:
     among = AMONG if len({row.comparable for row in rows if not row.is_view}) > 1 else ""
     if leads.samples is None:
         return UNTESTED.format(mark=best, among=among)
-    over, trained = f"patients and over {leads.over}", console.counted(leads.samples, "training", "trainings")
+    over, trained = (
+        f"patients and over {leads.over}",
+        console.counted(leads.samples, "training", "trainings"),
+    )
     text = TESTED if leads.samples >= ENOUGH else MODELS_ALONE
     return text.format(mark=best, among=among, over=over, level=SIGNIFICANT, trained=trained)
 
@@ -303,14 +369,24 @@ def _json(made: Report) -> str:
         marked = {column.key: cell for column, cell in zip(made.whole.columns, line, strict=True)}
         of_best = {"chosen": row.chosen, "left_out": row.left_out} if row.at == BEST else {}
         cells = {
-            name: {"mean": value.mean, "std": value.std, "lower_is_better": numbers.is_lower(_of(made.rows, name))}
+            name: {
+                "mean": value.mean,
+                "std": value.std,
+                "lower_is_better": numbers.is_lower(_of(made.rows, name)),
+            }
             | {"best": cell.best, "small_group_decides": cell.doubtful}
             for name, value in row.cells.items()
             for cell in [marked.get(name, Cell())]
         }
         of_run = {key: getattr(row.scores, key) for key in OF_RUN}
-        lines.append(of_run | {key: getattr(row, key) for key in OF_ROW} | of_best | {"cells": cells})
-    body = {"legend": f"shares from 0 to 1: {head.measured(made.rows)}.", "notes": list(made.notes), "rows": lines}
+        lines.append(
+            of_run | {key: getattr(row, key) for key in OF_ROW} | of_best | {"cells": cells}
+        )
+    body = {
+        "legend": f"shares from 0 to 1: {head.measured(made.rows)}.",
+        "notes": list(made.notes),
+        "rows": lines,
+    }
     if ranks := [asdict(test) for test in comparison.rank_tests(made.rows)]:
         body["ranks"] = ranks
     return json.dumps(body, indent=1, ensure_ascii=False, allow_nan=False) + "\n"

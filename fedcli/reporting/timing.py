@@ -18,7 +18,11 @@ from ..data import manifest
 KINDS = "flops", "bytes"  # with a limit each, see bench.limits
 Line = dict[str, float]  # numbers by name
 Lines = list[Line]  # of rounds
-PARTS = {"clients": "client_", "evaluation": "evaluation_", "writing": "writing_"}  # of a round's time
+PARTS = {
+    "clients": "client_",
+    "evaluation": "evaluation_",
+    "writing": "writing_",
+}  # of a round's time
 MOST = 1e100  # what no clock reaches
 ENERGIES = {"processors": "joules", "GPU": "gpu_joules"}  # whose -> key of a round's line
 
@@ -71,11 +75,17 @@ def speed(run: Path) -> str:
     if not (shares := _shares(lines, limits)):
         return ""
     products, moved = ((limits[f"{kind}_per_second"], shares[kind]) for kind in KINDS)
-    total, *parts = (float(_column(lines, f"{what}seconds").sum()) for what in ("", *PARTS.values()))
+    total, *parts = (
+        float(_column(lines, f"{what}seconds").sum()) for what in ("", *PARTS.values())
+    )
     spent = dict(zip(PARTS, parts)) | {"server": total - sum(parts)}
-    time = ", ".join(f"{what} {100 * max(seconds, 0) / total:.0f} %" for what, seconds in spent.items())
+    time = ", ".join(
+        f"{what} {100 * max(seconds, 0) / total:.0f} %" for what, seconds in spent.items()
+    )
     taken = {whose: _watt_hours(lines, key) for whose, key in ENERGIES.items()}
-    energy = " and ".join(f"{hours:.2f} Wh by the {whose}" for whose, hours in taken.items() if hours is not None)
+    energy = " and ".join(
+        f"{hours:.2f} Wh by the {whose}" for whose, hours in taken.items() if hours is not None
+    )
     return (
         f"Speed: {_images(lines).sum() / spent['clients']:,.0f} images a second while clients train. "
         f"This uses {100 * products[1]:.0f} % of the arithmetic that a large matrix product reaches here "
@@ -123,7 +133,9 @@ def _shares(lines: Lines, limits: Line) -> dict[str, float]:
 
 
 def _images(lines: Lines) -> np.ndarray:
-    return _column(lines, "images_per_second") * (_column(lines, "seconds") - _column(lines, "evaluation_seconds"))
+    return _column(lines, "images_per_second") * (
+        _column(lines, "seconds") - _column(lines, "evaluation_seconds")
+    )
 
 
 def _watt_hours(lines: Lines, key: str) -> float | None:
@@ -148,7 +160,9 @@ def _read(file: Path) -> tuple[dict[int, Line], Line]:
     for text in file.read_bytes().splitlines() if file.is_file() else []:
         with suppress(ValueError, AttributeError):  # a damaged line
             found = json.loads(text).items()
-            lines.append({name: x for name, x in found if isinstance(x, int | float) and 0 <= x < MOST})
+            lines.append(
+                {name: x for name, x in found if isinstance(x, int | float) and 0 <= x < MOST}
+            )
     limits = [line for line in lines if "flops_per_image" in line]
     rounds = {int(line["round"]): line for line in lines if line.get("round") and "seconds" in line}
     return rounds, limits[-1] if limits else {}

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import extensions
-from ..compare.systems import LAST, read
+from ..comparison.systems import LAST, read
 from ..data import manifest
 from ..errors import FedcliError, UsageError, nearest
 from ..figures import series
@@ -22,7 +22,10 @@ from .columns import all_numbers
 
 REMOTE = re.compile(r"[a-z+]+:")  # how a place of mlflow begins that is no folder
 OTHER = re.compile(r"[^\w\-./ ]")  # what a name in MLflow may not hold
-EXPERIMENT, TAG = "fedcli", "fedcli.run"  # in MLflow: where runs are, and by which tag one is found again
+EXPERIMENT, TAG = (
+    "fedcli",
+    "fedcli.run",
+)  # in MLflow: where runs are, and by which tag one is found again
 
 
 class TensorBoard:
@@ -56,9 +59,15 @@ class MLflow:
         sha = manifest.sha256(run)
         known = self.client.get_experiment_by_name(EXPERIMENT)
         pages = None if remote else (folder / "artifacts").as_uri()
-        experiment = known.experiment_id if known else self.client.create_experiment(EXPERIMENT, pages)
+        experiment = (
+            known.experiment_id if known else self.client.create_experiment(EXPERIMENT, pages)
+        )
         same = self.client.search_runs([experiment], f"tags.`{TAG}` = '{sha}'")
-        made = same[0] if same else self.client.create_run(experiment, tags={TAG: sha}, run_name=run.parent.name)
+        made = (
+            same[0]
+            if same
+            else self.client.create_run(experiment, tags={TAG: sha}, run_name=run.parent.name)
+        )
         self.id = made.info.run_id
 
     def number(self, name: str, value: float, step: int) -> None:
@@ -146,4 +155,6 @@ def _opened(asked: str, run: Path, work: Path) -> Iterator[tuple[Tracker, str]]:
         tracker.close()
     except Exception as error:  # what a server or a package says is not ours to list
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise FedcliError(f"{place} cannot be written by {kind}: {reason}"[:300], "give another place") from error
+        raise FedcliError(
+            f"{place} cannot be written by {kind}: {reason}"[:300], "give another place"
+        ) from error

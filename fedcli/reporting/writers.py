@@ -39,7 +39,9 @@ def show(table: Table, file: TextIO | None = None) -> None:
     best = [any(row[place].best for row in table.rows) for place in range(len(table.columns))]
     lines = [
         [
-            starred(cell) if cell.best or not marked or not cell.text else cell.plain + " " * len(STAR)
+            starred(cell)
+            if cell.best or not marked or not cell.text
+            else cell.plain + " " * len(STAR)
             for cell, marked in zip(row, best)
         ]
         for row in table.rows
@@ -71,7 +73,9 @@ def _parts(table: Table) -> Iterator[Table]:
     heads = [(*column.name.split(), *column.over.split(), column.unit) for column in table.columns]
     texts = [[*head, *(starred(row[at]) for row in table.rows)] for at, head in enumerate(heads)]
     least = [max(map(len, column)) for column in texts]
-    parts = terminal.packed(least, [column.over for column in table.columns], terminal.WIDEST, gap=3)
+    parts = terminal.packed(
+        least, [column.over for column in table.columns], terminal.WIDEST, gap=3
+    )
     for part in parts or [list(range(len(heads)))]:
         rows = [[row[place] for place in part] for row in table.rows]
         yield replace(table, columns=[table.columns[place] for place in part], rows=rows)
@@ -79,10 +83,14 @@ def _parts(table: Table) -> Iterator[Table]:
 
 def titled(table: Table) -> str:
     """A table in Markdown with its title above and what its numbers are below."""
-    return "\n\n".join([f"{printable(table.title)}:", markdown(table), f"{printable(table.legend)}\n"])
+    return "\n\n".join(
+        [f"{printable(table.title)}:", markdown(table), f"{printable(table.legend)}\n"]
+    )
 
 
-def latex(tables: Iterable[Table], captions: Iterable[Sequence[str]], remarks: Iterable[str]) -> str:
+def latex(
+    tables: Iterable[Table], captions: Iterable[Sequence[str]], remarks: Iterable[str]
+) -> str:
     """Tables of a paper, with rules of the package booktabs and the best in bold.
 
     captions: of each table, behind its title; all but the first refer to it. remarks: comments for the author below.
@@ -90,22 +98,39 @@ def latex(tables: Iterable[Table], captions: Iterable[Sequence[str]], remarks: I
     made, first, kinds = ["% needs \\usepackage{booktabs}"], "", list[str]()
     for table, about in zip(tables, captions, strict=True):
         parts = filter(None, [table.title, *about, table.legend])
-        caption = _tex(" ".join(part if part.endswith((".", "!", "?")) else f"{part}." for part in parts))
+        caption = _tex(
+            " ".join(part if part.endswith((".", "!", "?")) else f"{part}." for part in parts)
+        )
         caption += f" Runs, numbers and signs as in Table~\\ref{{tab:{first}}}." if first else ""
         kinds.append(kind := "groups" if table.title else "scores")
         label = kind + f"-{kinds.count(kind)}" * (kinds.count(kind) > 1)
         made += [""] * bool(first)  # a paragraph of its own
         first = first or label
-        made += ["\\begin{table}", "\\centering", f"\\caption{{{caption}}}", f"\\label{{tab:{label}}}"]
+        made += [
+            "\\begin{table}",
+            "\\centering",
+            f"\\caption{{{caption}}}",
+            f"\\label{{tab:{label}}}",
+        ]
         for part in _parts(table.unfolded()):
             sides = "".join("r" if numeric else "l" for numeric in part.numeric)
-            made += [f"\\begin{{tabular}}{{{sides}}}", "\\toprule", *_two_heads(part.columns), "\\midrule"]
+            made += [
+                f"\\begin{{tabular}}{{{sides}}}",
+                "\\toprule",
+                *_two_heads(part.columns),
+                "\\midrule",
+            ]
             for row in part.rows:
-                cells = [f"\\textbf{{{_tex(cell.plain)}}}" if cell.best else _tex(cell.plain) for cell in row]
+                cells = [
+                    f"\\textbf{{{_tex(cell.plain)}}}" if cell.best else _tex(cell.plain)
+                    for cell in row
+                ]
                 made.append(_tex_line(cells))
             made += ["\\bottomrule", "\\end{tabular}"]
         made.append("\\end{table}")
-    return "\n".join([*made, *(f"% {printable(' '.join(remark.split()))}" for remark in remarks), ""])
+    return "\n".join(
+        [*made, *(f"% {printable(' '.join(remark.split()))}" for remark in remarks), ""]
+    )
 
 
 def comma_separated(table: Table) -> str:
@@ -115,12 +140,17 @@ def comma_separated(table: Table) -> str:
     head: list[str] = []
     for column, spread in zip(table.columns, spreads, strict=True):
         unit, name = f" ({column.unit})" * bool(column.unit), column.key or column.title
-        head += [f"{name} {what}{unit}" for what in ("mean", "std")] if spread else [f"{name}{unit}"]
+        head += (
+            [f"{name} {what}{unit}" for what in ("mean", "std")] if spread else [f"{name}{unit}"]
+        )
     lines = [
-        [part for cell, spread in zip(row, spreads, strict=True)
-         for part in ("" if cell == Cell() else cell.text, cell.spread)[: 1 + spread]]
+        [
+            part
+            for cell, spread in zip(row, spreads, strict=True)
+            for part in ("" if cell == Cell() else cell.text, cell.spread)[: 1 + spread]
+        ]
         for row in table.rows
-    ]  # fmt: skip
+    ]
     return csv_text([head, *lines])
 
 
@@ -131,8 +161,12 @@ def _escaped(words: str) -> str:
 def _two_heads(columns: Sequence[Column]) -> list[str]:
     levels = [column.levels for column in columns]
     spans, rules, at = [], [], 0
-    for name, part in ((name, len(list(part))) for name, part in groupby(over for over, _ in levels)):
-        spans.append(f"\\multicolumn{{{part}}}{{c}}{{{_tex(name)}}}" if name else " & ".join([""] * part))
+    for name, part in (
+        (name, len(list(part))) for name, part in groupby(over for over, _ in levels)
+    ):
+        spans.append(
+            f"\\multicolumn{{{part}}}{{c}}{{{_tex(name)}}}" if name else " & ".join([""] * part)
+        )
         rules += [f"\\cmidrule(lr){{{at + 1}-{at + part}}}"] if name else []
         at += part
     lines = [_tex_line(spans), "".join(rules)] if rules else []
@@ -145,4 +179,6 @@ def _tex_line(cells: list[str]) -> str:
 
 def _tex(words: str) -> str:
     plain = printable(re.sub(r"\s+", " ", words)).translate(LATEX)
-    return re.sub(r"(?<![\w-])--([a-z][a-z-]*)", r"\\texttt{-{}-\1}", plain)  # TeX makes one dash of two
+    return re.sub(
+        r"(?<![\w-])--([a-z][a-z-]*)", r"\\texttt{-{}-\1}", plain
+    )  # TeX makes one dash of two

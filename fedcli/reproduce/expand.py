@@ -29,7 +29,12 @@ BUILT_IN: dict[str, dict[str, Flags]] = {
         "train": {"rounds": 2},
     },
 }
-ADDED = "prepare", "train", "evaluate", "settings"  # take every flag of a scale; others only those they have already
+ADDED = (
+    "prepare",
+    "train",
+    "evaluate",
+    "settings",
+)  # take every flag of a scale; others only those they have already
 
 MOST_SEEDS = 1000
 
@@ -72,7 +77,9 @@ class Cell:
     def asks(self) -> set[str]:
         """Variables of the paths that were not given."""
         stages = (*self.chain, self.train)
-        return {name for options in stages for word in options.argv() for name in ASKED.findall(word)}
+        return {
+            name for options in stages for word in options.argv() for name in ASKED.findall(word)
+        }
 
 
 def check(path: Path | str) -> Recipe:
@@ -97,9 +104,13 @@ def _check_settings(recipe: Recipe) -> None:
     given = [(f"data.{name}", data.settings, {name}) for name, data in recipe.chains.items()]
     given += [(scale, recipe.changes(scale, "settings"), {*recipe.chains}) for scale in SCALES]
     for where, settings, data in given:
-        known = {key for row in recipe.rows if data & {*row.data} for key in resolve(row.method).settings}
+        known = {
+            key for row in recipe.rows if data & {*row.data} for key in resolve(row.method).settings
+        }
         if odd := [key for key in settings if key not in known]:
-            raise UsageError(f"{where}.set: no row there has an option {odd[0]!r}", nearest(odd[0], known))
+            raise UsageError(
+                f"{where}.set: no row there has an option {odd[0]!r}", nearest(odd[0], known)
+            )
 
 
 def try_training(cells: Iterable[Cell]) -> None:
@@ -112,16 +123,24 @@ def try_training(cells: Iterable[Cell]) -> None:
 
 
 def cells(
-    recipe: Recipe, scale: str, *, seeds: tuple[int, ...] = (), raw: dict[str, str] | None = None,
-    files: dict[str, str] | None = None, method: Callable[[str], Any] = resolve,
-) -> list[Cell]:  # fmt: skip
+    recipe: Recipe,
+    scale: str,
+    *,
+    seeds: tuple[int, ...] = (),
+    raw: dict[str, str] | None = None,
+    files: dict[str, str] | None = None,
+    method: Callable[[str], Any] = resolve,
+) -> list[Cell]:
     """Every cell, in the order it is run: seed by seed, so that a table fills evenly.
 
     raw: dataset -> folder of it. files: name in the recipe's [files] -> path. A path that is not given is asked for,
     see Cell.asks. method: what a row's name stands for. Raises UsageError.
     """
     seeds, method = seeds or (recipe.seeds[:1] if scale == "smoke" else recipe.seeds), cache(method)
-    paths = {f"files.{name}": (files or {}).get(name) or asked(variable(name, "file")) for name in recipe.files}
+    paths = {
+        f"files.{name}": (files or {}).get(name) or asked(variable(name, "file"))
+        for name in recipe.files
+    }
     paths |= {f"{name}.name": Path(path).name for name, path in paths.items()}
     made = []
     for seed, row in product(seeds, recipe.rows):
@@ -135,14 +154,18 @@ def cells(
     return made
 
 
-def _cell(recipe: Recipe, scale: str, row: Row, seed: int, fills: dict[str, str], method: Any) -> Cell:
+def _cell(
+    recipe: Recipe, scale: str, row: Row, seed: int, fills: dict[str, str], method: Any
+) -> Cell:
     """The cell of a row. fills: what the words in braces stand for, {data} among them."""
     name, data = fills["data"], recipe.chains[fills["data"]]
     lists: shape.Data | shape.Lists = data.lists if data.lists and _brings(data, fills) else data
     stages = {
         "prepare": lists.prepare | row.prepare,
         # lists already assign the images to clients
-        "partition": lists.partition if "clients_file" in lists.partition else lists.partition | row.partition,
+        "partition": lists.partition
+        if "clients_file" in lists.partition
+        else lists.partition | row.partition,
         "corrupt": (data.corrupt or {}) | (row.corrupt or {}),
         "train": recipe.train | data.train | row.train,
         "evaluate": data.evaluate,
@@ -150,8 +173,13 @@ def _cell(recipe: Recipe, scale: str, row: Row, seed: int, fills: dict[str, str]
     }
     if scale != "paper":
         listed = files_in(data.lists)
-        stages = {stage: _scaled(stage, given, scale, recipe, method, listed) for stage, given in stages.items()}
-    having = row.settings.keys() | method.settings.keys()  # data and scale give options that a method has
+        stages = {
+            stage: _scaled(stage, given, scale, recipe, method, listed)
+            for stage, given in stages.items()
+        }
+    having = (
+        row.settings.keys() | method.settings.keys()
+    )  # data and scale give options that a method has
     settings = {name: value for name, value in stages.pop("settings").items() if name in having}
     stages["train"] |= {"method": row.method, "set": settings, "seed": seed}
     stages["prepare"] |= {"name": data.dataset, "raw": fills["raw"] or False}
@@ -159,9 +187,14 @@ def _cell(recipe: Recipe, scale: str, row: Row, seed: int, fills: dict[str, str]
         stages["train"]["rounds"] = method.default_training.get("rounds", ROUNDS)
     stages = {stage: filled(given, fills) for stage, given in stages.items()}
     chain = tuple(
-        STAGES[stage].from_flags(stages[stage]) for stage in shape.STAGES[:3] if stages[stage] or stage != "corrupt"
+        STAGES[stage].from_flags(stages[stage])
+        for stage in shape.STAGES[:3]
+        if stages[stage] or stage != "corrupt"
     )
-    train, evaluate = TrainOptions.from_flags(stages["train"]), EvaluateOptions.from_flags(stages["evaluate"])
+    train, evaluate = (
+        TrainOptions.from_flags(stages["train"]),
+        EvaluateOptions.from_flags(stages["evaluate"]),
+    )
     title = (data.title or name) if len(recipe.chains) > 1 else ""
     return Cell(row.name, name, title, seed, chain, train, evaluate)
 
@@ -173,18 +206,25 @@ def _brings(data: shape.Data, fills: dict[str, str]) -> bool:
     if missing and len(missing) < len(needed):
         brought = next(name for name in needed if name not in missing)
         flags = " ".join(f"--file {name}=PATH" for name in missing)
-        raise UsageError(f"--file {brought} is one of the lists {', '.join(needed)}, which go together", f"add {flags}")
+        raise UsageError(
+            f"--file {brought} is one of the lists {', '.join(needed)}, which go together",
+            f"add {flags}",
+        )
     return bool(needed) and not missing
 
 
-def _scaled(stage: str, given: Flags, scale: str, recipe: Recipe, method: Any, listed: Set[str]) -> Flags:
+def _scaled(
+    stage: str, given: Flags, scale: str, recipe: Recipe, method: Any, listed: Set[str]
+) -> Flags:
     """A stage's flags with what a reduced scale changes: the built-in part, then the recipe's own.
 
     listed: the files of published lists, which count at every scale; others belong to the networks of the paper's.
     """
     given = {name: value for name, value in given.items() if files_in(value) <= listed}
     changes = BUILT_IN[scale].get(stage, {})
-    if stage == "train":  # the small network of the same kind; weights and teachers of the large one do not fit it
+    if (
+        stage == "train"
+    ):  # the small network of the same kind; weights and teachers of the large one do not fit it
         clip = method.local.model == "clip" or str(given.get("model")).startswith("clip-")
         changes = changes | {"model": "clip-tiny" if clip else "cnn"}
         changes |= {name: False for name in ("weights", "teacher") if name in given}
@@ -200,8 +240,13 @@ def read_seeds(given: str | None, known: tuple[int, ...]) -> tuple[int, ...]:
     if given is None:
         return ()
     words = [word.strip() for word in given.split(",")]
-    if not all(word.isascii() and word.isdigit() and len(word) < 19 for word in words) or words == ["0"]:
-        raise UsageError(f"--seeds {given!r} is no number of seeds", "write --seeds 3, or --seeds 0,1 for these two")
+    if not all(word.isascii() and word.isdigit() and len(word) < 19 for word in words) or words == [
+        "0"
+    ]:
+        raise UsageError(
+            f"--seeds {given!r} is no number of seeds",
+            "write --seeds 3, or --seeds 0,1 for these two",
+        )
     if len(words) == 1 and int(given) > MOST_SEEDS:
         hint = "a number alone says how many, 0,1 says which"
         raise UsageError(f"--seeds {given} are more than {MOST_SEEDS} seeds", hint)
@@ -224,11 +269,18 @@ def chosen(cells: list[Cell], only: list[str]) -> list[Cell]:
     rows = {cell.row.lower() for cell in cells}
     wanted = [text.lower() for text in only]
     matching = [
-        cell for cell in cells
-        if not only or any(cell.row.lower() == text if text in rows else text in cell.name.lower() for text in wanted)
-    ]  # fmt: skip
+        cell
+        for cell in cells
+        if not only
+        or any(
+            cell.row.lower() == text if text in rows else text in cell.name.lower()
+            for text in wanted
+        )
+    ]
     if not matching:
-        raise NoCellError(f"no cell is called {' or '.join(map(repr, only))}", f"the first is {cells[0].name!r}")
+        raise NoCellError(
+            f"no cell is called {' or '.join(map(repr, only))}", f"the first is {cells[0].name!r}"
+        )
     return matching
 
 

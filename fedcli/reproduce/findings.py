@@ -11,9 +11,9 @@ from pathlib import Path
 from statistics import fmean, harmonic_mean
 from typing import Any
 
-from ..compare.cautions import doubtful_decisions, small_decides
-from ..compare.systems import Scored
-from ..compare.tested import Leads, order
+from ..comparison.cautions import doubtful_decisions, small_decides
+from ..comparison.systems import Scored
+from ..comparison.tested import Leads, order
 from ..data import manifest
 from ..errors import UsageError, nearest
 from ..metrics import PARITY, RESAMPLED
@@ -54,7 +54,11 @@ class Findings:
         """The numbers of a row's runs at each column's place, in the column's unit."""
         row, numbers = self.recipe.row(name), ByColumn()
         for column in self.recipe.columns:
-            place, times, by_seed = row.place(column.score), UNITS[column.unit][1], numbers.setdefault(column.name, {})
+            place, times, by_seed = (
+                row.place(column.score),
+                UNITS[column.unit][1],
+                numbers.setdefault(column.name, {}),
+            )
             for outcome in self.done(name, column.data):
                 values = places.rounds(self._tree(outcome), place, self.recipe.at)
                 by_seed[outcome.cell.seed] = [times * value for value in values]
@@ -70,12 +74,18 @@ class Findings:
 
         Raises UsageError where none has it and all rows are there: a row that is left out might have it.
         """
-        done = [outcome for outcome in self.outcomes if outcome.scores and outcome.cell.data == column.data]
+        done = [
+            outcome
+            for outcome in self.outcomes
+            if outcome.scores and outcome.cell.data == column.data
+        ]
         parts = column.score.split("/")
         ways = [places.reach(self._tree(outcome), parts) for outcome in done]
         if not done or any(way.values for way in ways):
             return True
-        if {row.name for row in self.recipe.rows if column.data in row.data} - {outcome.cell.row for outcome in done}:
+        if {row.name for row in self.recipe.rows if column.data in row.data} - {
+            outcome.cell.row for outcome in done
+        }:
             return False
         what = f"{self.recipe.name}: column {column.name!r}"
         hint = nearest((parts[ways[0].depth :] or [""])[0], ways[0].names)
@@ -87,7 +97,9 @@ def with_derived(recipe: Recipe, rounds: Mapping[str, ByColumn], name: str) -> B
     numbers = dict(rounds[name])
     for column in recipe.columns:
         if column.minus:
-            other = _best_other(column, rounds, name) if column.minus == BEST_OTHER else column.minus
+            other = (
+                _best_other(column, rounds, name) if column.minus == BEST_OTHER else column.minus
+            )
             taken = rounds.get(other, {}).get(column.name, {}) if name != other else {}
             numbers[column.name] = {  # of seeds and rounds that both have
                 seed: [value - less for value, less in zip(run, taken[seed], strict=True)]
@@ -95,7 +107,9 @@ def with_derived(recipe: Recipe, rounds: Mapping[str, ByColumn], name: str) -> B
                 if seed in taken and len(run) == len(taken[seed])
             }
     means = {
-        column.name: mean_runs([numbers[part] for part in column.parts], harmonic=bool(column.harmonic_mean_of))
+        column.name: mean_runs(
+            [numbers[part] for part in column.parts], harmonic=bool(column.harmonic_mean_of)
+        )
         for column in recipe.columns
         if column.parts
     }
@@ -104,7 +118,9 @@ def with_derived(recipe: Recipe, rounds: Mapping[str, ByColumn], name: str) -> B
 
 def _best_other(column: Column, rounds: Mapping[str, ByColumn], name: str) -> str:
     """The row with the best mean but this one; "" where no other has a number."""
-    values = {row: [*chain(*by_column.get(column.name, {}).values())] for row, by_column in rounds.items()}
+    values = {
+        row: [*chain(*by_column.get(column.name, {}).values())] for row, by_column in rounds.items()
+    }
     means = {row: fmean(numbers) for row, numbers in values.items() if numbers and row != name}
     return (min if column.lower else max)(means, key=lambda row: means[row], default="")
 
@@ -130,7 +146,9 @@ def heading(column: Column) -> table.Column:
 
 def shown(cell: Cell | Printed, column: Column) -> table.Cell:
     """A number in a table, with its spread."""
-    return table.number(cell.mean, cell.std, digits=UNITS[column.unit][2], sign="+" * bool(column.minus))
+    return table.number(
+        cell.mean, cell.std, digits=UNITS[column.unit][2], sign="+" * bool(column.minus)
+    )
 
 
 def marks(findings: Findings, rows: list[Row], *, tested: bool = True) -> dict[str, Marked]:
@@ -138,17 +156,29 @@ def marks(findings: Findings, rows: list[Row], *, tested: bool = True) -> dict[s
     columns = [column for column in findings.recipe.columns if not column.validation]
     metrics = list(dict.fromkeys(column.score.rpartition("/")[2] for column in columns))
     names = dict.fromkeys(column.data for column in columns)
-    leads = {data: Leads([findings.scored(row.name, data) for row in rows], metrics) for data in names}
+    leads = {
+        data: Leads([findings.scored(row.name, data) for row in rows], metrics) for data in names
+    }
     by_tests = tested and findings.recipe.at == "last5"
-    return {column.name: _marked(findings, rows, column, leads[column.data], by_tests) for column in columns}
+    return {
+        column.name: _marked(findings, rows, column, leads[column.data], by_tests)
+        for column in columns
+    }
 
 
-def _marked(findings: Findings, rows: list[Row], column: Column, of_data: Leads, by_tests: bool) -> Marked:
+def _marked(
+    findings: Findings, rows: list[Row], column: Column, of_data: Leads, by_tests: bool
+) -> Marked:
     """Rows that are the `best` of a column and that are `doubtful`, and whether tests stand behind the best.
 
     The best leads every other row significantly; of a score without a test it is the best number.
     """
-    recipe, names, cells, place = findings.recipe, [row.name for row in rows], [], column.score.split("/")
+    recipe, names, cells, place = (
+        findings.recipe,
+        [row.name for row in rows],
+        [],
+        column.score.split("/"),
+    )
     for row in rows:
         runs = [run.scores for run in findings.scored(row.name, column.data)]
         doubtful = _is_doubtful(place, runs, recipe.at)
@@ -157,16 +187,26 @@ def _marked(findings: Findings, rows: list[Row], column: Column, of_data: Leads,
     answers: list[bool | None] = []
 
     def leads(first: int, second: int) -> bool:
-        score = score_tested(column) if by_tests and not {names[first], names[second]} & {*recipe.personal} else None
+        score = (
+            score_tested(column)
+            if by_tests and not {names[first], names[second]} & {*recipe.personal}
+            else None
+        )
         answers.append(of_data.test(score, first, second, compared) if score else None)
         return answers[-1] is not False
 
-    marked = table.mark(heading(column), cells, [""] * len(cells), leads) if column.marked else cells
+    marked = (
+        table.mark(heading(column), cells, [""] * len(cells), leads) if column.marked else cells
+    )
     data = {each.data for each in recipe.columns if each.name in (column.name, *column.parts)}
     titles = {outcome.cell.title for outcome in findings.outcomes if outcome.cell.data in data}
     stuck = {row.name for row in rows if titles & row.chance.keys()}
     return Marked(
-        best=[name for name, cell in zip(names, marked, strict=True) if cell.best and name not in stuck],
+        best=[
+            name
+            for name, cell in zip(names, marked, strict=True)
+            if cell.best and name not in stuck
+        ],
         doubtful=[name for name, cell in zip(names, cells, strict=True) if cell.doubtful],
         tested=bool(answers) and None not in answers,
     )
@@ -187,24 +227,36 @@ def _is_doubtful(place: list[str], runs: list[Scores], at: str) -> bool:
             grouped = [scores for scores in runs if attribute in scores.groups]
             if what.startswith(PARITY):
                 return any(doubtful_decisions(scores, attribute, [what]) for scores in grouped)
-            return bool(more) and EDGES.get(more[-1]) in small_decides(grouped, attribute, version, what, at)
+            return bool(more) and EDGES.get(more[-1]) in small_decides(
+                grouped, attribute, version, what, at
+            )
     return False
 
 
 def tests(findings: Findings) -> Iterator[Tests]:
     """The rows on the very same data against the reference there, for each headline score."""
     recipe = findings.recipe
-    done = [outcome for outcome in findings.outcomes if outcome.scores and outcome.cell.row not in recipe.personal]
+    done = [
+        outcome
+        for outcome in findings.outcomes
+        if outcome.scores and outcome.cell.row not in recipe.personal
+    ]
     scores = [(column.data, score) for column in recipe.columns if (score := score_tested(column))]
     for data, score in dict.fromkeys(scores):
         for rows in same_data([outcome for outcome in done if outcome.cell.data == data]):
             if len(rows) < 2:
                 continue
             reference = _reference(findings, list(rows))
-            systems = {name: [findings.runs[path] for path in paths] for name, paths in rows.items()}
+            systems = {
+                name: [findings.runs[path] for path in paths] for name, paths in rows.items()
+            }
             about = {"version": score.version, "metric": score.metric, "reference": reference}
-            about["title"] = next(outcome.cell.title for outcome in done if outcome.cell.data == data)
-            yield Tests(data=data, **about, rows=order(systems, reference, score.metric, score.version))
+            about["title"] = next(
+                outcome.cell.title for outcome in done if outcome.cell.data == data
+            )
+            yield Tests(
+                data=data, **about, rows=order(systems, reference, score.metric, score.version)
+            )
 
 
 def source_of(scores: Path) -> Path:
@@ -221,7 +273,9 @@ def same_data(outcomes: list[Outcome]) -> list[dict[str, list[Path]]]:
     for row, scores in rows.items():
         read = {seed: source_of(path) for seed, path in scores.items()}
         for manifests, members in sets:
-            if (common := manifests.keys() & read.keys()) and all(manifests[seed] == read[seed] for seed in common):
+            if (common := manifests.keys() & read.keys()) and all(
+                manifests[seed] == read[seed] for seed in common
+            ):
                 manifests |= read
                 members[row] = list(scores.values())
                 break
@@ -232,5 +286,9 @@ def same_data(outcomes: list[Outcome]) -> list[dict[str, list[Path]]]:
 
 def _reference(findings: Findings, rows: list[str]) -> str:
     reference = findings.recipe.reference
-    alike = [name for name in rows if findings.recipe.row(name).method == findings.recipe.row(reference).method]
+    alike = [
+        name
+        for name in rows
+        if findings.recipe.row(name).method == findings.recipe.row(reference).method
+    ]
     return reference if reference in rows else [*alike, *rows][0]

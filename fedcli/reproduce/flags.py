@@ -47,7 +47,11 @@ def flags(stage: str) -> dict[str, Option]:
     return {
         field.typed: field
         for field in STAGES[stage].declared()
-        if not (field.flag.local or field.flag.argument or (stage == "prepare" and field.typed in OF_OTHERS))
+        if not (
+            field.flag.local
+            or field.flag.argument
+            or (stage == "prepare" and field.typed in OF_OTHERS)
+        )
     }
 
 
@@ -61,7 +65,9 @@ def checked(stage: str, given: Flags) -> Flags:
         if stage == "set":
             check_value(value, name)
         elif stage == "train" and name == "set":
-            raise UsageError("a method's options stand in its row", "write set = { ... } in the row itself")
+            raise UsageError(
+                "a method's options stand in its row", "write set = { ... } in the row itself"
+            )
         elif stage == "train" and name == "seed":
             raise UsageError("the seeds of training stand above", "write seeds = [0, 1, 2]")
         elif (stage, name) == ("corrupt", "kind"):
@@ -83,7 +89,13 @@ def checked(stage: str, given: Flags) -> Flags:
 def check_value(value: Any, name: str) -> None:
     """Raise UsageError for what cannot be one value of a flag or an option."""
     if not isinstance(value, bool | int | float | str):
-        kind = "a table" if isinstance(value, dict) else "a list" if isinstance(value, list) else "a date or time"
+        kind = (
+            "a table"
+            if isinstance(value, dict)
+            else "a list"
+            if isinstance(value, list)
+            else "a date or time"
+        )
         raise UsageError(f"{name} is {kind}, not one value", "give a number or a text")
     if isinstance(value, float) and not math.isfinite(value):
         raise UsageError(f"{name} is {value}", "give a number")
@@ -92,7 +104,9 @@ def check_value(value: Any, name: str) -> None:
     if isinstance(value, str) and not value.strip():
         raise UsageError(f"{name} is empty", "give it a value, or leave it out")
     if isinstance(value, str) and re.match(r"-(?![\d.])", value):
-        raise UsageError(f"{name}: {value!r} begins with a dash", "what begins so is a flag, not a value")
+        raise UsageError(
+            f"{name}: {value!r} begins with a dash", "what begins so is a flag, not a value"
+        )
     if isinstance(value, str) and not value.isprintable():
         hint = "write it in signs that can be seen"
         raise UsageError(f"{name} holds a character that cannot be seen: {value!r}", hint)
@@ -100,7 +114,9 @@ def check_value(value: Any, name: str) -> None:
 
 def _check_flag(stage: str, name: str, value: Any) -> None:
     if stage == "prepare" and name in OF_OTHERS:
-        raise UsageError(f"{stage} takes no {name} in a recipe", "write it under partition or corrupt")
+        raise UsageError(
+            f"{stage} takes no {name} in a recipe", "write it under partition or corrupt"
+        )
     if name in {field.typed for field in STAGES[stage].declared() if field.flag.local}:
         raise UsageError(f"{stage} takes no {name} in a recipe", "fedcli reproduce sets it itself")
     if name not in flags(stage):
@@ -109,15 +125,23 @@ def _check_flag(stage: str, name: str, value: Any) -> None:
     if value is False:
         return
     if (shape == "switch") != (value is True):
-        hint = "write true or false" if shape == "switch" else "give it one, or false to leave it out"
-        raise UsageError(f"{name} {'takes no value' if shape == 'switch' else 'needs a value'}", hint)
+        hint = (
+            "write true or false" if shape == "switch" else "give it one, or false to leave it out"
+        )
+        raise UsageError(
+            f"{name} {'takes no value' if shape == 'switch' else 'needs a value'}", hint
+        )
     if isinstance(value, list) and shape == "one":
-        raise UsageError(f"{name} takes one value, not a list", "a row for each value is written vary = { ... }")
+        raise UsageError(
+            f"{name} takes one value, not a list", "a row for each value is written vary = { ... }"
+        )
     if isinstance(value, dict) and name != "set":
         raise UsageError(f"{name} is a table, not a value", "give a number or a text")
     if isinstance(value, list | dict) and not value:
         raise UsageError(f"{name} is empty", "give it a value, or leave it out")
-    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else [value]:
+    for item in (
+        value.values() if isinstance(value, dict) else value if isinstance(value, list) else [value]
+    ):
         check_value(item, name)
 
 

@@ -63,11 +63,23 @@ class Forecast:
 
     def sentence(self, processes: int) -> str:
         """One sentence for a person; runs that share a machine take longer than the one that was measured."""
-        about, each = ("at least", f"{processes} at a time") if processes > 1 else ("about", "one after another")
+        about, each = (
+            ("at least", f"{processes} at a time")
+            if processes > 1
+            else ("about", "one after another")
+        )
         return (
             f"{console.counted(self.cells, 'run', 'runs')} to train: {about} {span(self.seconds / processes)}, {each}, "
-            + (f"with up to {self.bytes / 2**30:.1f} GiB of memory for each" if self.bytes else "memory not measured")
-            + (f" ({self.kinds[1]} of {self.kinds[0]} kinds of training measured)" if len({*self.kinds}) > 1 else "")
+            + (
+                f"with up to {self.bytes / 2**30:.1f} GiB of memory for each"
+                if self.bytes
+                else "memory not measured"
+            )
+            + (
+                f" ({self.kinds[1]} of {self.kinds[0]} kinds of training measured)"
+                if len({*self.kinds}) > 1
+                else ""
+            )
         )
 
 
@@ -95,11 +107,26 @@ def forecast(cells: list[Cell], sources: Sources, place: Place, *, keep: bool = 
     asked = _asked({cell.work: cell for cell in cells}.values(), sources, place)
     left = [(_cost(plan), (cell, plan, source)) for cell, plan, source, done in asked if not done]
     kinds = dict(reversed(left))  # the first cell of each
-    slow = {cost: _reckoned(plan, source) for cost, (_, plan, source) in kinds.items() if place.devices[0] == "cpu"}
+    slow = {
+        cost: _reckoned(plan, source)
+        for cost, (_, plan, source) in kinds.items()
+        if place.devices[0] == "cpu"
+    }
     slow = {cost: each for cost, each in slow.items() if STEPS * each[1] > MOST_SECONDS}
-    kept = _Kept(place, {cost: source for cost, (_, _, source) in kinds.items() if cost not in slow})
-    new = _in_turn({cost: kinds[cost][1] for cost in reversed(kinds) if cost not in slow and cost not in kept.known})
-    limit, begin = max(LEAST_SECONDS, min(SECONDS, MOST_SECONDS / max(len(new), 1))), time.perf_counter()
+    kept = _Kept(
+        place, {cost: source for cost, (_, _, source) in kinds.items() if cost not in slow}
+    )
+    new = _in_turn(
+        {
+            cost: kinds[cost][1]
+            for cost in reversed(kinds)
+            if cost not in slow and cost not in kept.known
+        }
+    )
+    limit, begin = (
+        max(LEAST_SECONDS, min(SECONDS, MOST_SECONDS / max(len(new), 1))),
+        time.perf_counter(),
+    )
     _say_beforehand([kinds[cost][0].row for cost in new], len(slow), limit)
     measured: dict[str, Estimate | None] = {**kept.known}
     for number, cost in enumerate(new, 1):
@@ -116,7 +143,11 @@ def forecast(cells: list[Cell], sources: Sources, place: Place, *, keep: bool = 
     if not of_image:
         return Forecast(0, 0.0, 0, 0)
     mean = sum(of_image.values()) / len(of_image)
-    counted = [(cost, images(source)) for cost, (*_, source) in left if cost in of_image or cost not in measured]
+    counted = [
+        (cost, images(source))
+        for cost, (*_, source) in left
+        if cost in of_image or cost not in measured
+    ]
     seconds = [of_image.get(cost, mean) * count for cost, count in counted]
     largest = max((one.peak_bytes for one in estimates.values()), default=0)
     free = min((one.free_bytes for one in estimates.values()), default=0)
@@ -132,11 +163,17 @@ def _in_turn(plans: dict[str, TrainOptions]) -> list[str]:
 
 def _say_beforehand(rows: list[str], slow: int, limit: float) -> None:
     if len(rows) * limit > SILENT:
-        kinds = console.listed(rows) if len(rows) <= MOST_NAMED else f"{len(rows)} kinds of training"
-        console.say(f"measuring a few steps of {kinds}, {span(min(len(rows) * limit, MOST_SECONDS))} at most")
+        kinds = (
+            console.listed(rows) if len(rows) <= MOST_NAMED else f"{len(rows)} kinds of training"
+        )
+        console.say(
+            f"measuring a few steps of {kinds}, {span(min(len(rows) * limit, MOST_SECONDS))} at most"
+        )
     if slow:
         kinds = console.counted(slow, "kind", "kinds")
-        console.say(f"{kinds} of training with steps too long to measure: time by operations, at half the matrix speed")
+        console.say(
+            f"{kinds} of training with steps too long to measure: time by operations, at half the matrix speed"
+        )
 
 
 def _reckoned(plan: TrainOptions, source: Path) -> tuple[float, float]:
@@ -147,7 +184,9 @@ def _reckoned(plan: TrainOptions, source: Path) -> tuple[float, float]:
     if network is None:
         return 0.0, 0.0
     operations, _ = per_image(network, passes_of(resolve(plan.method or "")), plan.epochs)
-    return operations * plan.rounds * plan.participation / speed, plan.batch_size * network["step"] / speed
+    return operations * plan.rounds * plan.participation / speed, plan.batch_size * network[
+        "step"
+    ] / speed
 
 
 class _Kept:
@@ -159,17 +198,25 @@ class _Kept:
 
     def __init__(self, place: Place, kinds: dict[str, Path]):
         package = Path(fedcli.__file__).parent
-        code = [(path.stat().st_mtime_ns, path.stat().st_size) for path in sorted(package.rglob("*.py"))]
+        code = [
+            (path.stat().st_mtime_ns, path.stat().st_size) for path in sorted(package.rglob("*.py"))
+        ]
         where = [resources.processor(), place.devices[0], len(place.devices) > 1, code]
         self.keys = {
             cost: hashlib.sha256(repr([cost, manifest.sha256(source), *where]).encode()).hexdigest()
             for cost, source in kinds.items()
         }
         self.path, self.body = place.work / "forecasts.json", dict[str, Any]()
-        with contextlib.suppress(OSError, ValueError):  # absent, or changed by somebody: measured again
+        with contextlib.suppress(
+            OSError, ValueError
+        ):  # absent, or changed by somebody: measured again
             known = TypeAdapter(dict[str, Estimate]).validate_json(self.path.read_bytes())
-            self.body = {key: asdict(one) for key, one in known.items() if isfinite(one.total_seconds)}
-        self.known = {cost: Estimate(**self.body[key]) for cost, key in self.keys.items() if key in self.body}
+            self.body = {
+                key: asdict(one) for key, one in known.items() if isfinite(one.total_seconds)
+            }
+        self.known = {
+            cost: Estimate(**self.body[key]) for cost, key in self.keys.items() if key in self.body
+        }
 
     def add(self, cost: str, one: Estimate | None) -> None:
         """Keep a measurement."""
@@ -178,7 +225,9 @@ class _Kept:
             write_text(self.path, json.dumps(self.body, indent=1))
 
 
-def _asked(cells: Iterable[Cell], sources: Sources, place: Place) -> Iterator[tuple[Cell, TrainOptions, Path, bool]]:
+def _asked(
+    cells: Iterable[Cell], sources: Sources, place: Place
+) -> Iterator[tuple[Cell, TrainOptions, Path, bool]]:
     """Each cell that has data with the options of its run, the data, and whether it is done."""
     runs = [manifest.read(path) for path in sorted(place.work.glob("runs/*/run.json"))]
     for cell in cells:
@@ -194,12 +243,18 @@ def _plan(options: TrainOptions, source: Path) -> TrainOptions:
 
 def _cost(plan: TrainOptions) -> str:
     """Plans that take equally long: those that differ in the seed, the learning rate or a number of the method."""
-    words = {key: value for key, value in plan.set.items() if not str(value).replace(".", "").isdigit()}
+    words = {
+        key: value for key, value in plan.set.items() if not str(value).replace(".", "").isdigit()
+    }
     return repr(replace(plan, seed=0, set=words, lr=1.0).decided())
 
 
-def _measured(source: Path, plan: TrainOptions, cell: Cell, place: Place, limit: float) -> Estimate | None:
-    engine = "in-process" if len(place.devices) > 1 else None  # as train() chooses for a process that is one of several
+def _measured(
+    source: Path, plan: TrainOptions, cell: Cell, place: Place, limit: float
+) -> Estimate | None:
+    engine = (
+        "in-process" if len(place.devices) > 1 else None
+    )  # as train() chooses for a process that is one of several
     plan = replace(plan, seed=cell.seed, device=place.devices[0], engine=engine)
     try:
         with threads():
@@ -216,7 +271,9 @@ def is_done(plan: TrainOptions, source: Path, runs: list[manifest.Manifest]) -> 
 
 def _settled(asked: TrainOptions | dict[str, Any]) -> dict[str, Any]:
     """The options of a run as they are recorded, of a plan or of a run's manifest, without files."""
-    options = record.options(asked, check(asked), None) if isinstance(asked, TrainOptions) else asked
+    options = (
+        record.options(asked, check(asked), None) if isinstance(asked, TrainOptions) else asked
+    )
     return {name: value for name, value in options.items() if name not in ("weights", "teacher")}
 
 
@@ -229,7 +286,9 @@ def announce_again(cells: list[Cell], sources: Sources, place: Place, folder: Pa
     for cell, plan, source, done in _asked(cells, sources, place) if before else ():
         old = before.get((cell.row, f"{cell.data}, seed {cell.seed}"))
         if old and not done:
-            with contextlib.suppress(FedcliError):  # the old result was removed in part: nothing to compare with
+            with contextlib.suppress(
+                FedcliError
+            ):  # the old result was removed in part: nothing to compare with
                 if changes := _changes(plan, source, manifest.inside(place.work, old)):
                     console.say(f"{cell.name} is trained again: {', '.join(changes)}")
 
@@ -239,7 +298,9 @@ def _last_scores(results: Path) -> dict[tuple[str, str], str]:
     try:
         rows = Results.read(results).rows if results.is_file() else []
     except FedcliError:
-        console.warn(f"{results} cannot be read: it is written again, without saying what has changed since")
+        console.warn(
+            f"{results} cannot be read: it is written again, without saying what has changed since"
+        )
         return {}
     return {(row.name, at): path for row in rows for at, path in row.scores.items()}
 

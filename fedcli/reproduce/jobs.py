@@ -28,7 +28,11 @@ from ..system.processes import Ended, one_each
 from .expand import Cell, stages_of
 from .shared import HELD, Board, Outcome, Shared, Sources
 
-RUN: dict[str, Any] = {"prepare": prepare.run, "partition": partition.run, "corrupt": corrupt.run}  # that make data
+RUN: dict[str, Any] = {
+    "prepare": prepare.run,
+    "partition": partition.run,
+    "corrupt": corrupt.run,
+}  # that make data
 CONTEXT = 2**29  # bytes that a process holds on a GPU beside its tensors
 POLL = 1.0  # seconds between two looks at what other processes hold
 
@@ -47,7 +51,9 @@ class Place:
     debug: bool = False
 
 
-def devices(device: str, jobs: int | None, cells: list[Cell], at_once: int | None = None) -> tuple[str, ...]:
+def devices(
+    device: str, jobs: int | None, cells: list[Cell], at_once: int | None = None
+) -> tuple[str, ...]:
     """The device of each process that plays cells: `cuda` spreads over all GPUs, at_once processes on each (one unless
     it or jobs says otherwise), and the CPU has a process on each core where every training is of one thread.
 
@@ -76,7 +82,9 @@ def fitting(place: Place, needed: int, free: int) -> Place:
     most = max(1, free // (needed + CONTEXT))
     kept = [each for k, each in enumerate(place.devices) if place.devices[:k].count(each) < most]
     if len(kept) < len(place.devices):
-        console.say(f"Cells at a time on each GPU: {most}; one takes up to {needed >> 30} of {free >> 30} GiB")
+        console.say(
+            f"Cells at a time on each GPU: {most}; one takes up to {needed >> 30} of {free >> 30} GiB"
+        )
     return replace(place, devices=tuple(kept))
 
 
@@ -85,7 +93,12 @@ def _at_once(cells: list[Cell]) -> int:
     code that another process does not have."""
     for cell in cells:
         plan = train.resolved(cell.train)
-        alone = plan.engine or plan.at_once or plan.sites or resolve(plan.method or "").module == "__main__"
+        alone = (
+            plan.engine
+            or plan.at_once
+            or plan.sites
+            or resolve(plan.method or "").module == "__main__"
+        )
         if alone or (plan.threads or models.describe(plan.model).threads) != 1:
             return 1
     room = max(1, free("cpu") // 2**30) if free("cpu") else len(cells)
@@ -109,12 +122,16 @@ def make_data(cells: list[Cell], place: Place) -> Sources:
             options = replace(chain[-1].reading(above) if above else chain[-1], **folder)
             name = manifest.identity({"data": options.argv()}, [])
             while not claims.take(name):
-                console.status(f"another process makes the data of {cell.name} ({options.stage}): waiting for it")
+                console.status(
+                    f"another process makes the data of {cell.name} ({options.stage}): waiting for it"
+                )
                 time.sleep(POLL)
             outcome = _tried(cell, partial(RUN[options.stage], options), place.debug)
             claims.give_back(name)
             sources[chain] = outcome.scores or outcome
-    faults = {outcome.sentence: outcome for outcome in sources.values() if isinstance(outcome, Outcome)}
+    faults = {
+        outcome.sentence: outcome for outcome in sources.values() if isinstance(outcome, Outcome)
+    }
     if faults and all(isinstance(sources[cell.chain], Outcome) for cell in cells):
         raise FedcliError("; ".join(faults), next(iter(faults.values())).hint)
     for fault in faults.values():
@@ -122,7 +139,9 @@ def make_data(cells: list[Cell], place: Place) -> Sources:
     return sources
 
 
-def run(shared: Shared, place: Place, number: Callable[[Outcome], str] = lambda _: "") -> list[Outcome] | None:
+def run(
+    shared: Shared, place: Place, number: Callable[[Outcome], str] = lambda _: ""
+) -> list[Outcome] | None:
     """Train and score every cell, in their order and beside other processes; cells of equal work are run once.
 
     number: what is said of a cell that has ended well. Returns None, and says what was done here, where other processes
@@ -137,24 +156,42 @@ def run(shared: Shared, place: Place, number: Callable[[Outcome], str] = lambda 
         here[outcome.cell] = outcome
     board.look()
     if not shared.wait and (len(board.ended) < len(shared.cells) or not shared.joins()):
-        count, left = console.counted(len(shared.cells), "cell", "cells"), len(shared.cells) - len(board.ended)
-        who = f"{left} left to other processes, the last of which writes it" if left else "another process writes it"
+        count, left = (
+            console.counted(len(shared.cells), "cell", "cells"),
+            len(shared.cells) - len(board.ended),
+        )
+        who = (
+            f"{left} left to other processes, the last of which writes it"
+            if left
+            else "another process writes it"
+        )
         console.say(f"{len(here)} of {count} of this table trained here; {who}")
         refuse_failed([*here.values()], "cell", "cells")
         return None
     failed = {end.cell: end for end in board.ended.values() if not end.scores}
     rest = [cell for cell in shared.cells if cell not in here and cell not in failed]
-    here |= {outcome.cell: outcome for outcome in play(((cell, shared.data[cell]) for cell in rest), place, board)}
+    here |= {
+        outcome.cell: outcome
+        for outcome in play(((cell, shared.data[cell]) for cell in rest), place, board)
+    }
     outcomes = {cell.work: outcome for cell, outcome in (failed | here).items()}
-    faults = {chain: source for chain, source in shared.sources.items() if isinstance(source, Outcome)}
-    return [replace(outcomes.get(cell.work) or faults[cell.chain], cell=cell) for cell in shared.asked]
+    faults = {
+        chain: source for chain, source in shared.sources.items() if isinstance(source, Outcome)
+    }
+    return [
+        replace(outcomes.get(cell.work) or faults[cell.chain], cell=cell) for cell in shared.asked
+    ]
 
 
 def _claimed(shared: Shared, board: Board) -> Iterator[tuple[Cell, Path] | None]:
     """Cells that this process has taken, one at a time, and None while others have all that are left."""
     while True:
         board.look()
-        others = [cell for cell in shared.cells if cell.name not in board.ended and cell.name not in board.playing]
+        others = [
+            cell
+            for cell in shared.cells
+            if cell.name not in board.ended and cell.name not in board.playing
+        ]
         left = [cell for cell in others if cell in shared.mine]
         cell = next((cell for cell in left if shared.claim(cell)), None)
         if cell and shared.ended(cell):  # at this moment
@@ -164,7 +201,9 @@ def _claimed(shared: Shared, board: Board) -> Iterator[tuple[Cell, Path] | None]
             yield cell, shared.data[cell]
         elif board.playing or (others and shared.wait) or not shared.left_to_others(left):
             if not board.playing:
-                console.status(f"{board.count} waiting for other processes: {', '.join(each.name for each in others)}")
+                console.status(
+                    f"{board.count} waiting for other processes: {', '.join(each.name for each in others)}"
+                )
             yield None
         else:
             return
@@ -201,10 +240,18 @@ def told(error: Exception) -> FedcliError:
     return extensions.fault(error) or of_system(error) or unexpected
 
 
-def _play(cell: Cell, source: Path, place: Place, device: str, report: Callable[[int, int], None]) -> Outcome:
-    def stages() -> Result:  # the next cell begins with as many threads as a process of its own would
+def _play(
+    cell: Cell, source: Path, place: Place, device: str, report: Callable[[int, int], None]
+) -> Outcome:
+    def stages() -> (
+        Result
+    ):  # the next cell begins with as many threads as a process of its own would
         with threads(), console.muted(report):
-            run = train.run(replace(cell.train, data=source, device=device, work=place.work, resume=True, wait=True))
+            run = train.run(
+                replace(
+                    cell.train, data=source, device=device, work=place.work, resume=True, wait=True
+                )
+            )
         if cell.evaluate is None:
             return run
         with threads(), console.muted():
@@ -213,21 +260,31 @@ def _play(cell: Cell, source: Path, place: Place, device: str, report: Callable[
     return _tried(cell, stages, place.debug)
 
 
-def _one_by_one(cells: Iterable[tuple[Cell, Path] | None], place: Place, board: Board) -> Iterator[Outcome]:
+def _one_by_one(
+    cells: Iterable[tuple[Cell, Path] | None], place: Place, board: Board
+) -> Iterator[Outcome]:
     for task in cells:
         if task is None:
             time.sleep(POLL)
         else:
-            yield board.end(_play(*task, place, place.devices[0], partial(board.played_round, task[0])))
+            yield board.end(
+                _play(*task, place, place.devices[0], partial(board.played_round, task[0]))
+            )
 
 
-def _side_by_side(cells: Iterable[tuple[Cell, Path] | None], place: Place, board: Board) -> Iterator[Outcome]:
+def _side_by_side(
+    cells: Iterable[tuple[Cell, Path] | None], place: Place, board: Board
+) -> Iterator[Outcome]:
     tasks = (task and (*task, place) for task in cells)
-    with contextlib.closing(one_each(_play, tasks, place.devices, preload=__name__, pause=POLL)) as messages:
+    with contextlib.closing(
+        one_each(_play, tasks, place.devices, preload=__name__, pause=POLL)
+    ) as messages:
         for (cell, *_), message in messages:
             if isinstance(message, Ended):
                 sentence = f"its process ended without a result (code {message.code})"
-                killed = Outcome(cell, None, sentence, "it may have run out of memory; give fewer --jobs")
+                killed = Outcome(
+                    cell, None, sentence, "it may have run out of memory; give fewer --jobs"
+                )
                 yield board.end(message.value or killed)
             else:
                 board.played_round(cell, *message)

@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from .. import console
-from ..compare.systems import Scored
+from ..comparison.systems import Scored
 from ..data import manifest
 from ..data.manifest import sync
 from ..errors import FedcliError
@@ -29,9 +29,15 @@ from .tables import beside
 
 
 def play(
-    recipe: Recipe, shared: Shared, place: Place, folder: Path, shown: Callable[[Results], None], *,
-    measured: bool = True, **about: Any,
-) -> list[Outcome]:  # fmt: skip
+    recipe: Recipe,
+    shared: Shared,
+    place: Place,
+    folder: Path,
+    shown: Callable[[Results], None],
+    *,
+    measured: bool = True,
+    **about: Any,
+) -> list[Outcome]:
     """Train and score cells beside other processes; the last writes the folder and calls shown() with what is known.
 
     Returns what became of each, nothing where another process is the last.
@@ -83,10 +89,14 @@ def of_cell(recipe: Recipe, outcome: Outcome, *, published: bool = True) -> str:
         made = manifest.read(outcome.path, "scores")
         scored = Scored(outcome.path, made.options, Scores.of(made.body, outcome.path))
         numbers = Findings(recipe, [outcome], {outcome.path: scored}).columns(cell.row)
-        known = [each for each in recipe.columns if numbers[each.name].get(cell.seed) and not each.minus]
+        known = [
+            each for each in recipe.columns if numbers[each.name].get(cell.seed) and not each.minus
+        ]
         for column in [*(each for each in known if each.name in printed), *known][:1]:
             sign, _, digits = UNITS[column.unit]
-            said = f"{column.name} {fmean(numbers[column.name][cell.seed]):.{digits}f} {sign}".rstrip()
+            said = (
+                f"{column.name} {fmean(numbers[column.name][cell.seed]):.{digits}f} {sign}".rstrip()
+            )
             if published and (theirs := printed.get(column.name)):
                 spread = "" if theirs.std is None else f" ± {theirs.std:.{digits}f}"
                 said += f", published {theirs.mean:.{digits}f}{spread}"
@@ -104,15 +114,23 @@ def record(folder: Path, results: Results) -> None:
     manifest.write_text(folder / "table.tex", beside.latex(results))
 
 
-def illustrate(folder: Path, recipe: Recipe, results: Results, outcomes: list[Outcome], *, device: str) -> Results:
+def illustrate(
+    folder: Path, recipe: Recipe, results: Results, outcomes: list[Outcome], *, device: str
+) -> Results:
     """Add the pictures and the page to a recorded folder, and return what results.json then holds.
 
     Raises FedcliError with what was written already.
     """
-    undrawn = f"the pictures and the page are missing from {folder}, which has results.json and table.md"
+    undrawn = (
+        f"the pictures and the page are missing from {folder}, which has results.json and table.md"
+    )
     with _said(undrawn), scratch(folder) as temporary:
-        drawn, missing = pictures.draw(recipe, results, outcomes, temporary, older=folder, device=device)
-        results = results.model_copy(update={"notes": [*results.notes, *missing], "pictures": dict(drawn)})
+        drawn, missing = pictures.draw(
+            recipe, results, outcomes, temporary, older=folder, device=device
+        )
+        results = results.model_copy(
+            update={"notes": [*results.notes, *missing], "pictures": dict(drawn)}
+        )
         record(temporary, results)
         sync(temporary)
         shutil.rmtree(folder)
@@ -121,20 +139,27 @@ def illustrate(folder: Path, recipe: Recipe, results: Results, outcomes: list[Ou
     if not scores:
         return results
     with (
-        _said(f"report.html is missing from {folder}, which has results.json, table.md and the pictures"),
+        _said(
+            f"report.html is missing from {folder}, which has results.json, table.md and the pictures"
+        ),
         console.muted(),  # its remarks stand on the page
     ):
         page.write(
             folder / "report.html",
             scores,
             page.PageOptions(
-                tables=[*beside.main(results, "Bold"), *beside.compared(results), beside.ran(results)],
-                findings=beside.findings(results), tests=beside.tests(results)[1],
+                tables=[
+                    *beside.main(results, "Bold"),
+                    *beside.compared(results),
+                    beside.ran(results),
+                ],
+                findings=beside.findings(results),
+                tests=beside.tests(results)[1],
                 pictures=[(title, folder / name) for title, name in drawn],
                 clocks=False,  # equal scores, equal bytes
                 **{key: getattr(results, key) for key in ("title", "notes", "at", "spread")},
             ),
-        )  # fmt: skip
+        )
     return results
 
 
@@ -145,14 +170,19 @@ def _said(missing: str) -> Iterator[None]:
         yield
     except Exception as error:
         fault = told(error)
-        raise FedcliError(f"{missing}: {fault.sentence}", fault.hint or "--debug shows where") from error
+        raise FedcliError(
+            f"{missing}: {fault.sentence}", fault.hint or "--debug shows where"
+        ) from error
 
 
 def show(results: Results) -> None:
     """Print the main tables and the worst differences; then what the runs show, and what is to be known before."""
     print()
     writers.say([results.title])
-    for table in [*beside.main(results), *([far] if (far := beside.differences(results)).rows else [])]:
+    for table in [
+        *beside.main(results),
+        *([far] if (far := beside.differences(results)).rows else []),
+    ]:
         print()
         writers.show(table)
         writers.say([table.legend])

@@ -19,7 +19,13 @@ SUFFIXES = ".png", ".svg", ".pdf"
 
 
 def draw(
-    recipe: Recipe, results: Results, outcomes: list[Outcome], folder: Path, *, older: Path, device: str
+    recipe: Recipe,
+    results: Results,
+    outcomes: list[Outcome],
+    folder: Path,
+    *,
+    older: Path,
+    device: str,
 ) -> tuple[list[tuple[str, str]], list[str]]:
     """Write every figure into the folder: title and name of each, and a sentence for each that could not be drawn.
 
@@ -29,9 +35,14 @@ def draw(
     for figure in recipe.figures:
         try:
             if figure.kind == "sweep":
-                drawn += [_sweep(recipe, figure, results, column, folder) for column in _columns(figure, results)]
+                drawn += [
+                    _sweep(recipe, figure, results, column, folder)
+                    for column in _columns(figure, results)
+                ]
             else:
-                drawn.append(_of_runs(figure, _runs(recipe, figure, outcomes), folder, older, device))
+                drawn.append(
+                    _of_runs(figure, _runs(recipe, figure, outcomes), folder, older, device)
+                )
         except FedcliError as error:
             missing.append(f"No picture {figure.title!r}: {error.sentence}.")
     return drawn, missing
@@ -47,10 +58,14 @@ def _kinds(file: Path) -> list[Path]:
 
 
 def _columns(figure: Figure, results: Results) -> list[Column]:
-    return [column for column in results.columns if not figure.columns or column.name in figure.columns]
+    return [
+        column for column in results.columns if not figure.columns or column.name in figure.columns
+    ]
 
 
-def _sweep(recipe: Recipe, figure: Figure, results: Results, column: Column, folder: Path) -> tuple[str, str]:
+def _sweep(
+    recipe: Recipe, figure: Figure, results: Results, column: Column, folder: Path
+) -> tuple[str, str]:
     """A column against the varied value; a figure of several columns has a picture of each."""
     cells = {row.name: row.cells[column.name] for row in results.rows}
     points = [
@@ -60,7 +75,9 @@ def _sweep(recipe: Recipe, figure: Figure, results: Results, column: Column, fol
     ]
     if not any(mean is not None for _, _, mean, _ in points):
         raise FedcliError("none of its cells is there", "run the recipe without --only")
-    levels = [(name, None, cells[name].mean, cells[name].std) for name in figure.lines if name in cells]
+    levels = [
+        (name, None, cells[name].mean, cells[name].std) for name in figure.lines if name in cells
+    ]
     title = figure.title + f": {column.name}" * (len(_columns(figure, results)) > 1)
     frame = sweep.of_points([*points, *levels], figure.x.partition(".")[2], heading(column).heading)
     drawing.write(sweep.draw(frame), *_kinds(folder / _file(title)))
@@ -80,7 +97,9 @@ def _asked(row: Row, names: tuple[str, ...]) -> bool:
 def _runs(recipe: Recipe, figure: Figure, outcomes: list[Outcome]) -> dict[str, list[Path]]:
     data = figure.data or next(iter(recipe.chains))
     rows = {row.name for row in recipe.rows if _asked(row, figure.rows)}
-    named = {name: f"{name} (global model)" for name in recipe.personal}  # whose numbers are of clients' own
+    named = {
+        name: f"{name} (global model)" for name in recipe.personal
+    }  # whose numbers are of clients' own
     runs: dict[str, list[Path]] = {}
     for outcome in outcomes:
         if outcome.scores and outcome.cell.data == data and outcome.cell.row in rows:
@@ -91,7 +110,9 @@ def _runs(recipe: Recipe, figure: Figure, outcomes: list[Outcome]) -> dict[str, 
     return runs
 
 
-def _of_runs(figure: Figure, runs: dict[str, list[Path]], folder: Path, older: Path, device: str) -> tuple[str, str]:
+def _of_runs(
+    figure: Figure, runs: dict[str, list[Path]], folder: Path, older: Path, device: str
+) -> tuple[str, str]:
     """A picture of the records of runs; of the first seed, but for a convergence.
 
     older: where a landscape of the same runs, which takes long, is copied from.
@@ -102,19 +123,25 @@ def _of_runs(figure: Figure, runs: dict[str, list[Path]], folder: Path, older: P
     match figure.kind:
         case "convergence":
             metric = f"average {figure.metric} by {figure.by}" if figure.by else figure.metric
-            picture = convergence.draw(convergence.frame(records, metric=metric, version=figure.version))
+            picture = convergence.draw(
+                convergence.frame(records, metric=metric, version=figure.version)
+            )
         case "histograms":
             picture = histograms.draw(histograms.frame(firsts))
         case "landscape-1d" | "landscape-2d":
             version = figure.version or landscape.usual(firsts.values())
             dims: Literal["1d", "2d"] = "2d" if figure.kind == "landscape-2d" else "1d"
             about = {"dims": int(dims[0]), "version": version, "names": list(runs)}
-            file = _file(figure.title, f"-{manifest.identity(about, [paths[0] for paths in runs.values()])}")
+            file = _file(
+                figure.title, f"-{manifest.identity(about, [paths[0] for paths in runs.values()])}"
+            )
             if all(each.is_file() for each in _kinds(older / file)):
                 for each in _kinds(older / file):
                     shutil.copy(each, folder / each.name)
                 return figure.title, file
-            picture = landscape.draw(landscape.frame(firsts, dims=dims, version=version, device=device))
+            picture = landscape.draw(
+                landscape.frame(firsts, dims=dims, version=version, device=device)
+            )
         case _:
             picture = curves.draw(curves.frame(firsts, series=[figure.series]))
     drawing.write(picture, *_kinds(folder / file))

@@ -22,7 +22,10 @@ from .flags import MARK
 ANY, OTHER = MARK, MARK * 2  # a name of the data, and a second one
 DIFFERENCES = *PARITY, *(f"{name}_ovr_macro" for name in PARITY)
 
-FROM_TABLES = {"isic2019": ["center"], "isic-skin-tone": ["center"]}  # attributes that a table in the folder may add
+FROM_TABLES = {
+    "isic2019": ["center"],
+    "isic-skin-tone": ["center"],
+}  # attributes that a table in the folder may add
 
 
 def attributes(dataset: str) -> list[str]:
@@ -40,7 +43,9 @@ def check_by(by: Iterable[str], dataset: str) -> None:
         if odd := [part for part in parts if ANY not in known and part not in known]:
             raise UsageError(f"{dataset} has no attribute {odd[0]!r}", nearest(odd[0], known))
         if len(set(parts)) < len(parts):
-            raise UsageError(f"{name!r} crosses an attribute with itself", "give each once, such as race*sex")
+            raise UsageError(
+                f"{name!r} crosses an attribute with itself", "give each once, such as race*sex"
+            )
 
 
 @dataclass(frozen=True)
@@ -63,15 +68,27 @@ def reach(tree: Any, parts: list[str], depth: int = 0) -> Reached:
     if not parts:
         return Reached([tree], depth, list(below))
     if parts[0] == "*":
-        ways = [reach(inner, parts[1:], depth + 1) for inner in below.values()] if depth and parts[1:] else []
+        ways = (
+            [reach(inner, parts[1:], depth + 1) for inner in below.values()]
+            if depth and parts[1:]
+            else []
+        )
     else:
         heads = {count: "/".join(parts[:count]) for count in range(len(parts), 0, -1)}
         names = {count: head if head in below else ANY for count, head in heads.items() if head}
-        ways = [reach(below[name], parts[count:], depth + count) for count, name in names.items() if name in below]
+        ways = [
+            reach(below[name], parts[count:], depth + count)
+            for count, name in names.items()
+            if name in below
+        ]
     if not ways:
         return Reached([], depth, list(below))
     furthest = max(ways, key=lambda way: (any(map(_is_number, way.values)), way.depth))
-    return replace(furthest, values=[x for way in ways for x in way.values]) if parts[0] == "*" else furthest
+    return (
+        replace(furthest, values=[x for way in ways for x in way.values])
+        if parts[0] == "*"
+        else furthest
+    )
 
 
 def _is_number(value: Any) -> bool:
@@ -85,8 +102,14 @@ def _is_number(value: Any) -> bool:
 
 def _numbers(tree: dict[str, Any]) -> dict[str, Any]:
     """The part of a tree that leads to numbers."""
-    inner = {name: _numbers(value) if isinstance(value, dict) else value for name, value in tree.items()}
-    return {name: value for name, value in inner.items() if (isinstance(value, dict) and value) or _is_number(value)}
+    inner = {
+        name: _numbers(value) if isinstance(value, dict) else value for name, value in tree.items()
+    }
+    return {
+        name: value
+        for name, value in inner.items()
+        if (isinstance(value, dict) and value) or _is_number(value)
+    }
 
 
 def rounds(tree: Any, place: str, at: str) -> list[float]:
@@ -114,7 +137,9 @@ def check(place: str, dataset: str, by: Iterable[str], *, corrupted: bool, best:
     reached = reach(whole["best_on_validation"] if best else whole, parts)
     if any(map(_is_number, reached.values)):
         return
-    names = ["a name of your data" if name == ANY else name for name in reached.names if name != OTHER]
+    names = [
+        "a name of your data" if name == ANY else name for name in reached.names if name != OTHER
+    ]
     if reached.depth == len(parts):
         hint = f"it goes on there with one of: {', '.join(names)}" if names else "leave the end out"
     elif parts[reached.depth] in ("corrupted", "average") and not corrupted:
@@ -131,11 +156,19 @@ def _whole(attributes: tuple[str, ...], versions: tuple[str, ...]) -> dict[str, 
     about |= {"settings": {}, "options": {}, "data": {}}
     sure = table.Score([0.5, 0.5], [1, 2], 1, (), "", 0.4, 0.6, "bca by image", 1)
     made = scores.Scores(
-        **about, rounds=1, roster_size=1, kept_rounds=[1], bytes=scores.Traffic(1.0, 1.0), personal_models=True,
-        best=scores.Chosen(1, "", 1.0), shots=scores.Shots(1, 1, {}, []), train_images=1, clients=named,
+        **about,
+        rounds=1,
+        roster_size=1,
+        kept_rounds=[1],
+        bytes=scores.Traffic(1.0, 1.0),
+        personal_models=True,
+        best=scores.Chosen(1, "", 1.0),
+        shots=scores.Shots(1, 1, {}, []),
+        train_images=1,
+        clients=named,
         severities={ANY: {ANY: scores.Severity(True, True)}},
         table=dict.fromkeys(_lines(attributes, versions), sure),
-    )  # fmt: skip
+    )
     return _numbers(nested.nested(made))
 
 
@@ -144,14 +177,19 @@ def _lines(attributes: tuple[str, ...], versions: tuple[str, ...]) -> Iterator[t
     whole = [*(("", model) for model in ("", "personal", "mean_personal", table.BEST)), (ANY, "")]
     shown = [(v, view, "", model) for v, (view, model) in product(versions, whole)]
     shown += [(f"{ANY} {ANY}", "", "", "")]
-    shown += [(versions[0], "", client, model) for client in (ANY, OTHER) for model in ("", scores.GLOBAL)]
+    shown += [
+        (versions[0], "", client, model) for client in (ANY, OTHER) for model in ("", scores.GLOBAL)
+    ]
     shown += [(versions[0], "", ANY, table.TRAINED_AT + ANY)]
     for version, view, client, model in shown:
         where = table.Where(version, view, client=client, model=model)
         yield from (where._replace(metric=metric) for metric in METRICS)
         for name, metric, group in product(attributes, METRICS, (ANY, OTHER)):
             yield where._replace(attribute=name, metric=metric, group=group)
-        yield from (where._replace(attribute=name, metric=metric) for name, metric in product(attributes, DIFFERENCES))
+        yield from (
+            where._replace(attribute=name, metric=metric)
+            for name, metric in product(attributes, DIFFERENCES)
+        )
     for version in versions:
         for label in (*SHOT_GROUPS, "all", "balanced_accuracy"):
             yield table.Where(version, label=label, metric=scores.RECALL)

@@ -92,14 +92,23 @@ class Plan:
         """Of all trainings, one after another: arithmetic, traffic or steps, whichever takes a training longest."""
         part, speed = HALF[device["precision"]], device["flops"] * device["share"]
         each = (
-            max(one.operations / speed, one.traffic * part / device["bandwidth"], one.steps * device["step_seconds"])
+            max(
+                one.operations / speed,
+                one.traffic * part / device["bandwidth"],
+                one.steps * device["step_seconds"],
+            )
             for one in self.trainings
         )
         return sum(each) / 3600
 
 
 def planned(
-    files: Iterable[Path], scale: str, facts: Facts, *, seeds: str | None = None, only: tuple[str, ...] = ()
+    files: Iterable[Path],
+    scale: str,
+    facts: Facts,
+    *,
+    seeds: str | None = None,
+    only: tuple[str, ...] = (),
 ) -> Plan:
     """The plan of recipes. facts: name of a method -> what it says of itself. Raises UsageError."""
     plan, methods = Plan(), cache(lambda name: _method(name, facts))
@@ -116,16 +125,22 @@ def planned(
         runs = {(cell.chain, cell.train): cell for cell in own}
         new = {work: cell for work, cell in runs.items() if work not in seen}
         seen |= new.keys()
-        trained = [_training(cell, methods(cell.train.method or "fedavg"), plan) for cell in new.values()]
+        trained = [
+            _training(cell, methods(cell.train.method or "fedavg"), plan) for cell in new.values()
+        ]
         plan.tables.append(Table(recipe.name, len(own), len(runs), tuple(filter(None, trained))))
-        plan.files |= {name: file.what for name, file in recipe.files.items() if any(cell.asks for cell in own)}
+        plan.files |= {
+            name: file.what for name, file in recipe.files.items() if any(cell.asks for cell in own)
+        }
         plan.fetched |= {name for name, file in recipe.files.items() if file.card}
         if len({cell.seed for cell in own}) == 1:
             plan.one_seed.append(recipe.name)
         for cell in own:
             prepare: Any = cell.chain[0]
             if cell.train.weights == "imagenet":
-                network = costs_of(model := cell.train.model or "", _side(prepare), card(prepare.name)["channels"])
+                network = costs_of(
+                    model := cell.train.model or "", _side(prepare), card(prepare.name)["channels"]
+                )
                 plan.weights[model] = network["parameters"] * FLOAT / 1e6 if network else None
             pools.setdefault(prepare.name, set()).add(prepare)
     if missing and not plan.tables:
@@ -144,8 +159,10 @@ def _method(name: str, facts: Facts) -> Any:
     passes = None if any(isinstance(each, str) for each in stated) else stated
     return SimpleNamespace(
         settings=dict.fromkeys(option for half in halves for option in half["options"]),
-        default_training=known["training"], local=SimpleNamespace(model=known["network"]), passes=passes,
-    )  # fmt: skip
+        default_training=known["training"],
+        local=SimpleNamespace(model=known["network"]),
+        passes=passes,
+    )
 
 
 def _images(prepare: Any) -> int:
@@ -164,7 +181,11 @@ def _pool(prepare: Any) -> float:
 
 def _clients(prepare: Any, partition: Any) -> int:
     about = card(prepare.name)
-    return partition.clients or max(len(about["attributes"].get(key, [])) for key in (*partition.by, "")) or 2
+    return (
+        partition.clients
+        or max(len(about["attributes"].get(key, [])) for key in (*partition.by, ""))
+        or 2
+    )
 
 
 def _trained(prepare: Any, partition: Any) -> float:
@@ -173,7 +194,9 @@ def _trained(prepare: Any, partition: Any) -> float:
     if prepare.folds:
         count *= 1 - 1 / prepare.folds
     else:
-        count = fixed if fixed and not prepare.sample_images else count * (1 - (prepare.test or TEST))
+        count = (
+            fixed if fixed and not prepare.sample_images else count * (1 - (prepare.test or TEST))
+        )
     if partition.portion:
         sites = max(len(about["attributes"].get(key, [0])) for key in partition.by)
         count *= partition.portion * _clients(prepare, partition) / sites
@@ -198,38 +221,57 @@ def _training(cell: Cell, method: Any, plan: Plan) -> Training | None:
     operations, traffic = per_image(network, passes, train.epochs)
     model, batch = network["parameters"] * FLOAT, train.batch_size
     return Training(
-        visits, visits / batch + clients * rounds * train.epochs / 2,
-        images * rounds * operations, images * rounds * traffic,
-        PROCESS + _pool(prepare) + 2 * batch * network["kept"] + (clients + KEPT) * model, KEPT * model,
-    )  # fmt: skip
+        visits,
+        visits / batch + clients * rounds * train.epochs / 2,
+        images * rounds * operations,
+        images * rounds * traffic,
+        PROCESS + _pool(prepare) + 2 * batch * network["kept"] + (clients + KEPT) * model,
+        KEPT * model,
+    )
 
 
 def summed(halves: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """The passes of a method's two halves together, by kind."""
     halves = list(halves)
-    return {kind: sum(half.get(kind, 0) for half in halves) for kind in ("step", "look", "gradient", "forward")}
+    return {
+        kind: sum(half.get(kind, 0) for half in halves)
+        for kind in ("step", "look", "gradient", "forward")
+    }
 
 
 def passes_of(method: Any) -> dict[str, int]:
     """The passes of a method, by kind; of one that states none those of plain training."""
-    stated = [half.cost for half in (method.local, method.aggregator) if not isinstance(half.cost, str)]
+    stated = [
+        half.cost for half in (method.local, method.aggregator) if not isinstance(half.cost, str)
+    ]
     return summed(stated or [NOT_STATED])
 
 
-def per_image(network: Mapping[str, float], passes: Mapping[str, int], epochs: int) -> tuple[float, float]:
+def per_image(
+    network: Mapping[str, float], passes: Mapping[str, int], epochs: int
+) -> tuple[float, float]:
     """Operations and bytes in fp32 of one image in one round; a forward pass moves a third of a step's bytes."""
-    full, forward = epochs * passes["step"] + passes["gradient"], epochs * passes["look"] + passes["forward"]
-    return full * network["step"] + forward * network["forward"], (full + forward / 3) * network["traffic"]
+    full, forward = (
+        epochs * passes["step"] + passes["gradient"],
+        epochs * passes["look"] + passes["forward"],
+    )
+    return full * network["step"] + forward * network["forward"], (full + forward / 3) * network[
+        "traffic"
+    ]
 
 
 def costs_of(model: str, side: int, channels: int) -> dict[str, float] | None:
     """The costs of a network at a size, from those of the nearest known one: they go with the pixels."""
     known = [key.split() for key in costs()["networks"]]
-    near = [(abs(int(s) - side), abs(int(c) - channels), s, c) for name, s, c in known if name == model]
+    near = [
+        (abs(int(s) - side), abs(int(c) - channels), s, c) for name, s, c in known if name == model
+    ]
     if not near:
         return None
     *_, s, c = min(near)
-    times = (side / int(s)) ** 2 if not model.startswith("clip-") else 1.0  # which resize images to a size of their own
+    times = (
+        (side / int(s)) ** 2 if not model.startswith("clip-") else 1.0
+    )  # which resize images to a size of their own
     found = costs()["networks"][f"{model} {s} {c}"]
     return {key: value * (1 if key == "parameters" else times) for key, value in found.items()}
 
@@ -241,10 +283,13 @@ def this_machine() -> dict[str, Any]:
     a, source = np.ones((side, side), np.float32), np.zeros(2**25, np.uint8)
     copy = np.empty_like(source)
     return known | {
-        "device": f"this machine, {cores()} cores, measured now", "source": "measured",
+        "device": f"this machine, {cores()} cores, measured now",
+        "source": "measured",
         "flops": 2 * side**3 / min(_seconds(lambda: a @ a) for _ in range(4)),
-        "bandwidth": 2 * len(source) / min(_seconds(lambda: np.copyto(copy, source)) for _ in range(4)),
-    }  # fmt: skip
+        "bandwidth": 2
+        * len(source)
+        / min(_seconds(lambda: np.copyto(copy, source)) for _ in range(4)),
+    }
 
 
 def _seconds(work: Callable[[], object]) -> float:

@@ -44,7 +44,9 @@ def folders(recipe: Recipe, given: list[str], scale: str, work: Path) -> dict[st
     return chosen
 
 
-def files(recipe: Recipe, given: list[str], raw: dict[str, str], scale: str, work: Path) -> dict[str, str]:
+def files(
+    recipe: Recipe, given: list[str], raw: dict[str, str], scale: str, work: Path
+) -> dict[str, str]:
     """Name -> path, from "--file NAME=PATH", or as it was fetched for a scale that reads no samples.
 
     raw: dataset -> raw folder. Raises UsageError for a name that the recipe does not use or no file.
@@ -58,11 +60,15 @@ def files(recipe: Recipe, given: list[str], raw: dict[str, str], scale: str, wor
     for text in given:
         name, equals, path = text.partition("=")
         if not equals:
-            raise UsageError(f"--file {text} does not say which file it is", f"write --file NAME={text}")
+            raise UsageError(
+                f"--file {text} does not say which file it is", f"write --file NAME={text}"
+            )
         if name not in recipe.files:
             raise UsageError(f"the recipe asks for no file {name!r}", nearest(name, recipe.files))
         if not Path(path).is_file():
-            raise UsageError(f"--file {name}: no such file: {path}", f"{name} is {recipe.files[name].what}")
+            raise UsageError(
+                f"--file {name}: no such file: {path}", f"{name} is {recipe.files[name].what}"
+            )
         paths[name] = path
     return paths
 
@@ -80,31 +86,47 @@ def fetch(every: Iterable[Recipe], given: list[str], work: Path, *, accepted: bo
     every = list(every)
     brought = {text.partition("=")[0] for text in given if "=" in text}
     datasets = {name for recipe in every for name in needed(recipe)} - brought
-    asked = [file for recipe in every for file in recipe.files.values() if file.card and file.card not in brought]
+    asked = [
+        file
+        for recipe in every
+        for file in recipe.files.values()
+        if file.card and file.card not in brought
+    ]
     known = [cards.fetching(name) for name in sorted(datasets | {file.card for file in asked})]
     hand = [each for each in known if not each.by_command]
-    steps = {each.name: download.by_hand(each, f"give it by --raw {each.name}=DIR") for each in hand}
-    paths = {each.name: sorted({file.path for file in asked if file.card == each.name}) for each in known}
+    steps = {
+        each.name: download.by_hand(each, f"give it by --raw {each.name}=DIR") for each in hand
+    }
+    paths = {
+        each.name: sorted({file.path for file in asked if file.card == each.name}) for each in known
+    }
     wanted = [
         download.wanted(each, _home(each, work), () if each.name in datasets else paths[each.name])
-        for each in known if each.by_command
-    ]  # fmt: skip
+        for each in known
+        if each.by_command
+    ]
     if not wanted and hand:
-        raise FedcliError(f"a command cannot download {console.listed(list(steps))}", "; ".join(steps.values()))
+        raise FedcliError(
+            f"a command cannot download {console.listed(list(steps))}", "; ".join(steps.values())
+        )
     for name, text in steps.items():
         console.warn(f"a command cannot download {name}: {text}")
     download.download(wanted, accepted=accepted)
     return list(steps)
 
 
-def shared_out(recipes: Sequence[Recipe], raw: Sequence[str], file: Sequence[str]) -> list[tuple[list[str], list[str]]]:
+def shared_out(
+    recipes: Sequence[Recipe], raw: Sequence[str], file: Sequence[str]
+) -> list[tuple[list[str], list[str]]]:
     """For each of several recipes those of "--raw NAME=DIR" and "--file NAME=PATH" that are for it.
 
     Raises UsageError for a name that none of them uses, and a bare DIR.
     """
     out = []
-    for flag, given, known in (("raw", raw, [needed(each) for each in recipes]),
-                               ("file", file, [[*each.files] for each in recipes])):  # fmt: skip
+    for flag, given, known in (
+        ("raw", raw, [needed(each) for each in recipes]),
+        ("file", file, [[*each.files] for each in recipes]),
+    ):
         every = sorted({name for names in known for name in names})
         for text in given:
             if text.partition("=")[0] not in every:
@@ -131,7 +153,9 @@ def check_folders(used: set[str], given: dict[str, str], made_up: set[str]) -> N
         raise UsageError(f"one table cannot hold both: {both}", hint)
 
 
-def possible(recipe: Recipe, cells: list[Cell], given: dict[str, str]) -> tuple[list[Cell], list[str]]:
+def possible(
+    recipe: Recipe, cells: list[Cell], given: dict[str, str]
+) -> tuple[list[Cell], list[str]]:
     """The cells whose data and files are there, and a sentence for each part that is not.
 
     Raises UsageError if none is.
@@ -139,11 +163,18 @@ def possible(recipe: Recipe, cells: list[Cell], given: dict[str, str]) -> tuple[
     used = {recipe.chains[cell.data].dataset for cell in cells}
     missing = [name for name in needed(recipe) if name in used and name not in given]
     if used and used == set(missing):
-        flags = " ".join(f"--raw {name}=DIR" for name in missing) if len(needed(recipe)) > 1 else "--raw DIR"
+        flags = (
+            " ".join(f"--raw {name}=DIR" for name in missing)
+            if len(needed(recipe)) > 1
+            else "--raw DIR"
+        )
         hint = f"add {flags}, or --fetch, which downloads them or says where to get them; --scale smoke needs none"
         raise UsageError(f"{recipe.name} needs the files of {' and '.join(missing)}", hint)
     cells = [cell for cell in cells if recipe.chains[cell.data].dataset not in missing]
-    rows = {name: [cell.row for cell in cells if variable(name, "file") in cell.asks] for name in recipe.files}
+    rows = {
+        name: [cell.row for cell in cells if variable(name, "file") in cell.asks]
+        for name in recipe.files
+    }
     asking = {name: ", ".join(dict.fromkeys(asked)) for name, asked in rows.items() if asked}
     if cells and all(cell.asks for cell in cells):
         wanted = "; ".join(f"{name}: {recipe.files[name].what}" for name in asking)
@@ -152,5 +183,7 @@ def possible(recipe: Recipe, cells: list[Cell], given: dict[str, str]) -> tuple[
         raise UsageError(f"{recipe.name} needs files ({wanted})", hint)
     said = [f"{name} is left out: no --raw {name}=DIR was given." for name in missing]
     for name, of in asking.items():
-        said.append(f"{of} left out: no --file {name}=PATH was given, which is {recipe.files[name].what}.")
+        said.append(
+            f"{of} left out: no --file {name}=PATH was given, which is {recipe.files[name].what}."
+        )
     return [cell for cell in cells if not cell.asks], said

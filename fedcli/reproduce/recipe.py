@@ -25,7 +25,9 @@ from .shape import Figure, Row
 SCALES = ("paper", "small", "smoke")
 ON_VALIDATION = "best_on_validation/validation"  # the one place whose numbers may choose
 BEST_OTHER = "*"
-PUBLISHED = '{"source": "...", "unit": "percent", "rows": {row: {column: {"mean": 76.77, "std": 0.68}}}}'
+PUBLISHED = (
+    '{"source": "...", "unit": "percent", "rows": {row: {column: {"mean": 76.77, "std": 0.68}}}}'
+)
 PERCENT = "percent", "points"  # units of columns that a published table in percent is about
 
 _PACKAGE = Path(fedcli.__file__).parent
@@ -99,8 +101,14 @@ def find(recipe: str) -> Path:
     if name := {_folded(name): name for name in known}.get(_folded(word)):
         return known[name]
     every = [*papers(), *known]
-    close = [name for name in every if word.lower() in name] or get_close_matches(word.lower(), every, cutoff=0.6)
-    meant = f"did you mean {' or '.join(map(repr, close[:3]))}?" if close else "`fedcli reproduce` lists all"
+    close = [name for name in every if word.lower() in name] or get_close_matches(
+        word.lower(), every, cutoff=0.6
+    )
+    meant = (
+        f"did you mean {' or '.join(map(repr, close[:3]))}?"
+        if close
+        else "`fedcli reproduce` lists all"
+    )
     raise UsageError(f"no such recipe: {recipe}", meant)
 
 
@@ -108,12 +116,19 @@ def papers() -> dict[str, list[Path]]:
     """Paper -> the files of its recipes: of one with a table, all whose names begin as that one's."""
     known = names()
     with_tables = {name.rpartition("-table")[0] for name in known if "-table" in name}
-    return {paper: [known[name] for name in known if name.startswith(f"{paper}-")] for paper in sorted(with_tables)}
+    return {
+        paper: [known[name] for name in known if name.startswith(f"{paper}-")]
+        for paper in sorted(with_tables)
+    }
 
 
 def paper_of(name: str) -> str:
     """The paper that has this name; "" where it is none, or a file."""
-    return "" if Path(name).is_file() else {_folded(paper): paper for paper in papers()}.get(_folded(name), "")
+    return (
+        ""
+        if Path(name).is_file()
+        else {_folded(paper): paper for paper in papers()}.get(_folded(name), "")
+    )
 
 
 def recipes_of(name: str) -> list[Path]:
@@ -141,12 +156,19 @@ def _recipe(name: str, written: shape.Recipe, folder: Path) -> Recipe:
     files = {key: file if file.what else _of_card(key, file) for key, file in written.files.items()}
     columns = tuple(_column(given, written, rows) for given in written.columns)
     filled = {"name": name, "rows": rows, "files": files, "columns": columns}
-    recipe = Recipe.model_construct(**dict(written) | filled | {"reference": written.reference or rows[0].name})
-    named = {"row": [row.name for row in rows], "column": [column.name for column in recipe.columns]}
+    recipe = Recipe.model_construct(
+        **dict(written) | filled | {"reference": written.reference or rows[0].name}
+    )
+    named = {
+        "row": [row.name for row in rows],
+        "column": [column.name for column in recipe.columns],
+    }
     named["figure"] = [figure.title for figure in recipe.figures]
     for what, names in named.items():
         if twice := [name for number, name in enumerate(names) if name in names[:number]]:
-            raise UsageError(f"two {what}s are named {twice[0]!r}", f"give each {what} its own name")
+            raise UsageError(
+                f"two {what}s are named {twice[0]!r}", f"give each {what} its own name"
+            )
     one_of("reference", recipe.reference, named["row"])
     _check_layout(recipe)
     numbers = _published(recipe, folder / "published") if recipe.published else {}
@@ -159,7 +181,9 @@ def _recipe(name: str, written: shape.Recipe, folder: Path) -> Recipe:
 
 def _of_card(key: str, file: shape.AskedFile) -> shape.AskedFile:
     one_of(f"files.{key}: card", file.card, [*cards.published(), *sources.SOURCES])
-    known = {each["path"]: each["what"] for each in cards.fetching(file.card).files if "what" in each}
+    known = {
+        each["path"]: each["what"] for each in cards.fetching(file.card).files if "what" in each
+    }
     return file.model_copy(update={"what": known[one_of(f"files.{key}: path", file.path, known)]})
 
 
@@ -178,7 +202,9 @@ def _rows(given: Row, written: shape.Recipe) -> list[Row]:
     row = given.model_copy(update={"data": given.data or tuple(written.chains)})
     with placed(where):
         rows = _varied(row) if given.vary else [row]
-    if rows[0].corrupt and (plain := [name for name in row.data if written.chains[name].corrupt is None]):
+    if rows[0].corrupt and (
+        plain := [name for name in row.data if written.chains[name].corrupt is None]
+    ):
         hint = f"leave {plain[0]} out of its data"
         raise UsageError(f"{where} changes the corruption of {plain[0]}, which has none", hint)
     return rows
@@ -188,12 +214,17 @@ def _varied(row: Row) -> list[Row]:
     for path, values in row.vary.items():
         stage, _, key = path.partition(".")
         if stage not in ("set", *shape.STAGES[:-1]) or not key:
-            raise UsageError(f"vary {path!r} names no key", 'write for example "set.q" or "corrupt.ratio"')
+            raise UsageError(
+                f"vary {path!r} names no key", 'write for example "set.q" or "corrupt.ratio"'
+            )
         for value in values:
             with placed("vary"):
                 check_value(value, f"{path!r}: {value!r}")
                 checked(stage, {key: value})
-    return [row.at_values(dict(zip(row.vary, chosen, strict=True))) for chosen in product(*row.vary.values())]
+    return [
+        row.at_values(dict(zip(row.vary, chosen, strict=True)))
+        for chosen in product(*row.vary.values())
+    ]
 
 
 def _column(given: shape.Column, written: shape.Recipe, rows: tuple[Row, ...]) -> Column:
@@ -202,10 +233,14 @@ def _column(given: shape.Column, written: shape.Recipe, rows: tuple[Row, ...]) -
     Where validation images choose among the rows, no best is marked by test images.
     """
     where = f"column {given.name!r}"
-    filled: dict[str, Any] = {"marked": all(column.score != ON_VALIDATION for column in written.columns)}
+    filled: dict[str, Any] = {
+        "marked": all(column.score != ON_VALIDATION for column in written.columns)
+    }
     if key := next((key for key in ("mean_of", "harmonic_mean_of") if getattr(given, key)), ""):
         if own := sorted(given.model_fields_set - {"name", key}):
-            raise UsageError(f"{where} is a mean of others and has no {own[0]} of its own", f"leave {own[0]} out")
+            raise UsageError(
+                f"{where} is a mean of others and has no {own[0]} of its own", f"leave {own[0]} out"
+            )
         single = {column.name: column for column in written.columns if column.score}
         parts = [single[one_of(f"{where}: {key}", name, single)] for name in getattr(given, key)]
         if len({(part.unit, part.lower) for part in parts}) > 1:
@@ -214,14 +249,20 @@ def _column(given: shape.Column, written: shape.Recipe, rows: tuple[Row, ...]) -
         filled |= {"unit": parts[0].unit, "lower": parts[0].lower}
         return Column.model_construct(**dict(given) | filled)
     if not given.score:
-        raise UsageError(f"{where} has no score", 'write for example score = "versions/clean/accuracy"')
+        raise UsageError(
+            f"{where} has no score", 'write for example score = "versions/clean/accuracy"'
+        )
     if not given.data and len(written.chains) > 1:
         hint = f"add data, one of {', '.join(written.chains)}"
         raise UsageError(f"{where} does not say which data it is about", hint)
-    filled["data"] = one_of(f"{where}: data", given.data or next(iter(written.chains)), written.chains)
+    filled["data"] = one_of(
+        f"{where}: data", given.data or next(iter(written.chains)), written.chains
+    )
     if given.minus:
         one_of(f"{where}: minus", given.minus, [BEST_OTHER, *(row.name for row in rows)])
-    return Column.model_construct(**dict(given) | filled | {"validation": given.score == ON_VALIDATION})
+    return Column.model_construct(
+        **dict(given) | filled | {"validation": given.score == ON_VALIDATION}
+    )
 
 
 def _check_layout(recipe: Recipe) -> None:
@@ -231,7 +272,10 @@ def _check_layout(recipe: Recipe) -> None:
         for word in getattr(recipe.layout, key):
             if not any(word in name for name in names):
                 of = "rows" if key == "across" else "columns"
-                raise UsageError(f"layout: {key} {word!r} is in the name of none of the {of}", nearest(word, names))
+                raise UsageError(
+                    f"layout: {key} {word!r} is in the name of none of the {of}",
+                    nearest(word, names),
+                )
 
 
 def _check_scores(recipe: Recipe) -> None:
@@ -240,7 +284,10 @@ def _check_scores(recipe: Recipe) -> None:
     for scale, (name, data) in product(SCALES, recipe.chains.items()):
         evaluate = data.evaluate | recipe.changes(scale, "evaluate")
         given = evaluate.get("by") or []
-        by = [str(each).replace("{data}", name) for each in (given if isinstance(given, list) else [given])]
+        by = [
+            str(each).replace("{data}", name)
+            for each in (given if isinstance(given, list) else [given])
+        ]
         with placed(f"data.{name}.evaluate" if scale == "paper" else f"{scale}.evaluate"):
             places.check_by(by, data.dataset)
             thresholds(evaluate.get("shots") or None)
@@ -249,7 +296,13 @@ def _check_scores(recipe: Recipe) -> None:
                 if best or column.score.startswith("best_on_validation/"):
                     _check_validated(recipe, name)
                 with placed(f"column {column.name!r}"):
-                    places.check(column.score, data.dataset, by, corrupted=data.corrupt is not None, best=best)
+                    places.check(
+                        column.score,
+                        data.dataset,
+                        by,
+                        corrupted=data.corrupt is not None,
+                        best=best,
+                    )
 
 
 def _check_validated(recipe: Recipe, name: str) -> None:
@@ -266,9 +319,12 @@ def _check_figure(recipe: Recipe, figure: Figure) -> None:
     varied = {path for row in recipe.rows for path in row.at}
     columns = {column.name for column in recipe.columns}
     named: list[tuple[str, Iterable[str], Any]] = [
-        ("columns", figure.columns, columns), ("rows", figure.rows, rows), ("lines", figure.lines, rows),
-        ("x", [figure.x], varied), ("data", [figure.data], recipe.chains),
-    ]  # fmt: skip
+        ("columns", figure.columns, columns),
+        ("rows", figure.rows, rows),
+        ("lines", figure.lines, rows),
+        ("x", [figure.x], varied),
+        ("data", [figure.data], recipe.chains),
+    ]
     for key, given, known in named:
         for name in filter(None, given):
             one_of(key, name, known)
@@ -279,7 +335,9 @@ def _check_figure(recipe: Recipe, figure: Figure) -> None:
         raise UsageError(f"data.{data} has no corrupted images", 'use version = "clean"')
     if figure.version == "validation":
         if figure.kind != "convergence":
-            raise UsageError(f"a {figure.kind} is not of validation images", 'write version = "clean"')
+            raise UsageError(
+                f"a {figure.kind} is not of validation images", 'write version = "clean"'
+            )
         _check_validated(recipe, data)
 
 
@@ -290,11 +348,18 @@ def _published(recipe: Recipe, folder: Path) -> dict[str, dict[str, shape.Printe
     """
     file, columns = recipe.published, {column.name: column for column in recipe.columns}
     try:
-        if Path(file).is_absolute() or not (folder / file).resolve().is_relative_to(folder.resolve()):
-            raise UsageError(f"published {file!r} lies outside of {folder}", "give the name of a file in that folder")
+        if Path(file).is_absolute() or not (folder / file).resolve().is_relative_to(
+            folder.resolve()
+        ):
+            raise UsageError(
+                f"published {file!r} lies outside of {folder}",
+                "give the name of a file in that folder",
+            )
         body = json.loads((folder / file).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError, RuntimeError) as error:
-        raise UsageError(f"published {file!r} cannot be read: {error}", f"it belongs in {folder}") from None
+        raise UsageError(
+            f"published {file!r} cannot be read: {error}", f"it belongs in {folder}"
+        ) from None
     try:
         published = shape.read(shape.Published, body)
     except UsageError as error:
@@ -305,14 +370,21 @@ def _published(recipe: Recipe, folder: Path) -> dict[str, dict[str, shape.Printe
         for name, printed in numbers.items():
             digits = -int(Decimal(str(printed.mean)).as_tuple().exponent)
             most[name] = max(most.get(name, digits), digits)
-            unit, own = published.unit, columns[one_of(f"{file}: {row}: column", name, columns)].unit
+            unit, own = (
+                published.unit,
+                columns[one_of(f"{file}: {row}: column", name, columns)].unit,
+            )
             # numbers stand beside ours as they are, so both are in one unit; a difference in percent is in points
             if unit not in ("", own) and not (unit == "percent" and own in PERCENT):
                 hint = f"give the numbers in {'percent' if own in PERCENT else own}, or change the column's unit"
-                raise UsageError(f"{file}: unit {unit!r} is not that of column {name!r}, {own}", hint)
+                raise UsageError(
+                    f"{file}: unit {unit!r} is not that of column {name!r}, {own}", hint
+                )
     return {
         row: {
-            name: printed.model_copy(update={"digits": min(published.digits or most[name], 9), "runs": published.runs})
+            name: printed.model_copy(
+                update={"digits": min(published.digits or most[name], 9), "runs": published.runs}
+            )
             for name, printed in numbers.items()
         }
         for row, numbers in published.rows.items()

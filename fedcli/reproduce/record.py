@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ..compare.verdict import Against
+from ..comparison.verdict import Against
 from ..errors import FedcliError
 from .recipe import Column
 from .shape import Layout, Part, Printed
@@ -126,11 +126,15 @@ class Results(Part):
         try:
             body = json.loads(file.read_text(encoding="utf-8"))
             for part in (*body["columns"], body.get("layout", {})):
-                for key in [key for key, value in part.items() if value in ("", [])]:  # as a recipe leaves them out
+                for key in [
+                    key for key, value in part.items() if value in ("", [])
+                ]:  # as a recipe leaves them out
                     del part[key]
             return cls.model_validate(body)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise FedcliError(f"{file} cannot be read: {error}", "give the command again, which writes it") from None
+            raise FedcliError(
+                f"{file} cannot be read: {error}", "give the command again, which writes it"
+            ) from None
 
     def body(self) -> dict[str, Any]:
         """As results.json holds it."""

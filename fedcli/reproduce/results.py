@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from .. import console
-from ..compare.cautions import at_chance
-from ..compare.systems import Scored, read
+from ..comparison.cautions import at_chance
+from ..comparison.systems import Scored, read
 from ..data import manifest
 from ..scores.statistics.significance import over_seeds
 from ..stages.train import resolved
@@ -20,32 +20,56 @@ from .tables.agreement import judged, orders
 
 
 def collect(
-    recipe: Recipe, outcomes: list[Outcome], *, work: Path, scale: str = "paper", left_out: Sequence[str] = (),
+    recipe: Recipe,
+    outcomes: list[Outcome],
+    *,
+    work: Path,
+    scale: str = "paper",
+    left_out: Sequence[str] = (),
     made_up: Sequence[str] = (),
-) -> Results:  # fmt: skip
+) -> Results:
     """Everything that is known of these cells.
 
     left_out: a sentence for each part that is not there. made_up: datasets that are synthetic samples. Raises
     UsageError for a column that no scores.json has.
     """
     recipe = asked(recipe, outcomes)
-    runs = {run.path: run for run in read(dict.fromkeys(outcome.scores for outcome in outcomes if outcome.scores))}
+    runs = {
+        run.path: run
+        for run in read(dict.fromkeys(outcome.scores for outcome in outcomes if outcome.scores))
+    }
     findings = Findings(recipe, outcomes, runs)
     nowhere = [column.name for column in recipe.columns if not findings.has(column)]
-    numbers = {name: findings.columns(name) for name in dict.fromkeys(outcome.cell.row for outcome in outcomes)}
-    rows = [_row(findings, name, with_derived(recipe, numbers, name), scale, work) for name in numbers]
+    numbers = {
+        name: findings.columns(name)
+        for name in dict.fromkeys(outcome.cell.row for outcome in outcomes)
+    }
+    rows = [
+        _row(findings, name, with_derived(recipe, numbers, name), scale, work) for name in numbers
+    ]
     results = Results(
-        title="SYNTHETIC data: " * any(run.scores.sample for run in runs.values()) + _title(recipe, outcomes, scale),
-        recipe=recipe.name, scale=scale, columns=list(recipe.columns), rows=rows, left_out=list(left_out),
+        title="SYNTHETIC data: " * any(run.scores.sample for run in runs.values())
+        + _title(recipe, outcomes, scale),
+        recipe=recipe.name,
+        scale=scale,
+        columns=list(recipe.columns),
+        rows=rows,
+        left_out=list(left_out),
         seeds=sorted({outcome.cell.seed for outcome in outcomes}),
-        failed=[Failed(cell=each.cell.name, sentence=each.sentence) for each in outcomes if not each.scores],
+        failed=[
+            Failed(cell=each.cell.name, sentence=each.sentence)
+            for each in outcomes
+            if not each.scores
+        ],
         statistics=[] if scale == "smoke" else list(tests(findings)),
         marks=marks(findings, rows, tested=scale != "smoke"),
         **{key: getattr(recipe, key) for key in ("paper", "at", "spread", "reference", "layout")},
-    )  # fmt: skip
+    )
     results = results.model_copy(update={"orders": list(orders(results))})
     notes = notes_of(recipe, results)
-    notes += [f"The images of {name} are a SYNTHETIC sample: --raw was not given." for name in made_up]
+    notes += [
+        f"The images of {name} are a SYNTHETIC sample: --raw was not given." for name in made_up
+    ]
     notes += [f"None of the rows that are here has the column {name}." for name in nowhere]
     return results.model_copy(update={"notes": notes})
 
@@ -54,7 +78,11 @@ def asked(recipe: Recipe, outcomes: list[Outcome]) -> Recipe:
     """The recipe with the columns that are of data which the cells have, all of them of a mean."""
     data = {outcome.cell.data for outcome in outcomes}
     there = {column.name for column in recipe.columns if column.data in data}
-    kept = [each for each in recipe.columns if each.name in there or (each.parts and {*each.parts} <= there)]
+    kept = [
+        each
+        for each in recipe.columns
+        if each.name in there or (each.parts and {*each.parts} <= there)
+    ]
     return recipe.model_copy(update={"columns": tuple(kept)})
 
 
@@ -66,8 +94,12 @@ def _title(recipe: Recipe, outcomes: list[Outcome], scale: str) -> str:
         return recipe.title
     counts = [_range({len(body["roster"]) for body in bodies}, "client", "clients")]
     if any("kind" in body for body in bodies):
-        counts.append(_range({len(body.get("clients", [])) for body in bodies}, "corrupted", "corrupted"))
-    counts.append(_range({resolved(outcome.cell.train).rounds for outcome in outcomes}, "round", "rounds"))
+        counts.append(
+            _range({len(body.get("clients", [])) for body in bodies}, "corrupted", "corrupted")
+        )
+    counts.append(
+        _range({resolved(outcome.cell.train).rounds for outcome in outcomes}, "round", "rounds")
+    )
     return f"{recipe.title} (at {scale} scale: {', '.join(counts)})"
 
 
@@ -84,18 +116,26 @@ def _row(findings: Findings, name: str, numbers: ByColumn, scale: str, work: Pat
     counts = {column: sum(map(bool, by_seed.values())) for column, by_seed in numbers.items()}
     cells, scores = {}, {}
     for column in recipe.columns:
-        ours = summary([*numbers[column.name].values()], "runs" if column.validation else recipe.spread)
+        ours = summary(
+            [*numbers[column.name].values()], "runs" if column.validation else recipe.spread
+        )
         published = recipe.numbers.get(name, {}).get(column.name)
         cells[column.name] = judged(ours, published, scale=scale, sure=column.unit == "MB")
     for outcome in findings.done(name):
         path = outcome.path.resolve().relative_to(work.resolve())
         scores[f"{outcome.cell.data}, seed {outcome.cell.seed}"] = path.as_posix()
     return Row(
-        name=name, label=about[0].label if about else None, rule=about[0].rule if about else None,
-        command=_command(asked), holes={column: count for column, count in counts.items() if 0 < count < most},
+        name=name,
+        label=about[0].label if about else None,
+        rule=about[0].rule if about else None,
+        command=_command(asked),
+        holes={column: count for column, count in counts.items() if 0 < count < most},
         warnings=sorted({scores.warning for scores in about if scores.warning}),
-        chance=chance_of(findings, name), cells=cells, scores=scores, stem=recipe.row(name).stem,
-    )  # fmt: skip
+        chance=chance_of(findings, name),
+        cells=cells,
+        scores=scores,
+        stem=recipe.row(name).stem,
+    )
 
 
 def chance_of(findings: Findings, name: str) -> dict[str, str]:
@@ -116,7 +156,9 @@ def _command(outcomes: list[Outcome]) -> str:
         return next(iter(typed))
     if len(typed) > len({outcome.cell.data for outcome in outcomes}):
         return "differs by seed, see --dry-run"
-    return "; ".join(f"{', '.join(dict.fromkeys(titles))}: {line}" for line, titles in typed.items())
+    return "; ".join(
+        f"{', '.join(dict.fromkeys(titles))}: {line}" for line, titles in typed.items()
+    )
 
 
 def summary(runs: list[list[float]], spread: str) -> Cell:
@@ -127,7 +169,9 @@ def summary(runs: list[list[float]], spread: str) -> Cell:
     over = over_seeds(runs)
     several = len(runs) > 1 or len(runs[0]) > 1  # one number has no spread
     per_run = [sum(run) / len(run) for run in runs]
-    return Cell(mean=over.mean, std=over.std(spread) if several else None, runs=len(runs), per_run=per_run)
+    return Cell(
+        mean=over.mean, std=over.std(spread) if several else None, runs=len(runs), per_run=per_run
+    )
 
 
 def notes_of(recipe: Recipe, results: Results) -> list[str]:
@@ -139,11 +183,16 @@ def notes_of(recipe: Recipe, results: Results) -> list[str]:
         notes.append(smaller + (with_paper if recipe.published else " recipe's own."))
     elif len(results.seeds) < len(recipe.seeds):
         word = "Seeds" if len(results.seeds) > 1 else "Seed"
-        notes.append(f"{word} {', '.join(map(str, results.seeds))} of the recipe's {len(recipe.seeds)}.")
+        notes.append(
+            f"{word} {', '.join(map(str, results.seeds))} of the recipe's {len(recipe.seeds)}."
+        )
     notes += [f"{name} shows clients' own models: it is in no test." for name in recipe.personal]
     notes += results.left_out
     notes += [f"Not there: {failure.cell}: {failure.sentence}." for failure in results.failed]
     for row in results.rows:
         notes += [f"{row.name}: {warning}." for warning in row.warnings]
-        notes += [f"{row.name}, {column}: mean over only {count} of its runs." for column, count in row.holes.items()]
+        notes += [
+            f"{row.name}, {column}: mean over only {count} of its runs."
+            for column, count in row.holes.items()
+        ]
     return notes

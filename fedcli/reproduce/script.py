@@ -37,15 +37,24 @@ class Script:
     def text(self) -> str:
         """One script of all cells; those of a device run one after another, beside those of the others."""
         made, count = Made(), len(self.devices)
-        lines = self._head(self.cells, f"{self.recipe.title}: {console.counted(len(self.cells), 'cell', 'cells')}")
+        lines = self._head(
+            self.cells, f"{self.recipe.title}: {console.counted(len(self.cells), 'cell', 'cells')}"
+        )
         if count == 1:
             for cell in self.cells:
-                lines += [self._named(cell), *self._data(cell, made), *self._trained(cell, made, self.devices[0])]
+                lines += [
+                    self._named(cell),
+                    *self._data(cell, made),
+                    *self._trained(cell, made, self.devices[0]),
+                ]
             return _joined(lines)
         for cell in self.cells:
             lines += self._data(cell, made)
         for k, device in enumerate(self.devices[: len(self.cells)]):
-            own = [[self._named(cell), *self._trained(cell, made, device, wait=True)] for cell in self.cells[k::count]]
+            own = [
+                [self._named(cell), *self._trained(cell, made, device, wait=True)]
+                for cell in self.cells[k::count]
+            ]
             lines += ["(", *chain.from_iterable(own), f") & side_{k + 1}=$!"]
         waits = [f'wait "$side_{k + 1}" || failed=1' for k in range(min(count, len(self.cells)))]
         return _joined([*lines, "failed=0", *waits, 'exit "$failed"'])
@@ -57,11 +66,16 @@ class Script:
         folder.mkdir(parents=True, exist_ok=True)
         made = Made()
         data = self._head(self.cells, f"{self.recipe.title}: the data of all cells")
-        write_text(folder / "data.sh", _joined([*data, *chain.from_iterable(self._data(c, made) for c in self.cells)]))
+        write_text(
+            folder / "data.sh",
+            _joined([*data, *chain.from_iterable(self._data(c, made) for c in self.cells)]),
+        )
         digits = len(str(len(self.cells)))
         for number, cell in enumerate(self.cells, 1):
             made, name = Made(), re.sub(r"[^\w.=+-]+", "-", cell.name)[:80].strip("-")
-            lines = self._head([cell], f"{self.recipe.title}: {cell.name}", samples=False) + self._data(cell, made)
+            lines = self._head(
+                [cell], f"{self.recipe.title}: {cell.name}", samples=False
+            ) + self._data(cell, made)
             lines += self._trained(cell, made, self.devices[0], wait=True)
             write_text(folder / f"{number:0{digits}}-{name}.sh", _joined(lines))
 
@@ -105,7 +119,9 @@ def _wanted(recipe: Recipe, cells: list[Cell]) -> list[str]:
     known = {variable(name): f"the folder of {name} as downloaded" for name in names}
     known |= {word: f"the file {name}" for word, name in files.items()}
     wanted = {name for cell in cells for name in cell.asks}
-    lines = [f"# {word}: {recipe.files[name].what}" for word, name in files.items() if word in wanted]
+    lines = [
+        f"# {word}: {recipe.files[name].what}" for word, name in files.items() if word in wanted
+    ]
     return lines + [f': "${{{name}:?{known[name]}}}"' for name in known if name in wanted]
 
 

@@ -24,7 +24,9 @@ def methods_and_data(words: Sequence[str]) -> tuple[list[str], str | None]:
     extensions.allow(words)
     data = [word for place, word in enumerate(words) if not _is_method(word, first=not place)]
     if len(data) > 1:
-        raise UsageError(f"{data[0]} and {data[1]} are two manifests", "train on one of them, then on the other")
+        raise UsageError(
+            f"{data[0]} and {data[1]} are two manifests", "train on one of them, then on the other"
+        )
     return [word for word in words if word not in data], next(iter(data), None)
 
 
@@ -48,7 +50,8 @@ def settings_of(methods: Sequence[str], given: Mapping[str, Any]) -> dict[str, d
     Raises UsageError for an option that none of them has, and for a method that is named twice.
     """
     known = {
-        name: {key for full in resolve(name).settings for key in (full, full.rpartition(".")[2])} for name in methods
+        name: {key for full in resolve(name).settings for key in (full, full.rpartition(".")[2])}
+        for name in methods
     }
     if len({resolve(name).name for name in methods}) < len(methods):
         raise UsageError(f"one of {', '.join(methods)} is named twice", "name each method once")
@@ -60,14 +63,18 @@ def settings_of(methods: Sequence[str], given: Mapping[str, Any]) -> dict[str, d
         if len(having) < len(methods):
             console.say(f"--set {key} is an option of {', '.join(having)} alone")
     return {
-        name: {key: value for key, value in given.items() if key.rpartition(".")[2] in known[name]} for name in methods
+        name: {key: value for key, value in given.items() if key.rpartition(".")[2] in known[name]}
+        for name in methods
     }
 
 
 def each_its_own(methods: Sequence[str], asked: TrainOptions) -> dict[str, TrainOptions]:
     """Method -> the options that it trains with. Raises UsageError for what is of one run."""
     if ignored := asked.changed(*OF_ONE):
-        raise UsageError(f"--{ignored[0].typed} is of one run, and these are several", "leave it out, or train one run")
+        raise UsageError(
+            f"--{ignored[0].typed} is of one run, and these are several",
+            "leave it out, or train one run",
+        )
     settings = settings_of(methods, asked.set)
     return {name: replace(asked, method=name, set=settings[name], jobs=None) for name in methods}
 
@@ -79,7 +86,9 @@ def cells(plans: Mapping[str, TrainOptions], seeds: Sequence[int], data: Path) -
     """
     whole: dict[str, TrainOptions] = {}
     for method, plan in plans.items():
-        with console.muted() if whole else nullcontext():  # what it has to say of the data is said once
+        with (
+            console.muted() if whole else nullcontext()
+        ):  # what it has to say of the data is said once
             whole[method] = replace(plan, rounds=resolved(plan, data).rounds)
     return [
         Cell(resolve(method).label, "data", "", seed, (), replace(plan, seed=seed), None)

@@ -30,7 +30,13 @@ UNITS = {  # of a column: its sign, what a number in the scores is multiplied by
     "MB": ("MB", 1e-6, 6),  # single bytes
     "none": ("", 1.0, 2),
 }
-HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # categories of characters that break a line, or that no one sees
+HIDDEN = (
+    "Cc",
+    "Cf",
+    "Cs",
+    "Zl",
+    "Zp",
+)  # categories of characters that break a line, or that no one sees
 Kind = Literal["sweep", "convergence", "landscape-1d", "landscape-2d", "series", "histograms"]
 FIGURES: dict[Kind, set[str]] = {  # kind -> what it may say beside title and kind
     "sweep": {"x", "columns", "lines", "rows"},
@@ -51,7 +57,9 @@ def _visible(text: str) -> str:
     if not text.strip():
         raise _wrong("is empty", "give it a text, or leave it out")
     if odd := [sign for sign in text if sign == MARK or unicodedata.category(sign) in HIDDEN]:
-        raise _wrong(f"holds the character {odd[0]!r}", "write it on one line, in signs that can be seen")
+        raise _wrong(
+            f"holds the character {odd[0]!r}", "write it on one line, in signs that can be seen"
+        )
     return text
 
 
@@ -68,7 +76,9 @@ def _once(items: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 Text = Annotated[StrictStr, AfterValidator(_visible)]
-Word = Annotated[Text, AfterValidator(_dashless)]  # stands on a command line, where a dash begins a flag
+Word = Annotated[
+    Text, AfterValidator(_dashless)
+]  # stands on a command line, where a dash begins a flag
 Texts = Annotated[tuple[Text, ...], Field(min_length=1), AfterValidator(_once)]
 Seed = Annotated[StrictInt, Field(ge=0, lt=2**63)]
 FileName = Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
@@ -85,7 +95,9 @@ class Part(BaseModel):
     @classmethod
     def _checked(cls, given: Flags | None, field: ValidationInfo) -> Flags | None:
         try:
-            return given and checked("set" if field.field_name == "settings" else str(field.field_name), given)
+            return given and checked(
+                "set" if field.field_name == "settings" else str(field.field_name), given
+            )
         except UsageError as error:
             raise _wrong(error.sentence, error.hint) from None
 
@@ -148,8 +160,13 @@ class Row(Stages):
         parts = {stage: dict(getattr(self, stage) or {}) for stage in ("settings", *STAGES[:-1])}
         for place, value in at.items():
             stage, _, key = place.partition(".")
-            parts["settings" if stage == "set" else stage][key if stage == "set" else key.replace("-", "_")] = value
-        name, vary = f"{self.name}, {_named_after(at)}", {place: [value] for place, value in at.items()}
+            parts["settings" if stage == "set" else stage][
+                key if stage == "set" else key.replace("-", "_")
+            ] = value
+        name, vary = (
+            f"{self.name}, {_named_after(at)}",
+            {place: [value] for place, value in at.items()},
+        )
         return self.model_copy(update={**parts, "name": name, "vary": vary})
 
     def place(self, score: str) -> str:
@@ -198,7 +215,9 @@ class Figure(Part):
     @model_validator(mode="after")
     def _as_its_kind(self) -> "Figure":
         if odd := sorted(self.model_fields_set - FIGURES[self.kind] - {"title", "kind"}):
-            raise _wrong(f"a {self.kind} has no {odd[0]}", f"it has {', '.join(sorted(FIGURES[self.kind]))}")
+            raise _wrong(
+                f"a {self.kind} has no {odd[0]}", f"it has {', '.join(sorted(FIGURES[self.kind]))}"
+            )
         if (key := NEEDED.get(self.kind, "title")) not in self.model_fields_set:
             raise _wrong(f"has no {key}", f'add {key} = "..."')
         return self
@@ -234,7 +253,10 @@ class AskedFile(Part):
     @model_validator(mode="after")
     def _of_something(self) -> Self:
         if bool(self.card) != bool(self.path) or not (self.card or self.what):
-            raise _wrong("names no file", 'say in words what it is, or write { card = "moco-v2", path = "..." }')
+            raise _wrong(
+                "names no file",
+                'say in words what it is, or write { card = "moco-v2", path = "..." }',
+            )
         return self
 
 
@@ -282,9 +304,16 @@ class Published(Part):
 
 
 PARTS: dict[Any, type[Part]] = {
-    "row": Row, "column": Column, "figure": Figure, "data": Data, "small": Scale, "smoke": Scale, "rows": Printed,
-    "layout": Layout, "files": AskedFile,
-}  # fmt: skip
+    "row": Row,
+    "column": Column,
+    "figure": Figure,
+    "data": Data,
+    "small": Scale,
+    "smoke": Scale,
+    "rows": Printed,
+    "layout": Layout,
+    "files": AskedFile,
+}
 Read = TypeVar("Read", bound=Part)
 
 
@@ -298,11 +327,18 @@ def read(whole: type[Read], body: Any) -> Read:
     where = _named(above, body) or "the recipe"
     if first["type"] == "extra_forbidden":
         fields = (PARTS[above[0]] if above else whole).model_fields.items()
-        raise UsageError(f"{where}: unknown key {key!r}", nearest(str(key), [f.alias or name for name, f in fields]))
+        raise UsageError(
+            f"{where}: unknown key {key!r}",
+            nearest(str(key), [f.alias or name for name, f in fields]),
+        )
     if first["type"] == "missing":
         raise UsageError(f"{where} has no {key}", "recipes/README.md shows one")
     sentence, of_ours = first["msg"], first["type"] == "fedcli"
-    for word, plain in ((r"^(Input|Tuple|List|Dictionary) ", ""), ("tuple", "list"), ("dictionary", "table")):
+    for word, plain in (
+        (r"^(Input|Tuple|List|Dictionary) ", ""),
+        ("tuple", "list"),
+        ("dictionary", "table"),
+    ):
         sentence = re.sub(word, plain, sentence)
     hint = first["ctx"]["hint"] if of_ours else "recipes/README.md shows one that is sound"
     between = ":" * (of_ours and key in (*STAGES, "set"))
@@ -313,11 +349,21 @@ def _named(way: list[Any], body: Any) -> str:
     """The place that a way through a file leads to: "row 'FedAvg': train", "data.noise.corrupt"."""
     place = ""
     for step in way:
-        inner = body[step] if isinstance(body, list) or (isinstance(body, dict) and step in body) else None
+        inner = (
+            body[step]
+            if isinstance(body, list) or (isinstance(body, dict) and step in body)
+            else None
+        )
         if isinstance(step, int):
-            labels = [inner[key] for key in ("name", "title") if key in inner] if isinstance(inner, dict) else []
+            labels = (
+                [inner[key] for key in ("name", "title") if key in inner]
+                if isinstance(inner, dict)
+                else []
+            )
             place += f" {(labels or [step + 1])[0]!r}"
         elif step != "[key]":
-            place += ("." if "'" not in place else ": ") * bool(place) + (step if step.isprintable() else repr(step))
+            place += ("." if "'" not in place else ": ") * bool(place) + (
+                step if step.isprintable() else repr(step)
+            )
         body = inner
     return place

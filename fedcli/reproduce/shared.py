@@ -26,10 +26,16 @@ from .expand import Cell
 from .plan import passes_of, per_image
 
 CELLS, HELD = "cells", "cells/held"  # below the work folder
-LOOK = 10.0  # seconds between two looks at what other processes have done, while a cell is played here
+LOOK = (
+    10.0  # seconds between two looks at what other processes have done, while a cell is played here
+)
 BEFORE, ELSEWHERE = "was done already", "by another process"
 KEYS = {"scores"}, {"failed", "hint", "at"}  # of the file of a cell
-PASSES = {"step": 3.0, "forward": 1.0, "traffic": 0.0}  # forward and backward take three times as long as forward
+PASSES = {
+    "step": 3.0,
+    "forward": 1.0,
+    "traffic": 0.0,
+}  # forward and backward take three times as long as forward
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,15 @@ Sources = dict[tuple, Path | Outcome]  # chain -> the manifest of its data, or w
 class Shared(AbstractContextManager["Shared"]):
     """The cells of a table, those that are equal once, and what became of each in this process or another."""
 
-    def __init__(self, work: Path, asked: Sequence[Cell], sources: Sources, part: str = "", *, wait: bool = True):
+    def __init__(
+        self,
+        work: Path,
+        asked: Sequence[Cell],
+        sources: Sources,
+        part: str = "",
+        *,
+        wait: bool = True,
+    ):
         """asked: all cells; `cells` are those that have data, of equal work the first, and `mine` those to play here.
 
         part: of `cells`, such as "3/8"; "" for all. wait: until all have ended. Raises UsageError for another part.
@@ -68,7 +82,9 @@ class Shared(AbstractContextManager["Shared"]):
         self.mine = dealt(self.data, part) if part else self.cells
         self.table = _digest([self._id(cell) for cell in self.cells])
         self.claims = Claims(work / HELD, self.table)
-        self._failed_before = {cell: why for cell in self.mine if (why := self._read(cell)) and "failed" in why}
+        self._failed_before = {
+            cell: why for cell in self.mine if (why := self._read(cell)) and "failed" in why
+        }
 
     def claim(self, cell: Cell) -> bool:
         """Take a cell, and the first stage of its training, which other cells may have too."""
@@ -104,7 +120,9 @@ class Shared(AbstractContextManager["Shared"]):
 
     def left_to_others(self, cells: Sequence[Cell]) -> bool:
         """Tell whether all of these are played by processes that make this table too, and finish it."""
-        return all(self.table in [self.claims.holder(name) for name in self._runs(cell)] for cell in cells)
+        return all(
+            self.table in [self.claims.holder(name) for name in self._runs(cell)] for cell in cells
+        )
 
     def joins(self) -> bool:
         """Tell whether this process is to write the table; no other has taken that upon it at the same time."""
@@ -114,9 +132,15 @@ class Shared(AbstractContextManager["Shared"]):
         self.claims.__exit__()
 
     def _read(self, cell: Cell) -> dict[str, str] | None:
-        with suppress(FedcliError, ValueError, RecursionError):  # it is not there, or damaged: the cell is played
+        with suppress(
+            FedcliError, ValueError, RecursionError
+        ):  # it is not there, or damaged: the cell is played
             known = json.loads(read_text(self._path(cell)))
-            if isinstance(known, dict) and {*known} in KEYS and all(isinstance(text, str) for text in known.values()):
+            if (
+                isinstance(known, dict)
+                and {*known} in KEYS
+                and all(isinstance(text, str) for text in known.values())
+            ):
                 return known
         return None
 
@@ -124,7 +148,9 @@ class Shared(AbstractContextManager["Shared"]):
         return self.work / CELLS / f"{self._id(cell)}.json"
 
     def _id(self, cell: Cell) -> str:
-        return _digest([cell.train.argv(), cell.evaluate.argv() if cell.evaluate else None, self._data(cell)])
+        return _digest(
+            [cell.train.argv(), cell.evaluate.argv() if cell.evaluate else None, self._data(cell)]
+        )
 
     def _runs(self, cell: Cell) -> list[str]:
         """The names under which its trainings are claimed."""
@@ -162,7 +188,11 @@ class Board:
         """Tell of cells that have ended since in other processes."""
         self.looked = time.monotonic()
         for cell in self.shared.cells:
-            if cell.name not in self.ended and cell.name not in self.playing and (end := self.shared.ended(cell)):
+            if (
+                cell.name not in self.ended
+                and cell.name not in self.playing
+                and (end := self.shared.ended(cell))
+            ):
                 self.passed += self.left[cell.name] if how == ELSEWHERE else 0
                 self.end(end, how)
 
@@ -199,7 +229,11 @@ class Board:
     def rest(self) -> str:
         """The time left, at the pace since the start; nothing where that cannot be said."""
         left = sum(self.left.values())
-        return f"; {span(left * (time.monotonic() - self.began) / self.passed)} left" if self.passed and left else ""
+        return (
+            f"; {span(left * (time.monotonic() - self.began) / self.passed)} left"
+            if self.passed and left
+            else ""
+        )
 
 
 def _digest(what: Any) -> str:
@@ -211,7 +245,9 @@ def dealt(sources: dict[Cell, Path], part: str) -> list[Cell]:
     which, count = part_of(part)
     lengths = {cell: _length(cell, source) for cell, source in sources.items()}
     took, parts = [0.0] * count, [set[Cell]() for _ in range(count)]
-    for cell in sorted(sources, key=lambda cell: -lengths[cell]):  # the longest first, to the least laden
+    for cell in sorted(
+        sources, key=lambda cell: -lengths[cell]
+    ):  # the longest first, to the least laden
         least = took.index(min(took))
         took[least] += lengths[cell]
         parts[least].add(cell)
@@ -221,9 +257,14 @@ def dealt(sources: dict[Cell, Path], part: str) -> list[Cell]:
 def part_of(text: str) -> tuple[int, int]:
     """The number of a part and how many there are, "3/8" the third of eight. Raises UsageError."""
     which, slash, count = text.partition("/")
-    whole = slash and all(word.isascii() and word.isdecimal() and len(word) < 6 for word in (which, count))
+    whole = slash and all(
+        word.isascii() and word.isdecimal() and len(word) < 6 for word in (which, count)
+    )
     if not whole or not 1 <= int(which) <= int(count):
-        raise UsageError(f"--cells {text!r} is no part", "write for example --cells 3/8, the third of eight parts")
+        raise UsageError(
+            f"--cells {text!r} is no part",
+            "write for example --cells 3/8, the third of eight parts",
+        )
     return int(which), int(count)
 
 

@@ -44,30 +44,39 @@ if TYPE_CHECKING:
 
 KEY, METHOD = "hold-out", "method"
 HOLD_OUT = f"partition.{KEY}"
-CHOSEN = (
-    "The best is chosen by balanced accuracy on the clients' validation images alone; the test set chooses nothing."
-)
+CHOSEN = "The best is chosen by balanced accuracy on the clients' validation images alone; the test set chooses nothing."
 UNCHOSEN = (
     "Nothing is marked as best: the partition has no validation images (fedcli partition --val 0.1), and the test set "
     "chooses nothing."
 )
-LEFT_OUT = "Every row is trained without one site and tested on all of its images; nothing is chosen."
+LEFT_OUT = (
+    "Every row is trained without one site and tested on all of its images; nothing is chosen."
+)
 LEGEND = (
     "In percent, last round's model. Held out: all images of "
     "that site, with the 95 % bootstrap interval over its patients. The other columns are the dataset's own test part "
     "by site, [number of images]; † marks a site that is too small or lacks a class."
 )
-Sites = dict[str, PartitionOptions]  # a site that is left out of training -> the partition without it
-Divided = Callable[[Path], PartitionOptions | None]  # a manifest -> options of its partition, None of a dataset
+Sites = dict[
+    str, PartitionOptions
+]  # a site that is left out of training -> the partition without it
+Divided = Callable[
+    [Path], PartitionOptions | None
+]  # a manifest -> options of its partition, None of a dataset
 
 
 def asked(over: Sequence[str]) -> tuple[str, list[str], list[str]]:
     """The attribute of sites that --over names, "" for none; its methods; and the rest of it. Raises UsageError."""
     parts = [(text.partition("=")[0].strip().lstrip("-"), text) for text in over]
-    own = {name: [text.partition("=")[2].strip() for key, text in parts if key == name] for name in (KEY, METHOD)}
+    own = {
+        name: [text.partition("=")[2].strip() for key, text in parts if key == name]
+        for name in (KEY, METHOD)
+    }
     for (name, values), example in zip(own.items(), ("all", "fedavg,fedheal"), strict=True):
         if len(values) > 1 or "" in values:
-            raise UsageError(f"--over {name} is given twice or without a value", f"write --over {name}={example}")
+            raise UsageError(
+                f"--over {name} is given twice or without a value", f"write --over {name}={example}"
+            )
     methods = [word.strip() for values in own[METHOD] for word in values.split(",")]
     return next(iter(own[KEY]), ""), methods, [text for key, text in parts if key not in own]
 
@@ -82,12 +91,19 @@ def leaving_out(text: str, source: Path, options: PartitionOptions | None) -> tu
     common = partition.by_default(PartitionOptions(dataset)) if options is None else options
     found = sites(text, tuple(common.by), manifest.read(dataset, "dataset", whole=True).body)
     if len(found) < 2:
-        raise UsageError(f"--over {KEY}={text} is one site", f"write --over {KEY}=all, or partition with --hold-out")
+        raise UsageError(
+            f"--over {KEY}={text} is one site",
+            f"write --over {KEY}=all, or partition with --hold-out",
+        )
     common = replace(common, dataset=None)
-    return dataset, {each.value: replace(common, hold_out=f"{each.attribute}={each.value}") for each in found}
+    return dataset, {
+        each.value: replace(common, hold_out=f"{each.attribute}={each.value}") for each in found
+    }
 
 
-def recipe_of(methods: Sequence[str], source: Path, over: list[str], left_out: Sequence[str] = ()) -> Recipe:
+def recipe_of(
+    methods: Sequence[str], source: Path, over: list[str], left_out: Sequence[str] = ()
+) -> Recipe:
     """The sweep. over: "q=0.5,1,2", once per key. left_out: sites that are left out of training in turn.
 
     Raises UsageError for a key that neither a method nor train has.
@@ -98,19 +114,32 @@ def recipe_of(methods: Sequence[str], source: Path, over: list[str], left_out: S
         hint = "write for example --over q=0.5,1,2 or --over method=fedavg,fedheal"
         raise UsageError("a sweep needs methods, or values to go over", hint)
     if len(grid) != len(over) + len(of_sites):
-        raise UsageError("--over names a key twice", "give all its values at once: --over q=0.5,1,2")
+        raise UsageError(
+            "--over names a key twice", "give all its values at once: --over q=0.5,1,2"
+        )
     body = manifest.read(source, "partition", "corruption", "dataset", whole=True).body
     dataset, task = body["name"] if left_out else body["dataset"], Task.of_body(body)
     validated = not left_out and any(client["val"] for client in body["roster"])
     names = methods if len(methods) == 1 else [resolve(method).label for method in methods]
-    base = [Row(name=name, method=method, data=("data",)) for name, method in zip(names, methods, strict=True)]
+    base = [
+        Row(name=name, method=method, data=("data",))
+        for name, method in zip(names, methods, strict=True)
+    ]
     at = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
     rows = tuple(row.at_values(values) if values else row for row in base for values in at)
     if len(methods) == 1:
-        rows = tuple(row.model_copy(update={"name": row.name.removeprefix(f"{methods[0]}, ")}) for row in rows)
+        rows = tuple(
+            row.model_copy(update={"name": row.name.removeprefix(f"{methods[0]}, ")})
+            for row in rows
+        )
     versions = ("clean", "corrupted", "average") if "kind" in body else ("clean",)
     columns = [
-        Column(name=f"{version} {metric}", data="data", score=f"versions/{version}/{metric}", marked=False)
+        Column(
+            name=f"{version} {metric}",
+            data="data",
+            score=f"versions/{version}/{metric}",
+            marked=False,
+        )
         for version in versions
         for metric in task.usual
     ]
@@ -122,21 +151,30 @@ def recipe_of(methods: Sequence[str], source: Path, over: list[str], left_out: S
     title = f"{', '.join(methods)} on {dataset}" + f", over {' and '.join(keys)}" * bool(keys)
     notes = (LEFT_OUT if left_out else CHOSEN if validated else UNCHOSEN,) if grid else ()
     return Recipe.model_construct(
-        name="-".join([*methods, *keys]), title=title, reference=rows[0].name, rows=rows, notes=notes,
-        columns=tuple(columns), chains={"data": shape.Data(title=dataset, dataset=dataset)},
+        name="-".join([*methods, *keys]),
+        title=title,
+        reference=rows[0].name,
+        rows=rows,
+        notes=notes,
+        columns=tuple(columns),
+        chains={"data": shape.Data(title=dataset, dataset=dataset)},
         figures=tuple(shape.Figure(title=title, x=x, columns=drawn) for x in [*grid][:1]),
-    )  # fmt: skip
+    )
 
 
 def _axis(method: str, given: str) -> tuple[str, list[Any]]:
     """("set.q", [0.5, 1, 2]) of "q=0.5,1,2"."""
     key, equals, values = given.partition("=")
     if not equals or not all(value.strip() for value in values.split(",")):
-        raise UsageError(f"--over {given!r} is not KEY=VALUE,VALUE", "write for example --over q=0.5,1,2")
+        raise UsageError(
+            f"--over {given!r} is not KEY=VALUE,VALUE", "write for example --over q=0.5,1,2"
+        )
     options, known = resolve(method).settings, flags.flags("train").keys() - {"set", "seed"}
     name = key.strip().removeprefix("--")
     if name not in options and name.replace("_", "-") not in known:
-        raise UsageError(f"neither {method} nor train has an option {name!r}", nearest(name, {*options, *known}))
+        raise UsageError(
+            f"neither {method} nor train has an option {name!r}", nearest(name, {*options, *known})
+        )
     place = f"set.{name}" if name in options else f"train.{name}"
     return place, [_value(value.strip()) for value in values.split(",")]
 
@@ -150,13 +188,20 @@ def _value(text: str) -> Any:
     return text
 
 
-def cells(recipe: Recipe, common: TrainOptions, seeds: tuple[int, ...], left_out: Sites) -> list[Cell]:
+def cells(
+    recipe: Recipe, common: TrainOptions, seeds: tuple[int, ...], left_out: Sites
+) -> list[Cell]:
     """A cell for each row and seed. common: what all trainings share. Raises UsageError."""
-    made, shared = [], settings_of(list(dict.fromkeys(row.method for row in recipe.rows)), common.set)
+    made, shared = (
+        [],
+        settings_of(list(dict.fromkeys(row.method for row in recipe.rows)), common.set),
+    )
     for seed, row in product(seeds, recipe.rows):
         asked = TrainOptions.from_flags(row.train)
         own = {name: getattr(asked, name) for name in row.train}
-        train = replace(common, **own, method=row.method, set={**shared[row.method], **row.settings}, seed=seed)
+        train = replace(
+            common, **own, method=row.method, set={**shared[row.method], **row.settings}, seed=seed
+        )
         chain = (left_out[row.at[HOLD_OUT]],) if left_out else ()
         made.append(Cell(row.name, "data", "", seed, chain, train, EvaluateOptions()))
     try_training(made)
@@ -184,9 +229,14 @@ class Planned:
 
 
 def planned(
-    methods: Sequence[str], data: Source | None, over: Sequence[str], seeds: tuple[int, ...], common: TrainOptions,
-    work: Path, divided: Divided,
-) -> Planned:  # fmt: skip
+    methods: Sequence[str],
+    data: Source | None,
+    over: Sequence[str],
+    seeds: tuple[int, ...],
+    common: TrainOptions,
+    work: Path,
+    divided: Divided,
+) -> Planned:
     """The cells of a sweep. common: what all trainings share. Raises FedcliError, UsageError."""
     if ignored := common.changed(*OF_ONE):
         raise UsageError(f"--{ignored[0].typed} is of one run", "leave it out of a sweep")
@@ -195,7 +245,9 @@ def planned(
         raise UsageError("the methods are given twice", "leave --over method= out")
     methods = [*methods, *named]
     if not methods:
-        raise UsageError("which method?", "write for example fedcli sweep fedavg --over lr=1e-3,3e-3")
+        raise UsageError(
+            "which method?", "write for example fedcli sweep fedavg --over lr=1e-3,3e-3"
+        )
     sources, left_out = Sources(), Sites()
     if held_out:
         found = source(data, work, "partition", "dataset")
@@ -211,27 +263,42 @@ def planned(
     return Planned(recipe, made, sources, found, left_out)
 
 
-def held_out_tables(dataset: Path, left_out: Sites, outcomes: list[Outcome], place: Place) -> Iterator[Table]:
+def held_out_tables(
+    dataset: Path, left_out: Sites, outcomes: list[Outcome], place: Place
+) -> Iterator[Table]:
     """Trained without, tested on: a table of each of the shown scores."""
     attribute = next(str(each.hold_out).partition("=")[0] for each in left_out.values())
     scored = []
     for outcome in (outcome for outcome in outcomes if outcome.scores):
         run = manifest.parent(outcome.path, "run")
-        asked = EvaluateOptions(run, on=dataset, by=[attribute], work=place.work, device=place.devices[0])
+        asked = EvaluateOptions(
+            run, on=dataset, by=[attribute], work=place.work, device=place.devices[0]
+        )
         name = outcome.cell.name.replace(f"{KEY}=", "without ", 1)
         scored.append((name, Scores.read(outcome.path), Scores.read(evaluate.run(asked).path)))
     members = scored[0][2].members(attribute) if scored else {}
     columns = [Heading("trained"), Heading("held out", "%"), *heads("interval", "images")]
-    columns += heads(*(f"{site} [{members[site].count}]" if site in members else site for site in left_out), unit="%")
+    columns += heads(
+        *(f"{site} [{members[site].count}]" if site in members else site for site in left_out),
+        unit="%",
+    )
     for metric in Task.of_body(manifest.read(dataset, "dataset", whole=True).body).usual:
         rows = []
         for name, own, inside in scored:
-            score, by_site = own.versions["clean"][metric], inside.groups[attribute]["clean"].get(metric, {})
+            score, by_site = (
+                own.versions["clean"][metric],
+                inside.groups[attribute]["clean"].get(metric, {}),
+            )
             low, high = score.low, score.high
             bounds = "-" if low is None or high is None else f"{100 * low:.2f} to {100 * high:.2f}"
             on_sites = [by_site.get(site) for site in left_out]  # images of the dataset's test part
-            shown = [percent(each.last, doubtful=bool(each.small)) if each else Shown() for each in on_sites]
-            rows.append([Shown(name), percent(score.last), Shown(bounds), Shown(str(score.count)), *shown])
+            shown = [
+                percent(each.last, doubtful=bool(each.small)) if each else Shown()
+                for each in on_sites
+            ]
+            rows.append(
+                [Shown(name), percent(score.last), Shown(bounds), Shown(str(score.count)), *shown]
+            )
         yield Table(f"Trained without, tested on: {metric}", columns, rows, LEGEND)
 
 
@@ -304,16 +371,23 @@ def sweep(
         work: folder that results go to and are looked for in.
         training: options of train for all, by name, such as rounds=20.
     """
-    asked_for = [f"{name}={','.join(map(text, listed(values)))}" for name, values in (over or {}).items()]
+    asked_for = [
+        f"{name}={','.join(map(text, listed(values)))}" for name, values in (over or {}).items()
+    ]
     methods = [str(each) for each in listed(method)]
     folder, common = Path(work), TrainOptions(None, device=device, work=work, **training)
-    with console.watched(), extensions.allowed([*methods, *asked_for, *map(str, training.values())]):
+    with (
+        console.watched(),
+        extensions.allowed([*methods, *asked_for, *map(str, training.values())]),
+    ):
         chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
         wanted = planned(methods, data, asked_for, chosen, common, folder, _undivided)
         place = Place(folder, devices(device, jobs, wanted.cells))
         known: list[Results] = []
         path = wanted.folder(folder)
-        outcomes = output.play(wanted.recipe, Shared(folder, wanted.cells, wanted.sources), place, path, known.append)
+        outcomes = output.play(
+            wanted.recipe, Shared(folder, wanted.cells, wanted.sources), place, path, known.append
+        )
     if not any(outcome.scores for outcome in outcomes):
         raise FedcliError(outcomes[0].sentence, outcomes[0].hint)
     return Sweep(path, known[0], outcomes)

@@ -60,7 +60,9 @@ class PlannedFederation(Federation):
     def sites(self, state: RunState) -> dict[str, Tensors]:
         """Models of clients that train alone; one that never took part has the start."""
         own = {"own": self.layout.own_start} if self.layout.own_shapes else {}
-        return {c: {"model": state.theta, **own, **state.clients.get(c, {})} for c in self.data.roster}
+        return {
+            c: {"model": state.theta, **own, **state.clients.get(c, {})} for c in self.data.roster
+        }
 
     def kept(self, state: RunState) -> tuple[torch.Tensor, Mapping[str, ClientState]]:
         """The global model [P] as it is scored, and what clients have beside it."""
@@ -82,15 +84,22 @@ def open_parent(plan: TrainOptions, method: Method) -> initial.ParentRun | None:
         )
     if parent_run and parent_run.body.get("single_site"):
         raise FedcliError(
-            f"the clients of {parent_run.path} trained alone, so it has no global model", "start from another run"
+            f"the clients of {parent_run.path} trained alone, so it has no global model",
+            "start from another run",
         )
     return parent_run
 
 
 def assemble(
-    data: Path, plan: TrainOptions, method: Method, parent_run: initial.ParentRun | None = None, *,
-    only: str | None = None, start: Tensors | None = None, sharing: int = 1,
-) -> PlannedFederation:  # fmt: skip
+    data: Path,
+    plan: TrainOptions,
+    method: Method,
+    parent_run: initial.ParentRun | None = None,
+    *,
+    only: str | None = None,
+    start: Tensors | None = None,
+    sharing: int = 1,
+) -> PlannedFederation:
     """Build the network, load the data to where it lives, and see what each part means for the other.
 
     data: a verified partition or corruption manifest, or one of sites, whose images are elsewhere.
@@ -104,18 +113,33 @@ def assemble(
     continues = isinstance(method.aggregator, ContinuesRun)
     still = is_frozen(net)
     channels = models.input_channels(plan.model, source.body["channels"])
-    augment = str(plan.augment or ("none" if still else "")) or None  # a fixed view of a frozen backbone is kept
-    shards = _images(plan, source.kind, sharing)(data, channels=channels, augment=augment, device=plan.device)
+    augment = (
+        str(plan.augment or ("none" if still else "")) or None
+    )  # a fixed view of a frozen backbone is kept
+    shards = _images(plan, source.kind, sharing)(
+        data, channels=channels, augment=augment, device=plan.device
+    )
     if only is not None:
-        shards = replace(shards, roster=[only], train={only: shards.train[only]}, val={only: shards.val[only]})
-    begun_with = initial.server_memory(parent_run, data, shards.roster, plan.device) if parent_run and continues else {}
+        shards = replace(
+            shards, roster=[only], train={only: shards.train[only]}, val={only: shards.val[only]}
+        )
+    begun_with = (
+        initial.server_memory(parent_run, data, shards.roster, plan.device)
+        if parent_run and continues
+        else {}
+    )
     frozen = initial.frozen(net)
     model = {
-        "name": models.outside.titled(plan.model), "channels": channels, "size": min(source.body["size"]),
+        "name": models.outside.titled(plan.model),
+        "channels": channels,
+        "size": min(source.body["size"]),
         "precision": plan.precision,
-        "personal": list(layout.own_shapes), "numbers": layout.size, "trainable": layout.trainable,
-        "frozen": sorted(frozen), "teacher_width": getattr(net.teacher, "width", None),
-    }  # fmt: skip
+        "personal": list(layout.own_shapes),
+        "numbers": layout.size,
+        "trainable": layout.trainable,
+        "frozen": sorted(frozen),
+        "teacher_width": getattr(net.teacher, "width", None),
+    }
     random = frozen and not (plan.weights or parent_run or start)
     validation = all(client["val"] for client in source.body["roster"])
     warnings = [
@@ -138,14 +162,29 @@ def assemble(
         shards = with_features(net, shards)
     return PlannedFederation(
         clients=InProcess(
-            method, net, layout, shards.train, plan, val=shards.val,
-            remake=partial(remake, data.resolve(), manifest.sha256(data), plan) if shards.here else None,
+            method,
+            net,
+            layout,
+            shards.train,
+            plan,
+            val=shards.val,
+            remake=partial(remake, data.resolve(), manifest.sha256(data), plan)
+            if shards.here
+            else None,
         ),
-        rounds=plan.rounds, seed=plan.seed, participation=plan.participation, single_site=plan.single_site,
+        rounds=plan.rounds,
+        seed=plan.seed,
+        participation=plan.participation,
+        single_site=plan.single_site,
         min_clients=plan.min_clients,
-        plan=plan, data=shards, parent_run=parent_run, begun_with=begun_with, frozen=frozen, model=model,
+        plan=plan,
+        data=shards,
+        parent_run=parent_run,
+        begun_with=begun_with,
+        frozen=frozen,
+        model=model,
         warning="; ".join(filter(None, warnings)),
-    )  # fmt: skip
+    )
 
 
 def _beyond_account(plan: TrainOptions, parent_run: initial.ParentRun | None) -> str:
@@ -163,9 +202,7 @@ def unsettled(method: Method) -> str:
     """A warning where a pair's halves each make the model their own way."""
     if not (method.local.adds_to_mean and method.aggregator.own_step):
         return ""
-    return (
-        f"{method.name} adds to the server's own steps what corrects a mean of models: it swings and may never settle"
-    )
+    return f"{method.name} adds to the server's own steps what corrects a mean of models: it swings and may never settle"
 
 
 def small_groups(method: Method, drawn: str, net: models.Network, shards: load.Shards) -> str:
@@ -176,18 +213,31 @@ def small_groups(method: Method, drawn: str, net: models.Network, shards: load.S
     pairs: dict[str, bool] = {}  # attribute -> whether pairs of it and a class count too
     for name, by_class in asked:
         pairs[name] = by_class or pairs.get(name, False)
-    return "; ".join(note for name, by_class in pairs.items() if name for note in _small(name, by_class, net, shards))
+    return "; ".join(
+        note
+        for name, by_class in pairs.items()
+        if name
+        for note in _small(name, by_class, net, shards)
+    )
 
 
 def _small(name: str, by_class: bool, net: models.Network, shards: load.Shards) -> list[str]:
     """Sentences on an attribute's groups of few training images, its pairs with a class, and images without a value."""
-    known = [(shard.groups[name] + 1, shard.y) for shard in shards.train.values() if name in shard.groups]
+    known = [
+        (shard.groups[name] + 1, shard.y) for shard in shards.train.values() if name in shard.groups
+    ]
     if not known:
         return []
     groups, y = torch.cat([g for g, _ in known]), torch.cat([y for _, y in known])  # 0: unknown
     unknown, *counts = groups.bincount(minlength=len(net.attributes[name]) + 1).tolist()
-    small = [f"{value} {n}" for value, n in zip(net.attributes[name], counts, strict=True) if n < SMALL_GROUP]
-    few = f"groups of {name} with few training images, which then count for many: {', '.join(small)}"
+    small = [
+        f"{value} {n}"
+        for value, n in zip(net.attributes[name], counts, strict=True)
+        if n < SMALL_GROUP
+    ]
+    few = (
+        f"groups of {name} with few training images, which then count for many: {', '.join(small)}"
+    )
     notes = [few] if small else []
     if by_class and y.ndim == 1:
         notes += _small_pairs(name, (groups - 1)[groups > 0], y[groups > 0], net)
@@ -222,7 +272,11 @@ def with_features(net: models.Network, data: load.Shards) -> load.Shards:
     data is returned as it is, and the network left whole, where training images are augmented (their features change
     every epoch), a teacher has to see them, or the head reads tokens, which are many times larger.
     """
-    if net.teacher is not None or net.tokens or any(shard.kind != "none" for shard in data.train.values()):
+    if (
+        net.teacher is not None
+        or net.tokens
+        or any(shard.kind != "none" for shard in data.train.values())
+    ):
         return data
     tables: dict[int, Tensor] = {}
 
@@ -249,17 +303,24 @@ def _features(net: models.Network, shard: load.Shard) -> Tensor:
     return torch.cat([net.features(x) for x in inputs])
 
 
-def remake(data: Path, digest: str, plan: TrainOptions, device: str, threads: int, sharing: int = 1) -> InProcess:
+def remake(
+    data: Path, digest: str, plan: TrainOptions, device: str, threads: int, sharing: int = 1
+) -> InProcess:
     """The clients of a plan in another process, perhaps of another machine. Raises FedcliError, HashError.
 
     digest: sha256 of the manifest; sharing: processes that do so on the same device.
     """
     if not data.is_file():
         what = f"the node {os.uname().nodename} has no {data}"
-        raise FedcliError(what, "nodes need the same files under the same paths: a shared file system, or copies")
+        raise FedcliError(
+            what, "nodes need the same files under the same paths: a shared file system, or copies"
+        )
     manifest.verify(data, "partition", "corruption")
     if manifest.sha256(data) != digest:
-        raise HashError(f"{data} of the node {os.uname().nodename} is another", "copy the data to all nodes again")
+        raise HashError(
+            f"{data} of the node {os.uname().nodename} is another",
+            "copy the data to all nodes again",
+        )
     resources.be_deterministic(device, threads, plan.precision)
     plan = replace(plan, device=device)
     method = check(plan)
@@ -273,9 +334,12 @@ def _images(plan: TrainOptions, kind: str, sharing: int) -> Callable[..., load.S
 
 
 def _network(
-    body: dict[str, Any], plan: TrainOptions, method: Method, parent_run: initial.ParentRun | None,
+    body: dict[str, Any],
+    plan: TrainOptions,
+    method: Method,
+    parent_run: initial.ParentRun | None,
     start: Tensors | None,
-) -> tuple[models.Network, Layout, str]:  # fmt: skip
+) -> tuple[models.Network, Layout, str]:
     """The network at its start, its layout, and why its classifier is not that of the run before.
 
     body: of the data. start: as of assemble().
@@ -283,20 +347,30 @@ def _network(
     channels = models.input_channels(plan.model, body["channels"])
     weights = parent_run.model if parent_run else plan.weights
     net = models.build(
-        plan.model, models.Inputs.of(body, channels), seed=plan.seed,
-        weights=str(weights) if weights else None, precision=plan.precision,
-        teacher=models.load_teacher(str(plan.teacher)) if plan.teacher else None, freeze=plan.freeze_backbone,
+        plan.model,
+        models.Inputs.of(body, channels),
+        seed=plan.seed,
+        weights=str(weights) if weights else None,
+        precision=plan.precision,
+        teacher=models.load_teacher(str(plan.teacher)) if plan.teacher else None,
+        freeze=plan.freeze_backbone,
         extend=method.extend,
-    ).to(plan.device)  # fmt: skip
+    ).to(plan.device)
     if plan.dp_sgd and plan.bn != "freeze":
         check_norms(net, plan.model)
     if start:
         try:
             net.load_state_dict(start)
         except RuntimeError as error:
-            raise FedcliError(f"the tensors received do not fit {plan.model}: {error}"[:300]) from None
+            raise FedcliError(
+                f"the tensors received do not fit {plan.model}: {error}"[:300]
+            ) from None
     continues = isinstance(method.aggregator, ContinuesRun)
-    new_head = initial.take_head(net, parent_run, method, body["classes"]) if parent_run and not continues else ""
+    new_head = (
+        initial.take_head(net, parent_run, method, body["classes"])
+        if parent_run and not continues
+        else ""
+    )
     return net, Layout(net, method.personal_tensors(net)), new_head
 
 

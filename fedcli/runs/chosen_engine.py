@@ -16,8 +16,13 @@ from .rules import check
 from .train_options import TrainOptions
 
 SITES = "sites"  # the kind of a manifest of sites, which hold the images
-NOT_REACHED = "the images are at their sites, which this engine does not reach", "add --engine socket:DIR"
-MODELS_IN_A_PROCESS = 10  # of model size: the network, its gradient, the optimizer's state, what is sent and kept
+NOT_REACHED = (
+    "the images are at their sites, which this engine does not reach",
+    "add --engine socket:DIR",
+)
+MODELS_IN_A_PROCESS = (
+    10  # of model size: the network, its gradient, the optimizer's state, what is sent and kept
+)
 
 
 def prepare(plan: TrainOptions, clients: int) -> Callable[[PlannedFederation], None]:
@@ -27,7 +32,9 @@ def prepare(plan: TrainOptions, clients: int) -> Callable[[PlannedFederation], N
     need more memory than there is, one process trains with all threads. Raises UsageError, FedcliError.
     """
     usual = plan.threads or models.describe(plan.model).threads
-    together = not usual and side_by_side(plan.engine, cohort_size(clients, plan.participation), plan.device)
+    together = not usual and side_by_side(
+        plan.engine, cohort_size(clients, plan.participation), plan.device
+    )
     before = torch.get_num_threads()
     resources.be_deterministic(plan.device, 1 if together else usual, plan.precision)
 
@@ -62,7 +69,10 @@ def _process_bytes(federation: PlannedFederation) -> int:
         net(shard.batch(torch.arange(few)).x)
     net.train(was_training)
     batch = min(federation.plan.batch_size, len(shard))
-    return MODELS_IN_A_PROCESS * theta.numel() * theta.element_size() + sum(kept.values()) * batch // few
+    return (
+        MODELS_IN_A_PROCESS * theta.numel() * theta.element_size()
+        + sum(kept.values()) * batch // few
+    )
 
 
 def opened(federation: PlannedFederation) -> AbstractContextManager[Engine]:
@@ -79,17 +89,27 @@ def reaches_sites(plan: TrainOptions, kind: str) -> bool:
         parsed(plan.engine, plan.device)
     remotely = remote(plan.engine) is not None
     if plan.min_clients and not remotely:
-        raise UsageError("--min-clients is about sites that may be absent", "leave it out, or add --engine socket:DIR")
+        raise UsageError(
+            "--min-clients is about sites that may be absent",
+            "leave it out, or add --engine socket:DIR",
+        )
     if plan.min_clients and (method := check(plan)).aggregator.full_participation:
-        raise UsageError(f"{method.name} needs every client in every round", "leave --min-clients out")
+        raise UsageError(
+            f"{method.name} needs every client in every round", "leave --min-clients out"
+        )
     if kind == SITES and not remotely:
         raise UsageError(*NOT_REACHED)
     if kind == SITES and plan.eval_every:
-        raise UsageError("--eval-every scores test images, which are at their sites", "leave --eval-every out")
+        raise UsageError(
+            "--eval-every scores test images, which are at their sites", "leave --eval-every out"
+        )
     if remotely and plan.single_site:
-        raise UsageError("clients that train alone need no engine that reaches sites", "leave --engine out")
+        raise UsageError(
+            "clients that train alone need no engine that reaches sites", "leave --engine out"
+        )
     if remotely and plan.teacher:
         raise UsageError(
-            "a teacher from a file is not sent to sites", "leave --teacher out: --weights may be its start"
+            "a teacher from a file is not sent to sites",
+            "leave --teacher out: --weights may be its start",
         )
     return remotely

@@ -68,8 +68,14 @@ class Clocks:
 
     def _images(self, played: Played) -> int:
         """Images that clients trained on; the loss of one that did not train is NaN."""
-        trained = [client for client, loss in zip(played.clients, played.losses.tolist(), strict=True) if loss == loss]
-        return self.federation.plan.epochs * sum(len(self.federation.data.train[client]) for client in trained)
+        trained = [
+            client
+            for client, loss in zip(played.clients, played.losses.tolist(), strict=True)
+            if loss == loss
+        ]
+        return self.federation.plan.epochs * sum(
+            len(self.federation.data.train[client]) for client in trained
+        )
 
 
 class Meter:
@@ -83,7 +89,9 @@ class Meter:
 
     def __init__(self, device: str = "cpu", counters: Path = COUNTERS):
         self._zones = [
-            zone for zone in sorted(counters.glob("*:*")) if _counts(zone) and _number(zone / ENERGY) is not None
+            zone
+            for zone in sorted(counters.glob("*:*"))
+            if _counts(zone) and _number(zone / ENERGY) is not None
         ]
         self._before = [_number(zone / ENERGY) for zone in self._zones]
         self._joules = 0.0
@@ -120,9 +128,15 @@ def _board(device: str) -> Callable[[], int | None] | None:
     def read() -> int | None:
         try:
             pynvml.nvmlInit()  # counted by the library: a second time costs nothing
-            board = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(device).uuid}")
+            board = pynvml.nvmlDeviceGetHandleByUUID(
+                f"GPU-{torch.cuda.get_device_properties(device).uuid}"
+            )
             return int(pynvml.nvmlDeviceGetTotalEnergyConsumption(board))
-        except (pynvml.NVMLError, TypeError, AttributeError):  # no such counter, a part of a GPU, another pynvml
+        except (
+            pynvml.NVMLError,
+            TypeError,
+            AttributeError,
+        ):  # no such counter, a part of a GPU, another pynvml
             return None
 
     return read

@@ -23,7 +23,11 @@ from .own_code import method_of, model_of
 from .resources import be_deterministic
 from .rules import adapted
 
-PERSONAL = ("model", "own", "statistics")  # of a client's memory: a whole model, tensors it keeps, --bn local
+PERSONAL = (
+    "model",
+    "own",
+    "statistics",
+)  # of a client's memory: a whole model, tensors it keeps, --bn local
 KEPT = 5  # models of the last rounds that a run keeps, for means over them
 BEST = "best"  # in place of a round: the model that was best on validation, kept where clients have such a part
 
@@ -62,7 +66,9 @@ def open_run(path: Path, device: str = "cpu", images: Path | None = None) -> Run
     above = of_one_site(path, images) if images else data_of(path)
     data = load.load(above, channels=model["channels"], augment="none", device=device)
     if not len(data.test["clean"]):
-        raise FedcliError(f"{above} holds no test image", "prepare or partition again with a test part")
+        raise FedcliError(
+            f"{above} holds no test image", "prepare or partition again with a test part"
+        )
     kept = [Path(name).stem for name in verified.files if name.startswith("models/")]
     rounds = sorted(int(stem) for stem in kept if stem.isdigit())
     with extensions.named_by(path):
@@ -70,7 +76,17 @@ def open_run(path: Path, device: str = "cpu", images: Path | None = None) -> Run
         net = _built(verified, data, method, seed=0).to(device)
     if "frozen" in kept:
         _load_frozen(net, path.parent / "models" / "frozen.h5", model["frozen"])
-    return Run(path, verified, data, rounds, net, Layout(net, tuple(model["personal"])), device, method, above)
+    return Run(
+        path,
+        verified,
+        data,
+        rounds,
+        net,
+        Layout(net, tuple(model["personal"])),
+        device,
+        method,
+        above,
+    )
 
 
 def _built(verified: manifest.Manifest, data: Shards, method: Method, seed: int) -> models.Network:
@@ -78,11 +94,15 @@ def _built(verified: manifest.Manifest, data: Shards, method: Method, seed: int)
     model = verified.body["model"]
     return models.build(
         model_of(verified),
-        models.Inputs(model["channels"], len(data.classes), model["size"], data.classes, data.attributes),
-        seed=seed, precision=model["precision"],
+        models.Inputs(
+            model["channels"], len(data.classes), model["size"], data.classes, data.attributes
+        ),
+        seed=seed,
+        precision=model["precision"],
         teacher=models.Absent(model["teacher_width"]) if model["teacher_width"] else None,
-        freeze=verified.options.get("freeze_backbone") is True, extend=method.extend,
-    )  # fmt: skip
+        freeze=verified.options.get("freeze_backbone") is True,
+        extend=method.extend,
+    )
 
 
 def starting_network(run: Run) -> models.Network | None:
@@ -90,11 +110,17 @@ def starting_network(run: Run) -> models.Network | None:
     if run.manifest.options.get("weights") or manifest.parent(run.path, "run"):
         return None
     with extensions.named_by(run.path):
-        return _built(run.manifest, run.data, run.method, run.manifest.options.get("seed", 0)).to(run.device)
+        return _built(run.manifest, run.data, run.method, run.manifest.options.get("seed", 0)).to(
+            run.device
+        )
 
 
 def save_model(
-    path: Path, layout: Layout, theta: torch.Tensor, clients: Mapping[str, ClientState], counts: dict[str, int]
+    path: Path,
+    layout: Layout,
+    theta: torch.Tensor,
+    clients: Mapping[str, ClientState],
+    counts: dict[str, int],
 ) -> None:
     """Write the global model by tensor name, and what each client keeps of its own.
 
@@ -102,7 +128,9 @@ def save_model(
     model holds their mean by image count, which is for scoring only and is sent to nobody.
     """
     rows = {client: row for row, client in enumerate(counts)}
-    clients = {client: clients[client] for client in counts if client in clients}  # in roster order: equal bytes
+    clients = {
+        client: clients[client] for client in counts if client in clients
+    }  # in roster order: equal bytes
     own = {f"clients/{rows[c]}/{k}": m[k] for c, m in clients.items() for k in PERSONAL if k in m}
     path.parent.mkdir(exist_ok=True)
     named = layout.named(theta, mean_own(clients, counts))
@@ -132,8 +160,12 @@ def save_frozen(path: Path, tensors: Tensors) -> None:
 def _load_frozen(net: models.Network, path: Path, names: list[str]) -> None:
     tensors = {name.removeprefix("model/"): tensor for name, tensor in read_tensors(path).items()}
     known = net.state_dict()
-    if wrong := [k for k in names if k not in tensors or k not in known or known[k].shape != tensors[k].shape]:
-        raise FedcliError(f"{path} does not fit its run's network (first: {wrong[0]})", "train the run again")
+    if wrong := [
+        k for k in names if k not in tensors or k not in known or known[k].shape != tensors[k].shape
+    ]:
+        raise FedcliError(
+            f"{path} does not fit its run's network (first: {wrong[0]})", "train the run again"
+        )
     net.load_state_dict({name: tensors[name] for name in names}, strict=False)
 
 
@@ -150,7 +182,9 @@ def load_model(run: Run, round: int | str, client: str | None = None) -> None:
     def joined(shapes: dict[str, torch.Size]) -> torch.Tensor:
         for name, shape in shapes.items():
             if f"model/{name}" not in tensors or tensors[f"model/{name}"].shape != shape:
-                raise FedcliError(f"{path} lacks {name} of shape {tuple(shape)}", "train the run again")
+                raise FedcliError(
+                    f"{path} lacks {name} of shape {tuple(shape)}", "train the run again"
+                )
         flat = torch.cat([tensors[f"model/{name}"].reshape(-1) for name in shapes])
         if not flat.isfinite().all():
             hint = "its training diverged, or somebody changed the file: train again, perhaps with a lower --lr"
@@ -162,7 +196,10 @@ def load_model(run: Run, round: int | str, client: str | None = None) -> None:
         run.layout.load_own(joined(run.layout.own_shapes))
     if client is not None:
         prefix = f"clients/{run.data.roster.index(client)}/"
-        load_personal(run.layout, {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
+        load_personal(
+            run.layout,
+            {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)},
+        )
 
 
 def load_personal(layout: Layout, kept: Tensors) -> None:
@@ -182,13 +219,17 @@ def load_mean_personal(run: Run, round: int | str) -> bool:
     names = {client: f"clients/{row}/model" for row, client in enumerate(run.data.roster)}
     models_of = {client: tensors[name] for client, name in names.items() if name in tensors}
     if models_of:
-        run.layout.load(_mean(models_of, {client: len(run.data.train[client]) for client in models_of}))
+        run.layout.load(
+            _mean(models_of, {client: len(run.data.train[client]) for client in models_of})
+        )
     return bool(models_of)
 
 
 def has_personal_models(run: Run) -> bool:
     """Tell whether clients keep tensors of their own, so that their models differ from the global one."""
-    return run.manifest.options.get("bn") == "local" or run.manifest.body["model"]["personal_models"]
+    return (
+        run.manifest.options.get("bn") == "local" or run.manifest.body["model"]["personal_models"]
+    )
 
 
 def trains_alone(run: Run) -> bool:
@@ -202,7 +243,9 @@ def has_own_tests(data: Shards) -> bool:
     return len(at) == len(next(iter(data.test.values()))) and len(np.unique(at)) == len(at)
 
 
-def alone_logits(data: Shards, shard: Shard, logits_of: Callable[[str, Shard], np.ndarray]) -> list[np.ndarray]:
+def alone_logits(
+    data: Shards, shard: Shard, logits_of: Callable[[str, Shard], np.ndarray]
+) -> list[np.ndarray]:
     """Logits [N, C] on a test set by clients that train alone: one table, in which every image is shown to the client
     whose own test part it is in; where there are no such parts, a table of each client, in roster order.
 
@@ -226,7 +269,9 @@ def part(shard: Shard, places: np.ndarray) -> Shard:
 
 
 @torch.inference_mode()
-def predict(run: Run, round: int | str, shard: Shard, client: str | None = None, view: str | None = None) -> np.ndarray:
+def predict(
+    run: Run, round: int | str, shard: Shard, client: str | None = None, view: str | None = None
+) -> np.ndarray:
     """Logits float32 [N, C] of a kept round's model, or BEST, on a shard's fixed view, as the method's view asks."""
     load_model(run, round, client)
     if run.adapt:
@@ -250,7 +295,11 @@ def features(net: models.Network, shard: Shard, local: Local) -> Iterator[torch.
 
 
 def _passed(
-    net: models.Network, forward: Callable[[torch.Tensor], torch.Tensor], shard: Shard, local: Local, view: str
+    net: models.Network,
+    forward: Callable[[torch.Tensor], torch.Tensor],
+    shard: Shard,
+    local: Local,
+    view: str,
 ) -> Iterator[torch.Tensor]:
     net.eval()
     for batch in shard.in_order():

@@ -26,8 +26,14 @@ CODE = {str: {str: str}}  # half of a method -> where it comes from
 SETTINGS = {
     "options": {"method": str, "rounds": int, "settings": dict, "code?": CODE},
     "environment": {"device": str, "threads": int},
-    "data": str, "data_path": str, "weights": PATH, "teacher": PATH, "then": PATH, "device?": str, "sha256": str,
-}  # fmt: skip
+    "data": str,
+    "data_path": str,
+    "weights": PATH,
+    "teacher": PATH,
+    "then": PATH,
+    "device?": str,
+    "sha256": str,
+}
 SEALED = {"state": str, "lines": str, "models": {str: str}}
 BUSY = "add --wait to wait for it, or give another --out"
 RESTORE = "restore it, or remove the folder and train again"
@@ -35,8 +41,14 @@ RESTORE = "restore it, or remove the folder and train again"
 
 def unfinished(work: Path, out: Path | None) -> Path:
     """The run folder to resume: --out, or the newest unfinished one under --work."""
-    begun = [path.parent for path in work.glob("runs/*/settings.json") if not (path.parent / "run.json").exists()]
-    folders = [folder for folder in ([out] if out else begun) if (folder / "settings.json").is_file()]
+    begun = [
+        path.parent
+        for path in work.glob("runs/*/settings.json")
+        if not (path.parent / "run.json").exists()
+    ]
+    folders = [
+        folder for folder in ([out] if out else begun) if (folder / "settings.json").is_file()
+    ]
     if not folders:
         last_used.check_open(out or work)
         raise FedcliError(
@@ -55,7 +67,11 @@ def refuse_waiting(runs: Path, options: dict[str, Any], *, typed: bool) -> None:
     waiting = list(_waiting(runs))
     for folder, begun in waiting:
         code, now = begun.get("code", {}), options.get("code", {})
-        if code != now and code.keys() == now.keys() and {**begun, "code": None} == {**options, "code": None}:
+        if (
+            code != now
+            and code.keys() == now.keys()
+            and {**begun, "code": None} == {**options, "code": None}
+        ):
             changed = next(about for half, about in code.items() if about != now[half])
             name = changed.get("file") or changed.get("package")
             hint = "restore it to go on, or leave --resume out to begin anew"
@@ -63,11 +79,21 @@ def refuse_waiting(runs: Path, options: dict[str, Any], *, typed: bool) -> None:
     if not typed:
         return
     for folder, begun in waiting:
-        if (begun["method"], begun.get("seed")) != (options["method"], options["seed"]) or is_held(folder / ".lock"):
+        if (begun["method"], begun.get("seed")) != (options["method"], options["seed"]) or is_held(
+            folder / ".lock"
+        ):
             continue
         done = states.saved(folder / "state")
-        at = f"after round {int(done[-1].stem)} of {begun['rounds']}" if done else "before its first round ended"
-        differ = [f"{name.replace('_', ' ')} {begun.get(name)}" for name in options if begun.get(name) != options[name]]
+        at = (
+            f"after round {int(done[-1].stem)} of {begun['rounds']}"
+            if done
+            else "before its first round ended"
+        )
+        differ = [
+            f"{name.replace('_', ' ')} {begun.get(name)}"
+            for name in options
+            if begun.get(name) != options[name]
+        ]
         other = f"with {', '.join(differ)}" if differ else "on other data"
         raise UsageError(
             f"no unfinished run has these options: {folder} stopped {at} and was begun {other}",
@@ -120,7 +146,10 @@ def claimed(folder: Path, *, wait: bool = False) -> Iterator[None]:
     told = console.status if wait else None
     with held(folder / ".lock", f"another process is training into {folder}", BUSY, told=told):
         if links := [folder / name for name in ("state", "models") if (folder / name).is_symlink()]:
-            raise FedcliError(f"{links[0]} is a link out of the folder of the run", "remove it, or give another --out")
+            raise FedcliError(
+                f"{links[0]} is a link out of the folder of the run",
+                "remove it, or give another --out",
+            )
         yield
 
 
@@ -128,8 +157,13 @@ def settle(folder: Path, settings: dict[str, Any], *, resume: bool, force: bool)
     """Compare with what the folder was begun with; returns what --force overrode."""
     path = folder / "settings.json"
     if not path.exists():
-        if strange := [p.name for p in folder.iterdir() if p.name != ".lock" and p.suffix != ".tmp"]:
-            raise FedcliError(f"{folder} holds other files ({strange[0]})", "give another --out, or remove that folder")
+        if strange := [
+            p.name for p in folder.iterdir() if p.name != ".lock" and p.suffix != ".tmp"
+        ]:
+            raise FedcliError(
+                f"{folder} holds other files ({strange[0]})",
+                "give another --out, or remove that folder",
+            )
         sealed = {**settings, "sha256": _digest(settings)}
         write_text(path, json.dumps(sealed, indent=1, sort_keys=True) + "\n")
         return []
@@ -141,7 +175,10 @@ def settle(folder: Path, settings: dict[str, Any], *, resume: bool, force: bool)
         what = f"{folder} holds an unfinished run, stopped {last or 'before its first round ended'}"
         another = "give another --out"
         raise FedcliError(
-            what, f"{another}, or remove that folder" if differing else f"add --resume to go on, or {another}"
+            what,
+            f"{another}, or remove that folder"
+            if differing
+            else f"add --resume to go on, or {another}",
         )
     if differing and not force:
         raise FedcliError(
@@ -186,7 +223,11 @@ def save_state(folder: Path, state: RunState, roster: list[str]) -> None:
 
 
 def newest_state(
-    folder: Path, first: RunState, roster: list[str], device: str, store: ClientStateStore | None = None
+    folder: Path,
+    first: RunState,
+    roster: list[str],
+    device: str,
+    store: ClientStateStore | None = None,
 ) -> RunState:
     """The newest whole state of a run folder, or the first; says why a newer one is not used.
 
@@ -197,7 +238,9 @@ def newest_state(
             sealed = _sealed(path)
             state = states.restore(path, roster, device, store)
             if len(state.theta) != len(first.theta):
-                raise FedcliError(f"{path} is of another network ({len(state.theta)} numbers, not {len(first.theta)})")
+                raise FedcliError(
+                    f"{path} is of another network ({len(state.theta)} numbers, not {len(first.theta)})"
+                )
         except FedcliError as error:
             console.say(f"{error.sentence}; using the state before it")
             continue
@@ -217,7 +260,9 @@ def _verify(folder: Path, sealed: dict[str, Any], round: int) -> None:
     record = folder / "rounds.jsonl"
     lines = read_text(record).splitlines(keepends=True) if record.exists() else []
     if len(lines) < round:
-        raise FedcliError(f"{record} has {len(lines)} lines, but the state is of round {round}", RESTORE)
+        raise FedcliError(
+            f"{record} has {len(lines)} lines, but the state is of round {round}", RESTORE
+        )
     if hashlib.sha256("".join(lines[:round]).encode()).hexdigest() != sealed["lines"]:
         raise HashError(f"{record} was changed since round {round} was saved", RESTORE)
     for name, digest in sealed["models"].items():

@@ -16,10 +16,13 @@ from ..models import Network, frozen_parts
 from ..options import Source
 from .own_code import method_of
 
-AT_SITES = (
-    "ask them by `evaluate --engine`; with the partition of one of them, evaluate takes --on, predict and export --data"
-)
-FORM = "classes", "attributes", "size", "channels"  # in which a site's images are as those of all others
+AT_SITES = "ask them by `evaluate --engine`; with the partition of one of them, evaluate takes --on, predict and export --data"
+FORM = (
+    "classes",
+    "attributes",
+    "size",
+    "channels",
+)  # in which a site's images are as those of all others
 
 
 @dataclass(frozen=True)
@@ -46,12 +49,15 @@ def open_parent(weights: Source | None) -> ParentRun | None:
         return None
     path = manifest.find(path, "run")
     verified = manifest.verify(path, "run")
-    rounds = sorted(name for name in verified.files if name.startswith("models/") and Path(name).stem.isdigit())
+    rounds = sorted(
+        name for name in verified.files if name.startswith("models/") and Path(name).stem.isdigit()
+    )
     if not rounds:
         raise FedcliError(f"{path} kept no model", "train the run again")
     if verified.body["model"]["frozen"]:
         raise FedcliError(
-            f"{path} froze its backbone, so its models do not hold one", "start from the weights that run started from"
+            f"{path} froze its backbone, so its models do not hold one",
+            "start from the weights that run started from",
         )
     return ParentRun(path, path.parent / rounds[-1], verified.body)
 
@@ -63,8 +69,13 @@ def take_head(net: Network, parent_run: ParentRun, method: Method, classes: list
     if before.head != method.head or data["classes"] != classes:
         what = "other classes" if data["classes"] != classes else f"a {before.head} classifier"
         return f"the classifier starts anew, since the run before had {what}"
-    tensors = {name.removeprefix("model/"): tensor for name, tensor in read_tensors(parent_run.model).items()}
-    counters = {name for name in net.head.state_dict() if name.endswith("num_batches_tracked")}  # in no model of a run
+    tensors = {
+        name.removeprefix("model/"): tensor
+        for name, tensor in read_tensors(parent_run.model).items()
+    }
+    counters = {
+        name for name in net.head.state_dict() if name.endswith("num_batches_tracked")
+    }  # in no model of a run
     kept = {name: tensors[f"head.{name}"] for name in net.head.state_dict() if name not in counters}
     net.head.load_state_dict(kept, strict=False)
     return ""
@@ -73,9 +84,13 @@ def take_head(net: Network, parent_run: ParentRun, method: Method, classes: list
 def data_of(run: Path, *kinds: str) -> Path:
     """The data that a run was trained on, or its nearest ancestor of these kinds. Raises FedcliError."""
     kinds = kinds or ("corruption", "partition")
-    data = manifest.parent(run, *kinds, "sites")  # before the data of a run that this one began from
+    data = manifest.parent(
+        run, *kinds, "sites"
+    )  # before the data of a run that this one began from
     if data and "sites" not in kinds and manifest.read(data).kind == "sites":
-        raise FedcliError(f"{run} was trained on images that are at their sites, see {data}", AT_SITES)
+        raise FedcliError(
+            f"{run} was trained on images that are at their sites, see {data}", AT_SITES
+        )
     if data is None:
         raise FedcliError(f"{run} names no data that it was trained on", "train the run again")
     return data
@@ -95,12 +110,20 @@ def of_one_site(run: Path, images: Path) -> Path:
     if not is_at_sites(run):
         raise UsageError(f"the images of {run} are here, and no site's", "leave --data out")
     made = manifest.read(run)
-    if made.body["model"]["personal"] or made.body["model"]["personal_models"] or made.options.get("bn") == "local":
+    if (
+        made.body["model"]["personal"]
+        or made.body["model"]["personal_models"]
+        or made.options.get("bn") == "local"
+    ):
         raise FedcliError(
-            f"each client's own part of the models of {run} is at its site", "only the sites can score their own models"
+            f"each client's own part of the models of {run} is at its site",
+            "only the sites can score their own models",
         )
     path = manifest.find(images, "corruption", "partition")
-    theirs, ours = manifest.verify(path, "corruption", "partition").body, manifest.read(data_of(run, "sites")).body
+    theirs, ours = (
+        manifest.verify(path, "corruption", "partition").body,
+        manifest.read(data_of(run, "sites")).body,
+    )
     if differing := [key for key in FORM if theirs[key] != ours[key]]:
         key = differing[0]
         what = f"{path} has the {key} {theirs[key]}, the run's sites {ours[key]}"
@@ -108,7 +131,9 @@ def of_one_site(run: Path, images: Path) -> Path:
     return path
 
 
-def server_memory(parent_run: ParentRun, data: Path, roster: list[str], device: str) -> dict[str, Tensor]:
+def server_memory(
+    parent_run: ParentRun, data: Path, roster: list[str], device: str
+) -> dict[str, Tensor]:
     """The parent run's last aggregation weights by roster row: start_weights float64 [N].
 
     Nothing where not every client took part in that round. Raises FedcliError for another partition, whose clients
@@ -119,7 +144,9 @@ def server_memory(parent_run: ParentRun, data: Path, roster: list[str], device: 
             f"{parent_run.path} was trained by other clients than those of {data}",
             f"leave the data out, or give what it was trained on: {data_of(parent_run.path)}",
         )
-    line = json.loads((parent_run.path.parent / "rounds.jsonl").read_text(encoding="utf-8").splitlines()[-1])
+    line = json.loads(
+        (parent_run.path.parent / "rounds.jsonl").read_text(encoding="utf-8").splitlines()[-1]
+    )
     if len(line["weights"]) < len(roster) or None in line["weights"]:
         return {}
     return {"start_weights": torch.tensor(line["weights"], dtype=torch.float64, device=device)}
@@ -127,7 +154,9 @@ def server_memory(parent_run: ParentRun, data: Path, roster: list[str], device: 
 
 def _partition(data: Path) -> str:
     """A text that tells one division among clients from another."""
-    return manifest.sha256(data if manifest.read(data).kind == "partition" else data_of(data, "partition"))
+    return manifest.sha256(
+        data if manifest.read(data).kind == "partition" else data_of(data, "partition")
+    )
 
 
 def frozen(net: Network) -> dict[str, Tensor]:
@@ -140,5 +169,7 @@ def frozen(net: Network) -> dict[str, Tensor]:
     return {
         name: tensor
         for name, tensor in net.state_dict().items()
-        if (name in still or name.startswith(parts)) and not name.startswith("teacher.") and tensor.is_floating_point()
+        if (name in still or name.startswith(parts))
+        and not name.startswith("teacher.")
+        and tensor.is_floating_point()
     }

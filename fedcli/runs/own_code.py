@@ -27,7 +27,9 @@ def typed(name: str, code: Recorded) -> str:
     """A method, or a half of one, as a command line says it."""
     halves = name.split("+")
     files = [code.get(half, {}).get("file") for half in halves]
-    return "+".join(f"{file}:{half}" if file else half for file, half in zip(files, halves, strict=True))
+    return "+".join(
+        f"{file}:{half}" if file else half for file, half in zip(files, halves, strict=True)
+    )
 
 
 def recorded(method: Method, model: str) -> Recorded:
@@ -91,12 +93,18 @@ def file_of(what: str, recorded: dict[str, str]) -> Path:
 
 def opens_files(method: str, model: str) -> bool:
     """Tell whether a plan names a file of code, or a network whose description would be fetched."""
-    return any(re.search(r"\.py($|[:+])|(^|:)(hf[-_]hub|local-dir):", name) for name in (method, model))
+    return any(
+        re.search(r"\.py($|[:+])|(^|:)(hf[-_]hub|local-dir):", name) for name in (method, model)
+    )
 
 
 def refuse_bare_resume(folder: Path, begun: dict[str, Any], command: list[str]) -> None:
     """Refuse to go on with a run whose code is in a file, which nobody has named. Raises UsageError."""
     if files := [code["file"] for code in begun.get("code", {}).values() if "file" in code]:
         line = shlex.join(["fedcli", *command, "--resume", "--out", str(folder)])
-        what = f"{folder} was begun with {files[0]}, and a file is run only where a command names it"
-        raise UsageError(what, line if len(line) <= 2 * LONG else "give the same command with --resume")
+        what = (
+            f"{folder} was begun with {files[0]}, and a file is run only where a command names it"
+        )
+        raise UsageError(
+            what, line if len(line) <= 2 * LONG else "give the same command with --resume"
+        )

@@ -21,7 +21,9 @@ STEPS = 5  # of each, in turns, after one that does not count
 GAIN = 1.05  # times faster must bf16 be: a draw is fp32's
 
 
-def fastest(build: Callable[[str], Network], images: torch.Tensor) -> tuple[Precision, dict[str, float]]:
+def fastest(
+    build: Callable[[str], Network], images: torch.Tensor
+) -> tuple[Precision, dict[str, float]]:
     """The precision, and the median seconds of a step in each.
 
     build: precision -> a network on the images' device, of which nothing is kept.

@@ -62,7 +62,9 @@ def restart(device: str) -> None:
         torch.cuda.reset_peak_memory_stats(device)
         return
     with contextlib.suppress(OSError):  # a container that forbids it
-        Path("/proc/self/clear_refs").write_text("5")  # forgets the high-water mark and nothing else
+        Path("/proc/self/clear_refs").write_text(
+            "5"
+        )  # forgets the high-water mark and nothing else
 
 
 def _line(path: Path, name: str) -> int:
@@ -75,7 +77,9 @@ def check_device(device: str) -> None:
     """Raises UsageError for a device that is none, FedcliError for one that is not there."""
     if device == "mps":
         why = "Apple's GPUs have no 64-bit floats, in which weights of clients are computed"
-        raise UsageError(f"--device mps is not supported: {why}", "leave --device out to train on the CPU")
+        raise UsageError(
+            f"--device mps is not supported: {why}", "leave --device out to train on the CPU"
+        )
     if not re.fullmatch(r"cpu|cuda(:[0-9]{1,4})?", device):
         raise UsageError(f"--device {device!r} is unknown", "give cpu, cuda or cuda:N")
     if device.startswith("cuda") and not torch.cuda.is_available():
@@ -84,7 +88,9 @@ def check_device(device: str) -> None:
             "leave --device out to train on the CPU",
         )
     if device.startswith("cuda:") and int(device[5:]) >= (count := torch.cuda.device_count()):
-        raise FedcliError(f"--device {device}: this machine has cuda:0 to cuda:{count - 1}", "give one of them")
+        raise FedcliError(
+            f"--device {device}: this machine has cuda:0 to cuda:{count - 1}", "give one of them"
+        )
 
 
 def be_deterministic(device: str, threads: int, precision: str = "fp32") -> None:
@@ -95,13 +101,21 @@ def be_deterministic(device: str, threads: int, precision: str = "fp32") -> None
     check_device(device)
     if threads:
         torch.set_num_threads(threads)
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # asked for by cuBLAS for equal bits
-    torch.set_deterministic_debug_mode("error")  # as use_deterministic_algorithms(), which imports a compiler
+    os.environ.setdefault(
+        "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
+    )  # asked for by cuBLAS for equal bits
+    torch.set_deterministic_debug_mode(
+        "error"
+    )  # as use_deterministic_algorithms(), which imports a compiler
     # nothing here reads what nothing has written; torch's stubs do not know the attribute
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.backends.cudnn.benchmark = False
     keep_freed()
     if device.startswith("cuda"):
-        torch.cuda.set_device(torch.device(device).index or 0)  # streams and graphs are made on the current one
+        torch.cuda.set_device(
+            torch.device(device).index or 0
+        )  # streams and graphs are made on the current one
         # torch's own choice is on for convolutions and off for matrices
-        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = (
+            precision == "tf32"
+        )

@@ -40,9 +40,13 @@ class Scoring:
         if self.due(state.round):
             tests = self.federation.data.test
             tables = {version: self._answers(state, shard) for version, shard in tests.items()}
-            line["test"] = {version: _curves(tables[version], shard) for version, shard in tests.items()}
+            line["test"] = {
+                version: _curves(tables[version], shard) for version, shard in tests.items()
+            }
             if attributes := self.federation.data.attributes:
-                line["groups"] = {v: _of_groups(tables[v], shard, attributes) for v, shard in tests.items()}
+                line["groups"] = {
+                    v: _of_groups(tables[v], shard, attributes) for v, shard in tests.items()
+                }
         if self.whole is not None:
             line["validation"] = {self.metric: self.validation(state)}
         return line
@@ -51,7 +55,9 @@ class Scoring:
         """Logits [N, C] on one test set, of each client's own model where clients train alone, see alone_logits()."""
         if not self.federation.plan.single_site:
             return [self._together(state, shard)]
-        return alone_logits(self.federation.data, shard, partial(self._alone, self.federation.sites(state)))
+        return alone_logits(
+            self.federation.data, shard, partial(self._alone, self.federation.sites(state))
+        )
 
     def validation(self, state: RunState) -> float | None:
         """The metric on all validation parts together; None where it has no meaning there."""
@@ -60,9 +66,15 @@ class Scoring:
             table = self._together(state, self.whole)
         else:
             sites = self.federation.sites(state)
-            table = np.concatenate([self._alone(sites, client, part) for client, part in self.parts.items()])
+            table = np.concatenate(
+                [self._alone(sites, client, part) for client, part in self.parts.items()]
+            )
         y = self.whole.y.cpu().numpy()
-        return curve(table, y)[self.metric] if self.whole.multi_label else metrics.balanced_accuracy(table, y)
+        return (
+            curve(table, y)[self.metric]
+            if self.whole.multi_label
+            else metrics.balanced_accuracy(table, y)
+        )
 
     def best(self, before: Best | None, state: RunState, line: dict[str, Any]) -> Best | None:
         """The best model up to this round; only a better score takes the place of an earlier round's."""
@@ -70,7 +82,10 @@ class Scoring:
         if score is None or (before and metrics.apart(score, before.score) <= 0):
             return before
         theta, clients = self.federation.kept(state)
-        own = {c: {name: kept[name].cpu() for name in PERSONAL if name in kept} for c, kept in clients.items()}
+        own = {
+            c: {name: kept[name].cpu() for name in PERSONAL if name in kept}
+            for c, kept in clients.items()
+        }
         return Best(state.round, score, theta.cpu(), own)
 
     def _together(self, state: RunState, shard: Shard) -> np.ndarray:
@@ -92,30 +107,43 @@ def check_patience(federation: PlannedFederation) -> None:
     plan = federation.plan
     if plan.patience and not any(map(len, federation.data.val.values())):
         sentence = f"--patience {plan.patience} stops by the clients' validation images, and they have none"
-        raise UsageError(sentence, "make the partition again with fedcli partition --val 0.1, or leave --patience out")
+        raise UsageError(
+            sentence,
+            "make the partition again with fedcli partition --val 0.1, or leave --patience out",
+        )
 
 
 def in_words(line: dict[str, Any]) -> str:
     """Words beside the bar: the mean loss of the clients, and the scores of a round that was scored."""
     losses = [loss for loss in line["loss"] if loss is not None]
     words = [f"loss {sum(losses) / len(losses):.3g}"] if losses else []
-    scores = {version: next(iter(score.values())) for version, score in line.get("test", {}).items()}
-    return ", ".join([*words, *(f"{version} {100 * s:.1f} %" for version, s in scores.items() if s is not None)])
+    scores = {
+        version: next(iter(score.values())) for version, score in line.get("test", {}).items()
+    }
+    return ", ".join(
+        [*words, *(f"{version} {100 * s:.1f} %" for version, s in scores.items() if s is not None)]
+    )
 
 
-def _curves(tables: list[np.ndarray], shard: Shard, at: np.ndarray | None = None) -> dict[str, float | None]:
+def _curves(
+    tables: list[np.ndarray], shard: Shard, at: np.ndarray | None = None
+) -> dict[str, float | None]:
     """The curves of some places of a test set, all where None; the mean over tables."""
     y, places = shard.y.cpu().numpy(), slice(None) if at is None else at
     scores = [curve(table[places], y[places]) for table in tables]
     return {name: _mean([score[name] for score in scores]) for name in scores[0]}
 
 
-def _of_groups(tables: list[np.ndarray], shard: Shard, attributes: dict[str, list[str]]) -> dict[str, Any]:
+def _of_groups(
+    tables: list[np.ndarray], shard: Shard, attributes: dict[str, list[str]]
+) -> dict[str, Any]:
     groups: dict[str, Any] = {}
     for name, values in attributes.items():
         column = shard.groups[name].cpu().numpy()
         places = {value: np.flatnonzero(column == k) for k, value in enumerate(values)}
-        groups[name] = {value: _curves(tables, shard, at) for value, at in places.items() if len(at)}
+        groups[name] = {
+            value: _curves(tables, shard, at) for value, at in places.items() if len(at)
+        }
     return groups
 
 
@@ -130,6 +158,15 @@ def _mean(values: list[float | None]) -> float | None:
 
 
 def _union(shards: list[Shard]) -> Shard:
-    groups = {name: torch.cat([shard.groups[name] for shard in shards]) for name in shards[0].groups}
+    groups = {
+        name: torch.cat([shard.groups[name] for shard in shards]) for name in shards[0].groups
+    }
     rows, y = (torch.cat([getattr(shard, name) for shard in shards]) for name in ("rows", "y"))
-    return replace(shards[0], rows=rows, y=y, ids=np.concatenate([s.ids for s in shards]), groups=groups, derived={})
+    return replace(
+        shards[0],
+        rows=rows,
+        y=y,
+        ids=np.concatenate([s.ids for s in shards]),
+        groups=groups,
+        derived={},
+    )

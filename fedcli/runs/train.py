@@ -53,7 +53,9 @@ class Interrupted(FedcliError):
     code = 130
 
 
-def train(data: Path, plan: TrainOptions, *, typed: bool = False, trained: Trained | None = None) -> Path:
+def train(
+    data: Path, plan: TrainOptions, *, typed: bool = False, trained: Trained | None = None
+) -> Path:
     """Train and return the path of run.json.
 
     data: a partition or corruption manifest, or one of sites.
@@ -71,11 +73,17 @@ def train(data: Path, plan: TrainOptions, *, typed: bool = False, trained: Train
     resources.restart(plan.device)
     parent_run = open_parent(plan, method)
     parents = [data] + ([parent_run.path] if parent_run else [])
-    begun = f"{parent_run.body['method']}-" if parent_run and isinstance(method.aggregator, ContinuesRun) else ""
+    begun = (
+        f"{parent_run.body['method']}-"
+        if parent_run and isinstance(method.aggregator, ContinuesRun)
+        else ""
+    )
     slug = begun + method.name + "-single-site" * plan.single_site
 
     def folder_of(plan: TrainOptions) -> Path:
-        return manifest.place(Path(plan.work), out, "run", slug, record.options(plan, method, parent_run), parents)
+        return manifest.place(
+            Path(plan.work), out, "run", slug, record.options(plan, method, parent_run), parents
+        )
 
     if plan.precision == "auto":
         plan = _measured(data, plan, folder_of)
@@ -86,7 +94,9 @@ def train(data: Path, plan: TrainOptions, *, typed: bool = False, trained: Train
         console.say(note)
     if plan.resume and not out and not (folder / "settings.json").exists():
         folders.refuse_waiting(folder.parent, options, typed=typed)
-    federation = assemble(data, plan, method, parent_run)  # what can fail fails before the folder is made
+    federation = assemble(
+        data, plan, method, parent_run
+    )  # what can fail fails before the folder is made
     check_patience(federation)
     settle_threads(federation)
     settings = _settings(folder, data, plan, options)
@@ -97,9 +107,15 @@ def train(data: Path, plan: TrainOptions, *, typed: bool = False, trained: Train
         run = _Training(folder, federation, engine, plan.checkpoint_every or int(remotely))
         forced = folders.settle(folder, settings, resume=plan.resume, force=plan.force)
         run.play()
-        body = run.body() | {"environment": settings["environment"]} | ({"forced": forced} if forced else {})
+        body = (
+            run.body()
+            | {"environment": settings["environment"]}
+            | ({"forced": forced} if forced else {})
+        )
         made_by, links = record.command(options), manifest.links(folder, parents)
-        result = manifest.Manifest("run", made_by, options, links, {}, manifest.marked(body, parents))
+        result = manifest.Manifest(
+            "run", made_by, options, links, {}, manifest.marked(body, parents)
+        )
         path = manifest.seal(folder, result, outside=("settings.json", "timing.jsonl", "state"))
         folders.remove_states(folder)  # last: until run.json is there, it is all there is
         if trained:
@@ -107,7 +123,9 @@ def train(data: Path, plan: TrainOptions, *, typed: bool = False, trained: Train
         return path
 
 
-def _settings(folder: Path, data: Path, plan: TrainOptions, options: dict[str, Any]) -> dict[str, Any]:
+def _settings(
+    folder: Path, data: Path, plan: TrainOptions, options: dict[str, Any]
+) -> dict[str, Any]:
     return {
         "options": options,
         "data": manifest.sha256(data),
@@ -126,7 +144,9 @@ def _finished(folder: Path, options: dict[str, Any], parents: list[Path]) -> Pat
     return done
 
 
-def _measured(data: Path, plan: TrainOptions, folder_of: Callable[[TrainOptions], Path]) -> TrainOptions:
+def _measured(
+    data: Path, plan: TrainOptions, folder_of: Callable[[TrainOptions], Path]
+) -> TrainOptions:
     """The plan in the precision of a run that is there, else in the faster one."""
     plans = {name: replace(plan, precision=name) for name in precision.CHOICES}
     for known in plans.values():
@@ -155,7 +175,9 @@ def begun(folder: Path) -> TrainOptions:
     return replace(
         record.read(asked["options"], **given),
         data=folder / asked["data_path"],
-        device=asked.get("device", asked["environment"]["device"]),  # the latter does not say which of several GPUs
+        device=asked.get(
+            "device", asked["environment"]["device"]
+        ),  # the latter does not say which of several GPUs
         threads=asked["environment"]["threads"],
         then=asked["then"],
     )
@@ -164,13 +186,17 @@ def begun(folder: Path) -> TrainOptions:
 class _Training:
     """One training in one folder: loads, plays the rounds that are missing, keeps the record."""
 
-    def __init__(self, folder: Path, federation: PlannedFederation, engine: Engine, checkpoint_every: int):
+    def __init__(
+        self, folder: Path, federation: PlannedFederation, engine: Engine, checkpoint_every: int
+    ):
         self.folder, self.federation, self.engine = folder, federation, engine
         self.checkpoint_every = checkpoint_every
         self.plan, self.data = federation.plan, federation.data
         self.scoring, self.store = Scoring(federation), ClientStateStore(folder)
         self.state = federation.first()
-        self.written = self.spent = 0.0  # seconds of writing a state, and of rounds since the last one
+        self.written = self.spent = (
+            0.0  # seconds of writing a state, and of rounds since the last one
+        )
         self.clocks = Clocks(federation)
         self.writing: Future[None] | None = None  # the state that is written beside the rounds
 
@@ -183,7 +209,11 @@ class _Training:
             console.warn(self.federation.warning)
         try:
             record_file, clock_file = self.folder / "rounds.jsonl", self.folder / "timing.jsonl"
-            with appending(record_file) as lines, appending(clock_file) as timing, ThreadPoolExecutor(1) as writer:
+            with (
+                appending(record_file) as lines,
+                appending(clock_file) as timing,
+                ThreadPoolExecutor(1) as writer,
+            ):
                 self._play_rounds(lines, timing, writer)
                 self._await_state()
         except KeyboardInterrupt:
@@ -206,7 +236,9 @@ class _Training:
     def _play_rounds(self, lines: Any, timing: Any, writer: ThreadPoolExecutor) -> None:
         """Play the rounds that are missing; a round that is interrupted is played again."""
         label, clocks = record.titled(self.federation, self.federation.method.label), self.clocks
-        for _ in console.progress(self._left(), label=label, total=self.plan.rounds, done=self.state.round):
+        for _ in console.progress(
+            self._left(), label=label, total=self.plan.rounds, done=self.state.round
+        ):
             clocks.begin()
             played = self.federation.play(self.state, engine=self.engine, arrived=clocks.arrived)
             line = record.line(self.federation, played)
@@ -231,8 +263,12 @@ class _Training:
     def _kept(self, played: Played, line: dict[str, Any]) -> RunState:
         for client, why in played.absent.items():
             console.warn(f"round {played.state.round} without {client}: {why}")
-        if self.plan.patience or played.state.round > self.plan.rounds - KEPT:  # any round may be the last
-            self._save(model_file(self.folder, played.state.round), *self.federation.kept(played.state))
+        if (
+            self.plan.patience or played.state.round > self.plan.rounds - KEPT
+        ):  # any round may be the last
+            self._save(
+                model_file(self.folder, played.state.round), *self.federation.kept(played.state)
+            )
             model_file(self.folder, played.state.round - KEPT).unlink(missing_ok=True)
         return replace(
             played.state,
@@ -253,10 +289,13 @@ class _Training:
 
     def _start(self) -> RunState:
         """The newest whole state, or the first; later lines of the record are cut."""
-        state = folders.newest_state(self.folder, self.state, self.data.roster, self.plan.device, self.store)
+        state = folders.newest_state(
+            self.folder, self.state, self.data.roster, self.plan.device, self.store
+        )
         if state.round > self.plan.rounds:
             raise FedcliError(
-                f"{self.folder} has played {state.round} rounds already", f"give --rounds {state.round} or more"
+                f"{self.folder} has played {state.round} rounds already",
+                f"give --rounds {state.round} or more",
             )
         rounds = self.folder / "rounds.jsonl"
         lines = read_text(rounds).splitlines(keepends=True) if rounds.exists() else []
@@ -270,9 +309,13 @@ class _Training:
         self.spent += seconds
         last = self.state.round == self.plan.rounds or self._out_of_patience()
         cheap = self.written <= STATE_SHARE * self.spent
-        if last or (self.state.round % self.checkpoint_every == 0 if self.checkpoint_every else cheap):
+        if last or (
+            self.state.round % self.checkpoint_every == 0 if self.checkpoint_every else cheap
+        ):
             self._await_state()
-            self.writing = writer.submit(self._write, self.state)  # a state's tensors are replaced, never written into
+            self.writing = writer.submit(
+                self._write, self.state
+            )  # a state's tensors are replaced, never written into
             self.spent = 0.0
 
     def _await_state(self) -> None:
@@ -288,8 +331,16 @@ class _Training:
     def body(self) -> dict[str, Any]:
         """Of run.json, when all rounds are played."""
         clients = self.state.clients
-        own = any("model" in kept for kept in clients.values()) or bool(self.federation.layout.own_shapes)
+        own = any("model" in kept for kept in clients.values()) or bool(
+            self.federation.layout.own_shapes
+        )
         absent = [c for c in self.data.roster if self.plan.single_site and c not in clients]
-        warning = f"{', '.join(absent)} never took part: scored with the starting weights" if absent else ""
+        warning = (
+            f"{', '.join(absent)} never took part: scored with the starting weights"
+            if absent
+            else ""
+        )
         rounds = self.folder / "rounds.jsonl"
-        return record.body(self.federation, rounds, best=self.state.best, personal=own, warning=warning)
+        return record.body(
+            self.federation, rounds, best=self.state.best, personal=own, warning=warning
+        )

@@ -23,7 +23,9 @@ from ..errors import UsageError
 from ..federation.training import METHOD, Training
 from ..options import Flag, Source, left_open, recorded
 
-ANOTHER = "both sides need the same version of fedcli"  # where options that were sent cannot be read
+ANOTHER = (
+    "both sides need the same version of fedcli"  # where options that were sent cannot be read
+)
 ROUNDS = 20  # by default
 OF_METHOD = Flag(panel=METHOD)
 UNRECORDED = Flag(panel=MACHINE, recorded=False)  # it decides no byte, but may stand in a recipe
@@ -56,12 +58,15 @@ class TrainOptions(Training):
         Flag("KIND|FILE"),
     ] = None
     eval_every: Annotated[
-        int, "score the test set every so many rounds, >= 0, for curves; no model is chosen by it; 0: never"
+        int,
+        "score the test set every so many rounds, >= 0, for curves; no model is chosen by it; 0: never",
     ] = 0
-    patience: Annotated[int, "stop after so many rounds without a better validation score, >= 0; 0: never"] = 0
+    patience: Annotated[
+        int, "stop after so many rounds without a better validation score, >= 0; 0: never"
+    ] = 0
     seed: Annotated[int, "seed of every random number of this stage"] = 0
-    set: Annotated[Mapping[str, object], "an option of the method; may be repeated", OF_METHOD] = field(
-        default_factory=dict, hash=False
+    set: Annotated[Mapping[str, object], "an option of the method; may be repeated", OF_METHOD] = (
+        field(default_factory=dict, hash=False)
     )
     server_optimizer: Annotated[
         Literal["none", "momentum", "adam", "yogi", "adagrad"],
@@ -75,7 +80,9 @@ class TrainOptions(Training):
         Flag(panel=METHOD, open=True),
     ] = "cnn"
     weights: Annotated[
-        Source | None, "starting weights: imagenet, pretrained, a file, or a finished run's folder", OF_METHOD
+        Source | None,
+        "starting weights: imagenet, pretrained, a file, or a finished run's folder",
+        OF_METHOD,
     ] = None
     teacher: Annotated[
         Source | None,
@@ -105,7 +112,9 @@ class TrainOptions(Training):
         Flag(panel=METHOD, label="local adapters", recorded="on"),
     ] = False
     then: Annotated[
-        str | None, "a second stage from the finished model: crt or ccvr", Flag("METHOD", panel=METHOD, recorded=False)
+        str | None,
+        "a second stage from the finished model: crt or ccvr",
+        Flag("METHOD", panel=METHOD, recorded=False),
     ] = None
     single_site: Annotated[
         bool,
@@ -141,9 +150,13 @@ class TrainOptions(Training):
     timeout: Timeout = 600.0
     jobs: Annotated[int | None, "short for --engine pool:N, >= 1", ON_MACHINE] = None
     at_once: Annotated[int | None, "short for --engine streams:N, >= 1", ON_MACHINE] = None
-    min_clients: Annotated[int, "least number of sites that must answer in a round, >= 0; 0: all", ON_MACHINE] = 0
+    min_clients: Annotated[
+        int, "least number of sites that must answer in a round, >= 0; 0: all", ON_MACHINE
+    ] = 0
     checkpoint_every: Annotated[
-        int, "rounds between saved states, >= 0; 0: as often as takes less than 2 % of the time", UNRECORDED
+        int,
+        "rounds between saved states, >= 0; 0: as often as takes less than 2 % of the time",
+        UNRECORDED,
     ] = 0
     work: Work = WORK
     out: Out = None
@@ -153,7 +166,9 @@ class TrainOptions(Training):
         Flag(local=True, panel=OUTPUT),
     ] = None
     resume: Annotated[
-        bool, "go on with an unfinished run; without METHOD: the newest one, or the one in --out", LOCAL
+        bool,
+        "go on with an unfinished run; without METHOD: the newest one, or the one in --out",
+        LOCAL,
     ] = False
     force: Annotated[bool, "resume although options differ, and record that they do", LOCAL] = False
     wait: Wait = False
@@ -163,7 +178,9 @@ class TrainOptions(Training):
         """Every option that decides the bytes of a run, as a record or a message holds it."""
         on = {option.name for option in self.changed()}
         values = {
-            o.name: getattr(self, o.name) for o in recorded(TrainOptions) if o.name in on or o.flag.recorded != "on"
+            o.name: getattr(self, o.name)
+            for o in recorded(TrainOptions)
+            if o.name in on or o.flag.recorded != "on"
         }
         return values | {"settings": dict(values.pop("set"))}
 
@@ -171,16 +188,26 @@ class TrainOptions(Training):
     def of(cls, values: Mapping[str, Any]) -> Self:
         """The options that decided() made these of. Raises UsageError where one is missing, unknown or of no type."""
         declared = recorded(TrainOptions)
-        values = {**{option.name: option.default for option in declared if option.flag.recorded == "on"}, **values}
+        values = {
+            **{option.name: option.default for option in declared if option.flag.recorded == "on"},
+            **values,
+        }
         names = {option.name for option in declared} - {"set"} | {"settings"}
         if odd := sorted(names ^ values.keys()):
-            what = f"options received {'without' if odd[0] in names else 'with an unknown'} {odd[0]!r}"
+            what = (
+                f"options received {'without' if odd[0] in names else 'with an unknown'} {odd[0]!r}"
+            )
             raise UsageError(what, ANOTHER)
         if not isinstance(values["settings"], dict):
             raise UsageError(f"options received with settings {values['settings']!r:.60}", ANOTHER)
-        if missing := [option.name for option in declared if option.flag.open and values[option.name] is None]:
+        if missing := [
+            option.name for option in declared if option.flag.open and values[option.name] is None
+        ]:
             raise UsageError(f"options received without a value of {missing[0]}", ANOTHER)
         try:
-            return cls(**{name: value for name, value in values.items() if name != "settings"}, set=values["settings"])
+            return cls(
+                **{name: value for name, value in values.items() if name != "settings"},
+                set=values["settings"],
+            )
         except UsageError as error:
             raise UsageError(f"options received: {error.sentence}", ANOTHER) from None

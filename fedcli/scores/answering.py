@@ -27,13 +27,17 @@ def predictions(run: Run, view: str | None = None) -> Logits:
     return logits
 
 
-def answers_of(run: Run, round: int | str, version: str, view: str | None = None) -> list[np.ndarray]:
+def answers_of(
+    run: Run, round: int | str, version: str, view: str | None = None
+) -> list[np.ndarray]:
     """Logits [N, C] of each model that answers, in one round."""
     shard = run.data.test[version]
     if not runs.trains_alone(run):
         return [runs.predict(run, round, shard, view=view)]
     return runs.alone_logits(
-        run.data, shard, lambda client, part: runs.predict(run, round, part, client=client, view=view)
+        run.data,
+        shard,
+        lambda client, part: runs.predict(run, round, part, client=client, view=view),
     )
 
 
@@ -75,7 +79,9 @@ def panel(run: Run, client: str) -> Panel:
     else:
         models = {"": True, GLOBAL: False} if runs.has_personal_models(run) else {"": False}
     version = MODELS[client in run.data.corrupted]
-    return Panel(client, version, part if len(part) else None, models, alone or bool(len(part)) or models[""])
+    return Panel(
+        client, version, part if len(part) else None, models, alone or bool(len(part)) or models[""]
+    )
 
 
 def who_answers(run: Run) -> str:

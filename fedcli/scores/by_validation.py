@@ -31,7 +31,9 @@ def candidates(run: Run, groupings: Groupings) -> list[Candidate]:
     best = run.manifest.body["best"]
     names = {name: values for name, (_, values) in groupings.items()}
     kept: dict[int, int | str] = {best["round"]: BEST} | {round: round for round in run.rounds}
-    return [_candidate(r, validation(run, names, round=kept[r]), best["metric"]) for r in sorted(kept)]
+    return [
+        _candidate(r, validation(run, names, round=kept[r]), best["metric"]) for r in sorted(kept)
+    ]
 
 
 def _candidate(round: int, images: Seen, metric: str) -> Candidate:
@@ -46,11 +48,16 @@ def _candidate(round: int, images: Seen, metric: str) -> Candidate:
         round,
         score(slice(None)),
         {name: {value: score(at) for value, at in each.items()} for name, each in members.items()},
-        {name: {value: int(at.sum()) for value, at in each.items()} for name, each in members.items()},
+        {
+            name: {value: int(at.sum()) for value, at in each.items()}
+            for name, each in members.items()
+        },
     )
 
 
-def best(run: Run, images: Images, known: list[Candidate], rule: str | None) -> tuple[Chosen | None, Table]:
+def best(
+    run: Run, images: Images, known: list[Candidate], rule: str | None
+) -> tuple[Chosen | None, Table]:
     """The round that was best on the clients' validation parts, by the rule if there is one, and its test scores; None
     where nothing was validated. Raises FedcliError where the rule has no meaning."""
     chosen = run.manifest.body.get("best")

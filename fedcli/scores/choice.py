@@ -39,7 +39,9 @@ class Candidate:
     @property
     def known(self) -> list[float]:
         """The score of every group that has one, of all attributes."""
-        return [score for each in self.groups.values() for score in each.values() if score is not None]
+        return [
+            score for each in self.groups.values() for score in each.values() if score is not None
+        ]
 
     @property
     def worst(self) -> float | None:
@@ -48,7 +50,12 @@ class Candidate:
     @property
     def smallest(self) -> int:
         """Images of the smallest group that has a score."""
-        sizes = (self.images[name][v] for name, each in self.groups.items() for v, m in each.items() if m is not None)
+        sizes = (
+            self.images[name][v]
+            for name, each in self.groups.items()
+            for v, m in each.items()
+            if m is not None
+        )
         return min(sizes, default=0)
 
 
@@ -60,7 +67,9 @@ def check_rule(rule: str | None) -> None:
 
 def distances(candidates: Sequence[Candidate]) -> list[float]:
     """The distance of each from the best score of every group that some candidate reaches."""
-    table = np.array([candidate.known for candidate in candidates])  # [R, G]: labels are the same for all
+    table = np.array(
+        [candidate.known for candidate in candidates]
+    )  # [R, G]: labels are the same for all
     return np.sqrt(((table.max(0) - table) ** 2).sum(1)).tolist()
 
 
@@ -70,7 +79,11 @@ def values(candidates: Sequence[Candidate], rule: str) -> list[float | None]:
         return [candidate.score for candidate in candidates]
     if rule == WORST:
         return [candidate.worst for candidate in candidates]
-    return [*distances(candidates)] if all(candidate.known for candidate in candidates) else [None] * len(candidates)
+    return (
+        [*distances(candidates)]
+        if all(candidate.known for candidate in candidates)
+        else [None] * len(candidates)
+    )
 
 
 def chosen(candidates: Sequence[Candidate], rule: str) -> int | None:
@@ -78,7 +91,9 @@ def chosen(candidates: Sequence[Candidate], rule: str) -> int | None:
     sign = -1 if rule == DTO else 1
     known = {
         place: (sign * value, candidate.score or 0.0)
-        for place, (candidate, value) in enumerate(zip(candidates, values(candidates, rule), strict=True))
+        for place, (candidate, value) in enumerate(
+            zip(candidates, values(candidates, rule), strict=True)
+        )
         if value is not None
     }
     for by in (0, 1):

@@ -24,7 +24,9 @@ def check(run: Path) -> None:
         )
     data = manifest.parent(run, "corruption", "partition")
     if data is None or not any(client["test"] for client in manifest.read(data).body["roster"]):
-        raise FedcliError(f"the clients of {run} have no test parts of their own", "partition --by an attribute")
+        raise FedcliError(
+            f"the clients of {run} have no test parts of their own", "partition --by an attribute"
+        )
 
 
 def lines(run: Run, images: Images) -> Table:

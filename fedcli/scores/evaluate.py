@@ -44,15 +44,30 @@ from .statistics import resampled
 from .statistics.intervals import Answered, add_group_intervals, add_intervals
 from .table import Table, Where
 
-COPIED = "method", "label", "rule", "settings", "dataset", "rounds", "model", "corruption"  # of the run's body
-UNCOPIED = *COPIED, "eval_every", "single_site"  # of its options: said elsewhere, or of no meaning for its scores
+COPIED = (
+    "method",
+    "label",
+    "rule",
+    "settings",
+    "dataset",
+    "rounds",
+    "model",
+    "corruption",
+)  # of the run's body
+UNCOPIED = (
+    *COPIED,
+    "eval_every",
+    "single_site",
+)  # of its options: said elsewhere, or of no meaning for its scores
 PLAIN = EvaluateOptions()
 
 
 def evaluate(run_path: Path, options: EvaluateOptions = PLAIN) -> Path:
     """Score a run and return the path of scores.json. Raises FedcliError, UsageError, HashError."""
     limits, path = thresholds(options.shots), manifest.find(run_path, "run")
-    manifest.verify(path, "run")  # first, so that a damaged run does not cost the scores that were made of it
+    manifest.verify(
+        path, "run"
+    )  # first, so that a damaged run does not cost the scores that were made of it
     on, classes = path_of(options.on), path_of(options.map_classes)
     tests = external.asked(path, on, classes, everything=options.all_images)
     wanted = severities.asked(options.corrupt, options.severity, path)
@@ -62,16 +77,24 @@ def evaluate(run_path: Path, options: EvaluateOptions = PLAIN) -> Path:
         by_validation.check(path)
     recorded, default = asked(path, options, wanted, tests)
     return manifest.stage(
-        "scores", folder=path_of(options.out) or default, made_by=options.made_by(),
-        options=recorded, parents=[path, *tests.parents],
+        "scores",
+        folder=path_of(options.out) or default,
+        made_by=options.made_by(),
+        options=recorded,
+        parents=[path, *tests.parents],
         build=partial(_build, path, options, recorded["by"], limits, wanted, tests),
-    )  # fmt: skip
+    )
 
 
 def _build(
-    path: Path, options: EvaluateOptions, by: list[str], limits: tuple[int, int], corruptions: severities.Asked,
-    tests: external.Asked, folder: Path,
-) -> dict[str, Any]:  # fmt: skip
+    path: Path,
+    options: EvaluateOptions,
+    by: list[str],
+    limits: tuple[int, int],
+    corruptions: severities.Asked,
+    tests: external.Asked,
+    folder: Path,
+) -> dict[str, Any]:
     """limits: thresholds of head and tail. corruptions: under which the test images are scored too."""
     other = tests.path if is_at_sites(path) else None
     run = open_run(path, options.device, other)
@@ -83,13 +106,17 @@ def _build(
     views = {"": logits} | {view: predictions(run, view) for view in views_of(run.method.local)[1:]}
     write(folder / "predictions.h5", run, views)
     images = _images(run, by)
-    resampled.write(folder, logits, images.y, run.data.test["clean"].ids, images.units, images.groupings)
+    resampled.write(
+        folder, logits, images.y, run.data.test["clean"].ids, images.units, images.groupings
+    )
     clients, table = _clients(run, images, logits)
     for view, shown in views.items():
         table |= _quality(Where(view=view), images, run.rounds, shown, options.interval)
     if corruptions:
         sets = console.counted(len(corruptions), "more test set", "more test sets")
-        console.say(f"scoring {sets}: {', '.join(f'{kind} {severity}' for kind, severity in corruptions)}")
+        console.say(
+            f"scoring {sets}: {', '.join(f'{kind} {severity}' for kind, severity in corruptions)}"
+        )
     for kind, severity in corruptions:
         corrupted = severities.test_set(run, kind, severity)
         table |= _quality(Where(), images, run.rounds, predictions(corrupted), options.interval)
@@ -107,7 +134,11 @@ def _build(
         table |= shot_facts(where, images.y, rounds, trained_on, limits) if with_shots else {}
     candidates = by_validation.candidates(run, images.groupings) if options.choose else []
     best, lines = by_validation.best(run, images, candidates, options.choose)
-    warnings = [run.manifest.body.get("warning"), who_answers(run), tested_on.sentence if tested_on else ""]
+    warnings = [
+        run.manifest.body.get("warning"),
+        who_answers(run),
+        tested_on.sentence if tested_on else "",
+    ]
     return Scores(
         **about(run.path, run.manifest, run.method.local, run.rounds),
         warning="; ".join(filter(None, warnings)),
@@ -137,10 +168,15 @@ def _images(run: Run, by: list[str]) -> Images:
     return Images(test.y.cpu().numpy(), run.data.classes, groupings, run.data.test_patients)
 
 
-def _quality(where: Where, images: Images, rounds: Sequence[int], logits: Logits, how: str) -> Table:
+def _quality(
+    where: Where, images: Images, rounds: Sequence[int], logits: Logits, how: str
+) -> Table:
     """Lines of all test images and of each group, with intervals made as `how` says. where: whose, but for versions."""
     table: Table = {}
-    last = {v: Answered(answers[-1], images.y, images.units, images.groupings) for v, answers in logits.items()}
+    last = {
+        v: Answered(answers[-1], images.y, images.units, images.groupings)
+        for v, answers in logits.items()
+    }
     for version, answers in logits.items():
         here = where._replace(version=version)
         table |= facts(here, images, zip(rounds, answers, strict=True), images.groupings)
@@ -178,25 +214,37 @@ def _client(run: Run, images: Images, logits: Logits, asked: Panel) -> tuple[Cli
         where = Where(asked.version, client=asked.client, model=model)
         by = here.groupings if own and model != GLOBAL else ()
         table |= facts(where, here, zip(run.rounds, ([table] for table in tables), strict=True), by)
-    return Client(asked.version, "own" if own else "whole", groups=here.grouped() if own else {}), table
+    return Client(
+        asked.version, "own" if own else "whole", groups=here.grouped() if own else {}
+    ), table
 
 
 def _personal(run: Run, images: Images) -> Table:
     """Lines of the clients' own models on the whole test sets, and of their mean where they are whole models."""
     turns = [(version, round) for version in run.data.test for round in run.rounds]
     rounds: dict[Where, list[Table]] = {}
-    for version, round in console.progress(turns, label="evaluate personal models", total=len(turns)):
+    for version, round in console.progress(
+        turns, label="evaluate personal models", total=len(turns)
+    ):
         shard = run.data.test[version]
-        models = {"personal": [runs.predict(run, round, shard, client) for client in run.data.roster]}
+        models = {
+            "personal": [runs.predict(run, round, shard, client) for client in run.data.roster]
+        }
         if runs.load_mean_personal(run, round):
             models["mean_personal"] = [runs.logits(run.net, shard, run.method.local)]
         for model, tables in models.items():
             where = Where(version, model=model)
-            rounds.setdefault(where, []).append(of_round(where, images, round, tables, images.groupings))
-    return {where: score for tables in rounds.values() for where, score in over_rounds(tables).items()}
+            rounds.setdefault(where, []).append(
+                of_round(where, images, round, tables, images.groupings)
+            )
+    return {
+        where: score for tables in rounds.values() for where, score in over_rounds(tables).items()
+    }
 
 
-def _clinical(run: Run, logits: Logits, images: Images, options: EvaluateOptions) -> dict[str, Any] | None:
+def _clinical(
+    run: Run, logits: Logits, images: Images, options: EvaluateOptions
+) -> dict[str, Any] | None:
     """Operating points and calibration, where they were asked for and one model answers."""
     if not options.clinical:
         return None
@@ -206,7 +254,9 @@ def _clinical(run: Run, logits: Logits, images: Images, options: EvaluateOptions
         raise FedcliError(what, "partition by sites, so that each client has a test part")
     names = positives(run.data.classes, options.positive, several=images.y.ndim == 2)
     if not any(len(shard) for shard in run.data.val.values()):
-        console.warn("no validation images, so no thresholds, temperature or conformal sets: partition with --val 0.2")
+        console.warn(
+            "no validation images, so no thresholds, temperature or conformal sets: partition with --val 0.2"
+        )
     return clinical.scores(run, last, images, names, clinical.rules(options.rule, options.cost))
 
 
@@ -224,7 +274,9 @@ def about(path: Path, run: manifest.Manifest, local: Local, rounds: list[int]) -
 
 
 def _stage(path: Path, kind: str) -> Stage | None:
-    data = manifest.parent(path, "corruption", "partition", "sites")  # not that of a run that this one started from
+    data = manifest.parent(
+        path, "corruption", "partition", "sites"
+    )  # not that of a run that this one started from
     if data is None:
         return None
     if manifest.read(data).kind == "sites":  # which stand for a partition

@@ -4,7 +4,21 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from ..common_options import INPUT, MACHINE, OUTPUT, RUNS, WORK, Device, Groups, Out, Seed, Shots, Timeout, Track, Work
+from ..common_options import (
+    INPUT,
+    MACHINE,
+    OUTPUT,
+    RUNS,
+    WORK,
+    Device,
+    Groups,
+    Out,
+    Seed,
+    Shots,
+    Timeout,
+    Track,
+    Work,
+)
 from ..options import Flag, Options, Source
 
 TO_REPORT = Flag(panel=OUTPUT)
@@ -16,7 +30,9 @@ class EvaluateOptions(Options):
 
     stage: ClassVar[str] = "evaluate"
     run: Annotated[
-        Source | None, "a run, or its name or method; default: the newest under --work, - reads stdin", INPUT
+        Source | None,
+        "a run, or its name or method; default: the newest under --work, - reads stdin",
+        INPUT,
     ] = None
     _: KW_ONLY
     by: Groups = ()
@@ -43,14 +59,18 @@ class EvaluateOptions(Options):
         "out; default: classes of equal names",
         Flag("FILE"),
     ] = None
-    all_images: Annotated[bool, "with --on DATASET: all of its images, not its test part alone"] = False
+    all_images: Annotated[bool, "with --on DATASET: all of its images, not its test part alone"] = (
+        False
+    )
     adapt: Annotated[
         Sequence[str],
         "also the last round's model adapted to the test images without their labels: bn, by their batch-norm "
         "statistics, prior, by EM of their class prior, temperature, by validation images; may be repeated",
         Flag("NAME"),
     ] = ()
-    cross_site: Annotated[bool, "also score every client's own model on every client's own test images"] = False
+    cross_site: Annotated[
+        bool, "also score every client's own model on every client's own test images"
+    ] = False
     clinical: Annotated[
         bool,
         "also operating points with thresholds chosen on validation images, calibration, decision curves and conformal "
@@ -95,7 +115,9 @@ class EvaluateOptions(Options):
         Flag("FILE", local=True, panel=OUTPUT),
     ] = ()
     engine: Annotated[
-        str | None, "have sites count answers: socket:DIR", Flag("NAME:WHERE", local=True, panel=MACHINE)
+        str | None,
+        "have sites count answers: socket:DIR",
+        Flag("NAME:WHERE", local=True, panel=MACHINE),
     ] = None
     timeout: Timeout = 600.0
     track: Track = None
@@ -111,7 +133,13 @@ class EvaluateOptions(Options):
         made |= {"adapt": sorted({*self.adapt})} if self.adapt else {}
         made |= {"interval": self.interval} if self.interval != "percentile" else {}
         if self.clinical:
-            made |= {"clinical": {"positive": sorted(self.positive), "cost": self.cost, "rules": list(self.rule)}}
+            made |= {
+                "clinical": {
+                    "positive": sorted(self.positive),
+                    "cost": self.cost,
+                    "rules": list(self.rule),
+                }
+            }
         return made
 
 
@@ -120,10 +148,16 @@ class PredictOptions(Options):
     """A run's model on image files, prepared as the run's own images were."""
 
     stage: ClassVar[str] = "predict"
-    run: Annotated[Source | None, "a run, or its name or method; - reads its path from stdin", INPUT]
-    files: Annotated[Sequence[Source], "images, folders of them, DICOM files", Flag("FILE", True, local=True)]
+    run: Annotated[
+        Source | None, "a run, or its name or method; - reads its path from stdin", INPUT
+    ]
+    files: Annotated[
+        Sequence[Source], "images, folders of them, DICOM files", Flag("FILE", True, local=True)
+    ]
     _: KW_ONLY
-    client: Annotated[str | None, "the model of this client, where clients keep models of their own"] = None
+    client: Annotated[
+        str | None, "the model of this client, where clients keep models of their own"
+    ] = None
     data: Annotated[
         Source | None,
         "of a run that was trained at sites: the partition of one of them, by which files are prepared and whose "
@@ -143,7 +177,8 @@ class PredictOptions(Options):
         Flag("RULE"),
     ] = ()
     cost: Annotated[
-        float | None, "also the threshold of least cost, where a missed image costs N false alarms, > 0"
+        float | None,
+        "also the threshold of least cost, where a missed image costs N false alarms, > 0",
     ] = None
     device: Device = "cpu"
     work: Work = WORK
@@ -155,7 +190,9 @@ class AuditOptions(Options):
 
     stage: ClassVar[str] = "audit"
     run: Annotated[
-        Source | None, "a run, or its name or method; default: the newest under --work, - reads stdin", INPUT
+        Source | None,
+        "a run, or its name or method; default: the newest under --work, - reads stdin",
+        INPUT,
     ] = None
     _: KW_ONLY
     shadow: Annotated[
@@ -166,7 +203,9 @@ class AuditOptions(Options):
     ] = ()
     batch: Annotated[int, "images of the gradient that is inverted, in [1, 8]"] = 1
     iterations: Annotated[int, "of the inversion, for each of two models, in [1, 100000]"] = 1500
-    client: Annotated[str | None, "whose gradient is inverted; default: the client with fewest training images"] = None
+    client: Annotated[
+        str | None, "whose gradient is inverted; default: the client with fewest training images"
+    ] = None
     seed: Seed = 0
     device: Device = "cpu"
     work: Work = WORK
@@ -179,12 +218,18 @@ class ReportOptions(Options):
 
     stage: ClassVar[str] = "report"
     panel: ClassVar[str] = OUTPUT
-    runs: Annotated[Sequence[Source], "runs or scores, or names or methods; default: every run under --work", RUNS] = ()
+    runs: Annotated[
+        Sequence[Source],
+        "runs or scores, or names or methods; default: every run under --work",
+        RUNS,
+    ] = ()
     _: KW_ONLY
     by: Groups = ()
     shots: Shots = None
     metric: Annotated[
-        Sequence[str], "a score to show, such as f1_macro; may be repeated; default: two of them", Flag("NAME")
+        Sequence[str],
+        "a score to show, such as f1_macro; may be repeated; default: two of them",
+        Flag("NAME"),
     ] = ()
     at: Annotated[
         Literal["last5", "last", "best"],
@@ -198,14 +243,17 @@ class ReportOptions(Options):
         Flag("RULE"),
     ] = None
     interval: Annotated[
-        Literal["percentile", "bca"], "95 % intervals of bootstrap resamples of the test patients: percentiles, or bca"
+        Literal["percentile", "bca"],
+        "95 % intervals of bootstrap resamples of the test patients: percentiles, or bca",
     ] = "percentile"
     spread: Annotated[
         Literal["pooled", "runs"],
         "± of runs that differ in the seed alone: pooled over the rounds of all runs, or over the runs' means",
     ] = "pooled"
     separate: Annotated[bool, "a row for every run, also where only the seed differs"] = False
-    against: Annotated[str, "html: test all others against this one; default: the first", Flag("METHOD")] = ""
+    against: Annotated[
+        str, "html: test all others against this one; default: the first", Flag("METHOD")
+    ] = ""
     minutes: Annotated[bool, "also how long each run trained"] = False
     bytes: Annotated[bool, "also the MB that a client receives and sends in a round"] = False
     quality: Annotated[
@@ -230,7 +278,9 @@ class CompareOptions(Options):
     ] = ()
     _: KW_ONLY
     metric: Annotated[
-        Sequence[str], "a score to compare, such as accuracy; may be repeated; default: two of them", Flag("NAME")
+        Sequence[str],
+        "a score to compare, such as accuracy; may be repeated; default: two of them",
+        Flag("NAME"),
     ] = ()
     by: Groups = ()
     resamples: Annotated[int, "bootstrap resamples of the test patients, >= 100"] = 2000

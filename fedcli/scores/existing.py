@@ -20,7 +20,17 @@ if TYPE_CHECKING:
     from . import external  # it imports torch, which scores that lie there do not need
 
 # options that do not change test images
-QUESTIONS = "by", "shots", "severities", "metrics", "cross_site", "clinical", "adapt", "choose", "interval"
+QUESTIONS = (
+    "by",
+    "shots",
+    "severities",
+    "metrics",
+    "cross_site",
+    "clinical",
+    "adapt",
+    "choose",
+    "interval",
+)
 
 
 def check(run_path: Path, options: EvaluateOptions) -> None:
@@ -46,7 +56,9 @@ def existing(run_path: Path, options: EvaluateOptions) -> Path | None:
         return None
     try:
         manifest.verify(target, "scores")
-    except FedcliError:  # evaluate says what is wrong, and makes them again where only they are damaged
+    except (
+        FedcliError
+    ):  # evaluate says what is wrong, and makes them again where only they are damaged
         return None
     remove_abandoned(folder)
     return target
@@ -74,8 +86,16 @@ def with_operating_points(scores: Path) -> Path | None:
     for path, known in [(scores, own), *evaluations(scores.parent.parent)]:
         same = tests == {key: value for key, value in known.options.items() if key not in QUESTIONS}
         if "clinical" in known.options and same and known.parents == own.parents:
-            points = len([*select(check_clinical(known.body.get("clinical"), path), "classes/*/*/operating/*")])
-            made.setdefault((path == scores, known.options["by"] == own.options["by"], points), path)
+            points = len(
+                [
+                    *select(
+                        check_clinical(known.body.get("clinical"), path), "classes/*/*/operating/*"
+                    )
+                ]
+            )
+            made.setdefault(
+                (path == scores, known.options["by"] == own.options["by"], points), path
+            )
     return made[max(made)] if made else None
 
 
@@ -94,7 +114,9 @@ def _from_sites(run: Path, by: list[str], *, others: bool) -> Path | None:
     for path in sorted((run.parent / "scores").glob("*/scores.json")):
         known = manifest.read(path, "scores")
         asked = known.options.get("federated")
-        if asked and list(known.parents.values()) == [manifest.sha256(run)]:  # else of the run before it went on
+        if asked and list(known.parents.values()) == [
+            manifest.sha256(run)
+        ]:  # else of the run before it went on
             made.append((known.options["by"] == by, last_used.age(path), path))
     return max(made)[-1] if made and (others or max(made)[0]) else None
 
@@ -110,7 +132,9 @@ def asked(
     others, shots = tests.parents if tests else [], options.shots
     if not others and _sites(run):
         what = f"the test images of {run.parent} are at its sites"
-        raise FedcliError(what, f"fedcli evaluate {run.parent} --engine socket:DIR, nvflare:DIR or flower:DIR")
+        raise FedcliError(
+            what, f"fedcli evaluate {run.parent} --engine socket:DIR, nvflare:DIR or flower:DIR"
+        )
     if (shots or severities) and _sites(run):
         raise UsageError(
             f"what classes and corruptions {run.parent} was trained on is at its sites",
@@ -121,7 +145,9 @@ def asked(
     if data is None:
         raise FedcliError(f"{run} names no data that it was trained on", "train the run again")
     if shots and is_multi_label(manifest.read(data).body):
-        raise UsageError("--shots is about the recall of classes, and images have several labels", "leave it out")
+        raise UsageError(
+            "--shots is about the recall of classes, and images have several labels", "leave it out"
+        )
     recorded: dict[str, Any] = {"by": _attributes(options.by, data)}
     recorded |= {"shots": list(thresholds(shots))} if shots else {}
     recorded |= {"severities": [list(pair) for pair in severities]} if severities else {}
@@ -142,14 +168,23 @@ def _attributes(by: Sequence[str], data: Path) -> list[str]:
     """The attributes asked for in the dataset's order, then the crossed ones; all attributes where none are named."""
     made = manifest.read(data)
     body = made.body
-    known, crossed, dataset = body["attributes"], [], body["name" if made.kind == "dataset" else "dataset"]
+    known, crossed, dataset = (
+        body["attributes"],
+        [],
+        body["name" if made.kind == "dataset" else "dataset"],
+    )
     for name in by:
         parts = [part.strip() for part in name.split(CROSS)]
         for part in parts:
             if part not in known:
-                raise UsageError(f"{dataset} has no attribute {part!r}", _where(part, known, dataset))
+                raise UsageError(
+                    f"{dataset} has no attribute {part!r}", _where(part, known, dataset)
+                )
         if len(set(parts)) < len(parts):
-            raise UsageError(f"--by {name!r} crosses an attribute with itself", "give each once, such as race*sex")
+            raise UsageError(
+                f"--by {name!r} crosses an attribute with itself",
+                "give each once, such as race*sex",
+            )
         crossed += [CROSS.join(parts)] if len(parts) > 1 else []
     return [name for name in known if name in by or not by] + sorted(set(crossed))
 

@@ -43,7 +43,11 @@ class Asked:
         """As scores.json records it; the manifest itself is among the parents."""
         if self.path is None:
             return {}
-        return {"on": manifest.read(self.path).kind, "all_images": self.everything, "map_classes": self.classes}
+        return {
+            "on": manifest.read(self.path).kind,
+            "all_images": self.everything,
+            "map_classes": self.classes,
+        }
 
     @property
     def parents(self) -> list[Path]:
@@ -53,23 +57,36 @@ class Asked:
 def asked(run: Path, on: Path | None, classes: Path | None, *, everything: bool) -> Asked:
     """The meaning of the flags for a run's manifest. Raises FedcliError, HashError, UsageError."""
     if on is None:
-        if given := [flag for flag, value in (("map-classes", classes), ("all-images", everything)) if value]:
-            raise UsageError(f"--{given[0]} is about other test images than the run's", "add --on MANIFEST")
+        if given := [
+            flag for flag, value in (("map-classes", classes), ("all-images", everything)) if value
+        ]:
+            raise UsageError(
+                f"--{given[0]} is about other test images than the run's", "add --on MANIFEST"
+            )
         return Asked()
     path = manifest.find(on, *KINDS)
     theirs = manifest.verify(path, *KINDS)
     if everything and theirs.kind != "dataset":
-        raise UsageError(f"--all-images is about a dataset, and {path} is a {theirs.kind}", "give its dataset to --on")
+        raise UsageError(
+            f"--all-images is about a dataset, and {path} is a {theirs.kind}",
+            "give its dataset to --on",
+        )
     ours = manifest.read(manifest.above(run, "corruption", "partition", "sites"))
-    return Asked(path, everything, _pairs(classes, theirs.body["classes"], ours.body["classes"], path))
+    return Asked(
+        path, everything, _pairs(classes, theirs.body["classes"], ours.body["classes"], path)
+    )
 
 
 def _pairs(file: Path | None, theirs: list[str], ours: list[str], path: Path) -> dict[str, str]:
     """Class of theirs -> class of ours, "" for none. Raises FedcliError where a class of theirs has no line."""
     if file is None:
         if unknown := [name for name in theirs if name not in ours]:
-            hint = f"say with --map-classes FILE what it is here; the run's classes: {', '.join(ours)}"
-            raise FedcliError(f"{path} has the class {unknown[0]!r}, which the run does not have", hint)
+            hint = (
+                f"say with --map-classes FILE what it is here; the run's classes: {', '.join(ours)}"
+            )
+            raise FedcliError(
+                f"{path} has the class {unknown[0]!r}, which the run does not have", hint
+            )
         return {name: name for name in theirs}
     head, records = read_cells(file, HINT)
     if missing := [name for name in ("theirs", "ours") if name not in head]:
@@ -79,13 +96,18 @@ def _pairs(file: Path | None, theirs: list[str], ours: list[str], path: Path) ->
         name, own = record[head.index("theirs")], record[head.index("ours")]
         if name not in theirs or name in pairs:
             what, hint = f"is no class of {path}", nearest(name, theirs)
-            what, hint = ("is named twice", "one line for each class") if name in pairs else (what, hint)
+            what, hint = (
+                ("is named twice", "one line for each class") if name in pairs else (what, hint)
+            )
             raise FedcliError(f"{file}: {name!r} {what}", hint)
         if own and own not in ours:
             raise FedcliError(f"{file}: {own!r} is no class of the run", nearest(own, ours))
         pairs[name] = own
     if unmapped := [name for name in theirs if name not in pairs]:
-        raise FedcliError(f"{file} has no line for the class {unmapped[0]!r} of {path}", f"add the line {unmapped[0]},")
+        raise FedcliError(
+            f"{file} has no line for the class {unmapped[0]!r} of {path}",
+            f"add the line {unmapped[0]},",
+        )
     return pairs
 
 
@@ -95,12 +117,17 @@ def with_tests(run: Run, wanted: Asked) -> tuple[Run, External | None]:
         return run, None
     _check_images(run, wanted.path)
     channels = run.manifest.body["model"]["channels"]
-    others = load_tests(wanted.path, channels=channels, device=run.device, everything=wanted.everything)
+    others = load_tests(
+        wanted.path, channels=channels, device=run.device, everything=wanted.everything
+    )
     if others.test["clean"].multi_label != run.data.test["clean"].multi_label:
         what = f"{wanted.path} and the run's data do not both have one label per image, or several"
         raise FedcliError(what, "give another --on")
     _check_unseen(run, wanted, others)
-    columns = {name: _values(run.data.attributes.get(name, []), values) for name, values in others.attributes.items()}
+    columns = {
+        name: _values(run.data.attributes.get(name, []), values)
+        for name, values in others.attributes.items()
+    }
     test, kept = {}, np.zeros(0, np.int64)
     for version, shard in others.test.items():
         test[version], kept = _as_ours(shard, wanted.classes, others.classes, run.data, columns)
@@ -110,15 +137,25 @@ def with_tests(run: Run, wanted: Asked) -> tuple[Run, External | None]:
     attributes = {name: values for name, (values, _) in columns.items()}
     patients = None if others.test_patients is None else others.test_patients[kept]
     data = replace(
-        run.data, test=test, attributes=attributes, corrupted=[], test_patients=patients,
+        run.data,
+        test=test,
+        attributes=attributes,
+        corrupted=[],
+        test_patients=patients,
         client_test={client: np.zeros(0, np.int64) for client in run.data.roster},
-    )  # fmt: skip
+    )
     scored = manifest.read(wanted.path)
     name = scored.body["name" if scored.kind == "dataset" else "dataset"]
     tested_on = External(
-        scored.kind, name, manifest.sha256(wanted.path), "all" if wanted.everything else "test", len(kept),
-        len(others.test["clean"]) - len(kept), wanted.classes, scored.body.get("held_out") or {},
-    )  # fmt: skip
+        scored.kind,
+        name,
+        manifest.sha256(wanted.path),
+        "all" if wanted.everything else "test",
+        len(kept),
+        len(others.test["clean"]) - len(kept),
+        wanted.classes,
+        scored.body.get("held_out") or {},
+    )
     console.say(tested_on.sentence)
     return replace(run, data=data), tested_on
 
@@ -130,14 +167,23 @@ def _check_images(run: Run, path: Path) -> None:
         has = f"{path} has images of {theirs['size'][0]} px, the run's network takes {size} px"
         raise FedcliError(has, f"prepare them with --size {size}")
     options = [manifest.read(_dataset(at)).options for at in (path, run.images or run.path)]
-    ways = [["on" if (way := each.get(name)) is True else str(way or "off") for name in PREPARED] for each in options]
+    ways = [
+        ["on" if (way := each.get(name)) is True else str(way or "off") for name in PREPARED]
+        for each in options
+    ]
     flags = (f"--{name.replace('_', '-')}" for name in PREPARED)
-    if differing := [f"{flag} {its}, the run's {own}" for flag, its, own in zip(flags, *ways) if its != own]:
+    if differing := [
+        f"{flag} {its}, the run's {own}" for flag, its, own in zip(flags, *ways) if its != own
+    ]:
         console.warn(f"{path} was prepared in another way: {', '.join(differing)}")
 
 
 def _dataset(path: Path) -> Path:
-    data = manifest.parent(path, "corruption", "partition") if manifest.read(path).kind == "run" else path
+    data = (
+        manifest.parent(path, "corruption", "partition")
+        if manifest.read(path).kind == "run"
+        else path
+    )
     return manifest.above(data or path, "dataset")
 
 
@@ -148,7 +194,10 @@ def _check_unseen(run: Run, wanted: Asked, others: Shards) -> None:
     ids = [shard.ids for part in (run.data.train, run.data.val) for shard in part.values()]
     if seen := int(np.isin(others.test["clean"].ids, np.concatenate(ids)).sum()):
         what = f"the run's clients trained or validated on {console.counted(seen, 'image', 'images')} of {wanted.path}"
-        raise FedcliError(what, "score images that no client has seen: leave --all-images out, or give another --on")
+        raise FedcliError(
+            what,
+            "score images that no client has seen: leave --all-images out, or give another --on",
+        )
 
 
 def _values(ours: list[str], theirs: list[str]) -> tuple[list[str], np.ndarray]:
@@ -158,9 +207,12 @@ def _values(ours: list[str], theirs: list[str]) -> tuple[list[str], np.ndarray]:
 
 
 def _as_ours(
-    shard: Shard, pairs: dict[str, str], theirs: list[str], data: Shards,
+    shard: Shard,
+    pairs: dict[str, str],
+    theirs: list[str],
+    data: Shards,
     columns: dict[str, tuple[list[str], np.ndarray]],
-) -> tuple[Shard, np.ndarray]:  # fmt: skip
+) -> tuple[Shard, np.ndarray]:
     """The images whose class the run has, with its class numbers, and their places [N] in the shard."""
     place = np.array([data.classes.index(pairs[name]) if pairs[name] else -1 for name in theirs])
     y = joined(shard.y.cpu().numpy(), place, len(data.classes))
@@ -170,6 +222,10 @@ def _as_ours(
         for name, column in shard.groups.items()
     }
     renamed = replace(
-        shard, y=torch.from_numpy(y).to(shard.y.device), groups=groups, classes=len(data.classes), derived={}
+        shard,
+        y=torch.from_numpy(y).to(shard.y.device),
+        groups=groups,
+        classes=len(data.classes),
+        derived={},
     )
     return part(renamed, kept), kept

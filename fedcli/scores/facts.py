@@ -21,8 +21,12 @@ from .scores import Edges, Part
 from .table import Number, Score, Table, Where
 
 NAMED = 4  # labels that a reason names
-Rounds = Iterable[tuple[int, Sequence[np.ndarray]]]  # number of a kept round, logits [N, C] of each model that answers
-Scored = Mapping[str, Any]  # one model on some images: metric -> score, and "count" and "classes_missing" of the images
+Rounds = Iterable[
+    tuple[int, Sequence[np.ndarray]]
+]  # number of a kept round, logits [N, C] of each model that answers
+Scored = Mapping[
+    str, Any
+]  # one model on some images: metric -> score, and "count" and "classes_missing" of the images
 
 
 @dataclass(frozen=True)
@@ -43,21 +47,31 @@ class Images:
     def at(self, places: np.ndarray | slice) -> "Images":
         """Some of the images."""
         units = None if self.units is None else self.units[places]
-        return replace(self, y=self.y[places], groupings=groupings_at(self.groupings, places), units=units)
+        return replace(
+            self, y=self.y[places], groupings=groupings_at(self.groupings, places), units=units
+        )
 
     def grouped(self) -> dict[str, Grouped]:
         """Attribute -> images in no group, and rates that no decision could give."""
         task, about = Task.of(self.y), {}
         for name, (places, values) in self.groupings.items():
-            decisions = task.decided(task.perfect(self.y, len(self.classes)), self.y, places, len(values))
-            about[name] = Grouped(int((places < 0).sum()), undefined_rates(decisions, values, self.classes))
+            decisions = task.decided(
+                task.perfect(self.y, len(self.classes)), self.y, places, len(values)
+            )
+            about[name] = Grouped(
+                int((places < 0).sum()), undefined_rates(decisions, values, self.classes)
+            )
         return about
 
 
 def of_model(
-    where: Where, round: int, whole: Scored, groups: Mapping[str, Mapping[str, Scored]],
-    differences: Mapping[str, Mapping[str, Number]], classes: Sequence[str] | None = None,
-) -> Table:  # fmt: skip
+    where: Where,
+    round: int,
+    whole: Scored,
+    groups: Mapping[str, Mapping[str, Scored]],
+    differences: Mapping[str, Mapping[str, Number]],
+    classes: Sequence[str] | None = None,
+) -> Table:
     """The lines of one model in one round: of all images, of each group, and of differences between groups.
 
     groups: attribute -> group -> scores, as by metrics.score(). differences: attribute -> name -> difference in
@@ -91,12 +105,16 @@ def facts(where: Where, images: Images, rounds: Rounds, by: Iterable[str] = ()) 
     return over_rounds([of_round(where, images, round, models, by) for round, models in rounds])
 
 
-def of_round(where: Where, images: Images, round: int, models: Sequence[np.ndarray], by: Iterable[str] = ()) -> Table:
+def of_round(
+    where: Where, images: Images, round: int, models: Sequence[np.ndarray], by: Iterable[str] = ()
+) -> Table:
     """facts() of one round."""
     return of_models(where, [_answer(where, round, images, logits, by) for logits in models])
 
 
-def _answer(where: Where, round: int, images: Images, logits: np.ndarray, by: Iterable[str]) -> Table:
+def _answer(
+    where: Where, round: int, images: Images, logits: np.ndarray, by: Iterable[str]
+) -> Table:
     def scored(at: np.ndarray | slice) -> Scored:
         return metrics.score(logits[at], images.y[at], groupings_at(images.groupings, at))
 
@@ -108,16 +126,22 @@ def _answer(where: Where, round: int, images: Images, logits: np.ndarray, by: It
     return of_model(where, round, scored(slice(None)), groups, differences, images.classes)
 
 
-def label_facts(where: Where, images: Images, rounds: Sequence[tuple[int, Sequence[np.ndarray]]]) -> Table:
+def label_facts(
+    where: Where, images: Images, rounds: Sequence[tuple[int, Sequence[np.ndarray]]]
+) -> Table:
     """The lines of each of several labels by itself, over kept rounds; of its groups by the last round's model."""
     last = rounds[-1][0]
     tables: dict[Where, list[Table]] = {where._replace(label=label): [] for label in images.classes}
     for round, models in rounds:
         groupings = images.groupings if round == last else {}
-        answers = [_of_each_label([*tables], round, images.y, logits, groupings) for logits in models]
+        answers = [
+            _of_each_label([*tables], round, images.y, logits, groupings) for logits in models
+        ]
         for here, of_label in zip(tables, zip(*answers, strict=True), strict=True):
             tables[here].append(of_models(here, of_label))
-    return {key: score for of_label in tables.values() for key, score in over_rounds(of_label).items()}
+    return {
+        key: score for of_label in tables.values() for key, score in over_rounds(of_label).items()
+    }
 
 
 def _of_each_label(
@@ -127,16 +151,23 @@ def _of_each_label(
     having = (y == YES).sum(0).tolist()
     groups, differences = {}, {}
     for name, (places, values) in groupings.items():
-        groups[name] = {v: metrics.of_labels(logits[places == g], y[places == g]) for g, v in enumerate(values)}
+        groups[name] = {
+            v: metrics.of_labels(logits[places == g], y[places == g]) for g, v in enumerate(values)
+        }
         differences[name] = parity_of_labels(decided_labels(logits >= 0, y, places, len(values)))
     return [
         of_model(
-            where, round, scores | {"count": having[k]},
-            {name: {v: {"auc": each[k]["auc"]} for v, each in of.items()} for name, of in groups.items()},
+            where,
+            round,
+            scores | {"count": having[k]},
+            {
+                name: {v: {"auc": each[k]["auc"]} for v, each in of.items()}
+                for name, of in groups.items()
+            },
             {name: of[k] for name, of in differences.items()},
         )
         for k, (where, scores) in enumerate(zip(wheres, metrics.of_labels(logits, y), strict=True))
-    ]  # fmt: skip
+    ]
 
 
 def of_models(where: Where, tables: Sequence[Table]) -> Table:
@@ -176,13 +207,22 @@ def _agreed(edges: Sequence[Edges | None], place: int) -> str:
 
 def over_rounds(rounds: Sequence[Table]) -> Table:
     """Lines of one round each as lines over rounds. A line that only the last round needs is of that alone."""
-    last, earlier = rounds[-1], [{_whose(key): score for key, score in table.items()} for table in rounds[:-1]]
+    last, earlier = (
+        rounds[-1],
+        [{_whose(key): score for key, score in table.items()} for table in rounds[:-1]],
+    )
     table: Table = {}
     for key, score in last.items():
-        alone = key.measure == views.BEST or (key.group and not key.measure and not views.compared(key.metric))
-        scores = [of_round[_whose(key)] for of_round in earlier if not alone and _whose(key) in of_round]
+        alone = key.measure == views.BEST or (
+            key.group and not key.measure and not views.compared(key.metric)
+        )
+        scores = [
+            of_round[_whose(key)] for of_round in earlier if not alone and _whose(key) in of_round
+        ]
         values = [value for each in [*scores, score] for value in each.values]
-        table[key] = replace(score, values=values, rounds=[r for each in [*scores, score] for r in each.rounds])
+        table[key] = replace(
+            score, values=values, rounds=[r for each in [*scores, score] for r in each.rounds]
+        )
     return table
 
 

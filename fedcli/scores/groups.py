@@ -11,7 +11,9 @@ CROSS = "*"  # between the names of attributes whose groups are crossed
 SMALL = 30  # images; below it one image moves a score by more than three points
 
 
-def grouping(name: str, places: Mapping[str, np.ndarray], values: Mapping[str, list[str]]) -> Grouping:
+def grouping(
+    name: str, places: Mapping[str, np.ndarray], values: Mapping[str, list[str]]
+) -> Grouping:
     """The groups of an attribute, or of several crossed, such as race*sex; places: of each image's value [N]."""
     parts = {part: (places[part], values[part]) for part in name.split(CROSS)}
     return cross(parts) if len(parts) > 1 else parts[name]
@@ -28,7 +30,10 @@ def cross(parts: dict[str, Grouping]) -> Grouping:
     sizes = [len(values) for _, values in parts.values()]
     place = np.ravel_multi_index(tuple(columns[:, known]), sizes)
     there, places = np.unique(place, return_inverse=True)
-    names = [" x ".join(combination) for combination in product(*(values for _, values in parts.values()))]
+    names = [
+        " x ".join(combination)
+        for combination in product(*(values for _, values in parts.values()))
+    ]
     groups = np.full(columns.shape[1], -1)
     groups[known] = places
     return groups, [names[at] for at in there]

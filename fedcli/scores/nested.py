@@ -17,24 +17,40 @@ from .table import BEST, Score
 Nested = dict[str, Any]
 BETWEEN = {views.WORST: "worst", views.GAP: "gap", views.STD: "std", views.MEAN: "average"}
 ACROSS = dict(zip(views.ACROSS, ("average", "std_sample"), strict=True))
-RARE = "sample", "severities", "curves", "candidates", "external", "clinical", "train_images"  # left out where empty
+RARE = (
+    "sample",
+    "severities",
+    "curves",
+    "candidates",
+    "external",
+    "clinical",
+    "train_images",
+)  # left out where empty
 
 
 def nested(scores: Scores) -> Nested:
     """Facts of scores.json, with the numbers of its table and what follows from them in their places."""
     facts = scores.facts()
     whole = {
-        key: value for key, value in facts.items() if key not in ("grouped", "best") and (value or key not in RARE)
+        key: value
+        for key, value in facts.items()
+        if key not in ("grouped", "best") and (value or key not in RARE)
     }
     whole |= _quality(scores, scores.part())
     whole["views"] = {view: _quality(scores, scores.part(view)) for view in scores.views}
     whole["best_on_validation"] = facts["best"] and facts["best"] | _best(scores)
-    whole["personal"] = {model: _own_models(scores, scores.part(model=model)) for model in scores.personal}
+    whole["personal"] = {
+        model: _own_models(scores, scores.part(model=model)) for model in scores.personal
+    }
     whole["clients"] = {name: _client(scores, name) for name in scores.clients}
     whole["among_clients"] = {metric: _among(each) for metric, each in scores.among_clients.items()}
-    whole["among_clients_global"] = {metric: _among(each) for metric, each in scores.among_clients_global.items()}
+    whole["among_clients_global"] = {
+        metric: _among(each) for metric, each in scores.among_clients_global.items()
+    }
     if scores.shots:
-        versions = {v: {name: _over(x) for name, x in of.items()} for v, of in scores.recalls.items()}
+        versions = {
+            v: {name: _over(x) for name, x in of.items()} for v, of in scores.recalls.items()
+        }
         whole["shots"] = facts["shots"] | {"versions": versions}
     if scores.severities:
         whole["severities"] = {
@@ -52,12 +68,20 @@ def nested(scores: Scores) -> Nested:
             for model, tested in scores.cross_site.items()
         }
     if scores.labels:
-        whole["labels"] = {v: {name: _label(part, v) for name, part in of.items()} for v, of in scores.labels.items()}
+        whole["labels"] = {
+            v: {name: _label(part, v) for name, part in of.items()}
+            for v, of in scores.labels.items()
+        }
     return whole
 
 
 def _over(score: Score) -> Nested:
-    return {"last": score.last, "mean_last5": score.mean, "std_last5": score.std, "per_round": score.values}
+    return {
+        "last": score.last,
+        "mean_last5": score.mean,
+        "std_last5": score.std,
+        "per_round": score.values,
+    }
 
 
 LAST = attrgetter("last")
@@ -72,7 +96,13 @@ def _scored(metrics: Mapping[str, Score], of: Callable[[Score], Any] = _over) ->
 
 def _intervals(metrics: Mapping[str, Score]) -> Nested:
     return {
-        name: {"value": score.last, "low": score.low, "high": score.high, "level": LEVEL, "resamples": RESAMPLES}
+        name: {
+            "value": score.last,
+            "low": score.low,
+            "high": score.high,
+            "level": LEVEL,
+            "resamples": RESAMPLES,
+        }
         | {"unit": score.unit, "units": score.units}
         | ({"method": BCA} if score.is_bca else {})
         for name, score in metrics.items()
@@ -84,21 +114,31 @@ def _quality(scores: Scores, part: Part) -> Nested:
     versions = with_average(part.overall)
     return {
         "versions": {version: _scored(metrics) for version, metrics in versions.items()},
-        "intervals": {version: drawn for version, metrics in versions.items() if (drawn := _intervals(metrics))},
+        "intervals": {
+            version: drawn
+            for version, metrics in versions.items()
+            if (drawn := _intervals(metrics))
+        },
         "groups": _all_groups(scores, part),
     }
 
 
 def _own_models(scores: Scores, part: Part) -> Nested:
-    return {v: _scored(metrics) for v, metrics in part.overall.items()} | {"groups": _all_groups(scores, part)}
+    return {v: _scored(metrics) for v, metrics in part.overall.items()} | {
+        "groups": _all_groups(scores, part)
+    }
 
 
 def _best(scores: Scores) -> Nested:
     part = scores.part(model=BEST)
     groups = _all_groups(scores, part)
     return {
-        "versions": {v: _scored(metrics, LAST) for v, metrics in with_average(part.overall).items()},
-        "groups": {name: {v: made["last_round"] for v, made in of.items()} for name, of in groups.items()},
+        "versions": {
+            v: _scored(metrics, LAST) for v, metrics in with_average(part.overall).items()
+        },
+        "groups": {
+            name: {v: made["last_round"] for v, made in of.items()} for name, of in groups.items()
+        },
     }
 
 
@@ -129,22 +169,29 @@ def _groups(part: Part, attribute: str, version: str, about: Grouped | None) -> 
             by_group.setdefault(group, {})[metric] = score
     last = {name: score.last for name, score in single.items()} | {
         "groups": {
-            group: _scored(known, LAST) | {"small": bool(small := next(iter(known.values())).small), "reason": small}
+            group: _scored(known, LAST)
+            | {"small": bool(small := next(iter(known.values())).small), "reason": small}
             for group, known in by_group.items()
         },
         "overall": _scored(part.overall.get(version, {}), LAST),
         "between": {
-            metric: {name: score.last for name, score in lies.items()} | _ends(part, attribute, version, metric)
+            metric: {name: score.last for name, score in lies.items()}
+            | _ends(part, attribute, version, metric)
             for metric, lies in between.items()
         },
         "unknown": about.unknown,
         "undefined_rates": about.undefined_rates,
     }
-    intervals = {metric: drawn for metric, column in metrics.items() if (drawn := _intervals(column))}
+    intervals = {
+        metric: drawn for metric, column in metrics.items() if (drawn := _intervals(column))
+    }
     return {
         "last_round": last,
         "over_rounds": {name: _over(score) for name, score in single.items()}
-        | {metric: {name: _over(score) for name, score in lies.items()} for metric, lies in between.items()},
+        | {
+            metric: {name: _over(score) for name, score in lies.items()}
+            for metric, lies in between.items()
+        },
         "each": {
             metric: {group: _over(score) for group, score in column.items()}
             for metric, column in metrics.items()
@@ -156,13 +203,21 @@ def _groups(part: Part, attribute: str, version: str, about: Grouped | None) -> 
 
 def _ends(part: Part, attribute: str, version: str, metric: str) -> Nested:
     edges = part.edges(attribute, version, metric) or (None, None)
-    return {name: edge and {"group": edge[0] or None, "score": edge[1]} for name, edge in zip(("worst", "best"), edges)}
+    return {
+        name: edge and {"group": edge[0] or None, "score": edge[1]}
+        for name, edge in zip(("worst", "best"), edges)
+    }
 
 
 def _client(scores: Scores, name: str) -> Nested:
-    client, part, general = scores.clients[name], scores.part(client=name), scores.part(model=GLOBAL, client=name)
+    client, part, general = (
+        scores.clients[name],
+        scores.part(client=name),
+        scores.part(model=GLOBAL, client=name),
+    )
     groups = {
-        attribute: _groups(part, attribute, client.version, client.groups.get(attribute)) for attribute in part.groups
+        attribute: _groups(part, attribute, client.version, client.groups.get(attribute))
+        for attribute in part.groups
     }
     about: Nested = {"version": client.version, "part": client.part}
     about |= {"corruption": client.corruption} if client.corruption else {}
@@ -178,7 +233,11 @@ def _severity(scores: Scores, version: str) -> Nested:
         for name, of in part.groups.items()
         if version in of
     }
-    return {"scores": _scored(part.overall[version]), "intervals": _intervals(part.overall[version]), "groups": groups}
+    return {
+        "scores": _scored(part.overall[version]),
+        "intervals": _intervals(part.overall[version]),
+        "groups": groups,
+    }
 
 
 def _label(part: Part, version: str) -> Nested:
@@ -188,8 +247,11 @@ def _label(part: Part, version: str) -> Nested:
         lies = {where.measure: score.last for where, score in part.between(name, version).items()}
         groups[name] = {
             "auc": {group: score.last for group, score in versions[version]["auc"].items()},
-            "between": {short: lies.get(of) for of, short in BETWEEN.items()} | _ends(part, name, version, "auc"),
-            "differences": {what: score.last for what, score in part.differences[name][version].items()},
+            "between": {short: lies.get(of) for of, short in BETWEEN.items()}
+            | _ends(part, name, version, "auc"),
+            "differences": {
+                what: score.last for what, score in part.differences[name][version].items()
+            },
         }
     images = next(iter(metrics.values())).count
     over = {name: _over(score) for name, score in metrics.items()}

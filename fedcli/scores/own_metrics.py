@@ -33,7 +33,9 @@ class OwnMetric(metrics.Metric):
 
 def is_own(name: str) -> bool:
     """True of a word that names a metric from outside the package."""
-    return extensions.is_file(name) or (not is_taken(name) and extensions.offered("metrics", name) is not None)
+    return extensions.is_file(name) or (
+        not is_taken(name) and extensions.offered("metrics", name) is not None
+    )
 
 
 def is_taken(name: str) -> bool:
@@ -52,9 +54,18 @@ def named(name: str) -> OwnMetric:
         known = ["./mine.py", *extensions.packages("metrics")]
         raise UsageError(f"no metric of one's own is called {name!r}", nearest(name, known))
     if is_taken(name):
-        raise UsageError(f"fedcli has a metric {name!r} already", f"give the function of {code} another name")
+        raise UsageError(
+            f"fedcli has a metric {name!r} already", f"give the function of {code} another name"
+        )
     about = "from outside the package"
-    return OwnMetric(name, metrics.title(name), about, (), partial(_value, function, f"{code}: {name}"), code=code)
+    return OwnMetric(
+        name,
+        metrics.title(name),
+        about,
+        (),
+        partial(_value, function, f"{code}: {name}"),
+        code=code,
+    )
 
 
 def _value(function: Function, name: str, sums: Any) -> np.ndarray:
@@ -64,9 +75,15 @@ def _value(function: Function, name: str, sums: Any) -> np.ndarray:
         attribute: np.array([names[g] if g >= 0 else "" for g in places], dtype=object)
         for attribute, (places, names) in plan.groupings.items()
     }
-    chosen = [images] if sums.weights is None else (np.repeat(images, times) for times in sums.weights.T)
+    chosen = (
+        [images] if sums.weights is None else (np.repeat(images, times) for times in sums.weights.T)
+    )
     answers = (
-        function(plan.chance[at], plan.y[at], {attribute: column[at] for attribute, column in values.items()})
+        function(
+            plan.chance[at],
+            plan.y[at],
+            {attribute: column[at] for attribute, column in values.items()},
+        )
         if len(at)
         else None
         for at in chosen

@@ -12,7 +12,10 @@ SHOT_GROUPS = "head", "medium", "tail"  # classes with many, some and few traini
 MODELS = "clean", "corrupted"  # versions of the test images that models are shown
 AVERAGE = "average"  # of both
 VERSIONS = *MODELS, AVERAGE
-PATCHED = "patched", "unpatched"  # test images of other classes than a backdoor's target, with its patch and without
+PATCHED = (
+    "patched",
+    "unpatched",
+)  # test images of other classes than a backdoor's target, with its patch and without
 SUCCESS = "attack_success"  # the share of them that are called the target
 AS_TRAINED = "none"  # in place of an adaptation
 
@@ -106,9 +109,7 @@ class External:
         every = "all " if self.part == "all" else ""
         images = f"{'' if every else 'test '}image{'s' * (self.images != 1)}"
         left_out = f" ({self.left_out} of other classes left out)" if self.left_out else ""
-        return (
-            f"scored on {every}{self.images} {images} of the dataset {self.dataset!r}{left_out}, not on the run's own"
-        )
+        return f"scored on {every}{self.images} {images} of the dataset {self.dataset!r}{left_out}, not on the run's own"
 
 
 @dataclass(frozen=True)

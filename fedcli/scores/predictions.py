@@ -38,14 +38,23 @@ if TYPE_CHECKING:
 AGAIN = "evaluate the run again"
 LOGITS = Column("f", 2)
 EXPECTED = {
-    "y": Column(WHOLE, (1, 2)), "id": Column(TEXT), "unit": Column(TEXT, needed=False), "group/*": Column(WHOLE),
-    "logits/*/*": LOGITS, "clients/*/logits/*/*": LOGITS, "clients/*/test": Column(WHOLE),
-}  # fmt: skip
-Logits = dict[str, list[list[np.ndarray]]]  # version -> kept round -> logits [N, C] of each model that answers
+    "y": Column(WHOLE, (1, 2)),
+    "id": Column(TEXT),
+    "unit": Column(TEXT, needed=False),
+    "group/*": Column(WHOLE),
+    "logits/*/*": LOGITS,
+    "clients/*/logits/*/*": LOGITS,
+    "clients/*/test": Column(WHOLE),
+}
+Logits = dict[
+    str, list[list[np.ndarray]]
+]  # version -> kept round -> logits [N, C] of each model that answers
 REBUILT = "rebuilt.h5"
 OF_REBUILT = {"*/y": Column(WHOLE), "*/logits": Column("f", 2)}
 Rebuilt = tuple[np.ndarray, np.ndarray]  # logits float32 [N, C], y int64 [N]
-Rounds = dict[str, dict[int, np.ndarray]]  # version, or version@view -> round -> logits float32 [N, C]
+Rounds = dict[
+    str, dict[int, np.ndarray]
+]  # version, or version@view -> round -> logits float32 [N, C]
 
 
 @dataclass(frozen=True)
@@ -82,7 +91,11 @@ def read(path: Path) -> Predictions:
         unit=texts(path, columns["unit"]) if "unit" in columns else None,
         groups={name: column.astype(np.int64) for name, column in below(columns, "group").items()},
         logits=_rounds(below(columns, "logits")),
-        clients={row: _rounds(below(kept, "logits")) for row, kept in clients.items() if below(kept, "logits")},
+        clients={
+            row: _rounds(below(kept, "logits"))
+            for row, kept in clients.items()
+            if below(kept, "logits")
+        },
         tests={row: kept["test"] for row, kept in clients.items() if "test" in kept},
     )
 
@@ -92,16 +105,24 @@ def _check(path: Path, columns: dict[str, np.ndarray]) -> None:
     count, logits = len(columns["id"]), [name for name in columns if "logits/" in name]
     for name, column in columns.items():
         if not name.endswith("/test") and len(column) != count:
-            raise FedcliError(f"{path}: {name} has {len(column):,} rows for {count:,} images", AGAIN)
+            raise FedcliError(
+                f"{path}: {name} has {len(column):,} rows for {count:,} images", AGAIN
+            )
         if name.endswith("/test") and len(column) and not 0 <= column.min() <= column.max() < count:
             raise FedcliError(f"{path}: {name} has places outside of its {count:,} images", AGAIN)
     classes = {columns[name].shape[1] for name in logits}
     if len(classes) > 1:
-        raise FedcliError(f"{path}: logits are of {min(classes)} and of {max(classes)} classes", AGAIN)
+        raise FedcliError(
+            f"{path}: logits are of {min(classes)} and of {max(classes)} classes", AGAIN
+        )
     y = columns["y"]
     highest = 2 if y.ndim == 2 else max(classes, default=0) - 1
-    if logits and (y.size and not 0 <= y.min() <= y.max() <= highest or y.shape[1:] not in ((), (*classes,))):
-        raise FedcliError(f"{path}: y has labels that are none of its {max(classes)} classes", AGAIN)
+    if logits and (
+        y.size and not 0 <= y.min() <= y.max() <= highest or y.shape[1:] not in ((), (*classes,))
+    ):
+        raise FedcliError(
+            f"{path}: y has labels that are none of its {max(classes)} classes", AGAIN
+        )
 
 
 def _rounds(tables: dict[str, np.ndarray]) -> Rounds:
@@ -117,7 +138,11 @@ def write(path: Path, run: "Run", views: dict[str, Logits]) -> None:
     """Write predictions.h5. views: "" for the first, else by name."""
     test = run.data.test["clean"]
     size = sum(
-        table.nbytes for logits in views.values() for rounds in logits.values() for tables in rounds for table in tables
+        table.nbytes
+        for logits in views.values()
+        for rounds in logits.values()
+        for tables in rounds
+        for table in tables
     )
     with create_hdf5(path, size) as file:
         for view, logits in views.items():
@@ -125,7 +150,9 @@ def write(path: Path, run: "Run", views: dict[str, Logits]) -> None:
                 for round, tables in zip(run.rounds, answers, strict=True):
                     for row, table in enumerate(tables):
                         place = f"clients/{row}/" if len(tables) > 1 else ""
-                        file[f"{place}logits/{version}{view and '@' + view}/{round}"] = table.astype(np.float32)
+                        file[f"{place}logits/{version}{view and '@' + view}/{round}"] = (
+                            table.astype(np.float32)
+                        )
         file["y"] = test.y.cpu().numpy().astype(np.uint8 if test.multi_label else np.int16)
         file["id"] = np.char.encode(test.ids, "utf-8")
         if run.data.test_patients is not None:
@@ -149,9 +176,15 @@ def read_rebuilt(path: Path) -> dict[str, list[dict[str, Rebuilt]]]:
         for name in sorted(file):
             if name.endswith("/y"):
                 version, round, key = name.removesuffix("/y").split("/", 2)
-                images = file[f"{version}/{round}/{key}/logits"][()], file[name][()].astype(np.int64)
+                images = (
+                    file[f"{version}/{round}/{key}/logits"][()],
+                    file[name][()].astype(np.int64),
+                )
                 rounds.setdefault(version, {}).setdefault(int(round), {})[key] = images
-    return {version: [by_round[round] for round in sorted(by_round)] for version, by_round in rounds.items()}
+    return {
+        version: [by_round[round] for round in sorted(by_round)]
+        for version, by_round in rounds.items()
+    }
 
 
 def to_csv(scores: Path) -> list[Path]:
@@ -183,17 +216,25 @@ def to_csv(scores: Path) -> list[Path]:
         target = scores.parent / names[version]
         last = predicted.logits[version][body["kept_rounds"][-1]]
         chance = metrics.chances(last, predicted.y)  # [N, C]
-        made = {target: _labels(predicted.y) | {f"prob_{c}": each.tolist() for c, each in enumerate(chance.T)}}
-        if predicted.y.ndim == 1 and chance.shape[1] == 2:  # the second of two classes against the first
+        made = {
+            target: _labels(predicted.y)
+            | {f"prob_{c}": each.tolist() for c, each in enumerate(chance.T)}
+        }
+        if (
+            predicted.y.ndim == 1 and chance.shape[1] == 2
+        ):  # the second of two classes against the first
             binary = {
                 "y_true": predicted.y.tolist(),
                 "y_pred": chance.argmax(1).tolist(),
                 "y_score": chance[:, 1].tolist(),
             }
-            made[target.with_name(target.name.replace("predictions", "predictions-binary"))] = binary
+            made[target.with_name(target.name.replace("predictions", "predictions-binary"))] = (
+                binary
+            )
         whose = {"id": predicted.id} | ({} if predicted.unit is None else {"unit": predicted.unit})
         groups = {
-            name: [[*values, ""][at] for at in predicted.groups[name]] for name, values in body["attributes"].items()
+            name: [[*values, ""][at] for at in predicted.groups[name]]
+            for name, values in body["attributes"].items()
         }
         for path, answers in made.items():
             columns = whose | answers | groups
@@ -206,4 +247,7 @@ def _labels(y: np.ndarray) -> dict[str, list]:
     """The columns of what is true: label, or label_0 label_1 ... where an image may have several."""
     if y.ndim == 1:
         return {"label": y.tolist()}
-    return {f"label_{k}": ["" if has == UNKNOWN else has for has in column.tolist()] for k, column in enumerate(y.T)}
+    return {
+        f"label_{k}": ["" if has == UNKNOWN else has for has in column.tolist()]
+        for k, column in enumerate(y.T)
+    }

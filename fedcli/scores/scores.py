@@ -35,7 +35,9 @@ from .parts import (
 )
 from .table import TRAINED_AT, Score, Table, Where
 
-LEGEND = Path(__file__).parent / "legend.json"  # the numbers of a run explained, in the words of scores.json
+LEGEND = (
+    Path(__file__).parent / "legend.json"
+)  # the numbers of a run explained, in the words of scores.json
 RECALL = "recall"  # of the classes of a label: head, medium, tail
 GLOBAL = "global"  # beside a client's own model
 OWN_MODELS = "mean_personal", "personal"  # clients' own models on the whole test sets
@@ -89,23 +91,33 @@ class Part:
             where = self.where._replace(version=version, attribute=attribute)
             measured = self.measured.get(attribute, {}).get(version, {})
             metrics = self.groups.get(attribute, {}).get(version, {})
-            self._between[attribute, version] = views.of_groups(where, self.overall.get(version, {}), metrics, measured)
+            self._between[attribute, version] = views.of_groups(
+                where, self.overall.get(version, {}), metrics, measured
+            )
         return self._between[attribute, version]
 
     def lies(self, attribute: str, version: str, metric: str, measure: str) -> Score | None:
         """One of the numbers between the groups; None where fewer than two groups are scored by the metric."""
-        where = self.where._replace(version=version, attribute=attribute, metric=metric, measure=measure)
+        where = self.where._replace(
+            version=version, attribute=attribute, metric=metric, measure=measure
+        )
         return self.between(attribute, version).get(where)
 
     def edges(self, attribute: str, version: str, metric: str) -> "Edges | None":
         """Name and score of the worst and of the best group of the last round; names of several models' that differ
         are empty."""
         measured = self.measured.get(attribute, {}).get(version, {})
-        of_metric = {where.measure: (where.group, score) for where, score in measured.items() if where.metric == metric}
+        of_metric = {
+            where.measure: (where.group, score)
+            for where, score in measured.items()
+            if where.metric == metric
+        }
         if of_metric:
             ends = [
                 (group, score.last)
-                for group, score in (of_metric[name] for name in (views.WORST, views.BEST) if name in of_metric)
+                for group, score in (
+                    of_metric[name] for name in (views.WORST, views.BEST) if name in of_metric
+                )
                 if score.last is not None
             ]
             return (ends[0], ends[1]) if len(ends) == 2 else None
@@ -183,7 +195,9 @@ class Scores:
         known.clinical and shape.check(known.clinical, path)
         known.table.update(table.read(path.parent / table.FILE))
         if not any(where == Where("clean", metric=where.metric) for where in known.table):
-            raise FedcliError(f"{path.parent / table.FILE} holds no score of all clean test images", table.AGAIN)
+            raise FedcliError(
+                f"{path.parent / table.FILE} holds no score of all clean test images", table.AGAIN
+            )
         return known
 
     def write(self, folder: Path) -> dict[str, Any]:
@@ -193,8 +207,14 @@ class Scores:
 
     def facts(self) -> dict[str, Any]:
         """As the body of scores.json holds them."""
-        facts = asdict(replace(self, table={})) | {"legend": json.loads(LEGEND.read_text(encoding="utf-8"))}
-        return {key: value for key, value in facts.items() if key != "table" and (value or key != "adapted")}
+        facts = asdict(replace(self, table={})) | {
+            "legend": json.loads(LEGEND.read_text(encoding="utf-8"))
+        }
+        return {
+            key: value
+            for key, value in facts.items()
+            if key != "table" and (value or key != "adapted")
+        }
 
     @property
     def several_labels(self) -> bool:
@@ -219,13 +239,17 @@ class Scores:
             if not where.label:
                 key = where.view, where.model, where.client
                 if key not in parts:
-                    parts[key] = Part(Where(view=where.view, model=where.model, client=where.client))
+                    parts[key] = Part(
+                        Where(view=where.view, model=where.model, client=where.client)
+                    )
                 parts[key].add(where, score)
         return parts
 
     def part(self, view: str = "", model: str = "", client: str = "") -> Part:
         """Scores of these models; empty where there are none."""
-        return self.parts.get((view, model, client)) or Part(Where(view=view, model=model, client=client))
+        return self.parts.get((view, model, client)) or Part(
+            Where(view=view, model=model, client=client)
+        )
 
     @cached_property
     def views(self) -> list[str]:
@@ -262,7 +286,9 @@ class Scores:
         tested: dict[str, dict[str, dict[str, Score]]] = {}
         for (_, model, client), part in self.parts.items():
             if model.startswith(TRAINED_AT):
-                tested.setdefault(model.removeprefix(TRAINED_AT), {})[client] = part.overall["clean"]
+                tested.setdefault(model.removeprefix(TRAINED_AT), {})[client] = part.overall[
+                    "clean"
+                ]
         return tested
 
     @cached_property
@@ -274,7 +300,10 @@ class Scores:
     def recalls(self) -> dict[str, dict[str, Score]]:
         """Version -> head, medium, tail, all or balanced_accuracy -> mean recall of these classes."""
         by_version = self._labelled(recall=True)
-        overall = {v: {name: part.overall[v][RECALL] for name, part in of.items()} for v, of in by_version.items()}
+        overall = {
+            v: {name: part.overall[v][RECALL] for name, part in of.items()}
+            for v, of in by_version.items()
+        }
         return with_average(overall)
 
     def _labelled(self, *, recall: bool) -> dict[str, dict[str, Part]]:
@@ -301,16 +330,26 @@ class Scores:
     def _among(
         self, clients: dict[str, dict[str, dict[str, Score]]], names: tuple[str, ...]
     ) -> dict[str, dict[str, Score]]:
-        shown = {name: overall[v] for name, overall in clients.items() if (v := self.clients[name].version) in overall}
+        shown = {
+            name: overall[v]
+            for name, overall in clients.items()
+            if (v := self.clients[name].version) in overall
+        }
         having = next(iter(shown.values()), {})
         return {
-            metric: views.among({name: scores[metric] for name, scores in shown.items()}, names, low=better_low(metric))
+            metric: views.among(
+                {name: scores[metric] for name, scores in shown.items()},
+                names,
+                low=better_low(metric),
+            )
             for metric in views.headlines(having)
         }
 
     @property
     def _share_images(self) -> bool:
-        tests = [(client.version, client.part, client.corruption) for client in self.clients.values()]
+        tests = [
+            (client.version, client.part, client.corruption) for client in self.clients.values()
+        ]
         return len({*tests}) == 1 and "whole" in tests[0]
 
     @property
@@ -325,7 +364,10 @@ def with_average(shown: dict[str, dict[str, Score]]) -> dict[str, dict[str, Scor
         return both
     clean, corrupted = both.values()
     drawn = shown.get(AVERAGE, {})
-    return {AVERAGE: {m: views.average(clean[m], corrupted[m], drawn.get(m)) for m in clean}, **both}
+    return {
+        AVERAGE: {m: views.average(clean[m], corrupted[m], drawn.get(m)) for m in clean},
+        **both,
+    }
 
 
 def groups_of(part: Part) -> dict[str, dict[str, Columns]]:

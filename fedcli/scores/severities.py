@@ -38,11 +38,15 @@ def asked(kinds: Sequence[str], severities: Sequence[str], run: Path) -> Asked:
     data = manifest.read(manifest.above(run, "corruption", "partition", "sites"))
     own = dict.fromkeys(kind for kind, _ in mixture.of_body(data.body).values() if kind in KINDS)
     if not kinds and not own:
-        raise UsageError("--severity is about a corruption, and the run has none", "add --corrupt KIND")
+        raise UsageError(
+            "--severity is about a corruption, and the run has none", "add --corrupt KIND"
+        )
     named = list(dict.fromkeys(full_kind(kind) for kind in kinds) or own)
     for kind in named:
         check_images(kind, data.body)
-    wanted = sorted({severity for text in severities for severity in _severities(text)}) or list(SEVERITIES)
+    wanted = sorted({severity for text in severities for severity in _severities(text)}) or list(
+        SEVERITIES
+    )
     return [(kind, severity) for kind in named for severity in wanted]
 
 
@@ -50,7 +54,9 @@ def _severities(text: str) -> range:
     """The severities that "3", "1..5" or "1-5" mean. Raises UsageError."""
     match = re.fullmatch(r"([1-5])(?:(?:\.\.|-)([1-5]))?", text.strip())
     if match is None or int(match[2] or 5) < int(match[1]):
-        raise UsageError(f"--severity {text} is none of 1 to 5", "write --severity 3, or --severity 1..5 for all")
+        raise UsageError(
+            f"--severity {text} is none of 1 to 5", "write --severity 3, or --severity 1..5 for all"
+        )
     return range(int(match[1]), int(match[2] or match[1]) + 1)
 
 
@@ -59,7 +65,9 @@ def test_set(run: Run, kind: str, severity: int, version: str = "") -> Run:
     clean = run.data.test["clean"]
     data = _data(run)
     seed = data.options["seed"] if data.kind == "corruption" else 0
-    images = corrupt_images(pixels(clean), clean.ids.tolist(), kind=kind, severity=severity, seed=seed)
+    images = corrupt_images(
+        pixels(clean), clean.ids.tolist(), kind=kind, severity=severity, seed=seed
+    )
     shard = with_images(clean, torch.from_numpy(images).permute(0, 3, 1, 2), run.device)
     return replace(run, data=replace(run.data, test={version or f"{kind} {severity}": shard}))
 
@@ -72,18 +80,27 @@ def pixels(shard: Shard) -> Any:
 def backdoor(run: Run, logits: Logits) -> Table:
     """The success of a backdoor: the share of clean test images of other classes that are called the target class once
     they have its patch, and without it; {} of a run that nobody attacks so. logits: of all versions."""
-    attack = next((attack for attack in of_body(run.data.body).values() if attack.kind == BACKDOOR), None)
+    attack = next(
+        (attack for attack in of_body(run.data.body).values() if attack.kind == BACKDOOR), None
+    )
     if attack is None:
         return {}
     clean = run.data.test["clean"]
     stamped = with_images(clean, attack.stamped(clean.images[clean.rows]), str(clean.images.device))
-    shown = predictions(replace(run, data=replace(run.data, test={PATCHED[0]: stamped})))[PATCHED[0]]
+    shown = predictions(replace(run, data=replace(run.data, test={PATCHED[0]: stamped})))[
+        PATCHED[0]
+    ]
     others = (clean.y != attack.target).cpu().numpy()  # [N]
     table: Table = {}
     for version, answers in zip(PATCHED, (shown, logits["clean"]), strict=True):
-        called = [np.mean([model[others].argmax(1) == attack.target for model in models]) for models in answers]
+        called = [
+            np.mean([model[others].argmax(1) == attack.target for model in models])
+            for models in answers
+        ]
         where = Where(version, metric=SUCCESS)
-        table[where] = Score([float(share) for share in called], list(run.rounds), int(others.sum()))
+        table[where] = Score(
+            [float(share) for share in called], list(run.rounds), int(others.sum())
+        )
     return table
 
 
@@ -93,7 +110,11 @@ def _data(run: Run) -> manifest.Manifest:
 
 def differing(run: Run) -> mixture.Each:
     """The corruption of each corrupted client, where they do not all have the same kind and severity; else {}."""
-    each = {client: how for client, how in mixture.of_body(_data(run).body).items() if client in run.data.corrupted}
+    each = {
+        client: how
+        for client, how in mixture.of_body(_data(run).body).items()
+        if client in run.data.corrupted
+    }
     return each if len(set(each.values())) > 1 else {}
 
 
@@ -103,5 +124,7 @@ def described(run: Run, wanted: Asked) -> dict[str, dict[str, Severity]]:
     kinds = {kind for kind, _ in trained}
     about: dict[str, dict[str, Severity]] = {}
     for kind, severity in wanted:
-        about.setdefault(kind, {})[str(severity)] = Severity(kind in kinds, (kind, severity) in trained)
+        about.setdefault(kind, {})[str(severity)] = Severity(
+            kind in kinds, (kind, severity) in trained
+        )
     return about

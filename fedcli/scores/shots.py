@@ -28,11 +28,15 @@ def thresholds(text: str | None) -> tuple[int, int]:
         return HEAD, TAIL
     parts = [part.strip() for part in text.split(",")]
     if len(parts) != 2 or not all(part.isascii() and part.isdigit() for part in parts):
-        raise UsageError(f"--shots {text!r} is not two numbers of images", f"such as --shots {HEAD},{TAIL}")
+        raise UsageError(
+            f"--shots {text!r} is not two numbers of images", f"such as --shots {HEAD},{TAIL}"
+        )
     upper, lower = map(int, parts)
     if upper < lower:
         hint = f"give the larger one first: --shots {lower},{upper}"
-        raise UsageError(f"--shots {text}: head begins at {upper} images, below tail's {lower}", hint)
+        raise UsageError(
+            f"--shots {text}: head begins at {upper} images, below tail's {lower}", hint
+        )
     return upper, lower
 
 
@@ -50,12 +54,18 @@ def group_means(recall: np.ndarray, groups: Sequence[str]) -> dict[str, float | 
     """
     means = {name: _mean(recall[np.array(groups) == name]) for name in SHOT_GROUPS}
     balanced = None if np.isnan(recall).all() else float(metrics.mean_of_known(recall))
-    return {**means, "all": _mean(np.array([*means.values()], float)), "balanced_accuracy": balanced}
+    return {
+        **means,
+        "all": _mean(np.array([*means.values()], float)),
+        "balanced_accuracy": balanced,
+    }
 
 
 def shots(y: np.ndarray, classes: list[str], counts: np.ndarray, limits: tuple[int, int]) -> Shots:
     """The classes of each group. y: [N] of the test images; counts: training images of each class [C]."""
-    named = [(label, n, group_of(n, *limits)) for label, n in zip(classes, counts.tolist(), strict=True)]
+    named = [
+        (label, n, group_of(n, *limits)) for label, n in zip(classes, counts.tolist(), strict=True)
+    ]
     present = set(y.tolist())
     return Shots(
         *limits,
@@ -64,21 +74,32 @@ def shots(y: np.ndarray, classes: list[str], counts: np.ndarray, limits: tuple[i
     )
 
 
-def shot_facts(where: Where, y: np.ndarray, rounds: Rounds, counts: np.ndarray, limits: tuple[int, int]) -> Table:
+def shot_facts(
+    where: Where, y: np.ndarray, rounds: Rounds, counts: np.ndarray, limits: tuple[int, int]
+) -> Table:
     """Lines of the mean recalls over kept rounds."""
     groups = [group_of(count, *limits) for count in counts]
 
     def of_model(round: int, logits: np.ndarray) -> Table:
         means = group_means(metrics.recalls(logits, y), groups)
-        return {where._replace(label=name, metric=RECALL): Score([value], [round]) for name, value in means.items()}
+        return {
+            where._replace(label=name, metric=RECALL): Score([value], [round])
+            for name, value in means.items()
+        }
 
-    return over_rounds([mean([of_model(round, logits) for logits in models]) for round, models in rounds])
+    return over_rounds(
+        [mean([of_model(round, logits) for logits in models]) for round, models in rounds]
+    )
 
 
 def described(shots: Shots) -> str:
     """The groups in a sentence, for a person; of empty ones also which thresholds would fill them."""
     upper, lower = shots.upper, shots.lower
-    limits = {"head": f"more than {upper}", "medium": f"{lower} to {upper}", "tail": f"fewer than {lower}"}
+    limits = {
+        "head": f"more than {upper}",
+        "medium": f"{lower} to {upper}",
+        "tail": f"fewer than {lower}",
+    }
     listed = [
         f"{name} ({limits[name]} training images): {', '.join(classes)}"
         for name, classes in shots.classes.items()
@@ -97,7 +118,10 @@ def _filled(counts: dict[str, int], empty: list[str], upper: int, lower: int) ->
     better = suggestion(list(counts.values()), upper, lower)
     if better is None:
         return ""
-    filled = {name: [label for label, n in counts.items() if group_of(n, *better) == name] for name in empty}
+    filled = {
+        name: [label for label, n in counts.items() if group_of(n, *better) == name]
+        for name in empty
+    }
     groups = " and ".join(f"{', '.join(labels)} the {name}" for name, labels in filled.items())
     return f": --shots {better[0]},{better[1]} would make {groups}"
 
@@ -108,7 +132,10 @@ def suggestion(counts: Sequence[int], upper: int, lower: int) -> tuple[int, int]
     A threshold that already parts the classes is kept if it can be. None where no two thresholds do it.
     """
     steps = list(pairwise(sorted(set(counts))))
-    uppers, lowers = [_roundest(a, b - 1) for a, b in steps], [_roundest(a + 1, b) for a, b in steps]
+    uppers, lowers = (
+        [_roundest(a, b - 1) for a, b in steps],
+        [_roundest(a + 1, b) for a, b in steps],
+    )
     kept = [upper] if max(counts) > upper else uppers, [lower] if min(counts) < lower else lowers
     return _most_even(counts, product(*kept)) or _most_even(counts, product(uppers, lowers))
 

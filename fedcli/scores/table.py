@@ -127,7 +127,11 @@ def _lines(where: Where, score: Score) -> Iterator[Iterable[object]]:
     images = score.count, " ".join(map(str, score.missing)), _shielded(score.small)
     for number, value in zip(score.rounds[:-1], score.values, strict=False):
         yield *whose, number, _text(value), "", "", "", "", *images
-    drawn = (_text(score.low), _text(score.high), score.interval, score.units) if score.interval else ("",) * 4
+    drawn = (
+        (_text(score.low), _text(score.high), score.interval, score.units)
+        if score.interval
+        else ("",) * 4
+    )
     yield *whose, score.rounds[-1], _text(score.values[-1]), *drawn, *images
 
 
@@ -166,8 +170,14 @@ def _collected(lines: Iterable[list[str]], *, shielded: bool) -> Table:
         if whose != before:
             before = whose
             if len(whose) != len(KEYS):
-                raise ValueError(f"{len(whose) + len(COLUMNS) - len(KEYS)} cells, not {len(COLUMNS)}")
-            where = Where._make(text.removeprefix("'") for text in whose) if shielded else Where._make(whose)
+                raise ValueError(
+                    f"{len(whose) + len(COLUMNS) - len(KEYS)} cells, not {len(COLUMNS)}"
+                )
+            where = (
+                Where._make(text.removeprefix("'") for text in whose)
+                if shielded
+                else Where._make(whose)
+            )
             if where in table:
                 score = table[where]
             else:

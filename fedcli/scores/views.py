@@ -29,7 +29,13 @@ from .table import Number, Score, Table, Where
 
 Column = Mapping[str, Score]  # group or client -> score
 AREAS = "auc_ovo_macro", "auc_macro"  # of which there is an equity-scaled one
-WORST, BEST, GAP, STD, MEAN = "worst group", "best group", "gap", "std in each round", "mean in each round"
+WORST, BEST, GAP, STD, MEAN = (
+    "worst group",
+    "best group",
+    "gap",
+    "std in each round",
+    "mean in each round",
+)
 BETWEEN = WORST, GAP, STD, MEAN
 ACROSS = "mean over groups", "std over groups"
 AMONG = "mean among clients", "std among clients", "worst among clients"
@@ -49,7 +55,12 @@ def average(clean: Score, corrupted: Score, drawn: Score | None = None) -> Score
     """Of both versions of the test images, in each round; drawn: of the last round, measured for its interval."""
     both = mean([clean, corrupted])
     if drawn:
-        both.low, both.high, both.interval, both.units = drawn.low, drawn.high, drawn.interval, drawn.units
+        both.low, both.high, both.interval, both.units = (
+            drawn.low,
+            drawn.high,
+            drawn.interval,
+            drawn.units,
+        )
     return both
 
 
@@ -60,7 +71,12 @@ def between(column: Column, *, low: bool) -> dict[str, Score]:
     known = scores[:, enough]
     worst, best = (known[places, np.arange(len(places))] for places in _edges(known, low))
     std, middle = (np.std, np.mean) if np.isfinite(known).all() else (np.nanstd, np.nanmean)
-    measures = {WORST: worst, GAP: np.abs(best - worst), STD: std(known, axis=0), MEAN: middle(known, axis=0)}
+    measures = {
+        WORST: worst,
+        GAP: np.abs(best - worst),
+        STD: std(known, axis=0),
+        MEAN: middle(known, axis=0),
+    }
     return {name: _rounds(_spread(numbers, enough), some) for name, numbers in measures.items()}
 
 
@@ -79,14 +95,18 @@ def edges(column: Column, *, low: bool) -> tuple[tuple[str, float], tuple[str, f
 
 def worst_of(values: Mapping[str, Number], metric: str) -> str:
     """The one of these groups that fares worst; "" where none has a number."""
-    known = {name: value for name, value in values.items() if value is not None and not np.isnan(value)}
+    known = {
+        name: value for name, value in values.items() if value is not None and not np.isnan(value)
+    }
     return (max if better_low(metric) else min)(known, key=lambda name: known[name], default="")
 
 
 def across(column: Column) -> dict[str, Score]:
     """Mean and sample std over groups of each group's mean over the rounds."""
     means = [mean for score in column.values() if (mean := score.mean) is not None]
-    numbers = (float(np.mean(means)), float(np.std(means, ddof=1))) if len(means) > 1 else (None, None)
+    numbers = (
+        (float(np.mean(means)), float(np.std(means, ddof=1))) if len(means) > 1 else (None, None)
+    )
     return {name: Score([number]) for name, number in zip(ACROSS, numbers, strict=True)}
 
 
@@ -111,7 +131,9 @@ def among(column: Column, names: Iterable[str], *, low: bool) -> dict[str, Score
     return {name: _rounds(numbers[name], scored[0]) if name in names else Score() for name in AMONG}
 
 
-def of_groups(where: Where, overall: Mapping[str, Score], metrics: Mapping[str, Column], measured: Table) -> Table:
+def of_groups(
+    where: Where, overall: Mapping[str, Score], metrics: Mapping[str, Column], measured: Table
+) -> Table:
     """All that lies between the groups of an attribute.
 
     where: whose. overall: metric -> score of all images. metrics: metric -> group -> score. measured: what was measured
@@ -142,7 +164,9 @@ def headlines(metrics: Iterable[str]) -> Iterator[str]:
 
 def _edges(scores: np.ndarray, low: bool) -> list[np.ndarray]:
     """Places of the worst and the best member in each round: of those that are as good but for rounding the first."""
-    limits = [np.nanmin(scores, axis=0), np.nanmax(scores, axis=0)] if scores.size else [np.zeros(0)] * 2
+    limits = (
+        [np.nanmin(scores, axis=0), np.nanmax(scores, axis=0)] if scores.size else [np.zeros(0)] * 2
+    )
     places = [(np.abs(scores - limit) <= CLOSE).argmax(0) for limit in limits]
     return places[::-1] if low else places
 

@@ -22,9 +22,17 @@ from .description import PARTS, SHAPE, SiteError, check_against, check_bounds, c
 from .tallies import ALL, CLEAN, CORRUPTED, Answer, Tallies, Tally, keys
 
 LARGEST = 1e15  # number of a model or a column: its square, and sums over sites, are within float32
-FAR, TOO_FAR = 10, 10_000  # times as long as the others' updates: what is warned of, and what is refused
+FAR, TOO_FAR = (
+    10,
+    10_000,
+)  # times as long as the others' updates: what is warned of, and what is refused
 OF_CLASSES = "class_images", "feature_n"  # columns that count images, one number for each class
-OF_IMAGES = *OF_CLASSES, "group_counts", "cell_counts", "group_class_counts"  # all that count images
+OF_IMAGES = (
+    *OF_CLASSES,
+    "group_counts",
+    "cell_counts",
+    "group_class_counts",
+)  # all that count images
 UPDATE = "update"
 ANOTHER = "is it another version?"
 ASK = "ask the site what it runs; training goes on without it by --min-clients, or with it by --resume"
@@ -38,7 +46,9 @@ def of_site(client: str) -> Iterator[None]:
         yield
     except FedcliError as error:
         named = error.sentence.startswith((f"site {client} ", f"site {client}:"))
-        raise SiteError(error.sentence if named else f"site {client}: {error.sentence}", error.hint or ASK) from None
+        raise SiteError(
+            error.sentence if named else f"site {client}: {error.sentence}", error.hint or ASK
+        ) from None
 
 
 def description(client: str, said: Any, expected: Known, entry: Known, digest: str | None) -> Known:
@@ -49,7 +59,9 @@ def description(client: str, said: Any, expected: Known, entry: Known, digest: s
     """
     shapes.check(said, SHAPE, f"site {client} described itself wrongly", ANOTHER)
     if said["client"] != client:
-        raise SiteError(f"it describes itself as {said['client']!r}", "start it with another --name")
+        raise SiteError(
+            f"it describes itself as {said['client']!r}", "start it with another --name"
+        )
     check_bounds(said)
     check_against(expected, said, "the coordinator")
     if digest not in (None, said["data"]):
@@ -58,8 +70,12 @@ def description(client: str, said: Any, expected: Known, entry: Known, digest: s
     for part in PARTS if digest else PARTS[:1]:
         if (images := said["images"][part]) != entry[part]:
             kind = {"train": "training", "val": "validation"}.get(part, part)
-            what = f"site {client} has {images} {kind} images, the coordinator knows of {entry[part]}"
-            raise SiteError(what, "start the site with the data that it described, or describe it again")
+            what = (
+                f"site {client} has {images} {kind} images, the coordinator knows of {entry[part]}"
+            )
+            raise SiteError(
+                what, "start the site with the data that it described, or describe it again"
+            )
     check_numbers(said)
     return said
 
@@ -73,9 +89,13 @@ def report(task: Task, message: Message, known: Known, federation: PlannedFedera
     if made.n != n:
         raise SiteError(f"it answered of {str(made.n)[:40]} training images, and described {n}")
     if made.steps != steps:
-        raise SiteError(f"it answered after {str(made.steps)[:40]} local steps, where {n} images take {steps}")
+        raise SiteError(
+            f"it answered after {str(made.steps)[:40]} local steps, where {n} images take {steps}"
+        )
     if made.theta.shape != task.theta.shape or made.theta.dtype != task.theta.dtype:
-        what = f"of shape {list(made.theta.shape)}, not {list(task.theta.shape)}, or of another type"
+        what = (
+            f"of shape {list(made.theta.shape)}, not {list(task.theta.shape)}, or of another type"
+        )
         raise SiteError(f"it answered with a model {what}")
     _check_size("its model", arrays["theta"])
     for name, span in federation.layout.spans.items():
@@ -93,15 +113,21 @@ def _check_size(what: str, values: np.ndarray) -> None:
     if values.dtype.kind == "f" and values.size:
         largest = max(values.max(), -values.min())  # NaN where there is one
         if not np.isfinite(largest):
-            raise SiteError(f"{what} is not finite (NaN or infinity)", "lower --lr if its training diverged")
+            raise SiteError(
+                f"{what} is not finite (NaN or infinity)", "lower --lr if its training diverged"
+            )
         if largest > LARGEST:
-            raise SiteError(f"{what} has numbers beyond {LARGEST:g}", "lower --lr if its training diverged")
+            raise SiteError(
+                f"{what} has numbers beyond {LARGEST:g}", "lower --lr if its training diverged"
+            )
 
 
 def _check_column(name: str, values: np.ndarray, n: int, known: Known) -> None:
     _check_size(f"its column {name!r}", values)
     if name in OF_IMAGES and not _adds_up(values, n):
-        raise SiteError(f"its column {name!r} counts more than its {n} training images, or fewer than none")
+        raise SiteError(
+            f"its column {name!r} counts more than its {n} training images, or fewer than none"
+        )
     if name in OF_CLASSES and not known.get("label_noise"):
         shown = known["counts"]["class"].get("train", {})
         described = [shown.get(each) for each in known["classes"]]  # None where it hides a count
@@ -109,9 +135,13 @@ def _check_column(name: str, values: np.ndarray, n: int, known: Known) -> None:
             count in (None, value) for count, value in zip(described, values.tolist(), strict=True)
         )
         if not alike:
-            raise SiteError(f"its column {name!r} has other numbers of images by class than it described")
+            raise SiteError(
+                f"its column {name!r} has other numbers of images by class than it described"
+            )
     if name == "validation_images" and not _adds_up(values, known["images"]["val"]):
-        raise SiteError(f"its column {name!r} is not within the {known['images']['val']} that it described")
+        raise SiteError(
+            f"its column {name!r} is not within the {known['images']['val']} that it described"
+        )
 
 
 def _adds_up(values: np.ndarray, most: int) -> bool:
@@ -125,19 +155,28 @@ def odd_ones(reports: Mapping[str, Report], agreed: dict[str, Any]) -> dict[str,
     agreed: changed here; the columns (name, shape, type) that a part of a round had.
     """
     columns = {
-        client: [(name, list(value.shape), str(value.dtype)) for name, value in sorted(report.columns.items())]
+        client: [
+            (name, list(value.shape), str(value.dtype))
+            for name, value in sorted(report.columns.items())
+        ]
         for client, report in reports.items()
     }
     if not columns:
         return {}
     part = "train" if any(report.steps for report in reports.values()) else "measure"
     every, before = list(columns.values()), agreed.get(part)
-    usual = agreed[part] = max(every, key=lambda each: (every.count(each), each == before, -len(each)))
+    usual = agreed[part] = max(
+        every, key=lambda each: (every.count(each), each == before, -len(each))
+    )
     wrong = {}
     for client, own in columns.items():
-        if differing := [column[0] for column in (*own, *usual) if (column in own) != (column in usual)]:
+        if differing := [
+            column[0] for column in (*own, *usual) if (column in own) != (column in usual)
+        ]:
             what = f"site {client} sent the column {differing[0]!r} in another form than the others"
-            wrong[client] = SiteError(what, "every client must report the same names, each of one shape and type")
+            wrong[client] = SiteError(
+                what, "every client must report the same names, each of one shape and type"
+            )
     return wrong
 
 
@@ -145,26 +184,38 @@ class Lengths:
     """Lengths of the sites' updates and columns beside one another, over the rounds of a run."""
 
     def __init__(self) -> None:
-        self.far: dict[str, str] = {}  # site -> the sentence on its update that was much longer than the others'
+        self.far: dict[
+            str, str
+        ] = {}  # site -> the sentence on its update that was much longer than the others'
 
-    def check(self, theta: Tensor, reports: Mapping[str, Report], round: int) -> dict[str, SiteError]:
+    def check(
+        self, theta: Tensor, reports: Mapping[str, Report], round: int
+    ) -> dict[str, SiteError]:
         """Who sent what no training makes; warns of updates that are only far longer than the others'.
 
         theta: the model [P] that was sent. reports: of the same columns.
         """
         wrong: dict[str, SiteError] = {}
-        model, names = _length(theta), next(({UPDATE, *report.columns} for report in reports.values()), set())
+        model, names = (
+            _length(theta),
+            next(({UPDATE, *report.columns} for report in reports.values()), set()),
+        )
         for name in sorted(names):
             sent = {
-                c: report.theta - theta if name == UPDATE else report.columns[name] for c, report in reports.items()
+                c: report.theta - theta if name == UPDATE else report.columns[name]
+                for c, report in reports.items()
             }
             lengths = {client: _length(vector) for client, vector in sent.items()}
             for client, length in lengths.items():
                 others = [other for who, other in lengths.items() if who != client]
                 usual = float(np.median(others)) if others else 0.0
-                if length > TOO_FAR * max(usual, model, reports[client].n):  # a column may be a sum over images
+                if length > TOO_FAR * max(
+                    usual, model, reports[client].n
+                ):  # a column may be a sum over images
                     what = f"site {client}: its {name} has a length of {length:.3g}, the others' {usual:.3g}"
-                    wrong[client] = SiteError(f"{what}, the model {model:.3g}", "lower --lr if its training diverged")
+                    wrong[client] = SiteError(
+                        f"{what}, the model {model:.3g}", "lower --lr if its training diverged"
+                    )
                 elif name == UPDATE and usual and length > FAR * usual and client not in self.far:
                     times = f"{length / usual:.3g} times as long as the others'"
                     self.far[client] = f"the update of site {client} in round {round} is {times}"
@@ -195,10 +246,17 @@ def counts(message: Message, known: Known) -> Answer:
     for version in versions:
         for key in keys(known["attributes"]):
             start = f"{version}/{key}/"
-            own = {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
+            own = {
+                name.removeprefix(start): array
+                for name, array in arrays.items()
+                if name.startswith(start)
+            }
             tally = Tally.of_arrays(own, classes, images)
             if tally is None:
-                raise SiteError(f"site {known['client']} answered with counts of {key!r} that cannot be", ANOTHER)
+                raise SiteError(
+                    f"site {known['client']} answered with counts of {key!r} that cannot be",
+                    ANOTHER,
+                )
             made.setdefault(version, {})[key] = tally
         _check_groups(made[version], known["attributes"])
     left_out = scalars.get("left_out", 0)
@@ -206,12 +264,17 @@ def counts(message: Message, known: Known) -> Answer:
         what = f"site {known['client']} leaves out {str(left_out)[:40]!r} images, which is no number of its {images}"
         raise SiteError(what, ANOTHER)
     shown = known["counts"]["class"].get("test", {})
-    described = [shown.get(name) or 0 for name in known["classes"]]  # a hidden class is left out of every count
+    described = [
+        shown.get(name) or 0 for name in known["classes"]
+    ]  # a hidden class is left out of every count
     for tallies in made.values():
         counted = tallies[ALL].table.sum(1).tolist()  # [C]
         if counted != described or sum(counted) + left_out != images:
             what = f"it counts {counted} test images by class and leaves out {left_out}"
-            raise SiteError(f"{what}, where it described {described} of {images}"[:300], "describe the site again")
+            raise SiteError(
+                f"{what}, where it described {described} of {images}"[:300],
+                "describe the site again",
+            )
     return Answer(made, bool(scalars.get("corrupted")), left_out)
 
 
@@ -219,5 +282,12 @@ def _check_groups(tallies: Tallies, attributes: Mapping[str, list[str]]) -> None
     """Raises SiteError where the groups of an attribute hold together what all images do not."""
     for name, values in attributes.items():
         for part, whole in tallies[ALL].arrays().items():
-            if values and (sum(tallies[f"{name}/{g}"].arrays()[part] for g in range(len(values))) > whole).any():
-                raise SiteError(f"its counts by {name!r} hold more than those of all images", ANOTHER)
+            if (
+                values
+                and (
+                    sum(tallies[f"{name}/{g}"].arrays()[part] for g in range(len(values))) > whole
+                ).any()
+            ):
+                raise SiteError(
+                    f"its counts by {name!r} hold more than those of all images", ANOTHER
+                )

@@ -26,15 +26,22 @@ def site(
         NAME,
     ] = "run",
     data: Annotated[Path | None, "partition or corruption manifest", Flag("MANIFEST")] = None,
-    client: Annotated[str | None, "client whose images this site holds; default: the only one"] = None,
+    client: Annotated[
+        str | None, "client whose images this site holds; default: the only one"
+    ] = None,
     name: Annotated[str | None, "name of the site in the federation; default: the client's"] = None,
     policy: Annotated[Path | None, "policy.toml: what the site allows", Flag("FILE")] = None,
     socket: Annotated[Path | None, "socket to listen at", Flag("PATH")] = None,
-    nvflare: Annotated[Path | None, "answer the jobs of NVFlare's client of this hospital", Flag("PROFILE")] = None,
-    state: Annotated[Path | None, "memory and audit file; default: --work/site/NAME", Flag("FOLDER")] = None,
+    nvflare: Annotated[
+        Path | None, "answer the jobs of NVFlare's client of this hospital", Flag("PROFILE")
+    ] = None,
+    state: Annotated[
+        Path | None, "memory and audit file; default: --work/site/NAME", Flag("FOLDER")
+    ] = None,
     device: Annotated[str, "cpu, cuda or cuda:N"] = "cpu",
     quality: Annotated[
-        bool, "with describe: also histograms of the images' noise, sharpness and so on, as far as the policy allows"
+        bool,
+        "with describe: also histograms of the images' noise, sharpness and so on, as far as the policy allows",
     ] = False,
     out: Annotated[Path | None, "file for the description", Flag("FILE")] = None,
     work: o.Work = o.DEFAULT_WORK,
@@ -54,11 +61,21 @@ def site(
     if quality and action != "describe":
         raise UsageError("--quality is for describe", "fedcli site describe --quality")
     if action == "describe" and out and out.suffix != ".json":
-        raise UsageError(f"--out {out}: a description is a .json file", "name it so: --sites FOLDER reads no other")
+        raise UsageError(
+            f"--out {out}: a description is a .json file",
+            "name it so: --sites FOLDER reads no other",
+        )
     path = source(data, work, "corruption", "partition")
     allowed = policies.read(policy)
     called = name or held_by(path, client)
-    mine = Site(path, state or work / "site" / called, client=client, name=name, policy=allowed, device=device)
+    mine = Site(
+        path,
+        state or work / "site" / called,
+        client=client,
+        name=name,
+        policy=allowed,
+        device=device,
+    )
     if action == "describe":
         about = mine.description
         if quality:
@@ -72,7 +89,9 @@ def site(
         print(described) if json else console.result(str(out))
         return
     if action == "check":
-        show_json({"description": mine.description, "policy": asdict(allowed)}) if json else _check(mine)
+        show_json({"description": mine.description, "policy": asdict(allowed)}) if json else _check(
+            mine
+        )
         return
     from .sockets import serve, serve_nvflare
 
@@ -91,15 +110,23 @@ def _check(site: "Site") -> None:
     parts = [part for part, images in about["images"].items() if images]
     counts = []
     for column, cells in about["counts"].items():
-        for place, value in enumerate(dict.fromkeys(value for of_part in cells.values() for value in of_part)):
+        for place, value in enumerate(
+            dict.fromkeys(value for of_part in cells.values() for value in of_part)
+        ):
             shown = (cells.get(part, {}).get(value, 0) for part in parts)
             said = ("hidden" if count is None else str(count) for count in shown)
             counts.append(["" if place else column, value, *said])
-    print(f"Site {site.name}: what may leave it under this policy. Nothing was sent and no coordinator was asked.\n")
+    print(
+        f"Site {site.name}: what may leave it under this policy. Nothing was sent and no coordinator was asked.\n"
+    )
     terminal.table(["", "under this policy"], _allowed(site))
-    terminal.table(["images by", "", *parts], counts, title="Counts in the description, which is sent once:")
+    terminal.table(
+        ["images by", "", *parts], counts, title="Counts in the description, which is sent once:"
+    )
     if policy.privacy and not policy.privacy.answers:
-        console.warn(f"not even one answer stays within epsilon {policy.privacy.epsilon:g}: raise noise or epsilon")
+        console.warn(
+            f"not even one answer stays within epsilon {policy.privacy.epsilon:g}: raise noise or epsilon"
+        )
 
 
 def _allowed(site: "Site") -> list[list[str]]:
@@ -113,23 +140,40 @@ def _allowed(site: "Site") -> list[list[str]]:
     form = "The model is sent as it is, not masked: the coordinator sees the model of this site."
     if policy.secure_aggregation:
         form = f"The model is sent only masked; the server sees the sum over at least {policy.smallest_sum} sites."
-    most = f"at most {policy.maximum_rounds} rounds of a training" if policy.maximum_rounds else "any number of rounds"
-    fewest = f"; at least {policy.minimum_images} training images here" if policy.minimum_images else ""
+    most = (
+        f"at most {policy.maximum_rounds} rounds of a training"
+        if policy.maximum_rounds
+        else "any number of rounds"
+    )
+    fewest = (
+        f"; at least {policy.minimum_images} training images here" if policy.minimum_images else ""
+    )
     return [
         ["stays here", "the images, their file names, and the ids of images and patients"],
-        ["sent once", f"the counts below (those under {least} are hidden, and others that would reveal them), "
-         "names of classes and groups, size and channels of the images, a checksum of the data, software versions"],
-        ["sent each round", f"the model trained here{loss}, the number of training images "
-         f"({images['train']}) and of training steps"],
+        [
+            "sent once",
+            f"the counts below (those under {least} are hidden, and others that would reveal them), "
+            "names of classes and groups, size and channels of the images, a checksum of the data, software versions",
+        ],
+        [
+            "sent each round",
+            f"the model trained here{loss}, the number of training images "
+            f"({images['train']}) and of training steps",
+        ],
         ["form of the model", f"{form} {step}"],
-        ["noise", _noise(policy.privacy, site.folder) if policy.privacy else "No noise is added to the model."],
+        [
+            "noise",
+            _noise(policy.privacy, site.folder)
+            if policy.privacy
+            else "No noise is added to the model.",
+        ],
         ["further numbers", _columns(policy)],
         ["image quality", _quality(policy)],
         ["evaluation", _scores(policy, images["test"])],
         ["methods", ", ".join(policy.methods) or "every method"],
         ["limits", f"{most}{fewest}"],
         ["record", f"{site.folder / 'audit.jsonl'} has a line for every answer that is sent"],
-    ]  # fmt: skip
+    ]
 
 
 def _columns(policy: "Policy") -> str:
@@ -149,7 +193,9 @@ def _noise(privacy: "Privacy", folder: Path) -> str:
 
     answered, revealed = read_ledger(folder / LEDGER)
     known, first = len(answered), epsilon(privacy.noise, 1, privacy.delta)
-    spent = max(revealed, epsilon(privacy.noise, known, privacy.delta))  # the policy may have had less noise
+    spent = max(
+        revealed, epsilon(privacy.noise, known, privacy.delta)
+    )  # the policy may have had less noise
     return (
         f"The change of the model is clipped to norm {privacy.clip:g}; normal noise with standard deviation "
         f"{privacy.noise * privacy.clip:g} is added. Differential privacy for all patients of this site together: at "

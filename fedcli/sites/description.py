@@ -24,14 +24,23 @@ SMALLEST = 10  # images of a cell that is shown, where the policy says nothing
 PARTS = "train", "val", "test"
 NAMED = "images of one's own: give all sites the same --set classes=A,B and --set 'values=sex=female,male'"
 SAME = {  # at all sites; how they become so
-    "classes": NAMED, "attributes": NAMED,
-    **dict.fromkeys(("size", "channels", "augment"), "prepare the images of all sites with the same options"),
+    "classes": NAMED,
+    "attributes": NAMED,
+    **dict.fromkeys(
+        ("size", "channels", "augment"), "prepare the images of all sites with the same options"
+    ),
     "versions": "install the same versions at all sites and at the coordinator",
-}  # fmt: skip
+}
 SHAPE = {
-    **manifest_bodies.POOLED, "client": str, "dataset": str, "data": str, "images": dict.fromkeys(PARTS, int),
-    "counts": {str: {str: {str: (int, None)}}}, "versions": {str: str}, "quality?": {str: [[int]]},
-}  # fmt: skip
+    **manifest_bodies.POOLED,
+    "client": str,
+    "dataset": str,
+    "data": str,
+    "images": dict.fromkeys(PARTS, int),
+    "counts": {str: {str: {str: (int, None)}}},
+    "versions": {str: str},
+    "quality?": {str: [[int]]},
+}
 NAME = r"\w[\w.+-]{0,79}"  # of a client, which names a file
 
 
@@ -44,17 +53,25 @@ class SiteError(FedcliError):
 
 def versions() -> dict[str, str]:
     """Versions that must be the same everywhere for equal bits."""
-    return {"fedcli": __version__, **{package: version_of(package) for package in ("torch", "numpy")}}
+    return {
+        "fedcli": __version__,
+        **{package: version_of(package) for package in ("torch", "numpy")},
+    }
 
 
 def held_by(data: Path, client: str | None) -> str:
     """The client of a partition or corruption manifest that a site holds; None is its only one. Raises SiteError."""
-    roster = [entry["client"] for entry in manifest.read(data, "partition", "corruption", whole=True).body["roster"]]
+    roster = [
+        entry["client"]
+        for entry in manifest.read(data, "partition", "corruption", whole=True).body["roster"]
+    ]
     if client is None and len(roster) == 1:
         return roster[0]
     if client is None or client not in roster:
         what = f"no client {client!r}" if client else f"{len(roster)} clients"
-        raise SiteError(f"{data} has {what}", f"give --client with one of: {', '.join(roster)}"[:300])
+        raise SiteError(
+            f"{data} has {what}", f"give --client with one of: {', '.join(roster)}"[:300]
+        )
     return client
 
 
@@ -65,8 +82,12 @@ def describe(data: Path, client: str, name: str, smallest: int = SMALLEST) -> di
     """
     body = manifest.read(data).body
     if is_multi_label(body):
-        what = f"images of {body['dataset']} have several labels, and sites count one class per image"
-        raise SiteError(what, "train where the images are together, or prepare a dataset of one label per image")
+        what = (
+            f"images of {body['dataset']} have several labels, and sites count one class per image"
+        )
+        raise SiteError(
+            what, "train where the images are together, or prepare a dataset of one label per image"
+        )
     counts = image_counts.of_manifest(data)
     parts = {part: sum(counts[image_counts.CLASS][client].get(part, {}).values()) for part in PARTS}
     shown = {
@@ -75,11 +96,17 @@ def describe(data: Path, client: str, name: str, smallest: int = SMALLEST) -> di
     }
     about = {key: body[key] for key in (*manifest_bodies.POOLED, "dataset")}
     about |= {"sample": True} if body.get("sample") else {}
-    about |= {"label_noise": True} if client in body.get("label_noise", {}) else {}  # then it trains on other labels
+    about |= (
+        {"label_noise": True} if client in body.get("label_noise", {}) else {}
+    )  # then it trains on other labels
     return {
-        **about, "client": name, "data": manifest.sha256(manifest.find(data)), "images": parts, "counts": shown,
+        **about,
+        "client": name,
+        "data": manifest.sha256(manifest.find(data)),
+        "images": parts,
+        "counts": shown,
         "versions": versions(),
-    }  # fmt: skip
+    }
 
 
 def quality(data: Path, client: str, smallest: int) -> dict[str, list[list[int]]]:
@@ -97,7 +124,9 @@ def hidden(cells: Mapping[str, int], smallest: int) -> dict[str, int | None]:
     The sum of all is known, so that a single hidden cell would be its difference to those that are shown. Of equal
     counts the first is hidden: what a site later counts of its test images leaves out the same classes.
     """
-    rising = sorted(((count, value) for value, count in cells.items() if count), key=lambda cell: cell[0])
+    rising = sorted(
+        ((count, value) for value, count in cells.items() if count), key=lambda cell: cell[0]
+    )
     secret = [value for count, value in rising if count < smallest]
     for _, value in rising[len(secret) :]:
         if not secret or (len(secret) > 1 and sum(cells[name] for name in secret) >= smallest):
@@ -122,11 +151,15 @@ def read(path: Path) -> dict[str, Any]:
 def check_bounds(description: Mapping[str, Any]) -> None:
     """Raises SiteError for numbers that cannot be, before anything is made of them."""
     numbers = [(f"images of the part {part!r}", description["images"][part]) for part in PARTS]
-    numbers += [("pixels", side) for side in description["size"]] + [("channels", description["channels"])]
+    numbers += [("pixels", side) for side in description["size"]] + [
+        ("channels", description["channels"])
+    ]
     odd = [(of, number) for of, number in numbers if not 0 <= number <= MOST_IMAGES]
     for column, parts in description["counts"].items():
         counts = (count for cells in parts.values() for count in cells.values())
-        odd += [(f"images by {column!r}", count) for count in counts if abs(count or 0) > MOST_IMAGES]
+        odd += [
+            (f"images by {column!r}", count) for count in counts if abs(count or 0) > MOST_IMAGES
+        ]
     for of, number in odd[:1]:
         raise SiteError(f"it describes {str(number)[:40]} {of}")
 
@@ -141,7 +174,9 @@ def check_numbers(description: Mapping[str, Any]) -> None:
             whole = column == "class" and len(shown) == len(cells)
             odd_sum = sum(shown) != images[part] if whole else sum(shown) > images[part]
             if min(shown, default=0) < 0 or odd_sum:
-                raise SiteError(f"its numbers of images by {column!r} do not add up to {images[part]} of {part!r}")
+                raise SiteError(
+                    f"its numbers of images by {column!r} do not add up to {images[part]} of {part!r}"
+                )
 
 
 def check_name(client: str) -> None:
@@ -157,7 +192,9 @@ def check_same(descriptions: Sequence[Mapping[str, Any]]) -> None:
     for other in descriptions[1:]:
         check_against(first, other, first["client"])
     if twice := {name for name in names if names.count(name) > 1}:
-        raise SiteError(f"two sites are called {min(twice)}", "start one of them with another --name")
+        raise SiteError(
+            f"two sites are called {min(twice)}", "start one of them with another --name"
+        )
 
 
 def check_against(expected: Mapping[str, Any], description: Mapping[str, Any], whose: str) -> None:

@@ -47,7 +47,9 @@ class Transport(Protocol):
 class Sites:
     """Asks the sites of a federation; an engine as engines.Engine wants it."""
 
-    def __init__(self, federation: PlannedFederation, transport: Transport, timeout: float | None = None):
+    def __init__(
+        self, federation: PlannedFederation, transport: Transport, timeout: float | None = None
+    ):
         """Begin the run at every site.
 
         Raises SiteError for one that holds other data, and where fewer begin than the federation can do with.
@@ -66,10 +68,16 @@ class Sites:
     def __call__(self, tasks: list[Task]) -> Iterator[Report | Absent]:
         failed = self._begin([task.client for task in tasks if task.client not in self.known])
         answers = self._asked([task for task in tasks if task.client not in failed])
-        new = [client for client, answer in answers.items() if not isinstance(answer, str) and answer[0].get("unknown")]
+        new = [
+            client
+            for client, answer in answers.items()
+            if not isinstance(answer, str) and answer[0].get("unknown")
+        ]
         if again := new:  # sites that were started again, and have to begin the run once more
             failed |= self._begin(again)
-            answers |= self._asked([task for task in tasks if task.client in again and task.client not in failed])
+            answers |= self._asked(
+                [task for task in tasks if task.client in again and task.client not in failed]
+            )
         reports: dict[str, Report] = {}
         for task in tasks:
             try:
@@ -83,7 +91,9 @@ class Sites:
         self._give_up(failed, self._lengths.check(tasks[0].theta, sound, tasks[0].round))
         for task in tasks:  # in task order, whatever came first
             if why := failed.get(task.client):
-                yield Absent(task.client, why.sentence.removeprefix(f"site {task.client}").lstrip(": "))
+                yield Absent(
+                    task.client, why.sentence.removeprefix(f"site {task.client}").lstrip(": ")
+                )
             else:
                 yield reports.pop(task.client)
 
@@ -110,7 +120,9 @@ class Sites:
                 said = _answered(client, answers.get(client, NOTHING))[0].get("description")
                 entry = {**entries[client], "train": self.federation.counts[client]}
                 with of_site(client):
-                    self.known[client] = description(client, said, expected, entry, digests.get(client))
+                    self.known[client] = description(
+                        client, said, expected, entry, digests.get(client)
+                    )
             except SiteError as error:
                 failed[client] = error
         return failed
@@ -122,7 +134,11 @@ class Sites:
         """
         question = {"ask": SCORE, "run": self.run, "round": round}
         arrays = to_arrays({"theta": theta})
-        answers = dict(self.transport([(c, ({**question, "client": c}, arrays)) for c in clients], self.timeout))
+        answers = dict(
+            self.transport(
+                [(c, ({**question, "client": c}, arrays)) for c in clients], self.timeout
+            )
+        )
         made = {}
         for client in clients:
             answer = _answered(client, answers.get(client, NOTHING))
@@ -136,7 +152,9 @@ class Sites:
             raise SiteError(f"site {client} answered another question than that of round {round}")
 
     def _asked(self, tasks: Sequence[Task]) -> dict[str, Message | str]:
-        return dict(self.transport([(task.client, self._message(task)) for task in tasks], self.timeout))
+        return dict(
+            self.transport([(task.client, self._message(task)) for task in tasks], self.timeout)
+        )
 
     def _message(self, task: Task) -> Message:
         scalars, arrays = pack(task)
@@ -165,7 +183,10 @@ class SummedSites(Sites):
 
     def __call__(self, tasks: list[Task]) -> Iterator[Report | Absent]:
         counts = self.federation.counts
-        self.sum = {"clients": [task.client for task in tasks], "largest": max(counts[task.client] for task in tasks)}
+        self.sum = {
+            "clients": [task.client for task in tasks],
+            "largest": max(counts[task.client] for task in tasks),
+        }
         return super().__call__(tasks)
 
     def _message(self, task: Task) -> Message:
@@ -177,7 +198,9 @@ class SummedSites(Sites):
             scalars, arrays = answer
             own = {"theta": np.zeros(0, np.float32), LOSS: np.zeros((), np.float32)}
             if set(arrays) == {UPDATE, LOSS} and arrays[UPDATE].shape == task.theta.shape:
-                moved = task.theta.cpu().double() + torch.from_numpy(np.array(arrays[UPDATE], np.float64))
+                moved = task.theta.cpu().double() + torch.from_numpy(
+                    np.array(arrays[UPDATE], np.float64)
+                )
                 own = {"theta": moved.float().numpy(), LOSS: np.array(arrays[LOSS], np.float32)}
             answer = scalars, own
         report = super()._report(task, answer)
@@ -187,11 +210,16 @@ class SummedSites(Sites):
 def _beginning(federation: PlannedFederation) -> Message:
     arrays: Arrays = {}
     if federation.plan.weights:  # from a seed, a site makes the same network by itself
-        arrays = {f"{START}{name}": array for name, array in to_arrays(federation.net.state_dict()).items()}
+        arrays = {
+            f"{START}{name}": array
+            for name, array in to_arrays(federation.net.state_dict()).items()
+        }
     plan: dict[str, Any] = federation.plan.decided() | {"weights": None, "teacher": None}
     same = {key: value for key, value in plan.items() if key not in CHANGING}
     scalars: Scalars = {"plan": plan, "threads": torch.get_num_threads(), "versions": versions()}
-    text = json.dumps([same, scalars["threads"], federation.data.roster, digest(({}, arrays))], sort_keys=True)
+    text = json.dumps(
+        [same, scalars["threads"], federation.data.roster, digest(({}, arrays))], sort_keys=True
+    )
     run = hashlib.sha256(text.encode()).hexdigest()[:16]
     return {"ask": BEGIN, "run": run, **scalars}, arrays
 
@@ -199,11 +227,15 @@ def _beginning(federation: PlannedFederation) -> Message:
 def _answered(client: str, answer: Message | str) -> Message:
     """The answer itself. Raises SiteError where it is a sentence on why there is no other."""
     if isinstance(answer, str):
-        hint = "start it, or give one that runs more time by --timeout; training goes on with --resume"
+        hint = (
+            "start it, or give one that runs more time by --timeout; training goes on with --resume"
+        )
         raise SiteError(f"site {client}: {answer}", hint)
     scalars, _ = answer
     if "error" in scalars:
-        raise SiteError(f"site {client}: {plain(scalars['error'], 300)}", str(scalars.get("hint", "")))
+        raise SiteError(
+            f"site {client}: {plain(scalars['error'], 300)}", str(scalars.get("hint", ""))
+        )
     if scalars.get("client") != client:
         other = str(scalars.get("client"))[:80]
         raise SiteError(f"site {client} answered as {other!r}", "start it with another --name")

@@ -24,12 +24,18 @@ WARNING = (
 )
 
 
-def reaches(open: Callable[[Any, str, float], AbstractContextManager[Engine]], meaning: str) -> Remote:
+def reaches(
+    open: Callable[[Any, str, float], AbstractContextManager[Engine]], meaning: str
+) -> Remote:
     """An engine whose clients are sites. open: as of Remote; a context that gives Sites (engine.py)."""
     return Remote(
-        open, "DIR", meaning,
-        images=roster.without_images, gathered=roster.gathered, evaluate=evaluation.evaluate,
-    )  # fmt: skip
+        open,
+        "DIR",
+        meaning,
+        images=roster.without_images,
+        gathered=roster.gathered,
+        evaluate=evaluation.evaluate,
+    )
 
 
 @contextmanager
@@ -41,7 +47,9 @@ def open_sockets(federation: PlannedFederation, where: str, timeout: float) -> I
 
 
 @contextmanager
-def open_job(federation: PlannedFederation, where: str, timeout: float, kind: type[Sites] = Sites) -> Iterator[Sites]:
+def open_job(
+    federation: PlannedFederation, where: str, timeout: float, kind: type[Sites] = Sites
+) -> Iterator[Sites]:
     """The engine of --engine nvflare:DIR and flower:DIR, whose job listens in place of every site.
 
     Raises SiteError where none listens.
@@ -59,26 +67,40 @@ def check(method: Method, min_clients: int) -> None:
     """Raises UsageError for what needs more than the mean of the clients' models."""
     if not method.aggregator.of_mean:
         what = f"the server of {method.name} needs more than the mean of the clients' models by training images"
-        raise UsageError(f"{what}, and secure aggregation gives that mean alone", "train without it, or another method")
+        raise UsageError(
+            f"{what}, and secure aggregation gives that mean alone",
+            "train without it, or another method",
+        )
     if type(method.local).post_aggregate is not Local.post_aggregate:
         what = f"{method.name} takes more from its clients than their models"
-        raise UsageError(f"{what}, which secure aggregation does not carry", "train without it, or another method")
+        raise UsageError(
+            f"{what}, which secure aggregation does not carry",
+            "train without it, or another method",
+        )
     if min_clients:
         what = "secure aggregation needs all clients of a round: the masks of an absent one would not cancel"
         raise UsageError(what, "leave --min-clients out")
 
 
-def open_summed(federation: PlannedFederation, where: str, timeout: float) -> AbstractContextManager[Sites]:
+def open_summed(
+    federation: PlannedFederation, where: str, timeout: float
+) -> AbstractContextManager[Sites]:
     """The engine of --engine flower-secagg:DIR. Raises SiteError, UsageError."""
     check(federation.method, federation.min_clients)
     if federation.cohort_size < 2:
-        raise UsageError("a sum over one client hides nothing", "let more clients take part in a round")
+        raise UsageError(
+            "a sum over one client hides nothing", "let more clients take part in a round"
+        )
     return open_job(federation, where, timeout, SummedSites)
 
 
-def exported(kind: str, sites: list[Path], folder: Path, idle: int, attach: Path) -> tuple[dict[str, str], list[str]]:
+def exported(
+    kind: str, sites: list[Path], folder: Path, idle: int, attach: Path
+) -> tuple[dict[str, str], list[str]]:
     """The files of a job, and what is done by hand. Raises FedcliError, UsageError."""
-    return export.ENGINES[kind](export.Job(roster.names(sites), folder, idle, attach)), export.ALLOW[kind]
+    return export.ENGINES[kind](
+        export.Job(roster.names(sites), folder, idle, attach)
+    ), export.ALLOW[kind]
 
 
 job = reaches(open_job, JOB)

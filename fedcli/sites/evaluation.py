@@ -46,24 +46,39 @@ DATA = "corruption", "partition", "sites"
 
 def evaluate(run: Path, options: EvaluateOptions) -> Path:
     """Score a run by what its sites answer and return the path of scores.json. Raises FedcliError, UsageError."""
-    if given := [name for name in ("shots", "corrupt", "severity", "export", "metric") if getattr(options, name)]:
-        raise UsageError(f"--{given[0]} needs the test images, which are at their sites", f"leave --{given[0]} out")
+    if given := [
+        name
+        for name in ("shots", "corrupt", "severity", "export", "metric")
+        if getattr(options, name)
+    ]:
+        raise UsageError(
+            f"--{given[0]} needs the test images, which are at their sites",
+            f"leave --{given[0]} out",
+        )
     path = manifest.find(run, "run")
     body = manifest.verify(path, "run").body
     here = {name: getattr(options, name) for name in ("device", "engine", "timeout")}
     plan = replace(begun(path.parent), **here)
     data = Path(plan.data or "")
-    be_deterministic(plan.device, plan.threads, plan.precision)  # part of what names the run at its sites
+    be_deterministic(
+        plan.device, plan.threads, plan.precision
+    )  # part of what names the run at its sites
     method = check(plan)
     federation = assemble(data, plan, method, open_parent(plan, method))
     kept = sorted(int(file.stem) for file in (path.parent / "models").glob("[0-9]*.h5"))
     personal = body["model"]["personal_models"] or plan.bn == "local"
-    rounds = kept[-1:] if personal else kept  # a site keeps what is a client's own for the last rounds only
+    rounds = (
+        kept[-1:] if personal else kept
+    )  # a site keeps what is a client's own for the last rounds only
     of_data = manifest.read(manifest.parent(path, *DATA) or path).body
     known = of_data["attributes"]
     if odd := [name for name in options.by if name not in known]:
-        raise UsageError(f"{of_data['dataset']} has no attribute {odd[0]!r}", nearest(odd[0], known))
-    attributes = {name: values for name, values in known.items() if name in options.by or not options.by}
+        raise UsageError(
+            f"{of_data['dataset']} has no attribute {odd[0]!r}", nearest(odd[0], known)
+        )
+    attributes = {
+        name: values for name, values in known.items() if name in options.by or not options.by
+    }
     asked = {"by": list(attributes), "federated": True, "rounds": rounds}
     folder = path_of(options.out) or path.parent / "scores" / manifest.identity(asked, [path])
     with opened(federation) as sites:
@@ -71,11 +86,21 @@ def evaluate(run: Path, options: EvaluateOptions) -> Path:
 
         def build(folder: Path) -> dict[str, Any]:
             each = [
-                ask(t, _model(model_file(path.parent, t), federation.layout), federation.data.roster) for t in rounds
+                ask(
+                    t, _model(model_file(path.parent, t), federation.layout), federation.data.roster
+                )
+                for t in rounds
             ]
             return _scored(path, _Answers(rounds, each, of_data["classes"], attributes), folder)
 
-        return manifest.stage("scores", folder=folder, made_by=["evaluate"], options=asked, parents=[path], build=build)
+        return manifest.stage(
+            "scores",
+            folder=folder,
+            made_by=["evaluate"],
+            options=asked,
+            parents=[path],
+            build=build,
+        )
 
 
 def _model(path: Path, layout: Layout) -> torch.Tensor:
@@ -83,7 +108,9 @@ def _model(path: Path, layout: Layout) -> torch.Tensor:
     tensors = read_tensors(path)
     names = {name: f"model/{name}" for name in layout.shapes}
     if lacking := [
-        name for name, key in names.items() if key not in tensors or tensors[key].shape != layout.shapes[name]
+        name
+        for name, key in names.items()
+        if key not in tensors or tensors[key].shape != layout.shapes[name]
     ]:
         raise FedcliError(f"{path} lacks {lacking[0]}", "train the run again")
     return torch.cat([tensors[key].reshape(-1) for key in names.values()])
@@ -105,8 +132,15 @@ class _Answers:
     @cached_property
     def whole(self) -> dict[str, list[Tallies]]:
         """Version that all sites have -> of each round, the tallies of all sites together."""
-        shared = [v for v in (CLEAN, CORRUPTED) if all(v in answer.versions for answer in self.last.values())]
-        return {v: [_added([answer.versions[v] for answer in sites.values()]) for sites in self.each] for v in shared}
+        shared = [
+            v
+            for v in (CLEAN, CORRUPTED)
+            if all(v in answer.versions for answer in self.last.values())
+        ]
+        return {
+            v: [_added([answer.versions[v] for answer in sites.values()]) for sites in self.each]
+            for v in shared
+        }
 
     def by_group(self, tallies: Tallies, of: Callable[[Tally], Made]) -> dict[str, dict[str, Made]]:
         """Attribute -> group -> what is made of its tally."""
@@ -117,7 +151,9 @@ class _Answers:
 
     def lines(self, where: Where, tallies: list[Tallies]) -> Table:
         """All images and every group over rounds."""
-        return over_rounds([self._lines(where, number, of_round) for number, of_round in zip(self.rounds, tallies)])
+        return over_rounds(
+            [self._lines(where, number, of_round) for number, of_round in zip(self.rounds, tallies)]
+        )
 
     def _lines(self, where: Where, round: int, tallies: Tallies) -> Table:
         groups = self.by_group(tallies, Tally.score)
@@ -133,7 +169,8 @@ class _Answers:
         """Attribute -> images in no group, or in one too small to be shown; and rates that are not defined."""
         return {
             name: Grouped(
-                tallies[ALL].images - int(tables.sum()), undefined_rates(tables, self.attributes[name], self.classes)
+                tallies[ALL].images - int(tables.sum()),
+                undefined_rates(tables, self.attributes[name], self.classes),
             )
             for name, tables in self._decisions(tallies).items()
         }
@@ -159,10 +196,14 @@ def _scored(path: Path, answers: _Answers, folder: Path) -> dict[str, Any]:
         _add_interval(table, Where(version), tallies[-1][ALL])
         for name, values in answers.attributes.items():
             for g, value in enumerate(values):
-                _add_interval(table, Where(version, attribute=name, group=value), tallies[-1][f"{name}/{g}"])
+                _add_interval(
+                    table, Where(version, attribute=name, group=value), tallies[-1][f"{name}/{g}"]
+                )
     for client, answer in answers.last.items():
         version = CORRUPTED if answer.corrupted and CORRUPTED in answer.versions else CLEAN
-        table |= answers.lines(Where(version, client=client), [of[client].versions[version] for of in answers.each])
+        table |= answers.lines(
+            Where(version, client=client), [of[client].versions[version] for of in answers.each]
+        )
         clients[client] = Client(version, "own", groups=answers.grouped(answer.versions[version]))
     local = resolve(source.body["method"], source.body["settings"]).local
     return Scores(
@@ -188,7 +229,10 @@ def _write_rebuilt(path: Path, versions: Mapping[str, list[Tallies]]) -> None:
     }
     with create_hdf5(path, sum(logits.nbytes for logits, _ in made.values())) as file:
         for name, (logits, y) in made.items():
-            file[f"{name}/y"], file[f"{name}/logits"] = y.astype(np.int16), logits.astype(np.float32)
+            file[f"{name}/y"], file[f"{name}/logits"] = (
+                y.astype(np.int16),
+                logits.astype(np.float32),
+            )
 
 
 def _added(sites: list[Tallies]) -> Tallies:
@@ -218,7 +262,10 @@ def _curve(tally: Tally) -> Curve:
 def _warning(warning: str, answers: _Answers, personal: bool) -> str:
     """Notes for a reader: images that are left out, and areas that bins do not resolve."""
     tallies = [of_round[ALL] for rounds in answers.whole.values() for of_round in rounds]
-    left_out, resolution = sum(a.left_out for a in answers.last.values()), max(tally.resolution() for tally in tallies)
+    left_out, resolution = (
+        sum(a.left_out for a in answers.last.values()),
+        max(tally.resolution() for tally in tallies),
+    )
     if left_out:
         warning = f"{warning}; {left_out} test images are left out by their sites, where few images are of a class"
     if CORRUPTED not in answers.whole and any(answer.corrupted for answer in answers.last.values()):

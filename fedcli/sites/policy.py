@@ -29,12 +29,43 @@ from ..shapes import NUMBER, read_json
 from .description import SMALLEST
 
 COLUMNS = {  # that fedcli's own methods report
-    "accuracy", "amplitudes", "candidate_key", "cell_counts", "cell_losses", "class_images", "class_losses", "cluster",
-    "control_change", "counted", "creff_gradient", "creff_has", "dense_mean", "direction", "discrepancy", "dual",
-    "feature_n", "feature_sum", "gap", "group_class_counts", "group_counts", "group_losses", "group_predictions",
-    "local_steps_effective", "loss", "loss_before", "moved", "mu", "rescue_factor", "sharpness", "snr",
-    "squared_length", "validation_accuracy", "validation_images", "validation_loss", "without_me",
-}  # fmt: skip
+    "accuracy",
+    "amplitudes",
+    "candidate_key",
+    "cell_counts",
+    "cell_losses",
+    "class_images",
+    "class_losses",
+    "cluster",
+    "control_change",
+    "counted",
+    "creff_gradient",
+    "creff_has",
+    "dense_mean",
+    "direction",
+    "discrepancy",
+    "dual",
+    "feature_n",
+    "feature_sum",
+    "gap",
+    "group_class_counts",
+    "group_counts",
+    "group_losses",
+    "group_predictions",
+    "local_steps_effective",
+    "loss",
+    "loss_before",
+    "moved",
+    "mu",
+    "rescue_factor",
+    "sharpness",
+    "snr",
+    "squared_length",
+    "validation_accuracy",
+    "validation_images",
+    "validation_loss",
+    "without_me",
+}
 T = TypeVar("T", "Policy", "Privacy")
 MOST_ANSWERS = 1_000_000  # beyond which nobody counts
 
@@ -64,16 +95,24 @@ class Policy:
     """A policy file. None stands for no limit."""
 
     methods: Annotated[tuple[str, ...], "methods that may be trained; none: every one"] = ()
-    columns: tuple[str, ...] | None = None  # what may be sent beside the model; None: all that a method reports
+    columns: tuple[str, ...] | None = (
+        None  # what may be sent beside the model; None: all that a method reports
+    )
     minimum_images: Annotated[int, "training images, >= 0"] = 0
     smallest_cell: Annotated[int, "images of a count that is shown, >= 1"] = SMALLEST
     maximum_rounds: Annotated[int, "rounds of a run, >= 0; 0: any number"] = 0
     # without it no model leaves after a single step, nor a column as long as the model
     gradients: Annotated[bool, "whether a single step's update may leave"] = True
     smallest_sum: Annotated[int, "least number of sites in a sum of masked models, >= 2"] = 2
-    secure_aggregation: Annotated[bool, "whether a model is sent only masked, for a sum over the sites"] = False
-    quality: Annotated[bool | None, "whether histograms of the quality of its images may leave"] = None
-    scores: Annotated[bool | None, "whether counts of predictions on its test images may leave"] = None
+    secure_aggregation: Annotated[
+        bool, "whether a model is sent only masked, for a sum over the sites"
+    ] = False
+    quality: Annotated[bool | None, "whether histograms of the quality of its images may leave"] = (
+        None
+    )
+    scores: Annotated[bool | None, "whether counts of predictions on its test images may leave"] = (
+        None
+    )
     privacy: Privacy | None = None
 
     def check_plan(self, plan: TrainOptions, images: int) -> None:
@@ -82,7 +121,9 @@ class Policy:
         if self.methods and name not in self.methods:
             raise Refusal(f"its policy allows the methods {', '.join(self.methods)}, not {name}")
         if images < self.minimum_images:
-            raise Refusal(f"it has {images} training images; its policy asks for at least {self.minimum_images}")
+            raise Refusal(
+                f"it has {images} training images; its policy asks for at least {self.minimum_images}"
+            )
         self.check_round(plan.rounds)
 
     def check_round(self, round: int) -> None:
@@ -98,7 +139,10 @@ class Policy:
     def check_scores(self) -> None:
         """Raises Refusal."""
         if not self.allows_scores:
-            raise Refusal("its policy does not allow counts of its test images to be sent", "write scores = true there")
+            raise Refusal(
+                "its policy does not allow counts of its test images to be sent",
+                "write scores = true there",
+            )
 
     @property
     def allows_quality(self) -> bool:
@@ -120,7 +164,9 @@ class Policy:
             what = "its policy allows only masked models, in a sum over the sites"
             raise Refusal(what, "train with --engine flower-secagg:DIR")
         if sites is not None and not (type(sites) is int and sites >= self.smallest_sum):
-            raise Refusal(f"its policy asks for sums over at least {self.smallest_sum} sites, not {str(sites)[:20]}")
+            raise Refusal(
+                f"its policy asks for sums over at least {self.smallest_sum} sites, not {str(sites)[:20]}"
+            )
 
     def check_report(self, report: Report, trainable: int) -> None:
         """Before a report leaves; trainable: numbers of the model that are trained. Raises Refusal."""
@@ -131,9 +177,15 @@ class Policy:
         if self.gradients:
             return
         if report.steps == 1:
-            raise Refusal("its policy allows no gradients, and the model after a single step shows one")
-        if long := [name for name, column in report.columns.items() if column.numel() >= trainable > 0]:
-            raise Refusal(f"its policy allows no gradients, and the column {long[0]!r} is as long as one")
+            raise Refusal(
+                "its policy allows no gradients, and the model after a single step shows one"
+            )
+        if long := [
+            name for name, column in report.columns.items() if column.numel() >= trainable > 0
+        ]:
+            raise Refusal(
+                f"its policy allows no gradients, and the column {long[0]!r} is as long as one"
+            )
 
     @property
     def allowed_columns(self) -> tuple[str, ...] | None:
@@ -159,7 +211,9 @@ def _filled(path: Path, target: T, table: dict[str, Any]) -> T:
     for name, value in table.items():
         if name not in known:
             raise UsageError(f"{path}: a policy has no {name!r}", nearest(name, known))
-        if known[name].many and not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
+        if known[name].many and not (
+            isinstance(value, list) and all(isinstance(item, str) for item in value)
+        ):
             raise UsageError(f"{path}: {name} is not a list of names", f'write {name} = ["..."]')
         try:
             target = options.change(target, name, value, write="{name} = {value}")
@@ -176,7 +230,10 @@ def _named(path: Path, policy: Policy) -> Policy:
     methods = []
     for spec in policy.methods:
         if own_code.opens_files(spec, ""):
-            raise UsageError(f"{path}: {spec!r} is a file, and a site trains no method of a file", "write its name")
+            raise UsageError(
+                f"{path}: {spec!r} is a file, and a site trains no method of a file",
+                "write its name",
+            )
         try:
             methods.append(resolve(spec).name)
         except UsageError as error:
@@ -185,7 +242,9 @@ def _named(path: Path, policy: Policy) -> Policy:
             console.warn(f"{path}: {error.sentence}, which this site cannot train")
             methods.append(spec)
     for column in sorted(set(policy.columns or ()) - COLUMNS):
-        console.warn(f"{path}: no method of fedcli reports a column {column!r}; {nearest(column, COLUMNS)}")
+        console.warn(
+            f"{path}: no method of fedcli reports a column {column!r}; {nearest(column, COLUMNS)}"
+        )
     return replace(policy, methods=tuple(methods))
 
 
@@ -195,7 +254,12 @@ SHAPE = {"answered": [str], "epsilon": NUMBER, "delta": NUMBER}
 
 
 def noised(
-    report: Report, task: Task, privacy: Privacy, folder: Path, asked: str, variances: Iterable[slice] = ()
+    report: Report,
+    task: Task,
+    privacy: Privacy,
+    folder: Path,
+    asked: str,
+    variances: Iterable[slice] = (),
 ) -> Report:
     """The report with a cut and noised model and no loss, counted among the site's answers; federation/privacy.py has
     the account. The numbers of images, which weigh a model, are not covered: a description shows them.
@@ -207,7 +271,9 @@ def noised(
     """
     secret = hashlib.sha256(f"{_key(folder / KEY)}\x1f{asked}".encode()).digest()
     _count(privacy, folder / LEDGER, asked)
-    theta = noised_model(report.theta, task.theta, privacy.clip, privacy.noise, int.from_bytes(secret, "big"))
+    theta = noised_model(
+        report.theta, task.theta, privacy.clip, privacy.noise, int.from_bytes(secret, "big")
+    )
     for span in variances:
         theta[span].clamp_(min=0)
     return replace(report, theta=theta, loss=torch.full_like(report.loss, math.nan))
@@ -230,7 +296,10 @@ def _count(privacy: Privacy, ledger: Path, asked: str) -> None:
     if spent > privacy.epsilon:
         what = f"answer {len(known) + 1} would reveal epsilon {spent:.3g}, its policy allows {privacy.epsilon:g}"
         raise Refusal(what, "fewer rounds, or more noise in the site's policy")
-    write_text(ledger, json.dumps({"answered": [*known, asked], "epsilon": spent, "delta": privacy.delta}) + "\n")
+    write_text(
+        ledger,
+        json.dumps({"answered": [*known, asked], "epsilon": spent, "delta": privacy.delta}) + "\n",
+    )
 
 
 def _key(path: Path) -> str:

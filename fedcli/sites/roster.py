@@ -22,10 +22,17 @@ def gathered(paths: Sequence[Path], work: Path) -> Path:
     The order of the files is that of the roster. Raises FedcliError, SiteError.
     """
     files, descriptions = _descriptions(paths)
-    options = {"sites": {site["client"]: manifest.sha256(file) for site, file in zip(descriptions, files, strict=True)}}
+    options = {
+        "sites": {
+            site["client"]: manifest.sha256(file)
+            for site, file in zip(descriptions, files, strict=True)
+        }
+    }
     first = descriptions[0]
     roster = [{"client": site["client"], **site["images"]} for site in descriptions]
-    body = {key: first[key] for key in (*manifest_bodies.POOLED, "dataset", "versions")} | {"roster": roster}
+    body = {key: first[key] for key in (*manifest_bodies.POOLED, "dataset", "versions")} | {
+        "roster": roster
+    }
     body["data"] = {site["client"]: site["data"] for site in descriptions}
     if any(site.get("sample") for site in descriptions):
         body["sample"] = True
@@ -37,7 +44,9 @@ def gathered(paths: Sequence[Path], work: Path) -> Path:
 
     slug = f"{first['dataset']}-{len(files)}" + "-SYNTHETIC" * ("sample" in body)
     folder = manifest.place(work, None, "site", slug, options, [])
-    return manifest.stage("sites", folder=folder, made_by=["sites"], options=options, parents=[], build=build)
+    return manifest.stage(
+        "sites", folder=folder, made_by=["sites"], options=options, parents=[], build=build
+    )
 
 
 def without_images(data: Path, **_: Any) -> Shards:
@@ -47,12 +56,16 @@ def without_images(data: Path, **_: Any) -> Shards:
     def counted(count: int) -> Shard:
         nothing = torch.zeros((), dtype=torch.int64).expand(count)  # [N], of one number
         ids = np.broadcast_to(np.array(""), count)
-        return Shard(torch.empty(0), nothing, nothing, ids, {}, len(body["classes"]), body["channels"])
+        return Shard(
+            torch.empty(0), nothing, nothing, ids, {}, len(body["classes"]), body["channels"]
+        )
 
     roster = [client["client"] for client in body["roster"]]
     train = {client["client"]: counted(client["train"]) for client in body["roster"]}
     own = {client: np.array([], np.int64) for client in roster}
-    return Shards(body["classes"], body["attributes"], roster, train, {}, {}, own, [], body, here=False)
+    return Shards(
+        body["classes"], body["attributes"], roster, train, {}, {}, own, [], body, here=False
+    )
 
 
 def names(paths: Sequence[Path]) -> list[str]:
@@ -68,9 +81,16 @@ def names(paths: Sequence[Path]) -> list[str]:
 
 def _descriptions(paths: Sequence[Path]) -> tuple[list[Path], list[dict[str, Any]]]:
     """Files, or those in folders, in their order, and the descriptions in them. Raises FedcliError, SiteError."""
-    files = [file for path in paths for file in (sorted(path.glob("*.json")) if path.is_dir() else [path])]
+    files = [
+        file
+        for path in paths
+        for file in (sorted(path.glob("*.json")) if path.is_dir() else [path])
+    ]
     if not files:
-        raise FedcliError(f"no description of a site in {', '.join(map(str, paths))}", "see `fedcli site describe`")
+        raise FedcliError(
+            f"no description of a site in {', '.join(map(str, paths))}",
+            "see `fedcli site describe`",
+        )
     descriptions = [read(file) for file in files]
     check_same(descriptions)
     return files, descriptions

@@ -72,9 +72,15 @@ class Site:
     """Answers questions about one client, one after another; to be used by one thread."""
 
     def __init__(
-        self, data: Path, folder: Path, *, client: str | None = None, name: str | None = None,
-        policy: Policy | None = None, device: str = "cpu",
-    ):  # fmt: skip
+        self,
+        data: Path,
+        folder: Path,
+        *,
+        client: str | None = None,
+        name: str | None = None,
+        policy: Policy | None = None,
+        device: str = "cpu",
+    ):
         """Load what it holds.
 
         data: a partition or corruption manifest. client: whose images in it, None for its only one.
@@ -90,21 +96,40 @@ class Site:
 
     def answer(self, scalars: Scalars, arrays: Arrays) -> Message:
         """The answer to one message, after it was written into the audit file."""
-        known = [key for key in ("ask", "run", "round", "part", MASKED) if key in scalars or key != MASKED]
+        known = [
+            key
+            for key in ("ask", "run", "round", "part", MASKED)
+            if key in scalars or key != MASKED
+        ]
         asked = {key: _short(scalars.get(key)) for key in known}
         try:
-            asked["question"] = {"sha256": frames.digest((scalars, arrays)), "bytes": _bytes(arrays)}
+            asked["question"] = {
+                "sha256": frames.digest((scalars, arrays)),
+                "bytes": _bytes(arrays),
+            }
             answer = self._answered(scalars, arrays)
             self._audit(asked, answer)
             return answer
         except FedcliError as error:
             return self._failed(asked, error.sentence, error.hint)
         except Exception as error:
-            if not isinstance(error, OSError) or not error.strerror or not (here := of_system(error)):
+            if (
+                not isinstance(error, OSError)
+                or not error.strerror
+                or not (here := of_system(error))
+            ):
                 _log.exception("%s failed", asked["ask"])  # its text may hold what must not leave
-                return self._failed(asked, f"an unexpected {type(error).__name__}, which its own log explains", "")
-            what = "its disk is full" if error.errno in NO_ROOM else f"its system refused a file: {error.strerror}"
-            return self._failed(asked, what, "mend that there; training goes on with --resume", here.sentence)
+                return self._failed(
+                    asked, f"an unexpected {type(error).__name__}, which its own log explains", ""
+                )
+            what = (
+                "its disk is full"
+                if error.errno in NO_ROOM
+                else f"its system refused a file: {error.strerror}"
+            )
+            return self._failed(
+                asked, what, "mend that there; training goes on with --resume", here.sentence
+            )
 
     def _answered(self, scalars: Scalars, arrays: Arrays) -> Message:
         kind = scalars.get("ask")
@@ -113,13 +138,18 @@ class Site:
         if kind == DESCRIBE:
             return {"description": self.description, "client": self.name}, {}
         if scalars.get("client") != self.name:
-            raise SiteError(f"it is {self.name}, not {str(scalars.get('client'))[:80]}", "start it with another --name")
+            raise SiteError(
+                f"it is {self.name}, not {str(scalars.get('client'))[:80]}",
+                "start it with another --name",
+            )
         if kind == BEGIN:
             answer, content = self._begin(scalars, arrays)
         elif self.begun is None or scalars.get("run") != self.begun.run:
             answer, content = {"error": UNKNOWN, "unknown": True}, {}
         else:
-            answer, content = (self._train if kind == TRAIN else self._score)(self.begun, scalars, arrays)
+            answer, content = (self._train if kind == TRAIN else self._score)(
+                self.begun, scalars, arrays
+            )
         return {**answer, "client": self.name}, content
 
     def _begin(self, scalars: Scalars, arrays: Arrays) -> Message:
@@ -129,17 +159,26 @@ class Site:
         if type(threads) is not int or not 1 <= threads <= MOST_THREADS:
             raise SiteError(f"it was asked to train with {str(threads)[:40]} threads")
         if scalars.get("versions") != versions():
-            raise SiteError(f"it has {versions()}, the coordinator {str(scalars.get('versions'))[:120]}")
+            raise SiteError(
+                f"it has {versions()}, the coordinator {str(scalars.get('versions'))[:120]}"
+            )
         plan = TrainOptions.of(scalars["plan"] if isinstance(scalars.get("plan"), dict) else {})
         if plan.weights or plan.teacher or own_code.opens_files(plan.method or "", plan.model):
-            raise SiteError("it opens no file that a coordinator names", "starting tensors come with the message")
+            raise SiteError(
+                "it opens no file that a coordinator names",
+                "starting tensors come with the message",
+            )
         self.policy.check_plan(plan, self.description["images"]["train"])
         plan = replace(plan, device=self.device)
         be_deterministic(plan.device, threads, plan.precision)
-        start = to_tensors({name.removeprefix(START): arrays[name] for name in arrays if name.startswith(START)})
+        start = to_tensors(
+            {name.removeprefix(START): arrays[name] for name in arrays if name.startswith(START)}
+        )
         federation = assemble(self.data, plan, check(plan), only=self.client, start=start)
         own = federation.clients
-        clients = replace(own, shards={self.name: own.shards[self.client]}, val={self.name: own.val[self.client]})
+        clients = replace(
+            own, shards={self.name: own.shards[self.client]}, val={self.name: own.val[self.client]}
+        )
         kept = self.folder / "memory" / f"{run}-{self.description['data'][:8]}"
         self.begun = Begun(run, clients, federation.data, kept)
         return {"description": self.description, "run": run}, {}
@@ -163,7 +202,12 @@ class Site:
             variances = [span for name, span in spans if name.endswith("running_var")]
             report = noised(report, task, self.policy.privacy, self.folder, asked, variances)
         answer, content = pack(report)
-        return {**answer, "run": begun.run, "round": task.round, "kept": bool(report.memory)}, content
+        return {
+            **answer,
+            "run": begun.run,
+            "round": task.round,
+            "kept": bool(report.memory),
+        }, content
 
     def _score(self, begun: Begun, scalars: Scalars, arrays: Arrays) -> Message:
         round, theta, layout = scalars.get("round"), arrays.get("theta"), begun.clients.layout
@@ -178,15 +222,24 @@ class Site:
         layout.load(to_tensors({"theta": theta}, self.device)["theta"])
         layout.load_own(layout.own_start)
         load_personal(layout, newest(begun.memory, round, self.device))
-        several = len(set(mixture.of_body(begun.data.body).values())) > 1  # then no set is corrupted as all clients are
+        several = (
+            len(set(mixture.of_body(begun.data.body).values())) > 1
+        )  # then no set is corrupted as all clients are
         counted, left_out = {}, 0
         for version, images in begun.data.test.items():
             if version == "clean" or not several:
                 shard = part(images, places)
                 answers = logits(begun.clients.net, shard, begun.clients.method.local)
-                counted[version], left_out = tallied(answers, shard, begun.data.attributes, self.policy.smallest_cell)
+                counted[version], left_out = tallied(
+                    answers, shard, begun.data.attributes, self.policy.smallest_cell
+                )
         corrupted = self.client in begun.data.corrupted
-        return {"run": begun.run, "round": round, "left_out": left_out, "corrupted": corrupted}, to_arrays(counted)
+        return {
+            "run": begun.run,
+            "round": round,
+            "left_out": left_out,
+            "corrupted": corrupted,
+        }, to_arrays(counted)
 
     def _check(self, task: Task, begun: Begun) -> None:
         """Raises SiteError for a task that this run cannot have."""
@@ -195,7 +248,9 @@ class Site:
             what = f"of shape {list(task.theta.shape)} and type {task.theta.dtype}"
             raise SiteError(f"it was sent a model {what}; its own has {layout.size} numbers")
         if task.part not in PARTS or not 1 <= task.round <= task.rounds:
-            raise SiteError(f"it was sent part {task.part[:20]!r} of round {task.round} of {task.rounds}")
+            raise SiteError(
+                f"it was sent part {task.part[:20]!r} of round {task.round} of {task.rounds}"
+            )
         self.policy.check_round(task.round)
 
     def _failed(self, asked: Scalars, sentence: str, hint: str, here: str = "") -> Message:
@@ -205,7 +260,9 @@ class Site:
         answer: Message = {"client": self.name, "error": sentence, "hint": hint}, {}
         try:
             self._audit(asked, answer)
-        except OSError as error:  # the sentence leaves without its line: it holds nothing of the images
+        except (
+            OSError
+        ) as error:  # the sentence leaves without its line: it holds nothing of the images
             console.warn(f"{self.folder / 'audit.jsonl'} cannot be written: {error.strerror}")
         return answer
 
@@ -213,11 +270,17 @@ class Site:
         scalars, arrays = answer
         self.folder.mkdir(parents=True, exist_ok=True)
         line = {
-            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **asked, "sha256": frames.digest(answer),
-            "bytes": _bytes(arrays), "scalars": sorted(scalars),
-            "arrays": {name: [array.dtype.name, list(array.shape)] for name, array in sorted(arrays.items())},
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            **asked,
+            "sha256": frames.digest(answer),
+            "bytes": _bytes(arrays),
+            "scalars": sorted(scalars),
+            "arrays": {
+                name: [array.dtype.name, list(array.shape)]
+                for name, array in sorted(arrays.items())
+            },
             **({"error": scalars["error"]} if "error" in scalars else {}),
-        }  # fmt: skip
+        }
         with appending(self.folder / "audit.jsonl") as file:
             append(file, line)
 
@@ -262,4 +325,8 @@ def _bytes(arrays: Arrays) -> int:
 
 def _short(value: Any) -> Any:
     """A part of a question, as it is written down: a number or a few characters."""
-    return value if value is None or (type(value) is int and abs(value) < 2**63) else frames.plain(value, 40)
+    return (
+        value
+        if value is None or (type(value) is int and abs(value) < 2**63)
+        else frames.plain(value, 40)
+    )

@@ -37,7 +37,9 @@ class Connections(AbstractContextManager["Connections"]):
     def __init__(self, folder: Path):
         self.folder = folder
         self.open: dict[str, socket.socket] = {}
-        self._why: dict[str, str] = {}  # what a site's last notice said, of those that are waited for
+        self._why: dict[
+            str, str
+        ] = {}  # what a site's last notice said, of those that are waited for
         self._heard: dict[str, float] = {}
 
     def wait_for(self, clients: Sequence[str], seconds: float) -> None:
@@ -54,7 +56,9 @@ class Connections(AbstractContextManager["Connections"]):
                 except (FileNotFoundError, ConnectionRefusedError, BlockingIOError):
                     pass
                 if not announced and time.monotonic() - begun >= SILENT:
-                    console.say(f"waiting up to {seconds:g} s for {client} to listen at {self._path(client)}")
+                    console.say(
+                        f"waiting up to {seconds:g} s for {client} to listen at {self._path(client)}"
+                    )
                     announced = True
                 if time.monotonic() - told >= TOLD:
                     told = time.monotonic()
@@ -68,7 +72,10 @@ class Connections(AbstractContextManager["Connections"]):
         clients = [client for client, _ in messages]
         self._why, self._heard = {}, dict.fromkeys(clients, time.monotonic())
         threads = ThreadPoolExecutor(max(1, len(messages)))
-        waiting = {threads.submit(self._ask, client, message, timeout): client for client, message in messages}
+        waiting = {
+            threads.submit(self._ask, client, message, timeout): client
+            for client, message in messages
+        }
         threads.shutdown(wait=False)
         said = time.monotonic()
         while waiting:
@@ -98,7 +105,9 @@ class Connections(AbstractContextManager["Connections"]):
         named = clients[:MOST_NAMED]
         why = [self._why.get(client, "no answer yet") for client in named]
         ago = [f"last sign of life {now - self._heard[client]:.0f} s ago" for client in named]
-        said = ", ".join(f"{client} ({a}, {b})" for client, a, b in zip(named, why, ago, strict=True))
+        said = ", ".join(
+            f"{client} ({a}, {b})" for client, a, b in zip(named, why, ago, strict=True)
+        )
         return f"waiting for {said}{f' and {len(clients) - len(named)} more' * (len(clients) > len(named))}"
 
     def _keep_others(self, waiting: set[str]) -> None:
@@ -125,7 +134,11 @@ class Connections(AbstractContextManager["Connections"]):
             return f"this account may not open {self._path(client)}"
         if isinstance(error, sockets.Silent):
             return str(error)
-        return error.sentence if isinstance(error, FedcliError) else "its process ended or closed the connection"
+        return (
+            error.sentence
+            if isinstance(error, FedcliError)
+            else "its process ended or closed the connection"
+        )
 
     def __exit__(self, *_: object) -> None:
         for connection in self.open.values():
@@ -139,14 +152,20 @@ def serve(site: Site, path: Path, over: Callable[[], bool] = lambda: False) -> N
 
     Raises FedcliError, also where another process has the site's folder, whose epsilon only one can count; UsageError.
     """
-    busy = f"another process is a site that keeps its memory in {site.folder}", "stop it, or give another --state"
+    busy = (
+        f"another process is a site that keeps its memory in {site.folder}",
+        "stop it, or give another --state",
+    )
     with (
-        suppress(KeyboardInterrupt), held(site.folder / LOCK, *busy),
+        suppress(KeyboardInterrupt),
+        held(site.folder / LOCK, *busy),
         Relay({site.name: path}, math.inf, alive=True, ended=STOPPED) as relay,
-    ):  # fmt: skip
+    ):
         console.say(f"site {site.name} listens at {path}")
         while not over() and not relay.over:
-            for question in relay.questions(LOOK):  # in this thread, whose threads torch was told of
+            for question in relay.questions(
+                LOOK
+            ):  # in this thread, whose threads torch was told of
                 question.answer(site.answer(*question.message))
 
 

@@ -33,8 +33,12 @@ class Tally:
     """Of one model on some images; all int64."""
 
     table: np.ndarray  # [C, C] images by true and predicted class
-    chances: np.ndarray  # [C, C, FINE] images by true class, the class whose chance it is, and the bin of that chance
-    top: np.ndarray  # [BINS, 3] of the most likely class: images, those it is right of, sum of chances in 1/FINE
+    chances: (
+        np.ndarray
+    )  # [C, C, FINE] images by true class, the class whose chance it is, and the bin of that chance
+    top: (
+        np.ndarray
+    )  # [BINS, 3] of the most likely class: images, those it is right of, sum of chances in 1/FINE
     positive: np.ndarray  # [BINS, 3] the same of class 1
 
     @classmethod
@@ -46,7 +50,9 @@ class Tally:
         table = np.bincount(y * classes + guess, minlength=classes**2).reshape(classes, classes)
         fine = np.minimum((chance * FINE).astype(np.int64), FINE - 1)  # [N, C]
         place = (y[:, None] * classes + np.arange(classes)) * FINE + fine  # [N, C]
-        chances = np.bincount(place.ravel(), minlength=classes**2 * FINE).reshape(classes, classes, FINE)
+        chances = np.bincount(place.ravel(), minlength=classes**2 * FINE).reshape(
+            classes, classes, FINE
+        )
         top = _calibrated(chance[np.arange(count), guess], guess == y)
         return cls(table, chances, top, _calibrated(chance[:, min(1, classes - 1)], y == 1))
 
@@ -58,10 +64,15 @@ class Tally:
     @classmethod
     def of_arrays(cls, arrays: Arrays, classes: int, most: int) -> "Tally | None":
         """The tally that arrays() made of at most so many images; None where it cannot be that."""
-        forms = [{k: (a.shape, a.dtype) for k, a in of.items()} for of in (arrays, cls.nothing(classes).arrays())]
+        forms = [
+            {k: (a.shape, a.dtype) for k, a in of.items()}
+            for of in (arrays, cls.nothing(classes).arrays())
+        ]
         if forms[0] != forms[1]:
             return None
-        if any((array < 0).any() or (array > most * FINE).any() for array in arrays.values()):  # else sums run over
+        if any(
+            (array < 0).any() or (array > most * FINE).any() for array in arrays.values()
+        ):  # else sums run over
             return None
         made = cls(**arrays)
         images, right = made.table.sum(1), np.trace(made.table)  # [C]
@@ -111,21 +122,29 @@ class Tally:
         """
         classes = len(self.table)
         if classes == 2:
-            y, place = (np.repeat(at.ravel(), self.chances[:, 1].ravel()) for at in np.indices((2, FINE)))
+            y, place = (
+                np.repeat(at.ravel(), self.chances[:, 1].ravel()) for at in np.indices((2, FINE))
+            )
             chance = (place + 0.5) / FINE
             logits = np.log(np.stack([1 - chance, chance], 1))
             for c in (0, 1):
-                at, below = np.flatnonzero((y == c) & (place == HALF)), self.chances[c, 1, :HALF].sum()
+                at, below = (
+                    np.flatnonzero((y == c) & (place == HALF)),
+                    self.chances[c, 1, :HALF].sum(),
+                )
                 logits[at] = 0.0, NOTHING
                 logits[at[: max(0, self.table[c, 0] - below)]] = 0.0
             return logits, y
-        y, guess = (np.repeat(at.ravel(), self.table.ravel()) for at in np.indices((classes, classes)))
+        y, guess = (
+            np.repeat(at.ravel(), self.table.ravel()) for at in np.indices((classes, classes))
+        )
         return np.eye(classes)[guess], y
 
     def reliability(self) -> list[tuple[int, float, float]]:
         """Of each of the BINS bins of the most likely class's chance: images, mean chance, share that is right."""
         return [
-            (int(n), float(total / FINE / n), float(right / n)) if n else (0, 0.0, 0.0) for n, right, total in self.top
+            (int(n), float(total / FINE / n), float(right / n)) if n else (0, 0.0, 0.0)
+            for n, right, total in self.top
         ]
 
     def true_positives_at(self, false_positives: float) -> tuple[float, float, float] | None:
@@ -136,7 +155,9 @@ class Tally:
         negatives, positives = self.chances[:2, 1]  # [FINE] each
         if len(self.table) != 2 or not negatives.sum() or not positives.sum():
             return None
-        above = np.concatenate([np.cumsum(negatives[::-1])[::-1], [0]]) / negatives.sum()  # at threshold k / FINE
+        above = (
+            np.concatenate([np.cumsum(negatives[::-1])[::-1], [0]]) / negatives.sum()
+        )  # at threshold k / FINE
         k = int(np.flatnonzero(above <= false_positives)[0])
         return k / FINE, float(above[k]), float(positives[k:].sum() / positives.sum())
 
@@ -145,7 +166,11 @@ def _calibrated(chance: np.ndarray, right: np.ndarray) -> np.ndarray:
     """int64 [BINS, 3] from chances [N] and whether they are right [N]."""
     place = np.searchsorted(np.arange(1, BINS + 1) / BINS, chance).clip(max=BINS - 1)
     out = np.zeros((BINS, 3), np.int64)
-    np.add.at(out, place, np.stack([np.ones(len(chance)), right, np.rint(chance * FINE)], 1).astype(np.int64))
+    np.add.at(
+        out,
+        place,
+        np.stack([np.ones(len(chance)), right, np.rint(chance * FINE)], 1).astype(np.int64),
+    )
     return out
 
 
@@ -154,7 +179,9 @@ def _fits(bins: np.ndarray, images: int, right: int) -> bool:
     count, hits, chance = bins.T  # [BINS] each
     edges = np.arange(BINS + 1) * FINE / BINS
     between = (np.floor(edges[:-1]) * count <= chance) & (chance <= np.ceil(edges[1:]) * count)
-    return bool(count.sum() == images and hits.sum() == right and (hits <= count).all() and between.all())
+    return bool(
+        count.sum() == images and hits.sum() == right and (hits <= count).all() and between.all()
+    )
 
 
 class _Sums(Sums):
@@ -182,7 +209,9 @@ class Answer:
     left_out: int  # images that are in no tally
 
 
-def tallied(logits: np.ndarray, shard: Shard, attributes: dict[str, list[str]], smallest: int) -> tuple[Tallies, int]:
+def tallied(
+    logits: np.ndarray, shard: Shard, attributes: dict[str, list[str]], smallest: int
+) -> tuple[Tallies, int]:
     """Tallies of logits [N, C] on a shard, and how many images are in none of them."""
     y = shard.y.cpu().numpy()
     shown = ~_in_hidden_cell(y, smallest)  # [N]
@@ -201,7 +230,9 @@ def tallied(logits: np.ndarray, shard: Shard, attributes: dict[str, list[str]], 
 def _in_hidden_cell(values: np.ndarray, smallest: int) -> np.ndarray:
     """Marks of images with a value, class or group [N], that too few others have: bool [N]."""
     cells = {str(value): int((values == value).sum()) for value in np.unique(values)}
-    return np.isin(values, [int(value) for value, count in hidden(cells, smallest).items() if count is None])
+    return np.isin(
+        values, [int(value) for value, count in hidden(cells, smallest).items() if count is None]
+    )
 
 
 def to_arrays(versions: dict[str, Tallies]) -> Arrays:
@@ -216,4 +247,7 @@ def to_arrays(versions: dict[str, Tallies]) -> Arrays:
 
 def keys(attributes: dict[str, list[str]]) -> list[str]:
     """Of the tallies of these attributes."""
-    return [ALL, *(f"{name}/{g}" for name, values in attributes.items() for g in range(len(values)))]
+    return [
+        ALL,
+        *(f"{name}/{g}" for name, values in attributes.items() for g in range(len(values))),
+    ]

@@ -31,7 +31,9 @@ def run(options: AuditOptions) -> Audit:
     path = source(options.run, options.work, "run")
     shadows = [source(each, options.work, "run") for each in options.shadow]
     if len({each.resolve() for each in [path, *shadows]}) <= len(shadows):
-        raise UsageError("a run is given twice", "shadow runs are others than the run that is audited")
+        raise UsageError(
+            "a run is given twice", "shadow runs are others than the run that is audited"
+        )
     return Audit(audit_run(path, shadows, options))
 
 

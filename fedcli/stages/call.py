@@ -18,7 +18,9 @@ Asked = TypeVar("Asked", bound=Options)
 Made = TypeVar("Made")
 
 
-def called_with(name: str, options: Callable[P, Asked], run: Callable[[Asked], Made]) -> Callable[P, Made]:
+def called_with(
+    name: str, options: Callable[P, Asked], run: Callable[[Asked], Made]
+) -> Callable[P, Made]:
     """The function `name`: run() with the fields of its options as arguments, as on the command line or by name.
 
     It also takes code=, and may run what its arguments name, as the command line may.
@@ -63,10 +65,17 @@ def _describe(call: Any, options: type[Options], made: Any) -> None:
     """Give a function the signature and the words that help() and notebooks show."""
     plain, asked = get_type_hints(options), signature(options).parameters.values()
     parameters = [parameter.replace(annotation=plain[parameter.name]) for parameter in asked]
-    parameters.append(Parameter("code", Parameter.KEYWORD_ONLY, default=(), annotation=Sequence[Source]))
+    parameters.append(
+        Parameter("code", Parameter.KEYWORD_ONLY, default=(), annotation=Sequence[Source])
+    )
     call.__signature__ = Signature(parameters, return_annotation=made)
-    call.__annotations__ = {**{name: plain[name] for name in options.__dataclass_fields__}, "return": made}
-    lines = [f"    {option.name}: {option.meaning}" for option in options.declared()] + [f"    code: {CODE}"]
+    call.__annotations__ = {
+        **{name: plain[name] for name in options.__dataclass_fields__},
+        "return": made,
+    }
+    lines = [f"    {option.name}: {option.meaning}" for option in options.declared()] + [
+        f"    code: {CODE}"
+    ]
     call.__doc__ = "\n".join([cleandoc(call.__doc__ or ""), "", "Args:", *lines])
 
 
@@ -77,17 +86,27 @@ def source(path: Source | None, work: Source, *kinds: str) -> Path:
     """
     if path is not None:
         if not os.fspath(path):
-            raise UsageError("the path of the manifest is empty", "leave it out to use the newest under --work")
+            raise UsageError(
+                "the path of the manifest is empty", "leave it out to use the newest under --work"
+            )
         from . import named_runs  # numpy, which --help does not need
 
         named = "run" in kinds and named_runs.is_name(path)
         return named_runs.newest(path, Path(work)) if named else manifest.find(Path(path), *kinds)
     newest = last_used.newest(Path(work), *kinds)
     console.say(f"using {newest}")
-    begun = [path for path in Path(work).glob("runs/*/settings.json") if not (path.parent / "run.json").exists()]
-    if "run" in kinds and (later := [path for path in begun if last_used.age(path) > last_used.age(newest)]):
+    begun = [
+        path
+        for path in Path(work).glob("runs/*/settings.json")
+        if not (path.parent / "run.json").exists()
+    ]
+    if "run" in kinds and (
+        later := [path for path in begun if last_used.age(path) > last_used.age(newest)]
+    ):
         folder = max(later, key=last_used.age).parent
-        console.warn(f"{folder} has not finished and is left out; fedcli train --resume --out {folder} goes on")
+        console.warn(
+            f"{folder} has not finished and is left out; fedcli train --resume --out {folder} goes on"
+        )
     return newest
 
 

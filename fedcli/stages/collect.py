@@ -22,11 +22,17 @@ def every_run(work: Path) -> list[Path]:
 
 def runs_in(path: Path) -> list[Path]:
     """A run, or the runs in a folder of runs or under a work folder. Raises FedcliError."""
-    if not path.is_dir() or any((path / name).is_file() for name in ("run.json", "scores.json", "settings.json")):
+    if not path.is_dir() or any(
+        (path / name).is_file() for name in ("run.json", "scores.json", "settings.json")
+    ):
         return [path]
-    runs = _readable(sorted([*last_used.every(path, "run"), *last_used.every(path / "runs", "run")]))
+    runs = _readable(
+        sorted([*last_used.every(path, "run"), *last_used.every(path / "runs", "run")])
+    )
     if not runs:
-        raise FedcliError(f"{path} holds no finished run", "give a run's folder, or a folder of runs")
+        raise FedcliError(
+            f"{path} holds no finished run", "give a run's folder, or a folder of runs"
+        )
     return runs
 
 
@@ -85,7 +91,9 @@ def _collected(paths: list[Path], scored: Callable[[Path], Evaluated], skip: boo
         try:
             results.append(scored(path))
         except (FedcliError, OSError) as error:
-            shown = isinstance(error, FedcliError) or error.errno in REFUSED  # others' runs may be read, not scored
+            shown = (
+                isinstance(error, FedcliError) or error.errno in REFUSED
+            )  # others' runs may be read, not scored
             if not skip or not shown or (number == len(paths) and not results):
                 raise
             console.warn(f"left out {path.parent}: {sentence(error)}")

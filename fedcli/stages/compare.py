@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..compare.systems import grouped, read
-from ..compare.tested import Comparison, check_names
-from ..compare.tested import compare as tested
+from ..comparison.systems import grouped, read
+from ..comparison.tested import Comparison, check_names
+from ..comparison.tested import compare as tested
 from ..errors import UsageError
 from ..reporting import comparison
 from ..reporting.table import Table
@@ -69,7 +69,14 @@ def run(options: CompareOptions) -> Compared:
     paths = named_runs.every(options.runs, work) if options.runs else runs_in(work)
     a, b = _two(scores_of_all(paths, EvaluateOptions(by=options.by, interval=options.interval)))
     return Compared(
-        tested(a, b, metrics=options.metric, resamples=options.resamples, seed=options.seed, interval=options.interval)
+        tested(
+            a,
+            b,
+            metrics=options.metric,
+            resamples=options.resamples,
+            seed=options.seed,
+            interval=options.interval,
+        )
     )
 
 
@@ -78,7 +85,9 @@ def _two(scores: list[Path]) -> tuple[list[Path], list[Path]]:
     systems: list[Sequence] = list(grouped(read(scores), lambda run: run.identity))
     if len(systems) == 1:
         alike = "these runs differ in nothing but the seed: they are one system"
-        what = alike if len(scores) > 1 else "this is one run, which has no other to be compared with"
+        what = (
+            alike if len(scores) > 1 else "this is one run, which has no other to be compared with"
+        )
         raise UsageError(what, "give runs of another as well")
     if len(systems) > 2:
         labels = ", ".join(runs[0].scores.name for runs in systems)

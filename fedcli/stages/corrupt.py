@@ -26,7 +26,11 @@ ONLY = (  # options that are not for all, what they are for, and what to do else
     ),
     (("client",), ("images", "labels"), "--share says of how many patients an attribute is hidden"),
     (("match",), ("images",), "fedcli corrupt --match NAME --on NAME"),
-    (("ratio",), ("images", "labels"), "attributes are hidden at every client, or those --on names"),
+    (
+        ("ratio",),
+        ("images", "labels"),
+        "attributes are hidden at every client, or those --on names",
+    ),
 )
 
 
@@ -36,8 +40,15 @@ def run(options: CorruptOptions) -> Corruption | Partition:
 
     Raises FedcliError, UsageError.
     """
-    if (options.client or options.match) and options.partition is None and options.kind and Path(options.kind).exists():
-        options = replace(options, kind=None, partition=options.kind)  # typed first, as there is no kind before it
+    if (
+        (options.client or options.match)
+        and options.partition is None
+        and options.kind
+        and Path(options.kind).exists()
+    ):
+        options = replace(
+            options, kind=None, partition=options.kind
+        )  # typed first, as there is no kind before it
     what = options.kind if options.kind in (label_noise.WORD, hidden_attributes.WORD) else "images"
     for names, kinds, hint in ONLY:
         if what not in kinds and (given := options.changed(*names)):
@@ -50,7 +61,9 @@ def run(options: CorruptOptions) -> Corruption | Partition:
         what = f"--match finds the kind and strength of noise itself, and {given[0].typed} is given"
         raise UsageError(what, "fedcli corrupt --match NAME --on NAME")
     if options.kind is not None:
-        full_kind(options.kind)  # a word that is no kind is refused before a partition is looked for
+        full_kind(
+            options.kind
+        )  # a word that is no kind is refused before a partition is looked for
     kinds = ("partition",) if options.partition is None else ("partition", "corruption")
     partition = source(options.partition, options.work, *kinds)
     always = () if options.kind is None else ("severity",) if options.on else ("severity", "ratio")
@@ -68,14 +81,18 @@ def _to(options: CorruptOptions | AttackOptions, always: tuple[str, ...] = ()) -
 def _attributes(options: CorruptOptions) -> Path:
     partition = _before(options, "hidden_attributes")
     share = 0.3 if options.share is None else options.share
-    return hidden_attributes.make_hidden(partition, options.hide, share, _to(options), options.on, seed=options.seed)
+    return hidden_attributes.make_hidden(
+        partition, options.hide, share, _to(options), options.on, seed=options.seed
+    )
 
 
 def _before(options: CorruptOptions | AttackOptions, made: str) -> Path:
     """The partition that is given; without one the newest, or what that was made from by the same command: a line that
     is typed again does nothing twice."""
     if options.partition is not None:
-        return source(options.partition, options.work, "partition", "corruption")  # the second is refused in words
+        return source(
+            options.partition, options.work, "partition", "corruption"
+        )  # the second is refused in words
     newest = last_used.newest(Path(options.work), "partition")
     while made in manifest.read(newest).body and (earlier := manifest.parent(newest, "partition")):
         newest = earlier
@@ -87,10 +104,17 @@ def _labels(options: CorruptOptions) -> Path:
     """Noisy labels: the clients that --ratio or --on choose, or, where there is only --client, those alone."""
     how = options.noise or "symmetric", label_noise.RATE if options.rate is None else options.rate
     flip = {key: str(value) for key, value in options.flip.items()}
-    alone = bool(options.client) and not options.on and options.noise is None and options.rate is None
-    to, who = _to(options, () if alone or options.on else ("ratio",)), Who(options.ratio, options.on, options.client)
+    alone = (
+        bool(options.client) and not options.on and options.noise is None and options.rate is None
+    )
+    to, who = (
+        _to(options, () if alone or options.on else ("ratio",)),
+        Who(options.ratio, options.on, options.client),
+    )
     partition = _before(options, "label_noise")
-    return label_noise.make_label_noise(partition, None if alone else how, flip, to, who, seed=options.seed)
+    return label_noise.make_label_noise(
+        partition, None if alone else how, flip, to, who, seed=options.seed
+    )
 
 
 def run_attack(options: AttackOptions) -> Partition:
@@ -99,7 +123,9 @@ def run_attack(options: AttackOptions) -> Partition:
     Raises FedcliError, UsageError.
     """
     if options.kind is None:
-        raise UsageError("no kind of attack is given", f"--kind with one of {', '.join(attacks.KINDS)}")
+        raise UsageError(
+            "no kind of attack is given", f"--kind with one of {', '.join(attacks.KINDS)}"
+        )
     if options.kind not in attacks.KINDS:
         raise UsageError(f"unknown attack {options.kind!r}", nearest(options.kind, attacks.KINDS))
     for kind, how in attacks.KINDS.items():
@@ -108,12 +134,18 @@ def run_attack(options: AttackOptions) -> Partition:
     partition = _before(options, attacks.KEY)
     body = manifest.read(partition, whole=True).body
     if options.target is not None and options.target not in body["classes"]:
-        raise UsageError(f"--target {options.target!r} is no class", nearest(options.target, body["classes"]))
+        raise UsageError(
+            f"--target {options.target!r} is no class", nearest(options.target, body["classes"])
+        )
     strength = attacks.KINDS[options.kind].usual if options.strength is None else options.strength
     attack = attacks.Attack(
-        options.kind, strength, options.seed, body["classes"].index(options.target) if options.target else 0,
-        options.patch, {key: str(value) for key, value in options.flip.items()},
-    )  # fmt: skip
+        options.kind,
+        strength,
+        options.seed,
+        body["classes"].index(options.target) if options.target else 0,
+        options.patch,
+        {key: str(value) for key, value in options.flip.items()},
+    )
     to = _to(options, ("kind",) if options.on else ("kind", "clients"))
     return Partition(attacks.make_attack(partition, attack, to, options.clients, options.on))
 

@@ -28,7 +28,8 @@ def run(options: EvaluateOptions) -> Scores:
     if options.engine and here:
         flag = here[0].replace("_", "-")
         raise UsageError(
-            f"--{flag} and --engine exclude each other", "sites score their own images with what they have"
+            f"--{flag} and --engine exclude each other",
+            "sites score their own images with what they have",
         )
     if (options.positive or options.rule or options.cost is not None) and not options.clinical:
         raise UsageError("--positive, --rule and --cost choose operating points", "add --clinical")
@@ -42,7 +43,10 @@ def run(options: EvaluateOptions) -> Scores:
     if options.engine:
         reached = remote(options.engine)
         if reached is None or reached[0].evaluate is None:
-            raise UsageError(f"--engine {options.engine!r} reaches no sites", "write for example --engine socket:DIR")
+            raise UsageError(
+                f"--engine {options.engine!r} reaches no sites",
+                "write for example --engine socket:DIR",
+            )
         return Scores(reached[0].evaluate(source(options.run, options.work, "run"), options))
     with own_metrics.asked_for(options.metric):
         path = score_run(source(options.run, options.work, "run"), options)

@@ -7,14 +7,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .. import console
-from ..compare.systems import grouped
+from ..comparison.systems import grouped
 from ..data import last_used, manifest
 from ..data.manifest import Manifest
 from ..errors import FedcliError, UsageError, nearest
 from ..options import Source
 from .collect import runs_in
 
-OF_METHOD = "method", "rule", "settings", "code"  # options in which the runs of two names may differ
+OF_METHOD = (
+    "method",
+    "rule",
+    "settings",
+    "code",
+)  # options in which the runs of two names may differ
 
 
 class Known(NamedTuple):
@@ -43,16 +48,23 @@ class Known(NamedTuple):
 
     def options(self, *without: str) -> str:
         """Its options but for the seed and these."""
-        return repr(sorted((k, v) for k, v in self.made.options.items() if k not in ("seed", *without)))
+        return repr(
+            sorted((k, v) for k, v in self.made.options.items() if k not in ("seed", *without))
+        )
 
 
-ALIKE: tuple[Callable[[Known], str], ...] = lambda run: run.data + run.options(*OF_METHOD), lambda run: run.data
+ALIKE: tuple[Callable[[Known], str], ...] = (
+    lambda run: run.data + run.options(*OF_METHOD),
+    lambda run: run.data,
+)
 
 
 def is_name(given: Source) -> bool:
     """Tell whether a text is no path: a word, and nothing of that name is here."""
     word = os.fspath(given)
-    return not (word in ("", "-") or os.sep in word or word.endswith(".json") or os.path.lexists(word))
+    return not (
+        word in ("", "-") or os.sep in word or word.endswith(".json") or os.path.lexists(word)
+    )
 
 
 def is_known(word: str, work: Path) -> bool:
@@ -91,7 +103,10 @@ def _alike(names: Sequence[str], work: Path) -> list[list[Path]]:
         of = [{alike(runs[0]): runs for runs in grouped(each, alike)} for each in called]
         if shared := [key for key in of[0] if all(key in each for each in of)] if of else []:
             key = max(shared, key=lambda key: min(each[key][0].age for each in of))
-            return [_system(name, each[key], len(runs)) for name, each, runs in zip(names, of, called, strict=True)]
+            return [
+                _system(name, each[key], len(runs))
+                for name, each, runs in zip(names, of, called, strict=True)
+            ]
     if any(len(runs) > 1 for runs in called):
         what = f"no runs of {' and '.join(names)} are of the same data"
         raise FedcliError(what, "train them on one partition, or give the folders of runs")
@@ -104,7 +119,9 @@ def _system(name: str, runs: list[Known], known: int) -> list[Path]:
     seeds = sorted(system, key=str)
     word = "seed" if len(seeds) == 1 else "seeds"
     left_out = (
-        f"; {console.counted(known - len(seeds), 'other run', 'other runs')} left out" if known > len(seeds) else ""
+        f"; {console.counted(known - len(seeds), 'other run', 'other runs')} left out"
+        if known > len(seeds)
+        else ""
     )
     console.say(f"{name}: {runs[0].path.parent}, {word} {', '.join(map(str, seeds))}{left_out}")
     return [system[seed].path for seed in seeds]
@@ -125,7 +142,11 @@ def _called(word: str, work: Path) -> list[Known]:
         if named := [run for run in runs if run.names[0] == method]:
             return named
     every = {name for run in runs for name in (*run.names, run.path.parent.name)}
-    hint = nearest(word, every, {run.names[0] for run in runs}) if runs else "train one with `fedcli train METHOD`"
+    hint = (
+        nearest(word, every, {run.names[0] for run in runs})
+        if runs
+        else "train one with `fedcli train METHOD`"
+    )
     raise FedcliError(f"no such manifest: {word}, and no run under {work} is called so", hint)
 
 

@@ -42,21 +42,27 @@ class PrepareOptions(Options):
         LOCAL,
     ] = None
     sample: Annotated[bool, "use a synthetic sample, without a warning", LOCAL] = False
-    no_sample: Annotated[bool, "never use a synthetic sample: end with an error instead", LOCAL] = False
+    no_sample: Annotated[bool, "never use a synthetic sample: end with an error instead", LOCAL] = (
+        False
+    )
     attributes: Annotated[
         Source | None,
         "CSV with attributes of images or patients, such as age, sex, race or scanner, joined by image or patient id",
         Flag("FILE"),
     ] = None
     size: Annotated[int | None, "side of the prepared images in pixels, in [8, 4096]"] = None
-    fit: Annotated[Literal["stretch", "pad"], "stretch, or pad to keep the aspect ratio"] = "stretch"
+    fit: Annotated[Literal["stretch", "pad"], "stretch, or pad to keep the aspect ratio"] = (
+        "stretch"
+    )
     clahe: Annotated[bool, "even out local contrast"] = False
     scaled_decoding: Annotated[
-        bool, "have libjpeg shrink large JPEG files, to no less than twice --size: faster, with slightly other pixels"
+        bool,
+        "have libjpeg shrink large JPEG files, to no less than twice --size: faster, with slightly other pixels",
     ] = False
-    window: Annotated[str | None, "CT: file, brain, subdural, bone or CENTRE/WIDTH; three with commas are channels"] = (
-        None
-    )
+    window: Annotated[
+        str | None,
+        "CT: file, brain, subdural, bone or CENTRE/WIDTH; three with commas are channels",
+    ] = None
     test: Annotated[float, "share of images in the test part, in [0.01, 0.9]"] = 0.2
     split: Annotated[
         str | None,
@@ -64,25 +70,37 @@ class PrepareOptions(Options):
     ] = None
     strict: Annotated[bool, "refuse unreadable images instead of skipping them"] = False
     split_file: Annotated[
-        Source | None, "CSV of image ids and parts, or a train.csv beside a test.csv, instead of --split"
+        Source | None,
+        "CSV of image ids and parts, or a train.csv beside a test.csv, instead of --split",
     ] = None
     fold: Annotated[
-        int | None, "the fold that is the test part, >= 0: 1 to --folds; with --split-file, a number of that file"
+        int | None,
+        "the fold that is the test part, >= 0: 1 to --folds; with --split-file, a number of that file",
     ] = None
     folds: Annotated[int | None, "number of folds, in [2, 100]"] = None
-    sample_images: Annotated[int | None, "use so many of the images, drawn by --seed before the split, >= 1"] = None
+    sample_images: Annotated[
+        int | None, "use so many of the images, drawn by --seed before the split, >= 1"
+    ] = None
     stratified: Annotated[bool, "with --sample-images: draw each class in proportion"] = False
     set: Annotated[Mapping[str, object], "this dataset's own option; may be repeated"] = field(
         default_factory=dict, hash=False
     )
     table: Annotated[str | None, "images: the CSV in the folder"] = None
     image_column: Annotated[str | None, "images: files' names", COLUMN] = None
-    label_column: Annotated[Sequence[str], "images: classes; with --multi-label it may be repeated", COLUMN] = ()
-    multi_label: Annotated[bool, "images: several labels per image, A|B or a column of 0 and 1 for each"] = False
-    group: Annotated[Sequence[str], "images: an attribute, such as sex; may be repeated", COLUMN] = ()
+    label_column: Annotated[
+        Sequence[str], "images: classes; with --multi-label it may be repeated", COLUMN
+    ] = ()
+    multi_label: Annotated[
+        bool, "images: several labels per image, A|B or a column of 0 and 1 for each"
+    ] = False
+    group: Annotated[
+        Sequence[str], "images: an attribute, such as sex; may be repeated", COLUMN
+    ] = ()
     site: Annotated[str | None, "images: hospitals", COLUMN] = None
     patient: Annotated[str | None, "images: patients or lesions", COLUMN] = None
-    age: Annotated[str | None, "images: ages in years, which become the bands of the attribute age", COLUMN] = None
+    age: Annotated[
+        str | None, "images: ages in years, which become the bands of the attribute age", COLUMN
+    ] = None
     sex: Annotated[str | None, "images: the attribute sex", COLUMN] = None
     map: Annotated[
         Sequence[str],
@@ -90,14 +108,20 @@ class PrepareOptions(Options):
         "be repeated",
         Flag("COLUMN:OLD=NEW,..."),
     ] = ()
-    encoding: Annotated[str | None, "images: encoding of the CSV, such as cp1252 from Excel; default: utf-8"] = None
-    unknown: Annotated[str | None, "images: values of groups and patients that mean unknown, such as -1,other"] = None
+    encoding: Annotated[
+        str | None, "images: encoding of the CSV, such as cp1252 from Excel; default: utf-8"
+    ] = None
+    unknown: Annotated[
+        str | None, "images: values of groups and patients that mean unknown, such as -1,other"
+    ] = None
     clients: Clients = None
     dirichlet: Dirichlet = None
     val: Val = 0.0
     corrupt: Annotated[str | None, "partition and corrupt as well", Flag("KIND")] = None
     severity: Annotated[int | None, "strength of the corruption, in [1, 5]; default: 3"] = None
-    ratio: Annotated[float | None, "share of clients that are corrupted, in [0, 1]; default: 0.2"] = None
+    ratio: Annotated[
+        float | None, "share of clients that are corrupted, in [0, 1]; default: 0.2"
+    ] = None
     on: On = ()
     work: Work = WORK
     out: Out = None
@@ -110,7 +134,9 @@ class PartitionOptions(Options):
     """A dataset's training images divided among clients."""
 
     stage: ClassVar[str] = "partition"
-    dataset: Annotated[Source | None, "dataset manifest; default: the newest under --work, - reads stdin", INPUT] = None
+    dataset: Annotated[
+        Source | None, "dataset manifest; default: the newest under --work, - reads stdin", INPUT
+    ] = None
     _: KW_ONLY
     merge: Annotated[
         Sequence[str],
@@ -139,24 +165,39 @@ class PartitionOptions(Options):
         Flag("SHARE,..."),
     ] = ()
     portion: Annotated[
-        float | None, "with --by: FedHEAL's clients, evenly over the values, each with this portion of its own"
+        float | None,
+        "with --by: FedHEAL's clients, evenly over the values, each with this portion of its own",
     ] = None
     fedism: Annotated[
-        int | None, "the FedISM authors' two groups; CORRUPTED clients, >= 1, come last", Flag("CORRUPTED")
+        int | None,
+        "the FedISM authors' two groups; CORRUPTED clients, >= 1, come last",
+        Flag("CORRUPTED"),
     ] = None
     fedmrl: Annotated[
-        float | None, "FedMRL's shards, by odds of ETA, in [0, 1], for a client's own class", Flag("ETA")
+        float | None,
+        "FedMRL's shards, by odds of ETA, in [0, 1], for a client's own class",
+        Flag("ETA"),
     ] = None
-    fedmrl_authors: Annotated[bool, "as FedMRL's authors draw: nearly the same class shares, and shared images"] = False
+    fedmrl_authors: Annotated[
+        bool, "as FedMRL's authors draw: nearly the same class shares, and shared images"
+    ] = False
     clients_file: Annotated[
-        Source | None, "which client has which image: a CSV, {client: [id, ...]} as JSON, or FedISM's .npy"
+        Source | None,
+        "which client has which image: a CSV, {client: [id, ...]} as JSON, or FedISM's .npy",
     ] = None
-    client_column: Annotated[str | None, "of a CSV; default: client, center, site, hospital or node", COLUMN] = None
+    client_column: Annotated[
+        str | None, "of a CSV; default: client, center, site, hospital or node", COLUMN
+    ] = None
     order_file: Annotated[
-        Source | None, "the train.csv whose rows an .npy or --fedism means; default: training images by class"
+        Source | None,
+        "the train.csv whose rows an .npy or --fedism means; default: training images by class",
     ] = None
-    keep_units: Annotated[bool, "whole patients or lesions to a client, in the random schemes"] = False
-    scheme: Annotated[str | None, "any registered scheme by its name, with --set for its options", Flag("NAME")] = None
+    keep_units: Annotated[bool, "whole patients or lesions to a client, in the random schemes"] = (
+        False
+    )
+    scheme: Annotated[
+        str | None, "any registered scheme by its name, with --set for its options", Flag("NAME")
+    ] = None
     set: Annotated[Mapping[str, object], "option of --scheme; may be repeated"] = field(
         default_factory=dict, hash=False
     )
@@ -174,7 +215,8 @@ class PartitionOptions(Options):
         Flag("SITE"),
     ] = ()
     minimum: Annotated[
-        int, "images each client must have, >= 0; a partition that gives fewer is refused, --balanced gives as many"
+        int,
+        "images each client must have, >= 0; a partition that gives fewer is refused, --balanced gives as many",
     ] = 0
     val: Val = 0.0
     seed: Seed = 0
@@ -195,7 +237,9 @@ class CorruptOptions(Options):
         INPUT,
     ] = None
     kind: Annotated[
-        str | None, "gaussian, motion-blur, ...: a kind of the imagecorruptions package; or labels, or attributes", NAME
+        str | None,
+        "gaussian, motion-blur, ...: a kind of the imagecorruptions package; or labels, or attributes",
+        NAME,
     ] = None
     _: KW_ONLY
     noise: Annotated[
@@ -204,16 +248,24 @@ class CorruptOptions(Options):
         "--flip says",
         Flag("KIND", typed="kind"),
     ] = None
-    rate: Annotated[float | None, "of labels: chance that a training label is changed, in [0, 1]; default 0.2"] = None
+    rate: Annotated[
+        float | None, "of labels: chance that a training label is changed, in [0, 1]; default 0.2"
+    ] = None
     flip: Annotated[
         Mapping[str, object],
         "of asymmetric labels: the class that is changed, and to which; may be repeated",
         Flag("FROM=TO"),
     ] = field(default_factory=dict, hash=False)
-    hide: Annotated[Sequence[str], "of attributes: this one is hidden; may be repeated", Flag("ATTRIBUTE")] = ()
-    share: Annotated[float | None, "of attributes: chance that a patient's is hidden, in [0, 1]; default 0.3"] = None
+    hide: Annotated[
+        Sequence[str], "of attributes: this one is hidden; may be repeated", Flag("ATTRIBUTE")
+    ] = ()
+    share: Annotated[
+        float | None, "of attributes: chance that a patient's is hidden, in [0, 1]; default 0.3"
+    ] = None
     match: Annotated[
-        str | None, "in place of a kind: Gaussian noise that makes these clients as noisy as this one", Flag("CLIENT")
+        str | None,
+        "in place of a kind: Gaussian noise that makes these clients as noisy as this one",
+        Flag("CLIENT"),
     ] = None
     severity: Annotated[int, "strength of the corruption, in [1, 5]"] = 3
     ratio: Annotated[float, "share of clients that are corrupted, in [0, 1]"] = 0.2
@@ -245,7 +297,9 @@ class AttackOptions(Options):
         Flag("NAME"),
     ] = None
     clients: Annotated[int, "number of attackers, the last of the roster, >= 1"] = 1
-    on: Annotated[Sequence[str], "this client attacks instead; may be repeated", Flag("CLIENT")] = ()
+    on: Annotated[
+        Sequence[str], "this client attacks instead; may be repeated", Flag("CLIENT")
+    ] = ()
     strength: Annotated[
         float | None,
         "of data: chance that a training image is changed, default 1, of backdoor 0.5; of updates: their factor, "
@@ -256,10 +310,12 @@ class AttackOptions(Options):
         "of label-flip: the class that is changed, and to which, in place of each to the next; may be repeated",
         Flag("FROM=TO"),
     ] = field(default_factory=dict, hash=False)
-    target: Annotated[str | None, "of backdoor: class of images with the patch; default: the first", Flag("CLASS")] = (
-        None
-    )
-    patch: Annotated[int, "of backdoor: side of the patch in pixels, >= 0; 0: an eighth of the image's"] = 0
+    target: Annotated[
+        str | None, "of backdoor: class of images with the patch; default: the first", Flag("CLASS")
+    ] = None
+    patch: Annotated[
+        int, "of backdoor: side of the patch in pixels, >= 0; 0: an eighth of the image's"
+    ] = 0
     seed: Seed = 0
     work: Work = WORK
     out: Out = None
@@ -267,5 +323,12 @@ class AttackOptions(Options):
 
 STAGES: dict[str, type[Options]] = {
     options.stage: options
-    for options in (PrepareOptions, PartitionOptions, CorruptOptions, AttackOptions, TrainOptions, EvaluateOptions)
+    for options in (
+        PrepareOptions,
+        PartitionOptions,
+        CorruptOptions,
+        AttackOptions,
+        TrainOptions,
+        EvaluateOptions,
+    )
 }

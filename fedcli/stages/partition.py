@@ -21,9 +21,19 @@ from .results import Partition
 
 # flags that are about no scheme
 UNDECIDED = (
-    "dataset", "merge", "classes_table", "clients_of", "hold_out", "without", "minimum", "val", "seed", "materialize",
-    "work", "out",
-)  # fmt: skip
+    "dataset",
+    "merge",
+    "classes_table",
+    "clients_of",
+    "hold_out",
+    "without",
+    "minimum",
+    "val",
+    "seed",
+    "materialize",
+    "work",
+    "out",
+)
 
 
 def run(options: PartitionOptions) -> Partition:
@@ -35,7 +45,9 @@ def run(options: PartitionOptions) -> Partition:
     if options.merge:
         return _of_merged(options)
     if options.classes_table or options.clients_of:
-        raise UsageError("--classes-table and --clients-of are about several datasets", "add --merge DATASET")
+        raise UsageError(
+            "--classes-table and --clients-of are about several datasets", "add --merge DATASET"
+        )
     dataset = source(options.dataset, options.work, "dataset")
     options = _decided(replace(options, dataset=dataset))
     return _divided(options, dataset, _scheme(options))
@@ -43,18 +55,28 @@ def run(options: PartitionOptions) -> Partition:
 
 def _decided(options: PartitionOptions) -> PartitionOptions:
     """By default the dataset's sites, or Dirichlet."""
-    return options if [flag for flag in options.changed() if flag.name not in UNDECIDED] else by_default(options)
+    return (
+        options
+        if [flag for flag in options.changed() if flag.name not in UNDECIDED]
+        else by_default(options)
+    )
 
 
 def _scheme(options: PartitionOptions) -> Scheme:
     given = manifest.read(Path(options.dataset or ""), "dataset", whole=True).body
-    flags = {field.name: getattr(options, field.name) for field in options.declared() if field.name not in UNDECIDED}
+    flags = {
+        field.name: getattr(options, field.name)
+        for field in options.declared()
+        if field.name not in UNDECIDED
+    }
     return scheme_from_flags(flags, given)
 
 
 def _divided(options: PartitionOptions, dataset: Path, scheme: Scheme) -> Partition:
     file = scheme.code.name if scheme.code and scheme.code.path else ""
-    recorded = replace(options, scheme=f"{file}:{scheme.name}") if file else options  # without the file's place
+    recorded = (
+        replace(options, scheme=f"{file}:{scheme.name}") if file else options
+    )  # without the file's place
     to = manifest.Destination(Path(options.work), path_of(options.out), recorded.made_by())
     stage = {name: getattr(options, name) for name in ("val", "minimum", "seed", "materialize")}
     leaving = Leaving(options.hold_out, options.without)
@@ -69,11 +91,17 @@ def _of_merged(options: PartitionOptions) -> Partition:
         path = manifest.find(source(file, options.work, "dataset"), "dataset")
         name = name if equals else manifest.read(path, "dataset", whole=True).body["name"]
         if not PLAIN.fullmatch(name) or name in datasets:
-            what = f"two datasets are called {name!r}" if name in datasets else f"{name!r} is no name of a dataset"
+            what = (
+                f"two datasets are called {name!r}"
+                if name in datasets
+                else f"{name!r} is no name of a dataset"
+            )
             raise UsageError(f"--merge: {what}", "write --merge NAME=MANIFEST")
         datasets[name] = path
     if unknown := [name for name in options.clients_of if name not in datasets]:
-        raise UsageError(f"--clients-of: no dataset is called {unknown[0]!r}", nearest(unknown[0], datasets))
+        raise UsageError(
+            f"--clients-of: no dataset is called {unknown[0]!r}", nearest(unknown[0], datasets)
+        )
     asked = PartitionOptions(merge=list(datasets), classes_table=options.classes_table)
     to = manifest.Destination(Path(options.work), made_by=asked.made_by())
     merged = merge(datasets, path_of(options.classes_table), to)
@@ -86,7 +114,9 @@ def _of_merged(options: PartitionOptions) -> Partition:
             of_one = replace(of_one, by=[DATASET], clients=None)
         schemes[name] = _scheme(_decided(of_one))
     return _divided(
-        replace(options, merge=list(datasets), dataset=None), merged, OfEach(attribute=DATASET, schemes=schemes)
+        replace(options, merge=list(datasets), dataset=None),
+        merged,
+        OfEach(attribute=DATASET, schemes=schemes),
     )
 
 
@@ -105,7 +135,9 @@ def by_default(
     options = replace(options, dirichlet=alpha, clients=clients or body["clients"])
     if clients is None:
         options = _fitting(options, body)
-    console.say(f"partition: {console.counted(options.clients or 0, 'client', 'clients')}, Dirichlet({alpha:g})")
+    console.say(
+        f"partition: {console.counted(options.clients or 0, 'client', 'clients')}, Dirichlet({alpha:g})"
+    )
     return options
 
 
@@ -114,7 +146,11 @@ def _fitting(options: PartitionOptions, body: dict[str, Any]) -> PartitionOption
     usual = options.clients or 1
     pool = pool_of(Path(options.dataset or ""))
     for clients in range(min(usual, int((pool.split == TRAIN).sum())), 1, -1):
-        flags = {"dirichlet": options.dirichlet, "clients": clients, "keep_units": options.keep_units}
+        flags = {
+            "dirichlet": options.dirichlet,
+            "clients": clients,
+            "keep_units": options.keep_units,
+        }
         division = scheme_from_flags(flags, body).divide(pool, body, options.seed, options.minimum)
         if min(len(part) for part in division.train.values()) >= max(1, options.minimum):
             break
@@ -133,8 +169,22 @@ def for_training(data: Path, work: Path) -> Path:
     return run(PartitionOptions(data, work=work)).path
 
 
-NAMING = "iid", "shards", "by", "fedism", "balanced", "fedmrl", "fedmrl_authors", "clients_file", "scheme"
-OPTION_OF = {"dirichlet": "alpha", "fedism": "corrupted", "fedmrl": "eta"}  # where a flag is not called as its option
+NAMING = (
+    "iid",
+    "shards",
+    "by",
+    "fedism",
+    "balanced",
+    "fedmrl",
+    "fedmrl_authors",
+    "clients_file",
+    "scheme",
+)
+OPTION_OF = {
+    "dirichlet": "alpha",
+    "fedism": "corrupted",
+    "fedmrl": "eta",
+}  # where a flag is not called as its option
 
 
 def scheme_from_flags(flags: Mapping[str, Any], dataset: Mapping[str, Any]) -> Scheme:
@@ -177,9 +227,15 @@ def _name(given: Mapping[str, Any]) -> str:
 def _check(given: Mapping[str, Any]) -> None:
     """Raises UsageError for flags of which one makes another meaningless."""
     _exclude(given, *NAMING)
-    if "dirichlet" in given and any(flag in given for flag in NAMING if flag not in ("fedism", "balanced")):
-        other = next(flag for flag in NAMING if flag not in ("fedism", "balanced") and flag in given)
-        raise UsageError(f"--dirichlet and {_flag(other)} are different schemes", "give one of them")
+    if "dirichlet" in given and any(
+        flag in given for flag in NAMING if flag not in ("fedism", "balanced")
+    ):
+        other = next(
+            flag for flag in NAMING if flag not in ("fedism", "balanced") and flag in given
+        )
+        raise UsageError(
+            f"--dirichlet and {_flag(other)} are different schemes", "give one of them"
+        )
     if "set" in given and "scheme" not in given:
         raise UsageError("--set is about the options of a scheme", "add --scheme NAME")
     for flag, needed, hint in (
@@ -191,7 +247,10 @@ def _check(given: Mapping[str, Any]) -> None:
             value = "FILE" if needed == "clients_file" else "ATTRIBUTE"
             raise UsageError(f"{_flag(flag)} {hint}", f"add {_flag(needed)} {value}")
     if "order_file" in given and not {"clients_file", "fedism"} & given.keys():
-        raise UsageError("--order-file is about a file of clients or --fedism", "add --clients-file FILE or --fedism N")
+        raise UsageError(
+            "--order-file is about a file of clients or --fedism",
+            "add --clients-file FILE or --fedism N",
+        )
     _exclude(given, "clients_file", "clients")
     _exclude(given, "shares", "portion")
     if "by" in given and "clients" in given and not ("shares" in given or "portion" in given):
@@ -202,7 +261,9 @@ def _check(given: Mapping[str, Any]) -> None:
 def _exclude(given: Mapping[str, Any], *flags: str) -> None:
     both = [flag for flag in flags if flag in given]
     if len(both) > 1:
-        raise UsageError(f"{_flag(both[0])} and {_flag(both[1])} exclude each other", "give one of them")
+        raise UsageError(
+            f"{_flag(both[0])} and {_flag(both[1])} exclude each other", "give one of them"
+        )
 
 
 def _flag(name: str) -> str:

@@ -59,7 +59,9 @@ class Plot:
         return f'<img alt="{html.escape(picture.title)}" src="data:image/png;base64,{image}">'
 
 
-def plot(name: str, runs: Source | Sequence[Source] = (), *, work: Source = WORK, **options: Any) -> Plot:
+def plot(
+    name: str, runs: Source | Sequence[Source] = (), *, work: Source = WORK, **options: Any
+) -> Plot:
     """Draw a figure of runs; a notebook shows it, and save() writes it. Raises FedcliError, UsageError.
 
     Args:
@@ -76,7 +78,9 @@ def plot(name: str, runs: Source | Sequence[Source] = (), *, work: Source = WORK
     if odd := [option for option in options if option not in known]:
         raise UsageError(f"{name} has no option {odd[0]!r}", nearest(odd[0], known))
     with console.watched():
-        return drawn(figure, runs_of(listed(runs), Path(work), figure.every), options, given=bool(runs))
+        return drawn(
+            figure, runs_of(listed(runs), Path(work), figure.every), options, given=bool(runs)
+        )
 
 
 def drawn(figure: Figure, paths: Sequence[Path], options: dict[str, Any], *, given: bool) -> Plot:
@@ -95,13 +99,18 @@ def runs_of(given: Sequence[Source], work: Path, every: bool) -> list[Path]:
     """The runs that paths and names mean; of none all under work, or the one that played last. Raises FedcliError."""
     if given:
         names = [each for each in given if named_runs.is_name(each)]
-        return [*map(Path, (each for each in given if each not in names)), *named_runs.every(names, work)]
+        return [
+            *map(Path, (each for each in given if each not in names)),
+            *named_runs.every(names, work),
+        ]
     if every:
         return collect.every_run(work)
     records = list(work.glob("runs/*/rounds.jsonl"))
     if not records:
         last_used.check_open(work)
-        raise FedcliError(f"no run under {work}", "train one with fedcli train METHOD, or give its folder")
+        raise FedcliError(
+            f"no run under {work}", "train one with fedcli train METHOD, or give its folder"
+        )
     newest = max(records, key=last_used.age).parent
     console.say(f"using {newest}")
     return [newest]
@@ -113,14 +122,18 @@ def _subject(figure: Figure, paths: Sequence[Path]) -> Any:
     if figure.of == "path":
         return paths[0]
     if figure.of in ("runs", "methods"):
-        return (names.labels if figure.of == "runs" else names.systems)([series.read(path) for path in paths])
+        return (names.labels if figure.of == "runs" else names.systems)(
+            [series.read(path) for path in paths]
+        )
     from ..reporting.columns import POOLED
     from ..reporting.rows import compared, rows
 
     runs = [run for path in paths for run in collect.runs_in(path)]
     own = compared(rows(collect.scores_of_all(runs, EvaluateOptions()), spread=POOLED))
     if figure.of == "system" and len(own) > 1:
-        raise UsageError(f"{figure.name} draws one system at a time", f"{paths[0]} holds {len(own)}: give one")
+        raise UsageError(
+            f"{figure.name} draws one system at a time", f"{paths[0]} holds {len(own)}: give one"
+        )
     return own[0] if figure.of == "system" else own
 
 
@@ -132,4 +145,8 @@ def _beside(figure: Figure, given: bool) -> dict[str, Any]:
         runs = [record.folder / "run.json" for record in records]
         return [Scores.read(path) for path in collect.scores_of_all(runs, EvaluateOptions())]
 
-    return {name: value for name, value in (("given", given), ("scores", scores)) if name in figure.parameters}
+    return {
+        name: value
+        for name, value in (("given", given), ("scores", scores))
+        if name in figure.parameters
+    }

@@ -51,7 +51,11 @@ class Prediction(Shown):
             return csv_text([self._head(), *self._lines()])
         points = self.predicted.operating
         lines = [
-            {"file": file, "class": decision, "probabilities": dict(zip(self.predicted.classes, chances.tolist()))}
+            {
+                "file": file,
+                "class": decision,
+                "probabilities": dict(zip(self.predicted.classes, chances.tolist())),
+            }
             | ({"at": {point.name: each for point, each in zip(points, called)}} if points else {})
             | {"foreign": foreign or None}
             for file, decision, chances, called, foreign in self._each()
@@ -64,9 +68,19 @@ class Prediction(Shown):
 
     def _head(self) -> list[str]:
         made = self.predicted
-        points = [name for each in made.operating for name in (each.name, f"threshold of {each.name}")]
+        points = [
+            name for each in made.operating for name in (each.name, f"threshold of {each.name}")
+        ]
         chosen = ["thresholds_chosen_on"] if points else []
-        return ["file", *(f"prob_{name}" for name in made.classes), "class", *points, *chosen, "foreign", "unreadable"]
+        return [
+            "file",
+            *(f"prob_{name}" for name in made.classes),
+            "class",
+            *points,
+            *chosen,
+            "foreign",
+            "unreadable",
+        ]
 
     def _lines(self) -> list[list[object]]:
         points = self.predicted.operating
@@ -74,7 +88,9 @@ class Prediction(Shown):
         lines: list[list[object]] = []
         for file, decision, chances, called, foreign in self._each():
             pairs = zip(points, called, strict=True)
-            at = [cell for point, yes in pairs for cell in ("yes" if yes else "no", point.threshold)]
+            at = [
+                cell for point, yes in pairs for cell in ("yes" if yes else "no", point.threshold)
+            ]
             lines.append([file, *chances.tolist(), decision, *at, *chosen, foreign or None, None])
         empty = [None] * (len(self._head()) - 2)
         return lines + [[_text(file), *empty, why] for file, why in self.predicted.unreadable]
@@ -83,7 +99,16 @@ class Prediction(Shown):
         """Of each file: its name, decision, chances, the decision at each operating point, and foreign."""
         made = self.predicted
         called = list(zip(*made.at_points, strict=True)) or [()] * len(made.files)
-        return list(zip(map(_text, made.files), made.decisions, made.chances, called, made.foreign, strict=True))
+        return list(
+            zip(
+                map(_text, made.files),
+                made.decisions,
+                made.chances,
+                called,
+                made.foreign,
+                strict=True,
+            )
+        )
 
 
 def _text(file: str) -> str:
@@ -97,7 +122,9 @@ def run(options: PredictOptions) -> Prediction:
     Raises FedcliError, UsageError.
     """
     files = [Path(file) for file in options.files]
-    opened = open_run(source(options.run, options.work, "run"), options.device, path_of(options.data))
+    opened = open_run(
+        source(options.run, options.work, "run"), options.device, path_of(options.data)
+    )
     wanted = {name: getattr(options, name) for name in ("positive", "rule", "cost")}
     return Prediction(scoring.predict(opened, files, options.client, **wanted))
 

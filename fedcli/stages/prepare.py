@@ -22,7 +22,9 @@ OWN = (  # flags that are options of some datasets
     *("table", "image_column", "label_column", "multi_label", "site", "patient"),
     *("group", "age", "sex", "unknown", "encoding"),
 )
-CHOSEN = [field.name for field in fields(Choices) if field.name != "own"]  # what is a flag of that name
+CHOSEN = [
+    field.name for field in fields(Choices) if field.name != "own"
+]  # what is a flag of that name
 
 
 def run(options: PrepareOptions) -> Dataset | Partition | Corruption:
@@ -33,10 +35,17 @@ def run(options: PrepareOptions) -> Dataset | Partition | Corruption:
     options = replace(options, name=sources.named(options.name))
     if options.corrupt is not None:
         _check_corruption(options)
-    elif given := next((name for name in ("severity", "ratio", "on") if getattr(options, name) not in (None, ())), ""):
+    elif given := next(
+        (name for name in ("severity", "ratio", "on") if getattr(options, name) not in (None, ())),
+        "",
+    ):
         raise UsageError(f"--{given} is about a corruption", "add --corrupt KIND")
     folder = raw_folder.folder_of(
-        options.name, path_of(options.raw), Path(options.work), sample=options.sample, no_sample=options.no_sample
+        options.name,
+        path_of(options.raw),
+        Path(options.work),
+        sample=options.sample,
+        no_sample=options.no_sample,
     )
     made_up = None if options.raw else folder  # where it is a sample of our own
     chosen = {name: getattr(options, name) for name in CHOSEN} | {"own": _own(options)}
@@ -48,12 +57,18 @@ def run(options: PrepareOptions) -> Dataset | Partition | Corruption:
     if not (options.clients or options.dirichlet is not None or options.corrupt):
         return dataset
     asked = PartitionOptions(dataset, val=options.val, seed=options.seed, work=options.work)
-    partition = division.run(division.by_default(asked, clients=options.clients, alpha=options.dirichlet))
+    partition = division.run(
+        division.by_default(asked, clients=options.clients, alpha=options.dirichlet)
+    )
     if options.corrupt is None:
         return partition
-    same = {name: getattr(options, name) for name in ("severity", "ratio", "on", "seed", "work", "jobs")}
+    same = {
+        name: getattr(options, name) for name in ("severity", "ratio", "on", "seed", "work", "jobs")
+    }
     flags = {name: value for name, value in same.items() if value is not None}
-    return corruption.run(CorruptOptions.from_flags({"kind": options.corrupt, "partition": partition, **flags}))
+    return corruption.run(
+        CorruptOptions.from_flags({"kind": options.corrupt, "partition": partition, **flags})
+    )
 
 
 prepare = called_with("prepare", PrepareOptions, run)
@@ -63,12 +78,17 @@ def _own(options: PrepareOptions) -> dict[str, str]:
     given = {name.replace("_", "-"): getattr(options, name) for name in OWN}
     if not options.multi_label and options.label_column:
         if len(options.label_column) > 1:
-            raise UsageError("--label-column is given several times", "--multi-label takes a column for each label")
+            raise UsageError(
+                "--label-column is given several times",
+                "--multi-label takes a column for each label",
+            )
         (given["label-column"],) = options.label_column  # which may have a comma in it
     given["map"] = ";".join(options.map)
     flags = {name: _text(value) for name, value in given.items() if value}
     if twice := [name for name in flags if name in options.set]:
-        raise UsageError(f"--{twice[0]} and --set {twice[0]} exclude each other", "give one of them")
+        raise UsageError(
+            f"--{twice[0]} and --set {twice[0]} exclude each other", "give one of them"
+        )
     return {**{key: str(value) for key, value in options.set.items()}, **flags}
 
 
@@ -76,7 +96,9 @@ def _text(value: str | bool | Sequence[str]) -> str:
     """A flag as the option holds it: names with commas between them, one that has a comma of its own in quotes."""
     if isinstance(value, str | bool):
         return value if isinstance(value, str) else "yes"
-    return ",".join('"' + name.replace('"', '""') + '"' if {",", '"'} & set(name) else name for name in value)
+    return ",".join(
+        '"' + name.replace('"', '""') + '"' if {",", '"'} & set(name) else name for name in value
+    )
 
 
 def _check_corruption(options: PrepareOptions) -> None:

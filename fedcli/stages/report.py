@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import console
-from ..compare.systems import BEST, LAST
+from ..comparison.systems import BEST, LAST
 from ..data.quality import NAMES
 from ..errors import UsageError, nearest
 from ..io.files import write_text
@@ -106,7 +106,9 @@ class Report(Shown):
         scores = [name for row in self.rows for cell in row.cells for name in (cell, f"{cell} std")]
         return in_unit(frame, [name for name in frame.columns if name in scores], percent)
 
-    def figures(self, folder: Source, formats: Sequence[str] = ("svg",), draw: Sequence[str] = ()) -> list[Path]:
+    def figures(
+        self, folder: Source, formats: Sequence[str] = ("svg",), draw: Sequence[str] = ()
+    ) -> list[Path]:
         """Write curves, matrices and plots for a paper, each as svg, pdf or png, and their captions; the paths.
 
         draw: "all", or those with one of these texts in their names, such as "roc"; default: a handful.
@@ -150,7 +152,10 @@ class Report(Shown):
         own = [row for row in self.rows if not row.is_view]
         if len(own) > 1:
             names = ", ".join(row.name for row in own)
-            raise UsageError(f"{what} is of one system, and these runs are {len(own)}: {names}"[:300], "name one run")
+            raise UsageError(
+                f"{what} is of one system, and these runs are {len(own)}: {names}"[:300],
+                "name one run",
+            )
         return own[0]
 
     def to(self, format: str, *, figures: bool = False, draw: Sequence[str] = ()) -> str:
@@ -163,10 +168,13 @@ class Report(Shown):
             from ..reporting.page import render as page
 
             asked = PageOptions(
-                reference=self.options.against, figures=figures, draw=draw,
+                reference=self.options.against,
+                figures=figures,
+                draw=draw,
                 more=[self.by_quality] if self.by_quality else [],
-                warned="rows" in vars(self), **self._shown(),  # warned of when the rows were made
-            )  # fmt: skip
+                warned="rows" in vars(self),
+                **self._shown(),  # warned of when the rows were made
+            )
             return page(list(self.scores), asked)
         tables = [*self.ranks, *self.choices, *self.operating] if format == "markdown" else []
         tables += self.by_quality.tables if self.by_quality and format == "markdown" else []
@@ -176,7 +184,12 @@ class Report(Shown):
         asked = self.options
         spread = None if asked.separate else asked.spread
         at = BEST if asked.choose else asked.at
-        return {"metrics": asked.metric or SHOWN, "at": at, "spread": spread, "minutes": asked.minutes}
+        return {
+            "metrics": asked.metric or SHOWN,
+            "at": at,
+            "spread": spread,
+            "minutes": asked.minutes,
+        }
 
 
 def write_into(path: Path, text: str) -> Path:
@@ -203,11 +216,18 @@ def run(options: ReportOptions) -> Report:
     """
     check_rule(options.choose)
     if options.quality and options.quality not in NAMES:
-        raise UsageError(f"there is no measure of image quality {options.quality!r}", nearest(options.quality, NAMES))
+        raise UsageError(
+            f"there is no measure of image quality {options.quality!r}",
+            nearest(options.quality, NAMES),
+        )
     if options.choose and options.at == LAST:
         raise UsageError("--choose and --at last exclude each other", "give one of them")
-    asked = EvaluateOptions(by=options.by, shots=options.shots, choose=options.choose, interval=options.interval)
-    with own_metrics.asked_for([name for name in options.metric if own_metrics.is_own(name)]) as own:
+    asked = EvaluateOptions(
+        by=options.by, shots=options.shots, choose=options.choose, interval=options.interval
+    )
+    with own_metrics.asked_for(
+        [name for name in options.metric if own_metrics.is_own(name)]
+    ) as own:
         names = [name for name in options.metric if not own_metrics.is_own(name)] + own
         check_names(names, own)
         paths = named_runs.every(options.runs, Path(options.work))

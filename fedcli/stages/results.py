@@ -69,7 +69,13 @@ class Dataset(Result):
         """A line of what it holds."""
         body = self.body
         size, *_ = body["size"]
-        about = body["name"], body["count"], f"{size} px", ", ".join(body["classes"]), ", ".join(body["attributes"])
+        about = (
+            body["name"],
+            body["count"],
+            f"{size} px",
+            ", ".join(body["classes"]),
+            ", ".join(body["attributes"]),
+        )
         return [Table.of("", ["dataset", "images", "size", "classes", "attributes"], [[*about]])]
 
 
@@ -82,7 +88,11 @@ class Partition(Result):
         """A line for each client."""
         body = self.body
         parts, corrupted = ("train", "val", "test"), body.get("clients", [])
-        heads = ["client", *(f"{part} images" for part in parts), *(["corrupted"] if corrupted else [])]
+        heads = [
+            "client",
+            *(f"{part} images" for part in parts),
+            *(["corrupted"] if corrupted else []),
+        ]
         lines = [
             [client["client"], *(client[part] for part in parts)]
             + ([body["kind"] * (client["client"] in corrupted)] if corrupted else [])
@@ -106,7 +116,13 @@ class Run(Result):
         """A line of what was trained."""
         body, options = self.body, self.manifest.options
         heads = ["method", "dataset", "clients", "rounds", "seed", "network"]
-        about = body["label"], body["dataset"], len(body["roster"]), body["rounds"], options.get("seed")
+        about = (
+            body["label"],
+            body["dataset"],
+            len(body["roster"]),
+            body["rounds"],
+            options.get("seed"),
+        )
         return [Table.of("", heads, [[*about, body["model"]["name"]]])]
 
     def to_frame(self) -> "pandas.DataFrame":
@@ -115,7 +131,9 @@ class Run(Result):
 
         lines = (self.path.parent / "rounds.jsonl").read_text(encoding="utf-8").splitlines()
         roster = self.body["roster"]
-        return pandas.DataFrame([row for line in lines for row in _rounds(json.loads(line), roster)])
+        return pandas.DataFrame(
+            [row for line in lines for row in _rounds(json.loads(line), roster)]
+        )
 
 
 class Scores(Result):
@@ -149,21 +167,35 @@ class Scores(Result):
         import pandas
 
         names = ["version", "client", "attribute", "group", "metric", *STATISTICS]
-        frame = pandas.DataFrame(list(_scores(shape.Scores.of(self.manifest.body, self.path))), columns=names)
+        frame = pandas.DataFrame(
+            list(_scores(shape.Scores.of(self.manifest.body, self.path))), columns=names
+        )
         return in_unit(frame.assign(unit="%" if percent else "share"), STATISTICS, percent)
 
 
 def _rounds(line: dict[str, Any], roster: list[str]) -> Iterator[dict[str, Any]]:
     for k, client in enumerate(line.get("clients", roster)):
         reports = {name: column[k] for name, column in line["reports"].items()}
-        known = {"round": line["round"], "client": client, "weight": line["weights"][k], "loss": line["loss"][k]}
+        known = {
+            "round": line["round"],
+            "client": client,
+            "weight": line["weights"][k],
+            "loss": line["loss"][k],
+        }
         yield known | reports
 
 
 def _scores(scores: shape.Scores) -> Iterator[Line]:
     for where, score in numbers(scores):
-        if not (where.model or where.view or where.label or (where.client and where.attribute)) and score.rounds:
-            metric = f"{where.metric} {BETWEEN[where.measure]}" if where.measure in BETWEEN else where.metric
+        if (
+            not (where.model or where.view or where.label or (where.client and where.attribute))
+            and score.rounds
+        ):
+            metric = (
+                f"{where.metric} {BETWEEN[where.measure]}"
+                if where.measure in BETWEEN
+                else where.metric
+            )
             if where.measure in ("", *BETWEEN):
                 whose = where.version, where.client, where.attribute, where.group
                 yield (*whose, metric, score.last, score.mean, score.std)

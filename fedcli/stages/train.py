@@ -40,10 +40,34 @@ from .shown import Shown
 MOST_ROUNDS, STEPS = 50, 100  # by default; local steps of the median client
 RARE = 10  # times as many images as the rarest class has: from there on the loss is corrected for class counts
 DATA = "corruption", "partition", "sites", "dataset"
-SERVER_OPTIMIZERS = {"momentum": "fedavgm", "adam": "fedadam", "yogi": "fedyogi", "adagrad": "fedadagrad"}
-EXECUTION = "engine", "at_once", "jobs", "timeout", "min_clients", "checkpoint_every", "work", "wait", "track"
+SERVER_OPTIMIZERS = {
+    "momentum": "fedavgm",
+    "adam": "fedadam",
+    "yogi": "fedyogi",
+    "adagrad": "fedadagrad",
+}
+EXECUTION = (
+    "engine",
+    "at_once",
+    "jobs",
+    "timeout",
+    "min_clients",
+    "checkpoint_every",
+    "work",
+    "wait",
+    "track",
+)
 WITH_RESUME = {*EXECUTION, "resume", "force", "out"}  # may be given anew
-OF_BOTH_STAGES = *EXECUTION, "batch_size", "seed", "model", "eval_every", "precision", "device", "threads"
+OF_BOTH_STAGES = (
+    *EXECUTION,
+    "batch_size",
+    "seed",
+    "model",
+    "eval_every",
+    "precision",
+    "device",
+    "threads",
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -55,7 +79,10 @@ class Estimated(Shown, Estimate):
     def tables(self) -> list[Table]:
         """Seconds by what takes them, and memory."""
         total, rounds = self.total_seconds, console.counted(self.rounds, "round", "rounds")
-        parts = [(name, seconds, f"{100 * seconds / total:.0f} %") for name, seconds in self.seconds.items()]
+        parts = [
+            (name, seconds, f"{100 * seconds / total:.0f} %")
+            for name, seconds in self.seconds.items()
+        ]
         parts += [("total", total, "100 %"), ("one round", self.seconds_per_round, "")]
         times = [[name, f"{seconds:,.2f}", share] for name, seconds, share in parts]
         sizes = {**self.bytes, "peak": self.peak_bytes, "free": self.free_bytes}
@@ -95,8 +122,12 @@ def run_estimate(options: TrainOptions) -> Estimated:
     settled = resolved(options)
     source = None if options.sites else data_for(settled)
     if source is None or source.name == "sites.json":
-        raise UsageError("--dry-run measures steps on images, which are at their sites", "leave --dry-run out")
-    with tempfile.TemporaryDirectory() as folder:  # where a dataset is partitioned, which the run itself would do
+        raise UsageError(
+            "--dry-run measures steps on images, which are at their sites", "leave --dry-run out"
+        )
+    with (
+        tempfile.TemporaryDirectory() as folder
+    ):  # where a dataset is partitioned, which the run itself would do
         data = for_training(source, Path(folder))
         made = measure(data, replace(resolved(options, data), engine=_engine(options)))
         return Estimated(**vars(made), method=settled.method or "")
@@ -140,7 +171,10 @@ def resolved(options: TrainOptions, data: Path | None = None) -> TrainOptions:
 def _usual(options: TrainOptions, method: Method) -> dict[str, Any]:
     """Values of open options where nobody says so: the method's own, else the optimizer's, else the usual ones."""
     own = method.default_training
-    values = TrainOptions.usual | {"optimizer": options.optimizer or own.get("optimizer", "adam"), "rounds": ROUNDS}
+    values = TrainOptions.usual | {
+        "optimizer": options.optimizer or own.get("optimizer", "adam"),
+        "rounds": ROUNDS,
+    }
     values |= zip(("lr", "momentum", "weight_decay"), USUAL[values["optimizer"]], strict=True)
     if options.weights:
         values["lr"] = FINE_TUNING.get(values["optimizer"], values["lr"])
@@ -151,22 +185,30 @@ def _usual(options: TrainOptions, method: Method) -> dict[str, Any]:
 
 def _fitting_rounds(options: TrainOptions, data: Path) -> int:
     """The usual number, or as many as give the client of median size STEPS local steps, at most MOST_ROUNDS."""
-    images = int(np.median([client["train"] for client in manifest.read(data, whole=True).body["roster"]]))
+    images = int(
+        np.median([client["train"] for client in manifest.read(data, whole=True).body["roster"]])
+    )
     steps = options.epochs * -(-images // options.batch_size)
     rounds = min(max(ROUNDS, -(-STEPS // max(steps, 1))), MOST_ROUNDS)
     if rounds > ROUNDS:
         few = console.counted(images, "image", "images")
-        console.say(f"Training {rounds} rounds, not {ROUNDS}: half of the clients have {few} or fewer.")
+        console.say(
+            f"Training {rounds} rounds, not {ROUNDS}: half of the clients have {few} or fewer."
+        )
     return rounds
 
 
 def _fitting_prior(data: Path) -> str:
     """logit-adjust where the rarest class that has images has under a tenth of those of the commonest, else none."""
     body = manifest.read(data, whole=True).body
-    if is_multi_label(body) or not all("class_counts" in client for client in body["roster"]):  # sites keep theirs
+    if is_multi_label(body) or not all(
+        "class_counts" in client for client in body["roster"]
+    ):  # sites keep theirs
         return "none"
     counts = np.sum([client["class_counts"] for client in body["roster"]], axis=0)
-    images = {name: int(count) for name, count in zip(body["classes"], counts, strict=True) if count}
+    images = {
+        name: int(count) for name, count in zip(body["classes"], counts, strict=True) if count
+    }
     rare, common = min(images, key=images.__getitem__), max(images, key=images.__getitem__)
     if RARE * images[rare] >= images[common]:
         return "none"
@@ -185,7 +227,9 @@ def _with_server_optimizer(options: TrainOptions) -> str:
     method, addon = resolve(options.method or ""), SERVER_OPTIMIZERS[options.server_optimizer]
     if not isinstance(method.aggregator, type(METHODS["fedavg"].aggregator)):
         what = f"{method.name} has its own server rule, so --server-optimizer has no place"
-        raise UsageError(what, "leave it out, or train a method that averages, such as fedprox or moon")
+        raise UsageError(
+            what, "leave it out, or train a method that averages, such as fedprox or moon"
+        )
     return addon if method.name == "fedavg" else f"{options.method}+{addon}"
 
 
@@ -224,7 +268,9 @@ def _told(folder: Path, federation: PlannedFederation, seconds: float) -> None:
 
 def _train(options: TrainOptions, data: Path, *, typed: bool = False) -> Run:
     """Train, and the second stage beside the folder of the first; typed: as of run()."""
-    trained = runs.train(data, replace(options, engine=_engine(options)), typed=typed, trained=_told)
+    trained = runs.train(
+        data, replace(options, engine=_engine(options)), typed=typed, trained=_told
+    )
     if place := tracking.training(options.track, trained, Path(options.work)):
         console.say(f"tracked in {place}")
     first = Run(trained)
@@ -243,18 +289,25 @@ def _following(first: TrainOptions, weights: str) -> TrainOptions:
     then, out = first.then or "", path_of(first.out)
     stages = [name for name, known in METHODS.items() if isinstance(known.aggregator, ContinuesRun)]
     if then not in stages:
-        raise UsageError(f"--then {then!r} does not continue a run", f"give --then {' or '.join(stages)}")
+        raise UsageError(
+            f"--then {then!r} does not continue a run", f"give --then {' or '.join(stages)}"
+        )
     beside = out and out.resolve().with_name(f"{out.resolve().name}-{then}")
     kept = {name: getattr(first, name) for name in OF_BOTH_STAGES}
-    return resolved(TrainOptions(then, first.data, **kept, weights=weights, out=beside, resume=True))
+    return resolved(
+        TrainOptions(then, first.data, **kept, weights=weights, out=beside, resume=True)
+    )
 
 
 def _go_on(options: TrainOptions) -> Run:
     if not options.resume:
-        raise UsageError("which method?", "write for example fedcli train fedavg; `fedcli methods` lists all")
+        raise UsageError(
+            "which method?", "write for example fedcli train fedavg; `fedcli methods` lists all"
+        )
     if ignored := [option.typed for option in options.changed() if option.name not in WITH_RESUME]:
         raise UsageError(
-            f"--{ignored[0]} beside a bare --resume would be ignored", "a run goes on as it was begun: leave it out"
+            f"--{ignored[0]} beside a bare --resume would be ignored",
+            "a run goes on as it was begun: leave it out",
         )
     folder = unfinished(Path(options.work), path_of(options.out))
     console.say(f"resuming {folder}")

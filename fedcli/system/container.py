@@ -31,7 +31,9 @@ def cores() -> int | None:
             if version == 2:
                 quota, period = map(int, (folder / "cpu.max").read_text().split())
             else:
-                quota, period = (_number(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period"))
+                quota, period = (
+                    _number(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period")
+                )
             if quota > 0:  # -1: no limit
                 result.append(math.ceil(quota / period))
     return min(result, default=None)

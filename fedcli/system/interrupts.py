@@ -55,7 +55,9 @@ def let_through() -> None:
 @contextmanager
 def left_to_parent() -> Iterator[None]:
     """Processes that a library starts within hear no Ctrl-C: this one ends them, and they print no traceback."""
-    if threading.current_thread() is not threading.main_thread():  # which alone may say what a signal does
+    if (
+        threading.current_thread() is not threading.main_thread()
+    ):  # which alone may say what a signal does
         yield
         return
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -69,6 +71,8 @@ def _unraisable(ignored: Any) -> None:
     """Python drops an error inside a destructor: an interrupt comes again, others are shown to programmers only."""
     if issubclass(ignored.exc_type, KeyboardInterrupt):
         main = threading.main_thread().ident or 0
-        threading.Timer(AGAIN, signal.pthread_kill, (main, signal.SIGTERM)).start()  # SIGINT may be ignored
+        threading.Timer(
+            AGAIN, signal.pthread_kill, (main, signal.SIGTERM)
+        ).start()  # SIGINT may be ignored
     elif sys.warnoptions:
         sys.__unraisablehook__(ignored)

@@ -73,14 +73,20 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
         self.processes = []
         for _ in range(count):  # all of them before the first thread
             end, far_end = channels(context, block)
-            process = context.Process(target=_work, args=(far_end, [*ends, end], setup, arguments), daemon=True)
-            with interrupts.held_back():  # until it leaves Ctrl-C to this process: it would print a traceback
+            process = context.Process(
+                target=_work, args=(far_end, [*ends, end], setup, arguments), daemon=True
+            )
+            with (
+                interrupts.held_back()
+            ):  # until it leaves Ctrl-C to this process: it would print a traceback
                 process.start()
             far_end.close()
             ends.append(end)
             self.processes.append(process)
         groups = [ends] if shared else [[end] for end in ends]
-        self._served = [(ThreadPoolExecutor(len(group)), queue.SimpleQueue[Channel]()) for group in groups]
+        self._served = [
+            (ThreadPoolExecutor(len(group)), queue.SimpleQueue[Channel]()) for group in groups
+        ]
         for group, (_, free) in zip(groups, self._served, strict=True):
             for end in group:
                 free.put(end)
@@ -121,7 +127,9 @@ def _ask(free: "queue.SimpleQueue[Channel]", call: Call) -> Any:
     return value
 
 
-def _work(pipe: Channel, inherited: list[Channel], setup: Callable[..., None], arguments: tuple) -> None:
+def _work(
+    pipe: Channel, inherited: list[Channel], setup: Callable[..., None], arguments: tuple
+) -> None:
     """The life of a worker. inherited: this process's ends of pipes, which came with the fork."""
     for other in inherited:
         other.close()
@@ -154,7 +162,11 @@ def _answer(pipe: Channel) -> Answer | None:
 
 
 def _failed(error: Exception) -> Answer:
-    return None, portable(extensions.fault(error) or error), "".join(traceback.format_exception(error))
+    return (
+        None,
+        portable(extensions.fault(error) or error),
+        "".join(traceback.format_exception(error)),
+    )
 
 
 def portable(error: Exception) -> Exception:
@@ -191,7 +203,11 @@ class Ended:
 
 
 def one_each(
-    function: Callable[..., Any], tasks: Iterable[T | None], slots: Sequence[Any], preload: str, pause: float = 1.0
+    function: Callable[..., Any],
+    tasks: Iterable[T | None],
+    slots: Sequence[Any],
+    preload: str,
+    pause: float = 1.0,
 ) -> Generator[tuple[T, Any], None, None]:
     """Call function(*task, slot, send) for each task in a process of its own, so that a crash ends no other.
 
@@ -210,14 +226,18 @@ def one_each(
         forkserver.ensure_running()
     waiting: Iterator[Any] = iter(tasks)
     free = deque(slots)
-    running: dict[Any, tuple[Any, Any, Any]] = {}  # by this process's end of its pipe: task, slot and process
+    running: dict[
+        Any, tuple[Any, Any, Any]
+    ] = {}  # by this process's end of its pipe: task, slot and process
     try:
         while True:
             task: Any = None
             while free and (task := next(waiting, END)) is not None and task is not END:
                 slot = free.popleft()
                 end, far_end = context.Pipe(duplex=False)
-                process = context.Process(target=_alone, args=(far_end, function, (*task, slot), extensions.words()))
+                process = context.Process(
+                    target=_alone, args=(far_end, function, (*task, slot), extensions.words())
+                )
                 with _not_the_main_script():
                     process.start()
                 far_end.close()
@@ -226,7 +246,9 @@ def one_each(
                 return
             if not running:
                 time.sleep(pause)
-            ready: list[Any] = wait(list(running), pause if free and task is None else None) if running else []
+            ready: list[Any] = (
+                wait(list(running), pause if free and task is None else None) if running else []
+            )
             for pipe in ready:
                 task, slot, process = running[pipe]
                 try:
@@ -261,7 +283,9 @@ def _not_the_main_script() -> Iterator[None]:
 def _short_temporary_folder() -> Iterator[None]:
     """Python's socket to that process lies in the temporary folder, whose path may be too long for one."""
     before = tempfile.tempdir
-    if len(os.fsencode(tempfile.gettempdir())) > LONGEST_TEMPORARY and os.access(SHORT_TEMPORARY, os.W_OK | os.X_OK):
+    if len(os.fsencode(tempfile.gettempdir())) > LONGEST_TEMPORARY and os.access(
+        SHORT_TEMPORARY, os.W_OK | os.X_OK
+    ):
         tempfile.tempdir = SHORT_TEMPORARY
     try:
         yield
@@ -269,7 +293,9 @@ def _short_temporary_folder() -> Iterator[None]:
         tempfile.tempdir = before
 
 
-def _alone(pipe: Connection, function: Callable[..., Any], values: tuple[Any, ...], words: frozenset[str]) -> None:
+def _alone(
+    pipe: Connection, function: Callable[..., Any], values: tuple[Any, ...], words: frozenset[str]
+) -> None:
     """The life of a process of one_each(); it ends when there is no parent to send to."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     signal.signal(signal.SIGTERM, interrupts.end)
@@ -293,11 +319,18 @@ def cores() -> int:
     return min(known, container.cores() or known)
 
 
-_items: tuple[Callable[[Any], list], Sequence] | None = None  # of a worker of in_order(), set once as it starts
+_items: tuple[Callable[[Any], list], Sequence] | None = (
+    None  # of a worker of in_order(), set once as it starts
+)
 
 
 def in_order(
-    function: Callable[[Any], Any], items: Sequence[Any], *, label: str, jobs: int = 0, run: int | None = None
+    function: Callable[[Any], Any],
+    items: Sequence[Any],
+    *,
+    label: str,
+    jobs: int = 0,
+    run: int | None = None,
 ) -> Iterator[Any]:
     """Yield function(item) for each item, in order, under a progress bar.
 
@@ -317,7 +350,9 @@ def in_order(
         results = chain.from_iterable(of_run(items[part]) for part in runs)
         yield from console.progress(results, label=label, total=len(items))
         return
-    with Workers(jobs, _keep_items, of_run, items, shared=True) as workers:  # before the bar, which has a thread
+    with Workers(
+        jobs, _keep_items, of_run, items, shared=True
+    ) as workers:  # before the bar, which has a thread
         ahead = (workers.submit(0, _work_on, part) for part in runs)
         waiting = deque(islice(ahead, 3 * jobs))  # so far may the workers run ahead of the reader
         try:

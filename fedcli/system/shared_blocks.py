@@ -44,7 +44,11 @@ class Block:
             """Tell whether an array has to be pickled; else it is put into the block."""
             with buffer.raw() as raw:
                 begin = -(-sum(places[-1]) // ALIGNED) * ALIGNED if places else 0
-                if self.memory is None or raw.nbytes < SMALL or begin + raw.nbytes > len(self.memory):
+                if (
+                    self.memory is None
+                    or raw.nbytes < SMALL
+                    or begin + raw.nbytes > len(self.memory)
+                ):
                     return True
                 self.memory[begin : begin + raw.nbytes] = raw
                 places.append((begin, raw.nbytes))
@@ -58,7 +62,9 @@ class Block:
             return pickle.loads(stored.pickled)
         whole = memoryview(self.memory)
         parts = [whole[begin : begin + size] for begin, size in stored.places]
-        return pickle.loads(stored.pickled, buffers=parts if in_place else list(map(bytearray, parts)))
+        return pickle.loads(
+            stored.pickled, buffers=parts if in_place else list(map(bytearray, parts))
+        )
 
 
 class Channel:

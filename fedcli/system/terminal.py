@@ -26,20 +26,37 @@ def width_of(file: TextIO | None = None) -> int:
         return int(asked)
     if not file.isatty():
         return WIDEST
-    return min(WIDEST, os.get_terminal_size(file.fileno()).columns or 80)  # some terminals report none
+    return min(
+        WIDEST, os.get_terminal_size(file.fileno()).columns or 80
+    )  # some terminals report none
 
 
-def table(columns: Line, rows: Sequence[Line], *, title: str = "", over: Line = (), file: TextIO | None = None) -> None:
+def table(
+    columns: Line,
+    rows: Sequence[Line],
+    *,
+    title: str = "",
+    over: Line = (),
+    file: TextIO | None = None,
+) -> None:
     """Print a table and an empty line, in the shape that fits. over, file: as in lines() and width_of()."""
     room = width_of(file) - 1
     body = [f" {line}".rstrip() for line in lines(columns, rows, width=room, over=over)]
-    print(*(wrapped(title, room + 1) if title else []), *body, "", sep="\n", file=file or sys.stdout)
+    print(
+        *(wrapped(title, room + 1) if title else []), *body, "", sep="\n", file=file or sys.stdout
+    )
 
 
 def wrapped(text: str, width: int, indent: str = "") -> list[str]:
     """A sentence in lines of at most `width`, broken between words; indent: before each line but the first."""
     whole = printable(" ".join(text.split()))
-    return textwrap.wrap(whole, max(width, 1), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return textwrap.wrap(
+        whole,
+        max(width, 1),
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def lines(columns: Line, rows: Sequence[Line], *, width: int, over: Line = ()) -> list[str]:
@@ -107,10 +124,15 @@ class _Grid:
 
     @cached_property
     def _bounds(self) -> list[tuple[int, int]]:
-        bounds = [_bounds([line[i] for line in self.cells], self.numeric[i]) for i in range(len(self.over))]
+        bounds = [
+            _bounds([line[i] for line in self.cells], self.numeric[i])
+            for i in range(len(self.over))
+        ]
         for span in _spans(self.over):
             words = max(map(_length, self.over[span[0]].split()), default=0)
-            if (lacking := words - sum(bounds[place][1] for place in span) - GAP * (len(span) - 1)) > 0:
+            if (
+                lacking := words - sum(bounds[place][1] for place in span) - GAP * (len(span) - 1)
+            ) > 0:
                 natural, least = bounds[span[0]]
                 bounds[span[0]] = max(natural, least + lacking), least + lacking
         return bounds
@@ -118,13 +140,23 @@ class _Grid:
     @cached_property
     def gaps(self) -> list[int]:
         """Blanks before each column."""
-        return [0, *(GAP if before == after else GROUP_GAP for before, after in zip(self.over, self.over[1:]))]
+        return [
+            0,
+            *(
+                GAP if before == after else GROUP_GAP
+                for before, after in zip(self.over, self.over[1:])
+            ),
+        ]
 
     def widths(self, width: int) -> list[int]:
         """The width of each column, text folded as far as needed; [] where the table does not fit."""
         widths = [natural for natural, _ in self._bounds]
         while sum(widths) + sum(self.gaps) > width:
-            wide = max((i for i, w in enumerate(widths) if w > self.least[i]), key=lambda i: widths[i], default=None)
+            wide = max(
+                (i for i, w in enumerate(widths) if w > self.least[i]),
+                key=lambda i: widths[i],
+                default=None,
+            )
             if wide is None:
                 return []
             widths[wide] -= 1
@@ -141,7 +173,9 @@ class _Grid:
         return grid
 
     def of(self, places: Sequence[int]) -> "_Grid":
-        return _Grid([[line[i] for i in places] for line in self.cells], [self.over[i] for i in places])
+        return _Grid(
+            [[line[i] for i in places] for line in self.cells], [self.over[i] for i in places]
+        )
 
     def drawn(self, width: int) -> list[str]:
         widths = self.widths(width)
@@ -149,7 +183,9 @@ class _Grid:
         out = self._over(widths)
         out += _side_by_side(_at_the_foot(head), self.gaps, widths, self.numeric)
         out.append("─" * (sum(widths) + sum(self.gaps)))
-        return out + [text for line in body for text in _side_by_side(line, self.gaps, widths, self.numeric)]
+        return out + [
+            text for line in body for text in _side_by_side(line, self.gaps, widths, self.numeric)
+        ]
 
     def _over(self, widths: list[int]) -> list[str]:
         """The heads above the heads, each with a line over the columns that share it."""
@@ -159,17 +195,25 @@ class _Grid:
         room = [sum(widths[i] for i in span) + GAP * (len(span) - 1) for span in spans]
         texts = [_folded(self.over[span[0]], w) for span, w in zip(spans, room)]
         for text, span, w in zip(texts, spans, room):
-            text[-1] = f"{text[-1]} {'─' * (w - _length(text[-1]) - 1)}".rstrip() if len(span) > 1 else text[-1]
+            text[-1] = (
+                f"{text[-1]} {'─' * (w - _length(text[-1]) - 1)}".rstrip()
+                if len(span) > 1
+                else text[-1]
+            )
         gaps, alone = [self.gaps[span[0]] for span in spans], [len(span) == 1 for span in spans]
         return _side_by_side(_at_the_foot(texts), gaps, room, alone)
 
 
-def _side_by_side(cells: list[list[str]], gaps: list[int], widths: list[int], right: list[bool]) -> list[str]:
+def _side_by_side(
+    cells: list[list[str]], gaps: list[int], widths: list[int], right: list[bool]
+) -> list[str]:
     """Folded cells as lines. gaps: blanks before each cell; right: whether its text ends where it does."""
     out = []
     for line in zip_longest(*cells, fillvalue=""):
         parts = zip(gaps, line, widths, right)
-        out.append("".join(" " * gap + _padded(text, w, at_end) for gap, text, w, at_end in parts).rstrip())
+        out.append(
+            "".join(" " * gap + _padded(text, w, at_end) for gap, text, w, at_end in parts).rstrip()
+        )
     return out
 
 

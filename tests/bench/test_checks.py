@@ -29,12 +29,20 @@ FAULTS = {  # what is changed in the file -> the check that does not hold, and a
         (LINE, LINE.replace("updates.base\n", "2 * updates.base\n"), "weights that sum to 2"),
         (LINE, LINE.replace("theta.lerp", "theta[1:].lerp"), "mine.py, line 20: RuntimeError"),
         (LINE, LINE.replace("self.share)", "self.share).double()"), "returned a model of shape"),
-        (LINE, LINE.replace("updates.base\n", "None\n"), "returned a NoneType, not a tensor as weights"),
+        (
+            LINE,
+            LINE.replace("updates.base\n", "None\n"),
+            "returned a NoneType, not a tensor as weights",
+        ),
     ],
     "differs_from_fedavg": [("= 0.5", "= 1.0", "FedAvg's to the last bit")],
     "resumes": [
         ("register(", COUNTED, "theta differs"),
-        (LINE, "        object.__setattr__(self, 'share', 0.9 * self.share)\n" + LINE, "theta differs: keep all"),
+        (
+            LINE,
+            "        object.__setattr__(self, 'share', 0.9 * self.share)\n" + LINE,
+            "theta differs: keep all",
+        ),
     ],
     "replays": [
         (
@@ -44,11 +52,15 @@ FAULTS = {  # what is changed in the file -> the check that does not hold, and a
             "differs: replace tensors",
         )
     ],
-    "explains_its_options": [('Annotated[float, "share of the way, in (0, 1]"]', "float", "share says nothing")],
+    "explains_its_options": [
+        ('Annotated[float, "share of the way, in (0, 1]"]', "float", "share says nothing")
+    ],
 }
 
 
-@pytest.mark.parametrize(("check", "k"), [(check, k) for check, faults in FAULTS.items() for k in range(len(faults))])
+@pytest.mark.parametrize(
+    ("check", "k"), [(check, k) for check, faults in FAULTS.items() for k in range(len(faults))]
+)
 def test_a_fault_is_found_by_its_check(check, k, tmp_path):
     old, new, why = FAULTS[check][k]
     assert RULE.count(old) == 1
@@ -62,7 +74,9 @@ def test_a_method_that_holds_all_and_one_that_cannot_be_played(tmp_path):
     assert checks.pairs_of(str(good)) == [f"moon+{good}"]  # it has a rule of its own
     bad = written(tmp_path, RULE.replace("theta.lerp", "theta.lurp"), "bad.py")
     first, *rest = verdicts(Subject(str(bad)))
-    assert first.why.startswith("bad.py, line 20: AttributeError") and {verdict.why for verdict in rest} == {None}
+    assert first.why.startswith("bad.py, line 20: AttributeError") and {
+        verdict.why for verdict in rest
+    } == {None}
 
 
 def test_the_command_prints_a_table_and_ends_with_1_where_something_does_not_hold(tmp_path, capsys):
@@ -72,8 +86,14 @@ def test_the_command_prints_a_table_and_ends_with_1_where_something_does_not_hol
     out, err = capsys.readouterr()
     assert ended.value.code == 1
     assert out.count("holds") == len(CHECKS) - 1 and out.count("FAILS") == 1
-    assert "1 check does not hold; the first: part-way, It comes to another model than FedAvg" in err
-    assert {verdict.why for verdict in verdicts(Subject("fedavg"))} == {""}  # it is no other than itself
+    assert (
+        "1 check does not hold; the first: part-way, It comes to another model than FedAvg" in err
+    )
+    assert {verdict.why for verdict in verdicts(Subject("fedavg"))} == {
+        ""
+    }  # it is no other than itself
     with pytest.raises(SystemExit) as ended:
         app(["check", str(path), "--alone", "--set", "share=0.5", "--json"], prog_name="fedcli")
-    assert ended.value.code == 0 and len(json.loads(capsys.readouterr().out)["part-way"]) == len(CHECKS)
+    assert ended.value.code == 0 and len(json.loads(capsys.readouterr().out)["part-way"]) == len(
+        CHECKS
+    )

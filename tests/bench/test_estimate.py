@@ -60,9 +60,14 @@ def test_clients_take_what_their_images_take(tmp_path, clock, limit, participati
     assert len(set(images)) > 1
     forecast = estimate(data, plan(participation=participation), limit=limit)
     rows = [row for t in range(1, 7) for row in cohort(4, participation, seed=0, round=t)]
-    assert forecast.seconds["clients"] == pytest.approx(sum(FIXED + EACH * images[row] for row in rows))
+    assert forecast.seconds["clients"] == pytest.approx(
+        sum(FIXED + EACH * images[row] for row in rows)
+    )
     assert forecast.seconds["server"] == forecast.seconds["evaluation"] == 0
-    assert forecast.seconds_per_round * 6 == pytest.approx(forecast.total_seconds) and forecast.measured_steps >= 10
+    assert (
+        forecast.seconds_per_round * 6 == pytest.approx(forecast.total_seconds)
+        and forecast.measured_steps >= 10
+    )
 
 
 def test_clients_on_several_processes_take_what_the_busiest_takes(tmp_path, clock):
@@ -70,7 +75,9 @@ def test_clients_on_several_processes_take_what_the_busiest_takes(tmp_path, cloc
     data = partition(dataset, work=tmp_path, dirichlet=1.0, clients=4).path
     images = {client["client"]: client["train"] for client in manifest.read(data).body["roster"]}
     result, of = estimate(data, plan(engine="pool:2"), limit=1.0), shared_out(images, 2)
-    each = [sum(FIXED + EACH * n for client, n in images.items() if of[client] == k) for k in (0, 1)]
+    each = [
+        sum(FIXED + EACH * n for client, n in images.items() if of[client] == k) for k in (0, 1)
+    ]
     assert result.seconds["clients"] == pytest.approx(6 * max(each))
     assert result.processes == 2 and result.bytes["training processes"] > 0
 
@@ -97,13 +104,19 @@ def test_validation_curves_and_clients_alone_are_in_it(tmp_path):
     alone = estimate(data, plan(single_site=True), limit=0.1)
     model = forecast.bytes["models of a round"] // 4
     assert forecast.seconds["evaluation"] > 0 and forecast.bytes["kept between rounds"] == model
-    assert alone.seconds["server"] == 0 and alone.bytes["kept between rounds"] == (2 * 4 + 1) * model
+    assert (
+        alone.seconds["server"] == 0 and alone.bytes["kept between rounds"] == (2 * 4 + 1) * model
+    )
 
 
-def test_a_rule_that_asks_one_client_to_train_costs_every_measurement_and_one_visit(tmp_path, clock):
+def test_a_rule_that_asks_one_client_to_train_costs_every_measurement_and_one_visit(
+    tmp_path, clock
+):
     asked = planned("afl", {"rule": "released"}, TRAINING, rounds=6)
     forecast = estimate(make_chain(tmp_path), asked, limit=1.0)
-    assert forecast.seconds["clients"] == pytest.approx(6 * 5 * (FIXED + EACH * 20))  # four measure, one trains
+    assert forecast.seconds["clients"] == pytest.approx(
+        6 * 5 * (FIXED + EACH * 20)
+    )  # four measure, one trains
     assert forecast.measured_steps >= 5
 
 
@@ -111,16 +124,31 @@ def test_a_recipe_with_such_a_rule_is_forecast(tmp_path, capsys):
     raw = tmp_path / "raw"
     for words in (
         ["datasets", "isic2019", "--make-sample", str(raw)],
-        ["reproduce", "fedism-plus-table3", "--raw", str(raw), "--scale", "smoke", "--seeds", "1", "--dry-run"],
+        [
+            "reproduce",
+            "fedism-plus-table3",
+            "--raw",
+            str(raw),
+            "--scale",
+            "smoke",
+            "--seeds",
+            "1",
+            "--dry-run",
+        ],
     ):
         with pytest.raises(SystemExit) as end:
-            app([*words, "--work", str(tmp_path)] if words[0] == "reproduce" else words, prog_name="fedcli")
+            app(
+                [*words, "--work", str(tmp_path)] if words[0] == "reproduce" else words,
+                prog_name="fedcli",
+            )
         assert not end.value.code, capsys.readouterr().err
 
 
 def test_models_that_do_not_fit_are_measured_in_part(tmp_path, monkeypatch):
     monkeypatch.setattr("fedcli.runs.resources.free", lambda device: 1)
-    monkeypatch.setattr("fedcli.runs.resources.in_use", lambda device: 300_000)  # bytes: a model has 97,000
+    monkeypatch.setattr(
+        "fedcli.runs.resources.in_use", lambda device: 300_000
+    )  # bytes: a model has 97,000
     forecast = estimate(make_chain(tmp_path), plan(), limit=0.1)
     assert not forecast.fits and forecast.bytes["models of a round"] > 300_000
 
@@ -145,7 +173,8 @@ def test_the_command_prints_it_and_makes_no_run(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "shown"), [(0.2, "1 s"), (4, "4 s"), (89, "89 s"), (180, "3 min"), (7800, "2 h 10 min")]
+    ("seconds", "shown"),
+    [(0.2, "1 s"), (4, "4 s"), (89, "89 s"), (180, "3 min"), (7800, "2 h 10 min")],
 )
 def test_a_time_is_told_for_a_person(seconds, shown):
     assert span(seconds) == shown

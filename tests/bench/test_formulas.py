@@ -11,18 +11,20 @@ from fedcli.methods.contract import Local
 @pytest.mark.parametrize("name", METHODS)
 def test_every_half_says_what_it_costs_or_why_that_is_not_known(name):
     for half in (METHODS[name].local, METHODS[name].aggregator):
-        assert half.cost != Local.cost, f"say cost = ... in {type(half).__name__}, see methods/contract.py"
+        assert half.cost != Local.cost, (
+            f"say cost = ... in {type(half).__name__}, see methods/contract.py"
+        )
         assert isinstance(half.cost, str) or half.cost.keys() <= set(PASSES)
 
 
 def test_a_pair_costs_what_its_halves_do():
-    assert formula(resolve("moon+saga")) == {
-        "step": 1, "look": 2, "gradient": 1, "forward": 1
-    }  # fmt: skip
+    assert formula(resolve("moon+saga")) == {"step": 1, "look": 2, "gradient": 1, "forward": 1}
     assert formula(resolve("fedism-plus")) == {"step": 2, "look": 0, "gradient": 1, "forward": 1}
 
 
-@pytest.mark.parametrize("name, reason", [("lora", "little"), ("kd", "teacher"), ("crt", "finished run")])
+@pytest.mark.parametrize(
+    "name, reason", [("lora", "little"), ("kd", "teacher"), ("crt", "finished run")]
+)
 def test_a_method_without_a_formula_says_why_and_is_not_measured(name, reason):
     with pytest.raises(UsageError, match=reason):
         formula(resolve(name))

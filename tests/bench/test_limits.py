@@ -14,12 +14,20 @@ from fedcli.runs.assembly import assemble
 from fedcli.runs.rules import check
 
 ROUND = {
-    "round": 1, "seconds": 10.0, "client_seconds": 8.0, "evaluation_seconds": 1.0, "writing_seconds": 0.5,
-    "images_per_second": 200.0, "peak_bytes": 10**9,
-}  # fmt: skip
+    "round": 1,
+    "seconds": 10.0,
+    "client_seconds": 8.0,
+    "evaluation_seconds": 1.0,
+    "writing_seconds": 0.5,
+    "images_per_second": 200.0,
+    "peak_bytes": 10**9,
+}
 LIMITS = {
-    "flops_per_image": 1e8, "bytes_per_image": 1e7, "flops_per_second": 45e9, "bytes_per_second": 9e9,
-}  # fmt: skip
+    "flops_per_image": 1e8,
+    "bytes_per_image": 1e7,
+    "flops_per_second": 45e9,
+    "bytes_per_second": 9e9,
+}
 
 
 def federation_of(folder, method, settings=None):
@@ -51,7 +59,9 @@ def test_perturbed_steps_cost_twice_as_much_and_more(tmp_path):
 
 
 def test_what_the_server_computes_is_no_part_of_it(tmp_path):
-    fedavg, fedadam = (limits.cost(federation_of(tmp_path / name, name)) for name in ("fedavg", "fedadam"))
+    fedavg, fedadam = (
+        limits.cost(federation_of(tmp_path / name, name)) for name in ("fedavg", "fedadam")
+    )
     assert fedavg == fedadam  # whose clients do the same
 
 
@@ -67,14 +77,18 @@ def test_a_short_run_and_one_whose_rule_selects_clients_are_not_measured(tmp_pat
 
 def test_a_run_says_its_share_of_both_limits_and_where_the_time_went(tmp_path):
     file = tmp_path / "timing.jsonl"
-    file.write_text("".join(json.dumps(line) + "\n" for line in (ROUND, ROUND | {"round": 2}, LIMITS)))
+    file.write_text(
+        "".join(json.dumps(line) + "\n" for line in (ROUND, ROUND | {"round": 2}, LIMITS))
+    )
     # 200 images/s in 9 s each round are 3600 images in 16 s of clients: 225 a second, 22.5 GFLOP/s, 2.25 GB/s
     assert timing.speed(tmp_path) == (
         "Speed: 225 images a second while clients train. This uses 50 % of the arithmetic that a large matrix product "
         "reaches here (45 GFLOP/s) and 25 % of the bandwidth of a large copy (9 GB/s). "
         "Time: clients 80 %, evaluation 10 %, writing 5 %, server 5 %."
     )
-    file.write_text("".join(json.dumps(line) + "\n" for line in (ROUND | {"joules": 900.0}, LIMITS)))
+    file.write_text(
+        "".join(json.dumps(line) + "\n" for line in (ROUND | {"joules": 900.0}, LIMITS))
+    )
     assert timing.speed(tmp_path).endswith(
         "server 5 %. Energy: 0.25 Wh by the processors, including all other programs."
     )

@@ -37,14 +37,21 @@ def test_memory_is_looked_at_after_a_sixth_half_and_all_of_the_rounds(monkeypatc
 
     first, fedheal = many_clients.memory(["fedheal"], Size(12, 2, 6, side=8), 1, command)
     assert [each.method for each in (first, fedheal)] == ["fedavg", "fedheal"]
-    assert [list(peak) for peak in fedheal.peaks] == [[1, 3, 6]] and min(fedheal.peaks[0].values()) > 10**6
+    assert [list(peak) for peak in fedheal.peaks] == [[1, 3, 6]] and min(
+        fedheal.peaks[0].values()
+    ) > 10**6
     trained = next(asked for asked in words if asked[:2] == ("train", "fedheal"))
     assert trained[trained.index("--participation") + 1] == 3 / 12
 
 
 def test_ratios_of_memory_are_of_pairs_in_one_repetition():
     fedavg = [{10: 400, 30: 400, 60: 400}, {10: 500, 30: 500, 60: 500}, {10: 400, 30: 400, 60: 500}]
-    held = Memory("scaffold", Size(), [{10: 500, 30: 500, 60: 500}] * 2 + [{10: 500, 30: 550, 60: 600}], fedavg)
+    held = Memory(
+        "scaffold",
+        Size(),
+        [{10: 500, 30: 500, 60: 500}] * 2 + [{10: 500, 30: 550, 60: 600}],
+        fedavg,
+    )
     assert held.growth == [1, 1, 1.2] and held.beside_first == [1.25, 1, 1.2]
     assert many_clients.columns(60)[1:5] == ["to round 10", "to 30", "to 60", "round 60 : round 10"]
     assert held.row()[4:] == ["1.000", "1.000 to 1.200", "1.200", "1.000 to 1.250"]
@@ -54,8 +61,13 @@ def test_ratios_of_memory_are_of_pairs_in_one_repetition():
 @pytest.mark.long
 def test_a_report_and_its_page_are_timed_over_runs_that_a_recipe_made():
     table, page = many_runs.report(2, 36, 1, in_process)
-    assert table.what == "report, 2 runs, 36 images" and page.what.startswith("report --format html, 2 runs")
-    assert all(each.spent[0].clock > 0 and each.spent[0].processor > 0 and each.bare[0] > 0 for each in (table, page))
+    assert table.what == "report, 2 runs, 36 images" and page.what.startswith(
+        "report --format html, 2 runs"
+    )
+    assert all(
+        each.spent[0].clock > 0 and each.spent[0].processor > 0 and each.bare[0] > 0
+        for each in (table, page)
+    )
 
 
 def test_seconds_of_a_report_are_given_with_their_spread_and_beside_reading():
@@ -70,7 +82,9 @@ def test_a_command_that_fails_ends_in_what_it_said(monkeypatch):
         shell.fedcli("report", "--by", "sex")
 
 
-def test_a_command_is_asked_to_end_and_waited_for_when_this_one_is_interrupted(monkeypatch, tmp_path):
+def test_a_command_is_asked_to_end_and_waited_for_when_this_one_is_interrupted(
+    monkeypatch, tmp_path
+):
     """Killed, it could end nothing of its own, and go on in a folder that is removed."""
     program, waits = tmp_path / "program", "do sleep 0.01; done"
     program.write_text(
@@ -116,7 +130,11 @@ def test_tables_and_json_of_both(monkeypatch, capsys):
     fedavg = Memory("fedavg", Size(rounds=6), [{1: 10**6, 3: 10**6, 6: 10**6}])
     fedavg.first.extend(fedavg.peaks)
     monkeypatch.setattr(many_clients, "memory", lambda methods, size, repeats: [fedavg])
-    monkeypatch.setattr(many_runs, "report", lambda runs, images, repeats: [Reported("report", [Spent(1, 2)], [1.0])])
+    monkeypatch.setattr(
+        many_runs,
+        "report",
+        lambda runs, images, repeats: [Reported("report", [Spent(1, 2)], [1.0])],
+    )
 
     def printed(main, **asked):
         main(**asked)

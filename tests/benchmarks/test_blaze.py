@@ -32,7 +32,11 @@ def test_a_loop_over_its_batches_ends_where_every_side_ends():
 
 def test_batches_are_whole_and_others_each_round():
     first, second = list(loader(1)), list(loader(2))
-    assert [x.shape for x, _ in first] == [(32, 3, 16, 16), (8, 3, 16, 16)] == [x.shape for x, _ in second]
+    assert (
+        [x.shape for x, _ in first]
+        == [(32, 3, 16, 16), (8, 3, 16, 16)]
+        == [x.shape for x, _ in second]
+    )
     assert not torch.equal(first[0][0], second[0][0])
 
 
@@ -42,7 +46,9 @@ def test_every_network_starts_where_the_first_did():
         with torch.no_grad():
             next(net.parameters()).add_(1)
         again = blaze.Networks(SMALL).select_model("cnn")
-    assert torch.equal(weights(again), weights(SMALL.net())) and not torch.equal(weights(again), weights(net))
+    assert torch.equal(weights(again), weights(SMALL.net())) and not torch.equal(
+        weights(again), weights(net)
+    )
 
 
 def test_whoever_asks_for_a_network_has_one_thread_as_there_is_one_for_each_core():

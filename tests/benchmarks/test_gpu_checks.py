@@ -52,7 +52,11 @@ import fedcli.commands.app
 
 def test_packages_that_read_and_corrupt_images_are_not_needed():
     done = subprocess.run(
-        [sys.executable, "-c", HIDDEN.replace("FOLDER", repr(str(Path(gpu_checks.__file__).parent)))],
+        [
+            sys.executable,
+            "-c",
+            HIDDEN.replace("FOLDER", repr(str(Path(gpu_checks.__file__).parent))),
+        ],
         capture_output=True,
         text=True,
         timeout=300,

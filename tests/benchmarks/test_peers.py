@@ -32,8 +32,13 @@ def by_hand(problem: Problem) -> torch.Tensor:
         for client in problem.names:
             net.load_state_dict(theta)
             train_epoch(net, shards[client], problem.order(client, round))
-            ends.append({name: tensor.clone().double() for name, tensor in net.state_dict().items()})
-        theta = {name: sum(end[name] for end in ends).div(len(ends)).to(theta[name].dtype) for name in theta}
+            ends.append(
+                {name: tensor.clone().double() for name, tensor in net.state_dict().items()}
+            )
+        theta = {
+            name: sum(end[name] for end in ends).div(len(ends)).to(theta[name].dtype)
+            for name in theta
+        }
     net.load_state_dict(theta)
     return weights(net)
 
@@ -42,7 +47,9 @@ def test_a_problem_is_the_same_wherever_it_is_made():
     again = dataclasses.replace(SMALL)
     assert torch.equal(weights(SMALL.net()), weights(again.net()))
     for client, shard in SMALL.shards().items():
-        assert torch.equal(shard.images[shard.rows], again.shards()[client].images[again.shards()[client].rows])
+        assert torch.equal(
+            shard.images[shard.rows], again.shards()[client].images[again.shards()[client].rows]
+        )
         assert torch.equal(shard.y, again.shards()[client].y)
     assert list(SMALL.shards()) == SMALL.names
 
@@ -80,7 +87,9 @@ def test_ends_that_differ_by_rounding_are_the_same():
 
 def test_ends_that_differ_are_refused_with_both_norms():
     with pytest.raises(FedcliError, match=r"peer .* is 13\.000000, fedcli's is 5\.000000"):
-        check_same_model("peer", torch.zeros(2), torch.tensor([3.0, 4.0]), torch.tensor([5.0, 12.0]))
+        check_same_model(
+            "peer", torch.zeros(2), torch.tensor([3.0, 4.0]), torch.tensor([5.0, 12.0])
+        )
 
 
 def test_equal_norms_are_not_enough():
@@ -109,24 +118,36 @@ def test_nothing_trained_is_refused():
 
 def test_weights_that_are_not_numbers_are_refused():
     with pytest.raises(FedcliError, match="is nan"):
-        check_same_model("peer", torch.zeros(2), torch.tensor([3.0, 4.0]), torch.tensor([torch.nan, 4.0]))
+        check_same_model(
+            "peer", torch.zeros(2), torch.tensor([3.0, 4.0]), torch.tensor([torch.nan, 4.0])
+        )
 
 
 def test_a_peer_that_trains_the_same_gets_a_row(monkeypatch):
-    same = Peer("in this process", "torch", ("torch",), lambda problem, measure: measure(lambda: by_hand(problem)))
+    same = Peer(
+        "in this process",
+        "torch",
+        ("torch",),
+        lambda problem, measure: measure(lambda: by_hand(problem)),
+    )
     monkeypatch.setitem(peers.PEERS, "same", same)
     before = torch.get_num_threads()
     compared = compare("same", SMALL, repeats=2)
     assert len(compared.timing.ours) == len(compared.timing.bare) == 2
     assert compared.timing.images == 3 * 40 * 2
-    assert compared.timing.what.startswith("fedavg beside same ") and "(in this process)" in compared.timing.what
+    assert (
+        compared.timing.what.startswith("fedavg beside same ")
+        and "(in this process)" in compared.timing.what
+    )
     assert min(compared.start_seconds) > 0
     assert torch.get_num_threads() == before
 
 
 def test_what_each_side_takes_to_start_stands_beside_the_ratio(monkeypatch, capsys):
     timing = Timing("fedavg beside same", [1.0], [2.0], images=100)
-    monkeypatch.setattr(peers, "rows", lambda *asked: [peers.Compared("same", timing, (1.25, 14.0))])
+    monkeypatch.setattr(
+        peers, "rows", lambda *asked: [peers.Compared("same", timing, (1.25, 14.0))]
+    )
     peers.main()
     shown = capsys.readouterr().out
     assert "1.2 s, 14.0 s" in shown and "0.500" in shown
@@ -170,7 +191,10 @@ def test_a_peer_that_is_not_installed_gets_a_sentence(monkeypatch, capsys):
     absent = Peer("nowhere", "nothing", ("torch", "no_such_module_anywhere"), peers.run_flower)
     monkeypatch.setattr(peers, "PEERS", {"absent": absent})
     assert list(peers.rows(None, SMALL, 1)) == []
-    assert "no row for absent: it is not installed, pip install 'fedcli[peers]'" in capsys.readouterr().err
+    assert (
+        "no row for absent: it is not installed, pip install 'fedcli[peers]'"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("name", [name for name, peer in peers.PEERS.items() if peer.package])
@@ -200,9 +224,14 @@ def test_the_sums_of_a_plain_loops_processes_are_those_of_a_loop_by_hand():
     problem = dataclasses.replace(SMALL, rounds=1)
     theta = {name: tensor.numpy().copy() for name, tensor in problem.net().state_dict().items()}
     with threads(1):
-        sums = [loops._sum_of_models(problem, names, theta, 1) for names in (problem.names[:1], problem.names[1:])]
+        sums = [
+            loops._sum_of_models(problem, names, theta, 1)
+            for names in (problem.names[:1], problem.names[1:])
+        ]
         net = problem.net()
-        net.load_state_dict({name: torch.as_tensor((sums[0][name] + sums[1][name]) / 3) for name in theta})
+        net.load_state_dict(
+            {name: torch.as_tensor((sums[0][name] + sums[1][name]) / 3) for name in theta}
+        )
         check_same_model("the loop", weights(problem.net()), weights(net), by_hand(problem))
 
 
@@ -213,9 +242,13 @@ def test_a_loop_as_papers_release_it_reads_the_same_pixels_and_ends_at_the_same_
     shard = shards["client-01"]
     x, y = files["client-01"][7]
     expected = transforms.to_input(shard.images[shard.rows[7:8]], channels=3)[0]
-    assert y == shard.y[7] and torch.allclose(x, expected, atol=1e-5) and len(files["client-01"]) == 40
+    assert (
+        y == shard.y[7] and torch.allclose(x, expected, atol=1e-5) and len(files["client-01"]) == 40
+    )
     with threads(1):
-        check_same_model("it", weights(problem.net()), weights(loops._released(problem, files)), by_hand(problem))
+        check_same_model(
+            "it", weights(problem.net()), weights(loops._released(problem, files)), by_hand(problem)
+        )
 
 
 def test_a_framework_whose_processes_end_at_once_is_a_sentence(monkeypatch):

@@ -11,25 +11,67 @@ from raw_folders import write_csv
 
 from .process import run
 
-TRAIN = ["--rounds", "3", "--model", "cnn", "--batch-size", "8", "--checkpoint-every", "1", "--engine", "in-process"]
+TRAIN = [
+    "--rounds",
+    "3",
+    "--model",
+    "cnn",
+    "--batch-size",
+    "8",
+    "--checkpoint-every",
+    "1",
+    "--engine",
+    "in-process",
+]
 PREPARE = [
-    "prepare", "images", "--raw", "raw", "--size", "16", "--group", "sex", "--site", "site", "--patient", "patient",
-    "--seed", "3", "--jobs", "1",
-]  # fmt: skip
+    "prepare",
+    "images",
+    "--raw",
+    "raw",
+    "--size",
+    "16",
+    "--group",
+    "sex",
+    "--site",
+    "site",
+    "--patient",
+    "patient",
+    "--seed",
+    "3",
+    "--jobs",
+    "1",
+]
 STAGES = {  # stage -> how it is typed
     "prepare": PREPARE,
     "partition": ["partition", "--dirichlet", "5", "--clients", "3", "--val", "0.2"],
     "corrupt": ["corrupt", "gaussian", "--ratio", "0.5", "--jobs", "1"],
     "train": ["train", "fedprox", *TRAIN, "--resume"],
     "evaluate": ["evaluate", "--by", "sex"],
-}  # fmt: skip
+}
 METHODS = {  # of every kind: with a state at the server, at the clients, with a model or layers of their own, of CLIP
-    "fedheal": [], "fedism-plus": [], "scaffold": [], "ditto": [], "fedbn": [], "moon": [], "creff": [], "fedmrl": [],
-    "feddyn+fedadam": [], "fedproto": [], "bsm": ["--then", "crt"], "fed-mas": ["--participation", "0.67"],
-    "fedfv": ["--keep-optimizer"], "afl": ["--eval-every", "1"], "fedavg": ["--personal"],
-    "fedlc": ["--single-site"], "fedce": ["--bn", "local"], "fednova": ["--augment", "flip", "--schedule", "cosine"],
-    "apfl": ["--set", "adaptive=true"], "fedala": [], "fedbabu": [], "fedprox": ["--dp-sgd", "1", "--model", "cnn-gn"],
-}  # fmt: skip
+    "fedheal": [],
+    "fedism-plus": [],
+    "scaffold": [],
+    "ditto": [],
+    "fedbn": [],
+    "moon": [],
+    "creff": [],
+    "fedmrl": [],
+    "feddyn+fedadam": [],
+    "fedproto": [],
+    "bsm": ["--then", "crt"],
+    "fed-mas": ["--participation", "0.67"],
+    "fedfv": ["--keep-optimizer"],
+    "afl": ["--eval-every", "1"],
+    "fedavg": ["--personal"],
+    "fedlc": ["--single-site"],
+    "fedce": ["--bn", "local"],
+    "fednova": ["--augment", "flip", "--schedule", "cosine"],
+    "apfl": ["--set", "adaptive=true"],
+    "fedala": [],
+    "fedbabu": [],
+    "fedprox": ["--dp-sgd", "1", "--model", "cnn-gn"],
+}
 EXPERIMENT = """
 title = "Two methods"
 seeds = [0]
@@ -54,13 +96,31 @@ LATER = {  # what is typed when all stages are done
     "report": ["report", "--format", "html", "--export", "numbers.csv"],
     "compare": ["compare", "fedcli-work/runs/*"],
     "plot": ["plot", "curves", "--out", "plot.svg"],
-    "sweep": ["sweep", "fedavg", "--over", "lr=0.01,0.001", "--", "--rounds", "1", "--engine", "in-process"],
+    "sweep": [
+        "sweep",
+        "fedavg",
+        "--over",
+        "lr=0.01,0.001",
+        "--",
+        "--rounds",
+        "1",
+        "--engine",
+        "in-process",
+    ],
     "run": ["run", "own.toml", "--raw", "raw", "--work", "own"],
     "inspect": ["inspect"],
     "ls": ["ls"],
     "export": ["evaluate", "--export", "csv", "--corrupt", "contrast", "--severity", "2"],
     "materialize": ["partition", "--iid", "--clients", "2", "--materialize"],
-    "mixture": ["corrupt", "--client", "client-00=contrast:1", "--client", "client-01=gaussian:4", "--jobs", "2"],
+    "mixture": [
+        "corrupt",
+        "--client",
+        "client-00=contrast:1",
+        "--client",
+        "client-01=gaussian:4",
+        "--jobs",
+        "2",
+    ],
 }
 CLOCKS = {"timing.jsonl", "forecasts.json"}  # what no promise of equal bytes holds
 
@@ -76,7 +136,11 @@ def expanded(words: list[str], folder: Path) -> list[str]:
     """The words with every * replaced by the files it stands for, as a shell does."""
     out = []
     for word in words:
-        out += sorted(str(path.relative_to(folder)) for path in folder.glob(word)) if "*" in word else [word]
+        out += (
+            sorted(str(path.relative_to(folder)) for path in folder.glob(word))
+            if "*" in word
+            else [word]
+        )
     return out
 
 
@@ -108,7 +172,15 @@ def raw_images(folder: Path, seed: int = 11) -> None:
     for i in range(60):
         pixels = rng.integers(0, 120, (16, 16, 3)) + 100 * (i % 2)
         Image.fromarray(pixels.astype(np.uint8)).save(folder / f"im{i:02d}.png")
-        rows.append([f"im{i:02d}.png", "ab"[i % 2], "fm"[i // 2 % 2], ["north", "south"][i // 4 % 2], f"p{i // 2}"])
+        rows.append(
+            [
+                f"im{i:02d}.png",
+                "ab"[i % 2],
+                "fm"[i // 2 % 2],
+                ["north", "south"][i // 4 % 2],
+                f"p{i // 2}",
+            ]
+        )
     write_csv(folder / "labels.csv", ["image", "label", "sex", "site", "patient"], rows)
 
 

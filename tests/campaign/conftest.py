@@ -20,14 +20,18 @@ def chain(tmp_path_factory) -> Chain:
 def play(request) -> Play:
     option = request.config.getoption
     tally = option("--tally")
-    return Play(request.node.name, option("--count"), option("--seed"), Path(tally) if tally else None)
+    return Play(
+        request.node.name, option("--count"), option("--seed"), Path(tally) if tally else None
+    )
 
 
 def pytest_collection_modifyitems(config, items) -> None:
     """Where few cases are played, they are of few methods, which the seed draws."""
     if config.getoption("--count") > 2:
         return
-    few = np.random.default_rng(config.getoption("--seed")).permutation(sorted(METHODS))[:3].tolist()
+    few = (
+        np.random.default_rng(config.getoption("--seed")).permutation(sorted(METHODS))[:3].tolist()
+    )
     left = [item for item in items if _method(item) in METHODS.keys() - set(few)]
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item in items if item not in left]

@@ -23,7 +23,19 @@ def array(values: np.ndarray, draw: Draw) -> tuple[Any, str]:
     """An array of another type, shape or content."""
     kind = str(
         draw.choice(
-            ["rank", "half", "floats", "nan", "negative", "words", "big-endian", "zeros", "0-d", "huge", "bool"]
+            [
+                "rank",
+                "half",
+                "floats",
+                "nan",
+                "negative",
+                "words",
+                "big-endian",
+                "zeros",
+                "0-d",
+                "huge",
+                "bool",
+            ]
         )
     )
     numeric = values.dtype.kind in "iufb"
@@ -129,15 +141,24 @@ def _mat(path: Path, draw: Draw) -> str:
 
 
 ELEMENTS: list[tuple[str, list[Any]]] = [
-    ("Rows", [0, 1, 65535]), ("Columns", [0, 3]), ("BitsAllocated", [1, 8, 32, 64]), ("BitsStored", [0, 1, 12, 40]),
-    ("HighBit", [0, 7, 31]), ("PixelRepresentation", [1, 7]), ("SamplesPerPixel", [0, 3, 4]),
+    ("Rows", [0, 1, 65535]),
+    ("Columns", [0, 3]),
+    ("BitsAllocated", [1, 8, 32, 64]),
+    ("BitsStored", [0, 1, 12, 40]),
+    ("HighBit", [0, 7, 31]),
+    ("PixelRepresentation", [1, 7]),
+    ("SamplesPerPixel", [0, 3, 4]),
     ("PhotometricInterpretation", ["MONOCHROME1", "RGB", "YBR_FULL", "PALETTE COLOR", "", "x"]),
-    ("RescaleSlope", ["0", "-1", "1e30", ""]), ("RescaleIntercept", ["1e30", ""]), ("WindowWidth", ["0", "-5",
-    ["1", "2"], ""]),
-    ("WindowCenter", ["1e30", ["1", "2", "3"], ""]), ("NumberOfFrames", ["0", "2", "-1"]), ("PlanarConfiguration",
-    [1, 9]),
-    ("VOILUTFunction", ["SIGMOID", "x"]), ("PixelPaddingValue", [0, 65535]), ("PatientAge", ["", "9Y", "x", "411Y"]),
-]  # fmt: skip
+    ("RescaleSlope", ["0", "-1", "1e30", ""]),
+    ("RescaleIntercept", ["1e30", ""]),
+    ("WindowWidth", ["0", "-5", ["1", "2"], ""]),
+    ("WindowCenter", ["1e30", ["1", "2", "3"], ""]),
+    ("NumberOfFrames", ["0", "2", "-1"]),
+    ("PlanarConfiguration", [1, 9]),
+    ("VOILUTFunction", ["SIGMOID", "x"]),
+    ("PixelPaddingValue", [0, 65535]),
+    ("PatientAge", ["", "9Y", "x", "411Y"]),
+]
 
 
 def _dicom(path: Path, draw: Draw) -> str:
@@ -176,7 +197,9 @@ def _dicom(path: Path, draw: Draw) -> str:
                 return "no preamble"
         for element in file:  # pydicom writes none whose type another element decided that is gone
             element.VR = "US" if element.VR == "US or SS" else element.VR
-        written = DicomBytesIO(b"\0" * 128 + b"DICM")  # dcmwrite refuses plain pixels under a compressed syntax
+        written = DicomBytesIO(
+            b"\0" * 128 + b"DICM"
+        )  # dcmwrite refuses plain pixels under a compressed syntax
         written.seek(0, io.SEEK_END)
         written.is_little_endian, written.is_implicit_VR = True, False
         write_file_meta_info(written, file.file_meta, enforce_standard=False)
@@ -188,23 +211,47 @@ def _dicom(path: Path, draw: Draw) -> str:
 def _picture(path: Path, draw: Draw) -> str:
     """The same picture in another mode, format or size."""
     kinds = [
-        "mode", "mode", "pixel", "line", "format", "rotated", "animated", "empty palette", "fractions", "deep",
-        "cut", "chunk",
-        "transparent", "large",
-    ]  # fmt: skip
+        "mode",
+        "mode",
+        "pixel",
+        "line",
+        "format",
+        "rotated",
+        "animated",
+        "empty palette",
+        "fractions",
+        "deep",
+        "cut",
+        "chunk",
+        "transparent",
+        "large",
+    ]
     kind = str(draw.choice(kinds))
     with Image.open(path) as opened:
         image = opened.convert("RGB")
-    format = {".jpg": "JPEG", ".jpeg": "JPEG", ".png": "PNG", ".bmp": "BMP", ".tif": "TIFF"}[path.suffix.lower()]
+    format = {".jpg": "JPEG", ".jpeg": "JPEG", ".png": "PNG", ".bmp": "BMP", ".tif": "TIFF"}[
+        path.suffix.lower()
+    ]
     out, options = io.BytesIO(), {}
     match kind:
         case "mode":
-            mode = str(draw.choice(["1", "L", "P", "CMYK", "YCbCr", "LAB", "I;16", "LA", "RGBA", "I", "F"]))
-            grey = np.asarray(image.convert("L"))
-            image = Image.fromarray(grey.astype(np.uint16) * 257) if mode == "I;16" else image.convert(mode)
-            format = {"CMYK": "JPEG", "LA": "PNG", "RGBA": "PNG", "P": "PNG", "I;16": "PNG", "1": "PNG"}.get(
-                mode, "TIFF"
+            mode = str(
+                draw.choice(["1", "L", "P", "CMYK", "YCbCr", "LAB", "I;16", "LA", "RGBA", "I", "F"])
             )
+            grey = np.asarray(image.convert("L"))
+            image = (
+                Image.fromarray(grey.astype(np.uint16) * 257)
+                if mode == "I;16"
+                else image.convert(mode)
+            )
+            format = {
+                "CMYK": "JPEG",
+                "LA": "PNG",
+                "RGBA": "PNG",
+                "P": "PNG",
+                "I;16": "PNG",
+                "1": "PNG",
+            }.get(mode, "TIFF")
             kind = f"mode {mode} as {format}"
         case "pixel":
             image = image.resize((1, 1))
@@ -225,7 +272,9 @@ def _picture(path: Path, draw: Draw) -> str:
             image, format = image.quantize(2), "PNG"
         case "fractions":
             image, format = (
-                Image.fromarray(np.full((9, 9), float(draw.choice([0, 0.5, -1, np.nan, 1e30])), np.float32)),
+                Image.fromarray(
+                    np.full((9, 9), float(draw.choice([0, 0.5, -1, np.nan, 1e30])), np.float32)
+                ),
                 "TIFF",
             )
         case "deep":
@@ -251,17 +300,26 @@ def _tensors(path: Path, draw: Draw) -> str:
         "meta": lambda: value.to("meta"),
         "sparse": lambda: torch.sparse_coo_tensor(value.shape, check_invariants=False),
         "nan": lambda: value * torch.nan,
-        "complex": lambda: value.to(torch.complex64), "rank": lambda: value[None],
+        "complex": lambda: value.to(torch.complex64),
+        "rank": lambda: value[None],
         "int": lambda: value.to(torch.int8),
-        "half": lambda: value.to(torch.bfloat16), "double": lambda: value.double(), "list": lambda: value.tolist(),
-        "text": lambda: "x", "none": lambda: None, "expanded": lambda: torch.zeros(1).expand(2**40),
-        "inf": lambda: value + torch.inf, "bool": lambda: value.bool(),
+        "half": lambda: value.to(torch.bfloat16),
+        "double": lambda: value.double(),
+        "list": lambda: value.tolist(),
+        "text": lambda: "x",
+        "none": lambda: None,
+        "expanded": lambda: torch.zeros(1).expand(2**40),
+        "inf": lambda: value + torch.inf,
+        "bool": lambda: value.bool(),
         "float8": lambda: value.to(torch.float8_e4m3fn),
-        "strided": lambda: torch.zeros([2 * n for n in value.shape])[tuple(slice(None, None,
-        2) for _ in value.shape)],
+        "strided": lambda: torch.zeros([2 * n for n in value.shape])[
+            tuple(slice(None, None, 2) for _ in value.shape)
+        ],
         "grad": lambda: value.float().requires_grad_(),
-    }  # fmt: skip
-    kind = str(draw.choice([*kinds, "drop", "another", "nested", "alone", "number keys", "list of"]))
+    }
+    kind = str(
+        draw.choice([*kinds, "drop", "another", "nested", "alone", "number keys", "list of"])
+    )
     out: Any = dict(tensors)
     match kind:
         case "drop":
@@ -283,11 +341,33 @@ def _tensors(path: Path, draw: Draw) -> str:
 
 
 WORDS = [
-    '"x"', "-1", "0", "1e400", "nan", "inf", "true", "[]", "{}", "[1, 2]", '""', '"é"', "1979-05-27",
-    '"../x"', '"\\u001b[31m"',
-    "[[]]", '{ a = 1 }', '[{}]', '"{seed}"', '"{files.x}"', '"{x"', '[""]', '"a\\nb"', "99999999999999999999",
-    "0x10", '"0"',
-]  # fmt: skip
+    '"x"',
+    "-1",
+    "0",
+    "1e400",
+    "nan",
+    "inf",
+    "true",
+    "[]",
+    "{}",
+    "[1, 2]",
+    '""',
+    '"é"',
+    "1979-05-27",
+    '"../x"',
+    '"\\u001b[31m"',
+    "[[]]",
+    "{ a = 1 }",
+    "[{}]",
+    '"{seed}"',
+    '"{files.x}"',
+    '"{x"',
+    '[""]',
+    '"a\\nb"',
+    "99999999999999999999",
+    "0x10",
+    '"0"',
+]
 
 
 def _toml(path: Path, draw: Draw) -> str:
@@ -308,7 +388,20 @@ def _toml(path: Path, draw: Draw) -> str:
             lines.insert(at, line)
         case "table":
             lines.insert(
-                at, str(draw.choice(["[train]", "[[row]]", "[x]", "[data]", "[smoke.train]", "[[column]]", "[files]"]))
+                at,
+                str(
+                    draw.choice(
+                        [
+                            "[train]",
+                            "[[row]]",
+                            "[x]",
+                            "[data]",
+                            "[smoke.train]",
+                            "[[column]]",
+                            "[files]",
+                        ]
+                    )
+                ),
             )
         case _:
             del lines[at]
@@ -317,7 +410,17 @@ def _toml(path: Path, draw: Draw) -> str:
 
 
 MUTATIONS: dict[str, Callable[[Path, Draw], str]] = {
-    ".npz": _npz, ".npy": _npy, ".gz": _packed(gzip), ".bz2": _packed(bz2), ".mat": _mat, ".dcm": _dicom,
+    ".npz": _npz,
+    ".npy": _npy,
+    ".gz": _packed(gzip),
+    ".bz2": _packed(bz2),
+    ".mat": _mat,
+    ".dcm": _dicom,
     ".png": _picture,
-    ".jpg": _picture, ".jpeg": _picture, ".bmp": _picture, ".tif": _picture, ".pt": _tensors, ".toml": _toml,
-}  # fmt: skip
+    ".jpg": _picture,
+    ".jpeg": _picture,
+    ".bmp": _picture,
+    ".tif": _picture,
+    ".pt": _tensors,
+    ".toml": _toml,
+}

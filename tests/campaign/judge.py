@@ -21,11 +21,19 @@ def faults(ended: Ended, *, must_fail: bool = False) -> list[str]:
     out = []
     if ended.code not in CODES:
         out.append(f"exit code {ended.code}")
-    for word in ("Traceback", r"unexpected \w*(?:Error|Exception)", "Exception ignored", "Warning:", "HDF5-DIAG"):
+    for word in (
+        "Traceback",
+        r"unexpected \w*(?:Error|Exception)",
+        "Exception ignored",
+        "Warning:",
+        "HDF5-DIAG",
+    ):
         if re.search(word, ended.err + ended.out):
             out.append(f"prints {word!r}")
     out_alone = functools.reduce(lambda text, word: text.replace(word, ""), ended.words, ended.out)
-    if re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", out_alone + ended.err):  # a path is printed as it was given
+    if re.search(
+        r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", out_alone + ended.err
+    ):  # a path is printed as it was given
         out.append("prints control characters")
     sentences = re.findall(r"^(?:error|Error): (.*)$", ended.err, flags=re.M)
     last = [s for s in sentences if not re.match(OF_A_CELL, s)]
@@ -38,15 +46,27 @@ def faults(ended: Ended, *, must_fail: bool = False) -> list[str]:
 
 
 MANIFESTS = {
-    "dataset.json", "partition.json", "corruption.json", "run.json", "scores.json", "settings.json", "results.json",
+    "dataset.json",
+    "partition.json",
+    "corruption.json",
+    "run.json",
+    "scores.json",
+    "settings.json",
+    "results.json",
     "sites.json",
-}  # fmt: skip
+}
 
 
 def leftovers(before: Iterable[str], after: Iterable[str]) -> list[str]:
     """What a command that failed has left: one fault, or none. Whole results that it made on its way may stay."""
     new = set(after) - set(before)
     whole = {str(Path(name).parent) for name in after if Path(name).name in MANIFESTS}
-    new = {name for name in new if "/samples/" not in name or Path(name).suffix == ".tmp"}  # made for a dataset, whole
-    left = [name for name in new if not whole & set(map(str, Path(name).parents)) or Path(name).suffix == ".tmp"]
+    new = {
+        name for name in new if "/samples/" not in name or Path(name).suffix == ".tmp"
+    }  # made for a dataset, whole
+    left = [
+        name
+        for name in new
+        if not whole & set(map(str, Path(name).parents)) or Path(name).suffix == ".tmp"
+    ]
     return [f"leaves {', '.join(sorted(left)[:3])}"] if left else []

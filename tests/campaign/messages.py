@@ -12,7 +12,17 @@ from fedcli.sites.transport.frames import HEAD, MAGIC, decoded, encoded
 from .mutations import VALUES, damage, mutate
 
 NUMBERS = [*VALUES, 10**12, 10**30, 10**400, -(10**400), 1.5, False]  # of a scalar
-LIES = [0, -1, 3, 10**9, 2**40, 3e38, 1e20, float("nan"), float("inf")]  # of an array: a factor, or one of its numbers
+LIES = [
+    0,
+    -1,
+    3,
+    10**9,
+    2**40,
+    3e38,
+    1e20,
+    float("nan"),
+    float("inf"),
+]  # of an array: a factor, or one of its numbers
 
 
 def as_bytes(message) -> bytes:
@@ -31,7 +41,20 @@ def of_bytes(data: bytes):
 
 def changed(data: bytes, draw: np.random.Generator, scratch: Path) -> tuple[bytes, str]:
     """A message of which bytes, the head, the text or the arrays are changed; (its bytes, what was done)."""
-    ways = ["bytes", "text", "text", "text", "head", "array", "scalar", "scalar", "twice", "cut", "numbers", "numbers"]
+    ways = [
+        "bytes",
+        "text",
+        "text",
+        "text",
+        "head",
+        "array",
+        "scalar",
+        "scalar",
+        "twice",
+        "cut",
+        "numbers",
+        "numbers",
+    ]
     how = str(draw.choice(ways))
     length = HEAD.unpack(data[: HEAD.size])[1]
     text, body = data[HEAD.size : HEAD.size + length], data[HEAD.size + length :]
@@ -53,16 +76,46 @@ def changed(data: bytes, draw: np.random.Generator, scratch: Path) -> tuple[byte
     if how == "array" and content["arrays"]:
         entry = content["arrays"][int(draw.integers(len(content["arrays"])))]
         values = [
-            [1] * 70, [0, 2**70], [2**62, 0], [], [0], [-1], [2**40], [1, -1], "x", None, ["a"], [1.5], [True],
-            [len(body) // 4 + 1], [3, 5],
-        ]  # fmt: skip
-        kinds = ["float64", "int64", "uint8", "bool", "object", "float16", "<f4", "O", "", None, 7, "U9"]
+            [1] * 70,
+            [0, 2**70],
+            [2**62, 0],
+            [],
+            [0],
+            [-1],
+            [2**40],
+            [1, -1],
+            "x",
+            None,
+            ["a"],
+            [1.5],
+            [True],
+            [len(body) // 4 + 1],
+            [3, 5],
+        ]
+        kinds = [
+            "float64",
+            "int64",
+            "uint8",
+            "bool",
+            "object",
+            "float16",
+            "<f4",
+            "O",
+            "",
+            None,
+            7,
+            "U9",
+        ]
         if draw.random() < 0.5:
             entry[2] = values[int(draw.integers(len(values)))]
         elif draw.random() < 0.5:
             entry[1] = kinds[int(draw.integers(len(kinds)))]
         else:
-            entry[0] = str(draw.choice(["theta", "", "x" * 500, "start/", "columns/loss", "all/table", "memory/a/b"]))
+            entry[0] = str(
+                draw.choice(
+                    ["theta", "", "x" * 500, "start/", "columns/loss", "all/table", "memory/a/b"]
+                )
+            )
         note = f"an array is {str(entry)[:80]}"
     elif how == "scalar" and content["scalars"]:
         key = str(draw.choice(sorted(content["scalars"])))
@@ -83,7 +136,9 @@ def lied(data: bytes, draw: np.random.Generator) -> tuple[bytes, str]:
     name, lie = str(draw.choice(sorted(arrays))), LIES[int(draw.integers(len(LIES)))]
     with np.errstate(all="ignore"):
         if arrays[name].size and draw.random() < 0.5:
-            arrays[name].flat[int(draw.integers(arrays[name].size))] = np.array(lie).astype(arrays[name].dtype)
+            arrays[name].flat[int(draw.integers(arrays[name].size))] = np.array(lie).astype(
+                arrays[name].dtype
+            )
         else:
             arrays[name] = (arrays[name] * lie).astype(arrays[name].dtype)
     return as_bytes((scalars, arrays)), f"{name} with {lie}"

@@ -16,9 +16,34 @@ import numpy as np
 from . import formats
 
 VALUES: list[Any] = [
-    None, True, -1, 0, 7, 2**63, 1e308, float("nan"), -0.5, "", "x", "nan", "0", "../../outside", "/etc/passwd",
-    "\x1b[31mred", "a\nb", "é" * 5000, "\ud800", [], {}, [[]], [None], {"": None}, [-1], [2**40], ["a", 1],
-]  # fmt: skip
+    None,
+    True,
+    -1,
+    0,
+    7,
+    2**63,
+    1e308,
+    float("nan"),
+    -0.5,
+    "",
+    "x",
+    "nan",
+    "0",
+    "../../outside",
+    "/etc/passwd",
+    "\x1b[31mred",
+    "a\nb",
+    "é" * 5000,
+    "\ud800",
+    [],
+    {},
+    [[]],
+    [None],
+    {"": None},
+    [-1],
+    [2**40],
+    ["a", 1],
+]
 CELLS = [
     "",
     "nan",
@@ -58,7 +83,9 @@ def reseal(work: Path, changed: Path) -> None:
             name = changed.relative_to(path.parent).as_posix()
             if name in manifest.get("files", {}):
                 manifest["files"][name] = digest
-                path.write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+                path.write_text(
+                    json.dumps(manifest, indent=1, sort_keys=True) + "\n", encoding="utf-8"
+                )
 
 
 def damage(path: Path, draw: np.random.Generator) -> str:
@@ -72,7 +99,9 @@ def damage(path: Path, draw: np.random.Generator) -> str:
 def _damaged(path: Path, draw: np.random.Generator) -> str:
     data = bytearray(path.read_bytes())
     at = int(draw.integers(max(1, len(data))))
-    match str(draw.choice(["flip", "cut", "empty", "nul", "repeat", "text", "start", "nested", "latin"])):
+    match str(
+        draw.choice(["flip", "cut", "empty", "nul", "repeat", "text", "start", "nested", "latin"])
+    ):
         case "flip" if data:
             data[at] ^= 1 << int(draw.integers(8))
             note = f"a bit of byte {at} flipped"
@@ -105,7 +134,13 @@ def _damaged(path: Path, draw: np.random.Generator) -> str:
 
 
 def _places(value: Any, above: tuple = ()) -> Iterator[tuple]:
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, item in items:
         yield (*above, key)
         yield from _places(item, (*above, key))
@@ -113,11 +148,17 @@ def _places(value: Any, above: tuple = ()) -> Iterator[tuple]:
 
 def _json(path: Path, draw: np.random.Generator) -> str:
     text = path.read_text(encoding="utf-8")
-    whole = [json.loads(line) for line in text.splitlines()] if path.suffix == ".jsonl" else json.loads(text)
+    whole = (
+        [json.loads(line) for line in text.splitlines()]
+        if path.suffix == ".jsonl"
+        else json.loads(text)
+    )
     places = list(_places(whole))
     # the same chance for each depth: else thousands of numbers hide the keys that say what a file is
     depth = int(draw.choice(sorted({len(place) for place in places})))
-    place = [p for p in places if len(p) == depth][int(draw.integers(sum(len(p) == depth for p in places)))]
+    place = [p for p in places if len(p) == depth][
+        int(draw.integers(sum(len(p) == depth for p in places)))
+    ]
     holder: Any = whole
     for key in place[:-1]:
         holder = holder[key]
@@ -135,7 +176,11 @@ def _json(path: Path, draw: np.random.Generator) -> str:
         case _:
             holder[key] = VALUES[int(draw.integers(len(VALUES)))]
             note = f"{where} = {str(holder[key])[:40]!r}"
-    lines = [json.dumps(line) + "\n" for line in whole] if path.suffix == ".jsonl" else [json.dumps(whole)]
+    lines = (
+        [json.dumps(line) + "\n" for line in whole]
+        if path.suffix == ".jsonl"
+        else [json.dumps(whole)]
+    )
     path.write_text("".join(lines), encoding="utf-8", errors="surrogatepass")
     return note
 
@@ -144,9 +189,29 @@ def _table(path: Path, draw: np.random.Generator) -> str:
     rows = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8"))))
     row, column = int(draw.integers(len(rows))), int(draw.integers(len(rows[0])))
     kinds = [
-        "cell", "cell", "column", "row", "short", "header", "twice", "separator", "case", "semicolons", "tabs", "bom",
-        "utf-16", "cr", "quotes", "blank lines", "shuffled", "decomposed", "spaces", "rename", "thousand", "swap",
-    ]  # fmt: skip
+        "cell",
+        "cell",
+        "column",
+        "row",
+        "short",
+        "header",
+        "twice",
+        "separator",
+        "case",
+        "semicolons",
+        "tabs",
+        "bom",
+        "utf-16",
+        "cr",
+        "quotes",
+        "blank lines",
+        "shuffled",
+        "decomposed",
+        "spaces",
+        "rename",
+        "thousand",
+        "swap",
+    ]
     kind = str(draw.choice(kinds))
     dialect: dict[str, Any] = {}
     encoding = "utf-8"
@@ -166,18 +231,28 @@ def _table(path: Path, draw: np.random.Generator) -> str:
             rows = [rows[0], *(rows[1:][i] for i in draw.permutation(len(rows) - 1))]
             note = "lines in another order"
         case "decomposed":
-            rows = [[unicodedata.normalize("NFD", cell.replace("a", "ä")) for cell in r] for r in rows]
+            rows = [
+                [unicodedata.normalize("NFD", cell.replace("a", "ä")) for cell in r] for r in rows
+            ]
             note = "with accents, decomposed"
         case "spaces":
             rows = [[f" {cell}\u00a0" for cell in r] for r in rows]
             note = "spaces around each cell"
         case "rename":
             rows[0][column] = str(
-                draw.choice(["", "label", "image", "test", "client", "a/b", "a*b", "nan", "0", "all"])
+                draw.choice(
+                    ["", "label", "image", "test", "client", "a/b", "a*b", "nan", "0", "all"]
+                )
             )
             note = f"column {column} is called {rows[0][column]!r}"
         case "thousand":
-            rows = [rows[0], *([*r[:column], f"{r[column]}{k}", *r[column + 1 :]] for k, r in enumerate(rows[1:]))]
+            rows = [
+                rows[0],
+                *(
+                    [*r[:column], f"{r[column]}{k}", *r[column + 1 :]]
+                    for k, r in enumerate(rows[1:])
+                ),
+            ]
             note = f"column {column} has a value for each line"
         case "swap":
             other = int(draw.integers(len(rows[0])))
@@ -222,17 +297,46 @@ def _swapped(row: list[str], first: int, second: int) -> list[str]:
 def _hdf5(path: Path, draw: np.random.Generator) -> str:
     with h5py.File(path, "r+") as file:
         names: list[str] = []
-        file.visit(lambda name: names.append(name) if isinstance(file[name], h5py.Dataset) else None)
+        file.visit(
+            lambda name: names.append(name) if isinstance(file[name], h5py.Dataset) else None
+        )
         if not names:
             return damage(path, draw)
         name = names[int(draw.integers(len(names)))]
         data = file[name][()] if file[name].shape is not None else np.zeros(1)
         kinds = [
-            "drop", "type", "rank", "long", "short", "negative", "huge", "nan", "words", "group", "external link",
-            "soft link", "loop", "virtual", "external data", "nested", "another", "object", "chunks", "big-endian",
-            "packed", "compound", "floats", "enum", "reference", "bool", "attribute", "f2", "shuffled", "zeros",
+            "drop",
+            "type",
+            "rank",
+            "long",
+            "short",
+            "negative",
+            "huge",
+            "nan",
+            "words",
+            "group",
+            "external link",
+            "soft link",
+            "loop",
+            "virtual",
+            "external data",
+            "nested",
+            "another",
+            "object",
+            "chunks",
+            "big-endian",
+            "packed",
+            "compound",
+            "floats",
+            "enum",
+            "reference",
+            "bool",
+            "attribute",
+            "f2",
+            "shuffled",
+            "zeros",
             "twice",
-        ]  # fmt: skip
+        ]
         kind = str(draw.choice(kinds))
         if kind not in ("another", "nested", "attribute", "twice"):
             del file[name]
@@ -241,7 +345,9 @@ def _hdf5(path: Path, draw: np.random.Generator) -> str:
         match kind:
             case "type":
                 file[name] = (
-                    array.astype(str(draw.choice(["f8", "i1", "u8", "c8"]))) if array.dtype.kind in "biuf" else 5
+                    array.astype(str(draw.choice(["f8", "i1", "u8", "c8"])))
+                    if array.dtype.kind in "biuf"
+                    else 5
                 )
             case "rank":
                 file[name] = array[None]
@@ -269,7 +375,9 @@ def _hdf5(path: Path, draw: np.random.Generator) -> str:
                 layout = h5py.VirtualLayout(array.shape or (1,), array.dtype)
                 file.create_virtual_dataset(name, layout)
             case "external data" if array.dtype.kind in "iuf" and array.size:
-                file.create_dataset(name, array.shape, array.dtype, external=[("/etc/hostname", 0, array.nbytes)])
+                file.create_dataset(
+                    name, array.shape, array.dtype, external=[("/etc/hostname", 0, array.nbytes)]
+                )
             case "nested":
                 group = file
                 for _ in range(300):
@@ -281,9 +389,16 @@ def _hdf5(path: Path, draw: np.random.Generator) -> str:
             case "big-endian" if array.dtype.kind in "iuf":
                 file[name] = array.astype(array.dtype.newbyteorder(">"))
             case "packed" if array.ndim and array.size:
-                filters = [{"compression": "gzip"}, {"compression": "lzf"}, {"scaleoffset": 2}, {"fletcher32": True}]
+                filters = [
+                    {"compression": "gzip"},
+                    {"compression": "lzf"},
+                    {"scaleoffset": 2},
+                    {"fletcher32": True},
+                ]
                 if array.dtype.kind in "iu":
-                    file.create_dataset(name, data=array, **filters[int(draw.integers(len(filters)))])
+                    file.create_dataset(
+                        name, data=array, **filters[int(draw.integers(len(filters)))]
+                    )
             case "compound":
                 file[name] = np.zeros(array.shape, [("a", "i4"), ("b", "f8")])
             case "floats" if array.dtype.kind in "iub":
@@ -306,7 +421,9 @@ def _hdf5(path: Path, draw: np.random.Generator) -> str:
                 file["twice"] = file[name]
             case "chunks" if array.dtype.kind in "iuf":
                 shape = (2**40, *array.shape[1:]) if array.ndim else (2**40,)
-                file.create_dataset(name, shape, array.dtype, chunks=(1, *array.shape[1:]) if array.ndim else (1,))
+                file.create_dataset(
+                    name, shape, array.dtype, chunks=(1, *array.shape[1:]) if array.ndim else (1,)
+                )
     return f"{name}: {kind}"
 
 

@@ -11,8 +11,16 @@ import h5py
 from .process import run
 
 AUDITED = {
-    "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.utime", "os.link", "os.symlink", "os.chmod",
-}  # fmt: skip
+    "os.rename",
+    "os.remove",
+    "os.mkdir",
+    "os.rmdir",
+    "os.truncate",
+    "os.utime",
+    "os.link",
+    "os.symlink",
+    "os.chmod",
+}
 CALLED = (
     (os, "fsync"),
     (h5py.File, "__init__"),
@@ -56,13 +64,19 @@ class Operations:
             return  # a file that is open already
         if event == "open" and isinstance(args[2], int):
             writes = bool(args[2] & (os.O_WRONLY | os.O_RDWR))
-            if not writes if self.reading and self._inside(args[0]) else writes and not self.reading:
+            if (
+                not writes
+                if self.reading and self._inside(args[0])
+                else writes and not self.reading
+            ):
                 self._next(str(args[0]))
         elif event in AUDITED and not self.reading:
             self._next(str(args[0]))
 
     def _inside(self, path: object) -> bool:
-        return isinstance(path, str | Path) and Path(path).absolute().is_relative_to(self.reading or "")
+        return isinstance(path, str | Path) and Path(path).absolute().is_relative_to(
+            self.reading or ""
+        )
 
     def _next(self, path: str = "") -> None:
         if os.getpid() != self.process:

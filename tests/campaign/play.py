@@ -53,18 +53,39 @@ class Play:
         if wrong:
             text = f"case {self.case}: {note}\n  $ {ended.line}\n  {', '.join(wrong)} (exit code {ended.code})\n"
             self.findings.append(text + f"  {ended.err.strip()[-600:]}")
-            self._tell({"name": self.name, "seed": self.seed, "case": self.case, "finding": self.findings[-1]})
+            self._tell(
+                {
+                    "name": self.name,
+                    "seed": self.seed,
+                    "case": self.case,
+                    "finding": self.findings[-1],
+                }
+            )
 
     def note(self, wrong: list[str], note: str) -> None:
         """The same of a case that is no command."""
         if wrong:
             self.findings.append(f"case {self.case}: {note}\n  {', '.join(wrong)}")
-            self._tell({"name": self.name, "seed": self.seed, "case": self.case, "finding": self.findings[-1]})
+            self._tell(
+                {
+                    "name": self.name,
+                    "seed": self.seed,
+                    "case": self.case,
+                    "finding": self.findings[-1],
+                }
+            )
 
     def _end(self) -> None:
-        line = {"name": self.name, "seed": self.seed, "cases": self.played, "findings": len(self.findings)}
+        line = {
+            "name": self.name,
+            "seed": self.seed,
+            "cases": self.played,
+            "findings": len(self.findings),
+        }
         self._tell(line)
-        assert not self.findings, f"{len(self.findings)} of {self.played}\n" + "\n".join(self.findings)
+        assert not self.findings, f"{len(self.findings)} of {self.played}\n" + "\n".join(
+            self.findings
+        )
 
     def _tell(self, line: dict) -> None:
         if self.tally:

@@ -21,9 +21,15 @@ import fedcli
 from fedcli.commands.app import app, main
 
 LATE = (  # what commands import late; a process of another user may not reach it later
-    "pandas", "torchvision", "scipy.stats", "sklearn.metrics", "skimage.filters", "matplotlib.pyplot", "PIL.Image",
+    "pandas",
+    "torchvision",
+    "scipy.stats",
+    "sklearn.metrics",
+    "skimage.filters",
+    "matplotlib.pyplot",
+    "PIL.Image",
     "encodings.utf_8_sig",
-)  # fmt: skip
+)
 SECONDS = 60  # a command on these data takes less than one; one that takes so long hangs
 
 
@@ -55,7 +61,9 @@ def warm() -> None:
             importlib.import_module(".".join(("fedcli", *inside)).removesuffix(".__init__"))
     for name in LATE:
         importlib.import_module(name)
-    typer.main.get_command(app)  # which conftest.py keeps: in each process it would take as long as a short command
+    typer.main.get_command(
+        app
+    )  # which conftest.py keeps: in each process it would take as long as a short command
     gc.collect()
     gc.freeze()  # a collection in a child would else copy every page
     atexit.register(gc.unfreeze)
@@ -108,7 +116,9 @@ def _stream(number: int, encoding: str) -> io.TextIOWrapper | None:
 
 def _called(words: Sequence[str]) -> int:
     sys.argv = ["fedcli", *words]
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # as Python starts, for as long as the command lasts
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # as Python starts, for as long as the command lasts
     try:
         return forked.exit_code(main)
     finally:
@@ -149,6 +159,14 @@ def run(
 ) -> Ended:
     """A command from its start to its end."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        process = start(words, folder, before=before, env=env, out=out.fileno(), err=err.fileno(), encoding=encoding)
+        process = start(
+            words,
+            folder,
+            before=before,
+            env=env,
+            out=out.fileno(),
+            err=err.fileno(),
+            encoding=encoding,
+        )
         code, hung = wait(process, seconds)
         return Ended(tuple(words), code, *forked.texts(out, err), hung)

@@ -30,18 +30,24 @@ def disk(tmp_path) -> Iterator[Path]:
     folder = tmp_path / "disk"
     folder.mkdir()
     if os.geteuid() or not mounted("-t", "tmpfs", "-o", "size=64m", "none", folder):
-        pytest.skip("no file system can be mounted here; RLIMIT_FSIZE and failing operations stand for it")
+        pytest.skip(
+            "no file system can be mounted here; RLIMIT_FSIZE and failing operations stand for it"
+        )
     yield folder
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def taken(folder: Path) -> int:
     """Bytes that the files of a folder take on a disk, its folders too."""
-    return sum(-(-path.lstat().st_size // PAGE) * PAGE + PAGE * path.is_dir() for path in folder.rglob("*"))
+    return sum(
+        -(-path.lstat().st_size // PAGE) * PAGE + PAGE * path.is_dir() for path in folder.rglob("*")
+    )
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_full_disk_ends_in_a_sentence_and_the_command_goes_on_when_there_is_room(name, chain, play, disk, tmp_path):
+def test_a_full_disk_ends_in_a_sentence_and_the_command_goes_on_when_there_is_room(
+    name, chain, play, disk, tmp_path
+):
     words = words_of(name)
     wanted = copied(chain.before(name), tmp_path / "whole")
     assert run(words, wanted).code == 0
@@ -63,7 +69,9 @@ def test_a_full_disk_ends_in_a_sentence_and_the_command_goes_on_when_there_is_ro
 def nobody_can_import() -> bool:
     """Whether a process that root turns into nobody's may still import what it needs."""
     places = [Path(sys.prefix), Path(fedcli.__path__[0])]
-    return bool(os.geteuid()) or all(p.stat().st_mode & 0o001 for place in places for p in (place, *place.parents))
+    return bool(os.geteuid()) or all(
+        p.stat().st_mode & 0o001 for place in places for p in (place, *place.parents)
+    )
 
 
 def as_nobody() -> None:
@@ -73,9 +81,13 @@ def as_nobody() -> None:
         os.setuid(NOBODY)
 
 
-@pytest.mark.skipif(not nobody_can_import(), reason="the Python environment is closed to others than root")
+@pytest.mark.skipif(
+    not nobody_can_import(), reason="the Python environment is closed to others than root"
+)
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_folder_that_may_only_be_read_ends_in_a_sentence_and_stays_as_it_was(name, chain, play, tmp_path):
+def test_a_folder_that_may_only_be_read_ends_in_a_sentence_and_stays_as_it_was(
+    name, chain, play, tmp_path
+):
     words = words_of(name)
     for draw in play.cases():
         folder = copied(chain.before(name), tmp_path / "case")
@@ -95,7 +107,9 @@ def test_a_folder_that_may_only_be_read_ends_in_a_sentence_and_stays_as_it_was(n
         wrong = faults(stopped)
         for path in shut:
             path.chmod(0o755)
-        if stopped.code and (lost := [key for key, value in standing.items() if files(folder).get(key) != value]):
+        if stopped.code and (
+            lost := [key for key, value in standing.items() if files(folder).get(key) != value]
+        ):
             wrong.append(f"changes {lost[:3]}")
         again = run(words, folder)
         if again.code:
@@ -105,7 +119,9 @@ def test_a_folder_that_may_only_be_read_ends_in_a_sentence_and_stays_as_it_was(n
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_work_folder_that_was_moved_with_other_clocks_gives_the_same_bytes(name, chain, play, tmp_path):
+def test_a_work_folder_that_was_moved_with_other_clocks_gives_the_same_bytes(
+    name, chain, play, tmp_path
+):
     """Its files carry the times of another machine, of 1970 or of the future, in the order in which they were."""
     words = words_of(name)
     wanted = copied(chain.before(name), tmp_path / "whole")
@@ -121,7 +137,11 @@ def test_a_work_folder_that_was_moved_with_other_clocks_gives_the_same_bytes(nam
         left = [] if ended.code else differing(files(folder), made)
         if start == 4e9 and left:
             left = []  # nobody can say which was made last
-        play.judge(ended, faults(ended) + ([f"other bytes: {left[:3]}"] if left else []), f"from {start:g} s on")
+        play.judge(
+            ended,
+            faults(ended) + ([f"other bytes: {left[:3]}"] if left else []),
+            f"from {start:g} s on",
+        )
 
 
 ENVIRONMENTS: dict[str, dict[str, str]] = {
@@ -149,7 +169,9 @@ def from_the_shell(words: list[str], folder: Path, env: dict[str, str]) -> Ended
     env = {"PATH": os.environ["PATH"], **env}
     try:
         line = [sys.executable, "-m", "fedcli", *words]
-        done = subprocess.run(line, cwd=folder, env=env, capture_output=True, timeout=600, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            line, cwd=folder, env=env, capture_output=True, timeout=600, stdin=subprocess.DEVNULL
+        )
     except subprocess.TimeoutExpired:
         return Ended(tuple(words), -9, "", "", hung=True)
     out, err = (text.decode("utf-8", "replace") for text in (done.stdout, done.stderr))
@@ -157,7 +179,9 @@ def from_the_shell(words: list[str], folder: Path, env: dict[str, str]) -> Ended
 
 
 @pytest.mark.parametrize("name", FRESH)
-def test_a_process_of_its_own_in_an_odd_environment_gives_the_same_bytes(name, chain, play, tmp_path):
+def test_a_process_of_its_own_in_an_odd_environment_gives_the_same_bytes(
+    name, chain, play, tmp_path
+):
     wanted = copied(chain.before(name), tmp_path / "whole")
     words = expanded(words_of(name), wanted)
     assert run(words, wanted).code == 0

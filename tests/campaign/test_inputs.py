@@ -18,10 +18,22 @@ from .process import run
 from .test_sites import POLICY
 
 LAYOUTS = [
-    "bcn20000", "digits", "fairfedmed-oct", "fairfedmed-slo", "fed-isic", "fedchexmimic", "hyper-kvasir", "images",
+    "bcn20000",
+    "digits",
+    "fairfedmed-oct",
+    "fairfedmed-slo",
+    "fed-isic",
+    "fedchexmimic",
+    "hyper-kvasir",
+    "images",
     "isic-skin-tone",
-    "isic2018", "isic2019", "medmnist", "messidor2", "office-caltech", "rsna-ich",
-]  # fmt: skip
+    "isic2018",
+    "isic2019",
+    "medmnist",
+    "messidor2",
+    "office-caltech",
+    "rsna-ich",
+]
 PREDICT = ["predict", "fedcli-work/runs/fedprox-*", "scan.dcm", "scan.png"]
 BROUGHT = {  # a file -> (what stands before, lines that read it)
     "raw/labels.csv": ("prepare", [PREPARE]),
@@ -32,32 +44,83 @@ BROUGHT = {  # a file -> (what stands before, lines that read it)
     "clients.csv": ("partition", [["partition", "--clients-file", "clients.csv"]]),
     "clients.json": ("partition", [["partition", "--clients-file", "clients.json"]]),
     "clients.npy": ("partition", [["partition", "--clients-file", "clients.npy"]]),
-    "order.csv": ("partition", [["partition", "--clients-file", "clients.npy", "--order-file", "order.csv"]]),
-    "policy.toml": ("train", [
-        ["site", "check", "--client", "client-00", "--policy", "policy.toml"],
-        ["site", "describe", "--client", "client-00", "--policy", "policy.toml", "--out", "d.json"],
-    ]),
-    "site.json": ("train", [
-        ["export", "flower", "site.json", "-o", "app"], ["export", "nvflare", "site.json", "-o", "job"],
-        ["train", "fedavg", "--sites", "site.json", "--engine", "socket:s", "--dry-run"],
-    ]),
+    "order.csv": (
+        "partition",
+        [["partition", "--clients-file", "clients.npy", "--order-file", "order.csv"]],
+    ),
+    "policy.toml": (
+        "train",
+        [
+            ["site", "check", "--client", "client-00", "--policy", "policy.toml"],
+            [
+                "site",
+                "describe",
+                "--client",
+                "client-00",
+                "--policy",
+                "policy.toml",
+                "--out",
+                "d.json",
+            ],
+        ],
+    ),
+    "site.json": (
+        "train",
+        [
+            ["export", "flower", "site.json", "-o", "app"],
+            ["export", "nvflare", "site.json", "-o", "job"],
+            ["train", "fedavg", "--sites", "site.json", "--engine", "socket:s", "--dry-run"],
+        ],
+    ),
     "augment.json": ("train", [["train", "fedavg", "--rounds", "1", "--augment", "augment.json"]]),
     "augment.yaml": ("train", [["train", "fedavg", "--rounds", "1", "--augment", "augment.yaml"]]),
     "weights.pt": ("train", [["train", "fedavg", "--rounds", "1", "--weights", "weights.pt"]]),
     "teacher.pt": ("train", [["train", "fed-mas", "--rounds", "1", "--teacher", "teacher.pt"]]),
-    "own.toml": ("run", [["run", "own.toml", "--raw", "raw", "--dry-run"], ["reproduce", "own.toml", "--dry-run"]]),
-    "classes.csv": ("evaluate", [["evaluate", "--on", "foreign", "--all-images", "--map-classes", "classes.csv"]]),
+    "own.toml": (
+        "run",
+        [["run", "own.toml", "--raw", "raw", "--dry-run"], ["reproduce", "own.toml", "--dry-run"]],
+    ),
+    "classes.csv": (
+        "evaluate",
+        [["evaluate", "--on", "foreign", "--all-images", "--map-classes", "classes.csv"]],
+    ),
     "foreign/dataset.json": ("evaluate", [["evaluate", "--on", "foreign", "--all-images"]]),
     "foreign/pool.h5": ("evaluate", [["evaluate", "--on", "foreign"]]),
     "scan.dcm": ("evaluate", [PREDICT]),
     "scan.png": ("evaluate", [PREDICT, [*PREDICT, "--format", "json"]]),
-    "chest/labels.csv": ("prepare", [
-        ["prepare", "images", "--raw", "chest", "--size", "8", "--multi-label", "--label-column", "signs"],
-        ["prepare", "images", "--raw", "chest", "--size", "8", "--multi-label", "--label-column", "mass",
-         "--label-column", "nodule", "--set", "uncertain=ignore"],
-    ]),
+    "chest/labels.csv": (
+        "prepare",
+        [
+            [
+                "prepare",
+                "images",
+                "--raw",
+                "chest",
+                "--size",
+                "8",
+                "--multi-label",
+                "--label-column",
+                "signs",
+            ],
+            [
+                "prepare",
+                "images",
+                "--raw",
+                "chest",
+                "--size",
+                "8",
+                "--multi-label",
+                "--label-column",
+                "mass",
+                "--label-column",
+                "nodule",
+                "--set",
+                "uncertain=ignore",
+            ],
+        ],
+    ),
     "fedcli.toml": ("train", [["train", "fedavg"], ["ls"], ["partition"], ["report"]]),
-}  # fmt: skip
+}
 DEFAULTS = """
 work = "fedcli-work"
 device = "cpu"
@@ -75,8 +138,11 @@ by = ["sex"]
 
 
 BESIDE = {  # what a file is read with
-    "order.csv": ["clients.npy"], "classes.csv": ["foreign"], "scan.dcm": ["scan.png"], "scan.png": ["scan.dcm"],
-}  # fmt: skip
+    "order.csv": ["clients.npy"],
+    "classes.csv": ["foreign"],
+    "scan.dcm": ["scan.png"],
+    "scan.png": ["scan.dcm"],
+}
 
 
 @pytest.fixture(scope="module")
@@ -87,14 +153,24 @@ def brought(chain, tmp_path_factory) -> Path:
     ages = [[name, str(20 + i), "xyz"[i % 3]] for i, name in enumerate(names)]
     write_csv(folder / "attributes.csv", ["image", "age", "race"], ages)
     write_csv(
-        folder / "split.csv", ["image", "split"], [[n, ["train", "test"][i % 5 == 0]] for i, n in enumerate(names)]
+        folder / "split.csv",
+        ["image", "split"],
+        [[n, ["train", "test"][i % 5 == 0]] for i, n in enumerate(names)],
     )
-    write_csv(folder / "folds.csv", ["image", "fold"], [[n, str(i // 2 % 3)] for i, n in enumerate(names)])
-    write_csv(folder / "clients.csv", ["image", "client"], [[n, ["n", "s"][i % 2]] for i, n in enumerate(names)])
+    write_csv(
+        folder / "folds.csv", ["image", "fold"], [[n, str(i // 2 % 3)] for i, n in enumerate(names)]
+    )
+    write_csv(
+        folder / "clients.csv",
+        ["image", "client"],
+        [[n, ["n", "s"][i % 2]] for i, n in enumerate(names)],
+    )
     (folder / "clients.json").write_text(
         '{"north": ["im01.png", "im02.png"], "south": ["im03.png", "im04.png", "im05"]}'
     )
-    np.save(folder / "clients.npy", np.array({0: [0, 1, 2], 1: [3, 4]}, dtype=object), allow_pickle=True)
+    np.save(
+        folder / "clients.npy", np.array({0: [0, 1, 2], 1: [3, 4]}, dtype=object), allow_pickle=True
+    )
     steps = albumentations.Compose(
         [albumentations.HorizontalFlip(p=0.5), albumentations.RandomBrightnessContrast(p=0.3)]
     )
@@ -102,7 +178,9 @@ def brought(chain, tmp_path_factory) -> Path:
     albumentations.save(steps, folder / "augment.yaml", data_format="yaml")
     inputs = Inputs(3, 2, 16, ["a", "b"], {"sex": ["f", "m"]})
     torch.save(build("cnn", inputs, seed=1, precision="fp32").state_dict(), folder / "weights.pt")
-    torch.save(build("resnet10", inputs, seed=1, precision="fp32").state_dict(), folder / "teacher.pt")
+    torch.save(
+        build("resnet10", inputs, seed=1, precision="fp32").state_dict(), folder / "teacher.pt"
+    )
     (folder / "fedcli.toml").write_text(DEFAULTS)
     (folder / "policy.toml").write_text(POLICY)
     write_csv(folder / "order.csv", ["id", "age"], [[name, "7"] for name in names[::-1]])
@@ -110,12 +188,29 @@ def brought(chain, tmp_path_factory) -> Path:
     assert run(["site", "describe", "--client", "client-00", "--out", "site.json"], here).code == 0
     shutil.copy(here / "site.json", folder)
     raw_images(here / "others", seed=12)
-    made = run(["prepare", "images", "--raw", "others", "--size", "16", "--group", "sex", "--out", "foreign"], here)
+    made = run(
+        [
+            "prepare",
+            "images",
+            "--raw",
+            "others",
+            "--size",
+            "16",
+            "--group",
+            "sex",
+            "--out",
+            "foreign",
+        ],
+        here,
+    )
     assert made.code == 0, made.err
     shutil.copytree(here / "foreign", folder / "foreign")
     write_csv(folder / "classes.csv", ["theirs", "ours"], [["a", "b"], ["b", ""]])
     raw_images(folder / "chest", seed=13)
-    signs = [[name, ["Mass", "Mass|Nodule", "None"][i % 3], i % 2, i // 2 % 3 - 1] for i, name in enumerate(names)]
+    signs = [
+        [name, ["Mass", "Mass|Nodule", "None"][i % 3], i % 2, i // 2 % 3 - 1]
+        for i, name in enumerate(names)
+    ]
     write_csv(folder / "chest" / "labels.csv", ["image", "signs", "mass", "nodule"], signs)
     write_slice(folder / "scan.dcm", np.arange(256, dtype=np.int16).reshape(16, 16))
     shutil.copy(folder / "chest" / "im03.png", folder / "scan.png")
@@ -130,7 +225,9 @@ def with_file(name: str, brought: Path, chain: Chain, target: Path) -> Path:
     elif (brought / name).is_file():
         shutil.copy(brought / name, folder / name)
     for other in BESIDE.get(name, ()):
-        (shutil.copytree if (brought / other).is_dir() else shutil.copy)(brought / other, folder / other)
+        (shutil.copytree if (brought / other).is_dir() else shutil.copy)(
+            brought / other, folder / other
+        )
     return folder
 
 
@@ -165,7 +262,9 @@ def layouts(chain, tmp_path_factory) -> Path:
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_changed_file_of_a_public_layout_ends_in_a_sentence(layout, layouts, play, tmp_path):
     """Or the stages after it go on to the end."""
-    suffixes = sorted({path.suffix for path in (layouts / layout).rglob("*") if path.is_file()} - {".txt"})
+    suffixes = sorted(
+        {path.suffix for path in (layouts / layout).rglob("*") if path.is_file()} - {".txt"}
+    )
     for draw in play.cases():
         folder = copied(layouts / layout, tmp_path / layout).parent
         suffix = str(draw.choice(suffixes))
@@ -175,7 +274,9 @@ def test_a_changed_file_of_a_public_layout_ends_in_a_sentence(layout, layouts, p
         shutil.rmtree(folder / "fedcli-work", ignore_errors=True)
         standing = set(files(folder))
         strict = ["--strict"] if draw.random() < 0.3 else []
-        ended = run(["prepare", layout, "--raw", layout, "--size", "8", "--jobs", "1", *strict], folder)
+        ended = run(
+            ["prepare", layout, "--raw", layout, "--size", "8", "--jobs", "1", *strict], folder
+        )
         wrong = faults(ended)
         if ended.code == 0:
             for words in (["partition", "--dirichlet", "1", "--clients", "2"], ["inspect"]):
@@ -187,7 +288,20 @@ def test_a_changed_file_of_a_public_layout_ends_in_a_sentence(layout, layouts, p
 
 
 def _changed(path: Path, draw: np.random.Generator) -> str:
-    how = str(draw.choice(["mutated", "mutated", "mutated", "mutated", "removed", "a folder", "capitals", "copied"]))
+    how = str(
+        draw.choice(
+            [
+                "mutated",
+                "mutated",
+                "mutated",
+                "mutated",
+                "removed",
+                "a folder",
+                "capitals",
+                "copied",
+            ]
+        )
+    )
     match how:
         case "removed":
             path.unlink()

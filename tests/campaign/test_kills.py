@@ -54,4 +54,8 @@ def test_an_operation_that_fails_ends_in_a_sentence_and_the_command_can_be_typed
         left = [] if "skipped 1 of 60 files" in failed.err else differing(files(folder), wanted)
         if again.code or left:
             wrong.append(f"cannot go on: {again.err[-200:] if again.code else left[:3]}")
-        play.judge(failed, wrong, f"{errno.errorcode[error]} ({os.strerror(error)}) at operation {number} of {most}")
+        play.judge(
+            failed,
+            wrong,
+            f"{errno.errorcode[error]} ({os.strerror(error)}) at operation {number} of {most}",
+        )

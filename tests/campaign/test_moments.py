@@ -9,7 +9,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from .chain import LATER, METHODS, STAGES, WRITERS, Chain, copied, differing, expanded, files, words_of
+from .chain import (
+    LATER,
+    METHODS,
+    STAGES,
+    WRITERS,
+    Chain,
+    copied,
+    differing,
+    expanded,
+    files,
+    words_of,
+)
 from .judge import faults
 from .process import Ended, run, start, wait
 
@@ -51,9 +62,13 @@ def test_a_signal_at_any_moment_loses_nothing(name, chain, play, tmp_path):
         if draw.random() < 0.5:
             os.kill(process, number)
         else:
-            os.killpg(process, number)  # as Ctrl-C in a terminal, and a scheduler: to its helpers too
+            os.killpg(
+                process, number
+            )  # as Ctrl-C in a terminal, and a scheduler: to its helpers too
         stopped = ended(words, process, err)
-        wrong = [] if stopped.code == -number else faults(stopped)  # before fedcli has begun it ends plainly
+        wrong = (
+            [] if stopped.code == -number else faults(stopped)
+        )  # before fedcli has begun it ends plainly
         again = run(words, folder)
         left = differing(files(folder), wanted)
         if again.code or left:
@@ -61,7 +76,9 @@ def test_a_signal_at_any_moment_loses_nothing(name, chain, play, tmp_path):
         play.judge(stopped, wrong, f"signal {number.name}")
 
 
-@pytest.mark.parametrize("name", [name for name in WRITERS if name not in METHODS or name in ("ditto", "bsm")])
+@pytest.mark.parametrize(
+    "name", [name for name in WRITERS if name not in METHODS or name in ("ditto", "bsm")]
+)
 def test_two_processes_of_one_command_end_at_the_bytes_of_one(name, chain, play, tmp_path):
     words = words_of(name)
     wanted, seconds = whole(name, chain, tmp_path / "whole")
@@ -76,8 +93,12 @@ def test_two_processes_of_one_command_end_at_the_bytes_of_one(name, chain, play,
             wrong.append("both fail")
         third = run(words, folder)
         if third.code or (left := differing(files(folder), wanted)):
-            wrong.append(f"a third is refused or differs: {third.err[-200:] if third.code else left[:3]}")
-        play.judge(second if faults(second) else first, wrong, f"the second begins after {pause:.2f} s")
+            wrong.append(
+                f"a third is refused or differs: {third.err[-200:] if third.code else left[:3]}"
+            )
+        play.judge(
+            second if faults(second) else first, wrong, f"the second begins after {pause:.2f} s"
+        )
 
 
 @pytest.mark.parametrize("name", [*STAGES, *LATER])
@@ -100,7 +121,11 @@ def test_what_is_removed_while_it_is_read_ends_in_a_sentence(name, chain, play, 
 
 def _any(folder: Path, draw: np.random.Generator) -> Path:
     """A file or folder; few of the many images."""
-    paths = [path for path in sorted(folder.rglob("*")) if path.suffix != ".png" or path.stem.endswith("7")]
+    paths = [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.suffix != ".png" or path.stem.endswith("7")
+    ]
     return paths[int(draw.integers(len(paths)))]
 
 
@@ -117,9 +142,13 @@ def _taken(path: Path, draw: np.random.Generator) -> str:
     return how
 
 
-@pytest.mark.parametrize("others", ["prepare", "partition", "corrupt", "train", "evaluate", "ls", "report"])
+@pytest.mark.parametrize(
+    "others", ["prepare", "partition", "corrupt", "train", "evaluate", "ls", "report"]
+)
 @pytest.mark.parametrize("name", ["partition", "train", "evaluate", "report"])
-def test_two_different_commands_at_once_do_not_disturb_each_other(name, others, chain, play, tmp_path):
+def test_two_different_commands_at_once_do_not_disturb_each_other(
+    name, others, chain, play, tmp_path
+):
     words, beside = words_of(name), expanded(words_of(others), chain.before(name))
     _, seconds = whole(name, chain, tmp_path / "whole")
     for draw in play.cases():
@@ -128,5 +157,7 @@ def test_two_different_commands_at_once_do_not_disturb_each_other(name, others, 
         process, err = begun(words, folder, pause, tmp_path / "err")
         second = run(beside, folder)
         first = ended(words, process, err)
-        wrong = faults(first) + faults(second) + ([] if first.code == 0 else ["the first is disturbed"])
+        wrong = (
+            faults(first) + faults(second) + ([] if first.code == 0 else ["the first is disturbed"])
+        )
         play.judge(first if first.code else second, wrong, f"{others} begins after {pause:.2f} s")

@@ -12,38 +12,80 @@ from .process import run
 from .test_surroundings import stops_in_round_3
 
 WORK = {  # a file of a stage -> the stage that reads it first, which stands where that stage has not run
-    "datasets/*/dataset.json": "partition", "datasets/*/pool.h5": "partition",
-    "partitions/*/partition.json": "corrupt", "partitions/*/rows.h5": "corrupt",
-    "corruptions/*/corruption.json": "train", "corruptions/*/changed.h5": "train",
-    "runs/fedprox*/run.json": "evaluate", "runs/fedprox*/models/*.h5": "evaluate",
+    "datasets/*/dataset.json": "partition",
+    "datasets/*/pool.h5": "partition",
+    "partitions/*/partition.json": "corrupt",
+    "partitions/*/rows.h5": "corrupt",
+    "corruptions/*/corruption.json": "train",
+    "corruptions/*/changed.h5": "train",
+    "runs/fedprox*/run.json": "evaluate",
+    "runs/fedprox*/models/*.h5": "evaluate",
     "runs/fedprox*/rounds.jsonl": "evaluate",
-}  # fmt: skip
+}
 SHOWN = {  # a file of the finished chain -> lines that show it
-    "datasets/*/dataset.json": [["inspect", "{}"], ["ls"], ["report"], ["corrupt", "contrast"], ["inspect"]],
-    "partitions/*/partition.json": [["inspect", "{}"], ["ls"], ["train", "fedavg", "--dry-run"], ["evaluate"]],
-    "corruptions/*/corruption.json": [["inspect", "{}"], ["ls"], ["sweep", "fedavg", "--over", "lr=1", "--dry-run"]],
+    "datasets/*/dataset.json": [
+        ["inspect", "{}"],
+        ["ls"],
+        ["report"],
+        ["corrupt", "contrast"],
+        ["inspect"],
+    ],
+    "partitions/*/partition.json": [
+        ["inspect", "{}"],
+        ["ls"],
+        ["train", "fedavg", "--dry-run"],
+        ["evaluate"],
+    ],
+    "corruptions/*/corruption.json": [
+        ["inspect", "{}"],
+        ["ls"],
+        ["sweep", "fedavg", "--over", "lr=1", "--dry-run"],
+    ],
     "corruptions/*/changed.h5": [["inspect", "{}"], ["train", "fedbn", "--rounds", "1"]],
     "datasets/*/pool.h5": [["inspect", "{}"], ["partition", "--iid", "--materialize"], ["inspect"]],
     "partitions/*/rows.h5": [["inspect", "{}"], ["inspect"], ["evaluate"]],
     "runs/*/run.json": [
-        ["plot", "curves", "{}"], ["ls"], ["report"], ["inspect", "{}"], ["compare", "fedcli-work/runs/*"], ["train",
-        "--resume"],
-        ["train", "fedavg", "--weights", "{}"], ["train", "crt", "--weights", "{}"], ["plot", "sweep", "--over", "lr"],
-    ],
-    "runs/*/rounds.jsonl": [["plot", "curves"], ["report", "--format", "html"], ["plot", "convergence"],
         ["plot", "curves", "{}"],
-    ["ls"]],
-    "runs/*/timing.jsonl": [["report", "--minutes"], ["report", "--format", "html"], ["ls"]],
-    "runs/*/models/*.h5": [["inspect", "{}"], ["train", "fedavg", "--weights", "{}"], ["plot", "landscape"]],
-    "runs/*/scores/*/scores.json": [
-        ["report"], ["report", "--format", "html"], ["compare", "fedcli-work/runs/*"], ["ls"], ["inspect", "{}"],
-        ["report", "{}", "--format", "latex"], ["report", "--export", "-"], 
-        ["plot", "sweep", "--over", "lr"], ["report",
-        "--bytes"],
+        ["ls"],
+        ["report"],
+        ["inspect", "{}"],
+        ["compare", "fedcli-work/runs/*"],
+        ["train", "--resume"],
+        ["train", "fedavg", "--weights", "{}"],
+        ["train", "crt", "--weights", "{}"],
+        ["plot", "sweep", "--over", "lr"],
     ],
-    "runs/*/scores/*/predictions.h5": [["compare", "fedcli-work/runs/*"], ["report"], ["inspect", "{}"],
-    ["evaluate"]],
-}  # fmt: skip
+    "runs/*/rounds.jsonl": [
+        ["plot", "curves"],
+        ["report", "--format", "html"],
+        ["plot", "convergence"],
+        ["plot", "curves", "{}"],
+        ["ls"],
+    ],
+    "runs/*/timing.jsonl": [["report", "--minutes"], ["report", "--format", "html"], ["ls"]],
+    "runs/*/models/*.h5": [
+        ["inspect", "{}"],
+        ["train", "fedavg", "--weights", "{}"],
+        ["plot", "landscape"],
+    ],
+    "runs/*/scores/*/scores.json": [
+        ["report"],
+        ["report", "--format", "html"],
+        ["compare", "fedcli-work/runs/*"],
+        ["ls"],
+        ["inspect", "{}"],
+        ["report", "{}", "--format", "latex"],
+        ["report", "--export", "-"],
+        ["plot", "sweep", "--over", "lr"],
+        ["report", "--bytes"],
+    ],
+    "runs/*/scores/*/predictions.h5": [
+        ["compare", "fedcli-work/runs/*"],
+        ["report"],
+        ["inspect", "{}"],
+        ["evaluate"],
+    ],
+}
 
 
 def chosen(folder: Path, pattern: str, draw: np.random.Generator) -> Path:
@@ -87,7 +129,9 @@ def test_a_changed_file_is_shown_or_ends_in_a_sentence(pattern, chain, play, tmp
 
 
 @pytest.mark.parametrize("name", ["settings.json", "rounds.jsonl", "state/*.h5", "models/*.h5"])
-def test_a_changed_file_of_an_unfinished_run_is_never_carried_into_the_finished_one(name, chain, play, tmp_path):
+def test_a_changed_file_of_an_unfinished_run_is_never_carried_into_the_finished_one(
+    name, chain, play, tmp_path
+):
     """It is refused, or played again to the bytes of a run that nothing happened to."""
     wanted = {k: v for k, v in files(chain.before("evaluate")).items() if "/runs/" in k}
     begun = copied(chain.before("train"), tmp_path / "begun")
@@ -99,11 +143,17 @@ def test_a_changed_file_of_an_unfinished_run_is_never_carried_into_the_finished_
         note = f"{path.name}: {(mutate if draw.random() < 0.6 else damage)(path, draw)}"
         shown = draw.random() < 0.2
         ended = run(
-            [["ls"], ["plot", "curves"], ["inspect"], ["report"]][int(draw.integers(4))] if shown else STAGES["train"],
+            [["ls"], ["plot", "curves"], ["inspect"], ["report"]][int(draw.integers(4))]
+            if shown
+            else STAGES["train"],
             folder,
         )
         wrong = faults(ended)
         made = {k: v for k, v in files(folder).items() if "/runs/" in k and "settings" not in k}
-        if not shown and ended.code == 0 and (left := differing(made, {k: v for k, v in wanted.items() if k in made})):
+        if (
+            not shown
+            and ended.code == 0
+            and (left := differing(made, {k: v for k, v in wanted.items() if k in made}))
+        ):
             wrong.append(f"is used: {', '.join(Path(k).name for k in left[:3])} differ")
         play.judge(ended, wrong, note)

@@ -11,46 +11,174 @@ from .judge import faults, leftovers
 from .process import run
 
 ODD = [
-    "", " ", "-1", "0", "1", "0.5", "1e400", "-1e-400", "nan", "inf", "9" * 30, "x" * 3000, "é", "\x1b[31m",
-    "a\nb", "../..",
-    "/dev/null", "1,2", "1,2,", ",", "None", "[]", "{}", "--", "-", "0x10", "1_000", "١", "½", "\udcff", "true",
-    "a=b", "=",
-    "a=", "=b", "a=b=c", "*", "%s", "{0}", "$HOME", "~", ".", "raw", "raw/labels.csv", "raw/im00.png",
+    "",
+    " ",
+    "-1",
+    "0",
+    "1",
+    "0.5",
+    "1e400",
+    "-1e-400",
+    "nan",
+    "inf",
+    "9" * 30,
+    "x" * 3000,
+    "é",
+    "\x1b[31m",
+    "a\nb",
+    "../..",
+    "/dev/null",
+    "1,2",
+    "1,2,",
+    ",",
+    "None",
+    "[]",
+    "{}",
+    "--",
+    "-",
+    "0x10",
+    "1_000",
+    "١",
+    "½",
+    "\udcff",
+    "true",
+    "a=b",
+    "=",
+    "a=",
+    "=b",
+    "a=b=c",
+    "*",
+    "%s",
+    "{0}",
+    "$HOME",
+    "~",
+    ".",
+    "raw",
+    "raw/labels.csv",
+    "raw/im00.png",
     "nowhere/at/all",
-    "own.toml", "fedcli-work", "/", "/proc/self/mem", "/dev/stdin", "client-00", "sex", "label", "sex*site", "a*",
+    "own.toml",
+    "fedcli-work",
+    "/",
+    "/proc/self/mem",
+    "/dev/stdin",
+    "client-00",
+    "sex",
+    "label",
+    "sex*site",
+    "a*",
     "last",
-    "gaussian:9", "gaussian:", ":1", "1:2:3", "step:1:2", "cosine:", "focal:", "focal:nan", "effective:1",
-    "pool:0", "pool:-1",
-    "streams:2", "cuda", "cuda:99", "cpu:7", "meta", "imagenet", "fedavg", "fedavg+", "+fedavg", "fedavg+fedavg",
-    "toy", "images",
-    "paper", "1..5", "5..1", "1..", "2,1", "700,700", "e\u0301", "\u202eabc", "\ufeff1", " 1", "1 ", "1\t", "+1",
-    "1e3", "1.0",
-    "torchvision:", "torchvision:nothing", "torchvision:../x", "timm:", "timm:nothing", "./mine.py", "./mine.py:",
+    "gaussian:9",
+    "gaussian:",
+    ":1",
+    "1:2:3",
+    "step:1:2",
+    "cosine:",
+    "focal:",
+    "focal:nan",
+    "effective:1",
+    "pool:0",
+    "pool:-1",
+    "streams:2",
+    "cuda",
+    "cuda:99",
+    "cpu:7",
+    "meta",
+    "imagenet",
+    "fedavg",
+    "fedavg+",
+    "+fedavg",
+    "fedavg+fedavg",
+    "toy",
+    "images",
+    "paper",
+    "1..5",
+    "5..1",
+    "1..",
+    "2,1",
+    "700,700",
+    "e\u0301",
+    "\u202eabc",
+    "\ufeff1",
+    " 1",
+    "1 ",
+    "1\t",
+    "+1",
+    "1e3",
+    "1.0",
+    "torchvision:",
+    "torchvision:nothing",
+    "torchvision:../x",
+    "timm:",
+    "timm:nothing",
+    "./mine.py",
+    "./mine.py:",
     ":x.py",
-    "mine.py:x:y", "own.toml.py", "socket:", "socket:x", "nvflare:", "flower:x", "socket:/dev/null", "ray:2",
-]  # fmt: skip
-LONG = {"--rounds", "--epochs", "--clients", "--resamples", "--points", "--images", "--repeats", "--size", "--folds"}
+    "mine.py:x:y",
+    "own.toml.py",
+    "socket:",
+    "socket:x",
+    "nvflare:",
+    "flower:x",
+    "socket:/dev/null",
+    "ray:2",
+]
+LONG = {
+    "--rounds",
+    "--epochs",
+    "--clients",
+    "--resamples",
+    "--points",
+    "--images",
+    "--repeats",
+    "--size",
+    "--folds",
+}
 COMMANDS = {  # command, or a use of it -> the stage before it, and the end of a line of it that does little
-    "prepare": ("prepare", []), "partition": ("partition", []), "corrupt": ("corrupt", []),
-    "train": ("train", ["--rounds", "1"]), "evaluate": ("evaluate", []), "report": ("ls", ["--format", "csv"]),
-    "compare": ("compare", []), "plot curves": ("plot", ["curves"]), "ls": ("ls", []), "inspect": ("inspect", []),
-    "reproduce": ("ls", ["--dry-run"]), "run": ("run", ["--dry-run"]), "sweep": ("ls", ["fedavg", "--dry-run"]),
-    "version": ("ls", []), "methods": ("ls", []), "datasets": ("ls", []), "models": ("ls", []), "metrics": ("ls", []),
-    "corruptions": ("ls", []), "check": ("ls", ["nothing"]), "new": ("ls", ["method", "my-rule"]),
+    "prepare": ("prepare", []),
+    "partition": ("partition", []),
+    "corrupt": ("corrupt", []),
+    "train": ("train", ["--rounds", "1"]),
+    "evaluate": ("evaluate", []),
+    "report": ("ls", ["--format", "csv"]),
+    "compare": ("compare", []),
+    "plot curves": ("plot", ["curves"]),
+    "ls": ("ls", []),
+    "inspect": ("inspect", []),
+    "reproduce": ("ls", ["--dry-run"]),
+    "run": ("run", ["--dry-run"]),
+    "sweep": ("ls", ["fedavg", "--dry-run"]),
+    "version": ("ls", []),
+    "methods": ("ls", []),
+    "datasets": ("ls", []),
+    "models": ("ls", []),
+    "metrics": ("ls", []),
+    "corruptions": ("ls", []),
+    "check": ("ls", ["nothing"]),
+    "new": ("ls", ["method", "my-rule"]),
     "site": ("train", ["describe", "--client", "client-00"]),
     "export": ("train", ["flower", "fedcli-work/partitions", "--out", "app"]),
     "corrupt labels": ("corrupt", ["labels", "--rate", "0.3"]),
     "corrupt attributes": ("corrupt", ["attributes", "--hide", "sex", "--share", "0.5"]),
     "train --dp-sgd": ("train", ["fedavg", "--rounds", "1", "--dp-sgd", "1", "--model", "cnn-gn"]),
     "report --choose": ("ls", ["--choose", "worst-group", "--by", "sex", "--format", "csv"]),
-    "predict --positive": ("ls", ["fedcli-work/runs/fedavg-*", "raw/im00.png", "--positive", "a", "--rule", "youden"]),
+    "predict --positive": (
+        "ls",
+        ["fedcli-work/runs/fedavg-*", "raw/im00.png", "--positive", "a", "--rule", "youden"],
+    ),
     "partition --hold-out": ("partition", ["--hold-out", "north", "--clients", "2"]),
-    "evaluate --on": ("evaluate", ["--on", "fedcli-work/datasets/images*/dataset.json", "--all-images"]),
+    "evaluate --on": (
+        "evaluate",
+        ["--on", "fedcli-work/datasets/images*/dataset.json", "--all-images"],
+    ),
     "evaluate --clinical": ("evaluate", ["--clinical", "--positive", "a", "--by", "sex"]),
     "predict": ("ls", ["fedcli-work/runs/fedavg-*", "raw/im00.png", "raw/im01.png"]),
-    "export model": ("ls", ["model", "fedcli-work/runs/fedavg-*", "--format", "safetensors", "--out", "exported"]),
+    "export model": (
+        "ls",
+        ["model", "fedcli-work/runs/fedavg-*", "--format", "safetensors", "--out", "exported"],
+    ),
     "bench": ("ls", ["--method", "fedavg", "--images", "8", "--clients", "1", "--repeats", "1"]),
-}  # fmt: skip
+}
 
 
 @functools.cache
@@ -83,7 +211,9 @@ def typed(use: str, draw: np.random.Generator) -> tuple[str, list[str]]:
         elif option.opts[0] in LONG and value.replace("_", "").isdecimal() and len(value) > 4:
             words.append(f"{option.opts[0]}=-1")  # a huge number is a wish
         else:
-            words += [f"{option.opts[0]}={value}"] if draw.random() < 0.7 else [option.opts[0], value]
+            words += (
+                [f"{option.opts[0]}={value}"] if draw.random() < 0.7 else [option.opts[0], value]
+            )
     return stage, words
 
 
@@ -98,23 +228,50 @@ def test_an_odd_value_of_an_option_ends_in_a_sentence(command, chain, play, tmp_
         now = files(folder)
         if ended.code:
             wrong += leftovers(standing, now)
-        if lost := {name for name in standing if now.get(name) != standing[name] and name.startswith(("raw/", "own."))}:
+        if lost := {
+            name
+            for name in standing
+            if now.get(name) != standing[name] and name.startswith(("raw/", "own."))
+        }:
             wrong.append(f"changes {', '.join(sorted(lost)[:3])}")
         play.judge(ended, wrong, command)
 
 
 VARIABLES = [
-    "FEDCLI_WORK", "FEDCLI_DEVICE", "FEDCLI_JOBS", "FEDCLI_RAW", "COLUMNS", "LINES", "TERM", "NO_COLOR",
-    "FORCE_COLOR", "TMPDIR",
-    "HOME", "LC_ALL", "LANG", "TZ", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "MPLCONFIGDIR", "MPLBACKEND",
-    "TORCH_HOME", "USER",
-    "TTY_COMPATIBLE", "TTY_INTERACTIVE", "HDF5_USE_FILE_LOCKING", "CUDA_VISIBLE_DEVICES", "PWD", "PATH",
+    "FEDCLI_WORK",
+    "FEDCLI_DEVICE",
+    "FEDCLI_JOBS",
+    "FEDCLI_RAW",
+    "COLUMNS",
+    "LINES",
+    "TERM",
+    "NO_COLOR",
+    "FORCE_COLOR",
+    "TMPDIR",
+    "HOME",
+    "LC_ALL",
+    "LANG",
+    "TZ",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "MPLCONFIGDIR",
+    "MPLBACKEND",
+    "TORCH_HOME",
+    "USER",
+    "TTY_COMPATIBLE",
+    "TTY_INTERACTIVE",
+    "HDF5_USE_FILE_LOCKING",
+    "CUDA_VISIBLE_DEVICES",
+    "PWD",
+    "PATH",
     "SOURCE_DATE_EPOCH",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("name", ["prepare", "partition", "corrupt", "train", "evaluate", *LATER])
-def test_an_odd_environment_variable_gives_the_same_bytes_or_a_sentence(name, chain, play, tmp_path):
+def test_an_odd_environment_variable_gives_the_same_bytes_or_a_sentence(
+    name, chain, play, tmp_path
+):
     wanted = copied(chain.before(name), tmp_path / "whole")
     words = expanded(words_of(name), wanted)
     assert run(words, wanted).code == 0

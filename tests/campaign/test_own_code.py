@@ -22,33 +22,92 @@ from .test_sites import tried
 Draw = np.random.Generator
 
 KINDS = {  # what `fedcli new` writes -> (the stage before, lines that use it)
-    "method": ("train", [["train", "./mine.py", "--rounds", "1"], ["train", "fedprox+./mine.py", "--rounds", "1"]]),
+    "method": (
+        "train",
+        [["train", "./mine.py", "--rounds", "1"], ["train", "fedprox+./mine.py", "--rounds", "1"]],
+    ),
     "partition": ("partition", [["partition", "--scheme", "./mine.py", "--clients", "2"]]),
     "model": ("train", [["train", "fedavg", "--model", "./mine.py:build", "--rounds", "1"]]),
     "metric": ("report", [["report", "--metric", "./mine.py"]]),
     "dataset": ("prepare", [["prepare", "./mine.py", "--sample"], ["datasets", "./mine.py"]]),
 }
 VALUES = [
-    "None", "1 / 0", "()", "[]", "{}", "'x'", "float('nan')", "-1", "object()", "lambda *_: None", "2**70", "nothing",
-    "range(3)", "(1, 2, 3)", "b''", "print", "float('inf')", "True", "[[1, 2], [3]]", "'é' * 5000", "10**400",
-]  # fmt: skip
+    "None",
+    "1 / 0",
+    "()",
+    "[]",
+    "{}",
+    "'x'",
+    "float('nan')",
+    "-1",
+    "object()",
+    "lambda *_: None",
+    "2**70",
+    "nothing",
+    "range(3)",
+    "(1, 2, 3)",
+    "b''",
+    "print",
+    "float('inf')",
+    "True",
+    "[[1, 2], [3]]",
+    "'é' * 5000",
+    "10**400",
+]
 LINES = [
-    "raise ValueError('mine')", "raise KeyError(3)", "raise SystemExit(3)", "raise Exception",
-    "return None", "import nothing",
-    "raise MemoryError", "raise OSError(28, 'full')", "assert False", "1 / 0", "del x", "yield 1", "return 'x'",
+    "raise ValueError('mine')",
+    "raise KeyError(3)",
+    "raise SystemExit(3)",
+    "raise Exception",
+    "return None",
+    "import nothing",
+    "raise MemoryError",
+    "raise OSError(28, 'full')",
+    "assert False",
+    "1 / 0",
+    "del x",
+    "yield 1",
+    "return 'x'",
     "return -1",
-    "raise ValueError('a\\nb' * 500)", "raise KeyboardInterrupt", "raise UnicodeDecodeError('a', b'b', 0, 1, 'c')",
-    "raise StopIteration", "raise RecursionError", "x = [0] * 3; x[5]", "pass", "print('x')", "break", "lambda: 0",
-]  # fmt: skip
+    "raise ValueError('a\\nb' * 500)",
+    "raise KeyboardInterrupt",
+    "raise UnicodeDecodeError('a', b'b', 0, 1, 'c')",
+    "raise StopIteration",
+    "raise RecursionError",
+    "x = [0] * 3; x[5]",
+    "pass",
+    "print('x')",
+    "break",
+    "lambda: 0",
+]
 
 
 def edited(text: str, draw: Draw) -> tuple[str, str]:
     """A Python file in which one line, value, name or argument is another."""
     lines = text.splitlines()
-    code = [k for k, line in enumerate(lines) if line.strip() and not line.lstrip().startswith(("#", '"""'))]
+    code = [
+        k
+        for k, line in enumerate(lines)
+        if line.strip() and not line.lstrip().startswith(("#", '"""'))
+    ]
     at = code[int(draw.integers(len(code)))]
     line, indent = lines[at], re.match(r"\s*", lines[at])[0]
-    match str(draw.choice(["return", "value", "number", "insert", "insert", "drop", "name", "indent", "cut", "type"])):
+    match str(
+        draw.choice(
+            [
+                "return",
+                "value",
+                "number",
+                "insert",
+                "insert",
+                "drop",
+                "name",
+                "indent",
+                "cut",
+                "type",
+            ]
+        )
+    ):
         case "return" if returned := [k for k in code if lines[k].lstrip().startswith("return ")]:
             at = returned[int(draw.integers(len(returned)))]
             before = lines[at].partition("return")[0]
@@ -56,17 +115,23 @@ def edited(text: str, draw: Draw) -> tuple[str, str]:
         case "value" if "=" in line:
             lines[at] = f"{line.split('=')[0]}= {VALUES[int(draw.integers(len(VALUES)))]}"
         case "number" if numbers := re.findall(r"\b\d[\d.]*\b", line):
-            lines[at] = line.replace(str(draw.choice(numbers)), VALUES[int(draw.integers(len(VALUES)))], 1)
+            lines[at] = line.replace(
+                str(draw.choice(numbers)), VALUES[int(draw.integers(len(VALUES)))], 1
+            )
         case "drop":
             del lines[at]
         case "name" if names := re.findall(r"\b[a-z_]{3,}\b", line):
-            lines[at] = line.replace(str(draw.choice(names)), str(draw.choice(["nothing", "x", "self", "len"])), 1)
+            lines[at] = line.replace(
+                str(draw.choice(names)), str(draw.choice(["nothing", "x", "self", "len"])), 1
+            )
         case "indent":
             lines[at] = f" {line}"
         case "cut":
             lines[at] = line[: int(draw.integers(len(line)))]
         case "type" if inside := re.findall(r"\(([^()]+)\)", line):
-            lines[at] = line.replace(str(draw.choice(inside)), VALUES[int(draw.integers(len(VALUES)))], 1)
+            lines[at] = line.replace(
+                str(draw.choice(inside)), VALUES[int(draw.integers(len(VALUES)))], 1
+            )
         case _:
             lines.insert(at, indent + LINES[int(draw.integers(len(LINES)))])
     now = lines[at] if at < len(lines) else ""
@@ -111,11 +176,20 @@ def _packed(members: dict[str, bytes], how: int = zipfile.ZIP_STORED, link: str 
 
 
 OPERATIONS = [  # of a pickle, which name what an archive must never call
-    b"cos\nsystem\n(S'true'\ntR.", b"cbuiltins\nexec\n(S'1'\ntR.", b"\x80\x02]q\x00(K\x01K\x02e.", b".", b"",
-    b"r\xff\xff\xff\x7f.", b"\x8c\x05torch\x8c\x04load\x93)R.", b"(" * 2000 + b".",
+    b"cos\nsystem\n(S'true'\ntR.",
+    b"cbuiltins\nexec\n(S'1'\ntR.",
+    b"\x80\x02]q\x00(K\x01K\x02e.",
+    b".",
+    b"",
+    b"r\xff\xff\xff\x7f.",
+    b"\x8c\x05torch\x8c\x04load\x93)R.",
+    b"(" * 2000 + b".",
     b"\x80\x05\x8e" + b"\xff" * 8 + b".",
-    b"c__torch__\nNet\n)\x81}b.", b"I1\n.", b"ctorch\nFloatStorage\n.", b"\x82\x01.",
-]  # fmt: skip
+    b"c__torch__\nNet\n)\x81}b.",
+    b"I1\n.",
+    b"ctorch\nFloatStorage\n.",
+    b"\x82\x01.",
+]
 
 
 def _archive(path: Path, draw: Draw) -> str:
@@ -125,7 +199,21 @@ def _archive(path: Path, draw: Draw) -> str:
     table = next(n for n in members if n.endswith("/data.pkl"))
     how, link = zipfile.ZIP_STORED, ""
     match str(
-        draw.choice(["bytes", "table", "flip", "drop", "packed", "bomb", "out", "link", "empty", "long", "number"])
+        draw.choice(
+            [
+                "bytes",
+                "table",
+                "flip",
+                "drop",
+                "packed",
+                "bomb",
+                "out",
+                "link",
+                "empty",
+                "long",
+                "number",
+            ]
+        )
     ):
         case "bytes":
             return damage(path, draw)
@@ -177,14 +265,19 @@ def _safetensors(path: Path, draw: Draw) -> str:
             return f"a text of {size} bytes is announced"
         case _:
             numbers = re.findall(r"\b\d+\b|F32|\w+\.weight", text)
-            old, new = str(draw.choice(numbers)), str(draw.choice(["0", "-1", "9" * 20, "F64", "x", "1.5", "null"]))
+            old, new = (
+                str(draw.choice(numbers)),
+                str(draw.choice(["0", "-1", "9" * 20, "F64", "x", "1.5", "null"])),
+            )
             text = text.replace(old, new, 1)
             path.write_bytes(len(text).to_bytes(8, "little") + text.encode() + data[8 + length :])
             return f"{old} -> {new}"
 
 
 def _write_script(path: Path) -> None:
-    net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.Linear(4, 2))
+    net = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.Linear(4, 2)
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it is deprecated, and files of it are there
         torch.jit.save(torch.jit.script(net), path)
@@ -198,7 +291,10 @@ def _write_safetensors(path: Path) -> None:
 
 ARCHIVES: dict[str, tuple[Callable[[Path], None], Callable[[Path, Draw], str]]] = {
     "script.pt": (_write_script, _archive),
-    "saved.pt": (lambda path: torch.save({"0.weight": torch.ones(3, 4), "0.bias": torch.zeros(3)}, path), _archive),
+    "saved.pt": (
+        lambda path: torch.save({"0.weight": torch.ones(3, 4), "0.bias": torch.zeros(3)}, path),
+        _archive,
+    ),
     "saved.safetensors": (_write_safetensors, _safetensors),
 }
 

@@ -73,7 +73,9 @@ def judged(sentence: object) -> list[str]:
     if not isinstance(sentence, str):
         return [f"a sentence that is {sentence!r}"]
     out = [f"a sentence of {len(sentence)} characters"] if len(sentence) > LONGEST else []
-    return out + (["says unexpected"] if re.search(r"unexpected \w*(Error|Exception)", sentence) else [])
+    return out + (
+        ["says unexpected"] if re.search(r"unexpected \w*(Error|Exception)", sentence) else []
+    )
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +125,11 @@ def _talked(site: Site, sent: bytes, draw: np.random.Generator) -> None:
     """One connection. Raises where an answer is none."""
     ours, theirs = socket.socketpair()
     answers: list[bytes] = []
-    pieces = [sent] if draw.random() < 0.5 else [sent[at : at + 4096] for at in range(0, len(sent), 4096)]
+    pieces = (
+        [sent]
+        if draw.random() < 0.5
+        else [sent[at : at + 4096] for at in range(0, len(sent), 4096)]
+    )
 
     def peer() -> None:
         with suppress(OSError):
@@ -152,7 +158,9 @@ def _talked(site: Site, sent: bytes, draw: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("absent", [False, True])
-def test_a_coordinator_goes_on_or_ends_in_a_sentence_after_any_answer(absent, federation, play, tmp_path):
+def test_a_coordinator_goes_on_or_ends_in_a_sentence_after_any_answer(
+    absent, federation, play, tmp_path
+):
     folder, data = federation
     sites = sites_of(data, tmp_path / "sites")
     for draw in play.cases():
@@ -175,7 +183,14 @@ def test_a_coordinator_goes_on_or_ends_in_a_sentence_after_any_answer(absent, fe
 
         def train(change=change, ended=ended):
             try:
-                train_at(sites, data, plan("scaffold", 2), tmp_path / "w", min_clients=2 * absent, change=change)
+                train_at(
+                    sites,
+                    data,
+                    plan("scaffold", 2),
+                    tmp_path / "w",
+                    min_clients=2 * absent,
+                    change=change,
+                )
             except FedcliError as error:
                 ended.append(f"{error.sentence} {error.hint}")
                 raise
@@ -183,7 +198,9 @@ def test_a_coordinator_goes_on_or_ends_in_a_sentence_after_any_answer(absent, fe
         wrong = tried(train)
         if ended and "south" not in ended[0]:
             wrong.append(f"does not name the site that lies: {ended[0]}")
-        if ended and absent and not notes[0].startswith("train: theta with"):  # a model within its bounds may bend it
+        if (
+            ended and absent and not notes[0].startswith("train: theta with")
+        ):  # a model within its bounds may bend it
             wrong.append(f"ends, where other sites are enough: {ended[0]}")
         play.note(wrong, "; ".join(notes) or "nothing changed")
 
@@ -274,6 +291,8 @@ def test_a_changed_description_of_a_site_is_refused_or_kept(part, federation, pl
         path = tmp_path / "given" / str(draw.choice(["north.json", "south.json"]))
         note = mutate(path, draw)
         wrong = tried(lambda: roster.gathered([tmp_path / "given"], tmp_path / "work"))
-        if left := [p for p in (tmp_path / "work").rglob("*") if p.name.endswith((".tmp", ".lock"))]:
+        if left := [
+            p for p in (tmp_path / "work").rglob("*") if p.name.endswith((".tmp", ".lock"))
+        ]:
             wrong.append(f"leaves {left[0].name}")
         play.note(wrong, f"{path.name}: {note}")

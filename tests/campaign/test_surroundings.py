@@ -39,12 +39,16 @@ def _linked_fifo(path: Path) -> None:
 
 
 ATTACKED = {  # a file that somebody has replaced -> the stage that meets it
-    "raw/labels.csv": "prepare", "raw/im07.png": "prepare",
-    "fedcli-work/datasets/*/dataset.json": "partition", "fedcli-work/datasets/*/pool.h5": "partition",
-    "fedcli-work/corruptions/*/corruption.json": "train", "fedcli-work/corruptions/*/changed.h5": "train",
-    "fedcli-work/runs/*/run.json": "evaluate", "fedcli-work/runs/*/models/00003.h5": "evaluate",
+    "raw/labels.csv": "prepare",
+    "raw/im07.png": "prepare",
+    "fedcli-work/datasets/*/dataset.json": "partition",
+    "fedcli-work/datasets/*/pool.h5": "partition",
+    "fedcli-work/corruptions/*/corruption.json": "train",
+    "fedcli-work/corruptions/*/changed.h5": "train",
+    "fedcli-work/runs/*/run.json": "evaluate",
+    "fedcli-work/runs/*/models/00003.h5": "evaluate",
     "fedcli-work/runs/*/rounds.jsonl": "evaluate",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("pattern", ATTACKED)
@@ -56,7 +60,9 @@ def test_what_is_no_plain_file_ends_in_a_sentence(pattern, chain, play, tmp_path
         folder = copied(chain.before(stage), tmp_path / "case")
         KINDS[kind](next(folder.glob(pattern)))
         ended = run(STAGES[stage], folder, seconds=20, before=_limited)
-        play.judge(ended, faults(ended, must_fail=pattern != "raw/im07.png"), f"{pattern} is {kind}")
+        play.judge(
+            ended, faults(ended, must_fail=pattern != "raw/im07.png"), f"{pattern} is {kind}"
+        )
 
 
 def _limited() -> None:
@@ -107,7 +113,9 @@ def _no_space(limit: int) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_write_that_fails_ends_in_a_sentence_and_the_command_can_be_typed_again(stage, chain, play, tmp_path):
+def test_a_write_that_fails_ends_in_a_sentence_and_the_command_can_be_typed_again(
+    stage, chain, play, tmp_path
+):
     wanted = copied(chain.before(stage), tmp_path / "whole")
     assert run(STAGES[stage], wanted).code == 0
     for draw in play.cases():
@@ -123,7 +131,10 @@ def test_a_write_that_fails_ends_in_a_sentence_and_the_command_can_be_typed_agai
 
 ODD_ENVIRONMENTS: dict[str, dict] = {
     "no HOME": {"env": {"HOME": None}},
-    "C locale": {"env": {"LC_ALL": "C", "LANG": "C", "PYTHONIOENCODING": "ascii"}, "encoding": "ascii"},
+    "C locale": {
+        "env": {"LC_ALL": "C", "LANG": "C", "PYTHONIOENCODING": "ascii"},
+        "encoding": "ascii",
+    },
     "40 columns": {"env": {"COLUMNS": "40"}},
     "closed input": {"before": lambda: os.close(0)},
     "closed output": {"before": lambda: os.close(1)},
@@ -150,7 +161,11 @@ def test_an_odd_environment_gives_the_same_bytes_or_a_sentence(stage, chain, pla
         folder = copied(chain.before(stage), tmp_path / "case")
         ended = run(STAGES[stage], folder, **ODD_ENVIRONMENTS[name])
         wrong = faults(ended)
-        if name in ("closed output", "closed errors", "full output"):  # an error may have nowhere to be said
+        if name in (
+            "closed output",
+            "closed errors",
+            "full output",
+        ):  # an error may have nowhere to be said
             wrong = [w for w in wrong if "error sentences" not in w]
         if ended.code == 0 and files(folder) != files(wanted):
             wrong.append("other bytes")

@@ -15,7 +15,11 @@ from fedcli.data import sources
 from fedcli.errors import FedcliError, UsageError
 
 ROOT = Path(__file__).parent.parent.parent
-LINES = "fedcli prepare rsna-ich --corrupt gaussian --ratio 0.2", "fedcli train fedheal", "fedcli evaluate --by race"
+LINES = (
+    "fedcli prepare rsna-ich --corrupt gaussian --ratio 0.2",
+    "fedcli train fedheal",
+    "fedcli evaluate --by race",
+)
 REAL = Path(os.environ.get("FEDCLI_REAL_DATA", "")) / "ct_head" / "GE"
 
 
@@ -36,7 +40,9 @@ def typed(tmp_path_factory) -> dict[str, tuple[int, str, str]]:
 
 
 def test_the_lines_are_those_of_the_readme():
-    assert "\n".join(f"    {line}" for line in LINES) in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "\n".join(f"    {line}" for line in LINES) in (ROOT / "README.md").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_the_three_lines_end_well_in_an_empty_folder(typed):
@@ -44,25 +50,39 @@ def test_the_three_lines_end_well_in_an_empty_folder(typed):
         assert typed[line][0] == 0, typed[line]
     _, _, said = typed[LINES[0]]
     assert said.startswith("warning: no files of rsna-ich")
-    for words in ("FEDCLI_RAW is not set", "raw/rsna-ich", "kaggle.com", "non-commercial", "--raw DIR"):
+    for words in (
+        "FEDCLI_RAW is not set",
+        "raw/rsna-ich",
+        "kaggle.com",
+        "non-commercial",
+        "--raw DIR",
+    ):
         assert words in said, words
     assert "partition: 20 clients, Dirichlet(1)" in said
 
 
 def test_every_manifest_path_and_table_made_from_a_sample_says_so(typed):
     made = sorted((typed["folder"] / "fedcli-work").rglob("*.json"))
-    kinds = {path.stem: json.loads(path.read_text()) for path in made if path.stem not in ("settings", "originals")}
+    kinds = {
+        path.stem: json.loads(path.read_text())
+        for path in made
+        if path.stem not in ("settings", "originals")
+    }
     assert set(kinds) == {"dataset", "partition", "corruption", "run", "scores"}
     for kind, content in kinds.items():
         assert content["body"]["sample"] is True, kind
     assert all("SYNTHETIC" in typed[line][1] for line in LINES)
     assert "FedHEAL, SYNTHETIC data" in typed[LINES[1]][2]
-    _, above, shown = typed[LINES[2]][2].partition("rsna-ich (SYNTHETIC sample, not of patients)")  # once, in no name
+    _, above, shown = typed[LINES[2]][2].partition(
+        "rsna-ich (SYNTHETIC sample, not of patients)"
+    )  # once, in no name
     assert above and "SYNTHETIC" not in shown
     scores = body_of(next(path for path in made if path.stem == "scores"))
     assert scores["groups"].keys() == {"race"}
     groups = scores["groups"]["race"]["clean"]["last_round"]["groups"]
-    assert groups.keys() == {"asian", "black", "white"} and all(group["count"] >= 30 for group in groups.values())
+    assert groups.keys() == {"asian", "black", "white"} and all(
+        group["count"] >= 30 for group in groups.values()
+    )
 
 
 def test_reports_and_pages_of_a_sample_say_synthetic_in_every_format(typed):
@@ -81,7 +101,11 @@ def test_real_slices_are_taken_from_fedcli_raw_and_race_ends_in_a_sentence(tmp_p
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FEDCLI_RAW", str(tmp_path / "files"))
     code, out, said = run(LINES[0])
-    assert code == 0 and "SYNTHETIC" not in out + said and f"raw folder of rsna-ich: {tmp_path}/files/rsna-ich" in said
+    assert (
+        code == 0
+        and "SYNTHETIC" not in out + said
+        and f"raw folder of rsna-ich: {tmp_path}/files/rsna-ich" in said
+    )
     assert "clients, not 20" in said
     assert run(LINES[1] + " --rounds 1")[0] == 0
     code, _, said = run(LINES[2])
@@ -112,14 +136,19 @@ def test_a_raw_folder_is_looked_for_in_this_order(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDCLI_RAW", "all")
     assert "raw folder of medmnist: all/medmnist" in run(line)[2]
     code, out, said = run(f"{line} --raw medmnist")
-    assert code == 0 and "raw folder of" not in said and "SYNTHETIC" in out  # known by the file in its folder
+    assert (
+        code == 0 and "raw folder of" not in said and "SYNTHETIC" in out
+    )  # known by the file in its folder
 
 
 def test_a_raw_folder_may_have_another_of_the_datasets_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FEDCLI_RAW", "files")
     code, _, said = run("fedcli prepare HAM10000")
-    assert code == 2 and "looked in files/isic2018, raw/isic2018 and isic2018 (a folder called ham10000" in said
+    assert (
+        code == 2
+        and "looked in files/isic2018, raw/isic2018 and isic2018 (a folder called ham10000" in said
+    )
     (tmp_path / "isic2018").write_text("a file is no folder", encoding="utf-8")
     assert run("fedcli prepare isic2018")[::2] == (code, said)
     sources.make_sample("isic2018", tmp_path / "HAM10000")
@@ -129,13 +158,20 @@ def test_a_raw_folder_may_have_another_of_the_datasets_names(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("set_variable", [True, False])
-def test_no_sample_and_a_variable_without_the_folder_end_with_an_error(tmp_path, monkeypatch, set_variable):
+def test_no_sample_and_a_variable_without_the_folder_end_with_an_error(
+    tmp_path, monkeypatch, set_variable
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("FEDCLI_RAW", raising=False)
     if set_variable:
         monkeypatch.setenv("FEDCLI_RAW", "files")
     code, out, said = run("fedcli prepare isic2018" + ("" if set_variable else " --no-sample"))
-    assert code == 2 and not out and "isic2018 needs the folder of its files: looked in" in said and "--raw DIR" in said
+    assert (
+        code == 2
+        and not out
+        and "isic2018 needs the folder of its files: looked in" in said
+        and "--raw DIR" in said
+    )
     for both in ("--sample --no-sample", "--sample --raw files"):
         assert "exclude each other" in run(f"fedcli prepare isic2018 {both}")[2]
 
@@ -159,7 +195,9 @@ def test_sample_and_real_data_are_not_compared(tmp_path):
     (real / sources.SAMPLE_MARK).unlink()
     runs = []
     for folder in (real, synthetic):
-        data = fedcli.partition(fedcli.prepare("medmnist", raw=folder, size=8, work=tmp_path), work=tmp_path)
+        data = fedcli.partition(
+            fedcli.prepare("medmnist", raw=folder, size=8, work=tmp_path), work=tmp_path
+        )
         runs.append(fedcli.train("fedavg", data, rounds=1, work=tmp_path))
     for line in (
         f"compare {runs[0]} {runs[1]}",
@@ -176,14 +214,21 @@ def test_a_recipe_does_not_mix_samples_and_real_data(tmp_path):
     (raw / sources.SAMPLE_MARK).unlink()
     line = f"fedcli reproduce fedheal-table5 --scale smoke --raw office-caltech={raw} --work {tmp_path}/work"
     code, _, said = run(line)
-    assert code == 2 and "cannot hold both: office-caltech would be real data and digits a SYNTHETIC sample" in said
+    assert (
+        code == 2
+        and "cannot hold both: office-caltech would be real data and digits a SYNTHETIC sample"
+        in said
+    )
 
 
 def test_default_clients_all_have_images_and_a_number_that_was_asked_for_is_kept(tmp_path):
     raw = sources.make_sample("rsna-ich", tmp_path / "raw")
     data = fedcli.prepare("rsna-ich", raw=raw, size=8, work=tmp_path)
     made = fedcli.partition(data, work=tmp_path)
-    assert 1 < len(made.body["roster"]) < 20 and min(client["train"] for client in made.body["roster"]) > 0
+    assert (
+        1 < len(made.body["roster"]) < 20
+        and min(client["train"] for client in made.body["roster"]) > 0
+    )
     with pytest.raises(FedcliError, match="gets no training images"):
         fedcli.partition(data, dirichlet=1.0, clients=20, work=tmp_path)
     with pytest.raises(UsageError, match="scheme"):

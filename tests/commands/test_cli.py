@@ -23,20 +23,34 @@ def chain(tmp_path_factory):
     work = tmp_path_factory.mktemp("work")
     where = ["--work", work, "--quiet"]
     made = {"work": work, "where": where}
-    made["dataset"] = path_of(fedcli("prepare", "toy", "--size", 12, "--sample-images", 400, *where))
-    made["partition"] = path_of(fedcli("partition", made["dataset"], "--dirichlet", "1.0", "--clients", "4", *where))
-    made["corruption"] = path_of(fedcli("corrupt", "gaussian", made["partition"], "--ratio", "0.25", *where))
+    made["dataset"] = path_of(
+        fedcli("prepare", "toy", "--size", 12, "--sample-images", 400, *where)
+    )
+    made["partition"] = path_of(
+        fedcli("partition", made["dataset"], "--dirichlet", "1.0", "--clients", "4", *where)
+    )
+    made["corruption"] = path_of(
+        fedcli("corrupt", "gaussian", made["partition"], "--ratio", "0.25", *where)
+    )
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("fedcli.federation.engines.pool.cores", lambda: 1)  # no fork, see below
-        made["run"] = path_of(fedcli("train", "fedheal", made["corruption"], "--rounds", "2", "--lr", "0.003", *where))
+        made["run"] = path_of(
+            fedcli("train", "fedheal", made["corruption"], "--rounds", "2", "--lr", "0.003", *where)
+        )
     made["scores"] = path_of(fedcli("evaluate", made["run"], *where))
     return made
 
 
 def test_every_stage_prints_one_line_that_the_next_reads(chain):
-    assert [chain[k].rpartition("/")[2] for k in ("dataset", "partition", "corruption", "run", "scores")] == [
-        "dataset.json", "partition.json", "corruption.json", "run.json", "scores.json",
-    ]  # fmt: skip
+    assert [
+        chain[k].rpartition("/")[2] for k in ("dataset", "partition", "corruption", "run", "scores")
+    ] == [
+        "dataset.json",
+        "partition.json",
+        "corruption.json",
+        "run.json",
+        "scores.json",
+    ]
 
 
 def test_without_a_path_the_newest_is_taken_and_named(chain):
@@ -45,7 +59,10 @@ def test_without_a_path_the_newest_is_taken_and_named(chain):
 
 
 def test_a_dash_reads_the_path_from_stdin(chain):
-    assert path_of(fedcli("evaluate", "-", *chain["where"], stdin=chain["run"] + "\n")) == chain["scores"]
+    assert (
+        path_of(fedcli("evaluate", "-", *chain["where"], stdin=chain["run"] + "\n"))
+        == chain["scores"]
+    )
     code, _, err = fedcli("evaluate", "-", *chain["where"])
     assert code == 2 and "stdin holds no path" in err
 
@@ -65,22 +82,46 @@ def test_json_is_for_machines(chain):
 def test_json_of_a_stage_is_short_and_full_has_the_whole_manifest(chain):
     asked = ["corrupt", "gaussian", chain["partition"], "--ratio", "0.25", *chain["where"]]
     short, full = (json.loads(fedcli(*asked, word)[1]) for word in ("--json", "--json=full"))
-    assert short["path"] == full["path"] == chain["corruption"] and short["warnings"] == full["warnings"]
+    assert (
+        short["path"] == full["path"] == chain["corruption"]
+        and short["warnings"] == full["warnings"]
+    )
     assert full["manifest"] == json.loads(Path(chain["corruption"]).read_text())
     body = full["manifest"]["body"]
-    assert short["clients"] == 4 and short["train"] == sum(client["train"] for client in body["roster"])
+    assert short["clients"] == 4 and short["train"] == sum(
+        client["train"] for client in body["roster"]
+    )
     assert short["noisy"] == body["clients"] and "test" not in short and "manifest" not in short
-    asked = ["train", "fedheal", chain["corruption"], "--rounds", "2", "--lr", "0.003", *chain["where"], "--json"]
+    asked = [
+        "train",
+        "fedheal",
+        chain["corruption"],
+        "--rounds",
+        "2",
+        "--lr",
+        "0.003",
+        *chain["where"],
+        "--json",
+    ]
     told = json.loads(fedcli(*asked)[1])
-    assert (told["method"], told["rounds"], told["clients"], told["path"]) == ("fedheal", 2, 4, chain["run"])
+    assert (told["method"], told["rounds"], told["clients"], told["path"]) == (
+        "fedheal",
+        2,
+        4,
+        chain["run"],
+    )
 
 
 def test_quiet_leaves_stderr_empty(chain):
-    assert fedcli("partition", chain["dataset"], "--iid", "--clients", "3", *chain["where"])[2] == ""
+    assert (
+        fedcli("partition", chain["dataset"], "--iid", "--clients", "3", *chain["where"])[2] == ""
+    )
 
 
 def test_a_dataset_given_to_train_is_partitioned_first(chain):
-    code, out, err = fedcli("train", "fedavg", chain["dataset"], "--rounds", "1", "--work", chain["work"])
+    code, out, err = fedcli(
+        "train", "fedavg", chain["dataset"], "--rounds", "1", "--work", chain["work"]
+    )
     assert code == 0 and "partition: 8 clients, Dirichlet(1)" in err
 
 
@@ -120,8 +161,14 @@ def test_report_prints_one_line_per_run_in_every_format(chain):
 
 
 def test_report_evaluates_a_run_that_has_no_scores(tmp_path):
-    run = path_of(fedcli("train", "fedavg", make_chain(tmp_path), "--rounds", "1", "--work", tmp_path, "--quiet"))
-    code, out, _ = fedcli("report", run.rpartition("/")[0], "--by", "sex", "--work", tmp_path, "--quiet")
+    run = path_of(
+        fedcli(
+            "train", "fedavg", make_chain(tmp_path), "--rounds", "1", "--work", tmp_path, "--quiet"
+        )
+    )
+    code, out, _ = fedcli(
+        "report", run.rpartition("/")[0], "--by", "sex", "--work", tmp_path, "--quiet"
+    )
     assert code == 0 and "sex" in out
 
 
@@ -131,14 +178,20 @@ def test_inspect_calls_no_file_verified_whose_numbers_lie_outside_of_it(chain, t
     path = folder / Path(chain["corruption"]).relative_to(chain["work"])
     with h5py.File(path.parent / "changed.h5", "r+") as file:
         names = []
-        file.visititems(lambda name, data: names.append(name) if isinstance(data, h5py.Dataset) else None)
+        file.visititems(
+            lambda name, data: names.append(name) if isinstance(data, h5py.Dataset) else None
+        )
         name = names[0]
         data = file[name][()]
         (tmp_path / "outside").write_bytes(data.tobytes())
         del file[name]
-        file.create_dataset(name, data.shape, data.dtype, external=[(str(tmp_path / "outside"), 0, data.nbytes)])
+        file.create_dataset(
+            name, data.shape, data.dtype, external=[(str(tmp_path / "outside"), 0, data.nbytes)]
+        )
     body = json.loads(path.read_text())
-    body["files"]["changed.h5"] = hashlib.sha256((path.parent / "changed.h5").read_bytes()).hexdigest()
+    body["files"]["changed.h5"] = hashlib.sha256(
+        (path.parent / "changed.h5").read_bytes()
+    ).hexdigest()
     path.write_text(json.dumps(body, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
     code, _, err = fedcli("inspect", path)
     assert code == 1
@@ -150,7 +203,14 @@ def test_inspect_shows_shards_and_unfinished_runs(chain, tmp_path, monkeypatch):
     assert "x: uint8 [400, 12, 12, 1]" in out
     monkeypatch.setattr(Federation, "play", stop)
     code, _, err = fedcli(
-        "train", "fedavg", chain["partition"], "--rounds", "2", "--out", tmp_path / "run", *chain["where"]
+        "train",
+        "fedavg",
+        chain["partition"],
+        "--rounds",
+        "2",
+        "--out",
+        tmp_path / "run",
+        *chain["where"],
     )
     assert code == 130 and f"fedcli train --resume --out {tmp_path / 'run'}" in err
     monkeypatch.undo()
@@ -167,7 +227,9 @@ def stop(*_, **__):
 
 def test_a_changed_byte_exits_with_3(chain, tmp_path):
     work = tmp_path / "w"
-    pool = path_of(fedcli("prepare", "toy", "--work", work, "--quiet")).replace("dataset.json", "pool.h5")
+    pool = path_of(fedcli("prepare", "toy", "--work", work, "--quiet")).replace(
+        "dataset.json", "pool.h5"
+    )
     with open(pool, "r+b") as file:
         file.seek(5000)
         file.write(b"\x99\x98\x97")
@@ -189,7 +251,12 @@ ERRORS = {
         "no option 'taus'",
         "did you mean 'tau'",
     ),
-    "an option that is no pair": (("train", "fedheal", "{corruption}", "--set", "tau"), 2, "not key=value", "--set"),
+    "an option that is no pair": (
+        ("train", "fedheal", "{corruption}", "--set", "tau"),
+        2,
+        "not key=value",
+        "--set",
+    ),
     "an option given twice": (
         ("train", "fedheal", "{corruption}", "--set", "tau=0.1", "--set", "tau=0.2"),
         2,
@@ -199,12 +266,37 @@ ERRORS = {
     "an unknown flag": (("train", "fedheal", "--round", "3"), 2, "--round", "--rounds"),
     "an unknown dataset": (("prepare", "toi"), 2, "toi", "toy"),
     "an unknown corruption": (("corrupt", "gausian", "{partition}"), 2, "gausian", "gaussian"),
-    "an unknown client": (("corrupt", "gaussian", "{partition}", "--on", "client-99"), 2, "client-99", "client-0"),
-    "an unknown attribute to divide by": (("partition", "{dataset}", "--by", "sex"), 2, "no attribute 'sex'", "known"),
+    "an unknown client": (
+        ("corrupt", "gaussian", "{partition}", "--on", "client-99"),
+        2,
+        "client-99",
+        "client-0",
+    ),
+    "an unknown attribute to divide by": (
+        ("partition", "{dataset}", "--by", "sex"),
+        2,
+        "no attribute 'sex'",
+        "known",
+    ),
     "an unknown attribute to score by": (("evaluate", "{run}", "--by", "race"), 2, "race", ""),
-    "two schemes": (("partition", "{dataset}", "--iid", "--shards", "2"), 2, "exclude each other", "one of them"),
-    "more clients than images": (("partition", "{dataset}", "--iid", "--clients", "5000"), 1, "5000", "fewer"),
-    "a missing folder": (("prepare", "isic2018", "--raw", "/no/such/folder"), 1, "/no/such/folder", ""),
+    "two schemes": (
+        ("partition", "{dataset}", "--iid", "--shards", "2"),
+        2,
+        "exclude each other",
+        "one of them",
+    ),
+    "more clients than images": (
+        ("partition", "{dataset}", "--iid", "--clients", "5000"),
+        1,
+        "5000",
+        "fewer",
+    ),
+    "a missing folder": (
+        ("prepare", "isic2018", "--raw", "/no/such/folder"),
+        1,
+        "/no/such/folder",
+        "",
+    ),
     "a missing --raw": (("prepare", "isic2018", "--no-sample"), 2, "--raw", "--raw"),
     "a missing manifest": (("evaluate", "/no/run.json"), 1, "/no/run.json", "lists what there is"),
     "the wrong kind of manifest": (("evaluate", "{dataset}"), 1, "is a dataset manifest", "path"),
@@ -214,9 +306,24 @@ ERRORS = {
         "at least 32 pixels",
         "--size",
     ),
-    "a learning rate of zero": (("train", "fedavg", "{corruption}", "--lr", "0"), 2, "--lr", "default"),
-    "momentum for adam": (("train", "fedavg", "{corruption}", "--momentum", "0.9"), 2, "--momentum", "sgd"),
-    "an unknown optimizer": (("train", "fedavg", "{corruption}", "--optimizer", "adagrad"), 2, "adagrad", "adam"),
+    "a learning rate of zero": (
+        ("train", "fedavg", "{corruption}", "--lr", "0"),
+        2,
+        "--lr",
+        "default",
+    ),
+    "momentum for adam": (
+        ("train", "fedavg", "{corruption}", "--momentum", "0.9"),
+        2,
+        "--momentum",
+        "sgd",
+    ),
+    "an unknown optimizer": (
+        ("train", "fedavg", "{corruption}", "--optimizer", "adagrad"),
+        2,
+        "adagrad",
+        "adam",
+    ),
     "an unknown format": (("report", "{scores}", "--format", "markdwn"), 2, "markdwn", "markdown"),
     "a number in another spelling": (
         ("partition", "{dataset}", "--clients", "1e0"),
@@ -230,8 +337,18 @@ ERRORS = {
         "at their sites",
         "leave --dry-run",
     ),
-    "a script as JSON": (("sweep", "fedavg", "--dry-run", "--json"), 2, "exclude each other", "one of them"),
-    "a recipe's script as JSON": (("reproduce", "mnist-usps", "--dry-run", "--json"), 2, "exclude", "one of them"),
+    "a script as JSON": (
+        ("sweep", "fedavg", "--dry-run", "--json"),
+        2,
+        "exclude each other",
+        "one of them",
+    ),
+    "a recipe's script as JSON": (
+        ("reproduce", "mnist-usps", "--dry-run", "--json"),
+        2,
+        "exclude",
+        "one of them",
+    ),
     "no method": (("train",), 2, "which method", "fedcli methods"),
     "a device that cannot compute the weights": (
         ("train", "fedavg", "{corruption}", "--device", "mps"),
@@ -239,7 +356,12 @@ ERRORS = {
         "no 64-bit floats",
         "train on the CPU",
     ),
-    "cuda where there is none": (("train", "fedavg", "{corruption}", "--device", "cuda"), 1, "cuda", "CPU"),
+    "cuda where there is none": (
+        ("train", "fedavg", "{corruption}", "--device", "cuda"),
+        1,
+        "cuda",
+        "CPU",
+    ),
     "an update that is not finite": (
         ("train", "fedavg", "{corruption}", "--optimizer", "sgd", "--lr", "1e30"),
         1,
@@ -280,7 +402,15 @@ def test_no_space_left_is_said_as_such(chain, tmp_path, monkeypatch):
 @pytest.mark.long
 def test_train_and_evaluate_need_none_of_the_packages_of_prepare(chain, tmp_path):
     """On a machine with only torch, torchvision, h5py, numpy, scikit-learn and typer."""
-    absent = ("pandas", "pydicom", "albumentations", "imagecorruptions", "cv2", "skimage", "matplotlib")
+    absent = (
+        "pandas",
+        "pydicom",
+        "albumentations",
+        "imagecorruptions",
+        "cv2",
+        "skimage",
+        "matplotlib",
+    )
     lines = f"train fedism-plus {chain['corruption']} --rounds 1 --quiet", "evaluate --quiet"
 
     script = (
@@ -288,7 +418,9 @@ def test_train_and_evaluate_need_none_of_the_packages_of_prepare(chain, tmp_path
         f"for line in {lines}: app(line.split(), standalone_mode=False)"
     )
     # no fork: autograd works in none once an earlier test has started its threads
-    ended = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.endswith("scores.json\n")
 
@@ -296,7 +428,10 @@ def test_train_and_evaluate_need_none_of_the_packages_of_prepare(chain, tmp_path
 def test_a_page_is_made_without_torch(chain, tmp_path):
     def work():
         sys.modules["torch"] = None
-        app(f"report {chain['run']} --format html --out {tmp_path}/page.html --quiet".split(), standalone_mode=False)
+        app(
+            f"report {chain['run']} --format html --out {tmp_path}/page.html --quiet".split(),
+            standalone_mode=False,
+        )
 
     ended = forked.run(work, tmp_path, anew=True)
     assert ended.returncode == 0, ended.stderr
@@ -305,7 +440,14 @@ def test_a_page_is_made_without_torch(chain, tmp_path):
 
 def test_a_shared_option_of_a_pair_needs_its_half(chain, tmp_path):
     code, _, err = fedcli(
-        "train", "salt+fedheal", chain["corruption"], "--set", "tau=0.4", "--work", tmp_path, "--quiet"
+        "train",
+        "salt+fedheal",
+        chain["corruption"],
+        "--set",
+        "tau=0.4",
+        "--work",
+        tmp_path,
+        "--quiet",
     )
     assert code == 2 and "local.tau or server.tau" in err
     run = path_of(
@@ -325,7 +467,9 @@ def test_a_shared_option_of_a_pair_needs_its_half(chain, tmp_path):
     settings = json.loads(Path(run).read_text())["body"]["settings"]
     assert settings["server.tau"] == 0.4 and settings["local.tau"] == 0.5
     _, out, _ = fedcli("methods", "salt+fedheal")
-    assert "local.tau" in out and "server.tau" in out and "2503.09587" in out and "2405.16585" in out
+    assert (
+        "local.tau" in out and "server.tau" in out and "2503.09587" in out and "2405.16585" in out
+    )
 
 
 def test_partitions_of_the_papers_and_of_files_by_their_flags(chain, tmp_path):
@@ -334,14 +478,21 @@ def test_partitions_of_the_papers_and_of_files_by_their_flags(chain, tmp_path):
         (["--fedmrl", "0.0", "--clients", "4"], "fedmrl"),
         (["--fedmrl-authors", "--clients", "4"], "fedmrl-authors"),
     ):
-        made = json.loads(Path(path_of(fedcli("partition", chain["dataset"], *flags, *chain["where"]))).read_text())
+        made = json.loads(
+            Path(
+                path_of(fedcli("partition", chain["dataset"], *flags, *chain["where"]))
+            ).read_text()
+        )
         assert made["body"]["scheme"] == scheme and made["made_by"][1:] == flags
     who = tmp_path / "who.json"
     who.write_text(json.dumps({"a": [f"nobody-{k}" for k in range(20)]}))
     code, _, err = fedcli("partition", chain["dataset"], "--clients-file", who, *chain["where"])
     assert code == 1 and "names none of the 400 images" in err
     for words, said in (
-        (["--clients-file", who, "--clients", "3"], "--clients-file and --clients exclude each other"),
+        (
+            ["--clients-file", who, "--clients", "3"],
+            "--clients-file and --clients exclude each other",
+        ),
         (["--order-file", who], "--order-file is about a file of clients"),
         (["--fedmrl", "1", "--dirichlet", "1"], "--dirichlet and --fedmrl are different schemes"),
         (["--iid", "--keep-units"], None),

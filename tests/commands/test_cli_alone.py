@@ -20,7 +20,9 @@ from fedcli.errors import UsageError
 
 
 def test_a_path_from_stdin_may_have_any_bytes_and_is_not_read_for_ever(monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xffdata.json\n"), encoding="utf-8"))
+    monkeypatch.setattr(
+        sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xffdata.json\n"), encoding="utf-8")
+    )
     _open_streams()
     assert declare.piped() == "\udcffdata.json"
     monkeypatch.setattr(sys, "stdin", io.StringIO("x" * 10**6))
@@ -30,7 +32,10 @@ def test_a_path_from_stdin_may_have_any_bytes_and_is_not_read_for_ever(monkeypat
 def test_a_file_in_place_of_a_folder_is_said_in_words(tmp_path):
     (tmp_path / "labels.csv").write_text("")
     code, _, err = fedcli("prepare", "toy", "--out", tmp_path / "labels.csv" / "x")
-    assert code == 1 and f"error: {tmp_path}/labels.csv is no folder, and a folder is needed there" in err
+    assert (
+        code == 1
+        and f"error: {tmp_path}/labels.csv is no folder, and a folder is needed there" in err
+    )
 
 
 def test_a_folder_of_other_files_is_not_offered_for_removal(tmp_path):
@@ -40,15 +45,29 @@ def test_a_folder_of_other_files_is_not_offered_for_removal(tmp_path):
 
 
 def test_a_tree_prints_names_of_others_on_one_line_and_without_control_characters(capsys):
-    shown.show_tree({"a\x1b[31m": {"b": "c\nd\x07"}, "list": [{"x\x1b": "y\x1b"}], "words": ["z\x1b]0;t\x07", 1]})
-    lines = ["a\\x1b[31m:", "  b: c\\nd\\x07", "list:", "  x\\x1b y\\x1b", "words: z\\x1b]0;t\\x07 1"]
+    shown.show_tree(
+        {
+            "a\x1b[31m": {"b": "c\nd\x07"},
+            "list": [{"x\x1b": "y\x1b"}],
+            "words": ["z\x1b]0;t\x07", 1],
+        }
+    )
+    lines = [
+        "a\\x1b[31m:",
+        "  b: c\\nd\\x07",
+        "list:",
+        "  x\\x1b y\\x1b",
+        "words: z\\x1b]0;t\\x07 1",
+    ]
     assert capsys.readouterr().out.splitlines() == lines
 
 
 SHORT_OF_MEMORY = [
-    ImportError("libtorch_cpu.so: failed to map segment"), MemoryError(), RuntimeError("can't start new thread"),
+    ImportError("libtorch_cpu.so: failed to map segment"),
+    MemoryError(),
+    RuntimeError("can't start new thread"),
     RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("error", SHORT_OF_MEMORY)
@@ -58,14 +77,18 @@ def test_too_little_memory_is_said(error, monkeypatch, tmp_path):
 
     monkeypatch.setattr(ls, "_lines", fail)
     code, out, err = fedcli("ls", "--work", tmp_path)
-    assert code == 1 and not out and err.startswith("error: too little memory") and "ulimit -v" in err
+    assert (
+        code == 1 and not out and err.startswith("error: too little memory") and "ulimit -v" in err
+    )
     assert (str(error) or "memory is used up") in err
 
 
 def test_a_limit_on_memory_that_torch_would_not_survive_is_said_before_it_is_loaded(tmp_path):
     line = f"ulimit -v 3200000; exec {sys.executable} -m fedcli prepare toy --work {tmp_path}"
     ended = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=60)
-    assert ended.returncode == 1 and "3.1 GB are allowed, and torch's libraries need 4" in ended.stderr
+    assert (
+        ended.returncode == 1 and "3.1 GB are allowed, and torch's libraries need 4" in ended.stderr
+    )
     assert "ulimit -v" in ended.stderr and not list(tmp_path.iterdir())
 
 
@@ -101,12 +124,20 @@ def test_every_command_explains_itself(name):
 def test_the_list_of_commands_shows_whole_sentences(columns, monkeypatch):
     monkeypatch.setenv("COLUMNS", columns)
     shown = fedcli("--help")[1]
-    assert "..." not in shown.split("\nBegin:")[1] and max(map(len, shown.splitlines())) <= int(columns)
+    assert "..." not in shown.split("\nBegin:")[1] and max(map(len, shown.splitlines())) <= int(
+        columns
+    )
     for command in app.registered_commands:
-        name, first = command.name or command.callback.__name__, command.callback.__doc__.split("\n\n")[0].strip()
+        name, first = (
+            command.name or command.callback.__name__,
+            command.callback.__doc__.split("\n\n")[0].strip(),
+        )
         assert first.endswith(".") and len(first) <= 60, name
         assert re.search(rf"^  {name} +{re.escape(first)}$", shown, re.M), name
-    assert all(f"\n{group}:\n" in shown for group in ("Begin", "Data", "Train and score", "Compare", "More"))
+    assert all(
+        f"\n{group}:\n" in shown
+        for group in ("Begin", "Data", "Train and score", "Compare", "More")
+    )
 
 
 def test_arguments_are_shown_without_a_type():
@@ -119,8 +150,13 @@ def test_versions_of_packages_without_the_name_of_a_host():
     assert set(written) == {"fedcli", "python", "platform", "packages"}
     assert written["packages"]["numpy"] == numpy.__version__
     assert {"torchvision", "numpy", "h5py"} < written["packages"].keys()
-    assert not {"pytest", "ruff", "flwr"} & written["packages"].keys() and platform.node() not in written["platform"]
-    assert "h5py" in fedcli("version")[1] and fedcli("--version")[1] == f"fedcli {written['fedcli']}\n"
+    assert (
+        not {"pytest", "ruff", "flwr"} & written["packages"].keys()
+        and platform.node() not in written["platform"]
+    )
+    assert (
+        "h5py" in fedcli("version")[1] and fedcli("--version")[1] == f"fedcli {written['fedcli']}\n"
+    )
 
 
 def edited(path, **body):
@@ -133,7 +169,9 @@ def edited(path, **body):
 
 @pytest.mark.parametrize("name", ["../../../out", "/tmp/out", "..", "a/b"])
 def test_a_name_in_a_manifest_cannot_lead_out_of_the_work_folder(tmp_path, name):
-    dataset = edited(path_of(fedcli("prepare", "toy", "--work", tmp_path / "w", "--quiet")), name=name)
+    dataset = edited(
+        path_of(fedcli("prepare", "toy", "--work", tmp_path / "w", "--quiet")), name=name
+    )
     made = Path(path_of(fedcli("partition", dataset, "--iid", "--work", tmp_path / "w", "--quiet")))
     assert made.resolve().parent.parent == (tmp_path / "w" / "partitions").resolve()
 
@@ -149,7 +187,10 @@ def test_an_edited_manifest_ends_in_a_sentence_not_in_a_traceback(tmp_path, body
 def test_a_damaged_settings_file_or_manifest_is_told(tmp_path, text):
     (tmp_path / "settings.json").write_text(text)
     (tmp_path / "run.json.bad").write_text(text)
-    for command in (("train", "--resume", "--out", tmp_path), ("inspect", tmp_path / "run.json.bad")):
+    for command in (
+        ("train", "--resume", "--out", tmp_path),
+        ("inspect", tmp_path / "run.json.bad"),
+    ):
         code, _, err = fedcli(*command)
         assert code == 1 and "Traceback" not in err and "hint:" in err
 
@@ -176,8 +217,12 @@ def test_help_lists_every_kind_of_corruption():
 
 
 def test_warnings_of_libraries_do_not_reach_the_user(monkeypatch, capsys):
-    monkeypatch.setattr("fedcli.commands.app.app", lambda: warnings.warn("for programmers", stacklevel=1))
-    monkeypatch.setattr("fedcli.system.interrupts.listen", lambda: None)  # the handlers of the tests stay
+    monkeypatch.setattr(
+        "fedcli.commands.app.app", lambda: warnings.warn("for programmers", stacklevel=1)
+    )
+    monkeypatch.setattr(
+        "fedcli.system.interrupts.listen", lambda: None
+    )  # the handlers of the tests stay
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         main()
@@ -194,7 +239,9 @@ def test_ctrl_c_before_a_command_has_begun_is_one_sentence(monkeypatch, capsys):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("fedcli.commands.app.app", interrupted)
-    monkeypatch.setattr("fedcli.system.interrupts.listen", lambda: None)  # the handlers of the tests stay
+    monkeypatch.setattr(
+        "fedcli.system.interrupts.listen", lambda: None
+    )  # the handlers of the tests stay
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 130

@@ -46,11 +46,18 @@ def work(tmp_path_factory) -> Path:
 @pytest.mark.parametrize(
     ("spelt", "name"),
     [
-        ("FedISM+", "fedism-plus"), ("fedism+", "fedism-plus"), ("FedISM", "fedism"), ("FedAvg", "fedavg"),
-        ("q-FedAvg", "qffl"), ("Q-FFL", "qffl"), ("FEDPROX", "fedprox"), ("fedprox+afl", "fedprox+afl"),
-        ("FedProx+SAGA", "fedprox+saga"), ("fedprox+FedHEAL", "fedprox+fedheal"),
+        ("FedISM+", "fedism-plus"),
+        ("fedism+", "fedism-plus"),
+        ("FedISM", "fedism"),
+        ("FedAvg", "fedavg"),
+        ("q-FedAvg", "qffl"),
+        ("Q-FFL", "qffl"),
+        ("FEDPROX", "fedprox"),
+        ("fedprox+afl", "fedprox+afl"),
+        ("FedProx+SAGA", "fedprox+saga"),
+        ("fedprox+FedHEAL", "fedprox+fedheal"),
     ],
-)  # fmt: skip
+)
 def test_a_method_is_found_as_people_write_it(spelt, name):
     assert resolve(spelt).name == name
 
@@ -68,13 +75,20 @@ def test_a_misspelt_label_is_answered_with_the_nearest():
 
 @pytest.mark.parametrize(
     ("spelt", "name"),
-    [("HAM10000", "isic2018"), ("ham10000", "isic2018"), ("ISIC2019", "isic2019"), ("RSNA-ICH", "rsna-ich")],
+    [
+        ("HAM10000", "isic2018"),
+        ("ham10000", "isic2018"),
+        ("ISIC2019", "isic2019"),
+        ("RSNA-ICH", "rsna-ich"),
+    ],
 )
 def test_a_dataset_is_found_as_people_write_it(spelt, name):
     assert sources.named(spelt) == name
 
 
-@pytest.mark.parametrize("spelt", ["FedISM-Plus-Table2", "fedism+ table2", "FEDISM-PLUS-TABLE2.toml"])
+@pytest.mark.parametrize(
+    "spelt", ["FedISM-Plus-Table2", "fedism+ table2", "FEDISM-PLUS-TABLE2.toml"]
+)
 def test_a_recipe_is_found_as_people_write_it(spelt):
     assert recipe.find(spelt).stem == "fedism-plus-table2"
 
@@ -82,13 +96,17 @@ def test_a_recipe_is_found_as_people_write_it(spelt):
 @pytest.mark.parametrize(
     ("words", "sentence", "line"),
     [
-        (["train", "fedavg", "--round", 2], "error: no such option:? '?--round\\b", "`fedcli train --help`"),
+        (
+            ["train", "fedavg", "--round", 2],
+            "error: no such option:? '?--round\\b",
+            "`fedcli train --help`",
+        ),
         (["prepare"], "(?i)error: missing argument 'name'", "`fedcli prepare --help`"),
         (["trian"], "error: no such command 'trian'", "`fedcli --help`"),
         (["--loud"], "error: no such option:? '?--loud\\b", "`fedcli --help`"),
         (["ls", "--work"], "error: option '--work' requires an argument", "`fedcli ls --help`"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_read_is_refused_as_all_other_mistakes_are(words, sentence, line):
     code, out, err = run(*words)
     assert (code, out) == (2, "") and re.search(f"{sentence}(.*\n)+  hint: {line}", err)
@@ -105,7 +123,9 @@ for line in sys.argv[1:]:
 """
     method_facts.all_facts()  # which the first `fedcli methods` keeps
     lines = "methods", "reproduce", "ls", "train --help"
-    ended = subprocess.run([sys.executable, "-c", code, *lines], cwd=work.parent, capture_output=True, text=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", code, *lines], cwd=work.parent, capture_output=True, text=True
+    )
     shown = [line for line in ended.stdout.splitlines() if line.startswith("imports torch:")]
     assert shown == ["imports torch: False"] * len(lines), ended.stderr
 
@@ -117,7 +137,9 @@ def test_ls_shows_every_stage_with_the_runs_score(work):
         assert words in out
     written = json.loads(run("ls", "--work", work, "--json")[1])
     (line,) = written["run"]
-    assert (line["run"], line["seed"], line["rounds"]) == ("first", 0, 1) and line["rounds_played"] == 1
+    assert (line["run"], line["seed"], line["rounds"]) == ("first", 0, 1) and line[
+        "rounds_played"
+    ] == 1
     scores = body_of(next(work.glob("runs/first/scores/*/scores.json")))
     mean = scores["versions"]["average"]["balanced_accuracy"]["mean_last5"]
     assert line["balanced_accuracy (%)"] == 100 * mean and f"{100 * mean:.1f}" in out
@@ -130,7 +152,9 @@ def test_ls_names_the_attribute_of_a_partition_and_says_what_is_synthetic(tmp_pa
     assert run("prepare", "rsna-ich", "--sample", "--size", 8, "--work", tmp_path)[0] == 0
     assert run("partition", "--by", "race", "--work", tmp_path)[0] == 0
     listed = json.loads(run("ls", "--work", tmp_path, "--json")[1])
-    assert [entry["data"] for entry in (*listed["dataset"], *listed["partition"])] == ["SYNTHETIC"] * 2
+    assert [entry["data"] for entry in (*listed["dataset"], *listed["partition"])] == [
+        "SYNTHETIC"
+    ] * 2
     assert listed["partition"][0]["scheme"] == "by race"
 
 
@@ -140,7 +164,12 @@ def test_ls_shows_how_far_an_unfinished_run_is(work, tmp_path):
     (begun / "settings.json").write_text((work / "runs" / "first" / "settings.json").read_text())
     (begun / "rounds.jsonl").write_text("{}\n" * 3)
     (entry,) = json.loads(run("ls", "--work", tmp_path, "--json")[1])["run"]
-    assert (entry["rounds_played"], entry["rounds"], entry["data"], entry["balanced_accuracy (%)"]) == (3, 1, "-", None)
+    assert (
+        entry["rounds_played"],
+        entry["rounds"],
+        entry["data"],
+        entry["balanced_accuracy (%)"],
+    ) == (3, 1, "-", None)
     assert "3 of 1" in run("ls", "--work", tmp_path)[1]
     code, out, err = run("ls", "--work", tmp_path / "empty")
     assert code == 1 and not out and "fedcli prepare NAME" in err
@@ -155,12 +184,19 @@ def test_a_newer_run_that_has_not_finished_is_not_silently_passed_over(work):
     finally:
         shutil.rmtree(begun)
     assert code == 0 and out.strip().endswith("scores.json") and begun.name not in out
-    assert f"warning: {begun} has not finished and is left out; fedcli train --resume --out {begun}" in err
+    assert (
+        f"warning: {begun} has not finished and is left out; fedcli train --resume --out {begun}"
+        in err
+    )
 
 
 @pytest.mark.parametrize(
     ("words", "named"),
-    [(["models"], "resnet18"), (["metrics"], "equalized_odds_difference"), (["corruptions"], "motion-blur")],
+    [
+        (["models"], "resnet18"),
+        (["metrics"], "equalized_odds_difference"),
+        (["corruptions"], "motion-blur"),
+    ],
 )
 def test_what_can_be_named_is_listed(words, named):
     code, out, _ = run(*words)
@@ -172,7 +208,8 @@ def test_every_corruption_is_described_with_its_other_names():
     listed = json.loads(run("corruptions", "--json")[1])
     assert listed.keys() == set(KINDS) and len(set(listed.values())) == len(KINDS)
     assert all(
-        f"also called {alias}" in listed[kind] or f"or {alias}" in listed[kind] for alias, kind in ALIASES.items()
+        f"also called {alias}" in listed[kind] or f"or {alias}" in listed[kind]
+        for alias, kind in ALIASES.items()
     )
 
 
@@ -195,8 +232,15 @@ def test_a_name_is_the_runs_folder(work):
         code, _, err = run("train", "fedavg", "--name", name, "--work", work)
         assert code == 2 and "is no name for a folder" in err
     code, _, err = run("train", "fedavg", "--name", "first", "--work", work)
-    assert code == 1 and "already holds another result" in err and "give another --name or --out" in err
-    assert "exclude each other" in run("train", "fedavg", "--name", "a", "--out", "b", "--work", work)[2]
+    assert (
+        code == 1
+        and "already holds another result" in err
+        and "give another --name or --out" in err
+    )
+    assert (
+        "exclude each other"
+        in run("train", "fedavg", "--name", "a", "--out", "b", "--work", work)[2]
+    )
 
 
 def test_options_from_a_file_and_from_variables_are_used_and_said(work, tmp_path, monkeypatch):
@@ -208,7 +252,11 @@ def test_options_from_a_file_and_from_variables_are_used_and_said(work, tmp_path
     assert code == 0 and "runs/second" in out
     made = json.loads((work / "runs" / "second" / "run.json").read_text())["body"]
     assert made["rounds"] == 1 and made["settings"]["mu"] == 0.5  # what was typed comes first
-    for said in ("--set mu=0.5 from fedcli.toml", "--device cpu from FEDCLI_DEVICE", f"--work {work} from fedcli.toml"):
+    for said in (
+        "--set mu=0.5 from fedcli.toml",
+        "--device cpu from FEDCLI_DEVICE",
+        f"--work {work} from fedcli.toml",
+    ):
         assert said in err
     assert "--rounds" not in err
     assert "first" in run("ls")[1]
@@ -232,7 +280,9 @@ def test_mistakes_in_the_file_are_explained(tmp_path, monkeypatch, text, words):
     assert code == 2 and words in err and "hint:" in err
 
 
-def test_a_value_that_cannot_be_is_named_with_the_file_or_variable_it_is_from(tmp_path, monkeypatch):
+def test_a_value_that_cannot_be_is_named_with_the_file_or_variable_it_is_from(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     Path("fedcli.toml").write_text('[train]\nrounds = "one"\n', encoding="utf-8")
     code, _, err = run("train", "fedavg")
@@ -255,18 +305,29 @@ def test_a_log_file_gets_every_message_wherever_the_flag_stands(work, tmp_path):
 @pytest.mark.parametrize(
     ("line", "completed"),
     [
-        ("fedcli train fedis", "fedism-plus"), ("fedcli train fedprox+af", "fedprox+afl"),
-        ("fedcli prepare isic", "isic2019"), ("fedcli reproduce fedheal-t", "fedheal-table2"),
-        ("fedcli corrupt gauss", "gaussian-noise"), ("fedcli corrupt gaussian --work WORK --on client-", "client-01"),
-        ("fedcli train fedavg --work WORK WORK/cor", "corruption.json"), ("fedcli train fedavg fedis", "fedism-plus"),
-        ("fedcli compare --work WORK fir", "first"), ("fedcli train FedI", "FedISM+"),
-        ("fedcli prepare ham", "ham10000"), ("fedcli report --metric f1", "f1_macro"),
-        ("fedcli report --format m", "markdown"), ("fedcli train fedavg --prior logit", "logit-adjust"),
+        ("fedcli train fedis", "fedism-plus"),
+        ("fedcli train fedprox+af", "fedprox+afl"),
+        ("fedcli prepare isic", "isic2019"),
+        ("fedcli reproduce fedheal-t", "fedheal-table2"),
+        ("fedcli corrupt gauss", "gaussian-noise"),
+        ("fedcli corrupt gaussian --work WORK --on client-", "client-01"),
+        ("fedcli train fedavg --work WORK WORK/cor", "corruption.json"),
+        ("fedcli train fedavg fedis", "fedism-plus"),
+        ("fedcli compare --work WORK fir", "first"),
+        ("fedcli train FedI", "FedISM+"),
+        ("fedcli prepare ham", "ham10000"),
+        ("fedcli report --metric f1", "f1_macro"),
+        ("fedcli report --format m", "markdown"),
+        ("fedcli train fedavg --prior logit", "logit-adjust"),
     ],
-)  # fmt: skip
+)
 def test_the_shell_completes_names_clients_and_files(work, line, completed):
     words = line.replace("WORK", str(work))
-    shell = {"_FEDCLI_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+    shell = {
+        "_FEDCLI_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split()) - 1),
+    }
     ended = forked.command("fedcli", env=shell)
     assert any(completed in word for word in ended.stdout.split()), ended.stdout + ended.stderr
 
@@ -294,19 +355,37 @@ def test_the_bar_of_progress_shows_loss_and_scores(work, tmp_path):
     os.close(side)
     reader.join()
     os.close(main)
-    assert ended.returncode == 0 and b"loss " in b"".join(shown) and b", clean " in b"".join(shown), shown
+    assert (
+        ended.returncode == 0 and b"loss " in b"".join(shown) and b", clean " in b"".join(shown)
+    ), shown
 
 
 def test_help_of_a_large_command_has_headings():
     out = run("train", "--help")[1]
-    words = ["\nTraining:", "\n  --rounds", "\nMethod:", "\n  --set", "\nMachine:", "\n  --device", "\nOutput:"]
+    words = [
+        "\nTraining:",
+        "\n  --rounds",
+        "\nMethod:",
+        "\n  --set",
+        "\nMachine:",
+        "\n  --device",
+        "\nOutput:",
+    ]
     places = [out.index(word) for word in words]
     assert places == sorted(places)
     out = run("prepare", "--help")[1]  # trains nothing: its seed and --set are about the data
     assert "\nTraining:" not in out and "\nMethod:" not in out
     assert out.index("\nData:") < out.index("\n  --set") < out.index("\nMachine:")
-    forgotten = [name for name in ("train", "evaluate", "report", "corrupt") if "\nOptions:" in run(name, "--help")[1]]
-    assert not forgotten and "--log-file" in run("ls", "--help")[1] and "\nTraining:" not in run("ls", "--help")[1]
+    forgotten = [
+        name
+        for name in ("train", "evaluate", "report", "corrupt")
+        if "\nOptions:" in run(name, "--help")[1]
+    ]
+    assert (
+        not forgotten
+        and "--log-file" in run("ls", "--help")[1]
+        and "\nTraining:" not in run("ls", "--help")[1]
+    )
 
 
 def test_an_experiment_file_of_ones_own_is_run(work, tmp_path, monkeypatch):
@@ -327,7 +406,9 @@ def test_an_experiment_file_of_ones_own_is_run(work, tmp_path, monkeypatch):
     assert "no such file" in run("run", tmp_path / "absent.toml")[2]
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"options": {}}', '{"options": {"method": 1, "seed": 0, "rounds": 3}}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"options": {}}', '{"options": {"method": 1, "seed": 0, "rounds": 3}}']
+)
 def test_ls_leaves_out_a_damaged_unfinished_run_and_says_so(text, tmp_path):
     (begun := tmp_path / "runs" / "begun").mkdir(parents=True)
     (begun / "settings.json").write_text(text)
@@ -335,13 +416,17 @@ def test_ls_leaves_out_a_damaged_unfinished_run_and_says_so(text, tmp_path):
     assert code == 1 and f"left out {begun}" in err and "nothing is under" in err
 
 
-@pytest.mark.parametrize("words", ["is no table of scores: line", "holds no score of all clean test images"])
+@pytest.mark.parametrize(
+    "words", ["is no table of scores: line", "holds no score of all clean test images"]
+)
 def test_ls_leaves_out_a_run_whose_scores_are_damaged(words, work, tmp_path):
     copy = shutil.copytree(work, tmp_path / "work")
     path = next(copy.glob("runs/first/scores/*/scores.json"))
     table = path.with_name("scores.csv")
     whole, metric = table.read_text(), ",balanced_accuracy,,1,"
-    table.write_text(whole.replace(metric, metric + "x", 1) if "line" in words else whole.partition("\n")[0])
+    table.write_text(
+        whole.replace(metric, metric + "x", 1) if "line" in words else whole.partition("\n")[0]
+    )
     code, out, err = run("ls", "--work", copy)
     assert code == 0 and "gaussian-noise" in out and "FedISM+" not in out
     assert "left out" in err and f"scores.csv {words}" in err

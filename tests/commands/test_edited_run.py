@@ -15,7 +15,17 @@ from fedcli.methods import resolve
 def edited(tmp_path_factory) -> Path:
     """A scored run with another label."""
     folder = tmp_path_factory.mktemp("edited")
-    line = ["train", "fedavg", make_chain(folder), "--rounds", 1, "--work", folder, "--engine", "in-process"]
+    line = [
+        "train",
+        "fedavg",
+        make_chain(folder),
+        "--rounds",
+        1,
+        "--work",
+        folder,
+        "--engine",
+        "in-process",
+    ]
     assert typed(*line).exit_code == typed("evaluate", "--work", folder).exit_code == 0
     (path,) = folder.glob("runs/*/run.json")
     text, label = path.read_text(encoding="utf-8"), resolve("fedavg").label
@@ -57,6 +67,9 @@ def test_what_is_not_made_from_it_is_shown(edited):
 def test_data_whose_manifest_lacks_its_keys_are_refused_in_a_sentence(words, tmp_path):
     place = {path.stem: path for path in [make_chain(tmp_path), *tmp_path.rglob("dataset.json")]}
     for path in place.values():
-        path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | {"body": {}}), encoding="utf-8")
+        path.write_text(
+            json.dumps(json.loads(path.read_text(encoding="utf-8")) | {"body": {}}),
+            encoding="utf-8",
+        )
     ended = typed(words[0], *(place.get(word, word) for word in words[1:]), "--work", tmp_path)
     assert ended.exit_code == 1 and "body.classes is missing" in ended.stderr

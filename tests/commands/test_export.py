@@ -46,7 +46,10 @@ def test_an_edited_file_of_a_job_is_not_overwritten(tmp_path, engine):
         before = path.read_text()
         path.write_text(before + "mine")
         done = export(*line)
-        assert done.exit_code == 1 and f"{path.name} is there already, with other content" in done.stderr
+        assert (
+            done.exit_code == 1
+            and f"{path.name} is there already, with other content" in done.stderr
+        )
         assert path.read_text() == before + "mine"
         path.write_text(before)
 
@@ -71,7 +74,16 @@ def test_what_names_no_sites_is_refused(tmp_path, monkeypatch, words, sentence):
 def test_a_description_goes_into_a_json_file_only(tmp_path):
     table = tmp_path / "labels.csv"
     table.write_text("mine")
-    words = ["site", "describe", "--client", ROSTER[0], "--data", str(make_chain(tmp_path)), "--out", str(table)]
+    words = [
+        "site",
+        "describe",
+        "--client",
+        ROSTER[0],
+        "--data",
+        str(make_chain(tmp_path)),
+        "--out",
+        str(table),
+    ]
     assert CliRunner().invoke(app, words).exit_code == 2 and table.read_text() == "mine"
     words[-1] = str(tmp_path / "a.json")
     done = CliRunner().invoke(app, words)

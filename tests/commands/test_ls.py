@@ -15,17 +15,26 @@ def run(*words):
 
 def test_ls_says_in_what_the_runs_of_a_method_differ(tmp_path):
     data = make_chain(tmp_path)
-    for more in (("--lr", 0.01), ("--lr", 0.003, "--epochs", 1, "--seed", 1), ("--lr", 0.01, "--nesterov")):
+    for more in (
+        ("--lr", 0.01),
+        ("--lr", 0.003, "--epochs", 1, "--seed", 1),
+        ("--lr", 0.01, "--nesterov"),
+    ):
         sgd = "--optimizer", "sgd", "--rounds", 1
         assert run("train", "fedavg", data, *sgd, *more, "--work", tmp_path).exit_code == 0
     listed = json.loads(run("ls", "--work", tmp_path, "--json").stdout)["run"]
     told = {"lr 0.01, nesterov no", "lr 0.003, nesterov no", "lr 0.01, nesterov yes"}
     assert {entry["what differs"] for entry in listed} == told
-    assert "sha256" not in (out := run("ls", "--work", tmp_path).stdout) and all(each in out for each in told)
+    assert "sha256" not in (out := run("ls", "--work", tmp_path).stdout) and all(
+        each in out for each in told
+    )
 
 
 def test_generated_images_are_not_called_real():
-    made_up, own = ({"name": "phantom"}, {"dataset": "phantom"}), ({"dataset": "toy"}, {"name": "own"})
-    assert [ls._origin(body) for body in (*made_up, *own, {"sample": True})] == ["generated"] * 2 + ["real"] * 2 + [
-        "SYNTHETIC"
-    ]
+    made_up, own = (
+        ({"name": "phantom"}, {"dataset": "phantom"}),
+        ({"dataset": "toy"}, {"name": "own"}),
+    )
+    assert [ls._origin(body) for body in (*made_up, *own, {"sample": True})] == [
+        "generated"
+    ] * 2 + ["real"] * 2 + ["SYNTHETIC"]

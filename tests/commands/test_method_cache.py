@@ -14,7 +14,9 @@ from fedcli.methods.registry import ALIASES
 @pytest.fixture
 def kept(tmp_path, monkeypatch):
     """Two places in an empty folder."""
-    monkeypatch.setattr(method_facts, "places", lambda: [tmp_path / name / "methods-1.json" for name in "ab"])
+    monkeypatch.setattr(
+        method_facts, "places", lambda: [tmp_path / name / "methods-1.json" for name in "ab"]
+    )
     return tmp_path
 
 
@@ -43,7 +45,9 @@ def test_the_list_is_the_registry_from_the_methods_or_from_what_is_kept(kept, ca
     for _ in range(2):
         listed = [tuple(methods._line(facts)) for facts in method_facts.all_facts()]
         assert {line[:2] for line in listed} == {(m.name, m.label) for m in METHODS.values()}
-        assert all(line[2].startswith(METHODS[line[0]].about) for line in listed) and len(listed) == len(METHODS)
+        assert all(line[2].startswith(METHODS[line[0]].about) for line in listed) and len(
+            listed
+        ) == len(METHODS)
         assert [facts["name"] for facts in method_facts.all_facts()][:2] == ["adv", "afl"]
     listed = shown(capsys)
     assert all(name in listed for name in METHODS)
@@ -56,7 +60,9 @@ def test_a_method_registered_in_a_loop_and_described_by_a_name_is_listed(kept, m
 
 
 def test_where_it_cannot_be_kept_the_methods_are_asked_each_time(kept, capsys, monkeypatch):
-    monkeypatch.setattr("fedcli.methods.METHODS", {"fedavg": METHODS["fedavg"]})  # two of them would take as long
+    monkeypatch.setattr(
+        "fedcli.methods.METHODS", {"fedavg": METHODS["fedavg"]}
+    )  # two of them would take as long
     for name in "ab":
         (kept / name).write_text("", encoding="utf-8")  # a file in place of the folder
     assert shown(capsys, "fedavg") == shown(capsys, "fedavg")
@@ -80,9 +86,12 @@ def test_another_state_of_the_package_is_kept_under_another_name(tmp_path, monke
     before = method_facts.places()
     (tmp_path / "new.py").write_text("", encoding="utf-8")
     assert (
-        before[0].parent == tmp_path / "methods" / "__pycache__" and before[1].parent == tmp_path / "cache" / "fedcli"
+        before[0].parent == tmp_path / "methods" / "__pycache__"
+        and before[1].parent == tmp_path / "cache" / "fedcli"
     )
     assert method_facts.places()[0].name != before[0].name
     method_facts._keep([{"names": ["x"]}])
     method_facts._keep([{"names": ["y"]}])
-    assert method_facts.named("Y") == {"names": ["y"]} and len(list(before[0].parent.iterdir())) == 1
+    assert (
+        method_facts.named("Y") == {"names": ["y"]} and len(list(before[0].parent.iterdir())) == 1
+    )

@@ -26,7 +26,18 @@ def made(tmp_path_factory):
 
 
 def test_the_tests_that_it_writes_pass(made):
-    line = ["-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", str(made), str(made)]
+    line = [
+        "-q",
+        "-p",
+        "no:xdist",
+        "-p",
+        "no:cacheprovider",
+        "-c",
+        os.devnull,
+        "--rootdir",
+        str(made),
+        str(made),
+    ]
     ended = forked.run(lambda: sys.exit(pytest.main(line)), made)
     assert ended.returncode == 0 and " passed" in ended.stdout, ended.stdout + ended.stderr
 
@@ -71,8 +82,15 @@ def test_what_it_writes_runs_from_images_to_scores(made, tmp_path, monkeypatch, 
     assert run(*line) == 0
     assert capsys.readouterr().out.strip().endswith("run.json")
     assert run("evaluate", "--quiet") == 2  # the file that builds the network is not named
-    assert "this was made with my_model.py:build, which the command does not name" in capsys.readouterr().err
+    assert (
+        "this was made with my_model.py:build, which the command does not name"
+        in capsys.readouterr().err
+    )
     assert run("evaluate", "--quiet", "--code", mine["model"]) == 0
     assert run("report") == 0
     capsys.readouterr()
-    assert not [path for path in Path("fedcli-work").rglob("*.json") if str(made) in path.read_text(encoding="utf-8")]
+    assert not [
+        path
+        for path in Path("fedcli-work").rglob("*.json")
+        if str(made) in path.read_text(encoding="utf-8")
+    ]

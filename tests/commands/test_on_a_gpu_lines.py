@@ -74,10 +74,13 @@ def train(options, data, folder, **rest):
 @pytest.mark.parametrize("options", TRAINED)
 def test_a_training_is_one_on_a_gpu(options, data, tmp_path):
     train(options, data, tmp_path)
-    runs = [json.loads(path.read_text())["body"]["environment"] for path in tmp_path.glob("runs/*/run.json")]
-    assert all(each["device_name"] == "pretended GPU" for each in runs) and len(runs) == 1 + options.count("--then") - (
-        options.count("--dry-run")
-    )
+    runs = [
+        json.loads(path.read_text())["body"]["environment"]
+        for path in tmp_path.glob("runs/*/run.json")
+    ]
+    assert all(each["device_name"] == "pretended GPU" for each in runs) and len(
+        runs
+    ) == 1 + options.count("--then") - (options.count("--dry-run"))
 
 
 def test_a_run_is_scored_and_shown(data, tmp_path):
@@ -105,7 +108,9 @@ def test_a_run_of_the_second_gpu_goes_on_there(data, tmp_path):
     with pretended():
         torch.cuda.device_count = lambda: 2
         code, _, err = fedcli(
-            *shlex.split(f"train fedavg {data} {FAST} --out {tmp_path / 'run'}"), "--device", "cuda:1"
+            *shlex.split(f"train fedavg {data} {FAST} --out {tmp_path / 'run'}"),
+            "--device",
+            "cuda:1",
         )
         assert code == 0, err
         assert environment("cuda:1")["device"] == "cuda"  # bytes are those of any of them
@@ -113,7 +118,9 @@ def test_a_run_of_the_second_gpu_goes_on_there(data, tmp_path):
 
 
 def test_images_that_do_not_fit_are_copied_batch_by_batch_and_give_the_same_model(data, tmp_path):
-    there, not_there = (train("fedprox", data, tmp_path / str(free), free=free) for free in (80 << 30, 1000))
+    there, not_there = (
+        train("fedprox", data, tmp_path / str(free), free=free) for free in (80 << 30, 1000)
+    )
     assert models(there) == models(not_there)
     assert train("fedavg --freeze-backbone", data, tmp_path / "frozen", free=1000)
 
@@ -151,9 +158,13 @@ def test_a_sweep_and_a_recipe(data, tmp_path):
         code, _, err = fedcli(*words, "--", "--rounds", 1)
         assert code == 0, err
         (tmp_path / "own.toml").write_text(RECIPE)
-        code, _, err = fedcli("reproduce", tmp_path / "own.toml", "--device", "cuda", "--work", tmp_path / "recipe")
+        code, _, err = fedcli(
+            "reproduce", tmp_path / "own.toml", "--device", "cuda", "--work", tmp_path / "recipe"
+        )
         assert code == 0, err
-    assert [len([*folder.glob("runs/*/run.json")]) for folder in (tmp_path, tmp_path / "recipe")] == [2, 1]
+    assert [
+        len([*folder.glob("runs/*/run.json")]) for folder in (tmp_path, tmp_path / "recipe")
+    ] == [2, 1]
 
 
 def test_sites_train_on_their_gpus(tmp_path):
@@ -180,7 +191,9 @@ def test_a_finished_training_is_not_lost_to_a_measurement(data, tmp_path, monkey
     monkeypatch.setattr(limits, "copy_speed", full)
     monkeypatch.setattr(limits, "SIDE", {"cuda": 8})
     assert train("fedavg", data, tmp_path).endswith("run.json")
-    monkeypatch.setattr(limits, "matrix_speed", lambda *_: 1 / 0)  # any other error comes after the manifest
+    monkeypatch.setattr(
+        limits, "matrix_speed", lambda *_: 1 / 0
+    )  # any other error comes after the manifest
     with pretended():
         words = shlex.split(f"train fedprox {data} {FAST} --work {tmp_path} --device cuda")
         assert fedcli(*words)[0] != 0

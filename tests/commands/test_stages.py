@@ -45,7 +45,13 @@ def test_a_bare_partition_is_the_one_that_train_makes_by_the_datasets_sites(work
 def test_a_bare_partition_without_sites_is_dirichlet_and_says_so(work, tmp_path):
     _, out, err = run("partition", work / "toy", "--work", tmp_path)
     assert "partition: 8 clients, Dirichlet(1)" in err
-    assert json.loads(Path(out).read_text())["made_by"] == ["partition", "--dirichlet", "1.0", "--clients", "8"]
+    assert json.loads(Path(out).read_text())["made_by"] == [
+        "partition",
+        "--dirichlet",
+        "1.0",
+        "--clients",
+        "8",
+    ]
 
 
 @pytest.mark.parametrize("flags", [("--clients", 3), ("--dirichlet", 2), ("--balanced",)])
@@ -60,7 +66,17 @@ def test_a_number_of_clients_beside_by_is_refused_unless_it_counts(work, tmp_pat
     assert "--by makes one client per value, so --clients has no effect" in err
     assert "leave it out, or add --portion or --shares" in err
     for more in (("--portion", 0.5), ("--shares", "1,0,0,0")):
-        words = "partition", work / "phantom", "--by", "site", "--clients", 4, *more, "--work", tmp_path
+        words = (
+            "partition",
+            work / "phantom",
+            "--by",
+            "site",
+            "--clients",
+            4,
+            *more,
+            "--work",
+            tmp_path,
+        )
         assert run(*words)[0] == 0
 
 
@@ -72,13 +88,19 @@ def test_a_number_of_clients_beside_by_is_refused_unless_it_counts(work, tmp_pat
     [
         (("--corrupt", "gausian"), "unknown corruption 'gausian'", "'gaussian'"),
         (("--corrupt", "gaussian", "--on", "nord"), "no client 'nord'", "'north'"),
-        (("--corrupt", "gaussian", "--on", "north", "--clients", 3), "no client 'north'", "client-02"),
+        (
+            ("--corrupt", "gaussian", "--on", "north", "--clients", 3),
+            "no client 'north'",
+            "client-02",
+        ),
         (("--severity", 5), "--severity is about a corruption", "--corrupt KIND"),
         (("--ratio", 0.2), "--ratio is about a corruption", "--corrupt KIND"),
         (("--on", "north"), "--on is about a corruption", "--corrupt KIND"),
     ],
 )
-def test_a_corruption_that_cannot_be_is_refused_before_anything_is_read(tmp_path, words, sentence, hint):
+def test_a_corruption_that_cannot_be_is_refused_before_anything_is_read(
+    tmp_path, words, sentence, hint
+):
     err = refused("prepare", "phantom", *words, "--work", tmp_path / "work")
     assert sentence in err and hint in err and not (tmp_path / "work").exists()
 
@@ -86,30 +108,62 @@ def test_a_corruption_that_cannot_be_is_refused_before_anything_is_read(tmp_path
 def test_a_corruption_of_a_site_or_of_a_numbered_client_is_made(tmp_path):
     for words in (("--on", "north"), ("--on", "client-01", "--clients", 2)):
         few = "--size", 8, "--sample-images", 240
-        code, out, err = run("prepare", "phantom", *few, "--corrupt", "gaussian", *words, "--work", tmp_path)
+        code, out, err = run(
+            "prepare", "phantom", *few, "--corrupt", "gaussian", *words, "--work", tmp_path
+        )
         assert code == 0, err
         assert json.loads(Path(out).read_text())["body"]["clients"] == [words[1]]
 
 
 def test_the_fold_of_a_split_file_is_told_with_its_own_numbers(tmp_path):
-    write_skin(tmp_path, [[f"L{i}", f"i{i:02d}", "nv" if i % 2 else "mel", 30, "male"] for i in range(22)])
+    write_skin(
+        tmp_path, [[f"L{i}", f"i{i:02d}", "nv" if i % 2 else "mel", 30, "male"] for i in range(22)]
+    )
     write_csv(tmp_path / "f.csv", ["image", "fold"], [[f"i{i:02d}", i // 2] for i in range(22)])
-    words = "prepare", "isic2018", "--raw", tmp_path, "--size", 8, "--split-file", tmp_path / "f.csv"
+    words = (
+        "prepare",
+        "isic2018",
+        "--raw",
+        tmp_path,
+        "--size",
+        8,
+        "--split-file",
+        tmp_path / "f.csv",
+    )
     code, _, err = run(*words, "--fold", 1, "--work", tmp_path / "work")
-    assert code == 0 and "testing fold 1 of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 (f.csv's own numbers)" in err
+    assert (
+        code == 0
+        and "testing fold 1 of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 (f.csv's own numbers)" in err
+    )
     assert "leaks" not in err
 
 
 def test_a_split_file_that_leaks_says_how_many_lesions(tmp_path):
-    write_skin(tmp_path, [[f"L{i // 2}", f"i{i:02d}", "nv" if i < 10 else "mel", 30, "male"] for i in range(20)])
+    write_skin(
+        tmp_path,
+        [[f"L{i // 2}", f"i{i:02d}", "nv" if i < 10 else "mel", 30, "male"] for i in range(20)],
+    )
     parts = [[f"i{i:02d}", "test" if i in (1, 3, 4, 5) else "train"] for i in range(20)]
     write_csv(tmp_path / "two.csv", ["image", "split"], parts)
-    write_csv(tmp_path / "one.csv", ["image", "split"], [[id, "train" if id == "i01" else part] for id, part in parts])
+    write_csv(
+        tmp_path / "one.csv",
+        ["image", "split"],
+        [[id, "train" if id == "i01" else part] for id, part in parts],
+    )
     for name, units in (
         ("two", "2 patients or lesions (lesion_id) have"),
         ("one", "1 patient or lesion (lesion_id) has"),
     ):
-        words = "prepare", "isic2018", "--raw", tmp_path, "--size", 8, "--split-file", tmp_path / f"{name}.csv"
+        words = (
+            "prepare",
+            "isic2018",
+            "--raw",
+            tmp_path,
+            "--size",
+            8,
+            "--split-file",
+            tmp_path / f"{name}.csv",
+        )
         code, _, err = run(*words, "--work", tmp_path / "work")
         expected = f"the split of {name}.csv leaks: {units} images in both train and test; --split lesion keeps them"
         assert code == 0 and expected in err
@@ -125,7 +179,9 @@ def test_strict_without_a_path_takes_the_newest_dataset_or_partition(tmp_path):
     code, out, err = run("inspect", "--strict", "--work", tmp_path)
     assert code in (0, 1) and f"using {partition}" in err and "train and test share" in out
     err = refused("inspect", corruption, "--strict", "--work", tmp_path)
-    assert "not for a corruption" in err and f"give a dataset or partition, such as {partition}" in err
+    assert (
+        "not for a corruption" in err and f"give a dataset or partition, such as {partition}" in err
+    )
 
 
 def test_strict_names_the_data_of_a_run_and_of_scores(work, tmp_path):
@@ -139,13 +195,21 @@ def test_strict_names_the_data_of_a_run_and_of_scores(work, tmp_path):
 # train
 
 
-def test_a_second_stage_from_the_shell_finds_its_network_and_data_in_the_run_it_continues(work, tmp_path):
-    data = json.loads(Path(run("partition", work / "toy", "--iid", "--work", tmp_path)[1]).read_text())
+def test_a_second_stage_from_the_shell_finds_its_network_and_data_in_the_run_it_continues(
+    work, tmp_path
+):
+    data = json.loads(
+        Path(run("partition", work / "toy", "--iid", "--work", tmp_path)[1]).read_text()
+    )
     _, first, _ = run("train", "fedavg", "--rounds", 1, "--work", tmp_path)
-    code, second, err = run("train", "crt", "--weights", Path(first).parent, "--rounds", 1, "--work", tmp_path)
+    code, second, err = run(
+        "train", "crt", "--weights", Path(first).parent, "--rounds", 1, "--work", tmp_path
+    )
     assert code == 0, err
     made = json.loads(Path(second).read_text())
-    assert made["body"]["label"] == "FedAvg + cRT" and len(made["body"]["roster"]) == len(data["body"]["roster"])
+    assert made["body"]["label"] == "FedAvg + cRT" and len(made["body"]["roster"]) == len(
+        data["body"]["roster"]
+    )
 
 
 def test_an_empty_path_and_a_client_behind_single_site_are_explained(work, tmp_path):
@@ -157,7 +221,9 @@ def test_an_empty_path_and_a_client_behind_single_site_are_explained(work, tmp_p
 # report, compare and bench
 
 
-def test_unknown_metrics_attributes_and_thresholds_are_refused_before_a_run_is_evaluated(work, tmp_path):
+def test_unknown_metrics_attributes_and_thresholds_are_refused_before_a_run_is_evaluated(
+    work, tmp_path
+):
     for seed in (0, 1):
         run("train", "fedavg", work / "phantom", "--rounds", 1, "--seed", seed, "--work", tmp_path)
     runs = sorted(tmp_path.glob("runs/*"))

@@ -16,14 +16,23 @@ from conftest import make_chain
 pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="the extra ray is not installed")
 FEDCLI = Path(sys.executable).with_name("fedcli")
 RAY = Path(sys.executable).with_name("ray")
-QUIET = {**os.environ, "OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
+QUIET = {
+    **os.environ,
+    "OMP_NUM_THREADS": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_worker_niceness": "0",
+}
 
 
 def train(data, out, *more, rounds=4, address=""):
     command = [FEDCLI, "train", "scaffold", data, "--rounds", str(rounds), "--out", out, *more]
     with open(f"{out}.txt", "a") as words:
         return subprocess.Popen(
-            command, env=QUIET | {"RAY_ADDRESS": address}, stdout=subprocess.DEVNULL, stderr=words, text=True
+            command,
+            env=QUIET | {"RAY_ADDRESS": address},
+            stdout=subprocess.DEVNULL,
+            stderr=words,
+            text=True,
         )
 
 
@@ -46,14 +55,18 @@ def wait_for_round(number, process, out):
 
 
 def made(out):
-    return {path.name: path.read_bytes() for path in [out / "rounds.jsonl", *out.glob("models/*.h5")]}
+    return {
+        path.name: path.read_bytes() for path in [out / "rounds.jsonl", *out.glob("models/*.h5")]
+    }
 
 
 @pytest.fixture
 def nodes():
     """Starts nodes of a cluster, each in a process group of its own; ends what is left of them."""
     started = {}
-    with tempfile.TemporaryDirectory(dir="/tmp", prefix="ray") as folder:  # sockets want a short name
+    with tempfile.TemporaryDirectory(
+        dir="/tmp", prefix="ray"
+    ) as folder:  # sockets want a short name
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -64,9 +77,22 @@ def nodes():
                 if head
                 else ["--address", address]
             )
-            command = [RAY, "start", *where, "--node-ip-address", "127.0.0.1", "--num-cpus", "1", "--block"]
+            command = [
+                RAY,
+                "start",
+                *where,
+                "--node-ip-address",
+                "127.0.0.1",
+                "--num-cpus",
+                "1",
+                "--block",
+            ]
             more = ["--object-store-memory", "100000000", "--include-log-monitor", "false"]
-            group = {"start_new_session": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+            group = {
+                "start_new_session": True,
+                "stdout": subprocess.DEVNULL,
+                "stderr": subprocess.DEVNULL,
+            }
             started[name] = subprocess.Popen(
                 [*command, *more, *["--include-dashboard", "false"] * head], env=QUIET, **group
             )
@@ -92,7 +118,9 @@ print(sum(node["Alive"] for node in ray.nodes()))
 def wait_for_nodes(address, count):
     end, asked = time.monotonic() + 180, [sys.executable, "-c", NODES]
     environment = QUIET | {"RAY_ADDRESS": address}
-    while subprocess.run(asked, env=environment, capture_output=True, text=True).stdout.strip() != str(count):
+    while subprocess.run(
+        asked, env=environment, capture_output=True, text=True
+    ).stdout.strip() != str(count):
         assert time.monotonic() < end, f"the cluster at {address} does not have {count} nodes"
         time.sleep(1)
 

@@ -34,7 +34,10 @@ def test_only_the_attacker_is_changed_and_only_in_what_its_kind_changes(tmp_path
     clean, other, _ = attacked(tmp_path, kind)
     *honest, attacker = clean.roster
     for name in honest:
-        assert torch.equal(images(clean.train[name]), images(other.train[name])) and other.train[name].attack is None
+        assert (
+            torch.equal(images(clean.train[name]), images(other.train[name]))
+            and other.train[name].attack is None
+        )
         assert torch.equal(clean.train[name].y, other.train[name].y)
     before, after = clean.train[attacker], other.train[attacker]
     assert (kind in ("label-flip", "backdoor")) == (not torch.equal(before.y, after.y))
@@ -50,7 +53,11 @@ def test_a_backdoor_stamps_the_images_it_relabels(tmp_path):
     marked = torch.from_numpy(after.attack.drawn(after.ids))
     assert 0 < marked.sum() < len(marked)
     assert (after.y[marked] == 2).all() and torch.equal(after.y[~marked], before.y[~marked])
-    assert images(after)[marked][..., -3:, -3:].eq(torch.tensor([[0, 255, 0], [255, 0, 255], [0, 255, 0]])).all()
+    assert (
+        images(after)[marked][..., -3:, -3:]
+        .eq(torch.tensor([[0, 255, 0], [255, 0, 255], [0, 255, 0]]))
+        .all()
+    )
     assert torch.equal(images(after)[..., :-3, :], images(before)[..., :-3, :])
 
 
@@ -68,7 +75,10 @@ def test_updates_by_hand():
         return Attack(kind, strength, client="a").update(update, 0, 1).tolist()
 
     assert sent("scale", 10.0) == [30.0, -40.0] and sent("sign-flip", 2.0) == [-6.0, 8.0]
-    assert sent("constant", 2.0) == pytest.approx([2 * rms] * 2) and sent("label-flip", 1.0) == [3.0, -4.0]
+    assert sent("constant", 2.0) == pytest.approx([2 * rms] * 2) and sent("label-flip", 1.0) == [
+        3.0,
+        -4.0,
+    ]
 
 
 def test_noise_has_its_size_and_another_draw_in_each_round():
@@ -79,7 +89,10 @@ def test_noise_has_its_size_and_another_draw_in_each_round():
 
 
 def hostile(kind, strength):
-    return {name: replace(part, attack=Attack(kind, strength, client=name)) for name, part in toy_shards().items()}
+    return {
+        name: replace(part, attack=Attack(kind, strength, client=name))
+        for name, part in toy_shards().items()
+    }
 
 
 def test_a_sign_flip_of_everyone_turns_the_round_around_but_for_its_statistics():
@@ -88,7 +101,9 @@ def test_a_sign_flip_of_everyone_turns_the_round_around_but_for_its_statistics()
         play("fedavg", rounds=1, shards=hostile("sign-flip", 1.0)).theta,
         toy_federation(resolve("fedavg")).layout.trainable,
     )
-    torch.testing.assert_close((back - start)[:trained], (start - there)[:trained], rtol=1e-3, atol=1e-6)
+    torch.testing.assert_close(
+        (back - start)[:trained], (start - there)[:trained], rtol=1e-3, atol=1e-6
+    )
     assert torch.equal(back[trained:], there[trained:])
 
 
@@ -101,7 +116,9 @@ def test_engines_send_the_same_and_a_client_alone_attacks_nobody():
     assert torch.equal(played[0].state.theta, played[1].state.theta)
     task = replace(federation.tasks(first, ROSTER, {})[0], part="alone")
     with_attack = federation.clients.run_one(task).theta
-    assert torch.equal(with_attack, toy_federation(resolve("fedavg"), rounds=2).clients.run_one(task).theta)
+    assert torch.equal(
+        with_attack, toy_federation(resolve("fedavg"), rounds=2).clients.run_one(task).theta
+    )
 
 
 @pytest.mark.parametrize(

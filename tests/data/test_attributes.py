@@ -26,11 +26,23 @@ def joined(folder: Path, head: list[str], *lines: list[object]) -> Listing:
 
 
 def test_patients_lend_their_attributes_to_all_their_images(tmp_path):
-    made = joined(tmp_path, ["patient", "race", "age"], ["p1", "black", 71], ["p2", "", "030Y"], ["p9", "white", 3])
-    assert made.attributes == {"sex": ["female", "male"], "race": ["black"], "age": ["0-39", "40-59", "60+"]}
+    made = joined(
+        tmp_path,
+        ["patient", "race", "age"],
+        ["p1", "black", 71],
+        ["p2", "", "030Y"],
+        ["p9", "white", 3],
+    )
+    assert made.attributes == {
+        "sex": ["female", "male"],
+        "race": ["black"],
+        "age": ["0-39", "40-59", "60+"],
+    }
     assert [row.groups for row in made.rows] == [
-        {"sex": 0, "race": 0, "age": 2}, {"sex": 1, "race": 0, "age": 2}, {"sex": -1, "race": -1, "age": 0},
-    ]  # fmt: skip
+        {"sex": 0, "race": 0, "age": 2},
+        {"sex": 1, "race": 0, "age": 2},
+        {"sex": -1, "race": -1, "age": 0},
+    ]
 
 
 @pytest.mark.parametrize("spelt", ["{}", "{}.png", "train/{}.png"])

@@ -11,7 +11,9 @@ from raw_folders import write_csv
 from fedcli.data.partition import clients_file
 from fedcli.errors import FedcliError
 
-VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "fedism_partitions.json").read_text())["partitions"]
+VECTORS = json.loads(
+    (Path(__file__).parents[1] / "vectors" / "fedism_partitions.json").read_text()
+)["partitions"]
 IDS = ["a/one.jpg", "a/two.jpg", "b/three.png", "b/four.png", "c/five.png"]
 TRAINING = np.array([0, 2, 4, 1])  # one test image; the others by class
 
@@ -42,7 +44,13 @@ def refused(path, *words, **options) -> FedcliError:
 
 
 def test_a_csv_names_images_by_id_file_or_stem_and_clients_by_any_text(tmp_path):
-    rows = [["Nord, Süd", "a/one.jpg"], ["x", "/data/two.jpg"], ["Nord, Süd", "three"], ["x", "three"], ["", "five"]]
+    rows = [
+        ["Nord, Süd", "a/one.jpg"],
+        ["x", "/data/two.jpg"],
+        ["Nord, Süd", "three"],
+        ["x", "three"],
+        ["", "five"],
+    ]
     write_csv(tmp_path / "c.csv", ["Client", "file"], rows)
     assert read(tmp_path / "c.csv") == ({"Nord, Süd": [0, 2], "x": [1, 2]}, [])
 
@@ -56,7 +64,9 @@ def test_a_center_column_is_found_or_chosen_and_numbers_go_by_size(tmp_path):
 
 
 def test_numbers_of_clients_that_are_names_of_images_too_are_no_images(tmp_path):
-    write_csv(tmp_path / "c.csv", ["hospital", "image"], [[str(k % 2), f"{k}.png"] for k in range(4)])
+    write_csv(
+        tmp_path / "c.csv", ["hospital", "image"], [[str(k % 2), f"{k}.png"] for k in range(4)]
+    )
     read_back = clients_file.read(tmp_path / "c.csv", [f"{k}" for k in range(4)], np.arange(4))
     assert as_lists(*read_back) == ({"0": [0, 2], "1": [1, 3]}, [])
 
@@ -116,9 +126,13 @@ def test_the_fedism_authors_file_gives_their_twenty_clients(name, tmp_path):
     y = np.repeat(np.arange(5), v["class_counts"])
     parts = fedism(y, 20, v["corrupted"], 1.0)
     path = save(tmp_path / "dict_users.npy", {k: list(part) for k, part in enumerate(parts)})
-    rows = np.random.default_rng(0).permutation(len(y))  # where the pool keeps the images of train.csv
+    rows = np.random.default_rng(0).permutation(
+        len(y)
+    )  # where the pool keeps the images of train.csv
     rows_of, _ = clients_file.read(path, [f"ID_{row}" for row in range(len(y))], rows)
-    assert list(rows_of)[-1] == "client-19" and [len(part) for part in rows_of.values()] == v["sizes"]
+    assert (
+        list(rows_of)[-1] == "client-19" and [len(part) for part in rows_of.values()] == v["sizes"]
+    )
     held = zip(rows_of.values(), parts, strict=True)
     assert all(np.array_equal(rows_, np.sort(rows[part])) for rows_, part in held)
 
@@ -126,12 +140,17 @@ def test_the_fedism_authors_file_gives_their_twenty_clients(name, tmp_path):
 def test_an_order_file_says_which_images_the_positions_mean(tmp_path):
     path = save(tmp_path / "c.npy", {0: [np.int64(0), np.int64(2)], 1: [np.int64(1)]})
     write_csv(tmp_path / "train.csv", ["id", "class"], [["five", 0], ["one", 1], ["six", 1]])
-    assert read(path, order=tmp_path / "train.csv") == ({"client-00": [4], "client-01": [0]}, ["six"])
+    assert read(path, order=tmp_path / "train.csv") == (
+        {"client-00": [4], "client-01": [0]},
+        ["six"],
+    )
     assert read(path) == ({"client-00": [0, 4], "client-01": [2]}, [])
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4])
-def test_lists_arrays_and_plain_integers_are_read_in_the_protocols_numpy_saves_in(tmp_path, protocol):
+def test_lists_arrays_and_plain_integers_are_read_in_the_protocols_numpy_saves_in(
+    tmp_path, protocol
+):
     value = {
         0: [0, np.int32(3)],
         np.int64(1): np.array([1, 2], np.uint16),
@@ -146,7 +165,12 @@ def test_lists_arrays_and_plain_integers_are_read_in_the_protocols_numpy_saves_i
         refused(tmp_path / "c.npy", "_codecs.encode")
         return
     (tmp_path / "c.npy").write_bytes(head + dumped)
-    assert read(tmp_path / "c.npy")[0] == {"client-00": [0, 1], "client-01": [2, 4], "x": [4], "y": [2]}
+    assert read(tmp_path / "c.npy")[0] == {
+        "client-00": [0, 1],
+        "client-01": [2, 4],
+        "x": [4],
+        "y": [2],
+    }
 
 
 class Evil:
@@ -198,14 +222,19 @@ def test_a_pickle_cannot_change_what_reads_it(tmp_path):
         (b"\x80\x02]K\x01a.", ["holds no dict but a list"]),
         (b"\x80\x02}K\x00}s.", ["client 0 holds no list"]),
         (b"\x80\x02}K\x00]\x88as.", ["client 0 holds no list"]),
-        (b"\x80\x02}K\x00]\x8b\x10\x00\x00\x00" + b"\x7f" * 16 + b"as.", ["client 0 holds no list"]),
+        (
+            b"\x80\x02}K\x00]\x8b\x10\x00\x00\x00" + b"\x7f" * 16 + b"as.",
+            ["client 0 holds no list"],
+        ),
         (b"\x80\x02}N]s.", ["neither a number nor a name"]),
         (b"", ["truncated or damaged"]),
     ],
 )
 def test_odd_pickles_are_refused_in_a_sentence(tmp_path, body, words):
     save(tmp_path / "c.npy", 0)
-    (tmp_path / "c.npy").write_bytes((tmp_path / "c.npy").read_bytes().partition(b"\n")[0] + b"\n" + body)
+    (tmp_path / "c.npy").write_bytes(
+        (tmp_path / "c.npy").read_bytes().partition(b"\n")[0] + b"\n" + body
+    )
     refused(tmp_path / "c.npy", *words)
 
 
@@ -217,7 +246,9 @@ def test_a_file_that_is_cut_off_anywhere_is_refused_in_a_sentence(tmp_path):
 
 
 def test_no_changed_byte_of_a_file_does_more_than_be_refused(tmp_path):
-    whole = bytearray(save(tmp_path / "c.npy", {0: [np.int64(0)], 1: np.array([1, 2])}).read_bytes())
+    whole = bytearray(
+        save(tmp_path / "c.npy", {0: [np.int64(0)], 1: np.array([1, 2])}).read_bytes()
+    )
     rng = np.random.default_rng(0)
     for at in rng.integers(0, len(whole), 300):
         changed = whole.copy()
@@ -232,8 +263,15 @@ def test_no_changed_byte_of_a_file_does_more_than_be_refused(tmp_path):
 @pytest.mark.parametrize(("row", "count"), [(4, 4), (-1, 4)])
 def test_rows_that_train_csv_does_not_have_are_refused(tmp_path, row, count):
     path = save(tmp_path / "c.npy", {0: [0], 7: [np.int64(row)]})
-    refused(path, f"client client-07 holds row {row}", f"there are {count} training images", "--order-file")
-    write_csv(tmp_path / "t.csv", ["id", "class"], [["one", 0], ["two", 0], ["five", 1], ["four", 1]])
+    refused(
+        path,
+        f"client client-07 holds row {row}",
+        f"there are {count} training images",
+        "--order-file",
+    )
+    write_csv(
+        tmp_path / "t.csv", ["id", "class"], [["one", 0], ["two", 0], ["five", 1], ["four", 1]]
+    )
     refused(path, f"holds row {row}, but t.csv has 4 rows", order=tmp_path / "t.csv")
 
 

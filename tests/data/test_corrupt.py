@@ -13,7 +13,14 @@ from scipy import ndimage
 
 from fedcli.data import manifest
 from fedcli.data.corruption import library
-from fedcli.data.corruption.corrupt import KINDS, POINTWISE, SPATIAL, corrupt_image, full_kind, make_corruption
+from fedcli.data.corruption.corrupt import (
+    KINDS,
+    POINTWISE,
+    SPATIAL,
+    corrupt_image,
+    full_kind,
+    make_corruption,
+)
 from fedcli.data.corruption.mixture import Who
 from fedcli.data.partition import make_partition, resolve
 from fedcli.data.pool import Row, holdings, read_pool
@@ -26,7 +33,10 @@ GREY_LEVEL = 120
 def photo(size=40, channels=3, seed=0):
     """Smooth colours with edges, away from black and white."""
     down, across = np.mgrid[:size, :size] / size
-    waves = [np.sin(5 * down + 3 * c + seed) + np.cos(7 * across - c) + (across > 0.5) for c in range(channels)]
+    waves = [
+        np.sin(5 * down + 3 * c + seed) + np.cos(7 * across - c) + (across > 0.5)
+        for c in range(channels)
+    ]
     return (60 + 35 * (np.stack(waves, -1) + 1)).clip(0, 255).astype(np.uint8)  # [H, W, C]
 
 
@@ -61,7 +71,13 @@ def test_every_kind_changes_an_image_reproducibly(kind, channels):
     assert np.array_equal(each, corrupted(image, kind=kind))
 
 
-DRAWING = [kind for kind in KINDS if kind.endswith("noise")] + ["motion-blur", "glass-blur", "snow", "frost", "fog"]
+DRAWING = [kind for kind in KINDS if kind.endswith("noise")] + [
+    "motion-blur",
+    "glass-blur",
+    "snow",
+    "frost",
+    "fog",
+]
 
 
 @pytest.mark.parametrize("kind", [*DRAWING, "spatter", "elastic-transform"])
@@ -82,13 +98,18 @@ def test_gaussian_noise_has_the_published_strength():
 
 def test_gaussian_noise_is_the_packages_own_draw_cut_off_to_whole_numbers():
     image = photo(channels=1)
-    noise = np.random.RandomState(divmod(derive("corrupt", 0, "one", "gaussian-noise", 3), 2**32)).normal(size=(40, 40))
+    noise = np.random.RandomState(
+        divmod(derive("corrupt", 0, "one", "gaussian-noise", 3), 2**32)
+    ).normal(size=(40, 40))
     expected = np.clip(image[..., 0] / 255 + 0.18 * noise, 0, 1) * 255
     assert np.array_equal(corrupted(image)[..., 0], np.floor(expected))
 
 
 def test_a_grey_image_gets_one_draw_and_a_colour_image_three():
-    grey, colour = np.full((32, 32, 1), GREY_LEVEL, np.uint8), np.full((32, 32, 3), GREY_LEVEL, np.uint8)
+    grey, colour = (
+        np.full((32, 32, 1), GREY_LEVEL, np.uint8),
+        np.full((32, 32, 3), GREY_LEVEL, np.uint8),
+    )
     assert corrupted(grey).shape == (32, 32, 1)
     noisy = corrupted(colour)
     assert not np.array_equal(noisy[..., 0], noisy[..., 1])
@@ -121,10 +142,15 @@ def test_impulse_noise_is_black_and_white_dots_in_its_share_of_the_pixels():
     assert np.mean(noisy != GREY_LEVEL) == pytest.approx(0.09, abs=0.015)
 
 
-@pytest.mark.parametrize("kind", ["gaussian-noise", "shot-noise", "impulse-noise", "gaussian-blur", "contrast"])
+@pytest.mark.parametrize(
+    "kind", ["gaussian-noise", "shot-noise", "impulse-noise", "gaussian-blur", "contrast"]
+)
 def test_a_higher_severity_changes_more(kind):
     image = photo()
-    change = [np.abs(corrupted(image, kind=kind, severity=s).astype(int) - image).mean() for s in range(1, 6)]
+    change = [
+        np.abs(corrupted(image, kind=kind, severity=s).astype(int) - image).mean()
+        for s in range(1, 6)
+    ]
     assert change == sorted(change) and change[0] < change[-1]
 
 
@@ -177,12 +203,27 @@ def partition(folder, *, size=4, channels=1, scheme="iid", val=0.25, **options):
     def build(target):
         write_pool(target / "pool.h5", rows, (photo(size, channels, seed=k) for k in range(80)), [])
         return {
-            **{"name": "toy", "title": "toy", "task": "multiclass", "classes": ["a", "b", "c"], "attributes": {}},
-            **{"size": [size, size], "channels": channels, "count": 80, "split": {}, "unit": None, "skipped": []},
+            **{
+                "name": "toy",
+                "title": "toy",
+                "task": "multiclass",
+                "classes": ["a", "b", "c"],
+                "attributes": {},
+            },
+            **{
+                "size": [size, size],
+                "channels": channels,
+                "count": 80,
+                "split": {},
+                "unit": None,
+                "skipped": [],
+            },
             **{"augment": "none", "clients": 5, "sites": None},
         }
 
-    data = manifest.stage("dataset", folder=folder / "data", made_by=[], options={}, parents=[], build=build)
+    data = manifest.stage(
+        "dataset", folder=folder / "data", made_by=[], options={}, parents=[], build=build
+    )
     to = manifest.Destination(folder, made_by=["partition"])
     return make_partition(data, resolve(scheme, {"clients": 5, **options}), to, val=val)
 
@@ -203,7 +244,9 @@ def test_the_last_clients_and_the_whole_test_set_are_corrupted(tmp_path):
     path, body = corruption(tmp_path, ratio=0.4)
     assert body["clients"] == ["client-03", "client-04"]
     with h5py.File(manifest.parent(path, "partition").parent / "rows.h5") as file:
-        expected = np.concatenate([file[f"{part}/{k}"][()] for part in ("train", "val") for k in (3, 4)])
+        expected = np.concatenate(
+            [file[f"{part}/{k}"][()] for part in ("train", "val") for k in (3, 4)]
+        )
     arrays = changed(path)
     assert arrays["train/rows"].tolist() == sorted(expected) and len(expected) == 24
     assert arrays["test/rows"].tolist() == list(range(3, 80, 4))
@@ -216,16 +259,29 @@ def test_the_last_clients_and_the_whole_test_set_are_corrupted(tmp_path):
 
 
 def test_the_body_carries_what_training_needs(tmp_path):
-    path, body = corruption(tmp_path, "motion-blur", made=partition(tmp_path, size=32), severity=2, ratio=0.2)
-    assert {name: body[name] for name in ("kind", "severity", "ratio", "dataset", "size", "channels", "augment")} == {
-        **{"kind": "motion-blur", "severity": 2, "ratio": 0.2, "dataset": "toy", "size": [32, 32], "channels": 1},
+    path, body = corruption(
+        tmp_path, "motion-blur", made=partition(tmp_path, size=32), severity=2, ratio=0.2
+    )
+    assert {
+        name: body[name]
+        for name in ("kind", "severity", "ratio", "dataset", "size", "channels", "augment")
+    } == {
+        **{
+            "kind": "motion-blur",
+            "severity": 2,
+            "ratio": 0.2,
+            "dataset": "toy",
+            "size": [32, 32],
+            "channels": 1,
+        },
         "augment": "none",
     }
     assert body["roster"] == manifest.read(manifest.parent(path, "partition")).body["roster"]
 
 
 @pytest.mark.parametrize(
-    ("ratio", "number"), [(0, 0), (0.01, 1), (0.1, 1), (0.29, 1), (0.3, 2), (0.5, 3), (0.7, 4), (1, 5)]
+    ("ratio", "number"),
+    [(0, 0), (0.01, 1), (0.1, 1), (0.29, 1), (0.3, 2), (0.5, 3), (0.7, 4), (1, 5)],
 )  # of 5 clients: half up, and at least one above zero
 def test_a_ratio_is_rounded_half_up_to_clients(tmp_path, ratio, number):
     path, body = corruption(tmp_path, ratio=ratio)
@@ -246,15 +302,20 @@ def test_named_clients_are_corrupted_instead_of_a_ratio(tmp_path):
     assert path != corruption(tmp_path, made=made, ratio=0.4)[0]
 
 
-@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="one process only")
+@pytest.mark.skipif(
+    "fork" not in multiprocessing.get_all_start_methods(), reason="one process only"
+)
 @pytest.mark.parametrize("kind", ["gaussian", "impulse", "motion-blur"])
 def test_the_number_of_processes_changes_no_byte(tmp_path, kind):
     made = partition(tmp_path, size=32)
     paths = [
-        corruption(tmp_path, kind, made=made, ratio=0.6, jobs=jobs, out=tmp_path / f"{jobs}")[0] for jobs in (1, 2)
+        corruption(tmp_path, kind, made=made, ratio=0.6, jobs=jobs, out=tmp_path / f"{jobs}")[0]
+        for jobs in (1, 2)
     ]
     assert paths[0].read_bytes() == paths[1].read_bytes()
-    assert (tmp_path / "1" / "changed.h5").read_bytes() == (tmp_path / "2" / "changed.h5").read_bytes()
+    assert (tmp_path / "1" / "changed.h5").read_bytes() == (
+        tmp_path / "2" / "changed.h5"
+    ).read_bytes()
 
 
 def test_an_image_is_corrupted_alike_whoever_is_chosen_with_it(tmp_path):
@@ -281,7 +342,12 @@ def test_the_fedism_scheme_says_who_is_corrupted(tmp_path):
         ("gaussian", {"severity": 6}, "severity is 6", "FedISM"),
         ("gaussian", {"on": ["client-05", "client-9"]}, "no client 'client-05'", "did you mean"),
         ("saturate", {}, "these images are grey", "contrast"),
-        ("motion-blur", {}, "motion-blur needs images of at least 32 px; these are 4x4", "gaussian-noise"),
+        (
+            "motion-blur",
+            {},
+            "motion-blur needs images of at least 32 px; these are 4x4",
+            "gaussian-noise",
+        ),
     ],
 )
 def test_what_cannot_be_corrupted_is_refused(tmp_path, kind, options, sentence, hint):

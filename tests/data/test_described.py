@@ -13,9 +13,14 @@ from fedcli.errors import FedcliError
 
 CHOICES = Choices(16, "unit")
 GRADES = Table(
-    "grades.csv", image="photo", label="grade", classes={"0": "healthy", "1": "ill"}, groups=("sex", "age"),
-    site="clinic", patient="who",
-)  # fmt: skip
+    "grades.csv",
+    image="photo",
+    label="grade",
+    classes={"0": "healthy", "1": "ill"},
+    groups=("sex", "age"),
+    site="clinic",
+    patient="who",
+)
 
 
 @pytest.fixture
@@ -23,20 +28,37 @@ def raw(tmp_path):
     lines = []
     for i in range(12):
         save(tmp_path / "photos" / f"p{i:02d}.png", picture(f"{i}", i % 2))
-        lines.append([f"p{i:02d}", i % 2, "fm"[i // 2 % 2], 30 + 5 * i, ["north", "south"][i // 6], f"w{i // 3}"])
+        lines.append(
+            [
+                f"p{i:02d}",
+                i % 2,
+                "fm"[i // 2 % 2],
+                30 + 5 * i,
+                ["north", "south"][i // 6],
+                f"w{i // 3}",
+            ]
+        )
     write_csv(tmp_path / GRADES.file, ["photo", "grade", "sex", "age", "clinic", "who"], lines)
     return tmp_path
 
 
 def test_columns_become_labels_groups_sites_and_patients(raw):
     listing = GRADES.source(print).rows(raw, CHOICES)
-    assert listing.classes == ["healthy", "ill"] and [row.label for row in listing.rows] == [0, 1] * 6
+    assert (
+        listing.classes == ["healthy", "ill"] and [row.label for row in listing.rows] == [0, 1] * 6
+    )
     assert listing.attributes == {
-        "sex": ["female", "male"], "age": ["0-39", "40-59", "60+"], "clinic": ["north", "south"],
-    }  # fmt: skip
-    assert listing.sites == "clinic" and listing.patient == "who" and listing.tables == ["grades.csv"]
+        "sex": ["female", "male"],
+        "age": ["0-39", "40-59", "60+"],
+        "clinic": ["north", "south"],
+    }
+    assert (
+        listing.sites == "clinic" and listing.patient == "who" and listing.tables == ["grades.csv"]
+    )
     assert Counter(row.patient for row in listing.rows) == {f"w{k}": 3 for k in range(4)}
-    assert {row.patient for row in listing.rows if row.test}.isdisjoint(r.patient for r in listing.rows if not r.test)
+    assert {row.patient for row in listing.rows if row.test}.isdisjoint(
+        r.patient for r in listing.rows if not r.test
+    )
     assert GRADES.source(print).decode(raw, listing.rows[0], CHOICES).shape == (24, 32, 3)
 
 
@@ -48,17 +70,28 @@ def test_a_class_that_is_not_declared_is_refused(raw):
 
 
 def test_a_declared_dataset_is_prepared_by_processes(raw, tmp_path, monkeypatch):
-    card = {"title": "Grades", "classes": ["healthy", "ill"], "split": "unit", "splits": {"unit": "8:2 per class"}}
+    card = {
+        "title": "Grades",
+        "classes": ["healthy", "ill"],
+        "split": "unit",
+        "splits": {"unit": "8:2 per class"},
+    }
     monkeypatch.setattr(sources, "REGISTERED", {})
     sources.register("grades", GRADES.source(print), card)
     body = manifest.read(prepare("grades", raw=raw, work=tmp_path / "work", size=8, jobs=2)).body
-    assert body["classes"] == ["healthy", "ill"] and body["count"] == 12 and body["sites"] == "clinic"
+    assert (
+        body["classes"] == ["healthy", "ill"] and body["count"] == 12 and body["sites"] == "clinic"
+    )
 
 
 @pytest.mark.parametrize("default", ["no", 3, 0.5, True])
-def test_an_option_of_a_declared_dataset_may_have_any_plain_value_as_its_default(default, raw, tmp_path, monkeypatch):
+def test_an_option_of_a_declared_dataset_may_have_any_plain_value_as_its_default(
+    default, raw, tmp_path, monkeypatch
+):
     options = {"frontal": {"default": default, "about": "x"}}
     card = {"title": "Grades", "classes": ["healthy", "ill"], "options": options}
     monkeypatch.setattr(sources, "REGISTERED", {})
     sources.register("grades", GRADES.source(print), card)
-    assert manifest.read(prepare("grades", raw=raw, work=tmp_path, size=8)).options["own"] == {"frontal": default}
+    assert manifest.read(prepare("grades", raw=raw, work=tmp_path, size=8)).options["own"] == {
+        "frontal": default
+    }

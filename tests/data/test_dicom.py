@@ -41,7 +41,9 @@ def test_signed_values_that_a_file_calls_unsigned_are_turned_back(tmp_path, bits
 
 
 def test_a_file_without_slope_and_intercept_holds_hounsfield_already(tmp_path):
-    path = write_slice(tmp_path / "a.dcm", np.array([[-7, 7]], np.int16), RescaleSlope=None, RescaleIntercept=None)
+    path = write_slice(
+        tmp_path / "a.dcm", np.array([[-7, 7]], np.int16), RescaleSlope=None, RescaleIntercept=None
+    )
     assert hounsfield(path) == [-7, 7]
 
 
@@ -64,12 +66,16 @@ def test_without_a_window_of_its_own_a_slice_gets_the_brains(tmp_path, width):
 
 def test_a_given_window_beats_the_files(tmp_path):
     path = write_slice(tmp_path / "a.dcm", np.array([[-20, 80, 180]], np.int16))
-    assert dicom.read_slice(path, dicom.parse_window("subdural"))[..., 0].tolist() == [[0, 128, 255]]
+    assert dicom.read_slice(path, dicom.parse_window("subdural"))[..., 0].tolist() == [
+        [0, 128, 255]
+    ]
     assert dicom.read_slice(path, dicom.parse_window("80/400"))[..., 0].tolist() == [[64, 128, 191]]
 
 
 def test_monochrome1_is_turned_so_that_dense_is_bright(tmp_path):
-    path = write_slice(tmp_path / "a.dcm", np.array([[0, 80]], np.int16), PhotometricInterpretation="MONOCHROME1")
+    path = write_slice(
+        tmp_path / "a.dcm", np.array([[0, 80]], np.int16), PhotometricInterpretation="MONOCHROME1"
+    )
     assert dicom.read_slice(path)[..., 0].tolist() == [[255, 0]]
 
 
@@ -124,10 +130,14 @@ def test_a_frames_own_scale_and_window_count_and_then_the_common_ones(tmp_path):
         FrameVOILUTSequence={"WindowCenter": 50, "WindowWidth": 100},
     )
     path = write_slice(
-        tmp_path / "a.dcm", np.full((3, 4, 4), 20, np.int16), NumberOfFrames=3,
-        RescaleSlope=None, RescaleIntercept=None,
-        PerFrameFunctionalGroupsSequence=Sequence(own), SharedFunctionalGroupsSequence=Sequence([common]),
-    )  # fmt: skip
+        tmp_path / "a.dcm",
+        np.full((3, 4, 4), 20, np.int16),
+        NumberOfFrames=3,
+        RescaleSlope=None,
+        RescaleIntercept=None,
+        PerFrameFunctionalGroupsSequence=Sequence(own),
+        SharedFunctionalGroupsSequence=Sequence([common]),
+    )
     assert set(hounsfield(path)) == {2 * 20 + 10}
     assert set(dicom.read_slice(path).ravel()) == {128}
 
@@ -135,32 +145,65 @@ def test_a_frames_own_scale_and_window_count_and_then_the_common_ones(tmp_path):
 def test_three_windows_are_three_channels(tmp_path):
     path = write_slice(tmp_path / "a.dcm", np.array([[-20, 40, 80, 600, 2000]], np.int16))
     image = dicom.read_slice(path, dicom.parse_window("brain,subdural,bone"))
-    assert image.dtype == np.uint8 and image[0].tolist() == [  # 255 (HU - centre + width / 2) / width
-        [0, 0, 71], [128, 76, 76], [255, 128, 80], [255, 255, 128], [255, 255, 255],
-    ]  # fmt: skip
+    assert image.dtype == np.uint8 and image[
+        0
+    ].tolist() == [  # 255 (HU - centre + width / 2) / width
+        [0, 0, 71],
+        [128, 76, 76],
+        [255, 128, 80],
+        [255, 255, 128],
+        [255, 255, 255],
+    ]
     assert dicom.parse_window("file, 40/80,bone") == (None, (40, 80), (600, 2800))
-    assert dicom.read_slice(path, dicom.parse_window("file,file,file"))[..., 2].tolist() == [[0, 128, 255, 255, 255]]
+    assert dicom.read_slice(path, dicom.parse_window("file,file,file"))[..., 2].tolist() == [
+        [0, 128, 255, 255, 255]
+    ]
 
 
 @pytest.mark.parametrize("bits", [8, 12, 16])
 @pytest.mark.parametrize("kind", [np.int16, np.uint16])
-@pytest.mark.parametrize("syntax", [ExplicitVRLittleEndian, ImplicitVRLittleEndian, ExplicitVRBigEndian])
+@pytest.mark.parametrize(
+    "syntax", [ExplicitVRLittleEndian, ImplicitVRLittleEndian, ExplicitVRBigEndian]
+)
 def test_looking_a_word_up_gives_what_computing_its_value_gives(tmp_path, bits, kind, syntax):
-    words = np.random.default_rng(bits).integers(0, 1 << 16, (32, 32), np.uint16)  # unused bits hold anything
+    words = np.random.default_rng(bits).integers(
+        0, 1 << 16, (32, 32), np.uint16
+    )  # unused bits hold anything
     if syntax == ExplicitVRBigEndian:
         words = words.byteswap()
-    fields = dict(BitsStored=bits, RescaleSlope=1.7, RescaleIntercept=-3, PhotometricInterpretation="MONOCHROME1")
+    fields = dict(
+        BitsStored=bits,
+        RescaleSlope=1.7,
+        RescaleIntercept=-3,
+        PhotometricInterpretation="MONOCHROME1",
+    )
     path = write_slice(tmp_path / "a.dcm", words.view(kind), **fields)
     rewritten(path, syntax)
     expected = 255 - dicom_display.linear(hounsfield_image(path), 300, 1500)[..., None]
-    assert np.array_equal(dicom.read_slice(path, ((300, 1500),)), expected) and len(np.unique(expected)) > 1
+    assert (
+        np.array_equal(dicom.read_slice(path, ((300, 1500),)), expected)
+        and len(np.unique(expected)) > 1
+    )
 
 
 # compressed files
 
 
 @pytest.mark.parametrize(
-    "text", ["brian", "40", "40/80/2", "40/0", "40/-5", "nan/80", "40/inf", "a/b", "brain,bone", "brain,,bone", ""]
+    "text",
+    [
+        "brian",
+        "40",
+        "40/80/2",
+        "40/0",
+        "40/-5",
+        "nan/80",
+        "40/inf",
+        "a/b",
+        "brain,bone",
+        "brain,,bone",
+        "",
+    ],
 )
 def test_a_window_that_cannot_be_meant_is_refused(text):
     with pytest.raises(UsageError):
@@ -173,7 +216,9 @@ def test_the_nearest_window_is_offered():
     assert "'brain'" in error.value.hint
 
 
-@pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")
+@pytest.mark.skipif(
+    not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder"
+)
 def test_real_scanners_files_show_tissue_where_tissue_is():
     folder = Path(os.environ["FEDCLI_REAL_DATA"], "ct_head")
     ge = hounsfield_image(folder / "GE" / "16.dcm")
@@ -188,7 +233,9 @@ def test_real_scanners_files_show_tissue_where_tissue_is():
         dicom.read_slice(philips / "DIRFILE")
 
 
-@pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")
+@pytest.mark.skipif(
+    not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder"
+)
 def test_real_slices_through_rsna_ich_have_the_greys_that_their_bytes_give(tmp_path):
     folder = Path(os.environ["FEDCLI_REAL_DATA"], "ct_head")
     files = [folder / "GE" / "16.dcm", folder / "Philips" / "S21570" / "S2010" / "I120"]
@@ -198,13 +245,24 @@ def test_real_slices_through_rsna_ich_have_the_greys_that_their_bytes_give(tmp_p
         (tmp_path / "raw" / "stage_2_train" / f"ID_{k}.dcm").symlink_to(file)
         rows += [[f"ID_{k}_{name}", int(name == "subdural")] for name in rsna_ich.CLASSES]
     write_csv(tmp_path / "raw" / "stage_2_train.csv", ["ID", "Label"], rows)
-    made = prepare("rsna-ich", raw=tmp_path / "raw", work=tmp_path, size=512, window="brain,subdural,bone", jobs=1)
+    made = prepare(
+        "rsna-ich",
+        raw=tmp_path / "raw",
+        work=tmp_path,
+        size=512,
+        window="brain,subdural,bone",
+        jobs=1,
+    )
     assert json.loads(made.read_text())["body"]["channels"] == 3
     pixels = read_pool(made.parent / "pool.h5").pixels()
     for image, file, intercept in zip(pixels, files, (0, -1024), strict=True):
         count = 512 * 512 * 2  # the last bytes of an uncompressed file
-        at = file.read_bytes().rfind(bytes.fromhex("e07f1000")) + 12  # tag of PixelData, its type and length
-        stored = np.frombuffer(file.read_bytes()[at : at + count], "<i2" if intercept == 0 else "<u2").reshape(512, 512)
+        at = (
+            file.read_bytes().rfind(bytes.fromhex("e07f1000")) + 12
+        )  # tag of PixelData, its type and length
+        stored = np.frombuffer(
+            file.read_bytes()[at : at + count], "<i2" if intercept == 0 else "<u2"
+        ).reshape(512, 512)
         units = stored.astype(float) + intercept
         for channel, (centre, width) in enumerate([(40, 80), (80, 200), (600, 2800)]):
             expected = np.clip((units - (centre - width / 2)) / width, 0, 1) * 255

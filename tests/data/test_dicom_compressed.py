@@ -66,7 +66,9 @@ def deflated(path: Path, values: np.ndarray) -> Path:
 
 
 def test_a_deflated_file_is_read(tmp_path):
-    assert hounsfield(deflated(tmp_path / "a.dcm", TILTED.astype(np.int16))) == TILTED.ravel().tolist()
+    assert (
+        hounsfield(deflated(tmp_path / "a.dcm", TILTED.astype(np.int16))) == TILTED.ravel().tolist()
+    )
 
 
 def test_a_deflated_file_of_much_is_not_inflated(tmp_path, monkeypatch):
@@ -84,7 +86,9 @@ def test_a_header_that_claims_a_huge_image_is_not_believed(tmp_path, syntax, mon
     encapsulated(path, base64.b64decode(JPEG_2000), syntax, Rows=65535, Columns=65535)
     monkeypatch.setattr(dicom, "_frame", None)
     for read in (dicom.read_slice, dicom.read_picture):
-        with pytest.raises(Unreadable, match=r"claims an image of 65535 x 65535 pixels, 8,589,672,450 bytes"):
+        with pytest.raises(
+            Unreadable, match=r"claims an image of 65535 x 65535 pixels, 8,589,672,450 bytes"
+        ):
             read(path)
 
 
@@ -92,9 +96,20 @@ def test_a_coloured_jpeg_becomes_rgb(tmp_path):
     stream = io.BytesIO()
     Image.new("RGB", (16, 16), (200, 100, 50)).save(stream, "JPEG", quality=95)
     path = write_slice(tmp_path / "a.dcm", np.zeros((16, 16), np.int16))
-    fields = dict(SamplesPerPixel=3, PlanarConfiguration=0, PhotometricInterpretation="YBR_FULL_422", BitsAllocated=8)
+    fields = dict(
+        SamplesPerPixel=3,
+        PlanarConfiguration=0,
+        PhotometricInterpretation="YBR_FULL_422",
+        BitsAllocated=8,
+    )
     encapsulated(
-        path, stream.getvalue(), pydicom.uid.JPEGBaseline8Bit, BitsStored=8, HighBit=7, PixelRepresentation=0, **fields
+        path,
+        stream.getvalue(),
+        pydicom.uid.JPEGBaseline8Bit,
+        BitsStored=8,
+        HighBit=7,
+        PixelRepresentation=0,
+        **fields,
     )
     image = dicom.read_picture(path)
     assert image.shape == (16, 16, 3) and np.abs(image.astype(int) - (200, 100, 50)).max() <= 3
@@ -104,7 +119,10 @@ def test_lossless_jpeg_needs_one_decoder_more_and_then_gives_the_stored_values_b
     pytest.importorskip("gdcm", reason="fedcli[dicom] is not installed")
     path = write_slice(tmp_path / "a.dcm", np.zeros((8, 8), np.int16))
     encapsulated(path, base64.b64decode(JPEG_LOSSLESS), pydicom.uid.JPEGLosslessSV1)
-    assert hounsfield(path) == (np.add.outer(np.arange(8) * 400, np.arange(8) * 30) - 1500).ravel().tolist()
+    assert (
+        hounsfield(path)
+        == (np.add.outer(np.arange(8) * 400, np.arange(8) * 30) - 1500).ravel().tolist()
+    )
 
 
 @pytest.mark.parametrize("read", [dicom.read_slice, dicom.read_picture])

@@ -32,13 +32,21 @@ def picture(path, **asked):
 
 def test_a_palette_gives_its_colours(tmp_path):
     colours = np.random.default_rng(0).integers(0, 256, (3, 256))
-    tables = {f"{name}PaletteColorLookupTableDescriptor": [256, 0, 16] for name in ("Red", "Green", "Blue")}
+    tables = {
+        f"{name}PaletteColorLookupTableDescriptor": [256, 0, 16]
+        for name in ("Red", "Green", "Blue")
+    }
     data = {
         f"{name}PaletteColorLookupTableData": (colour * 257).astype("<u2").tobytes()
         for name, colour in zip(("Red", "Green", "Blue"), colours, strict=True)
     }
     places = np.arange(64, dtype=np.uint16).reshape(8, 8)
-    path = write_slice(tmp_path / "a.dcm", places, **BARE | tables | data, PhotometricInterpretation="PALETTE COLOR")
+    path = write_slice(
+        tmp_path / "a.dcm",
+        places,
+        **BARE | tables | data,
+        PhotometricInterpretation="PALETTE COLOR",
+    )
     assert dicom.header(path)[1]
     assert np.array_equal(dicom.read_picture(path), colours.T[places])
     with pytest.raises(Unreadable, match="palette"):
@@ -49,7 +57,11 @@ def test_a_palette_gives_its_colours(tmp_path):
 def test_padding_is_black_and_counts_for_no_range(tmp_path, kind):
     values = (RAMP // 8 + 1000).copy()
     values[0], values[1] = 0, 5
-    fields = BARE | {"PhotometricInterpretation": kind, "PixelPaddingValue": 0, "PixelPaddingRangeLimit": 5}
+    fields = BARE | {
+        "PhotometricInterpretation": kind,
+        "PixelPaddingValue": 0,
+        "PixelPaddingRangeLimit": 5,
+    }
     drawn = picture(write_slice(tmp_path / "a.dcm", values, **fields))
     assert not drawn[:2].any()
     assert sorted({int(drawn[2:].min()), int(drawn[2:].max())}) == [0, 255]
@@ -58,14 +70,18 @@ def test_padding_is_black_and_counts_for_no_range(tmp_path, kind):
 def test_a_modality_table_stands_for_slope_and_intercept(tmp_path):
     steps = np.repeat([0, 10, 20, 80], 1024)
     fields = {"Modality": "CT", "RescaleSlope": None, "RescaleIntercept": None, "BitsStored": 12}
-    path = write_slice(tmp_path / "a.dcm", RAMP, ModalityLUTSequence=table(steps, bits=16), **fields)
+    path = write_slice(
+        tmp_path / "a.dcm", RAMP, ModalityLUTSequence=table(steps, bits=16), **fields
+    )
     assert np.array_equal(picture(path), np.rint(steps[RAMP] / 80 * 255))  # the window 40/80
     assert np.array_equal(dicom.read_slice(path)[..., 0], picture(path))
 
 
 @pytest.mark.parametrize(("bits", "white"), [(8, 255), (12, 4095)])
 def test_a_display_table_stands_for_the_window_unless_one_is_asked_for(tmp_path, bits, white):
-    entries = np.linspace(white, 0, 1000).astype(int)  # inverts, and ends before and after the values
+    entries = np.linspace(white, 0, 1000).astype(
+        int
+    )  # inverts, and ends before and after the values
     path = write_slice(tmp_path / "a.dcm", RAMP, VOILUTSequence=table(entries, 500, bits), **BARE)
     expected = entries[np.clip(RAMP.astype(int) - 500, 0, 999)] * 255 / white
     assert np.abs(picture(path) - expected).max() <= 0.5
@@ -74,7 +90,12 @@ def test_a_display_table_stands_for_the_window_unless_one_is_asked_for(tmp_path,
 
 @pytest.mark.parametrize("modality", ["CT", "DX"])
 def test_a_sigmoid_window_is_no_line(tmp_path, modality):
-    fields = BARE | {"Modality": modality, "WindowCenter": 2000, "WindowWidth": 1000, "VOILUTFunction": "SIGMOID"}
+    fields = BARE | {
+        "Modality": modality,
+        "WindowCenter": 2000,
+        "WindowWidth": 1000,
+        "VOILUTFunction": "SIGMOID",
+    }
     values = RAMP // 4 * 3  # in CT, unsigned values near the end stand for negative ones
     expected = 255 / (1 + np.exp(-4 * (values.astype(float) - 2000) / 1000))
     drawn = picture(write_slice(tmp_path / "a.dcm", values, **fields))
@@ -96,10 +117,21 @@ def test_an_enhanced_file_of_one_frame_keeps_scale_and_window_in_its_groups(tmp_
         PixelValueTransformationSequence=[group(RescaleSlope=2, RescaleIntercept=-1000)],
         FrameVOILUTSequence=[group(WindowCenter=300, WindowWidth=1500)],
     )
-    fields = {"Modality": "CT", "RescaleSlope": None, "RescaleIntercept": None, "WindowCenter": None}
-    fields |= {"WindowWidth": None, "NumberOfFrames": 1, "PerFrameFunctionalGroupsSequence": [frame]}
+    fields = {
+        "Modality": "CT",
+        "RescaleSlope": None,
+        "RescaleIntercept": None,
+        "WindowCenter": None,
+    }
+    fields |= {
+        "WindowWidth": None,
+        "NumberOfFrames": 1,
+        "PerFrameFunctionalGroupsSequence": [frame],
+    }
     path = write_slice(tmp_path / "a.dcm", RAMP, **fields)
-    assert np.array_equal(picture(path), np.rint(((RAMP * 2.0 - 1000 + 450) * 255 / 1500).clip(0, 255)))
+    assert np.array_equal(
+        picture(path), np.rint(((RAMP * 2.0 - 1000 + 450) * 255 / 1500).clip(0, 255))
+    )
 
 
 def test_a_table_that_ends_early_is_a_reason_to_skip_the_file(tmp_path):
@@ -111,12 +143,16 @@ def test_a_table_that_ends_early_is_a_reason_to_skip_the_file(tmp_path):
 
 @pytest.mark.parametrize(("slope", "intercept"), [("0", "0"), ("1e300", "0"), ("1", "-1e12")])
 def test_a_scale_that_leaves_no_picture_is_refused(tmp_path, slope, intercept):
-    write_slice(tmp_path / "a.dcm", RAMP, **BARE | {"RescaleSlope": slope, "RescaleIntercept": intercept})
+    write_slice(
+        tmp_path / "a.dcm", RAMP, **BARE | {"RescaleSlope": slope, "RescaleIntercept": intercept}
+    )
     with pytest.raises(Unreadable, match="cannot be scaled by RescaleSlope"):
         picture(tmp_path / "a.dcm")
 
 
 def test_a_window_beyond_all_values_is_none(tmp_path):
     write_slice(tmp_path / "a.dcm", RAMP, **BARE)
-    write_slice(tmp_path / "b.dcm", RAMP, **BARE | {"WindowCenter": "1e300", "WindowWidth": "1e300"})
+    write_slice(
+        tmp_path / "b.dcm", RAMP, **BARE | {"WindowCenter": "1e300", "WindowWidth": "1e300"}
+    )
     assert np.array_equal(picture(tmp_path / "b.dcm"), picture(tmp_path / "a.dcm"))

@@ -15,27 +15,46 @@ from fedcli.data.sources.formats.dicom_header import ask_pydicom, read_header, w
 from fedcli.data.sources.source import Unreadable
 
 
-@pytest.mark.parametrize(("age", "years"), [("045Y", 45), ("006M", 0.5), ("365D", 365 / 365.25), ("", None)])
+@pytest.mark.parametrize(
+    ("age", "years"), [("045Y", 45), ("006M", 0.5), ("365D", 365 / 365.25), ("", None)]
+)
 def test_the_header_tells_sex_and_age(tmp_path, age, years):
-    path = write_slice(tmp_path / "a.dcm", np.zeros((4, 4), np.int16), PatientID="P1", PatientSex="F", PatientAge=age)
+    path = write_slice(
+        tmp_path / "a.dcm",
+        np.zeros((4, 4), np.int16),
+        PatientID="P1",
+        PatientSex="F",
+        PatientAge=age,
+    )
     header = read_header(path)
     assert (header.patient, header.sex) == ("P1", "F")
     assert np.isnan(header.age) if years is None else header.age == years
 
 
 def test_the_study_stands_in_for_a_missing_patient(tmp_path):
-    path = write_slice(tmp_path / "a.dcm", np.zeros((4, 4), np.int16), PatientID="", StudyInstanceUID="1.9")
+    path = write_slice(
+        tmp_path / "a.dcm", np.zeros((4, 4), np.int16), PatientID="", StudyInstanceUID="1.9"
+    )
     assert read_header(path).patient == "1.9"
 
 
-@pytest.mark.parametrize("syntax", [ExplicitVRLittleEndian, ImplicitVRLittleEndian, ExplicitVRBigEndian])
+@pytest.mark.parametrize(
+    "syntax", [ExplicitVRLittleEndian, ImplicitVRLittleEndian, ExplicitVRBigEndian]
+)
 @pytest.mark.parametrize(
     ("fields", "plain"),
     [
         ({"PatientID": "P1 ", "PatientSex": "F", "PatientAge": "045Y"}, True),
         ({"PatientID": None, "StudyInstanceUID": "1.2.3"}, True),
         ({"PatientID": "Müller", "SpecificCharacterSet": "ISO_IR 100"}, False),
-        ({"PatientID": "P1", "PatientComments": "x" * 10_000, "AdditionalPatientHistory": "x" * 10_000}, False),
+        (
+            {
+                "PatientID": "P1",
+                "PatientComments": "x" * 10_000,
+                "AdditionalPatientHistory": "x" * 10_000,
+            },
+            False,
+        ),
         ({"PatientID": "P1", "ReferencedImageSequence": Sequence([Dataset()])}, True),
     ],
 )
@@ -63,7 +82,9 @@ def test_a_damaged_header_is_left_to_pydicom(tmp_path):
             assert str(tmp_path) not in str(error)
 
 
-@pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")
+@pytest.mark.skipif(
+    not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder"
+)
 def test_walking_real_scanners_files_finds_what_pydicom_finds():
     folder = Path(os.environ["FEDCLI_REAL_DATA"], "ct_head")
     files = [p for p in folder.rglob("*") if p.is_file() and p.name not in ("LICENSE", "DIRFILE")]
@@ -72,5 +93,7 @@ def test_walking_real_scanners_files_finds_what_pydicom_finds():
         tags = walk(file.read_bytes()[: 2**14])
         plain += tags is not None
         expected = {tag: value for tag, value in ask_pydicom(file).items() if value}
-        assert tags is None or {tag: v for tag, v in tags.items() if v and tag >> 16 != 2} == expected
+        assert (
+            tags is None or {tag: v for tag, v in tags.items() if v and tag >> 16 != 2} == expected
+        )
     assert len(files) == 37 and plain > 20

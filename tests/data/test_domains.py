@@ -24,7 +24,9 @@ def folders(raw: Path, caltech: str = "caltech10") -> Path:
         for c, label in enumerate(("backpack", "mug", "projector")):
             (raw / domain / label).mkdir(parents=True)
             for i in range(10 + 10 * k):
-                Image.new("RGB", (12, 9), (c * 80, k * 60, i)).save(raw / domain / label / f"frame_{i:04d}.jpg")
+                Image.new("RGB", (12, 9), (c * 80, k * 60, i)).save(
+                    raw / domain / label / f"frame_{i:04d}.jpg"
+                )
     return raw
 
 
@@ -98,11 +100,14 @@ def test_clients_are_named_after_their_domain_and_share_its_test_images(made, tm
     assert [c["client"] for c in roster[:3]] == ["amazon-0", "amazon-1", "caltech-0"]
     assert [c["train"] for c in roster] == [12, 12, 24, 24, 36, 36, 48, 48]
     with open_hdf5(path.parent / "rows.h5") as file:
-        assert file["test/2"][()].tolist() == file["test/3"][()].tolist() and len(file["test/2"]) == 12
+        assert (
+            file["test/2"][()].tolist() == file["test/3"][()].tolist() and len(file["test/2"]) == 12
+        )
 
 
 @pytest.mark.parametrize(
-    ("change", "word"), [({"clients": 7}, "evenly"), ({"portion": 0.6}, "0.6"), ({"by": []}, "--by domain")]
+    ("change", "word"),
+    [({"clients": 7}, "evenly"), ({"portion": 0.6}, "0.6"), ({"by": []}, "--by domain")],
 )
 def test_shares_that_do_not_fit_are_refused(made, tmp_path, change, word):
     with pytest.raises(UsageError) as error:
@@ -111,7 +116,9 @@ def test_shares_that_do_not_fit_are_refused(made, tmp_path, change, word):
     assert word in error.value.sentence + error.value.hint
 
 
-@pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")
+@pytest.mark.skipif(
+    not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder"
+)
 def test_the_real_domains_have_fedheals_sizes(tmp_path, monkeypatch):
     raw = Path(os.environ["FEDCLI_REAL_DATA"]) / "office_caltech_10"
     decode, tenth = office_caltech.SOURCE.decode, iter(range(10_000))
@@ -119,11 +126,15 @@ def test_the_real_domains_have_fedheals_sizes(tmp_path, monkeypatch):
     def some(raw, row, choices):
         return np.zeros((8, 8, 3), np.uint8) if next(tenth) % 10 else decode(raw, row, choices)
 
-    monkeypatch.setitem(sources.SOURCES, "office-caltech", replace(office_caltech.SOURCE, decode=some))
+    monkeypatch.setitem(
+        sources.SOURCES, "office-caltech", replace(office_caltech.SOURCE, decode=some)
+    )
     made = prepare("office-caltech", raw=raw, work=tmp_path, size=8, jobs=1)
     pool = read_pool(made.parent / "pool.h5")
     train = np.bincount(pool.groups["domain"][pool.split == 0])
     assert train.tolist() == [768, 899, 127, 237]
     assert np.bincount(pool.groups["domain"]).tolist() == [958, 1123, 157, 295]
-    path = make_partition(made, resolve("domains", {"by": ["domain"], "clients": 20}), manifest.Destination(tmp_path))
+    path = make_partition(
+        made, resolve("domains", {"by": ["domain"], "clients": 20}), manifest.Destination(tmp_path)
+    )
     assert [c["train"] for c in manifest.read(path).body["roster"][::5]] == [76, 89, 12, 23]

@@ -30,7 +30,9 @@ def server(monkeypatch):
 
 def get(folder: Path, *files: dict, paths=(), accepted: bool = True, **more) -> Path:
     """Download files as of a card of their own."""
-    known = cards.of_card("digits", card("digits") | {"download": list(files), "download_rest": ""} | more)
+    known = cards.of_card(
+        "digits", card("digits") | {"download": list(files), "download_rest": ""} | more
+    )
     download([wanted(known, folder, paths)], accepted=accepted)
     return folder
 
@@ -42,7 +44,12 @@ def plain(url: str, path: str = "file", **more) -> dict:
 
 def archive(url: str, **more) -> dict:
     """A card's entry of ZIP."""
-    return {"path": "all.zip", "url": url, "bytes": len(ZIP), "sha256": hashlib.sha256(ZIP).hexdigest()} | more
+    return {
+        "path": "all.zip",
+        "url": url,
+        "bytes": len(ZIP),
+        "sha256": hashlib.sha256(ZIP).hexdigest(),
+    } | more
 
 
 def test_a_file_is_fetched_once_and_recorded(server, tmp_path):
@@ -78,16 +85,23 @@ def test_one_that_brings_nothing_more_ends_with_what_is_kept(server, tmp_path):
     (tmp_path / ".file.part").write_bytes(BODY[:1000])  # of a process that was killed
     with pytest.raises(FedcliError, match="cannot be downloaded") as error:
         get(tmp_path, plain(f"{server[0]}/dead"))
-    assert error.value.hint == "0.0 MB are kept: give the same command again" and not (tmp_path / "file").exists()
+    assert (
+        error.value.hint == "0.0 MB are kept: give the same command again"
+        and not (tmp_path / "file").exists()
+    )
     get(tmp_path, plain(f"{server[0]}/file"))
     assert server[1][-1] == ("/file", "bytes=1000-") and (tmp_path / "file").read_bytes() == BODY
 
 
 def test_a_killed_process_leaves_what_it_got(server, tmp_path, monkeypatch):
     monkeypatch.setattr(transfer, "PIECE", 2**16)
-    child = multiprocessing.get_context("fork").Process(target=get, args=(tmp_path, plain(f"{server[0]}/slow")))
+    child = multiprocessing.get_context("fork").Process(
+        target=get, args=(tmp_path, plain(f"{server[0]}/slow"))
+    )
     child.start()
-    until(lambda: (tmp_path / ".file.part").exists() and (tmp_path / ".file.part").stat().st_size > 0)
+    until(
+        lambda: (tmp_path / ".file.part").exists() and (tmp_path / ".file.part").stat().st_size > 0
+    )
     child.kill()
     child.join()
     get(tmp_path, plain(f"{server[0]}/slow"))
@@ -134,7 +148,9 @@ def test_another_file_is_refused_and_not_kept(server, tmp_path, declared, senten
 
 def test_a_server_that_does_not_say_how_much_comes(server, tmp_path):
     get(tmp_path, plain(f"{server[0]}/silent"))
-    with pytest.raises(HashError, match="has 1,280,000 bytes and more, where 1,279,999 are declared"):
+    with pytest.raises(
+        HashError, match="has 1,280,000 bytes and more, where 1,279,999 are declared"
+    ):
         get(tmp_path / "less", plain(f"{server[0]}/silent", bytes=len(BODY) - 1))
     with pytest.raises(HashError, match="has 1,280,000 bytes, where 1,280,001 are declared"):
         get(tmp_path / "more", plain(f"{server[0]}/silent", bytes=len(BODY) + 1))
@@ -159,14 +175,18 @@ def test_without_a_published_hash_the_first_one_stands_for_it(server, tmp_path, 
     (tmp_path / "file").unlink()
     record["file"]["sha256"] = "0" * 64  # as if another one had come the first time
     (tmp_path / "download.json").write_text(json.dumps(record))
-    with pytest.raises(HashError, match="is not the file that was received before: its SHA-256 differs"):
+    with pytest.raises(
+        HashError, match="is not the file that was received before: its SHA-256 differs"
+    ):
         get(tmp_path, file)
 
 
 @pytest.mark.parametrize("unpacked", [{}, {"unpack": "pictures"}])
 def test_a_file_of_that_name_with_other_content_stays(server, tmp_path, unpacked):
     (tmp_path / "all.zip").write_bytes(b"mine")
-    with pytest.raises(FedcliError, match=r"all\.zip is there and is not the file that was published") as error:
+    with pytest.raises(
+        FedcliError, match=r"all\.zip is there and is not the file that was published"
+    ) as error:
         get(tmp_path, archive(f"{server[0]}/zip", **unpacked))
     assert "move it away" in error.value.hint
     assert (tmp_path / "all.zip").read_bytes() == b"mine" and not server[1]
@@ -181,11 +201,17 @@ def test_an_archive_that_was_there_before_stays(server, tmp_path, content):
     for _ in range(2):
         get(tmp_path, archive(f"{server[0]}/zip", unpack="pictures"))
     assert not server[1] and (tmp_path / "pictures").is_dir()
-    assert all((tmp_path / name).read_bytes() == content for name in ("all.zip", "all.zip.part", "pictures.part"))
+    assert all(
+        (tmp_path / name).read_bytes() == content
+        for name in ("all.zip", "all.zip.part", "pictures.part")
+    )
 
 
 def test_an_absent_file_a_dead_server_and_other_schemes_are_sentences(server, tmp_path):
-    for url, words in ((f"{server[0]}/absent", "404"), ("http://127.0.0.1:9/file", "cannot be downloaded")):
+    for url, words in (
+        (f"{server[0]}/absent", "404"),
+        ("http://127.0.0.1:9/file", "cannot be downloaded"),
+    ):
         with pytest.raises(FedcliError, match=words):
             get(tmp_path, plain(url))
     for url in ("file:///etc/hosts", "ftp://127.0.0.1/file", "data:,x"):
@@ -197,7 +223,13 @@ def test_an_absent_file_a_dead_server_and_other_schemes_are_sentences(server, tm
 
 def test_an_address_leads_on_to_declared_hosts_alone(server, tmp_path):
     there = f"{server[0]}/file".replace("127.0.0.1", "localhost")
-    for to in (there, "https://example.org/file", "file:///etc/hosts", "ftp://127.0.0.1/file", "http://example.org/x"):
+    for to in (
+        there,
+        "https://example.org/file",
+        "file:///etc/hosts",
+        "ftp://127.0.0.1/file",
+        "http://example.org/x",
+    ):
         with pytest.raises(FedcliError, match="leads on to|cannot be downloaded"):
             get(tmp_path, plain(f"{server[0]}/moved/{to}"))
     get(tmp_path, plain(f"{server[0]}/moved/{there}"), redirects=["localhost"])
@@ -218,7 +250,9 @@ def test_a_link_in_the_place_of_what_is_written_is_refused(server, tmp_path):
 
 
 @pytest.mark.parametrize("answer", [None, "", "no", "y"])
-def test_nothing_is_downloaded_before_the_licence_is_accepted(server, tmp_path, monkeypatch, capsys, answer):
+def test_nothing_is_downloaded_before_the_licence_is_accepted(
+    server, tmp_path, monkeypatch, capsys, answer
+):
     typed = io.StringIO(f"{answer}\n")
     typed.isatty = lambda: answer is not None
     monkeypatch.setattr("sys.stdin", typed)
@@ -228,7 +262,11 @@ def test_nothing_is_downloaded_before_the_licence_is_accepted(server, tmp_path, 
     else:
         with pytest.raises(UsageError, match="the licence of digits has to be accepted") as error:
             get(tmp_path / "new", plain(f"{server[0]}/file"), accepted=False)
-        assert "--accept-licence" in error.value.hint and not (tmp_path / "new").exists() and not server[1]
+        assert (
+            "--accept-licence" in error.value.hint
+            and not (tmp_path / "new").exists()
+            and not server[1]
+        )
     assert ("[y/N]" in capsys.readouterr().err) == (answer is not None)
 
 
@@ -237,9 +275,13 @@ def test_what_is_there_needs_no_licence_and_no_server(server, tmp_path):
     get(tmp_path, plain("http://127.0.0.1:9/file"), accepted=False)
 
 
-def test_a_disk_without_room_is_a_sentence_before_and_while_it_is_filled(server, tmp_path, monkeypatch):
+def test_a_disk_without_room_is_a_sentence_before_and_while_it_is_filled(
+    server, tmp_path, monkeypatch
+):
     with monkeypatch.context() as patched:
-        patched.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 10, 1_000_000))
+        patched.setattr(
+            shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 10, 1_000_000)
+        )
         with pytest.raises(FedcliError, match=r"1\.3 MB are needed in .*, where 1\.0 MB are free"):
             get(tmp_path / "new", plain(f"{server[0]}/file"))
         assert not (tmp_path / "new").exists() and not server[1]
@@ -250,7 +292,11 @@ def test_a_disk_without_room_is_a_sentence_before_and_while_it_is_filled(server,
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError) as error:
         get(tmp_path, plain(f"{server[0]}/file"))
-    assert (said := of_system(error.value)) and ".file.part" in said.sentence and "free some space" in said.hint
+    assert (
+        (said := of_system(error.value))
+        and ".file.part" in said.sentence
+        and "free some space" in said.hint
+    )
     monkeypatch.undo()
     assert get(tmp_path, plain("http://127.0.0.1:9/file"))  # the bytes were kept
 
@@ -272,7 +318,11 @@ def test_an_archive_is_unpacked_recorded_and_not_fetched_again(server, tmp_path)
     assert asked == [("/zip", None)]
     assert (tmp_path / "pictures" / "a").read_bytes() == b"first"
     assert (tmp_path / "pictures" / "deep" / "b").read_bytes() == b"second"
-    assert {path.name for path in tmp_path.iterdir()} == {"pictures", "download.json", ".download.lock"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "pictures",
+        "download.json",
+        ".download.lock",
+    }
 
 
 def test_an_archive_that_was_not_unpacked_to_its_end_is_unpacked_again(server, tmp_path):
@@ -282,8 +332,15 @@ def test_an_archive_that_was_not_unpacked_to_its_end_is_unpacked_again(server, t
     (left / "half").write_bytes(b"fi")
     left.with_suffix(".lock").touch()
     get(tmp_path, archive(f"{server[0]}/zip", unpack="pictures"))
-    assert not server[1] and {path.name for path in (tmp_path / "pictures").iterdir()} == {"a", "deep"}
-    assert {path.name for path in tmp_path.iterdir()} == {"pictures", "download.json", ".download.lock"}
+    assert not server[1] and {path.name for path in (tmp_path / "pictures").iterdir()} == {
+        "a",
+        "deep",
+    }
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "pictures",
+        "download.json",
+        ".download.lock",
+    }
 
 
 @pytest.mark.parametrize("text", ["[", '{"a": {}}'])
@@ -306,14 +363,21 @@ def test_datasets_that_share_their_images_share_a_folder():
 
 
 def test_cards_name_web_addresses_paths_inside_sizes_and_hashes():
-    listed = [file for name in [*SOURCES, *cards.published()] for file in cards.fetching(name).files]
+    listed = [
+        file for name in [*SOURCES, *cards.published()] for file in cards.fetching(name).files
+    ]
     assert len(listed) >= 40
     for file in listed:
-        assert file["url"].startswith("https://") or ("md5" in file and file["url"].startswith("http://ufldl."))
+        assert file["url"].startswith("https://") or (
+            "md5" in file and file["url"].startswith("http://ufldl.")
+        )
         assert cards.size(file) > 0 and ("bytes" in file) != ("about_bytes" in file)
         assert len(file.get("md5", "")) in (0, 8, 32) and len(file.get("sha256", "")) in (0, 64)
         assert (
-            "md5" in file or "sha256" in file or "published" in file["hash_from"] or "publish no" in file["hash_from"]
+            "md5" in file
+            or "sha256" in file
+            or "published" in file["hash_from"]
+            or "publish no" in file["hash_from"]
         )
         for path in (file["path"], file.get("unpack", "in"), *file.get("beside", ())):
             assert not Path(path).is_absolute() and ".." not in Path(path).parts

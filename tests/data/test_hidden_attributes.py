@@ -18,7 +18,9 @@ def pool(images=3000, each=3):
     """Patients of three images; the last images have no patient."""
     patient = np.array([f"p{k // each}" if k < images - 6 else "" for k in range(images)])
     return SimpleNamespace(
-        id=np.array([f"i{k}" for k in range(images)]), patient=patient, groups={"sex": np.arange(images) % 3 - 1}
+        id=np.array([f"i{k}" for k in range(images)]),
+        patient=patient,
+        groups={"sex": np.arange(images) % 3 - 1},
     )
 
 
@@ -33,7 +35,11 @@ def test_a_draw_is_of_the_seed_the_client_the_attribute_and_the_patient_alone():
     rows = np.random.default_rng(1).permutation(3000)[:500]
     whole = hidden(pool(), np.arange(3000), "sex", HOW, "north")
     assert (hidden(pool(), rows, "sex", HOW, "north") == whole[rows]).all()
-    for other in ((HOW | {"seed": 1}, "sex", "north"), (HOW, "age", "north"), (HOW, "sex", "south")):
+    for other in (
+        (HOW | {"seed": 1}, "sex", "north"),
+        (HOW, "age", "north"),
+        (HOW, "sex", "south"),
+    ):
         how, name, client = other
         assert (hidden(pool(), np.arange(3000), name, how, client) != whole).any()
 
@@ -41,9 +47,14 @@ def test_a_draw_is_of_the_seed_the_client_the_attribute_and_the_patient_alone():
 def test_nothing_and_everything():
     rows = np.arange(30)
     assert not hidden(pool(), rows, "sex", HOW | {"share": 0.0}, "north").any()
-    assert (groups_without(pool(), rows, {"hidden_attributes": HOW | {"share": 1.0}}, "north")["sex"] == -1).all()
     assert (
-        groups_without(pool(), rows, {"hidden_attributes": HOW}, "south") == {} == groups_without(pool(), rows, {}, "x")
+        groups_without(pool(), rows, {"hidden_attributes": HOW | {"share": 1.0}}, "north")["sex"]
+        == -1
+    ).all()
+    assert (
+        groups_without(pool(), rows, {"hidden_attributes": HOW}, "south")
+        == {}
+        == groups_without(pool(), rows, {}, "x")
     )
 
 
@@ -52,21 +63,25 @@ def partly(work, source):
     return fedcli.corrupt(source, "attributes", hide=["sex"], share=0.5, on=[ROSTER[0]], work=work)
 
 
-def test_training_groups_of_the_clients_that_were_chosen_are_hidden_and_nothing_else(source, partly):
+def test_training_groups_of_the_clients_that_were_chosen_are_hidden_and_nothing_else(
+    source, partly
+):
     before, after = shard.load(source), shard.load(partly.path)
     for client in ROSTER:
         known, now = before.train[client].groups["sex"], after.train[client].groups["sex"]
         assert set(now[now != known].tolist()) <= {-1}
         lost = int((now != known).sum())
-        assert (lost > 0) == (client == ROSTER[0]) and partly.body["hidden_attributes"]["images"].get(client, {}) == (
-            {"sex": lost} if client == ROSTER[0] else {}
-        )
+        assert (lost > 0) == (client == ROSTER[0]) and partly.body["hidden_attributes"][
+            "images"
+        ].get(client, {}) == ({"sex": lost} if client == ROSTER[0] else {})
         assert before.train[client].y.tolist() == after.train[client].y.tolist()
         assert before.val[client].groups["sex"].tolist() == after.val[client].groups["sex"].tolist()
     assert before.test["clean"].groups["sex"].tolist() == after.test["clean"].groups["sex"].tolist()
 
 
-def test_it_is_a_partition_that_labels_and_images_are_changed_on_and_group_methods_train_on(partly, source, work):
+def test_it_is_a_partition_that_labels_and_images_are_changed_on_and_group_methods_train_on(
+    partly, source, work
+):
     again = fedcli.corrupt(source, "attributes", hide=["sex"], share=0.5, on=[ROSTER[0]], work=work)
     assert partly.kind == "partition" and partly == again
     assert set(manifest.verify(partly.path).files) == {"rows.h5"}
@@ -74,7 +89,10 @@ def test_it_is_a_partition_that_labels_and_images_are_changed_on_and_group_metho
     images = fedcli.corrupt(labels, "gaussian", ratio=0.25, work=work, jobs=1)
     assert images.body["hidden_attributes"] == partly.body["hidden_attributes"]
     loaded = shard.load(images.path).train
-    assert loaded[ROSTER[0]].groups["sex"].tolist() == shard.load(partly.path).train[ROSTER[0]].groups["sex"].tolist()
+    assert (
+        loaded[ROSTER[0]].groups["sex"].tolist()
+        == shard.load(partly.path).train[ROSTER[0]].groups["sex"].tolist()
+    )
     run = fedcli.train("group-dro", images, rounds=1, work=work)
     assert fedcli.evaluate(run, by=["sex"]).body["groups"]
 
@@ -82,7 +100,9 @@ def test_it_is_a_partition_that_labels_and_images_are_changed_on_and_group_metho
 def test_labels_that_were_changed_before_stay_changed(source, work):
     noisy = fedcli.corrupt(source, "labels", rate=0.5, on=[ROSTER[1]], work=work)
     both = fedcli.corrupt(noisy, "attributes", hide=["sex"], work=work)
-    assert set(both.body["hidden_attributes"]["images"]) == set(ROSTER)  # every client, where none is named
+    assert set(both.body["hidden_attributes"]["images"]) == set(
+        ROSTER
+    )  # every client, where none is named
     first, second = (shard.load(made.path).train[ROSTER[1]].y.tolist() for made in (noisy, both))
     assert first == second
 
@@ -125,6 +145,10 @@ def test_what_it_is_not_for_is_refused(partly, source, work):
 
 
 def test_it_says_how_many_of_the_known_groups_are_hidden(source, tmp_path, capsys):
-    made = fedcli.corrupt(source, "attributes", hide=["sex"], share=1.0, on=[ROSTER[0]], work=tmp_path)
+    made = fedcli.corrupt(
+        source, "attributes", hide=["sex"], share=1.0, on=[ROSTER[0]], work=tmp_path
+    )
     known = made.body["hidden_attributes"]["images"][ROSTER[0]]["sex"]
-    assert f"hidden in training: sex of {known} of {known} images;" in " ".join(capsys.readouterr().err.split())
+    assert f"hidden in training: sex of {known} of {known} images;" in " ".join(
+        capsys.readouterr().err.split()
+    )

@@ -26,7 +26,10 @@ def test_every_image_of_a_dataset_and_of_a_partition_is_counted_once(dataset, tm
     assert list(counts) == ["class", *dataset.body["attributes"]]
     for name, clients in counts.items():
         parts = {part: sum(values.values()) for part, values in clients["all"].items()}
-        assert parts == {"train": dataset.body["split"]["train"], "test": dataset.body["split"]["test"]}, name
+        assert parts == {
+            "train": dataset.body["split"]["train"],
+            "test": dataset.body["split"]["test"],
+        }, name
     women = (pool.groups["sex"] == 0) & (pool.split == 1)
     assert counts["sex"]["all"]["test"]["female"] == women.sum()
 
@@ -47,25 +50,42 @@ def test_every_image_of_a_dataset_and_of_a_partition_is_counted_once(dataset, tm
 
 def test_unknown_values_are_counted_as_such(tmp_path):
     groups = {"sex": np.array([0, -1, 1, -1])}
-    pool = Pool(tmp_path, (4, 8, 8, 1), np.array([0, 1, 1, 1]), np.array(list("abcd")), np.zeros(4), None, groups)
+    pool = Pool(
+        tmp_path,
+        (4, 8, 8, 1),
+        np.array([0, 1, 1, 1]),
+        np.array(list("abcd")),
+        np.zeros(4),
+        None,
+        groups,
+    )
     body = {"classes": ["x", "y"], "attributes": {"sex": ["female", "male"]}}
-    counts = image_counts.counted(pool, {"north": {"train": np.array([0, 1, 3]), "test": np.array([], int)}}, body)
+    counts = image_counts.counted(
+        pool, {"north": {"train": np.array([0, 1, 3]), "test": np.array([], int)}}, body
+    )
     assert counts == {
         "class": {"north": {"train": {"x": 1, "y": 2}}},
         "sex": {"north": {"train": {"female": 1, "male": 0, "unknown": 2}}},
     }
     assert image_counts.lines(counts["sex"]) == (
-        ["client", "part", "female", "male", "unknown"], [["north", "train", "1", "0", "2"]]
-    )  # fmt: skip
+        ["client", "part", "female", "male", "unknown"],
+        [["north", "train", "1", "0", "2"]],
+    )
 
 
-def test_a_skewed_attribute_stands_in_the_partitions_line_and_an_even_one_does_not(dataset, tmp_path, capsys):
+def test_a_skewed_attribute_stands_in_the_partitions_line_and_an_even_one_does_not(
+    dataset, tmp_path, capsys
+):
     capsys.readouterr()
     fedcli.partition(dataset, by=["site"], work=tmp_path)
     assert "values of site" not in capsys.readouterr().err  # which is what divides the clients
     women = read_pool(dataset.path.parent / "pool.h5")
     names = {0: "north", 1: "south"}
-    lines = [f"{id},{names[sex]}" for id, sex in zip(women.id, women.groups["sex"], strict=True) if sex >= 0]
+    lines = [
+        f"{id},{names[sex]}"
+        for id, sex in zip(women.id, women.groups["sex"], strict=True)
+        if sex >= 0
+    ]
     (tmp_path / "who.csv").write_text("image,client\n" + "\n".join(lines) + "\n")
     fedcli.partition(dataset, clients_file=tmp_path / "who.csv", work=tmp_path)
     assert "100 % of the values of sex would have to change" in capsys.readouterr().err
@@ -78,16 +98,23 @@ def test_inspect_and_the_page_show_them(dataset, tmp_path, monkeypatch):
     partition = fedcli.partition(dataset, iid=True, clients=2)
     for made in (dataset, partition):
         shown = run(f"fedcli inspect {made.path}")
-        assert "female" in shown and "white" in shown and "sha256" not in shown and "materialize" not in shown
-    assert json.loads(run(f"fedcli inspect {partition.path} --json"))["counts"] == image_counts.of_manifest(
-        partition.path
-    )
+        assert (
+            "female" in shown
+            and "white" in shown
+            and "sha256" not in shown
+            and "materialize" not in shown
+        )
+    assert json.loads(run(f"fedcli inspect {partition.path} --json"))[
+        "counts"
+    ] == image_counts.of_manifest(partition.path)
     scores = fedcli.evaluate(fedcli.train("fedavg", partition, rounds=1))
     text = page.write(tmp_path / "page.html", [scores.path]).read_text(encoding="utf-8")
     assert "Images of each client" in text and "female" in text and "asian" in text
 
 
-@pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")
+@pytest.mark.skipif(
+    not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder"
+)
 def test_the_nevi_of_ham10000_are_counted():
     raw = Path(os.environ["FEDCLI_REAL_DATA"], "ham10000")
     from fedcli.data.sources import card
@@ -99,5 +126,7 @@ def test_the_nevi_of_ham10000_are_counted():
     pool = Pool(raw, (len(rows), 8, 8, 3), y, np.array([row.id for row in rows]), split, None, {})
     parts = {"all": {"train": np.flatnonzero(split == 0), "test": np.flatnonzero(split == 1)}}
     classes = card("isic2018")["classes"]
-    counts = image_counts.counted(pool, parts, {"classes": classes, "attributes": {}})["class"]["all"]
+    counts = image_counts.counted(pool, parts, {"classes": classes, "attributes": {}})["class"][
+        "all"
+    ]
     assert counts["train"]["nv"] + counts["test"]["nv"] == 6705

@@ -84,7 +84,9 @@ def test_only_the_middle_square_counts(shape):
     side, image = min(shape), uniform((0, 0, 0), *shape)
     top, left = (height - side) // 2, (width - side) // 2
     image[top : top + side, left : left + side] = SKIN
-    assert (skin_type.centre_square(image) == SKIN).all() and skin_type.centre_square(image).shape == (256, 256, 3)
+    assert (skin_type.centre_square(image) == SKIN).all() and skin_type.centre_square(
+        image
+    ).shape == (256, 256, 3)
 
 
 def test_a_hair_is_painted_over_and_a_lesion_stays():
@@ -126,14 +128,24 @@ def test_bright_skin_with_a_bluish_cast_is_light_except_by_the_released_rule():
     assert skin_type.skin_type(uniform(SKIN[::-1]), "released") == 6
 
 
-@pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")
+@pytest.mark.skipif(
+    not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder"
+)
 def test_real_skin_is_ranked_as_another_estimate_ranks_it():
     from pandas import read_csv
 
     folder = Path(os.environ["FEDCLI_REAL_DATA"]) / "ham10000"
     table = read_csv(folder / "ita_estimate_derived.csv")[::50]
-    images = (np.asarray(Image.open(folder / "images" / f"{id}.jpg").convert("RGB")) for id in table.image_id)
-    colours = [skin_type.patch_colours(skin_type.without_hair(skin_type.centre_square(image))) for image in images]
-    table = table.assign(**{rule: [skin_type.angles(of, rule).max() for of in colours] for rule in RULES})
+    images = (
+        np.asarray(Image.open(folder / "images" / f"{id}.jpg").convert("RGB"))
+        for id in table.image_id
+    )
+    colours = [
+        skin_type.patch_colours(skin_type.without_hair(skin_type.centre_square(image)))
+        for image in images
+    ]
+    table = table.assign(
+        **{rule: [skin_type.angles(of, rule).max() for of in colours] for rule in RULES}
+    )
     rank = table[["ita_est", *RULES]].corr("spearman").ita_est
     assert rank.continuous > 0.85 and abs(rank.released) < 0.3

@@ -19,7 +19,9 @@ def flips(kind, rate, to=(1, 2, 0), seed=0, client="north"):
 
 def test_symmetric_noise_changes_the_share_that_was_asked_for_to_every_other_class():
     y, noisy = flips("symmetric", 0.3)
-    assert (noisy != y).mean() == pytest.approx(0.3, abs=0.03)  # 3.6 standard deviations of 3,000 draws
+    assert (noisy != y).mean() == pytest.approx(
+        0.3, abs=0.03
+    )  # 3.6 standard deviations of 3,000 draws
     by_step = np.bincount((noisy - y) % 3, minlength=3)
     assert by_step[1] == pytest.approx(by_step[2], rel=0.2)
 
@@ -57,7 +59,9 @@ def test_only_training_labels_of_the_clients_that_were_chosen_are_changed(source
     for client in ROSTER:
         changed = (before.train[client].y != after.train[client].y).sum().item()
         entry = noisy.body["label_noise"].get(client)
-        assert (changed > 0) == (client == ROSTER[0]) and (entry is None or entry["changed"] == changed)
+        assert (changed > 0) == (client == ROSTER[0]) and (
+            entry is None or entry["changed"] == changed
+        )
         assert before.train[client].rows.tolist() == after.train[client].rows.tolist()
         assert before.val[client].y.tolist() == after.val[client].y.tolist()
     assert before.test["clean"].y.tolist() == after.test["clean"].y.tolist()
@@ -74,17 +78,24 @@ def test_it_is_a_partition_that_images_are_corrupted_on_and_methods_train_on(noi
     assert loaded.train[ROSTER[0]].y.tolist() == shard.load(noisy.path).train[ROSTER[0]].y.tolist()
     run = fedcli.train("fedavg", images, rounds=1, work=work)
     scores = fedcli.evaluate(run).body
-    assert scores["data"]["partition"]["options"]["label_noise"]["each"] == {ROSTER[0]: ["pair", 0.5]}
+    assert scores["data"]["partition"]["options"]["label_noise"]["each"] == {
+        ROSTER[0]: ["pair", 0.5]
+    }
 
 
 def test_clients_may_have_different_noise(source, work):
     made = fedcli.corrupt(
-        source, "labels", client=[f"{ROSTER[1]}=symmetric:0.5", f"{ROSTER[2]}=asymmetric"], flip={"a": "b"}, work=work
+        source,
+        "labels",
+        client=[f"{ROSTER[1]}=symmetric:0.5", f"{ROSTER[2]}=asymmetric"],
+        flip={"a": "b"},
+        work=work,
     )
     noise = made.body["label_noise"]
     assert {name: (entry["kind"], entry["rate"]) for name, entry in noise.items()} == {
-        ROSTER[1]: ("symmetric", 0.5), ROSTER[2]: ("asymmetric", 0.2),
-    }  # fmt: skip
+        ROSTER[1]: ("symmetric", 0.5),
+        ROSTER[2]: ("asymmetric", 0.2),
+    }
 
 
 @pytest.mark.parametrize(
@@ -104,7 +115,9 @@ def test_mistakes_are_explained(source, work, given, sentence):
         fedcli.corrupt(source, "labels", work=work, **given)
 
 
-@pytest.mark.parametrize("line", [("labels", {"ratio": 0.5}), ("attributes", {"hide": ["sex"], "share": 0.5})])
+@pytest.mark.parametrize(
+    "line", [("labels", {"ratio": 0.5}), ("attributes", {"hide": ["sex"], "share": 0.5})]
+)
 def test_the_same_line_without_a_path_makes_the_same_again(tmp_path, line):
     make_chain(tmp_path)
     word, given = line
@@ -133,10 +146,16 @@ def test_the_manifest_holds_the_labels_file(noisy):
     assert set(manifest.verify(noisy.path).files) == {"rows.h5", shard.LABELS}
 
 
-def test_it_says_how_many_of_a_clients_labels_are_changed_and_names_classes_of_the_dataset(source, tmp_path, capsys):
-    made = fedcli.corrupt(source, "labels", noise="symmetric", rate=1.0, on=[ROSTER[0]], work=tmp_path)
+def test_it_says_how_many_of_a_clients_labels_are_changed_and_names_classes_of_the_dataset(
+    source, tmp_path, capsys
+):
+    made = fedcli.corrupt(
+        source, "labels", noise="symmetric", rate=1.0, on=[ROSTER[0]], work=tmp_path
+    )
     n = len(shard.load(made.path).train[ROSTER[0]])
-    assert f"training labels changed: {ROSTER[0]} {n} of {n};" in " ".join(capsys.readouterr().err.split())
+    assert f"training labels changed: {ROSTER[0]} {n} of {n};" in " ".join(
+        capsys.readouterr().err.split()
+    )
     with pytest.raises(UsageError, match="needs the classes") as refused:
         fedcli.corrupt(source, "labels", noise="asymmetric", work=tmp_path)
     assert refused.value.hint == "for example --flip a=b"

@@ -14,9 +14,17 @@ from fedcli.io import files
 from fedcli.stages.results import Dataset
 
 BODY = {
-    "classes": [], "attributes": {}, "size": [8, 8], "channels": 1, "augment": "none", "name": "toy", "count": 1,
-    "split": {}, "unit": None, "sites": None,
-}  # fmt: skip
+    "classes": [],
+    "attributes": {},
+    "size": [8, 8],
+    "channels": 1,
+    "augment": "none",
+    "name": "toy",
+    "count": 1,
+    "split": {},
+    "unit": None,
+    "sites": None,
+}
 
 
 def made(tmp_path, name="one", options=None, parents=(), text="hello"):
@@ -48,7 +56,10 @@ def test_a_manifest_holds_no_path_of_this_machine(tmp_path):
 def test_a_chain_can_be_moved_as_a_whole(tmp_path):
     made_path = make_chain(tmp_path / "old", corrupted=True)
     (tmp_path / "old").rename(tmp_path / "new")
-    assert manifest.verify(tmp_path / "new" / made_path.relative_to(tmp_path / "old")).kind == "corruption"
+    assert (
+        manifest.verify(tmp_path / "new" / made_path.relative_to(tmp_path / "old")).kind
+        == "corruption"
+    )
 
 
 def test_an_equal_stage_is_not_made_again(tmp_path, capsys):
@@ -165,7 +176,9 @@ def test_a_stage_that_fails_leaves_nothing(tmp_path):
         raise FedcliError("no")
 
     with pytest.raises(FedcliError):
-        manifest.stage("dataset", folder=tmp_path / "one", made_by=[], options={}, parents=[], build=build)
+        manifest.stage(
+            "dataset", folder=tmp_path / "one", made_by=[], options={}, parents=[], build=build
+        )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -178,7 +191,9 @@ def _die_in_build(folder):
 
 
 def test_leftovers_of_a_killed_stage_are_removed_by_the_next(tmp_path):
-    child = multiprocessing.get_context("fork").Process(target=_die_in_build, args=(tmp_path / "one",))
+    child = multiprocessing.get_context("fork").Process(
+        target=_die_in_build, args=(tmp_path / "one",)
+    )
     child.start()
     child.join()
     assert {p.suffix for p in tmp_path.iterdir() if p.name.startswith(".one.")} == {".lock", ".tmp"}
@@ -192,7 +207,9 @@ def damage(path):
     path.write_bytes(raw)
 
 
-@pytest.mark.parametrize("how", [damage, lambda path: path.unlink(), lambda path: path.write_bytes(b"")])
+@pytest.mark.parametrize(
+    "how", [damage, lambda path: path.unlink(), lambda path: path.write_bytes(b"")]
+)
 def test_a_damaged_result_is_made_again_and_files_of_others_beside_it_stay(tmp_path, how, capsys):
     path = made(tmp_path)
     good = path.read_bytes()
@@ -237,7 +254,11 @@ def test_a_stop_while_a_damaged_result_is_replaced_costs_nothing(tmp_path, monke
         ("body", {}, "body.classes is missing"),
         ("kind", ["dataset"], "its kind is"),
         ("format", True, "format is 'True', not a whole number"),
-        ("body", {"classes": [], "attributes": {}, "size": [10**400]}, "body.size[0] is 1000000000..., a number too"),
+        (
+            "body",
+            {"classes": [], "attributes": {}, "size": [10**400]},
+            "body.size[0] is 1000000000..., a number too",
+        ),
     ],
 )
 def test_a_manifest_that_was_edited_is_refused_by_its_shape(tmp_path, key, value, word):
@@ -286,7 +307,9 @@ def test_numbers_about_skew_are_numbers(tmp_path):
     skew = describe(["a", "b"], [np.arange(3), np.arange(3, 6)], np.arange(6) % 2, 2)
     path.write_text(json.dumps(body | {"body": body["body"] | {"skew": skew}}))
     manifest.read(path)
-    path.write_text(json.dumps(body | {"body": body["body"] | {"skew": skew | {"entropy_nats": "a"}}}))
+    path.write_text(
+        json.dumps(body | {"body": body["body"] | {"skew": skew | {"entropy_nats": "a"}}})
+    )
     with pytest.raises(FedcliError, match="entropy_nats"):
         manifest.read(path)
 

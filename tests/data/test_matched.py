@@ -15,7 +15,9 @@ NOISE = NAMES.index("noise")
 
 
 def noisy_west(work):
-    return corrupt(chain_with_tests(work), "gaussian", severity=2, on=["west"], work=work, jobs=1).path
+    return corrupt(
+        chain_with_tests(work), "gaussian", severity=2, on=["west"], work=work, jobs=1
+    ).path
 
 
 def noise(path, client):
@@ -24,13 +26,19 @@ def noise(path, client):
 
 def test_the_client_is_as_noisy_as_the_other_in_the_same_bytes_each_time(tmp_path):
     chain = noisy_west(tmp_path)
-    body = manifest.read(corrupt(chain, match="west", on=["north"], work=tmp_path, jobs=1).path).body
+    body = manifest.read(
+        corrupt(chain, match="west", on=["north"], work=tmp_path, jobs=1).path
+    ).body
     made = body["match"]
     assert made["noise"] == noise(chain, "west") and made["before"] == noise(chain, "north")
     assert made["after"] == pytest.approx(made["noise"], abs=0.5) and made["sigma"] > 20
     path = corrupt(chain, match="west", on=["north"], work=tmp_path / "again", jobs=1).path
     assert noise(path, "north") == made["after"]
-    assert body["each"][0] == {"kind": "matched-noise", "severity": round(100 * made["sigma"]), "clients": ["north"]}
+    assert body["each"][0] == {
+        "kind": "matched-noise",
+        "severity": round(100 * made["sigma"]),
+        "clients": ["north"],
+    }
     assert manifest.read(path).options["match"] == "west" and manifest.read(path).made_by[:3] == [
         "corrupt",
         "--match",
@@ -42,7 +50,9 @@ def test_the_client_is_as_noisy_as_the_other_in_the_same_bytes_each_time(tmp_pat
 def test_an_image_by_its_id_alone_and_no_noise_leaves_it_as_it_is():
     image = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
     same = corrupt_image(image, "a", kind=matched.KIND, severity=0, seed=1)
-    noisy = [corrupt_image(image, id, kind=matched.KIND, severity=500, seed=1) for id in ("a", "a", "b")]
+    noisy = [
+        corrupt_image(image, id, kind=matched.KIND, severity=500, seed=1) for id in ("a", "a", "b")
+    ]
     assert (same == image).all() and (noisy[0] == noisy[1]).all() and (noisy[0] != noisy[2]).any()
     assert np.std(noisy[0].astype(int) - image) == pytest.approx(5, rel=0.3)
 
@@ -50,7 +60,11 @@ def test_an_image_by_its_id_alone_and_no_noise_leaves_it_as_it_is():
 def test_what_cannot_be_matched_is_refused(tmp_path):
     chain = noisy_west(tmp_path)
     for error, words, how in (
-        (FedcliError, "grey levels already", {"match": "north", "on": ["south", "east"], "partition": chain}),
+        (
+            FedcliError,
+            "grey levels already",
+            {"match": "north", "on": ["south", "east"], "partition": chain},
+        ),
         (UsageError, "to itself", {"match": "north", "on": ["north"], "partition": chain}),
         (UsageError, "no client 'nord'", {"match": "nord", "on": ["south"], "partition": chain}),
         (UsageError, "finds the kind", {"match": "west", "severity": 2, "partition": chain}),

@@ -20,13 +20,17 @@ def work(tmp_path_factory):
 @pytest.fixture(scope="module")
 def north(work):
     """Two hospitals, 10 pixels."""
-    return prepared(write_hospitals(work / "north", hospitals=("a", "b"), count=48, size=10), work, size=10)
+    return prepared(
+        write_hospitals(work / "north", hospitals=("a", "b"), count=48, size=10), work, size=10
+    )
 
 
 @pytest.fixture(scope="module")
 def south(work):
     """One hospital of another name for the illness, 8 pixels, and one more class."""
-    raw = write_hospitals(work / "south", classes=("healthy", "sick", "unclear"), hospitals=("c",), count=48, seed=1)
+    raw = write_hospitals(
+        work / "south", classes=("healthy", "sick", "unclear"), hospitals=("c",), count=48, seed=1
+    )
     return prepared(raw, work)
 
 
@@ -39,7 +43,13 @@ def table(tmp_path):
     return write
 
 
-ILL = "north,healthy,healthy", "north,ill,ill", "south,healthy,healthy", "south,sick,ill", "south,unclear,"
+ILL = (
+    "north,healthy,healthy",
+    "north,ill,ill",
+    "south,healthy,healthy",
+    "south,sick,ill",
+    "south,unclear,",
+)
 
 
 def merged(work, north, south, **how):
@@ -57,10 +67,15 @@ def test_images_classes_and_attributes_are_joined_by_the_stated_rules(work, nort
     dataset = manifest.above(made.path, "dataset")
     body, pool = manifest.verify(dataset).body, pool_of(dataset)
     own, other = pool_of(north.path), pool_of(south.path)
-    assert (body["classes"], body["attributes"]["dataset"]) == (["healthy", "ill"], ["north", "south"])
+    assert (body["classes"], body["attributes"]["dataset"]) == (
+        ["healthy", "ill"],
+        ["north", "south"],
+    )
     assert body["attributes"]["hospital"] == ["a", "b", "c"]
     kept = np.flatnonzero(other.y < 2)
-    assert pool.id.tolist() == [f"north/{id}" for id in own.id] + [f"south/{id}" for id in other.id[kept]]
+    assert pool.id.tolist() == [f"north/{id}" for id in own.id] + [
+        f"south/{id}" for id in other.id[kept]
+    ]
     assert pool.y.tolist() == own.y.tolist() + other.y[kept].tolist()
     assert pool.split.tolist() == own.split.tolist() + other.split[kept].tolist()
     assert pool.groups["hospital"].tolist() == own.groups["hospital"].tolist() + [2] * len(kept)
@@ -70,19 +85,41 @@ def test_images_classes_and_attributes_are_joined_by_the_stated_rules(work, nort
     assert not {*pool.patient[:48]} & {*pool.patient[48:]}
 
 
-def test_a_client_has_images_of_one_dataset_and_those_that_it_would_have_without_the_other(work, north, south, table):
+def test_a_client_has_images_of_one_dataset_and_those_that_it_would_have_without_the_other(
+    work, north, south, table
+):
     how = {"dirichlet": 1.0, "seed": 3, "val": 0.2}
-    made = held(merged(work, north, south, classes_table=table(*ILL), clients_of={"north": 3, "south": 2}, **how))
-    assert [*made] == [f"north-client-0{k}" for k in range(3)] + ["south-client-00", "south-client-01"]
-    pool, rows, tests = holdings(merged(work, north, south, classes_table=table(*ILL), iid=True, clients=2).path)
-    assert pool.id[rows["south-client-01"]["test"]].tolist() == [id for id in pool.id[tests] if id.startswith("south/")]
+    made = held(
+        merged(
+            work,
+            north,
+            south,
+            classes_table=table(*ILL),
+            clients_of={"north": 3, "south": 2},
+            **how,
+        )
+    )
+    assert [*made] == [f"north-client-0{k}" for k in range(3)] + [
+        "south-client-00",
+        "south-client-01",
+    ]
+    pool, rows, tests = holdings(
+        merged(work, north, south, classes_table=table(*ILL), iid=True, clients=2).path
+    )
+    assert pool.id[rows["south-client-01"]["test"]].tolist() == [
+        id for id in pool.id[tests] if id.startswith("south/")
+    ]
     alone = held(fedcli.partition(north, clients=3, work=work, **how | {"val": 0}))
-    both = held(merged(work, north, south, classes_table=table(*ILL), clients=3, **how | {"val": 0}))
+    both = held(
+        merged(work, north, south, classes_table=table(*ILL), clients=3, **how | {"val": 0})
+    )
     for client, ids in alone.items():
         assert both[f"north-{client}"] == [f"north/{id}" for id in ids]
 
 
-def test_by_sites_a_dataset_that_lacks_them_is_one_client_and_one_may_be_held_out(work, north, south, table, tmp_path):
+def test_by_sites_a_dataset_that_lacks_them_is_one_client_and_one_may_be_held_out(
+    work, north, south, table, tmp_path
+):
     raw = write_hospitals(tmp_path / "plain", count=30, seed=2)
     plain = fedcli.prepare("images", raw=raw, size=8, work=work, jobs=1)
     made = fedcli.partition(plain, merge=[f"north={north.path}"], by=["hospital"], work=work)
@@ -109,7 +146,9 @@ def test_what_does_not_fit_is_said_in_a_sentence(work, north, south, table, tmp_
         ("west,ill,ill",): "'west' is no dataset of --merge",
         tuple(line.replace(",healthy,healthy", ",healthy,") for line in ILL[:-2])
         + ("south,sick,sick", ILL[-1]): "no class of north and south",
-        tuple(",".join([*line.split(",")[:2], "skin"]) for line in ILL): "all images would be 'skin'",
+        tuple(
+            ",".join([*line.split(",")[:2], "skin"]) for line in ILL
+        ): "all images would be 'skin'",
     }.items():
         with pytest.raises(FedcliError, match=sentence):
             merged(work, north, south, classes_table=table(*lines))
@@ -130,7 +169,9 @@ def test_what_does_not_fit_is_said_in_a_sentence(work, north, south, table, tmp_
 
 
 def test_slices_become_grey_and_grey_becomes_coloured():
-    grey, colours, slices = (np.full((4, 4, c), 10, np.uint8) * np.arange(1, c + 1, dtype=np.uint8) for c in (1, 3, 5))
+    grey, colours, slices = (
+        np.full((4, 4, c), 10, np.uint8) * np.arange(1, c + 1, dtype=np.uint8) for c in (1, 3, 5)
+    )
     assert [merge._fitted(image, 4, 3)[0, 0].tolist() for image in (grey, colours, slices)] == [
         [10] * 3,
         [10, 20, 30],

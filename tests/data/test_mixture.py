@@ -63,9 +63,14 @@ def test_every_image_is_corrupted_as_its_client_is_and_test_images_as_one_of_the
         return corrupt_image(image, pool.id[row], kind=kind, severity=severity, seed=0)
 
     for row, image in list(train.items())[::9]:
-        assert np.array_equal(image, changed(row, *(("contrast", 4) if row in held[0] else ("gaussian-noise", 1))))
+        assert np.array_equal(
+            image, changed(row, *(("contrast", 4) if row in held[0] else ("gaussian-noise", 1)))
+        )
     ways = [
-        [np.array_equal(image, changed(row, *how)) for how in (("contrast", 4), ("gaussian-noise", 1))]
+        [
+            np.array_equal(image, changed(row, *how))
+            for how in (("contrast", 4), ("gaussian-noise", 1))
+        ]
         for row, image in list(test.items())[:12]
     ]
     assert all(sum(way) == 1 for way in ways) and {way.index(True) for way in ways} == {0, 1}
@@ -78,7 +83,10 @@ def test_each_client_is_scored_on_test_images_corrupted_as_its_own(parts):
     scores = fedcli.evaluate(run, by=["sex"], corrupt=["contrast", "gaussian"], severity=["5"])
     clients, levels = scores.body["clients"], scores.body["severities"]
     for client, kind in (("client-00", "contrast"), ("client-03", "gaussian-noise")):
-        assert clients[client]["corruption"] == f"{kind} 5" and clients[client]["version"] == "corrupted"
+        assert (
+            clients[client]["corruption"] == f"{kind} 5"
+            and clients[client]["version"] == "corrupted"
+        )
         assert clients[client]["accuracy"] == levels[kind]["5"]["scores"]["accuracy"]
         assert levels[kind]["5"]["severity_in_training"]
     assert "corruption" not in clients["client-01"]
@@ -95,7 +103,10 @@ def test_each_client_is_scored_on_test_images_corrupted_as_its_own(parts):
         ({"client": ["client-00=gaussian:x"]}, "severity is x"),
         ({"client": ["north=gaussian:3"]}, "no client 'north'"),
         ({"client": ["client-00=shot:1", "client-00=shot:2"]}, "client-00 is given twice"),
-        ({"client": ["client-00=shot:1"], "kind": "contrast", "on": ["client-00"]}, "client-00 is corrupted already"),
+        (
+            {"client": ["client-00=shot:1"], "kind": "contrast", "on": ["client-00"]},
+            "client-00 is corrupted already",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(parts, options, sentence):
@@ -112,8 +123,10 @@ def test_a_client_keeps_the_corruption_it_has_and_its_seed(parts):
         corrupt(parts, first, "contrast", seed=1)
     more = corrupt(parts, first, "contrast", ratio=0.5)
     assert mixture.of_body(more.body) == {
-        "client-01": ("contrast", 3), "client-02": ("contrast", 3), "client-03": ("gaussian-noise", 3)
-    }  # fmt: skip
+        "client-01": ("contrast", 3),
+        "client-02": ("contrast", 3),
+        "client-03": ("gaussian-noise", 3),
+    }
     with pytest.raises(UsageError, match="4 more clients, but 3 are clean"):
         corrupt(parts, first, "contrast", ratio=1)
 
@@ -122,4 +135,8 @@ def test_clients_that_share_an_image_cannot_be_corrupted_differently():
     rows = {"a": np.array([1, 2]), "b": np.array([2, 3])}
     with pytest.raises(FedcliError, match="also another client's"):
         mixture.train_hows(rows, {"a": ("contrast", 1), "b": ("contrast", 2)})
-    assert mixture.train_hows(rows, {"a": ("contrast", 1), "b": ("contrast", 1)})[0].tolist() == [1, 2, 3]
+    assert mixture.train_hows(rows, {"a": ("contrast", 1), "b": ("contrast", 1)})[0].tolist() == [
+        1,
+        2,
+        3,
+    ]

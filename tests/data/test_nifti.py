@@ -98,7 +98,11 @@ def test_a_folder_of_volumes_with_a_table_is_prepared(tmp_path):
     own = {"slices": "2", "axis": "coronal", "group": "sex"}
     made = prepare("images", raw=raw, work=tmp_path, size=8, jobs=1, own=own)
     body = manifest.read(made).body
-    assert (body["channels"], body["count"], body["attributes"]) == (2, 6, {"sex": ["female", "male"]})
+    assert (body["channels"], body["count"], body["attributes"]) == (
+        2,
+        6,
+        {"sex": ["female", "male"]},
+    )
     assert read_pool(made.parent / "pool.h5").shape == (6, 8, 8, 2)
 
 

@@ -22,7 +22,9 @@ def test_prepare_keeps_those_of_training_images_beside_the_pool_and_in_no_manife
     assert originals.read(path.parent).said.endswith(
         "PNG or JPEG, colour, shorter side 8 pixels or more, 8 bits for each colour"
     )
-    (path.parent / originals.FILE).unlink()  # of a pool that was prepared before there was such a file
+    (
+        path.parent / originals.FILE
+    ).unlink()  # of a pool that was prepared before there was such a file
     assert originals.FILE not in path.read_text() and originals.read(path.parent) is None
     with mock.patch.object(originals, "write_text", side_effect=OSError("read-only")):
         assert prepared(raw, tmp_path / "work").path == path and not originals.read(path.parent)
@@ -33,18 +35,32 @@ def test_prepare_keeps_those_of_training_images_beside_the_pool_and_in_no_manife
     ("new", "words"),
     [
         (Original("DICOM CT", False, 512), []),
-        (Original("DICOM", False, 256), []),  # of no known modality; half of a side is not too small
-        (Original("DICOM MR", False, 512), ["a DICOM MR file, where the training images are DICOM CT files"]),
-        (Original("NIfTI", False, 0), ["a NIfTI file, where the training images are DICOM CT files"]),
+        (
+            Original("DICOM", False, 256),
+            [],
+        ),  # of no known modality; half of a side is not too small
+        (
+            Original("DICOM MR", False, 512),
+            ["a DICOM MR file, where the training images are DICOM CT files"],
+        ),
+        (
+            Original("NIfTI", False, 0),
+            ["a NIfTI file, where the training images are DICOM CT files"],
+        ),
         (Original("DICOM CT", True, 512), ["coloured, where every training image is grey"]),
-        (Original("DICOM CT", False, 255), ["its shorter side has 255 pixels, of the training images 512 or more"]),
+        (
+            Original("DICOM CT", False, 255),
+            ["its shorter side has 255 pixels, of the training images 512 or more"],
+        ),
     ],
 )
 def test_a_file_differs_in_words(new, words):
     assert CT.differences(new) == words
 
 
-@pytest.mark.parametrize("text", ["{", "[" * 100_000, "[]", '{"kinds": "CT", "coloured": [], "side": 1}'])
+@pytest.mark.parametrize(
+    "text", ["{", "[" * 100_000, "[]", '{"kinds": "CT", "coloured": [], "side": 1}']
+)
 def test_a_damaged_file_is_named_with_what_to_do(tmp_path, text):
     (tmp_path / originals.FILE).write_text(text)
     with pytest.raises(FedcliError, match="originals.json") as raised:
@@ -53,5 +69,7 @@ def test_a_damaged_file_is_named_with_what_to_do(tmp_path, text):
 
 
 def test_names_of_kinds_are_words(tmp_path):
-    (tmp_path / originals.FILE).write_text(json.dumps({"kinds": ["\x1b[31mCT;"], "coloured": [True], "side": 1}))
+    (tmp_path / originals.FILE).write_text(
+        json.dumps({"kinds": ["\x1b[31mCT;"], "coloured": [True], "side": 1})
+    )
     assert originals.read(tmp_path).kinds == ["31mCT"]

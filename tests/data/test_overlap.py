@@ -29,22 +29,40 @@ def dataset(work: Path, units: list[str], pixels: list[int]) -> Path:
 def stage(work: Path, rows: list[Row], images: list[np.ndarray]) -> Path:
     def build(folder: Path) -> dict:
         write_pool(folder / "pool.h5", rows, images, [])
-        size, unit = list(images[0].shape[:2]), "lesion_id" if any(row.patient for row in rows) else None
+        size, unit = (
+            list(images[0].shape[:2]),
+            "lesion_id" if any(row.patient for row in rows) else None,
+        )
         classes = [str(label) for label in range(1 + max(row.label for row in rows))]
-        body = {"classes": classes, "attributes": {}, "size": size, "channels": 1, "augment": "none"}
+        body = {
+            "classes": classes,
+            "attributes": {},
+            "size": size,
+            "channels": 1,
+            "augment": "none",
+        }
         return body | {"name": "made", "clients": 2, "sites": None, "unit": unit}
 
-    return manifest.stage("dataset", folder=work / "made", made_by=["prepare"], options={}, parents=[], build=build)
+    return manifest.stage(
+        "dataset", folder=work / "made", made_by=["prepare"], options={}, parents=[], build=build
+    )
 
 
 def test_patients_and_identical_images_on_both_sides_are_counted(tmp_path):
     overlaps = overlap.find(dataset(tmp_path, UNITS, PIXELS))
     assert overlaps["patients"] == {
-        "name": "lesion_id", "count": 2, "train_images": 3, "test_images": 2, "examples": ["a", "b"],
-    }  # fmt: skip
+        "name": "lesion_id",
+        "count": 2,
+        "train_images": 3,
+        "test_images": 2,
+        "examples": ["a", "b"],
+    }
     assert overlaps["pixels"] == {
-        "count": 2, "train_images": 2, "test_images": 3, "examples": ["i1 = i5", "i3 = i6"],
-    }  # fmt: skip
+        "count": 2,
+        "train_images": 2,
+        "test_images": 3,
+        "examples": ["i1 = i5", "i3 = i6"],
+    }
     assert overlap.sentence(overlaps) == (
         "train and test share 2 patients or lesions (lesion_id), and 3 test images are identical to training images"
     )
@@ -62,14 +80,18 @@ def test_one_of_a_kind_is_told_in_the_singular():
 
 
 def test_images_without_a_unit_share_none_and_a_dataset_without_units_says_so(tmp_path):
-    overlaps = overlap.find(dataset(tmp_path / "1", ["a", "a", "", "", "b", "b", "", ""], list(range(8))))
+    overlaps = overlap.find(
+        dataset(tmp_path / "1", ["a", "a", "", "", "b", "b", "", ""], list(range(8)))
+    )
     assert overlaps["patients"]["count"] == 0 and overlap.sentence(overlaps) == ""
     assert overlap.find(dataset(tmp_path / "2", [""] * 8, list(range(8))))["patients"] is None
 
 
 def test_a_partition_counts_what_its_clients_hold(tmp_path):
     made = dataset(tmp_path, UNITS, PIXELS)
-    path = make_partition(made, resolve("iid", {"clients": 2}), manifest.Destination(tmp_path), val=0.5)
+    path = make_partition(
+        made, resolve("iid", {"clients": 2}), manifest.Destination(tmp_path), val=0.5
+    )
     assert overlap.find(path) == overlap.find(made)
 
 
@@ -82,7 +104,11 @@ def test_strict_ends_with_code_1_and_one_sentence_where_anything_is_shared(tmp_p
     made = dataset(tmp_path / "1", UNITS, PIXELS)
     code, out, err = run("inspect", made, "--strict", "--json")
     assert code == 1 and json.loads(out)["overlap"]["patients"]["count"] == 2
-    assert "train and test share 2 patients or lesions" in err and "hint:" in err and "Traceback" not in err
+    assert (
+        "train and test share 2 patients or lesions" in err
+        and "hint:" in err
+        and "Traceback" not in err
+    )
     code, out, _ = run("inspect", made, "--all")
     assert code == 0 and "i1 = i5 i3 = i6" in out
     assert "a split that keeps them together" in err
@@ -94,19 +120,29 @@ def test_identical_images_are_named_with_what_mends_them(tmp_path):
     made = dataset(tmp_path, list("aabbccdd"), [0, 1, 2, 3, 4, 1, 6, 7])
     code, _, err = run("inspect", made, "--strict")
     assert code == 1 and "1 test image is identical to a training image" in err
-    assert "hint: i1 (train) and i5 (test) are one picture: remove one of the two, or give both one patient" in err
+    assert (
+        "hint: i1 (train) and i5 (test) are one picture: remove one of the two, or give both one patient"
+        in err
+    )
 
 
 def test_strict_fails_where_no_patient_is_known_but_for_images_of_things(tmp_path):
     made = dataset(tmp_path, [""] * 8, list(range(8)))
     code, _, err = run("inspect", made, "--strict")
-    assert code == 1 and "nobody can tell whether train and test share a patient" in err and "--patient" not in err
+    assert (
+        code == 1
+        and "nobody can tell whether train and test share a patient" in err
+        and "--patient" not in err
+    )
     toy = run("prepare", "toy", "--sample-images", 200, "--work", tmp_path / "toy")[1].strip()
     assert run("inspect", toy, "--strict")[0] == 0
 
 
 def test_ids_that_differ_in_zeros_blanks_or_case_are_named(tmp_path):
-    assert overlap.alike(["0005426", "5426", "P 07", "p7", "10", "1", ""]) == [("0005426", "5426"), ("P 07", "p7")]
+    assert overlap.alike(["0005426", "5426", "P 07", "p7", "10", "1", ""]) == [
+        ("0005426", "5426"),
+        ("P 07", "p7"),
+    ]
     made = dataset(tmp_path, ["05", "05", "b", "b", "5", "5", "c", "c"], list(range(8)))
     code, _, err = run("inspect", made, "--strict")
     assert code == 1 and "count as different patients: '05' and '5'" in err
@@ -119,7 +155,9 @@ def test_strict_is_for_datasets_and_partitions(tmp_path):
     assert code == 2 and "--strict is for a dataset or partition" in err
 
 
-@pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")
+@pytest.mark.skipif(
+    not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder"
+)
 @pytest.mark.parametrize(("split", "shared"), [("official", 696), ("lesion", 0)])
 def test_the_official_fold_of_ham10000_shares_696_lesions(split, shared, tmp_path):
     """Lesions and parts as they are in its table; the pixels are a number for each image."""

@@ -22,7 +22,12 @@ def test_a_german_table_is_read_as_it_is(german):
     words = "sex:männlich=male,weiblich=female;label:Nävus=nevus"
     listing = listed(german, encoding="cp1252", age="Alter", sex="Geschlecht", map=words)
     assert listing.attributes == {"age": ["0-39", "40-59", "60+"], "sex": ["female", "male"]}
-    assert [(row.groups["age"], row.groups["sex"]) for row in listing.rows] == [(1, 1), (2, 0), (0, 1), (-1, 0)]
+    assert [(row.groups["age"], row.groups["sex"]) for row in listing.rows] == [
+        (1, 1),
+        (2, 0),
+        (0, 1),
+        (-1, 0),
+    ]
     assert set(labels(listing).values()) == {"nevus", "Melanom"}
 
 

@@ -23,7 +23,12 @@ def test_a_csv_names_images_classes_groups_sites_and_patients(tmp_path):
     ]
     raw = folder(tmp_path, head + "\n".join(lines), "a.jpg", "b.png", "sub/c.png", "sub/d.png")
     result = listed(
-        raw, image_column="file", label_column="diagnosis", group="sex,age", site="hospital", patient="patient_id"
+        raw,
+        image_column="file",
+        label_column="diagnosis",
+        group="sex,age",
+        site="hospital",
+        patient="patient_id",
     )
     assert result.classes == ["mel", "nv"] and result.channels == 1 and result.sites == "hospital"
     assert result.attributes == {
@@ -32,15 +37,19 @@ def test_a_csv_names_images_classes_groups_sites_and_patients(tmp_path):
         "hospital": ["east", "north", "south"],
     }
     assert [(row.id, row.label, row.patient, *row.groups.values()) for row in result.rows] == [
-        ("a.jpg", 0, "p1", 0, 0, 1), ("b.png", 1, "p1", 1, 1, 2), ("sub/c.png", 1, "", -1, -1, 1),
+        ("a.jpg", 0, "p1", 0, 0, 1),
+        ("b.png", 1, "p1", 1, 1, 2),
+        ("sub/c.png", 1, "", -1, -1, 1),
         ("sub/d.png", 0, "p2", -1, 2, 0),
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
 def test_a_spreadsheets_csv_is_read_as_it_comes(tmp_path, separator):
     lines = ["\ufeffimage, label ", " a.jpg ,x ", "b.jpg , y", "", '"c, d.jpg",x']
-    text = "\r\n".join(line if line.startswith('"') else line.replace(",", separator) for line in lines)
+    text = "\r\n".join(
+        line if line.startswith('"') else line.replace(",", separator) for line in lines
+    )
     text = text.replace('d.jpg",', f'd.jpg"{separator}')
     raw = folder(tmp_path, text, "a.jpg", "b.jpg", "c, d.jpg")
     assert labels(listed(raw)) == {"a.jpg": "x", "b.jpg": "y", "c, d.jpg": "x"}
@@ -49,9 +58,11 @@ def test_a_spreadsheets_csv_is_read_as_it_comes(tmp_path, separator):
 @pytest.mark.skipif(sys.getfilesystemencoding() != "utf-8", reason="no such name of a file here")
 def test_accents_may_be_spelt_in_either_way(tmp_path):
     raw = folder(
-        tmp_path, unicodedata.normalize("NFC", "image,label\nné.jpg,süd\nb.jpg,x\n"),
-        unicodedata.normalize("NFD", "né.jpg"), "b.jpg"
-    )  # fmt: skip
+        tmp_path,
+        unicodedata.normalize("NFC", "image,label\nné.jpg,süd\nb.jpg,x\n"),
+        unicodedata.normalize("NFD", "né.jpg"),
+        "b.jpg",
+    )
     assert list(labels(listed(raw)).values()) == ["x", "süd"]
 
 
@@ -60,9 +71,11 @@ def test_absent_files_and_missing_labels_are_skipped_with_the_reason(tmp_path, c
     result = listed(folder(tmp_path, text, "a.jpg", "b.jpg", "c.jpg", "d.jpg", "e.jpg"))
     assert labels(result) == {"a.jpg": "x", "b.jpg": "y"}
     assert result.skipped == [
-        ("", "listed in labels.csv, not in the folder"), ("c.jpg", "has no label in labels.csv"),
-        ("d.jpg", "has no label in labels.csv"), ("gone.jpg", "listed in labels.csv, not in the folder"),
-    ]  # fmt: skip
+        ("", "listed in labels.csv, not in the folder"),
+        ("c.jpg", "has no label in labels.csv"),
+        ("d.jpg", "has no label in labels.csv"),
+        ("gone.jpg", "listed in labels.csv, not in the folder"),
+    ]
     assert "1 of 5 images in" in capsys.readouterr().err
 
 
@@ -83,7 +96,9 @@ def test_no_name_leads_out_of_the_folder(tmp_path, name):
 @pytest.mark.parametrize("table", [True, False])
 def test_a_link_out_of_the_folder_is_left_out_and_listed(tmp_path, name, table):
     save(tmp_path / "elsewhere" / "a.jpg")
-    raw = folder(tmp_path / "raw", f"image,label\nx/b.jpg,x\ny/c.jpg,y\n{name},y\n", "x/b.jpg", "y/c.jpg")
+    raw = folder(
+        tmp_path / "raw", f"image,label\nx/b.jpg,x\ny/c.jpg,y\n{name},y\n", "x/b.jpg", "y/c.jpg"
+    )
     if not table:
         (raw / "labels.csv").unlink()
     (raw / "out").symlink_to(tmp_path / "elsewhere")
@@ -121,7 +136,11 @@ def test_a_name_that_two_files_have_must_be_written_in_full(tmp_path):
         ("file,label\na.jpg,x\n", {}, "no column 'image', only file, label"),
         ("image,label\na.jpg,x\nb.jpg,y\n", {"group": "sex"}, "no column 'sex'"),
         ("image,label,label\na.jpg,x,y\n", {}, "two columns 'label'"),
-        ("image,label,sex\na.jpg,x,\nb.jpg,y,unknown\n", {"group": "sex"}, "the column 'sex' is empty"),
+        (
+            "image,label,sex\na.jpg,x,\nb.jpg,y,unknown\n",
+            {"group": "sex"},
+            "the column 'sex' is empty",
+        ),
         ("image,label,a/b\na.jpg,x,1\nb.jpg,y,2\n", {"group": "a/b"}, "slash in its name"),
         ("", {}, "is empty"),
         ("image,label\na.jpg,x\n", {"table": "other.csv"}, "no such table"),
@@ -130,7 +149,7 @@ def test_a_name_that_two_files_have_must_be_written_in_full(tmp_path):
         ("image,label\na.jpg,x\n", {"white": "0"}, "white is '0'"),
         ("image,label\na.jpg,x\n", {"white": "²"}, "white is '²'"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_meant_is_refused_in_a_sentence(tmp_path, text, own, sentence):
     raw = folder(tmp_path, text, "a.jpg", "b.jpg")
     with pytest.raises(FedcliError, match=sentence) as error:
@@ -154,19 +173,41 @@ def test_ages_in_words_are_groups_as_they_are(tmp_path):
 
 
 def test_several_tables_need_a_choice_and_one_below_counts_from_its_folder(tmp_path):
-    raw = folder(tmp_path, "image,label\n1.jpg,x\n2.jpg,y\n", "set/1.jpg", "set/2.jpg", "3.jpg", table="set/own.csv")
-    folder(tmp_path, "image,label\n3.jpg,x\n", table="one.csv"), folder(tmp_path, "image,label\n", table="two.csv")
+    raw = folder(
+        tmp_path,
+        "image,label\n1.jpg,x\n2.jpg,y\n",
+        "set/1.jpg",
+        "set/2.jpg",
+        "3.jpg",
+        table="set/own.csv",
+    )
+    (
+        folder(tmp_path, "image,label\n3.jpg,x\n", table="one.csv"),
+        folder(tmp_path, "image,label\n", table="two.csv"),
+    )
     with refused("has 2 CSV files: one.csv, two.csv", of=UsageError):
         listed(raw)
     result = listed(raw, table="set/own.csv")
-    assert labels(result) == {"set/1.jpg": "x", "set/2.jpg": "y"} and result.tables == ["set/own.csv"]
+    assert labels(result) == {"set/1.jpg": "x", "set/2.jpg": "y"} and result.tables == [
+        "set/own.csv"
+    ]
 
 
 def test_a_folder_per_class_needs_no_table(tmp_path, capsys):
-    for name in ("mel/a.jpg", "mel/deep/b.png", "nv/a.jpg", ".hidden/x.jpg", "__MACOSX/mel/a.jpg", "nv/._a.jpg"):
+    for name in (
+        "mel/a.jpg",
+        "mel/deep/b.png",
+        "nv/a.jpg",
+        ".hidden/x.jpg",
+        "__MACOSX/mel/a.jpg",
+        "nv/._a.jpg",
+    ):
         save(tmp_path / name)
     result = listed(tmp_path)
-    assert labels(result) == {"mel/a.jpg": "mel", "mel/deep/b.png": "mel", "nv/a.jpg": "nv"} and result.tables == []
+    assert (
+        labels(result) == {"mel/a.jpg": "mel", "mel/deep/b.png": "mel", "nv/a.jpg": "nv"}
+        and result.tables == []
+    )
     for split, words in (("folder", "no folders train and test"), ("unit", None)):
         if words:
             with refused(words):
@@ -182,7 +223,12 @@ def test_folders_train_and_test_above_the_classes_can_be_the_split(tmp_path, cap
     for name in ("train/x/1.jpg", "train/y/2.jpg", "val/x/3.jpg", "test/y/4.jpg"):
         save(tmp_path / name)
     result = listed(tmp_path, "folder")
-    assert labels(result) == {"test/y/4.jpg": "y", "train/x/1.jpg": "x", "train/y/2.jpg": "y", "val/x/3.jpg": "x"}
+    assert labels(result) == {
+        "test/y/4.jpg": "y",
+        "train/x/1.jpg": "x",
+        "train/y/2.jpg": "y",
+        "val/x/3.jpg": "x",
+    }
     assert [row.id for row in result.rows if row.test] == ["test/y/4.jpg"]
     listed(tmp_path)
     assert "--split folder keeps them" in capsys.readouterr().err
@@ -201,7 +247,9 @@ def test_one_folder_of_a_class_is_refused_with_what_was_not_read(tmp_path, capsy
     assert f"no CSV in {tmp_path}: the folders mel, nv are the classes" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("cell", "band"), [("45.5", 1), ('"45,5"', 1), ("060Y", 2), ("060y", 2), ("006M", 0)])
+@pytest.mark.parametrize(
+    ("cell", "band"), [("45.5", 1), ('"45,5"', 1), ("060Y", 2), ("060y", 2), ("006M", 0)]
+)
 def test_an_age_may_have_a_decimal_comma_or_be_dicoms(tmp_path, cell, band):
     raw = folder(tmp_path, f"image,label,age\na.jpg,x,{cell}\nb.jpg,y,81\n", "a.jpg", "b.jpg")
     assert [row.groups["age"] for row in listed(raw, group="age").rows] == [band, 2]
@@ -223,7 +271,10 @@ def test_spellings_of_sex_are_merged_only_where_all_are_known(tmp_path, capsys):
     assert "differ only" not in capsys.readouterr().err
     result = listed(of_columns(tmp_path, Gender=[*values[:-1], "diverse"]), group="Gender")
     assert result.attributes == {"Gender": ["M", "Male", "diverse", "f", "female", "m", "w"]}
-    assert "Gender: 'M' and 'm' differ only by case or spaces, and count as two values" in capsys.readouterr().err
+    assert (
+        "Gender: 'M' and 'm' differ only by case or spaces, and count as two values"
+        in capsys.readouterr().err
+    )
 
 
 def test_classes_and_sites_that_differ_only_by_case_or_spaces_are_told(tmp_path, capsys):
@@ -231,14 +282,22 @@ def test_classes_and_sites_that_differ_only_by_case_or_spaces_are_told(tmp_path,
     result = listed(folder(tmp_path, text, "a.jpg", "b.jpg", "c.jpg"), site="site")
     assert result.classes == ["NV", "mel", "nv"]
     printed = capsys.readouterr().err
-    assert "label: 'NV' and 'nv' differ only" in printed and "site: 'St  mary' and 'St Mary' differ only" in printed
+    assert (
+        "label: 'NV' and 'nv' differ only" in printed
+        and "site: 'St  mary' and 'St Mary' differ only" in printed
+    )
     assert "North" not in printed
 
 
 def test_images_without_a_patient_are_counted(tmp_path, capsys):
-    raw = folder(tmp_path, "image,label,p\na.jpg,x,1\nb.jpg,y,\nc.jpg,x,unknown\n", "a.jpg", "b.jpg", "c.jpg")
+    raw = folder(
+        tmp_path, "image,label,p\na.jpg,x,1\nb.jpg,y,\nc.jpg,x,unknown\n", "a.jpg", "b.jpg", "c.jpg"
+    )
     listed(raw, patient="p")
-    assert "2 of 3 images name no patient; each of them stands alone in the split" in capsys.readouterr().err
+    assert (
+        "2 of 3 images name no patient; each of them stands alone in the split"
+        in capsys.readouterr().err
+    )
     listed(raw, "image", patient="p")
     assert "stands alone" not in capsys.readouterr().err
 
@@ -285,7 +344,10 @@ def test_a_column_may_be_called_at(tmp_path):
         (["['a']", "['b']", "['a']"], "looks like several labels"),
         (["left", "right", "left,right"], "'left,right' looks like several labels"),
         (["0.25", "0.5", "1"], "the label 0.25 is a measured number, not a class"),
-        ([str(61 + 3 * i) for i in range(12)], "12 numbers label 12 images, so they are no classes"),
+        (
+            [str(61 + 3 * i) for i in range(12)],
+            "12 numbers label 12 images, so they are no classes",
+        ),
     ],
 )
 def test_labels_that_look_like_lists_or_measurements_are_refused(tmp_path, cells, words):

@@ -26,7 +26,9 @@ def test_an_empty_folder_is_refused(tmp_path):
 
 def test_a_dicom_among_photographs_is_named_as_one(tmp_path):
     (tmp_path / "a.png").write_bytes(bytes(128) + b"DICM")
-    with pytest.raises(Unreadable, match="a DICOM file, but images of this dataset are read as photographs"):
+    with pytest.raises(
+        Unreadable, match="a DICOM file, but images of this dataset are read as photographs"
+    ):
         photographs.read_rgb(tmp_path / "a.png")
 
 
@@ -38,7 +40,8 @@ def test_images_are_grey_only_if_all_files_are(tmp_path):
     pool = read_pool(made.parent / "pool.h5")
     assert pool.pixels()[1:, 4, 4].tolist() == [[200, 0, 0], [90, 90, 90]]
     grey = read_pool(
-        prepare("images", raw=raw, work=tmp_path, size=8, jobs=1, own={"channels": "1"}).parent / "pool.h5"
+        prepare("images", raw=raw, work=tmp_path, size=8, jobs=1, own={"channels": "1"}).parent
+        / "pool.h5"
     )
     assert grey.pixels()[1:, 4, 4].tolist() == [[60], [90]]  # 0.299 x 200
 
@@ -49,7 +52,10 @@ def test_grey_beyond_eight_bits_goes_from_zero_to_white(tmp_path):
     Image.fromarray(np.full((8, 8), 65535, np.uint16)).save(raw / "b.tif")
     choices = Choices(8, "unit", window="file", own=OWN | {"white": "4096"})
     first, second = own_images.rows(raw, choices).rows
-    assert own_images.decode(raw, first, choices).max() == 128 and own_images.decode(raw, second, choices).max() == 255
+    assert (
+        own_images.decode(raw, first, choices).max() == 128
+        and own_images.decode(raw, second, choices).max() == 255
+    )
 
 
 @pytest.mark.parametrize(
@@ -67,10 +73,17 @@ def test_values_that_would_be_lost_in_silence_make_a_file_unreadable(tmp_path, n
         own_images.decode(tmp_path, Row(name, 0, name), Choices(8, "unit", window="file", own=OWN))
 
 
-def test_large_pictures_and_odd_ones_are_read_without_the_librarys_warnings(tmp_path, monkeypatch, recwarn):
+def test_large_pictures_and_odd_ones_are_read_without_the_librarys_warnings(
+    tmp_path, monkeypatch, recwarn
+):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 40)
     save(tmp_path / "a.png")  # 72 pixels
-    assert own_images.decode(tmp_path, Row("a", 0, "a.png"), Choices(8, "unit", window="file", own=OWN)).max() == 90
+    assert (
+        own_images.decode(
+            tmp_path, Row("a", 0, "a.png"), Choices(8, "unit", window="file", own=OWN)
+        ).max()
+        == 90
+    )
     assert not recwarn.list
 
 
@@ -78,15 +91,25 @@ def test_dicom_files_are_read_by_their_kind(tmp_path):
     raw = folder(tmp_path, "image,label\nct.dcm,x\nxray,y\nultrasound.dcm,x\nbroken.dcm,y\n")
     ramp = np.arange(64, dtype=np.int16).reshape(8, 8)
     write_slice(raw / "ct.dcm", ramp, Modality="CT", WindowCenter=[40, 300], WindowWidth=[80, 1500])
-    xray = dict(Modality="DX", WindowCenter=None, WindowWidth=None, PhotometricInterpretation="MONOCHROME1")
+    xray = dict(
+        Modality="DX", WindowCenter=None, WindowWidth=None, PhotometricInterpretation="MONOCHROME1"
+    )
     write_slice(raw / "xray.dcm", (ramp * 65).astype(np.uint16), BitsStored=12, **xray)
     colours = dict(
-        SamplesPerPixel=3, PhotometricInterpretation="RGB", PlanarConfiguration=0, BitsAllocated=8, BitsStored=8
+        SamplesPerPixel=3,
+        PhotometricInterpretation="RGB",
+        PlanarConfiguration=0,
+        BitsAllocated=8,
+        BitsStored=8,
     )
-    write_slice(raw / "ultrasound.dcm", np.zeros((8, 8), np.uint16), **colours, PixelData=bytes(range(192)))
+    write_slice(
+        raw / "ultrasound.dcm", np.zeros((8, 8), np.uint16), **colours, PixelData=bytes(range(192))
+    )
     (raw / "broken.dcm").write_text("no")
     assert listed(raw).channels == 3
-    pool = read_pool(prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1).parent / "pool.h5")
+    pool = read_pool(
+        prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1).parent / "pool.h5"
+    )
     pixels = dict(zip(pool.id, pool.pixels(), strict=True))
     assert set(pixels) == {"ct.dcm", "xray.dcm", "ultrasound.dcm"}
     assert pixels["ct.dcm"][7, 7, 0] == round(63 / 80 * 255)
@@ -96,34 +119,46 @@ def test_dicom_files_are_read_by_their_kind(tmp_path):
 
 def test_the_hospitals_are_the_default_partition(tmp_path):
     raw = tmp_path / "raw"
-    rows = [(f"{i:02d}.png", "xy"[i % 2], ("north", "south")[i // 10 % 2], f"p{i // 2}") for i in range(40)]
+    rows = [
+        (f"{i:02d}.png", "xy"[i % 2], ("north", "south")[i // 10 % 2], f"p{i // 2}")
+        for i in range(40)
+    ]
     text = "image,label,hospital,patient\n" + "".join(",".join(row) + "\n" for row in rows)
     folder(raw, text, *(row[0] for row in rows))
     own = {"site": "hospital", "patient": "patient"}
-    body = manifest.read(made := prepare("images", raw=raw, work=tmp_path, size=8, jobs=1, own=own)).body
-    assert body["sites"] == "hospital" and body["unit"] == "patient" and body["classes"] == ["x", "y"]
+    body = manifest.read(
+        made := prepare("images", raw=raw, work=tmp_path, size=8, jobs=1, own=own)
+    ).body
+    assert (
+        body["sites"] == "hospital" and body["unit"] == "patient" and body["classes"] == ["x", "y"]
+    )
     assert body["channels"] == 1 and body["split"] == {"train": 32, "test": 8, "by": "unit"}
     pool = read_pool(made.parent / "pool.h5")
     assert not set(pool.patient[pool.split == 0]) & set(pool.patient[pool.split == 1])
     recorded = json.loads(made.read_text())
-    assert recorded["options"]["own"]["site"] == "hospital" and "patient=patient" in recorded["made_by"]
+    assert (
+        recorded["options"]["own"]["site"] == "hospital"
+        and "patient=patient" in recorded["made_by"]
+    )
     assert str(tmp_path) not in made.read_text()
 
 
 def test_the_command_names_columns_by_flags_which_other_datasets_refuse(tmp_path):
     lines = [f"{i}.png,{'xy'[i % 2]},{'fm'[i % 2]},{30 + i},{'ns'[i // 5]},p{i}" for i in range(10)]
     raw = tmp_path / "raw"
-    folder(raw, "file,dx,sex,age,hospital,who\n" + "\n".join(lines), *(f"{i}.png" for i in range(10)))
-    folder(raw, "image\n", table="other.csv")
-    flags = (
-        "--table labels.csv --image-column file --label-column dx --group sex --group age --site hospital --patient who"
+    folder(
+        raw, "file,dx,sex,age,hospital,who\n" + "\n".join(lines), *(f"{i}.png" for i in range(10))
     )
+    folder(raw, "image\n", table="other.csv")
+    flags = "--table labels.csv --image-column file --label-column dx --group sex --group age --site hospital --patient who"
     words = ["--size", "8", "--jobs", "1", "--work", str(tmp_path / "work"), "--raw", str(raw)]
     done = CliRunner().invoke(app, ["prepare", "images", *flags.split(), *words])
     assert done.exit_code == 0, done.stderr
     body = json.loads(Path(done.stdout.strip()).read_text())["body"]
     assert list(body["attributes"]) == ["age", "hospital", "sex"] and body["sites"] == "hospital"
-    again = CliRunner().invoke(app, ["prepare", "images", *flags.split(), "--set", "site=hospital", *words])
+    again = CliRunner().invoke(
+        app, ["prepare", "images", *flags.split(), "--set", "site=hospital", *words]
+    )
     assert again.exit_code == 2 and "--site and --set site exclude each other" in again.stderr
     other = CliRunner().invoke(app, ["prepare", "isic2018", "--image-column", "file", *words])
     assert other.exit_code == 2 and "isic2018 has no option 'image-column'" in other.stderr
@@ -137,7 +172,10 @@ def test_the_patients_of_dicom_files_stay_on_one_side_and_their_ids_unwritten(tm
     path = prepare("images", raw=raw, work=tmp_path / "out", size=8)
     pool, body = read_pool(path.parent / "pool.h5"), manifest.read(path).body
     assert body["unit"] == "PatientID" and len(set(pool.patient)) == 6
-    assert not set(pool.patient[pool.split == 0]) & set(pool.patient[pool.split == 1]) and (pool.split == 1).any()
+    assert (
+        not set(pool.patient[pool.split == 0]) & set(pool.patient[pool.split == 1])
+        and (pool.split == 1).any()
+    )
     assert not any(b"NAME-" in file.read_bytes() for file in path.parent.iterdir())
     assert "no patients are known" not in capsys.readouterr().err
 
@@ -161,7 +199,10 @@ def test_dicom_needs_no_suffix_and_its_index_is_no_image(tmp_path):
     (raw / "README").write_text("words")
     folder(raw, "image,label\nIM000001,x\n1.2.840.7,y\n1.2.840.8,x\nDICOMDIR,y\nREADME,x\n")
     result = listed(raw)
-    assert labels(result) == {"1.2.840.7": "y", "1.2.840.8": "x", "IM000001": "x"} and result.channels == 1
+    assert (
+        labels(result) == {"1.2.840.7": "y", "1.2.840.8": "x", "IM000001": "x"}
+        and result.channels == 1
+    )
     assert result.skipped == [
         ("DICOMDIR", "holds no image"),
         ("README", "listed in labels.csv, is no DICOM file and has no suffix of an image"),
@@ -173,7 +214,9 @@ def test_dicom_needs_no_suffix_and_its_index_is_no_image(tmp_path):
         (disc / name).parent.mkdir(parents=True, exist_ok=True)
         write_slice(disc / name, ramp)
     result = listed(disc)
-    assert labels(result) == {"x/IM1": "x", "y/IM2": "y"} and result.skipped == [("DICOMDIR", "holds no image")]
+    assert labels(result) == {"x/IM1": "x", "y/IM2": "y"} and result.skipped == [
+        ("DICOMDIR", "holds no image")
+    ]
 
 
 def test_a_bare_file_behind_a_link_out_of_the_folder_is_not_opened(tmp_path):
@@ -191,7 +234,13 @@ def test_a_listed_file_of_a_kind_that_is_not_read_says_so(tmp_path):
         ("d", "listed in labels.csv, but .gif files are not read"),
         ("e", "listed in labels.csv, not in the folder"),
     ]
-    folder(raw, "image,label\n1.jpg,x\n2.jpg,y\ndeep/3.gif,x\n", "set/1.jpg", "set/2.jpg", table="set/own.csv")
+    folder(
+        raw,
+        "image,label\n1.jpg,x\n2.jpg,y\ndeep/3.gif,x\n",
+        "set/1.jpg",
+        "set/2.jpg",
+        table="set/own.csv",
+    )
     (raw / "set" / "deep").mkdir(), (raw / "set" / "deep" / "3.gif").write_text("g")
     assert listed(raw, table="set/own.csv").skipped == [
         ("deep/3.gif", "listed in set/own.csv, but .gif files are not read")

@@ -34,7 +34,13 @@ def labels(listing):
     return {row.id: row.label for row in listing.rows}
 
 
-LISTS = [["a.png", "Mass|Effusion"], ["b.png", "No Finding"], ["c.png", "Effusion"], ["d.png", ""], ["e.png", "Mass"]]
+LISTS = [
+    ["a.png", "Mass|Effusion"],
+    ["b.png", "No Finding"],
+    ["c.png", "Effusion"],
+    ["d.png", ""],
+    ["e.png", "Mass"],
+]
 
 
 def test_labels_as_a_list_in_one_column(tmp_path):
@@ -57,46 +63,97 @@ def test_labels_as_columns_with_what_is_uncertain_as_asked(tmp_path, uncertain, 
     raw = folder(tmp_path / "raw", ["image", "Mass", "Effusion", "who"], COLUMNS)
     result = listed(raw, label_column="Mass,Effusion", patient="who", uncertain=uncertain)
     assert result.classes == ["Mass", "Effusion"]
-    assert labels(result) == {"a.png": (1, 1), "b.png": (0, 0), "c.png": (0, label), "d.png": (1, 0)}
+    assert labels(result) == {
+        "a.png": (1, 1),
+        "b.png": (0, 0),
+        "c.png": (0, label),
+        "d.png": (1, 0),
+    }
     assert {row.test for row in result.rows if row.patient == "p1"} in ({True}, {False})
 
 
 @pytest.mark.parametrize(
     ("head", "lines", "own", "sentence"),
     [
-        (["image", "Mass", "Effusion"], [["a.png", "1", "-1"]], {"label_column": "Mass,Effusion"}, "1 labels are -1"),
+        (
+            ["image", "Mass", "Effusion"],
+            [["a.png", "1", "-1"]],
+            {"label_column": "Mass,Effusion"},
+            "1 labels are -1",
+        ),
         (
             ["image", "Mass", "Effusion"],
             [["a.png", "1", "2"]],
             {"label_column": "Mass,Effusion"},
             "'Effusion' holds '2'",
         ),
-        (["image", "Mass"], [["a.png", "1"]], {"label_column": "Mass,Mass"}, "'Mass' is given twice"),
-        (["image", "Mass"], [["a.png", "1"], ["b.png", "0"]], {"label_column": "Mass"}, "holds only 0, 1"),
-        (["image", "Mass", "Cyst"], [["a.png", "0", ""]], {"label_column": "Mass,Cyst"}, "no image has any of the 2"),
+        (
+            ["image", "Mass"],
+            [["a.png", "1"]],
+            {"label_column": "Mass,Mass"},
+            "'Mass' is given twice",
+        ),
+        (
+            ["image", "Mass"],
+            [["a.png", "1"], ["b.png", "0"]],
+            {"label_column": "Mass"},
+            "holds only 0, 1",
+        ),
+        (
+            ["image", "Mass", "Cyst"],
+            [["a.png", "0", ""]],
+            {"label_column": "Mass,Cyst"},
+            "no image has any of the 2",
+        ),
         (["image", "label"], [["a.png", "Mass|No Finding"]], {}, "hold 'No Finding' beside others"),
         (["image", "label"], [["a.png", "Mass|Mass"]], {}, "hold one twice"),
-        (["image", "label"], [["a.png", "Mass"]], {}, "has one label, where several were asked for"),
-        (["image", "label"], [["a.png", "Mass|Effusion"]], {"multi_label": ""}, "looks like several labels"),
+        (
+            ["image", "label"],
+            [["a.png", "Mass"]],
+            {},
+            "has one label, where several were asked for",
+        ),
+        (
+            ["image", "label"],
+            [["a.png", "Mass|Effusion"]],
+            {"multi_label": ""},
+            "looks like several labels",
+        ),
         (["image", "label"], LISTS, {"multi_label": "no"}, "multi-label is 'no'"),
         (["image", "label"], LISTS, {"uncertain": "maybe"}, "uncertain is 'maybe'"),
-        (["image", "label"], LISTS, {"multi_label": "", "uncertain": "one"}, "uncertain is about a column for each"),
+        (
+            ["image", "label"],
+            LISTS,
+            {"multi_label": "", "uncertain": "one"},
+            "uncertain is about a column for each",
+        ),
     ],
 )
-def test_a_table_that_cannot_be_read_so_is_refused_in_a_sentence(tmp_path, head, lines, own, sentence):
+def test_a_table_that_cannot_be_read_so_is_refused_in_a_sentence(
+    tmp_path, head, lines, own, sentence
+):
     with pytest.raises((FedcliError, UsageError), match=sentence):
         listed(folder(tmp_path / "raw", head, lines), **own)
 
 
 def test_a_label_that_no_image_has_is_warned_of(tmp_path, caplog):
-    listed(folder(tmp_path / "raw", ["image", "Mass", "Cyst"], [["a.png", "1", "0"]]), label_column="Mass,Cyst")
+    listed(
+        folder(tmp_path / "raw", ["image", "Mass", "Cyst"], [["a.png", "1", "0"]]),
+        label_column="Mass,Cyst",
+    )
     assert "labels.csv: no image has Cyst" in caplog.text
 
 
 def test_columns_are_named_by_a_flag_that_is_repeated(tmp_path):
     lines = [[f"{i}.png", i % 2, i % 3 // 2, f"p{i // 2}"] for i in range(24)]
     raw = folder(tmp_path / "raw", ["image", "Mass", "Lung, left", "who"], lines)
-    asked = {"raw": raw, "label_column": ["Mass", "Lung, left"], "patient": "who", "work": tmp_path / "work", "size": 8}
+    asked = {
+        "raw": raw,
+        "label_column": ["Mass", "Lung, left"],
+        "patient": "who",
+        "work": tmp_path / "work",
+        "size": 8,
+    }
     made = prepare("images", multi_label=True, **asked)
     body, pool = manifest.read(made.path).body, read_pool(made.path.parent / "pool.h5")
     assert body["classes"] == ["Mass", "Lung, left"] and body["task"] == MULTI_LABEL
@@ -109,10 +166,16 @@ def test_columns_are_named_by_a_flag_that_is_repeated(tmp_path):
 
 
 def test_what_is_not_used_is_not_recorded(tmp_path):
-    raw = folder(tmp_path / "raw", ["image", "label"], [[f"{i}.png", "ab"[i % 2]] for i in range(8)])
+    raw = folder(
+        tmp_path / "raw", ["image", "label"], [[f"{i}.png", "ab"[i % 2]] for i in range(8)]
+    )
     made = prepare("images", raw=raw, work=tmp_path / "work", size=8)
     options = manifest.read(made.path).options["own"]
-    assert "multi-label" not in options and "uncertain" not in options and options["label-column"] == "label"
+    assert (
+        "multi-label" not in options
+        and "uncertain" not in options
+        and options["label-column"] == "label"
+    )
 
 
 def test_an_image_is_sorted_by_the_rarest_of_its_labels():
@@ -125,8 +188,19 @@ def test_a_pool_of_other_labels_than_its_dataset_says_is_refused(tmp_path):
     rows = [Row(f"i{k}", (k % 2, 1), None, k > 2) for k in range(4)]
     write_pool(tmp_path / "pool.h5", rows, (np.zeros((8, 8, 1), np.uint8) for _ in rows), [])
     assert read_pool(tmp_path / "pool.h5").y.tolist() == [[0, 1], [1, 1], [0, 1], [1, 1]]
-    body = {"classes": ["a", "b"], "attributes": {}, "size": [8, 8], "channels": 1, "augment": "none", "name": "made"}
-    for more, fits in (({"task": MULTI_LABEL}, True), ({}, False), ({"task": MULTI_LABEL, "classes": ["a"]}, False)):
+    body = {
+        "classes": ["a", "b"],
+        "attributes": {},
+        "size": [8, 8],
+        "channels": 1,
+        "augment": "none",
+        "name": "made",
+    }
+    for more, fits in (
+        ({"task": MULTI_LABEL}, True),
+        ({}, False),
+        ({"task": MULTI_LABEL, "classes": ["a"]}, False),
+    ):
         whole = {"unit": None, "sites": None, **body, **more}
         path = manifest.seal(tmp_path, manifest.Manifest("dataset", [], {}, {}, {}, whole))
         if fits:

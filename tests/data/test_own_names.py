@@ -20,7 +20,14 @@ AGREED = {"classes": "ill,healthy", "values": "sex=male,female; hospital=south,n
 
 def described(raw, work, **settings):
     """What a hospital with one client says of itself."""
-    more = {"group": ["sex"], "site": "hospital", "patient": "patient", "size": 8, "jobs": 1, "test": 0.4}
+    more = {
+        "group": ["sex"],
+        "site": "hospital",
+        "patient": "patient",
+        "size": 8,
+        "jobs": 1,
+        "test": 0.4,
+    }
     dataset = fedcli.prepare("images", raw=raw, work=work, set=settings, **more)
     path = fedcli.partition(dataset, clients=1, work=work).path
     return describe(path, "client-00", work.name)
@@ -29,22 +36,34 @@ def described(raw, work, **settings):
 def lacking(raw, word):
     """The folder without the images whose line has this word."""
     table = raw / "labels.csv"
-    table.write_text("".join(line for line in table.read_text().splitlines(True) if f",{word}," not in line))
+    table.write_text(
+        "".join(line for line in table.read_text().splitlines(True) if f",{word}," not in line)
+    )
     return raw
 
 
 def test_hospitals_that_lack_a_class_or_a_group_have_the_form_of_all(tmp_path):
     whole = described(write_hospitals(tmp_path / "a"), tmp_path / "north", **AGREED)
     no_ill = described(lacking(write_hospitals(tmp_path / "b"), "ill"), tmp_path / "east", **AGREED)
-    no_women = described(lacking(write_hospitals(tmp_path / "c"), "f"), tmp_path / "south", **AGREED)
+    no_women = described(
+        lacking(write_hospitals(tmp_path / "c"), "f"), tmp_path / "south", **AGREED
+    )
     check_same([whole, no_ill, no_women])
-    assert whole["classes"] == ["healthy", "ill"] and whole["attributes"]["sex"] == ["female", "male"]
-    assert no_ill["counts"]["class"]["train"]["ill"] == 0 and no_women["counts"]["sex"]["train"]["female"] == 0
+    assert whole["classes"] == ["healthy", "ill"] and whole["attributes"]["sex"] == [
+        "female",
+        "male",
+    ]
+    assert (
+        no_ill["counts"]["class"]["train"]["ill"] == 0
+        and no_women["counts"]["sex"]["train"]["female"] == 0
+    )
 
 
 def test_the_agreed_names_change_nothing_where_all_are_there(tmp_path):
     raw = write_hospitals(tmp_path / "raw")
-    plain, named = (described(raw, tmp_path / name, **more) for name, more in (("a", {}), ("b", AGREED)))
+    plain, named = (
+        described(raw, tmp_path / name, **more) for name, more in (("a", {}), ("b", AGREED))
+    )
     assert plain["counts"] == named["counts"] and plain["classes"] == named["classes"]
     (usual,) = (tmp_path / "a" / "datasets").glob("*/pool.h5")
     (other,) = (tmp_path / "b" / "datasets").glob("*/pool.h5")
@@ -54,8 +73,16 @@ def test_the_agreed_names_change_nothing_where_all_are_there(tmp_path):
 def test_names_that_do_not_fit_the_images_are_refused(tmp_path):
     raw = write_hospitals(tmp_path / "raw")
     for settings, error, sentence in (
-        ({"classes": "ill,well"}, FedcliError, "the class 'healthy' of some images is none of ill, well"),
-        ({"values": "sex=female,x"}, FedcliError, "the sex 'male' of some images is none of female, x"),
+        (
+            {"classes": "ill,well"},
+            FedcliError,
+            "the class 'healthy' of some images is none of ill, well",
+        ),
+        (
+            {"values": "sex=female,x"},
+            FedcliError,
+            "the sex 'male' of some images is none of female, x",
+        ),
         ({"values": "race=a,b"}, UsageError, "'race', which is no group"),
         ({"values": "sex"}, UsageError, "values has 'sex'"),
     ):
@@ -81,7 +108,9 @@ def test_the_only_site_that_trains_has_no_test_images_of_others(tmp_path):
     pool, hospitals = pool_of(dataset), manifest.read(dataset).body["attributes"]["hospital"]
     trains = next(name for name in hospitals if name != "south")
     with h5py.File(dataset.parent / "pool.h5", "r+") as file:  # the others have test images only
-        file["split"][:] = np.where(pool.groups["hospital"] == hospitals.index(trains), pool.split, TEST)
+        file["split"][:] = np.where(
+            pool.groups["hospital"] == hospitals.index(trains), pool.split, TEST
+        )
     raw = json.loads(dataset.read_text())
     raw["files"]["pool.h5"] = sha256(dataset.parent / "pool.h5")
     dataset.write_text(json.dumps(raw))

@@ -21,7 +21,9 @@ OWN = {"group": "sex", "patient": "person"}
 def png(i, coloured=True):
     """A picture of one colour that says which it is."""
     data = io.BytesIO()
-    Image.new("RGB" if coloured else "L", (9, 8), (20 * i, 7, 0) if coloured else 20 * i).save(data, "png")
+    Image.new("RGB" if coloured else "L", (9, 8), (20 * i, 7, 0) if coloured else 20 * i).save(
+        data, "png"
+    )
     return data.getvalue()
 
 
@@ -41,7 +43,9 @@ def archive(path, members):
 
 def web(path, coloured=True):
     members = [(f"x/{i:03d}.png", png(i, coloured)) for i in range(COUNT)]
-    return archive(path, members + [(f"x/{i:03d}.json", json.dumps(about(i)).encode()) for i in range(COUNT)])
+    return archive(
+        path, members + [(f"x/{i:03d}.json", json.dumps(about(i)).encode()) for i in range(COUNT)]
+    )
 
 
 def hugging(path, kind="parquet", names=("a", "b")):
@@ -53,7 +57,9 @@ def hugging(path, kind="parquet", names=("a", "b")):
     columns["image"] = [{"bytes": png(i), "path": None} for i in range(COUNT)]
     columns["label"] = [i % 2 for i in range(COUNT)]
     features = {"label": {"names": list(names), "_type": "ClassLabel"}, "image": {"_type": "Image"}}
-    table = arrow.table(columns).replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+    table = arrow.table(columns).replace_schema_metadata(
+        {"huggingface": json.dumps({"info": {"features": features}})}
+    )
     path.parent.mkdir(parents=True, exist_ok=True)
     if kind == "parquet":
         pyarrow.parquet.write_table(table, path, row_group_size=5)
@@ -79,10 +85,15 @@ def test_packed_images_are_read_as_a_folder_with_a_csv_is(kind, tmp_path):
 def test_a_dataset_that_its_library_saved_is_read(tmp_path):
     datasets = pytest.importorskip("datasets")
     columns = {"image": [{"bytes": png(i), "path": None} for i in range(4)], "label": [0, 1, 0, 1]}
-    features = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(names=["ill", "well"])})
+    features = datasets.Features(
+        {"image": datasets.Image(), "label": datasets.ClassLabel(names=["ill", "well"])}
+    )
     datasets.Dataset.from_dict(columns, features=features).save_to_disk(tmp_path / "raw")
     made = prepare("images", raw=tmp_path / "raw", work=tmp_path, size=8, jobs=1)
-    assert manifest.read(made).body["classes"] == ["ill", "well"] and manifest.read(made).body["count"] == 4
+    assert (
+        manifest.read(made).body["classes"] == ["ill", "well"]
+        and manifest.read(made).body["count"] == 4
+    )
 
 
 def test_labels_in_members_of_their_own_and_grey_pictures(tmp_path):
@@ -90,7 +101,9 @@ def test_labels_in_members_of_their_own_and_grey_pictures(tmp_path):
         (f"{i}.cls", b"01"[i % 2 :][:1]) for i in range(4)
     ]
     archive(tmp_path / "raw" / "shard.tar", members)
-    body = manifest.read(prepare("images", raw=tmp_path / "raw", work=tmp_path, size=8, jobs=1)).body
+    body = manifest.read(
+        prepare("images", raw=tmp_path / "raw", work=tmp_path, size=8, jobs=1)
+    ).body
     assert (body["classes"], body["channels"]) == (["0", "1"], 1)
 
 
@@ -99,7 +112,10 @@ def test_members_never_leave_the_archive(tmp_path):
     path = tmp_path / "raw" / "shard.tar"
     secret = tmp_path / "secret.png"
     secret.write_bytes(png(3))
-    archive(path, [("../../out.png", png(1)), ("../../out.cls", b"a"), ("in.png", png(2)), ("in.cls", b"b")])
+    archive(
+        path,
+        [("../../out.png", png(1)), ("../../out.cls", b"a"), ("in.png", png(2)), ("in.cls", b"b")],
+    )
     with tarfile.open(path, "a") as tar:
         link = tarfile.TarInfo("link.png")
         link.type, link.linkname = tarfile.SYMTYPE, str(secret)
@@ -119,11 +135,15 @@ def test_a_truncated_archive_and_what_is_none_are_refused(tmp_path):
         assert len(str(error.value)) < 400
 
 
-@pytest.mark.parametrize(("name", "program"), [("a.tar.gz", "gunzip"), ("a.TGZ", "gunzip"), ("a.tar.xz", "unxz")])
+@pytest.mark.parametrize(
+    ("name", "program"), [("a.tar.gz", "gunzip"), ("a.TGZ", "gunzip"), ("a.tar.xz", "unxz")]
+)
 def test_a_compressed_archive_is_refused_with_what_uncompresses_it(name, program, tmp_path):
     (tmp_path / "raw").mkdir()
     (tmp_path / "raw" / name).write_bytes(b"")
-    with pytest.raises(FedcliError, match="is compressed, so no picture can be read at its place") as error:
+    with pytest.raises(
+        FedcliError, match="is compressed, so no picture can be read at its place"
+    ) as error:
         prepare("images", raw=tmp_path / "raw", work=tmp_path, size=8, jobs=1)
     assert error.value.hint == f"{program} {tmp_path / 'raw' / name}"
 
@@ -154,7 +174,9 @@ def test_archives_that_say_nothing_clear_are_refused(members, sentence, tmp_path
 def test_a_column_that_is_not_there_is_named_with_those_that_are(tmp_path):
     web(tmp_path / "raw" / "shard.tar")
     with refused("has no column 'hospital', only", "--site"):
-        prepare("images", raw=tmp_path / "raw", work=tmp_path, size=8, jobs=1, own={"site": "hospital"})
+        prepare(
+            "images", raw=tmp_path / "raw", work=tmp_path, size=8, jobs=1, own={"site": "hospital"}
+        )
 
 
 def test_a_row_without_bytes_is_left_out_and_the_package_is_named(tmp_path, monkeypatch):

@@ -16,7 +16,9 @@ from fedcli.errors import FedcliError, UsageError
 
 def test_balanced_clients_are_even_or_have_the_minimum(tmp_path):
     options = {"scheme": "dirichlet-balanced", "clients": 4, "alpha": 0.3}
-    even, lifted = (partition(tmp_path, **options, minimum=minimum)[1]["roster"] for minimum in (0, 5))
+    even, lifted = (
+        partition(tmp_path, **options, minimum=minimum)[1]["roster"] for minimum in (0, 5)
+    )
     assert [client["train"] for client in even] == [15] * 4
     assert 5 <= min(client["train"] for client in lifted) < 15
 
@@ -36,7 +38,9 @@ def test_the_roster_counts_what_the_rows_hold(tmp_path):
     for k, client in enumerate(body["roster"]):
         assert client["train"] == len(arrays["train"][str(k)])
         assert client["val"] == len(arrays["val"][str(k)]) > 0
-        assert client["class_counts"] == np.bincount(y[arrays["train"][str(k)]], minlength=3).tolist()
+        assert (
+            client["class_counts"] == np.bincount(y[arrays["train"][str(k)]], minlength=3).tolist()
+        )
     assert sorted(everyone(arrays, "train", "val")) == [k for k in range(80) if k % 4 != 3]
 
 
@@ -52,15 +56,28 @@ def test_it_says_how_many_images_are_kept_for_validation(tmp_path, capsys, clien
 
 def test_it_warns_where_no_image_is_kept_for_validation(tmp_path, capsys):
     partition(tmp_path, scheme="iid", clients=4, val=0.02)
-    assert "warning: --val 0.02 keeps no image for validation: the clients have too few\n" in capsys.readouterr().err
+    assert (
+        "warning: --val 0.02 keeps no image for validation: the clients have too few\n"
+        in capsys.readouterr().err
+    )
     partition(tmp_path, scheme="iid", clients=4)
     assert "validation" not in capsys.readouterr().err
 
 
 def test_the_body_carries_what_later_stages_need(tmp_path):
     _, body, _ = partition(tmp_path, scheme="fedism", clients=4, corrupted=1)
-    assert {name: body[name] for name in ("dataset", "scheme", "size", "channels", "augment", "corrupted_last")} == {
-        **{"dataset": "toy", "scheme": "fedism", "size": [4, 4], "channels": 1, "augment": "none", "corrupted_last": 1}
+    assert {
+        name: body[name]
+        for name in ("dataset", "scheme", "size", "channels", "augment", "corrupted_last")
+    } == {
+        **{
+            "dataset": "toy",
+            "scheme": "fedism",
+            "size": [4, 4],
+            "channels": 1,
+            "augment": "none",
+            "corrupted_last": 1,
+        }
     }
     assert body["classes"] == ["a", "b", "c"] and set(body["attributes"]) == {"sex", "center"}
 
@@ -85,7 +102,9 @@ def test_the_body_carries_what_later_stages_need(tmp_path):
 def test_the_same_options_write_the_same_bytes(tmp_path, options):
     paths = [partition(tmp_path / name, val=0.1, materialize=True, **options)[0] for name in "ab"]
     files = [sorted(path.parent.rglob("*.*")) for path in paths]
-    assert [f.relative_to(paths[0].parent) for f in files[0]] == [f.relative_to(paths[1].parent) for f in files[1]]
+    assert [f.relative_to(paths[0].parent) for f in files[0]] == [
+        f.relative_to(paths[1].parent) for f in files[1]
+    ]
     assert [f.read_bytes() for f in files[0]] == [f.read_bytes() for f in files[1]]
 
 
@@ -101,7 +120,9 @@ def test_the_fedism_seed_counts_from_the_authors_own(tmp_path):
     _, _, arrays = partition(tmp_path, scheme="fedism", clients=4, corrupted=1, alpha=2.0)
     rows = np.array([k for k in range(80) if k % 4 != 3])
     expected = fedism(rows % 3, 4, 1, 2.0, 2024)
-    assert [arrays["train"][str(k)].tolist() for k in range(4)] == [rows[part].tolist() for part in expected]
+    assert [arrays["train"][str(k)].tolist() for k in range(4)] == [
+        rows[part].tolist() for part in expected
+    ]
 
 
 def test_natural_sites_have_their_values_names_and_their_own_test_images(tmp_path, capsys):
@@ -116,13 +137,22 @@ def test_natural_sites_have_their_values_names_and_their_own_test_images(tmp_pat
 
 def test_sites_by_two_attributes_are_their_pairs(tmp_path):
     _, body, arrays = partition(tmp_path, scheme="by", by=["center", "sex"])
-    assert names(body) == ["St. Anna/1+female", "St. Anna/1+male", "st_anna 1+female", "st_anna 1+male"]
+    assert names(body) == [
+        "St. Anna/1+female",
+        "St. Anna/1+male",
+        "st_anna 1+female",
+        "st_anna 1+male",
+    ]
     assert all(k % 3 % 2 == 0 and k % 2 == 1 for k in arrays["train"]["1"])
 
 
 def test_one_row_of_shares_is_rotated(tmp_path):
-    first = partition(tmp_path, scheme="shares", clients=4, by=["sex"], shares="0.9,0.1")[2]["train"]
-    second = partition(tmp_path, scheme="shares", clients=4, by=["sex"], shares="0.9,0.1;0.1,0.9")[2]["train"]
+    first = partition(tmp_path, scheme="shares", clients=4, by=["sex"], shares="0.9,0.1")[2][
+        "train"
+    ]
+    second = partition(tmp_path, scheme="shares", clients=4, by=["sex"], shares="0.9,0.1;0.1,0.9")[
+        2
+    ]["train"]
     assert [first[str(k)].tolist() for k in range(4)] == [second[str(k)].tolist() for k in range(4)]
     female = [np.mean(first[str(k)] % 2 == 0) for k in range(4)]
     assert min(female[:2]) > 0.8 and max(female[2:]) < 0.3
@@ -138,12 +168,22 @@ def test_validation_keeps_lesions_whole_within_a_client(tmp_path):
 def test_lesions_shared_between_clients_are_counted(tmp_path, capsys):
     _, body, arrays = partition(tmp_path, scheme="iid", clients=4)
     held = [set(arrays["train"][str(k)] // 3) for k in range(4)]
-    assert body["unit_overlap"] == sum(sum(lesion in client for client in held) > 1 for lesion in range(27)) > 0
-    assert f"{body['unit_overlap']} lesions lie in more than one client's data" in capsys.readouterr().err
+    assert (
+        body["unit_overlap"]
+        == sum(sum(lesion in client for client in held) > 1 for lesion in range(27))
+        > 0
+    )
+    assert (
+        f"{body['unit_overlap']} lesions lie in more than one client's data"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_pool_without_lesions_has_no_overlap_to_count(tmp_path):
-    assert partition(tmp_path, units=False, scheme="iid", clients=4, val=0.2)[1]["unit_overlap"] is None
+    assert (
+        partition(tmp_path, units=False, scheme="iid", clients=4, val=0.2)[1]["unit_overlap"]
+        is None
+    )
 
 
 def test_a_site_file_holds_the_clients_images_train_then_val_then_test(tmp_path):
@@ -159,23 +199,46 @@ def test_a_site_file_holds_the_clients_images_train_then_val_then_test(tmp_path)
 
 def test_site_files_get_safe_and_distinct_names(tmp_path):
     path, _, _ = partition(tmp_path, scheme="by", by=["center"], materialize=True)
-    assert sorted(file.name for file in (path.parent / "sites").iterdir()) == ["St_Anna_1-0.h5", "st_anna_1-1.h5"]
+    assert sorted(file.name for file in (path.parent / "sites").iterdir()) == [
+        "St_Anna_1-0.h5",
+        "st_anna_1-1.h5",
+    ]
 
 
 @pytest.mark.parametrize(
     ("options", "sentence", "hint"),
     [
-        ({"scheme": "dirichlett"}, "unknown partition scheme 'dirichlett'", "did you mean 'dirichlet'?"),
-        ({"scheme": "iid", "clients": 0}, "clients=0 is out of range: it must be >= 1", "number of clients"),
-        ({"scheme": "dirichlet", "alpha": 0.0}, "alpha=0.0 is out of range: it must be > 0", "very uneven"),
+        (
+            {"scheme": "dirichlett"},
+            "unknown partition scheme 'dirichlett'",
+            "did you mean 'dirichlet'?",
+        ),
+        (
+            {"scheme": "iid", "clients": 0},
+            "clients=0 is out of range: it must be >= 1",
+            "number of clients",
+        ),
+        (
+            {"scheme": "dirichlet", "alpha": 0.0},
+            "alpha=0.0 is out of range: it must be > 0",
+            "very uneven",
+        ),
         ({"scheme": "dirichlet", "alpha": float("nan")}, "alpha=nan is not finite", "very uneven"),
         ({"scheme": "shards", "shards": 0}, "shards=0 is out of range", "per client"),
         ({"scheme": "by", "by": ["sx"]}, "no attribute 'sx'", "did you mean 'sex'?"),
         ({"scheme": "by"}, "the partition scheme by needs by: attributes", "--set by=VALUE"),
         ({"scheme": "by", "by": []}, "needs an attribute", "--by center"),
-        ({"scheme": "shares", "by": ["sex", "center"], "shares": "1,1"}, "exactly one attribute", "--by center"),
+        (
+            {"scheme": "shares", "by": ["sex", "center"], "shares": "1,1"},
+            "exactly one attribute",
+            "--by center",
+        ),
         ({"scheme": "shares", "by": ["sex"]}, "--shares is missing", "female, male"),
-        ({"scheme": "shares", "by": ["sex"], "shares": "0.9;0.1"}, "rows of 2 numbers", "female, male"),
+        (
+            {"scheme": "shares", "by": ["sex"], "shares": "0.9;0.1"},
+            "rows of 2 numbers",
+            "female, male",
+        ),
         ({"scheme": "shares", "by": ["sex"], "shares": "a,b"}, "rows of 2 numbers", "female, male"),
         (
             {"scheme": "shares", "by": ["sex"], "shares": "0.9,0.1;0.2,0.9"},
@@ -183,15 +246,51 @@ def test_site_files_get_safe_and_distinct_names(tmp_path):
             "female",
         ),
         ({"scheme": "shares", "by": ["sex"], "shares": "1.5,0;-0.5,1"}, "at least 0", "female"),
-        ({"scheme": "shares", "by": ["sex"], "shares": "1,0", "clients": 1}, "1 client for 2 rows", "--clients 2"),
-        ({"scheme": "fedism"}, "fedism needs corrupted: number of last clients", "--set corrupted=VALUE"),
-        ({"scheme": "fedism", "corrupted": 1, "alpha": 1e7}, "must be in [0.001, 1000000]", "authors"),
-        ({"scheme": "fedism", "clients": 4, "corrupted": 4}, "1 to 3 corrupted clients, not 4", "of 20"),
-        ({"scheme": "fedmrl", "eta": 1.5}, "eta=1.5 is out of range: it must be in [0, 1]", "the authors have 1"),
-        ({"scheme": "fedism", "corrupted": 2, "keep_units": True}, "fedism has no option 'keep_units'", "clients"),
-        ({"scheme": "file"}, "the partition scheme file needs clients_file: a CSV", "--set clients_file"),
-        ({"scheme": "file", "clients_file": Path("a.npy"), "client_column": "x"}, "a.npy has no columns", "leave"),
-        ({"scheme": "file", "clients_file": Path("a.csv"), "order_file": Path("b.csv")}, "no order of rows", "leave"),
+        (
+            {"scheme": "shares", "by": ["sex"], "shares": "1,0", "clients": 1},
+            "1 client for 2 rows",
+            "--clients 2",
+        ),
+        (
+            {"scheme": "fedism"},
+            "fedism needs corrupted: number of last clients",
+            "--set corrupted=VALUE",
+        ),
+        (
+            {"scheme": "fedism", "corrupted": 1, "alpha": 1e7},
+            "must be in [0.001, 1000000]",
+            "authors",
+        ),
+        (
+            {"scheme": "fedism", "clients": 4, "corrupted": 4},
+            "1 to 3 corrupted clients, not 4",
+            "of 20",
+        ),
+        (
+            {"scheme": "fedmrl", "eta": 1.5},
+            "eta=1.5 is out of range: it must be in [0, 1]",
+            "the authors have 1",
+        ),
+        (
+            {"scheme": "fedism", "corrupted": 2, "keep_units": True},
+            "fedism has no option 'keep_units'",
+            "clients",
+        ),
+        (
+            {"scheme": "file"},
+            "the partition scheme file needs clients_file: a CSV",
+            "--set clients_file",
+        ),
+        (
+            {"scheme": "file", "clients_file": Path("a.npy"), "client_column": "x"},
+            "a.npy has no columns",
+            "leave",
+        ),
+        (
+            {"scheme": "file", "clients_file": Path("a.csv"), "order_file": Path("b.csv")},
+            "no order of rows",
+            "leave",
+        ),
         ({"scheme": "iid", "corrupted": 2}, "iid has no option 'corrupted'", "clients"),
     ],
 )
@@ -205,21 +304,41 @@ def test_options_that_cannot_be_are_refused(tmp_path, options, sentence, hint):
 @pytest.mark.parametrize(
     ("options", "sentence", "hint"),
     [
-        ({"scheme": "iid", "clients": 61}, "60 training images cannot be divided among 61 clients", "fewer --clients"),
+        (
+            {"scheme": "iid", "clients": 61},
+            "60 training images cannot be divided among 61 clients",
+            "fewer --clients",
+        ),
         (
             {"scheme": "dirichlet", "clients": 20, "alpha": 0.01},
             "gets no training images (and so do",
             "--dirichlet 10, fewer --clients, another --seed, or --balanced",
         ),
-        ({"scheme": "dirichlet-balanced", "clients": 4, "minimum": 16}, "cannot give 4 clients 16 each", "fewer"),
-        ({"scheme": "iid", "clients": 4, "minimum": 16}, "client-00 gets 15 training images", "minimum"),
-        ({"scheme": "shards", "clients": 20, "shards": 4}, "cannot give 20 clients 4 each", "fewer --clients"),
+        (
+            {"scheme": "dirichlet-balanced", "clients": 4, "minimum": 16},
+            "cannot give 4 clients 16 each",
+            "fewer",
+        ),
+        (
+            {"scheme": "iid", "clients": 4, "minimum": 16},
+            "client-00 gets 15 training images",
+            "minimum",
+        ),
+        (
+            {"scheme": "shards", "clients": 20, "shards": 4},
+            "cannot give 20 clients 4 each",
+            "fewer --clients",
+        ),
         (
             {"scheme": "by", "by": ["sex"], "minimum": 30},
             "client male gets 18",
             "--minimum, another attribute for --by",
         ),
-        ({"scheme": "fedism", "clients": 60, "corrupted": 2, "alpha": 5.0}, "training images", "try --dirichlet 50"),
+        (
+            {"scheme": "fedism", "clients": 60, "corrupted": 2, "alpha": 5.0},
+            "training images",
+            "try --dirichlet 50",
+        ),
     ],
 )
 def test_clients_without_enough_images_are_refused(tmp_path, options, sentence, hint):

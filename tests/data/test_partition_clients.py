@@ -26,7 +26,10 @@ from fedcli.errors import FedcliError
 )
 def test_whole_patients_go_to_one_client_if_asked_for(tmp_path, options, capsys):
     _, body, arrays = partition(tmp_path, clients=4, keep_units=True, val=0.2, **options)
-    held = [set(np.concatenate([arrays[part][str(k)] for part in ("train", "val")]) // 3) for k in range(4)]
+    held = [
+        set(np.concatenate([arrays[part][str(k)] for part in ("train", "val")]) // 3)
+        for k in range(4)
+    ]
     assert sum(map(len, held)) == len(set.union(*held)) == 27 and body["unit_overlap"] == 0
     assert everyone(arrays, "train", "val") == [k for k in range(80) if k % 4 != 3]
     assert "more than one client" not in capsys.readouterr().err
@@ -37,16 +40,22 @@ def test_whole_patients_go_to_one_client_if_asked_for(tmp_path, options, capsys)
 def test_patients_cannot_be_kept_whole_where_nobody_knows_them(tmp_path):
     with pytest.raises(FedcliError, match="does not say which patient or lesion"):
         partition(tmp_path / "bare", units=False, scheme="iid", clients=4, keep_units=True)
-    with pytest.raises(FedcliError, match="27 training patients cannot be divided among 28 clients"):
+    with pytest.raises(
+        FedcliError, match="27 training patients cannot be divided among 28 clients"
+    ):
         partition(tmp_path, scheme="iid", clients=28, keep_units=True)
 
 
 def test_four_clients_by_shares_of_two_skin_tones(tmp_path):
     shares = "0.45,0.05;0.30,0.10;0.20,0.15;0.05,0.70"
     _, body, arrays = partition(tmp_path, scheme="shares", clients=4, by=["sex"], shares=shares)
-    for value, (count, column) in enumerate([(37, [0.45, 0.3, 0.2, 0.05]), (18, [0.05, 0.1, 0.15, 0.7])]):
+    for value, (count, column) in enumerate(
+        [(37, [0.45, 0.3, 0.2, 0.05]), (18, [0.05, 0.1, 0.15, 0.7])]
+    ):
         got = [int((arrays["train"][str(k)] % 2 == value).sum()) for k in range(4)]
-        assert sum(got) == count and np.all(np.abs(np.array(got) - count * np.array(column)) <= 3)  # one per class
+        assert sum(got) == count and np.all(
+            np.abs(np.array(got) - count * np.array(column)) <= 3
+        )  # one per class
 
 
 # ---- clients that share images
@@ -55,11 +64,18 @@ def test_four_clients_by_shares_of_two_skin_tones(tmp_path):
 def test_clients_that_share_images_are_told_and_can_be_trained_and_corrupted(tmp_path, capsys):
     path, body, arrays = partition(tmp_path, scheme="fedmrl-authors", clients=3, val=0.2)
     assert (
-        "images are in more than one client" in (said := capsys.readouterr().err) and "validate one and train" in said
+        "images are in more than one client" in (said := capsys.readouterr().err)
+        and "validate one and train" in said
     )
     held = [np.concatenate([arrays[part][str(k)] for part in ("train", "val")]) for k in range(3)]
-    assert body["skew"]["images_in_several"]["count"] == (np.bincount(np.concatenate(held)) > 1).sum() > 0
-    made = make_corruption(path, "gaussian", manifest.Destination(tmp_path), Who(on=["client-02"]), jobs=1)
+    assert (
+        body["skew"]["images_in_several"]["count"]
+        == (np.bincount(np.concatenate(held)) > 1).sum()
+        > 0
+    )
+    made = make_corruption(
+        path, "gaussian", manifest.Destination(tmp_path), Who(on=["client-02"]), jobs=1
+    )
     clean, noisy = load(path), load(made)
     for client in ("client-00", "client-01", "client-02"):
         for part in ("train", "val"):
@@ -72,7 +88,9 @@ def test_clients_that_share_images_are_told_and_can_be_trained_and_corrupted(tmp
 def test_a_clean_clients_validation_image_that_a_corrupted_client_holds_too_stays_clean(tmp_path):
     both = [f"i{k}" for k in range(20)]
     (tmp_path / "who.json").write_text(json.dumps({"a": both, "b": both}))
-    path, *_ = partition(tmp_path, units=False, scheme="file", clients_file=tmp_path / "who.json", val=0.3)
+    path, *_ = partition(
+        tmp_path, units=False, scheme="file", clients_file=tmp_path / "who.json", val=0.3
+    )
     made = make_corruption(path, "gaussian", manifest.Destination(tmp_path), Who(on=["b"]), jobs=1)
     clean, noisy = load(path), load(made)
     assert set(clean.val["a"].ids) & set(clean.train["b"].ids)
@@ -88,7 +106,11 @@ def test_one_clients_corruption_is_the_same_whether_it_shares_images_or_not(tmp_
     for name in ("shared", "apart"):
         path, *_ = partition(tmp_path, scheme="file", clients_file=tmp_path / f"{name}.json")
         shards.append(
-            load(make_corruption(path, "gaussian", manifest.Destination(tmp_path), Who(on=["b"]), jobs=1)).train["b"]
+            load(
+                make_corruption(
+                    path, "gaussian", manifest.Destination(tmp_path), Who(on=["b"]), jobs=1
+                )
+            ).train["b"]
         )
     first, second = (shard.images[shard.rows] for shard in shards)
     assert first.equal(second) and len(first) == 2
@@ -102,10 +124,13 @@ def test_a_file_of_clients_gives_each_its_images_and_its_own_test_part(tmp_path,
     path, body, arrays = partition(tmp_path, scheme="file", clients_file=tmp_path / "who.csv")
     assert names(body) == ["a", "b"] and body["not_in_dataset"] == 1 and body["dropped"] == 57
     assert [arrays["train"][k].tolist() for k in "01"] == [[1], [0, 1, 2]]
-    assert [arrays["test"][k].tolist() for k in ("0", "1")] == [[], [3]] and len(arrays["test"]["all"]) == 20
+    assert [arrays["test"][k].tolist() for k in ("0", "1")] == [[], [3]] and len(
+        arrays["test"]["all"]
+    ) == 20
     printed = capsys.readouterr().err
     assert (
-        "who.csv names 1 image that the dataset does not have: i99" in printed and "1 image is in more than" in printed
+        "who.csv names 1 image that the dataset does not have: i99" in printed
+        and "1 image is in more than" in printed
     )
     assert (
         "1 image that who.csv gives to clients is a test image here" in printed
@@ -115,10 +140,19 @@ def test_a_file_of_clients_gives_each_its_images_and_its_own_test_part(tmp_path,
 
 
 def test_clients_whose_images_are_all_absent_are_left_out_with_a_note(tmp_path, capsys):
-    (tmp_path / "who.json").write_text(json.dumps({"a": ["i0"], "b": ["x1", "x2"], "c": ["i1"], "d": ["x3"]}))
+    (tmp_path / "who.json").write_text(
+        json.dumps({"a": ["i0"], "b": ["x1", "x2"], "c": ["i1"], "d": ["x3"]})
+    )
     _, body, arrays = partition(tmp_path, scheme="file", clients_file=tmp_path / "who.json")
-    assert names(body) == ["a", "c"] and body["not_in_dataset"] == 3 and arrays["train"]["1"].tolist() == [1]
-    assert "2 clients of who.json without an image in the dataset are left out: b" in capsys.readouterr().err
+    assert (
+        names(body) == ["a", "c"]
+        and body["not_in_dataset"] == 3
+        and arrays["train"]["1"].tolist() == [1]
+    )
+    assert (
+        "2 clients of who.json without an image in the dataset are left out: b"
+        in capsys.readouterr().err
+    )
     (tmp_path / "who.json").write_text(json.dumps({"b": ["x1"], "d": ["x3"]}))
     with pytest.raises(FedcliError, match="names none of the 80 images"):
         partition(tmp_path, scheme="file", clients_file=tmp_path / "who.json")
@@ -128,7 +162,8 @@ def test_another_files_bytes_or_column_are_another_partition(tmp_path):
     who = tmp_path / "who.csv"
     who.write_text("image,client,center\ni0,a,x\ni1,b,x\ni2,b,y\n")
     first, by_center = (
-        partition(tmp_path, scheme="file", clients_file=who, client_column=c)[0] for c in (None, "center")
+        partition(tmp_path, scheme="file", clients_file=who, client_column=c)[0]
+        for c in (None, "center")
     )
     who.write_text("image,client,center\ni0,a,x\ni1,b,x\ni2,a,y\n")
     assert len({first, by_center, partition(tmp_path, scheme="file", clients_file=who)[0]}) == 3
@@ -136,13 +171,20 @@ def test_another_files_bytes_or_column_are_another_partition(tmp_path):
 
 def test_fedisms_npy_counts_in_the_training_images_by_class_or_in_an_order_file(tmp_path):
     np.save(
-        tmp_path / "d.npy", np.array({0: [np.int64(0), np.int64(59)], 1: [np.int64(21)]}, object), allow_pickle=True
+        tmp_path / "d.npy",
+        np.array({0: [np.int64(0), np.int64(59)], 1: [np.int64(21)]}, object),
+        allow_pickle=True,
     )
     _, body, arrays = partition(tmp_path, scheme="file", clients_file=tmp_path / "d.npy")
     by_class = sorted((k for k in range(80) if k % 4 != 3), key=lambda k: (k % 3, k))
     assert names(body) == ["client-00", "client-01"]
-    assert [arrays["train"][k].tolist() for k in "01"] == [sorted([by_class[0], by_class[59]]), [by_class[21]]]
-    (tmp_path / "train.csv").write_text("id,class\n" + "".join(f"i{k},0\n" for k in range(79, -1, -1)))
+    assert [arrays["train"][k].tolist() for k in "01"] == [
+        sorted([by_class[0], by_class[59]]),
+        [by_class[21]],
+    ]
+    (tmp_path / "train.csv").write_text(
+        "id,class\n" + "".join(f"i{k},0\n" for k in range(79, -1, -1))
+    )
     _, _, arrays = partition(
         tmp_path, scheme="file", clients_file=tmp_path / "d.npy", order_file=tmp_path / "train.csv"
     )

@@ -14,7 +14,9 @@ import fedcli
 from fedcli.data import pipelines, transforms
 from fedcli.errors import FedcliError
 
-PIPELINE = A.Compose([A.HorizontalFlip(p=0.5), A.Affine(rotate=(-45, 45), p=1), A.RandomBrightnessContrast(p=1)])
+PIPELINE = A.Compose(
+    [A.HorizontalFlip(p=0.5), A.Affine(rotate=(-45, 45), p=1), A.RandomBrightnessContrast(p=1)]
+)
 
 
 def save(folder, pipeline=PIPELINE, name="augment.yaml"):
@@ -23,7 +25,9 @@ def save(folder, pipeline=PIPELINE, name="augment.yaml"):
     return path
 
 
-def test_yaml_and_json_are_the_same_pipeline_and_an_image_depends_on_its_own_numbers_alone(tmp_path):
+def test_yaml_and_json_are_the_same_pipeline_and_an_image_depends_on_its_own_numbers_alone(
+    tmp_path,
+):
     kind = pipelines.read(save(tmp_path))
     assert kind == pipelines.read(save(tmp_path, name="augment.json"))
     stream = torch.Generator().manual_seed(1)
@@ -46,7 +50,15 @@ def test_engines_and_a_resumed_run_train_the_same_bytes_also_without_the_file(tm
     data = make_chain(tmp_path)
     path = save(tmp_path)
     runs = [
-        fedcli.train("fedavg", data, rounds=2, augment=path, engine=engine, work=tmp_path, out=tmp_path / engine[:4])
+        fedcli.train(
+            "fedavg",
+            data,
+            rounds=2,
+            augment=path,
+            engine=engine,
+            work=tmp_path,
+            out=tmp_path / engine[:4],
+        )
         for engine in ("in-process", "pool:2")
     ]
     plain = fedcli.train("fedavg", data, rounds=2, augment="none", work=tmp_path)
@@ -70,7 +82,9 @@ assert "albumentations" in sys.modules
 """
 
 
-@pytest.mark.parametrize("door", ["pipelines.read(Path('augment.yaml'))", "photographs.pipeline(8, 'pad', True, True)"])
+@pytest.mark.parametrize(
+    "door", ["pipelines.read(Path('augment.yaml'))", "photographs.pipeline(8, 'pad', True, True)"]
+)
 def test_no_newer_version_is_asked_for(tmp_path, door):
     save(tmp_path)
 
@@ -86,7 +100,9 @@ def test_no_newer_version_is_asked_for(tmp_path, door):
 
 def lambda_file(folder):
     body = A.to_dict(PIPELINE)
-    body["transform"]["transforms"].append({"__class_fullname__": "HorizontalFlip", "__type__": "Lambda"})
+    body["transform"]["transforms"].append(
+        {"__class_fullname__": "HorizontalFlip", "__type__": "Lambda"}
+    )
     (folder / "x.json").write_text(json.dumps(body))
 
 
@@ -101,7 +117,9 @@ BAD = {
         json.dumps({"transform": {"__class_fullname__": [None]}})
     ),
     "cannot be built": lambda folder: (folder / "x.json").write_text(
-        json.dumps({"transform": {"__class_fullname__": "HorizontalFlip", "nonsense": {}, "p": "x"}})
+        json.dumps(
+            {"transform": {"__class_fullname__": "HorizontalFlip", "nonsense": {}, "p": "x"}}
+        )
     ),
     "a Lambda holds code": lambda_file,
 }
@@ -129,8 +147,16 @@ BOMBS = {
     "itself": ("x.yaml", "transform: &a [*a]", "with its aliases written out"),
     "depth": ("x.yaml", "[" * 1000, "is no readable pipeline"),
     "nothing": ("x.yaml", "", "has no transform"),
-    "some depth": ("x.yaml", "transform: {a: " + "[" * 60 + "]" * 60 + "}", "nests more than 50 deep"),
-    "depth of JSON": ("x.json", '{"transform": {"a": ' + "[" * 900 + "]" * 900 + "}}", "nests more than 50 deep"),
+    "some depth": (
+        "x.yaml",
+        "transform: {a: " + "[" * 60 + "]" * 60 + "}",
+        "nests more than 50 deep",
+    ),
+    "depth of JSON": (
+        "x.json",
+        '{"transform": {"a": ' + "[" * 900 + "]" * 900 + "}}",
+        "nests more than 50 deep",
+    ),
     "size": ("x.yaml", "#" * 300_000, "has more than 262144 bytes"),
 }
 
@@ -143,9 +169,16 @@ def test_a_file_that_grows_when_it_is_read_is_refused(tmp_path, name, text, word
 
 
 def test_an_alias_is_read(tmp_path):
-    text = save(tmp_path).read_text().replace("p: 1.0\n", "p: &one 1.0\n", 1).replace("p: 1.0\n", "p: *one\n", 1)
+    text = (
+        save(tmp_path)
+        .read_text()
+        .replace("p: 1.0\n", "p: &one 1.0\n", 1)
+        .replace("p: 1.0\n", "p: *one\n", 1)
+    )
     (tmp_path / "alias.yaml").write_text(text)
-    assert "*one" in text and json.loads(pipelines.read(tmp_path / "alias.yaml").removeprefix(pipelines.PREFIX))
+    assert "*one" in text and json.loads(
+        pipelines.read(tmp_path / "alias.yaml").removeprefix(pipelines.PREFIX)
+    )
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,12 @@ def test_a_truncated_pool_is_refused(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("y", np.zeros(5)), ("group/sex", np.zeros(7)), ("x", np.zeros((6, 4), np.uint8)), ("x", np.zeros((6, 4, 5, 3)))],
+    [
+        ("y", np.zeros(5)),
+        ("group/sex", np.zeros(7)),
+        ("x", np.zeros((6, 4), np.uint8)),
+        ("x", np.zeros((6, 4, 5, 3))),
+    ],
 )
 def test_a_pool_of_other_shapes_is_refused(tmp_path, name, value):
     pool(tmp_path / "pool.h5")
@@ -77,14 +82,22 @@ def test_a_pool_of_other_shapes_is_refused(tmp_path, name, value):
 @pytest.mark.parametrize(
     ("name", "value", "why"),
     [
-        ("y", 99, "y holds 0 to 99, where dataset.json has 0 to 1"), ("y", -3, "y holds -3 to 1"),
-        ("split", 7, "split holds 0 to 7"), ("group/sex", 2, "group/sex holds -1 to 2"),
+        ("y", 99, "y holds 0 to 99, where dataset.json has 0 to 1"),
+        ("y", -3, "y holds -3 to 1"),
+        ("split", 7, "split holds 0 to 7"),
+        ("group/sex", 2, "group/sex holds -1 to 2"),
         ("id", "ä1".encode(), "two images have the same id"),
     ],
-)  # fmt: skip
+)
 def test_a_pool_that_its_manifest_does_not_describe_is_refused(tmp_path, name, value, why):
     pool(tmp_path / "pool.h5")
-    body = {"classes": ["a", "b"], "attributes": {"sex": ["f", "m"]}, "size": [4, 5], "channels": 3, "augment": "none"}
+    body = {
+        "classes": ["a", "b"],
+        "attributes": {"sex": ["f", "m"]},
+        "size": [4, 5],
+        "channels": 3,
+        "augment": "none",
+    }
     body |= {"name": "mine", "unit": None, "sites": None}
     made = manifest.Manifest("dataset", ["prepare"], {}, {}, {"pool.h5": "0"}, body)
     (tmp_path / "dataset.json").write_text(made.text, encoding="utf-8")
@@ -132,7 +145,10 @@ def test_normalisation_is_mean_and_deviation_of_the_unit_range():
 @pytest.mark.parametrize("kind", transforms.AUGMENTS)
 def test_augmentations_keep_shape_and_range_and_are_seeded(kind):
     x = torch.arange(3 * 2 * 12 * 10).remainder(251).to(torch.uint8).reshape(3, 2, 12, 10)
-    out = [transforms.to_unit(transforms.augment(x, kind, transforms.draw(3, seed, x.device))) for seed in (1, 1, 2)]
+    out = [
+        transforms.to_unit(transforms.augment(x, kind, transforms.draw(3, seed, x.device)))
+        for seed in (1, 1, 2)
+    ]
     assert out[0].shape == x.shape and 0 <= out[0].min() and out[0].max() <= 1
     assert torch.equal(out[0], out[1])
     assert kind == "none" or not torch.equal(out[0], out[2])
@@ -150,9 +166,15 @@ def test_an_affine_turn_is_a_rotation_also_on_images_that_are_not_square():
     """A dot right of the centre, turned by 10 degrees, stays at its distance in pixels."""
     x = torch.zeros(1, 1, 61, 121, dtype=torch.uint8)
     x[0, 0, 30, 60 + 25] = 255
-    turned = transforms.augment(x, "affine-flip", torch.tensor([[1.0, 0.5, 0.5, 0.9]]))[0, 0].nonzero()[0].float()
+    turned = (
+        transforms.augment(x, "affine-flip", torch.tensor([[1.0, 0.5, 0.5, 0.9]]))[0, 0]
+        .nonzero()[0]
+        .float()
+    )
     offset = turned - torch.tensor([30.0, 60.0])
-    assert abs(offset.norm().item() - 25) < 1 and abs(offset[0].item()) == pytest.approx(25 * 0.1736, abs=0.8)
+    assert abs(offset.norm().item() - 25) < 1 and abs(offset[0].item()) == pytest.approx(
+        25 * 0.1736, abs=0.8
+    )
 
 
 def test_an_unknown_augmentation_is_refused():

@@ -19,7 +19,9 @@ from fedcli.data.sources.skin import isic2018
 from fedcli.data.sources.source import Choices
 from fedcli.errors import FedcliError, UsageError
 
-REAL = pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")
+REAL = pytest.mark.skipif(
+    not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder"
+)
 
 
 @pytest.fixture
@@ -27,7 +29,8 @@ def skin(tmp_path):
     raw = tmp_path / "raw"
     raw.mkdir()
     rows = [
-        [f"L{i}", f"i{i:02d}", "nv" if i % 2 else "mel", 30 + 3 * i, "male" if i % 3 else "unknown"] for i in range(20)
+        [f"L{i}", f"i{i:02d}", "nv" if i % 2 else "mel", 30 + 3 * i, "male" if i % 3 else "unknown"]
+        for i in range(20)
     ]
     return write_skin(raw, rows)
 
@@ -51,9 +54,13 @@ def test_a_folder_becomes_a_pool_and_a_manifest(skin, tmp_path):
     path = run("isic2018", tmp_path, raw=skin)
     assert path.name == "dataset.json" and path.parent.name.startswith("isic2018-8-")
     made = manifest.verify(path, "dataset")
-    assert " ".join(made.made_by) == "prepare isic2018 --size 8 --fit stretch --test 0.2 --split lesion --seed 0"
+    assert (
+        " ".join(made.made_by)
+        == "prepare isic2018 --size 8 --fit stretch --test 0.2 --split lesion --seed 0"
+    )
     assert {
-        key: made.body[key] for key in ("count", "size", "channels", "split", "unit", "unknown", "skipped", "sites")
+        key: made.body[key]
+        for key in ("count", "size", "channels", "split", "unit", "unknown", "skipped", "sites")
     } == {
         "count": 20,
         "size": [8, 8],
@@ -65,7 +72,12 @@ def test_a_folder_becomes_a_pool_and_a_manifest(skin, tmp_path):
         "sites": None,
     }
     pool = read_pool(path.parent / "pool.h5")
-    assert pool.shape == (20, 8, 8, 3) and pool.id[3] == "i03" and pool.patient[3] == "L3" and pool.split.sum() == 4
+    assert (
+        pool.shape == (20, 8, 8, 3)
+        and pool.id[3] == "i03"
+        and pool.patient[3] == "L3"
+        and pool.split.sum() == 4
+    )
     assert pool.groups["age"].tolist() == [0] * 4 + [1] * 6 + [2] * 10
     colours = pool.pixels()[:, 4, 4].astype(int)  # of images of one colour each, through JPEG
     assert np.abs(colours - [[10 * i, 100, 200] for i in range(20)]).max() <= 3
@@ -89,7 +101,8 @@ def test_the_same_request_is_not_made_twice(skin, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "change", [{"size": 9}, {"seed": 1}, {"fit": "pad"}, {"clahe": True}, {"split": "image"}, {"test": 0.3}]
+    "change",
+    [{"size": 9}, {"seed": 1}, {"fit": "pad"}, {"clahe": True}, {"split": "image"}, {"test": 0.3}],
 )
 def test_another_option_is_another_result(skin, tmp_path, change):
     assert run("isic2018", tmp_path, raw=skin) != run("isic2018", tmp_path, raw=skin, **change)
@@ -108,7 +121,9 @@ def test_other_raw_files_are_another_result_and_another_place_is_not(skin, tmp_p
 def test_a_large_image_that_changed_anywhere_is_another_result(skin, tmp_path):
     path = skin / "images" / "i00.jpg"
     path.unlink()
-    Image.fromarray(np.random.default_rng(0).integers(0, 256, (300, 400, 3), np.uint8)).save(path, "BMP")
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (300, 400, 3), np.uint8)).save(
+        path, "BMP"
+    )
     first, pixels = run("isic2018", tmp_path, raw=skin), bytearray(path.read_bytes())
     pixels[100_000:150_000] = bytes(50_000)
     path.write_bytes(pixels)
@@ -124,9 +139,16 @@ def test_an_unreadable_image_is_left_out_and_listed(skin, tmp_path, capsys):
     assert body["count"] == 19 and sum(body["split"][part] for part in ("train", "test")) == 19
     assert "skipped 1 of 20 files" in capsys.readouterr().err
     pool, others = read_pool(path.parent / "pool.h5"), np.delete(np.arange(20), 5)
-    assert pool.id.tolist() == whole.id[others].tolist() and pool.split.tolist() == whole.split[others].tolist()
+    assert (
+        pool.id.tolist() == whole.id[others].tolist()
+        and pool.split.tolist() == whole.split[others].tolist()
+    )
     assert np.array_equal(pool.pixels(), whole.pixels(others))
-    assert sorted(p.name for p in path.parent.iterdir()) == ["dataset.json", "originals.json", "pool.h5"]
+    assert sorted(p.name for p in path.parent.iterdir()) == [
+        "dataset.json",
+        "originals.json",
+        "pool.h5",
+    ]
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO])
@@ -222,7 +244,11 @@ def test_an_option_that_cannot_mean_anything_is_refused(tmp_path, options, sente
 
 def test_toy_is_enlarged_to_its_cards_size(tmp_path):
     made = manifest.verify(run("toy", tmp_path, size=None))
-    assert made.body["size"] == [16, 16] and made.body["count"] == 1797 and made.body["attributes"] == {}
+    assert (
+        made.body["size"] == [16, 16]
+        and made.body["count"] == 1797
+        and made.body["attributes"] == {}
+    )
     assert made.options["raw_fingerprint"] is None
 
 
@@ -236,10 +262,25 @@ def test_ct_takes_the_window_from_the_card_or_the_person(tmp_path):
     raw = tmp_path / "raw"
     raw.mkdir()
     write_ct(raw, {f"ID_{i}": "subdural any" for i in range(5)})
-    own, given = run("rsna-ich", tmp_path, raw=raw), run("rsna-ich", tmp_path, raw=raw, window="0/510")
+    own, given = (
+        run("rsna-ich", tmp_path, raw=raw),
+        run("rsna-ich", tmp_path, raw=raw, window="0/510"),
+    )
     assert json.loads(own.read_text())["options"]["window"] == "file"
-    assert read_pool(own.parent / "pool.h5").pixels()[:, 0, 0, 0].tolist() == [0, 3, 6, 10, 13]  # HU i of 0..80
-    assert read_pool(given.parent / "pool.h5").pixels()[:, 0, 0, 0].tolist() == [128, 128, 128, 129, 130]
+    assert read_pool(own.parent / "pool.h5").pixels()[:, 0, 0, 0].tolist() == [
+        0,
+        3,
+        6,
+        10,
+        13,
+    ]  # HU i of 0..80
+    assert read_pool(given.parent / "pool.h5").pixels()[:, 0, 0, 0].tolist() == [
+        128,
+        128,
+        128,
+        129,
+        130,
+    ]
 
 
 @REAL
@@ -249,11 +290,24 @@ def test_all_of_ham10000_has_its_published_counts():
     listing = sources.source("isic2018").rows(raw, sources.isic2018.Choices(16, "lesion"))
     rows, centers = listing.rows, listing.attributes["center"]
     counts = Counter(isic2018.CLASSES[row.label] for row in rows)
-    assert counts == {"nv": 6705, "mel": 1113, "bkl": 1099, "bcc": 514, "akiec": 327, "vasc": 142, "df": 115}
+    assert counts == {
+        "nv": 6705,
+        "mel": 1113,
+        "bkl": 1099,
+        "bcc": 514,
+        "akiec": 327,
+        "vasc": 142,
+        "df": 115,
+    }
     assert Counter(row.groups["sex"] for row in rows) == {-1: 57, 0: 4552, 1: 5406}
     assert sum(row.groups["age"] == -1 for row in rows) == 57
     by_center = Counter(centers[row.groups["center"]] for row in rows)
-    assert by_center == {"vidir_molemax": 3954, "vidir_modern": 3363, "rosendahl": 2259, "vienna_dias": 439}
+    assert by_center == {
+        "vidir_molemax": 3954,
+        "vidir_modern": 3363,
+        "rosendahl": 2259,
+        "vienna_dias": 439,
+    }
     lesions = [{row.patient for row in rows if row.test == test} for test in (False, True)]
     assert len(lesions[0] | lesions[1]) == 7470 and not lesions[0] & lesions[1]
     of_training = Counter(row.label for row in rows if not row.test)
@@ -284,6 +338,13 @@ def test_real_ct_files_become_a_pool_in_kaggles_layout(tmp_path):
     path = run("rsna-ich", tmp_path, raw=raw, size=64, jobs=0, split="patient")
     body, pool = manifest.verify(path).body, read_pool(path.parent / "pool.h5")
     cut_short = next(entry["why"] for entry in body["skipped"] if "cut short" in entry["why"])
-    assert Counter(entry["why"].split(":")[0] for entry in body["skipped"]) == {"holds no image": 1, cut_short: 1}
-    assert body["count"] == 36 and body["attributes"] == {"sex": ["female", "male"]} and len(set(pool.patient)) == 2
+    assert Counter(entry["why"].split(":")[0] for entry in body["skipped"]) == {
+        "holds no image": 1,
+        cut_short: 1,
+    }
+    assert (
+        body["count"] == 36
+        and body["attributes"] == {"sex": ["female", "male"]}
+        and len(set(pool.patient)) == 2
+    )
     assert (pool.pixels().reshape(36, -1).max(1) == 255).all()

@@ -17,12 +17,16 @@ from fedcli.data.sources.division import sample_rows, split_rows
 from fedcli.data.sources.source import Choices
 from fedcli.errors import FedcliError, UsageError
 
-VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "fedism_partitions.json").read_text())["partitions"]
+VECTORS = json.loads(
+    (Path(__file__).parents[1] / "vectors" / "fedism_partitions.json").read_text()
+)["partitions"]
 ROWS = [Row(f"{label}-{i}", label, None) for label, n in enumerate([60, 30, 10]) for i in range(n)]
 
 
 def sampled(count, **options):
-    return [row.id for row in sample_rows(ROWS, Choices(16, "image", sample_images=count, **options))]
+    return [
+        row.id for row in sample_rows(ROWS, Choices(16, "image", sample_images=count, **options))
+    ]
 
 
 def test_a_sample_has_its_size_keeps_the_order_and_depends_on_the_seed_alone():
@@ -38,15 +42,25 @@ def test_a_stratified_sample_has_each_class_in_proportion():
 
 
 def test_a_sample_is_drawn_before_the_split_so_that_its_shares_are_exact():
-    rows = split_rows(ROWS, Choices(16, "image", sample_images=50, stratified=True), by_patient=False)
+    rows = split_rows(
+        ROWS, Choices(16, "image", sample_images=50, stratified=True), by_patient=False
+    )
     assert Counter((row.label, row.test) for row in rows) == {
-        (0, False): 24, (0, True): 6, (1, False): 12, (1, True): 3, (2, False): 4, (2, True): 1
-    }  # fmt: skip
+        (0, False): 24,
+        (0, True): 6,
+        (1, False): 12,
+        (1, True): 3,
+        (2, False): 4,
+        (2, True): 1,
+    }
 
 
 @pytest.fixture
 def skin(tmp_path):
-    return write_skin(tmp_path, [[f"L{i}", f"i{i:02d}", "nv" if i % 4 < 2 else "mel", 30, "male"] for i in range(20)])
+    return write_skin(
+        tmp_path,
+        [[f"L{i}", f"i{i:02d}", "nv" if i % 4 < 2 else "mel", 30, "male"] for i in range(20)],
+    )
 
 
 def run(tmp_path, **options):
@@ -55,7 +69,9 @@ def run(tmp_path, **options):
 
 def test_a_sample_is_recorded_and_what_it_leaves_out_is_no_skipped_file(skin, tmp_path):
     made = manifest.read(run(tmp_path, sample_images=12, stratified=True, split="image"))
-    assert made.body["count"] == 12 and made.body["skipped"] == [] and made.body["split"]["test"] == 4
+    assert (
+        made.body["count"] == 12 and made.body["skipped"] == [] and made.body["split"]["test"] == 4
+    )
     assert (made.options["sample_images"], made.options["stratified"]) == (12, True)
     assert "--sample-images 12 --seed 0 --stratified" in " ".join(made.made_by)
     assert "sample_images" not in manifest.read(run(tmp_path)).options
@@ -86,11 +102,14 @@ def test_a_train_csv_and_the_test_csv_beside_it_are_a_split(skin, tmp_path):
         pool = read_pool(path.parent / "pool.h5")
         assert pool.id[pool.split == 1].tolist() == ["i12", "i13", "i14"] and len(pool.id) == 15
         assert {made.options["split_file"]["name"], made.options["split_file_beside"]["name"]} == {
-            "train.csv", "test.csv"
-        }  # fmt: skip
+            "train.csv",
+            "test.csv",
+        }
     write_csv(folder / "test.csv", ["id", "class"], [["i11", 0]])
     with pytest.raises(FedcliError, match="i11 is in"):
-        given_tables.by_file([Row(f"i{i:02d}", 0, None) for i in range(12)], folder / "train.csv", None)
+        given_tables.by_file(
+            [Row(f"i{i:02d}", 0, None) for i in range(12)], folder / "train.csv", None
+        )
 
 
 # the authors' clients
@@ -101,22 +120,38 @@ def authors(tmp_path, name):
     y = np.repeat(np.arange(5), VECTORS[name]["class_counts"])
     ids = np.array([f"ID_{row}" for row in range(len(y))])
     at = np.random.default_rng(1).permutation(len(y))
-    write_csv(tmp_path / "train.csv", ["id", "class"], [[id, label] for id, label in zip(ids, y, strict=True)])
-    pool = Pool(tmp_path / "pool.h5", (len(y), 8, 8, 1), y[at], ids[at], np.zeros(len(y), np.uint8), None, {})
+    write_csv(
+        tmp_path / "train.csv",
+        ["id", "class"],
+        [[id, label] for id, label in zip(ids, y, strict=True)],
+    )
+    pool = Pool(
+        tmp_path / "pool.h5",
+        (len(y), 8, 8, 1),
+        y[at],
+        ids[at],
+        np.zeros(len(y), np.uint8),
+        None,
+        {},
+    )
     return pool, {id: row for row, id in enumerate(ids)}
 
 
 def fingerprint(division, pool, line_of):
     """sha256 of the clients' lines of train.csv, as the vectors have it."""
     lines = [sorted(line_of[id] for id in pool.id[rows]) for rows in division.train.values()]
-    return hashlib.sha256("\n".join(",".join(map(str, part)) for part in lines).encode()).hexdigest()
+    return hashlib.sha256(
+        "\n".join(",".join(map(str, part)) for part in lines).encode()
+    ).hexdigest()
 
 
 DATASET = {"attributes": {}, "clients": 20}
 
 
 @pytest.mark.parametrize(("name", "corrupted"), [("rsna-ich-4", 4), ("rsna-ich-6", 6)])
-def test_the_fedism_scheme_in_the_order_of_train_csv_gives_all_twenty_published_clients(tmp_path, name, corrupted):
+def test_the_fedism_scheme_in_the_order_of_train_csv_gives_all_twenty_published_clients(
+    tmp_path, name, corrupted
+):
     pool, line_of = authors(tmp_path, name)
     scheme = resolve("fedism", {"corrupted": corrupted, "order_file": tmp_path / "train.csv"})
     division = scheme.divide(pool, DATASET, 0, 0)
@@ -143,7 +178,15 @@ def test_the_published_npy_gives_the_same_twenty_clients(tmp_path):
 )
 def test_an_order_of_other_images_is_refused(tmp_path, ids, sentence):
     write_csv(tmp_path / "train.csv", ["id", "class"], [[id, 0] for id in ids])
-    pool = Pool(tmp_path, (2, 8, 8, 1), np.zeros(2, int), np.array(["a", "b"]), np.zeros(2, np.uint8), None, {})
+    pool = Pool(
+        tmp_path,
+        (2, 8, 8, 1),
+        np.zeros(2, int),
+        np.array(["a", "b"]),
+        np.zeros(2, np.uint8),
+        None,
+        {},
+    )
     scheme = resolve("fedism", {"corrupted": 1, "clients": 2, "order_file": tmp_path / "train.csv"})
     with pytest.raises(FedcliError, match=sentence) as error:
         scheme.divide(pool, DATASET, 0, 0)

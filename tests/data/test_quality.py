@@ -25,18 +25,26 @@ def test_a_small_image_by_hand():
     image[1, 1] = 36
     known = measured(image)
     assert known["noise"] == pytest.approx(np.sqrt(np.pi / 2) / 6 * 4 * 36)
-    assert known["brightness"] == pytest.approx(4) and known["contrast"] == pytest.approx(np.sqrt(36**2 / 9 - 16))
+    assert known["brightness"] == pytest.approx(4) and known["contrast"] == pytest.approx(
+        np.sqrt(36**2 / 9 - 16)
+    )
     assert known["entropy"] == pytest.approx(-(np.log2(1 / 9) / 9 + 8 / 9 * np.log2(8 / 9)))
-    assert known["sharpness"] == 0 and known["blockiness"] == 1  # one place of the mask, no border of a block
+    assert (
+        known["sharpness"] == 0 and known["blockiness"] == 1
+    )  # one place of the mask, no border of a block
     assert known["snr"] == pytest.approx(20 * np.log10(4 / known["noise"]))
 
 
 def test_noise_is_found_on_ramps_in_grey_and_in_colour_and_a_flat_image_has_none(rng):
     ramp = np.broadcast_to(np.linspace(60, 180, 64)[:, None, None], (64, 64, 3))
     for sigma in (4, 16):
-        noisy = np.clip(np.rint(ramp + sigma * rng.standard_normal((64, 64, 1))), 0, 255).astype(np.uint8)
+        noisy = np.clip(np.rint(ramp + sigma * rng.standard_normal((64, 64, 1))), 0, 255).astype(
+            np.uint8
+        )
         assert measured(noisy)["noise"] == pytest.approx(sigma, rel=0.06)
-        assert measured(noisy)["noise"] == pytest.approx(measured(noisy[..., :1])["noise"], rel=1e-4)
+        assert measured(noisy)["noise"] == pytest.approx(
+            measured(noisy[..., :1])["noise"], rel=1e-4
+        )
         alike = np.concatenate([noisy, noisy[..., :1]], 2)  # a volume of four slices
         assert measured(alike)["noise"] == pytest.approx(measured(noisy)["noise"], rel=1e-4)
     flat = measured(np.full((16, 16, 1), 100, np.uint8))
@@ -70,7 +78,13 @@ def test_cells_hold_enough_images_or_none_and_lose_no_image(rng):
     assert np.abs(np.cumsum(quality.spread(known) - counts)).max() < 20  # images out of place
     assert quality.spread(quality.cells(counts, 1)).tolist() == counts.tolist()
     assert quality.cells(counts, 301) == []
-    for odd in ([[0, 3, 300], [3, 63, 0]], [[0, 64, 300]], [[0, 63, 299]], [[0, 9, -1], [10, 63, 301]], [[300]]):
+    for odd in (
+        [[0, 3, 300], [3, 63, 0]],
+        [[0, 64, 300]],
+        [[0, 63, 299]],
+        [[0, 9, -1], [10, 63, 301]],
+        [[300]],
+    ):
         assert not quality.sound(odd, 300)
 
 
@@ -83,17 +97,32 @@ def shifted(place: int, images: int) -> np.ndarray:
 
 def test_distances_by_hand_and_who_stands_out_in_words():
     """Two bins with all images: a deviation of sqrt(1/4 + 1/12) bins; a shift of 2 bins is 2 / 0.577 of them."""
-    about = quality_by_site.facts({"a": shifted(10, 40), "b": shifted(10, 60), "c": shifted(12, 100)})
+    about = quality_by_site.facts(
+        {"a": shifted(10, 40), "b": shifted(10, 60), "c": shifted(12, 100)}
+    )
     assert about["c"]["measures"]["noise"]["distance"] == pytest.approx(2 / (1 / 3) ** 0.5)
-    assert about["a"]["measures"]["noise"]["distance"] == pytest.approx((100 / 160) * 2 / (1 / 3) ** 0.5)
+    assert about["a"]["measures"]["noise"]["distance"] == pytest.approx(
+        (100 / 160) * 2 / (1 / 3) ** 0.5
+    )
     brightness = about["c"]["measures"]["brightness"]
     assert (brightness["median"], brightness["others"]) == pytest.approx((13 * 4, 11 * 4))
-    (only,) = quality_by_site.findings({"a": shifted(10, 40), "b": shifted(10, 60), "c": shifted(12, 100)})
+    (only,) = quality_by_site.findings(
+        {"a": shifted(10, 40), "b": shifted(10, 60), "c": shifted(12, 100)}
+    )
     assert only.startswith("c stands out in noise: ")
     noisy = {name: shifted(10, 40) for name in "abc"}
-    noisy["c"][[NAMES.index("noise"), NAMES.index("sharpness")]] = shifted(14, 40)[0], shifted(20, 40)[0]
+    noisy["c"][[NAMES.index("noise"), NAMES.index("sharpness")]] = (
+        shifted(14, 40)[0],
+        shifted(20, 40)[0],
+    )
     (only,) = quality_by_site.findings(noisy)
-    assert only.startswith("c stands out in sharpness: ") and only.endswith("which alone raises sharpness")
+    assert only.startswith("c stands out in sharpness: ") and only.endswith(
+        "which alone raises sharpness"
+    )
     alike = {"a": shifted(10, 40), "b": shifted(10, 60)}
-    assert quality_by_site.findings(alike) == ["no site stands out: every distance is below 0.8 standard deviations"]
-    assert quality_by_site.facts({"a": shifted(10, 40)})["a"]["measures"]["noise"]["distance"] is None
+    assert quality_by_site.findings(alike) == [
+        "no site stands out: every distance is below 0.8 standard deviations"
+    ]
+    assert (
+        quality_by_site.facts({"a": shifted(10, 40)})["a"]["measures"]["noise"]["distance"] is None
+    )

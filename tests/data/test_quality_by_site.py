@@ -35,11 +35,17 @@ def test_inspect_finds_the_noisy_client_and_says_so(tmp_path):
     chain = make_chain(tmp_path, corrupted=True)
     about = json.loads(said("inspect", chain, "--quality", "--json"))["quality"]
     assert set(about["sites"]) == set(ROSTER) and len(about["edges"]["snr"]) == BINS + 1
-    assert sum(about["sites"][ROSTER[0]]["measures"]["noise"]["counts"]) == about["sites"][ROSTER[0]]["images"] == 20
+    assert (
+        sum(about["sites"][ROSTER[0]]["measures"]["noise"]["counts"])
+        == about["sites"][ROSTER[0]]["images"]
+        == 20
+    )
     assert about["findings"][0].startswith(f"{ROSTER[3]} stands out in ")
     shown = said("inspect", chain, "--quality", "--by", "sex")
     assert "Image quality by sex: medians" in shown and "in standard deviations" in shown
-    assert "Image quality by site: medians" in said("inspect", manifest.above(chain, "dataset"), "--quality")
+    assert "Image quality by site: medians" in said(
+        "inspect", manifest.above(chain, "dataset"), "--quality"
+    )
     refused = CliRunner().invoke(app, ["inspect", str(chain), "--quality", "--by", "age"])
     assert refused.exit_code == 2 and "no such attribute" in refused.stderr
 
@@ -64,14 +70,24 @@ def test_what_a_site_says_is_checked(tmp_path):
         with pytest.raises(FedcliError, match=words):
             quality_by_site.of_descriptions(tmp_path)
     for parts in ((0, 0), (-5, 10), (10**39, 0)):
-        told = {**told, "images": dict(zip(("train", "val"), parts)), "quality": dict.fromkeys(NAMES, [])}
+        told = {
+            **told,
+            "images": dict(zip(("train", "val"), parts)),
+            "quality": dict.fromkeys(NAMES, []),
+        }
         (tmp_path / "north.json").write_text(json.dumps(told))
-        with pytest.raises(FedcliError, match=f"{parts[0]} training and {parts[1]} validation images cannot be"):
+        with pytest.raises(
+            FedcliError, match=f"{parts[0]} training and {parts[1]} validation images cannot be"
+        ):
             quality_by_site.of_descriptions(tmp_path)
 
 
 def test_two_files_of_one_site_are_refused(tmp_path):
-    told = {"client": "a", "images": {"train": 9, "val": 0}, "quality": dict.fromkeys(NAMES, [[0, 63, 9]])}
+    told = {
+        "client": "a",
+        "images": {"train": 9, "val": 0},
+        "quality": dict.fromkeys(NAMES, [[0, 63, 9]]),
+    }
     for name in ("first", "second"):
         (tmp_path / f"{name}.json").write_text(json.dumps(told))
     with pytest.raises(FedcliError, match="second.json: another file describes 'a' too"):

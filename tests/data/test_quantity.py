@@ -34,7 +34,10 @@ def test_a_large_beta_is_nearly_even():
 
 def test_variance_of_shares_is_that_of_the_dirichlet():
     """Var q_j = (1/K)(1 - 1/K) / (K beta + 1): 0.0417 for K = 4, beta = 0.875."""
-    shares = [[len(part) / len(Y) for part in divided(seed=s, clients=4, beta=0.875).values()] for s in range(400)]
+    shares = [
+        [len(part) / len(Y) for part in divided(seed=s, clients=4, beta=0.875).values()]
+        for s in range(400)
+    ]
     assert np.var(shares) == pytest.approx(0.25 * 0.75 / 4.5, rel=0.1)
 
 

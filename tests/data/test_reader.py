@@ -44,10 +44,15 @@ def _without_simplejpeg(path, monkeypatch):
 
 
 JPEGS = {
-    "usual": {}, "best": {"quality": 100}, "worst": {"quality": 1}, "progressive": {"progressive": True},
-    "whole chroma": {"subsampling": 0}, "half chroma": {"subsampling": 1}, "restarts": {"restart_marker_blocks": 3},
+    "usual": {},
+    "best": {"quality": 100},
+    "worst": {"quality": 1},
+    "progressive": {"progressive": True},
+    "whole chroma": {"subsampling": 0},
+    "half chroma": {"subsampling": 1},
+    "restarts": {"restart_marker_blocks": 3},
     "rgb": {"keep_rgb": True},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("size", [(1, 1), (9, 7), (160, 121)])
@@ -55,10 +60,14 @@ JPEGS = {
 def test_simplejpeg_decodes_to_the_bits_of_pillow(options, size, tmp_path, monkeypatch):
     """So what prepare writes does not depend on which of the two decodes."""
     coarse = np.random.default_rng(0).integers(0, 256, (16, 20, 3), np.uint8)
-    Image.fromarray(coarse).resize(size, Image.Resampling.BICUBIC).save(tmp_path / "a.jpg", **options)
+    Image.fromarray(coarse).resize(size, Image.Resampling.BICUBIC).save(
+        tmp_path / "a.jpg", **options
+    )
     decoded = []
     monkeypatch.setattr(
-        photographs, "_jpeg", lambda image, own=photographs._jpeg: decoded.append(own(image)) or decoded[-1]
+        photographs,
+        "_jpeg",
+        lambda image, own=photographs._jpeg: decoded.append(own(image)) or decoded[-1],
     )
     pixels = read_rgb(tmp_path / "a.jpg")
     assert decoded[0] is pixels and pixels.any()
@@ -78,7 +87,9 @@ def test_a_simplejpeg_that_cannot_be_loaded_is_done_without(error, tmp_path, mon
     assert read_rgb(tmp_path / "a.jpg").tolist() == [[[9, 9, 9]] * 3] * 2
 
 
-def test_an_image_for_which_memory_is_too_short_is_not_taken_for_a_broken_one(tmp_path, monkeypatch):
+def test_an_image_for_which_memory_is_too_short_is_not_taken_for_a_broken_one(
+    tmp_path, monkeypatch
+):
     """Else it would be left out, and what prepare writes would depend on the memory of the machine."""
 
     def short(image):
@@ -98,13 +109,17 @@ def test_a_broken_jpeg_is_what_pillow_makes_of_it(keep, tmp_path, monkeypatch, c
     with pytest.raises(Unreadable, match="truncated"):
         read_rgb(tmp_path / "a.jpg")
     middle = len(data) * 2 // 3
-    (tmp_path / "a.jpg").write_bytes(data[:middle] + data[middle + 50 :])  # which Pillow reads, and grey after it
+    (tmp_path / "a.jpg").write_bytes(
+        data[:middle] + data[middle + 50 :]
+    )  # which Pillow reads, and grey after it
     expected = _without_simplejpeg(tmp_path / "a.jpg", monkeypatch)
     np.testing.assert_array_equal(read_rgb(tmp_path / "a.jpg"), expected)
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize(("size", "side"), [(10, 30), (20, 60), (30, 60), (31, 120), (60, 120), (61, 240), (200, 240)])
+@pytest.mark.parametrize(
+    ("size", "side"), [(10, 30), (20, 60), (30, 60), (31, 120), (60, 120), (61, 240), (200, 240)]
+)
 def test_scaled_decoding_keeps_twice_the_size(tmp_path, size, side):
     for suffix in ("jpg", "png"):
         Image.radial_gradient("L").resize((320, 240)).convert("RGB").save(tmp_path / f"a.{suffix}")
@@ -123,7 +138,9 @@ def test_scaled_decoding_moves_few_grey_levels_of_real_photographs():
     for path in sorted(Path(os.environ["FEDCLI_REAL_DATA"], "ham10000").rglob("*.jpg"))[::400]:
         whole = fit_image(read_rgb(path), 32, "stretch", False)
         with scaled_decoding(Choices(32, "image", scaled_decoding=True)):
-            moved.append(np.abs(fit_image(read_rgb(path), 32, "stretch", False).astype(int) - whole))
+            moved.append(
+                np.abs(fit_image(read_rgb(path), 32, "stretch", False).astype(int) - whole)
+            )
     assert len(moved) > 20 and 0 < np.mean(moved) < 0.5 and np.max(moved) <= 12
 
 

@@ -27,10 +27,24 @@ def refused(tmp_path, lines, *flags, head="image,label"):
     for k in range(len(lines)):
         Image.new("L", (9, 8), 20 * k).save(raw / f"{k}.png")
     (raw / "labels.csv").write_text("\n".join([head, *lines]) + "\n")
-    asked = ["prepare", "images", "--raw", str(raw), "--size", "8", "--work", str(tmp_path / "work"), *flags]
+    asked = [
+        "prepare",
+        "images",
+        "--raw",
+        str(raw),
+        "--size",
+        "8",
+        "--work",
+        str(tmp_path / "work"),
+        *flags,
+    ]
     done = CliRunner().invoke(app, asked)
     said = " ".join(done.stderr.split())
-    assert done.exit_code in (1, 2) and "unexpected" not in said and not list(tmp_path.rglob("dataset.json"))
+    assert (
+        done.exit_code in (1, 2)
+        and "unexpected" not in said
+        and not list(tmp_path.rglob("dataset.json"))
+    )
     assert len(said.replace(str(tmp_path), "")) < 400
     return said
 
@@ -47,7 +61,9 @@ def test_images_that_are_all_for_testing_are_refused(tmp_path):
 @pytest.mark.parametrize("column", ["label", "site", "patient", "group"])
 def test_a_name_of_400_letters_is_refused(tmp_path, column):
     cells = dict.fromkeys(("label", "site", "patient", "group"), "short") | {column: LONG}
-    lines = [f"{k}.png,{','.join([*cells.values()] if k else ['b', 'c', 'd', 'e'])}" for k in range(6)]
+    lines = [
+        f"{k}.png,{','.join([*cells.values()] if k else ['b', 'c', 'd', 'e'])}" for k in range(6)
+    ]
     flags = [word for name in ("site", "patient", "group") for word in (f"--{name}", name)]
     said = refused(tmp_path, lines, *flags, head="image,label,site,patient,group")
     name = "class" if column == "label" else column
@@ -57,7 +73,9 @@ def test_a_name_of_400_letters_is_refused(tmp_path, column):
 @pytest.mark.parametrize("flag", ["--work", "--out"])
 def test_a_line_break_in_the_path_of_a_result_is_refused(tmp_path, flag):
     done = CliRunner().invoke(app, ["prepare", "toy", flag, str(tmp_path / "a\nb")])
-    assert done.exit_code == 2 and "has a line break" in done.stderr and not list(tmp_path.iterdir())
+    assert (
+        done.exit_code == 2 and "has a line break" in done.stderr and not list(tmp_path.iterdir())
+    )
 
 
 @pytest.mark.parametrize("field", ["VOILUTSequence", "ModalityLUTSequence"])
@@ -67,12 +85,16 @@ def test_a_lookup_table_without_entries_is_a_reason_of_its_own(tmp_path, field, 
     item.add_new("LUTDescriptor", "US", [2, 0, 8])
     item.add_new("LUTData", "US", [0, 255])
     delattr(item, lacks)
-    path = write_slice(tmp_path / "a.dcm", np.zeros((8, 8), np.uint16), Modality="DX", **{field: [item]})
+    path = write_slice(
+        tmp_path / "a.dcm", np.zeros((8, 8), np.uint16), Modality="DX", **{field: [item]}
+    )
     with pytest.raises(Unreadable, match="^has a lookup table without its entries$"):
         dicom.read_picture(path)
 
 
-def test_a_packed_file_that_unpacks_to_more_than_its_data_set_has_is_not_read_to_its_end(tmp_path, monkeypatch):
+def test_a_packed_file_that_unpacks_to_more_than_its_data_set_has_is_not_read_to_its_end(
+    tmp_path, monkeypatch
+):
     from scipy.io import savemat
 
     monkeypatch.setattr(digits, "LARGEST", 2**20)
@@ -80,9 +102,15 @@ def test_a_packed_file_that_unpacks_to_more_than_its_data_set_has_is_not_read_to
     (tmp_path / "images.gz").write_bytes(gzip.compress(zeros))
     (tmp_path / "usps.bz2").write_bytes(digits.bz2.compress(zeros))
     savemat(
-        tmp_path / "x.mat", {"X": np.zeros((32, 32, 3, 400), np.uint8), "y": np.zeros((400, 1))}, do_compression=True
+        tmp_path / "x.mat",
+        {"X": np.zeros((32, 32, 3, 400), np.uint8), "y": np.zeros((400, 1))},
+        do_compression=True,
     )
-    readers = {"images.gz": digits.read_idx, "usps.bz2": digits.read_usps, "x.mat": digits.read_svhn}
+    readers = {
+        "images.gz": digits.read_idx,
+        "usps.bz2": digits.read_usps,
+        "x.mat": digits.read_svhn,
+    }
     for name, read in readers.items():
         with pytest.raises(FedcliError, match=rf"{name} holds more than 1 MiB"):
             read(tmp_path / name)
@@ -90,13 +118,17 @@ def test_a_packed_file_that_unpacks_to_more_than_its_data_set_has_is_not_read_to
 
 @pytest.mark.parametrize("suffix", ["jpg", "png", "tif"])
 def test_a_picture_is_turned_as_its_exif_data_say(tmp_path, suffix):
-    values = np.repeat(np.repeat(np.array([[0, 80], [160, 240]], np.uint8), 8, 0), 12, 1)  # [16, 24]
+    values = np.repeat(
+        np.repeat(np.array([[0, 80], [160, 240]], np.uint8), 8, 0), 12, 1
+    )  # [16, 24]
     turned = {1: values, 3: values[::-1, ::-1], 6: np.rot90(values, -1), 2: values[:, ::-1]}
     for orientation, expected in turned.items():
         data = Image.Exif()
         data[0x0112] = orientation
         path = tmp_path / f"{orientation}.{suffix}"
-        Image.fromarray(values).save(path, exif=data, **({"quality": 100} if suffix == "jpg" else {}))
+        Image.fromarray(values).save(
+            path, exif=data, **({"quality": 100} if suffix == "jpg" else {})
+        )
         seen = read_grey_or_rgb(path, None)[..., 0]
         assert seen.shape == expected.shape and np.abs(seen.astype(int) - expected).max() < 4
 

@@ -29,7 +29,9 @@ SAMPLES = [name for name, source in SOURCES.items() if source.files]
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    return {
+        p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()
+    }
 
 
 def test_all_datasets_but_those_made_or_embedded_here_have_a_synthetic_sample():
@@ -50,11 +52,18 @@ class Made:
 def made(request, tmp_path_factory):
     name, folder = request.param, tmp_path_factory.mktemp(request.param)
     with contextlib.chdir(folder):
-        said = CliRunner().invoke(app, ["datasets", name, "--make-sample", "a sample"]).stderr.strip()
-        assert said.startswith(f"next: fedcli prepare {name} --raw 'a sample'; then fedcli partition --")
+        said = (
+            CliRunner().invoke(app, ["datasets", name, "--make-sample", "a sample"]).stderr.strip()
+        )
+        assert said.startswith(
+            f"next: fedcli prepare {name} --raw 'a sample'; then fedcli partition --"
+        )
         paths = []
         for line in said.removeprefix("next: ").removesuffix(" (it is small)").split("; then "):
-            words = [*shlex.split(line)[1:], *(["--size", "16", "--jobs", "1"] if "prepare" in line else [])]
+            words = [
+                *shlex.split(line)[1:],
+                *(["--size", "16", "--jobs", "1"] if "prepare" in line else []),
+            ]
             done = CliRunner().invoke(app, words)
             assert done.exit_code == 0, done.stderr
             paths.append(folder / done.stdout.strip())
@@ -75,7 +84,9 @@ def trained():
 
 
 @pytest.mark.parametrize("made", SAMPLES, indirect=True)
-def test_a_sample_goes_the_whole_way_to_scores_by_the_lines_that_its_making_prints(made, trained, monkeypatch):
+def test_a_sample_goes_the_whole_way_to_scores_by_the_lines_that_its_making_prints(
+    made, trained, monkeypatch
+):
     """To clients and corrupted images every sample; to scores one of each kind of dataset."""
     monkeypatch.setattr(intervals, "RESAMPLES", 20)
     body, work = manifest.read(made.dataset).body, made.dataset.parent.parent.parent
@@ -85,7 +96,9 @@ def test_a_sample_goes_the_whole_way_to_scores_by_the_lines_that_its_making_prin
     if kind in trained:
         return
     trained.add(kind)
-    run = train(data, planned("fedavg", {}, Training(lr=1e-3, batch_size=16), rounds=1), work=work, out=None)
+    run = train(
+        data, planned("fedavg", {}, Training(lr=1e-3, batch_size=16), rounds=1), work=work, out=None
+    )
     scores = Scores.read(evaluate(run))
     assert set(scores.versions) == {"clean", "corrupted", "average"}
     assert set(scores.groups) == set(body["attributes"])
@@ -96,7 +109,9 @@ def test_both_parts_of_a_sample_have_every_class_and_every_value(made):
     body, pool = manifest.read(made.dataset).body, read_pool(made.dataset.parent / "pool.h5")
     for part in (0, 1):
         y = pool.y[pool.split == part]
-        assert set(y.nonzero()[1] if y.ndim == 2 else y) == set(range(len(body["classes"])))  # several labels, or one
+        assert set(y.nonzero()[1] if y.ndim == 2 else y) == set(
+            range(len(body["classes"]))
+        )  # several labels, or one
     for name, values in body["attributes"].items():
         assert set(range(len(values))) <= set(pool.groups[name]), name
 
@@ -107,7 +122,11 @@ def test_a_samples_images_all_differ_and_its_classes_do_so_too(made):
     pixels = pool.pixels().astype(float)  # [N, H, W, C]
     assert len(np.unique(pixels.reshape(len(pixels), -1), axis=0)) == len(pixels)
     assert pixels.std(axis=(1, 2, 3)).min() > 2  # each image shows something
-    of_class = [y == 1 for y in pool.y.T] if pool.y.ndim == 2 else [pool.y == label for label in np.unique(pool.y)]
+    of_class = (
+        [y == 1 for y in pool.y.T]
+        if pool.y.ndim == 2
+        else [pool.y == label for label in np.unique(pool.y)]
+    )
     means = np.stack([pixels[images].mean(0) for images in of_class])
     apart = [np.abs(each - other).mean() for i, each in enumerate(means) for other in means[:i]]
     assert min(apart) > 1
@@ -130,7 +149,11 @@ def test_a_sample_that_was_not_made_to_its_end_is_made_again(tmp_path, monkeypat
     assert forked.run(work, tmp_path).returncode == 9
     assert list(tmp_path.rglob("half"))
     make_sample("isic2018", folder)
-    assert not list(tmp_path.rglob("half")) and not list(tmp_path.rglob("*.lock")) and sources.is_sample(folder)
+    assert (
+        not list(tmp_path.rglob("half"))
+        and not list(tmp_path.rglob("*.lock"))
+        and sources.is_sample(folder)
+    )
 
 
 def test_the_lock_of_a_sample_that_was_renamed_is_removed_later(tmp_path):
@@ -156,7 +179,9 @@ def test_a_sample_needs_a_new_folder_and_a_dataset_with_files(tmp_path):
 
 
 def test_the_command_prints_the_folder_for_the_next_one(tmp_path):
-    done = CliRunner().invoke(app, ["datasets", "images", "--make-sample", str(tmp_path / "sample")])
+    done = CliRunner().invoke(
+        app, ["datasets", "images", "--make-sample", str(tmp_path / "sample")]
+    )
     assert (done.exit_code, done.stdout.strip()) == (0, str(tmp_path / "sample"))
     done = CliRunner().invoke(app, ["datasets", "--make-sample", str(tmp_path / "other")])
     assert done.exit_code == 2 and "--make-sample needs a dataset" in done.stderr

@@ -23,7 +23,9 @@ def test_every_scheme_lists_its_options_with_their_meaning():
     assert set(table) == set(SCHEMES)
     for name, options in table.items():
         assert SCHEMES[name].__doc__ and all(option.meaning for option in options), name
-    assert ("corrupted", "required") in [(option.name, option.default) for option in table["fedism"]]
+    assert ("corrupted", "required") in [
+        (option.name, option.default) for option in table["fedism"]
+    ]
 
 
 def test_a_scheme_of_ones_own_is_reached_by_its_name(tmp_path):
@@ -66,13 +68,21 @@ DATASET = {"clients": 4}
     ("flags", "name", "settings"),
     [
         ({}, "dirichlet", {"alpha": 1.0, "clients": 4}),
-        ({"dirichlet": 0.5, "balanced": True, "clients": 8}, "dirichlet-balanced", {"alpha": 0.5, "clients": 8}),
+        (
+            {"dirichlet": 0.5, "balanced": True, "clients": 8},
+            "dirichlet-balanced",
+            {"alpha": 0.5, "clients": 8},
+        ),
         ({"iid": True, "keep_units": True, "by": []}, "iid", {"keep_units": True}),
         ({"shards": 3}, "shards", {"shards": 3}),
         ({"fedism": 2, "dirichlet": 0.3}, "fedism", {"corrupted": 2, "alpha": 0.3}),
         ({"fedmrl": 0.0}, "fedmrl", {"eta": 0.0}),
         ({"by": ["sex"], "portion": 0.2}, "domains", {"by": ("sex",), "portion": 0.2}),
-        ({"by": ["sex"], "shares": ["0.9,0.1", "0.1,0.9"]}, "shares", {"shares": "0.9,0.1;0.1,0.9"}),
+        (
+            {"by": ["sex"], "shares": ["0.9,0.1", "0.1,0.9"]},
+            "shares",
+            {"shares": "0.9,0.1;0.1,0.9"},
+        ),
         ({"scheme": "shards", "set": {"shards": "3"}}, "shards", {"shards": 3, "clients": 4}),
     ],
 )

@@ -22,7 +22,9 @@ def dirichlet(y, clients, alpha, rng):
 
 
 def balanced(y, clients, alpha, rng, minimum=0):
-    return dealt("dirichlet-balanced", y, rng, clients=clients, alpha=alpha, images={"minimum": minimum})
+    return dealt(
+        "dirichlet-balanced", y, rng, clients=clients, alpha=alpha, images={"minimum": minimum}
+    )
 
 
 def fedmrl(y, clients, eta, rng):
@@ -30,7 +32,13 @@ def fedmrl(y, clients, eta, rng):
 
 
 def shares(sex, rng):
-    return dealt("shares", Y, rng, **BY_SEX, images={"groups": {"sex": sex}, "attributes": {"sex": ["f", "m"]}})
+    return dealt(
+        "shares",
+        Y,
+        rng,
+        **BY_SEX,
+        images={"groups": {"sex": sex}, "attributes": {"sex": ["f", "m"]}},
+    )
 
 
 RANDOM = {
@@ -108,7 +116,9 @@ def test_a_minimum_lifts_small_clients_and_keeps_the_order_of_the_others():
 
 
 def test_a_minimum_holds_whatever_the_draw():
-    assert all(min(sizes(RANDOM["minimum"](np.random.default_rng(seed)))) >= 30 for seed in range(50))
+    assert all(
+        min(sizes(RANDOM["minimum"](np.random.default_rng(seed)))) >= 30 for seed in range(50)
+    )
 
 
 def test_the_largest_possible_minimum_makes_all_clients_equal():
@@ -125,19 +135,26 @@ def test_dirichlet_follows_its_shares_in_every_class():
 
 def test_small_alpha_skews_and_balancing_keeps_the_skew():
     def mean_skew(alpha, scheme):
-        return np.mean([skew(scheme(Y, 7, alpha, np.random.default_rng(seed))) for seed in range(30)])
+        return np.mean(
+            [skew(scheme(Y, 7, alpha, np.random.default_rng(seed))) for seed in range(30)]
+        )
 
     assert mean_skew(100, dirichlet) < 0.05 < 0.3 < mean_skew(0.1, dirichlet)
     assert mean_skew(100, balanced) < 0.05 < 0.3 < mean_skew(0.1, balanced)
 
 
 def test_no_client_is_favoured_when_classes_are_smaller_than_the_clients():
-    got = np.sum([sizes(dirichlet(np.arange(3), 6, 100.0, np.random.default_rng(s))) for s in range(2000)], axis=0)
+    got = np.sum(
+        [sizes(dirichlet(np.arange(3), 6, 100.0, np.random.default_rng(s))) for s in range(2000)],
+        axis=0,
+    )
     assert np.all(np.abs(got - 1000) < 150)  # five standard deviations
 
 
 def test_a_client_of_two_shards_has_few_classes():
-    parts = dealt("shards", np.repeat(np.arange(10), 60), np.random.default_rng(0), clients=10, shards=2)
+    parts = dealt(
+        "shards", np.repeat(np.arange(10), 60), np.random.default_rng(0), clients=10, shards=2
+    )
     assert sizes(parts) == [60] * 10
     assert all(len(np.unique(part // 60)) <= 2 for part in parts)
 
@@ -184,7 +201,10 @@ def test_one_unit_is_always_left_to_train_on():
 
 def test_a_rare_class_is_sometimes_held_out():
     y = np.array([0, 0, *[1] * 8])
-    draws = [hold_out(y, np.arange(10), 0.1, np.random.default_rng(seed))[:2].any() for seed in range(1000)]
+    draws = [
+        hold_out(y, np.arange(10), 0.1, np.random.default_rng(seed))[:2].any()
+        for seed in range(1000)
+    ]
     assert abs(sum(draws) - 200) < 60  # its share, give or take five standard deviations
 
 
@@ -193,7 +213,9 @@ def test_fedmrl_gives_a_clients_own_class_by_eta_and_the_others_by_a_cut_normal(
     own = []
     for seed in range(300):
         parts = fedmrl(y, 4, 1.0, np.random.default_rng(seed))
-        mix = np.array([np.bincount(y[part], minlength=4) for part in parts]) / 1000  # [H, C] share of the class
+        mix = (
+            np.array([np.bincount(y[part], minlength=4) for part in parts]) / 1000
+        )  # [H, C] share of the class
         place = np.random.default_rng(seed).permutation(4)
         own += mix[np.arange(4), place].tolist()
     z = np.random.default_rng(0).normal(0.5, 1, (100_000, 3)).clip(0, 1)
@@ -203,7 +225,10 @@ def test_fedmrl_gives_a_clients_own_class_by_eta_and_the_others_by_a_cut_normal(
 def test_fedmrl_without_eta_leaves_a_client_nothing_of_its_own_class():
     y = np.repeat(np.arange(4), 1000)
     for seed in range(20):
-        parts, own = fedmrl(y, 4, 0.0, np.random.default_rng(seed)), np.random.default_rng(seed).permutation(4)
+        parts, own = (
+            fedmrl(y, 4, 0.0, np.random.default_rng(seed)),
+            np.random.default_rng(seed).permutation(4),
+        )
         of_own = [int((y[part] == label).sum()) for part, label in zip(parts, own, strict=True)]
         others = np.random.default_rng(seed)
         others.permutation(4)
@@ -218,7 +243,9 @@ def test_fedmrl_shards_hold_images_of_one_class_in_near_equal_numbers():
     parts = fedmrl(y, 60, 1.0, np.random.default_rng(0))
     small = [int((y[part] == 1).sum()) for part in parts]
     assert sum(small) == 50 and max(small) <= 10  # fifty shards of one image
-    large = np.array([int((y[part] == 0).sum()) for part in parts])  # 200 shards of five images, one of six
+    large = np.array(
+        [int((y[part] == 0).sum()) for part in parts]
+    )  # 200 shards of five images, one of six
     assert (large % 5 != 0).sum() == 1
 
 
@@ -233,7 +260,9 @@ def test_fedmrls_authors_get_as_many_distinct_images_as_their_draws_give():
     counts = np.array([[np.bincount(y[part]) for part in parts] for parts in runs])  # [runs, 4, 7]
     assert np.all(np.abs(counts.mean((0, 1)) - expected) < 0.01 * n + 1)
     published = json.loads((VECTOR_FOLDER / "fedmrl_clients.json").read_text())["class_counts"]
-    assert np.all(np.abs(counts.mean((0, 1)) - np.mean(published, 0)) < 0.05 * np.mean(published, 0) + 1)
+    assert np.all(
+        np.abs(counts.mean((0, 1)) - np.mean(published, 0)) < 0.05 * np.mean(published, 0) + 1
+    )
     assert 2750 < counts.sum(2).min() and counts.sum(2).max() < 2900
 
 
@@ -244,7 +273,9 @@ def test_fedmrls_authors_clients_are_nearly_alike_and_share_images():
     assert 0 < description["total_variation"]["max"] < 0.02  # the authors' own: 0.008
     held = np.concatenate(parts)
     nevus = np.bincount(held[held < 5160], minlength=5160)
-    assert abs((nevus == 0).mean() - 0.46) < 0.02 and all(len(np.unique(part)) == len(part) for part in parts)
+    assert abs((nevus == 0).mean() - 0.46) < 0.02 and all(
+        len(np.unique(part)) == len(part) for part in parts
+    )
 
 
 def test_fedmrls_authors_take_all_of_a_class_smaller_than_a_draw():

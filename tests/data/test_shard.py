@@ -9,8 +9,11 @@ from fedcli.data.shard import load, load_tests
 from fedcli.errors import FedcliError
 
 CHANGES = {
-    "classes": ["a", "b", "d"], "attributes": {"sex": ["f"]}, "size": [8, 9], "channels": 3,
-}  # fmt: skip
+    "classes": ["a", "b", "d"],
+    "attributes": {"sex": ["f"]},
+    "size": [8, 9],
+    "channels": 3,
+}
 
 
 @pytest.mark.parametrize("corrupted", [False, True])
@@ -28,7 +31,9 @@ def test_a_dataset_without_an_attribute_of_its_images_is_refused(tmp_path):
     path = tmp_path / "datasets" / "made" / "dataset.json"
     made = json.loads(path.read_text())
     path.write_text(json.dumps(made | {"body": made["body"] | {"attributes": {}}}))
-    with pytest.raises(FedcliError, match="holds 'sex' of each image, which is no attribute of dataset.json"):
+    with pytest.raises(
+        FedcliError, match="holds 'sex' of each image, which is no attribute of dataset.json"
+    ):
         load_tests(path, channels=1)
 
 

@@ -11,7 +11,9 @@ from fedcli.data import manifest
 from fedcli.data.partition import make_partition, resolve
 from fedcli.data.skew import describe, entropies, readable, shared, total_variation
 
-AUTHORS = json.loads((Path(__file__).parents[1] / "vectors" / "fedmrl_clients.json").read_text())["class_counts"]
+AUTHORS = json.loads((Path(__file__).parents[1] / "vectors" / "fedmrl_clients.json").read_text())[
+    "class_counts"
+]
 
 
 def clients(counts):
@@ -33,8 +35,16 @@ def test_distances_are_half_the_summed_differences():
     mix = np.array([[0.5, 0.5, 0.0], [0.25, 0.25, 0.5], [0.0, 0.0, 1.0]])
     assert total_variation(mix).tolist() == [[0.0, 0.5, 1.0], [0.5, 0.0, 0.5], [1.0, 0.5, 0.0]]
     description = describe(*clients([[4, 4, 0], [1, 1, 2], [0, 0, 4]]))
-    assert description["total_variation"] == {"max": 1.0, "mean": 0.666667, "between": ["site-0", "site-2"]}
-    assert description["total_variation_to_pooled"] == {"site-0": 0.375, "site-1": 0.125, "site-2": 0.625}
+    assert description["total_variation"] == {
+        "max": 1.0,
+        "mean": 0.666667,
+        "between": ["site-0", "site-2"],
+    }
+    assert description["total_variation_to_pooled"] == {
+        "site-0": 0.375,
+        "site-1": 0.125,
+        "site-2": 0.625,
+    }
     assert description["classes_per_client"] == 2
 
 
@@ -81,13 +91,17 @@ def partition(tmp_path, *, scheme, val=0.0, **options):
 def test_a_partition_writes_its_skew_and_says_it_in_the_line_about_sizes(tmp_path, capsys):
     path, body = partition(tmp_path, scheme="dirichlet", clients=4, alpha=5.0, val=0.2)
     with h5py.File(path.parent / "rows.h5") as file:
-        whole = [np.concatenate([file[f"{part}/{k}"][()] for part in ("train", "val")]) for k in range(4)]
+        whole = [
+            np.concatenate([file[f"{part}/{k}"][()] for part in ("train", "val")]) for k in range(4)
+        ]
     image = np.arange(120)
     expected = describe([f"client-{k:02d}" for k in range(4)], whole, image % 3, 3, image // 2)
     assert body["skew"] == expected
     assert body["skew"]["units_in_several"] == body["unit_overlap"] > 0
     largest = expected["total_variation"]["max"]
-    assert f"Between two clients up to {100 * largest:.0f} % of the labels" in capsys.readouterr().err
+    assert (
+        f"Between two clients up to {100 * largest:.0f} % of the labels" in capsys.readouterr().err
+    )
 
 
 def test_clients_of_one_size_are_no_range(tmp_path, capsys):
@@ -100,7 +114,9 @@ def test_inspect_shows_first_who_holds_what_and_last_how_it_was_made(tmp_path, c
     capsys.readouterr()
     inspect(str(path), json=False)
     lines = [line for line in capsys.readouterr().out.splitlines() if "─" not in line]
-    assert lines[0] == f"partition {path.parent.name}, of made" and all(len(line) <= 100 for line in lines)
+    assert lines[0] == f"partition {path.parent.name}, of made" and all(
+        len(line) <= 100 for line in lines
+    )
     heading = next(k for k, line in enumerate(lines) if line.split()[:1] == ["client"])
     assert lines[heading].split() == ["client", *body["classes"], "train", "val", "test"]
     for line, client in zip(lines[heading + 1 :], body["roster"], strict=False):

@@ -13,7 +13,10 @@ from fedcli.data.sources.source import Choices
 DATASET = "bcn20000"
 LESION, IMAGE = Choices(16, "lesion"), Choices(16, "image")
 HEAD = ["isic_id", "attribution", "age_approx", "sex", "benign_malignant"]
-OWNERS = "ViDIR Group, Medical University of Vienna", "Department of Dermatology, Hospital Clínic de Barcelona"
+OWNERS = (
+    "ViDIR Group, Medical University of Vienna",
+    "Department of Dermatology, Hospital Clínic de Barcelona",
+)
 
 AGES = " 61 ", "0", "NAN", "inf", "-5", "about 60"
 
@@ -21,18 +24,28 @@ AGES = " 61 ", "0", "NAN", "inf", "-5", "about 60"
 def test_the_card_agrees_with_the_code():
     card = sources.card("bcn20000")
     assert card["classes"] == bcn20000.CLASSES and card["task"] == "binary"
-    assert card["attributes"] == {"sex": bcn20000.SEXES, "age": bcn20000.AGES, "site": bcn20000.SITES}
+    assert card["attributes"] == {
+        "sex": bcn20000.SEXES,
+        "age": bcn20000.AGES,
+        "site": bcn20000.SITES,
+    }
 
 
 def test_both_collections_are_read_with_the_columns_of_either_time(made):
     listing = bcn20000.rows(made, LESION)
     assert listing.tables == ["BCN20000/metadata.csv", "HAM10000/metadata.csv"]
     assert Counter((row.groups["site"], row.label) for row in listing.rows) == {
-        (0, 0): 25, (0, 1): 14, (1, 0): 25, (1, 1): 14,
-    }  # fmt: skip
+        (0, 0): 25,
+        (0, 1): 14,
+        (1, 0): 25,
+        (1, 1): 14,
+    }
     why = "its table calls it indeterminate, not benign or malignant"
     assert listing.skipped == [("ISIC_0000039.jpg", why), ("ISIC_0000079.jpg", why)]
-    assert listing.patient == "lesion_id" and listing.rows[0].source == "HAM10000/images/ISIC_0000000.jpg"
+    assert (
+        listing.patient == "lesion_id"
+        and listing.rows[0].source == "HAM10000/images/ISIC_0000000.jpg"
+    )
 
 
 def test_a_lesion_stays_on_one_side(made):
@@ -59,19 +72,28 @@ def test_sex_age_and_hospital_of_a_collection_without_a_folder_of_its_own(tmp_pa
     )
     assert rows["ISIC_1"].groups == {"sex": 0, "age": 0, "site": 0} and rows["ISIC_1"].label == 0
     assert rows["ISIC_2"].groups == {"sex": 1, "age": 1, "site": 1} and rows["ISIC_2"].label == 1
-    assert rows["ISIC_3"].groups == {"sex": -1, "age": -1, "site": -1} and rows["ISIC_3"].patient == ""
+    assert (
+        rows["ISIC_3"].groups == {"sex": -1, "age": -1, "site": -1} and rows["ISIC_3"].patient == ""
+    )
 
 
 def test_blanks_letters_and_ages_that_are_no_number_of_years(tmp_path):
-    lines = [[f"ISIC_{k}", f" {OWNERS[1].upper()} ", age, " Male", "Benign "] for k, age in enumerate(AGES)]
+    lines = [
+        [f"ISIC_{k}", f" {OWNERS[1].upper()} ", age, " Male", "Benign "]
+        for k, age in enumerate(AGES)
+    ]
     rows = listed(tmp_path, *lines)
     assert [row.groups["age"] for row in rows.values()] == [1, 0, -1, -1, -1, -1]
-    assert all((row.groups["sex"], row.groups["site"], row.label) == (1, 1, 0) for row in rows.values())
+    assert all(
+        (row.groups["sex"], row.groups["site"], row.label) == (1, 1, 0) for row in rows.values()
+    )
 
 
 def test_an_image_that_is_not_there_is_left_out_with_the_reason(made, tmp_path, raw):
     (raw / "HAM10000" / "images" / "ISIC_0000003.jpg").unlink()
-    assert ("ISIC_0000003.jpg", "listed, and in none of the image folders") in bcn20000.rows(raw, LESION).skipped
+    assert ("ISIC_0000003.jpg", "listed, and in none of the image folders") in bcn20000.rows(
+        raw, LESION
+    ).skipped
 
 
 def test_folders_and_tables_that_are_not_the_archives_are_named(tmp_path):
@@ -93,7 +115,11 @@ def test_folders_and_tables_that_are_not_the_archives_are_named(tmp_path):
 
 
 def test_the_hospitals_are_the_clients_and_fairfb_trains_on_them(made, tmp_path):
-    data = fedcli.partition(fedcli.prepare("bcn20000", raw=made, size=16, work=tmp_path), work=tmp_path)
+    data = fedcli.partition(
+        fedcli.prepare("bcn20000", raw=made, size=16, work=tmp_path), work=tmp_path
+    )
     assert [client["client"] for client in data.body["roster"]] == ["vienna", "barcelona"]
-    run = fedcli.train("fairfb", data, rounds=2, set={"attribute": "sex"}, model="cnn", work=tmp_path)
+    run = fedcli.train(
+        "fairfb", data, rounds=2, set={"attribute": "sex"}, model="cnn", work=tmp_path
+    )
     assert run.body["rounds"] == 2

@@ -12,9 +12,27 @@ from fedcli.labels import NO, UNKNOWN, YES
 
 HEAD = ["Path", "Sex", "Age", "Frontal/Lateral", "AP/PA", *FINDINGS]
 REST = [""] * 11
-FRONTAL = ["CheXpert-v1.0-small/train/patient00001/study1/view1_frontal.jpg", "Female", 68, "Frontal", "AP"]
-LATERAL = ["CheXpert-v1.0-small/train/patient00001/study1/view2_lateral.jpg", "Female", 68, "Lateral", ""]
-RADIOLOGIST = ["CheXpert-v1.0-small/valid/patient64541/study1/view1_frontal.jpg", "Male", 0, "Frontal", "PA"]
+FRONTAL = [
+    "CheXpert-v1.0-small/train/patient00001/study1/view1_frontal.jpg",
+    "Female",
+    68,
+    "Frontal",
+    "AP",
+]
+LATERAL = [
+    "CheXpert-v1.0-small/train/patient00001/study1/view2_lateral.jpg",
+    "Female",
+    68,
+    "Lateral",
+    "",
+]
+RADIOLOGIST = [
+    "CheXpert-v1.0-small/valid/patient64541/study1/view1_frontal.jpg",
+    "Male",
+    0,
+    "Frontal",
+    "PA",
+]
 
 
 def rows(raw: Path, split: str = "patient", uncertain: str = "zero", views: str = "frontal"):
@@ -25,7 +43,11 @@ def rows(raw: Path, split: str = "patient", uncertain: str = "zero", views: str 
 def raw(tmp_path):
     home = tmp_path / "CheXpert-v1.0-small"
     home.mkdir()
-    write_csv(home / "train.csv", HEAD, [[*FRONTAL, "", "-1.0", "1.0", *REST], [*LATERAL, "", "0.0", "1.0", *REST]])
+    write_csv(
+        home / "train.csv",
+        HEAD,
+        [[*FRONTAL, "", "-1.0", "1.0", *REST], [*LATERAL, "", "0.0", "1.0", *REST]],
+    )
     write_csv(home / "valid.csv", HEAD, [[*RADIOLOGIST, "1.0", *["0.0"] * 13]])
     for line in (FRONTAL, LATERAL, RADIOLOGIST):
         path = tmp_path / line[0]
@@ -40,8 +62,10 @@ def test_a_blank_is_absent_and_an_uncertain_one_what_was_asked(raw, word, label)
     first, second = listing.rows
     assert first.label == (NO, label, YES, *[NO] * 11)
     assert (first.id, first.patient, first.test) == (
-        "chexpert/train/patient00001/study1/view1_frontal", "patient00001", False,
-    )  # fmt: skip
+        "chexpert/train/patient00001/study1/view1_frontal",
+        "patient00001",
+        False,
+    )
     assert first.groups == {"race": -1, "gender": 1, "age": 1}
     assert second.label == (YES, *[NO] * 13) and second.test and second.groups["age"] == -1
     assert listing.tables == ["CheXpert-v1.0-small/train.csv", "CheXpert-v1.0-small/valid.csv"]
@@ -49,8 +73,10 @@ def test_a_blank_is_absent_and_an_uncertain_one_what_was_asked(raw, word, label)
 
 def test_lateral_images_are_there_where_all_views_are_asked_for(raw):
     assert [row.id.rpartition("/")[2] for row in rows(raw, views="all").rows] == [
-        "view1_frontal", "view2_lateral", "view1_frontal",
-    ]  # fmt: skip
+        "view1_frontal",
+        "view2_lateral",
+        "view1_frontal",
+    ]
 
 
 def test_an_image_that_is_not_there_is_skipped(raw):

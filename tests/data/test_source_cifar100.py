@@ -14,7 +14,10 @@ OFFICIAL = Choices(32, "official")
 def write(folder, *records):
     """The same records as both files."""
     folder.mkdir(parents=True, exist_ok=True)
-    data = b"".join(bytes([kind, label]) + pixels.transpose(2, 0, 1).tobytes() for kind, label, pixels in records)
+    data = b"".join(
+        bytes([kind, label]) + pixels.transpose(2, 0, 1).tobytes()
+        for kind, label, pixels in records
+    )
     for name in cifar100.FILES.values():
         (folder / name).write_bytes(data)
 
@@ -25,9 +28,13 @@ def test_a_record_is_its_kind_its_class_and_three_planes(tmp_path, home):
     write(tmp_path / home, (1, 99, pixels[0]), (19, 0, pixels[1]))
     listing = cifar100.rows(tmp_path, OFFICIAL)
     known = [
-        (row.id, cifar100.CLASSES[row.label], row.test, cifar100.KINDS[row.groups["kind"]]) for row in listing.rows
+        (row.id, cifar100.CLASSES[row.label], row.test, cifar100.KINDS[row.groups["kind"]])
+        for row in listing.rows
     ]
-    assert known[:2] == [("train/0", "worm", False, "fish"), ("train/1", "apple", False, "vehicles_2")]
+    assert known[:2] == [
+        ("train/0", "worm", False, "fish"),
+        ("train/1", "apple", False, "vehicles_2"),
+    ]
     assert [row.test for row in listing.rows] == [False, False, True, True]
     for row, image in zip(listing.rows, [*pixels, *pixels], strict=True):
         assert np.array_equal(cifar100.decode(tmp_path, row, OFFICIAL), image)

@@ -27,14 +27,20 @@ OFFICIAL = Choices(32, "official")
 
 def idx(array: np.ndarray) -> bytes:
     """The idx format by its description: two zeros, 8 for bytes, the number of sides, the sides, the bytes."""
-    return bytes([0, 0, 8, array.ndim]) + b"".join(side.to_bytes(4, "big") for side in array.shape) + array.tobytes()
+    return (
+        bytes([0, 0, 8, array.ndim])
+        + b"".join(side.to_bytes(4, "big") for side in array.shape)
+        + array.tobytes()
+    )
 
 
 def only(raw: Path, *domains: str) -> Path:
     """Take the files of the other domains away."""
     files = {"mnist": ["MNIST"], "usps": ["usps.bz2", "usps.t.bz2"], "syn": ["syn"]}
     files["svhn"] = ["train_32x32.mat", "test_32x32.mat"]
-    for name in (name for domain, names in files.items() if domain not in domains for name in names):
+    for name in (
+        name for domain, names in files.items() if domain not in domains for name in names
+    ):
         shutil.rmtree(raw / name) if (raw / name).is_dir() else (raw / name).unlink()
     return raw
 
@@ -54,26 +60,51 @@ def test_the_card_names_the_domains_of_the_code():
 
 def test_every_domain_has_its_train_and_test_part(made):
     listing = digits.rows(made, OFFICIAL)
-    assert listing.attributes == {"domain": ["mnist", "usps", "svhn", "syn"]} and listing.patient is None
+    assert (
+        listing.attributes == {"domain": ["mnist", "usps", "svhn", "syn"]}
+        and listing.patient is None
+    )
     counts = Counter((row.groups["domain"], row.test, row.label) for row in listing.rows)
-    assert counts == {(d, t, n): 1 if t else 4 for d in range(4) for t in (False, True) for n in range(10)}
-    assert [row.id for row in listing.rows[:1] + listing.rows[-1:]] == ["mnist/train/00000", "syn/test/9/9_00009.jpg"]
-    assert "MNIST/raw/train-labels-idx1-ubyte.gz" in listing.tables and "syn/train" not in listing.tables
+    assert counts == {
+        (d, t, n): 1 if t else 4 for d in range(4) for t in (False, True) for n in range(10)
+    }
+    assert [row.id for row in listing.rows[:1] + listing.rows[-1:]] == [
+        "mnist/train/00000",
+        "syn/test/9/9_00009.jpg",
+    ]
+    assert (
+        "MNIST/raw/train-labels-idx1-ubyte.gz" in listing.tables
+        and "syn/train" not in listing.tables
+    )
 
 
 def test_decoded_images_have_their_own_size_and_channels(made):
     listing = digits.rows(made, OFFICIAL)
-    shapes = {digits.DOMAINS[r.groups["domain"]]: digits.decode(made, r, OFFICIAL).shape for r in listing.rows}
-    assert shapes == {"mnist": (28, 28, 1), "usps": (16, 16, 1), "svhn": (32, 32, 3), "syn": (24, 24, 3)}
+    shapes = {
+        digits.DOMAINS[r.groups["domain"]]: digits.decode(made, r, OFFICIAL).shape
+        for r in listing.rows
+    }
+    assert shapes == {
+        "mnist": (28, 28, 1),
+        "usps": (16, 16, 1),
+        "svhn": (32, 32, 3),
+        "syn": (24, 24, 3),
+    }
 
 
 def test_in_the_pool_all_are_32_pixels_wide_and_grey_is_three_equal_channels(made, tmp_path):
     path = prepare("digits", raw=made, work=tmp_path, jobs=2)
     body, pool = manifest.read(path).body, read_pool(path.parent / "pool.h5")
-    assert body["sites"] == "domain" and body["split"] == {"train": 160, "test": 40, "by": "official"}
+    assert body["sites"] == "domain" and body["split"] == {
+        "train": 160,
+        "test": 40,
+        "by": "official",
+    }
     pixels, grey = pool.pixels(), pool.groups["domain"] < 2
     assert pixels.shape == (200, 32, 32, 3)
-    assert (pixels[grey][..., :1] == pixels[grey]).all() and (pixels[~grey][..., :1] != pixels[~grey]).any()
+    assert (pixels[grey][..., :1] == pixels[grey]).all() and (
+        pixels[~grey][..., :1] != pixels[~grey]
+    ).any()
 
 
 def test_an_idx_file_is_read_as_its_makers_describe_it(tmp_path):
@@ -117,7 +148,9 @@ def test_two_domains_are_enough_and_the_absent_ones_are_named(raw, capsys):
     listing = digits.rows(only(raw, "usps", "syn"), OFFICIAL)
     assert listing.attributes == {"domain": ["usps", "syn"]}
     assert Counter(row.groups["domain"] for row in listing.rows) == {0: 50, 1: 50}
-    assert "no mnist and no svhn: the domains are usps, syn" in capsys.readouterr().err.replace("\n", " ")
+    assert "no mnist and no svhn: the domains are usps, syn" in capsys.readouterr().err.replace(
+        "\n", " "
+    )
 
 
 @pytest.mark.parametrize(("domains", "there"), [([], "none"), (["svhn"], "only svhn")])
@@ -139,13 +172,17 @@ def test_files_may_lie_where_others_unpack_them(raw):
     for file in raw.glob("*.mat"):
         file.rename(raw / "svhn" / file.name)
     moved = digits.rows(raw, OFFICIAL)
-    assert [(r.id, r.label, r.test) for r in moved.rows] == [(r.id, r.label, r.test) for r in whole.rows]
+    assert [(r.id, r.label, r.test) for r in moved.rows] == [
+        (r.id, r.label, r.test) for r in whole.rows
+    ]
     assert moved.rows[0].source == "mnist/train-images-idx3-ubyte#train-0"
 
 
 def test_images_may_be_split_anew(made):
     rows = digits.rows(made, Choices(32, "image")).rows
-    assert sum(row.test for row in rows) == 40 and {row.id.split("/")[1] for row in rows if row.test} == {
+    assert sum(row.test for row in rows) == 40 and {
+        row.id.split("/")[1] for row in rows if row.test
+    } == {
         "train",
         "test",
     }
@@ -173,16 +210,40 @@ LABELS = "MNIST/raw/train-labels-idx1-ubyte.gz"
     [
         (MNIST, b"no gzip", "is not a readable gzip file"),
         (MNIST, gzip.compress(b"\0\0\x0d\3 floats"), "is no idx file of bytes"),
-        (MNIST, gzip.compress(idx(np.zeros((40, 28, 28), np.uint8))[:-1]), "has 31359 bytes for 40 x 28 x 28"),
+        (
+            MNIST,
+            gzip.compress(idx(np.zeros((40, 28, 28), np.uint8))[:-1]),
+            "has 31359 bytes for 40 x 28 x 28",
+        ),
         (MNIST, gzip.compress(idx(np.zeros((9, 28, 28), np.uint8))), "has 9 images and 40 labels"),
         (MNIST, gzip.compress(idx(np.zeros((40, 28, 28), np.uint8))[:9]), "ends within its header"),
         (MNIST, gzip.compress(b"\0\0\x08\3"), "ends within its header"),
-        (MNIST, gzip.compress(idx(np.zeros((40, 28), np.uint8))), "has 2 sides, expected 3 of images or 1 of labels"),
-        (MNIST, gzip.compress(b"\0\0\x08" + bytes([200]) + bytes(800)), "has 200 sides, expected 3"),
+        (
+            MNIST,
+            gzip.compress(idx(np.zeros((40, 28), np.uint8))),
+            "has 2 sides, expected 3 of images or 1 of labels",
+        ),
+        (
+            MNIST,
+            gzip.compress(b"\0\0\x08" + bytes([200]) + bytes(800)),
+            "has 200 sides, expected 3",
+        ),
         (MNIST, gzip.compress(idx(np.zeros(40, np.uint8))), "holds an array of 40 x 1, no images"),
-        (LABELS, gzip.compress(idx(np.zeros((40, 1, 1), np.uint8))), r"the labels are uint8 \[40, 1, 1\], not one"),
-        (MNIST, gzip.compress(idx(np.zeros((40, 0, 28), np.uint8))), "holds an array of 40 x 0 x 28 x 1, no images"),
-        (MNIST, gzip.compress(idx(np.zeros((0, 28, 28), np.uint8))), "holds an array of 0 x 28 x 28 x 1, no images"),
+        (
+            LABELS,
+            gzip.compress(idx(np.zeros((40, 1, 1), np.uint8))),
+            r"the labels are uint8 \[40, 1, 1\], not one",
+        ),
+        (
+            MNIST,
+            gzip.compress(idx(np.zeros((40, 0, 28), np.uint8))),
+            "holds an array of 40 x 0 x 28 x 1, no images",
+        ),
+        (
+            MNIST,
+            gzip.compress(idx(np.zeros((0, 28, 28), np.uint8))),
+            "holds an array of 0 x 28 x 28 x 1, no images",
+        ),
         (LABELS, gzip.compress(idx(np.array(3, np.uint8))), "has 0 sides, expected 3"),
         (LABELS, gzip.compress(idx(np.zeros((40, 1), np.uint8))), "has 2 sides, expected 3"),
         (LABELS, gzip.compress(idx(np.full(40, 11, np.uint8))), "has the digit 11"),
@@ -215,7 +276,10 @@ def test_a_damaged_file_is_named_with_what_is_wrong(raw, file, content, sentence
         ({"X": np.zeros((32, 32, 3, 2), np.uint8), "y": [1, 1.5]}, "has the digit 1.5"),
         ({"X": np.zeros((32, 32, 3, 2), np.uint8), "y": [1, np.nan]}, "has the digit nan"),
         ({"X": np.zeros((32, 32, 3, 2), np.uint8), "y": ["1", "2"]}, "y is <U1, expected numbers"),
-        ({"X": np.zeros((0, 32, 3, 2), np.uint8), "y": [1, 2]}, "holds an array of 2 x 0 x 32 x 3, no images"),
+        (
+            {"X": np.zeros((0, 32, 3, 2), np.uint8), "y": [1, 2]},
+            "holds an array of 2 x 0 x 32 x 3, no images",
+        ),
     ],
 )
 def test_another_matlab_file_is_refused(raw, variables, sentence):
@@ -238,7 +302,11 @@ def test_an_hdf5_file_without_usps_groups_is_refused(raw):
         (h5py.Empty("f"), np.zeros(0, int), "expected numbers with 2 axes"),
         (np.zeros((1, 256), "S1"), [1], "expected numbers with 2 axes"),
         (np.zeros((1, 256)), [b"one"], r"train/target is .*, expected numbers with 1 axis"),
-        (np.zeros((1, 256)), [[1]], r"train/target is int64 \[1, 1\], expected numbers with 1 axis"),
+        (
+            np.zeros((1, 256)),
+            [[1]],
+            r"train/target is int64 \[1, 1\], expected numbers with 1 axis",
+        ),
         (np.zeros((1, 256)), [0.5], "has the digit 0.5"),
         (None, [1], "has no dataset 'train/data'"),
     ],
@@ -276,7 +344,9 @@ def test_a_folder_that_is_no_digit_or_empty_is_refused(raw):
 def test_fedheals_clients_draw_600_72_732_and_100_images_of_the_whole_domains():
     sizes = [60000, 7291, 73257, 10000]
     domains = np.repeat(np.arange(4), sizes)
-    parts = domain_clients(domains, np.arange(len(domains)) % 10, 20, 0.01, np.random.default_rng(0))
+    parts = domain_clients(
+        domains, np.arange(len(domains)) % 10, 20, 0.01, np.random.default_rng(0)
+    )
     assert [len(part) for part in parts] == [600] * 5 + [72] * 5 + [732] * 5 + [100] * 5
     assert [set(domains[part]) for part in parts[::5]] == [{0}, {1}, {2}, {3}]
 
@@ -290,13 +360,19 @@ def test_the_samples_domains_become_clients(made, tmp_path):
     assert {(c["train"], c["test"]) for c in roster} == {(20, 10)}
 
 
-@pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")
+@pytest.mark.skipif(
+    not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder"
+)
 def test_the_real_mnist_and_usps_are_two_domains_with_fedheals_clients():
     raw = Path(os.environ["FEDCLI_REAL_DATA"])
     listing = digits.rows(raw, OFFICIAL)
     assert listing.attributes == {"domain": ["mnist", "usps"]}
     of = np.array([(row.groups["domain"], row.test, row.label) for row in listing.rows])
-    counts = {(d, t): np.bincount(of[(of[:, 0] == d) & (of[:, 1] == t), 2]).tolist() for d in (0, 1) for t in (0, 1)}
+    counts = {
+        (d, t): np.bincount(of[(of[:, 0] == d) & (of[:, 1] == t), 2]).tolist()
+        for d in (0, 1)
+        for t in (0, 1)
+    }
     assert counts[0, 0] == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
     assert counts[0, 1] == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
     assert counts[1, 0] == [1194, 1005, 731, 658, 652, 556, 664, 645, 542, 644]

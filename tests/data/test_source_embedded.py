@@ -14,8 +14,14 @@ from fedcli.data.sources.source import Choices
 
 def test_toy_is_scikit_learns_digits():
     listing = toy.rows(None, Choices(16, "image"))
-    assert len(listing.rows) == 1797 and listing.rows[0].id == "digit-0000" and listing.rows[0].label == 0
-    assert len(ids(listing, test=False)) == sum(int(0.8 * n) for n in Counter(r.label for r in listing.rows).values())
+    assert (
+        len(listing.rows) == 1797
+        and listing.rows[0].id == "digit-0000"
+        and listing.rows[0].label == 0
+    )
+    assert len(ids(listing, test=False)) == sum(
+        int(0.8 * n) for n in Counter(r.label for r in listing.rows).values()
+    )
     image = toy.decode(None, listing.rows[0], Choices(16, "image"))
     assert image.shape == (8, 8, 1) and image.max() == 239  # 15 of 16
 
@@ -26,7 +32,9 @@ def test_phantom_deals_every_attribute_alike_to_every_class():
     for label in range(4):
         races = Counter(row.groups["race"] for row in listing.rows if row.label == label)
         assert races == {0: 210, 1: 60, 2: 30}
-    assert not {r.patient for r in listing.rows if r.test} & {r.patient for r in listing.rows if not r.test}
+    assert not {r.patient for r in listing.rows if r.test} & {
+        r.patient for r in listing.rows if not r.test
+    }
     assert sum(row.test for row in listing.rows) == 240
 
 
@@ -34,12 +42,18 @@ def test_a_phantom_slice_depends_on_seed_and_id_alone():
     choices = Choices(32, "patient")
     row = phantom.rows(None, choices).rows[7]
     assert np.array_equal(phantom.decode(None, row, choices), phantom.decode(None, row, choices))
-    assert not np.array_equal(phantom.decode(None, row, choices), phantom.decode(None, row, replace(choices, seed=1)))
-    assert not np.array_equal(phantom.decode(None, row, choices), phantom.decode(None, replace(row, id="x"), choices))
+    assert not np.array_equal(
+        phantom.decode(None, row, choices), phantom.decode(None, row, replace(choices, seed=1))
+    )
+    assert not np.array_equal(
+        phantom.decode(None, row, choices), phantom.decode(None, replace(row, id="x"), choices)
+    )
 
 
 def of_race(row: Row, race: int) -> np.ndarray:
-    return phantom.decode(None, replace(row, groups={**row.groups, "race": race}), Choices(64, "patient")).astype(int)
+    return phantom.decode(
+        None, replace(row, groups={**row.groups, "race": race}), Choices(64, "patient")
+    ).astype(int)
 
 
 def test_phantom_plants_its_disparity_in_the_bleed_and_nowhere_else():
@@ -50,4 +64,6 @@ def test_phantom_plants_its_disparity_in_the_bleed_and_nowhere_else():
     white, black, asian = (of_race(bleeding, race) for race in range(3))
     inside = (white < 255) & (white - black > 30)  # where nothing was clipped
     assert inside.sum() > 20
-    assert ((white - black)[inside] / (white - asian)[inside]).mean() == pytest.approx((1 - 0.4) / (1 - 0.6), rel=0.02)
+    assert ((white - black)[inside] / (white - asian)[inside]).mean() == pytest.approx(
+        (1 - 0.4) / (1 - 0.6), rel=0.02
+    )

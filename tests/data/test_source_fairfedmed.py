@@ -36,7 +36,9 @@ def by_id(listing) -> dict[str, Row]:
     return {row.id: row for row in listing.rows}
 
 
-def patient(raw: Path, *, codes: dict = CODES, columns: dict | None = None, name: str = "a.npz", **arrays) -> Path:
+def patient(
+    raw: Path, *, codes: dict = CODES, columns: dict | None = None, name: str = "a.npz", **arrays
+) -> Path:
     """A folder of one patient, without sites, for --split image."""
     (raw / "all").mkdir(exist_ok=True)
     arrays = {"slo_fundus": np.zeros((6, 4), np.uint8), **arrays}
@@ -50,7 +52,11 @@ def patient(raw: Path, *, codes: dict = CODES, columns: dict | None = None, name
 def test_the_cards_name_the_classes_attributes_and_options_of_the_code(name):
     card = sources.card(name)
     assert card["classes"] == CLASSES and card["channels"] == (32 if name.endswith("oct") else 1)
-    assert card["attributes"] == {**fairfedmed.CODED, "age": fairfedmed.AGE_BANDS, "site": fairfedmed.SITES}
+    assert card["attributes"] == {
+        **fairfedmed.CODED,
+        "age": fairfedmed.AGE_BANDS,
+        "site": fairfedmed.SITES,
+    }
     assert {key: option["default"] for key, option in card["options"].items()} == OWN
 
 
@@ -66,7 +72,10 @@ def test_the_tables_of_the_sites_decide_site_and_part(made):
 
 def test_every_attribute_has_three_sites_of_its_own(made):
     site = {
-        attribute: {id: row.groups["site"] for id, row in by_id(SLO.rows(made, choices(sites=attribute))).items()}
+        attribute: {
+            id: row.groups["site"]
+            for id, row in by_id(SLO.rows(made, choices(sites=attribute))).items()
+        }
         for attribute in ("race", "language", "ethnicity")
     }
     assert site["race"] != site["language"] != site["ethnicity"] != site["race"]
@@ -97,11 +106,25 @@ def test_where_file_and_table_differ_the_file_counts_and_a_person_is_told(made, 
 
 
 def test_the_table_tells_what_a_file_lacks(tmp_path):
-    lines = {"race": "Black", "age": "59.5", "gender": "female", "glaucoma": "yes", "language": "Klingon"}
+    lines = {
+        "race": "Black",
+        "age": "59.5",
+        "gender": "female",
+        "glaucoma": "yes",
+        "language": "Klingon",
+    }
     (row,) = SLO.rows(patient(tmp_path, codes={}, columns=lines), choices("image")).rows
     assert row.label == 1
     assert row.groups == {
-        **{"race": 1, "age": 1, "gender": 0, "language": -1, "ethnicity": -1, "marital_status": -1, "site": -1}
+        **{
+            "race": 1,
+            "age": 1,
+            "gender": 0,
+            "language": -1,
+            "ethnicity": -1,
+            "marital_status": -1,
+            "site": -1,
+        }
     }
 
 
@@ -110,7 +133,9 @@ def test_the_unknown_stay_unless_they_are_to_be_dropped(made, capsys):
     dropped = SLO.rows(made, choices(sites="ethnicity", unknown="drop")).rows
     unknown = [row for row in kept if row.groups["ethnicity"] < 0]
     assert len(unknown) > 5 and len(dropped) == len(kept) - len(unknown)
-    assert all(row.groups["ethnicity"] >= 0 for row in dropped) and any(row.groups["language"] < 0 for row in dropped)
+    assert all(row.groups["ethnicity"] >= 0 for row in dropped) and any(
+        row.groups["language"] < 0 for row in dropped
+    )
     assert f"left out {len(unknown)} patients whose ethnicity is unknown" in capsys.readouterr().err
 
 
@@ -125,23 +150,37 @@ def test_a_patient_without_this_kind_of_image_is_skipped_and_has_the_other(made)
     ("source", "arrays", "why"),
     [
         (OCT, {}, "has no oct_bscans"),
-        (OCT, {"oct_bscans": np.zeros((200, 4, 4), np.uint8)}, "its oct_bscans has 200 B-scans, expected 128"),
+        (
+            OCT,
+            {"oct_bscans": np.zeros((200, 4, 4), np.uint8)},
+            "its oct_bscans has 200 B-scans, expected 128",
+        ),
         (
             OCT,
             {"oct_bscans": np.zeros((128, 4), np.uint8)},
             "its oct_bscans is uint8 [128, 4], expected uint8 with 3 axes",
         ),
-        (SLO, {"slo_fundus": np.zeros((4, 4))}, "its slo_fundus is float64 [4, 4], expected uint8 with 2 axes"),
-        (SLO, {"slo_fundus": np.array([None])}, "its slo_fundus is object [1], expected uint8 with 2 axes"),
+        (
+            SLO,
+            {"slo_fundus": np.zeros((4, 4))},
+            "its slo_fundus is float64 [4, 4], expected uint8 with 2 axes",
+        ),
+        (
+            SLO,
+            {"slo_fundus": np.array([None])},
+            "its slo_fundus is object [1], expected uint8 with 2 axes",
+        ),
         (SLO, {"race": 3}, "its race is 3, expected -1 to 2"),
         (SLO, {"race": np.arange(9)}, "its race is int64 [9], expected one number"),
         (SLO, {"race": np.array("white")}, "its race is <U5 [], expected one number"),
         (SLO, {"race": np.array([None])}, "its race is object [1], expected one number"),
         (SLO, {"glaucoma": -1}, "its glaucoma label is unknown"),
     ],
-)  # fmt: skip
+)
 def test_a_file_of_another_form_is_skipped_with_the_reason(tmp_path, source, arrays, why):
-    listing = source.rows(patient(tmp_path, **({"codes": CODES | arrays} | arrays)), choices("image"))
+    listing = source.rows(
+        patient(tmp_path, **({"codes": CODES | arrays} | arrays)), choices("image")
+    )
     assert (listing.rows, listing.skipped) == ([], [("all/a.npz", why)])
 
 
@@ -149,8 +188,13 @@ def test_a_file_of_another_form_is_skipped_with_the_reason(tmp_path, source, arr
 def test_a_file_that_claims_more_numbers_than_an_eye_has_is_skipped_unread(tmp_path, source, shape):
     raw = patient(tmp_path)
     member = fairfedmed.OCT_MEMBER if source is OCT else fairfedmed.SLO_MEMBER
-    with zipfile.ZipFile(raw / "all/a.npz", "w") as archive, archive.open(f"{member}.npy", "w") as file:
-        np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
+    with (
+        zipfile.ZipFile(raw / "all/a.npz", "w") as archive,
+        archive.open(f"{member}.npy", "w") as file,
+    ):
+        np.lib.format.write_array_header_1_0(
+            file, {"descr": "|u1", "fortran_order": False, "shape": shape}
+        )
     why = f"its {member} claims {' x '.join(map(str, shape))} numbers, which is no image of an eye"
     assert source.rows(raw, choices("image")).skipped == [("all/a.npz", why)]
 
@@ -169,7 +213,9 @@ def test_listing_reads_no_pixels(tmp_path, monkeypatch):
     read_members = []
     member = np.lib.npyio.NpzFile.__getitem__
     monkeypatch.setattr(
-        np.lib.npyio.NpzFile, "__getitem__", lambda s, key: (read_members.append(key), member(s, key))[1]
+        np.lib.npyio.NpzFile,
+        "__getitem__",
+        lambda s, key: (read_members.append(key), member(s, key))[1],
     )
     assert len(OCT.rows(tmp_path, choices("image")).rows) == 1
     assert sorted(read_members) == sorted(CODES)
@@ -184,7 +230,9 @@ def test_an_slo_is_transposed(tmp_path):
 
 
 def test_every_fourth_b_scan_of_a_volume_is_a_channel(tmp_path):
-    volume = np.arange(128, dtype=np.uint8)[:, None, None] + np.arange(6, dtype=np.uint8).reshape(2, 3)
+    volume = np.arange(128, dtype=np.uint8)[:, None, None] + np.arange(6, dtype=np.uint8).reshape(
+        2, 3
+    )
     raw = patient(tmp_path, oct_bscans=volume)
     (row,) = OCT.rows(raw, choices("image")).rows
     image = OCT.decode(raw, row, choices())
@@ -193,7 +241,9 @@ def test_every_fourth_b_scan_of_a_volume_is_a_channel(tmp_path):
 
 
 def test_a_damaged_volume_is_unreadable(tmp_path):
-    raw = patient(tmp_path, slo_fundus=np.random.default_rng(0).integers(0, 255, (64, 64), np.uint8))
+    raw = patient(
+        tmp_path, slo_fundus=np.random.default_rng(0).integers(0, 255, (64, 64), np.uint8)
+    )
     (row,) = SLO.rows(raw, choices("image")).rows
     data = bytearray((raw / row.source).read_bytes())
     data[2000:2100] = bytes(100)
@@ -204,7 +254,9 @@ def test_a_damaged_volume_is_unreadable(tmp_path):
 
 def test_the_folder_may_be_given_itself_and_all_may_be_a_link(raw):
     inner = SLO.rows(raw / "fairfedmed", choices())
-    assert inner.rows[0].source.startswith("all/") and inner.tables[0] == "meta_site1_race_train.csv"
+    assert (
+        inner.rows[0].source.startswith("all/") and inner.tables[0] == "meta_site1_race_train.csv"
+    )
     (raw / "fairfedmed/all").rename(raw / "elsewhere")
     (raw / "fairfedmed/all").symlink_to(raw / "elsewhere")
     assert len(SLO.rows(raw / "fairfedmed", choices()).rows) == len(inner.rows) == 71
@@ -221,14 +273,20 @@ def test_without_the_tables_of_the_sites_there_is_no_site(raw):
 def test_sites_of_another_split_come_from_the_whole_tables_else_from_the_parts(raw):
     official = {id: row.groups["site"] for id, row in by_id(SLO.rows(raw, choices())).items()}
     for _ in range(2):
-        assert {id: row.groups["site"] for id, row in by_id(SLO.rows(raw, choices("folds"))).items()} == official
+        assert {
+            id: row.groups["site"] for id, row in by_id(SLO.rows(raw, choices("folds"))).items()
+        } == official
         for path in raw.glob("fairfedmed/meta_site?_race.csv"):
             path.unlink()
 
 
 def test_folds_take_turns_as_the_test_part(made):
     tests = [
-        {row.id for row in SLO.rows(made, Choices(16, "folds", jobs=1, own=OWN, fold=fold)).rows if row.test}
+        {
+            row.id
+            for row in SLO.rows(made, Choices(16, "folds", jobs=1, own=OWN, fold=fold)).rows
+            if row.test
+        }
         for fold in range(1, 6)
     ]
     assert sum(map(len, tests)) == len(set.union(*tests)) == 71
@@ -237,7 +295,12 @@ def test_folds_take_turns_as_the_test_part(made):
 def test_a_volume_of_32_channels_goes_into_the_pool(made, tmp_path):
     made_at = prepare("fairfedmed-oct", raw=made, work=tmp_path, size=10, jobs=1)
     body, pool = manifest.read(made_at).body, read_pool(made_at.parent / "pool.h5")
-    assert (body["channels"], body["sites"], body["count"], pool.shape) == (32, "site", 71, (71, 10, 10, 32))
+    assert (body["channels"], body["sites"], body["count"], pool.shape) == (
+        32,
+        "site",
+        71,
+        (71, 10, 10, 32),
+    )
     row = by_id(OCT.rows(made, choices()))[pool.id[0]]
     volume = OCT.decode(made, row, choices()).astype(float)  # [20, 20, 32]
     halves = volume.reshape(10, 2, 10, 2, 32).mean((1, 3))
@@ -264,7 +327,10 @@ def test_missing_tables_and_columns_are_named(raw):
 
 
 def test_a_patient_in_two_parts_two_sites_or_two_lines_is_refused(raw):
-    site1, site2 = (raw / f"fairfedmed/meta_site{site}_race_{part}.csv" for site, part in ((1, "test"), (2, "test")))
+    site1, site2 = (
+        raw / f"fairfedmed/meta_site{site}_race_{part}.csv"
+        for site, part in ((1, "test"), (2, "test"))
+    )
     name = read(site1)[0]["filename"]
     write_csv(site2, ["filename"], [[name]])
     with refused(f"meta_site2_race_test.csv lists {name}, which another site or part lists"):

@@ -15,7 +15,9 @@ from fedcli.data.sources.skin import fed_isic, isic2019
 from fedcli.data.sources.source import Choices, Listing
 from fedcli.errors import FedcliError
 
-REAL = pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")
+REAL = pytest.mark.skipif(
+    not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder"
+)
 DATASET = "fed-isic"
 OFFICIAL = Choices(16, "official")
 SPLIT = "train_test_split"
@@ -28,18 +30,27 @@ def held_out(listing: Listing) -> list[str]:
 def test_the_card_agrees_with_the_code():
     card = sources.card("fed-isic")
     assert card["classes"] == isic2019.CLASSES and card["sites"] == "center"
-    assert card["attributes"]["center"] == fed_isic.CENTERS and len(fed_isic.CENTERS) == card["clients"]
+    assert (
+        card["attributes"]["center"] == fed_isic.CENTERS
+        and len(fed_isic.CENTERS) == card["clients"]
+    )
 
 
 def test_every_image_has_its_hospital_class_and_official_fold(raw, capsys):
     listing = fed_isic.rows(raw, OFFICIAL)
     classes = Counter((row.groups["center"], row.label) for row in listing.rows)
-    assert classes == {(center, label): 3 for center, (_, labels) in fed_isic.PREFIXES.items() for label in labels}
-    assert Counter((row.groups["center"], row.label) for row in listing.rows if row.test) == dict.fromkeys(classes, 1)
+    assert classes == {
+        (center, label): 3 for center, (_, labels) in fed_isic.PREFIXES.items() for label in labels
+    }
+    assert Counter(
+        (row.groups["center"], row.label) for row in listing.rows if row.test
+    ) == dict.fromkeys(classes, 1)
     assert listing.attributes["center"] == fed_isic.CENTERS
     assert listing.tables == [isic2019.TRUTH, isic2019.METADATA, SPLIT] and not listing.skipped
     said = capsys.readouterr().err
-    assert "2 of 80 images of ISIC 2019 have no hospital in train_test_split and are left out" in said
+    assert (
+        "2 of 80 images of ISIC 2019 have no hospital in train_test_split and are left out" in said
+    )
     assert (
         "the split 'official' leaks: 7 lesions have images in both train and test" in said
     )  # MEL and BCC of the sample
@@ -73,7 +84,9 @@ def test_the_first_fold_is_the_official_one_and_the_others_cut_up_its_train_part
 
 def test_folds_depend_on_the_seed_and_the_official_one_does_not(raw):
     two = [held_out(fed_isic.rows(raw, Choices(16, "folds", fold=2, seed=seed))) for seed in (0, 1)]
-    each = [held_out(fed_isic.rows(raw, Choices(16, "folds", fold=1, seed=seed))) for seed in (0, 1)]
+    each = [
+        held_out(fed_isic.rows(raw, Choices(16, "folds", fold=1, seed=seed))) for seed in (0, 1)
+    ]
     assert two[0] != two[1] and each[0] == each[1]
 
 
@@ -94,7 +107,10 @@ def test_every_table_that_is_missing_is_named_at_once(raw):
     (raw / isic2019.METADATA).unlink()
     with pytest.raises(FedcliError) as error:
         fed_isic.rows(raw, OFFICIAL)
-    assert f"has no {isic2019.METADATA} and no {SPLIT}, which names the hospitals" in error.value.sentence
+    assert (
+        f"has no {isic2019.METADATA} and no {SPLIT}, which names the hospitals"
+        in error.value.sentence
+    )
     assert "ISIC archive" in error.value.hint and "dataset_creation_scripts" in error.value.hint
 
 
@@ -107,7 +123,9 @@ def test_shortened_tables_as_flambys_download_leaves_them_are_fine(raw, capsys):
 
 def test_the_names_may_lack_the_suffix_in_one_table(raw):
     before = fed_isic.rows(raw, OFFICIAL).rows
-    rewrite(raw / SPLIT, lambda table: table.assign(image=table.image.str.removesuffix("_downsampled")))
+    rewrite(
+        raw / SPLIT, lambda table: table.assign(image=table.image.str.removesuffix("_downsampled"))
+    )
     assert fed_isic.rows(raw, OFFICIAL).rows == before
 
 
@@ -119,7 +137,12 @@ def test_an_image_of_flambys_table_that_isics_lacks_is_skipped_with_the_reason(r
 
 @pytest.mark.parametrize(
     ("column", "value", "hint"),
-    [("target", "8", "0 to 7"), ("center", "6", "0 to 5"), ("center", "", "0 to 5"), ("fold", "val", "train or test")],
+    [
+        ("target", "8", "0 to 7"),
+        ("center", "6", "0 to 5"),
+        ("center", "", "0 to 5"),
+        ("fold", "val", "train or test"),
+    ],
 )
 def test_an_unknown_class_hospital_or_fold_is_an_error(raw, column, value, hint):
     rewrite(raw / SPLIT, lambda table: table.assign(**{column: [value, *table[column][1:]]}))
@@ -145,12 +168,19 @@ def test_an_image_in_two_folds_is_an_error_and_a_missing_column_is_named(raw):
 def test_the_hospitals_become_clients_with_test_parts_of_their_own(raw):
     made = prepare("fed-isic", raw=raw, work=raw / "work", size=16, jobs=1)
     assert manifest.read(made).body["sites"] == "center"
-    path = make_partition(made, resolve("by", {"by": ["center"]}), manifest.Destination(raw / "work"))
+    path = make_partition(
+        made, resolve("by", {"by": ["center"]}), manifest.Destination(raw / "work")
+    )
     roster = manifest.read(path).body["roster"]
     assert [client["client"] for client in roster] == fed_isic.CENTERS
     assert [(client["train"], client["test"]) for client in roster] == [
-        (16, 8), (8, 4), (8, 4), (8, 4), (6, 3), (6, 3)
-    ]  # fmt: skip
+        (16, 8),
+        (8, 4),
+        (8, 4),
+        (8, 4),
+        (6, 3),
+        (6, 3),
+    ]
 
 
 # the real table
@@ -190,7 +220,9 @@ def test_the_real_table_has_fed_mass_sizes_and_class_counts():
 def test_the_real_official_fold_leaks_696_lesions_of_ham10000(tmp_path, capsys):
     real = Path(os.environ["FEDCLI_REAL_DATA"])
     ham = pandas.read_csv(real / "ham10000/ham10000_fedisic2019.csv", dtype={"age": str})
-    truth = pandas.DataFrame({name: (ham.target == k).astype(float) for k, name in enumerate(isic2019.CLASSES)})
+    truth = pandas.DataFrame(
+        {name: (ham.target == k).astype(float) for k, name in enumerate(isic2019.CLASSES)}
+    )
     truth.assign(image=ham.image_id).to_csv(tmp_path / isic2019.TRUTH, index=False)
     names = {"image_id": "image", "age": "age_approx", "localization": "anatom_site_general"}
     ham.rename(columns=names).to_csv(tmp_path / isic2019.METADATA, index=False)
@@ -199,6 +231,11 @@ def test_the_real_official_fold_leaks_696_lesions_of_ham10000(tmp_path, capsys):
     listing = fed_isic.rows(tmp_path, OFFICIAL)
     assert "leaks: 696 lesions" in capsys.readouterr().err
     hospitals = Counter(fed_isic.CENTERS[row.groups["center"]] for row in listing.rows)
-    assert hospitals == {"vidir_molemax": 3954, "vidir_modern": 3363, "rosendahl": 2259, "vienna_dias": 439}
+    assert hospitals == {
+        "vidir_molemax": 3954,
+        "vidir_modern": 3363,
+        "rosendahl": 2259,
+        "vienna_dias": 439,
+    }
     assert len(listing.skipped) == 23247 - 10015
     assert fed_isic.leaking(fed_isic.rows(tmp_path, Choices(16, "lesion")).rows) == 0

@@ -48,19 +48,30 @@ def change(path: Path, edit) -> None:
 def chexpert(raw: Path, *people: list, demo: list | None = None) -> dict[str, Row]:
     """CheXpert rows of a folder that has these lines of train.csv, beside MIMIC's files."""
     home = raw / "CheXpert-v1.0-small"
-    write_csv(home / "train.csv", TRAIN, [[f"CheXpert-v1.0-small/{path}", *rest] for path, *rest in people])
+    write_csv(
+        home / "train.csv",
+        TRAIN,
+        [[f"CheXpert-v1.0-small/{path}", *rest] for path, *rest in people],
+    )
     if demo is not None:
-        write_csv(raw / "CHEXPERT DEMO.csv", ["PATIENT", "GENDER", "AGE_AT_CXR", "PRIMARY_RACE", "ETHNICITY"], demo)
+        write_csv(
+            raw / "CHEXPERT DEMO.csv",
+            ["PATIENT", "GENDER", "AGE_AT_CXR", "PRIMARY_RACE", "ETHNICITY"],
+            demo,
+        )
     for path, *_ in people:
         (home / path).parent.mkdir(parents=True, exist_ok=True)
         Image.new("L", (9, 8), 7).save(home / path)
-    return {row.id.removeprefix("chexpert/"): row for row in rows(raw).rows if row.groups["site"] == 0}
+    return {
+        row.id.removeprefix("chexpert/"): row for row in rows(raw).rows if row.groups["site"] == 0
+    }
 
 
 def test_the_card_names_the_classes_attributes_and_options_of_the_code():
     card = sources.card("fedchexmimic")
     assert (
-        card["classes"] == ["no pleural effusion", "pleural effusion"] and card["attributes"] == fedchexmimic.ATTRIBUTES
+        card["classes"] == ["no pleural effusion", "pleural effusion"]
+        and card["attributes"] == fedchexmimic.ATTRIBUTES
     )
     assert {key: option["default"] for key, option in card["options"].items()} == OWN
 
@@ -83,7 +94,8 @@ def test_both_hospitals_are_there_with_their_certain_frontal_images(made, capsys
 
 def test_uncertain_labels_are_skipped_or_count_as_either(made):
     skip, zero, first = (
-        Counter(row.label for row in rows(made, uncertain=word).rows) for word in ("skip", "zero", "one")
+        Counter(row.label for row in rows(made, uncertain=word).rows)
+        for word in ("skip", "zero", "one")
     )
     assert zero - skip == {0: 9} and first - skip == {1: 9}
 
@@ -98,8 +110,14 @@ def test_people_of_chexpert_come_from_its_table_and_its_demography(raw):
     path = "train/patient0000{}/study1/view1_frontal.jpg".format
     result = chexpert(
         raw,
-        *([path(1), "Male", 59, "Frontal", "AP", 1.0], [path(2), "Female", 60, "Frontal", "PA", ""]),
-        *([path(3), "Unknown", 0, "Frontal", "AP", 0.0], [path(4), "Female", 90, "Frontal", "AP", 1.0]),
+        *(
+            [path(1), "Male", 59, "Frontal", "AP", 1.0],
+            [path(2), "Female", 60, "Frontal", "PA", ""],
+        ),
+        *(
+            [path(3), "Unknown", 0, "Frontal", "AP", 0.0],
+            [path(4), "Female", 90, "Frontal", "AP", 1.0],
+        ),
         *([path(5), "Male", 30, "Lateral", "", 1.0], [path(6), "Male", 30, "Frontal", "AP", -1.0]),
         demo=[
             *(
@@ -112,7 +130,11 @@ def test_people_of_chexpert_come_from_its_table_and_its_demography(raw):
             ),
         ],
     )
-    said = {id[6:18]: (row.label, *row.groups.values(), row.patient) for id, row in result.items() if id[:5] == "train"}
+    said = {
+        id[6:18]: (row.label, *row.groups.values(), row.patient)
+        for id, row in result.items()
+        if id[:5] == "train"
+    }
     assert said == {  # label, race, gender, age, site, unit
         "patient00001": (1, 0, 0, 0, 0, "chexpert-patient00001"),
         "patient00002": (0, 1, 1, 1, 0, "chexpert-patient00002"),
@@ -124,7 +146,10 @@ def test_people_of_chexpert_come_from_its_table_and_its_demography(raw):
 @pytest.mark.parametrize("other", ["80", "unknown", ""])
 def test_an_age_of_0_is_unknown_whatever_stands_in_the_other_cells(raw, other):
     path = "train/patient0000{}/study1/view1_frontal.jpg".format
-    people = [[path(1), "Male", 0, "Frontal", "AP", 1.0], [path(2), "Male", other, "Frontal", "AP", 1.0]]
+    people = [
+        [path(1), "Male", 0, "Frontal", "AP", 1.0],
+        [path(2), "Male", other, "Frontal", "AP", 1.0],
+    ]
     result = chexpert(raw, *people)
     ages = {id[6:18]: row.groups["age"] for id, row in result.items() if id[:5] == "train"}
     assert ages == {"patient00001": -1, "patient00002": 1 if other == "80" else -1}
@@ -135,7 +160,9 @@ def test_people_of_mimic_come_from_patients_and_admissions(raw):
     image = next(row for row in rows(raw).rows if row.groups["site"] == 1)
     subject = image.patient.removeprefix("mimic-p")
     people, stays = (raw / f"mimic-iv/hosp/{name}.csv.gz" for name in ("patients", "admissions"))
-    change(people, lambda table: table.__setitem__(slice(1, None), [[subject, "F", 58, 2100, "", ""]]))
+    change(
+        people, lambda table: table.__setitem__(slice(1, None), [[subject, "F", 58, 2100, "", ""]])
+    )
     date = lines(home / "mimic-cxr-2.0.0-metadata.csv.gz")[0].index("StudyDate")
 
     def told(study: int, *races: str) -> tuple[int, int, int]:
@@ -143,7 +170,10 @@ def test_people_of_mimic_come_from_patients_and_admissions(raw):
         meta = next(home.glob("mimic-cxr-2.0.0-metadata.csv*"))
         change(meta, lambda table: [line.__setitem__(date, study) for line in table[1:]])
         admissions = [[subject, k, "", race] for k, race in enumerate(races)]
-        change(next(stays.parent.glob("admissions.csv*")), lambda table: table.__setitem__(slice(1, None), admissions))
+        change(
+            next(stays.parent.glob("admissions.csv*")),
+            lambda table: table.__setitem__(slice(1, None), admissions),
+        )
         groups = next(row for row in rows(raw).rows if row.id == image.id).groups
         return groups["race"], groups["gender"], groups["age"]
 
@@ -158,9 +188,16 @@ def test_without_the_tables_of_people_they_are_unknown_and_a_person_is_told(raw,
     (raw / "CHEXPERT DEMO.csv").unlink()
     table = rows(raw).rows
     assert all(row.groups["race"] < 0 for row in table)
-    assert all((row.groups["gender"] < 0) == (row.groups["site"] == 1) for row in table if row.groups["age"] >= 0)
+    assert all(
+        (row.groups["gender"] < 0) == (row.groups["site"] == 1)
+        for row in table
+        if row.groups["age"] >= 0
+    )
     said = capsys.readouterr().err
-    assert "race is unknown for CheXpert" in said and "gender and age are unknown for MIMIC-CXR" in said
+    assert (
+        "race is unknown for CheXpert" in said
+        and "gender and age are unknown for MIMIC-CXR" in said
+    )
 
 
 def test_a_patients_images_stay_together_unless_told_otherwise(made):
@@ -176,11 +213,19 @@ def test_a_patients_images_stay_together_unless_told_otherwise(made):
 
 def test_the_official_split_is_each_downloads_own(made):
     table = rows(made, "official").rows
-    split = {line[0]: line[3] for line in lines(made / "fedchexmimic/mimic-cxr-jpg/mimic-cxr-2.0.0-split.csv.gz")}
+    split = {
+        line[0]: line[3]
+        for line in lines(made / "fedchexmimic/mimic-cxr-jpg/mimic-cxr-2.0.0-split.csv.gz")
+    }
     for row in table:
         site, _, id = row.id.partition("/")
         assert row.test == (id.startswith("valid/") if site == "chexpert" else split[id] == "test")
-    assert Counter((row.groups["site"], row.test) for row in table) == {(0, 0): 33, (0, 1): 15, (1, 0): 18, (1, 1): 8}
+    assert Counter((row.groups["site"], row.test) for row in table) == {
+        (0, 0): 33,
+        (0, 1): 15,
+        (1, 0): 18,
+        (1, 1): 8,
+    }
 
 
 @pytest.mark.parametrize("attribute", ["race", "gender", "age"])
@@ -190,19 +235,33 @@ def test_the_authors_tables_decide_where_they_are(made, attribute):
     for site in ("chexpert", "mimic"):
         for part in ("train", "test"):
             for name, label, *codes in lines(home / f"meta_{site}_{attribute}_{part}.csv")[1:]:
-                expected[f"{site}/{name.removesuffix('.jpg')}"] = (int(label), part == "test", *map(int, codes))
+                expected[f"{site}/{name.removesuffix('.jpg')}"] = (
+                    int(label),
+                    part == "test",
+                    *map(int, codes),
+                )
     assert {
-        row.id: (row.label, row.test, *(row.groups[name] for name in ("race", "gender", "age"))) for row in listing.rows
+        row.id: (row.label, row.test, *(row.groups[name] for name in ("race", "gender", "age")))
+        for row in listing.rows
     } == expected
-    assert len(expected) == 63 and listing.skipped == [] and len({row.patient for row in listing.rows}) == 63
+    assert (
+        len(expected) == 63
+        and listing.skipped == []
+        and len({row.patient for row in listing.rows}) == 63
+    )
 
 
 def test_the_authors_names_may_be_values_and_mimic_may_lie_in_files_336p(raw):
     shutil.move(raw / "mimic-cxr-jpg/files", raw / "files_336p")
     for part in ("train", "test"):
         path = raw / f"meta_mimic_race_{part}.csv"
-        table = [[name.removeprefix("files/"), label, " White", "F", "2"] for name, label, *_ in lines(path)[1:]]
-        write_csv(path, ["filename", "disease_label", "race_label", "gender_label", "age_label"], table)
+        table = [
+            [name.removeprefix("files/"), label, " White", "F", "2"]
+            for name, label, *_ in lines(path)[1:]
+        ]
+        write_csv(
+            path, ["filename", "disease_label", "race_label", "gender_label", "age_label"], table
+        )
     mimic = [row for row in rows(raw, "paper").rows if row.groups["site"] == 1]
     assert {row.source.split("/")[0] for row in mimic} == {"files_336p"} and len(mimic) == 26
     assert {tuple(row.groups.values()) for row in mimic} == {(0, -1, -1, 1)}
@@ -217,7 +276,11 @@ def test_downloads_may_be_links_and_lie_in_other_places(raw):
     shutil.move(raw / "mimic-cxr-jpg", raw / "mimic")
     listing = rows(raw)
     assert len(listing.rows) == count and listing.rows[0].source.startswith("CheXpert-v1.0/train/")
-    names = [name for path in sorted(raw.glob("meta_chexpert_race_t*.csv")) for name, *_ in lines(path)[1:]]
+    names = [
+        name
+        for path in sorted(raw.glob("meta_chexpert_race_t*.csv"))
+        for name, *_ in lines(path)[1:]
+    ]
     assert names[0].startswith("CheXpert-v1.0-small/")
     (raw / "CheXpert-v1.0").rename(raw / "CheXpert-v1.0-small")
     assert rows(raw, "paper").skipped == []
@@ -232,7 +295,9 @@ def test_an_image_that_is_not_there_is_skipped(raw):
 def test_a_spreadsheet_of_people_needs_openpyxl(raw, monkeypatch):
     (raw / "CHEXPERT DEMO.csv").rename(raw / "CHEXPERT DEMO.xlsx")
     monkeypatch.setitem(sys.modules, "openpyxl", None)
-    with refused(r"reading CHEXPERT DEMO\.xlsx needs the Python module openpyxl", "pip install openpyxl"):
+    with refused(
+        r"reading CHEXPERT DEMO\.xlsx needs the Python module openpyxl", "pip install openpyxl"
+    ):
         rows(raw)
 
 
@@ -267,7 +332,9 @@ def test_missing_tables_and_columns_are_named(raw):
     with refused(r"has no mimic-cxr-2\.0\.0-split\.csv\.gz"):
         rows(raw)
     (raw / "mimic-cxr-jpg/mimic-cxr-2.0.0-chexpert.csv.gz").unlink()
-    with refused(r"has no mimic-cxr-2\.0\.0-chexpert\.csv in any of mimic-cxr-jpg", "or link it there"):
+    with refused(
+        r"has no mimic-cxr-2\.0\.0-chexpert\.csv in any of mimic-cxr-jpg", "or link it there"
+    ):
         rows(raw)
     (raw / "CheXpert-v1.0-small/valid.csv").unlink()
     with refused(r"has no valid\.csv"):
@@ -302,10 +369,14 @@ def test_no_table_leads_out_of_its_download(raw):
     with refused("leads out of"):
         chexpert(raw, ["../../../a.jpg", "Male", 59, "Frontal", "AP", 1.0])
     write_csv(
-        raw / "meta_chexpert_race_test.csv", ["filename", "disease_label"], [["CheXpert-v1.0-small/../../a.jpg", 1]]
+        raw / "meta_chexpert_race_test.csv",
+        ["filename", "disease_label"],
+        [["CheXpert-v1.0-small/../../a.jpg", 1]],
     )
     with refused("leads out of"):
         rows(raw, "paper")
-    write_csv(raw / "meta_chexpert_race_test.csv", ["filename", "disease_label"], [["/etc/passwd", 1]])
+    write_csv(
+        raw / "meta_chexpert_race_test.csv", ["filename", "disease_label"], [["/etc/passwd", 1]]
+    )
     with refused("leads out of"):
         rows(raw, "paper")

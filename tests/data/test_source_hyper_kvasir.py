@@ -17,12 +17,33 @@ from fedcli.errors import FedcliError
 DATASET = "hyper-kvasir"
 IMAGE = Choices(16, "image")
 COUNTS = {
-    **{"bbps-2-3": 1148, "polyp": 1028, "normal-cecum": 1009, "dyed-lifted-polyps": 1002, "normal-pylorus": 999},
-    **{"dyed-resection-margins": 989, "normal-z-line": 932, "retroflex-stomach": 764, "bbps-0-1": 646},
-    **{"ulcerative-colitis-grade-2": 443, "oesophagitis-a": 403, "retroflex-rectum": 391, "oesophagitis-b-d": 260},
+    **{
+        "bbps-2-3": 1148,
+        "polyp": 1028,
+        "normal-cecum": 1009,
+        "dyed-lifted-polyps": 1002,
+        "normal-pylorus": 999,
+    },
+    **{
+        "dyed-resection-margins": 989,
+        "normal-z-line": 932,
+        "retroflex-stomach": 764,
+        "bbps-0-1": 646,
+    },
+    **{
+        "ulcerative-colitis-grade-2": 443,
+        "oesophagitis-a": 403,
+        "retroflex-rectum": 391,
+        "oesophagitis-b-d": 260,
+    },
     **{"ulcerative-colitis-grade-1": 201, "ulcerative-colitis-grade-3": 133, "impacted-stool": 131},
     **{"short-segment-barretts": 53, "barretts": 41, "ulcerative-colitis-grade-0-1": 35},
-    **{"ulcerative-colitis-grade-2-3": 28, "ulcerative-colitis-grade-1-2": 11, "ileum": 9, "hemorrhoids": 6},
+    **{
+        "ulcerative-colitis-grade-2-3": 28,
+        "ulcerative-colitis-grade-1-2": 11,
+        "ileum": 9,
+        "hemorrhoids": 6,
+    },
 }
 
 
@@ -45,8 +66,15 @@ def test_every_class_has_its_images_organ_and_finding(made):
     assert Counter(row.label for row in listing.rows) == dict.fromkeys(range(23), 5)
     assert listing.skipped == [] and listing.tables == ["labeled-images/image-labels.csv"]
     assert Counter(row.groups["organ"] for row in listing.rows) == {0: 16 * 5, 1: 7 * 5}
-    assert Counter(row.groups["finding"] for row in listing.rows) == {0: 6 * 5, 1: 12 * 5, 2: 3 * 5, 3: 2 * 5}
-    hemorrhoids = next(row for row in listing.rows if hyper_kvasir.CLASSES[row.label] == "hemorrhoids")
+    assert Counter(row.groups["finding"] for row in listing.rows) == {
+        0: 6 * 5,
+        1: 12 * 5,
+        2: 3 * 5,
+        3: 2 * 5,
+    }
+    hemorrhoids = next(
+        row for row in listing.rows if hyper_kvasir.CLASSES[row.label] == "hemorrhoids"
+    )
     assert (hemorrhoids.groups, hemorrhoids.patient) == ({"organ": 0, "finding": 1}, "")
     assert hyper_kvasir.SOURCE.decode(made, hemorrhoids, IMAGE).shape == (24, 32, 3)
 
@@ -74,7 +102,11 @@ def test_other_spellings_of_a_class_are_known(spelling, name):
 
 def test_our_folds_test_every_image_once_and_every_class_each_time(made):
     folds = [hyper_kvasir.rows(made, Choices(16, "folds", fold=k)) for k in range(1, 6)]
-    assert sum(Counter(held_out(fold)).total() for fold in folds) == 115 == len(set.union(*map(held_out, folds)))
+    assert (
+        sum(Counter(held_out(fold)).total() for fold in folds)
+        == 115
+        == len(set.union(*map(held_out, folds)))
+    )
     for fold in folds:
         assert Counter(row.label for row in fold.rows if row.test) == dict.fromkeys(range(23), 1)
 
@@ -87,11 +119,18 @@ def test_the_authors_folds_are_taken_and_counted_from_1(made):
 
 
 def test_the_authors_file_says_the_same_as_a_split_file(made, tmp_path):
-    named = prepare("hyper-kvasir", raw=made, work=tmp_path, size=8, split="official", fold=3, jobs=1)
+    named = prepare(
+        "hyper-kvasir", raw=made, work=tmp_path, size=8, split="official", fold=3, jobs=1
+    )
     file = made / "official_splits" / "5_fold_split.csv"
-    given = prepare("hyper-kvasir", raw=made, work=tmp_path, size=8, split_file=file, fold=2, jobs=1)
+    given = prepare(
+        "hyper-kvasir", raw=made, work=tmp_path, size=8, split_file=file, fold=2, jobs=1
+    )
     assert manifest.read(named).body["split"]["test"] == 23
-    assert read_pool(named.parent / "pool.h5").split.tolist() == read_pool(given.parent / "pool.h5").split.tolist()
+    assert (
+        read_pool(named.parent / "pool.h5").split.tolist()
+        == read_pool(given.parent / "pool.h5").split.tolist()
+    )
 
 
 def test_official_folds_that_are_not_there_or_incomplete_are_an_error(raw):
@@ -113,7 +152,9 @@ def test_official_folds_that_are_not_there_or_incomplete_are_an_error(raw):
 def test_table_and_folders_that_differ_leave_an_image_out_with_the_reason(raw):
     lines = table(raw).read_text().splitlines()
     wrong = lines[2].replace("cecum", "ileum")
-    table(raw).write_text("\n".join([lines[0], wrong, *lines[3:], "gone,Lower GI,polyps,pathological-findings"]))
+    table(raw).write_text(
+        "\n".join([lines[0], wrong, *lines[3:], "gone,Lower GI,polyps,pathological-findings"])
+    )
     listing = hyper_kvasir.rows(raw, IMAGE)
     unlisted, moved = lines[1][:36], lines[2][:36]
     assert len(listing.rows) == 113 and not {unlisted, moved} & {row.id for row in listing.rows}
@@ -167,7 +208,9 @@ def test_an_image_in_two_folders_is_an_error(raw):
 def test_an_unknown_class_is_an_error_in_table_and_folder(raw):
     text = table(raw).read_text()
     table(raw).write_text(text + "x,Lower GI,appendix,anatomical-landmarks\n")
-    with pytest.raises(FedcliError, match="'appendix' is none of HyperKvasir's 23 classes") as error:
+    with pytest.raises(
+        FedcliError, match="'appendix' is none of HyperKvasir's 23 classes"
+    ) as error:
         hyper_kvasir.rows(raw, IMAGE)
     assert error.value.hint.startswith("known: barretts, ")
     table(raw).unlink()
@@ -192,12 +235,18 @@ def test_a_missing_column_and_a_missing_folder_are_named(raw):
         hyper_kvasir.rows(raw / "official_splits", IMAGE)
 
 
-@pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")
-@pytest.mark.parametrize(("folds", "sizes"), [(2, [5324, 5338]), (5, [2122, 2122, 2122, 2122, 2174])])
+@pytest.mark.skipif(
+    not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder"
+)
+@pytest.mark.parametrize(
+    ("folds", "sizes"), [(2, [5324, 5338]), (5, [2122, 2122, 2122, 2122, 2174])]
+)
 def test_the_authors_files_have_the_published_counts(folds, sizes):
     folder = Path(os.environ["FEDCLI_REAL_DATA"], "splits", "hyper_kvasir", "official_splits")
     read = hyper_kvasir.read_folds(folder / f"{folds}_fold_split.csv")
-    assert Counter(name for name, _ in read.values()) == COUNTS and len(read) == 10662 == sum(COUNTS.values())
+    assert Counter(name for name, _ in read.values()) == COUNTS and len(read) == 10662 == sum(
+        COUNTS.values()
+    )
     per_fold = Counter(fold for _, fold in read.values())
     assert [per_fold[k] for k in range(folds)] == sizes
     assert len({read_class for read_class, fold in read.values() if fold == 0}) == 23

@@ -15,12 +15,19 @@ LESION = Choices(16, "lesion")
 
 def test_skin_rows_carry_class_lesion_sex_and_age(tmp_path):
     write_skin(
-        tmp_path, [["L1", "b", "nv", 45.0, "male"], ["L2", "a", "mel", "", "unknown"], ["L1", "c", "nv", 61, "female"]]
+        tmp_path,
+        [
+            ["L1", "b", "nv", 45.0, "male"],
+            ["L2", "a", "mel", "", "unknown"],
+            ["L1", "c", "nv", 61, "female"],
+        ],
     )
     listing = isic2018.rows(tmp_path, LESION)
     assert [(r.id, r.label, r.patient, r.groups["sex"], r.groups["age"]) for r in listing.rows] == [
-        ("a", 0, "L2", -1, -1), ("b", 1, "L1", 1, 1), ("c", 1, "L1", 0, 2),
-    ]  # fmt: skip
+        ("a", 0, "L2", -1, -1),
+        ("b", 1, "L1", 1, 1),
+        ("c", 1, "L1", 0, 2),
+    ]
     assert listing.rows[0].source == "images/a.jpg" and listing.patient == "lesion_id"
     assert list(listing.attributes) == ["sex", "age"] and listing.tables == [isic2018.HAM]
     assert isic2018.SOURCE.decode(tmp_path, listing.rows[0], LESION).shape == (9, 12, 3)
@@ -33,7 +40,9 @@ def test_skin_images_may_lie_where_the_archives_put_them(tmp_path, folder):
 
 
 @pytest.mark.parametrize("backwards", [False, True])
-def test_of_several_files_of_a_skin_image_the_first_name_counts_on_every_machine(tmp_path, monkeypatch, backwards):
+def test_of_several_files_of_a_skin_image_the_first_name_counts_on_every_machine(
+    tmp_path, monkeypatch, backwards
+):
     write_skin(tmp_path, [["L1", "a", "nv", 30, "male"]])
     folder = next(path.parent for path in tmp_path.rglob("a.jpg"))
     for name in ("a.png", "a.JPG"):
@@ -43,7 +52,14 @@ def test_of_several_files_of_a_skin_image_the_first_name_counts_on_every_machine
 
 
 def test_the_hospital_comes_from_the_table_beside(tmp_path):
-    write_skin(tmp_path, [["L1", "a", "nv", 45, "male"], ["L2", "b", "nv", 45, "male"], ["L3", "c", "nv", 45, "male"]])
+    write_skin(
+        tmp_path,
+        [
+            ["L1", "a", "nv", 45, "male"],
+            ["L2", "b", "nv", 45, "male"],
+            ["L3", "c", "nv", 45, "male"],
+        ],
+    )
     folds = [["b", "rosendahl", "train"], ["a", "vienna_dias", "test"]]
     write_csv(tmp_path / isic2018.CENTERS, ["image_id", "dataset", "fold"], folds)
     listing = isic2018.rows(tmp_path, LESION)
@@ -53,7 +69,14 @@ def test_the_hospital_comes_from_the_table_beside(tmp_path):
 
 
 def test_the_official_fold_is_taken_and_its_leak_told(tmp_path, capsys):
-    write_skin(tmp_path, [["L1", "a", "nv", 45, "male"], ["L1", "b", "nv", 45, "male"], ["L3", "c", "nv", 45, "male"]])
+    write_skin(
+        tmp_path,
+        [
+            ["L1", "a", "nv", 45, "male"],
+            ["L1", "b", "nv", 45, "male"],
+            ["L3", "c", "nv", 45, "male"],
+        ],
+    )
     folds = [["a", "rosendahl", "train"], ["b", "rosendahl", "test"], ["c", "rosendahl", "train"]]
     write_csv(tmp_path / isic2018.CENTERS, ["image_id", "dataset", "fold"], folds)
     assert ids(isic2018.rows(tmp_path, Choices(16, "official")), test=True) == ["b"]
@@ -72,7 +95,9 @@ def test_the_official_fold_needs_its_table(tmp_path):
 def test_lesions_stay_together_unless_the_split_is_by_image(tmp_path):
     write_skin(tmp_path, [[f"L{i // 5}", f"i{i:02d}", "nv", 45, "male"] for i in range(20)])
     by_lesion = isic2018.rows(tmp_path, LESION).rows
-    assert not {r.patient for r in by_lesion if r.test} & {r.patient for r in by_lesion if not r.test}
+    assert not {r.patient for r in by_lesion if r.test} & {
+        r.patient for r in by_lesion if not r.test
+    }
     assert len(ids(isic2018.rows(tmp_path, Choices(16, "image")), test=True)) == 4
 
 
@@ -93,14 +118,18 @@ def test_the_archives_one_hot_table_works_too(tmp_path):
 
 def test_a_one_hot_row_with_two_labels_is_an_error(tmp_path):
     write_csv(
-        tmp_path / isic2018.TRUTH, ["image", *(c.upper() for c in isic2018.CLASSES)], [["a", 1, 1, 0, 0, 0, 0, 0]]
+        tmp_path / isic2018.TRUTH,
+        ["image", *(c.upper() for c in isic2018.CLASSES)],
+        [["a", 1, 1, 0, 0, 0, 0, 0]],
     )
     with refused("a has 2 labels"):
         isic2018.rows(tmp_path, LESION)
 
 
 def test_a_missing_column_is_named_with_those_found(tmp_path):
-    write_csv(tmp_path / isic2018.HAM, ["lesion_id", "image_id", "age", "sex"], [["L", "a", 1, "male"]])
+    write_csv(
+        tmp_path / isic2018.HAM, ["lesion_id", "image_id", "age", "sex"], [["L", "a", 1, "male"]]
+    )
     with pytest.raises(FedcliError, match=r"HAM10000_metadata.csv has no column 'dx'") as error:
         isic2018.rows(tmp_path, LESION)
     assert error.value.hint == "columns found: lesion_id, image_id, age, sex"
@@ -137,4 +166,6 @@ def test_a_listed_image_that_is_absent_is_skipped_with_the_reason(tmp_path):
     (tmp_path / "images" / "a.jpg").unlink()
     listing = isic2018.rows(tmp_path, LESION)
     assert ids(listing) == ["b"]
-    assert listing.skipped == [("a.jpg", "listed in HAM10000_metadata.csv, in none of the image folders")]
+    assert listing.skipped == [
+        ("a.jpg", "listed in HAM10000_metadata.csv, in none of the image folders")
+    ]

@@ -34,14 +34,20 @@ def test_every_image_has_its_class_attributes_and_lesion(raw):
     assert column(listing, "sex") == {"female": 28, "male": 28, "unknown": 8}
     assert column(listing, "age") == {"0-39": 19, "40-59": 20, "60+": 17, "unknown": 8}
     sites = column(listing, "anatomic_site")
-    assert sites["unknown"] == 8 and sites["head/neck"] == 8 and "oral/genital" not in sites  # no image shows it
-    assert listing.attributes["anatomic_site"] == [site for site in isic2019.BODY if site != "oral/genital"]
+    assert (
+        sites["unknown"] == 8 and sites["head/neck"] == 8 and "oral/genital" not in sites
+    )  # no image shows it
+    assert listing.attributes["anatomic_site"] == [
+        site for site in isic2019.BODY if site != "oral/genital"
+    ]
     first, second = listing.rows[:2]
     assert (first.id, first.label, first.patient, first.source) == (
         *("ISIC_0000000", 0, "HAM_0000000"),
         "ISIC_2019_Training_Input/ISIC_0000000.jpg",
     )
-    assert second.patient == first.patient and listing.patient == "lesion_id" and not listing.skipped
+    assert (
+        second.patient == first.patient and listing.patient == "lesion_id" and not listing.skipped
+    )
     assert listing.tables == [isic2019.TRUTH, isic2019.METADATA]
 
 
@@ -71,16 +77,28 @@ def test_five_folds_cover_every_image_once_and_break_no_lesion(raw):
 def test_shrunken_images_are_found_under_both_spellings(raw):
     listing = isic2019.rows(raw, LESION)
     by_id = {row.id: row.source for row in listing.rows}
-    assert by_id["ISIC_0000007_downsampled"] == "ISIC_2019_Training_Input/ISIC_0000007.jpg"  # the file lacks the suffix
-    assert by_id["ISIC_0000015_downsampled"] == "ISIC_2019_Training_Input/ISIC_0000015_downsampled.jpg"
-    rewrite(raw / isic2019.METADATA, lambda t: t.assign(image=t.image.str.removesuffix("_downsampled")))
+    assert (
+        by_id["ISIC_0000007_downsampled"] == "ISIC_2019_Training_Input/ISIC_0000007.jpg"
+    )  # the file lacks the suffix
+    assert (
+        by_id["ISIC_0000015_downsampled"] == "ISIC_2019_Training_Input/ISIC_0000015_downsampled.jpg"
+    )
+    rewrite(
+        raw / isic2019.METADATA, lambda t: t.assign(image=t.image.str.removesuffix("_downsampled"))
+    )
     assert isic2019.rows(raw, LESION) == listing
-    rewrite(raw / isic2019.TRUTH, lambda t: t.assign(image=t.image.str.removesuffix("_downsampled")))
-    assert [row.source for row in isic2019.rows(raw, LESION).rows] == [row.source for row in listing.rows]
+    rewrite(
+        raw / isic2019.TRUTH, lambda t: t.assign(image=t.image.str.removesuffix("_downsampled"))
+    )
+    assert [row.source for row in isic2019.rows(raw, LESION).rows] == [
+        row.source for row in listing.rows
+    ]
 
 
 @pytest.mark.parametrize("backwards", [False, True])
-def test_of_several_files_of_an_image_the_first_name_counts_on_every_machine(raw, monkeypatch, backwards):
+def test_of_several_files_of_an_image_the_first_name_counts_on_every_machine(
+    raw, monkeypatch, backwards
+):
     folder = raw / isic2019.FOLDER
     for name in ("ISIC_0000000.png", "ISIC_0000000_downsampled.jpg", "ISIC_0000000.JPEG"):
         (folder / name).write_bytes((folder / "ISIC_0000000.jpg").read_bytes())
@@ -94,7 +112,9 @@ def test_images_may_lie_in_a_doubled_folder_or_beside_the_tables(raw, folder):
     (raw / folder).mkdir(exist_ok=True)
     for file in files:
         file.rename(raw / folder / file.name)
-    assert isic2019.rows(raw, LESION).rows[0].source == (Path(folder) / "ISIC_0000000.jpg").as_posix()
+    assert (
+        isic2019.rows(raw, LESION).rows[0].source == (Path(folder) / "ISIC_0000000.jpg").as_posix()
+    )
 
 
 def test_a_grey_image_becomes_three_channels_and_a_broken_one_says_so(raw):
@@ -114,12 +134,18 @@ def test_an_image_called_unknown_is_skipped_with_the_reason(raw):
     )
     listing = isic2019.rows(raw, LESION)
     assert [row.id for row in listing.rows] == ["ISIC_0000001"]
-    assert listing.skipped == [("ISIC_0000000.jpg", f"{isic2019.TRUTH} says UNK, which is no class")]
+    assert listing.skipped == [
+        ("ISIC_0000000.jpg", f"{isic2019.TRUTH} says UNK, which is no class")
+    ]
 
 
 @pytest.mark.parametrize(("labels", "count"), [([1, 1, *[0] * 7], 2), ([0] * 9, 0)])
 def test_a_row_without_exactly_one_label_is_an_error(raw, labels, count):
-    write_csv(raw / isic2019.TRUTH, ["image", *[*isic2019.CLASSES, isic2019.UNKNOWN]], [["ISIC_0000000", *labels]])
+    write_csv(
+        raw / isic2019.TRUTH,
+        ["image", *[*isic2019.CLASSES, isic2019.UNKNOWN]],
+        [["ISIC_0000000", *labels]],
+    )
     with refused(f"ISIC_0000000 has {count} labels, expected one"):
         isic2019.rows(raw, LESION)
 
@@ -133,7 +159,9 @@ def test_a_repeated_row_is_fine_and_a_contradiction_is_not(raw):
 
 
 def test_two_spellings_of_one_image_are_one_image(raw):
-    rewrite(raw / isic2019.METADATA, lambda t: pandas.concat([t, t[7:8].assign(image="ISIC_0000007")]))
+    rewrite(
+        raw / isic2019.METADATA, lambda t: pandas.concat([t, t[7:8].assign(image="ISIC_0000007")])
+    )
     with refused("lists ISIC_0000007 twice"):
         isic2019.rows(raw, LESION)
 
@@ -145,7 +173,9 @@ def test_a_missing_table_is_named(raw, name):
         isic2019.rows(raw, LESION)
 
 
-@pytest.mark.parametrize(("name", "lost"), [(isic2019.TRUTH, "SCC"), (isic2019.METADATA, "lesion_id")])
+@pytest.mark.parametrize(
+    ("name", "lost"), [(isic2019.TRUTH, "SCC"), (isic2019.METADATA, "lesion_id")]
+)
 def test_a_missing_column_is_named(raw, name, lost):
     rewrite(raw / name, lambda t: t.drop(columns=lost))
     with pytest.raises(FedcliError, match=f"{name} has no column '{lost}'") as error:
@@ -165,7 +195,10 @@ def test_an_image_that_is_absent_or_named_outside_the_folder_is_skipped(raw):
     listing = isic2019.rows(raw, LESION)
     assert [file for file, _ in listing.skipped] == ["../../outside.jpg", "ISIC_0000000.jpg"]
     assert listing.skipped[1][1] == f"listed in {isic2019.TRUTH}, in none of the image folders"
-    assert all(row.source.startswith(isic2019.FOLDER) for row in listing.rows) and len(listing.rows) == 62
+    assert (
+        all(row.source.startswith(isic2019.FOLDER) for row in listing.rows)
+        and len(listing.rows) == 62
+    )
 
 
 def test_an_image_that_the_metadata_leave_out_has_no_attributes(raw):

@@ -42,7 +42,9 @@ def _each_image_once():
 
 
 def choose(**own: str) -> Choices:
-    return replace(LESION, own={**OWN, **{name.replace("_", "-"): value for name, value in own.items()}})
+    return replace(
+        LESION, own={**OWN, **{name.replace("_", "-"): value for name, value in own.items()}}
+    )
 
 
 def tones(listing: Listing) -> list[int]:
@@ -51,14 +53,20 @@ def tones(listing: Listing) -> list[int]:
 
 def test_the_card_agrees_with_the_code():
     card = sources.card("isic-skin-tone")
-    assert card["classes"] == isic2019.CLASSES and card["attributes"]["skin_tone"] == isic_skin_tone.TONES
+    assert (
+        card["classes"] == isic2019.CLASSES
+        and card["attributes"]["skin_tone"] == isic_skin_tone.TONES
+    )
     assert {name: of["default"] for name, of in card["options"].items()} == OWN
 
 
 def test_dark_ground_is_dark_and_light_ground_is_light(raw, capsys):
     listing = isic_skin_tone.rows(raw, LESION)
     assert tones(listing) == [int(i % 9 > 4) for i in range(72)]
-    assert listing.attributes["skin_tone"] == ["light", "dark"] and set(listing.attributes) > {"sex", "age"}
+    assert listing.attributes["skin_tone"] == ["light", "dark"] and set(listing.attributes) > {
+        "sex",
+        "age",
+    }
     assert Counter((row.label, row.groups["skin_tone"]) for row in listing.rows) == {
         (label, tone): (5, 4)[tone] for label in range(8) for tone in (0, 1)
     }
@@ -73,12 +81,17 @@ def test_the_released_rule_takes_a_bluish_cast_for_dark_skin(raw):
 
 def test_the_tones_do_not_touch_the_split_or_the_other_attributes(raw):
     plain, toned = isic2019.rows(raw, LESION), isic_skin_tone.rows(raw, LESION)
-    bare = [replace(row, groups={k: v for k, v in row.groups.items() if k != "skin_tone"}) for row in toned.rows]
+    bare = [
+        replace(row, groups={k: v for k, v in row.groups.items() if k != "skin_tone"})
+        for row in toned.rows
+    ]
     assert bare == plain.rows and (toned.patient, toned.tables) == (plain.patient, plain.tables)
 
 
 def test_the_number_of_processes_changes_nothing(raw, monkeypatch):
-    monkeypatch.setattr(isic_skin_tone.skin_type, "skin_type", isic_skin_tone.skin_type.skin_type.__wrapped__)
+    monkeypatch.setattr(
+        isic_skin_tone.skin_type, "skin_type", isic_skin_tone.skin_type.skin_type.__wrapped__
+    )
     assert isic_skin_tone.rows(raw, replace(LESION, jobs=2)) == isic_skin_tone.rows(raw, LESION)
 
 
@@ -101,7 +114,15 @@ def test_the_cut_applies_to_a_table_too_and_what_it_leaves_out_is_unknown(raw):
     lines = [[name, of] for name, of in zip(names, [1, 2, 3, 4, -1, ""], strict=True)]
     write_csv(raw / TABLE, ["image_name", "fitzpatrick"], lines)
     assert tones(isic_skin_tone.rows(raw, choose(tone_file=TABLE)))[:7] == [0, 0, 0, 1, -1, -1, -1]
-    assert tones(isic_skin_tone.rows(raw, choose(tone_file=TABLE, ita_cut="41")))[:7] == [0, 0, 1, 1, -1, -1, -1]
+    assert tones(isic_skin_tone.rows(raw, choose(tone_file=TABLE, ita_cut="41")))[:7] == [
+        0,
+        0,
+        1,
+        1,
+        -1,
+        -1,
+        -1,
+    ]
 
 
 @pytest.mark.parametrize("name", ["../types.csv", "/etc/hostname", "a/../../types.csv"])
@@ -126,7 +147,9 @@ def test_an_unknown_type_is_an_error(raw, of):
 
 
 def test_a_contradiction_or_a_missing_column_in_the_table_is_an_error(raw):
-    write_csv(raw / TABLE, ["image_name", "fitzpatrick"], [["ISIC_0000000", 1], ["ISIC_0000000", 5]])
+    write_csv(
+        raw / TABLE, ["image_name", "fitzpatrick"], [["ISIC_0000000", 1], ["ISIC_0000000", 5]]
+    )
     with refused("lists ISIC_0000000 twice"):
         isic_skin_tone.rows(raw, choose(tone_file=TABLE))
     write_csv(raw / TABLE, ["image_name"], [["ISIC_0000000"]])
@@ -138,7 +161,9 @@ def test_a_broken_image_has_no_tone_and_prepare_says_why(raw):
     (raw / isic2019.FOLDER / "ISIC_0000000.jpg").write_text("no")
     assert tones(isic_skin_tone.rows(raw, LESION))[:2] == [-1, 0]
     made = prepare("isic-skin-tone", raw=raw, work=raw / "work", size=16, jobs=1)
-    assert [of["file"] for of in manifest.read(made).body["skipped"]] == [f"{isic2019.FOLDER}/ISIC_0000000.jpg"]
+    assert [of["file"] for of in manifest.read(made).body["skipped"]] == [
+        f"{isic2019.FOLDER}/ISIC_0000000.jpg"
+    ]
 
 
 def test_ham10000s_folder_is_taken_with_its_seven_classes(tmp_path):
@@ -147,7 +172,9 @@ def test_ham10000s_folder_is_taken_with_its_seven_classes(tmp_path):
     lesions = [[f"L{i // 2}", f"i{i:02d}", isic2018.CLASSES[i % 7], 45, "male"] for i in range(28)]
     write_skin(raw, lesions)
     for i in range(28):
-        Image.new("RGB", (40, 30), (80, 64, 56) if i % 2 else (200, 160, 140)).save(raw / "images" / f"i{i:02d}.jpg")
+        Image.new("RGB", (40, 30), (80, 64, 56) if i % 2 else (200, 160, 140)).save(
+            raw / "images" / f"i{i:02d}.jpg"
+        )
     listing = isic_skin_tone.rows(raw, LESION)
     assert tones(listing) == [0, 1] * 14 and listing.classes == isic2018.CLASSES
     assert len({(row.patient, row.test) for row in listing.rows}) == 14
@@ -164,7 +191,12 @@ def test_the_cards_shares_make_three_mostly_light_clients_and_a_dark_one(raw):
     made = prepare("isic-skin-tone", raw=raw, work=raw / "work", size=16, jobs=1, test=0.15)
     words = sources.card("isic-skin-tone")["notes"].split("--shares ")[1:]
     shares = [word.split()[0] for word in words]
-    assert shares == [".45,.05", ".30,.10", ".20,.15", ".05,.70"]  # light, dark: the order of the attribute's values
+    assert shares == [
+        ".45,.05",
+        ".30,.10",
+        ".20,.15",
+        ".05,.70",
+    ]  # light, dark: the order of the attribute's values
     scheme = resolve("shares", {"by": ["skin_tone"], "shares": ";".join(shares), "clients": 4})
     path = make_partition(made, scheme, manifest.Destination(raw / "work"), val=0.1765)
     pool = read_pool(made.parent / "pool.h5")
@@ -174,7 +206,9 @@ def test_the_cards_shares_make_three_mostly_light_clients_and_a_dark_one(raw):
     assert max(dark[:3]) < 0.5 < dark[3] and sum(map(len, rows)) == (pool.split == 0).sum()
 
 
-@pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")
+@pytest.mark.skipif(
+    not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder"
+)
 def test_real_dark_images_are_dark_in_another_estimate_too(tmp_path):
     from pandas import read_csv
 

@@ -30,12 +30,18 @@ def arrays(classes: int = 4, channels: int = 1, side: int = 28) -> dict[str, np.
         labels = np.arange(2 * classes, dtype=np.uint8) % classes
         shape = (len(labels), side, side, channels) if channels > 1 else (len(labels), side, side)
         fill = (10 * labels + p).reshape(-1, *[1] * (len(shape) - 1))
-        by_name |= {f"{part}_images": np.broadcast_to(fill, shape).astype(np.uint8), f"{part}_labels": labels[:, None]}
+        by_name |= {
+            f"{part}_images": np.broadcast_to(fill, shape).astype(np.uint8),
+            f"{part}_labels": labels[:, None],
+        }
     return by_name
 
 
 def write(folder: Path, name: str = "octmnist.npz", save=np.savez_compressed, **changes) -> Path:
-    save(folder / name, **{key: value for key, value in (arrays() | changes).items() if value is not None})
+    save(
+        folder / name,
+        **{key: value for key, value in (arrays() | changes).items() if value is not None},
+    )
     return folder
 
 
@@ -43,7 +49,9 @@ def test_the_sample_has_pathmnists_classes_and_colours(made):
     listing = medmnist.rows(made, choose())
     assert listing.channels == 3 and listing.classes[-1] == "colorectal adenocarcinoma epithelium"
     assert Counter(row.test for row in listing.rows) == {False: 9 * 6, True: 9 * 2}
-    assert listing.tables == ["pathmnist.npz"] and listing.patient is None and listing.attributes == {}
+    assert (
+        listing.tables == ["pathmnist.npz"] and listing.patient is None and listing.attributes == {}
+    )
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
@@ -54,7 +62,9 @@ def test_every_image_is_found_in_whatever_order(tmp_path, save, channels, side):
     for row in listing.rows[::-1]:
         image = medmnist.decode(tmp_path, row, choose())
         part = ["train", "val", "test"].index(row.id.split("-")[0])
-        assert image.shape == (side, side, channels) and set(image.ravel()) == {10 * row.label + part}
+        assert image.shape == (side, side, channels) and set(image.ravel()) == {
+            10 * row.label + part
+        }
 
 
 def test_the_images_of_validation_train_or_are_dropped(tmp_path):
@@ -68,8 +78,13 @@ def test_the_images_of_validation_train_or_are_dropped(tmp_path):
 def test_other_splits_mix_the_parts(tmp_path):
     write(tmp_path)
     mixed = medmnist.rows(tmp_path, choose("image")).rows
-    assert sum(row.test for row in mixed) == 8 and {row.id.split("-")[0] for row in mixed if row.test} != {"test"}
-    folds = [medmnist.rows(tmp_path, Choices(28, "folds", own=choose().own, fold=k)).rows for k in range(1, 6)]
+    assert sum(row.test for row in mixed) == 8 and {
+        row.id.split("-")[0] for row in mixed if row.test
+    } != {"test"}
+    folds = [
+        medmnist.rows(tmp_path, Choices(28, "folds", own=choose().own, fold=k)).rows
+        for k in range(1, 6)
+    ]
     assert sum(row.test for rows in folds for row in rows) == 24
 
 
@@ -93,7 +108,11 @@ def test_a_file_written_anew_is_read_anew(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "first", "count"),
-    [("organamnist_224.npz", "bladder", 11), ("bloodmnist.npz", "basophil", 8), ("mine.npz", "class-0", 4)],
+    [
+        ("organamnist_224.npz", "bladder", 11),
+        ("bloodmnist.npz", "basophil", 8),
+        ("mine.npz", "class-0", 4),
+    ],
 )
 def test_classes_are_named_after_the_file(tmp_path, name, first, count):
     write(tmp_path, name)
@@ -104,13 +123,21 @@ def test_classes_are_named_after_the_file(tmp_path, name, first, count):
 @pytest.mark.parametrize(
     ("flag", "count"),
     [
-        *(("pathmnist", 9), ("dermamnist", 7), ("octmnist", 4), ("pneumoniamnist", 2), ("retinamnist", 5)),
+        *(
+            ("pathmnist", 9),
+            ("dermamnist", 7),
+            ("octmnist", 4),
+            ("pneumoniamnist", 2),
+            ("retinamnist", 5),
+        ),
         *(("breastmnist", 2), ("bloodmnist", 8), ("tissuemnist", 8)),
         *(("organamnist", 11), ("organcmnist", 11), ("organsmnist", 11)),
     ],
 )
 def test_every_known_set_has_as_many_names_as_classes(flag, count):
-    assert len(set(medmnist.CLASSES[flag])) == count and set(medmnist.CLASSES[flag]) == {*medmnist.CLASSES[flag]}
+    assert len(set(medmnist.CLASSES[flag])) == count and set(medmnist.CLASSES[flag]) == {
+        *medmnist.CLASSES[flag]
+    }
 
 
 @pytest.mark.parametrize(
@@ -171,9 +198,18 @@ EIGHT = np.zeros((8, 28, 28), np.uint8)
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"train_labels": np.zeros((8, 14), np.uint8)}, "another number of labels per image in some"),
-        ({"train_images": np.zeros((8, 28, 28, 28), np.uint8)}, "images of different shapes in its parts"),
-        ({"train_images": np.zeros((8, 9, 9, 9, 3), np.uint8)}, r"uint8 \[8, 9, 9, 9, 3\], expected"),
+        (
+            {"train_labels": np.zeros((8, 14), np.uint8)},
+            "another number of labels per image in some",
+        ),
+        (
+            {"train_images": np.zeros((8, 28, 28, 28), np.uint8)},
+            "images of different shapes in its parts",
+        ),
+        (
+            {"train_images": np.zeros((8, 9, 9, 9, 3), np.uint8)},
+            r"uint8 \[8, 9, 9, 9, 3\], expected",
+        ),
         ({"train_images": EIGHT.astype(float)}, "train_images is float64"),
         ({"train_images": EIGHT[:5]}, "has 5 train images and 8 labels"),
         ({"test_images": np.zeros((8, 64, 64), np.uint8)}, "different shapes"),
@@ -181,20 +217,29 @@ EIGHT = np.zeros((8, 28, 28), np.uint8)
         ({"val_labels": np.array([None] * 8)}, "holds Python objects"),
         ({"val_labels": np.full((8, 1), 0.5)}, "not classes from 0"),
         ({"val_labels": np.full((8, 1), -1)}, "not classes from 0"),
-        ({"val_labels": np.full((8, 1), 32768)}, "val_labels has the label 32768, the highest possible is 32767"),
+        (
+            {"val_labels": np.full((8, 1), 32768)},
+            "val_labels has the label 32768, the highest possible is 32767",
+        ),
         ({"val_labels": np.full((8, 1), 2**63, np.uint64)}, "has the label 9223372036854775808"),
         ({"val_labels": np.full((8, 1), 4)}, "has the label 4, but only 4 classes"),
-        ({"train_images": np.asfortranarray(EIGHT + np.arange(28, dtype=np.uint8))}, "stored column by column"),
+        (
+            {"train_images": np.asfortranarray(EIGHT + np.arange(28, dtype=np.uint8))},
+            "stored column by column",
+        ),
     ],
 )
-def test_what_is_no_set_of_images_with_one_label_is_refused_in_one_sentence(tmp_path, changes, sentence):
+def test_what_is_no_set_of_images_with_one_label_is_refused_in_one_sentence(
+    tmp_path, changes, sentence
+):
     write(tmp_path, **changes)
     with refused(sentence):
         medmnist.rows(tmp_path, choose())
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "shape"), [("train_labels", "|u1", (2**28 + 1, 1)), ("train_images", "|u1", (8, 2**15, 2**15))]
+    ("name", "kind", "shape"),
+    [("train_labels", "|u1", (2**28 + 1, 1)), ("train_images", "|u1", (8, 2**15, 2**15))],
 )
 def test_an_array_that_claims_much_is_not_unpacked(tmp_path, monkeypatch, name, kind, shape):
     write(tmp_path)
@@ -235,7 +280,9 @@ def test_a_damaged_archive_says_so(tmp_path):
 
 def test_an_image_behind_a_damaged_place_is_unreadable_and_those_before_are_read(tmp_path):
     noise = np.random.default_rng(0).integers(0, 16, (100, 28, 28), np.uint8)
-    path = write(tmp_path, train_images=noise, train_labels=np.zeros(100, np.uint8)) / "octmnist.npz"
+    path = (
+        write(tmp_path, train_images=noise, train_labels=np.zeros(100, np.uint8)) / "octmnist.npz"
+    )
     whole = path.read_bytes()
     middle = whole.index(b"train_images.npy") + 20_000
     path.write_bytes(whole[:middle] + b"\xff" * 9_000 + whole[middle + 9_000 :])
@@ -256,7 +303,9 @@ def volumes(depth=7, side=6):
     return numbers
 
 
-@pytest.mark.parametrize(("slices", "taken"), [("", range(7)), ("1", [3]), ("2", [1, 5]), ("7", range(7))])
+@pytest.mark.parametrize(
+    ("slices", "taken"), [("", range(7)), ("1", [3]), ("2", [1, 5]), ("7", range(7))]
+)
 def test_the_slices_of_a_volume_are_channels(tmp_path, slices, taken):
     write(tmp_path, "nodulemnist3d.npz", **volumes())
     listing = medmnist.rows(tmp_path, choose(slices=slices))
@@ -270,7 +319,9 @@ def test_volumes_are_prepared_and_train(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path, "nodulemnist3d.npz", **volumes())
     made = fedcli.prepare("medmnist", raw=tmp_path, size=8, jobs=1, set={"slices": 5})
-    run = fedcli.train("fedavg", fedcli.partition(made, iid=True, clients=2), rounds=1, batch_size=4)
+    run = fedcli.train(
+        "fedavg", fedcli.partition(made, iid=True, clients=2), rounds=1, batch_size=4
+    )
     assert manifest.read(run.path).body["model"]["channels"] == 5
 
 

@@ -28,7 +28,10 @@ def choose(split: str, **more) -> Choices:
 
 def test_the_card_names_the_grades_and_the_targets_default():
     card = sources.card("messidor2")
-    assert card["classes"] == messidor2.TARGETS["dr"][1] and card["options"]["target"]["default"] == "dr"
+    assert (
+        card["classes"] == messidor2.TARGETS["dr"][1]
+        and card["options"]["target"]["default"] == "dr"
+    )
 
 
 def test_five_grades_are_read_and_the_ungradable_left_out_with_the_reason(made):
@@ -43,7 +46,10 @@ def test_five_grades_are_read_and_the_ungradable_left_out_with_the_reason(made):
 
 def test_macular_oedema_is_two_classes(made, tmp_path):
     listing = messidor2.rows(made, DME)
-    assert Counter(row.label for row in listing.rows) == {0: 44, 1: 16} and listing.classes == ["no-dme", "dme"]
+    assert Counter(row.label for row in listing.rows) == {0: 44, 1: 16} and listing.classes == [
+        "no-dme",
+        "dme",
+    ]
     path = prepare("messidor2", raw=made, work=tmp_path, size=8, own={"target": "dme"}, jobs=1)
     assert manifest.read(path).body["classes"] == ["no-dme", "dme"]
 
@@ -60,7 +66,9 @@ def test_googles_spelling_and_adcis_folder_give_the_same(raw):
     path = raw / "messidor_data.csv"
     path.write_text(path.read_text().replace("id_code,diagnosis", "image_id,adjudicated_dr_grade"))
     table = messidor2.rows(raw, DR)
-    assert [(r.id, r.label, r.test) for r in table.rows] == [(r.id, r.label, r.test) for r in whole.rows]
+    assert [(r.id, r.label, r.test) for r in table.rows] == [
+        (r.id, r.label, r.test) for r in whole.rows
+    ]
     assert table.rows[0].source.startswith("IMAGES/")
 
 
@@ -83,7 +91,9 @@ def test_the_list_of_pairs_keeps_both_eyes_together(raw):
     (raw / "messidor-2.csv").write_text("\n".join(["left;right", *lines]))
     for choices in (choose("patient"), choose("folds", fold=2)):
         listing = messidor2.rows(raw, choices)
-        assert listing.patient == "patient" and set(Counter(row.patient for row in listing.rows).values()) == {2}
+        assert listing.patient == "patient" and set(
+            Counter(row.patient for row in listing.rows).values()
+        ) == {2}
         test = {row.patient for row in listing.rows if row.test}
         assert test and not test & {row.patient for row in listing.rows if not row.test}
     assert "messidor-2.csv" in listing.tables
@@ -91,11 +101,15 @@ def test_the_list_of_pairs_keeps_both_eyes_together(raw):
 
 def test_a_listed_photograph_that_is_absent_and_one_without_a_grade_are_skipped(raw):
     append(raw, "gone.png,1,0,1")
-    (raw / "messidor-2/messidor-2/preprocess/IM000002.JPG").rename(raw / "messidor-2/messidor-2/preprocess/new.JPG")
+    (raw / "messidor-2/messidor-2/preprocess/IM000002.JPG").rename(
+        raw / "messidor-2/messidor-2/preprocess/new.JPG"
+    )
     append(raw, "new.jpg,,0,1")
     reasons = dict(messidor2.rows(raw, DR).skipped)
     assert reasons["gone.png"] == "listed in messidor_data.csv, in none of the image folders"
-    assert reasons["messidor-2/messidor-2/preprocess/new.JPG"] == "no diagnosis in messidor_data.csv"
+    assert (
+        reasons["messidor-2/messidor-2/preprocess/new.JPG"] == "no diagnosis in messidor_data.csv"
+    )
     assert len(messidor2.rows(raw, DME).rows) == 60
 
 

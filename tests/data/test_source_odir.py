@@ -39,7 +39,11 @@ def test_both_eyes_have_the_labels_and_the_groups_of_the_patient(raw):
     listing = rows(raw)
     by_name = {row.id: (row.label, row.patient, row.groups) for row in listing.rows}
     assert list(by_name) == ["0_left", "0_right", "1_left", "1_right", "4_right"]
-    assert by_name["0_left"] == by_name["0_right"] == ((0, 0, 0, 1, 0, 0, 0, 0), "0", {"sex": 0, "age": 2})
+    assert (
+        by_name["0_left"]
+        == by_name["0_right"]
+        == ((0, 0, 0, 1, 0, 0, 0, 0), "0", {"sex": 0, "age": 2})
+    )
     assert by_name["4_right"] == ((0, 1, 1, 0, 0, 0, 0, 0), "4", {"sex": 1, "age": 0})
     assert listing.skipped == [("ODIR-5K_Training_Images/4_left.jpg", "no fundus: no fundus image")]
     assert odir.SOURCE.decode(raw, listing.rows[0], Choices(16, "patient")).shape == (6, 8, 3)
@@ -73,7 +77,10 @@ def test_the_split_keeps_a_patients_eyes_together(tmp_path):
         parts = {}
         for row in rows(tmp_path, split).rows:
             parts.setdefault(row.patient, set()).add(row.test)
-        assert {len(part) for part in parts.values()} == {1} and set.union(*parts.values()) == {True, False}
+        assert {len(part) for part in parts.values()} == {1} and set.union(*parts.values()) == {
+            True,
+            False,
+        }
     with (tmp_path / "full_df.csv").open(encoding="utf-8") as file:
         assert next(csv.reader(file)) == odir.HEAD
 

@@ -10,11 +10,17 @@ from fedcli.data.sources.source import Choices
 
 
 def test_slices_with_exactly_one_subtype_are_taken(tmp_path):
-    labels = {"ID_c": "subdural any", "ID_a": "epidural any", "ID_b": "", "ID_d": "epidural subdural any"}
+    labels = {
+        "ID_c": "subdural any",
+        "ID_a": "epidural any",
+        "ID_b": "",
+        "ID_d": "epidural subdural any",
+    }
     listing = rsna_ich.rows(write_ct(tmp_path, labels), Choices(8, "image", window="file"))
     assert [(r.id, r.label, r.source) for r in listing.rows] == [
-        ("ID_a", 0, "stage_2_train/ID_a.dcm"), ("ID_c", 4, "stage_2_train/ID_c.dcm"),
-    ]  # fmt: skip
+        ("ID_a", 0, "stage_2_train/ID_a.dcm"),
+        ("ID_c", 4, "stage_2_train/ID_c.dcm"),
+    ]
     assert listing.attributes == {} and listing.patient is None
     image = rsna_ich.decode(tmp_path, listing.rows[1], Choices(8, "image", window="0/510"))
     assert image.shape == (8, 8, 1) and set(image.ravel()) == {128}
@@ -51,7 +57,10 @@ def test_slices_that_are_absent_or_no_dicom_are_skipped(tmp_path):
     (tmp_path / "stage_2_train" / "ID_a.dcm").unlink()
     (tmp_path / "stage_2_train" / "ID_b.dcm").write_text("no")
     listing = rsna_ich.rows(tmp_path, Choices(8, "image"))
-    assert ids(listing) == ["ID_c"] and [file[-8:] for file, _ in listing.skipped] == ["ID_a.dcm", "ID_b.dcm"]
+    assert ids(listing) == ["ID_c"] and [file[-8:] for file, _ in listing.skipped] == [
+        "ID_a.dcm",
+        "ID_b.dcm",
+    ]
     assert listing.skipped[0][1] == "listed in stage_2_train.csv, not in the folder"
 
 
@@ -68,8 +77,17 @@ def test_headers_give_patients_sex_and_age_where_they_tell_them(tmp_path):
     labels = {f"ID_{i:02d}": "subdural any" for i in range(20)}
     write_ct(tmp_path, labels, PatientSex="M", PatientAge="070Y")
     for i, id in enumerate(labels):
-        write_slice(tmp_path / "stage_2_train" / f"{id}.dcm", np.zeros((8, 8), np.int16), PatientID=f"P{i // 4}")
-    write_slice(tmp_path / "stage_2_train" / "ID_00.dcm", np.zeros((8, 8), np.int16), PatientID="P0", PatientSex="M")
+        write_slice(
+            tmp_path / "stage_2_train" / f"{id}.dcm",
+            np.zeros((8, 8), np.int16),
+            PatientID=f"P{i // 4}",
+        )
+    write_slice(
+        tmp_path / "stage_2_train" / "ID_00.dcm",
+        np.zeros((8, 8), np.int16),
+        PatientID="P0",
+        PatientSex="M",
+    )
     listing = rsna_ich.rows(tmp_path, Choices(8, "patient"))
     assert listing.attributes == {"sex": ["female", "male"]} and listing.patient == "patient_id"
     assert [row.groups["sex"] for row in listing.rows[:2]] == [1, -1]

@@ -23,9 +23,22 @@ from fedcli.errors import FedcliError, UsageError
 # cards and the registry
 
 CARD = [  # keys of every card
-    "title", "task", "classes", "attributes", "files", "where", "licence", "citation", "size", "channels", "split",
-    "splits", "augment", "clients", "sites",
-]  # fmt: skip
+    "title",
+    "task",
+    "classes",
+    "attributes",
+    "files",
+    "where",
+    "licence",
+    "citation",
+    "size",
+    "channels",
+    "split",
+    "splits",
+    "augment",
+    "clients",
+    "sites",
+]
 
 
 @pytest.mark.parametrize("name", sources.SOURCES)
@@ -40,7 +53,9 @@ def test_the_cards_agree_with_the_code():
     assert sources.card("isic2018")["classes"] == isic2018.CLASSES
     assert sources.card("rsna-ich")["classes"] == rsna_ich.CLASSES
     assert sources.card("phantom")["classes"] == phantom.CLASSES
-    assert sources.card("phantom")["attributes"] == {name: list(of) for name, of in phantom.SHARES.items()}
+    assert sources.card("phantom")["attributes"] == {
+        name: list(of) for name, of in phantom.SHARES.items()
+    }
 
 
 def test_an_unknown_dataset_is_named_with_the_nearest():
@@ -76,27 +91,41 @@ def test_an_installed_card_comes_before_the_checkouts(tmp_path, monkeypatch):
 def test_a_card_that_lacks_a_key_is_refused_in_one_sentence(tmp_path, monkeypatch, key):
     card = sources.card("toy") | {"files": [{}] * key.startswith("files[")}
     card |= {"options": {"a": {"about": ""}}} if key.startswith("options") else {}
-    (tmp_path / "toy.json").write_text(json.dumps({name: of for name, of in card.items() if name != key}))
+    (tmp_path / "toy.json").write_text(
+        json.dumps({name: of for name, of in card.items() if name != key})
+    )
     monkeypatch.setattr(sources.cards, "_FOLDERS", (tmp_path,))
     for words in (["datasets", "toy"], ["prepare", "toy"]):
         done = CliRunner().invoke(app, words)
-        assert done.exit_code == 1 and f"toy.json is damaged: {key} is missing" in " ".join(done.stderr.split())
+        assert done.exit_code == 1 and f"toy.json is damaged: {key} is missing" in " ".join(
+            done.stderr.split()
+        )
 
 
 # the split
 
 
 def test_train_gets_the_floor_of_its_share_in_every_class():
-    rows = [Row(f"{label}-{i}", label, None) for label, n in enumerate([548, 7, 1]) for i in range(n)]
+    rows = [
+        Row(f"{label}-{i}", label, None) for label, n in enumerate([548, 7, 1]) for i in range(n)
+    ]
     split = split_rows(rows, Choices(16, "image"), by_patient=False)
     assert [sum(not row.test for row in split if row.label == c) for c in range(3)] == [438, 5, 0]
 
 
 def test_the_split_depends_on_the_seed_and_not_on_the_order_of_rows():
     rows = [Row(f"i{i}", i % 2, None) for i in range(40)]
-    chosen = {row.id for row in split_rows(rows, Choices(16, "image"), by_patient=False) if row.test}
-    assert chosen == {row.id for row in split_rows(rows[::-1], Choices(16, "image"), by_patient=False) if row.test}
-    assert chosen != {row.id for row in split_rows(rows, Choices(16, "image", seed=1), by_patient=False) if row.test}
+    chosen = {
+        row.id for row in split_rows(rows, Choices(16, "image"), by_patient=False) if row.test
+    }
+    assert chosen == {
+        row.id for row in split_rows(rows[::-1], Choices(16, "image"), by_patient=False) if row.test
+    }
+    assert chosen != {
+        row.id
+        for row in split_rows(rows, Choices(16, "image", seed=1), by_patient=False)
+        if row.test
+    }
 
 
 def test_a_unit_is_never_on_both_sides_and_the_share_still_holds():
@@ -114,8 +143,14 @@ def test_an_image_without_a_unit_is_its_own():
 
 def test_age_bands_meet_at_40_and_60():
     assert [age_band(a) for a in (0, 39.9, 40, 59, 60, 85, float("nan"))] == [
-        "0-39", "0-39", "40-59", "40-59", "60+", "60+", "",
-    ]  # fmt: skip
+        "0-39",
+        "0-39",
+        "40-59",
+        "40-59",
+        "60+",
+        "60+",
+        "",
+    ]
 
 
 # images
@@ -126,12 +161,18 @@ def test_a_machine_without_opencvs_libraries_is_told_the_fix(monkeypatch):
     monkeypatch.setitem(sys.modules, "cv2", None)
     with pytest.raises(FedcliError, match="OpenCV cannot be loaded") as error:
         photographs.import_cv2()
-    assert "apt-get install libgl1" in error.value.hint and "opencv-python-headless" in error.value.hint
+    assert (
+        "apt-get install libgl1" in error.value.hint
+        and "opencv-python-headless" in error.value.hint
+    )
 
 
 def test_shrinking_averages_areas():
     image = np.arange(16, dtype=np.uint8).reshape(4, 4, 1) * 4
-    assert photographs.fit_image(image, 2, "stretch", False)[..., 0].tolist() == [[10, 18], [42, 50]]
+    assert photographs.fit_image(image, 2, "stretch", False)[..., 0].tolist() == [
+        [10, 18],
+        [42, 50],
+    ]
 
 
 def test_padding_keeps_the_ratio_and_fills_with_black():
@@ -142,9 +183,14 @@ def test_padding_keeps_the_ratio_and_fills_with_black():
 
 def test_clahe_raises_a_faint_contrast():
     image = np.tile(np.arange(100, 132, dtype=np.uint8).repeat(2), (64, 1))[..., None]
-    plain, even = photographs.fit_image(image, 64, "stretch", False), photographs.fit_image(image, 64, "stretch", True)
+    plain, even = (
+        photographs.fit_image(image, 64, "stretch", False),
+        photographs.fit_image(image, 64, "stretch", True),
+    )
     assert np.array_equal(plain, image)
-    assert np.ptp(np.diff(even.astype(int), axis=1)) >= 3 * np.ptp(np.diff(plain.astype(int), axis=1))
+    assert np.ptp(np.diff(even.astype(int), axis=1)) >= 3 * np.ptp(
+        np.diff(plain.astype(int), axis=1)
+    )
 
 
 def test_a_truncated_photograph_says_so_without_its_folder(tmp_path):

@@ -13,7 +13,10 @@ def six(raw, head, *lines):
     """A folder of six images and a table whose further columns are given line by line."""
     names = [f"im{k:02d}.png" for k in range(6)]
     text = f"image,label{head and ',' + head}\n"
-    text += "".join(f"{name},{'xy'[k % 2]},{line}\n" for k, (name, line) in enumerate(zip(names, lines, strict=True)))
+    text += "".join(
+        f"{name},{'xy'[k % 2]},{line}\n"
+        for k, (name, line) in enumerate(zip(names, lines, strict=True))
+    )
     return folder(raw, text, *names)
 
 
@@ -37,7 +40,9 @@ def test_a_column_of_ages_is_known_by_the_word(tmp_path, name):
 
 
 def test_a_column_of_age_groups_is_taken_as_it_is(tmp_path):
-    assert listed(six(tmp_path, "age_group", *"012012"), group="age_group").attributes == {"age_group": ["0", "1", "2"]}
+    assert listed(six(tmp_path, "age_group", *"012012"), group="age_group").attributes == {
+        "age_group": ["0", "1", "2"]
+    }
 
 
 @pytest.mark.parametrize("age", ["411Y", "300", "1957", "121"])
@@ -59,14 +64,19 @@ def test_values_that_mean_unknown_can_be_named(tmp_path):
 def test_a_column_whose_name_has_a_comma_can_be_a_group(tmp_path):
     raw = six(tmp_path, '"Age, years"', "30", "45", "60", "30", "20", "70")
     assert list(listed(raw, group='"Age, years"').attributes) == ["Age, years"]
-    made = prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1, own={"group": '"Age, years"'})
+    made = prepare(
+        "images", raw=raw, work=tmp_path / "work", size=8, jobs=1, own={"group": '"Age, years"'}
+    )
     assert list(read_pool(made.parent / "pool.h5").groups) == ["Age, years"]
 
 
 def test_a_name_in_other_case_is_the_file(tmp_path):
     raw = folder(tmp_path, "image,label\nim00.jpg,x\nIM01.png,y\n", "im00.JPG", "im01.png")
     listing = listed(raw)
-    assert {row.id: listing.classes[row.label] for row in listing.rows} == {"im00.JPG": "x", "im01.png": "y"}
+    assert {row.id: listing.classes[row.label] for row in listing.rows} == {
+        "im00.JPG": "x",
+        "im01.png": "y",
+    }
 
 
 def test_separators_are_counted_outside_of_quotes_and_one_may_end_each_line(tmp_path):
@@ -125,9 +135,13 @@ def test_a_name_that_is_not_utf8_is_an_error_that_says_which(tmp_path):
     ],
 )
 def test_deep_grey_images_are_bright_or_left_out_with_the_reason(tmp_path, values, kind, brightest):
-    raw = folder(tmp_path / "raw", f"image,label\nseen.{kind},x\na.png,x\nb.png,y\n", "a.png", "b.png")
+    raw = folder(
+        tmp_path / "raw", f"image,label\nseen.{kind},x\na.png,x\nb.png,y\n", "a.png", "b.png"
+    )
     Image.fromarray(values.reshape(8, 8)).save(raw / f"seen.{kind}")
-    pool = read_pool(prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1).parent / "pool.h5")
+    pool = read_pool(
+        prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1).parent / "pool.h5"
+    )
     seen = pool.pixels()[pool.id == f"seen.{kind}"]
     assert (None if not len(seen) else int(seen.max())) == brightest
 
@@ -138,7 +152,11 @@ def test_files_of_one_size_that_swap_places_make_another_dataset(tmp_path):
         Image.new("L", (300, 900), grey).save(raw / name)
     first = prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1)
     assert prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1) == first
-    (raw / "a.bmp").rename(raw / "c"), (raw / "b.bmp").rename(raw / "a.bmp"), (raw / "c").rename(raw / "b.bmp")
+    (
+        (raw / "a.bmp").rename(raw / "c"),
+        (raw / "b.bmp").rename(raw / "a.bmp"),
+        (raw / "c").rename(raw / "b.bmp"),
+    )
     second = prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1)
     assert second != first
     assert read_pool(second.parent / "pool.h5").pixels()[0].max() == 200

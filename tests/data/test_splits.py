@@ -22,13 +22,16 @@ from fedcli.errors import UsageError
 def folds(rows: list[Row], count: int, **options) -> list[set[str]]:
     """Ids of each fold's test part."""
     each = [
-        fold_rows(rows, Choices(16, "folds", fold=k + 1, folds=count, **options), by_patient=True) for k in range(count)
+        fold_rows(rows, Choices(16, "folds", fold=k + 1, folds=count, **options), by_patient=True)
+        for k in range(count)
     ]
     return [{row.id for row in of if row.test} for of in each]
 
 
 def test_every_image_tests_in_exactly_one_fold_and_every_fold_has_its_share_of_each_class():
-    rows = [Row(f"{label}-{i}", label, None) for label, n in enumerate([50, 12, 3]) for i in range(n)]
+    rows = [
+        Row(f"{label}-{i}", label, None) for label, n in enumerate([50, 12, 3]) for i in range(n)
+    ]
     parts = folds(rows, 5)
     assert sum(map(len, parts)) == 65 and len(set.union(*parts)) == 65
     assert {len(part) for part in parts} == {13}
@@ -64,7 +67,8 @@ def run(tmp_path: Path, name: str = "isic2018", **options) -> Path:
 @pytest.fixture
 def skin(tmp_path):
     return write_skin(
-        tmp_path, [[f"L{i // 2}", f"i{i:02d}", "nv" if i % 4 < 2 else "mel", 30, "male"] for i in range(20)]
+        tmp_path,
+        [[f"L{i // 2}", f"i{i:02d}", "nv" if i % 4 < 2 else "mel", 30, "male"] for i in range(20)],
     )
 
 
@@ -96,15 +100,23 @@ def test_folds_and_options_that_are_none_are_refused(skin, tmp_path, options, se
 
 def test_a_files_parts_become_the_split_and_images_it_leaves_out_are_listed(skin, tmp_path, capsys):
     write_csv(
-        tmp_path / "parts.csv", ["image", "split"], [[f"i{i:02d}", ("train", "Val", "test")[i % 3]] for i in range(19)]
+        tmp_path / "parts.csv",
+        ["image", "split"],
+        [[f"i{i:02d}", ("train", "Val", "test")[i % 3]] for i in range(19)],
     )
     made = manifest.read(path := run(tmp_path, split_file=tmp_path / "parts.csv"))
     pool = read_pool(path.parent / "pool.h5")
-    assert pool.id[pool.split == 1].tolist() == ["i02", "i05", "i08", "i11", "i14", "i17"] and len(pool.id) == 19
+    assert (
+        pool.id[pool.split == 1].tolist() == ["i02", "i05", "i08", "i11", "i14", "i17"]
+        and len(pool.id) == 19
+    )
     assert made.body["split"]["by"] == "file" and made.body["skipped"] == [
         {"file": "images/i19.jpg", "why": "not in parts.csv"}
     ]
-    assert made.made_by[-2:] == ["--split-file", "parts.csv"] and made.options["split_file"]["name"] == "parts.csv"
+    assert (
+        made.made_by[-2:] == ["--split-file", "parts.csv"]
+        and made.options["split_file"]["name"] == "parts.csv"
+    )
     assert "6 validation images of parts.csv train" in capsys.readouterr().err
     with refused("images/i19.jpg: not in parts.csv"):
         run(tmp_path, split_file=tmp_path / "parts.csv", strict=True)
@@ -113,9 +125,13 @@ def test_a_files_parts_become_the_split_and_images_it_leaves_out_are_listed(skin
 @pytest.mark.parametrize("name", ["{}", "{}.jpg", "images/{}.jpg"])
 def test_a_file_may_name_images_by_id_file_or_path_and_hold_folds(skin, tmp_path, name):
     lines = "\n".join(f"nv;{name.format(f'i{i:02d}')};{i % 2}" for i in range(20))
-    (tmp_path / "folds.csv").write_text(f"\ufeffclass;file-name;split-index\n{lines}\n", encoding="utf-8")
+    (tmp_path / "folds.csv").write_text(
+        f"\ufeffclass;file-name;split-index\n{lines}\n", encoding="utf-8"
+    )
     for fold in (0, 1):
-        pool = read_pool(run(tmp_path, split_file=tmp_path / "folds.csv", fold=fold).parent / "pool.h5")
+        pool = read_pool(
+            run(tmp_path, split_file=tmp_path / "folds.csv", fold=fold).parent / "pool.h5"
+        )
         assert pool.split.tolist() == [int(i % 2 == fold) for i in range(20)]
 
 
@@ -131,11 +147,17 @@ def test_a_file_may_name_images_by_id_file_or_path_and_hold_folds(skin, tmp_path
         ("image,split\ni00,test\n", {"fold": 1}, "no folds"),
         ("image,split\ni00\n", {}, "has 1 cell, not 2"),
         ("", {}, "is empty"),
-        ("image,split\ni00,test\n", {"split": "image"}, "--split image and --split-file exclude each other"),
+        (
+            "image,split\ni00,test\n",
+            {"split": "image"},
+            "--split image and --split-file exclude each other",
+        ),
         ("image,split\ni00,test\n", {"folds": 2}, "--folds 2 beside a split file"),
     ],
 )
-def test_a_file_that_cannot_be_meant_is_refused_in_a_sentence(skin, tmp_path, text, options, sentence):
+def test_a_file_that_cannot_be_meant_is_refused_in_a_sentence(
+    skin, tmp_path, text, options, sentence
+):
     (tmp_path / "parts.csv").write_text(text)
     with refused(sentence):
         run(tmp_path, split_file=tmp_path / "parts.csv", **options)
@@ -143,23 +165,38 @@ def test_a_file_that_cannot_be_meant_is_refused_in_a_sentence(skin, tmp_path, te
         run(tmp_path, split_file=tmp_path / "none.csv")
 
 
-REAL = pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")
+REAL = pytest.mark.skipif(
+    not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder"
+)
 
 
 @REAL
 def test_flambys_own_file_gives_its_published_parts():
     data = Path(os.environ["FEDCLI_REAL_DATA"])
-    images = [Row(file.stem, 0, f"images/{file.name}") for file in sorted((data / "ham10000" / "images").iterdir())]
-    kept, left = given_tables.by_file(images, data / "splits" / "flamby_isic2019_train_test_split.csv", None)
+    images = [
+        Row(file.stem, 0, f"images/{file.name}")
+        for file in sorted((data / "ham10000" / "images").iterdir())
+    ]
+    kept, left = given_tables.by_file(
+        images, data / "splits" / "flamby_isic2019_train_test_split.csv", None
+    )
     assert len(kept) == 10015 and not left and sum(row.test for row in kept) == 2003
 
 
 @REAL
 def test_hyper_kvasirs_own_file_gives_its_folds():
-    path = Path(os.environ["FEDCLI_REAL_DATA"]) / "splits" / "hyper_kvasir" / "official_splits" / "5_fold_split.csv"
+    path = (
+        Path(os.environ["FEDCLI_REAL_DATA"])
+        / "splits"
+        / "hyper_kvasir"
+        / "official_splits"
+        / "5_fold_split.csv"
+    )
     names = [line.split(";")[0] for line in path.read_text().splitlines()[1:]]
     images = [Row(Path(name).stem, 0, f"labeled-images/{name}") for name in names]
-    sizes = [sum(row.test for row in given_tables.by_file(images, path, fold)[0]) for fold in range(5)]
+    sizes = [
+        sum(row.test for row in given_tables.by_file(images, path, fold)[0]) for fold in range(5)
+    ]
     assert sum(sizes) == len(names) == 10662 and max(sizes) - min(sizes) < 100
 
 
@@ -171,9 +208,21 @@ def test_ham10000_read_as_your_own_images_has_its_published_counts():
     own |= {"group": "sex,age", "patient": "lesion_id"}
     table = own_images.rows(raw, Choices(16, "unit", window="file", own=own))
     counts = Counter(table.classes[row.label] for row in table.rows)
-    assert counts == {"nv": 6705, "mel": 1113, "bkl": 1099, "bcc": 514, "akiec": 327, "vasc": 142, "df": 115}
+    assert counts == {
+        "nv": 6705,
+        "mel": 1113,
+        "bkl": 1099,
+        "bcc": 514,
+        "akiec": 327,
+        "vasc": 142,
+        "df": 115,
+    }
     assert Counter(row.groups["sex"] for row in table.rows) == {-1: 57, 0: 4552, 1: 5406}
-    assert len({row.patient for row in table.rows}) == 7470 and table.channels == 3 and table.skipped == []
+    assert (
+        len({row.patient for row in table.rows}) == 7470
+        and table.channels == 3
+        and table.skipped == []
+    )
 
 
 def numbered(tmp_path, lines):

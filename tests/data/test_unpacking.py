@@ -24,7 +24,9 @@ def member(name: str, kind: bytes = tarfile.REGTYPE) -> tarfile.TarInfo:
 
 
 @pytest.mark.parametrize(
-    "content", [b"PK but no archive", ZIP[:-30], tarred(member("a"))[:-20]], ids=["text", "zip", "tar"]
+    "content",
+    [b"PK but no archive", ZIP[:-30], tarred(member("a"))[:-20]],
+    ids=["text", "zip", "tar"],
 )
 def test_what_is_no_archive_is_a_sentence(tmp_path, content):
     (tmp_path / "all.zip").write_bytes(content)

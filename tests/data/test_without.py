@@ -21,11 +21,35 @@ def dataset(tmp_path) -> Path:
     rows = [Row(f"i{i}", i // 3 % 2, None, i >= 6, {"center": i % 3}) for i in range(12)]
 
     def build(folder: Path) -> dict:
-        write_pool(folder / "pool.h5", rows, [np.full((4, 4, 1), i, np.uint8) for i in range(12)], ["center"])
-        body = {"classes": ["a", "b"], "attributes": {"center": SITES}, "size": [4, 4], "channels": 1}
-        return body | {"augment": "none", "name": "made", "clients": 2, "sites": "center", "unit": None, "count": 12}
+        write_pool(
+            folder / "pool.h5",
+            rows,
+            [np.full((4, 4, 1), i, np.uint8) for i in range(12)],
+            ["center"],
+        )
+        body = {
+            "classes": ["a", "b"],
+            "attributes": {"center": SITES},
+            "size": [4, 4],
+            "channels": 1,
+        }
+        return body | {
+            "augment": "none",
+            "name": "made",
+            "clients": 2,
+            "sites": "center",
+            "unit": None,
+            "count": 12,
+        }
 
-    return manifest.stage("dataset", folder=tmp_path / "made", made_by=["prepare"], options={}, parents=[], build=build)
+    return manifest.stage(
+        "dataset",
+        folder=tmp_path / "made",
+        made_by=["prepare"],
+        options={},
+        parents=[],
+        build=build,
+    )
 
 
 def parts(made) -> tuple[dict[str, list[int]], list[int]]:
@@ -39,10 +63,14 @@ def test_a_site_leaves_training_and_the_test_images(dataset, tmp_path, capsys):
     assert parts(made) == ({"north": [0, 3], "south": [1, 4]}, [6, 7, 9, 10])
     assert made.body["left_out"] == [{"attribute": "center", "value": "west", "images": 4}]
     assert "without west: 2 training images, 2 test images left out" in capsys.readouterr().err
-    assert parts(fedcli.partition(dataset, without=["center=west", "south"], work=tmp_path))[0] == {"north": [0, 3]}
+    assert parts(fedcli.partition(dataset, without=["center=west", "south"], work=tmp_path))[0] == {
+        "north": [0, 3]
+    }
     dealt = fedcli.partition(dataset, iid=True, clients=2, without=["west"], work=tmp_path)
     assert sorted(sum(parts(dealt)[0].values(), [])) == [0, 1, 3, 4]
-    assert manifest.read(dealt.path).options["without"] == [{"attribute": "center", "value": "west"}]
+    assert manifest.read(dealt.path).options["without"] == [
+        {"attribute": "center", "value": "west"}
+    ]
 
 
 def test_a_partition_without_the_option_says_nothing_of_it(dataset, tmp_path):

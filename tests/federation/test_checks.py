@@ -20,7 +20,9 @@ from fedcli.models.layout import Layout
 def played(local=None, aggregator=None):
     """One round of FedAvg with one half in place of its own."""
     fedavg = resolve("fedavg")
-    method = replace(fedavg, name="mine", local=local or fedavg.local, aggregator=aggregator or fedavg.aggregator)
+    method = replace(
+        fedavg, name="mine", local=local or fedavg.local, aggregator=aggregator or fedavg.aggregator
+    )
     net = toy_net()
     training = Training(optimizer="sgd", lr=0.1, batch_size=8)
     federation = Federation(InProcess(method, net, Layout(net), toy_shards(), training), rounds=1)
@@ -36,7 +38,10 @@ class ByLoss(Mean):
 
     def aggregate(self, theta, updates, memory):
         mean = average(updates.theta, updates.base)
-        return mean if self.theta is None else self.theta, updates.base if self.weights is None else self.weights
+        return (
+            mean if self.theta is None else self.theta,
+            updates.base if self.weights is None else self.weights,
+        )
 
 
 @pytest.mark.parametrize(
@@ -45,12 +50,17 @@ class ByLoss(Mean):
         (torch.tensor([1.0, 1.0, 0.5, 0.5]), "returned weights that sum to 3"),
         (torch.tensor([0.5, 0.5, 0.5, -0.5]), r"returned a negative weight \(-0.5\)"),
         (torch.tensor([0.5, 0.5, 0.0, torch.nan]), "returned weights that are not finite"),
-        (torch.tensor([0.5, 0.5]), r"returned a float32 tensor of shape \[2\] as weights of 4 clients"),
+        (
+            torch.tensor([0.5, 0.5]),
+            r"returned a float32 tensor of shape \[2\] as weights of 4 clients",
+        ),
         ([0.25] * 4, "returned a list, not a tensor as weights of 4 clients"),
     ],
 )
 def test_weights_are_shares_of_the_clients(weights, sentence):
-    with pytest.raises(FedcliError, match=rf"aggregate of ByLoss \(method mine\) {sentence}") as error:
+    with pytest.raises(
+        FedcliError, match=rf"aggregate of ByLoss \(method mine\) {sentence}"
+    ) as error:
         played(aggregator=ByLoss(weights=weights))
     assert "sum to 1" in error.value.hint and error.value.code == 1
 
@@ -127,16 +137,40 @@ class SelectsByName(SelectsNobody):
 @pytest.mark.parametrize(
     ("half", "sentence"),
     [
-        (KeepsANumber(), "aggregate of KeepsANumber .* put a float, not a tensor into the server's memory as 'round'"),
-        (SendsANumber(), "broadcast of SendsANumber .* put an int, not a tensor into what clients receive as 'step'"),
-        (MeasuresANumber(), "measure_local of MeasuresANumber .* put a float, not a tensor into its report as 'loss'"),
+        (
+            KeepsANumber(),
+            "aggregate of KeepsANumber .* put a float, not a tensor into the server's memory as 'round'",
+        ),
+        (
+            SendsANumber(),
+            "broadcast of SendsANumber .* put an int, not a tensor into what clients receive as 'step'",
+        ),
+        (
+            MeasuresANumber(),
+            "measure_local of MeasuresANumber .* put a float, not a tensor into its report as 'loss'",
+        ),
         (MeasuresSomeClients(), "mine: client north reported 'loss', client south did not"),
-        (MeasuresInShapes(), "'loss' as a float32 tensor of shape .0., client south as a float32 tensor of shape .1."),
-        (RemembersANumber(), "on_round_start of RemembersANumber .* into the client's memory as 'visits'"),
-        (SharesANumber(), "post_aggregate of SharesANumber .* put a list, not a tensor into what all clients share"),
-        (LosesTheModel(), "post_aggregate of LosesTheModel .* returned a NoneType, not a tensor as the model"),
+        (
+            MeasuresInShapes(),
+            "'loss' as a float32 tensor of shape .0., client south as a float32 tensor of shape .1.",
+        ),
+        (
+            RemembersANumber(),
+            "on_round_start of RemembersANumber .* into the client's memory as 'visits'",
+        ),
+        (
+            SharesANumber(),
+            "post_aggregate of SharesANumber .* put a list, not a tensor into what all clients share",
+        ),
+        (
+            LosesTheModel(),
+            "post_aggregate of LosesTheModel .* returned a NoneType, not a tensor as the model",
+        ),
         (SelectsNobody(), "select_clients of SelectsNobody .* selected nobody"),
-        (SelectsByName(), "select_clients of SelectsByName .* returned a list, not a tensor for 4 clients"),
+        (
+            SelectsByName(),
+            "select_clients of SelectsByName .* returned a list, not a tensor for 4 clients",
+        ),
     ],
 )
 def test_every_hook_is_named(half, sentence):

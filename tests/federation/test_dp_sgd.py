@@ -29,10 +29,13 @@ SGD = Training(optimizer="sgd", lr=0.1, batch_size=8, weight_decay=0.0)
 @pytest.mark.parametrize(
     ("noise", "q", "steps", "delta", "expected"),
     [
-        (1.0, 0.1, 100, 1e-5, 7.899255), (1.1, 0.01, 1000, 1e-5, 1.711770), (20.0, 1.0, 200, 1e-5, 3.188992),
-        (0.7, 0.05, 400, 1e-5, 16.384556), (4.0, 0.1, 800, 1e-6, 3.672011),
+        (1.0, 0.1, 100, 1e-5, 7.899255),
+        (1.1, 0.01, 1000, 1e-5, 1.711770),
+        (20.0, 1.0, 200, 1e-5, 3.188992),
+        (0.7, 0.05, 400, 1e-5, 16.384556),
+        (4.0, 0.1, 800, 1e-6, 3.672011),
     ],
-)  # fmt: skip
+)
 def test_epsilon_is_that_of_independent_accountants(noise, q, steps, delta, expected):
     """RDPAccountant of opacus 1.6.0 (rows 1, 2 and 4) and of dp-accounting 0.6.0 (the others)."""
     assert epsilon(noise, q, steps, delta) == pytest.approx(expected, rel=1e-3)
@@ -40,7 +43,13 @@ def test_epsilon_is_that_of_independent_accountants(noise, q, steps, delta, expe
 
 def test_epsilon_grows_with_steps_and_chance_and_falls_with_noise():
     usual = epsilon(1.0, 0.1, 100, 1e-5)
-    assert epsilon(1.0, 0.1, 0, 1e-5) == 0 < epsilon(2.0, 0.1, 100, 1e-5) < usual < epsilon(1.0, 0.1, 200, 1e-5)
+    assert (
+        epsilon(1.0, 0.1, 0, 1e-5)
+        == 0
+        < epsilon(2.0, 0.1, 100, 1e-5)
+        < usual
+        < epsilon(1.0, 0.1, 200, 1e-5)
+    )
     assert usual < epsilon(1.0, 0.2, 100, 1e-5) < epsilon(1.0, 1.0, 100, 1e-5)
     assert epsilon(1e9, 0.1, 1, 1e-5) == 0 and usual < epsilon(0.01, 0.1, 100, 1e-5)
 
@@ -49,7 +58,11 @@ def small_net():
     """Without batch norm: convolution, GroupNorm and a head."""
     torch.manual_seed(0)
     body = nn.Sequential(
-        nn.Conv2d(1, 4, 3, padding=1), nn.GroupNorm(2, 4), nn.ReLU(inplace=True), nn.MaxPool2d(4), nn.Flatten()
+        nn.Conv2d(1, 4, 3, padding=1),
+        nn.GroupNorm(2, 4),
+        nn.ReLU(inplace=True),
+        nn.MaxPool2d(4),
+        nn.Flatten(),
     )
     return Network(body, 16, CLASSES)
 
@@ -154,14 +167,23 @@ def test_what_a_method_sends_depends_on_images_through_the_private_gradient_alon
         return torch.zeros(())
 
     monkeypatch.setattr(PrivateGradient, "__call__", blind)
-    others = {client: replace(toy_shard(client), images=255 - toy_shard(client).images, y=2 - toy_shard(client).y)
-              for client in ROSTER}  # fmt: skip
+    others = {
+        client: replace(
+            toy_shard(client), images=255 - toy_shard(client).images, y=2 - toy_shard(client).y
+        )
+        for client in ROSTER
+    }
     training = replace(SGD, dp_sgd=1.0, bn="freeze")
     for name in fits:
-        first, second = (play(name, rounds=2, training=training, shards=s) for s in (toy_shards(), others))
+        first, second = (
+            play(name, rounds=2, training=training, shards=s) for s in (toy_shards(), others)
+        )
         assert torch.equal(first.theta, second.theta), name
         for client in ROSTER:
-            assert all(torch.equal(v, second.clients[client][k]) for k, v in first.clients.get(client, {}).items())
+            assert all(
+                torch.equal(v, second.clients[client][k])
+                for k, v in first.clients.get(client, {}).items()
+            )
 
 
 def _fits(name):
@@ -172,7 +194,9 @@ def _fits(name):
     return True
 
 
-@pytest.mark.parametrize("spec", ["qffl", "bsm", "ditto", "fedrep", "moon", "fedprox+afl", "fedism-plus"])
+@pytest.mark.parametrize(
+    "spec", ["qffl", "bsm", "ditto", "fedrep", "moon", "fedprox+afl", "fedism-plus"]
+)
 def test_what_takes_more_from_images_is_refused_with_the_methods_that_fit(spec):
     with pytest.raises(UsageError, match="takes more from images") as error:
         check(planned(spec, {}, replace(SGD, dp_sgd=1.0), rounds=2))
@@ -210,7 +234,9 @@ def test_batch_norm_is_refused_with_the_network_that_has_none(name):
 
 def test_networks_with_group_norm_have_the_same_trained_numbers_and_no_statistics():
     for name in ("cnn", "resnet10", "resnet18"):
-        plain, grouped = (models.build(n, models.Inputs(3, 2, 32), seed=0) for n in (name, f"{name}-gn"))
+        plain, grouped = (
+            models.build(n, models.Inputs(3, 2, 32), seed=0) for n in (name, f"{name}-gn")
+        )
         counts = [sum(p.numel() for p in net.parameters()) for net in (plain, grouped)]
         assert counts[0] == counts[1] and not list(grouped.buffers())
 
@@ -224,10 +250,17 @@ def test_a_run_states_epsilon_of_the_client_with_the_most_of_it(tmp_path):
         for client in manifest.read(chain).body["roster"]
     }
     assert run.body["privacy"] == {
-        "clip": 1.0, "noise": 1.0, "epsilon": max(each.values()), "delta": 1e-5, "of": "image", "sampling": "Poisson",
+        "clip": 1.0,
+        "noise": 1.0,
+        "epsilon": max(each.values()),
+        "delta": 1e-5,
+        "of": "image",
+        "sampling": "Poisson",
         "clients": each,
-    }  # fmt: skip
-    assert run.body["label"] == f"FedAvg, epsilon {max(each.values()):.3g} and delta 1e-05 per image"
+    }
+    assert (
+        run.body["label"] == f"FedAvg, epsilon {max(each.values()):.3g} and delta 1e-05 per image"
+    )
     assert run.options["dp_sgd"] == 1.0
 
 
@@ -237,7 +270,9 @@ def test_a_run_that_starts_from_another_says_what_its_epsilon_leaves_out(tmp_pat
     first = train(chain, plan, work=tmp_path, out=None)
     again = manifest.read(train(chain, replace(plan, weights=str(first)), work=tmp_path, out=None))
     assert "epsilon is of this run alone" in again.body["warning"]
-    plain = manifest.read(train(chain, replace(plan, weights=str(first), dp_sgd=0.0), work=tmp_path, out=None))
+    plain = manifest.read(
+        train(chain, replace(plan, weights=str(first), dp_sgd=0.0), work=tmp_path, out=None)
+    )
     assert "does not hold for this one" in plain.body["warning"] and "privacy" not in plain.body
     assert manifest.read(first).body["warning"] == ""
 

@@ -38,7 +38,11 @@ def test_what_cannot_run_is_refused(name, device, sentence):
 
 
 def test_short_forms_name_the_same_engines():
-    assert named(jobs=3) == "pool:3" and named(at_once=2) == "streams:2" and named("in-process") == "in-process"
+    assert (
+        named(jobs=3) == "pool:3"
+        and named(at_once=2) == "streams:2"
+        and named("in-process") == "in-process"
+    )
     assert named() is None
     with pytest.raises(UsageError, match="--jobs and --at-once name different engines"):
         named(jobs=3, at_once=2)

@@ -24,9 +24,11 @@ from fedcli.runs.assembly import with_features
 from fedcli.runs.resources import be_deterministic
 
 SHORTER = {  # as long on any device
-    "ccvr": {"features": 20, "epochs": 2}, "creff": {"features": 4, "steps": 5, "epochs": 5}, "fediic": {"moves": 2},
+    "ccvr": {"features": 20, "epochs": 2},
+    "creff": {"features": 4, "steps": 5, "epochs": 5},
+    "fediic": {"moves": 2},
     "pfedme": {"inner_steps": 2},
-}  # fmt: skip
+}
 OF_STEPS = gpu_checks.recorded_steps_are_ordinary_steps, gpu_checks.clients_at_once_change_nothing
 FEW = covering(PAIRS, hooks)
 MORE = [pytest.param(pair, marks=pytest.mark.long) for pair in covering(PAIRS) if pair not in FEW]
@@ -44,7 +46,9 @@ def test_every_check_of_a_gpu_holds(spec, monkeypatch):
     if spec in METHODS and spec not in AT_CLIENTS:
         rest = [check for check in gpu_checks.CHECKS if check not in OF_STEPS]
         monkeypatch.setattr(gpu_checks, "CHECKS", rest)
-    settings = {name: value for part in spec.split("+") for name, value in SHORTER.get(part, {}).items()}
+    settings = {
+        name: value for part in spec.split("+") for name, value in SHORTER.get(part, {}).items()
+    }
     with pretended():
         assert gpu_checks.failures(resolve(spec, settings), "cuda") == {}
 
@@ -66,7 +70,9 @@ def reading(self, net, batch, client):
 
 
 def sending(self, net, batch, client):
-    return Plain.loss(self, net, batch, client) * torch.tensor(float(client.round), device=client.theta.device)
+    return Plain.loss(self, net, batch, client) * torch.tensor(
+        float(client.round), device=client.theta.device
+    )
 
 
 def on_the_host(self, net, client):
@@ -80,10 +86,19 @@ def scaled(self, net, batch, client):
 @pytest.mark.parametrize(
     ("attributes", "said"),
     [
-        ({"loss": waiting}, "it trains: Fault: _local_scalar_dense waits for the GPU within a recorded step"),
+        (
+            {"loss": waiting},
+            "it trains: Fault: _local_scalar_dense waits for the GPU within a recorded step",
+        ),
         ({"loss": reading}, "recorded steps are ordinary steps: theta differs after 2 rounds"),
-        ({"loss": sending}, "it trains: Fault: torch.tensor on the GPU waits for the GPU within a recorded step"),
-        ({"on_round_start": on_the_host, "loss": scaled}, "Own keeps 'scale' of a client's round in the CPU's memory"),
+        (
+            {"loss": sending},
+            "it trains: Fault: torch.tensor on the GPU waits for the GPU within a recorded step",
+        ),
+        (
+            {"on_round_start": on_the_host, "loss": scaled},
+            "Own keeps 'scale' of a client's round in the CPU's memory",
+        ),
     ],
 )
 def test_a_method_that_waits_for_the_host_or_reads_a_number_that_changes_is_found(attributes, said):
@@ -106,18 +121,23 @@ def test_a_number_that_the_server_sends_from_the_host_is_read_anew_in_each_round
 
 def test_one_method_that_fails_ends_no_other(monkeypatch):
     broken = type("Broken", (Plain,), {"on_round_end": lambda *_: 1 / 0})
-    monkeypatch.setattr(gpu_checks, "METHODS", dict.fromkeys(("broken", "fedavg"), METHODS["fedavg"]))
+    monkeypatch.setattr(
+        gpu_checks, "METHODS", dict.fromkeys(("broken", "fedavg"), METHODS["fedavg"])
+    )
     gpu_checks.METHODS["broken"] = replace(METHODS["fedavg"], local=broken())
     monkeypatch.setattr(gpu_checks, "resolve", lambda name: gpu_checks.METHODS[name])
     with pretended():
         assert [proof.failed for proof in gpu_checks.proofs("cuda")] == [
-            {"it trains": "ZeroDivisionError: division by zero"}, {},
-        ]  # fmt: skip
+            {"it trains": "ZeroDivisionError: division by zero"},
+            {},
+        ]
 
 
 def test_a_recording_has_one_stream_of_its_network_and_workers_have_no_more_than_there_are():
     with pretended():
-        clients = toy_federation(resolve("fedism"), shards=gpu_checks.toy_clients("cuda"), device="cuda").clients
+        clients = toy_federation(
+            resolve("fedism"), shards=gpu_checks.toy_clients("cuda"), device="cuda"
+        ).clients
         engine = Streams.of(clients, 2)
         gpu_checks._OnDevice(resolve("fedism"), "cuda", None)
         before = Stream.made
@@ -139,7 +159,9 @@ def test_before_torch_2_12_clients_side_by_side_are_not_recorded(version, record
     """All recordings draw from one seed and offset there."""
     monkeypatch.setattr(torch, "__version__", TorchVersion(version))
     with pretended():
-        clients = toy_federation(resolve("fedavg"), shards=gpu_checks.toy_clients("cuda"), device="cuda").clients
+        clients = toy_federation(
+            resolve("fedavg"), shards=gpu_checks.toy_clients("cuda"), device="cuda"
+        ).clients
         workers = Streams.of(clients, 2).workers
         assert [isinstance(worker.steps, RecordedSteps) for worker in workers] == [records, records]
 
@@ -147,11 +169,18 @@ def test_before_torch_2_12_clients_side_by_side_are_not_recorded(version, record
 def test_what_a_rule_keeps_on_the_host_is_there_again_after_a_resume(tmp_path):
     with pretended():
         there = torch.ones(3, device="cuda")
-        state = states.RunState(1, there, {"a": there}, {"seen": torch.arange(3)}, {"north": {"b": torch.ones(2)}})
+        state = states.RunState(
+            1, there, {"a": there}, {"seen": torch.arange(3)}, {"north": {"b": torch.ones(2)}}
+        )
         states.save(tmp_path, state, ROSTER)
         again = states.restore(tmp_path / "00001.h5", ROSTER, "cuda")
-        assert all(states.equal(getattr(again, part), getattr(state, part)) for part in ("theta", "shared", "server"))
-        assert not again.server["seen"].is_cuda and not states.equal(again.server["seen"], state.server["seen"].cuda())
+        assert all(
+            states.equal(getattr(again, part), getattr(state, part))
+            for part in ("theta", "shared", "server")
+        )
+        assert not again.server["seen"].is_cuda and not states.equal(
+            again.server["seen"], state.server["seen"].cuda()
+        )
 
 
 def on_the_host_alone(kind="none", images=None):
@@ -217,7 +246,9 @@ def test_features_of_images_on_the_host_lie_on_the_gpu():
 def test_workers_of_one_gpu_share_what_is_free():
     with pretended(free=10_000):
         images = torch.zeros(4, 1000, dtype=torch.uint8)
-        assert shard._placed(images, "cuda").is_cuda and not shard._placed(images, "cuda", 2).is_cuda
+        assert (
+            shard._placed(images, "cuda").is_cuda and not shard._placed(images, "cuda", 2).is_cuda
+        )
 
 
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16"])

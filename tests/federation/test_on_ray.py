@@ -41,7 +41,11 @@ class Actor:
     def __init__(self, ray, kind):
         self.ray, self.actor, self.alive = ray, kind(), True
         for name in ("begin", "work_on"):
-            setattr(self, name, SimpleNamespace(remote=lambda *values, name=name: self.call(name, values)))
+            setattr(
+                self,
+                name,
+                SimpleNamespace(remote=lambda *values, name=name: self.call(name, values)),
+            )
 
     def call(self, name, values):
         self.ray.calls += name == "work_on"
@@ -58,7 +62,9 @@ class StandIn:
     lost_at: the call in which the worker that has it is lost, and all that it has not handed over.
     """
 
-    exceptions = SimpleNamespace(RayError=RayError, RayActorError=RayActorError, ObjectLostError=ObjectLostError)
+    exceptions = SimpleNamespace(
+        RayError=RayError, RayActorError=RayActorError, ObjectLostError=ObjectLostError
+    )
 
     def __init__(self, lost_at=0, cpus=2, error=None):
         self.lost_at, self.cpus, self.error, self.calls, self.killed = lost_at, cpus, error, 0, 0
@@ -70,7 +76,10 @@ class StandIn:
         return {"CPU": float(self.cpus)}
 
     def nodes(self):
-        return [{"Alive": True, "Resources": {"CPU": float(self.cpus)}}, {"Alive": False, "Resources": {"CPU": 8.0}}]
+        return [
+            {"Alive": True, "Resources": {"CPU": float(self.cpus)}},
+            {"Alive": False, "Resources": {"CPU": 8.0}},
+        ]
 
     def remote(self, **resources):
         return lambda kind: SimpleNamespace(remote=lambda: Actor(self, kind))
@@ -111,7 +120,10 @@ def trained(work, method, engine, **more):
 
 
 def made(run):
-    return {path.name: path.read_bytes() for path in [run.parent / "rounds.jsonl", *run.parent.glob("models/*.h5")]}
+    return {
+        path.name: path.read_bytes()
+        for path in [run.parent / "rounds.jsonl", *run.parent.glob("models/*.h5")]
+    }
 
 
 @pytest.mark.parametrize("method", ["scaffold", "ditto", "afl"])
@@ -119,7 +131,10 @@ def test_bytes_are_those_of_one_process_also_where_a_worker_is_lost(tmp_path, ra
     usual = made(trained(tmp_path / "usual", method, "in-process"))
     whole, losing = ray(), ray(lost_at=6)
     assert made(trained(tmp_path / "lost", method, "ray:2")) == usual
-    assert "a worker of the ray cluster was lost: 1 worker goes on with its clients" in capsys.readouterr().err
+    assert (
+        "a worker of the ray cluster was lost: 1 worker goes on with its clients"
+        in capsys.readouterr().err
+    )
     assert losing.killed == 1 and not whole.calls
 
 
@@ -165,7 +180,9 @@ def test_a_node_without_the_data_is_refused(tmp_path, monkeypatch):
         asked.append(what)
         return clients
 
-    assert worker.begin(remake, str(tmp_path), frozenset(), "cuda", 1, 3) == [] and asked == [("cuda", 1, 3)]
+    assert worker.begin(remake, str(tmp_path), frozenset(), "cuda", 1, 3) == [] and asked == [
+        ("cuda", 1, 3)
+    ]
     refused = worker.begin(remake, str(tmp_path / "absent"), frozenset(), "cpu", 1, 1)
     assert isinstance(refused, FedcliError) and f"has no {tmp_path / 'absent'}" in refused.sentence
 

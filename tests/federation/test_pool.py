@@ -40,7 +40,9 @@ def _own_threads():
 def engine_clients(method=None):
     method = method or resolve("fedavg")
     net = toy_net(extend=method.local.extend)
-    return InProcess(method, net, Layout(net, method.local.personal_tensors(net)), toy_shards(), TRAINING)
+    return InProcess(
+        method, net, Layout(net, method.local.personal_tensors(net)), toy_shards(), TRAINING
+    )
 
 
 def pool(spec, jobs=2):
@@ -70,7 +72,9 @@ class KeepsUpdates(Mean):
         memory["last"] = updates.theta[1]
         rows = RowTable.of(memory.get("rows", RowTable(tuple(updates.theta.shape), theta.dtype)))
         memory["rows"] = rows.replaced({updates.round % 4: updates.theta[1]})
-        return (updates.theta[0] if updates.round == 2 else (updates.theta[0] + previous) / 2), updates.base
+        return (
+            updates.theta[0] if updates.round == 2 else (updates.theta[0] + previous) / 2
+        ), updates.base
 
 
 @pytest.mark.parametrize("memory", [True, False], ids=["shared memory", "refused"])
@@ -96,7 +100,10 @@ def test_clients_that_only_measure_or_train_alone_leave_the_same_bits(spec, sett
     pooled, expected = together.first(), together.first()
     with Pool(engine_clients(method), 2, len(ROSTER)) as engine:
         for _ in range(3):
-            pooled, expected = together.play(pooled, engine=engine).state, together.play(expected).state
+            pooled, expected = (
+                together.play(pooled, engine=engine).state,
+                together.play(expected).state,
+            )
     assert torch.equal(pooled.theta, expected.theta)
     assert all(equal(pooled.clients[client], kept) for client, kept in expected.clients.items())
 
@@ -107,7 +114,10 @@ def test_more_tasks_than_the_table_has_rows_are_answered():
     with Pool(federation.clients, 2, 1) as engine:
         reports = [(report.theta.clone(), report.table is None) for report in engine(tasks)]
     assert [alone for _, alone in reports] == [False, True, True, True]
-    assert all(torch.equal(theta, federation.clients.run_one(task).theta) for (theta, _), task in zip(reports, tasks))
+    assert all(
+        torch.equal(theta, federation.clients.run_one(task).theta)
+        for (theta, _), task in zip(reports, tasks)
+    )
 
 
 def test_a_call_that_is_left_early_does_not_reach_into_the_next():
@@ -118,7 +128,10 @@ def test_a_call_that_is_left_early_does_not_reach_into_the_next():
         next(iter(engine(first)))
         made = [report.theta.clone() for report in engine(second)]
     alone = engine_clients()
-    assert all(torch.equal(theta, alone.run_one(task).theta) for theta, task in zip(made, second, strict=True))
+    assert all(
+        torch.equal(theta, alone.run_one(task).theta)
+        for theta, task in zip(made, second, strict=True)
+    )
 
 
 @pytest.mark.parametrize("place", [0, 1])
@@ -126,7 +139,9 @@ def test_a_killed_worker_is_told_in_a_sentence(place):
     """Also where tasks larger than a pipe wait for it, whose other end its neighbours were forked with."""
     federation, engine = pool("fedavg")
     task = Task("north", 0, 1, 3, 1, federation.first().theta, {"large": torch.zeros(300_000)}, {})
-    tasks = [replace(task, client=client) for client in ROSTER if engine.worker_of[client] == place] * 4
+    tasks = [
+        replace(task, client=client) for client in ROSTER if engine.worker_of[client] == place
+    ] * 4
     with pytest.raises(FedcliError, match="was killed"), engine:
         reports = engine(tasks)
         os.kill(engine.workers.processes[place].pid, signal.SIGKILL)
@@ -154,7 +169,12 @@ def test_what_goes_wrong_in_a_worker_is_told_with_the_client_it_was(monkeypatch)
     monkeypatch.setattr(METHODS["fedavg"].local.__class__, "gradient", fails)
     monkeypatch.setattr(extensions, "_loaded", {})  # no code of a user's that could be at fault
     federation, engine = pool("fedavg")
-    with engine, pytest.raises(WorkerError, match="Odd: this and that, while training client north in round 1 of 3"):
+    with (
+        engine,
+        pytest.raises(
+            WorkerError, match="Odd: this and that, while training client north in round 1 of 3"
+        ),
+    ):
         federation.play(federation.first(), engine=engine)
 
 
@@ -178,15 +198,26 @@ def four_cores(monkeypatch):
 
 @pytest.mark.parametrize(
     ("engine", "clients", "threads"),
-    [(None, 2, 1), (None, 1, 4), ("in-process", 8, 4), ("pool:2", 8, 1), ("pool:2", 1, 4), ("pool:1", 8, 4)],
+    [
+        (None, 2, 1),
+        (None, 1, 4),
+        ("in-process", 8, 4),
+        ("pool:2", 8, 1),
+        ("pool:2", 1, 4),
+        ("pool:1", 8, 4),
+    ],
 )
-def test_a_large_network_trains_on_one_thread_where_clients_train_side_by_side(four_cores, engine, clients, threads):
+def test_a_large_network_trains_on_one_thread_where_clients_train_side_by_side(
+    four_cores, engine, clients, threads
+):
     plan = planned("fedavg", {}, TRAINING, rounds=1, model="resnet18", engine=engine)
     chosen_engine.prepare(plan, clients)
     assert torch.get_num_threads() == threads
 
 
-@pytest.mark.parametrize(("free", "threads"), [(10**6, 4), (10**12, 1), (0, 1)])  # 0: the system does not say
+@pytest.mark.parametrize(
+    ("free", "threads"), [(10**6, 4), (10**12, 1), (0, 1)]
+)  # 0: the system does not say
 def test_one_process_trains_where_memory_is_short(four_cores, tmp_path, monkeypatch, free, threads):
     monkeypatch.setattr(resources, "free", lambda device: free)
     plan = planned("fedavg", {}, TRAINING, rounds=1, model="resnet10", engine=None)
@@ -195,12 +226,17 @@ def test_one_process_trains_where_memory_is_short(four_cores, tmp_path, monkeypa
     before = {name: tensor.clone() for name, tensor in federation.net.state_dict().items()}
     settle(federation)
     assert torch.get_num_threads() == threads
-    assert all(torch.equal(tensor, before[name]) for name, tensor in federation.net.state_dict().items())
+    assert all(
+        torch.equal(tensor, before[name]) for name, tensor in federation.net.state_dict().items()
+    )
 
 
 def test_workers_get_about_as_many_images_each():
     of = shared_out({"a": 10, "b": 9, "c": 8, "d": 7, "e": 1}, 2)
-    assert sorted(sum(size for client, size in zip("abcde", (10, 9, 8, 7, 1)) if of[client] == k) for k in (0, 1)) == [
+    assert sorted(
+        sum(size for client, size in zip("abcde", (10, 9, 8, 7, 1)) if of[client] == k)
+        for k in (0, 1)
+    ) == [
         17,
         18,
     ]

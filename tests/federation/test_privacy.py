@@ -22,7 +22,12 @@ SGD = Training(optimizer="sgd", lr=0.1, batch_size=8, weight_decay=0.0)
 
 @pytest.mark.parametrize(
     ("noise", "answers", "delta", "expected"),
-    [(4.0, 1, 1e-5, 1.993091), (20.0, 20, 1e-5, 1.760057), (10.0, 5, 1e-6, 1.994527), (8.0, 50, 1e-4, 7.602249)],
+    [
+        (4.0, 1, 1e-5, 1.993091),
+        (20.0, 20, 1e-5, 1.760057),
+        (10.0, 5, 1e-6, 1.994527),
+        (8.0, 50, 1e-4, 7.602249),
+    ],
 )
 def test_epsilon_is_that_of_an_independent_accountant(noise, answers, delta, expected):
     """dp-accounting 0.6.0: PLDAccountant over GaussianDpEvent(noise / 2), as an exchange moves an update by 2 C."""
@@ -31,8 +36,12 @@ def test_epsilon_is_that_of_an_independent_accountant(noise, answers, delta, exp
 
 def test_an_update_is_cut_at_the_norm_and_a_short_one_is_not():
     start = torch.tensor([1.0, 1.0])
-    assert noised_model(start + torch.tensor([3.0, 4.0]), start, 1.0, 0.0, seed=1).tolist() == pytest.approx([1.6, 1.8])
-    assert noised_model(start + torch.tensor([0.3, 0.4]), start, 1.0, 0.0, seed=1).tolist() == pytest.approx([1.3, 1.4])
+    assert noised_model(
+        start + torch.tensor([3.0, 4.0]), start, 1.0, 0.0, seed=1
+    ).tolist() == pytest.approx([1.6, 1.8])
+    assert noised_model(
+        start + torch.tensor([0.3, 0.4]), start, 1.0, 0.0, seed=1
+    ).tolist() == pytest.approx([1.3, 1.4])
     with pytest.raises(FedcliError, match="not finite"):
         noised_model(torch.tensor([math.nan]), torch.zeros(1), 1.0, 1.0, seed=1)
 
@@ -46,7 +55,9 @@ def test_noise_has_the_standard_deviation_that_is_stated_and_follows_from_its_se
 
 def test_without_a_cut_and_with_hardly_any_noise_it_is_fedavg():
     made = play("fedavg", rounds=2, training=replace(SGD, dp_clip=1e6, dp_noise=1e-15)).theta
-    torch.testing.assert_close(made, play("fedavg", rounds=2, training=SGD).theta, atol=1e-4, rtol=1e-3)
+    torch.testing.assert_close(
+        made, play("fedavg", rounds=2, training=SGD).theta, atol=1e-4, rtol=1e-3
+    )
 
 
 @pytest.mark.parametrize("spec", ["moon", "fedheal", "fedadam"])
@@ -56,7 +67,9 @@ def test_methods_that_send_their_models_alone_train_with_it(spec):
     assert theta.isfinite().all() and (theta[-4:] > 0).all()
 
 
-@pytest.mark.parametrize(("spec", "column"), [("scaffold", "control_change"), ("qffl", "loss_before")])
+@pytest.mark.parametrize(
+    ("spec", "column"), [("scaffold", "control_change"), ("qffl", "loss_before")]
+)
 def test_what_is_reported_beside_the_model_is_refused(spec, column):
     with pytest.raises(FedcliError, match=f"{spec} reports '{column}' beside the model"):
         play(spec, rounds=1, training=replace(SGD, dp_noise=5.0))
@@ -66,7 +79,12 @@ def test_a_run_states_epsilon_and_delta(tmp_path):
     plan = planned("fedavg", {}, replace(SGD, dp_noise=20.0), rounds=1)
     body = manifest.read(train(make_chain(tmp_path), plan, work=tmp_path, out=None)).body
     spent = epsilon(20.0, 1, 1e-5)
-    assert body["privacy"] == {"clip": 1.0, "noise": 20.0, "epsilon": pytest.approx(spent), "delta": 1e-5}
+    assert body["privacy"] == {
+        "clip": 1.0,
+        "noise": 20.0,
+        "epsilon": pytest.approx(spent),
+        "delta": 1e-5,
+    }
     assert body["label"] == f"FedAvg, epsilon {spent:.3g} and delta 1e-05 per client"
 
 
@@ -96,5 +114,9 @@ def test_every_round_client_and_run_has_noise_of_its_own():
     start, t, seen = layout.read(), layout.trainable, []
     for client, round, seed in (("north", 1, 0), ("south", 1, 0), ("north", 2, 0), ("north", 1, 1)):
         task = Task(client, 0, round, 3, seed, start, {}, {})
-        seen.append(run_client(resolve("fedavg"), net, layout, toy_shard("north", 9), task, training).theta[:t])
+        seen.append(
+            run_client(resolve("fedavg"), net, layout, toy_shard("north", 9), task, training).theta[
+                :t
+            ]
+        )
     assert all((a - b).std() > 3 for a, b in combinations(seen, 2))

@@ -26,11 +26,15 @@ def shard_of(labels, groups):
 def shares(sampling, labels, groups):
     """Share of draws of each of the given images."""
     shard = shard_of(labels, groups)
-    draws = torch.cat([
-        batch.at
-        for shuffle in range(10)
-        for batch in shard.epoch(64, shuffle=shuffle, augment=1, strata=strata(sampling, shard, SEX))
-    ])  # fmt: skip
+    draws = torch.cat(
+        [
+            batch.at
+            for shuffle in range(10)
+            for batch in shard.epoch(
+                64, shuffle=shuffle, augment=1, strata=strata(sampling, shard, SEX)
+            )
+        ]
+    )
     return ((draws % len(labels)).bincount(minlength=len(labels)) / len(draws)).tolist()
 
 
@@ -50,7 +54,9 @@ def test_parts_are_drawn_equally_often(sampling, expected):
 
 def test_images_without_a_group_are_drawn_as_often_as_without_sampling():
     """One of four is unknown; of the others f has one and m two."""
-    assert shares("group", [0, 0, 0, 0], [-1, 0, 1, 1]) == pytest.approx([1 / 4, 3 / 8, 3 / 16, 3 / 16], abs=0.03)
+    assert shares("group", [0, 0, 0, 0], [-1, 0, 1, 1]) == pytest.approx(
+        [1 / 4, 3 / 8, 3 / 16, 3 / 16], abs=0.03
+    )
     assert shares("group", [0, 1], [-1, -1]) == pytest.approx([1 / 2, 1 / 2], abs=0.03)
     assert shares("group-class", [0, 1, 1], [-1, 0, -1]) == pytest.approx([1 / 3] * 3, abs=0.03)
 

@@ -16,7 +16,12 @@ def test_a_client_depends_on_its_task_and_nothing_else():
 
     def run():
         return run_client(
-            resolve("fedism-plus"), net, layout, toy_shard("north"), task, Training(lr=0.01, batch_size=8)
+            resolve("fedism-plus"),
+            net,
+            layout,
+            toy_shard("north"),
+            task,
+            Training(lr=0.01, batch_size=8),
         )  # noqa: E731
 
     first = run()
@@ -45,7 +50,9 @@ def test_a_round_matches_a_loop_written_by_hand():
     for client, shard in toy_shards().items():
         net = toy_net(dropout=0.0).train()
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-        order = torch.randperm(len(shard), generator=torch.Generator().manual_seed(derive("shuffle", 1, 1, client, 0)))
+        order = torch.randperm(
+            len(shard), generator=torch.Generator().manual_seed(derive("shuffle", 1, 1, client, 0))
+        )
         whole = next(shard.in_order())
         for at in order.split(8):
             optimizer.zero_grad()
@@ -61,7 +68,12 @@ def test_cohorts_are_drawn_from_seed_and_round():
     assert cohort(20, 0.3, seed=1, round=4) == cohort(20, 0.3, seed=1, round=4)
     assert cohort(20, 0.3, seed=1, round=4) != cohort(20, 0.3, seed=1, round=5)
     assert len(cohort(20, 0.3, seed=1, round=4)) == 6
-    assert cohort(20, 0.001, seed=1, round=1) != [] and cohort(4, 1.0, seed=1, round=1) == [0, 1, 2, 3]
+    assert cohort(20, 0.001, seed=1, round=1) != [] and cohort(4, 1.0, seed=1, round=1) == [
+        0,
+        1,
+        2,
+        3,
+    ]
 
 
 def test_an_update_that_is_not_finite_is_refused_by_name():
@@ -101,5 +113,14 @@ def test_augmentation_depends_on_the_image_not_on_its_batch():
 def test_rows_that_are_not_finite_are_those_with_nan_or_infinity():
     """A sum of finite numbers may overflow, and infinities of both signs cancel into NaN."""
     inf, nan, large = torch.inf, torch.nan, 3e38
-    table = torch.tensor([[1.0, 2, 3], [nan, 0, 0], [0, inf, 0], [inf, -inf, 0], [large, large, 0], [large, 0, -large]])
+    table = torch.tensor(
+        [
+            [1.0, 2, 3],
+            [nan, 0, 0],
+            [0, inf, 0],
+            [inf, -inf, 0],
+            [large, large, 0],
+            [large, 0, -large],
+        ]
+    )
     assert all_finite(table) == [True, False, False, False, True, True]

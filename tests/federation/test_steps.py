@@ -14,25 +14,41 @@ from fedcli.methods import METHODS, resolve
 from fedcli.models.layout import Layout
 
 # One method of each kind of step; test_training.py records every method, with all options of training.
-CASES = [(spec, {}, "affine-flip") for spec in ("fedprox", "scaffold", "fedism-plus", "promptfl", "fedminmax")]
-CASES += [(spec, {"teacher_view": "clean"}, "flip") for spec in ("kd", "fed-mas")] + [("kd", {}, "none")]
+CASES = [
+    (spec, {}, "affine-flip")
+    for spec in ("fedprox", "scaffold", "fedism-plus", "promptfl", "fedminmax")
+]
+CASES += [(spec, {"teacher_view": "clean"}, "flip") for spec in ("kd", "fed-mas")] + [
+    ("kd", {}, "none")
+]
 
 
 @pytest.mark.parametrize("spec, settings, kind", CASES)
-def test_a_recording_comes_to_the_same_bits_and_no_step_waits_for_the_device(spec, settings, kind, monkeypatch):
+def test_a_recording_comes_to_the_same_bits_and_no_step_waits_for_the_device(
+    spec, settings, kind, monkeypatch
+):
     shards = federation(kind)
-    state, captures = recorded(monkeypatch, Strict, spec, settings=settings, shards=shards, dropout=0.0, until=2)
+    state, captures = recorded(
+        monkeypatch, Strict, spec, settings=settings, shards=shards, dropout=0.0, until=2
+    )
     usual = play(spec, settings, training=TRAINING, shards=shards, dropout=0.0, until=2)
     assert torch.equal(state.theta, usual.theta) and states.equal(state.clients, usual.clients)
     assert captures >= 1
 
 
 OF_EACH_IMAGE = ("adv", 1), ("kd", 1), ("fed-mas", 1), ("fairlora", 1)
-BY_GROUP = [(spec, 2) for spec in ("fairfb", "fedminmax", "flexfair", "gifair", "group-dro", "reweigh", "feddg")]
+BY_GROUP = [
+    (spec, 2)
+    for spec in ("fairfb", "fedminmax", "flexfair", "gifair", "group-dro", "reweigh", "feddg")
+]
 
 
-@pytest.mark.parametrize("spec, captures", [("fedprox", 1), ("fedism-plus", 3), *OF_EACH_IMAGE, *BY_GROUP])
-def test_a_step_is_recorded_once_for_all_clients_and_again_only_where_it_reads_the_round(spec, captures, monkeypatch):
+@pytest.mark.parametrize(
+    "spec, captures", [("fedprox", 1), ("fedism-plus", 3), *OF_EACH_IMAGE, *BY_GROUP]
+)
+def test_a_step_is_recorded_once_for_all_clients_and_again_only_where_it_reads_the_round(
+    spec, captures, monkeypatch
+):
     """Twice where the server sends nothing in the first round yet."""
     assert recorded(monkeypatch, Tape, spec, shards=federation())[1] == captures
 

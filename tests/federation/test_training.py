@@ -28,9 +28,16 @@ from fedcli.runs.rules import check
 
 SGD = Training(optimizer="sgd", lr=0.05, momentum=0.9, weight_decay=0.01, batch_size=8)
 EVERYTHING = replace(
-    SGD, nesterov=True, clip_norm=0.5, keep_optimizer=True, schedule="step:1:0.5", warmup=2,
-    loss="focal:2", class_weights="balanced", label_smoothing=0.1,
-)  # fmt: skip
+    SGD,
+    nesterov=True,
+    clip_norm=0.5,
+    keep_optimizer=True,
+    schedule="step:1:0.5",
+    warmup=2,
+    loss="focal:2",
+    class_weights="balanced",
+    label_smoothing=0.1,
+)
 OF_LOSS = "label_smoothing", "class_weights", "loss"
 OWN_LOSS = [name for name, method in METHODS.items() if method.local.own_loss]
 
@@ -53,7 +60,9 @@ def test_a_step_schedule_multiplies_after_each_of_its_rounds():
 
 def test_warmup_rises_in_a_line_and_goes_with_every_schedule():
     assert rates(Training(lr=1.0, warmup=4), 6) == pytest.approx([0.25, 0.5, 0.75, 1, 1, 1])
-    assert rates(Training(lr=1.0, warmup=2, schedule="step:1:0.1"), 3) == pytest.approx([0.5, 0.1, 0.1])
+    assert rates(Training(lr=1.0, warmup=2, schedule="step:1:0.1"), 3) == pytest.approx(
+        [0.5, 0.1, 0.1]
+    )
     cosine = rates(Training(lr=1.0, schedule="cosine"), 4)
     assert rates(Training(lr=1.0, warmup=2, schedule="cosine"), 4) == [cosine[0] / 2, *cosine[1:]]
 
@@ -104,12 +113,16 @@ FULL = {"batch_size": 10_000, "epochs": 3}
             {"lr": 0.01, "weight_decay": 0.1},
         ),
         (
-            Training(optimizer="sgd", lr=0.1, momentum=0.9, weight_decay=0.01, nesterov=True, **FULL),
+            Training(
+                optimizer="sgd", lr=0.1, momentum=0.9, weight_decay=0.01, nesterov=True, **FULL
+            ),
             torch.optim.SGD,
             {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01, "nesterov": True},
         ),
         (
-            Training(optimizer="sgd", lr=0.1, momentum=0.9, weight_decay=0.0, clip_norm=0.2, **FULL),
+            Training(
+                optimizer="sgd", lr=0.1, momentum=0.9, weight_decay=0.0, clip_norm=0.2, **FULL
+            ),
             torch.optim.SGD,
             {"lr": 0.1, "momentum": 0.9, "clip": 0.2},
         ),
@@ -122,7 +135,11 @@ def test_each_optimizer_is_torchs(training, kind, options):
 @pytest.mark.parametrize(
     ("training", "kind", "options"),
     [
-        (Training(optimizer="adam", lr=0.01, weight_decay=0.0, **FULL), torch.optim.Adam, {"lr": 0.01}),
+        (
+            Training(optimizer="adam", lr=0.01, weight_decay=0.0, **FULL),
+            torch.optim.Adam,
+            {"lr": 0.01},
+        ),
         (
             Training(optimizer="adamw", lr=0.01, weight_decay=0.1, **FULL),
             torch.optim.AdamW,
@@ -137,7 +154,9 @@ def test_each_optimizer_is_torchs(training, kind, options):
 )
 def test_a_kept_optimizer_goes_on_where_a_fresh_one_starts_anew(training, kind, options):
     kept, memory = by_us(replace(training, keep_optimizer=True), rounds=2)
-    torch.testing.assert_close(kept, by_torch(kind, rounds=2, kept=True, **options), atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(
+        kept, by_torch(kind, rounds=2, kept=True, **options), atol=1e-6, rtol=1e-5
+    )
     fresh, nothing = by_us(training, rounds=2)
     torch.testing.assert_close(fresh, by_torch(kind, rounds=2, **options), atol=1e-6, rtol=1e-5)
     assert not torch.allclose(kept, fresh, atol=1e-4)
@@ -166,12 +185,19 @@ def test_a_client_with_another_optimizers_state_starts_afresh():
     training = Training(optimizer="adam", lr=0.01, keep_optimizer=True)
     begun = [
         run_client(
-            resolve("fedavg"), net, layout, toy_shard("north"),
-            Task("north", 0, 2, 3, 0, Layout(toy_net()).read(), {}, memory), training,
+            resolve("fedavg"),
+            net,
+            layout,
+            toy_shard("north"),
+            Task("north", 0, 2, 3, 0, Layout(toy_net()).read(), {}, memory),
+            training,
         )
         for memory in (old, {})
-    ]  # fmt: skip
-    assert torch.equal(begun[0].theta, begun[1].theta) and begun[0].memory.keys() == begun[1].memory.keys()
+    ]
+    assert (
+        torch.equal(begun[0].theta, begun[1].theta)
+        and begun[0].memory.keys() == begun[1].memory.keys()
+    )
 
 
 @pytest.mark.parametrize("spec", AT_CLIENTS)
@@ -183,7 +209,9 @@ def test_every_method_trains_with_all_of_them_and_a_recording_has_the_same_bits(
     assert usual.theta.isfinite().all()
     assert all("optimizer_momentum" in usual.clients[client] for client in ROSTER)
     if spec in RECORDED:
-        state, captures = recorded(monkeypatch, Strict, spec, training=training, shards=shards, dropout=0.0, until=2)
+        state, captures = recorded(
+            monkeypatch, Strict, spec, training=training, shards=shards, dropout=0.0, until=2
+        )
         assert captures >= 1 and torch.equal(state.theta, usual.theta)
         assert states.equal(state.clients, usual.clients)
 
@@ -201,7 +229,9 @@ def takes_or_refuses(spec, name, trained):
     training = replace(SGD, **{name: given})
     model = "clip-tiny" if resolve(spec).local.model else "cnn"
     if spec in OWN_LOSS:
-        with pytest.raises(UsageError, match=f"{spec} has a loss of its own, so --{name.replace('_', '-')}"):
+        with pytest.raises(
+            UsageError, match=f"{spec} has a loss of its own, so --{name.replace('_', '-')}"
+        ):
             check(planned(spec, {}, training, 1, model=model))
         return
     check(planned(spec, {}, training, 1, model=model))
@@ -240,13 +270,19 @@ def test_what_cannot_be_is_refused_in_a_sentence(options, said):
 
 
 def test_a_run_records_every_option_that_decides_its_bytes_and_reads_it_again():
-    everything = replace(EVERYTHING, sampling="class", dp_clip=2.0, dp_noise=0.5, dp_delta=1e-6, dp_sgd=1.5)
+    everything = replace(
+        EVERYTHING, sampling="class", dp_clip=2.0, dp_noise=0.5, dp_delta=1e-6, dp_sgd=1.5
+    )
     asked = planned("fedavg", {}, everything, 3, engine=None)
     recorded = record.options(asked, resolve("fedavg"), None)
     assert {name: recorded[name] for name in values(everything)} == values(everything)
     assert record.read(recorded) == asked
     words = record.command(recorded)
-    assert words[words.index("--loss") + 1] == "focal:2" and "--keep-optimizer" in words and "--nesterov" in words
+    assert (
+        words[words.index("--loss") + 1] == "focal:2"
+        and "--keep-optimizer" in words
+        and "--nesterov" in words
+    )
 
 
 def test_where_optimizers_are_kept_every_client_trains_also_under_a_rule_that_keeps_one_model():
@@ -255,11 +291,15 @@ def test_where_optimizers_are_kept_every_client_trains_also_under_a_rule_that_ke
 
 
 @pytest.mark.parametrize(
-    "open_engine", [lambda clients: Pool(clients, 2, len(ROSTER)), lambda clients: Streams.of(clients, 3)]
+    "open_engine",
+    [lambda clients: Pool(clients, 2, len(ROSTER)), lambda clients: Streams.of(clients, 3)],
 )
 def test_every_engine_comes_to_the_same_bits(open_engine):
     method, shards = resolve("scaffold"), federation("flip")
-    usual, net = play("scaffold", training=EVERYTHING, shards=shards), toy_net(extend=method.local.extend)
+    usual, net = (
+        play("scaffold", training=EVERYTHING, shards=shards),
+        toy_net(extend=method.local.extend),
+    )
     clients = InProcess(method, net, Layout(net), shards, EVERYTHING)
     engine, together = open_engine(clients), Federation(clients, rounds=3, seed=1)
     state = together.first()
@@ -268,15 +308,22 @@ def test_every_engine_comes_to_the_same_bits(open_engine):
             state = together.play(state, engine=engine).state
     assert torch.equal(state.theta, usual.theta)
     for client in ROSTER:
-        assert all(torch.equal(state.clients[client][name], value) for name, value in usual.clients[client].items())
+        assert all(
+            torch.equal(state.clients[client][name], value)
+            for name, value in usual.clients[client].items()
+        )
 
 
 def test_a_run_with_another_loss_says_so_in_its_label():
     plain, other = (
         SimpleNamespace(
-            plan=planned("fedavg", {}, training, 3), method=resolve("fedavg"), data=SimpleNamespace(body={})
+            plan=planned("fedavg", {}, training, 3),
+            method=resolve("fedavg"),
+            data=SimpleNamespace(body={}),
         )
         for training in (SGD, EVERYTHING)
     )
     assert record._label(plain) == "FedAvg"
-    assert record._label(other) == "FedAvg, focal:2 loss, balanced class weights, 0.1 label smoothing"
+    assert (
+        record._label(other) == "FedAvg, focal:2 loss, balanced class weights, 0.1 label smoothing"
+    )

@@ -11,17 +11,44 @@ from fedcli.federation.client import Report, Task
 from fedcli.federation.engines.wire import MessageError, pack, to_arrays, unpack
 
 TASK = Task(
-    "north", 0, 1, 3, 7, torch.zeros(4), {"a": torch.tensor(2.0), "b/c": torch.arange(3)}, {"mine": torch.ones(1)}
+    "north",
+    0,
+    1,
+    3,
+    7,
+    torch.zeros(4),
+    {"a": torch.tensor(2.0), "b/c": torch.arange(3)},
+    {"mine": torch.ones(1)},
 )
-REPORT = Report("north", 0, 9, 2, torch.tensor(0.5), torch.ones(4), {"e": torch.tensor(1)}, {"mine": torch.ones(1)})
+REPORT = Report(
+    "north",
+    0,
+    9,
+    2,
+    torch.tensor(0.5),
+    torch.ones(4),
+    {"e": torch.tensor(1)},
+    {"mine": torch.ones(1)},
+)
 
 
 def test_memory_is_left_out_and_scalars_stay_scalars():
     scalars, arrays = pack(TASK)
-    assert scalars == {"client": "north", "row": 0, "round": 1, "rounds": 3, "seed": 7, "part": "whole"}
+    assert scalars == {
+        "client": "north",
+        "row": 0,
+        "round": 1,
+        "rounds": 3,
+        "seed": 7,
+        "part": "whole",
+    }
     assert set(arrays) == {"theta", "shared/a", "shared/b/c"} and arrays["shared/a"].shape == ()
     again = unpack(Task, (scalars, arrays))
-    assert again.memory == {} and again.shared["b/c"].dtype == torch.int64 and again.shared["a"].ndim == 0
+    assert (
+        again.memory == {}
+        and again.shared["b/c"].dtype == torch.int64
+        and again.shared["a"].ndim == 0
+    )
 
 
 def test_what_arrives_may_be_written_to():
@@ -45,5 +72,7 @@ def test_what_is_missing_is_refused():
     scalars, arrays = pack(replace(REPORT, columns={}))
     with pytest.raises(MessageError, match="without its array 'theta'"):
         unpack(Report, (scalars, {"loss": np.zeros(())}))
-    with pytest.raises(MessageError, match="the n of a report is a whole number; one arrived without"):
+    with pytest.raises(
+        MessageError, match="the n of a report is a whole number; one arrived without"
+    ):
         unpack(Report, ({k: v for k, v in scalars.items() if k != "n"}, arrays))

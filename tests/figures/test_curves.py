@@ -20,9 +20,15 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 def drawn(*records, names=None):
     """The panels of a picture by title, and the names in its legend."""
-    figure = drawing.drawn(FIGURES["curves"].picture(labels.labels(list(records)), series=names or []))
+    figure = drawing.drawn(
+        FIGURES["curves"].picture(labels.labels(list(records)), series=names or [])
+    )
     panels = {axes.get_title(loc="left"): axes for axes in figure.axes}
-    return panels, [text.get_text() for legend in figure.legends for text in legend.get_texts()], figure
+    return (
+        panels,
+        [text.get_text() for legend in figure.legends for text in legend.get_texts()],
+        figure,
+    )
 
 
 def test_a_record_is_read_as_named_curves_in_the_order_they_are_shown(tmp_path):
@@ -33,12 +39,22 @@ def test_a_record_is_read_as_named_curves_in_the_order_they_are_shown(tmp_path):
     }
     record = read(a_run(tmp_path / "run", [a_line(1, **more), a_line(2, **more)]))
     assert list(record.series) == [
-        "loss", "clean balanced_accuracy", "weights", "mu", "rescue_factor", "reported loss", "epsilon", "server mu",
-    ]  # fmt: skip
+        "loss",
+        "clean balanced_accuracy",
+        "weights",
+        "mu",
+        "rescue_factor",
+        "reported loss",
+        "epsilon",
+        "server mu",
+    ]
     assert list(record.series["mu"].curves) == ROSTER and not record.series["mu"].scalar
     assert record.series["mu"].curves["south"].tolist() == [[1, 2], [2, 2]]
     assert record.series["server mu"].curves[""].tolist() == [[1, 0.1], [2, 0.1]]
-    assert record.series["clean balanced_accuracy"].curves[""].tolist() == [[1, 25], [2, 25]]  # percent
+    assert record.series["clean balanced_accuracy"].curves[""].tolist() == [
+        [1, 25],
+        [2, 25],
+    ]  # percent
     assert record.series["rescue_factor"].title == "Rescue factor"
     assert (record.clients, record.played, record.rounds, record.dataset) == (4, 2, 2, "skin")
 
@@ -46,7 +62,13 @@ def test_a_record_is_read_as_named_curves_in_the_order_they_are_shown(tmp_path):
 def test_rounds_without_a_score_or_a_client_have_no_point_and_null_is_a_gap(tmp_path):
     lines = [
         a_line(1, clients=["north", "west"], loss=[1.0, 2.0], weights=[0.5, 0.5]),
-        a_line(2, clients=["north", "south"], loss=[None, 3.0], weights=[0.5, 0.5], test={"clean": {"auc": 0.5}}),
+        a_line(
+            2,
+            clients=["north", "south"],
+            loss=[None, 3.0],
+            weights=[0.5, 0.5],
+            test={"clean": {"auc": 0.5}},
+        ),
         a_line(3, clients=["north", "west"], loss=[4.0, 5.0], weights=[0.5, 0.5]),
     ]
     series = read(a_run(tmp_path / "run", lines)).series
@@ -66,7 +88,12 @@ def test_an_unfinished_run_is_read_with_its_datas_roster_up_to_the_last_whole_li
     assert list(record.series["loss"].curves) == ROSTER
     assert (record.played, record.rounds, record.label) == (2, 9, "fedmrl")
     (tmp_path / "partitions" / "made" / "partition.json").unlink()
-    assert list(read(folder).series["loss"].curves) == ["client 0", "client 1", "client 2", "client 3"]
+    assert list(read(folder).series["loss"].curves) == [
+        "client 0",
+        "client 1",
+        "client 2",
+        "client 3",
+    ]
 
 
 def test_what_is_no_record_is_told(tmp_path):
@@ -76,7 +103,9 @@ def test_what_is_no_record_is_told(tmp_path):
         read(tmp_path)
     with pytest.raises(FedcliError, match="has no round yet"):
         read(a_run(tmp_path / "new", [], finished=False))
-    for k, line in enumerate([{"round": 1}, a_line(1, weights=[1.0]), {"round": "x"}, [], a_line(1, reports=3)]):
+    for k, line in enumerate(
+        [{"round": 1}, a_line(1, weights=[1.0]), {"round": "x"}, [], a_line(1, reports=3)]
+    ):
         with pytest.raises(FedcliError, match="is damaged"):
             read(a_run(tmp_path / f"bad{k}", [line]))
     changed = a_run(tmp_path / "changed", [a_line(1)])
@@ -86,7 +115,9 @@ def test_what_is_no_record_is_told(tmp_path):
 
 
 def test_one_run_has_a_line_per_client_and_names_them(tmp_path):
-    record = read(a_run(tmp_path / "run", [a_line(t, server={"epsilon": 1 / t}) for t in (1, 2, 3)]))
+    record = read(
+        a_run(tmp_path / "run", [a_line(t, server={"epsilon": 1 / t}) for t in (1, 2, 3)])
+    )
     panels, legend, figure = drawn(record)
     assert list(panels) == ["Training loss", "Weight in the aggregation", "Epsilon"]
     assert legend == ROSTER
@@ -95,16 +126,27 @@ def test_one_run_has_a_line_per_client_and_names_them(tmp_path):
     assert losses == [[1 / t + k for t in (1, 2, 3)] for k in range(4)]
     assert len(panels["Epsilon"].lines) == 1
     looks = {(line.get_color(), line.get_linestyle()) for line in panels["Training loss"].lines}
-    assert len(looks) == 4 and panels["Epsilon"].lines[0].get_color() not in {colour for colour, _ in looks}
+    assert len(looks) == 4 and panels["Epsilon"].lines[0].get_color() not in {
+        colour for colour, _ in looks
+    }
 
 
 def test_up_to_twelve_clients_look_different_and_more_are_thin_lines_under_their_mean(tmp_path):
     def many(count):
-        line = {"round": 1, "loss": [float(k) for k in range(count)], "weights": [1 / count] * count}
-        return read(a_run(tmp_path / str(count), [line], roster=[f"site {k}" for k in range(count)]))
+        line = {
+            "round": 1,
+            "loss": [float(k) for k in range(count)],
+            "weights": [1 / count] * count,
+        }
+        return read(
+            a_run(tmp_path / str(count), [line], roster=[f"site {k}" for k in range(count)])
+        )
 
     panels, legend, _ = drawn(many(12), names=["loss"])
-    assert len({(line.get_color(), line.get_linestyle()) for line in panels["Training loss"].lines}) == 12
+    assert (
+        len({(line.get_color(), line.get_linestyle()) for line in panels["Training loss"].lines})
+        == 12
+    )
     assert len(legend) == 12
     panels, legend, _ = drawn(many(13), names=["loss"])
     assert legend == ["one client", "mean over clients"]
@@ -112,10 +154,18 @@ def test_up_to_twelve_clients_look_different_and_more_are_thin_lines_under_their
 
 
 def test_several_runs_are_compared_by_the_mean_and_the_range_of_their_clients(tmp_path):
-    first = a_run(tmp_path / "one", [a_line(1, server={"epsilon": 1.0}), a_line(2, server={"epsilon": 0.5})])
+    first = a_run(
+        tmp_path / "one", [a_line(1, server={"epsilon": 1.0}), a_line(2, server={"epsilon": 0.5})]
+    )
     other = a_run(tmp_path / "other", [a_line(1), a_line(2), a_line(3)], label="FedAvg")
     panels, legend, figure = drawn(read(first), read(other))
-    assert legend == ["FedMRL", "FedAvg", "lowest to highest client", "largest weight", "smallest weight"]
+    assert legend == [
+        "FedMRL",
+        "FedAvg",
+        "lowest to highest client",
+        "largest weight",
+        "smallest weight",
+    ]
     assert figure.get_suptitle() == "2 runs on skin"
     losses = panels["Training loss (each method's own)"]
     mean = [line.get_ydata().tolist() for line in losses.lines]
@@ -127,7 +177,9 @@ def test_several_runs_are_compared_by_the_mean_and_the_range_of_their_clients(tm
 
 def test_of_weights_the_extremes_of_each_run_are_drawn_as_their_mean_is_always_the_same(tmp_path):
     turned = a_line(2, weights=[0.1, 0.1, 0.1, 0.7])
-    records = [read(a_run(tmp_path / str(k), [a_line(1), turned], options={"seed": k})) for k in range(2)]
+    records = [
+        read(a_run(tmp_path / str(k), [a_line(1), turned], options={"seed": k})) for k in range(2)
+    ]
     panels, _, _ = drawn(*records, names=["weights"])
     lines = panels["Weight in the aggregation"].lines
     assert [line.get_ydata().tolist() for line in lines] == [[0.4, 0.7], [0.1, 0.1]] * 2
@@ -136,12 +188,20 @@ def test_of_weights_the_extremes_of_each_run_are_drawn_as_their_mean_is_always_t
 
 def test_runs_of_one_method_are_named_by_their_settings_or_else_by_their_folders(tmp_path):
     def runs(*names_and_options):
-        return [read(a_run(tmp_path / name, [a_line(1)], options=options)) for name, options in names_and_options]
+        return [
+            read(a_run(tmp_path / name, [a_line(1)], options=options))
+            for name, options in names_and_options
+        ]
 
-    short = runs(("a", {"lr": 1, "settings": {"mu": 0.1}}), ("b", {"lr": 1, "settings": {"mu": 0.5}}))
+    short = runs(
+        ("a", {"lr": 1, "settings": {"mu": 0.1}}), ("b", {"lr": 1, "settings": {"mu": 0.5}})
+    )
     other = read(a_run(tmp_path / "c", [a_line(1)], label="FedAvg", options={"lr": 7}))
     assert drawn(*short, other)[1][:3] == ["FedMRL (mu=0.1)", "FedMRL (mu=0.5)", "FedAvg"]
-    long = runs(("d", {"partition_options": "of one kind" * 9}), ("e", {"partition_options": "of another kind" * 9}))
+    long = runs(
+        ("d", {"partition_options": "of one kind" * 9}),
+        ("e", {"partition_options": "of another kind" * 9}),
+    )
     assert drawn(*long)[1][:2] == ["d", "e"]
     records = runs(("fedmrl-a", {}), ("fedmrl-b", {}))
     assert drawn(*records)[1][:2] == ["fedmrl-a", "fedmrl-b"]
@@ -149,8 +209,16 @@ def test_runs_of_one_method_are_named_by_their_settings_or_else_by_their_folders
 
 
 def test_no_title_stands_for_two_things(tmp_path):
-    more = {"reports": {"training_loss": [1.0, 2.0, 3.0, 4.0], "mu": [0.0, 1.0, 2.0, 3.0], "odd": [0.0, 1.0, 2.0, 3.0]}}
-    record = read(a_run(tmp_path / "run", [a_line(t, **more, server={"mu": t, "odd": t}) for t in (1, 2)]))
+    more = {
+        "reports": {
+            "training_loss": [1.0, 2.0, 3.0, 4.0],
+            "mu": [0.0, 1.0, 2.0, 3.0],
+            "odd": [0.0, 1.0, 2.0, 3.0],
+        }
+    }
+    record = read(
+        a_run(tmp_path / "run", [a_line(t, **more, server={"mu": t, "odd": t}) for t in (1, 2)])
+    )
     titles = list(drawn(record)[0])
     assert len(titles) == len(record.series) == 7
     assert [title for title in titles if "Training loss" in title] == ["Training loss"]
@@ -176,11 +244,16 @@ def test_values_that_spread_far_stand_on_a_logarithmic_axis(tmp_path, values, sc
     ticks = [text.get_text() for text in panels["Odd"].get_yticklabels()]
     assert not any("$" in tick for tick in ticks)  # TeX would be printed as it is
     if scale == "symlog":
-        assert panels["Odd"].yaxis.get_transform().linthresh == 1e-5 and {"0", "1e-5", "1"} <= set(ticks)
+        assert panels["Odd"].yaxis.get_transform().linthresh == 1e-5 and {"0", "1e-5", "1"} <= set(
+            ticks
+        )
 
 
 def test_what_never_changes_is_left_out_unless_it_is_asked_for(tmp_path, capsys):
-    folder = a_run(tmp_path / "run", [a_line(t, reports={"mu": [0.01] * 4}, server={"gone": None}) for t in (1, 2)])
+    folder = a_run(
+        tmp_path / "run",
+        [a_line(t, reports={"mu": [0.01] * 4}, server={"gone": None}) for t in (1, 2)],
+    )
     record = read(folder)
     assert curves.chosen([record], []) == ["loss", "weights", "gone"]
     assert curves.chosen([record], ["mu"]) == ["mu"]
@@ -211,7 +284,9 @@ def test_a_gap_is_not_bridged_and_a_point_between_gaps_is_a_dot(tmp_path):
 
 
 def test_a_series_of_nulls_says_so(tmp_path):
-    panels, legend, _ = drawn(read(a_run(tmp_path / "run", [a_line(1, loss=[None] * 4)])), names=["loss"])
+    panels, legend, _ = drawn(
+        read(a_run(tmp_path / "run", [a_line(1, loss=[None] * 4)])), names=["loss"]
+    )
     assert [text.get_text() for text in panels["Training loss"].texts] == ["no finite value"]
     assert legend == []
 
@@ -220,7 +295,9 @@ def test_an_unknown_series_names_the_nearest_and_all(tmp_path):
     record = read(a_run(tmp_path / "run", [a_line(1, server={"epsilon": 1.0})]))
     with pytest.raises(UsageError, match="no run has a series 'epsilom'") as caught:
         curves.chosen([record], ["loss", "epsilom"])
-    assert caught.value.hint.startswith("did you mean 'epsilon'? a series begins once a round has something to record")
+    assert caught.value.hint.startswith(
+        "did you mean 'epsilon'? a series begins once a round has something to record"
+    )
     assert caught.value.hint.endswith("known: loss, weights, epsilon")
     assert curves.chosen([record], ["weights", "loss", "weights"]) == ["weights", "loss"]
 
@@ -248,17 +325,28 @@ def test_the_same_curves_give_the_same_bytes(tmp_path, suffix):
     folder = a_run(tmp_path / "run", [a_line(1), a_line(2)])
     pictures = [tmp_path / f"{k}{suffix}" for k in range(2)]
     for picture in pictures:
-        command(FIGURES["curves"], [str(folder)], {"series": ["loss"]}, work=tmp_path, out=picture, json=True)
+        command(
+            FIGURES["curves"],
+            [str(folder)],
+            {"series": ["loss"]},
+            work=tmp_path,
+            out=picture,
+            json=True,
+        )
     first, second = (picture.read_bytes() for picture in pictures)
     assert first == second and len(first) > 5000
     assert sorted(p.name for p in tmp_path.iterdir()) == [f"0{suffix}", f"1{suffix}", "run"]
 
 
-@pytest.mark.parametrize(("name", "sentence"), [("a.gif", "no picture"), ("runs/mine/a.png", "files are sealed")])
+@pytest.mark.parametrize(
+    ("name", "sentence"), [("a.gif", "no picture"), ("runs/mine/a.png", "files are sealed")]
+)
 def test_a_picture_of_another_kind_or_inside_a_run_is_refused(tmp_path, name, sentence):
     folder = a_run(tmp_path / "runs" / "mine", [a_line(1)], finished=False)
     with pytest.raises(UsageError, match=sentence):
-        command(FIGURES["curves"], [str(folder)], {"series": []}, work=tmp_path, out=tmp_path / name)
+        command(
+            FIGURES["curves"], [str(folder)], {"series": []}, work=tmp_path, out=tmp_path / name
+        )
 
 
 def test_without_a_run_the_hint_says_how_to_get_one(tmp_path):
@@ -269,12 +357,25 @@ def test_without_a_run_the_hint_says_how_to_get_one(tmp_path):
 
 def a_tested(folder, scores, *, label="FedMRL", **options):
     """A run whose rounds have these scores on the clean test images, None where --eval-every left one out."""
-    tests = [{"test": {"clean": {"balanced_accuracy": score}}} if score is not None else {} for score in scores]
-    return read(a_run(folder, [a_line(t, **test) for t, test in enumerate(tests, 1)], label=label, options=options))
+    tests = [
+        {"test": {"clean": {"balanced_accuracy": score}}} if score is not None else {}
+        for score in scores
+    ]
+    return read(
+        a_run(
+            folder,
+            [a_line(t, **test) for t, test in enumerate(tests, 1)],
+            label=label,
+            options=options,
+        )
+    )
 
 
 def test_runs_that_differ_in_seeds_and_folds_are_one_system(tmp_path):
-    runs = [a_tested(tmp_path / str(seed), [0.5], seed=seed, eval_every=seed, settings={"mu": 0.1}) for seed in (1, 2)]
+    runs = [
+        a_tested(tmp_path / str(seed), [0.5], seed=seed, eval_every=seed, settings={"mu": 0.1})
+        for seed in (1, 2)
+    ]
     other = a_tested(tmp_path / "c", [0.5], seed=1, settings={"mu": 0.5})
     plain = a_tested(tmp_path / "d", [0.5], label="FedAvg", seed=7)
     folds = [replace(plain, data={"dataset fold": fold, "partition seed": fold}) for fold in (0, 1)]
@@ -289,11 +390,19 @@ def test_runs_that_differ_in_seeds_and_folds_are_one_system(tmp_path):
 
 
 def test_test_curves_of_a_system_are_their_mean_in_a_band_of_their_spread(tmp_path):
-    runs = [a_tested(tmp_path / "a", [0.2, 0.4, None], seed=0), a_tested(tmp_path / "b", [0.4, 0.8, 0.6], seed=1)]
+    runs = [
+        a_tested(tmp_path / "a", [0.2, 0.4, None], seed=0),
+        a_tested(tmp_path / "b", [0.4, 0.8, 0.6], seed=1),
+    ]
     by_name = {"mine": runs, "alone": [a_tested(tmp_path / "c", [0.1, 0.2], label="FedAvg")]}
-    figure = drawing.drawn(convergence.draw(convergence.of_series(by_name, ["clean balanced_accuracy"])))
+    figure = drawing.drawn(
+        convergence.draw(convergence.of_series(by_name, ["clean balanced_accuracy"]))
+    )
     (axes,) = figure.axes
-    assert [line.get_ydata().tolist() for line in axes.lines] == [pytest.approx([30, 60, 60]), pytest.approx([10, 20])]
+    assert [line.get_ydata().tolist() for line in axes.lines] == [
+        pytest.approx([30, 60, 60]),
+        pytest.approx([10, 20]),
+    ]
     band = axes.collections[0].get_paths()[0].vertices
     spread = 40 / np.sqrt(2)  # of 40 and 80 with ddof 1
     assert (band[:, 1].min(), band[:, 1].max()) == pytest.approx((30 - spread / 2, 60 + spread))
@@ -311,7 +420,9 @@ def test_the_command_draws_test_curves_and_says_where_there_are_none(tmp_path, c
         convergence.frame({"one": [first]}, metric="auc_ovo_macro")
     assert caught.value.hint == "known: clean balanced_accuracy"
     bare = read(a_run(tmp_path / "bare", [a_line(1)]))
-    with pytest.raises(FedcliError, match="no run recorded corrupted balanced_accuracy over") as caught:
+    with pytest.raises(
+        FedcliError, match="no run recorded corrupted balanced_accuracy over"
+    ) as caught:
         convergence.frame({"bare": [bare]}, version="corrupted")
     assert "--eval-every 1" in caught.value.hint
 
@@ -319,9 +430,17 @@ def test_the_command_draws_test_curves_and_says_where_there_are_none(tmp_path, c
 def test_the_numbers_of_a_figure_are_printed_and_written(tmp_path, capsys):
     folder = a_run(tmp_path / "run", [a_line(1), a_line(2, loss=[None, 1.0, 2.0, 3.0])])
     asked = {"series": ["loss"]}
-    command(FIGURES["curves"], [str(folder)], asked, work=tmp_path, out=tmp_path / "a.csv", json=True)
+    command(
+        FIGURES["curves"], [str(folder)], asked, work=tmp_path, out=tmp_path / "a.csv", json=True
+    )
     lines = json.loads(capsys.readouterr().out)["frame"]
-    assert lines[0] == {"run": "FedMRL", "series": "loss", "client": "north", "round": 1, "value": 1.0}
+    assert lines[0] == {
+        "run": "FedMRL",
+        "series": "loss",
+        "client": "north",
+        "round": 1,
+        "value": 1.0,
+    }
     assert lines[1]["value"] is None and len(lines) == 8
     assert (tmp_path / "a.csv").read_text().splitlines()[:2] == [
         "run,series,client,round,value",
@@ -331,7 +450,10 @@ def test_the_numbers_of_a_figure_are_printed_and_written(tmp_path, capsys):
 
 def test_curves_are_means_over_clients_and_then_over_seeds():
     def a_run(**clients):
-        curves = {name: np.array([[t + 1.0, value] for t, value in enumerate(v)]) for name, v in clients.items()}
+        curves = {
+            name: np.array([[t + 1.0, value] for t, value in enumerate(v)])
+            for name, v in clients.items()
+        }
         return Series("loss", "", curves)
 
     first, other = a_run(a=[1, 3], b=[3, np.nan]), a_run(a=[4, 5, 6])
@@ -342,7 +464,9 @@ def test_curves_are_means_over_clients_and_then_over_seeds():
 
 
 def test_scores_on_validation_parts_are_a_series_of_their_own(tmp_path):
-    line = a_line(1, validation={"balanced_accuracy": 0.5}, test={"clean": {"balanced_accuracy": 0.25}})
+    line = a_line(
+        1, validation={"balanced_accuracy": 0.5}, test={"clean": {"balanced_accuracy": 0.25}}
+    )
     series = read(a_run(tmp_path / "run", [line])).series
     assert series["validation balanced_accuracy"].unit == "validation images (%)"
     assert series["validation balanced_accuracy"].curves[""].tolist() == [[1, 50]]

@@ -22,9 +22,15 @@ from fedcli.scores.evaluate import evaluate
 from fedcli.scores.evaluation_options import AuditOptions
 
 TRAINED = {  # run -> what it trains
-    "mas": planned("fed-mas", {"by_class": True}, Training(optimizer="sgd", lr=0.1, batch_size=8), 2),
-    "lora": planned("fairlora", {}, Training(optimizer="sgd", lr=0.1, batch_size=8), 1, model="clip-tiny"),
-    "heal": planned("fedheal", {}, Training(optimizer="sgd", lr=0.1, batch_size=8), 2, eval_every=1),
+    "mas": planned(
+        "fed-mas", {"by_class": True}, Training(optimizer="sgd", lr=0.1, batch_size=8), 2
+    ),
+    "lora": planned(
+        "fairlora", {}, Training(optimizer="sgd", lr=0.1, batch_size=8), 1, model="clip-tiny"
+    ),
+    "heal": planned(
+        "fedheal", {}, Training(optimizer="sgd", lr=0.1, batch_size=8), 2, eval_every=1
+    ),
     "avg": planned("fedavg", {}, Training(optimizer="sgd", lr=1e-6, batch_size=8), 2, eval_every=1),
 }
 OF = {
@@ -66,7 +72,9 @@ def test_a_figure_draws_its_numbers(name, run):
     if figure.of == "path":
         subject = paths[0].parent
     elif figure.of in ("runs", "methods"):
-        subject = (names.labels if figure.of == "runs" else names.systems)([read(path) for path in paths])
+        subject = (names.labels if figure.of == "runs" else names.systems)(
+            [read(path) for path in paths]
+        )
     else:
         subject = compared(rows([scores(path) for path in paths]))
         subject = subject if figure.of == "systems" else subject[0]

@@ -13,7 +13,12 @@ from fedcli.figures.kinds import histograms
 from fedcli.figures.series import read
 from fedcli.methods import resolve
 
-COUNTS = [[0, 0, 0, 0, 2, 2, 0, 0, 0, 4], [0, 0, 0, 0, 0, 0, 0, 0, 0, 8], [0] * 10, [0, 0, 0, 0, 0, 4, 0, 0, 0, 4]]
+COUNTS = [
+    [0, 0, 0, 0, 2, 2, 0, 0, 0, 4],
+    [0, 0, 0, 0, 0, 0, 0, 0, 0, 8],
+    [0] * 10,
+    [0, 0, 0, 0, 0, 4, 0, 0, 0, 4],
+]
 
 
 def binned(folder, *, rounds=10, label="FedHEAL", **options):
@@ -24,7 +29,12 @@ def binned(folder, *, rounds=10, label="FedHEAL", **options):
 def test_fedheal_counts_each_coordinate_by_the_share_of_rounds_in_its_usual_direction():
     rule, memory, theta = resolve("fedheal").aggregator, {}, torch.zeros(3)
     assert rule.histograms(memory) == {}
-    moves = [[1.0, 1.0, 1.0], [1.0, -1.0, 1.0], [1.0, 1.0, -1.0], [1.0, -1.0, 1.0]]  # by round: shares 1, 1/2, 3/4
+    moves = [
+        [1.0, 1.0, 1.0],
+        [1.0, -1.0, 1.0],
+        [1.0, 1.0, -1.0],
+        [1.0, -1.0, 1.0],
+    ]  # by round: shares 1, 1/2, 3/4
     for t, move in enumerate(moves, 1):
         rule.aggregate(theta, client_updates([move], t=t, rows=[1], roster=2), memory)
     counts = rule.histograms(memory)["consistency"]
@@ -55,7 +65,18 @@ def test_rounds_ten_hundred_and_the_last_are_recorded(tmp_path):
 
 
 def test_a_coins_shares_are_those_of_the_binomial():
-    assert histograms.coin(10, 10).round(4).tolist() == [0, 0, 0, 0, 0.2461, 0.4102, 0.2344, 0.0879, 0.0195, 0.002]
+    assert histograms.coin(10, 10).round(4).tolist() == [
+        0,
+        0,
+        0,
+        0,
+        0.2461,
+        0.4102,
+        0.2344,
+        0.0879,
+        0.0195,
+        0.002,
+    ]
     assert histograms.coin(3, 10).tolist() == [0, 0, 0, 0, 0, 0, 0.75, 0, 0, 0.25]
     assert histograms.coin(100, 10).sum() == pytest.approx(1)
 
@@ -67,20 +88,28 @@ def test_bars_are_the_mean_over_clients_that_took_part(tmp_path):
     heights = [patch.get_height() for patch in axes.patches]
     assert heights[4:] == pytest.approx([100 / 12, 25, 0, 0, 0, 200 / 3])
     assert axes.get_title(loc="left") == "after 10 rounds" and axes.get_xlim() == (0.4, 1)
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["FedHEAL", histograms.RANGE, histograms.COIN]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        "FedHEAL",
+        histograms.RANGE,
+        histograms.COIN,
+    ]
 
 
 def test_runs_stand_side_by_side_and_chance_only_where_all_took_part_in_all_rounds(tmp_path):
     some = binned(tmp_path / "b", label="FedProx + FedHEAL", participation=0.5)
     figure = drawing.drawn(
-        histograms.draw(histograms.frame({"FedHEAL": binned(tmp_path / "a"), "FedProx + FedHEAL": some}))
+        histograms.draw(
+            histograms.frame({"FedHEAL": binned(tmp_path / "a"), "FedProx + FedHEAL": some})
+        )
     )
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [
         "FedHEAL",
         "FedProx + FedHEAL",
         histograms.RANGE,
     ]
-    left, right = (bars.patches[9] for bars in figure.axes[0].containers if hasattr(bars, "patches"))
+    left, right = (
+        bars.patches[9] for bars in figure.axes[0].containers if hasattr(bars, "patches")
+    )
     assert left.get_x() + left.get_width() == pytest.approx(right.get_x())
 
 

@@ -26,7 +26,9 @@ def trained(tmp_path_factory):
     """A run of two rounds on clean and corrupted images."""
     work = tmp_path_factory.mktemp("work")
     plan = planned("fedavg", {}, Training(optimizer="sgd", lr=0.1, batch_size=8), 2)
-    return train(make_chain(work, corrupted=True), plan, work=work, out=work / "runs" / "mine").parent
+    return train(
+        make_chain(work, corrupted=True), plan, work=work, out=work / "runs" / "mine"
+    ).parent
 
 
 class Square(nn.Module):
@@ -46,7 +48,9 @@ def test_each_filter_of_a_direction_is_as_long_as_the_filter_and_vectors_stay_pu
     net = toy_net()
     weights = {name: p.detach() for name, p in net.named_parameters()}
     way = moved.direction(weights, 0, 0)
-    assert {name: tensor.shape for name, tensor in way.items()} == {name: p.shape for name, p in weights.items()}
+    assert {name: tensor.shape for name, tensor in way.items()} == {
+        name: p.shape for name, p in weights.items()
+    }
     for name, weight in weights.items():
         if weight.ndim < 2:  # of batch norm, and biases
             assert not way[name].any()
@@ -71,11 +75,15 @@ def test_around_a_squared_length_the_curve_is_known_and_the_net_is_as_it_was():
     net = Square()
     before = {name: p.detach().clone() for name, p in net.named_parameters()}
     curve = moved.surface(net, net.loss, dims=1, seed=3, points=5)
-    random = torch.randn(2, 2, generator=torch.Generator().manual_seed(derive("landscape", 3, 0, "weight"))).double()
+    random = torch.randn(
+        2, 2, generator=torch.Generator().manual_seed(derive("landscape", 3, 0, "weight"))
+    ).double()
     way = random / random.norm(dim=1, keepdim=True) * torch.tensor([[5.0], [2.0]])
     steps = np.array([-1, -0.5, 0, 0.5, 1])
     along = float((before["weight"].double() * way).sum())
-    np.testing.assert_allclose(curve, 29 + 2 * steps * along + steps**2 * 29, rtol=1e-6)  # |d| = |w| by normalisation
+    np.testing.assert_allclose(
+        curve, 29 + 2 * steps * along + steps**2 * 29, rtol=1e-6
+    )  # |d| = |w| by normalisation
     table = moved.surface(net, net.loss, dims=2, seed=3, points=5)
     assert table.shape == (5, 5) and table[:, 2].tolist() == curve.tolist() and table[2, 2] == 29
     assert all(torch.equal(before[name], p) for name, p in net.named_parameters())
@@ -94,7 +102,9 @@ def test_a_loss_that_fails_leaves_the_net_as_it_was():
 
 @pytest.mark.parametrize("version", ["clean", "corrupted"])
 def test_in_the_middle_stands_the_cross_entropy_of_the_runs_last_model(trained, tmp_path, version):
-    losses = landscape.frame({"run": series.read(trained)}, version=version, points=3)["loss"].tolist()
+    losses = landscape.frame({"run": series.read(trained)}, version=version, points=3)[
+        "loss"
+    ].tolist()
     run = runs.open_run(trained)
     shard = run.data.test[version]
     logits = torch.from_numpy(runs.predict(run, 2, shard))
@@ -117,7 +127,12 @@ def test_several_runs_are_moved_along_the_same_numbers(trained, tmp_path):
     losses = landscape.frame({"one": record, "two": record}, dims="2d", points=3)
     one, two = (part["loss"].tolist() for _, part in losses.groupby("run"))
     assert list(losses["run"].unique()) == ["one", "two"] and one == two
-    assert losses["first"].tolist()[:4] == [-1, -1, -1, 0] and losses["second"].tolist()[:4] == [-1, 0, 1, -1]
+    assert losses["first"].tolist()[:4] == [-1, -1, -1, 0] and losses["second"].tolist()[:4] == [
+        -1,
+        0,
+        1,
+        -1,
+    ]
 
 
 def test_corrupted_images_are_taken_where_all_runs_have_them(trained, tmp_path):
@@ -127,8 +142,12 @@ def test_corrupted_images_are_taken_where_all_runs_have_them(trained, tmp_path):
 
 
 def test_the_levels_of_a_map_are_round_numbers_around_all_losses():
-    assert landscape._levels(0.418, 24.3, True) == pytest.approx([0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 7, 10, 15, 20, 30])
-    assert landscape._levels(1e-3, 2000.0, True) == pytest.approx([1e-3, 1e-2, 0.1, 1, 10, 100, 1000, 10000])
+    assert landscape._levels(0.418, 24.3, True) == pytest.approx(
+        [0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 7, 10, 15, 20, 30]
+    )
+    assert landscape._levels(1e-3, 2000.0, True) == pytest.approx(
+        [1e-3, 1e-2, 0.1, 1, 10, 100, 1000, 10000]
+    )
     even = landscape._levels(0.31, 1.7, False)
     assert even[0] <= 0.31 and even[-1] >= 1.7 and np.allclose(even * 10, np.round(even * 10))
 
@@ -149,7 +168,9 @@ def a_table(**losses):
     """Losses [3, 3] of runs as the figure's frame."""
     first, second = np.meshgrid([-1.0, 0, 1], [-1.0, 0, 1], indexing="ij")
     parts = [
-        DataFrame({"run": run, "first": first.ravel(), "second": second.ravel(), "loss": table.ravel()})
+        DataFrame(
+            {"run": run, "first": first.ravel(), "second": second.ravel(), "loss": table.ravel()}
+        )
         for run, table in losses.items()
     ]
     table = concat(parts, ignore_index=True)

@@ -24,7 +24,9 @@ from fedcli.seeds import derive
 
 N = 80
 LABEL = np.arange(N) % 4 // 3
-SCORE = np.round(np.random.default_rng(2).random(N) * 0.6 + 0.3 * LABEL, 2).clip(0, 1)  # some are equal
+SCORE = np.round(np.random.default_rng(2).random(N) * 0.6 + 0.3 * LABEL, 2).clip(
+    0, 1
+)  # some are equal
 ONCE = np.ones((N, 1), np.int64)
 
 
@@ -32,7 +34,12 @@ ONCE = np.ones((N, 1), np.int64)
 def run(tmp_path_factory):
     """A trained run that was evaluated."""
     work = tmp_path_factory.mktemp("graphics")
-    made = train(make_chain(work), planned("fedavg", {}, Training(batch_size=10, lr=0.01), 1), work=work, out=None)
+    made = train(
+        make_chain(work),
+        planned("fedavg", {}, Training(batch_size=10, lr=0.01), 1),
+        work=work,
+        out=None,
+    )
     return evaluate(made)
 
 
@@ -42,7 +49,9 @@ def test_curves_are_those_of_scikit_learn():
     assert y[:, 0] == pytest.approx([hits[alarms <= at + 1e-9].max() for at in x])
     precision, recall, _ = precision_recall_curve(LABEL, SCORE)
     x, y = answers.precision(SCORE, LABEL, ONCE)
-    highest = [precision[:-1][recall[:-1] >= at - 1e-9][-1] for at in x[1:]]  # at the highest threshold that reaches it
+    highest = [
+        precision[:-1][recall[:-1] >= at - 1e-9][-1] for at in x[1:]
+    ]  # at the highest threshold that reaches it
     assert y[1:, 0] == pytest.approx(highest)
 
 
@@ -67,7 +76,9 @@ def test_a_weighted_resample_is_the_resample_itself(curve):
 def test_a_band_holds_the_middle_of_its_resamples():
     units = np.arange(N) // 2
     made = answers.band(answers.roc, SCORE, LABEL, units)
-    drawn = answers.roc(SCORE, LABEL, bootstrap.draw(units, answers.RESAMPLES, derive("bands", 0)).T)[1]
+    drawn = answers.roc(
+        SCORE, LABEL, bootstrap.draw(units, answers.RESAMPLES, derive("bands", 0)).T
+    )[1]
     assert made["low"].tolist() == pytest.approx(np.quantile(drawn, 0.025, axis=1))
     assert made["high"].tolist() == pytest.approx(np.quantile(drawn, 0.975, axis=1))
     alone = answers.band(answers.roc, SCORE, np.zeros(N, int), units)
@@ -75,7 +86,11 @@ def test_a_band_holds_the_middle_of_its_resamples():
 
 
 def test_the_front_leaves_out_what_another_system_beats():
-    assert overall_and_worst.front(dict(enumerate([(1, 3), (2, 2), (2, 1), (0, 3), (3, 0)]))) == [0, 1, 4]
+    assert overall_and_worst.front(dict(enumerate([(1, 3), (2, 2), (2, 1), (0, 3), (3, 0)]))) == [
+        0,
+        1,
+        4,
+    ]
     assert overall_and_worst.front({3: (1, 1), 5: (1, 1)}) == [3, 5]
 
 
@@ -98,15 +113,24 @@ def test_the_command_draws_every_figure_and_says_what_each_shows(run, tmp_path, 
     drawn = []
     monkeypatch.setattr(report, "write", lambda picture, *files: drawn.extend(files))
     session.run(f"fedcli report {run} --figures {tmp_path}/b")
-    assert {path.name for path in drawn} == {"forest.svg", "errors.svg", "flow.svg"}  # no severities were scored
+    assert {path.name for path in drawn} == {
+        "forest.svg",
+        "errors.svg",
+        "flow.svg",
+    }  # no severities were scored
     drawn.clear()
     session.run(f"fedcli report {run} --work {tmp_path} --figures all --format svg,pdf")
     names = ("confusion-sex", "decision-sex", "precision-recall-sex", "reliability-sex", "roc-sex")
     stems = {*(f"{name}-clean" for name in names), "errors-sex", "flow"}
     stems |= {"forest-balanced-accuracy", "forest-auc"}
-    assert {path.name for path in drawn} == {f"{stem}.{kind}" for stem in stems for kind in ("svg", "pdf")}
+    assert {path.name for path in drawn} == {
+        f"{stem}.{kind}" for stem in stems for kind in ("svg", "pdf")
+    }
     captions = (tmp_path / "figures" / "captions.md").read_text()
-    assert "500 bootstrap resamples of the patients or lesions" in captions and "n = 40 images." in captions
+    assert (
+        "500 bootstrap resamples of the patients or lesions" in captions
+        and "n = 40 images." in captions
+    )
 
 
 def test_equal_scores_give_equal_files_with_their_caption(run, tmp_path, monkeypatch):
@@ -117,7 +141,10 @@ def test_equal_scores_give_equal_files_with_their_caption(run, tmp_path, monkeyp
         write_all([], tmp_path / folder, FORMATS)
     made = sorted(path.name for path in (tmp_path / "a").iterdir())
     assert made == ["captions.md", *(f"roc-sex-clean.{kind}" for kind in ("pdf", "png", "svg"))]
-    assert all((tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes() for name in made)
+    assert all(
+        (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+        for name in made
+    )
     assert "pointwise 95 % percentile" in (tmp_path / "a" / "roc-sex-clean.svg").read_text()
     assert b"pointwise" in (tmp_path / "a" / "roc-sex-clean.png").read_bytes()
 
@@ -130,14 +157,20 @@ def two(tmp_path):
 
 def test_two_systems_stand_in_one_plane(two):
     made = report.of_systems(two, ["overall"])
-    assert [name for name, _ in made] == ["overall-and-worst-balanced-accuracy", "overall-and-worst-auc"]
+    assert [name for name, _ in made] == [
+        "overall-and-worst-balanced-accuracy",
+        "overall-and-worst-auc",
+    ]
     picture = made[0][1]
     assert list(picture.legend) == ["1 FedAvg", "2 FedHEAL"]
     canvas = drawing.drawn(picture)
     named = [handle.get_marker() for handle in canvas.legends[0].legend_handles]
     points = [line.get_marker() for line in canvas.axes[0].lines if line.get_marker() != "None"]
     assert named == points == ["o", "s"]
-    assert [handle.get_linestyle() for handle in canvas.legends[0].legend_handles] == ["None", "None"]
+    assert [handle.get_linestyle() for handle in canvas.legends[0].legend_handles] == [
+        "None",
+        "None",
+    ]
 
 
 def test_each_point_has_the_intervals_of_all_images_and_of_the_worst_group(two):
@@ -145,38 +178,69 @@ def test_each_point_has_the_intervals_of_all_images_and_of_the_worst_group(two):
     whole = forest.frame(two)
     for line in table.itertuples():
         own = whole[(whole["system"] == line.system) & (whole["version"] == "clean")]
-        everyone, groups = own[own["attribute"] == ""].iloc[0], own[own["attribute"] == line.attribute]
+        everyone, groups = (
+            own[own["attribute"] == ""].iloc[0],
+            own[own["attribute"] == line.attribute],
+        )
         lowest = groups.loc[groups["value"].idxmin()]
-        assert (line.overall, line.overall_low, line.overall_high) == tuple(everyone[["value", "low", "high"]])
+        assert (line.overall, line.overall_low, line.overall_high) == tuple(
+            everyone[["value", "low", "high"]]
+        )
         assert (line.worst_low, line.worst_high) == tuple(lowest[["low", "high"]])
-        assert line.overall_low < line.overall < line.overall_high and line.worst <= lowest["value"] + 1e-9
+        assert (
+            line.overall_low < line.overall < line.overall_high
+            and line.worst <= lowest["value"] + 1e-9
+        )
 
 
 def test_methods_stand_side_by_side_for_each_group_with_the_mean_of_the_tables(two):
     table = forest.frame(two)
     assert table.attrs["title"].endswith(" by sex")
-    line = table[(table["system"] == "FedHEAL") & (table["group"] == "f") & (table["version"] == "clean")].iloc[0]
+    line = table[
+        (table["system"] == "FedHEAL") & (table["group"] == "f") & (table["version"] == "clean")
+    ].iloc[0]
     known = two[1].scores.groups["sex"]["clean"]["auc_ovo_macro"]["f"]
-    assert line["value"] == pytest.approx(100 * known.mean) and line["low"] < line["value"] < line["high"]
+    assert (
+        line["value"] == pytest.approx(100 * known.mean)
+        and line["low"] < line["value"] < line["high"]
+    )
     canvas = drawing.drawn(forest.draw(table))
-    assert [text.get_text() for text in canvas.axes[0].get_yticklabels()][0].startswith("all images (n = ")
-    assert "auc_ovo" not in " ".join([table.attrs["title"], *(axes.get_xlabel() for axes in canvas.axes)])
+    assert [text.get_text() for text in canvas.axes[0].get_yticklabels()][0].startswith(
+        "all images (n = "
+    )
+    assert "auc_ovo" not in " ".join(
+        [table.attrs["title"], *(axes.get_xlabel() for axes in canvas.axes)]
+    )
 
 
 def test_names_of_files_hold_neither_seeds_nor_settings_and_are_short(two):
     names = [name for name, _ in report.of_systems(two, ["all"])]
-    assert {"forest-auc", "roc-sex-clean-fedavg", "roc-sex-clean-fedheal"} < {*names} and max(map(len, names)) < 40
-    both = [replace(system, short=f"FedAvg ({k} seeds)", scored=two[0].scored) for k, system in enumerate(two)]
+    assert {"forest-auc", "roc-sex-clean-fedavg", "roc-sex-clean-fedheal"} < {*names} and max(
+        map(len, names)
+    ) < 40
+    both = [
+        replace(system, short=f"FedAvg ({k} seeds)", scored=two[0].scored)
+        for k, system in enumerate(two)
+    ]
     assert report._short(both) == ["fedavg-1", "fedavg-2"]
 
 
 def test_a_legend_of_the_page_shows_points_lines_and_lines_with_points(two):
     picture = FIGURES["overall-and-worst"].picture(two)
     looks = drawing.point, drawing.look, drawing.marked
-    keys = [inline.of_picture(replace(picture, legend={"a": look(0), "b": look(1)})).keys[1] for look in looks]
+    keys = [
+        inline.of_picture(replace(picture, legend={"a": look(0), "b": look(1)})).keys[1]
+        for look in looks
+    ]
     points, lines, both = keys
-    assert (points.pattern, points.mark) == ("", "M8.5,9.5 17.5,9.5 17.5,0.5 8.5,0.5 8.5,9.5Z")  # a square
-    assert (lines.pattern, lines.mark) == ("6 3", "") and (both.pattern, both.mark) == ("6 3", points.mark)
+    assert (points.pattern, points.mark) == (
+        "",
+        "M8.5,9.5 17.5,9.5 17.5,0.5 8.5,0.5 8.5,9.5Z",
+    )  # a square
+    assert (lines.pattern, lines.mark) == ("6 3", "") and (both.pattern, both.mark) == (
+        "6 3",
+        points.mark,
+    )
 
 
 def test_of_many_systems_the_front_is_named(two):
@@ -186,13 +250,19 @@ def test_of_many_systems_the_front_is_named(two):
     best = set(table[table["front"]]["place"])
     assert 0 < len(best) < count
     picture = overall_and_worst.draw(table)
-    assert list(picture.legend) == [f"{k + 1} system {place}" for k, place in enumerate(sorted({0, *best}))]
+    assert list(picture.legend) == [
+        f"{k + 1} system {place}" for k, place in enumerate(sorted({0, *best}))
+    ]
     assert "Grey: " in picture.caption and "n = " in picture.caption
 
 
 def test_figures_can_be_chosen_by_their_names(run, tmp_path):
     write_all(compared(rows([run])), tmp_path, ["svg"], ["roc", "flow"])
-    assert {path.name for path in tmp_path.iterdir()} == {"captions.md", "flow.svg", "roc-sex-clean.svg"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "captions.md",
+        "flow.svg",
+        "roc-sex-clean.svg",
+    }
     with pytest.raises(UsageError, match="no figure has 'rocks' in its name") as error:
         write_all(compared(rows([run])), tmp_path, ["svg"], ["rocks"])
     assert "roc-sex-clean" in error.value.hint
@@ -201,7 +271,9 @@ def test_figures_can_be_chosen_by_their_names(run, tmp_path):
 def test_figures_cards_and_evidence_are_written_anew_into_their_folders(run, tmp_path):
     into = f"--figures {tmp_path}/f --draw flow --card {tmp_path}/c --evidence {tmp_path}/e"
     for _ in range(2):
-        assert f"wrote {tmp_path}/e/evidence.html" in session.run(f"fedcli report {run} {into} --format json")
+        assert f"wrote {tmp_path}/e/evidence.html" in session.run(
+            f"fedcli report {run} {into} --format json"
+        )
 
 
 def test_what_cannot_be_compared_is_said_once_for_the_figures_and_the_page(run, tmp_path):
@@ -209,11 +281,18 @@ def test_what_cannot_be_compared_is_said_once_for_the_figures_and_the_page(run, 
     out = f"--format html --out {tmp_path}/page.html"
     said = session.run(f"fedcli report {run} {out}")
     assert said.count("groups of few") == 1
-    assert session.run(f"fedcli report {run} {out} --figures {tmp_path}/f --draw flow").count("groups of few") == 1
+    assert (
+        session.run(f"fedcli report {run} {out} --figures {tmp_path}/f --draw flow").count(
+            "groups of few"
+        )
+        == 1
+    )
 
 
 def test_the_page_folds_the_figures(run):
-    made = [inline.of_picture(drawn) for _, drawn in report.of_systems(compared(rows([run])), ["flow"])]
+    made = [
+        inline.of_picture(drawn) for _, drawn in report.of_systems(compared(rows([run])), ["flow"])
+    ]
     assert [panels.title for panels in made] == ["Flow of images: FedAvg"]
     section = Section("curves", "Curves", folded_panels=made)
     assert section.there and "<svg " in made[0].figures[0].svg
@@ -226,7 +305,14 @@ def test_formats_of_figures_need_a_folder(run):
 
 
 def test_captions_say_what_a_mark_in_a_name_stands_for(two, tmp_path):
-    marked = [two[0], replace(two[1], mark="[2]", differs="tau=0.3, averaging=of the clients that trained")]
+    marked = [
+        two[0],
+        replace(two[1], mark="[2]", differs="tau=0.3, averaging=of the clients that trained"),
+    ]
     write_all(marked, tmp_path, ["svg"], ["overall-and-worst-auc"])
     assert "FedHEAL [2]" in (tmp_path / "overall-and-worst-auc.svg").read_text()
-    assert (tmp_path / "captions.md").read_text().endswith("\n\n[2] tau=0.3, averaging=of the clients that trained\n")
+    assert (
+        (tmp_path / "captions.md")
+        .read_text()
+        .endswith("\n\n[2] tau=0.3, averaging=of the clients that trained\n")
+    )

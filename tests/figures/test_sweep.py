@@ -16,9 +16,13 @@ from fedcli.scores.table import FILE, write
 from fedcli.stages import collect
 
 POINTS = [
-    ("FedISM+", 2, 71.0, 0.7), ("FedISM+", 0.5, 69.0, 0.5), ("FedISM+", 1, None, None), ("q-FedAvg", 1, 66.0, 0.5),
-    ("FedAvg", None, 65.0, 0.4), ("FedGA", None, None, None),
-]  # fmt: skip
+    ("FedISM+", 2, 71.0, 0.7),
+    ("FedISM+", 0.5, 69.0, 0.5),
+    ("FedISM+", 1, None, None),
+    ("q-FedAvg", 1, 66.0, 0.5),
+    ("FedAvg", None, 65.0, 0.4),
+    ("FedGA", None, None, None),
+]
 
 
 def a_system(folder, *, label="FedISM+", seed=0, rounds=(0.5, 0.7), lr=0.1, **settings):
@@ -53,12 +57,21 @@ def test_values_stand_in_order_with_a_tick_each_and_a_gap_where_there_is_no_scor
     assert line.get_xdata().tolist() == [0.5, 1, 2]
     assert np.array_equal(line.get_ydata(), [69, np.nan, 71], equal_nan=True)
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0.5", "1", "2"]
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["FedISM+", "q-FedAvg", "FedAvg"]
-    assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_xscale()) == ("q", "Balanced accuracy (%)", "linear")
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        "FedISM+",
+        "q-FedAvg",
+        "FedAvg",
+    ]
+    assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_xscale()) == (
+        "q",
+        "Balanced accuracy (%)",
+        "linear",
+    )
 
 
 @pytest.mark.parametrize(
-    ("values", "scale"), [([1, 20], "linear"), ([1, 21], "log"), ([0, 1, 900], "linear"), ([0, 1e-4, 1], "symlog")]
+    ("values", "scale"),
+    [([1, 20], "linear"), ([1, 21], "log"), ([0, 1, 900], "linear"), ([0, 1e-4, 1], "symlog")],
 )
 def test_values_that_spread_far_stand_on_a_logarithmic_axis(values, scale):
     (axes,) = drawn([("a", x, 1.0, None) for x in values]).axes
@@ -66,7 +79,9 @@ def test_values_that_spread_far_stand_on_a_logarithmic_axis(values, scale):
 
 
 def test_words_stand_in_the_order_given():
-    (axes,) = drawn([("a", "site", 1.0, None), ("a", "iid", 2.0, None), ("b", "iid", 3.0, 1.0)]).axes
+    (axes,) = drawn(
+        [("a", "site", 1.0, None), ("a", "iid", 2.0, None), ("b", "iid", 3.0, 1.0)]
+    ).axes
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["site", "iid"]
     assert [line.get_xdata().tolist() for line in axes.lines[:2]] == [[0, 1], [1]]
 
@@ -93,35 +108,55 @@ def test_runs_that_differ_in_the_seed_are_one_point_and_one_without_the_option_i
     ]
 
 
-def test_runs_that_trained_otherwise_than_the_sweep_are_left_out_unless_they_are_given(tmp_path, monkeypatch, capsys):
+def test_runs_that_trained_otherwise_than_the_sweep_are_left_out_unless_they_are_given(
+    tmp_path, monkeypatch, capsys
+):
     runs = tmp_path / "runs"
     items = [a_system(runs / f"{q}{rho}", q=q, rho=rho) for q in (1, 2) for rho in (0.05, 0.1)]
-    items += [a_system(runs / "longer", q=2, rho=0.1, lr=0.3), a_system(runs / "other", label="FedAvg", lr=0.3)]
+    items += [
+        a_system(runs / "longer", q=2, rho=0.1, lr=0.3),
+        a_system(runs / "other", label="FedAvg", lr=0.3),
+    ]
     items += [a_system(runs / "plain", label="FedProx", mu=1)]
     records, _ = zip(*items, strict=True)
     alike, others = sweep.split(list(records), "q")
     assert len(alike) == 5 and others == ["FedISM+ (lr 0.3, rho=0.1)", "FedAvg (lr 0.3)"]
     for record, scores in items:
         seal(record, scores)
-    monkeypatch.setattr(collect, "scores_of_all", lambda runs, *_: [run.parent / "scores.json" for run in runs])
+    monkeypatch.setattr(
+        collect, "scores_of_all", lambda runs, *_: [run.parent / "scores.json" for run in runs]
+    )
     asked = {"over": "q", "metric": "", "version": ""}
     module.draw(FIGURES["sweep"], [], asked, work=tmp_path, json=True)
     out, err = capsys.readouterr()
     systems = {line["system"]: line["value"] for line in json.loads(out)["frame"]}
-    assert list(systems) == ["FedISM+ (rho=0.05)", "FedISM+ (rho=0.1)", "FedProx"] and systems["FedProx"] is None
+    assert (
+        list(systems) == ["FedISM+ (rho=0.05)", "FedISM+ (rho=0.1)", "FedProx"]
+        and systems["FedProx"] is None
+    )
     assert "left out, as they trained otherwise" in err and "FedAvg (lr 0.3)" in err
-    module.draw(FIGURES["sweep"], [str(record.folder) for record in records], asked, work=tmp_path, json=True)
+    module.draw(
+        FIGURES["sweep"],
+        [str(record.folder) for record in records],
+        asked,
+        work=tmp_path,
+        json=True,
+    )
     out, err = capsys.readouterr()
     assert len({line["system"] for line in json.loads(out)["frame"]}) == 5
     assert "warning: some runs trained otherwise" in err and "more than q" in err
 
 
 def test_a_score_without_meaning_is_no_point(tmp_path):
-    first, _ = gathered(a_system(tmp_path / "a", q=1, rounds=(None, 0.5)), a_system(tmp_path / "b", q=2))
+    first, _ = gathered(
+        a_system(tmp_path / "a", q=1, rounds=(None, 0.5)), a_system(tmp_path / "b", q=2)
+    )
     assert first[1] == 1 and np.isnan(first[2:]).all()
 
 
-def test_an_option_of_the_data_can_be_swept_and_which_clients_a_ratio_takes_is_no_difference(tmp_path):
+def test_an_option_of_the_data_can_be_swept_and_which_clients_a_ratio_takes_is_no_difference(
+    tmp_path,
+):
     from conftest import ROSTER
 
     pairs = []
@@ -159,9 +194,13 @@ def test_the_command_scores_runs_and_prints_points(tmp_path, monkeypatch, capsys
     by_name = {q: a_system(tmp_path / f"run{q}", q=q) for q in (1, 2)}
     for record, scores in by_name.values():
         seal(record, scores)
-    monkeypatch.setattr(collect, "scores_of_all", lambda runs, *_: [run.parent / "scores.json" for run in runs])
+    monkeypatch.setattr(
+        collect, "scores_of_all", lambda runs, *_: [run.parent / "scores.json" for run in runs]
+    )
     runs = [str(record.folder / "run.json") for record, _ in by_name.values()]
-    module.draw(FIGURES["sweep"], runs, {"over": "q", "metric": "", "version": ""}, work=tmp_path, json=True)
+    module.draw(
+        FIGURES["sweep"], runs, {"over": "q", "metric": "", "version": ""}, work=tmp_path, json=True
+    )
     out, err = capsys.readouterr()
     written = json.loads(out)
     about = {"system": "FedISM+", "mean": 60.0, "std": pytest.approx(10.0)}

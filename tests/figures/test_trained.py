@@ -24,8 +24,15 @@ def work(tmp_path_factory):
     """A run of Fed-MAS that recorded its divergence by class, and one of FairLoRA."""
     work = tmp_path_factory.mktemp("work")
     chain = make_chain(work)
-    train(chain, planned("fed-mas", {"by_class": True}, SGD, 2), work=work, out=work / "runs" / "mas")
-    train(chain, planned("fairlora", {}, SGD, 1, model="clip-tiny"), work=work, out=work / "runs" / "lora")
+    train(
+        chain, planned("fed-mas", {"by_class": True}, SGD, 2), work=work, out=work / "runs" / "mas"
+    )
+    train(
+        chain,
+        planned("fairlora", {}, SGD, 1, model="clip-tiny"),
+        work=work,
+        out=work / "runs" / "lora",
+    )
     return work
 
 
@@ -35,7 +42,9 @@ def show(work, run, what, *more):
     ended = CliRunner().invoke(app, line)
     assert ended.exit_code == 0, ended.output
     drawn = json.loads(ended.stdout)
-    assert (work / "plots" / f"{run}-{what}.png").read_bytes()[1:4] == b"PNG" and drawn["path"].endswith(".png")
+    assert (work / "plots" / f"{run}-{what}.png").read_bytes()[1:4] == b"PNG" and drawn[
+        "path"
+    ].endswith(".png")
     return DataFrame(drawn["frame"])
 
 
@@ -48,15 +57,17 @@ def test_counts_are_of_the_training_images_of_every_class_and_attribute(work):
 
 
 def test_a_scale_beside_counts_that_spread_far_is_in_plain_numbers():
-    table = DataFrame({"client": list("aabb"), "value": [0, 1, 0, 1], "images": [1, 40, 900, 0]}).assign(
-        attribute="class"
-    )
+    table = DataFrame(
+        {"client": list("aabb"), "value": [0, 1, 0, 1], "images": [1, 40, 900, 0]}
+    ).assign(attribute="class")
     many = concat([table.assign(value=table["value"] + 2 * k) for k in range(4)])
     many.attrs["title"] = "made"
     figure = drawing.drawn(counts.draw(many))
     figure.canvas.draw()
     ticks = [text.get_text() for text in figure.axes[1].get_yticklabels()]
-    assert len(ticks) > 1 and not any("$" in tick for tick in ticks)  # TeX would be printed as it is
+    assert len(ticks) > 1 and not any(
+        "$" in tick for tick in ticks
+    )  # TeX would be printed as it is
 
 
 def test_the_divergence_is_what_the_last_round_recorded(work):

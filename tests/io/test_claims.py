@@ -41,10 +41,16 @@ def test_a_killed_process_gives_its_pieces_back_at_once(tmp_path):
     assert not [*tmp_path.iterdir()]
 
 
-def test_a_claim_of_another_machine_is_taken_over_when_nobody_has_touched_it_for_long(tmp_path, monkeypatch, clock):
+def test_a_claim_of_another_machine_is_taken_over_when_nobody_has_touched_it_for_long(
+    tmp_path, monkeypatch, clock
+):
     """flock does not hold between these machines, as on some file systems."""
     monkeypatch.setattr(claims, "flock", lambda file, wait=False: True)
-    there, here, third = Claims(tmp_path / "held"), Claims(tmp_path / "held"), Claims(tmp_path / "held")
+    there, here, third = (
+        Claims(tmp_path / "held"),
+        Claims(tmp_path / "held"),
+        Claims(tmp_path / "held"),
+    )
     monkeypatch.setattr(claims, "machine", lambda: "there")
     assert there.take("a")
     monkeypatch.setattr(claims, "machine", lambda: "here")
@@ -64,7 +70,9 @@ def test_a_claim_of_another_machine_is_taken_over_when_nobody_has_touched_it_for
 
 def test_a_process_that_was_overtaken_is_interrupted(tmp_path, monkeypatch):
     monkeypatch.setattr(claims, "BEAT", 0.01)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it starts with &
+    before = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a shell ignores it for what it starts with &
     try:
         with Claims(tmp_path / "held") as mine:
             assert mine.take("a")

@@ -144,7 +144,10 @@ def test_a_file_is_made_extended_and_replaced(tmp_path):
     with extend_hdf5(path) as file:
         file["group/y"] = np.arange(4)
     with open_hdf5(path, ANYTHING) as file:
-        assert {name: data[()].tolist() for name, data in file.items()} == {"x": [0, 1, 2], "group/y": [0, 1, 2, 3]}
+        assert {name: data[()].tolist() for name, data in file.items()} == {
+            "x": [0, 1, 2],
+            "group/y": [0, 1, 2, 3],
+        }
     with replace_hdf5(path, 8) as file:
         file["z"] = np.arange(2)
     with open_hdf5(path) as file:
@@ -157,7 +160,10 @@ def test_a_file_is_made_extended_and_replaced(tmp_path):
 @contextmanager
 def largest_file(size):
     """A limit on file sizes stands for a full disk, a quota or a broken device: the write fails in the same way."""
-    limits, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    limits, handler = (
+        resource.getrlimit(resource.RLIMIT_FSIZE),
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN),
+    )
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
     try:
         yield
@@ -257,7 +263,9 @@ def test_a_damaged_byte_anywhere_is_an_error_of_ours_or_changes_numbers_only(tmp
     assert refused
 
 
-def test_a_new_file_can_be_read_while_it_is_written_as_hdf5_does_with_those_of_many_clients(tmp_path):
+def test_a_new_file_can_be_read_while_it_is_written_as_hdf5_does_with_those_of_many_clients(
+    tmp_path,
+):
     with create_hdf5(tmp_path / "new.h5") as file:
         file["large"] = np.arange(100_000)  # more than HDF5 keeps in memory
         assert file["large"][-1] == 99_999

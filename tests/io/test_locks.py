@@ -19,7 +19,9 @@ with scratch(Path(sys.argv[1])) as folder:
 
 
 def python(code: str, *words: object) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, "-c", code, *map(str, words)], capture_output=True, text=True)
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, words)], capture_output=True, text=True
+    )
 
 
 def test_a_lock_is_held_by_one_at_a_time(tmp_path):

@@ -50,7 +50,9 @@ def test_the_file_in_the_folder_at_hand_is_read_by_it_too(tmp_path, monkeypatch)
 
 
 def test_what_is_usual_is_read(tmp_path):
-    (tmp_path / "a.toml").write_text(ALLOWED + 'h = """\n[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\n"""\n')
+    (tmp_path / "a.toml").write_text(
+        ALLOWED + 'h = """\n[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\n"""\n'
+    )
     assert toml_text.read(tmp_path / "a.toml") == tomllib.loads((tmp_path / "a.toml").read_text())
     for path in (Path(fedcli.__file__).parents[1] / "recipes").glob("*.toml"):
         assert toml_text.read(path)

@@ -20,7 +20,9 @@ def layer(kind, base=None, singular=S, alpha=3.0, trained=True):
     start = {"lora": None, "svd": singular[0], "fair": singular}[kind]
     with torch.random.fork_rng():
         torch.manual_seed(3)
-        made = Adapted(base or nn.Linear(4, 5), 2, alpha, start, Groups() if kind == "fair" else None)
+        made = Adapted(
+            base or nn.Linear(4, 5), 2, alpha, start, Groups() if kind == "fair" else None
+        )
         if trained:
             nn.init.normal_(made.A)
     return made
@@ -33,7 +35,9 @@ def conv():
 def images(base=None):
     rng = torch.Generator().manual_seed(5)
     return (
-        torch.randn(3, 4, 2, 6, generator=rng) if isinstance(base, nn.Conv2d) else torch.randn(3, 7, 4, generator=rng)
+        torch.randn(3, 4, 2, 6, generator=rng)
+        if isinstance(base, nn.Conv2d)
+        else torch.randn(3, 7, 4, generator=rng)
     )
 
 
@@ -42,7 +46,10 @@ def by_hand(made, x, w):
     weight, a, b = (t.detach().double().numpy() for t in (made.weight.flatten(1), made.A, made.B))
     bias = 0 if made.bias is None else made.bias.detach().double().numpy()
     channels_last = x.movedim(1, -1) if made.kernel[1:] else x
-    rows = [v @ (weight.T + 1.5 * a @ np.diag(d) @ b) + bias for v, d in zip(channels_last.double().numpy(), w)]
+    rows = [
+        v @ (weight.T + 1.5 * a @ np.diag(d) @ b) + bias
+        for v, d in zip(channels_last.double().numpy(), w)
+    ]
     return np.moveaxis(np.stack(rows), -1, 1) if made.kernel[1:] else np.stack(rows)
 
 
@@ -52,7 +59,9 @@ def test_each_image_is_seen_through_its_own_singular_values(kind, base):
     made = layer(kind, base)
     if kind == "fair":
         made.groups.shares = SHARES
-    w = {"lora": np.ones((3, 2)), "svd": S[:1].expand(3, 2).numpy(), "fair": (SHARES @ S).numpy()}[kind]
+    w = {"lora": np.ones((3, 2)), "svd": S[:1].expand(3, 2).numpy(), "fair": (SHARES @ S).numpy()}[
+        kind
+    ]
     x = images(base)
     np.testing.assert_allclose(made(x).detach(), by_hand(made, x, w), rtol=1e-4, atol=1e-5)
 
@@ -79,7 +88,9 @@ def test_without_shares_every_image_has_the_mean_singular_values():
     uniform = made(x)
     made.groups.shares = None
     torch.testing.assert_close(made(x), uniform)
-    np.testing.assert_allclose(made(x).detach(), by_hand(made, x, [S.mean(0).numpy()] * 3), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        made(x).detach(), by_hand(made, x, [S.mean(0).numpy()] * 3), rtol=1e-4, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("base", [None, conv()])
@@ -130,8 +141,13 @@ def test_the_layer_keeps_its_name_and_its_numbers_and_is_frozen():
     after = body.state_dict()
     assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
     assert {name for name, p in body.named_parameters() if p.requires_grad} == {
-        "0.weight", "0.bias", "1.0.A", "1.0.B", "2.A", "2.B",
-    }  # fmt: skip
+        "0.weight",
+        "0.bias",
+        "1.0.A",
+        "1.0.B",
+        "2.A",
+        "2.B",
+    }
 
 
 @pytest.mark.parametrize("kwargs", [{"groups": 2}, {"padding_mode": "reflect", "padding": 1}])
@@ -140,7 +156,9 @@ def test_a_convolution_of_several_groups_or_other_padding_is_refused(kwargs):
         Adapted(nn.Conv2d(4, 4, 3, **kwargs), 2, 1.0)
 
 
-@pytest.mark.parametrize("kwargs", [{}, {"stride": 2, "padding": 1}, {"padding": "same", "dilation": 2}])
+@pytest.mark.parametrize(
+    "kwargs", [{}, {"stride": 2, "padding": 1}, {"padding": "same", "dilation": 2}]
+)
 @pytest.mark.parametrize("singular", [None, torch.tensor([1.0, 0.5])])
 def test_a_convolution_with_its_adapter_is_the_convolution_of_their_sum(kwargs, singular):
     generator = torch.Generator().manual_seed(0)
@@ -159,7 +177,14 @@ def test_a_convolution_with_its_adapter_is_the_convolution_of_their_sum(kwargs, 
 class Named:
     """What roles() reads of a layout: S has as many groups as ranks, B is square."""
 
-    shapes = {"x.A": (3, 2), "x.B": (2, 2), "x.S": (2, 2), "y.A": (2, 2), "y.B": (2, 2), "head.AB": (2, 2)}
+    shapes = {
+        "x.A": (3, 2),
+        "x.B": (2, 2),
+        "x.S": (2, 2),
+        "y.A": (2, 2),
+        "y.B": (2, 2),
+        "head.AB": (2, 2),
+    }
 
 
 def test_factors_are_found_by_name_and_not_by_shape():
@@ -169,12 +194,20 @@ def test_factors_are_found_by_name_and_not_by_shape():
 def factors(models, groups, *, inputs=6, rank=3, outputs=5, seed=0):
     rng = torch.Generator().manual_seed(seed)
     draw = lambda *shape: torch.randn(*shape, generator=rng)  # noqa: E731
-    return Factors(draw(models, inputs, rank), 0.5 + draw(models, groups, rank).abs(), draw(models, rank, outputs))
+    return Factors(
+        draw(models, inputs, rank),
+        0.5 + draw(models, groups, rank).abs(),
+        draw(models, rank, outputs),
+    )
 
 
 def products(models, weights):
     """sum over models of weights[k, g] A_k diag(S_kg) B_k: [G, in, out] in float64."""
-    return np.einsum("kg,kir,kgr,kro->gio", weights, *(t.double().numpy() for t in (models.A, models.S, models.B)))
+    return np.einsum(
+        "kg,kir,kgr,kro->gio",
+        weights,
+        *(t.double().numpy() for t in (models.A, models.S, models.B)),
+    )
 
 
 def rebuilt(a, s, b):
@@ -183,8 +216,12 @@ def rebuilt(a, s, b):
 
 def test_one_model_comes_back_as_it_was_but_for_its_basis():
     factor = factors(1, 1)
-    averaged, (lost, whole) = product_mean(factor, torch.ones(1).double(), torch.ones(1, 1).double())
-    np.testing.assert_allclose(rebuilt(*averaged), products(factor, np.ones((1, 1))), rtol=1e-9, atol=1e-9)
+    averaged, (lost, whole) = product_mean(
+        factor, torch.ones(1).double(), torch.ones(1, 1).double()
+    )
+    np.testing.assert_allclose(
+        rebuilt(*averaged), products(factor, np.ones((1, 1))), rtol=1e-9, atol=1e-9
+    )
     assert abs(lost) < 1e-9 * whole
     assert not np.allclose(averaged[0].numpy(), factor.A[0].numpy())
 
@@ -207,16 +244,24 @@ def test_beyond_that_it_is_the_nearest_matrix_of_rank_r():
     averaged, (lost, whole) = product_mean(models, weights, weights[:, None])
     true = products(models, weights[:, None].numpy())[0]
     u, sigma, v = np.linalg.svd(true)
-    np.testing.assert_allclose(rebuilt(*averaged)[0], u[:, :3] * sigma[:3] @ v[:3], rtol=1e-8, atol=1e-8)
-    assert float(lost) == pytest.approx((sigma[3:] ** 2).sum()) and float(whole) == pytest.approx((sigma**2).sum())
+    np.testing.assert_allclose(
+        rebuilt(*averaged)[0], u[:, :3] * sigma[:3] @ v[:3], rtol=1e-8, atol=1e-8
+    )
+    assert float(lost) == pytest.approx((sigma[3:] ** 2).sum()) and float(whole) == pytest.approx(
+        (sigma**2).sum()
+    )
 
 
 def test_groups_keep_their_mean_and_lose_what_is_off_the_diagonal():
     factor = factors(1, 4)
-    averaged, (lost, whole) = product_mean(factor, torch.ones(1).double(), torch.ones(1, 4).double())
+    averaged, (lost, whole) = product_mean(
+        factor, torch.ones(1).double(), torch.ones(1, 4).double()
+    )
     true, again = products(factor, np.ones((1, 4))), rebuilt(*averaged)
     np.testing.assert_allclose(again.mean(0), true.mean(0), rtol=1e-8, atol=1e-8)
-    assert float(lost) == pytest.approx(((true - again) ** 2).sum()) and float(lost) > 1e-3 * float(whole)
+    assert float(lost) == pytest.approx(((true - again) ** 2).sum()) and float(lost) > 1e-3 * float(
+        whole
+    )
     assert float(whole) == pytest.approx((true**2).sum())
 
 
@@ -226,7 +271,9 @@ def test_orthogonal_factors_keep_every_group():
     factor.S[:, 3] *= -1
     a, b = torch.linalg.qr(factor.A[0])[0], torch.linalg.qr(factor.B[0].T)[0].T
     factor = Factors(a[None], factor.S, b[None])
-    averaged, (lost, whole) = product_mean(factor, torch.ones(1).double(), torch.ones(1, 4).double())
+    averaged, (lost, whole) = product_mean(
+        factor, torch.ones(1).double(), torch.ones(1, 4).double()
+    )
     np.testing.assert_allclose(rebuilt(*averaged), products(factor, np.ones((1, 4))), atol=1e-5)
     assert abs(lost) < 1e-9 * whole
 
@@ -247,11 +294,16 @@ def test_plain_lora_has_singular_values_of_1_afterwards():
 
 @pytest.mark.parametrize(("inputs", "outputs"), [(2, 5), (6, 2), (1, 1)])
 def test_a_layer_narrower_than_its_adapter_is_no_problem(inputs, outputs):
-    models, weights = factors(3, 2, inputs=inputs, outputs=outputs), torch.tensor([0.5, 0.3, 0.2]).double()
+    models, weights = (
+        factors(3, 2, inputs=inputs, outputs=outputs),
+        torch.tensor([0.5, 0.3, 0.2]).double(),
+    )
     (a, s, b), _ = product_mean(models, weights, weights[:, None].expand(-1, 2))
     assert (a.shape, s.shape, b.shape) == ((inputs, 3), (2, 3), (3, outputs))
     np.testing.assert_allclose(
-        rebuilt(a, s, b).mean(0), products(models, weights[:, None].expand(-1, 2).numpy()).mean(0), atol=1e-6
+        rebuilt(a, s, b).mean(0),
+        products(models, weights[:, None].expand(-1, 2).numpy()).mean(0),
+        atol=1e-6,
     )
 
 
@@ -260,7 +312,12 @@ def test_adapters_that_never_moved_still_change_nothing_and_can_learn():
     still = Factors(torch.zeros_like(still.A), still.S, still.B)
     half = torch.full((2,), 0.5).double()
     (a, s, b), (lost, whole) = product_mean(still, half, half[:, None].expand(-1, 2))
-    assert not a.any() and (s > 0).all() and (b.norm(dim=1) > 1).all() and float(lost) == float(whole) == 0
+    assert (
+        not a.any()
+        and (s > 0).all()
+        and (b.norm(dim=1) > 1).all()
+        and float(lost) == float(whole) == 0
+    )
 
 
 @pytest.mark.parametrize("base", [None, conv()])

@@ -45,7 +45,10 @@ def test_features_climb_and_the_adversary_descends_its_loss():
     made = {name: p.grad.clone() for name, p in net.named_parameters()}
     features = net.features(batch.x)
     known = torch.tensor([0, 1, 3, 4])
-    guess = F.cross_entropy(net.adversary(features)[known], torch.tensor([0, 1, 1, 0]), reduction="sum") / 6
+    guess = (
+        F.cross_entropy(net.adversary(features)[known], torch.tensor([0, 1, 1, 0]), reduction="sum")
+        / 6
+    )
     label = F.cross_entropy(net.head(features), batch.y)
     names, parameters = zip(*net.named_parameters(), strict=True)
     of_guess = torch.autograd.grad(guess, parameters, retain_graph=True, allow_unused=True)
@@ -60,4 +63,6 @@ def test_without_strength_the_classifier_is_fedavgs():
     """The adversary trains beside it, from features as they are."""
     made = play("adv", {"strength": 0.0}, rounds=2).theta
     plain = play("fedavg", rounds=2).theta
-    torch.testing.assert_close(made[: 4 * 9 + 8 + 51], plain[: 4 * 9 + 8 + 51])  # convolution, norm, classifier
+    torch.testing.assert_close(
+        made[: 4 * 9 + 8 + 51], plain[: 4 * 9 + 8 + 51]
+    )  # convolution, norm, classifier

@@ -24,8 +24,12 @@ def test_two_rounds_by_hand():
 
 def test_projection_finds_the_nearest_point():
     # threshold (1.2 + 0.3 - 1) / 2 = 0.25 over the two largest; the third would be negative
-    torch.testing.assert_close(project_to_simplex(torch.tensor([0.3, 1.2, -0.2])), torch.tensor([0.05, 0.95, 0.0]))
-    assert project_to_simplex(torch.tensor([0.2, 0.5, 0.3])).tolist() == pytest.approx([0.2, 0.5, 0.3])
+    torch.testing.assert_close(
+        project_to_simplex(torch.tensor([0.3, 1.2, -0.2])), torch.tensor([0.05, 0.95, 0.0])
+    )
+    assert project_to_simplex(torch.tensor([0.2, 0.5, 0.3])).tolist() == pytest.approx(
+        [0.2, 0.5, 0.3]
+    )
     assert project_to_simplex(torch.tensor([5.0, 0.0])).tolist() == [1.0, 0.0]
 
 
@@ -37,7 +41,9 @@ def test_without_ascent_it_is_the_uniform_mean():
 
 def test_with_clients_of_one_size_and_no_ascent_it_is_fedavg():
     shards = toy_shards(**{c: toy_shard(c, 24) for c in ("north", "south", "east", "west")})
-    assert torch.equal(play("afl", {"gamma": 0.0}, shards=shards).theta, play("fedavg", shards=shards).theta)
+    assert torch.equal(
+        play("afl", {"gamma": 0.0}, shards=shards).theta, play("fedavg", shards=shards).theta
+    )
 
 
 def test_released_rule_keeps_the_model_of_the_worst_client_and_no_memory():
@@ -46,16 +52,25 @@ def test_released_rule_keeps_the_model_of_the_worst_client_and_no_memory():
     theta, weights = rule.aggregate(torch.zeros(2), table, memory)
     assert theta.tolist() == [3.0, 4.0] and weights.tolist() == [0, 1, 0] and memory == {}
     turned = client_updates([[5.0, 6.0], [3.0, 4.0]], rows=[2, 1], roster=3, loss_before=[0.9, 0.9])
-    assert rule.aggregate(torch.zeros(2), turned, {})[0].tolist() == [3.0, 4.0]  # the first in the roster
+    assert rule.aggregate(torch.zeros(2), turned, {})[0].tolist() == [
+        3.0,
+        4.0,
+    ]  # the first in the roster
 
 
 def test_an_absent_client_gets_no_ascent_and_the_others_share_its_weight():
     rule, memory = resolve("afl", {"gamma": 0.3}).aggregator, {}
-    rule.aggregate(torch.zeros(1), client_updates([[0.0]] * 2, rows=[0, 2], roster=3, loss_before=[1.0, 1.0]), memory)
+    rule.aggregate(
+        torch.zeros(1),
+        client_updates([[0.0]] * 2, rows=[0, 2], roster=3, loss_before=[1.0, 1.0]),
+        memory,
+    )
     # 1/3 + 0.3, 1/3, 1/3 + 0.3, sum 1.6: each gives up 0.2
     assert memory["lambda"].tolist() == pytest.approx([0.4333333, 0.1333333, 0.4333333])
     table = client_updates([[0.0]] * 2, rows=[1, 2], roster=3, t=2, loss_before=[0.0, 0.0])
-    assert rule.aggregate(torch.zeros(1), table, memory)[1].tolist() == pytest.approx([0.2352941, 0.7647059])
+    assert rule.aggregate(torch.zeros(1), table, memory)[1].tolist() == pytest.approx(
+        [0.2352941, 0.7647059]
+    )
 
 
 def test_when_all_lambda_is_with_the_absent_those_present_count_alike():
@@ -68,7 +83,9 @@ def test_client_order_does_not_matter_and_two_equal_clients_count_twice():
     rule, first, second = resolve("afl", {"gamma": 0.2}).aggregator, {}, {}
     for t in (1, 2):
         straight = client_updates([[1.0], [5.0], [5.0]], t=t, loss_before=[0.2, 1.0, 1.0])
-        turned = client_updates([[5.0], [5.0], [1.0]], t=t, rows=[2, 1, 0], loss_before=[1.0, 1.0, 0.2])
+        turned = client_updates(
+            [[5.0], [5.0], [1.0]], t=t, rows=[2, 1, 0], loss_before=[1.0, 1.0, 0.2]
+        )
         a, weights = rule.aggregate(torch.zeros(1), straight, first)
         b, _ = rule.aggregate(torch.zeros(1), turned, second)
         torch.testing.assert_close(a, b)
@@ -79,7 +96,12 @@ def test_losses_are_those_of_the_broadcast_model():
     seen = []
     play("afl", rounds=2, each=lambda played: seen.append(played.columns["loss_before"]))
     other = []
-    play("fedavg+afl", {"gamma": 0.0}, rounds=1, each=lambda played: other.append(played.columns["loss_before"]))
+    play(
+        "fedavg+afl",
+        {"gamma": 0.0},
+        rounds=1,
+        each=lambda played: other.append(played.columns["loss_before"]),
+    )
     assert torch.equal(seen[0], other[0]) and not torch.equal(seen[0], seen[1])
 
 
@@ -87,15 +109,22 @@ def test_losses_are_those_of_the_broadcast_model():
 def test_winner_takes_all_trains_the_winner_alone_and_comes_to_the_same_model(base, monkeypatch):
     """MOON's clients remember their last model, so there everybody trains."""
     trained = []
-    monkeypatch.setattr(afl.Agnostic, "measure_local", lambda self, net, client: trained.append(client.name))
+    monkeypatch.setattr(
+        afl.Agnostic, "measure_local", lambda self, net, client: trained.append(client.name)
+    )
     spec, settings = f"{base}afl", {"rule": "released"}
     sent = []
-    state = play(spec, settings, each=lambda played: sent.append((played.bytes_up, played.losses.isnan().sum().item())))
+    state = play(
+        spec,
+        settings,
+        each=lambda played: sent.append((played.bytes_up, played.losses.isnan().sum().item())),
+    )
     few = len(trained) == 3
     monkeypatch.setattr(afl.Agnostic, "trains_subset", False)
     trained.clear()
     assert torch.equal(play(spec, settings).theta, state.theta)
     assert len(trained) == 12 and few == (base != "moon+")
     assert all(
-        (bytes_up < 4 * len(state.theta), empty) == ((True, 3) if few else (False, 0)) for bytes_up, empty in sent
+        (bytes_up < 4 * len(state.theta), empty) == ((True, 3) if few else (False, 0))
+        for bytes_up, empty in sent
     )

@@ -41,7 +41,16 @@ def test_two_steps_from_two_different_models_written_out():
     net = toy_net(dropout=0.0)
     layout = Layout(net)
     t = layout.trainable
-    task = Task("north", 0, 2, 3, 0, start, {}, {"own_part": own[:t], "model": own, "alpha": torch.tensor(0.25)})
+    task = Task(
+        "north",
+        0,
+        2,
+        3,
+        0,
+        start,
+        {},
+        {"own_part": own[:t], "model": own, "alpha": torch.tensor(0.25)},
+    )
     method = resolve("apfl", {"solver": "sgd", "adaptive": True})
     report = run_client(method, net, layout, shard, task, replace(SGD, epochs=2))
 
@@ -54,7 +63,9 @@ def test_two_steps_from_two_different_models_written_out():
     torch.testing.assert_close(report.memory["own_part"], v, atol=1e-6, rtol=1e-5)
     torch.testing.assert_close(report.memory["alpha"], alpha)
     torch.testing.assert_close(report.memory["model"][t:], statistics, atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(report.memory["model"][:t], alpha * v + (1 - alpha) * w, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(
+        report.memory["model"][:t], alpha * v + (1 - alpha) * w, atol=1e-6, rtol=1e-5
+    )
 
 
 def test_alpha_0_is_the_clients_own_copy_of_fedavg():
@@ -63,12 +74,19 @@ def test_alpha_0_is_the_clients_own_copy_of_fedavg():
     layout = Layout(net)
     task = Task(ROSTER[0], 0, 1, 1, 1, layout.read(), {}, {})
     alone = run_client(resolve("fedavg"), net, layout, toy_shard(ROSTER[0]), task, SGD).theta
-    torch.testing.assert_close(state.clients[ROSTER[0]]["model"][: layout.trainable], alone[: layout.trainable])
+    torch.testing.assert_close(
+        state.clients[ROSTER[0]]["model"][: layout.trainable], alone[: layout.trainable]
+    )
 
 
 def test_alpha_moves_once_in_a_round_and_stays_within_0_and_1():
     fixed = play("apfl", rounds=2)
     assert all(memory["alpha"] == 0.5 for memory in fixed.clients.values())
-    moved = play("apfl", {"adaptive": True}, rounds=3, training=Training(optimizer="sgd", lr=0.5, batch_size=8))
+    moved = play(
+        "apfl",
+        {"adaptive": True},
+        rounds=3,
+        training=Training(optimizer="sgd", lr=0.5, batch_size=8),
+    )
     assert all(0 <= memory["alpha"] <= 1 for memory in moved.clients.values())
     assert any(memory["alpha"] != 0.5 for memory in moved.clients.values())

@@ -26,8 +26,13 @@ def test_the_loss_is_a_softmax_weighted_by_class_counts():
     shard = toy_shard("north")
     n = shard.class_counts.double()
     loss, z, y = loss_of("bsm", toy_net(), shard)
-    likelihood = [n[c] * z[i, c].double().exp() / (n * z[i].double().exp()).sum() for i, c in enumerate(y.tolist())]
-    torch.testing.assert_close(loss.double(), -torch.stack(likelihood).log().mean(), atol=1e-6, rtol=1e-6)
+    likelihood = [
+        n[c] * z[i, c].double().exp() / (n * z[i].double().exp()).sum()
+        for i, c in enumerate(y.tolist())
+    ]
+    torch.testing.assert_close(
+        loss.double(), -torch.stack(likelihood).log().mean(), atol=1e-6, rtol=1e-6
+    )
 
 
 def test_with_an_absent_class_it_is_the_softmax_over_the_others():
@@ -52,8 +57,13 @@ def test_an_absent_class_counts_as_a_share_of_1e_12_and_is_not_taken_out():
 def test_a_client_with_equal_counts_trains_as_fedavg_does():
     y = torch.arange(30) % 3
     even = {c: toy_shard(c, 30) for c in ("north", "south", "east", "west")}
-    even = {c: type(s)(s.images, s.rows, y, s.ids, s.groups, s.classes, s.channels) for c, s in even.items()}
-    torch.testing.assert_close(play("bsm", shards=even).theta, play("fedavg", shards=even).theta, atol=1e-5, rtol=1e-4)
+    even = {
+        c: type(s)(s.images, s.rows, y, s.ids, s.groups, s.classes, s.channels)
+        for c, s in even.items()
+    }
+    torch.testing.assert_close(
+        play("bsm", shards=even).theta, play("fedavg", shards=even).theta, atol=1e-5, rtol=1e-4
+    )
 
 
 def test_it_sets_its_own_prior_so_another_is_refused():

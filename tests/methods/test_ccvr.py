@@ -37,7 +37,10 @@ def test_mean_and_covariance_are_those_of_all_images_together():
 
 
 def test_virtual_features_have_that_mean_and_covariance():
-    mean, root = torch.tensor([[1.0, -2.0]]).double(), torch.tensor([[2.0, 0.0], [1.0, 0.5]]).double()
+    mean, root = (
+        torch.tensor([[1.0, -2.0]]).double(),
+        torch.tensor([[2.0, 0.0], [1.0, 0.5]]).double(),
+    )
     drawn = resolve("ccvr", {"features": 10000}).aggregator.draws(mean, (root @ root.T)[None], 3)[0]
     torch.testing.assert_close(drawn.mean(0), mean[0], atol=0.1, rtol=0)
     torch.testing.assert_close(drawn.T.cov(), root @ root.T, atol=0.2, rtol=0)
@@ -45,7 +48,10 @@ def test_virtual_features_have_that_mean_and_covariance():
 
 def test_a_class_of_one_image_is_drawn_as_that_image_and_one_of_none_is_left_out():
     n = torch.tensor([[1.0, 0.0]]).double()
-    means, covariances = torch.tensor([[[3.0, 4.0], [0.0, 0.0]]]).double(), torch.zeros(1, 2, 2, 2).double()
+    means, covariances = (
+        torch.tensor([[[3.0, 4.0], [0.0, 0.0]]]).double(),
+        torch.zeros(1, 2, 2, 2).double(),
+    )
     mean, covariance, seen = of_all(n, means, covariances)
     drawn = resolve("ccvr", QUICK).aggregator.draws(mean, covariance, 1)
     assert (drawn[0] == mean[0]).all() and seen.tolist() == [True, False]
@@ -57,7 +63,11 @@ def test_the_classifier_tells_two_gaussians_apart_and_nothing_else_of_the_model_
     net.head, net.kept = torch.nn.Linear(2, 2), torch.nn.Linear(1, 1)
     layout = Layout(net)
     means, eyes = torch.tensor([[[2.0, 0.0], [-2.0, 0.0]]]), torch.eye(2).expand(1, 2, 2, 2)
-    columns = {"class_images": torch.tensor([[50, 50]]), "class_means": means, "class_covariances": eyes}
+    columns = {
+        "class_images": torch.tensor([[50, 50]]),
+        "class_means": means,
+        "class_covariances": eyes,
+    }
     theta, weights = resolve("ccvr", {"head_lr": 0.1}).aggregator.aggregate(
         layout.read(), client_updates(layout.read()[None], layout=layout, **columns), {}
     )
@@ -65,10 +75,17 @@ def test_the_classifier_tells_two_gaussians_apart_and_nothing_else_of_the_model_
     first, second = (weight[0] - weight[1]).tolist()
     assert first > 1.5 and abs(second) < 0.2 * first and abs(bias[0] - bias[1]).item() < 0.2 * first
     assert weights.tolist() == [1.0]
-    assert all(theta[span].equal(layout.read()[span]) for name, span in layout.spans.items() if "kept" in name)
+    assert all(
+        theta[span].equal(layout.read()[span])
+        for name, span in layout.spans.items()
+        if "kept" in name
+    )
 
 
 def test_local_steps_change_nothing():
     """Whatever the learning rate, decay or number of epochs: the server takes no client's model."""
-    states = [play("ccvr", QUICK, rounds=1, training=Training(lr=lr, epochs=n)) for lr, n in ((0.1, 1), (0.5, 2))]
+    states = [
+        play("ccvr", QUICK, rounds=1, training=Training(lr=lr, epochs=n))
+        for lr, n in ((0.1, 1), (0.5, 2))
+    ]
     assert torch.equal(states[0].theta, states[1].theta)

@@ -9,7 +9,14 @@ from fedcli.errors import FedcliError
 from fedcli.federation import state as states
 from fedcli.methods import bsm, resolve  # noqa: F401 - importing registers
 from fedcli.methods.contract import ClientRound
-from fedcli.methods.creff import class_gradients, directions, head_index, mismatch, trained_head, with_one
+from fedcli.methods.creff import (
+    class_gradients,
+    directions,
+    head_index,
+    mismatch,
+    trained_head,
+    with_one,
+)
 from fedcli.models.layout import Layout
 
 QUICK = {"steps": 10, "epochs": 5, "features": 8}
@@ -25,7 +32,9 @@ def autograd_gradients(f, y, head):
     layer.weight.data, layer.bias.data = head[:, :-1].clone(), head[:, -1].clone()
     out = torch.zeros(len(head), *head.shape)
     for c in y.unique().tolist():
-        w, b = torch.autograd.grad(F.cross_entropy(layer(f[y == c]), y[y == c]), list(layer.parameters()))
+        w, b = torch.autograd.grad(
+            F.cross_entropy(layer(f[y == c]), y[y == c]), list(layer.parameters())
+        )
         out[c] = torch.cat([w, b[:, None]], 1)
     return out
 
@@ -41,7 +50,11 @@ def test_the_mismatch_is_one_minus_cosine_row_by_row():
     """Against autograd's gradients and numpy's cosines; a class nobody has adds nothing."""
     features, head, wanted = random(3, 7, 5), random(3, 6, seed=1), random(3, 3, 6, seed=2)
     wanted[1] = 0
-    ours = autograd_gradients(features.flatten(0, 1), torch.arange(3).repeat_interleave(7), head).double().numpy()
+    ours = (
+        autograd_gradients(features.flatten(0, 1), torch.arange(3).repeat_interleave(7), head)
+        .double()
+        .numpy()
+    )
     theirs = wanted.double().numpy()
     cos = lambda a, b: a @ b / np.linalg.norm(a) / np.linalg.norm(b)  # noqa: E731
     expected = sum(1 - cos(ours[c, r, :-1], theirs[c, r, :-1]) for c in (0, 2) for r in range(3))
@@ -81,7 +94,9 @@ def test_the_classifier_is_what_sgd_on_the_features_gives():
             optimizer.zero_grad()
             F.cross_entropy(layer(f[at]), y[at]).backward()
             optimizer.step()
-    torch.testing.assert_close(head, torch.cat([layer.weight, layer.bias[:, None]], 1).detach(), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        head, torch.cat([layer.weight, layer.bias[:, None]], 1).detach(), atol=1e-5, rtol=1e-5
+    )
 
 
 def test_a_client_reports_the_gradients_of_the_classifier_it_was_told():
@@ -94,7 +109,9 @@ def test_a_client_reports_the_gradients_of_the_classifier_it_was_told():
         rule.measure_global(net.train(), client)
         batch = next(shard.in_order())
         f = toy_net().eval().features(batch.x).detach()
-        head = shared.get("creff_head", torch.cat([net.head.weight, net.head.bias[:, None]], 1).detach())
+        head = shared.get(
+            "creff_head", torch.cat([net.head.weight, net.head.bias[:, None]], 1).detach()
+        )
         expected = autograd_gradients(f, batch.y, head)
         torch.testing.assert_close(client.report["creff_gradient"], expected, atol=1e-5, rtol=1e-4)
         assert client.report["creff_has"].tolist() == [True, False, True]
@@ -110,7 +127,9 @@ def head_only(width=4):
 
 def table(layout, gradient, has, **rest):
     theta = random(len(has), layout.size)
-    return client_updates(theta, layout=layout, creff_gradient=gradient, creff_has=torch.tensor(has), **rest)
+    return client_updates(
+        theta, layout=layout, creff_gradient=gradient, creff_has=torch.tensor(has), **rest
+    )
 
 
 def test_the_server_averages_gradients_over_the_clients_that_sent_a_class():
@@ -119,15 +138,24 @@ def test_the_server_averages_gradients_over_the_clients_that_sent_a_class():
     has = [[True, False, False], [True, True, False], [False, True, False]]
     rule = resolve("creff", QUICK).aggregator
     many, first = {}, {}
-    mean = torch.stack([(sent[0, 0] + sent[1, 0]) / 2, (sent[1, 1] + sent[2, 1]) / 2, torch.zeros(CLASSES, 5)])
+    mean = torch.stack(
+        [(sent[0, 0] + sent[1, 0]) / 2, (sent[1, 1] + sent[2, 1]) / 2, torch.zeros(CLASSES, 5)]
+    )
     rule.aggregate(torch.zeros(layout.size), table(layout, sent, has), many)
-    rule.aggregate(torch.zeros(layout.size), table(layout, mean[None], [[True, True, False]]), first)
+    rule.aggregate(
+        torch.zeros(layout.size), table(layout, mean[None], [[True, True, False]]), first
+    )
     torch.testing.assert_close(many["creff_features"], first["creff_features"])
     assert many["creff_seen"].tolist() == [True, True, False]
 
 
 def test_a_class_unseen_this_round_keeps_its_features_and_stays_in_training():
-    layout, sent, rule, memory = head_only(), random(1, CLASSES, CLASSES, 5), resolve("creff", QUICK).aggregator, {}
+    layout, sent, rule, memory = (
+        head_only(),
+        random(1, CLASSES, CLASSES, 5),
+        resolve("creff", QUICK).aggregator,
+        {},
+    )
     rule.aggregate(torch.zeros(layout.size), table(layout, sent, [[True, True, False]]), memory)
     first = dict(memory)
     held = first["creff_features"].clone()
@@ -143,7 +171,9 @@ def test_each_round_draws_a_classifier_of_its_own():
     layout, sent, memory, heads = head_only(), random(1, CLASSES, CLASSES, 5), {}, []
     rule = resolve("creff", QUICK | {"steps": 0}).aggregator
     for t in (1, 2):
-        rule.aggregate(torch.zeros(layout.size), table(layout, sent, [[True] * CLASSES], t=t), memory)
+        rule.aggregate(
+            torch.zeros(layout.size), table(layout, sent, [[True] * CLASSES], t=t), memory
+        )
         heads.append((memory["creff_head"], memory["creff_features"]))
     assert torch.equal(heads[0][1], heads[1][1])
     assert (heads[0][0] - heads[1][0]).abs().max() > 0.1
@@ -177,13 +207,19 @@ def test_it_is_deterministic_and_resumes_to_the_same_bits(tmp_path):
     again = play("creff", QUICK, state=states.restore(states.saved(tmp_path)[-1], ROSTER, "cpu"))
     assert whole.server.keys() == again.server.keys()
     assert all(torch.equal(whole.server[k], again.server[k]) for k in whole.server)
-    assert not torch.equal(play("creff", QUICK, seed=2).server["creff_head"], whole.server["creff_head"])
+    assert not torch.equal(
+        play("creff", QUICK, seed=2).server["creff_head"], whole.server["creff_head"]
+    )
 
 
 def test_it_works_with_absent_clients_and_with_a_class_nobody_has():
     shards = {c: toy_shard(c, absent=2) for c in ROSTER} | {"east": toy_shard("east", 1, absent=2)}
     state = play("creff", QUICK, rounds=4, participation=0.5, shards=shards)
-    assert state.server["creff_head"].isfinite().all() and state.server["creff_seen"].tolist() == [True, True, False]
+    assert state.server["creff_head"].isfinite().all() and state.server["creff_seen"].tolist() == [
+        True,
+        True,
+        False,
+    ]
 
 
 def test_the_re_trained_head_tells_the_classes_apart():
@@ -218,7 +254,9 @@ def test_a_classifier_that_is_not_finite_is_told():
 
 def test_no_random_state_outside_is_touched():
     rule, state = resolve("creff", QUICK).aggregator, torch.random.get_rng_state()
-    trained_head(rule.noise(torch.zeros(3, 6), 0), torch.tensor([True] * 3), 1, epochs=1, batch=32, lr=0.01)
+    trained_head(
+        rule.noise(torch.zeros(3, 6), 0), torch.tensor([True] * 3), 1, epochs=1, batch=32, lr=0.01
+    )
     assert torch.equal(torch.random.get_rng_state(), state)
 
 

@@ -35,7 +35,10 @@ def test_the_backbone_is_frozen_and_the_classifier_fresh():
     plain, net = toy_net(), toy_net(extend=resolve("crt").local.extend)
     assert list(frozen_parts(net)) == ["backbone"]
     assert Layout(net).shapes == {"head.weight": (3, 16), "head.bias": (3,)}  # nothing else travels
-    assert all(torch.equal(a, b) for a, b in zip(plain.backbone.parameters(), net.backbone.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(plain.backbone.parameters(), net.backbone.parameters(), strict=True)
+    )
     assert not torch.equal(net.head.weight, plain.head.weight)
     assert torch.equal(net.head.weight, toy_net(extend=resolve("crt").local.extend).head.weight)
 
@@ -47,9 +50,16 @@ def test_a_cosine_classifier_gives_way_to_a_linear_one():
 
 
 def test_models_are_averaged_with_the_weights_that_ended_the_run_before():
-    rule, memory = resolve("crt").aggregator, {"start_weights": torch.tensor([0.5, 0.2, 0.3], dtype=torch.float64)}
-    theta, weights = rule.aggregate(torch.zeros(2), client_updates(MODELS, n=[9.0, 1.0, 1.0]), memory)
-    assert weights.tolist() == pytest.approx([0.5, 0.2, 0.3]) and theta.tolist() == pytest.approx([1.4, 1.1])
+    rule, memory = (
+        resolve("crt").aggregator,
+        {"start_weights": torch.tensor([0.5, 0.2, 0.3], dtype=torch.float64)},
+    )
+    theta, weights = rule.aggregate(
+        torch.zeros(2), client_updates(MODELS, n=[9.0, 1.0, 1.0]), memory
+    )
+    assert weights.tolist() == pytest.approx([0.5, 0.2, 0.3]) and theta.tolist() == pytest.approx(
+        [1.4, 1.1]
+    )
 
 
 def test_over_those_present_the_weights_sum_to_one():
@@ -63,7 +73,10 @@ def test_over_those_present_the_weights_sum_to_one():
     ("settings", "memory"),
     [
         ({}, {}),
-        ({"weights": "samples"}, {"start_weights": torch.tensor([0.5, 0.2, 0.3], dtype=torch.float64)}),
+        (
+            {"weights": "samples"},
+            {"start_weights": torch.tensor([0.5, 0.2, 0.3], dtype=torch.float64)},
+        ),
         ({}, {"start_weights": torch.zeros(3, dtype=torch.float64)}),
     ],
     ids=["nothing known", "asked for", "those here had none"],
@@ -78,14 +91,18 @@ def test_image_counts_are_the_weights(settings, memory):
 def test_the_weights_last_to_the_end_of_the_run():
     start = torch.tensor([0.7, 0.1, 0.1, 0.1], dtype=torch.float64)
     seen = []
-    state = play("crt", state=begin(start_weights=start), each=lambda played: seen.append(played.weights))
+    state = play(
+        "crt", state=begin(start_weights=start), each=lambda played: seen.append(played.weights)
+    )
     assert len(seen) == 3 and all(torch.allclose(weights, start) for weights in seen)
     assert torch.equal(state.server["start_weights"], start)
 
 
 def test_the_host_s_weights_change_the_model():
     last = torch.tensor([0.0, 0.0, 0.0, 1.0], dtype=torch.float64)
-    assert not torch.equal(play("crt", state=begin(start_weights=last)).theta, play("crt", state=begin()).theta)
+    assert not torch.equal(
+        play("crt", state=begin(start_weights=last)).theta, play("crt", state=begin()).theta
+    )
 
 
 def test_a_rare_class_is_drawn_as_often_as_the_others():
@@ -94,7 +111,9 @@ def test_a_rare_class_is_drawn_as_often_as_the_others():
     y[:3], y[3:9] = 1, 2
     shard = type(shard)(shard.images, shard.rows, y, shard.ids, shard.groups, 3, 1)
     assert isinstance(resolve("crt").local, BalancedSampling)
-    drawn = torch.cat([b.y for b in shard.epoch(32, shuffle=1, augment=1, strata=shard.y)]).bincount()
+    drawn = torch.cat(
+        [b.y for b in shard.epoch(32, shuffle=1, augment=1, strata=shard.y)]
+    ).bincount()
     assert drawn.sum() == 300 and drawn.min() > 70
 
 
@@ -106,7 +125,9 @@ def test_it_balances_a_skewed_client_s_answers(monkeypatch):
         keep = torch.cat([(shard.y == 0).nonzero()[:, 0], (shard.y != 0).nonzero()[:, 0][:8]])
         return type(shard)(shard.images, keep, shard.y[keep], shard.ids, shard.groups, 3, 1)
 
-    training = Training(optimizer="sgd", lr=0.1, momentum=0.9, weight_decay=0.0, batch_size=8, epochs=5)
+    training = Training(
+        optimizer="sgd", lr=0.1, momentum=0.9, weight_decay=0.0, batch_size=8, epochs=5
+    )
     shards = {c: skewed(c) for c in ROSTER}
     net = toy_net(extend=resolve("crt").local.extend)
     layout, batch = Layout(net), next(toy_shard("test", 300).in_order())
@@ -120,8 +141,13 @@ def test_it_balances_a_skewed_client_s_answers(monkeypatch):
 
 def test_its_usual_training_stands_for_what_the_user_leaves_open():
     assert resolve("crt").default_training == {
-        "rounds": 10, "optimizer": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 5e-4, "schedule": "cosine"
-    }  # fmt: skip
+        "rounds": 10,
+        "optimizer": "sgd",
+        "lr": 0.1,
+        "momentum": 0.9,
+        "weight_decay": 5e-4,
+        "schedule": "cosine",
+    }
 
 
 def test_a_prior_on_balanced_draws_is_refused():

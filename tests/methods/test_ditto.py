@@ -15,7 +15,9 @@ ADAM = Training(optimizer="adam", lr=0.01, weight_decay=5e-4, epochs=2, batch_si
 @pytest.mark.parametrize("spec", ["ditto", "ditto+fedheal"])
 def test_the_global_track_is_the_base_bit_for_bit(spec, training):
     """Batch norm and dropout included: the personal track leaves neither statistics nor random numbers behind."""
-    ours, plain = (play(s, training=training, dropout=0.3) for s in (spec, spec.replace("ditto", "fedavg")))
+    ours, plain = (
+        play(s, training=training, dropout=0.3) for s in (spec, spec.replace("ditto", "fedavg"))
+    )
     assert torch.equal(ours.theta, plain.theta)
     assert all(not torch.equal(memory["model"], ours.theta) for memory in ours.clients.values())
 
@@ -36,7 +38,9 @@ def test_two_personal_steps_are_equation_1_written_out():
         theirs.zero_grad()
         F.cross_entropy(other(batch.x), batch.y).backward()
         theirs.params.sub_(0.1 * (theirs.grad + 0.6 * (theirs.params - start[:t])))
-    torch.testing.assert_close(report.memory["model"], theirs.read(), atol=1e-6, rtol=1e-5)  # statistics as well
+    torch.testing.assert_close(
+        report.memory["model"], theirs.read(), atol=1e-6, rtol=1e-5
+    )  # statistics as well
     assert torch.equal(task.memory["model"], mine) and report.memory["model"] is not mine
 
 
@@ -48,7 +52,9 @@ def test_without_a_pull_the_personal_model_is_that_of_a_client_training_alone():
         alone = layout.read()
         for t in (1, 2, 3):
             task = Task(client, row, t, 3, 1, alone, {}, {})
-            alone = run_client(resolve("fedavg"), net, layout, toy_shards()[client], task, SGD).theta
+            alone = run_client(
+                resolve("fedavg"), net, layout, toy_shards()[client], task, SGD
+            ).theta
         assert torch.equal(state.clients[client]["model"], alone)
 
 
@@ -58,7 +64,9 @@ def test_the_stronger_the_pull_the_nearer_the_personal_model(solver):
     gaps = []
     for strength in (0.0, 1.0, 10.0):
         state = play("ditto", {"strength": strength, "solver": solver}, rounds=6, training=training)
-        gaps.append(sum((memory["model"] - state.theta)[:95].norm() for memory in state.clients.values()))
+        gaps.append(
+            sum((memory["model"] - state.theta)[:95].norm() for memory in state.clients.values())
+        )
     assert gaps[0] > gaps[1] > gaps[2]
 
 
@@ -66,7 +74,16 @@ def test_an_absent_client_keeps_its_model_and_a_new_one_starts_from_the_global()
     early = play("ditto", rounds=4, until=1, participation=0.5)
     late = play("ditto", rounds=4, until=2, participation=0.5, state=early)
     seen = []
-    play("ditto", rounds=4, until=2, participation=0.5, state=early, each=lambda played: seen.extend(played.clients))
+    play(
+        "ditto",
+        rounds=4,
+        until=2,
+        participation=0.5,
+        state=early,
+        each=lambda played: seen.extend(played.clients),
+    )
     for client in early.clients:
-        assert torch.equal(early.clients[client]["model"], late.clients[client]["model"]) == (client not in seen)
+        assert torch.equal(early.clients[client]["model"], late.clients[client]["model"]) == (
+            client not in seen
+        )
     assert set(late.clients) == {*early.clients, *seen}

@@ -22,7 +22,9 @@ def test_a_test_image_has_the_mean_of_the_groups_logits():
     theirs = torch.stack([f @ head.weight[3 * g : 3 * g + 3].T for g in range(2)], 1)  # [B, G, C]
     torch.testing.assert_close(head.by_group(f), theirs)
     torch.testing.assert_close(head(f), theirs.mean(1))
-    assert head(f).argmax(1).equal(theirs.sum(1).argmax(1))  # the paper's sum gives the same answers
+    assert (
+        head(f).argmax(1).equal(theirs.sum(1).argmax(1))
+    )  # the paper's sum gives the same answers
 
 
 def test_in_training_each_image_has_its_own_group_s_classifier_and_an_unknown_group_the_mean():
@@ -50,5 +52,9 @@ def test_the_classifier_of_a_group_that_nobody_has_stays_0():
         shards[client] = shard
     net = toy_net(extend=resolve("domain-ind").local.extend)
     layout = Layout(net)
-    weight = play("domain-ind", shards=shards, rounds=2).theta[layout.spans["head.weight"]].view(2, 3, 16)
+    weight = (
+        play("domain-ind", shards=shards, rounds=2)
+        .theta[layout.spans["head.weight"]]
+        .view(2, 3, 16)
+    )
     assert weight[0].any() and not weight[1].any()

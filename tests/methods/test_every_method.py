@@ -33,7 +33,10 @@ SHORTER = {"creff": {"features": 4, "steps": 5, "epochs": 5}}  # of the server's
 @cache
 def subject(spec) -> Subject:
     """A method with its rounds, which are played once."""
-    return Subject(spec, {key: value for name in spec.split("+") for key, value in SHORTER.get(name, {}).items()})
+    return Subject(
+        spec,
+        {key: value for name in spec.split("+") for key, value in SHORTER.get(name, {}).items()},
+    )
 
 
 @most
@@ -63,7 +66,9 @@ def test_partial_participation_works_or_is_refused_by_name(spec):
     checks.handles_partial_participation(subject(spec))
 
 
-@pytest.mark.parametrize("rule", [rule for rule in ADDONS if METHODS[rule].aggregator.full_participation])
+@pytest.mark.parametrize(
+    "rule", [rule for rule in ADDONS if METHODS[rule].aggregator.full_participation]
+)
 def test_partial_participation_is_refused_for_every_pair_with_a_rule_that_needs_all_clients(rule):
     for pair in (pair for pair in PAIRS if pair.endswith(f"+{rule}")):
         checks.handles_partial_participation(Subject(pair))

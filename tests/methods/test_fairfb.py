@@ -84,7 +84,12 @@ def test_weights_stay_within_their_bounds_and_keep_the_weight_of_a_class(parity)
 
 def test_of_three_groups_lambdas_past_the_bound_shrink_in_proportion():
     """Losses 1, 2 and 4: lambda = 1/3 + (0, 1, 3) / sqrt(10), whose last two are divided by their sum of 1.93."""
-    made = after([[[0.0, 10.0]] * 3], [[[0.0, 10.0], [0.0, 20.0], [0.0, 40.0]]], alpha=1.0, parity="opportunity")
+    made = after(
+        [[[0.0, 10.0]] * 3],
+        [[[0.0, 10.0], [0.0, 20.0], [0.0, 40.0]]],
+        alpha=1.0,
+        parity="opportunity",
+    )
     shares = [0.0, 1 / 3 + 1 / math.sqrt(10), 1 / 3 + 3 / math.sqrt(10)]
     assert made[:, 1].tolist() == pytest.approx([3 * share / sum(shares) for share in shares])
 
@@ -96,7 +101,9 @@ def test_equal_groups_a_lone_group_and_none_leave_the_weights_alone(parity):
         ([[[4.0, 2.0], [0.0, 0.0]]], [[[2.0, 1.0], [0.0, 0.0]]]),
         ([[[0.0, 0.0], [0.0, 0.0]]], [[[0.0, 0.0], [0.0, 0.0]]]),
     ):
-        torch.testing.assert_close(after(n, losses, alpha=0.5, parity=parity), torch.ones(2, 2).double())
+        torch.testing.assert_close(
+            after(n, losses, alpha=0.5, parity=parity), torch.ones(2, 2).double()
+        )
 
 
 def test_a_group_without_images_keeps_its_weights_and_the_next_takes_the_first_ones_place():
@@ -105,7 +112,9 @@ def test_a_group_without_images_keeps_its_weights_and_the_next_takes_the_first_o
     for parity in ("demographic", "opportunity"):
         made = after(n, losses, {"cell_weights": old}, alpha=0.01, parity=parity)
         assert (
-            torch.equal(made[0], old[0]) and made[1, 1] != 1 and made[1, 1] - 1 == pytest.approx(1 - made[2, 1].item())
+            torch.equal(made[0], old[0])
+            and made[1, 1] != 1
+            and made[1, 1] - 1 == pytest.approx(1 - made[2, 1].item())
         )
 
 
@@ -118,7 +127,9 @@ def test_without_a_step_it_is_fedavg(parity):
 def test_a_client_weighs_its_images_by_group_and_class_and_counts_them():
     net, shard = toy_net(), of_group(toy_shard("north", 5), [0, 1, -1, 1, 0])
     shard.y[:] = torch.tensor([0, 1, 1, 0, 1])
-    client = client_of(net, shard, {"cell_weights": torch.tensor([[0.5, 1.5], [0.25, 1.75]]).double()})
+    client = client_of(
+        net, shard, {"cell_weights": torch.tensor([[0.5, 1.5], [0.25, 1.75]]).double()}
+    )
     resolve("fairfb").local.on_round_start(net, client)
     assert client.per_image["weights"].tolist() == [0.5, 1.75, 1.0, 0.25, 1.5]
     assert client.report["cell_counts"].tolist() == [[1, 1], [1, 1]]

@@ -24,13 +24,18 @@ def step(rule, memory, t, accuracy=CASE["acc"], n=CASE["n"], **rest):
 @pytest.mark.parametrize("beta", ["0.1", "0.5", "1.0"])
 def test_weights_of_the_second_round_are_those_of_the_reference(rule, beta):
     half, memory = resolve("fairfed", {"rule": rule, "beta": beta}).aggregator, {}
-    assert step(half, memory, 1).tolist() == pytest.approx([n / 2600 for n in CASE["n"]])  # round 1: base weights
+    assert step(half, memory, 1).tolist() == pytest.approx(
+        [n / 2600 for n in CASE["n"]]
+    )  # round 1: base weights
     expected = torch.tensor(CASE[RULES[rule]][beta], dtype=torch.float64)
     torch.testing.assert_close(step(half, memory, 2), expected, atol=1e-12, rtol=1e-12)
 
 
 def test_the_weak_client_loses_by_the_original_and_gains_by_the_released_rule():
-    weak = {r: step(resolve("fairfed", {"rule": r, "beta": 0.5}).aggregator, {}, 2)[3].item() for r in RULES}
+    weak = {
+        r: step(resolve("fairfed", {"rule": r, "beta": 0.5}).aggregator, {}, 2)[3].item()
+        for r in RULES
+    }
     assert weak["original"] < 300 / 2600 < weak["released"]
 
 
@@ -56,7 +61,9 @@ def test_a_client_cut_to_zero_can_come_back():
 
 def test_an_absent_client_keeps_its_place_and_a_new_one_starts_at_the_base():
     half, memory = resolve("fairfed", {"beta": 0.5}).aggregator, {}
-    first = step(half, memory, 2, [0.8, 0.4], [1.0, 1.0], rows=[0, 2], roster=3)  # p 1/2: gaps equal, no move
+    first = step(
+        half, memory, 2, [0.8, 0.4], [1.0, 1.0], rows=[0, 2], roster=3
+    )  # p 1/2: gaps equal, no move
     assert first.tolist() == pytest.approx([0.5, 0.5])
     step(half, memory, 3, [0.8, 0.4], [3.0, 1.0], rows=[0, 2], roster=3)  # 0.75 + 0.05, 0.25 - 0.05
     kept = memory["lift"][0].item()
@@ -68,7 +75,9 @@ def test_an_absent_client_keeps_its_place_and_a_new_one_starts_at_the_base():
 
 def test_when_all_present_stand_at_zero_the_base_weighs():
     memory = {"lift": torch.tensor([0.0, 0.0, 2.0], dtype=torch.float64)}
-    weights = step(resolve("fairfed").aggregator, memory, 1, [0.5, 0.5], [3.0, 1.0], rows=[0, 1], roster=3)
+    weights = step(
+        resolve("fairfed").aggregator, memory, 1, [0.5, 0.5], [3.0, 1.0], rows=[0, 1], roster=3
+    )
     assert weights.tolist() == [0.75, 0.25]
 
 

@@ -28,30 +28,40 @@ def test_equal_opportunity_by_hand():
 
 def test_statistical_parity_by_hand():
     """Guessed 1: 4/8 - 1/4 and 1/5 - 5/9; of all images 5/13 - 6/13."""
-    assert unfairness_gaps(COUNTS, "spd").tolist() == pytest.approx([1 / 4 + 1 / 13, 16 / 45 - 1 / 13])
+    assert unfairness_gaps(COUNTS, "spd").tolist() == pytest.approx(
+        [1 / 4 + 1 / 13, 16 / 45 - 1 / 13]
+    )
 
 
 def test_weights_move_to_the_client_whose_unfairness_is_that_of_all():
     """Gaps 1/8 and 5/24, mean 1/6: the weights 1/2 move by 2 / 24."""
     updates = client_updates(torch.eye(2), t=2, accuracy=[0.9, 0.1], group_predictions=COUNTS)
     rule = resolve("fairfed", {"gap": "eod", "beta": 2.0}).aggregator
-    assert rule.aggregate(torch.zeros(2), updates, {})[1].tolist() == pytest.approx([0.5 + 1 / 12, 0.5 - 1 / 12])
+    assert rule.aggregate(torch.zeros(2), updates, {})[1].tolist() == pytest.approx(
+        [0.5 + 1 / 12, 0.5 - 1 / 12]
+    )
 
 
 def test_a_client_without_a_pair_of_groups_falls_back_to_its_accuracy():
     alone = table([((4, 1), (4, 3)), ((0, 0), (0, 0))], [((1, 0), (4, 1)), ((3, 3), (6, 2))])
     assert unfairness_gaps(alone, "eod").isnan().tolist() == [True, False]
     updates = client_updates(torch.eye(2), t=2, accuracy=[0.9, 0.7], group_predictions=alone)
-    _, weights = resolve("fairfed", {"gap": "eod"}).aggregator.aggregate(torch.zeros(2), updates, {})
+    _, weights = resolve("fairfed", {"gap": "eod"}).aggregator.aggregate(
+        torch.zeros(2), updates, {}
+    )
     own = unfairness_gaps(alone, "eod")[1].item()
-    assert weights.tolist() == pytest.approx([0.5 - (0.1 - own) / 2, 0.5 + (0.1 - own) / 2])  # |0.9 - 0.8|
+    assert weights.tolist() == pytest.approx(
+        [0.5 - (0.1 - own) / 2, 0.5 + (0.1 - own) / 2]
+    )  # |0.9 - 0.8|
 
 
 def test_one_client_is_as_unfair_as_all_and_the_order_of_groups_does_not_matter():
     counts = torch.randint(0, 9, (3, 4, 3, 3), generator=torch.Generator().manual_seed(4)).double()
     for kind in ("eod", "spd"):
         assert unfairness_gaps(counts[:1], kind).tolist() == [0.0]
-        torch.testing.assert_close(unfairness_gaps(counts, kind), unfairness_gaps(counts[:, [2, 0, 3, 1]], kind))
+        torch.testing.assert_close(
+            unfairness_gaps(counts, kind), unfairness_gaps(counts[:, [2, 0, 3, 1]], kind)
+        )
 
 
 def test_clients_count_predictions_of_known_groups():

@@ -33,7 +33,11 @@ def clip(name, settings=None, attributes=None, device="cpu"):
 
 
 def count(net, *endings):
-    return sum(p.numel() for name, p in net.named_parameters() if p.requires_grad and name.endswith(endings))
+    return sum(
+        p.numel()
+        for name, p in net.named_parameters()
+        if p.requires_grad and name.endswith(endings)
+    )
 
 
 def test_the_vision_transformer_has_the_known_number_of_adapter_weights():
@@ -43,7 +47,12 @@ def test_the_vision_transformer_has_the_known_number_of_adapter_weights():
 
 def test_the_resnet_has_them_on_its_convolutions_and_plain_lora_in_its_pool():
     net = clip("clip-rn50", device="meta")
-    known = sum(p.numel() for m in net.modules() if isinstance(m, Adapted) and m.S is not None for p in (m.A, m.B, m.S))
+    known = sum(
+        p.numel()
+        for m in net.modules()
+        if isinstance(m, Adapted) and m.S is not None
+        for p in (m.A, m.B, m.S)
+    )
     assert known == 1_147_904
     assert count(net, ".A", ".B", ".S") == 1_147_904 + 491_520
     assert count(net, "weight", "bias") == 53_248
@@ -54,9 +63,13 @@ def test_singular_values_start_with_a_common_half_and_one_that_is_rotated():
     h = [0.5, 0.42, 0.34, 0.26, 0.18, 0.1]
     rotated = [h, h[2:] + h[:2], h[4:] + h[:4]]
     np.testing.assert_allclose(fairlora.start(12, 3, 1.0), [h + own for own in rotated], rtol=1e-6)
-    np.testing.assert_allclose(fairlora.start(12, 3, 0.2)[0, 6:], [0.1, 0.084, 0.068, 0.052, 0.036, 0.02], rtol=1e-6)
+    np.testing.assert_allclose(
+        fairlora.start(12, 3, 0.2)[0, 6:], [0.1, 0.084, 0.068, 0.052, 0.036, 0.02], rtol=1e-6
+    )
     for rule, factor in (("paper", 1.0), ("released", 0.2)):
-        first = next(m for m in clip("clip-tiny", {"rule": rule}).modules() if isinstance(m, Adapted))
+        first = next(
+            m for m in clip("clip-tiny", {"rule": rule}).modules() if isinstance(m, Adapted)
+        )
         assert torch.equal(first.S, fairlora.start(12, 3, factor))
 
 
@@ -100,7 +113,9 @@ class Two(nn.Module):
 
 
 N = [6.0, 2.0]
-COUNTS = torch.tensor([[3.0, 1.0, 0.0], [1.0, 0.0, 0.0]]).double()  # [K, G]; 2 images of the first are unknown
+COUNTS = torch.tensor(
+    [[3.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
+).double()  # [K, G]; 2 images of the first are unknown
 SENT = torch.tensor([[[1.0, 2], [3, 4], [5, 6]], [[5.0, 6], [70, 80], [90, 100]]])  # [K, G, r]
 OLD = torch.tensor([[0.0, 0], [0, 0], [-1, -2]])  # [G, r]
 
@@ -109,7 +124,10 @@ def averaged(settings=None, counts=COUNTS, t=1, memory=None, **rest):
     """New, old and sent models by name after round t of 50, with the singular values above."""
     layout = Layout(Two())
     rng = torch.Generator().manual_seed(2)
-    theta, sent = torch.randn(layout.size, generator=rng), torch.randn(2, layout.size, generator=rng)
+    theta, sent = (
+        torch.randn(layout.size, generator=rng),
+        torch.randn(2, layout.size, generator=rng),
+    )
     span = layout.spans["layer.S"]
     theta[span], sent[:, span] = OLD.flatten(), SENT.flatten(1)
     table = client_updates(sent, layout=layout, t=t, rounds=50, n=N, group_counts=counts, **rest)
@@ -153,7 +171,9 @@ def test_the_prior_of_groups_is_that_of_all_images_seen_so_far():
     torch.testing.assert_close(new["group_prior"], torch.tensor([4.0, 1.0, 0.0]) / 5)
     before = memory["group_counts"].clone()
     again = dict(memory)
-    new, *_ = averaged(counts=torch.tensor([[3.0, 1, 0], [0, 2, 3]]).double(), memory=again, rows=[0, 3], roster=4)
+    new, *_ = averaged(
+        counts=torch.tensor([[3.0, 1, 0], [0, 2, 3]]).double(), memory=again, rows=[0, 3], roster=4
+    )
     torch.testing.assert_close(new["group_prior"], torch.tensor([4.0, 3.0, 3.0]) / 10)
     assert torch.equal(memory["group_counts"], before)  # the old round stays whole
 
@@ -172,7 +192,9 @@ def test_exact_takes_the_vectors_of_the_mean_and_projects_each_group_on_them():
     expected = [u[:, :2] * np.diag(u[:, :2].T @ d @ v[:2].T) @ v[:2] for d in true]
     for group in range(3):
         np.testing.assert_allclose(delta(new, group), expected[group], atol=1e-4)
-    pool = [m["pool.A"].double().numpy() @ m["pool.B"].double().numpy() for m in (first, second, new)]
+    pool = [
+        m["pool.A"].double().numpy() @ m["pool.B"].double().numpy() for m in (first, second, new)
+    ]
     p, q, r = np.linalg.svd(0.75 * pool[0] + 0.25 * pool[1])
     np.testing.assert_allclose(pool[2], p[:, :2] * q[:2] @ r[:2], atol=1e-5)
     lost = sum(((t - f) ** 2).sum() for t, f in zip(true, expected)) + q[2] ** 2
@@ -187,7 +209,12 @@ def trained(settings=None, shard=None, training=SGD):
     net = toy_clip(extend=method.local.extend)
     layout = Layout(net)
     task = Task("north", 0, 1, 3, 1, layout.read(), {}, {})
-    return run_client(method, net, layout, shard or toy_shard("north"), task, training), net, layout, method.local
+    return (
+        run_client(method, net, layout, shard or toy_shard("north"), task, training),
+        net,
+        layout,
+        method.local,
+    )
 
 
 def test_a_client_reports_its_groups_and_its_model_holds_their_shares():
@@ -209,7 +236,11 @@ def test_groups_train_their_own_row_and_unknown_images_train_all_alike():
         shard = replace(shard, groups={"sex": torch.full_like(shard.groups["sex"], group)})
         report, net, layout, _ = trained(shard=shard, training=replace(SGD, weight_decay=0.0))
         start = fairlora.start(12, 2, 1.0)
-        return [(s - start).abs().sum(1) > 0 for n, s in layout.named(report.theta).items() if n.endswith(".S")]
+        return [
+            (s - start).abs().sum(1) > 0
+            for n, s in layout.named(report.theta).items()
+            if n.endswith(".S")
+        ]
 
     assert all(rows.tolist() == [True, False] for rows in moved(0))
     assert all(rows.tolist() == [False, True] for rows in moved(1))
@@ -254,14 +285,19 @@ def test_the_slabs_of_a_volume_are_seen_as_its_group():
         resolve("fairlora").local.extend(net)
         for module in (m for m in net.eval().modules() if isinstance(m, Adapted)):
             nn.init.normal_(module.A)
-    volumes, shares = torch.randn(2, 16, 8, 8, generator=torch.Generator().manual_seed(1)), torch.eye(2)
+    volumes, shares = (
+        torch.randn(2, 16, 8, 8, generator=torch.Generator().manual_seed(1)),
+        torch.eye(2),
+    )
 
     def seen(at, groups):
         net.groups.shares = shares[groups]
         return net(volumes[at])
 
     both = seen([0, 1], [0, 1])
-    torch.testing.assert_close(both, torch.cat([seen([0], [0]), seen([1], [1])]), atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(
+        both, torch.cat([seen([0], [0]), seen([1], [1])]), atol=1e-4, rtol=1e-4
+    )
     assert not torch.allclose(both[1], seen([1], [0])[0], atol=1e-2)
 
 
@@ -307,7 +343,14 @@ def test_an_odd_rank_is_refused():
 
 def test_only_what_trains_and_the_prior_travels():
     layout = Layout(toy_clip(extend=resolve("fairlora").local.extend))
-    assert {name.rpartition(".")[2] for name in layout.shapes} == {"A", "B", "S", "0", "1", "group_prior"}
+    assert {name.rpartition(".")[2] for name in layout.shapes} == {
+        "A",
+        "B",
+        "S",
+        "0",
+        "1",
+        "group_prior",
+    }
     assert layout.size - layout.trainable == 2
 
 
@@ -317,7 +360,8 @@ def test_it_resumes_to_the_same_bits_from_disk(settings, tmp_path):
     states.save(tmp_path, play("fairlora", settings, until=1, **small), ROSTER[:3])
     again = states.restore(states.saved(tmp_path)[-1], ROSTER[:3], "cpu")
     assert torch.equal(
-        play("fairlora", settings, state=again, **small).theta, play("fairlora", settings, **small).theta
+        play("fairlora", settings, state=again, **small).theta,
+        play("fairlora", settings, **small).theta,
     )
 
 
@@ -331,7 +375,12 @@ def test_the_rules_and_options_differ():
 
 @pytest.mark.parametrize("settings", [{}, {"exact": True}])
 def test_one_image_and_a_class_and_groups_nobody_has_survive(settings):
-    shards = {c: toy_shard(c, 9, absent=2) for c in ROSTER[:2]} | {"east": toy_shard("east", 1, absent=2)}
-    shards = {c: replace(s, groups={"sex": torch.full_like(s.groups["sex"], -1)}) for c, s in shards.items()}
+    shards = {c: toy_shard(c, 9, absent=2) for c in ROSTER[:2]} | {
+        "east": toy_shard("east", 1, absent=2)
+    }
+    shards = {
+        c: replace(s, groups={"sex": torch.full_like(s.groups["sex"], -1)})
+        for c, s in shards.items()
+    }
     state = play("fairlora", settings, shards=shards, roster=ROSTER[:3], rounds=2)
     assert state.theta.isfinite().all() and state.theta[-2:].tolist() == [0.5, 0.5]

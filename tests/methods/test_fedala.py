@@ -18,7 +18,9 @@ def started(settings, memory):
     local = resolve("fedala", settings).local
     client = replace(client_of(net, shard), memory=memory)
     local.on_round_start(net, client)
-    assert torch.equal(client.layout.read(), client.theta)  # a server rule measures the global model
+    assert torch.equal(
+        client.layout.read(), client.theta
+    )  # a server rule measures the global model
     return client
 
 
@@ -28,8 +30,14 @@ def other_model():
 
 def test_the_last_layers_are_those_with_trained_numbers():
     layout = Layout(toy_net())
-    names = {count: [n for n, s in layout.spans.items() if s in upper_layers(layout.spans, layout.weights, count)]
-             for count in (1, 2, 9)}  # fmt: skip
+    names = {
+        count: [
+            n
+            for n, s in layout.spans.items()
+            if s in upper_layers(layout.spans, layout.weights, count)
+        ]
+        for count in (1, 2, 9)
+    }
     assert names[1] == ["head.weight", "head.bias"]
     assert names[2] == ["backbone.1.weight", "backbone.1.bias", *names[1]]
     assert names[9] == list(layout.weights)
@@ -57,7 +65,9 @@ def test_one_step_on_the_weights_by_hand():
     w = (0.5 - 2.0 * torch.cat([theirs.grad[span] for span in spans]) * (g - mine)).clamp(0, 1)
     torch.testing.assert_close(client.memory["ala_weights"], w)
     place(theirs.params, spans, mine + w * (g - mine))
-    torch.testing.assert_close(client.scratch["start"], theirs.params)  # features are the global ones
+    torch.testing.assert_close(
+        client.scratch["start"], theirs.params
+    )  # features are the global ones
     assert torch.equal(before, torch.full((51,), 0.5))
 
 
@@ -73,7 +83,10 @@ def test_weights_are_learned_longer_the_first_time():
 def test_every_round_draws_images_of_its_own():
     net, local = toy_net(), resolve("fedala", {"share": 0.5}).local
     client = client_of(net, toy_shard("north", 12))
-    drawn = [torch.cat([b.at for b in local._batches(replace(client, round=t))]).tolist() for t in (1, 1, 2)]
+    drawn = [
+        torch.cat([b.at for b in local._batches(replace(client, round=t))]).tolist()
+        for t in (1, 1, 2)
+    ]
     assert drawn[0] == drawn[1] != drawn[2] and len(drawn[0]) == 6
 
 

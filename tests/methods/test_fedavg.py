@@ -13,14 +13,20 @@ def test_models_are_averaged_by_sample_count():
 
 
 def test_one_client_gets_its_own_model_back():
-    theta, _ = resolve("fedavg").aggregator.aggregate(torch.zeros(2), client_updates([[1.0, -2.0]], n=[7]), {})
+    theta, _ = resolve("fedavg").aggregator.aggregate(
+        torch.zeros(2), client_updates([[1.0, -2.0]], n=[7]), {}
+    )
     assert theta.tolist() == [1.0, -2.0]
 
 
 def test_a_doubled_client_counts_double():
     rule = resolve("fedavg").aggregator
-    twice, _ = rule.aggregate(torch.zeros(2), client_updates([[1.0, 0.0], [1.0, 0.0], [0.0, 3.0]], n=[2, 2, 1]), {})
-    double, _ = rule.aggregate(torch.zeros(2), client_updates([[1.0, 0.0], [0.0, 3.0]], n=[4, 1]), {})
+    twice, _ = rule.aggregate(
+        torch.zeros(2), client_updates([[1.0, 0.0], [1.0, 0.0], [0.0, 3.0]], n=[2, 2, 1]), {}
+    )
+    double, _ = rule.aggregate(
+        torch.zeros(2), client_updates([[1.0, 0.0], [0.0, 3.0]], n=[4, 1]), {}
+    )
     torch.testing.assert_close(twice, double)
 
 
@@ -33,5 +39,8 @@ def test_training_learns():
 def test_the_order_of_the_roster_changes_nothing_but_rounding():
     turned = ROSTER[::-1]
     torch.testing.assert_close(
-        play("fedavg", shards=toy_shards()).theta, play("fedavg", roster=turned).theta, atol=1e-5, rtol=1e-4
+        play("fedavg", shards=toy_shards()).theta,
+        play("fedavg", roster=turned).theta,
+        atol=1e-5,
+        rtol=1e-4,
     )

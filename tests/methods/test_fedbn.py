@@ -10,7 +10,9 @@ OWN = {"backbone.1.weight", "backbone.1.bias", "backbone.1.running_mean", "backb
 
 
 def test_batch_norm_layers_are_kept_by_type_whatever_their_name():
-    net = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3), nn.LayerNorm(3), nn.Sequential(nn.BatchNorm2d(2)))
+    net = nn.Sequential(
+        nn.Linear(3, 3), nn.BatchNorm1d(3), nn.LayerNorm(3), nn.Sequential(nn.BatchNorm2d(2))
+    )
     kept = set(resolve("fedbn").local.personal_tensors(net))
     names = {name for name, _ in (*net.named_parameters(), *net.named_buffers())}
     assert kept == {name for name in names if name.startswith(("1.", "3."))}
@@ -26,7 +28,10 @@ def test_the_global_model_holds_no_batch_norm():
 def test_what_is_averaged_differs_from_fedavg_after_two_rounds():
     net = toy_net()
     shared, whole = Layout(net, resolve("fedbn").local.personal_tensors(net)), Layout(toy_net())
-    ours, plain = shared.named(play("fedbn", until=2).theta), whole.named(play("fedavg", until=2).theta)
+    ours, plain = (
+        shared.named(play("fedbn", until=2).theta),
+        whole.named(play("fedavg", until=2).theta),
+    )
     assert all(not torch.equal(ours[name], plain[name]) for name in shared.weights)
 
 
@@ -54,10 +59,17 @@ def test_an_absent_client_keeps_its_layers():
     early = play("fedbn", rounds=4, until=1, participation=0.5)
     seen = []
     late = play(
-        "fedbn", rounds=4, until=2, participation=0.5, state=early, each=lambda played: seen.extend(played.clients)
+        "fedbn",
+        rounds=4,
+        until=2,
+        participation=0.5,
+        state=early,
+        each=lambda played: seen.extend(played.clients),
     )
     for client in early.clients:
-        assert torch.equal(early.clients[client]["own"], late.clients[client]["own"]) == (client not in seen)
+        assert torch.equal(early.clients[client]["own"], late.clients[client]["own"]) == (
+            client not in seen
+        )
 
 
 def test_adam_and_frozen_statistics_work():

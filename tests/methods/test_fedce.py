@@ -30,8 +30,13 @@ def test_weights_are_those_of_the_released_code_round_by_round():
     rule, memory, theta = resolve("fedce", {"mode": CASE["mode"]}).aggregator, {}, torch.zeros(8)
     past = torch.zeros(4, dtype=torch.float64)
     for r, case in enumerate(CASE["rounds"]):
-        expected = {name: torch.tensor(case[name], dtype=torch.float64) for name in ("cos", "minus_val", "coef")}
-        table = client_updates(updates(r), t=r + 1, without_me=torch.tensor(CASE["minus_bacc"][r], dtype=torch.float64))
+        expected = {
+            name: torch.tensor(case[name], dtype=torch.float64)
+            for name in ("cos", "minus_val", "coef")
+        }
+        table = client_updates(
+            updates(r), t=r + 1, without_me=torch.tensor(CASE["minus_bacc"][r], dtype=torch.float64)
+        )
         _, weights = rule.aggregate(theta, table, memory)
         torch.testing.assert_close(memory["cosine"] - past, expected["cos"], atol=1e-6, rtol=0)
         torch.testing.assert_close(1 - memory["without_me"] / (r + 1), expected["minus_val"])
@@ -43,13 +48,18 @@ def test_two_clients_by_hand_in_both_modes():
     """Updates (1, 0) and (3, 4): the only other one is the other, cosine 0.6 for both; M is 1 and 1 in round 1.
 
     Round 2: updates (1, 0) and (0, 2), cosine 0, mean 0.3: G even. b = 0.2 and 0.6: M = 0.9 and 0.7."""
-    for mode, fresh in (("times", [0.9 / 1.6, 0.7 / 1.6]), ("plus", [(0.5 + 0.9 / 1.6) / 2, (0.5 + 0.7 / 1.6) / 2])):
+    for mode, fresh in (
+        ("times", [0.9 / 1.6, 0.7 / 1.6]),
+        ("plus", [(0.5 + 0.9 / 1.6) / 2, (0.5 + 0.7 / 1.6) / 2]),
+    ):
         rule, memory = resolve("fedce", {"mode": mode}).aggregator, {}
         each = client_updates([[1.0, 0.0], [3.0, 4.0]], t=1, without_me=[0.0, 0.0])
         two = client_updates([[1.0, 0.0], [0.0, 2.0]], t=2, without_me=[0.2, 0.6])
         assert rule.aggregate(torch.zeros(2), each, memory)[1].tolist() == pytest.approx([0.5, 0.5])
         theta, weights = rule.aggregate(torch.zeros(2), two, memory)
-        assert weights.tolist() == pytest.approx([(0.5 + w) / 2 for w in fresh])  # the mean over both rounds
+        assert weights.tolist() == pytest.approx(
+            [(0.5 + w) / 2 for w in fresh]
+        )  # the mean over both rounds
         assert theta.tolist() == pytest.approx([weights[0].item(), 2 * weights[1].item()])
         original, memory = resolve("fedce", {"mode": mode, "rule": "original"}).aggregator, {}
         original.aggregate(torch.zeros(2), each, memory)
@@ -72,7 +82,10 @@ def test_a_zero_update_has_cosine_zero_and_nothing_left_is_uniform():
     third = torch.full((3,), 1 / 3, dtype=torch.float64)
     assert cosines(torch.zeros(2), table, third).tolist() == pytest.approx([0, 1, 1])
     perfect = client_updates([[1.0, 0.0]] * 2, without_me=[1.0, 1.0])  # G and M add up to 0
-    assert resolve("fedce").aggregator.aggregate(torch.zeros(2), perfect, {})[1].tolist() == [0.5, 0.5]
+    assert resolve("fedce").aggregator.aggregate(torch.zeros(2), perfect, {})[1].tolist() == [
+        0.5,
+        0.5,
+    ]
     alone = client_updates([[1.0, 0.0]], without_me=[0.0])
     assert resolve("fedce").aggregator.aggregate(torch.zeros(2), alone, {})[1].tolist() == [1.0]
 
@@ -110,8 +123,12 @@ def test_what_is_measured_is_that_mean_to_the_number(monkeypatch):
     last, others = layout.read() + 1, layout.read()
     layout.load(0.3 * last + 0.7 * others)
     shared, memory = {"contribution": torch.tensor([0.3, 0.7])}, {"fedce_last": last}
-    visit = ClientRound("north", 0, 2, 2, 0.1, layout.read(), shared, layout, toy_shard("north"), None, memory)
-    monkeypatch.setattr(probes, "balanced_accuracy", lambda *_: seen.append(layout.read()) or torch.tensor(0.5))
+    visit = ClientRound(
+        "north", 0, 2, 2, 0.1, layout.read(), shared, layout, toy_shard("north"), None, memory
+    )
+    monkeypatch.setattr(
+        probes, "balanced_accuracy", lambda *_: seen.append(layout.read()) or torch.tensor(0.5)
+    )
     resolve("fedce").aggregator.measure_global(net, visit)
     torch.testing.assert_close(seen[0], others, atol=1e-6, rtol=1e-5)
 
@@ -120,7 +137,10 @@ def test_measuring_leaves_the_model_alone():
     net, shard = toy_net(), toy_shard("north")
     layout = Layout(net)
     theta = layout.read()
-    shared, memory = {"contribution": torch.tensor([0.3, 0.7])}, {"fedce_last": torch.randn(len(theta))}
+    shared, memory = (
+        {"contribution": torch.tensor([0.3, 0.7])},
+        {"fedce_last": torch.randn(len(theta))},
+    )
     visit = ClientRound("north", 0, 2, 2, 0.1, theta, shared, layout, shard, None, memory)
     resolve("fedce").aggregator.measure_global(net, visit)
     assert torch.equal(layout.read(), theta)
@@ -134,18 +154,32 @@ def test_the_original_measures_on_the_validation_part():
     net, shard, val = toy_net(), toy_shard("north"), toy_shard("other", 12)
     layout = Layout(net)
     theta = layout.read()
-    task = Task("north", 0, 2, 2, 1, theta, {"contribution": torch.tensor([0.0])}, {"fedce_last": theta})
+    task = Task(
+        "north", 0, 2, 2, 1, theta, {"contribution": torch.tensor([0.0])}, {"fedce_last": theta}
+    )
     visit = ClientRound("north", 0, 2, 2, 0.1, theta, {}, layout, shard, None, {})
-    expected = {"original": probes.balanced_accuracy(net, visit, val), "released": probes.balanced_accuracy(net, visit)}
+    expected = {
+        "original": probes.balanced_accuracy(net, visit, val),
+        "released": probes.balanced_accuracy(net, visit),
+    }
     assert expected["original"] != expected["released"]
-    for rule, value in expected.items():  # with weight 0 the model without the client is the global one
-        report = run_client(resolve("fedce", {"rule": rule}), net, layout, shard, task, TRAINING, val=val)
+    for (
+        rule,
+        value,
+    ) in expected.items():  # with weight 0 the model without the client is the global one
+        report = run_client(
+            resolve("fedce", {"rule": rule}), net, layout, shard, task, TRAINING, val=val
+        )
         assert report.columns["without_me"] == value
 
 
 def test_own_statistics_stay_own_while_measuring():
-    training = Training(optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=8, bn="local")
-    plain, fedce = (play(name, rounds=1, training=training).clients["north"] for name in ("fedavg", "fedce"))
+    training = Training(
+        optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=8, bn="local"
+    )
+    plain, fedce = (
+        play(name, rounds=1, training=training).clients["north"] for name in ("fedavg", "fedce")
+    )
     assert torch.equal(plain["statistics"], fedce["statistics"])
     assert play("fedce", training=training).theta.isfinite().all()
 
@@ -156,7 +190,9 @@ def test_client_order_does_not_matter():
         u = torch.tensor([[1.0, 0.2], [0.3, -1.0], [2.0, 1.0]]) * t
         _, straight = rule.aggregate(torch.zeros(2), client_updates(u, t=t, without_me=b), first)
         _, turned = rule.aggregate(
-            torch.zeros(2), client_updates(u.flip(0), t=t, rows=[2, 1, 0], without_me=b[::-1]), second
+            torch.zeros(2),
+            client_updates(u.flip(0), t=t, rows=[2, 1, 0], without_me=b[::-1]),
+            second,
         )
         torch.testing.assert_close(straight, turned.flip(0))
 

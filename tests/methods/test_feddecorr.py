@@ -62,4 +62,6 @@ def test_the_gradient_is_that_of_the_loss_and_the_penalty_together(rule, penalty
 
 
 def test_without_strength_it_is_fedavg():
-    torch.testing.assert_close(play("feddecorr", {"beta": 0.0}, rounds=2).theta, play("fedavg", rounds=2).theta)
+    torch.testing.assert_close(
+        play("feddecorr", {"beta": 0.0}, rounds=2).theta, play("fedavg", rounds=2).theta
+    )

@@ -28,7 +28,11 @@ def gradient_on(layout, net, x, y):
 @pytest.mark.parametrize("step", [0.0, 0.5])
 def test_a_step_is_the_gradient_here_and_that_after_an_inner_step_on_exchanged_images(step):
     """One other client with one spectrum, so that only the mix is drawn."""
-    shard, net, local = toy_shard("north", 6), toy_net(dropout=0.0), resolve("feddg", {"step": step, "low": 0.2}).local
+    shard, net, local = (
+        toy_shard("north", 6),
+        toy_net(dropout=0.0),
+        resolve("feddg", {"step": step, "low": 0.2}).local,
+    )
     style = amplitudes(toy_shard("south", 1).batch(torch.tensor([0])).x, 0.2)  # [1, 1, 3, 3]
     shared = {"amplitudes": style[None], "amplitude_rows": torch.tensor([1])}
     client = client_of(net, shard, shared)
@@ -51,7 +55,11 @@ def test_a_step_is_the_gradient_here_and_that_after_an_inner_step_on_exchanged_i
 
 def test_images_in_another_style_are_cut_to_what_pixels_can_be(monkeypatch):
     """A style twice as bright as white: what the network sees is white and nothing beyond."""
-    shard, net, local = toy_shard("north", 4), toy_net(dropout=0.0), resolve("feddg", {"low": 0.0}).local
+    shard, net, local = (
+        toy_shard("north", 4),
+        toy_net(dropout=0.0),
+        resolve("feddg", {"low": 0.0}).local,
+    )
     shared = {"amplitudes": torch.full((1, 1, 1, 1, 1), 2.0), "amplitude_rows": torch.tensor([1])}
     client = client_of(net, shard, shared)
     local.on_round_start(net, client)
@@ -63,7 +71,11 @@ def test_images_in_another_style_are_cut_to_what_pixels_can_be(monkeypatch):
 
 
 def test_what_leaves_a_client_are_the_amplitudes_of_some_of_its_own_images():
-    shard, net, local = toy_shard("north", 6), toy_net(), resolve("feddg", {"spectra": 3, "low": 0.2}).local
+    shard, net, local = (
+        toy_shard("north", 6),
+        toy_net(),
+        resolve("feddg", {"spectra": 3, "low": 0.2}).local,
+    )
     client = client_of(net, shard)
     local.on_round_start(net, client)
     sent, own = client.report["amplitudes"], amplitudes(shard.batch(torch.arange(6)).x, 0.2)
@@ -88,7 +100,9 @@ def test_a_client_sees_the_spectra_of_others_alone_and_trains_plainly_without_an
 
 def test_the_first_round_is_fedavg_and_later_ones_are_not():
     assert torch.equal(play("feddg", rounds=1).theta, play("fedavg", rounds=1).theta)
-    assert not torch.allclose(play("feddg", rounds=2).theta, play("fedavg", rounds=2).theta, atol=1e-3)
+    assert not torch.allclose(
+        play("feddg", rounds=2).theta, play("fedavg", rounds=2).theta, atol=1e-3
+    )
 
 
 def test_with_its_own_amplitudes_and_no_inner_step_a_step_is_twice_as_long():
@@ -117,7 +131,12 @@ def test_a_frozen_backbone_is_refused():
 
 def test_spectra_are_the_same_in_every_round_and_styles_are_drawn_anew():
     seen = []
-    play("feddg", rounds=3, roster=ROSTER, each=lambda played: seen.append(played.columns["amplitudes"]))
+    play(
+        "feddg",
+        rounds=3,
+        roster=ROSTER,
+        each=lambda played: seen.append(played.columns["amplitudes"]),
+    )
     assert torch.equal(seen[0], seen[2])
     local, net = resolve("feddg").local, toy_net()
     shared = {"amplitudes": seen[0], "amplitude_rows": torch.arange(4)}

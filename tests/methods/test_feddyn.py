@@ -16,20 +16,28 @@ def test_two_steps_are_the_papers_loss_written_out():
     moved = 0.2 * torch.randn(layout.trainable, generator=torch.Generator().manual_seed(1))  # l_i
     training = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=10_000, epochs=2)
     task = Task("north", 0, 2, 3, 0, layout.read(), {}, {"moved": moved})
-    report = run_client(resolve("feddyn", {"alpha": 0.8}), net, layout, toy_shard("north"), task, training)
+    report = run_client(
+        resolve("feddyn", {"alpha": 0.8}), net, layout, toy_shard("north"), task, training
+    )
 
     batch, params = next(toy_shard("north").in_order()), list(other.parameters())
     flat = lambda: torch.cat([p.reshape(-1) for p in params])  # noqa: E731
     start, h = flat().detach().clone(), -0.8 * moved
     for _ in range(2):
-        loss = F.cross_entropy(other(batch.x), batch.y) - h @ flat() + 0.8 / 2 * (flat() - start).square().sum()
+        loss = (
+            F.cross_entropy(other(batch.x), batch.y)
+            - h @ flat()
+            + 0.8 / 2 * (flat() - start).square().sum()
+        )
         with torch.no_grad():
             for p, g in zip(params, torch.autograd.grad(loss, params), strict=True):
                 p -= 0.1 * g
     end = flat().detach()
     torch.testing.assert_close(report.theta[: layout.trainable], end, atol=1e-6, rtol=1e-5)
     torch.testing.assert_close(report.columns["moved"], end - start, atol=1e-6, rtol=1e-5)
-    torch.testing.assert_close(-0.8 * report.memory["moved"], h - 0.8 * (end - start), atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(
+        -0.8 * report.memory["moved"], h - 0.8 * (end - start), atol=1e-6, rtol=1e-5
+    )
 
 
 def test_the_server_adds_the_mean_of_all_moves_as_in_algorithm_1():
@@ -52,16 +60,24 @@ def test_with_absent_clients_the_moves_are_a_mean_over_the_roster():
     table = client_updates(torch.zeros(2, 1), moved=[[1.0], [3.0]], rows=[1, 5], roster=8)
     for control, expected in (("uniform", 4 / 8), ("weighted", 2.5 * 2 / 8)):
         local = resolve("feddyn", {"control": control}).local
-        torch.testing.assert_close(local.post_aggregate(torch.zeros(1), table, p, {}), torch.tensor([expected]))
+        torch.testing.assert_close(
+            local.post_aggregate(torch.zeros(1), table, p, {}), torch.tensor([expected])
+        )
 
 
 @pytest.mark.parametrize(
     ("settings", "p"),
-    [({}, (0.25, 0.75)), ({"control": "uniform"}, (0.5, 0.5)), ({"weights": "uniform"}, (0.5, 0.5))],
+    [
+        ({}, (0.25, 0.75)),
+        ({"control": "uniform"}, (0.5, 0.5)),
+        ({"weights": "uniform"}, (0.5, 0.5)),
+    ],
 )
 def test_it_settles_at_the_optimum_of_its_weights_where_fedavg_does_not(settings, p):
     assert settled("feddyn", {"alpha": 1.0, **settings}) == pytest.approx(optimum(*p), abs=1e-3)
-    assert abs(settled("feddyn", {"alpha": 1.0, "rule": "released", **settings}) - optimum(*p)) > 0.01
+    assert (
+        abs(settled("feddyn", {"alpha": 1.0, "rule": "released", **settings}) - optimum(*p)) > 0.01
+    )
 
 
 def test_released_rule_is_fedavg_bit_for_bit():
@@ -83,8 +99,12 @@ def test_gradients_are_cut_at_the_norm_of_clip():
     start = layout.read()
     training = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=10_000)
     task = Task("north", 0, 1, 3, 0, start, {}, {})
-    report = run_client(resolve("feddyn", {"clip": 0.01}), net, layout, toy_shard("north"), task, training)
-    assert (report.theta - start)[: layout.trainable].norm().item() == pytest.approx(0.1 * 0.01, rel=1e-3)
+    report = run_client(
+        resolve("feddyn", {"clip": 0.01}), net, layout, toy_shard("north"), task, training
+    )
+    assert (report.theta - start)[: layout.trainable].norm().item() == pytest.approx(
+        0.1 * 0.01, rel=1e-3
+    )
 
 
 def test_the_mean_of_all_moves_is_that_of_the_clients_memories():
@@ -96,9 +116,12 @@ def test_the_mean_of_all_moves_is_that_of_the_clients_memories():
 
 def test_order_does_not_matter_and_moves_are_not_masked_by_the_server_rule():
     table = {
-        order: play("feddyn", roster=list(order), dropout=0.0).theta for order in (tuple(ROSTER), tuple(ROSTER[::-1]))
+        order: play("feddyn", roster=list(order), dropout=0.0).theta
+        for order in (tuple(ROSTER), tuple(ROSTER[::-1]))
     }
     torch.testing.assert_close(*table.values(), atol=1e-5, rtol=1e-4)
     seen = []
     state = play("feddyn+fedheal", rounds=1, each=lambda played: seen.append(played))
-    torch.testing.assert_close(state.shared["moved"], seen[0].weights.float() @ seen[0].columns["moved"])
+    torch.testing.assert_close(
+        state.shared["moved"], seen[0].weights.float() @ seen[0].columns["moved"]
+    )

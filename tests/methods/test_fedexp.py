@@ -9,14 +9,19 @@ def model(updates, n=(3, 1), epsilon=1e-9):
     moved = torch.tensor(updates)
     table = client_updates(moved + 1.0, n=n, squared_length=moved.square().sum(1).double())
     memory = {}
-    theta, weights = resolve("fedexp", {"epsilon": epsilon}).aggregator.aggregate(torch.ones(2), table, memory)
+    theta, weights = resolve("fedexp", {"epsilon": epsilon}).aggregator.aggregate(
+        torch.ones(2), table, memory
+    )
     assert weights.tolist() == [n[0] / sum(n), n[1] / sum(n)]
     return (theta - 1).tolist(), float(memory["eta"])
 
 
 def test_eta_by_hand():
     """Updates (2, 1) and (-2, 1) alike: mean (0, 1), squares 5, so eta = 5 / 2."""
-    assert model([[2.0, 1.0], [-2.0, 1.0]], n=(1, 1)) == (pytest.approx([0.0, 2.5]), pytest.approx(2.5))
+    assert model([[2.0, 1.0], [-2.0, 1.0]], n=(1, 1)) == (
+        pytest.approx([0.0, 2.5]),
+        pytest.approx(2.5),
+    )
 
 
 def test_weights_count_in_both_sums():
@@ -38,5 +43,7 @@ def test_updates_that_agree_are_averaged():
 def test_statistics_take_no_step():
     layout = flat_layout(3)
     layout.trainable = 2
-    table = client_updates([[2.0, 0.0, 4.0], [-2.0, 1.0, 8.0]], layout=layout, n=(3, 1), squared_length=[4.0, 5.0])
+    table = client_updates(
+        [[2.0, 0.0, 4.0], [-2.0, 1.0, 8.0]], layout=layout, n=(3, 1), squared_length=[4.0, 5.0]
+    )
     assert resolve("fedexp").aggregator.aggregate(torch.zeros(3), table, {})[0][2].item() == 5.0

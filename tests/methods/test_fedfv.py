@@ -46,10 +46,14 @@ def test_two_clients_by_hand():
 def test_the_largest_losses_are_protected():
     """As above with alpha 0.5: the second client, ceil(1 * 0.5) = 1 on, keeps (-1, 1)."""
     rule = resolve("fedfv", {"protect": 0.5}).aggregator
-    theta, _ = rule.aggregate(torch.zeros(2), client_updates([[-1.0, 0.0], [1.0, -1.0]], loss_before=[1.0, 2.0]), {})
+    theta, _ = rule.aggregate(
+        torch.zeros(2), client_updates([[-1.0, 0.0], [1.0, -1.0]], loss_before=[1.0, 2.0]), {}
+    )
     mean = torch.tensor([-0.25, 0.75])  # ((0.5, 0.5) + (-1, 1)) / 2
     torch.testing.assert_close(theta, -mean / mean.norm() * 0.5)
-    turned, _ = rule.aggregate(torch.zeros(2), client_updates([[-1.0, 0.0], [1.0, -1.0]], loss_before=[2.0, 1.0]), {})
+    turned, _ = rule.aggregate(
+        torch.zeros(2), client_updates([[-1.0, 0.0], [1.0, -1.0]], loss_before=[2.0, 1.0]), {}
+    )
     assert not torch.allclose(theta, turned)
 
 
@@ -60,7 +64,9 @@ def test_coefficients_give_what_the_vectors_give(seed, alpha):
     rule = resolve("fedfv", {"protect": alpha}).aggregator
     after, _ = rule.aggregate(theta, client_updates(local, loss_before=loss, n=[5, 1, 2, 3, 4]), {})
     uniform = torch.full((5,), 0.2, dtype=torch.float64)
-    torch.testing.assert_close(after, direct(theta, local, loss, alpha=alpha, weights=uniform), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        after, direct(theta, local, loss, alpha=alpha, weights=uniform), atol=1e-5, rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -70,7 +76,9 @@ def test_the_mean_can_go_by_image_count(seed):
     rule = resolve("fedfv", {"weights": "samples"}).aggregator
     after, weights = rule.aggregate(theta, client_updates(local, loss_before=loss, n=n), {})
     assert torch.equal(weights, n / 15)
-    torch.testing.assert_close(after, direct(theta, local, loss, alpha=0.1, weights=n / 15), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        after, direct(theta, local, loss, alpha=0.1, weights=n / 15), atol=1e-5, rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -81,17 +89,34 @@ def test_the_external_step_looks_at_clients_absent_for_up_to_lookback_rounds(see
     past = {}
     for t, rows in ((1, [0, 1]), (2, [2, 3]), (3, [4, 5]), (4, [2, 0])):
         theta, local, loss = case(100 * seed + t, k=2, size=size)
-        after, _ = rule.aggregate(theta, client_updates(local, t=t, rows=rows, roster=6, loss_before=loss), memory)
+        after, _ = rule.aggregate(
+            theta, client_updates(local, t=t, rows=rows, roster=6, loss_before=loss), memory
+        )
         groups = {1: [], 2: [], 3: [[0, 1], [2, 3]], 4: [[3], [4, 5]]}[t]
-        expected = direct(theta, local, loss, alpha=0, weights=sixth, groups=[[past[r] for r in g] for g in groups])
+        expected = direct(
+            theta,
+            local,
+            loss,
+            alpha=0,
+            weights=sixth,
+            groups=[[past[r] for r in g] for g in groups],
+        )
         torch.testing.assert_close(after, expected, atol=1e-5, rtol=1e-5)
         past.update(zip(rows, theta - local, strict=True))
-    assert sorted(k for k in memory if k != "seen") == ["update_0", "update_2", "update_4", "update_5"]
+    assert sorted(k for k in memory if k != "seen") == [
+        "update_0",
+        "update_2",
+        "update_4",
+        "update_5",
+    ]
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_later_code_looks_at_the_participants_themselves(seed):
-    rule, uniform = resolve("fedfv", {"rule": "released"}).aggregator, torch.full((5,), 0.2, dtype=torch.float64)
+    rule, uniform = (
+        resolve("fedfv", {"rule": "released"}).aggregator,
+        torch.full((5,), 0.2, dtype=torch.float64),
+    )
     theta, local, loss = case(seed)
     for t in (1, 2):  # tau is 1: from the first round on
         after, _ = rule.aggregate(theta, client_updates(local, t=t, loss_before=loss), {})
@@ -100,7 +125,10 @@ def test_the_later_code_looks_at_the_participants_themselves(seed):
 
 
 def test_the_later_code_begins_in_round_tau():
-    rule, uniform = resolve("fedfv", {"rule": "released", "lookback": 2}).aggregator, torch.full((5,), 0.2).double()
+    rule, uniform = (
+        resolve("fedfv", {"rule": "released", "lookback": 2}).aggregator,
+        torch.full((5,), 0.2).double(),
+    )
     for t, external in ((1, False), (2, True)):
         theta, local, loss = case(3)
         after, _ = rule.aggregate(theta, client_updates(local, t=t, loss_before=loss), {})
@@ -111,11 +139,17 @@ def test_the_later_code_begins_in_round_tau():
 
 
 def test_a_round_with_fewer_clients_looks_back_on_one_with_all():
-    rule, memory, half = resolve("fedfv", {"protect": 0.0}).aggregator, {}, torch.full((2,), 0.5).double()
+    rule, memory, half = (
+        resolve("fedfv", {"protect": 0.0}).aggregator,
+        {},
+        torch.full((2,), 0.5).double(),
+    )
     before, everybody, losses = case(7, k=4)
     rule.aggregate(before, client_updates(everybody, loss_before=losses), memory)
     theta, local, loss = case(8, k=2)
-    after, _ = rule.aggregate(theta, client_updates(local, t=2, rows=[0, 2], roster=4, loss_before=loss), memory)
+    after, _ = rule.aggregate(
+        theta, client_updates(local, t=2, rows=[0, 2], roster=4, loss_before=loss), memory
+    )
     absent = [before - everybody[1], before - everybody[3]]
     expected = direct(theta, local, loss, alpha=0, weights=half, groups=[absent])
     torch.testing.assert_close(after, expected, atol=1e-5, rtol=1e-5)
@@ -123,13 +157,19 @@ def test_a_round_with_fewer_clients_looks_back_on_one_with_all():
 
 
 def test_with_everybody_protected_and_nothing_external_it_is_fedavg():
-    assert torch.equal(play("fedfv", {"protect": 1.0, "weights": "samples"}).theta, play("fedavg").theta)
+    assert torch.equal(
+        play("fedfv", {"protect": 1.0, "weights": "samples"}).theta, play("fedavg").theta
+    )
 
 
 def test_updates_that_agree_are_averaged():
-    table = client_updates([[1.0, 2.0], [2.0, 1.0], [3.0, 0.0]], n=[1, 1, 2], loss_before=[1.0, 2.0, 3.0])
+    table = client_updates(
+        [[1.0, 2.0], [2.0, 1.0], [3.0, 0.0]], n=[1, 1, 2], loss_before=[1.0, 2.0, 3.0]
+    )
     for weights, mean in (("uniform", [2.0, 1.0]), ("samples", [2.25, 0.75])):
-        theta, _ = resolve("fedfv", {"weights": weights}).aggregator.aggregate(torch.zeros(2), table, {})
+        theta, _ = resolve("fedfv", {"weights": weights}).aggregator.aggregate(
+            torch.zeros(2), table, {}
+        )
         torch.testing.assert_close(theta, torch.tensor(mean))
 
 
@@ -138,14 +178,18 @@ def test_opposite_updates_leave_the_model_where_it_is():
     table = client_updates([[1.0, 2.0], [-3.0, -6.0]], loss_before=[1.0, 2.0])
     theta, _ = rule.aggregate(torch.zeros(2), table, {})
     torch.testing.assert_close(theta, torch.zeros(2), atol=1e-6, rtol=0)
-    still, _ = rule.aggregate(torch.ones(2), client_updates([[1.0, 1.0]] * 2, loss_before=[1.0, 2.0]), {})
+    still, _ = rule.aggregate(
+        torch.ones(2), client_updates([[1.0, 1.0]] * 2, loss_before=[1.0, 2.0]), {}
+    )
     assert still.tolist() == [1.0, 1.0]
 
 
 def test_statistics_are_averaged_and_never_projected():
     layout = flat_layout(3)
     layout.trainable = 2
-    table = client_updates([[-1.0, 0.0, 4.0], [1.0, -1.0, 8.0]], layout=layout, n=[3, 1], loss_before=[1.0, 2.0])
+    table = client_updates(
+        [[-1.0, 0.0, 4.0], [1.0, -1.0, 8.0]], layout=layout, n=[3, 1], loss_before=[1.0, 2.0]
+    )
     theta, _ = resolve("fedfv").aggregator.aggregate(torch.zeros(3), table, {})
     assert theta[2].item() == 5.0
 
@@ -154,7 +198,9 @@ def test_nothing_is_kept_of_clients_that_no_later_round_looks_back_on():
     for settings in ({"lookback": 0}, {"rule": "released"}):
         state = play("fedfv", settings, participation=0.5)
         assert set(state.server) == {"seen"}
-    assert len(play("fedfv", participation=0.5, rounds=4).server) == 3  # seen, and two clients of the last round
+    assert (
+        len(play("fedfv", participation=0.5, rounds=4).server) == 3
+    )  # seen, and two clients of the last round
 
 
 def test_client_order_does_not_matter_even_with_equal_losses():
@@ -163,7 +209,9 @@ def test_client_order_does_not_matter_even_with_equal_losses():
     rule = resolve("fedfv").aggregator
     straight, _ = rule.aggregate(theta, client_updates(local, loss_before=loss), {})
     order = torch.tensor([4, 2, 0, 3, 1])
-    turned, _ = rule.aggregate(theta, client_updates(local[order], rows=order, loss_before=loss[order]), {})
+    turned, _ = rule.aggregate(
+        theta, client_updates(local[order], rows=order, loss_before=loss[order]), {}
+    )
     torch.testing.assert_close(straight, turned)
 
 
@@ -171,11 +219,15 @@ def test_a_round_that_fails_leaves_the_old_memory_whole():
     state = play("fedfv", participation=0.5, rounds=4, until=2)
     before = {name: tensor.clone() for name, tensor in state.server.items()}
     play("fedfv", participation=0.5, rounds=4, state=state)
-    assert state.server.keys() == before.keys() and all(torch.equal(state.server[k], before[k]) for k in before)
+    assert state.server.keys() == before.keys() and all(
+        torch.equal(state.server[k], before[k]) for k in before
+    )
 
 
 def test_absent_clients_change_the_step():
     """A client that knows one class only pulls against those that never see it."""
     shards = {c: toy_shard(c, absent=i % 3) for i, c in enumerate(ROSTER)}
     half = {"participation": 0.5, "rounds": 6, "shards": shards}
-    assert not torch.equal(play("fedfv", **half).theta, play("fedfv", {"lookback": 0}, **half).theta)
+    assert not torch.equal(
+        play("fedfv", **half).theta, play("fedfv", {"lookback": 0}, **half).theta
+    )

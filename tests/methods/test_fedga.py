@@ -20,7 +20,11 @@ TRAINING = Training(optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, bat
 
 def step(rule, memory, t, gap, rounds=10, **rest):
     table = client_updates(
-        torch.zeros(len(gap), 1), t=t, rounds=rounds, gap=torch.tensor(gap, dtype=torch.float64), **rest
+        torch.zeros(len(gap), 1),
+        t=t,
+        rounds=rounds,
+        gap=torch.tensor(gap, dtype=torch.float64),
+        **rest,
     )
     return rule.aggregate(torch.zeros(1), table, memory)[1]
 
@@ -30,7 +34,9 @@ def test_released_weights_are_those_of_the_released_code():
     assert step(rule, memory, 1, [0.0] * 4).tolist() == [0.25] * 4
     for r, expected in zip(CASE["rounds"], CASE["weights"], strict=True):
         weights = step(rule, memory, r + 1, CASE["gap_raw"], rounds=CASE["T"])
-        torch.testing.assert_close(weights, torch.tensor(expected, dtype=torch.float64), atol=1e-12, rtol=1e-12)
+        torch.testing.assert_close(
+            weights, torch.tensor(expected, dtype=torch.float64), atol=1e-12, rtol=1e-12
+        )
 
 
 def test_original_weights_by_hand():
@@ -38,10 +44,14 @@ def test_original_weights_by_hand():
     rule, memory = resolve("fedga").aggregator, {}
     assert step(rule, memory, 1, [0.0, 0.0]).tolist() == [0.5, 0.5]
     # 0.5 + 0.09, 0.5 - 0.09 * 1/2, not centred: sum 1.045
-    assert step(rule, memory, 2, [0.4, -0.2]).tolist() == pytest.approx([0.59 / 1.045, 0.455 / 1.045])
+    assert step(rule, memory, 2, [0.4, -0.2]).tolist() == pytest.approx(
+        [0.59 / 1.045, 0.455 / 1.045]
+    )
     before = memory["weights"].tolist()
     after = [before[0] + 0.08 * 0.25, before[1] + 0.08]
-    assert step(rule, memory, 3, [0.1, 0.4]).tolist() == pytest.approx([w / sum(after) for w in after])
+    assert step(rule, memory, 3, [0.1, 0.4]).tolist() == pytest.approx(
+        [w / sum(after) for w in after]
+    )
 
 
 def test_released_cuts_after_dividing_and_original_before():
@@ -67,15 +77,22 @@ def test_clients_whose_gap_is_largest_gain_and_order_does_not_matter():
 
 @pytest.mark.parametrize("rule", ["original", "released"])
 def test_gaps_of_zero_and_steps_of_zero_leave_weights_uniform(rule):
-    assert step(resolve("fedga", {"rule": rule}).aggregator, {}, 2, [0.0, 0.0]).tolist() == [0.5, 0.5]
-    assert step(resolve("fedga", {"rule": rule, "step": 0.0}).aggregator, {}, 2, [0.3, 0.1]).tolist() == [0.5, 0.5]
+    assert step(resolve("fedga", {"rule": rule}).aggregator, {}, 2, [0.0, 0.0]).tolist() == [
+        0.5,
+        0.5,
+    ]
+    assert step(
+        resolve("fedga", {"rule": rule, "step": 0.0}).aggregator, {}, 2, [0.3, 0.1]
+    ).tolist() == [0.5, 0.5]
     released = resolve("fedga", {"rule": "released"}).aggregator
     assert step(released, {}, 2, [0.3, 0.3, 0.3]).tolist() == pytest.approx([1 / 3] * 3)
 
 
 def test_with_clients_of_one_size_and_no_step_it_is_fedavg():
     shards = {c: toy_shard(c, 24) for c in ROSTER}
-    assert torch.equal(play("fedga", {"step": 0.0}, shards=shards).theta, play("fedavg", shards=shards).theta)
+    assert torch.equal(
+        play("fedga", {"step": 0.0}, shards=shards).theta, play("fedavg", shards=shards).theta
+    )
 
 
 def test_the_gap_is_what_averaging_cost_on_the_clients_own_images():
@@ -86,16 +103,25 @@ def test_the_gap_is_what_averaging_cost_on_the_clients_own_images():
 
     def loss(theta):
         layout.load(theta)
-        return probes.mean_loss(net, ClientRound("south", 1, 1, 2, 0.1, theta, {}, layout, shard, None, {}))
+        return probes.mean_loss(
+            net, ClientRound("south", 1, 1, 2, 0.1, theta, {}, layout, shard, None, {})
+        )
 
     play("fedga", rounds=2, state=first, each=lambda played: seen.append(played.columns))
     net2 = toy_net()
     start = Layout(net2).read()
     report = run_client(
-        resolve("fedavg"), net2, Layout(net2), shard, Task("south", 1, 1, 2, 1, start, {}, {}), TRAINING
+        resolve("fedavg"),
+        net2,
+        Layout(net2),
+        shard,
+        Task("south", 1, 1, 2, 1, start, {}, {}),
+        TRAINING,
     )
     torch.testing.assert_close(seen[0]["gap"][1], loss(first.theta) - loss(report.theta))
-    assert seen[0]["validation_images"].tolist() == [0] * 4  # no validation part: training images, and it says so
+    assert (
+        seen[0]["validation_images"].tolist() == [0] * 4
+    )  # no validation part: training images, and it says so
 
 
 def test_the_original_measures_on_the_validation_part_and_the_released_rule_does_not():
@@ -104,13 +130,21 @@ def test_the_original_measures_on_the_validation_part_and_the_released_rule_does
     task = Task("north", 0, 1, 2, 1, layout.read(), {}, {})
     columns = {}
     for rule in ("original", "released"):
-        report = run_client(resolve("fedga", {"rule": rule}), net, layout, shard, task, TRAINING, val=val)
+        report = run_client(
+            resolve("fedga", {"rule": rule}), net, layout, shard, task, TRAINING, val=val
+        )
         layout.load(report.theta)
         client = ClientRound("north", 0, 1, 2, 0.1, report.theta, {}, layout, shard, None, {})
-        losses = {"original": probes.mean_loss(net, client, val), "released": probes.mean_loss(net, client)}
+        losses = {
+            "original": probes.mean_loss(net, client, val),
+            "released": probes.mean_loss(net, client),
+        }
         assert report.memory["fedga_loss"] == losses[rule]
         columns[rule] = report.columns
-    assert columns["original"]["validation_images"] == 12 and "validation_images" not in columns["released"]
+    assert (
+        columns["original"]["validation_images"] == 12
+        and "validation_images" not in columns["released"]
+    )
 
 
 def test_an_empty_validation_part_counts_as_none():
@@ -118,7 +152,13 @@ def test_an_empty_validation_part_counts_as_none():
     layout = Layout(net)
     empty = type(shard)(shard.images, shard.rows[:0], shard.y[:0], shard.ids[:0], {}, 3, 1)
     report = run_client(
-        resolve("fedga"), net, layout, shard, Task("north", 0, 1, 2, 1, layout.read(), {}, {}), TRAINING, val=empty
+        resolve("fedga"),
+        net,
+        layout,
+        shard,
+        Task("north", 0, 1, 2, 1, layout.read(), {}, {}),
+        TRAINING,
+        val=empty,
     )
     assert report.memory["fedga_loss"].isfinite() and report.columns["validation_images"] == 0
 

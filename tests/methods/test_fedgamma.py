@@ -13,14 +13,19 @@ SGD = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=10_000)
 
 
 def test_without_a_radius_it_is_scaffold():
-    ours, scaffold = play("fedgamma", {"rho": 0.0}, rounds=3, dropout=0.0), play("scaffold", rounds=3, dropout=0.0)
+    ours, scaffold = (
+        play("fedgamma", {"rho": 0.0}, rounds=3, dropout=0.0),
+        play("scaffold", rounds=3, dropout=0.0),
+    )
     torch.testing.assert_close(ours.theta, scaffold.theta, atol=1e-5, rtol=1e-4)
 
 
 def test_a_step_by_hand():
     """g = (3, 4), so g~ = (3, 4) + 2 (0.6, 0.8); c - c_i = (1, -2). The new variate is g~ without the correction."""
     shared, memory = {"control": torch.tensor([2.0, 0.0])}, {"control": torch.tensor([1.0, 2.0])}
-    grad, loss, client = gradient_at("fedgamma", {"rho": 2.0}, [3.0, 4.0], shared=shared, memory=memory)
+    grad, loss, client = gradient_at(
+        "fedgamma", {"rho": 2.0}, [3.0, 4.0], shared=shared, memory=memory
+    )
     assert grad == pytest.approx([4.2 + 1, 5.6 - 2]) and loss == 12.5
     assert client.memory["control"].tolist() == pytest.approx([4.2, 5.6])
     assert client.report["control_change"].tolist() == pytest.approx([2.2, 5.6])
@@ -41,10 +46,14 @@ def test_a_step_is_fedsams_plus_the_correction():
     sharp, _ = one_round("fedsam", {"rho": 0.05})
     torch.testing.assert_close(report.theta[:t], sharp.theta[:t] - 0.1 * (c - mine))
     start = Layout(toy_net(dropout=0.0)).read()[:t]
-    torch.testing.assert_close(report.memory["control"], (start - sharp.theta[:t]) / 0.1, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(
+        report.memory["control"], (start - sharp.theta[:t]) / 0.1, atol=1e-5, rtol=1e-4
+    )
 
 
 def test_with_one_step_a_round_and_everyone_in_it_the_mean_step_is_fedsams():
     """Variates sum to nothing over clients: only where clients take several steps does the correction tell."""
-    ours, sharp = (play(spec, rounds=2, training=SGD, dropout=0.0) for spec in ("fedgamma", "fedsam"))
+    ours, sharp = (
+        play(spec, rounds=2, training=SGD, dropout=0.0) for spec in ("fedgamma", "fedsam")
+    )
     torch.testing.assert_close(ours.theta, sharp.theta, atol=1e-5, rtol=1e-4)

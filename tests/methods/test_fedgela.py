@@ -76,9 +76,15 @@ def test_features_train_under_still_corners_which_take_no_part_in_a_cut_of_the_n
         net = toy_net(dropout=0.0, extend=local.extend)
         layout = Layout(net)
         task = Task("north", 0, 1, 3, 1, layout.read(), {}, {})
-        return run_client(resolve("fedgela"), net, layout, shard, task, training).theta, task.theta, layout
+        return (
+            run_client(resolve("fedgela"), net, layout, shard, task, training).theta,
+            task.theta,
+            layout,
+        )
 
-    theta, start, layout = trained(Training(optimizer="sgd", lr=0.1, weight_decay=0.5, batch_size=20, epochs=3))
+    theta, start, layout = trained(
+        Training(optimizer="sgd", lr=0.1, weight_decay=0.5, batch_size=20, epochs=3)
+    )
     net = toy_net(dropout=0.0, extend=local.extend).train()
     other, span, batch = Layout(net), layout.spans["head.corners"], next(shard.in_order())
     shares = 3 * shard.class_counts / shard.class_counts.sum()
@@ -89,7 +95,9 @@ def test_features_train_under_still_corners_which_take_no_part_in_a_cut_of_the_n
         other.flat[span] = start[span]
     moving = slice(layout.trainable)
     torch.testing.assert_close(theta[moving], other.read()[moving], atol=1e-5, rtol=1e-4)
-    theta, start, _ = trained(Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=20, clip_norm=0.01))
+    theta, start, _ = trained(
+        Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=20, clip_norm=0.01)
+    )
     assert (theta - start)[moving].norm().item() == pytest.approx(0.1 * 0.01, rel=1e-3)
 
 
@@ -101,7 +109,9 @@ def test_the_own_model_has_the_clients_shares_in_its_corners_and_scores_its_clas
     for client in ROSTER:
         counts = toy_shard(client).class_counts
         own = state.clients[client]["model"][span].view(3, -1)
-        assert own.norm(dim=1).tolist() == pytest.approx((3 * counts / counts.sum()).tolist(), rel=1e-4)
+        assert own.norm(dim=1).tolist() == pytest.approx(
+            (3 * counts / counts.sum()).tolist(), rel=1e-4
+        )
 
 
 def test_of_even_classes_it_is_fedavg_under_the_same_fixed_classifier(monkeypatch):
@@ -122,9 +132,12 @@ def test_more_classes_than_features_are_refused():
 def test_another_run_starts_with_its_classifier_too(tmp_path):
     data, training = make_chain(tmp_path), Training(optimizer="sgd", lr=0.1)
     run = train(data, planned("fedgela", {}, training, 1, model="cnn"), work=tmp_path)
-    again = planned("fedgela", {}, replace(training, lr=1e-30), 1, model="cnn", weights=str(run.parent))
+    again = planned(
+        "fedgela", {}, replace(training, lr=1e-30), 1, model="cnn", weights=str(run.parent)
+    )
     before, after = (
-        read_tensors(path.parent / "models" / "00001.h5") for path in (run, train(data, again, work=tmp_path))
+        read_tensors(path.parent / "models" / "00001.h5")
+        for path in (run, train(data, again, work=tmp_path))
     )
     for name in ("model/head.corners", "model/head.norm.weight"):
         torch.testing.assert_close(after[name], before[name])

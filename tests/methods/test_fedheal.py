@@ -13,13 +13,21 @@ VECTORS = json.loads((Path(__file__).parent.parent / "vectors" / "fedheal.json")
 def test_released_rule_gives_the_released_masks_weights_and_models():
     case = VECTORS["t03"]
     rule = resolve("fedheal", {"tau": case["tau"], "beta": case["beta"]}).aggregator
-    layout, theta, memory = flat_layout(*case["layer_sizes"]), torch.tensor(case["w0"], dtype=torch.float32), {}
+    layout, theta, memory = (
+        flat_layout(*case["layer_sizes"]),
+        torch.tensor(case["w0"], dtype=torch.float32),
+        {},
+    )
     for r in case["rounds"]:
-        table = client_updates(theta + torch.tensor(r["delta"]), layout=layout, rounds=len(case["rounds"]))
+        table = client_updates(
+            theta + torch.tensor(r["delta"]), layout=layout, rounds=len(case["rounds"])
+        )
         mask = rule.consistent(theta, table, dict(memory))
         assert mask.int().tolist() == r["mask_code"]
         theta, weights = rule.aggregate(theta, table, memory)
-        torch.testing.assert_close(weights, torch.tensor(r["weights_code"], dtype=torch.float64), atol=1e-7, rtol=1e-6)
+        torch.testing.assert_close(
+            weights, torch.tensor(r["weights_code"], dtype=torch.float64), atol=1e-7, rtol=1e-6
+        )
         torch.testing.assert_close(theta, torch.tensor(r["global_code"]), atol=1e-6, rtol=1e-6)
 
 
@@ -38,14 +46,20 @@ def test_paper_rule_by_hand():
     theta, weights = rule.aggregate(
         theta, client_updates(theta + torch.tensor([[-1.0, 2.0], [0.0, -4.0]]), t=2), memory
     )
-    torch.testing.assert_close(weights, torch.tensor([0.725 / 1.75, 1.025 / 1.75], dtype=torch.float64))
-    torch.testing.assert_close(theta, torch.tensor([1.5 + 0.0, -0.5 + (0.725 * 2 - 1.025 * 4) / 1.75]))
+    torch.testing.assert_close(
+        weights, torch.tensor([0.725 / 1.75, 1.025 / 1.75], dtype=torch.float64)
+    )
+    torch.testing.assert_close(
+        theta, torch.tensor([1.5 + 0.0, -0.5 + (0.725 * 2 - 1.025 * 4) / 1.75])
+    )
 
 
 @pytest.mark.parametrize("rule", ["released", "paper"])
 @pytest.mark.parametrize(("tau", "past"), [(0.3, 10), (0.1, 30), (0.4, 5), (0.7, 10)])
 def test_a_share_exactly_at_tau_is_no_matter_of_rounding(rule, tau, past):
-    need = resolve("fedheal", {"rule": rule, "tau": tau}).aggregator.needed(past if rule == "released" else past - 1)
+    need = resolve("fedheal", {"rule": rule, "tau": tau}).aggregator.needed(
+        past if rule == "released" else past - 1
+    )
     at_tau = round(tau * past)
     assert need == (
         at_tau + 1 if rule == "released" else at_tau - 1
@@ -54,20 +68,27 @@ def test_a_share_exactly_at_tau_is_no_matter_of_rounding(rule, tau, past):
 
 def test_without_filter_and_pull_it_is_the_uniform_mean():
     table = client_updates([[1.0, 3.0], [2.0, -1.0], [6.0, 1.0]], n=[5, 1, 1])
-    theta, weights = resolve("fedheal", {"tau": 0.0, "beta": 0.0}).aggregator.aggregate(torch.zeros(2), table, {})
+    theta, weights = resolve("fedheal", {"tau": 0.0, "beta": 0.0}).aggregator.aggregate(
+        torch.zeros(2), table, {}
+    )
     torch.testing.assert_close(weights, torch.full((3,), 1 / 3, dtype=torch.float64))
     torch.testing.assert_close(theta, torch.tensor([3.0, 1.0]))
 
 
 def test_filter_alone_keeps_the_base_weights():
     table = client_updates([[1.0, 3.0], [2.0, -1.0]], n=[3, 1])
-    _, weights = resolve("fedheal", {"parts": "fphl"}).aggregator.aggregate(torch.zeros(2), table, {})
+    _, weights = resolve("fedheal", {"parts": "fphl"}).aggregator.aggregate(
+        torch.zeros(2), table, {}
+    )
     assert weights.tolist() == [0.75, 0.25]
 
 
 def test_first_round_of_the_filter_alone_is_fedavg():
     torch.testing.assert_close(
-        play("fedheal", {"parts": "fphl"}, rounds=1).theta, play("fedavg", rounds=1).theta, atol=1e-6, rtol=1e-5
+        play("fedheal", {"parts": "fphl"}, rounds=1).theta,
+        play("fedavg", rounds=1).theta,
+        atol=1e-6,
+        rtol=1e-5,
     )
 
 
@@ -79,7 +100,9 @@ def test_weights_alone_differ_from_both():
 def test_a_coordinate_that_nobody_keeps_stays_put():
     rule, memory, theta = resolve("fedheal", {"tau": 0.9}).aggregator, {}, torch.zeros(1)
     theta, _ = rule.aggregate(theta, client_updates([[1.0], [2.0]]), memory)
-    after, _ = rule.aggregate(theta, client_updates(theta - torch.tensor([[1.0], [2.0]]), t=2), memory)
+    after, _ = rule.aggregate(
+        theta, client_updates(theta - torch.tensor([[1.0], [2.0]]), t=2), memory
+    )
     assert torch.equal(after, theta)
 
 
@@ -93,7 +116,9 @@ def test_when_nobody_moves_weights_stay():
 def test_absent_clients_keep_their_history():
     rule, memory, theta = resolve("fedheal").aggregator, {}, torch.zeros(2)
     rule.aggregate(theta, client_updates([[1.0, 1.0], [2.0, 2.0]], rows=[0, 2], roster=3), memory)
-    rule.aggregate(theta, client_updates([[1.0, 1.0], [5.0, 2.0]], rows=[1, 2], roster=3, t=2), memory)
+    rule.aggregate(
+        theta, client_updates([[1.0, 1.0], [5.0, 2.0]], rows=[1, 2], roster=3, t=2), memory
+    )
     assert memory["seen"].tolist() == [1, 1, 2]
     assert memory["rounds"].tolist() == [2, 2, 3]
 

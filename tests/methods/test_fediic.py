@@ -15,15 +15,22 @@ def test_the_contrast_within_a_client_by_hand():
     z = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]], dtype=torch.float64)
     made = contrast(z, torch.tensor([0, 0, 1, 1]), torch.full((4,), 0.25).double())
     assert made.item() == pytest.approx(-math.log(math.exp(4) / (math.exp(4) + 2)), rel=1e-5)
-    rare = contrast(z, torch.tensor([0, 0, 1, 1]), torch.full((4,), 0.01).double())  # the temperature stays at 0.07
+    rare = contrast(
+        z, torch.tensor([0, 0, 1, 1]), torch.full((4,), 0.01).double()
+    )  # the temperature stays at 0.07
     assert rare.item() == pytest.approx(2 * math.exp(-1 / 0.07), rel=1e-2)
 
 
 def test_the_temperature_of_two_classes_is_the_root_of_their_shares_product():
     """Shares 1/2 and 1/8: 1/2 and 1/8 within a class, 1/4 between them, where vectors agree by 0.6."""
     z = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.6, 0.8], [0.6, 0.8]], dtype=torch.float64)
-    made = contrast(z, torch.tensor([0, 0, 1, 1]), torch.tensor([1 / 2, 1 / 2, 1 / 8, 1 / 8]).double())
-    each = [-math.log(math.exp(own) / (math.exp(own) + 2 * math.exp(0.6 / 0.25))) for own in (1 / 0.5, 1 / 0.125)]
+    made = contrast(
+        z, torch.tensor([0, 0, 1, 1]), torch.tensor([1 / 2, 1 / 2, 1 / 8, 1 / 8]).double()
+    )
+    each = [
+        -math.log(math.exp(own) / (math.exp(own) + 2 * math.exp(0.6 / 0.25)))
+        for own in (1 / 0.5, 1 / 0.125)
+    ]
     assert made.item() == pytest.approx(sum(each) / 2)
 
 
@@ -60,7 +67,9 @@ def test_without_contrasts_and_difficulty_it_is_logit_adjustment():
     local, net, shard, client = prepared({"k1": 0.0, "k2": 0.0, "d": 0.0})
     batch = shard.batch(torch.arange(6))
     shares = (shard.class_counts / len(shard)).log()
-    torch.testing.assert_close(local.loss(net, batch, client), F.cross_entropy(net(batch.x) + shares, batch.y))
+    torch.testing.assert_close(
+        local.loss(net, batch, client), F.cross_entropy(net(batch.x) + shares, batch.y)
+    )
 
 
 def test_the_loss_is_the_sum_of_its_three_parts():
@@ -76,17 +85,22 @@ def test_the_loss_is_the_sum_of_its_three_parts():
 
 def test_the_server_divides_the_sums_of_all_clients():
     table = client_updates(
-        torch.zeros(2, 1), class_images=torch.tensor([[2.0, 0.0], [2.0, 0.0]]),
+        torch.zeros(2, 1),
+        class_images=torch.tensor([[2.0, 0.0], [2.0, 0.0]]),
         class_losses=torch.tensor([[3.0, 0.0], [5.0, 0.0]]),
-    )  # fmt: skip
+    )
     shared = {}
     resolve("fediic").local.post_aggregate(torch.zeros(1), table, table.base, shared)
-    assert shared["class_difficulty"].tolist() == pytest.approx([2.0, 1.0], abs=1e-4)  # nobody has the second class
+    assert shared["class_difficulty"].tolist() == pytest.approx(
+        [2.0, 1.0], abs=1e-4
+    )  # nobody has the second class
 
 
 def test_a_class_that_is_away_for_a_round_keeps_its_margin():
     """A loss of 0 would raise its logit by 11.5 at the client that comes back with it."""
-    table = client_updates(torch.zeros(1, 1), class_images=torch.tensor([[2.0, 0, 2]]), class_losses=torch.ones(1, 3))
+    table = client_updates(
+        torch.zeros(1, 1), class_images=torch.tensor([[2.0, 0, 2]]), class_losses=torch.ones(1, 3)
+    )
     shared = {"class_difficulty": torch.tensor([16.0, 16.0, 1.0]).double()}
     resolve("fediic").local.post_aggregate(torch.zeros(1), table, table.base, shared)
     assert shared["class_difficulty"].tolist() == pytest.approx([0.5, 16.0, 0.5], abs=1e-4)

@@ -24,24 +24,38 @@ def client(layout, shard, round=1, rounds=1):
 def test_weights_follow_sharpness_as_in_equations_16_and_18():
     case = VECTORS["saga_s"]
     rule, memory = resolve("fedism-plus", {"q": case["q"], "beta": case["beta"]}).aggregator, {}
-    for t, (sharpness, expected) in enumerate(((case["S_t1"], case["w1"]), (case["S_t2"], case["w2"])), 1):
-        _, weights = rule.aggregate(torch.zeros(2), client_updates(torch.zeros(4, 2), sharpness=sharpness, t=t), memory)
-        torch.testing.assert_close(weights, torch.tensor(expected, dtype=torch.float64), atol=1e-8, rtol=1e-6)
+    for t, (sharpness, expected) in enumerate(
+        ((case["S_t1"], case["w1"]), (case["S_t2"], case["w2"])), 1
+    ):
+        _, weights = rule.aggregate(
+            torch.zeros(2), client_updates(torch.zeros(4, 2), sharpness=sharpness, t=t), memory
+        )
+        torch.testing.assert_close(
+            weights, torch.tensor(expected, dtype=torch.float64), atol=1e-8, rtol=1e-6
+        )
 
 
 def test_beta_is_the_share_of_this_round_in_the_moving_average():
     """q = 1. Shares 1/4 and 3/4, then 1/2 and 1/2: a quarter of the new and three quarters of the old."""
     rule, memory = resolve("fedism-plus", {"q": 1.0, "beta": 0.25}).aggregator, {}
     for t, sharpness in ((1, [1.0, 3.0]), (2, [2.0, 2.0])):
-        _, weights = rule.aggregate(torch.zeros(2), client_updates(torch.zeros(2, 2), sharpness=sharpness, t=t), memory)
+        _, weights = rule.aggregate(
+            torch.zeros(2), client_updates(torch.zeros(2, 2), sharpness=sharpness, t=t), memory
+        )
     assert weights.tolist() == pytest.approx([0.25 * 0.5 + 0.75 * 0.25, 0.25 * 0.5 + 0.75 * 0.75])
 
 
 def test_bf16_is_warned_of_where_two_gradients_are_subtracted():
     net = toy_net()
-    for bf16, settings, warned in ((False, {}, False), (True, {}, True), (True, {"alpha": 0.0}, False)):
+    for bf16, settings, warned in (
+        (False, {}, False),
+        (True, {}, True),
+        (True, {"alpha": 0.0}, False),
+    ):
         net.bf16 = bf16
-        assert ("--precision fp32" in resolve("fedism-plus", settings).local.warning(net, 10)) == warned
+        assert (
+            "--precision fp32" in resolve("fedism-plus", settings).local.warning(net, 10)
+        ) == warned
 
 
 def test_perturbation_radius_grows_as_in_equation_12():
@@ -85,7 +99,12 @@ def test_one_step_is_gsam_written_out():
     other = toy_net(dropout=0.0).train()
     layout = Layout(net)
     report = run_client(
-        resolve("salt"), net, layout, shard, Task("north", 0, 1, 1, 0, layout.read(), {}, {}), FULL_BATCH
+        resolve("salt"),
+        net,
+        layout,
+        shard,
+        Task("north", 0, 1, 1, 0, layout.read(), {}, {}),
+        FULL_BATCH,
     )
 
     batch = next(shard.in_order())
@@ -104,18 +123,27 @@ def test_one_step_is_gsam_written_out():
 def test_running_statistics_move_once_a_step():
     plain, sharp = (
         run_client(
-            resolve(name), net, layout, toy_shard("north"), Task("north", 0, 1, 1, 0, layout.read(), {}, {}), FULL_BATCH
+            resolve(name),
+            net,
+            layout,
+            toy_shard("north"),
+            Task("north", 0, 1, 1, 0, layout.read(), {}, {}),
+            FULL_BATCH,
         )
         for name in ("fedavg", "salt")
         for net in [toy_net()]
         for layout in [Layout(net)]
     )
-    assert torch.equal(plain.theta[-8:], sharp.theta[-8:])  # one full batch: the same statistics, not twice as far
+    assert torch.equal(
+        plain.theta[-8:], sharp.theta[-8:]
+    )  # one full batch: the same statistics, not twice as far
 
 
 def test_salt_without_a_perturbation_radius_is_fedavg():
     still = {"dropout": 0.0}  # with dropout the two passes of a step draw two masks
-    assert torch.equal(play("salt", {"rho": 0.0, "alpha": 0.0}, **still).theta, play("fedavg", **still).theta)
+    assert torch.equal(
+        play("salt", {"rho": 0.0, "alpha": 0.0}, **still).theta, play("fedavg", **still).theta
+    )
 
 
 def test_saga_by_loss_without_a_perturbation_radius_is_q_weights():
@@ -123,7 +151,9 @@ def test_saga_by_loss_without_a_perturbation_radius_is_q_weights():
     loss = torch.tensor([0.8, 0.5, 0.4, 1.6])
     rule = resolve("saga", {"state": "loss", "rho": 0.0, "beta": 1.0, "q": 2.0}).aggregator
     _, weights = rule.aggregate(torch.zeros(1), client_updates(torch.zeros(4, 1), loss=loss), {})
-    torch.testing.assert_close(weights, (loss.double() ** 2) / (loss.double() ** 2).sum(), atol=1e-8, rtol=1e-7)
+    torch.testing.assert_close(
+        weights, (loss.double() ** 2) / (loss.double() ** 2).sum(), atol=1e-8, rtol=1e-7
+    )
 
 
 def test_q_zero_weighs_everybody_alike():
@@ -135,8 +165,12 @@ def test_q_zero_weighs_everybody_alike():
 
 def test_the_sharpest_client_weighs_most_and_order_does_not_matter():
     rule = resolve("fedism-plus").aggregator
-    _, weights = rule.aggregate(torch.zeros(1), client_updates(torch.zeros(3, 1), sharpness=[0.1, 0.3, 0.2]), {})
-    _, turned = rule.aggregate(torch.zeros(1), client_updates(torch.zeros(3, 1), sharpness=[0.3, 0.2, 0.1]), {})
+    _, weights = rule.aggregate(
+        torch.zeros(1), client_updates(torch.zeros(3, 1), sharpness=[0.1, 0.3, 0.2]), {}
+    )
+    _, turned = rule.aggregate(
+        torch.zeros(1), client_updates(torch.zeros(3, 1), sharpness=[0.3, 0.2, 0.1]), {}
+    )
     assert weights.argmax() == 1
     torch.testing.assert_close(weights[[1, 2, 0]], turned)
 
@@ -144,11 +178,15 @@ def test_the_sharpest_client_weighs_most_and_order_does_not_matter():
 def test_an_absent_client_keeps_its_average():
     rule, memory = resolve("fedism-plus").aggregator, {}
     rule.aggregate(
-        torch.zeros(1), client_updates(torch.zeros(2, 1), sharpness=[0.1, 0.3], rows=[0, 2], roster=3), memory
+        torch.zeros(1),
+        client_updates(torch.zeros(2, 1), sharpness=[0.1, 0.3], rows=[0, 2], roster=3),
+        memory,
     )
     before = memory["weights"][0].item()
     _, weights = rule.aggregate(
-        torch.zeros(1), client_updates(torch.zeros(2, 1), sharpness=[0.2, 0.3], rows=[1, 2], roster=3, t=2), memory
+        torch.zeros(1),
+        client_updates(torch.zeros(2, 1), sharpness=[0.2, 0.3], rows=[1, 2], roster=3, t=2),
+        memory,
     )
     assert memory["weights"][0].item() == before and weights.sum().item() == pytest.approx(1)
 
@@ -165,7 +203,9 @@ def test_logit_adjustment_and_its_gradient_on_an_absent_class():
 
 def test_a_client_without_a_class_trains_on_with_logit_adjustment():
     shards = {c: toy_shard(c, absent=1) for c in ("north", "south", "east", "west")}
-    training = Training(optimizer="adam", lr=0.01, weight_decay=5e-4, batch_size=8, prior="logit-adjust")
+    training = Training(
+        optimizer="adam", lr=0.01, weight_decay=5e-4, batch_size=8, prior="logit-adjust"
+    )
     assert play("fedism-plus", shards=shards, training=training).theta.isfinite().all()
 
 

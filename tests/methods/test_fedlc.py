@@ -48,7 +48,10 @@ def test_an_absent_class_is_lowered_or_taken_out():
     """By 50 the two are the same to float32 here; by 5, with a tenth of tau, they are not."""
     shard = toy_shard("north", absent=1)
     far = [loss_of(toy_net(), shard, {"absent": absent})[0] for absent in ("floor", "mask")]
-    near = [loss_of(toy_net(), shard, {"absent": absent, "tau": 0.05})[0] for absent in ("floor", "mask")]
+    near = [
+        loss_of(toy_net(), shard, {"absent": absent, "tau": 0.05})[0]
+        for absent in ("floor", "mask")
+    ]
     torch.testing.assert_close(*far)
     assert near[0] > near[1] + 1e-4
 

@@ -34,7 +34,9 @@ def client(layout, shard, **rest):
 def model(state, spec, settings=None):
     """Backbone and head of a played state, by tensor name."""
     named = grown(spec, settings)[2].named(state.theta)
-    return {name: tensor for name, tensor in named.items() if name.startswith(("backbone.", "head."))}
+    return {
+        name: tensor for name, tensor in named.items() if name.startswith(("backbone.", "head."))
+    }
 
 
 def factor(w, what, rule):
@@ -81,7 +83,9 @@ def test_flat_divergences_at_the_six_hospitals_of_flamby(rule, expected):
 
 
 def test_the_code_gives_0_where_both_divergences_are_0():
-    assert factor([0.0, 0.0], [0.0, 0.0], "released") == factor([0.0, 0.0], [1.0, 2.0], "paper") == 0
+    assert (
+        factor([0.0, 0.0], [0.0, 0.0], "released") == factor([0.0, 0.0], [1.0, 2.0], "paper") == 0
+    )
 
 
 THETA = [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]
@@ -92,7 +96,9 @@ def test_the_whole_model_is_averaged_by_rescue_factor_and_not_by_images():
     table = client_updates(THETA, n=[100, 10, 10], rescue_factor=[1.0, 3.0, 4.0])
     theta, weights = resolve("fed-mas").aggregator.aggregate(torch.zeros(2), table, {})
     assert weights.tolist() == [0.125, 0.375, 0.5] and theta.tolist() == [0.125, 0.375]
-    _, weights = resolve("fed-mas", {"by_count": True}).aggregator.aggregate(torch.zeros(2), table, {})
+    _, weights = resolve("fed-mas", {"by_count": True}).aggregator.aggregate(
+        torch.zeros(2), table, {}
+    )
     torch.testing.assert_close(weights, torch.tensor([100, 30, 40]).double() / 170)
 
 
@@ -154,8 +160,12 @@ def test_the_two_losses_are_recorded_and_the_divergence_of_every_class_where_it_
         turn.steps += 1
     method.aggregator.measure_local(net, turn)
     sent = {name: float(value) for name, value in turn.report.items()}
-    assert sent["supervised_loss"] + 3 * sent["divergence_loss"] == pytest.approx(np.mean(losses), rel=1e-5)
-    w, what = ([sent[f"{name}{k}"] for k in range(CLASSES)] for name in (fedmas.RECEIVED, fedmas.TRAINED))
+    assert sent["supervised_loss"] + 3 * sent["divergence_loss"] == pytest.approx(
+        np.mean(losses), rel=1e-5
+    )
+    w, what = (
+        [sent[f"{name}{k}"] for k in range(CLASSES)] for name in (fedmas.RECEIVED, fedmas.TRAINED)
+    )
     assert w[1] == what[1] == 0 < w[0]
     assert np.dot(w, what) == pytest.approx(sent["rescue_factor"], rel=1e-5)
 
@@ -180,7 +190,11 @@ def test_the_released_loss_adds_a_classifier_on_the_projection_under_the_same_pr
     shares = turn.shard.class_counts / len(turn.shard)
     added = shares.log() if prior == "bsm" else torch.zeros(CLASSES)
     extra = F.cross_entropy(net.auxiliary(net.projector(net.features(batch.x))) + added, batch.y)
-    expected = F.cross_entropy(net(batch.x) + added, batch.y) + 3 * divergences(net, turn.shard, batch.x).mean() + extra
+    expected = (
+        F.cross_entropy(net(batch.x) + added, batch.y)
+        + 3 * divergences(net, turn.shard, batch.x).mean()
+        + extra
+    )
     assert method.local.loss(net, batch, turn).item() == pytest.approx(expected.item(), rel=1e-5)
     assert not hasattr(grown()[1], "auxiliary")
 
@@ -202,7 +216,9 @@ def test_equal_factors_without_distillation_are_bsm_fl_with_uniform_weights(monk
 
     monkeypatch.setattr(fedmas.Rescue, "measure_local", equal)
     seen = []
-    ours = play("fed-mas", {"lambda_f": 0}, shards=EQUAL, each=lambda played: seen.append(played.weights))
+    ours = play(
+        "fed-mas", {"lambda_f": 0}, shards=EQUAL, each=lambda played: seen.append(played.weights)
+    )
     bare = model(play("kd", {"lambda_f": 0}, shards=EQUAL), "kd")
     assert all(torch.allclose(weights, torch.full((4,), 0.25).double()) for weights in seen)
     for name, tensor in model(ours, "fed-mas").items():
@@ -219,9 +235,13 @@ def test_distillation_brings_the_projection_closer_to_the_teacher(spec):
     def mean(theta, lambda_f):
         method, net, layout = grown(spec)
         layout.load(theta)
-        return np.mean([divergences(net.eval(), s, next(s.in_order()).x).mean() for s in EQUAL.values()])
+        return np.mean(
+            [divergences(net.eval(), s, next(s.in_order()).x).mean() for s in EQUAL.values()]
+        )
 
-    distilled, free = (mean(play(spec, {"lambda_f": f}, rounds=6, shards=EQUAL).theta, f) for f in (3.0, 0.0))
+    distilled, free = (
+        mean(play(spec, {"lambda_f": f}, rounds=6, shards=EQUAL).theta, f) for f in (3.0, 0.0)
+    )
     assert distilled < 0.5 * free
 
 
@@ -229,7 +249,9 @@ def test_distillation_brings_the_projection_closer_to_the_teacher(spec):
 def test_one_image_and_a_class_nobody_has_survive(rule):
     shards = {c: toy_shard(c, absent=2) for c in ROSTER} | {"east": toy_shard("east", 1, absent=2)}
     seen = []
-    state = play("fed-mas", {"rule": rule}, shards=shards, each=lambda played: seen.append(played.weights))
+    state = play(
+        "fed-mas", {"rule": rule}, shards=shards, each=lambda played: seen.append(played.weights)
+    )
     seen = torch.stack(seen)  # [rounds, K]
     assert state.theta.isfinite().all() and (seen >= 0).all()
     torch.testing.assert_close(seen.sum(1), torch.ones(3).double())
@@ -237,7 +259,9 @@ def test_one_image_and_a_class_nobody_has_survive(rule):
 
 def test_absent_clients_are_left_out_of_the_sum():
     seen = []
-    state = play("fed-mas", rounds=4, participation=0.5, each=lambda played: seen.append(played.weights))
+    state = play(
+        "fed-mas", rounds=4, participation=0.5, each=lambda played: seen.append(played.weights)
+    )
     assert state.theta.isfinite().all() and [len(weights) for weights in seen] == [2] * 4
     torch.testing.assert_close(torch.stack(seen).sum(1), torch.ones(4).double())
 
@@ -256,7 +280,10 @@ def test_the_two_rules_and_the_two_names_differ():
     thetas = [play(*chosen).theta for chosen in (("fed-mas",), ("kd",))]
     assert not torch.equal(*thetas)
     assert not torch.equal(
-        *(model(play("kd", {"rule": r}), "kd", {"rule": r})["head.weight"] for r in ("paper", "released"))
+        *(
+            model(play("kd", {"rule": r}), "kd", {"rule": r})["head.weight"]
+            for r in ("paper", "released")
+        )
     )
 
 

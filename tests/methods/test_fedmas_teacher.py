@@ -46,15 +46,24 @@ def test_the_teacher_never_moves_is_always_still_and_is_never_sent(view, monkeyp
     flipped = {c: toy_shard(c, kind="flip") for c in ROSTER}
     state = play("fed-mas", {"teacher_view": view}, shards=flipped)
     fresh = Watched(toy_net(9).backbone).state_dict()
-    assert all(torch.equal(tensor, fresh[name]) for name, tensor in teachers[0].state_dict().items())
+    assert all(
+        torch.equal(tensor, fresh[name]) for name, tensor in teachers[0].state_dict().items()
+    )
     assert teachers[0].asked and not any(training for _, training, _ in teachers[0].asked)
     layout = Layout(extended())
-    assert len(state.theta) == layout.size and not any(name.startswith("teacher") for name in layout.shapes)
+    assert len(state.theta) == layout.size and not any(
+        name.startswith("teacher") for name in layout.shapes
+    )
 
 
 @pytest.mark.parametrize(
     ("kind", "view", "cached"),
-    [("none", "same", True), ("none", "clean", True), ("flip", "clean", True), ("flip", "same", False)],
+    [
+        ("none", "same", True),
+        ("none", "clean", True),
+        ("flip", "clean", True),
+        ("flip", "same", False),
+    ],
 )
 @pytest.mark.parametrize("spec", ["fed-mas", "kd"])
 def test_a_fixed_view_is_shown_to_the_teacher_once_in_a_run(spec, kind, view, cached, monkeypatch):
@@ -68,7 +77,10 @@ def test_a_fixed_view_is_shown_to_the_teacher_once_in_a_run(spec, kind, view, ca
 
 def test_a_cached_view_belongs_to_its_teacher():
     shard = toy_shard("north")
-    each, second = toy_net(extend=resolve("kd").local.extend), toy_net(3, extend=resolve("kd").local.extend)
+    each, second = (
+        toy_net(extend=resolve("kd").local.extend),
+        toy_net(3, extend=resolve("kd").local.extend),
+    )
     first = fedmas.fixed_view(each.eval(), shard)
     assert fedmas.fixed_view(each, shard) is first
     assert not torch.equal(fedmas.fixed_view(second.eval(), shard), first)
@@ -77,14 +89,18 @@ def test_a_cached_view_belongs_to_its_teacher():
 def test_without_a_file_the_teacher_is_the_backbone_as_it_starts():
     net = extended()
     start = toy_net().backbone.state_dict()
-    assert net.teacher.width == 16 and all(torch.equal(v, start[k]) for k, v in net.teacher.state_dict().items())
+    assert net.teacher.width == 16 and all(
+        torch.equal(v, start[k]) for k, v in net.teacher.state_dict().items()
+    )
     assert not any(p.requires_grad for p in net.teacher.parameters())
     assert all(p.requires_grad for p in net.backbone.parameters())
 
 
 def test_the_projector_is_two_layers_with_batch_norm_between_them():
     wanted, projector = (nn.Linear, nn.BatchNorm1d, nn.ReLU, nn.Linear), extended().projector
-    assert len(projector) == 4 and all(isinstance(part, kind) for part, kind in zip(projector, wanted, strict=True))
+    assert len(projector) == 4 and all(
+        isinstance(part, kind) for part, kind in zip(projector, wanted, strict=True)
+    )
 
 
 def test_the_projector_ends_at_the_teachers_width():
@@ -93,7 +109,10 @@ def test_the_projector_ends_at_the_teachers_width():
     net.teacher = Watched(nn.Linear(1, 1))
     net.teacher.width = 40
     method.local.extend(net)
-    assert [tuple(p.shape) for p in net.projector.parameters() if p.ndim == 2] == [(16, 16), (40, 16)]
+    assert [tuple(p.shape) for p in net.projector.parameters() if p.ndim == 2] == [
+        (16, 16),
+        (40, 16),
+    ]
     assert net.auxiliary.weight.shape == (CLASSES, 40)
 
 

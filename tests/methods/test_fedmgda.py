@@ -73,7 +73,9 @@ def test_a_client_that_did_not_move_weighs_as_much_as_epsilon_allows():
 
 @pytest.mark.parametrize("length", ["kept", "unit"])
 def test_where_nobody_moved_nothing_moves(length):
-    theta, weights = aggregated(client_updates([[1.0, 2.0]] * 3), theta=torch.tensor([1.0, 2.0]), length=length)
+    theta, weights = aggregated(
+        client_updates([[1.0, 2.0]] * 3), theta=torch.tensor([1.0, 2.0]), length=length
+    )
     assert theta.tolist() == [1.0, 2.0]
     close(weights, [1 / 3] * 3)
 
@@ -87,7 +89,9 @@ def test_an_inflated_update_changes_nothing_but_the_step():
     g = torch.Generator().manual_seed(1)
     models = torch.randn(4, 6, generator=g)
     inflated = models * torch.tensor([[1.0], [1000.0], [1.0], [1.0]])
-    first, other = (aggregated(client_updates(m), epsilon=0.2, length="unit") for m in (models, inflated))
+    first, other = (
+        aggregated(client_updates(m), epsilon=0.2, length="unit") for m in (models, inflated)
+    )
     close(first[0], other[0].tolist())
     close(first[1], other[1].tolist())
 
@@ -99,7 +103,9 @@ def test_buffers_are_averaged_with_the_weights():
     theta, rows = torch.zeros(size), torch.zeros(2, size)
     rows[0, 0], rows[1, 1] = 3.0, 4.0
     rows[0, trainable:], rows[1, trainable:] = 1.0, 2.0
-    out, weights = aggregated(client_updates(rows, layout=layout, n=[30.0, 10.0]), theta, epsilon=0.1)
+    out, weights = aggregated(
+        client_updates(rows, layout=layout, n=[30.0, 10.0]), theta, epsilon=0.1
+    )
     close(out[:2], [2.1125, 1.1375])
     close(out[trainable:], [0.65 * 1 + 0.35 * 2] * (size - trainable))
 

@@ -13,24 +13,34 @@ from fedcli.methods import fedmrl, qmix, resolve, som
 from fedcli.models.layout import Layout
 
 # images of each class that the authors' four clients have of ISIC 2018
-COUNTS = torch.tensor([
-    [896, 584, 568, 337, 248, 100, 75], [913, 575, 569, 343, 247, 101, 76],
-    [919, 585, 579, 338, 251, 101, 76], [910, 569, 558, 340, 248, 101, 77],
-])  # fmt: skip
+COUNTS = torch.tensor(
+    [
+        [896, 584, 568, 337, 248, 100, 75],
+        [913, 575, 569, 343, 247, 101, 76],
+        [919, 585, 579, 338, 251, 101, 76],
+        [910, 569, 558, 340, 248, 101, 77],
+    ]
+)
 
 
 SOON = {"warmup": 1}  # agents learn from the third round on, when there is something to learn from
 
 
 COLUMNS = {
-    "validation_accuracy": 0.5, "training_accuracy": 0.5, "training_loss": 1.0, "label_entropy": 0.9, "loss_before": 1.0
-}  # fmt: skip
+    "validation_accuracy": 0.5,
+    "training_accuracy": 0.5,
+    "training_loss": 1.0,
+    "label_entropy": 0.9,
+    "loss_before": 1.0,
+}
 
 
 def table(theta, t=1, **rest):
     """A round's table with the columns that FedMRL's clients send."""
     columns = {name: rest.pop(name, [usual] * len(theta)) for name, usual in COLUMNS.items()}
-    return client_updates(theta, t=t, **rest, **{k: torch.tensor(v, dtype=torch.float64) for k, v in columns.items()})
+    return client_updates(
+        theta, t=t, **rest, **{k: torch.tensor(v, dtype=torch.float64) for k, v in columns.items()}
+    )
 
 
 def server(**settings):
@@ -49,20 +59,29 @@ def test_entropy_and_shares_of_the_authors_clients():
     memory = {}
     rule = server(parts="qmix")
     rule.aggregate(torch.zeros(2), table(torch.zeros(4, 2), n=COUNTS.sum(1).tolist()), memory)
-    assert memory["qmix_states"][0, :, 1].tolist() == pytest.approx([0.2488, 0.2503, 0.2525, 0.2484], abs=5e-5)
+    assert memory["qmix_states"][0, :, 1].tolist() == pytest.approx(
+        [0.2488, 0.2503, 0.2525, 0.2484], abs=5e-5
+    )
 
 
 def test_entropy_of_one_class_is_zero_and_of_equal_classes_one():
-    assert fedmrl.label_entropy(torch.tensor([0, 9, 0])) == 0 == fedmrl.label_entropy(torch.tensor([4]))
+    assert (
+        fedmrl.label_entropy(torch.tensor([0, 9, 0]))
+        == 0
+        == fedmrl.label_entropy(torch.tensor([4]))
+    )
     assert fedmrl.label_entropy(torch.tensor([3, 3, 3, 3])) == pytest.approx(1)
 
 
 @pytest.mark.parametrize(
-    ("accuracy", "reward"), [(0.0, -0.613), (0.5, -0.362), (0.73, -0.197), (0.95, 0.0), (1.0, 0.051)]
+    ("accuracy", "reward"),
+    [(0.0, -0.613), (0.5, -0.362), (0.73, -0.197), (0.95, 0.0), (1.0, 0.051)],
 )
 def test_the_reward_is_equation_8(accuracy, reward):
     memory = {}
-    server(parts="qmix").aggregate(torch.zeros(2), table(torch.zeros(3, 2), validation_accuracy=[accuracy] * 3), memory)
+    server(parts="qmix").aggregate(
+        torch.zeros(2), table(torch.zeros(3, 2), validation_accuracy=[accuracy] * 3), memory
+    )
     assert memory["reward"].item() == pytest.approx(reward, abs=6e-4)
 
 
@@ -75,7 +94,9 @@ def test_the_reward_counts_clients_by_their_images():
 
 def test_the_mean_loss_is_over_images_and_told_to_all():
     rule, memory = server(parts="fair"), {}
-    rule.aggregate(torch.zeros(2), table(torch.zeros(2, 2), n=[30.0, 10.0], loss_before=[0.4, 2.0]), memory)
+    rule.aggregate(
+        torch.zeros(2), table(torch.zeros(2, 2), n=[30.0, 10.0], loss_before=[0.4, 2.0]), memory
+    )
     assert rule.broadcast(memory)["mean_loss"].item() == pytest.approx(0.8)
     assert "mu" not in rule.broadcast(memory)
 
@@ -84,13 +105,16 @@ def test_without_its_parts_it_is_fedavg_to_the_bit():
     adam = Training(optimizer="adam", lr=0.01, weight_decay=5e-4, epochs=2, batch_size=8)
     for training in (None, adam):
         assert torch.equal(
-            play("fedmrl", {"parts": "none"}, training=training).theta, play("fedavg", training=training).theta
+            play("fedmrl", {"parts": "none"}, training=training).theta,
+            play("fedavg", training=training).theta,
         )
 
 
 def test_every_choice_of_parts_differs():
     names = ("qmix+fair+som", "qmix+fair", "qmix+som", "fair+som", "qmix", "fair", "som", "none")
-    assert len({tuple(play("fedmrl", {"parts": parts, "mu": 0.01}).theta.tolist()) for parts in names}) == len(names)
+    assert len(
+        {tuple(play("fedmrl", {"parts": parts, "mu": 0.01}).theta.tolist()) for parts in names}
+    ) == len(names)
 
 
 def test_parts_that_are_off_leave_no_trace_on_the_server():
@@ -101,7 +125,12 @@ def test_parts_that_are_off_leave_no_trace_on_the_server():
 
 def test_mu_of_the_next_round_comes_from_the_grid():
     coefficients = []
-    play("fedmrl", {"grid": "linear"}, rounds=4, each=lambda played: coefficients.append(played.columns["mu"]))
+    play(
+        "fedmrl",
+        {"grid": "linear"},
+        rounds=4,
+        each=lambda played: coefficients.append(played.columns["mu"]),
+    )
     assert coefficients[0].tolist() == [1e-5] * 4
     later = torch.stack(coefficients[1:])
     assert torch.equal((later * 10).round() / 10, later) and len(later.unique()) > 2
@@ -111,7 +140,9 @@ def test_mu_of_the_next_round_comes_from_the_grid():
 def test_an_absent_clients_agent_sees_its_last_numbers():
     rule, memory = server(parts="qmix"), {}
     rule.aggregate(
-        torch.zeros(2), table(torch.zeros(3, 2), n=[10.0, 20.0, 10.0], training_accuracy=[0.1, 0.2, 0.3]), memory
+        torch.zeros(2),
+        table(torch.zeros(3, 2), n=[10.0, 20.0, 10.0], training_accuracy=[0.1, 0.2, 0.3]),
+        memory,
     )
     later = table(
         torch.zeros(2, 2),
@@ -132,7 +163,9 @@ def test_an_absent_clients_agent_sees_its_last_numbers():
 def test_identical_clients_weigh_the_same_and_the_model_does_not_shrink():
     """Eq. 10's further 1/H would leave a third of it."""
     model = normal(2000)
-    theta, weights = server(parts="som").aggregate(torch.zeros(2000), client_updates(model.repeat(3, 1)), {})
+    theta, weights = server(parts="som").aggregate(
+        torch.zeros(2000), client_updates(model.repeat(3, 1)), {}
+    )
     assert weights.tolist() == pytest.approx([1 / 3] * 3, abs=1e-15)
     torch.testing.assert_close(theta, model)
 
@@ -147,7 +180,13 @@ def test_the_agents_remember_the_first_round_as_the_choice_that_is_nearest_to_it
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"som_input": "weights"}, {"alpha_by_size": True}, {"alpha_temperature": 0.3}, {"alpha_floor": 0.4}],
+    [
+        {},
+        {"som_input": "weights"},
+        {"alpha_by_size": True},
+        {"alpha_temperature": 0.3},
+        {"alpha_floor": 0.4},
+    ],
 )
 def test_weights_sum_to_one_and_follow_the_client_not_its_place(settings):
     models, n = normal(4, 1500), [5.0, 9.0, 2.0, 4.0]
@@ -156,11 +195,14 @@ def test_weights_sum_to_one_and_follow_the_client_not_its_place(settings):
         _, weights = server(parts="som", **settings).aggregate(
             normal(1500, seed=9), client_updates(models, n=n, t=t), memory
         )
-        assert weights.sum().item() == pytest.approx(1) and (weights >= settings.get("alpha_floor", 0) / 4).all()
+        assert (
+            weights.sum().item() == pytest.approx(1)
+            and (weights >= settings.get("alpha_floor", 0) / 4).all()
+        )
     assert weights.max() - weights.min() > 1e-4
-    by_size = server(parts="som", alpha_by_size=True).aggregate(torch.zeros(1500), client_updates(models, n=n), turned)[
-        1
-    ]
+    by_size = server(parts="som", alpha_by_size=True).aggregate(
+        torch.zeros(1500), client_updates(models, n=n), turned
+    )[1]
     even = server(parts="som").aggregate(torch.zeros(1500), client_updates(models, n=n), {})[1]
     wanted = even * torch.tensor(n).double()
     torch.testing.assert_close(by_size, wanted / wanted.sum())
@@ -197,33 +239,51 @@ def test_buffers_are_averaged_with_the_same_weights():
     net = toy_net()
     layout = Layout(net)
     models = normal(3, layout.size)
-    theta, weights = server(parts="som").aggregate(layout.read(), client_updates(models, layout=layout), {})
+    theta, weights = server(parts="som").aggregate(
+        layout.read(), client_updates(models, layout=layout), {}
+    )
     expected = weights @ models.double()
     torch.testing.assert_close(theta.double(), expected, atol=1e-6, rtol=1e-5)
     other = models.clone()
     other[:, layout.trainable :] += 5.0 * normal(3, layout.size - layout.trainable, seed=4)
-    again = server(parts="som").aggregate(layout.read(), client_updates(other, layout=layout), {})[1]
+    again = server(parts="som").aggregate(layout.read(), client_updates(other, layout=layout), {})[
+        1
+    ]
     assert torch.equal(again, weights)  # statistics are averaged, but do not weigh
 
 
 def test_clients_who_did_not_move_and_a_lone_client_are_survived():
     start = normal(1500)
     for memory in ({}, {"som": torch.zeros(25, 1024, dtype=torch.float64)}):
-        theta, weights = server(parts="som").aggregate(start, client_updates(start.repeat(3, 1)), memory)
+        theta, weights = server(parts="som").aggregate(
+            start, client_updates(start.repeat(3, 1)), memory
+        )
         assert weights.tolist() == pytest.approx([1 / 3] * 3)
         torch.testing.assert_close(theta, start)
-    assert server(parts="som").aggregate(start, client_updates(normal(1, 1500)), {})[1].tolist() == [1.0]
+    assert server(parts="som").aggregate(start, client_updates(normal(1, 1500)), {})[
+        1
+    ].tolist() == [1.0]
 
 
 def test_resumes_to_the_same_bits_with_agents_that_have_learned(tmp_path):
     for settings in (SOON, {**SOON, "rule": "released"}):
-        whole, half = play("fedmrl", settings, rounds=6), play("fedmrl", settings, rounds=6, until=4)
+        whole, half = (
+            play("fedmrl", settings, rounds=6),
+            play("fedmrl", settings, rounds=6, until=4),
+        )
         assert half.server["released_steps" if "rule" in settings else "qmix_steps"] > 0
         states.save(tmp_path, half, ROSTER)
-        again = play("fedmrl", settings, rounds=6, state=states.restore(states.saved(tmp_path)[-1], ROSTER, "cpu"))
+        again = play(
+            "fedmrl",
+            settings,
+            rounds=6,
+            state=states.restore(states.saved(tmp_path)[-1], ROSTER, "cpu"),
+        )
         assert torch.equal(again.theta, whole.theta) and again.server.keys() == whole.server.keys()
         for name, value in whole.server.items():
-            assert torch.equal(again.server[name], value) and again.server[name].dtype == value.dtype, name
+            assert (
+                torch.equal(again.server[name], value) and again.server[name].dtype == value.dtype
+            ), name
 
 
 @pytest.mark.parametrize("rule", ["paper", "released"])
@@ -235,7 +295,11 @@ def test_absent_clients_do_no_harm(rule):
 
 def test_what_is_logged_is_a_scalar_and_finite():
     server = play("fedmrl", SOON, rounds=4).server
-    scalars = {name: value for name, value in server.items() if value.ndim == 0 and value.is_floating_point()}
+    scalars = {
+        name: value
+        for name, value in server.items()
+        if value.ndim == 0 and value.is_floating_point()
+    }
     assert set(scalars) == {"mean_loss", "epsilon", "reward", "qmix_loss"}
     assert "qmix_loss" not in play("fedmrl", rounds=4).server  # still warming up
 
@@ -255,8 +319,12 @@ def still(agents: int, bias: float = 0.0) -> dict:
 def test_the_released_step_is_a_part_of_the_uniform_mean(bias, mu):
     """sigmoid of a sigmoid: mu in [0.5, 0.7311], so the step is 0.27 to 0.5 of FedAvg's."""
     models, start = normal(4, 6), normal(6, seed=1)
-    theta, weights = server(rule="released").aggregate(start, table(models, n=[1.0, 2.0, 3.0, 4.0]), still(4, bias))
-    torch.testing.assert_close(theta, start + (1 - mu) * (models - start).mean(0), atol=1e-5, rtol=1e-5)
+    theta, weights = server(rule="released").aggregate(
+        start, table(models, n=[1.0, 2.0, 3.0, 4.0]), still(4, bias)
+    )
+    torch.testing.assert_close(
+        theta, start + (1 - mu) * (models - start).mean(0), atol=1e-5, rtol=1e-5
+    )
     assert weights.tolist() == pytest.approx([0.25] * 4)
 
 
@@ -278,14 +346,18 @@ def test_released_clients_are_each_drawn_back_by_a_mu_of_their_own():
     torch.testing.assert_close(weights.float(), (1 - mu) / (1 - mu).sum())
     assert memory["mean_mu"].item() == pytest.approx(mu.mean().item())
     written = torch.tensor([[-1.0, 0.75, 0.6, 0.7], [-2.0, 0.25, 0.0, 0.0]])
-    torch.testing.assert_close(memory["released_state"], written)  # everybody writes into the first row
+    torch.testing.assert_close(
+        memory["released_state"], written
+    )  # everybody writes into the first row
 
 
 def test_the_released_nets_learn_from_round_eleven_on_and_their_target_learns_with_them():
     memory = {}
     for t in range(1, 13):
         server(rule="released").aggregate(torch.zeros(2), table(torch.zeros(2, 2), t), memory)
-        assert memory["released_steps"] == (1 if t == 12 else 0)  # the reward of round 11 comes in round 12
+        assert memory["released_steps"] == (
+            1 if t == 12 else 0
+        )  # the reward of round 11 comes in round 12
     nets, state = fedmrl.Released(2, 0.99), memory["released_state"]
     weights = memory["released_weights"].clone().requires_grad_()
     loss = nets.loss(weights, state, torch.tensor(0.5))
@@ -297,7 +369,9 @@ def test_the_released_nets_learn_from_round_eleven_on_and_their_target_learns_wi
 def test_released_statistics_are_the_uniform_mean():
     layout = Layout(toy_net())
     models, start = normal(3, layout.size), layout.read()
-    theta, _ = server(rule="released").aggregate(start, table(models, layout=layout, n=[1.0, 5.0, 9.0]), {})
+    theta, _ = server(rule="released").aggregate(
+        start, table(models, layout=layout, n=[1.0, 5.0, 9.0]), {}
+    )
     torch.testing.assert_close(theta[layout.trainable :], models.mean(0)[layout.trainable :])
 
 

@@ -12,7 +12,9 @@ from fedcli.methods import resolve
 from fedcli.methods.contract import ClientRound
 from fedcli.models.layout import Layout
 
-FULL_BATCH = Training(optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=10_000, epochs=2)
+FULL_BATCH = Training(
+    optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=10_000, epochs=2
+)
 
 
 def gradients(settings, mean_loss, offset=None):
@@ -29,16 +31,25 @@ def gradients(settings, mean_loss, offset=None):
     shared = {"mean_loss": loss.detach().double() + mean_loss, "mu": torch.zeros(1).double()}
     client = ClientRound("north", 0, 2, 9, 0.1, layout.read(), shared, layout, shard, offset, {})
     local = resolve("fedmrl", {"parts": "qmix+fair", **settings}).local
-    client.scratch.update({name: torch.zeros((), dtype=torch.float64) for name in ("mu", "correct", "loss", "images")})
+    client.scratch.update(
+        {name: torch.zeros((), dtype=torch.float64) for name in ("mu", "correct", "loss", "images")}
+    )
     recorded = local.gradient(net, batch, client)
     supervised = F.cross_entropy(net(batch.x) + (0 if offset is None else offset), batch.y)
-    torch.testing.assert_close(recorded, supervised.detach())  # without the penalty, so that methods compare
+    torch.testing.assert_close(
+        recorded, supervised.detach()
+    )  # without the penalty, so that methods compare
     return plain, layout.grad.clone()
 
 
 @pytest.mark.parametrize(
     ("fair", "above", "factor"),
-    [("hinge", 0.3, 1 + 2 * 0.5 * 0.3), ("hinge", -0.3, 1.0), ("symmetric", 0.3, 1.3), ("symmetric", -0.3, 0.7)],
+    [
+        ("hinge", 0.3, 1 + 2 * 0.5 * 0.3),
+        ("hinge", -0.3, 1.0),
+        ("symmetric", 0.3, 1.3),
+        ("symmetric", -0.3, 0.7),
+    ],
 )
 def test_the_fairness_term_multiplies_the_gradient(fair, above, factor):
     """1 + 2 lambda (F_h - F), and 1 below the mean under the hinge."""
@@ -62,13 +73,18 @@ def visited(spec, settings, shared, val=None, t=2, net=None, shard=None, trainin
     net = net or toy_net(dropout=0.0)
     layout = Layout(net)
     task = Task("north", 0, t, 9, 1, layout.read(), shared, {})
-    return run_client(resolve(spec, settings), net, layout, shard or toy_shard("north"), task, training, val=val)
+    return run_client(
+        resolve(spec, settings), net, layout, shard or toy_shard("north"), task, training, val=val
+    )
 
 
 def test_the_pull_is_fedproxs_with_the_mu_the_server_told():
     shared = {"mu": torch.tensor([0.7, 0.1], dtype=torch.float64)}
     report = visited("fedmrl", {"parts": "qmix"}, shared)
-    assert torch.equal(report.theta, visited("fedprox", {"mu": 0.7}, {}).theta) and report.columns["mu"] == 0.7
+    assert (
+        torch.equal(report.theta, visited("fedprox", {"mu": 0.7}, {}).theta)
+        and report.columns["mu"] == 0.7
+    )
     assert visited("fedmrl", {"parts": "qmix"}, {}, t=1).columns["mu"] == 1e-5
     fixed = visited("fedmrl", {"parts": "som", "mu": 0.7}, {})
     assert torch.equal(fixed.theta, report.theta)
@@ -104,7 +120,9 @@ def test_a_client_with_a_prior_reports_its_plain_loss():
     batch = next(shard.in_order())
     logits = toy_net(dropout=0.0).train()(batch.x)
     plain = F.cross_entropy(logits, batch.y).item()
-    adjusted = F.cross_entropy(logits + (shard.class_counts / len(shard) + 1e-12).log(), batch.y).item()
+    adjusted = F.cross_entropy(
+        logits + (shard.class_counts / len(shard) + 1e-12).log(), batch.y
+    ).item()
     assert abs(adjusted - plain) > 0.1  # or this could not tell
     assert report.columns["training_loss"].item() == pytest.approx(plain, rel=1e-5)
     assert report.loss.item() == pytest.approx(adjusted, rel=1e-5)
@@ -113,7 +131,11 @@ def test_a_client_with_a_prior_reports_its_plain_loss():
 def test_the_received_model_is_scored_on_the_validation_part_or_else_on_training_images():
     net, val, empty = toy_net(dropout=0.0).eval(), toy_shard("other", 12), toy_shard("other", 12)
     empty = type(empty)(empty.images, empty.rows[:0], empty.y[:0], empty.ids[:0], {}, 3, 1)
-    for part, measured, count in ((val, val, 12), (None, toy_shard("north"), 0), (empty, toy_shard("north"), 0)):
+    for part, measured, count in (
+        (val, val, 12),
+        (None, toy_shard("north"), 0),
+        (empty, toy_shard("north"), 0),
+    ):
         batch = next(measured.in_order())
         expected = (net(batch.x).argmax(1) == batch.y).double().mean()
         columns = visited("fedmrl", {}, {}, val=part).columns
@@ -123,4 +145,7 @@ def test_the_received_model_is_scored_on_the_validation_part_or_else_on_training
 def test_clients_of_the_released_rule_train_plainly():
     shared = {"mean_loss": torch.tensor(0.1), "mu": torch.ones(1)}
     report = visited("fedmrl", {"rule": "released"}, shared)
-    assert torch.equal(report.theta, visited("fedavg", {}, {}).theta) and "loss_before" not in report.columns
+    assert (
+        torch.equal(report.theta, visited("fedavg", {}, {}).theta)
+        and "loss_before" not in report.columns
+    )

@@ -26,9 +26,23 @@ def test_clients_with_high_losses_in_their_classes_are_noisy():
     images = torch.full((6, 3), 10.0)
     images[0, 1:] = 0  # classes that a clean client lacks count as the lowest
     means = torch.tensor(
-        [[0.2, 0.3, 9.0], [0.3, 0.2, 0.2], [0.2, 0.2, 0.3], [1.9, 2.1, 1.8], [0.3, 0.3, 0.2], [2.0, 1.8, 2.1]]
+        [
+            [0.2, 0.3, 9.0],
+            [0.3, 0.2, 0.2],
+            [0.2, 0.2, 0.3],
+            [1.9, 2.1, 1.8],
+            [0.3, 0.3, 0.2],
+            [2.0, 1.8, 2.1],
+        ]
     )
-    assert noisy_clients(means * images, images).tolist() == [False, False, False, True, False, True]
+    assert noisy_clients(means * images, images).tolist() == [
+        False,
+        False,
+        False,
+        True,
+        False,
+        True,
+    ]
 
 
 def test_nobody_is_noisy_where_nothing_tells_clients_apart():
@@ -43,7 +57,9 @@ def table(**changed):
 
 
 def test_distances_are_sums_over_tensors_to_the_nearest_clean_client():
-    assert distances(table(), torch.tensor([False, False, True, True])).tolist() == pytest.approx([0, 0, 0.5, 1])
+    assert distances(table(), torch.tensor([False, False, True, True])).tolist() == pytest.approx(
+        [0, 0, 0.5, 1]
+    )
 
 
 def test_weights_in_the_second_stage_by_hand():
@@ -57,7 +73,10 @@ def test_weights_in_the_second_stage_by_hand():
 
 
 def test_noisy_clients_are_looked_for_when_the_first_stage_ends():
-    losses, images = torch.tensor([[0.1, 0.2], [0.2, 0.1], [5.0, 5.0], [5.1, 4.9]]), torch.ones(4, 2)
+    losses, images = (
+        torch.tensor([[0.1, 0.2], [0.2, 0.1], [5.0, 5.0], [5.1, 4.9]]),
+        torch.ones(4, 2),
+    )
     for t, found in ((1, False), (2, True)):
         memory = {}
         updates = table(t=t, rounds=20, class_losses=losses, class_images=images)
@@ -81,7 +100,9 @@ def test_the_share_of_distillation_rises_from_the_first_round_of_the_second_stag
 def at_a_noisy_client(round):
     net, shard = toy_net(dropout=0.0), toy_shard("north", 6)
     layout, shared = Layout(net), {"noisy": torch.tensor([True]), "begun": torch.tensor(10)}
-    client = ClientRound("north", 0, round, 100, 0.1, layout.read(), shared, layout, shard, None, {})
+    client = ClientRound(
+        "north", 0, round, 100, 0.1, layout.read(), shared, layout, shard, None, {}
+    )
     local = resolve("fednoro").local
     local.on_round_start(net, client)
     return local, net, client

@@ -14,7 +14,9 @@ assert fednova  # importing registers
 
 def effective(steps, *, mu=0.0, momentum=0.0, lr=0.1):
     layout = flat_layout(1)
-    client = ClientRound("a", 0, 1, 1, lr, torch.zeros(1), {}, layout, None, None, {}, steps=steps, momentum=momentum)
+    client = ClientRound(
+        "a", 0, 1, 1, lr, torch.zeros(1), {}, layout, None, None, {}, steps=steps, momentum=momentum
+    )
     client.scratch["mu"] = mu
     resolve("fednova").aggregator.measure_local(nn.Module(), client)
     return client.report["local_steps_effective"].item()
@@ -25,7 +27,11 @@ def test_two_clients_by_hand():
 
     Direction 0.75 (2, 0) + 0.25 (0, 1) = (1.5, 0.25); tau_eff = 0.75 * 1 + 0.25 * 4 = 1.75."""
     table = client_updates(
-        [[2.0, 0.0], [0.0, 4.0]], n=[3, 1], steps=[1, 4], local_steps_effective=[1.0, 4.0], mu=[0.0] * 2
+        [[2.0, 0.0], [0.0, 4.0]],
+        n=[3, 1],
+        steps=[1, 4],
+        local_steps_effective=[1.0, 4.0],
+        mu=[0.0] * 2,
     )
     theta, weights = resolve("fednova").aggregator.aggregate(torch.zeros(2), table, {})
     torch.testing.assert_close(theta, torch.tensor([1.5, 0.25]) * 1.75)
@@ -37,10 +43,16 @@ def test_two_clients_by_hand():
 
 def test_with_a_proximal_term_tau_counts_steps():
     table = client_updates(
-        [[2.0, 0.0], [0.0, 4.0]], n=[1, 1], steps=[3, 5], local_steps_effective=[2.0, 4.0], mu=[0.1, 0.1]
+        [[2.0, 0.0], [0.0, 4.0]],
+        n=[1, 1],
+        steps=[3, 5],
+        local_steps_effective=[2.0, 4.0],
+        mu=[0.1, 0.1],
     )
     theta, _ = resolve("fednova").aggregator.aggregate(torch.zeros(2), table, {})
-    torch.testing.assert_close(theta, torch.tensor([0.5, 0.5]) * 4)  # tau_eff 4, not the mean of a, 3
+    torch.testing.assert_close(
+        theta, torch.tensor([0.5, 0.5]) * 4
+    )  # tau_eff 4, not the mean of a, 3
 
 
 def test_what_local_steps_add_up_to():
@@ -59,7 +71,9 @@ def test_what_local_steps_add_up_to():
         ("fedprox", 3.0, 0.0, False),
     ],
 )
-def test_it_is_the_distance_gone_under_a_constant_gradient(base, mu, momentum, nesterov, monkeypatch):
+def test_it_is_the_distance_gone_under_a_constant_gradient(
+    base, mu, momentum, nesterov, monkeypatch
+):
     """The real loop with gradient 1 everywhere ends at theta - lr * a."""
     pytest.importorskip("fedcli.methods.fedprox")
     from fedcli.methods.contract import Local
@@ -74,23 +88,39 @@ def test_it_is_the_distance_gone_under_a_constant_gradient(base, mu, momentum, n
     net = toy_net()
     layout = Layout(net)
     theta, t = layout.read(), layout.trainable
-    training = Training(optimizer="sgd", lr=0.01, momentum=momentum, nesterov=nesterov, weight_decay=0.0, batch_size=8)
+    training = Training(
+        optimizer="sgd",
+        lr=0.01,
+        momentum=momentum,
+        nesterov=nesterov,
+        weight_decay=0.0,
+        batch_size=8,
+    )
     method = resolve(f"{base}+fednova", {"mu": mu} if mu else {})
-    report = run_client(method, net, layout, toy_shard("north"), Task("north", 0, 1, 1, 1, theta, {}, {}), training)
+    report = run_client(
+        method, net, layout, toy_shard("north"), Task("north", 0, 1, 1, 1, theta, {}, {}), training
+    )
     gone = theta[:t] - 0.01 * report.columns["local_steps_effective"].float()
     torch.testing.assert_close(report.theta[:t], gone, atol=1e-5, rtol=1e-4)
 
 
 def test_a_fedprox_client_says_how_strongly_it_was_pulled():
     seen = []
-    play("fedprox+fednova", {"mu": 0.3}, rounds=1, each=lambda played: seen.append(played.columns["mu"].tolist()))
+    play(
+        "fedprox+fednova",
+        {"mu": 0.3},
+        rounds=1,
+        each=lambda played: seen.append(played.columns["mu"].tolist()),
+    )
     assert seen == [[0.3] * 4]
 
 
 def test_momentum_of_another_optimizer_does_not_count():
     columns = []
     training = Training(optimizer="adam", lr=0.01, momentum=0.9, batch_size=8)
-    state = play("fednova", training=training, rounds=1, each=lambda played: columns.append(played.columns))
+    state = play(
+        "fednova", training=training, rounds=1, each=lambda played: columns.append(played.columns)
+    )
     counts = [-(-len(toy_shard(c)) // 8) for c in ROSTER]
     assert columns[0]["local_steps_effective"].tolist() == counts and state.theta.isfinite().all()
 
@@ -99,7 +129,9 @@ def test_momentum_of_another_optimizer_does_not_count():
 def test_equal_steps_make_it_fedavg(momentum):
     shards = {c: toy_shard(c, 20 + i) for i, c in enumerate(ROSTER)}  # three batches of 8 each
     training = Training(optimizer="sgd", lr=0.05, momentum=momentum, weight_decay=0.0, batch_size=8)
-    nova, plain = (play(name, shards=shards, training=training).theta for name in ("fednova", "fedavg"))
+    nova, plain = (
+        play(name, shards=shards, training=training).theta for name in ("fednova", "fedavg")
+    )
     torch.testing.assert_close(nova, plain, atol=1e-6, rtol=1e-6)
 
 
@@ -110,7 +142,9 @@ def test_unequal_steps_make_it_something_else():
 @pytest.mark.parametrize(("base", "settings"), [("scaffold", {}), ("feddyn", {"alpha": 1.0})])
 def test_a_base_that_corrects_drift_settles_at_the_same_objective_under_it(base, settings):
     """Three steps a round for one client and nine for the other: p / a as weights would end elsewhere."""
-    assert settled(f"{base}+fednova", settings, batch_size=10, epochs=3) == pytest.approx(optimum(0.25, 0.75), abs=1e-3)
+    assert settled(f"{base}+fednova", settings, batch_size=10, epochs=3) == pytest.approx(
+        optimum(0.25, 0.75), abs=1e-3
+    )
     assert abs(settled("fednova", batch_size=10, epochs=3) - optimum(0.25, 0.75)) > 0.01
 
 
@@ -131,9 +165,20 @@ def test_statistics_are_averaged_by_size():
 def test_a_doubled_client_counts_double_and_order_does_not_matter():
     rule, theta = resolve("fednova").aggregator, torch.zeros(1)
     twice = client_updates(
-        [[1.0], [5.0], [5.0]], n=[3, 2, 2], steps=[1, 3, 3], local_steps_effective=[1.0, 3.0, 3.0], mu=[0.0] * 3
+        [[1.0], [5.0], [5.0]],
+        n=[3, 2, 2],
+        steps=[1, 3, 3],
+        local_steps_effective=[1.0, 3.0, 3.0],
+        mu=[0.0] * 3,
     )
     once = client_updates(
-        [[5.0], [1.0]], n=[4, 3], rows=[1, 0], steps=[3, 1], local_steps_effective=[3.0, 1.0], mu=[0.0] * 2
+        [[5.0], [1.0]],
+        n=[4, 3],
+        rows=[1, 0],
+        steps=[3, 1],
+        local_steps_effective=[3.0, 1.0],
+        mu=[0.0] * 2,
     )
-    torch.testing.assert_close(rule.aggregate(theta, twice, {})[0], rule.aggregate(theta, once, {})[0])
+    torch.testing.assert_close(
+        rule.aggregate(theta, twice, {})[0], rule.aggregate(theta, once, {})[0]
+    )

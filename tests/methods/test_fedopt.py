@@ -17,7 +17,9 @@ def rounds(spec, settings=None, start=(1.0, 2.0)):
     """The model after each of three rounds, in which the clients end at theta + their update."""
     rule, memory, theta, models = resolve(spec, settings).aggregator, {}, torch.tensor(start), []
     for t, moved in enumerate(UPDATES, 1):
-        theta, weights = rule.aggregate(theta, client_updates(theta + torch.tensor(moved), n=N, t=t), memory)
+        theta, weights = rule.aggregate(
+            theta, client_updates(theta + torch.tensor(moved), n=N, t=t), memory
+        )
         models.append(theta)
     return models, weights
 
@@ -32,14 +34,18 @@ def test_fedavgm_is_a_momentum_of_mean_updates():
     first = start + 0.1 * d[0]
     second = first + 0.1 * (0.5 * d[0] + d[1])
     third = second + 0.1 * (0.25 * d[0] + 0.5 * d[1] + d[2])
-    for model, expected in zip(rounds("fedavgm", {"beta": 0.5, "lr": 0.1})[0], (first, second, third), strict=True):
+    for model, expected in zip(
+        rounds("fedavgm", {"beta": 0.5, "lr": 0.1})[0], (first, second, third), strict=True
+    ):
         torch.testing.assert_close(model, expected)
 
 
 @pytest.mark.parametrize("spec", ["fedadam", "fedyogi", "fedadagrad"])
 def test_algorithm_2_number_by_number(spec):
     """Each coordinate by itself, in plain Python."""
-    settings = {"lr": 0.1, "tau": 0.05, "beta1": 0.8} | ({} if spec == "fedadagrad" else {"beta2": 0.7})
+    settings = {"lr": 0.1, "tau": 0.05, "beta1": 0.8} | (
+        {} if spec == "fedadagrad" else {"beta2": 0.7}
+    )
     models, weights = rounds(spec, settings)
     assert weights.tolist() == [0.75, 0.25]
     for i, x in enumerate([1.0, 2.0]):
@@ -58,7 +64,9 @@ def test_algorithm_2_number_by_number(spec):
 
 
 def test_without_momentum_and_with_step_1_fedavgm_is_fedavg():
-    torch.testing.assert_close(play("fedavgm", {"beta": 0.0}).theta, play("fedavg").theta, atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(
+        play("fedavgm", {"beta": 0.0}).theta, play("fedavg").theta, atol=1e-6, rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize("spec", ["fedavgm", "fedadam", "fedyogi", "fedadagrad"])
@@ -66,7 +74,9 @@ def test_clients_can_count_all_the_same(spec):
     models, weights = rounds(spec, {"weights": "uniform"})
     assert weights.tolist() == [0.5, 0.5]
     table = client_updates(torch.tensor([1.0, 2.0]) + torch.tensor(UPDATES[0]), n=[1, 1])
-    torch.testing.assert_close(models[0], resolve(spec).aggregator.aggregate(torch.tensor([1.0, 2.0]), table, {})[0])
+    torch.testing.assert_close(
+        models[0], resolve(spec).aggregator.aggregate(torch.tensor([1.0, 2.0]), table, {})[0]
+    )
 
 
 @pytest.mark.parametrize("spec", ["fedavgm", "fedadam", "fedyogi", "fedadagrad"])
@@ -81,7 +91,9 @@ def test_statistics_are_averaged_and_take_no_step(spec):
 
 @pytest.mark.parametrize("spec", ["fedadam", "fedyogi", "fedadagrad"])
 def test_without_any_update_the_model_stays_where_it_is(spec):
-    theta, _ = resolve(spec).aggregator.aggregate(torch.ones(2), client_updates(torch.ones(2, 2)), {})
+    theta, _ = resolve(spec).aggregator.aggregate(
+        torch.ones(2), client_updates(torch.ones(2, 2)), {}
+    )
     assert theta.tolist() == [1.0, 1.0]
 
 
@@ -90,12 +102,18 @@ def test_they_are_add_ons_of_every_base_that_averages():
     assert not torch.equal(play("fedprox+fedyogi").theta, play("fedprox").theta)
 
 
-@pytest.mark.parametrize("spec", ["feddyn+fedavgm", "feddyn+fedadam", "fedsmoo+fedyogi", "fedsmoo+fedadagrad"])
+@pytest.mark.parametrize(
+    "spec", ["feddyn+fedavgm", "feddyn+fedadam", "fedsmoo+fedyogi", "fedsmoo+fedadagrad"]
+)
 def test_beside_a_correction_of_the_mean_a_run_warns_that_the_pair_swings(spec):
     assert unsettled(resolve(spec)).startswith(f"{spec} adds to the server's own steps")
     assert not unsettled(resolve(spec.replace("feddyn", "moon").replace("fedsmoo", "moon")))
 
 
 def test_a_pair_that_settles_is_not_warned_of():
-    for spec, settings in (("feddyn", {}), ("feddyn+afl", {}), ("feddyn+fedadam", {"rule": "released"})):
+    for spec, settings in (
+        ("feddyn", {}),
+        ("feddyn+afl", {}),
+        ("feddyn+fedadam", {"rule": "released"}),
+    ):
         assert not unsettled(resolve(spec, settings))

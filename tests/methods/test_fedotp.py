@@ -41,7 +41,9 @@ def test_a_logit_is_the_transported_similarity_averaged_over_slabs():
 
 
 def test_patches_that_all_fit_alike_score_tau_times_their_similarity():
-    torch.testing.assert_close(head()(torch.full((2, 1, 3, 16, 2), 0.3)), torch.full((2, 3), 10 * 0.8 * 0.3))
+    torch.testing.assert_close(
+        head()(torch.full((2, 1, 3, 16, 2), 0.3)), torch.full((2, 3), 10 * 0.8 * 0.3)
+    )
 
 
 @pytest.mark.parametrize("prompts", [1, 2, 3])
@@ -55,7 +57,9 @@ def test_over_the_same_network_it_is_promptfl_with_one_prompt_and_whole_images()
     net = toy_clip(extend=resolve("promptfl").local.extend).eval()
     x = next(toy_shard("north").in_order()).x
     tokens = net.backbone.tower(x)
-    torch.testing.assert_close(fedotp.TransportHead(net.head.prompts, 1.0, 0.1)(tokens), net(x), atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(
+        fedotp.TransportHead(net.head.prompts, 1.0, 0.1)(tokens), net(x), atol=1e-4, rtol=1e-4
+    )
 
 
 def test_leaving_the_worst_patches_out_raises_the_score_per_mass():
@@ -84,7 +88,14 @@ def test_the_own_context_stays_and_the_shared_one_travels():
 
 def test_an_absent_client_keeps_its_own_context():
     early, seen = play("fedotp", rounds=4, until=1, participation=0.5), []
-    late = play("fedotp", rounds=4, until=2, participation=0.5, state=early, each=lambda p: seen.extend(p.clients))
+    late = play(
+        "fedotp",
+        rounds=4,
+        until=2,
+        participation=0.5,
+        state=early,
+        each=lambda p: seen.extend(p.clients),
+    )
     for client, memory in early.clients.items():
         assert torch.equal(memory["own"], late.clients[client]["own"]) == (client not in seen)
 
@@ -97,25 +108,38 @@ def test_a_client_that_was_never_here_starts_from_the_initial_own_context():
     start = layout.read()
 
     def first_visit():
-        return run_client(method, net, layout, toy_shard("west"), Task("west", 3, 2, 3, 1, start, {}, {}), SGD)
+        return run_client(
+            method, net, layout, toy_shard("west"), Task("west", 3, 2, 3, 1, start, {}, {}), SGD
+        )
 
     fresh = first_visit()
-    run_client(method, net, layout, toy_shard("north"), Task("north", 0, 1, 3, 1, start, {}, {}), SGD)
+    run_client(
+        method, net, layout, toy_shard("north"), Task("north", 0, 1, 3, 1, start, {}, {}), SGD
+    )
     again = first_visit()
-    assert torch.equal(fresh.memory["own"], again.memory["own"]) and torch.equal(fresh.theta, again.theta)
+    assert torch.equal(fresh.memory["own"], again.memory["own"]) and torch.equal(
+        fresh.theta, again.theta
+    )
 
 
 def test_it_resumes_to_the_same_bits_from_disk(tmp_path):
     states.save(tmp_path, play("fedotp", until=1), ROSTER)
-    again, whole = play("fedotp", state=states.restore(states.saved(tmp_path)[-1], ROSTER, "cpu")), play("fedotp")
+    again, whole = (
+        play("fedotp", state=states.restore(states.saved(tmp_path)[-1], ROSTER, "cpu")),
+        play("fedotp"),
+    )
     assert torch.equal(again.theta, whole.theta)
     assert all(torch.equal(again.clients[c]["own"], whole.clients[c]["own"]) for c in ROSTER)
 
 
-@pytest.mark.parametrize("settings", [{"eps": 0.01}, {"tau": 1.0}, {"rule": "released", "length": 1}])
+@pytest.mark.parametrize(
+    "settings", [{"eps": 0.01}, {"tau": 1.0}, {"rule": "released", "length": 1}]
+)
 def test_options_run_and_change_the_result(settings):
     state = play("fedotp", settings, rounds=1)
-    assert state.theta.isfinite().all() and not torch.equal(state.theta, play("fedotp", rounds=1).theta)
+    assert state.theta.isfinite().all() and not torch.equal(
+        state.theta, play("fedotp", rounds=1).theta
+    )
 
 
 def test_volumes_train_their_slice_projection_unless_released():

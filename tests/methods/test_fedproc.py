@@ -17,8 +17,15 @@ def loss_at(round, rounds, known=(True, True, True), **settings):
     net, shard = toy_net(dropout=0.0).eval(), toy_shard("north")
     shared = {"prototypes": PROTOTYPES, "prototype_known": torch.tensor(known)}
     layout, batch = Layout(net), next(shard.in_order())
-    client = ClientRound("north", 0, round, rounds, 0.1, layout.read(), shared, layout, shard, None, {})
-    return resolve("fedproc", settings).local.loss(net, batch, client), net.features(batch.x), net(batch.x), batch.y
+    client = ClientRound(
+        "north", 0, round, rounds, 0.1, layout.read(), shared, layout, shard, None, {}
+    )
+    return (
+        resolve("fedproc", settings).local.loss(net, batch, client),
+        net.features(batch.x),
+        net(batch.x),
+        batch.y,
+    )
 
 
 def contrast(z, y, known):
@@ -27,7 +34,9 @@ def contrast(z, y, known):
     for feature, c in zip(z, y.tolist(), strict=True):
         cosines = {k: F.cosine_similarity(feature, PROTOTYPES[k], dim=0).item() for k in known}
         if c in known:
-            terms.append(-math.log(math.exp(cosines[c]) / sum(math.exp(v) for v in cosines.values())))
+            terms.append(
+                -math.log(math.exp(cosines[c]) / sum(math.exp(v) for v in cosines.values()))
+            )
     return sum(terms) / len(terms)
 
 
@@ -73,5 +82,7 @@ def test_a_run_of_one_round_works():
 
 
 def test_clients_without_a_class_or_absent_do_no_harm():
-    shards = {c: toy_shard(c, absent=k % 3) for k, c in enumerate(("north", "south", "east", "west"))}
+    shards = {
+        c: toy_shard(c, absent=k % 3) for k, c in enumerate(("north", "south", "east", "west"))
+    }
     assert play("fedproc", rounds=4, participation=0.5, shards=shards).theta.isfinite().all()

@@ -41,15 +41,25 @@ def test_a_class_unseen_this_round_keeps_its_prototype():
     shared = fold("fedproto", SUMS, COUNTS, {})
     first = shared["prototypes"]
     fold("fedproto", [[[0.0, 0.0], [0.0, 0.0], [5.0, 5.0]]], [[0.0, 0.0, 1.0]], shared)
-    torch.testing.assert_close(shared["prototypes"], torch.tensor([[0.6, 0.8], [3.0, 1.0], [5.0, 5.0]]))
+    torch.testing.assert_close(
+        shared["prototypes"], torch.tensor([[0.6, 0.8], [3.0, 1.0], [5.0, 5.0]])
+    )
     assert shared["prototype_known"].all()
-    assert shared["prototypes"] is not first and first[2].tolist() == [0.0, 0.0]  # replaced, not written into
+    assert shared["prototypes"] is not first and first[2].tolist() == [
+        0.0,
+        0.0,
+    ]  # replaced, not written into
 
 
 def test_a_doubled_client_counts_double_and_order_does_not_matter():
     once = fold("fedproto", SUMS, COUNTS, {})["prototypes"]
     turned = fold("fedproto", SUMS[::-1], COUNTS[::-1], {})["prototypes"]
-    heavy = fold("fedproto", [[[4.0, 8.0], [0.0, 0.0], [0.0, 0.0]], SUMS[1]], [[8.0, 0.0, 0.0], COUNTS[1]], {})
+    heavy = fold(
+        "fedproto",
+        [[[4.0, 8.0], [0.0, 0.0], [0.0, 0.0]], SUMS[1]],
+        [[8.0, 0.0, 0.0], COUNTS[1]],
+        {},
+    )
     twice = fold("fedproto", [SUMS[0], *SUMS], [COUNTS[0], *COUNTS], {})
     torch.testing.assert_close(once, turned)
     torch.testing.assert_close(heavy["prototypes"], twice["prototypes"])
@@ -64,8 +74,13 @@ def test_a_client_reports_sums_of_its_trained_features_by_class():
     batch = next(shard.in_order())
     z = toy_net().eval().features(batch.x).detach()
     for c in range(CLASSES):
-        torch.testing.assert_close(turn.report["feature_sum"][c], z[batch.y == c].sum(0), atol=1e-4, rtol=1e-5)
-    assert turn.report["feature_n"].tolist() == shard.class_counts.tolist() and turn.report["feature_n"][1] == 0
+        torch.testing.assert_close(
+            turn.report["feature_sum"][c], z[batch.y == c].sum(0), atol=1e-4, rtol=1e-5
+        )
+    assert (
+        turn.report["feature_n"].tolist() == shard.class_counts.tolist()
+        and turn.report["feature_n"][1] == 0
+    )
     assert torch.equal(layout.read(), before)  # no statistic moved
 
 
@@ -79,8 +94,12 @@ def test_the_loss_is_equation_7_image_by_image():
     loss = local.loss(net.eval(), batch, client(Layout(net), shard, shared))
 
     z = net.features(batch.x)
-    distances = sum((z[i] - prototypes[c]).square().mean() for i, c in enumerate(batch.y.tolist()) if c < 2)
-    torch.testing.assert_close(loss, F.cross_entropy(net(batch.x), batch.y) + 0.5 * distances / len(batch.y))
+    distances = sum(
+        (z[i] - prototypes[c]).square().mean() for i, c in enumerate(batch.y.tolist()) if c < 2
+    )
+    torch.testing.assert_close(
+        loss, F.cross_entropy(net(batch.x), batch.y) + 0.5 * distances / len(batch.y)
+    )
 
 
 def test_without_a_pull_it_is_fedavg():
@@ -92,10 +111,18 @@ def test_the_first_round_is_fedavg():
 
 
 def test_both_rules_run_with_absent_clients_and_differ():
-    table = {rule: play("fedproto", {"rule": rule}, rounds=4, participation=0.5) for rule in ("original", "released")}
+    table = {
+        rule: play("fedproto", {"rule": rule}, rounds=4, participation=0.5)
+        for rule in ("original", "released")
+    }
     assert not torch.equal(table["original"].theta, table["released"].theta)
 
 
 def test_a_class_nobody_has_is_never_known():
-    state = play("fedproto", shards={c: toy_shard(c, absent=2) for c in ("north", "south", "east", "west")})
-    assert state.shared["prototype_known"].tolist() == [True, True, False] and state.theta.isfinite().all()
+    state = play(
+        "fedproto", shards={c: toy_shard(c, absent=2) for c in ("north", "south", "east", "west")}
+    )
+    assert (
+        state.shared["prototype_known"].tolist() == [True, True, False]
+        and state.theta.isfinite().all()
+    )

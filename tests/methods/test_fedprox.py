@@ -11,7 +11,10 @@ from fedcli.models.layout import Layout
 def test_two_steps_are_equation_2_written_out():
     """Two full-batch steps on F(w) + mu/2 ||w - w_t||^2 by autograd, the square and all."""
     shard, net, other = toy_shard("north"), toy_net(dropout=0.0), toy_net(dropout=0.0).train()
-    layout, training = Layout(net), Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=10_000, epochs=2)
+    layout, training = (
+        Layout(net),
+        Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=10_000, epochs=2),
+    )
     task = Task("north", 0, 1, 1, 0, layout.read(), {}, {})
     report = run_client(resolve("fedprox", {"mu": 0.7}), net, layout, shard, task, training)
 
@@ -33,7 +36,9 @@ def test_without_a_pull_it_is_fedavg():
 
 def test_the_stronger_the_pull_the_less_a_model_moves():
     start = Layout(toy_net()).read()
-    moved = [(play("fedprox", {"mu": mu}, rounds=1).theta - start)[:95].norm() for mu in (0.0, 0.5, 2.0)]
+    moved = [
+        (play("fedprox", {"mu": mu}, rounds=1).theta - start)[:95].norm() for mu in (0.0, 0.5, 2.0)
+    ]
     assert moved[0] > moved[1] > moved[2]
 
 
@@ -41,14 +46,18 @@ def test_the_stronger_the_pull_the_less_a_model_moves():
 def test_batch_norm_statistics_are_not_pulled(optimizer):
     """After one full-batch step the statistics are those of FedAvg, however strong the pull."""
     training = Training(optimizer=optimizer, lr=0.01, weight_decay=0.0, batch_size=10_000)
-    proximal, plain = (play(spec, rounds=1, training=training).theta[95:] for spec in ("fedprox", "fedavg"))
+    proximal, plain = (
+        play(spec, rounds=1, training=training).theta[95:] for spec in ("fedprox", "fedavg")
+    )
     assert torch.equal(proximal, plain)
 
 
 def test_a_doubled_client_counts_double_and_order_does_not_matter():
     rule, theta = resolve("fedprox").aggregator, torch.zeros(2)
     heavy, _ = rule.aggregate(theta, client_updates([[1.0, 2.0], [4.0, -1.0]], n=[2, 1]), {})
-    twice, _ = rule.aggregate(theta, client_updates([[4.0, -1.0], [1.0, 2.0], [1.0, 2.0]], n=[1, 1, 1]), {})
+    twice, _ = rule.aggregate(
+        theta, client_updates([[4.0, -1.0], [1.0, 2.0], [1.0, 2.0]], n=[1, 1, 1]), {}
+    )
     torch.testing.assert_close(heavy, twice)
 
 

@@ -42,8 +42,13 @@ def test_fedper_with_one_client_is_fedavg():
 def test_fedrep_moves_the_classifier_first_and_then_leaves_it():
     """Its classifier after the round is that of the passes over it, which more features' epochs do not change."""
     once, *_ = trained("fedrep")
-    twice, *_ = trained("fedrep", training=Training(optimizer="sgd", lr=0.1, weight_decay=0.01, batch_size=8, epochs=2))
-    assert torch.equal(once.memory["own"], twice.memory["own"]) and not torch.equal(once.theta, twice.theta)
+    twice, *_ = trained(
+        "fedrep",
+        training=Training(optimizer="sgd", lr=0.1, weight_decay=0.01, batch_size=8, epochs=2),
+    )
+    assert torch.equal(once.memory["own"], twice.memory["own"]) and not torch.equal(
+        once.theta, twice.theta
+    )
 
 
 def test_fedrep_without_passes_over_the_classifier_leaves_it_as_it_was():
@@ -54,7 +59,9 @@ def test_fedrep_without_passes_over_the_classifier_leaves_it_as_it_was():
 def test_the_passes_over_the_classifier_are_its_plain_descent():
     """One step of SGD over all images: W - lr dL/dW in eval mode, features unmoved."""
     settings = {"solver": "sgd", "head_batch": 20}
-    report, _, own = trained("fedrep", settings, training=Training(optimizer="sgd", lr=0.1, batch_size=8, epochs=1))
+    report, _, own = trained(
+        "fedrep", settings, training=Training(optimizer="sgd", lr=0.1, batch_size=8, epochs=1)
+    )
     net, shard = toy_net(dropout=0.0).eval(), toy_shard("north", 20)
     torch.nn.functional.cross_entropy(net(next(shard.in_order()).x), shard.y).backward()
     moved = own - 0.1 * torch.cat([net.head.weight.grad.flatten(), net.head.bias.grad])
@@ -69,12 +76,21 @@ def test_the_passes_over_the_classifier_shuffle_anew_in_every_round_and_pass(mon
         return epoch(shard, size, shuffle=shuffle, augment=augment)
 
     monkeypatch.setattr(Shard, "epoch", watched)
-    net, shard, local = toy_net(), toy_shard("north", 20), resolve("fedrep", {"head_epochs": 2}).local
+    net, shard, local = (
+        toy_net(),
+        toy_shard("north", 20),
+        resolve("fedrep", {"head_epochs": 2}).local,
+    )
     layout = Layout(net, local.personal_tensors(net))
     for round in (1, 2):
         client = ClientRound("north", 0, round, 3, 0.1, layout.read(), {}, layout, shard, None, {})
         local.on_round_start(net, client)
-    assert len({shuffle for shuffle, _ in seen}) == len({augment for _, augment in seen}) == len(seen) == 4
+    assert (
+        len({shuffle for shuffle, _ in seen})
+        == len({augment for _, augment in seen})
+        == len(seen)
+        == 4
+    )
 
 
 def test_clients_end_with_classifiers_of_their_own():

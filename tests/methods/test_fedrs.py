@@ -41,7 +41,9 @@ def test_by_the_released_rule_a_class_counts_by_its_share_of_the_commonest():
 def test_where_nothing_is_missing_or_scaled_it_is_fedavg():
     made, logits, y = loss(1.0)
     torch.testing.assert_close(made, F.cross_entropy(logits, y))
-    torch.testing.assert_close(play("fedrs", {"alpha": 1.0}, rounds=2).theta, play("fedavg", rounds=2).theta)
+    torch.testing.assert_close(
+        play("fedrs", {"alpha": 1.0}, rounds=2).theta, play("fedavg", rounds=2).theta
+    )
 
 
 def test_a_smaller_alpha_pushes_the_missing_class_less():

@@ -23,7 +23,10 @@ def test_mofedsam_mixes_it_with_the_shared_direction():
     grad, _, client = gradient_at("mofedsam", {"rho": 0.5, "beta": 0.25}, [3.0, 4.0], shared=shared)
     assert grad == pytest.approx([3.825, 1.1])
     assert client.report["direction"].tolist() == pytest.approx([3.825, 1.1])
-    assert gradient_at("mofedsam", {"rho": 0.0, "beta": 0.5}, [3.0, 4.0])[0] == [1.5, 2.0]  # the first round
+    assert gradient_at("mofedsam", {"rho": 0.0, "beta": 0.5}, [3.0, 4.0])[0] == [
+        1.5,
+        2.0,
+    ]  # the first round
 
 
 def test_the_shared_direction_is_the_weighted_mean():
@@ -43,13 +46,18 @@ def test_the_shared_direction_is_the_weighted_mean():
 )
 def test_limits(spec, settings, same):
     """Without dropout, which the second pass draws anew."""
-    made, plain = (play(*method, rounds=2, dropout=0.0).theta for method in ((spec, settings), (same,)))
+    made, plain = (
+        play(*method, rounds=2, dropout=0.0).theta for method in ((spec, settings), (same,))
+    )
     torch.testing.assert_close(made, plain, atol=1e-6, rtol=1e-5)
 
 
 def test_the_direction_is_the_mean_of_a_clients_steps():
     """Under plain SGD the way gone over K lr, as Algorithm 2 has it."""
-    net, training = toy_net(dropout=0.0), Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=8, epochs=2)
+    net, training = (
+        toy_net(dropout=0.0),
+        Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=8, epochs=2),
+    )
     layout = Layout(net)
     start, t = layout.read(), layout.trainable
     task = Task("north", 0, 1, 3, 0, start, {}, {})

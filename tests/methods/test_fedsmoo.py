@@ -23,8 +23,15 @@ def test_a_step_by_hand():
         shared={"perturbation": torch.tensor([1.0, 0.0])},
     )
     assert grad == pytest.approx([3.6 + 1, 4.8 - 1]) and loss == 12.5
-    assert client.memory["dual"].tolist() == pytest.approx([-1.4, 0.8]) == client.report["dual"].tolist()
-    assert client.memory["moved"].tolist() == [2.0, -2.0] and client.report["moved"].tolist() == [0.0, 0.0]
+    assert (
+        client.memory["dual"].tolist()
+        == pytest.approx([-1.4, 0.8])
+        == client.report["dual"].tolist()
+    )
+    assert client.memory["moved"].tolist() == [2.0, -2.0] and client.report["moved"].tolist() == [
+        0.0,
+        0.0,
+    ]
     assert torch.equal(memory["dual"], kept)  # what was kept is not written into
 
 
@@ -33,11 +40,15 @@ def test_the_step_is_cut_at_the_norm_of_clip():
     assert grad == pytest.approx([0.3, 0.4])
 
 
-@pytest.mark.parametrize(("settings", "expected"), [({}, [0.3, 0.4]), ({"control": "uniform"}, [0.5, 0.0])])
+@pytest.mark.parametrize(
+    ("settings", "expected"), [({}, [0.3, 0.4]), ({"control": "uniform"}, [0.5, 0.0])]
+)
 def test_the_common_perturbation_is_along_the_mean_dual(settings, expected):
     """Weighted by (1/4, 3/4): (3, 4); all the same: (6, 0), each at length 0.5. The model gains the mean move."""
     shared, p = {}, torch.tensor([0.25, 0.75], dtype=torch.float64)
-    table = client_updates(torch.zeros(2, 3), dual=[[12.0, -8.0], [0.0, 8.0]], moved=[[1.0, 0.0], [1.0, 0.0]])
+    table = client_updates(
+        torch.zeros(2, 3), dual=[[12.0, -8.0], [0.0, 8.0]], moved=[[1.0, 0.0], [1.0, 0.0]]
+    )
     local = resolve("fedsmoo", {"rho": 0.5, **settings}).local
     theta = local.post_aggregate(torch.tensor([1.0, 1.0, 7.0]), table, p, shared)
     assert shared["perturbation"].tolist() == pytest.approx(expected)
@@ -61,5 +72,7 @@ def test_where_all_perturb_alike_the_dual_comes_to_rest():
     """On one parabola for all with s the client's own s_i, mu does not move: the constraint s_i = s holds."""
     along = torch.tensor([0.6, 0.8])
     memory = {"dual": torch.tensor([0.3, 0.4])}
-    _, _, client = gradient_at("fedsmoo", {"rho": 1.0}, [3.0, 4.0], memory=memory, shared={"perturbation": along})
+    _, _, client = gradient_at(
+        "fedsmoo", {"rho": 1.0}, [3.0, 4.0], memory=memory, shared={"perturbation": along}
+    )
     assert client.memory["dual"].tolist() == pytest.approx([0.3, 0.4], abs=1e-6)

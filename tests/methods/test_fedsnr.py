@@ -12,7 +12,9 @@ from fedcli.methods import resolve
 def ratio(images, snr="released"):
     """What a client reports that has these images [N, C, H, W]."""
     shard = toy_shard("north", len(images))
-    client = client_of(toy_net(), with_images(shard, torch.as_tensor(images, dtype=torch.uint8), "cpu"))
+    client = client_of(
+        toy_net(), with_images(shard, torch.as_tensor(images, dtype=torch.uint8), "cpu")
+    )
     resolve("fedsnr", {"snr": snr}).aggregator.measure_global(toy_net(), client)
     return client.report["snr"].item()
 
@@ -20,7 +22,9 @@ def ratio(images, snr="released"):
 def test_weights_by_hand():
     table = client_updates(torch.eye(2), n=(3, 1), snr=torch.tensor([1.0, 4.0]))
     theta, weights = resolve("fedsnr").aggregator.aggregate(torch.zeros(2), table, {})
-    assert weights.tolist() == pytest.approx([0.2, 0.8]) and theta.tolist() == pytest.approx([0.2, 0.8])
+    assert weights.tolist() == pytest.approx([0.2, 0.8]) and theta.tolist() == pytest.approx(
+        [0.2, 0.8]
+    )
     rule = resolve("fedsnr", {"weights": "samples"}).aggregator
     assert rule.aggregate(torch.zeros(2), table, {})[1].tolist() == pytest.approx([3 / 7, 4 / 7])
 
@@ -31,12 +35,16 @@ def test_ratios_by_hand():
     assert ratio(torch.stack([halves])) == pytest.approx(2)
     assert ratio(torch.stack([halves, torch.where(halves == 30, 50, 10)])) == pytest.approx(2.5)
     assert ratio(torch.full((1, 1, 8, 8), 7)) == 1  # flat
-    assert ratio(torch.where(halves == 30, 30, 0)[None]) == pytest.approx(15 * 12**0.5)  # black ground
+    assert ratio(torch.where(halves == 30, 30, 0)[None]) == pytest.approx(
+        15 * 12**0.5
+    )  # black ground
 
 
 def test_noise_lowers_immerkaers_ratio_whatever_the_picture():
     noise = torch.randn(4, 1, 8, 8, generator=torch.Generator().manual_seed(0))
-    ratios = [ratio((120 + sigma * noise).clamp(0, 255).round(), "immerkaer") for sigma in (2, 8, 32)]
+    ratios = [
+        ratio((120 + sigma * noise).clamp(0, 255).round(), "immerkaer") for sigma in (2, 8, 32)
+    ]
     assert ratios[0] > 3 * ratios[1] > 9 * ratios[2] > 9
 
 

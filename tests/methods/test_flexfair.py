@@ -11,7 +11,9 @@ from fedcli.methods.flexfair import cell_weights
 
 def test_weights_by_hand_over_all_images():
     """Four images of mean loss 1, four of 3: d = (-1, 1), w = 1 + 2 * 0.1 * 8 / 2 * (d / 4)."""
-    made = cell_weights(torch.tensor([[4.0], [4.0]]), torch.tensor([[4.0], [12.0]]), torch.tensor([0.1]))
+    made = cell_weights(
+        torch.tensor([[4.0], [4.0]]), torch.tensor([[4.0], [12.0]]), torch.tensor([0.1])
+    )
     assert made.flatten().tolist() == pytest.approx([0.8, 1.2])
 
 
@@ -26,9 +28,17 @@ def test_the_weighted_gradient_is_that_of_loss_and_penalty(classes):
     total = (a * t).mean()
     for k in range(classes):
         mean = (a * t)[c == k].mean()
-        total = total + strength[k] * sum(((a * t)[(c == k) & (g == j)].mean() - mean) ** 2 for j in range(2)) / 2
+        total = (
+            total
+            + strength[k]
+            * sum(((a * t)[(c == k) & (g == j)].mean() - mean) ** 2 for j in range(2))
+            / 2
+        )
     total.backward()
-    n, losses = torch.zeros(2, classes, dtype=torch.float64), torch.zeros(2, classes, dtype=torch.float64)
+    n, losses = (
+        torch.zeros(2, classes, dtype=torch.float64),
+        torch.zeros(2, classes, dtype=torch.float64),
+    )
     n.index_put_((g, c), torch.ones_like(a), accumulate=True)
     losses.index_put_((g, c), a, accumulate=True)
     w = cell_weights(n, losses, strength)
@@ -40,14 +50,18 @@ def test_what_fares_best_is_never_unlearned_and_absent_groups_wait():
     n, losses = torch.tensor([[9.0, 2.0], [1.0, 0.0]]), torch.tensor([[0.0, 2.0], [5.0, 0.0]])
     w = cell_weights(n, losses, torch.tensor([50.0, 50.0]))
     assert w.min() == 0 and (n * w).sum() == pytest.approx(12) and w.isfinite().all()
-    assert torch.equal(cell_weights(torch.zeros(2, 1), torch.zeros(2, 1), torch.ones(1)), torch.ones(2, 1))
+    assert torch.equal(
+        cell_weights(torch.zeros(2, 1), torch.zeros(2, 1), torch.ones(1)), torch.ones(2, 1)
+    )
 
 
 def test_a_group_that_is_away_for_a_round_keeps_its_weight_and_a_new_one_starts_at_1():
     table = client_updates(
-        torch.zeros(1, 1), cell_counts=torch.tensor([[[4.0], [4.0], [0.0]]]),
-        cell_losses=torch.tensor([[[4.0], [12.0], [0.0]]]), counted=torch.ones(1, 1),
-    )  # fmt: skip
+        torch.zeros(1, 1),
+        cell_counts=torch.tensor([[[4.0], [4.0], [0.0]]]),
+        cell_losses=torch.tensor([[[4.0], [12.0], [0.0]]]),
+        counted=torch.ones(1, 1),
+    )
     shared = {"cell_weights": torch.tensor([[1.0], [1.0], [3.0]])}
     local = resolve("flexfair", {"strength": 0.1, "within": "all"}).local
     local.post_aggregate(torch.zeros(1), table, table.base, shared)
@@ -63,12 +77,16 @@ def test_without_strength_it_is_fedavg(settings):
 
 
 def test_one_class_alone_leaves_images_of_the_others_as_they_are():
-    shared = play("flexfair", {"only": 1, "strength": 0.5}, rounds=1).shared["cell_weights"]  # [G, C]
+    shared = play("flexfair", {"only": 1, "strength": 0.5}, rounds=1).shared[
+        "cell_weights"
+    ]  # [G, C]
     assert torch.allclose(shared[:, 0], shared[0, 0]) and torch.allclose(shared[:, 2], shared[0, 0])
     assert not torch.allclose(shared[0, 1], shared[1, 1])
 
 
-@pytest.mark.parametrize(("settings", "said"), [({"only": 3}, "no class"), ({"only": 0, "within": "all"}, "within")])
+@pytest.mark.parametrize(
+    ("settings", "said"), [({"only": 3}, "no class"), ({"only": 0, "within": "all"}, "within")]
+)
 def test_what_is_no_class_is_refused(settings, said):
     with pytest.raises(UsageError, match=said):
         resolve("flexfair", settings).local.extend(toy_net())

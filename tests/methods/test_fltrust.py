@@ -9,7 +9,9 @@ from fedcli.methods import resolve
 
 
 def aggregate(models, **settings):
-    return resolve("fltrust", settings).aggregator.aggregate(torch.zeros(2), client_updates(models), {})
+    return resolve("fltrust", settings).aggregator.aggregate(
+        torch.zeros(2), client_updates(models), {}
+    )
 
 
 def test_scores_and_lengths_by_hand():

@@ -13,7 +13,9 @@ def test_ranks_by_hand():
     """Three groups: ranks 2, -2 and 0; lambda = 1/2 of the largest, which is 0.2 / 2."""
     share, loss = torch.tensor([0.5, 0.3, 0.2]), torch.tensor([9.0, 1.0, 2.0])
     assert spread_weights(share, loss, 0.5).tolist() == pytest.approx([0.5 + 0.1, 0.3 - 0.1, 0.2])
-    assert spread_weights(share, loss, 1.0).min() >= 0 and spread_weights(share, loss, 1.0).sum() == pytest.approx(1)
+    assert spread_weights(share, loss, 1.0).min() >= 0 and spread_weights(
+        share, loss, 1.0
+    ).sum() == pytest.approx(1)
 
 
 def test_equal_losses_and_one_group_change_nothing():
@@ -31,15 +33,22 @@ def test_groups_of_patients_by_hand():
 
 def test_an_absent_group_keeps_its_weight_and_the_others_share_the_rest():
     """Of all images (8, 2, 6) the two that are here have 4/7 and 3/7: mu = 3/4 (4/7 - 3/14, 3/7 + 3/14)."""
-    before = {"group_shares": torch.tensor([0.5, 0.25, 0.25]).double(), "group_images": torch.tensor([4.0, 2.0, 2.0])}
+    before = {
+        "group_shares": torch.tensor([0.5, 0.25, 0.25]).double(),
+        "group_images": torch.tensor([4.0, 2.0, 2.0]),
+    }
     made = moved("gifair", [[4.0, 0.0, 4.0]], [[4.0, 0.0, 8.0]], before, strength=0.5)
     assert made["group_shares"] == pytest.approx([0.75 * 5 / 14, 0.25, 0.75 * 9 / 14])
 
 
 def test_clients_by_hand():
     table = client_updates(torch.eye(2), n=(3, 1), loss_before=(1.0, 2.0))
-    theta, weights = resolve("gifair-clients", {"strength": 0.5}).aggregator.aggregate(torch.zeros(2), table, {})
-    assert weights.tolist() == pytest.approx([0.625, 0.375]) and theta.tolist() == pytest.approx([0.625, 0.375])
+    theta, weights = resolve("gifair-clients", {"strength": 0.5}).aggregator.aggregate(
+        torch.zeros(2), table, {}
+    )
+    assert weights.tolist() == pytest.approx([0.625, 0.375]) and theta.tolist() == pytest.approx(
+        [0.625, 0.375]
+    )
 
 
 @pytest.mark.parametrize("spec", ["gifair", "gifair-clients"])

@@ -28,7 +28,9 @@ def test_a_client_reports_counts_and_sums_of_losses_by_group():
     assert client.report["group_counts"].tolist() == [2, 2]
     expected = torch.stack([losses[[0, 4]].sum(), losses[[1, 2]].sum()]).double()
     torch.testing.assert_close(client.report["group_losses"], expected)
-    assert client.per_image["weights"].tolist() == [1.0] * 5  # nothing is known before the first round
+    assert (
+        client.per_image["weights"].tolist() == [1.0] * 5
+    )  # nothing is known before the first round
 
 
 def test_images_of_unknown_group_weigh_as_without_the_method():
@@ -55,7 +57,9 @@ def test_no_group_or_a_single_one_trains_as_fedavg(spec, values):
     """A weighted mean of weights 1 is rounded otherwise than torch's own mean."""
     shards = {c: of_group(toy_shard(c, 9), torch.full((9,), values)) for c in ROSTER[:2]}
     small = {"roster": ROSTER[:2], "shards": shards, "rounds": 2}
-    torch.testing.assert_close(play(spec, **small).theta, play("fedavg", **small).theta, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(
+        play(spec, **small).theta, play("fedavg", **small).theta, atol=1e-5, rtol=1e-4
+    )
 
 
 @pytest.mark.parametrize("spec", [*WEIGHING, "adv"])
@@ -71,7 +75,9 @@ def test_eight_groups_of_which_some_have_no_image(spec):
     net = toy_net()
     net.attributes = {"race": list("abcdefgh")}
     resolve(spec).local.extend(net)
-    client = client_of(net, replace(toy_shard("north", 6), groups={"race": torch.tensor([0, 0, 2, 2, 7, -1])}))
+    client = client_of(
+        net, replace(toy_shard("north", 6), groups={"race": torch.tensor([0, 0, 2, 2, 7, -1])})
+    )
     resolve(spec).local.on_round_start(net, client)
     if spec != "adv":
         assert client.per_image["weights"].isfinite().all()
@@ -94,7 +100,9 @@ def test_small_groups_and_unknown_values_are_named_where_a_method_weighs_by_them
     said = small_groups(resolve("group-dro"), "shuffle", net, shards)
     counts = torch.cat([shard.groups["sex"] for shard in shards.train.values()])
     few = {value: int((counts == g).sum()) for g, value in enumerate("fm")}
-    assert ("f " in said) == (few["f"] < 30) and f"{int((counts < 0).sum())} training images have no sex" in said
+    assert ("f " in said) == (
+        few["f"] < 30
+    ) and f"{int((counts < 0).sum())} training images have no sex" in said
     assert (
         small_groups(resolve("group-dro"), "shuffle", net, tiny(shards))
         == "groups of sex with few training images, which then count for many: f 3, m 1"
@@ -113,27 +121,41 @@ def tiny(shards):
 @pytest.mark.parametrize(
     ("spec", "settings", "drawn"),
     [
-        ("reweigh", {}, "shuffle"), ("flexfair", {}, "shuffle"), ("fairfb", {}, "shuffle"),
-        ("fairfed", {"gap": "eod"}, "shuffle"), ("fedprox+fairfed", {"gap": "eod"}, "shuffle"),
-        ("fedavg", {}, "group-class:sex"), ("group-dro", {}, "group-class:sex"),
+        ("reweigh", {}, "shuffle"),
+        ("flexfair", {}, "shuffle"),
+        ("fairfb", {}, "shuffle"),
+        ("fairfed", {"gap": "eod"}, "shuffle"),
+        ("fedprox+fairfed", {"gap": "eod"}, "shuffle"),
+        ("fedavg", {}, "group-class:sex"),
+        ("group-dro", {}, "group-class:sex"),
     ],
-)  # fmt: skip
-def test_small_pairs_of_group_and_class_are_named_where_weights_or_draws_come_from_them(spec, settings, drawn, shards):
+)
+def test_small_pairs_of_group_and_class_are_named_where_weights_or_draws_come_from_them(
+    spec, settings, drawn, shards
+):
     said = small_groups(resolve(spec, settings), drawn, toy_net(), tiny(shards))
     assert "f 3, m 1" in said and said.endswith("the smallest is f and c with 1")
     assert "3 pairs of sex and class have under 30 training images" in said
 
 
 def test_without_pairs_in_the_rule_groups_alone_are_named(shards):
-    for spec, settings in (("flexfair", {"within": "all"}), ("fairfed", {"gap": "spd"}), ("fedminmax", {})):
-        assert small_groups(resolve(spec, settings), "shuffle", toy_net(), tiny(shards)).endswith("f 3, m 1")
+    for spec, settings in (
+        ("flexfair", {"within": "all"}),
+        ("fairfed", {"gap": "spd"}),
+        ("fedminmax", {}),
+    ):
+        assert small_groups(resolve(spec, settings), "shuffle", toy_net(), tiny(shards)).endswith(
+            "f 3, m 1"
+        )
 
 
 def weighs_groups(method):
     return any(isinstance(half, WeighsGroups) for half in (method.local, method.aggregator))
 
 
-@pytest.mark.parametrize("spec", [name for name, method in METHODS.items() if weighs_groups(method)])
+@pytest.mark.parametrize(
+    "spec", [name for name, method in METHODS.items() if weighs_groups(method)]
+)
 def test_a_method_that_weighs_groups_says_what_becomes_of_odd_ones(spec):
     text = " ".join(METHODS[spec].documentation.split())
     assert "nknown group" in text and re.search("(group|pair)( of| with)? one image", text)
@@ -142,11 +164,16 @@ def test_a_method_that_weighs_groups_says_what_becomes_of_odd_ones(spec):
 
 @pytest.mark.parametrize("spec", ["group-dro", "fedminmax"])
 def test_an_absent_group_keeps_its_share_and_a_round_without_groups_changes_nothing(spec):
-    before = {"group_shares": torch.tensor([0.5, 0.25, 0.25]).double(), "group_images": torch.tensor([6.0, 2.0, 2.0])}
+    before = {
+        "group_shares": torch.tensor([0.5, 0.25, 0.25]).double(),
+        "group_images": torch.tensor([6.0, 2.0, 2.0]),
+    }
     made = moved(spec, [[6.0, 0.0, 2.0]], [[6.0, 0.0, 6.0]], before, eta=0.1)
     assert made["group_shares"][1] == 0.25 and sum(made["group_shares"]) == pytest.approx(1)
     assert made["group_shares"][2] > 0.25 and made["group_images"] == [12.0, 2.0, 4.0]
-    assert made["group_weights"][1] == pytest.approx(0.25 * 18 / 2)  # and its weight: mu over its share of all images
+    assert made["group_weights"][1] == pytest.approx(
+        0.25 * 18 / 2
+    )  # and its weight: mu over its share of all images
     nobody = moved(spec, [[0.0, 0.0, 0.0]], [[0.0, 0.0, 0.0]], before)
     assert nobody == {name: value.tolist() for name, value in before.items()}
 
@@ -154,8 +181,13 @@ def test_an_absent_group_keeps_its_share_and_a_round_without_groups_changes_noth
 @pytest.mark.parametrize("spec", ["group-dro", "fedminmax"])
 def test_a_mean_loss_is_that_of_the_images_of_this_round(spec):
     """Both groups have the loss 2 now, whatever the images of earlier rounds."""
-    before = {"group_shares": torch.tensor([0.5, 0.5]).double(), "group_images": torch.tensor([90.0, 10.0])}
-    assert moved(spec, [[5.0, 5.0]], [[10.0, 10.0]], before, eta=0.1)["group_shares"] == pytest.approx([0.5, 0.5])
+    before = {
+        "group_shares": torch.tensor([0.5, 0.5]).double(),
+        "group_images": torch.tensor([90.0, 10.0]),
+    }
+    assert moved(spec, [[5.0, 5.0]], [[10.0, 10.0]], before, eta=0.1)[
+        "group_shares"
+    ] == pytest.approx([0.5, 0.5])
 
 
 @pytest.mark.parametrize("spec", ["group-dro", "fedminmax", "gifair"])
@@ -169,13 +201,18 @@ def test_a_group_that_first_comes_in_a_later_round_starts_as_it_would_have_in_th
     shares = [1 / 3] * 3 if spec == "group-dro" else [1 / 2, 1 / 6, 1 / 3]
     assert made["group_shares"] == pytest.approx(shares)
     rho = [1 / 2, 1 / 6, 1 / 3]
-    assert made["group_weights"] == pytest.approx([mu / r for mu, r in zip(shares, rho, strict=True)])
+    assert made["group_weights"] == pytest.approx(
+        [mu / r for mu, r in zip(shares, rho, strict=True)]
+    )
 
 
 @pytest.mark.parametrize("spec", ["group-dro", "fedminmax", "gifair"])
 def test_a_rare_group_of_a_client_that_is_often_absent_is_weighed_when_it_is_there(spec):
     """Round by round one hospital of three; the group is at the last alone, where the model is worst."""
-    shared, turns = {}, [([[8.0, 0.0]], [[4.0, 0.0]]), ([[8.0, 0.0]], [[4.0, 0.0]]), ([[4.0, 4.0]], [[2.0, 20.0]])]
+    shared, turns = (
+        {},
+        [([[8.0, 0.0]], [[4.0, 0.0]]), ([[8.0, 0.0]], [[4.0, 0.0]]), ([[4.0, 4.0]], [[2.0, 20.0]])],
+    )
     for counts, losses in 3 * turns + turns[:2]:
         made = moved(spec, counts, losses, shared)
         shared = {name: torch.tensor(value).double() for name, value in made.items()}

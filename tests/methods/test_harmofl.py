@@ -81,7 +81,9 @@ def test_where_clients_have_one_spectrum_it_is_fedsam():
             shard.images[:, :, ::2] // 2,
             255 - shard.images[:, :, ::2] // 2,
         )
-    ours, sam = (play(spec, shards=shards, rounds=2, dropout=0.0).theta for spec in ("harmofl", "fedsam"))
+    ours, sam = (
+        play(spec, shards=shards, rounds=2, dropout=0.0).theta for spec in ("harmofl", "fedsam")
+    )
     torch.testing.assert_close(ours[:95], sam[:95], atol=1e-3, rtol=1e-3)
 
 
@@ -91,7 +93,9 @@ def test_hospitals_with_another_brightness_look_the_same_to_the_network():
     net.backbone[0].amplitude += 0.4
     darker = x - 0.3
     torch.testing.assert_close(net(x), net(darker), atol=1e-4, rtol=1e-3)
-    assert not torch.allclose(toy_net(dropout=0.0).eval()(x), toy_net(dropout=0.0).eval()(darker), atol=1e-2)
+    assert not torch.allclose(
+        toy_net(dropout=0.0).eval()(x), toy_net(dropout=0.0).eval()(darker), atol=1e-2
+    )
 
 
 def test_networks_that_do_not_see_the_images_are_refused():

@@ -52,7 +52,9 @@ def test_batch_norm_stands_still_even_where_the_pass_fails():
     assert norm.momentum == 0.1
 
 
-@pytest.mark.parametrize("first, rounds, warned", [(6, 10, False), (7, 10, True), (1, 3, False), (2, 3, True)])
+@pytest.mark.parametrize(
+    "first, rounds, warned", [(6, 10, False), (7, 10, True), (1, 3, False), (2, 3, True)]
+)
 def test_what_starts_within_the_averaged_rounds_is_worth_a_warning(first, rounds, warned):
     """Scores are means over the last five rounds, 6 to 10 of ten."""
     assert bool(late_start(first, rounds, "weights apply")) == warned
@@ -60,10 +62,12 @@ def test_what_starts_within_the_averaged_rounds_is_worth_a_warning(first, rounds
 
 def test_warnings_say_what_a_table_would_hide():
     assert "learn from round 11" in resolve("fedmrl").aggregator.warning(12, True)
-    assert "--val" in resolve("fedmrl").aggregator.warning(60, False) and not resolve("fedmrl").aggregator.warning(
-        60, True
-    )
+    assert "--val" in resolve("fedmrl").aggregator.warning(60, False) and not resolve(
+        "fedmrl"
+    ).aggregator.warning(60, True)
     assert "--val" in resolve("fedga").aggregator.warning(60, False)
-    assert "from round 9 on" in resolve("ldam").local.warning(None, 10) and not resolve("ldam").local.warning(None, 60)
+    assert "from round 9 on" in resolve("ldam").local.warning(None, 10) and not resolve(
+        "ldam"
+    ).local.warning(None, 60)
     assert not resolve("fed-mas").aggregator.warning(10, True)
     assert "from round 9 on" in resolve("fed-mas", {"delay": 0.8}).aggregator.warning(10, True)

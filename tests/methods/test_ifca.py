@@ -26,7 +26,9 @@ def test_shared_features_are_averaged_over_all():
     layout = Layout(toy_net())
     rule, memory = resolve("ifca", {"shared": "features"}).aggregator, {}
     thetas = torch.randn(2, layout.size, generator=torch.Generator().manual_seed(1))
-    updates = client_updates(thetas, layout=layout, cluster=torch.eye(2, dtype=torch.long), n=[1.0, 3.0])
+    updates = client_updates(
+        thetas, layout=layout, cluster=torch.eye(2, dtype=torch.long), n=[1.0, 3.0]
+    )
     largest, weights = rule.aggregate(torch.zeros(layout.size), updates, memory)
     other, mean = memory["ifca_others"][0], 0.25 * thetas[0] + 0.75 * thetas[1]
     for name, span in layout.spans.items():
@@ -44,7 +46,10 @@ def test_starts_have_the_same_numbers_in_another_order():
     layout = Layout(toy_net())
     models = resolve("ifca").local.models(layout.read(), {}, layout, 3)
     assert not torch.equal(*models)
-    assert all(torch.equal(*(model[span].sort().values for model in models)) for span in layout.spans.values())
+    assert all(
+        torch.equal(*(model[span].sort().values for model in models))
+        for span in layout.spans.values()
+    )
 
 
 def test_clients_whose_labels_disagree_part():
@@ -54,7 +59,13 @@ def test_clients_whose_labels_disagree_part():
         y = shard.y if client in ROSTER[:2] else (shard.y + 1) % 3
         shards[client] = Shard(shard.images, shard.rows, y, shard.ids, shard.groups, 3, 1)
     rounds = []
-    play("ifca", shards=shards, rounds=6, dropout=0.0, each=lambda played: rounds.append(played.columns["cluster"]))
+    play(
+        "ifca",
+        shards=shards,
+        rounds=6,
+        dropout=0.0,
+        each=lambda played: rounds.append(played.columns["cluster"]),
+    )
     assert rounds[-1].argmax(1).tolist() in ([0, 0, 1, 1], [1, 1, 0, 0])
 
 
@@ -67,6 +78,11 @@ def test_a_client_chooses_the_received_model_with_the_lowest_loss():
         for model in models:
             layout.load(model)
             with torch.no_grad():
-                losses.append(sum(cross_entropy(net(b.x), b.y, reduction="sum") for b in shards[client].in_order()))
+                losses.append(
+                    sum(
+                        cross_entropy(net(b.x), b.y, reduction="sum")
+                        for b in shards[client].in_order()
+                    )
+                )
         assert losses[0] != losses[1]
         assert torch.equal(memory["model"], models[torch.stack(losses).argmin()])

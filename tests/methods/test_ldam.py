@@ -41,7 +41,10 @@ def test_the_loss_is_the_paper_s_image_by_image():
     shard = toy_shard("north", absent=1)
     local, net, client = begun({"beta": 0.9, "scale": 7.0, "max_margin": 0.3}, shard=shard, round=9)
     batch = next(shard.in_order())
-    z, w = net.features(batch.x).detach().double().numpy(), net.head.weight.detach().double().numpy()
+    z, w = (
+        net.features(batch.x).detach().double().numpy(),
+        net.head.weight.detach().double().numpy(),
+    )
     n = shard.class_counts.numpy()
 
     present = n > 0
@@ -60,9 +63,19 @@ def test_the_loss_is_the_paper_s_image_by_image():
 
 @pytest.mark.parametrize(
     ("start", "rounds", "first"),
-    [(0.8, 10, 9), (0.8, 3, 3), (0.8, 1, 1), (0.7, 10, 8), (0.0, 5, 1), (1.0, 5, 6), (0.29, 100, 30)],
+    [
+        (0.8, 10, 9),
+        (0.8, 3, 3),
+        (0.8, 1, 1),
+        (0.7, 10, 8),
+        (0.0, 5, 1),
+        (1.0, 5, 6),
+        (0.29, 100, 30),
+    ],
 )
-def test_weights_come_in_after_their_share_of_the_rounds_as_in_the_authors_code(start, rounds, first):
+def test_weights_come_in_after_their_share_of_the_rounds_as_in_the_authors_code(
+    start, rounds, first
+):
     """Where int(start T) > 0 it is their epoch // int(start T), from epoch 0; start 1 is never.
 
     0.29 of 100 rounds are 29, though 0.29 * 100 is below 29 in floating point.
@@ -82,8 +95,13 @@ def test_weights_come_in_after_their_share_of_the_rounds_as_in_the_authors_code(
 
 
 def test_a_warning_says_when_weights_come_late_and_none_where_they_never_come():
-    late, never = (resolve("ldam", {"start": start}).local.warning(None, 10) for start in (0.8, 1.0))
-    assert late == "classes are weighted from round 9 on, and scores are means over rounds 6 to 10" and not never
+    late, never = (
+        resolve("ldam", {"start": start}).local.warning(None, 10) for start in (0.8, 1.0)
+    )
+    assert (
+        late == "classes are weighted from round 9 on, and scores are means over rounds 6 to 10"
+        and not never
+    )
 
 
 def test_without_margin_and_weights_it_is_cross_entropy_of_scaled_cosines():
@@ -92,7 +110,9 @@ def test_without_margin_and_weights_it_is_cross_entropy_of_scaled_cosines():
     batch = next(shard.in_order())
     cosines = F.cosine_similarity(net.features(batch.x)[:, None], net.head.weight[None], dim=2)
     torch.testing.assert_close(net(batch.x), 30 * cosines)
-    torch.testing.assert_close(local.loss(net, batch, client), F.cross_entropy(30 * cosines, batch.y))
+    torch.testing.assert_close(
+        local.loss(net, batch, client), F.cross_entropy(30 * cosines, batch.y)
+    )
 
 
 def test_the_head_keeps_the_shape_of_a_linear_one_and_is_seeded():
@@ -125,7 +145,9 @@ def test_it_trains_with_clients_of_one_class_and_one_image():
 
 
 def test_a_rule_that_needs_a_linear_head_is_refused_by_name():
-    with pytest.raises(UsageError, match="ldam has a cosine classifier, which creff cannot work with") as error:
+    with pytest.raises(
+        UsageError, match="ldam has a cosine classifier, which creff cannot work with"
+    ) as error:
         resolve("ldam+creff")
     assert error.value.hint == "train each by itself"
     assert resolve("ldam+afl").label == "LDAM-DRW + AFL"

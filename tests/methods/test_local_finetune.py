@@ -17,12 +17,17 @@ def trained(spec, settings=None, training=SGD, count=20):
     layout = Layout(net)
     start = layout.read()
     task = Task("north", 0, 1, 3, 1, start, {}, {})
-    report = run_client(resolve(spec, settings), net, layout, toy_shard("north", count), task, training)
+    report = run_client(
+        resolve(spec, settings), net, layout, toy_shard("north", count), task, training
+    )
     return report, start, layout
 
 
 def test_the_global_track_of_local_finetune_is_fedavg_to_the_last_bit():
-    state, plain = play("local-finetune", rounds=2, dropout=0.3), play("fedavg", rounds=2, dropout=0.3)
+    state, plain = (
+        play("local-finetune", rounds=2, dropout=0.3),
+        play("fedavg", rounds=2, dropout=0.3),
+    )
     assert torch.equal(state.theta, plain.theta)
     assert all(not torch.equal(memory["model"], plain.theta) for memory in state.clients.values())
 
@@ -54,22 +59,30 @@ def descended(steps, lr, *, decay=0.0, still=(), train=False):
 
 
 def test_two_passes_are_two_steps_each_along_its_own_gradient():
-    report, _, layout = trained("local-finetune", {"solver": "sgd", "tune_batch": 20, "tune_epochs": 2})
+    report, _, layout = trained(
+        "local-finetune", {"solver": "sgd", "tune_batch": 20, "tune_epochs": 2}
+    )
     expected = descended(2, 0.1)[: layout.trainable]
-    torch.testing.assert_close(report.memory["model"][: layout.trainable], expected, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(
+        report.memory["model"][: layout.trainable], expected, atol=1e-6, rtol=1e-5
+    )
 
 
 def test_features_train_under_the_classifier_that_was_received_whatever_weight_decay_does_to_it():
     training = Training(optimizer="sgd", lr=0.1, weight_decay=0.5, batch_size=20, epochs=3)
     report, _, layout = trained("fedbabu", training=training)
-    expected = descended(3, 0.1, decay=0.5, still=["head.weight", "head.bias"], train=True)[: layout.trainable]
+    expected = descended(3, 0.1, decay=0.5, still=["head.weight", "head.bias"], train=True)[
+        : layout.trainable
+    ]
     torch.testing.assert_close(report.theta[: layout.trainable], expected, atol=1e-6, rtol=1e-5)
 
 
 def test_the_classifier_has_no_gradient_so_that_it_takes_no_part_in_a_cut_of_the_norm():
     cut = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=20, clip_norm=0.01)
     report, start, layout = trained("fedbabu", training=cut)
-    assert (report.theta - start)[: layout.trainable].norm().item() == pytest.approx(0.1 * 0.01, rel=1e-3)
+    assert (report.theta - start)[: layout.trainable].norm().item() == pytest.approx(
+        0.1 * 0.01, rel=1e-3
+    )
 
 
 @pytest.mark.parametrize("spec", ["local-finetune", "fedbabu"])
@@ -81,22 +94,39 @@ def test_without_passes_a_client_keeps_what_it_received(spec):
 @pytest.mark.parametrize("spec", ["local-finetune", "fedbabu"])
 def test_tuning_the_head_moves_the_head_alone(spec):
     report, start, layout = trained(spec, {"tune": "head"})
-    moved = {name for name, span in layout.spans.items() if not torch.equal(report.memory["model"][span], start[span])}
+    moved = {
+        name
+        for name, span in layout.spans.items()
+        if not torch.equal(report.memory["model"][span], start[span])
+    }
     assert moved == {"head.weight", "head.bias"}
 
 
 def test_fedbabu_trains_all_but_the_classifier():
     """Weight decay and momentum, which move a number without a gradient, do not move it either."""
-    rough = Training(optimizer="sgd", lr=0.1, momentum=0.9, weight_decay=0.1, batch_size=8, epochs=2)
-    for training in (SGD, rough, Training(optimizer="adam", lr=0.01, weight_decay=0.1, batch_size=8)):
+    rough = Training(
+        optimizer="sgd", lr=0.1, momentum=0.9, weight_decay=0.1, batch_size=8, epochs=2
+    )
+    for training in (
+        SGD,
+        rough,
+        Training(optimizer="adam", lr=0.01, weight_decay=0.1, batch_size=8),
+    ):
         report, start, layout = trained("fedbabu", training=training)
-        same = {name for name, span in layout.spans.items() if torch.equal(report.theta[span], start[span])}
+        same = {
+            name
+            for name, span in layout.spans.items()
+            if torch.equal(report.theta[span], start[span])
+        }
         assert same == {"head.weight", "head.bias"}
 
 
 def test_fedbabus_first_step_is_fedavgs_but_for_the_classifier():
     whole = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=20)
-    (ours, _, layout), (plain, *_) = trained("fedbabu", training=whole), trained("fedavg", training=whole)
+    (ours, _, layout), (plain, *_) = (
+        trained("fedbabu", training=whole),
+        trained("fedavg", training=whole),
+    )
     for name, span in layout.spans.items():
         assert torch.equal(ours.theta[span], plain.theta[span]) != name.startswith("head.")
 

@@ -9,7 +9,9 @@ from fedcli.methods import bsm, logit_adjust, resolve  # noqa: F401 - importing 
 from fedcli.methods.contract import ClientRound
 from fedcli.models.layout import Layout
 
-VECTOR = json.loads((Path(__file__).parent.parent / "vectors" / "fedism.json").read_text())["logit_adjust"]
+VECTOR = json.loads((Path(__file__).parent.parent / "vectors" / "fedism.json").read_text())[
+    "logit_adjust"
+]
 
 
 def begun(shard, settings=None):
@@ -44,9 +46,14 @@ def test_the_row_of_a_class_that_nobody_has_never_moves():
     """Taken out of the softmax it gets no gradient; under FedAvg it is pushed down."""
     shards = {c: toy_shard(c, absent=1) for c in ROSTER}
     span = Layout(toy_net()).spans["head.weight"]
-    row = {spec: play(spec, shards=shards).theta[span].view(3, -1)[1] for spec in ("logit-adjust", "fedavg")}
+    row = {
+        spec: play(spec, shards=shards).theta[span].view(3, -1)[1]
+        for spec in ("logit-adjust", "fedavg")
+    }
     start = toy_net().head.weight[1].detach()
-    torch.testing.assert_close(row["logit-adjust"], start, atol=1e-6, rtol=0)  # but for rounding in the average
+    torch.testing.assert_close(
+        row["logit-adjust"], start, atol=1e-6, rtol=0
+    )  # but for rounding in the average
     assert not torch.allclose(row["fedavg"], start, atol=1e-3)
 
 
@@ -55,5 +62,7 @@ def test_as_an_option_it_changes_other_methods_too(base):
     from fedcli.federation.client import Training
 
     plain = Training(optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=8)
-    adjusted = Training(optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=8, prior="logit-adjust")
+    adjusted = Training(
+        optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=8, prior="logit-adjust"
+    )
     assert not torch.equal(play(base, training=plain).theta, play(base, training=adjusted).theta)

@@ -34,7 +34,11 @@ def clip(name, spec, settings=None, channels=1, device="cpu"):
 
 def count(net, *endings, inside=""):
     """Numbers that train in tensors with these endings, below some modules."""
-    return sum(p.numel() for n, p in net.named_parameters() if p.requires_grad and n.endswith(endings) and inside in n)
+    return sum(
+        p.numel()
+        for n, p in net.named_parameters()
+        if p.requires_grad and n.endswith(endings) and inside in n
+    )
 
 
 @pytest.mark.parametrize(("spec", "adapters"), [("lora", 1_105_920), ("svd-lora", 1_106_208)])
@@ -52,7 +56,9 @@ def test_the_resnet_has_adapters_on_convolutions_and_pool_and_trains_its_norms()
     assert count(net, ".A", ".B", inside="attnpool") == 491_520
     assert count(net, "weight", "bias") == 53_248
     assert net.backbone.visual.layer1[0].conv1.scale == 8 / 32
-    assert count(clip("clip-rn50", "svd-lora", device="meta"), ".S") == 32 * 32  # the pool stays plain
+    assert (
+        count(clip("clip-rn50", "svd-lora", device="meta"), ".S") == 32 * 32
+    )  # the pool stays plain
 
 
 def test_of_a_volume_the_projection_of_slices_trains_as_well():
@@ -76,11 +82,15 @@ def test_what_is_frozen_stays_to_the_last_bit():
     layout = Layout(net)
     still = {name: p.clone() for name, p in net.named_parameters() if not p.requires_grad}
     task = Task("north", 0, 1, 1, 0, layout.read(), {}, {})
-    report = run_client(method, net, layout, toy_shard("north"), task, Training(optimizer="sgd", lr=0.1))
+    report = run_client(
+        method, net, layout, toy_shard("north"), task, Training(optimizer="sgd", lr=0.1)
+    )
     now = dict(net.named_parameters())
     assert still and all(torch.equal(now[name], p) for name, p in still.items())
     changed = layout.named(report.theta - task.theta)
-    assert all(change.any() for name, change in changed.items() if name.endswith((".A", ".0", ".1")))
+    assert all(
+        change.any() for name, change in changed.items() if name.endswith((".A", ".0", ".1"))
+    )
 
 
 @pytest.mark.parametrize(
@@ -126,12 +136,18 @@ def other(name, spec, side=32, settings=None):
 @pytest.mark.parametrize(
     ("name", "adapters", "spec"),
     [
-        ("cnn", 2, "lora"), ("resnet10", 11, "svd-lora"), ("torchvision:shufflenet_v2_x0_5", 36, "fairlora"),
-        ("torchvision:squeezenet1_1", 24, "lora"), ("timm:test_vit", 24, "lora"), ("timm:test_vit", 24, "svd-lora"),
-        ("timm:test_vit", 24, "fairlora"), ("timm:test_convnext", 21, "fairlora"),
-        ("timm:test_efficientnet", 14, "fairlora"), ("timm:test_resnet", 14, "fairlora"),
+        ("cnn", 2, "lora"),
+        ("resnet10", 11, "svd-lora"),
+        ("torchvision:shufflenet_v2_x0_5", 36, "fairlora"),
+        ("torchvision:squeezenet1_1", 24, "lora"),
+        ("timm:test_vit", 24, "lora"),
+        ("timm:test_vit", 24, "svd-lora"),
+        ("timm:test_vit", 24, "fairlora"),
+        ("timm:test_convnext", 21, "fairlora"),
+        ("timm:test_efficientnet", 14, "fairlora"),
+        ("timm:test_resnet", 14, "fairlora"),
     ],
-)  # fmt: skip
+)
 def test_on_any_network_adapters_stand_beside_its_layers(name, adapters, spec):
     if name.startswith("timm:"):
         pytest.importorskip("timm")
@@ -147,7 +163,9 @@ def test_on_any_network_adapters_stand_beside_its_layers(name, adapters, spec):
     for norm in norms:
         nn.init.ones_(net.get_submodule(norm).weight)  # timm starts the last of each block at 0
     net.train()(x).square().sum().backward()
-    assert all(p.grad.any() for n, p in net.named_parameters() if n.endswith(".A")), "every adapter is used"
+    assert all(p.grad.any() for n, p in net.named_parameters() if n.endswith(".A")), (
+        "every adapter is used"
+    )
 
 
 @pytest.mark.parametrize(("name", "adapters"), [("vit_b_16", 24), ("swin_t", 27)])
@@ -157,12 +175,19 @@ def test_layers_whose_tensors_others_read_get_no_adapter(name, adapters):
     with torch.device("meta"):
         net, _ = other(f"torchvision:{name}", "lora")
     assert sum(isinstance(module, Adapted) for module in net.modules()) == adapters
-    assert not [n for n, m in net.named_modules() if isinstance(m, Adapted) and n.endswith(("qkv", "out_proj"))]
+    assert not [
+        n
+        for n, m in net.named_modules()
+        if isinstance(m, Adapted) and n.endswith(("qkv", "out_proj"))
+    ]
 
 
 def test_rank_and_alpha_are_those_of_the_kind_of_network_that_most_layers_make():
     ranks = {name: other(name, "lora")[0] for name in ("cnn", "clip-tiny")}
-    scales = {name: next(m.scale for m in net.modules() if isinstance(m, Adapted)) for name, net in ranks.items()}
+    scales = {
+        name: next(m.scale for m in net.modules() if isinstance(m, Adapted))
+        for name, net in ranks.items()
+    }
     assert scales == {"cnn": 8 / 32, "clip-tiny": 2 / 12}
 
 
@@ -183,7 +208,9 @@ def test_a_layer_that_takes_images_in_its_second_dimension_gets_no_adapter():
 
 @BOTH
 def test_a_network_without_a_layer_for_adapters_is_refused(spec):
-    with pytest.raises(UsageError, match="no linear layer or convolution that an adapter could stand beside") as error:
+    with pytest.raises(
+        UsageError, match="no linear layer or convolution that an adapter could stand beside"
+    ) as error:
         toy_net(extend=resolve(spec).local.extend)
     assert "--model" in error.value.hint
 
@@ -201,7 +228,10 @@ def averaged(settings, t, spec="lora", singular=None):
     """New, old and sent models by tensor name after round t of 50, of clients with 3 images and 1."""
     layout = Layout(Two(singular))
     rng = torch.Generator().manual_seed(t)
-    theta, sent = torch.randn(layout.size, generator=rng), torch.randn(2, layout.size, generator=rng)
+    theta, sent = (
+        torch.randn(layout.size, generator=rng),
+        torch.randn(2, layout.size, generator=rng),
+    )
     memory = {}
     table = client_updates(sent, layout=layout, t=t, rounds=50, n=[3.0, 1.0])
     new, weights = resolve(spec, settings).aggregator.aggregate(theta, table, memory)
@@ -247,18 +277,26 @@ def test_exact_averages_the_products_and_has_no_moving_average(singular):
     np.testing.assert_allclose(delta(new), u[:, :2] * sigma[:2] @ v[:2], atol=1e-5)
     torch.testing.assert_close(new["other"], 0.75 * first["other"] + 0.25 * second["other"])
     assert memory["exact_loss"].ndim == 0
-    assert float(memory["exact_loss"]) == pytest.approx(sigma[2] / np.sqrt((sigma**2).sum()), rel=1e-4)
+    assert float(memory["exact_loss"]) == pytest.approx(
+        sigma[2] / np.sqrt((sigma**2).sum()), rel=1e-4
+    )
 
 
 @BOTH
 def test_exact_with_one_client_is_its_own_product(spec):
     alone = {"roster": ROSTER[:1], "rounds": 1}
     layout = Layout(toy_clip(extend=resolve(spec).local.extend))
-    exact, plain = (layout.named(play(spec, settings, **alone).theta) for settings in ({"exact": True}, {}))
+    exact, plain = (
+        layout.named(play(spec, settings, **alone).theta) for settings in ({"exact": True}, {})
+    )
     for stem in (name.removesuffix(".A") for name in layout.shapes if name.endswith(".A")):
-        models = [{f"layer.{k}": m[f"{stem}.{k}"] for k in "ABS" if f"{stem}.{k}" in m} for m in (exact, plain)]
+        models = [
+            {f"layer.{k}": m[f"{stem}.{k}"] for k in "ABS" if f"{stem}.{k}" in m}
+            for m in (exact, plain)
+        ]
         products = [
-            m["layer.A"] @ torch.diag(m.get("layer.S", torch.ones(12))) @ m["layer.B"] for m in models
+            m["layer.A"] @ torch.diag(m.get("layer.S", torch.ones(12))) @ m["layer.B"]
+            for m in models
         ]  # each [in, out]
         assert products[1].any()
         torch.testing.assert_close(*products, atol=1e-5, rtol=1e-4)
@@ -270,32 +308,53 @@ def test_it_resumes_to_the_same_bits_from_disk(spec, settings, tmp_path):
     small = {"roster": ROSTER[:2], "rounds": 2}
     states.save(tmp_path, play(spec, settings, until=1, **small), ROSTER[:2])
     again = states.restore(states.saved(tmp_path)[-1], ROSTER[:2], "cpu")
-    assert torch.equal(play(spec, settings, state=again, **small).theta, play(spec, settings, **small).theta)
+    assert torch.equal(
+        play(spec, settings, state=again, **small).theta, play(spec, settings, **small).theta
+    )
 
 
 def test_the_resnet_trains_and_its_statistics_travel():
     method = resolve("svd-lora")
     net = clip("clip-tiny-rn", "svd-lora")
     layout = Layout(net)
-    assert {n.rpartition(".")[2] for n in layout.shapes} >= {"running_mean", "running_var", "A", "B", "S"}
+    assert {n.rpartition(".")[2] for n in layout.shapes} >= {
+        "running_mean",
+        "running_var",
+        "A",
+        "B",
+        "S",
+    }
     start = layout.read()
     shard = toy_shard("north", 8, absent=2)
     report = run_client(
-        method, net, layout, shard, Task("north", 0, 1, 1, 0, start, {}, {}), Training(optimizer="sgd", lr=0.01)
+        method,
+        net,
+        layout,
+        shard,
+        Task("north", 0, 1, 1, 0, start, {}, {}),
+        Training(optimizer="sgd", lr=0.01),
     )
     moved = layout.named(report.theta - start)
     assert report.theta.isfinite().all()
-    assert all(moved[n].any() for n in moved if n.endswith(("attnpool.v_proj.A", "layer1.0.conv3.A", "running_mean")))
+    assert all(
+        moved[n].any()
+        for n in moved
+        if n.endswith(("attnpool.v_proj.A", "layer1.0.conv3.A", "running_mean"))
+    )
 
 
 @pytest.mark.parametrize(("model", "spec"), [("clip-tiny", "lora"), ("cnn", "fairlora")])
 def test_a_run_opened_again_scores_as_the_network_that_trained(model, spec, tmp_path):
     """Whatever is frozen comes back, from another seed: single tensors of a module that trains in part as well."""
-    plan = planned(spec, {}, Training(optimizer="sgd", lr=0.1, batch_size=8), 1, seed=3, model=model)
+    plan = planned(
+        spec, {}, Training(optimizer="sgd", lr=0.1, batch_size=8), 1, seed=3, model=model
+    )
     run = open_run(train(make_chain(tmp_path), plan, work=tmp_path, out=None))
     inputs = models.Inputs(1, CLASSES, 8, run.data.classes, {"sex": ["f", "m"]})
     net = models.build(model, inputs, seed=3, extend=run.method.local.extend)
     scored = predictions(run)["clean"][0][0]
     layout = Layout(net)
     layout.load(run.layout.read())
-    np.testing.assert_allclose(scored, logits(net, run.data.test["clean"], run.method.local), atol=1e-5)
+    np.testing.assert_allclose(
+        scored, logits(net, run.data.test["clean"], run.method.local), atol=1e-5
+    )

@@ -35,7 +35,9 @@ def test_a_class_taken_out_of_the_softmax_takes_no_part_in_smoothing():
     y = Y.clamp_max(2)
     masked.requires_grad_()
     loss = weighted_cross_entropy(masked, y, smoothing=0.2, gamma=0.5)
-    torch.testing.assert_close(loss, weighted_cross_entropy(LOGITS[:, :3], y, smoothing=0.2, gamma=0.5))
+    torch.testing.assert_close(
+        loss, weighted_cross_entropy(LOGITS[:, :3], y, smoothing=0.2, gamma=0.5)
+    )
     loss.backward()
     assert masked.grad.isfinite().all()
 

@@ -7,12 +7,18 @@ import torch
 
 from fedcli.methods import METHODS, mixins, resolve
 
-MIXINS = [kind for _, kind in inspect.getmembers(mixins, inspect.isclass) if kind.__module__ == mixins.__name__]
+MIXINS = [
+    kind
+    for _, kind in inspect.getmembers(mixins, inspect.isclass)
+    if kind.__module__ == mixins.__name__
+]
 
 
 @pytest.mark.parametrize("mixin", MIXINS)
 def test_every_mixin_has_a_method_that_uses_it(mixin):
-    assert any(isinstance(half, mixin) for m in METHODS.values() for half in (m.local, m.aggregator))
+    assert any(
+        isinstance(half, mixin) for m in METHODS.values() for half in (m.local, m.aggregator)
+    )
 
 
 def test_most_methods_show_test_images_in_one_way_without_a_name():
@@ -24,7 +30,11 @@ def test_the_model_that_travels_is_scored_unless_the_rule_says_otherwise():
     theta = torch.zeros(3)
     assert mixins.scored_model(resolve("fedavg").aggregator, theta, {}) is theta
     memory = {"creff_head": torch.tensor([[5.0]]), "creff_index": torch.tensor([[1]])}
-    assert mixins.scored_model(resolve("creff").aggregator, theta, memory).tolist() == [0.0, 5.0, 0.0]
+    assert mixins.scored_model(resolve("creff").aggregator, theta, memory).tolist() == [
+        0.0,
+        5.0,
+        0.0,
+    ]
 
 
 def test_afl_trains_a_subset_only_where_its_rule_is_the_released_one():

@@ -17,7 +17,9 @@ FULL_BATCH = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=10_0
 def last_model(layout):
     """A last local model that is not the global one."""
     theta = layout.read()
-    theta[: layout.trainable] += 0.3 * torch.randn(layout.trainable, generator=torch.Generator().manual_seed(5))
+    theta[: layout.trainable] += 0.3 * torch.randn(
+        layout.trainable, generator=torch.Generator().manual_seed(5)
+    )
     return theta
 
 
@@ -75,7 +77,9 @@ def test_reference_models_leave_no_trace_in_batch_norm(bn):
     """One step of one full batch: the statistics are FedAvg's, not moved by the other two models."""
     training = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=10_000, bn=bn)
     ours, plain = (
-        turn(net, layout, {"previous": last_model(layout)}, training, spec).theta[layout.trainable :]
+        turn(net, layout, {"previous": last_model(layout)}, training, spec).theta[
+            layout.trainable :
+        ]
         for spec in ("moon", "fedavg")
         for net in [toy_net()]
         for layout in [Layout(net)]
@@ -100,7 +104,9 @@ def test_features_that_are_all_zero_do_no_harm():
     net = toy_net()
     layout = Layout(net)
     dead = layout.read()
-    dead[layout.spans["backbone.1.bias"]] = -1e6  # batch norm ends below zero, so the rectifier passes nothing
+    dead[
+        layout.spans["backbone.1.bias"]
+    ] = -1e6  # batch norm ends below zero, so the rectifier passes nothing
     layout.load(dead)
     assert turn(net, layout, {"previous": dead}).theta.isfinite().all()
 
@@ -114,7 +120,16 @@ def test_the_last_model_is_the_clients_own_whatever_the_server_makes_of_it():
 
 def test_an_absent_client_keeps_its_last_model():
     early, seen = play("moon", until=1, rounds=4, participation=0.5), []
-    late = play("moon", state=early, until=2, rounds=4, participation=0.5, each=lambda p: seen.extend(p.clients))
+    late = play(
+        "moon",
+        state=early,
+        until=2,
+        rounds=4,
+        participation=0.5,
+        each=lambda p: seen.extend(p.clients),
+    )
     for client, memory in early.clients.items():
-        assert torch.equal(memory["previous"], late.clients[client]["previous"]) == (client not in seen)
+        assert torch.equal(memory["previous"], late.clients[client]["previous"]) == (
+            client not in seen
+        )
     assert set(late.clients) == {*early.clients, *seen}

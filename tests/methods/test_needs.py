@@ -40,28 +40,39 @@ def seen(name):
     a, b, shift = (0.01 * torch.randn(updates.theta.shape, generator=stream) for _ in range(3))
     a, b, shift = updates.theta + a, updates.theta + b, shift - updates.base.float() @ shift
     scale = (made(a) - made(b)).abs().max()
-    if (made(updates.theta + shift) - made(updates.theta)).abs().max() <= 1e-3 * scale:  # 0 of a constant rule
+    if (
+        made(updates.theta + shift) - made(updates.theta)
+    ).abs().max() <= 1e-3 * scale:  # 0 of a constant rule
         return "sums"
     bend = made((a + b) / 2) - (made(a) + made(b)) / 2
     return "scalars" if bend.abs().max() < 1e-3 * scale else "updates"
 
 
-CHOOSING = "krum", "multi-krum"  # by distances; of models that are near, always the same, so their rule is linear there
+CHOOSING = (
+    "krum",
+    "multi-krum",
+)  # by distances; of models that are near, always the same, so their rule is linear there
 RULES = {type(method.aggregator): name for name, method in reversed(METHODS.items())}
 
 
 @pytest.mark.parametrize("name", RULES.values())
 def test_what_the_server_needs_is_what_its_rule_uses(name):
     found = seen(name)
-    assert METHODS[name].aggregator.needs == ("updates" if name in CHOOSING and found == "scalars" else found)
+    assert METHODS[name].aggregator.needs == (
+        "updates" if name in CHOOSING and found == "scalars" else found
+    )
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_needs_no_less_than_its_rule(name):
     """The word is that of the half that needs more."""
     method = METHODS[name]
-    assert method.needs in NEEDS and list(NEEDS).index(method.needs) >= list(NEEDS).index(method.aggregator.needs)
+    assert method.needs in NEEDS and list(NEEDS).index(method.needs) >= list(NEEDS).index(
+        method.aggregator.needs
+    )
 
 
 def test_a_pair_needs_what_its_rule_needs():
-    assert resolve("scaffold+fedheal").needs == "updates" and resolve("moon+qffl").needs == "scalars"
+    assert (
+        resolve("scaffold+fedheal").needs == "updates" and resolve("moon+qffl").needs == "scalars"
+    )

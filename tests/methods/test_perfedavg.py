@@ -37,7 +37,10 @@ def test_first_order_and_hessian_free_by_hand(monkeypatch):
     torch.testing.assert_close(gradient_of(monkeypatch, {"alpha": 0.05}), g)
     exact = g - 0.05 * 3 * w**2 * g
     torch.testing.assert_close(
-        gradient_of(monkeypatch, {"alpha": 0.05, "variant": "hf", "delta": 0.02}), exact, rtol=1e-3, atol=0
+        gradient_of(monkeypatch, {"alpha": 0.05, "variant": "hf", "delta": 0.02}),
+        exact,
+        rtol=1e-3,
+        atol=0,
     )
 
 
@@ -48,13 +51,18 @@ def test_without_an_inner_step_it_is_the_gradient_of_the_second_half(monkeypatch
 
 def test_the_difference_of_gradients_has_one_dropout():
     """With masks of their own the two passes would differ by far more than 2 delta."""
-    fo, hf = (play("per-fedavg", {"variant": v, "delta": 1e-3}, rounds=1, dropout=0.5).theta for v in ("fo", "hf"))
+    fo, hf = (
+        play("per-fedavg", {"variant": v, "delta": 1e-3}, rounds=1, dropout=0.5).theta
+        for v in ("fo", "hf")
+    )
     assert 0 < (fo - hf).norm() < 0.5 * (fo - Layout(toy_net(dropout=0.5)).read()).norm()
 
 
 @pytest.mark.parametrize(("images", "sizes"), [(1, [1, 1]), (2, [1, 1]), (5, [2, 3])])
 def test_a_batch_is_halved(images, sizes):
-    batch = Batch(torch.rand(images, 1), torch.arange(images), torch.arange(images), {"w": torch.rand(images)})
+    batch = Batch(
+        torch.rand(images, 1), torch.arange(images), torch.arange(images), {"w": torch.rand(images)}
+    )
     parts = list(halves(batch))
     assert [len(part.y) for part in parts] == [len(part.per_image["w"]) for part in parts] == sizes
 
@@ -66,7 +74,9 @@ def test_a_client_keeps_the_received_model_after_steps_of_alpha():
     start = layout.read()
     training = Training(optimizer="adam", lr=0.5, batch_size=8)
     method = resolve("per-fedavg", {"alpha": 0.05, "tune_batch": 20})
-    report = run_client(method, net, layout, shard, Task("north", 0, 1, 3, 1, start, {}, {}), training)
+    report = run_client(
+        method, net, layout, shard, Task("north", 0, 1, 3, 1, start, {}, {}), training
+    )
     layout.load(start)
     layout.zero_grad()
     nn.functional.cross_entropy(net.eval()(next(shard.in_order()).x), shard.y).backward()

@@ -22,7 +22,9 @@ def test_two_minibatches_of_two_inner_steps_written_out():
     start, t = layout.read(), layout.trainable
     task = Task("north", 0, 2, 3, 0, start, {}, {"model": Layout(toy_net(seed=4)).read()})
     settings = {"strength": 3.0, "inner_steps": 2, "inner_lr": 0.1}
-    report = run_client(resolve("pfedme", settings), net, layout, shard, task, replace(SGD, epochs=2))
+    report = run_client(
+        resolve("pfedme", settings), net, layout, shard, task, replace(SGD, epochs=2)
+    )
 
     w, batch = start[:t].clone(), next(shard.in_order())
     for _ in range(2):
@@ -49,7 +51,9 @@ def test_the_stronger_lambda_the_nearer_the_personal_model(steps):
     gaps = []
     for strength in (1.0, 5.0, 15.0):
         state = play("pfedme", {"strength": strength, "inner_steps": steps}, rounds=3, training=SGD)
-        gaps.append(sum((memory["model"] - state.theta)[:95].norm() for memory in state.clients.values()))
+        gaps.append(
+            sum((memory["model"] - state.theta)[:95].norm() for memory in state.clients.values())
+        )
     assert gaps[0] > gaps[2]
 
 

@@ -15,7 +15,10 @@ def rule(**settings):
 
 
 def columns(keys, losses):
-    return {"candidate_key": torch.tensor(keys, dtype=torch.float64), "loss_before": torch.tensor(losses)}
+    return {
+        "candidate_key": torch.tensor(keys, dtype=torch.float64),
+        "loss_before": torch.tensor(losses),
+    }
 
 
 def test_of_three_candidates_the_two_with_the_highest_losses_train_and_count_alike():
@@ -31,7 +34,11 @@ def test_of_three_candidates_the_two_with_the_highest_losses_train_and_count_ali
 def test_all_candidates_and_all_chosen_is_the_plain_mean_and_the_fewest_is_one():
     column = columns([-0.1, -0.2, -0.3], [1.0, 1.0, 1.0])
     assert rule(candidates=1.0, chosen=1.0).select_clients(column, torch.arange(3)).all()
-    assert rule(candidates=0.01, chosen=0.01).select_clients(column, torch.arange(3)).tolist() == [True, False, False]
+    assert rule(candidates=0.01, chosen=0.01).select_clients(column, torch.arange(3)).tolist() == [
+        True,
+        False,
+        False,
+    ]
 
 
 def test_a_client_is_drawn_in_proportion_to_its_images():
@@ -39,7 +46,9 @@ def test_a_client_is_drawn_in_proportion_to_its_images():
     net = toy_net()
     layout, first = Layout(net), []
     clients = [
-        ClientRound(name, k, 1, 3, 0.1, layout.read(), {}, layout, toy_shard(name, n), None, {}, seed=1)
+        ClientRound(
+            name, k, 1, 3, 0.1, layout.read(), {}, layout, toy_shard(name, n), None, {}, seed=1
+        )
         for k, (name, n) in enumerate((("small", 2), ("large", 6)))
     ]
     for t in range(100):
@@ -54,5 +63,10 @@ def test_a_client_is_drawn_in_proportion_to_its_images():
 
 def test_only_the_chosen_train():
     trained = []
-    play("power-of-choice", {"candidates": 1.0}, rounds=2, each=lambda played: trained.append(played.weights.tolist()))
+    play(
+        "power-of-choice",
+        {"candidates": 1.0},
+        rounds=2,
+        each=lambda played: trained.append(played.weights.tolist()),
+    )
     assert all(sorted(weights) == [0, 0, 0, 1] for weights in trained)

@@ -28,8 +28,12 @@ def test_the_margin_is_a_fourth_root():
     """16 images: 1/2 of tau; 81: 1/3; none: as if 1e-8, whose fourth root is 1/100."""
     counts = torch.tensor([16, 81, 0])
     torch.testing.assert_close(offset("fedlc", counts), -0.5 * torch.tensor([1 / 2, 1 / 3, 100]))
-    torch.testing.assert_close(offset("fedlc", counts, tau=3.0), -3 * torch.tensor([1 / 2, 1 / 3, 100]))
-    assert offset("fedlc", counts, absent="mask").tolist() == pytest.approx([-0.25, -1 / 6, -torch.inf])
+    torch.testing.assert_close(
+        offset("fedlc", counts, tau=3.0), -3 * torch.tensor([1 / 2, 1 / 3, 100])
+    )
+    assert offset("fedlc", counts, absent="mask").tolist() == pytest.approx(
+        [-0.25, -1 / 6, -torch.inf]
+    )
 
 
 def test_logit_adjustment_and_balanced_softmax_agree_where_no_class_is_absent():
@@ -66,8 +70,12 @@ def test_an_unknown_prior_is_our_own_mistake():
 
 @pytest.mark.parametrize("kind", EVERY)
 def test_the_training_option_and_the_method_of_that_name_are_one(kind):
-    training = Training(optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=8, prior=kind)
-    shards = {c: toy_shard(c, absent=i % 4) for i, c in enumerate(ROSTER)}  # class 3 is none: the last lacks no class
+    training = Training(
+        optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=8, prior=kind
+    )
+    shards = {
+        c: toy_shard(c, absent=i % 4) for i, c in enumerate(ROSTER)
+    }  # class 3 is none: the last lacks no class
     with_option = play("fedavg", training=training, shards=shards).theta
     assert torch.equal(with_option, play(kind, shards=shards).theta)
     assert not torch.equal(with_option, play("fedavg", shards=shards).theta)

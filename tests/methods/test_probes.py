@@ -14,7 +14,9 @@ from fedcli.models.layout import Layout
 def client():
     net = toy_net()
     layout = Layout(net)
-    return net, ClientRound("north", 0, 1, 3, 0.1, layout.read(), {}, layout, toy_shard("north"), None, {})
+    return net, ClientRound(
+        "north", 0, 1, 3, 0.1, layout.read(), {}, layout, toy_shard("north"), None, {}
+    )
 
 
 def test_the_mean_loss_is_over_images_and_not_over_batches(client):

@@ -30,7 +30,11 @@ def test_a_logit_is_the_mean_cosine_of_patches_and_text_over_slabs():
     got, scale = net(x), net.head.prompts.scale
     for b in range(2):
         for c in range(3):
-            cosines = [F.cosine_similarity(patch, texts[0, c], dim=0) for slab in tokens[b] for patch in slab]
+            cosines = [
+                F.cosine_similarity(patch, texts[0, c], dim=0)
+                for slab in tokens[b]
+                for patch in slab
+            ]
             torch.testing.assert_close(got[b, c], scale * sum(cosines) / 32, atol=1e-4, rtol=1e-4)
 
 
@@ -54,7 +58,8 @@ def test_learned_words_lower_the_loss_of_data_they_are_learned_from():
     def loss(theta):
         layout.load(theta)
         return sum(
-            F.cross_entropy(torch.from_numpy(logits(net, s, resolve("promptfl").local)), s.y) for s in shards.values()
+            F.cross_entropy(torch.from_numpy(logits(net, s, resolve("promptfl").local)), s.y)
+            for s in shards.values()
         )
 
     assert loss(play("promptfl", rounds=4).theta) < loss(play("promptfl", until=0).theta)
@@ -69,9 +74,13 @@ def test_the_tower_is_asked_once_where_nothing_in_it_trains():
     shard = toy_shard("north")
     before = logits(net, shard, local)
     assert assembly.is_frozen(net)
-    table = assembly.with_features(net, Shards(["a", "b", "c"], {}, ["north"], {"north": shard}, {}, {}, {}, [], {}))
+    table = assembly.with_features(
+        net, Shards(["a", "b", "c"], {}, ["north"], {"north": shard}, {}, {}, {}, [], {})
+    )
     assert table.train["north"].images.shape == (len(shard), 16)
-    torch.testing.assert_close(torch.from_numpy(logits(net, table.train["north"], local)), torch.from_numpy(before))
+    torch.testing.assert_close(
+        torch.from_numpy(logits(net, table.train["north"], local)), torch.from_numpy(before)
+    )
 
 
 def test_a_tower_that_projects_slices_is_not_frozen_unless_released():

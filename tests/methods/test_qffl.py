@@ -21,7 +21,9 @@ def weights(settings, **table):
 def test_released_weights_are_those_of_the_released_code(q, expected):
     loss = torch.tensor(CASE["loss"], dtype=torch.float64)
     shares = weights({"rule": "released", "q": q}, n=[9, 1, 1, 1], loss_before=loss)
-    torch.testing.assert_close(shares, torch.tensor(expected, dtype=torch.float64), atol=1e-12, rtol=1e-12)
+    torch.testing.assert_close(
+        shares, torch.tensor(expected, dtype=torch.float64), atol=1e-12, rtol=1e-12
+    )
 
 
 def test_the_default_counts_images_too():
@@ -61,8 +63,12 @@ def test_q_zero_is_the_base():
 
 @pytest.mark.parametrize("rule", ["released", "original"])
 def test_q_zero_is_the_uniform_mean_for_the_other_rules(rule):
-    table = client_updates([[1.0, 3.0], [2.0, -1.0], [6.0, 1.0]], n=[5, 1, 1], loss_before=[0.1, 2.0, 0.4])
-    after, _ = resolve("qffl", {"q": 0.0, "rule": rule}).aggregator.aggregate(torch.zeros(2), table, {})
+    table = client_updates(
+        [[1.0, 3.0], [2.0, -1.0], [6.0, 1.0]], n=[5, 1, 1], loss_before=[0.1, 2.0, 0.4]
+    )
+    after, _ = resolve("qffl", {"q": 0.0, "rule": rule}).aggregator.aggregate(
+        torch.zeros(2), table, {}
+    )
     torch.testing.assert_close(after, torch.tensor([3.0, 1.0]))
 
 
@@ -76,8 +82,12 @@ def test_the_literal_step_shortens_weights_and_not_statistics():
     """Two weights and two statistics: the last two are the plain F-weighted mean."""
     layout = flat_layout(4)
     layout.trainable = 2
-    table = client_updates([[0.0, 0.0, 4.0, 8.0], [2.0, 2.0, 0.0, 0.0]], layout=layout, loss_before=[1.0, 1.0])
-    after, _ = resolve("qffl", {"rule": "original"}).aggregator.aggregate(torch.tensor([3.0, 3.0, 0, 0]), table, {})
+    table = client_updates(
+        [[0.0, 0.0, 4.0, 8.0], [2.0, 2.0, 0.0, 0.0]], layout=layout, loss_before=[1.0, 1.0]
+    )
+    after, _ = resolve("qffl", {"rule": "original"}).aggregator.aggregate(
+        torch.tensor([3.0, 3.0, 0, 0]), table, {}
+    )
     assert after[2:].tolist() == [2.0, 4.0]
     # D: (-3, -3) and (-1, -1), squares 18 and 2, s = 1 / (1 + 20 / 2 / 0.1)
     torch.testing.assert_close(after[:2], torch.tensor([3 - 2 / 101, 3 - 2 / 101]))
@@ -87,9 +97,14 @@ def test_a_doubled_client_counts_double_and_order_does_not_matter():
     rule, theta = resolve("qffl").aggregator, torch.zeros(1)
     twice = client_updates([[1.0], [5.0], [5.0]], n=[3, 2, 2], loss_before=[0.2, 1.0, 1.0])
     once = client_updates([[5.0], [1.0]], n=[4, 3], rows=[1, 0], loss_before=[1.0, 0.2])
-    torch.testing.assert_close(rule.aggregate(theta, twice, {})[0], rule.aggregate(theta, once, {})[0])
+    torch.testing.assert_close(
+        rule.aggregate(theta, twice, {})[0], rule.aggregate(theta, once, {})[0]
+    )
 
 
 def test_the_three_rules_differ():
-    thetas = {tuple(play("qffl", {"rule": rule}).theta.tolist()) for rule in ("paper", "released", "original")}
+    thetas = {
+        tuple(play("qffl", {"rule": rule}).theta.tolist())
+        for rule in ("paper", "released", "original")
+    }
     assert len(thetas) == 3

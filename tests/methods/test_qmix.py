@@ -22,7 +22,13 @@ def some(count: int, seed: int = 0) -> Transitions:
     """Transitions of the team of three, of random numbers."""
     draw = torch.Generator().manual_seed(seed)
     last, action = torch.randint(3, (2, count, 3), generator=draw)
-    return Transitions(states(count, seed=1), last, action, torch.rand(count, generator=draw), states(count, seed=2))
+    return Transitions(
+        states(count, seed=1),
+        last,
+        action,
+        torch.rand(count, generator=draw),
+        states(count, seed=2),
+    )
 
 
 def rounds(team: Qmix, count: int, memory=None, *, start=1, warmup=10, of=60, seed=0):
@@ -30,14 +36,19 @@ def rounds(team: Qmix, count: int, memory=None, *, start=1, warmup=10, of=60, se
     memory = {} if memory is None else memory
     for t in range(start, count + 1):
         state, reward = torch.full((team.agents, 4), float(t)), torch.tensor(t - 1.0)
-        qmix.next_actions(team, memory, state, reward, first=1, now=qmix.Moment(t, of, warmup, seed))
+        qmix.next_actions(
+            team, memory, state, reward, first=1, now=qmix.Moment(t, of, warmup, seed)
+        )
     return memory
 
 
 def test_the_mixer_is_two_layers_with_absolute_weights_from_the_state():
     """Against numpy, with the hypernetworks written out."""
     flat, state, chosen = weights(1), states(1), torch.tensor([[0.3, -1.2, 0.8]])
-    layer = {name: [part.numpy() for part in pair] for name, pair in qmix.unpacked(flat, TEAM.layers).items()}
+    layer = {
+        name: [part.numpy() for part in pair]
+        for name, pair in qmix.unpacked(flat, TEAM.layers).items()
+    }
     s = state.numpy().reshape(-1)
 
     def hyper(into, out):
@@ -95,9 +106,13 @@ def test_the_target_is_held_constant():
     (gradient,) = torch.autograd.grad(TEAM.loss(flat, flat, seen), flat)
     q = TEAM.utilities(flat, seen.state, seen.last).gather(2, seen.action[:, :, None])[:, :, 0]
     error = TEAM.total(flat, q, seen.state) - target
-    far = error.abs() > 1  # Huber's loss is half the square up to 1, and the distance less a half beyond
+    far = (
+        error.abs() > 1
+    )  # Huber's loss is half the square up to 1, and the distance less a half beyond
     assert far.any() and not far.all()
-    (expected,) = torch.autograd.grad(torch.where(far, error.abs() - 0.5, error.square() / 2).mean(), flat)
+    (expected,) = torch.autograd.grad(
+        torch.where(far, error.abs() - 0.5, error.square() / 2).mean(), flat
+    )
     torch.testing.assert_close(gradient, expected)
 
 
@@ -131,7 +146,9 @@ def test_a_round_s_steps_follow_gradients_of_norm_10_at_most():
     learner, _ = TEAM.train(Learner.start(TEAM.layers, 0), older, seen, 3)
     assert min(norms) > 10
     torch.testing.assert_close(learner.weights, wanted.detach(), atol=1e-5, rtol=1e-4)
-    torch.testing.assert_close(learner.mean, optimizer.state[wanted]["exp_avg"], atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(
+        learner.mean, optimizer.state[wanted]["exp_avg"], atol=1e-5, rtol=1e-4
+    )
 
 
 def test_a_transition_joins_a_choice_with_the_reward_it_led_to():
@@ -149,7 +166,9 @@ def test_a_transition_joins_a_choice_with_the_reward_it_led_to():
 def test_only_the_newest_transitions_are_kept(monkeypatch):
     monkeypatch.setattr(qmix, "CAPACITY", 3)
     memory = rounds(TEAM, 9)
-    seen = qmix.transitions(memory["qmix_states"], memory["qmix_rewards"], memory["qmix_actions"][:-1])
+    seen = qmix.transitions(
+        memory["qmix_states"], memory["qmix_rewards"], memory["qmix_actions"][:-1]
+    )
     assert seen.reward.tolist() == [6, 7, 8] and seen.state[:, 0, 0].tolist() == [5, 6, 7]
 
 
@@ -159,20 +178,30 @@ def test_agents_learn_after_the_warm_up_and_targets_follow_every_fifth_round():
     memory = rounds(TEAM, 3, warmup=3)
     assert torch.equal(memory["qmix_weights"], start) and "qmix_loss" not in memory
     rounds(TEAM, 4, memory, start=4, warmup=3)
-    assert memory["qmix_steps"] == qmix.STEPS and memory["qmix_loss"].ndim == 0 and memory["qmix_loss"].isfinite()
-    assert torch.equal(memory["qmix_target"], start) and not torch.equal(memory["qmix_weights"], start)
+    assert (
+        memory["qmix_steps"] == qmix.STEPS
+        and memory["qmix_loss"].ndim == 0
+        and memory["qmix_loss"].isfinite()
+    )
+    assert torch.equal(memory["qmix_target"], start) and not torch.equal(
+        memory["qmix_weights"], start
+    )
     rounds(TEAM, 5, memory, start=5, warmup=3)
     fifth = memory["qmix_weights"].clone()
     assert torch.equal(memory["qmix_target"], fifth)
     for t in range(6, 10):
         rounds(TEAM, t, memory, start=t, warmup=3)
-        assert torch.equal(memory["qmix_target"], fifth) and not torch.equal(memory["qmix_weights"], fifth)
+        assert torch.equal(memory["qmix_target"], fifth) and not torch.equal(
+            memory["qmix_weights"], fifth
+        )
     rounds(TEAM, 10, memory, start=10, warmup=3)
     assert torch.equal(memory["qmix_target"], memory["qmix_weights"])
 
 
 def test_exploration_falls_in_a_line_over_the_first_half():
-    assert [qmix.exploration(t, 60, 10) for t in (1, 10, 20, 35, 60)] == pytest.approx([1.0, 1.0, 0.62, 0.05, 0.05])
+    assert [qmix.exploration(t, 60, 10) for t in (1, 10, 20, 35, 60)] == pytest.approx(
+        [1.0, 1.0, 0.62, 0.05, 0.05]
+    )
 
 
 def test_each_round_explores_as_much_as_its_own_number_says(monkeypatch):
@@ -212,7 +241,10 @@ def test_two_rounds_learn_from_transitions_in_another_order(monkeypatch):
 
 def test_without_exploration_the_best_known_is_chosen_and_with_nothing_else_anything():
     team = Qmix(100, 8, 0.9)
-    state, last = torch.randn(100, 4, generator=torch.Generator().manual_seed(3)), torch.zeros(100, dtype=torch.int64)
+    state, last = (
+        torch.randn(100, 4, generator=torch.Generator().manual_seed(3)),
+        torch.zeros(100, dtype=torch.int64),
+    )
     best = team.utilities(weights(0, team), state[None], last[None])[0].argmax(1)
     assert torch.equal(team.choose(weights(0, team), state, last, epsilon=0.0, seed=1), best)
     anything = team.choose(weights(0, team), state, last, epsilon=1.0, seed=1)
@@ -229,7 +261,9 @@ def test_a_bandit_in_which_one_agent_matters_is_solved():
     learner = Learner.start(team.layers, 0)
     for t in range(12):
         learner, loss = team.train(learner, learner.weights, seen, t)
-    fresh = team.utilities(learner.weights, states(50, seed=7), torch.randint(3, (50, 3), generator=draw))
+    fresh = team.utilities(
+        learner.weights, states(50, seed=7), torch.randint(3, (50, 3), generator=draw)
+    )
     assert (fresh[:, 1].argmax(1) == 2).float().mean() > 0.9
     assert loss < 0.05
 

@@ -16,7 +16,9 @@ def test_unknown_names_are_refused_with_the_nearest():
     assert "'tau'" in error.value.hint
 
 
-@pytest.mark.parametrize("spec", ["fedism-plus+fedheal", "fedavg+salt", "fedavg+fedism-plus", "salt+fedavg", "fedavg+"])
+@pytest.mark.parametrize(
+    "spec", ["fedism-plus+fedheal", "fedavg+salt", "fedavg+fedism-plus", "salt+fedavg", "fedavg+"]
+)
 def test_pairs_that_make_no_sense_are_refused_with_a_reason(spec):
     with pytest.raises(UsageError) as error:
         resolve(spec)
@@ -24,7 +26,8 @@ def test_pairs_that_make_no_sense_are_refused_with_a_reason(spec):
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("tau", "1"), ("tau", "-0.1"), ("beta", "1.5"), ("beta", "nan"), ("tau", "inf")]
+    ("key", "value"),
+    [("tau", "1"), ("tau", "-0.1"), ("beta", "1.5"), ("beta", "nan"), ("tau", "inf")],
 )
 def test_values_out_of_range_are_refused(key, value):
     with pytest.raises(UsageError, match=key):

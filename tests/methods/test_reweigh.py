@@ -24,7 +24,10 @@ def test_weighted_counts_are_independent_of_group_and_class_and_keep_their_margi
 
 
 def test_independent_groups_weigh_1_and_so_do_pairs_without_an_image():
-    assert kamiran(torch.tensor([[2.0, 4.0], [1.0, 2.0]]).double()).tolist() == [[1.0, 1.0], [1.0, 1.0]]
+    assert kamiran(torch.tensor([[2.0, 4.0], [1.0, 2.0]]).double()).tolist() == [
+        [1.0, 1.0],
+        [1.0, 1.0],
+    ]
     assert kamiran(torch.tensor([[2.0, 0.0], [0.0, 0.0]]).double())[1].tolist() == [1.0, 1.0]
     assert kamiran(torch.zeros(2, 2).double()).tolist() == [[1.0, 1.0], [1.0, 1.0]]
 
@@ -43,7 +46,9 @@ def test_a_client_weighs_by_all_counts_or_by_its_own(counts):
 
 def test_the_server_adds_counts_up():
     shared = {}
-    table = client_updates(torch.zeros(2, 1), group_class_counts=torch.tensor([[[1.0, 2.0]], [[3.0, 4.0]]]).double())
+    table = client_updates(
+        torch.zeros(2, 1), group_class_counts=torch.tensor([[[1.0, 2.0]], [[3.0, 4.0]]]).double()
+    )
     resolve("reweigh").local.post_aggregate(torch.zeros(1), table, table.base, shared)
     assert shared["group_class_counts"].tolist() == [[4.0, 6.0]]
 

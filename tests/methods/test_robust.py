@@ -21,7 +21,10 @@ def aggregate(name, models, settings=None, theta=(0.0, 0.0), **columns):
 
 
 def test_median_of_an_odd_and_an_even_number_of_clients():
-    assert aggregate("median", [[1.0, 9.0], [2.0, 5.0], [900.0, 7.0]]) == ([2.0, 7.0], [0.0, 0.5, 0.5])
+    assert aggregate("median", [[1.0, 9.0], [2.0, 5.0], [900.0, 7.0]]) == (
+        [2.0, 7.0],
+        [0.0, 0.5, 0.5],
+    )
     assert aggregate("median", [[1.0, 1.0], [2.0, 9.0], [4.0, 5.0], [900.0, 7.0]])[0] == [3.0, 6.0]
 
 
@@ -30,7 +33,9 @@ def test_trimmed_mean_leaves_out_so_many_at_either_end():
     models = [[1.0, 0.0], [2.0, 2.0], [3.0, 4.0], [7.0, 6.0], [99.0, -8.0]]
     model, weights = aggregate("trimmed-mean", models, {"hostile": 0.2})
     assert model == [4.0, 2.0] and weights == pytest.approx([1 / 6, 1 / 3, 1 / 3, 1 / 6, 0])
-    assert aggregate("trimmed-mean", models, {"hostile": 0.0})[0] == pytest.approx(np.mean(models, 0).tolist())
+    assert aggregate("trimmed-mean", models, {"hostile": 0.0})[0] == pytest.approx(
+        np.mean(models, 0).tolist()
+    )
     assert aggregate("trimmed-mean", models, {"hostile": 0.49})[0] == aggregate("median", models)[0]
 
 
@@ -42,8 +47,13 @@ def test_krum_takes_the_client_with_the_nearest_neighbours():
 
 
 def test_rfa_is_the_geometric_median():
-    models, n = np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 3.0], [40.0, 40.0]]), np.array([3.0, 1.0, 2.0, 1.0])
-    best = minimize(lambda z: n @ np.linalg.norm(models - z, axis=1), [1.0, 1.0], method="Nelder-Mead", tol=1e-9)
+    models, n = (
+        np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 3.0], [40.0, 40.0]]),
+        np.array([3.0, 1.0, 2.0, 1.0]),
+    )
+    best = minimize(
+        lambda z: n @ np.linalg.norm(models - z, axis=1), [1.0, 1.0], method="Nelder-Mead", tol=1e-9
+    )
     model, _ = aggregate("rfa", models, {"iterations": 500}, n=n)
     assert model == pytest.approx(best.x.tolist(), abs=1e-3)
 
@@ -58,8 +68,13 @@ def test_norm_clipping_cuts_long_updates():
     """From (1, 0): updates of length 1, 2 and 10; p = 1/2, 1/4, 1/4."""
     models, n = [[2.0, 0.0], [1.0, 2.0], [1.0, -10.0]], [2.0, 1.0, 1.0]
     cut, weights = aggregate("norm-clipping", models, {"norm": 2.0}, (1.0, 0.0), n=n)
-    assert cut == pytest.approx([1.5, 0.5 - 0.5]) and weights == pytest.approx([0.5 / 0.8, 0.25 / 0.8, 0.05 / 0.8])
-    assert aggregate("norm-clipping", models, None, (1.0, 0.0), n=n) == (cut, weights)  # 2 is the median length
+    assert cut == pytest.approx([1.5, 0.5 - 0.5]) and weights == pytest.approx(
+        [0.5 / 0.8, 0.25 / 0.8, 0.05 / 0.8]
+    )
+    assert aggregate("norm-clipping", models, None, (1.0, 0.0), n=n) == (
+        cut,
+        weights,
+    )  # 2 is the median length
     far = aggregate("norm-clipping", models, {"norm": 1e9}, (1.0, 0.0), n=n)[0]
     assert far == pytest.approx(aggregate("fedavg", models, None, (1.0, 0.0), n=n)[0])
 
@@ -72,7 +87,9 @@ def test_one_of_five_clients_cannot_take_the_model_away(name):
         settings = {"iterations": 200} if name == "rfa" else {}
         model, _ = aggregate(name, [*HONEST, [-far, far]], settings, centre.tolist())
         assert np.linalg.norm(np.subtract(model, centre)) < 1.0
-        assert np.linalg.norm(np.subtract(aggregate("fedavg", [*HONEST, [-far, far]])[0], centre)) > 10
+        assert (
+            np.linalg.norm(np.subtract(aggregate("fedavg", [*HONEST, [-far, far]])[0], centre)) > 10
+        )
 
 
 @pytest.mark.parametrize("name", RULES)

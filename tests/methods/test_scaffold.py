@@ -32,7 +32,12 @@ def slope_turn(training, **settings):
     net, layout = lone(0.0)
     method = replace(resolve("scaffold"), local=Slope(**settings))
     report = run_client(
-        method, net, layout, toy_shard("north", 8), Task("north", 0, 1, 1, 0, layout.read(), {}, {}), training
+        method,
+        net,
+        layout,
+        toy_shard("north", 8),
+        Task("north", 0, 1, 1, 0, layout.read(), {}, {}),
+        training,
     )
     return report.memory["control"].item(), -report.theta.item(), report.steps
 
@@ -47,7 +52,9 @@ def test_two_steps_are_algorithm_1_written_out(control):
     c, mine = (0.3 * torch.randn(layout.trainable, generator=draw) for _ in range(2))
     training = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=10_000, epochs=2)
     task = Task("north", 0, 2, 3, 0, start, {"control": c}, {"control": mine})
-    report = run_client(resolve("scaffold", {"control": control}), net, layout, toy_shard("north"), task, training)
+    report = run_client(
+        resolve("scaffold", {"control": control}), net, layout, toy_shard("north"), task, training
+    )
 
     batch, params = next(toy_shard("north").in_order()), list(other.parameters())
     y = start[: layout.trainable].clone()
@@ -60,15 +67,23 @@ def test_two_steps_are_algorithm_1_written_out(control):
     close = {"atol": 1e-5, "rtol": 1e-4}
     torch.testing.assert_close(report.theta[: layout.trainable], y, **close)
     torch.testing.assert_close(report.memory["control"], fresh, **close)
-    torch.testing.assert_close(report.columns["control_change"], fresh - (mine if control == "uniform" else c), **close)
+    torch.testing.assert_close(
+        report.columns["control_change"], fresh - (mine if control == "uniform" else c), **close
+    )
 
 
 def test_the_server_moves_c_over_the_roster():
     """Line 17: 1/N of each change when all count alike; K/N of the weighted mean otherwise."""
     p = torch.tensor([0.25, 0.75], dtype=torch.float64)
-    table = client_updates(torch.zeros(2, 2), control_change=[[1.0, 0.0], [3.0, -2.0]], rows=[0, 6], roster=8)
+    table = client_updates(
+        torch.zeros(2, 2), control_change=[[1.0, 0.0], [3.0, -2.0]], rows=[0, 6], roster=8
+    )
     for control, step in (("uniform", [4 / 8, -2 / 8]), ("weighted", [2.5 * 2 / 8, -1.5 * 2 / 8])):
-        local, theta, old = resolve("scaffold", {"control": control}).local, torch.zeros(2), torch.tensor([1.0, 1.0])
+        local, theta, old = (
+            resolve("scaffold", {"control": control}).local,
+            torch.zeros(2),
+            torch.tensor([1.0, 1.0]),
+        )
         shared = {"control": old}
         assert local.post_aggregate(theta, table, p, shared) is theta
         torch.testing.assert_close(shared["control"], old + torch.tensor(step))
@@ -77,11 +92,14 @@ def test_the_server_moves_c_over_the_roster():
         torch.testing.assert_close(shared["control"], torch.tensor(step))
 
 
-@pytest.mark.parametrize("training", [
-    Training(optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=1, epochs=3),
-    Training(optimizer="sgd", lr=0.1, momentum=0.9, weight_decay=0.0, batch_size=1, epochs=3),
-    Training(optimizer="adam", lr=0.1, weight_decay=0.0, batch_size=1, epochs=3),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "training",
+    [
+        Training(optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=1, epochs=3),
+        Training(optimizer="sgd", lr=0.1, momentum=0.9, weight_decay=0.0, batch_size=1, epochs=3),
+        Training(optimizer="adam", lr=0.1, weight_decay=0.0, batch_size=1, epochs=3),
+    ],
+)
 def test_a_variate_is_the_gradient_under_every_optimizer(training):
     control, _, steps = slope_turn(training)
     assert steps == 24 and control == pytest.approx(3.0, rel=1e-6)
@@ -89,7 +107,9 @@ def test_a_variate_is_the_gradient_under_every_optimizer(training):
 
 def test_under_momentum_it_is_the_distance_over_the_effective_steps_and_the_released_rule_is_not():
     """Effective steps of K = 24 at momentum 0.9: (K - 0.9 (1 - 0.9^K) / 0.1) / 0.1."""
-    training = Training(optimizer="sgd", lr=0.1, momentum=0.9, weight_decay=0.0, batch_size=1, epochs=3)
+    training = Training(
+        optimizer="sgd", lr=0.1, momentum=0.9, weight_decay=0.0, batch_size=1, epochs=3
+    )
     effective = (24 - 0.9 * (1 - 0.9**24) / 0.1) / 0.1
     control, distance, _ = slope_turn(training)
     assert control == pytest.approx(distance / (0.1 * effective), rel=1e-5)
@@ -99,9 +119,13 @@ def test_under_momentum_it_is_the_distance_over_the_effective_steps_and_the_rele
 
 def test_under_plain_sgd_both_rules_agree():
     state = {rule: play("scaffold", {"rule": rule}) for rule in ("original", "released")}
-    torch.testing.assert_close(state["original"].theta, state["released"].theta, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(
+        state["original"].theta, state["released"].theta, atol=1e-5, rtol=1e-4
+    )
     close = {"atol": 1e-5, "rtol": 1e-3}
-    torch.testing.assert_close(state["original"].shared["control"], state["released"].shared["control"], **close)
+    torch.testing.assert_close(
+        state["original"].shared["control"], state["released"].shared["control"], **close
+    )
 
 
 def test_the_first_round_has_no_correction_and_is_fedavg():
@@ -111,7 +135,10 @@ def test_the_first_round_has_no_correction_and_is_fedavg():
 def test_weighted_c_is_the_sum_of_variates_with_this_rounds_weights_even_as_they_change():
     seen = []
     state = play("scaffold+saga", each=lambda played: seen.append(played))
-    expected = sum(w * state.clients[c]["control"] for w, c in zip(seen[-1].weights.tolist(), ROSTER, strict=True))
+    expected = sum(
+        w * state.clients[c]["control"]
+        for w, c in zip(seen[-1].weights.tolist(), ROSTER, strict=True)
+    )
     torch.testing.assert_close(state.shared["control"], expected, atol=1e-6, rtol=1e-4)
     assert not torch.allclose(seen[-1].weights, seen[0].weights)
 
@@ -131,7 +158,10 @@ def test_it_settles_at_the_optimum_of_its_weights_where_fedavg_does_not(weights,
         scaffold.Controlled.on_round_start(self, net, client)
         client.scratch["correction"].zero_()
 
-    assert abs(settled("scaffold", {"weights": weights}, on_round_start=uncorrected) - optimum(*p)) > 0.01
+    assert (
+        abs(settled("scaffold", {"weights": weights}, on_round_start=uncorrected) - optimum(*p))
+        > 0.01
+    )
 
 
 def test_uniform_weights_are_the_papers_mean_of_models_and_variates():
@@ -143,11 +173,17 @@ def test_uniform_weights_are_the_papers_mean_of_models_and_variates():
 
 
 def test_client_order_does_not_matter():
-    first, second = (play("scaffold", roster=order, dropout=0.0).theta for order in (ROSTER, ROSTER[::-1]))
+    first, second = (
+        play("scaffold", roster=order, dropout=0.0).theta for order in (ROSTER, ROSTER[::-1])
+    )
     torch.testing.assert_close(first, second, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("rule", ["original", "released"])
 def test_finite_under_adam(rule):
     training = Training(optimizer="adam", lr=0.01, weight_decay=5e-4, epochs=2, batch_size=16)
-    assert play("scaffold", {"rule": rule}, training=training, participation=0.5).theta.isfinite().all()
+    assert (
+        play("scaffold", {"rule": rule}, training=training, participation=0.5)
+        .theta.isfinite()
+        .all()
+    )

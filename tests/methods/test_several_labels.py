@@ -44,7 +44,9 @@ def test_a_method_trains_on_several_labels_and_resumes_or_says_why_not(name):
         ) as error:
             check_labels(plan, method, SEVERAL)
         assert (
-            len(error.value.sentence) < 200 and "fedavg, " in error.value.hint and f" {name}," not in error.value.hint
+            len(error.value.sentence) < 200
+            and "fedavg, " in error.value.hint
+            and f" {name}," not in error.value.hint
         )
         return
     check_labels(plan, method, SEVERAL)
@@ -70,7 +72,10 @@ def test_a_pair_is_refused_for_either_half_and_one_label_is_never_refused():
             "--class-weights effective:0.9 is for one label",
         ),
         (planned("fedavg", {}, Training(sampling="class"), 2), "--sampling class is for one label"),
-        (planned("lora", {}, Training(), 2, model="clip-tiny"), "on a CLIP network it chooses one of the class texts"),
+        (
+            planned("lora", {}, Training(), 2, model="clip-tiny"),
+            "on a CLIP network it chooses one of the class texts",
+        ),
     ],
 )
 def test_options_that_mean_one_class_are_refused(plan, sentence):
@@ -79,17 +84,28 @@ def test_options_that_mean_one_class_are_refused(plan, sentence):
 
 
 def test_the_loss_is_the_mean_over_known_labels():
-    logits, y = torch.tensor([[0.5, -1.0, 2.0], [1.0, 0.0, 3.0]]), torch.tensor([[1, 0, 1], [0, UNKNOWN, 0]])
+    logits, y = (
+        torch.tensor([[0.5, -1.0, 2.0], [1.0, 0.0, 3.0]]),
+        torch.tensor([[1, 0, 1], [0, UNKNOWN, 0]]),
+    )
     y = y.to(torch.uint8)
     p = torch.sigmoid(logits)
     first = -(p[0, 0].log() + (1 - p[0, 1]).log() + p[0, 2].log()) / 3
     second = -((1 - p[1, 0]).log() + (1 - p[1, 2]).log()) / 2
     assert binary_cross_entropy(logits, y) == pytest.approx([first.item(), second.item()], rel=1e-5)
     assert plain_loss(logits, y).item() == pytest.approx((first + second).item(), rel=1e-5)
-    focal = (1 - p[0, 0]) ** 2 * p[0, 0].log() + p[0, 1] ** 2 * (1 - p[0, 1]).log() + (1 - p[0, 2]) ** 2 * p[0, 2].log()
-    assert binary_cross_entropy(logits, y, gamma=2.0)[0].item() == pytest.approx(-focal.item() / 3, rel=1e-5)
+    focal = (
+        (1 - p[0, 0]) ** 2 * p[0, 0].log()
+        + p[0, 1] ** 2 * (1 - p[0, 1]).log()
+        + (1 - p[0, 2]) ** 2 * p[0, 2].log()
+    )
+    assert binary_cross_entropy(logits, y, gamma=2.0)[0].item() == pytest.approx(
+        -focal.item() / 3, rel=1e-5
+    )
     smooth = binary_cross_entropy(logits[:, :1], y[:, :1], smoothing=0.2)[0].item()
-    assert smooth == pytest.approx(-(0.9 * p[0, 0].log() + 0.1 * (1 - p[0, 0]).log()).item(), rel=1e-5)
+    assert smooth == pytest.approx(
+        -(0.9 * p[0, 0].log() + 0.1 * (1 - p[0, 0]).log()).item(), rel=1e-5
+    )
 
 
 def test_balanced_weights_make_rare_labels_count_as_much_as_their_absence():

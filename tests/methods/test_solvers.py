@@ -25,7 +25,9 @@ def test_adam_by_hand():
     solver = Solver("adam", [own], 0.1)
     assert stepped(solver, own, [[1.0]]) == pytest.approx([-0.1])
     mean, square = 0.39 / 0.19, 0.009999 / 0.001999  # (.000999 + .001 * 9) / (1 - .999^2)
-    assert stepped(solver, own, [[3.0]]) == pytest.approx([-0.1 - 0.1 * mean / square**0.5], rel=1e-5)
+    assert stepped(solver, own, [[3.0]]) == pytest.approx(
+        [-0.1 - 0.1 * mean / square**0.5], rel=1e-5
+    )
 
 
 @pytest.mark.parametrize(("name", "kind"), [("adam", torch.optim.Adam), ("sgd", torch.optim.SGD)])
@@ -33,7 +35,10 @@ def test_to_the_bit_as_torchs_classes(name, kind):
     """Of two parameters one is left without a gradient, as frozen ones are."""
     stream = torch.Generator().manual_seed(0)
     start, gradients = torch.randn(7, generator=stream), torch.randn(4, 7, generator=stream)
-    (ours, left), theirs = (nn.Parameter(start.clone()) for _ in range(2)), nn.Parameter(start.clone())
+    (ours, left), theirs = (
+        (nn.Parameter(start.clone()) for _ in range(2)),
+        nn.Parameter(start.clone()),
+    )
     solver, reference = Solver(name, iter([left, ours]), 0.03), kind([theirs], lr=0.03, fused=True)
     for gradient in gradients:
         ours.grad, theirs.grad = gradient.clone(), gradient.clone()

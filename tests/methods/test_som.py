@@ -15,7 +15,11 @@ def sketched(x: torch.Tensor, seed: int) -> torch.Tensor:
 
 def test_one_round_is_kohonens_rule_written_out():
     """Three clients met one by one, in numpy, neuron by neuron; round 4 is t = 3."""
-    neurons, x, similarity = numbers(25, 6), numbers(3, 6, seed=1), torch.tensor([0.9, 0.4, 0.7], dtype=torch.float64)
+    neurons, x, similarity = (
+        numbers(25, 6),
+        numbers(3, 6, seed=1),
+        torch.tensor([0.9, 0.4, 0.7], dtype=torch.float64),
+    )
     m = neurons.numpy().copy().reshape(5, 5, 6)
     sigma, rate = 2 * np.exp(-0.3), 0.5 * np.exp(-0.3)
     for h in range(3):
@@ -25,7 +29,9 @@ def test_one_round_is_kohonens_rule_written_out():
             for j in range(5):
                 near = np.exp(-((i - bi) ** 2 + (j - bj) ** 2) / (2 * sigma**2))
                 m[i, j] += rate * float(similarity[h]) * near * (client - m[i, j])
-    torch.testing.assert_close(som.train(neurons, x, similarity, 4), torch.from_numpy(m.reshape(25, 6)))
+    torch.testing.assert_close(
+        som.train(neurons, x, similarity, 4), torch.from_numpy(m.reshape(25, 6))
+    )
 
 
 def test_the_pull_of_a_late_round_is_narrow_and_weak_but_there():
@@ -38,7 +44,9 @@ def test_the_pull_of_a_late_round_is_narrow_and_weak_but_there():
 def test_the_first_of_equal_neurons_row_by_row_is_the_nearest():
     neurons = torch.full((25, 1), 3.0, dtype=torch.float64)
     neurons[[7, 12, 21]] = 1.0
-    moved = som.train(neurons, torch.zeros(1, 1, dtype=torch.float64), torch.ones(1, dtype=torch.float64), 100)
+    moved = som.train(
+        neurons, torch.zeros(1, 1, dtype=torch.float64), torch.ones(1, dtype=torch.float64), 100
+    )
     assert moved[7, 0] == pytest.approx(0.95) and moved[21, 0] > 0.99
 
 
@@ -51,7 +59,11 @@ def test_nearness_is_in_units_of_the_median_distance():
 
 
 def test_clients_on_the_spot_are_all_near():
-    assert som.nearness(torch.zeros(25, 4).double(), torch.zeros(3, 4).double()).tolist() == [1, 1, 1]
+    assert som.nearness(torch.zeros(25, 4).double(), torch.zeros(3, 4).double()).tolist() == [
+        1,
+        1,
+        1,
+    ]
 
 
 def test_a_short_vector_is_its_own_sketch():
@@ -61,11 +73,16 @@ def test_a_short_vector_is_its_own_sketch():
 
 def test_inner_products_of_sketches_are_right_on_average():
     """200 sketches of two vectors of 3000 numbers: the mean lies within four of its standard errors."""
-    x, y = 1 + numbers(3000), 1 + numbers(3000, seed=1)  # with a mean, which only the signs take out
+    x, y = (
+        1 + numbers(3000),
+        1 + numbers(3000, seed=1),
+    )  # with a mean, which only the signs take out
     products = torch.stack([sketched(x, seed) @ sketched(y, seed) for seed in range(200)])
     error = products.std() / 200**0.5
     assert (products.mean() - x @ y).abs() < 4 * error
-    assert products.std() < 0.05 * x.norm() * y.norm()  # one alone is near as well: sqrt(2 / 1024) is 0.044
+    assert (
+        products.std() < 0.05 * x.norm() * y.norm()
+    )  # one alone is near as well: sqrt(2 / 1024) is 0.044
 
 
 def test_a_sketch_is_linear_and_depends_on_the_seed_alone():
@@ -78,7 +95,10 @@ def test_a_sketch_is_linear_and_depends_on_the_seed_alone():
 
 def test_similarity_is_half_of_one_plus_the_cosine_and_half_where_there_is_none():
     x = torch.tensor([3.0, 4.0])
-    similarities = [som.similarity(x, torch.tensor(to)) for to in ([6.0, 8.0], [-4.0, 3.0], [-3.0, -4.0], [0.0, 0.0])]
+    similarities = [
+        som.similarity(x, torch.tensor(to))
+        for to in ([6.0, 8.0], [-4.0, 3.0], [-3.0, -4.0], [0.0, 0.0])
+    ]
     assert [float(s) for s in similarities] == pytest.approx([1, 0.5, 0, 0.5])
 
 
@@ -105,9 +125,15 @@ def test_the_order_of_a_round_is_drawn_and_follows_the_clients_not_their_places(
 
 def test_shares_sum_to_one_whatever_evens_them_out():
     weight = torch.tensor([1.0, 2.0, 5.0], dtype=torch.float64)
-    assert som.shares(weight, temperature=1.0, floor=0.0).tolist() == pytest.approx([1 / 8, 2 / 8, 5 / 8])
-    assert som.shares(weight, temperature=0.5, floor=0.0).tolist() == pytest.approx([1 / 30, 4 / 30, 25 / 30])
-    assert som.shares(weight, temperature=1.0, floor=0.6).tolist() == pytest.approx([0.25, 0.3, 0.45])
+    assert som.shares(weight, temperature=1.0, floor=0.0).tolist() == pytest.approx(
+        [1 / 8, 2 / 8, 5 / 8]
+    )
+    assert som.shares(weight, temperature=0.5, floor=0.0).tolist() == pytest.approx(
+        [1 / 30, 4 / 30, 25 / 30]
+    )
+    assert som.shares(weight, temperature=1.0, floor=0.6).tolist() == pytest.approx(
+        [0.25, 0.3, 0.45]
+    )
     assert som.shares(weight, temperature=1.0, floor=1.0).tolist() == pytest.approx([1 / 3] * 3)
 
 

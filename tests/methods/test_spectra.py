@@ -16,7 +16,11 @@ def wave(mean, height, shift=0.0, side=8):
 
 
 def test_the_square_has_the_frequencies_up_to_a_share_of_the_side():
-    assert window(8, 0.0) == slice(4, 5) and window(8, 0.13) == slice(3, 6) and window(8, 0.5) == slice(0, 8)
+    assert (
+        window(8, 0.0) == slice(4, 5)
+        and window(8, 0.13) == slice(3, 6)
+        and window(8, 0.5) == slice(0, 8)
+    )
     assert window(7, 0.5) == slice(0, 7) and window(100, 0.01) == slice(49, 52)
 
 
@@ -31,8 +35,14 @@ def test_amplitudes_of_a_wave():
 @pytest.mark.parametrize("shift", [0.0, 1.0, math.pi])
 def test_a_wave_takes_the_amplitudes_of_another_and_keeps_its_phase(shift):
     x, other = normalised(wave(0.5, 0.2, shift)), amplitudes(normalised(wave(0.4, 0.3, 2.0)), 0.13)
-    for mix, expected in ((1.0, wave(0.4, 0.3, shift)), (0.5, wave(0.45, 0.25, shift)), (0.0, wave(0.5, 0.2, shift))):
-        torch.testing.assert_close(to_pixels(exchanged(x, other, 0.13, mix)), expected, atol=1e-5, rtol=0)
+    for mix, expected in (
+        (1.0, wave(0.4, 0.3, shift)),
+        (0.5, wave(0.45, 0.25, shift)),
+        (0.0, wave(0.5, 0.2, shift)),
+    ):
+        torch.testing.assert_close(
+            to_pixels(exchanged(x, other, 0.13, mix)), expected, atol=1e-5, rtol=0
+        )
     mean_alone = to_pixels(exchanged(x, amplitudes(normalised(wave(0.4, 0.3)), 0.0), 0.0))
     torch.testing.assert_close(mean_alone, wave(0.4, 0.2, shift), atol=1e-5, rtol=0)
 
@@ -45,7 +55,10 @@ def test_its_own_amplitudes_leave_an_image_as_it_is():
 
 def test_the_mean_alone_is_what_a_transform_makes_of_it():
     stream = torch.Generator().manual_seed(1)
-    x, other = normalised(torch.rand(2, 3, 8, 8, generator=stream)), torch.rand(1, 3, 1, 1, generator=stream)
+    x, other = (
+        normalised(torch.rand(2, 3, 8, 8, generator=stream)),
+        torch.rand(1, 3, 1, 1, generator=stream),
+    )
     spectrum = torch.fft.fft2(to_pixels(x))
     spectrum[..., :1, :1] *= 0.75 + 0.25 * 64 * other / spectrum[..., :1, :1].abs()
     expected = normalised(torch.fft.ifft2(spectrum).real)
@@ -60,5 +73,7 @@ def test_all_amplitudes_of_another_image_are_a_whole_spectrum():
 
 
 def test_images_are_cut_to_what_pixels_can_be():
-    made = to_pixels(exchanged(normalised(wave(0.5, 0.4)), torch.tensor([[[[0.9]]]]), 0.0, cut=True))
+    made = to_pixels(
+        exchanged(normalised(wave(0.5, 0.4)), torch.tensor([[[[0.9]]]]), 0.0, cut=True)
+    )
     assert made.max() <= 1 + 1e-6 and made.min() == pytest.approx(0.5, abs=1e-5)

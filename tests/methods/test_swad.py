@@ -44,16 +44,24 @@ def test_the_mean_over_a_client_s_steps_by_hand():
         torch.nn.functional.cross_entropy(net(batch.x), batch.y).backward()
         layout.params.sub_(0.1 * layout.grad)
         passed.append(layout.read())
-    training = Training(optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=12, epochs=3)
-    report = run_client(resolve("swad"), net, layout, shard, Task("north", 0, 1, 3, 1, start, {}, {}), training)
+    training = Training(
+        optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=12, epochs=3
+    )
+    report = run_client(
+        resolve("swad"), net, layout, shard, Task("north", 0, 1, 3, 1, start, {}, {}), training
+    )
     torch.testing.assert_close(report.theta, passed[-1], rtol=1e-4, atol=1e-6)
-    torch.testing.assert_close(report.columns["dense_mean"], torch.stack(passed).mean(0), rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(
+        report.columns["dense_mean"], torch.stack(passed).mean(0), rtol=1e-4, atol=1e-6
+    )
 
 
 def test_the_model_that_travels_is_fedavg_s_and_the_scored_one_is_not():
     state, plain = play("swad"), play("fedavg").theta
     assert torch.equal(state.theta, plain)
-    assert not torch.equal(scored_model(resolve("swad").aggregator, state.theta, state.server), plain)
+    assert not torch.equal(
+        scored_model(resolve("swad").aggregator, state.theta, state.server), plain
+    )
 
 
 def test_without_validation_images_a_run_says_what_its_rounds_are_chosen_by():

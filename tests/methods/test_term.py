@@ -20,12 +20,16 @@ def test_weights_by_hand():
 
 def test_without_a_tilt_it_is_fedavg():
     assert weights({"t": 0.0}) == [0.75, 0.25]
-    torch.testing.assert_close(play("term", {"t": 0.0}, rounds=2).theta, play("fedavg", rounds=2).theta)
+    torch.testing.assert_close(
+        play("term", {"t": 0.0}, rounds=2).theta, play("fedavg", rounds=2).theta
+    )
 
 
 def test_a_large_tilt_follows_the_worst_client_and_a_large_one_below_0_the_best():
     assert weights({"t": 1e4}) == [0.0, 1.0] and weights({"t": -1e4}) == [1.0, 0.0]
-    assert weights({"t": 1.0}, losses=(900.0, 901.0), n=(1, 1)) == pytest.approx([0.26894142, 0.73105858])
+    assert weights({"t": 1.0}, losses=(900.0, 901.0), n=(1, 1)) == pytest.approx(
+        [0.26894142, 0.73105858]
+    )
 
 
 def test_equal_losses_change_nothing_and_the_tilt_is_monotonous():

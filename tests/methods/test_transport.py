@@ -85,7 +85,10 @@ def test_a_dozen_turns_do_at_any_mass(mass, monkeypatch):
 
 def test_what_is_added_to_a_prompts_costs_changes_nothing():
     cost = (similarities(49, 2) * 1024).round() / 1024  # so that adding 1 is exact
-    assert torch.equal(transport_plan(cost + torch.tensor([1.0, 0.0]), 0.8, 0.001), transport_plan(cost, 0.8, 0.001))
+    assert torch.equal(
+        transport_plan(cost + torch.tensor([1.0, 0.0]), 0.8, 0.001),
+        transport_plan(cost, 0.8, 0.001),
+    )
 
 
 def test_like_prompts_receive_alike_and_strong_entropy_makes_all_alike():
@@ -98,7 +101,9 @@ def test_like_prompts_receive_alike_and_strong_entropy_makes_all_alike():
 
 
 def test_one_patch_sends_each_prompt_its_share():
-    torch.testing.assert_close(transport_plan(1 - similarities(1, 4), 0.8, 0.01), torch.full((3, 1, 4), 0.2))
+    torch.testing.assert_close(
+        transport_plan(1 - similarities(1, 4), 0.8, 0.01), torch.full((3, 1, 4), 0.2)
+    )
     torch.testing.assert_close(transport_plan(torch.zeros(1, 1), 0.8, 0.1), torch.tensor([[0.8]]))
 
 
@@ -110,10 +115,14 @@ def test_little_entropy_takes_the_best_patches_whole():
 
 def test_half_precision_survives_where_the_kernel_is_zero():
     similarity = similarities(49, 2).half()
-    assert (-(1 - similarity) / 0.01).exp().max() == 0  # all of K: the published loop divides 0 by 0
+    assert (
+        -(1 - similarity) / 0.01
+    ).exp().max() == 0  # all of K: the published loop divides 0 by 0
     plan = transport_plan(1 - similarity, 0.8, 0.01)
     assert plan.dtype == torch.float32
-    torch.testing.assert_close(plan, transport_plan((1 - similarity).double(), 0.8, 0.01).float(), atol=1e-6, rtol=0)
+    torch.testing.assert_close(
+        plan, transport_plan((1 - similarity).double(), 0.8, 0.01).float(), atol=1e-6, rtol=0
+    )
 
 
 def test_one_patch_far_better_than_the_rest_underflows_nothing():

@@ -15,10 +15,14 @@ def test_logits_are_those_of_the_whole_network_on_the_sentences(name, tmp_path):
     import open_clip
 
     whole = theirs(name)
-    net = tiny(name, weights=saved(whole, tmp_path / "clip.pt"), extend=resolve("zero-shot").local.extend)
+    net = tiny(
+        name, weights=saved(whole, tmp_path / "clip.pt"), extend=resolve("zero-shot").local.extend
+    )
     unit = images(net.side)
     with torch.no_grad():
-        texts = whole.encode_text(open_clip.tokenize([f"a photo of a {label}." for label in NAMES]), normalize=True)
+        texts = whole.encode_text(
+            open_clip.tokenize([f"a photo of a {label}." for label in NAMES]), normalize=True
+        )
         x = net.backbone.tower._prepared(fed(unit))
         logits = whole.logit_scale.exp() * whole.encode_image(x, normalize=True) @ texts.T
         torch.testing.assert_close(net(fed(unit)), logits, atol=1e-3, rtol=1e-3)

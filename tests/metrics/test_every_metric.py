@@ -9,7 +9,9 @@ from fedcli.metrics import CLASSES, GROUPS, LABELS, TWO
 RANDOM = np.random.default_rng(0)
 COUNTS = {CLASSES: 4, TWO: 2, LABELS: 3}
 PAIRS = [(needs, metric) for needs in COUNTS for metric in metrics.registered(needs)]
-every = pytest.mark.parametrize(("needs", "metric"), PAIRS, ids=[f"{m.name} of {needs}" for needs, m in PAIRS])
+every = pytest.mark.parametrize(
+    ("needs", "metric"), PAIRS, ids=[f"{m.name} of {needs}" for needs, m in PAIRS]
+)
 
 
 def images(needs, n=60):
@@ -43,7 +45,9 @@ def test_a_group_is_weights_of_zero_and_one(needs, metric):
     logits, y = images(needs)
     group = RANDOM.random((len(y), 3)) < [0.2, 0.5, 0.9]
     expected = [value(metric, logits[at], y[at])[0] for at in group.T]
-    np.testing.assert_allclose(value(metric, logits, y, group.astype(int)), expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        value(metric, logits, y, group.astype(int)), expected, rtol=0, atol=1e-12
+    )
 
 
 @every
@@ -66,12 +70,18 @@ def test_of_no_image_there_is_no_score(needs, metric):
 def test_the_order_of_images_does_not_matter_and_a_perfect_model_is_best(needs, metric):
     logits, y = images(needs)
     order = RANDOM.permutation(len(y))
-    assert value(metric, logits[order], y[order]) == pytest.approx(value(metric, logits, y), abs=1e-12)
+    assert value(metric, logits[order], y[order]) == pytest.approx(
+        value(metric, logits, y), abs=1e-12
+    )
     sure = 100.0 * (np.where(y == 1, 1, -1) if needs == LABELS else np.eye(COUNTS[needs])[y])
-    assert value(metric, sure, y) == pytest.approx(1.0 if metric.better == "high" else 0.0, abs=1e-12)
+    assert value(metric, sure, y) == pytest.approx(
+        1.0 if metric.better == "high" else 0.0, abs=1e-12
+    )
 
 
-@pytest.mark.parametrize("metric", [*metrics.registered(), *metrics.registered(GROUPS)], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "metric", [*metrics.registered(), *metrics.registered(GROUPS)], ids=lambda each: each.name
+)
 def test_a_metric_has_a_title_in_words_a_meaning_and_a_direction(metric):
     assert metrics.title(metric.name) == metric.title and "_" not in metric.title
     assert len(metric.meaning) > 20 and metric.better in ("high", "low")
@@ -82,5 +92,8 @@ def test_a_metric_has_a_title_in_words_a_meaning_and_a_direction(metric):
 def test_titles_differ_and_one_of_a_mean_over_classes_says_so():
     titles = [metric.title for metric in (*metrics.registered(), *metrics.registered(GROUPS))]
     assert len(set(titles)) == len(titles)
-    assert metrics.title("average_odds_difference_ovr_macro") == "average odds difference, mean over classes"
+    assert (
+        metrics.title("average_odds_difference_ovr_macro")
+        == "average odds difference, mean over classes"
+    )
     assert metrics.title("my_cost") == "my cost"

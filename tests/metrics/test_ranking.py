@@ -37,5 +37,7 @@ def test_a_total_is_the_sum_over_images():
 
 def test_two_scores_mirror_each_other_where_every_comparison_turns_round():
     assert mirrored(np.array([0.1, 0.9, 0.5]), np.array([0.9, 0.1, 0.5]))
-    assert not mirrored(np.array([0.1, 0.9, 0.5]), np.array([0.9, 0.1, 0.1]))  # a tie in one of them alone
+    assert not mirrored(
+        np.array([0.1, 0.9, 0.5]), np.array([0.9, 0.1, 0.1])
+    )  # a tie in one of them alone
     assert not mirrored(np.array([0.1, 0.9]), np.array([0.1, 0.9]))

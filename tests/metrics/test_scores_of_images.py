@@ -2,10 +2,22 @@ import json
 
 import numpy as np
 import pytest
-from sklearn.metrics import accuracy_score, balanced_accuracy_score, precision_recall_fscore_support, roc_auc_score
+from sklearn.metrics import (
+    accuracy_score,
+    balanced_accuracy_score,
+    precision_recall_fscore_support,
+    roc_auc_score,
+)
 
 from fedcli.errors import FedcliError
-from fedcli.metrics import balanced_accuracy, calibration_error, mean_of_known, probabilities, recalls, score
+from fedcli.metrics import (
+    balanced_accuracy,
+    calibration_error,
+    mean_of_known,
+    probabilities,
+    recalls,
+    score,
+)
 
 
 def logits_of(*rows):
@@ -16,7 +28,9 @@ def logits_of(*rows):
 def predictions(classes, *, n=400, seed=0, decimals=None):
     """Logits [N, C] that know something of y; few decimals make many ties."""
     rng = np.random.default_rng(seed)
-    y = np.concatenate([np.arange(classes), rng.choice(classes, n - classes, p=rng.dirichlet(np.ones(classes)))])
+    y = np.concatenate(
+        [np.arange(classes), rng.choice(classes, n - classes, p=rng.dirichlet(np.ones(classes)))]
+    )
     logits = rng.normal(size=(n, classes))
     logits[np.arange(n), y] += 1
     return (logits if decimals is None else logits.round(decimals)).astype(np.float32), y
@@ -35,8 +49,14 @@ def test_every_score_equals_scikit_learns(classes, decimals):
         "auc_ovr_weighted": roc_auc_score(y, chance, multi_class="ovr", average="weighted"),
     }
     for average in ("macro", "weighted"):
-        precision, recall, f1, _ = precision_recall_fscore_support(y, guess, average=average, zero_division=0)
-        expected |= {f"f1_{average}": f1, f"precision_{average}": precision, f"recall_{average}": recall}
+        precision, recall, f1, _ = precision_recall_fscore_support(
+            y, guess, average=average, zero_division=0
+        )
+        expected |= {
+            f"f1_{average}": f1,
+            f"precision_{average}": precision,
+            f"recall_{average}": recall,
+        }
     scores = score(logits, y)
     assert (scores["count"], scores["classes_missing"]) == (400, [])
     assert {name: scores[name] for name in expected} == pytest.approx(expected, abs=1e-12, rel=0)
@@ -71,7 +91,9 @@ def test_the_one_vs_one_auc_is_the_mean_over_pairs_of_both_directions():
     assert score(logits, np.array([0, 1, 2, 2]))["auc_ovo_macro"] == 1
     # images of classes 1 0 2 2. 0-1: .2 and .3 lose to .5: 0. 0-2: by class 0, .2 loses to .4 and .3: 0; by class 2: 1.
     # 1-2: by class 1, .3 beats .2 and ties with .3: 3/4; by class 2, both .4 beat .2: 1
-    assert score(logits, np.array([1, 0, 2, 2]))["auc_ovo_macro"] == pytest.approx((0 + 1 / 2 + 7 / 8) / 3)
+    assert score(logits, np.array([1, 0, 2, 2]))["auc_ovo_macro"] == pytest.approx(
+        (0 + 1 / 2 + 7 / 8) / 3
+    )
 
 
 def test_a_class_without_an_image_is_left_out_of_the_auc_and_named():
@@ -85,7 +107,11 @@ def test_a_class_without_an_image_is_left_out_of_the_auc_and_named():
     weighted = np.average(one_against_rest, weights=np.bincount(labels)[[0, 1, 3]])
     assert scores["auc_ovr_weighted"] == pytest.approx(weighted, abs=1e-12)
     one_against_one = [
-        (roc_auc_score(labels[pair] == a, chance[pair, a]) + roc_auc_score(labels[pair] == b, chance[pair, b])) / 2
+        (
+            roc_auc_score(labels[pair] == a, chance[pair, a])
+            + roc_auc_score(labels[pair] == b, chance[pair, b])
+        )
+        / 2
         for a, b in ((0, 1), (0, 3), (1, 3))
         for pair in [(labels == a) | (labels == b)]
     ]
@@ -129,7 +155,9 @@ def test_the_calibration_error_by_hand():
 def test_a_chance_on_an_edge_belongs_to_the_bin_below_it():
     """1/3 is 5/15 to the bit: with .3, wrong, it is in (4/15, 5/15], and .34, right, is in the next."""
     chance, right = np.array([1 / 3, 0.3, 0.34]), np.array([True, False, True])
-    assert calibration_error(chance, right) == pytest.approx((abs(1 / 3 + 0.3 - 1) + abs(0.34 - 1)) / 3, abs=1e-12)
+    assert calibration_error(chance, right) == pytest.approx(
+        (abs(1 / 3 + 0.3 - 1) + abs(0.34 - 1)) / 3, abs=1e-12
+    )
 
 
 def test_the_calibration_error_equals_a_loop_over_fifteen_bins():
@@ -155,8 +183,15 @@ def test_chances_that_come_true_as_often_as_they_say_are_calibrated():
 def test_one_class_alone_has_an_accuracy_but_no_auc(classes):
     scores = score(np.eye(classes)[[1, 1, 0]], np.array([1, 1, 1]))
     assert scores["accuracy"] == pytest.approx(2 / 3)
-    assert {name: value for name, value in scores.items() if name.startswith("auc")} == dict.fromkeys(
-        ["auc_ovo_macro", "auc_ovr_macro", "auc_ovr_weighted", *(["auc_binary"] if classes == 2 else [])]
+    assert {
+        name: value for name, value in scores.items() if name.startswith("auc")
+    } == dict.fromkeys(
+        [
+            "auc_ovo_macro",
+            "auc_ovr_macro",
+            "auc_ovr_weighted",
+            *(["auc_binary"] if classes == 2 else []),
+        ]
     )
     json.dumps(scores, allow_nan=False)
 
@@ -188,12 +223,20 @@ def test_balanced_accuracy_is_one_number_however_many_classes_have_no_image(clas
     logits, y = predictions(classes)
     for kept in (y >= 0, y != 1, y % 3 == 0):
         accuracy = balanced_accuracy(logits[kept], y[kept])
-        there = [(logits[kept].argmax(1) == y[kept])[y[kept] == c].mean() for c in np.unique(y[kept])]
-        assert accuracy == score(logits[kept], y[kept])["balanced_accuracy"] == pytest.approx(np.mean(there), abs=1e-15)
+        there = [
+            (logits[kept].argmax(1) == y[kept])[y[kept] == c].mean() for c in np.unique(y[kept])
+        ]
+        assert (
+            accuracy
+            == score(logits[kept], y[kept])["balanced_accuracy"]
+            == pytest.approx(np.mean(there), abs=1e-15)
+        )
         assert np.isnan(recalls(logits[kept], y[kept])).sum() == classes - len(there)
 
 
 def test_mean_recall_of_resamples_leaves_out_the_classes_that_each_of_them_lacks():
-    recall = np.array([[0.5, np.nan, np.nan], [1.0, 0.25, np.nan], [np.nan, np.nan, np.nan]])  # [3, 3]
+    recall = np.array(
+        [[0.5, np.nan, np.nan], [1.0, 0.25, np.nan], [np.nan, np.nan, np.nan]]
+    )  # [3, 3]
     with np.errstate(invalid="ignore"):
         np.testing.assert_array_equal(mean_of_known(recall), [0.75, 0.25, np.nan])

@@ -21,12 +21,17 @@ VIT = "timm:test_vit@32"
 
 
 def build(name=VIT, weights=None, size=32, **rest):
-    return models.build(name, models.Inputs(3, 2, size), seed=0, weights=weights and str(weights), **rest)
+    return models.build(
+        name, models.Inputs(3, 2, size), seed=0, weights=weights and str(weights), **rest
+    )
 
 
 def trained(name=VIT):
     """The tensors of a backbone whose numbers are not those of seed 0."""
-    return {k: torch.full_like(v, 0.25) if v.is_floating_point() else v for k, v in tensors(build(name)).items()}
+    return {
+        k: torch.full_like(v, 0.25) if v.is_floating_point() else v
+        for k, v in tensors(build(name)).items()
+    }
 
 
 def tensors(net):
@@ -42,7 +47,9 @@ def under(prefix, state):
 
 
 LAYOUTS = {  # how others keep a vision transformer
-    "timm": lambda state: state | {"head.weight": torch.ones(1000, 64), "head.bias": torch.ones(1000)},
+    "timm": lambda state: (
+        state | {"head.weight": torch.ones(1000, 64), "head.bias": torch.ones(1000)}
+    ),
     "several GPUs": lambda state: {"state_dict": under("module.", state), "epoch": 3},
     "BiomedCLIP": lambda state: (
         under("visual.trunk.", state)
@@ -50,15 +57,19 @@ LAYOUTS = {  # how others keep a vision transformer
         | {"text.transformer.embeddings.word_embeddings.weight": torch.ones(4, 2)}
     ),
     "RETFound, a masked autoencoder": lambda state: {
-        "model": state | {"mask_token": torch.ones(1, 1, 8), "decoder_blocks.0.norm1.weight": torch.ones(8)},
+        "model": state
+        | {"mask_token": torch.ones(1, 1, 8), "decoder_blocks.0.norm1.weight": torch.ones(8)},
         "optimizer": {"state": {}, "param_groups": [{"lr": 0.1, "params": [0]}]},
-        "epoch": 799, "scaler": {}, "args": Namespace(model="mae_vit_large_patch16", lr=1e-3),
+        "epoch": 799,
+        "scaler": {},
+        "args": Namespace(model="mae_vit_large_patch16", lr=1e-3),
     },
     "RETFound, by DINOv2": lambda state: {
-        "teacher": under("backbone.", state) | {"dino_head.mlp.0.weight": torch.ones(4, 4)}, "iteration": 9,
+        "teacher": under("backbone.", state) | {"dino_head.mlp.0.weight": torch.ones(4, 4)},
+        "iteration": 9,
     },
     "DINOv2": lambda state: state | {"mask_token": torch.ones(1, 64)},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -80,28 +91,41 @@ def test_a_checkpoint_with_other_objects_than_its_arguments_is_refused(tmp_path)
 def test_position_embeddings_are_resized_to_the_side_that_is_asked_for(tmp_path):
     torch.save(trained("timm:test_vit@64"), tmp_path / "w.pth")
     net = build(weights=tmp_path / "w.pth")
-    torch.testing.assert_close(net.backbone.pos_embed, torch.full_like(net.backbone.pos_embed, 0.25))
+    torch.testing.assert_close(
+        net.backbone.pos_embed, torch.full_like(net.backbone.pos_embed, 0.25)
+    )
     assert net(torch.zeros(1, 3, 20, 20)).shape == (1, 2)  # enlarged to 32
 
 
 def test_openais_names_are_read_by_timms_network_and_by_open_clips(tmp_path):
     """As PubMedCLIP, which keeps a state_dict in OpenAI's names."""
     clip = pytest.importorskip("open_clip").CLIP(
-        16, {"layers": 1, "width": 64, "head_width": 32, "patch_size": 16, "image_size": 32},
-        {"context_length": 4, "vocab_size": 8, "width": 8, "heads": 1, "layers": 1}, quick_gelu=True,
-    )  # fmt: skip
+        16,
+        {"layers": 1, "width": 64, "head_width": 32, "patch_size": 16, "image_size": 32},
+        {"context_length": 4, "vocab_size": 8, "width": 8, "heads": 1, "layers": 1},
+        quick_gelu=True,
+    )
     torch.save({"epoch": 1, "state_dict": clip.state_dict()}, tmp_path / "clip.pth")
     make = timm.models.vision_transformer.VisionTransformer
     backbone = make(
-        img_size=32, embed_dim=64, depth=1, num_heads=2, num_classes=0, pre_norm=True, norm_layer=nn.LayerNorm,
-        act_layer=timm.layers.get_act_layer("quick_gelu"), fc_norm=False,
-    )  # fmt: skip
+        img_size=32,
+        embed_dim=64,
+        depth=1,
+        num_heads=2,
+        num_classes=0,
+        pre_norm=True,
+        norm_layer=nn.LayerNorm,
+        act_layer=timm.layers.get_act_layer("quick_gelu"),
+        fc_norm=False,
+    )
     state = torch.load(tmp_path / "clip.pth", weights_only=True)["state_dict"]
     image = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     net = models.Network(backbone, 64, 2)
     models.load_weights(net, "timm:vit", str(tmp_path / "clip.pth"))
     clip.visual.proj = None
-    torch.testing.assert_close(net.eval().features(image), clip.visual.eval()(image), atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(
+        net.eval().features(image), clip.visual.eval()(image), atol=1e-4, rtol=1e-4
+    )
     tower = models.Network(clip.visual, 64, 2)
     read = of_backbone(tower.backbone, state, "clip.pth")
     assert read.keys() - {"proj"} == tower.backbone.state_dict().keys()
@@ -110,7 +134,9 @@ def test_openais_names_are_read_by_timms_network_and_by_open_clips(tmp_path):
 def test_a_file_of_two_networks_is_refused(tmp_path):
     state = trained()
     torch.save(under("encoder_q.", state) | under("encoder_k.", state), tmp_path / "w.pth")
-    with pytest.raises(FedcliError, match=r"holds several networks, such as encoder_q\. and encoder_k\."):
+    with pytest.raises(
+        FedcliError, match=r"holds several networks, such as encoder_q\. and encoder_k\."
+    ):
         build(weights=tmp_path / "w.pth")
 
 
@@ -165,7 +191,9 @@ def hub(tmp_path, monkeypatch):
         return snapshot
 
     named = ["clinic/eyes", "clinic/clip", "clinic/absent", "a b//c"]
-    with extensions.allowed(f"{library}:hf-hub:{name}" for name in named for library in ("timm", "open_clip")):
+    with extensions.allowed(
+        f"{library}:hf-hub:{name}" for name in named for library in ("timm", "open_clip")
+    ):
         yield put
 
 
@@ -189,49 +217,96 @@ def test_the_tower_of_an_open_clip_network_of_the_hub(hub):
     """In the layout of BiomedCLIP: timm's tower, a text tower that is not needed, both in one file."""
     pytest.importorskip("open_clip")
     folder = hub("clinic", "clip")
-    vision = {"timm_model_name": "test_vit", "timm_model_pretrained": True, "timm_pool": "", "timm_proj": "linear"}
-    text = {"hf_model_name": "no/such-model", "hf_tokenizer_name": "no/such-model", "context_length": 256}
+    vision = {
+        "timm_model_name": "test_vit",
+        "timm_model_pretrained": True,
+        "timm_pool": "",
+        "timm_proj": "linear",
+    }
+    text = {
+        "hf_model_name": "no/such-model",
+        "hf_tokenizer_name": "no/such-model",
+        "context_length": 256,
+    }
     config = {"embed_dim": 16, "vision_cfg": {**vision, "image_size": 160}, "text_cfg": text}
-    (folder / "open_clip_config.json").write_text(json.dumps({"model_cfg": config, "preprocess_cfg": {}}))
+    (folder / "open_clip_config.json").write_text(
+        json.dumps({"model_cfg": config, "preprocess_cfg": {}})
+    )
     name = "open_clip:hf-hub:clinic/clip"
     net = build(name)
     assert net.head.in_features == 16 and net.fed.side == 160
     state = {k: torch.full_like(v, 0.25) for k, v in tensors(net).items()}
-    torch.save(under("visual.", state) | {"text.proj.weight": torch.ones(2)}, folder / "open_clip_pytorch_model.bin")
+    torch.save(
+        under("visual.", state) | {"text.proj.weight": torch.ones(2)},
+        folder / "open_clip_pytorch_model.bin",
+    )
     holds(build(name, "pretrained"), state)
 
 
 @pytest.mark.parametrize(
     ("library", "file", "about"),
     [
-        ("timm", "config.json", lambda depth: {
-            "architecture": "test_vit", "num_classes": 0, "model_args": {"depth": depth},
-            "pretrained_cfg": {"num_classes": 0, "input_size": [3, 160, 160], "fixed_input_size": True},
-        }),
-        ("open_clip", "open_clip_config.json", lambda dim: {"model_cfg": {
-            "embed_dim": dim,
-            "vision_cfg": {"layers": 1, "width": 8, "head_width": 4, "patch_size": 8, "image_size": 16},
-        }}),
+        (
+            "timm",
+            "config.json",
+            lambda depth: {
+                "architecture": "test_vit",
+                "num_classes": 0,
+                "model_args": {"depth": depth},
+                "pretrained_cfg": {
+                    "num_classes": 0,
+                    "input_size": [3, 160, 160],
+                    "fixed_input_size": True,
+                },
+            },
+        ),
+        (
+            "open_clip",
+            "open_clip_config.json",
+            lambda dim: {
+                "model_cfg": {
+                    "embed_dim": dim,
+                    "vision_cfg": {
+                        "layers": 1,
+                        "width": 8,
+                        "head_width": 4,
+                        "patch_size": 8,
+                        "image_size": 16,
+                    },
+                }
+            },
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_revision_is_the_one_that_is_named_and_its_commit_is_recorded(library, file, about, hub):
     pytest.importorskip(library)
     for branch, digit, dim in (("main", "0", 2), ("stable", "1", 3)):
         (hub("clinic", "eyes", branch, digit * 40) / file).write_text(json.dumps(about(dim)))
     name = f"{library}:hf-hub:clinic/eyes"
-    built = {end: sum(p.numel() for p in build(name + end).parameters()) for end in ("", "@stable", f"@{'1' * 40}")}
+    built = {
+        end: sum(p.numel() for p in build(name + end).parameters())
+        for end in ("", "@stable", f"@{'1' * 40}")
+    }
     assert built["@stable"] == built[f"@{'1' * 40}"] > built[""]
     code = {end: own_code.recorded(resolve("fedavg"), name + end)[name + end] for end in built}
-    assert {end: each["revision"][0] for end, each in code.items()} == {"": "0", "@stable": "1", f"@{'1' * 40}": "1"}
+    assert {end: each["revision"][0] for end, each in code.items()} == {
+        "": "0",
+        "@stable": "1",
+        f"@{'1' * 40}": "1",
+    }
     run = SimpleNamespace(body={"model": {"name": name}}, options={"code": {name: code[""]}})
     assert own_code.model_of(run) == f"{name}@{'0' * 40}"
     with pytest.raises(FedcliError, match="is not in the hub's cache"):
         build(f"{name}@absent")
 
 
-@pytest.mark.parametrize("name", ["timm:hf-hub:clinic/absent", "open_clip:hf-hub:clinic/absent", "timm:hf-hub:a b//c"])
+@pytest.mark.parametrize(
+    "name", ["timm:hf-hub:clinic/absent", "open_clip:hf-hub:clinic/absent", "timm:hf-hub:a b//c"]
+)
 def test_without_a_network_what_is_not_in_the_cache_is_named(hub, name):
-    with pytest.raises(FedcliError, match="is not in the hub's cache on this machine and cannot be fetched") as error:
+    with pytest.raises(
+        FedcliError, match="is not in the hub's cache on this machine and cannot be fetched"
+    ) as error:
         build(name)
     assert len(str(error.value)) < 400 and "--weights FILE" in error.value.hint
 

@@ -39,7 +39,9 @@ def test_the_resnet_gives_every_place_of_open_clips_pool(tmp_path):
     other = theirs("clip-tiny-rn")
     net = tiny("clip-tiny-rn", weights=saved(other, tmp_path / "clip.pt"), extend=prompts)
     x, pool = clip_input(images(64)), other.visual.attnpool
-    maps = other.visual.layer4(other.visual.layer3(other.visual.layer2(other.visual.layer1(other.visual.stem(x)))))
+    maps = other.visual.layer4(
+        other.visual.layer3(other.visual.layer2(other.visual.layer1(other.visual.stem(x))))
+    )
     every = net.backbone.visual.attnpool(maps)  # [B, 1 + M, D]
     torch.testing.assert_close(every[:, 0], other.visual(x), atol=1e-5, rtol=0)
     torch.testing.assert_close(net.features(fed(images(64))), every[:, None, 1:], atol=1e-5, rtol=0)
@@ -47,10 +49,25 @@ def test_the_resnet_gives_every_place_of_open_clips_pool(tmp_path):
     places = torch.cat([places.mean(0, keepdim=True), places]) + pool.positional_embedding[:, None]
     bias = torch.cat([pool.q_proj.bias, pool.k_proj.bias, pool.v_proj.bias])
     expected, _ = F.multi_head_attention_forward(
-        places, places, places, 256, pool.num_heads, None, bias, None, None, False, 0.0, pool.c_proj.weight,
-        pool.c_proj.bias, training=False, use_separate_proj_weight=True, q_proj_weight=pool.q_proj.weight,
-        k_proj_weight=pool.k_proj.weight, v_proj_weight=pool.v_proj.weight,
-    )  # fmt: skip
+        places,
+        places,
+        places,
+        256,
+        pool.num_heads,
+        None,
+        bias,
+        None,
+        None,
+        False,
+        0.0,
+        pool.c_proj.weight,
+        pool.c_proj.bias,
+        training=False,
+        use_separate_proj_weight=True,
+        q_proj_weight=pool.q_proj.weight,
+        k_proj_weight=pool.k_proj.weight,
+        v_proj_weight=pool.v_proj.weight,
+    )
     torch.testing.assert_close(every, expected.transpose(0, 1), atol=1e-5, rtol=0)
 
 
@@ -59,11 +76,17 @@ def test_learned_words_that_are_real_words_give_open_clips_texts(tmp_path):
     import open_clip
 
     other = theirs("clip-tiny")
-    net = tiny(weights=saved(other, tmp_path / "clip.pt"), names=["NOT_Glaucoma", "Glaucoma"], extend=prompts)
+    net = tiny(
+        weights=saved(other, tmp_path / "clip.pt"),
+        names=["NOT_Glaucoma", "Glaucoma"],
+        extend=prompts,
+    )
     tokens = open_clip.tokenize([f"a scan of my {name}." for name in NAMES])
     net.head.context[1].copy_(other.token_embedding(tokens[0, 1:5]))
     assert [end + 1 + 4 for end in net.text.ends] == tokens.argmax(1).tolist() == [9, 8]
-    torch.testing.assert_close(net.head.texts()[1], other.encode_text(tokens, normalize=True), atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        net.head.texts()[1], other.encode_text(tokens, normalize=True), atol=1e-5, rtol=0
+    )
     torch.testing.assert_close(net.head.scale, other.logit_scale.exp())
 
 
@@ -72,7 +95,9 @@ def test_the_head_is_the_scaled_mean_cosine_over_slabs_places_and_prompts():
     tokens = torch.randn(2, 2, 16, 16, generator=SEED(1))
     cosines = torch.stack(
         [
-            torch.stack([F.cosine_similarity(tokens, net.head.texts()[n, c], dim=-1) for n in range(2)], -1)
+            torch.stack(
+                [F.cosine_similarity(tokens, net.head.texts()[n, c], dim=-1) for n in range(2)], -1
+            )
             for c in range(2)
         ],
         2,
@@ -86,7 +111,10 @@ def test_the_head_is_the_scaled_mean_cosine_over_slabs_places_and_prompts():
 def test_a_learned_word_changes_every_class_through_the_text_tower():
     net = tiny(extend=prompts)
     net.head.texts()[1, 0].sum().backward()
-    assert net.head.context[0].grad.abs().sum() == 0 and (net.head.context[1].grad.abs().sum(1) > 0).all()
+    assert (
+        net.head.context[0].grad.abs().sum() == 0
+        and (net.head.context[1].grad.abs().sum(1) > 0).all()
+    )
 
 
 def test_prompts_are_all_that_travels_and_the_text_tower_is_kept_once():
@@ -94,7 +122,11 @@ def test_prompts_are_all_that_travels_and_the_text_tower_is_kept_once():
     net.backbone.requires_grad_(False)
     assert Layout(net).shapes == {"head.context.0": (4, 32), "head.context.1": (4, 32)}
     assert sorted(frozen_parts(net)) == ["backbone", "text"]
-    assert not [k for k in net.state_dict() if "token_embedding" in k or k.startswith("head.") and "context" not in k]
+    assert not [
+        k
+        for k in net.state_dict()
+        if "token_embedding" in k or k.startswith("head.") and "context" not in k
+    ]
 
 
 def test_without_prompts_there_is_one_vector_per_image_and_no_text_tower():
@@ -112,9 +144,14 @@ def test_one_channel_is_shown_as_three_and_any_normalisation_is_undone():
     grey = images(32, 1)
     first, third = tiny(channels=1), tiny(channels=3)
     torch.testing.assert_close(
-        first.features(fed(grey)), third.features(fed(grey.expand(-1, 3, -1, -1))), atol=1e-5, rtol=0
+        first.features(fed(grey)),
+        third.features(fed(grey.expand(-1, 3, -1, -1))),
+        atol=1e-5,
+        rtol=0,
     )
-    torch.testing.assert_close(first.backbone._prepared(fed(grey)), clip_input(grey), atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        first.backbone._prepared(fed(grey)), clip_input(grey), atol=1e-5, rtol=0
+    )
 
 
 @pytest.mark.parametrize("side", [8, 50])
@@ -134,12 +171,17 @@ def test_a_volume_is_four_slabs_of_eight_slices_each_stretched_to_its_own_range(
     plain = tiny()
     plain.tokens, plain.backbone.visual = True, net.backbone.visual
     stretched = fed((third - low) / (high - low + 1e-5))
-    torch.testing.assert_close(net.features(fed(x))[:, 2], plain.features(stretched)[:, 0], atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        net.features(fed(x))[:, 2], plain.features(stretched)[:, 0], atol=1e-5, rtol=0
+    )
 
 
 def test_the_projection_of_slices_starts_small_trains_and_survives_an_empty_volume():
     net = tiny(channels=32)
-    assert abs(net.backbone.slices.weight.std() - 8**-0.5) < 0.03 and not net.backbone.slices.bias.any()
+    assert (
+        abs(net.backbone.slices.weight.std() - 8**-0.5) < 0.03
+        and not net.backbone.slices.bias.any()
+    )
     net(fed(torch.zeros(2, 32, 32, 32))).sum().backward()
     assert net.backbone.slices.weight.grad.isfinite().all()
     net(fed(images(32, 32))).square().sum().backward()
@@ -163,7 +205,10 @@ def test_a_volume_is_refused_by_a_network_of_three_channels_and_taken_by_clip():
 def counts(net, part, rank=0):
     """Numbers of the modules of a part, or of factors [in, rank] and [rank, out] beside them."""
     modules = [net.backbone.get_submodule(name) for name in net.backbone.parts[part]]
-    return sum(rank * sum(m.weight.shape[:2]) if rank else sum(p.numel() for p in m.parameters()) for m in modules)
+    return sum(
+        rank * sum(m.weight.shape[:2]) if rank else sum(p.numel() for p in m.parameters())
+        for m in modules
+    )
 
 
 def test_the_towers_have_the_sizes_of_clip_and_adapters_those_of_fairfedmed():
@@ -172,10 +217,15 @@ def test_the_towers_have_the_sizes_of_clip_and_adapters_those_of_fairfedmed():
         vit = clip.ClipNetwork("clip-vit-b16", 1, NAMES)
         resnet = clip.ClipNetwork("clip-rn50", 1, NAMES)
     for net, total in ((vit, 149_620_737), (resnet, 102_007_137)):
-        towers = sum(p.numel() for module in (net.backbone, net.spare[0]) for p in module.parameters())
+        towers = sum(
+            p.numel() for module in (net.backbone, net.spare[0]) for p in module.parameters()
+        )
         assert towers + 49_408 * 512 == total
     assert (len(vit.backbone.parts["mlp"]), counts(vit, "mlp", 12)) == (24, 1_105_920)
-    assert (len(resnet.backbone.parts["conv"]), counts(resnet, "conv", 32)) == (32, 1_147_904 - 32 * 3 * 32)
+    assert (len(resnet.backbone.parts["conv"]), counts(resnet, "conv", 32)) == (
+        32,
+        1_147_904 - 32 * 3 * 32,
+    )
     assert counts(resnet, "attention", 32) == 491_520 and counts(resnet, "norms") == 53_248
     assert (vit.backbone.side, vit.backbone.visual.positional_embedding.shape) == (224, (197, 768))
 
@@ -185,7 +235,9 @@ def test_the_tiny_networks_have_the_same_parts_as_the_large():
         with torch.device("meta"):
             parts = [clip.ClipNetwork(name, 1, NAMES).backbone.parts for name in (tiny_one, large)]
         assert all(set(parts[0][kind]) <= set(parts[1][kind]) for kind in parts[1])
-        assert [bool(names) for names in parts[0].values()] == [bool(names) for names in parts[1].values()]
+        assert [bool(names) for names in parts[0].values()] == [
+            bool(names) for names in parts[1].values()
+        ]
 
 
 def test_a_wrapped_projection_of_the_pool_is_asked():
@@ -200,8 +252,14 @@ def test_every_weight_that_is_read_has_a_gradient_even_from_one_image(name):
     """But for what only the pooled token goes through, which is left out."""
     net = tiny(name).train()
     net(fed(images(64, count=1)))[:, 0].sum().backward()
-    assert [k for k, p in net.backbone.named_parameters() if p.grad is None or not p.grad.isfinite().all()] == []
-    assert net.backbone.get_submodule(next(n for k in net.backbone.parts.values() for n in k)).weight.grad.any()
+    assert [
+        k
+        for k, p in net.backbone.named_parameters()
+        if p.grad is None or not p.grad.isfinite().all()
+    ] == []
+    assert net.backbone.get_submodule(
+        next(n for k in net.backbone.parts.values() for n in k)
+    ).weight.grad.any()
 
 
 def test_bf16_computes_the_image_tower_low_and_the_texts_exactly():
@@ -209,7 +267,9 @@ def test_bf16_computes_the_image_tower_low_and_the_texts_exactly():
     x = fed(images(32))
     assert low.features(x).dtype == low(x).dtype == torch.float32
     torch.testing.assert_close(low.features(x), exact.features(x), atol=0.05, rtol=0.05)
-    assert not torch.equal(low.features(x), exact.features(x)) and torch.equal(low.head.texts(), exact.head.texts())
+    assert not torch.equal(low.features(x), exact.features(x)) and torch.equal(
+        low.head.texts(), exact.head.texts()
+    )
 
 
 @pytest.mark.parametrize("spec", ["fedavg", "fedproto", "fed-mas"])
@@ -229,7 +289,10 @@ def test_the_seed_decides_both_towers():
     torch.manual_seed(9)
     two, three = tiny(seed=1, extend=prompts), tiny(seed=2, extend=prompts)
     for part in ("backbone", "text", "head"):
-        a, b, c = (torch.cat([p.flatten() for p in getattr(n, part).parameters()]) for n in (each, two, three))
+        a, b, c = (
+            torch.cat([p.flatten() for p in getattr(n, part).parameters()])
+            for n in (each, two, three)
+        )
         assert torch.equal(a, b) and not torch.equal(a, c)
 
 
@@ -240,7 +303,9 @@ def test_every_clip_is_listed_with_its_shape():
 def test_a_method_of_clip_on_another_network_is_refused_before_anything_is_loaded():
     from fedcli.federation.client import Training
 
-    with pytest.raises(UsageError, match="promptfl fine-tunes a CLIP network, which cnn is not") as error:
+    with pytest.raises(
+        UsageError, match="promptfl fine-tunes a CLIP network, which cnn is not"
+    ) as error:
         check(planned("promptfl", {}, Training(), 1))
     assert "clip-tiny" in error.value.hint
     with pytest.raises(UsageError, match="freezes its network itself"):

@@ -14,10 +14,14 @@ from fedcli.models import clip
 @pytest.mark.parametrize("prefix", ["", "module."])
 def test_weights_in_half_precision_and_under_a_prefix_are_taken(prefix, tmp_path):
     other = theirs("clip-tiny").half()
-    torch.save({"state_dict": {prefix + k: v for k, v in other.state_dict().items()}}, tmp_path / "clip.pt")
+    torch.save(
+        {"state_dict": {prefix + k: v for k, v in other.state_dict().items()}}, tmp_path / "clip.pt"
+    )
     net = tiny(weights=str(tmp_path / "clip.pt"), extend=prompts)
     assert torch.equal(net.backbone.visual.proj, other.visual.proj.float())
-    assert torch.equal(net.text.words[1, net.text.ends[1]], other.token_embedding.weight[49_407].float())
+    assert torch.equal(
+        net.text.words[1, net.text.ends[1]], other.token_embedding.weight[49_407].float()
+    )
 
 
 def test_open_clips_other_names_of_the_text_tower_are_taken(tmp_path):
@@ -41,7 +45,9 @@ def test_the_model_of_a_run_fills_the_image_tower_and_its_projection_of_slices(t
         for k, v in source.state_dict().items():
             file[f"model/{k}"] = v.numpy()
     net = tiny(channels=16, weights=str(tmp_path / "00002.h5"))
-    for each, two in zip(net.backbone.state_dict().values(), source.backbone.state_dict().values(), strict=True):
+    for each, two in zip(
+        net.backbone.state_dict().values(), source.backbone.state_dict().values(), strict=True
+    ):
         assert torch.equal(each, two)
     with pytest.raises(FedcliError, match="holds no text tower, which prompts need"):
         tiny(channels=16, weights=str(tmp_path / "00002.h5"), extend=prompts)
@@ -50,16 +56,28 @@ def test_the_model_of_a_run_fills_the_image_tower_and_its_projection_of_slices(t
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda t: [t.pop(k) for k in list(t) if k.startswith("visual.")], "is no CLIP: it has no tensor visual"),
+        (
+            lambda t: [t.pop(k) for k in list(t) if k.startswith("visual.")],
+            "is no CLIP: it has no tensor visual",
+        ),
         (lambda t: t.pop("visual.proj"), "tensor visual.proj is missing"),
-        (lambda t: t.pop("ln_final.bias"), "does not fit clip-tiny: tensor ln_final.bias is missing"),
-        (lambda t: t.update({"decoder.bias": t["ln_final.bias"]}), "tensor decoder.bias is unknown"),
+        (
+            lambda t: t.pop("ln_final.bias"),
+            "does not fit clip-tiny: tensor ln_final.bias is missing",
+        ),
+        (
+            lambda t: t.update({"decoder.bias": t["ln_final.bias"]}),
+            "tensor decoder.bias is unknown",
+        ),
         (lambda t: t.update({"visual.head": t["ln_final.bias"]}), "tensor visual.head is unknown"),
         (
             lambda t: t.update({"visual.positional_embedding": torch.ones(50, 32)}),
             r"visual.positional_embedding has shape \(50, 32\), not \(17, 32\)",
         ),
-        (lambda t: t.update({"token_embedding.weight": torch.ones(9, 32)}), r"\(9, 32\), not \(49408, 32\)"),
+        (
+            lambda t: t.update({"token_embedding.weight": torch.ones(9, 32)}),
+            r"\(9, 32\), not \(49408, 32\)",
+        ),
     ],
 )
 def test_files_that_do_not_fit_are_refused_by_their_first_wrong_tensor(change, message, tmp_path):
@@ -77,13 +95,21 @@ def test_weights_without_a_text_tower_make_a_network_without_prompts(tmp_path):
     assert "both towers" in error.value.hint
 
 
-def test_openais_weights_come_through_open_clip_or_a_sentence_says_where_to_find_them(tmp_path, monkeypatch):
+def test_openais_weights_come_through_open_clip_or_a_sentence_says_where_to_find_them(
+    tmp_path, monkeypatch
+):
     import open_clip
 
     asked = []
     path = saved(theirs("clip-tiny"), tmp_path / "clip.pt")
-    monkeypatch.setitem(clip.SHAPES, "clip-tiny", clip.Shape(**vars(clip.SHAPES["clip-tiny"]) | {"pretrained": "RN50"}))
-    monkeypatch.setattr(open_clip.pretrained, "download_pretrained", lambda source: asked.append(source) or path)
+    monkeypatch.setitem(
+        clip.SHAPES,
+        "clip-tiny",
+        clip.Shape(**vars(clip.SHAPES["clip-tiny"]) | {"pretrained": "RN50"}),
+    )
+    monkeypatch.setattr(
+        open_clip.pretrained, "download_pretrained", lambda source: asked.append(source) or path
+    )
     assert torch.equal(tiny(weights="openai").backbone.visual.proj, theirs("clip-tiny").visual.proj)
     assert asked[0]["hf_hub"] == "timm/resnet50_clip.openai/"
 
@@ -99,7 +125,9 @@ def test_openais_weights_come_through_open_clip_or_a_sentence_says_where_to_find
 
 @pytest.mark.parametrize("weights", ["openai", "imagenet"])
 def test_weights_that_do_not_exist_for_a_tiny_clip_are_refused(weights):
-    with pytest.raises(UsageError, match="no (weights of OpenAI|ImageNet weights) for clip-tiny") as error:
+    with pytest.raises(
+        UsageError, match="no (weights of OpenAI|ImageNet weights) for clip-tiny"
+    ) as error:
         tiny(weights=weights)
     assert error.value.hint
 

@@ -30,18 +30,26 @@ def test_gradients_land_in_one_vector_and_match_autograd():
     layout, batch = Layout(net), next(toy_shard("north").in_order())
     nn.functional.cross_entropy(net(batch.x), batch.y).backward()
     nn.functional.cross_entropy(other(batch.x), batch.y).backward()
-    torch.testing.assert_close(layout.grad, torch.cat([p.grad.reshape(-1) for p in other.parameters()]))
+    torch.testing.assert_close(
+        layout.grad, torch.cat([p.grad.reshape(-1) for p in other.parameters()])
+    )
 
 
-@pytest.mark.parametrize("name, kind, momentum", [
-    ("sgd", torch.optim.SGD, 0.0), ("sgd", torch.optim.SGD, 0.9), ("adam", torch.optim.Adam, 0.0)
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, kind, momentum",
+    [("sgd", torch.optim.SGD, 0.0), ("sgd", torch.optim.SGD, 0.9), ("adam", torch.optim.Adam, 0.0)],
+)
 def test_one_flat_step_equals_torchs_steps_over_the_tensors(name, kind, momentum):
     net, other = toy_net(dropout=0.0), toy_net(dropout=0.0)
     layout, batch = Layout(net), next(toy_shard("north").in_order())
     flat = Optimizer(layout, name)
     flat.begin(Training(optimizer=name, lr=0.1, momentum=momentum, weight_decay=0.01))
-    plain = kind(other.parameters(), lr=0.1, weight_decay=0.01, **({"momentum": momentum} if momentum else {}))
+    plain = kind(
+        other.parameters(),
+        lr=0.1,
+        weight_decay=0.01,
+        **({"momentum": momentum} if momentum else {}),
+    )
     for _ in range(3):
         layout.zero_grad()
         nn.functional.cross_entropy(net(batch.x), batch.y).backward()
@@ -49,12 +57,19 @@ def test_one_flat_step_equals_torchs_steps_over_the_tensors(name, kind, momentum
         plain.zero_grad()
         nn.functional.cross_entropy(other(batch.x), batch.y).backward()
         plain.step()
-    torch.testing.assert_close(layout.params, torch.cat([p.detach().reshape(-1) for p in other.parameters()]))
+    torch.testing.assert_close(
+        layout.params, torch.cat([p.detach().reshape(-1) for p in other.parameters()])
+    )
 
 
 def test_personal_tensors_stay_out_of_theta_but_are_trained():
     net = toy_net()
-    layout = Layout(net, personal=tuple(f"backbone.1.{k}" for k in ("weight", "bias", "running_mean", "running_var")))
+    layout = Layout(
+        net,
+        personal=tuple(
+            f"backbone.1.{k}" for k in ("weight", "bias", "running_mean", "running_var")
+        ),
+    )
     assert not any(name.startswith("backbone.1") for name in layout.spans)
     own = layout.read_own()
     assert len(own) == 16  # weight, bias, mean, variance of four channels

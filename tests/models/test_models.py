@@ -14,7 +14,13 @@ from fedcli.models.backbones import small_cnn
 from fedcli.models.layout import Layout
 from fedcli.models.weights import read
 
-SIZES = {"cnn": 24_346, "resnet10": 4_903_242, "resnet18": 11_181_642, "resnet50": 23_528_522, "densenet121": 6_964_106}
+SIZES = {
+    "cnn": 24_346,
+    "resnet10": 4_903_242,
+    "resnet18": 11_181_642,
+    "resnet50": 23_528_522,
+    "densenet121": 6_964_106,
+}
 
 
 def build(name, **rest):
@@ -46,9 +52,17 @@ def test_the_small_network_pools_before_the_relu_to_the_same_bits():
     quick, _ = small_cnn(3)
     layers = [*quick]
     usual = torch.nn.Sequential(
-        *(layers[k + {2: 1, 3: -1}.get(k % 4, 0)] if k < 12 else layers[k] for k in range(len(layers)))
+        *(
+            layers[k + {2: 1, 3: -1}.get(k % 4, 0)] if k < 12 else layers[k]
+            for k in range(len(layers))
+        )
     )
-    assert [type(layer).__name__ for layer in usual[:4]] == ["Conv2d", "BatchNorm2d", "ReLU", "MaxPool2d"]
+    assert [type(layer).__name__ for layer in usual[:4]] == [
+        "Conv2d",
+        "BatchNorm2d",
+        "ReLU",
+        "MaxPool2d",
+    ]
     x = torch.randn(8, 3, 32, 32, generator=torch.Generator().manual_seed(1))
     gradients = []
     for net in (quick, usual):
@@ -62,7 +76,9 @@ def test_the_seed_decides_the_weights_and_nothing_else_does():
     net = build("cnn", seed=3)
     torch.manual_seed(55)
     two, three = build("cnn", seed=3), build("cnn", seed=4)
-    assert torch.equal(net.head.weight, two.head.weight) and not torch.equal(net.head.weight, three.head.weight)
+    assert torch.equal(net.head.weight, two.head.weight) and not torch.equal(
+        net.head.weight, three.head.weight
+    )
 
 
 @pytest.mark.parametrize("name", ["resnet18", "densenet121"])
@@ -118,7 +134,10 @@ def test_old_densenet_names_are_understood(tmp_path):
         (torch.zeros(2, dtype=torch.complex64), "complex64"),
         (torch.zeros(2, device="meta"), "on meta"),
         (torch.zeros(1).expand(2**40), "larger than the numbers that the file holds"),
-        (torch.ones(2).to(torch.float8_e4m3fn), "float8_e4m3fn of layout torch.strided on cpu, not a plain tensor"),
+        (
+            torch.ones(2).to(torch.float8_e4m3fn),
+            "float8_e4m3fn of layout torch.strided on cpu, not a plain tensor",
+        ),
         (torch.tensor([0.0, torch.nan]), "NaN"),
     ],
 )
@@ -141,14 +160,19 @@ def test_a_file_that_is_no_state_dict_is_refused_and_never_run(tmp_path, content
     assert "this pickle ran" not in capsys.readouterr().out
 
 
-def test_a_checkpoint_with_python_objects_is_refused_with_the_command_that_keeps_its_tensors(tmp_path, monkeypatch):
+def test_a_checkpoint_with_python_objects_is_refused_with_the_command_that_keeps_its_tensors(
+    tmp_path, monkeypatch
+):
     path = tmp_path / "a 'file'.pth"
     torch.save({"state_dict": {"w": torch.ones(2)}, "when": date(2025, 1, 1)}, path)
     with pytest.raises(FedcliError) as error:
         build("resnet18", weights=str(path))
     with pytest.raises(FedcliError) as as_teacher:
         load_teacher(str(path))
-    assert (as_teacher.value.sentence, as_teacher.value.hint) == (error.value.sentence, error.value.hint)
+    assert (as_teacher.value.sentence, as_teacher.value.hint) == (
+        error.value.sentence,
+        error.value.hint,
+    )
     assert error.value.sentence == f"{path} holds Python objects beside tensors"
     assert "\x1b" not in error.value.hint and "\n" not in error.value.hint
     python, option, code = shlex.split(error.value.hint.partition(": ")[2])

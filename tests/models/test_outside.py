@@ -78,13 +78,20 @@ def holds(net, size=8, channels=3):
 @pytest.mark.parametrize(
     ("name", "width", "size"),
     [
-        ("squeezenet1_1", 512, 32), ("mobilenet_v3_small", 1024, 32), ("shufflenet_v2_x0_5", 1024, 32),
-        ("convnext_tiny", 768, 32), ("swin_t", 768, 32), ("vit_b_16", 768, 32), ("googlenet", 1024, 32),
+        ("squeezenet1_1", 512, 32),
+        ("mobilenet_v3_small", 1024, 32),
+        ("shufflenet_v2_x0_5", 1024, 32),
+        ("convnext_tiny", 768, 32),
+        ("swin_t", 768, 32),
+        ("vit_b_16", 768, 32),
+        ("googlenet", 1024, 32),
     ],
-)  # fmt: skip
+)
 @pytest.mark.filterwarnings("ignore")
 def test_torchvisions_classifiers_lose_their_last_layer(name, width, size, monkeypatch):
-    monkeypatch.setitem(outside.NO_AUXILIARY, name, {"init_weights": False} if name in outside.NO_AUXILIARY else {})
+    monkeypatch.setitem(
+        outside.NO_AUXILIARY, name, {"init_weights": False} if name in outside.NO_AUXILIARY else {}
+    )
     with torch.device("meta"):
         net = outside.make_of(f"torchvision:{name}")(models.Inputs(3, 7, size))
         assert net.head.in_features == width and net(torch.zeros(2, 3, size, size)).shape == (2, 7)
@@ -95,7 +102,9 @@ def test_a_network_of_torchvision_trains_and_is_seeded():
     net, again = (build("torchvision:mobilenet_v3_small", size=32) for _ in range(2))
     holds(net, size=32)
     assert torch.equal(Layout(net).flat, Layout(again).flat)
-    net.train()(torch.randn(1, 3, 32, 32)).sum().backward()  # one value per channel in its deep layers
+    net.train()(
+        torch.randn(1, 3, 32, 32)
+    ).sum().backward()  # one value per channel in its deep layers
 
 
 def test_networks_of_one_size_get_images_in_it():
@@ -134,7 +143,14 @@ def test_a_function_of_a_file_makes_a_network(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "head", ["channels, classes", "classes, channels=3, **_", "classes, *, size, channels", "c, n, /", "c, n, **_"]
+    "head",
+    [
+        "channels, classes",
+        "classes, channels=3, **_",
+        "classes, *, size, channels",
+        "c, n, /",
+        "c, n, **_",
+    ],
 )
 def test_a_function_is_given_its_arguments_by_name(tmp_path, head):
     made = "c, n" if head.startswith("c,") else "channels, classes"
@@ -192,4 +208,6 @@ def test_batch_norm_of_another_kind_takes_one_value_too():
     network.make_lone_safe(net)
     network.make_lone_safe(net)  # twice is once
     x = torch.tensor([-1.0, 1.0]).view(1, 2, 1, 1)
-    assert net.train()(x).flatten().tolist() == pytest.approx([0.0, 1.0], abs=1e-4) and net[0].training
+    assert (
+        net.train()(x).flatten().tolist() == pytest.approx([0.0, 1.0], abs=1e-4) and net[0].training
+    )

@@ -13,7 +13,9 @@ from fedcli.data import transforms
 from fedcli.errors import FedcliError
 from fedcli.models import Inputs, build, load_teacher, weights
 
-IMAGES = torch.rand(3, 3, 48, 48, generator=torch.Generator().manual_seed(5))  # [B, C, H, W] in [0, 1]
+IMAGES = torch.rand(
+    3, 3, 48, 48, generator=torch.Generator().manual_seed(5)
+)  # [B, C, H, W] in [0, 1]
 FED = transforms.to_input(IMAGES, channels=3)
 
 
@@ -44,9 +46,17 @@ def moco(net, width):
     encoder = names | {f"fc.{k}": v for k, v in head.items()}
     state = {f"module.encoder_q.{k}": v for k, v in encoder.items()}
     state |= {f"module.encoder_k.{k}": v.flatten()[:1] + 1 for k, v in encoder.items()}
-    state |= {"module.queue": torch.rand(128, 16), "module.queue_ptr": torch.zeros(1, dtype=torch.long)}
+    state |= {
+        "module.queue": torch.rand(128, 16),
+        "module.queue_ptr": torch.zeros(1, dtype=torch.long),
+    }
     optimizer = torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.03, momentum=0.9)
-    return {"epoch": 800, "arch": "resnet50", "state_dict": state, "optimizer": optimizer.state_dict()}
+    return {
+        "epoch": 800,
+        "arch": "resnet50",
+        "state_dict": state,
+        "optimizer": optimizer.state_dict(),
+    }
 
 
 @pytest.mark.parametrize(("name", "width"), [("resnet18", 512), ("resnet50", 2048)])
@@ -68,9 +78,15 @@ def test_a_torchvision_state_dict_is_taken_without_its_classifier(prefix, tmp_pa
 def test_the_model_of_a_run_is_taken_without_what_trained_beside_it(tmp_path):
     """As a teacher, and as starting weights."""
     net = network("resnet18")
-    floats = {f"backbone.{k}": v for k, v in net.state_dict().items() if v.is_floating_point() and k[:3] != "fc."}
+    floats = {
+        f"backbone.{k}": v
+        for k, v in net.state_dict().items()
+        if v.is_floating_point() and k[:3] != "fc."
+    }
     with h5py.File(tmp_path / "00002.h5", "w") as file:
-        for k, v in (floats | {"head.weight": torch.ones(8, 512), "projector.0.weight": torch.ones(2, 2)}).items():
+        for k, v in (
+            floats | {"head.weight": torch.ones(8, 512), "projector.0.weight": torch.ones(2, 2)}
+        ).items():
             file[f"model/{k}"] = v.numpy()
     path = str(tmp_path / "00002.h5")
     begun = build("resnet18", Inputs(3, 2, 32), seed=0, weights=path)
@@ -101,7 +117,9 @@ def test_a_resnet_sees_images_at_their_own_size_and_says_what_it_was_trained_at(
 def test_a_grey_image_is_shown_as_the_same_image_in_colour(plain):
     grey = IMAGES[:, :1]
     seen = load_teacher(plain)(transforms.to_input(grey, channels=1))
-    torch.testing.assert_close(seen, load_teacher(plain)(transforms.to_input(grey, channels=3)), atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(
+        seen, load_teacher(plain)(transforms.to_input(grey, channels=3)), atol=1e-4, rtol=1e-4
+    )
 
 
 def saved(tmp_path, tensors):
@@ -112,15 +130,23 @@ def saved(tmp_path, tensors):
 def test_a_file_that_lacks_a_tensor_is_refused_by_the_first_one(tmp_path):
     state = network("resnet18").state_dict()
     del state["layer2.0.bn1.running_var"], state["layer4.1.conv1.weight"]
-    with pytest.raises(FedcliError, match=r"not a ResNet-18: tensor layer2\.0\.bn1\.running_var is missing"):
+    with pytest.raises(
+        FedcliError, match=r"not a ResNet-18: tensor layer2\.0\.bn1\.running_var is missing"
+    ):
         load_teacher(saved(tmp_path, state))
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"layer1.2.conv1.weight": torch.ones(64, 64, 3, 3)}, r"tensor layer1\.2\.conv1\.weight is unknown"),
-        ({"conv1.weight": torch.ones(64, 1, 7, 7)}, r"conv1\.weight has shape \(64, 1, 7, 7\), not \(64, 3, 7, 7\)"),
+        (
+            {"layer1.2.conv1.weight": torch.ones(64, 64, 3, 3)},
+            r"tensor layer1\.2\.conv1\.weight is unknown",
+        ),
+        (
+            {"conv1.weight": torch.ones(64, 1, 7, 7)},
+            r"conv1\.weight has shape \(64, 1, 7, 7\), not \(64, 3, 7, 7\)",
+        ),
     ],
 )
 def test_a_file_of_another_network_is_refused_by_the_tensor(change, said, tmp_path):
@@ -129,7 +155,9 @@ def test_a_file_of_another_network_is_refused_by_the_tensor(change, said, tmp_pa
 
 
 def test_a_file_that_fits_nothing_is_refused_with_what_would(tmp_path):
-    with pytest.raises(FedcliError, match="no network that can be a teacher .*features.0.weight") as error:
+    with pytest.raises(
+        FedcliError, match="no network that can be a teacher .*features.0.weight"
+    ) as error:
         load_teacher(saved(tmp_path, {"features.0.weight": torch.ones(2)}))
     assert "MoCo-v2" in error.value.hint and "CLIP" in error.value.hint
     with pytest.raises(FedcliError, match="no such teacher file"):
@@ -154,11 +182,16 @@ def test_the_tensors_of_a_torchscript_archive_are_read_and_its_code_is_not(tmp_p
     torch.jit.script(net).save(str(path))
     with zipfile.ZipFile(path) as archive:
         entries = {name: archive.read(name) for name in archive.namelist()}
-    with zipfile.ZipFile(path, "w") as archive:  # the same archive with code that no compiler would take
+    with zipfile.ZipFile(
+        path, "w"
+    ) as archive:  # the same archive with code that no compiler would take
         for name, data in entries.items():
             archive.writestr(name, b"this is no code" if name.endswith(".py") else data)
     tensors, expected = weights.read(path), net.state_dict()
-    assert list(tensors) == ["input_resolution", *[name for name in expected if name != "input_resolution"]]
+    assert list(tensors) == [
+        "input_resolution",
+        *[name for name in expected if name != "input_resolution"],
+    ]
     assert all(torch.equal(tensors[name], tensor) for name, tensor in expected.items())
     assert tensors["0.weight"].dtype == torch.float16
 
@@ -167,16 +200,22 @@ def test_the_tensors_of_a_torchscript_archive_are_read_and_its_code_is_not(tmp_p
     ("table", "said"),
     [
         (b"cposix\nsystem\n(S'false'\ntR.", "holds a table that calls posix.system"),
-        (b"ctorch._utils\n_rebuild_tensor_v2\n((S'storage'\nctorch\nFloatStorage\nS'0'\nS'cpu'\nI1\ntQI0\n"
-         b"(I9\nt(I0\nttR.",
-         "a tensor is larger than what is stored of it"),
+        (
+            b"ctorch._utils\n_rebuild_tensor_v2\n((S'storage'\nctorch\nFloatStorage\nS'0'\nS'cpu'\nI1\ntQI0\n"
+            b"(I9\nt(I0\nttR.",
+            "a tensor is larger than what is stored of it",
+        ),
         (b"\x80\x02", "is truncated or damaged"),
         (b"(dp99999999\n.", "counts 99999999 values"),
     ],
-)  # fmt: skip
+)
 def test_a_torchscript_archive_that_holds_something_else_is_refused(tmp_path, table, said):
     with zipfile.ZipFile(tmp_path / "odd.pt", "w") as archive:
-        for name, data in {"odd/data.pkl": table, "odd/constants.pkl": b"", "odd/data/0": b"1234"}.items():
+        for name, data in {
+            "odd/data.pkl": table,
+            "odd/constants.pkl": b"",
+            "odd/data/0": b"1234",
+        }.items():
             archive.writestr(name, data)
     with pytest.raises(FedcliError) as error:
         weights.read(tmp_path / "odd.pt")
@@ -184,12 +223,18 @@ def test_a_torchscript_archive_that_holds_something_else_is_refused(tmp_path, ta
 
 
 def test_a_storage_that_many_tensors_name_takes_its_memory_once(tmp_path):
-    tensor = (
-        b"ctorch._utils\n_rebuild_tensor_v2\n((S'storage'\nctorch\nFloatStorage\nS'0'\nS'cpu'\nI1\ntQI0\n(I1\nt(I1\nttR"
+    tensor = b"ctorch._utils\n_rebuild_tensor_v2\n((S'storage'\nctorch\nFloatStorage\nS'0'\nS'cpu'\nI1\ntQI0\n(I1\nt(I1\nttR"
+    table = (
+        b"c__torch__\nNet\n)\x81}"
+        + b"".join(b"S'%d'\n%bs" % (k, tensor) for k in range(50))
+        + b"b."
     )
-    table = b"c__torch__\nNet\n)\x81}" + b"".join(b"S'%d'\n%bs" % (k, tensor) for k in range(50)) + b"b."
     with zipfile.ZipFile(tmp_path / "odd.pt", "w") as archive:
-        for name, data in {"odd/data.pkl": table, "odd/constants.pkl": b"", "odd/data/0": b"\0\0\x80?"}.items():
+        for name, data in {
+            "odd/data.pkl": table,
+            "odd/constants.pkl": b"",
+            "odd/data/0": b"\0\0\x80?",
+        }.items():
             archive.writestr(name, data)
     tensors = weights.read(tmp_path / "odd.pt")
     assert len(tensors) == 50 and all(float(value) == 1 for value in tensors.values())
@@ -209,7 +254,9 @@ def clip(quick=False, **vision):
     with torch.random.fork_rng():
         torch.manual_seed(4)
         text = open_clip.CLIPTextCfg(context_length=4, vocab_size=10, width=64, heads=1, layers=1)
-        net = open_clip.CLIP(24, open_clip.CLIPVisionCfg(image_size=32, **vision), text, quick_gelu=quick)
+        net = open_clip.CLIP(
+            24, open_clip.CLIPVisionCfg(image_size=32, **vision), text, quick_gelu=quick
+        )
         for parameter in net.visual.parameters():  # a fresh one has zeros in places
             nn.init.normal_(parameter, std=0.2)
     return net.eval()
@@ -225,7 +272,13 @@ def seen(net, unit):
 
 
 TRANSFORMER = {"layers": 2, "width": 128, "patch_size": 8, "mlp_ratio": 3.0}
-HUGE = {"layers": 1, "width": 1280, "head_width": 80, "patch_size": 16, "mlp_ratio": 0.05}  # the heads of ViT-H
+HUGE = {
+    "layers": 1,
+    "width": 1280,
+    "head_width": 80,
+    "patch_size": 16,
+    "mlp_ratio": 0.05,
+}  # the heads of ViT-H
 RESNET = {"layers": (1, 2, 1, 1), "width": 16}
 
 
@@ -233,14 +286,19 @@ RESNET = {"layers": (1, 2, 1, 1), "width": 16}
 @pytest.mark.parametrize("prefix", ["", "module."])
 def test_the_image_tower_of_clip_sees_images_at_its_own_size_and_scale(shape, prefix, tmp_path):
     net = clip(**shape)
-    torch.save({"epoch": 3, "state_dict": {prefix + k: v for k, v in net.state_dict().items()}}, tmp_path / "clip.pt")
+    torch.save(
+        {"epoch": 3, "state_dict": {prefix + k: v for k, v in net.state_dict().items()}},
+        tmp_path / "clip.pt",
+    )
     teacher = load_teacher(str(tmp_path / "clip.pt"))
     small = (IMAGES[:, :, :20, :20] > 0.5).float()  # enlarging it overshoots black and white
     unit = F.interpolate(small, (32, 32), mode="bicubic", antialias=True)
     assert unit.min() < 0 and unit.max() > 1
     unit = unit.clamp(0, 1)
     assert teacher.width == 24 and not any(p.requires_grad for p in teacher.parameters())
-    torch.testing.assert_close(teacher(transforms.to_input(small, channels=3)), seen(net, unit), atol=2e-4, rtol=1e-4)
+    torch.testing.assert_close(
+        teacher(transforms.to_input(small, channels=3)), seen(net, unit), atol=2e-4, rtol=1e-4
+    )
     grey = unit[:, :1]
     shown = teacher(transforms.to_input(grey, channels=1))
     torch.testing.assert_close(shown, seen(net, grey.expand(-1, 3, -1, -1)), atol=2e-4, rtol=1e-4)
@@ -253,7 +311,9 @@ def test_openai_files_get_the_activation_they_were_trained_with(tmp_path):
     torch.save(net.state_dict(), tmp_path / "other.pt")
     quick, other = (load_teacher(str(tmp_path / f"{name}.pt")) for name in ("openai", "other"))
     small = transforms.to_input(IMAGES[:, :, :32, :32], channels=3)
-    torch.testing.assert_close(quick(small), seen(net, IMAGES[:, :, :32, :32]), atol=2e-4, rtol=1e-4)
+    torch.testing.assert_close(
+        quick(small), seen(net, IMAGES[:, :, :32, :32]), atol=2e-4, rtol=1e-4
+    )
     assert not torch.allclose(other(small), quick(small), atol=2e-3)
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scored_runs import model, scored
 
-from fedcli.compare.resampling import Resamples
-from fedcli.compare.systems import read
+from fedcli.comparison.resampling import Resamples
+from fedcli.comparison.systems import read
 from fedcli.reporting.by_group import legend, tables
 from fedcli.scores.table import Where
 
@@ -18,24 +18,37 @@ AUC = "auc_ovo_macro"
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("groups")
     path = scored(
-        folder / "a", model(2, 0), corrupted=model(1, 7), corruption={"kind": "gaussian-noise"}, kept_rounds=[5, 6]
+        folder / "a",
+        model(2, 0),
+        corrupted=model(1, 7),
+        corruption={"kind": "gaussian-noise"},
+        kept_rounds=[5, 6],
     )
     return read([path])[0]
 
 
 def cells(run, metric=""):
     (table,) = tables(run, metric)
-    return table.title, [column.name for column in table.columns], [[cell.text for cell in row] for row in table.rows]
+    return (
+        table.title,
+        [column.name for column in table.columns],
+        [[cell.text for cell in row] for row in table.rows],
+    )
 
 
 def test_each_group_has_its_images_and_means_over_the_rounds_with_intervals_of_these_means(run):
     title, heads, lines = cells(run)
-    assert title == "FedAvg, seed 0, mean of rounds 5 to 6: AUC, one-vs-one in %, 95 % interval, by sex"
+    assert (
+        title
+        == "FedAvg, seed 0, mean of rounds 5 to 6: AUC, one-vs-one in %, 95 % interval, by sex"
+    )
     assert heads == ["sex", "images", "clean", "noisy", "lost to noise"]
     for line, group in zip(lines, "fm", strict=False):
         both = [run.scores.groups["sex"][version][AUC][group] for version in ("clean", "corrupted")]
         for cell, version, score in zip(line[2:], ("clean", "corrupted"), both, strict=False):
-            drawn = Resamples(1000).drawn(run, Where(version, attribute="sex", group=group, metric=AUC))
+            drawn = Resamples(1000).drawn(
+                run, Where(version, attribute="sex", group=group, metric=AUC)
+            )
             low, high = np.quantile(drawn, (0.025, 0.975))
             assert cell == f"{100 * score.mean:.1f} ({100 * low:.1f} to {100 * high:.1f})"
         assert line[:2] == [group, "30"] and line[4] == f"{100 * (both[0].mean - both[1].mean):.1f}"
@@ -43,7 +56,10 @@ def test_each_group_has_its_images_and_means_over_the_rounds_with_intervals_of_t
 
 def test_the_last_line_is_the_gap_as_a_report_has_it(run):
     _, _, lines = cells(run)
-    gaps = [100 * run.scores.part().lies("sex", version, AUC, "gap").mean for version in ("clean", "corrupted")]
+    gaps = [
+        100 * run.scores.part().lies("sex", version, AUC, "gap").mean
+        for version in ("clean", "corrupted")
+    ]
     assert lines[-1] == ["gap", "", *(f"{gap:.1f}" for gap in gaps), ""]
 
 
@@ -54,7 +70,10 @@ def test_without_predictions_numbers_are_the_last_rounds_and_the_title_says_so(r
 
 
 def test_legends_are_a_line_each(run):
-    small = {where: replace(score, small="few") if where.group else score for where, score in run.scores.table.items()}
+    small = {
+        where: replace(score, small="few") if where.group else score
+        for where, score in run.scores.table.items()
+    }
     marked = replace(run, scores=replace(run.scores, table=small))
     assert cells(marked)[2][0][0] == "f†"
     assert legend(marked.scores)[-1] == "† not reliable: sex f (few), sex m (few)."

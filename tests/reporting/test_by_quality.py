@@ -31,12 +31,16 @@ def test_a_report_says_what_quality_explains(made, tmp_path, monkeypatch):
     words = made, "--metric", "accuracy", "--quality", "contrast"
     text = run(*words)
     assert "Accuracy by contrast" in text and "Gap in accuracy and contrast" in text
-    assert "points of the gap in accuracy by sex" in " ".join(text.split()) and "highest quarter" in text
+    assert (
+        "points of the gap in accuracy by sex" in " ".join(text.split())
+        and "highest quarter" in text
+    )
     (_, sentence) = json.loads(run(*words, "--json"))["quality"]
     assert "are explained by contrast" in sentence
     assert (
         sentence
-        in run(*words, "--format", "html", "--out", tmp_path / "page.html") + (tmp_path / "page.html").read_text()
+        in run(*words, "--format", "html", "--out", tmp_path / "page.html")
+        + (tmp_path / "page.html").read_text()
     )
     assert "Accuracy by contrast" in run(*words, "--format", "markdown")
 

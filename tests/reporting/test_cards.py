@@ -25,8 +25,12 @@ def run(tmp_path_factory):
     """A trained run, evaluated with operating points and under a corruption."""
     work = tmp_path_factory.mktemp("cards")
     data = make_chain(work)
-    made = train(data, planned("fedavg", {}, Training(batch_size=10, lr=0.01), 1), work=work, out=None)
-    return evaluate(made, EvaluateOptions(corrupt=["gaussian-noise"], severity=["1"], clinical=True))
+    made = train(
+        data, planned("fedavg", {}, Training(batch_size=10, lr=0.01), 1), work=work, out=None
+    )
+    return evaluate(
+        made, EvaluateOptions(corrupt=["gaussian-noise"], severity=["1"], clinical=True)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -37,18 +41,25 @@ def row(run):
 
 def test_every_answer_is_a_field_of_a_manifest_with_its_hash(run, row):
     made = evidence.guidelines(run, row.scores)
-    above = {kind: manifest.parent(run, kind) for kind in ("dataset", "partition", "run")} | {"scores": run}
+    above = {kind: manifest.parent(run, kind) for kind in ("dataset", "partition", "run")} | {
+        "scores": run
+    }
     hashes = {f"{path.parent.name}/{path.name}": manifest.sha256(path) for path in above.values()}
     answers = [answer for each in made for item in each["items"] for answer in item["answers"]]
     assert answers and all(hashes[answer["manifest"]] == answer["sha256"] for answer in answers)
     training = next(item for item in made[0]["items"] if item["item"] == "25")
-    assert json.loads(next(a["value"] for a in training["answers"] if a["field"] == "body.rounds")) == 1
+    assert (
+        json.loads(next(a["value"] for a in training["answers"] if a["field"] == "body.rounds"))
+        == 1
+    )
 
 
 def test_a_run_fills_what_a_median_paper_does_not(run, row):
     made = {each["guideline"]: each for each in evidence.guidelines(run, row.scores)}
     assert (len(made["CLAIM 2024"]["items"]), len(made["TRIPOD+AI"]["items"])) == (44, 52)
-    assert made["CLAIM 2024"]["filled"] >= 22 - 1  # this dataset has no card: where the data come from is not known
+    assert (
+        made["CLAIM 2024"]["filled"] >= 22 - 1
+    )  # this dataset has no card: where the data come from is not known
     assert made["TRIPOD+AI"]["filled"] >= 24 - 2
     body = json.loads(evidence.as_json(list(made.values())))
     states = {item["item"]: item["state"] for item in body[0]["items"]}
@@ -62,7 +73,9 @@ def test_numbers_of_items_are_distinct():
         numbers = [number for number, _, _ in each["items"]]
         assert len(numbers) == len(set(numbers)), each["name"]
         fields = [field for _, _, fields in each["items"] for field in fields]
-        assert all(field.split(":")[0] in (*evidence.KINDS, "card") and ":" in field for field in fields)
+        assert all(
+            field.split(":")[0] in (*evidence.KINDS, "card") and ":" in field for field in fields
+        )
 
 
 def test_the_cards_hold_what_is_known_and_name_what_is_not(row):
@@ -77,12 +90,19 @@ def test_the_cards_hold_what_is_known_and_name_what_is_not(row):
     ):
         assert f"\n## {title}\n" in text
     assert "the last five rounds ± their standard deviation" in text  # what the ± of the scores is
-    assert "A person must write this: what it is for" in text and "worst group by sex on clean images" in text
+    assert (
+        "A person must write this: what it is for" in text
+        and "worst group by sex on clean images" in text
+    )
     tables = next(section for section in model_card.sections if section.name == "groups").tables
     gap = tables[0].rows[-1][2].text
-    assert "worst group by sex on clean images, last round: " in text and f"; gap {gap} points" in text
+    assert (
+        "worst group by sex on clean images, last round: " in text and f"; gap {gap} points" in text
+    )
     assert "### Gaps between groups, last round: FedAvg" in text and "auc_ovo_macro" not in text
-    methods = next(section for section in model_card.sections if section.name == "training").tables[0]
+    methods = next(section for section in model_card.sections if section.name == "training").tables[
+        0
+    ]
     assert all(float(cell.text) > 0 for cell in methods.rows[0][-2:])
     assert "gaussian noise" in text and "<h2>Robustness</h2>" in model_card.html
     assert (
@@ -95,7 +115,10 @@ def test_the_command_writes_cards_and_evidence(run, tmp_path):
     session.run(f"fedcli report {run} --card {tmp_path}/cards --evidence {tmp_path}/evidence")
     names = sorted(path.name for path in (tmp_path / "cards").iterdir())
     assert names == ["dataset-card.html", "dataset-card.md", "model-card.html", "model-card.md"]
-    assert sorted(path.name for path in (tmp_path / "evidence").iterdir()) == ["evidence.html", "evidence.json"]
+    assert sorted(path.name for path in (tmp_path / "evidence").iterdir()) == [
+        "evidence.html",
+        "evidence.json",
+    ]
 
 
 def test_a_card_is_of_one_system(tmp_path):
@@ -125,7 +148,9 @@ def test_table_1_counts_every_image_of_each_client_once(row, run):
 
 def test_a_card_names_what_was_read_and_not_how(row):
     assert lead.described(replace(row.scores, dataset="images")) == "Your own images"
-    assert lead.described(replace(row.scores, dataset="chexpert")).startswith("CheXpert: chest radiographs")
+    assert lead.described(replace(row.scores, dataset="chexpert")).startswith(
+        "CheXpert: chest radiographs"
+    )
     assert flow._scheme("iid") == "Every client a random share, even up to one image"
     assert flow._scheme("mine") == "scheme mine"
 
@@ -135,7 +160,10 @@ def test_the_flow_adds_up(row, run):
     images = flow.frame(system).set_index("step")["images"]
     assert images["files listed"] == images["images prepared"] == 120
     assert images["trained on"] == 80 and images["tested on"] == 40
-    assert flow._left_out([{"file": "a", "why": "x"}, {"file": "b", "why": "x"}]) == "2 unreadable or excluded (2: x)"
+    assert (
+        flow._left_out([{"file": "a", "why": "x"}, {"file": "b", "why": "x"}])
+        == "2 unreadable or excluded (2: x)"
+    )
 
 
 def test_scores_by_severity_and_group_have_a_gap(row):

@@ -19,19 +19,35 @@ def candidate(round, score, **groups):
     return Candidate(round, score, {"sex": groups}, {"sex": dict.fromkeys(groups, 9)})
 
 
-KNOWN = [candidate(1, 0.80, f=0.90, m=0.50), candidate(2, 0.70, f=0.66, m=0.64), candidate(3, 0.75, f=0.86, m=0.62)]
+KNOWN = [
+    candidate(1, 0.80, f=0.90, m=0.50),
+    candidate(2, 0.70, f=0.66, m=0.64),
+    candidate(3, 0.75, f=0.86, m=0.62),
+]
 
 
 def test_each_rule_takes_its_round():
-    assert [KNOWN[chosen(KNOWN, rule)].round for rule in ("overall", "worst-group", "dto")] == [1, 2, 3]
-    assert distances(KNOWN) == pytest.approx([0.14, 0.24, (0.04**2 + 0.02**2) ** 0.5])  # utopia: 0.90, 0.64
+    assert [KNOWN[chosen(KNOWN, rule)].round for rule in ("overall", "worst-group", "dto")] == [
+        1,
+        2,
+        3,
+    ]
+    assert distances(KNOWN) == pytest.approx(
+        [0.14, 0.24, (0.04**2 + 0.02**2) ** 0.5]
+    )  # utopia: 0.90, 0.64
     assert values(KNOWN, "worst-group") == [0.50, 0.64, 0.62]
 
 
 def test_of_equal_worst_groups_the_better_overall_counts_then_the_earlier_round():
-    equal = [candidate(1, 0.6, f=0.5, m=0.7), candidate(2, 0.7, f=0.5, m=0.9), candidate(3, 0.7, f=0.9, m=0.5)]
+    equal = [
+        candidate(1, 0.6, f=0.5, m=0.7),
+        candidate(2, 0.7, f=0.5, m=0.9),
+        candidate(3, 0.7, f=0.9, m=0.5),
+    ]
     assert equal[chosen(equal, "worst-group")].round == 2
-    assert chosen([candidate(1, 0.6)], "dto") is None and chosen([candidate(1, 0.6)], "overall") == 0
+    assert (
+        chosen([candidate(1, 0.6)], "dto") is None and chosen([candidate(1, 0.6)], "overall") == 0
+    )
     unknown = candidate(1, 0.6, f=0.5, m=None)
     assert unknown.worst == 0.5 and unknown.smallest == 9
 
@@ -50,28 +66,45 @@ def clients(work):
 
 @pytest.fixture(scope="module")
 def runs(clients, work):
-    return [fedcli.train("fedavg", clients, rounds=3, lr=lr, work=work).path for lr in (0.001, 0.01)]
+    return [
+        fedcli.train("fedavg", clients, rounds=3, lr=lr, work=work).path for lr in (0.001, 0.01)
+    ]
 
 
 def test_the_round_taken_is_the_best_of_the_kept_models_by_its_rule(runs):
-    made = {rule: Scores.read(fedcli.evaluate(runs[0], choose=rule).path) for rule in ("overall", "worst-group", "dto")}
+    made = {
+        rule: Scores.read(fedcli.evaluate(runs[0], choose=rule).path)
+        for rule in ("overall", "worst-group", "dto")
+    }
     for rule, scores in made.items():
         best, known = scores.best, values(scores.candidates, rule)
         assert best.validation == (min(known) if rule == "dto" else max(known))
         place = scores.kept_rounds.index(best.round)
         kept = scores.versions["clean"]["balanced_accuracy"].values[place]
-        assert scores.part(model=BEST).overall["clean"]["balanced_accuracy"].last == pytest.approx(kept)
+        assert scores.part(model=BEST).overall["clean"]["balanced_accuracy"].last == pytest.approx(
+            kept
+        )
     assert made["worst-group"].best.metric == "worst-group balanced_accuracy"
     assert {*made["dto"].candidates[0].groups} == {*made["dto"].groups}
     usual = Scores.read(fedcli.evaluate(runs[0]).path)
-    assert usual.candidates == [] and usual.best.validation == max(values(made["dto"].candidates, "overall"))
+    assert usual.candidates == [] and usual.best.validation == max(
+        values(made["dto"].candidates, "overall")
+    )
 
 
 def test_a_report_says_by_which_rule_rounds_and_runs_were_taken(runs):
-    printed = " ".join(session.run(f"fedcli report {runs[0]} {runs[1]} --choose worst-group").split())
-    assert "the kept model with the highest worst-group balanced_accuracy on the clients' validation images" in printed
+    printed = " ".join(
+        session.run(f"fedcli report {runs[0]} {runs[1]} --choose worst-group").split()
+    )
+    assert (
+        "the kept model with the highest worst-group balanced_accuracy on the clients' validation images"
+        in printed
+    )
     assert "chosen by validation worst-group balanced_accuracy (%): round" in printed
-    assert "Model choice on validation images" in printed and "overall, worst-group" in printed.replace("dto, ", "")
+    assert (
+        "Model choice on validation images" in printed
+        and "overall, worst-group" in printed.replace("dto, ", "")
+    )
     report = fedcli.report(runs, choose="dto")
     assert "smallest distance to the utopia point of balanced_accuracy" in report.to("markdown")
     assert "Model choice on validation images" in report.to("html") and len(report.choices) == 1
@@ -83,7 +116,10 @@ def test_a_report_says_by_which_rule_rounds_and_runs_were_taken(runs):
 def test_seeds_whose_validation_images_have_other_groups_share_those_that_all_have():
     """A rare group is drawn into the validation images of one partition and not into those of another."""
     both, one = candidate(1, 0.8, f=0.9, m=0.5), candidate(2, 0.6, f=0.7)
-    runs = [SimpleNamespace(scores=SimpleNamespace(candidates=[each], best=each)) for each in (both, one)]
+    runs = [
+        SimpleNamespace(scores=SimpleNamespace(candidates=[each], best=each))
+        for each in (both, one)
+    ]
     taken = _taken(SimpleNamespace(scored=runs))
     assert taken.score == pytest.approx(0.7) and taken.groups == {"sex": {"f": pytest.approx(0.8)}}
     assert taken.images == {"sex": {"f": 9}} and taken.smallest == 9
@@ -95,6 +131,8 @@ def test_what_cannot_be_chosen_is_refused(runs, clients, work):
     with pytest.raises(UsageError, match="exclude each other"):
         fedcli.report(runs, choose="dto", at="last")
     dataset = prepared(write_hospitals(work / "other", count=24, seed=1), work)
-    plain = fedcli.train("fedavg", fedcli.partition(dataset, by=["hospital"], work=work), rounds=1, work=work)
+    plain = fedcli.train(
+        "fedavg", fedcli.partition(dataset, by=["hospital"], work=work), rounds=1, work=work
+    )
     with pytest.raises(FedcliError, match="no validation images to choose a model by"):
         fedcli.evaluate(plain, choose="overall")

@@ -21,7 +21,11 @@ from fedcli.stages import compare
 
 def fedcli(*words):
     out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), contextlib.suppress(SystemExit):
+    with (
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        contextlib.suppress(SystemExit),
+    ):
         app(["compare", *map(str, words)], prog_name="fedcli")
     return out.getvalue(), err.getvalue()
 
@@ -61,20 +65,36 @@ def test_the_command_takes_two_systems(tmp_path):
     a = [scored(tmp_path / f"a{k}", model(1, k), seed=k) for k in (0, 1)]
     assert "they are one system" in fedcli(*a)[1]
     assert "this is one run" in fedcli(a[0], a[0])[1]
-    others = [heal(tmp_path / "b", model(1, 0)), scored(tmp_path / "c", model(1, 0), rule="released")]
+    others = [
+        heal(tmp_path / "b", model(1, 0)),
+        scored(tmp_path / "c", model(1, 0), rule="released"),
+    ]
     assert "these runs are 3 systems, not two: FedAvg, FedHEAL, FedAvg" in fedcli(*a, *others)[1]
 
 
-def test_report_compare_and_page_find_the_same_systems_where_each_seed_has_a_partition_of_its_own(tmp_path):
+def test_report_compare_and_page_find_the_same_systems_where_each_seed_has_a_partition_of_its_own(
+    tmp_path,
+):
     def data(k):
-        return {"dataset": stage("d"), "partition": stage(f"p{k}", scheme="dirichlet", seed=k), "corruption": None}
+        return {
+            "dataset": stage("d"),
+            "partition": stage(f"p{k}", scheme="dirichlet", seed=k),
+            "corruption": None,
+        }
 
     a = [scored(tmp_path / f"a{k}", model(1, k), seed=k, data=data(k)) for k in (0, 1, 2)]
     b = [heal(tmp_path / f"b{k}", model(2, k), seed=k, data=data(k)) for k in (0, 1, 2)]
     out, err = fedcli(*a, *b, "--resamples", 100, "--json=full")
     written = json.loads(out)
-    assert (written["pairs"], written["over"], written["settings"][0]["what"]) == (3, "seeds", "method")
-    assert not [each for each in written["settings"] if "partition" in each["what"]] and "same partition" not in err
+    assert (written["pairs"], written["over"], written["settings"][0]["what"]) == (
+        3,
+        "seeds",
+        "method",
+    )
+    assert (
+        not [each for each in written["settings"] if "partition" in each["what"]]
+        and "same partition" not in err
+    )
     lines = rows([*b, *a], spread="pooled")
     assert [(row.name, row.paths) for row in lines] == [
         ("FedHEAL (3 seeds)", b),
@@ -83,4 +103,6 @@ def test_report_compare_and_page_find_the_same_systems_where_each_seed_has_a_par
     means = [body_of(path)["versions"]["clean"]["auc_ovo_macro"]["mean_last5"] for path in a]
     assert lines[1].cells["clean auc_ovo_macro"].mean == pytest.approx(np.mean(means))
     assert notes(lines) == []
-    assert [row.name for row in rows([*a, *b], spread=None)][0] == "FedAvg (partition seed=0, seed=0)"
+    assert [row.name for row in rows([*a, *b], spread=None)][
+        0
+    ] == "FedAvg (partition seed=0, seed=0)"

@@ -12,7 +12,13 @@ from fedcli.scores.table import Score, Where
 
 def test_what_all_rows_share_and_what_columns_mean_is_said_above_and_methods_below(tmp_path):
     noise = {"kind": "gaussian-noise", "severity": 1, "clients": ["west"]}
-    some = {"corrupted": 0.8, "corruption": noise, "among": 0.1, "kept_rounds": [6, 7, 8, 9, 10], "classes": ["a", "b"]}
+    some = {
+        "corrupted": 0.8,
+        "corruption": noise,
+        "among": 0.1,
+        "kept_rounds": [6, 7, 8, 9, 10],
+        "classes": ["a", "b"],
+    }
     paths = [
         scores(tmp_path / "a", **some),
         scores(tmp_path / "b", label="FedHEAL", method="fedheal", rule="released", **some),
@@ -28,8 +34,14 @@ def test_what_all_rows_share_and_what_columns_mean_is_said_above_and_methods_bel
         "gaussian noise of severity 1; both: the mean of clean and noisy; std of clients: standard deviation of AUC "
         "over clients."
     ]
-    assert made.legends[-1] == "Methods: FedHEAL as its authors' code computes it; the others as in their papers."
-    assert "↓ lower is better." in made.legends and made.tables[0].columns[-1].name == "std of clients ↓"
+    assert (
+        made.legends[-1]
+        == "Methods: FedHEAL as its authors' code computes it; the others as in their papers."
+    )
+    assert (
+        "↓ lower is better." in made.legends
+        and made.tables[0].columns[-1].name == "std of clients ↓"
+    )
 
 
 def with_means(row, **means):
@@ -46,4 +58,6 @@ def test_the_worst_group_is_named_in_the_head_or_beside_the_number(tmp_path):
     unlike = report([with_means(first, **low), with_means(second, **high)]).tables[1]
     assert "worst: f" in [column.name for column in alike.columns]
     place = [column.name for column in unlike.columns].index("worst")
-    assert [row[place].whose for row in unlike.rows] == ["f", "m"] and unlike.rows[0][place].plain.endswith(" f")
+    assert [row[place].whose for row in unlike.rows] == ["f", "m"] and unlike.rows[0][
+        place
+    ].plain.endswith(" f")

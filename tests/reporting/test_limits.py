@@ -15,7 +15,9 @@ from fedcli.reporting.rows import rows
 def paths(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     made = {"corrupted": model(1, 7)}
-    return scored(folder / "a", model(2, 0), **made), heal(folder / "b", model(0, 0), warning="a made-up run", **made)
+    return scored(folder / "a", model(2, 0), **made), heal(
+        folder / "b", model(0, 0), warning="a made-up run", **made
+    )
 
 
 def broken(path, *texts):
@@ -37,19 +39,33 @@ def test_gap_and_worst_group_are_means_over_the_kept_rounds(paths):
     (row,) = rows([paths[0]], warned=True)
     gap = 100 * row.scores.part().lies("sex", "clean", "auc_ovo_macro", "gap").mean
     worst = 100 * row.scores.part().lies("sex", "clean", "f1_macro", "worst group").mean
-    said = broken(paths[0], f"gap(sex)>={gap - 0.01:.2f}", f"worst(sex) of f1_macro < {worst + 1:.2f}", "gap(sex) > 99")
-    assert len(said) == 2 and f"gap(sex) is {gap:.2f} points" in said[0] and f"{worst:.2f} %" in said[1]
+    said = broken(
+        paths[0],
+        f"gap(sex)>={gap - 0.01:.2f}",
+        f"worst(sex) of f1_macro < {worst + 1:.2f}",
+        "gap(sex) > 99",
+    )
+    assert (
+        len(said) == 2
+        and f"gap(sex) is {gap:.2f} points" in said[0]
+        and f"{worst:.2f} %" in said[1]
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("gap(sex)", "is no limit"), ("", "is no limit"), ("__import__('os') > 1", "no score is named"),
-        ("gap(race) > 5", "groups are by sex, not race"), ("acuracy < 5", "no score is named 'acuracy'"),
-        ("gap(sex) on both > 5", "on images that are clean, noisy, not both"), ("accuracy on foggy < 5", "is no limit"),
-        ("change(accuracy) < 1", "is no limit that can be checked here"), ("> 5", "is no limit"),
+        ("gap(sex)", "is no limit"),
+        ("", "is no limit"),
+        ("__import__('os') > 1", "no score is named"),
+        ("gap(race) > 5", "groups are by sex, not race"),
+        ("acuracy < 5", "no score is named 'acuracy'"),
+        ("gap(sex) on both > 5", "on images that are clean, noisy, not both"),
+        ("accuracy on foggy < 5", "is no limit"),
+        ("change(accuracy) < 1", "is no limit that can be checked here"),
+        ("> 5", "is no limit"),
     ],
-)  # fmt: skip
+)
 def test_what_the_scores_do_not_have_is_a_usage_error_that_lists_what_there_is(paths, text, said):
     with pytest.raises(UsageError) as refused:
         broken(paths[0], text)
@@ -62,7 +78,9 @@ def test_a_number_that_is_not_there_is_not_within_any_limit(tmp_path):
 
 
 def test_report_ends_with_its_own_code_after_its_table_and_says_each_limit(paths):
-    code, out, err = fedcli("report", *paths, "--fail-if", "accuracy < 99", "--fail-if", "accuracy > 100")
+    code, out, err = fedcli(
+        "report", *paths, "--fail-if", "accuracy < 99", "--fail-if", "accuracy > 100"
+    )
     assert code == 4 and "FedHEAL" in out and err.count("beyond --fail-if 'accuracy < 99'") == 2
     assert fedcli("report", *paths, "--fail-if", "accuracy > 100")[0] == 0
     assert fedcli("report", *paths, "--fail-if", "gap(race) > 5")[0] == 2
@@ -83,14 +101,23 @@ def test_the_short_json_is_a_handful_of_numbers_with_the_warnings(paths):
     whole = json.loads(out)
     first = whole["rows"][0]
     assert code == 4 and len(whole["broken"]) == 2 and len(out.splitlines()) < 150
-    assert set(first["scores"]) == {"balanced_accuracy", "auc_ovo_macro"} and first["chance"]["auc_ovo_macro"] == 0.5
+    assert (
+        set(first["scores"]) == {"balanced_accuracy", "auc_ovo_macro"}
+        and first["chance"]["auc_ovo_macro"] == 0.5
+    )
     assert set(first["groups"]["sex"]["clean"]["each"]) == {"f", "m"}
-    assert any("a made-up run" in text for text in whole["warnings"])  # --quiet hides it on stderr alone
+    assert any(
+        "a made-up run" in text for text in whole["warnings"]
+    )  # --quiet hides it on stderr alone
     full = json.loads(fedcli("report", "--json=full", *paths, "--quiet")[1])
     assert full["rows"][0]["cells"]
     code, out, _ = fedcli("compare", "--json", *paths, "--resamples", "100", "--quiet")
     short = json.loads(out)
-    assert code == 0 and {"score", "change", "p", "verdict"} <= short["changes"][0].keys() and short["sentences"]
+    assert (
+        code == 0
+        and {"score", "change", "p", "verdict"} <= short["changes"][0].keys()
+        and short["sentences"]
+    )
 
 
 def test_a_value_of_json_is_typed_behind_an_equals_sign(paths):

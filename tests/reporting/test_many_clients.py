@@ -14,7 +14,9 @@ from fedcli.reporting.table import Table
 def test_of_many_clients_those_that_fare_worst_are_open_and_all_are_folded():
     lines = [[f"c{k}", str(k)] for k in range(subgroups.LONG + 1)]
     whole = Table.of("score of each client", ["client", "method"], lines)
-    (shown,), (every,) = subgroups._folded(whole, [-k for k in range(len(lines))], "with the lowest score")
+    (shown,), (every,) = subgroups._folded(
+        whole, [-k for k in range(len(lines))], "with the lowest score"
+    )
     assert shown.title == "score of each client: the 10 of 21 clients with the lowest score"
     assert [row[0].text for row in shown.rows] == [f"c{k}" for k in range(20, 10, -1)]
     assert every.rows == whole.rows and every.title == "score of each client: all 21 clients"
@@ -27,10 +29,17 @@ def test_the_weights_of_many_clients_are_drawn_as_their_spread_which_does_not_gr
 
     def drawn(count):
         table = DataFrame(
-            {"client": np.repeat([f"c{k}" for k in range(count)], 5), "round": np.tile(range(1, 6), count)}
+            {
+                "client": np.repeat([f"c{k}" for k in range(count)], 5),
+                "round": np.tile(range(1, 6), count),
+            }
         )
-        table = table.assign(system="x", weight=draw.random(5 * count), corrupted=table["client"].isin(["c3", "c4"]))
-        table.loc[(table["round"] == 3) | (table["client"] == "c1"), "weight"] = np.nan  # nobody; never took part
+        table = table.assign(
+            system="x", weight=draw.random(5 * count), corrupted=table["client"].isin(["c3", "c4"])
+        )
+        table.loc[(table["round"] == 3) | (table["client"] == "c1"), "weight"] = (
+            np.nan
+        )  # nobody; never took part
         return inline.of_picture(weights.draw(table)).figures[0].svg
 
     few, many, more = drawn(60), drawn(61), drawn(400)
@@ -41,9 +50,14 @@ def test_clients_are_told_apart_and_corrupted_ones_dashed_as_long_as_colours_las
     def keys(count, *corrupted):
         clients = [f"c{k}" for k in range(count)]
         table = DataFrame({"system": "x", "client": clients, "round": 1, "weight": 0.1})
-        return inline.of_picture(weights.draw(table.assign(corrupted=table["client"].isin(corrupted)))).keys
+        return inline.of_picture(
+            weights.draw(table.assign(corrupted=table["client"].isin(corrupted)))
+        ).keys
 
     assert len({(key.colour, key.pattern) for key in keys(10, "c3")}) == 10
-    assert keys(10, "c3")[3] == inline.Key("c3 (corrupted)", "var(--c3)", "6 3") and keys(10)[9].colour == "var(--c9)"
+    assert (
+        keys(10, "c3")[3] == inline.Key("c3 (corrupted)", "var(--c3)", "6 3")
+        and keys(10)[9].colour == "var(--c9)"
+    )
     assert [key.name for key in keys(11, "c3")] == ["clean client", "corrupted client"]
     assert not keys(11)

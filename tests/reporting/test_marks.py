@@ -10,8 +10,8 @@ from nested_scores import scores_of
 from score_json import summary_of_groups
 from scored_runs import heal, model, scored
 
-from fedcli.compare.cautions import small_decides
-from fedcli.compare.tested import compare
+from fedcli.comparison.cautions import small_decides
+from fedcli.comparison.tested import compare
 from fedcli.data import manifest
 from fedcli.reporting import page, writers
 from fedcli.reporting.rows import rows
@@ -25,13 +25,22 @@ FEW = np.where(np.arange(60) < 26, 0, 1)  # 26 images of the first group, which 
 def marked(paths, **how):
     """column -> rows that are marked as its best."""
     whole = report(rows(paths, **how)).whole
-    return {c.key: [row[0].text for row in whole.rows if row[k].best] for k, c in enumerate(whole.columns)}
+    return {
+        c.key: [row[0].text for row in whole.rows if row[k].best]
+        for k, c in enumerate(whole.columns)
+    }
 
 
 def runs(folder, skills, seeds=1, **about):
     """FedAvg and FedHEAL of these skills, with as many seeds."""
-    made = [scored(folder / f"avg{seed}", model(skills[0], seed), seed=seed, **about) for seed in range(seeds)]
-    return made + [heal(folder / f"heal{seed}", model(skills[1], seed), seed=seed, **about) for seed in range(seeds)]
+    made = [
+        scored(folder / f"avg{seed}", model(skills[0], seed), seed=seed, **about)
+        for seed in range(seeds)
+    ]
+    return made + [
+        heal(folder / f"heal{seed}", model(skills[1], seed), seed=seed, **about)
+        for seed in range(seeds)
+    ]
 
 
 def test_the_best_is_marked_where_its_lead_is_significant_and_nowhere_else(tmp_path):
@@ -39,9 +48,14 @@ def test_the_best_is_marked_where_its_lead_is_significant_and_nowhere_else(tmp_p
     close = [scored(tmp_path / "avg", model(1, 0)), heal(tmp_path / "heal", model(1, 9))]
     assert marked(clear)[AUC] == ["FedHEAL"] and marked(close)[AUC] == []
     assert compare(close[:1], close[1:]).rows[1].p > 0.05
-    assert "over test patients (p < 0.05, Bonferroni); 1 training each." in " ".join(report(rows(clear)).legends)
+    assert "over test patients (p < 0.05, Bonferroni); 1 training each." in " ".join(
+        report(rows(clear)).legends
+    )
     assert "better than every other row" not in " ".join(report(rows(close)).legends)
-    assert "FedHEAL: no significant difference from FedAvg in AUC on clean images." in report(rows(close)).verdicts
+    assert (
+        "FedHEAL: no significant difference from FedAvg in AUC on clean images."
+        in report(rows(close)).verdicts
+    )
 
 
 def test_a_quantity_without_a_test_has_no_mark_beside_those_that_have_one(tmp_path):
@@ -52,9 +66,14 @@ def test_a_quantity_without_a_test_has_no_mark_beside_those_that_have_one(tmp_pa
 
 def test_a_score_of_two_classes_is_marked_and_tested_on_the_page(tmp_path):
     y = np.arange(60) % 2
-    paths = [scored(tmp_path / "a", model(0.2, 0, 2, y), y=y), heal(tmp_path / "b", model(1.5, 0, 2, y), y=y)]
+    paths = [
+        scored(tmp_path / "a", model(0.2, 0, 2, y), y=y),
+        heal(tmp_path / "b", model(1.5, 0, 2, y), y=y),
+    ]
     assert marked(paths, metrics=["auc_binary"])["clean auc_binary"] == ["FedHEAL"]
-    html = page.write(tmp_path / "page.html", paths, page.PageOptions(metrics=["auc_binary"])).read_text()
+    html = page.write(
+        tmp_path / "page.html", paths, page.PageOptions(metrics=["auc_binary"])
+    ).read_text()
     assert "points higher than FedAvg in AUC on clean images" in html
 
 
@@ -62,7 +81,10 @@ def test_three_seeds_or_more_have_to_agree(tmp_path):
     paths = runs(tmp_path, (0.5, 3), seeds=3)
     assert marked(paths, spread="pooled")[AUC] == ["FedHEAL (3 seeds)"]
     assert "over patients and over seeds" in " ".join(report(rows(paths, spread="pooled")).legends)
-    uneven = [scored(tmp_path / f"u{seed}", model((0.2, 0.5, 4)[seed], seed), seed=seed) for seed in range(3)]
+    uneven = [
+        scored(tmp_path / f"u{seed}", model((0.2, 0.5, 4)[seed], seed), seed=seed)
+        for seed in range(3)
+    ]
     level = [heal(tmp_path / f"l{seed}", model(0.45, seed), seed=seed) for seed in range(3)]
     assert compare(level, uneven).rows[1].p_seeds > 0.05
     assert marked([*uneven, *level], spread="pooled")[AUC] == []
@@ -73,7 +95,9 @@ def test_a_row_that_cannot_be_tested_against_the_best_is_not_led(tmp_path):
     paths = runs(tmp_path, (0.5, 3), seeds=3)
     assert marked(paths, spread="pooled")[AUC] == ["FedHEAL (3 seeds)"]
     about = {"method": "fedprox", "label": "FedProx"}
-    third = [scored(tmp_path / f"prox{seed}", model(0.2, seed), seed=seed, **about) for seed in (7, 8, 9)]
+    third = [
+        scored(tmp_path / f"prox{seed}", model(0.2, seed), seed=seed, **about) for seed in (7, 8, 9)
+    ]
     best = marked([*paths, *third], spread="pooled")
     assert not any(best.values())
     assert marked([*paths[:3], *third], spread="pooled")[AUC] == [
@@ -88,7 +112,9 @@ def test_without_predictions_the_best_number_is_marked_and_the_legend_says_so(tm
     (paths[0].parent / "predictions.h5").unlink()
     items = [manifest.read(path) for path in paths]
     for path, old in zip(paths, items, strict=True):
-        manifest.write_text(path, replace(old, parents={}, files={"scores.csv": old.files["scores.csv"]}).text)
+        manifest.write_text(
+            path, replace(old, parents={}, files={"scores.csv": old.files["scores.csv"]}).text
+        )
     assert len(marked(paths)[AUC]) == 1
     assert "*: the best of the column, not tested." in " ".join(report(rows(paths)).legends)
 
@@ -104,7 +130,10 @@ def test_values_that_print_the_same_share_the_mark_unless_all_do():
 
 def test_two_that_print_the_same_are_not_best_where_a_test_cannot_tell_them_from_each_other():
     cells = [number(90.001), number(90.002), number(70.0)]
-    assert not any(cell.best for cell in mark(Column("score"), cells, [""] * 3, lambda first, second: second == 2))
+    assert not any(
+        cell.best
+        for cell in mark(Column("score"), cells, [""] * 3, lambda first, second: second == 2)
+    )
 
 
 def test_what_a_small_group_decides_is_never_the_best():
@@ -130,7 +159,12 @@ def test_every_format_has_the_same_marks_cell_by_cell(tmp_path):
     between = report(rows(paths)).tables[1]
     expected = [[(cell.plain, cell.best) for cell in row] for row in between.rows]
     assert any("†" in text for row in expected for text, _ in row)
-    assert in_terminal(between) == in_markdown(writers.markdown(between)) == in_html(html, 1) == expected
+    assert (
+        in_terminal(between)
+        == in_markdown(writers.markdown(between))
+        == in_html(html, 1)
+        == expected
+    )
     assert render(rows(paths), "latex").count(r"$^\dagger$") == 1 + sum(
         "†" in text for row in expected for text, _ in row
     )  # and once in the caption of the table that has it, which says what it means
@@ -139,11 +173,16 @@ def test_every_format_has_the_same_marks_cell_by_cell(tmp_path):
 def in_terminal(table):
     writers.show(table, out := io.StringIO())
     lines = out.getvalue().rstrip("\n").splitlines()[-len(table.rows) :]
-    return [[starred(text) for text in re.split(r"\s{2,}", line.strip().replace(" *", "*"))] for line in lines]
+    return [
+        [starred(text) for text in re.split(r"\s{2,}", line.strip().replace(" *", "*"))]
+        for line in lines
+    ]
 
 
 def in_markdown(text):
-    return [[starred(cell.strip()) for cell in line.split("|")[1:-1]] for line in text.splitlines()[2:]]
+    return [
+        [starred(cell.strip()) for cell in line.split("|")[1:-1]] for line in text.splitlines()[2:]
+    ]
 
 
 def starred(text):
@@ -151,17 +190,28 @@ def starred(text):
 
 
 def in_latex(text):
-    lines = text.split("\\midrule\n")[1].split("\n\\bottomrule")[0].replace(" \\\\", "").splitlines()
+    lines = (
+        text.split("\\midrule\n")[1].split("\n\\bottomrule")[0].replace(" \\\\", "").splitlines()
+    )
     plain = str.maketrans({"$": "", "{": "", "}": ""})
     cells = [line.replace(r"$\pm$", "±").replace(r"$^\dagger$", "†").split(" & ") for line in lines]
-    return [[(c.removeprefix(r"\textbf").translate(plain), c.startswith(r"\textbf")) for c in row] for row in cells]
+    return [
+        [(c.removeprefix(r"\textbf").translate(plain), c.startswith(r"\textbf")) for c in row]
+        for row in cells
+    ]
 
 
 def in_html(text, place):
     body = re.findall(r"<tbody>(.*?)</tbody>", text, re.S)[place]
-    lines = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", line) for line in re.findall(r"<tr>(.*?)</tr>", body, re.S)]
+    lines = [
+        re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", line)
+        for line in re.findall(r"<tr>(.*?)</tr>", body, re.S)
+    ]
     return [
-        [(re.sub(r"<[^>]*>", "", c).replace("±\u202f", "±").replace("±&#8239;", "±"), "<b>" in c) for c in row]
+        [
+            (re.sub(r"<[^>]*>", "", c).replace("±\u202f", "±").replace("±&#8239;", "±"), "<b>" in c)
+            for c in row
+        ]
         for row in lines
     ]
 
@@ -182,7 +232,10 @@ def test_which_numbers_a_small_group_decides(small, decided):
 
 
 def test_numbers_are_told_from_text_by_how_they_begin():
-    assert Table.of("", ["a", "b"], [["x", "−1.0 to +2"], ["y", "< 0.001"]]).numeric == [False, True]
+    assert Table.of("", ["a", "b"], [["x", "−1.0 to +2"], ["y", "< 0.001"]]).numeric == [
+        False,
+        True,
+    ]
     assert Table("", [Column("a")], [[number(1.0, 0.5)], [Cell()]]).numeric == [True]
 
 

@@ -7,7 +7,7 @@ from typed_lines import fedcli as typed
 
 import fedcli
 from fedcli import console
-from fedcli.compare.systems import read
+from fedcli.comparison.systems import read
 from fedcli.data import manifest
 from fedcli.errors import UsageError
 from fedcli.reporting import clinical, evidence
@@ -50,7 +50,12 @@ def test_operating_points_are_shown_where_an_evaluation_made_them(runs):
     assert with_operating_points(plain) is None
     made = fedcli.evaluate(with_validation, by=["sex"], clinical=True, rule=["youden"]).path
     fedcli.evaluate(
-        with_validation, clinical=True, positive=["ill"], rule=["youden"], corrupt=["gaussian"], severity=["1"]
+        with_validation,
+        clinical=True,
+        positive=["ill"],
+        rule=["youden"],
+        corrupt=["gaussian"],
+        severity=["1"],
     )
     (scored,) = read([plain])
     assert scored.path == plain and with_operating_points(plain) != plain
@@ -60,20 +65,27 @@ def test_operating_points_are_shown_where_an_evaluation_made_them(runs):
     titles = ["Operating points: ill", "Calibration: ill", "Net benefit: ill"]
     assert [table.title.split(",")[0] for table in report.operating] == titles
     printed = session.run(f"fedcli report {with_validation}")
-    assert "Operating points and calibration are there too: `fedcli evaluate RUN --clinical`" in printed
+    assert (
+        "Operating points and calibration are there too: `fedcli evaluate RUN --clinical`"
+        in printed
+    )
     assert not any(title in printed for title in titles)  # nobody asked for all of them
     for text in (report.to("markdown"), report.to("html")):
         assert all(title in text for title in titles)
     assert "| largest sensitivity + specificity |" in report.to("markdown")
     items = [item for each in evidence.guidelines(plain, scored.scores) for item in each["items"]]
-    answer = next(a for item in items for a in item["answers"] if a["field"] == "body.clinical.classes")
+    answer = next(
+        a for item in items for a in item["answers"] if a["field"] == "body.clinical.classes"
+    )
     assert answer["sha256"] == manifest.sha256(with_operating_points(plain))
 
 
 def test_operating_points_of_other_images_are_not_those_of_a_run(runs):
     run, other = runs
     plain = fedcli.evaluate(run, by=["hospital"]).path
-    on = fedcli.evaluate(run, on=manifest.parent(other.path, "partition"), by=["hospital"], clinical=True).path
+    on = fedcli.evaluate(
+        run, on=manifest.parent(other.path, "partition"), by=["hospital"], clinical=True
+    ).path
     assert with_operating_points(on) == on and with_operating_points(plain) != on
 
 
@@ -95,10 +107,15 @@ def test_the_title_names_class_threshold_rule_and_images_and_the_line_below_coun
     (table,) = clinical.by_class(scores)
     known = scores.clinical["classes"]["ill"]["clean"]
     point = next(
-        each for each in known["operating"] if (each["rule"], each["choice"]) == ("sensitivity=0.95", "pooled")
+        each
+        for each in known["operating"]
+        if (each["rule"], each["choice"]) == ("sensitivity=0.95", "pooled")
     )
     threshold, images = point["overall"]["threshold"], scores.clinical["validation"]
-    assert table.title == f"ill, threshold {threshold:.3g}: 95 % sensitivity on {images} validation images"
+    assert (
+        table.title
+        == f"ill, threshold {threshold:.3g}: 95 % sensitivity on {images} validation images"
+    )
     found, passed = point["overall"]["sensitivity"], point["overall"]["specificity"]
     missed, alarms = found["total"] - found["counted"], passed["total"] - passed["counted"]
     other = next(name for name in scores.classes if name != "ill")
@@ -107,18 +124,38 @@ def test_the_title_names_class_threshold_rule_and_images_and_the_line_below_coun
     cells = [[cell.text for cell in row] for row in table.rows]
     assert [row[0] for row in cells] == ["all", *known["groups"]["hospital"]]
     rate = point["overall"]["sensitivity"]
-    assert cells[0][2] == f"{100 * rate['value']:.1f} ({100 * rate['low']:.1f} to {100 * rate['high']:.1f})"
+    assert (
+        cells[0][2]
+        == f"{100 * rate['value']:.1f} ({100 * rate['low']:.1f} to {100 * rate['high']:.1f})"
+    )
 
 
 def test_the_rest_is_shown_by_name_and_notes_stand_at_their_table(made, work):
     run = made[0]
-    words = "evaluate", run, "--by", "hospital", "--clinical", "--positive", "ill", "--rule", "youden", "--work", work
+    words = (
+        "evaluate",
+        run,
+        "--by",
+        "hospital",
+        "--clinical",
+        "--positive",
+        "ill",
+        "--rule",
+        "youden",
+        "--work",
+        work,
+    )
     _, _, err = typed(*words)
     assert "More: --show thresholds, transfer" in err and "Net benefit" not in err
     _, _, err = typed(*words, "--show", "net-benefit,gaps")
-    places = [err.index(text) for text in ("Net benefit: ill", "treat all", "Net benefit in true", "Gaps between")]
+    places = [
+        err.index(text)
+        for text in ("Net benefit: ill", "treat all", "Net benefit in true", "Gaps between")
+    ]
     assert places == sorted(places) and "More:" not in err and "Threshold transfer" not in err
-    assert "quadratic kappa" not in typed(*words, "--show", "agreement")[2]  # these classes have no order
+    assert (
+        "quadratic kappa" not in typed(*words, "--show", "agreement")[2]
+    )  # these classes have no order
 
 
 def test_a_table_that_is_none_and_tables_without_operating_points_are_refused(made, work):

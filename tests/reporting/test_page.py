@@ -15,7 +15,7 @@ from nested_scores import over, scores_of
 from pandas import DataFrame
 from PIL import Image
 
-from fedcli.compare import cautions, verdict
+from fedcli.comparison import cautions, verdict
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
 from fedcli.federation.client import Training
@@ -27,11 +27,11 @@ from fedcli.reporting.rows import compared, rows
 from fedcli.reporting.table import Cell, Column, Table, number
 from fedcli.scores.evaluate import evaluate
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-EMPTY = ("meta", "img", "path", "use", "rect", "br", "wbr", "link", "hr")
-QUIET = (
-    "--headless --no-sandbox --disable-gpu --disable-background-networking --disable-component-update --disable-sync"
+CHROMIUM = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 )
+EMPTY = ("meta", "img", "path", "use", "rect", "br", "wbr", "link", "hr")
+QUIET = "--headless --no-sandbox --disable-gpu --disable-background-networking --disable-component-update --disable-sync"
 
 
 class Reader(HTMLParser):
@@ -63,10 +63,14 @@ def scores(tmp_path_factory):
     work, made = tmp_path_factory.mktemp("page"), []
     path = make_chain(work, corrupted=True)
     old = manifest.read(path)
-    manifest.write_text(path, replace(old, options={"kind": "gaussian-noise", "clients": ["west"]}).text)
+    manifest.write_text(
+        path, replace(old, options={"kind": "gaussian-noise", "clients": ["west"]}).text
+    )
     for method in ("fedavg", "fedheal"):
         for seed in (0, 1):
-            plan = planned(method, {}, Training(batch_size=10, lr=0.01), rounds=2, seed=seed, eval_every=1)
+            plan = planned(
+                method, {}, Training(batch_size=10, lr=0.01), rounds=2, seed=seed, eval_every=1
+            )
             run = train(path, plan, work=work, out=None)
             made.append(evaluate(run))
     return made
@@ -84,9 +88,18 @@ def text(path):
 
 def test_the_page_holds_all_parts_in_order(text):
     assert re.findall(r'<section id="([\w-]+)"', text) == [
-        "answer", "scores", "certainty", "group-sex", "images", "clients", "training", "data", "settings", "lineage",
+        "answer",
+        "scores",
+        "certainty",
+        "group-sex",
+        "images",
+        "clients",
+        "training",
+        "data",
+        "settings",
+        "lineage",
         "terms",
-    ]  # fmt: skip
+    ]
     closed = re.findall(r'<section id="([\w-]+)" class="part">\n<details><summary>', text)
     assert closed[0] == "certainty" and len(closed) == 9
     assert "<h1>FedAvg and FedHEAL on made</h1>" in text
@@ -107,7 +120,10 @@ def test_the_page_holds_all_parts_in_order(text):
         assert said in text
     assert "(2 seeds)" not in text  # the sentence has said it of all
     assert (
-        text.index('class="findings"') < text.index("<svg aria-label") < text.index("<table>") < text.index("<details>")
+        text.index('class="findings"')
+        < text.index("<svg aria-label")
+        < text.index("<table>")
+        < text.index("<details>")
     )
 
 
@@ -117,7 +133,8 @@ def test_no_page_has_the_name_of_a_metric_or_of_a_difference(text):
     for part in shown.split("<section ")[1:]:
         if not part.startswith(('id="scores"', 'id="settings"', 'id="lineage"')):
             found = re.findall(
-                r"[^<>]*(?:_macro|auc_ovo|balanced_accuracy|_ovr_|parity_difference)[^<>]*", part.replace("<wbr>", "")
+                r"[^<>]*(?:_macro|auc_ovo|balanced_accuracy|_ovr_|parity_difference)[^<>]*",
+                part.replace("<wbr>", ""),
             )
             assert not [each for each in found if "levelling down" not in each]
 
@@ -133,8 +150,13 @@ def test_the_page_needs_nothing_else_and_names_no_place(text, path, scores):
 def test_every_picture_says_what_it_shows_and_no_name_is_taken_twice(text):
     result = Reader(text)
     pictures = [svg for svg in result.all("svg") if "aria-hidden" not in svg]
-    assert len(pictures) > 6 and all(len(svg["aria-label"]) > 5 and svg["role"] == "img" for svg in pictures)
-    assert all(image["alt"] and image["src"].startswith("data:image/png;base64,") for image in result.all("img"))
+    assert len(pictures) > 6 and all(
+        len(svg["aria-label"]) > 5 and svg["role"] == "img" for svg in pictures
+    )
+    assert all(
+        image["alt"] and image["src"].startswith("data:image/png;base64,")
+        for image in result.all("img")
+    )
     ids = [attributes["id"] for _, attributes in result.found if "id" in attributes]
     assert len(ids) == len(set(ids))
     assert {use["href"][1:] for use in result.all("use")} <= set(ids)
@@ -148,35 +170,67 @@ def test_equal_scores_give_equal_bytes(path, scores, tmp_path):
 def test_given_tables_come_first_and_the_words_of_others_are_text(scores, tmp_path):
     Image.fromarray(np.zeros((2, 2), np.uint8)).save(tmp_path / "one.png")
     best = replace(number(70.0, 1.0), best=True)
-    table = Table("Ours", [Column("row"), Column("ours", "%")], [[Cell("<A & B>"), best], [Cell("B"), Cell()]], "a & b")
+    table = Table(
+        "Ours",
+        [Column("row"), Column("ours", "%")],
+        [[Cell("<A & B>"), best], [Cell("B"), Cell()]],
+        "a & b",
+    )
     asked = page.PageOptions(
-        title="<script>alert(1)</script>", tables=[table], notes=["5 < 6"],
+        title="<script>alert(1)</script>",
+        tables=[table],
+        notes=["5 < 6"],
         pictures=[("a sweep", tmp_path / "one.png")],
-        findings=["A against B is inconclusive."], tests=[replace(table, title="Mine")], clocks=False,
-    )  # fmt: skip
+        findings=["A against B is inconclusive."],
+        tests=[replace(table, title="Mine")],
+        clocks=False,
+    )
     written = page.write(tmp_path / "p.html", scores[:1], asked).read_text("utf-8")
     Reader(written)
-    assert written.count("<script") == 1 and "&lt;script&gt;alert(1)" in written and "5 &lt; 6" in written
+    assert (
+        written.count("<script") == 1
+        and "&lt;script&gt;alert(1)" in written
+        and "5 &lt; 6" in written
+    )
     assert "&lt;A &amp; B&gt;" in written and "a &amp; b" in written
     assert '<td class="n"><b>70.00 <span class="pm">±&#8239;1.00</span></b></td>' in written
-    assert written.index("Ours") < written.index("<summary>All scores</summary>") and 'alt="a sweep"' in written
+    assert (
+        written.index("Ours") < written.index("<summary>All scores</summary>")
+        and 'alt="a sweep"' in written
+    )
     assert "Against" not in written and "Time and memory" not in written
     parts = "Ours", "a sweep", "A against B is inconclusive.", "Mine"
     assert sorted(parts, key=written.index) == list(parts)
     with pytest.raises(FedcliError, match="no picture that a page can hold"):
-        page.write(tmp_path / "q.html", scores[:1], page.PageOptions(pictures=[("x", tmp_path / "p.html")]))
+        page.write(
+            tmp_path / "q.html", scores[:1], page.PageOptions(pictures=[("x", tmp_path / "p.html")])
+        )
 
 
 def test_the_reference_is_the_one_asked_for_and_the_first_by_default(scores):
     lines = compared(rows(scores, spread="pooled"))
     expected, (table,), _ = lead.tests(lines, ["accuracy"], "fedheal")
-    assert table.title == "Against FedHEAL (2 seeds): accuracy, clean and noisy images" and "Holm" in table.legend
+    assert (
+        table.title == "Against FedHEAL (2 seeds): accuracy, clean and noisy images"
+        and "Holm" in table.legend
+    )
     first, second = ([cell.text for cell in row] for row in table.rows)
-    assert (first[0], first[-1], table.columns[-1].name) == ("FedHEAL (2 seeds)", "reference", "verdict")
+    assert (first[0], first[-1], table.columns[-1].name) == (
+        "FedHEAL (2 seeds)",
+        "reference",
+        "verdict",
+    )
     assert second[0] == "FedAvg (2 seeds)" and " to " in second[3]
-    assert second[-1] in (verdict.MODELS_ONLY, verdict.INCONCLUSIVE)  # two seeds are too few for more
-    assert "in accuracy on clean and noisy images" in expected[0] and "FedAvg (2 seeds)" in expected[0]
-    assert lead.tests(lines, ["accuracy", "recall_macro"], "")[1][0].title.startswith("Against FedAvg")
+    assert second[-1] in (
+        verdict.MODELS_ONLY,
+        verdict.INCONCLUSIVE,
+    )  # two seeds are too few for more
+    assert (
+        "in accuracy on clean and noisy images" in expected[0] and "FedAvg (2 seeds)" in expected[0]
+    )
+    assert lead.tests(lines, ["accuracy", "recall_macro"], "")[1][0].title.startswith(
+        "Against FedAvg"
+    )
     with pytest.raises(UsageError, match="no row of the report is named 'fedhel'"):
         lead.tests(lines, ["accuracy"], "fedhel")
 
@@ -187,25 +241,39 @@ def test_scores_alone_make_a_page(scores, tmp_path):
     old = manifest.read(scores[0])
     body = {key: value for key, value in old.body.items() if key != "best"}
     (tmp_path / "old" / "scores.csv").write_bytes((scores[0].parent / "scores.csv").read_bytes())
-    alone = manifest.seal(tmp_path / "old", manifest.Manifest("scores", [], old.options, {}, {}, body))
+    alone = manifest.seal(
+        tmp_path / "old", manifest.Manifest("scores", [], old.options, {}, {}, body)
+    )
     written = page.write(tmp_path / "p.html", [alone]).read_text("utf-8")
     Reader(written)
-    assert "<h1>FedAvg on made</h1>" in written and 'id="training"' not in written and 'id="images"' not in written
+    assert (
+        "<h1>FedAvg on made</h1>" in written
+        and 'id="training"' not in written
+        and 'id="images"' not in written
+    )
     assert "How good is FedAvg, and is it as good for every group by sex?" in written
 
 
 def test_a_figure_is_drawn_in_names_of_the_page_and_escapes_its_words():
     line = ['say "x" & y', "a", 0, "sex", "<m>", 3, False, 50.0, np.nan, np.nan]
-    table = DataFrame([line, ['say "x" & y', "b", 8, "sex", "<m>", 3, False, 70.0, 60.0, 80.0]], columns=forest.COLUMNS)
+    table = DataFrame(
+        [line, ['say "x" & y', "b", 8, "sex", "<m>", 3, False, 70.0, 60.0, 80.0]],
+        columns=forest.COLUMNS,
+    )
     table.attrs = {"title": "", "caption": "", "score": "accuracy"}
     (drawn,) = inline.of_picture(forest.draw(table)).figures
-    assert drawn.svg.startswith('<svg aria-label="say &#34;x&#34; &amp; y test images" role="img" viewBox="0 0 ')
+    assert drawn.svg.startswith(
+        '<svg aria-label="say &#34;x&#34; &amp; y test images" role="img" viewBox="0 0 '
+    )
     assert "var(--c0)" in drawn.svg and "var(--c1)" in drawn.svg and "&lt;m&gt;" in drawn.svg
 
 
 def test_cells_and_commands_are_marked_up():
     assert markup.breakable("auc_ovo") == "auc_<wbr>ovo"
-    assert markup.shown_cell(Cell("fedcli train --lr 1")) == '<code>fedcli train <span class="nb">--lr</span> 1</code>'
+    assert (
+        markup.shown_cell(Cell("fedcli train --lr 1"))
+        == '<code>fedcli train <span class="nb">--lr</span> 1</code>'
+    )
 
 
 def test_runs_without_weights_losses_rounds_or_clients_make_a_page(tmp_path):
@@ -215,12 +283,21 @@ def test_runs_without_weights_losses_rounds_or_clients_make_a_page(tmp_path):
     manifest.write_text(noisy, replace(old, body=old.body | {"clients": []}).text)
 
     def scored(data, method="fedavg", settings=None, rounds=2, **how):
-        plan = planned(method, settings or {}, Training(batch_size=10, lr=0.01), rounds=rounds, eval_every=2, **how)
+        plan = planned(
+            method,
+            settings or {},
+            Training(batch_size=10, lr=0.01),
+            rounds=rounds,
+            eval_every=2,
+            **how,
+        )
         run = train(data, plan, work=data.parent, out=None)
         return evaluate(run)
 
     alone = scored(clean, rounds=1, single_site=True)
-    assert "Weights in the aggregation" not in page.write(tmp_path / "a.html", [alone]).read_text("utf-8")
+    assert "Weights in the aggregation" not in page.write(tmp_path / "a.html", [alone]).read_text(
+        "utf-8"
+    )
     some = [
         alone,
         scored(clean, "afl", {"rule": "released"}, rounds=1),
@@ -233,11 +310,16 @@ def test_runs_without_weights_losses_rounds_or_clients_make_a_page(tmp_path):
     Reader(text)
     weighed = re.findall(r'aria-label="([^"]*). weight of each client', text)
     assert len(weighed) == 3 and not any("single-site" in name for name in weighed)
-    assert "Balanced accuracy: corrupted test images" in text and "Bold marks the best for a client" in text
+    assert (
+        "Balanced accuracy: corrupted test images" in text
+        and "Bold marks the best for a client" in text
+    )
     assert not re.search(r'[" ](nan|inf)\b', text, re.I)
 
 
-def test_what_training_took_is_shown_where_clocks_lie_beside_the_runs(text, scores, tmp_path, monkeypatch):
+def test_what_training_took_is_shown_where_clocks_lie_beside_the_runs(
+    text, scores, tmp_path, monkeypatch
+):
     assert "Time and memory" in text and "images per second" in text
     timed = compared(rows(scores[:1]))
     took = timing.Clocks(1.5, 1234.4, 0.25, None, 0.456, None, 0.123)
@@ -253,7 +335,9 @@ def test_what_training_took_is_shown_where_clocks_lie_beside_the_runs(text, scor
         "0.12",
     ]
     monkeypatch.undo()
-    (provenance.timing.manifest.parent(scores[0], "run").parent / "timing.jsonl").rename(tmp_path / "timing.jsonl")
+    (provenance.timing.manifest.parent(scores[0], "run").parent / "timing.jsonl").rename(
+        tmp_path / "timing.jsonl"
+    )
     try:
         assert provenance._times(timed) == []
     finally:
@@ -274,9 +358,17 @@ def test_what_a_small_group_decides_is_marked_and_is_no_winner(scores, text):
     each = {"accuracy": {"f": over(0.5, 0.9), "m": over(0.6, 0.7)}}
 
     def decided(**small):
-        groups = {group: {"accuracy": 0.0, "reason": small.get(group, ""), "count": 20} for group in "fm"}
-        body = {"versions": {}, "groups": {"sex": {"clean": {"last_round": {"groups": groups}, "each": each}}}}
-        return [cautions.small_decides([scores_of(body)], "sex", "clean", "accuracy", at) for at in ("last5", "last")]
+        groups = {
+            group: {"accuracy": 0.0, "reason": small.get(group, ""), "count": 20} for group in "fm"
+        }
+        body = {
+            "versions": {},
+            "groups": {"sex": {"clean": {"last_round": {"groups": groups}, "each": each}}},
+        }
+        return [
+            cautions.small_decides([scores_of(body)], "sex", "clean", "accuracy", at)
+            for at in ("last5", "last")
+        ]
 
     assert decided() == [set(), set()]
     lowest_of_the_first_round, highest_of_the_last = {"worst group", "gap"}, {"gap"}
@@ -291,7 +383,10 @@ def test_a_score_stands_beside_its_own_interval(scores, at):
     known = [run.versions["clean"]["accuracy"] for run in lines[0].each]
     values = [100 * (score.last if at == "last" else score.mean) for score in known]
     assert table.rows[0][1].text.startswith(f"{np.mean(values):.1f} (")
-    assert markup.shown_cell(Cell("60.0 (50.0 – 70.0)")) == '60.0 <span class="pm nb">(50.0 – 70.0)</span>'
+    assert (
+        markup.shown_cell(Cell("60.0 (50.0 – 70.0)"))
+        == '60.0 <span class="pm nb">(50.0 – 70.0)</span>'
+    )
 
 
 def test_a_run_with_a_damaged_or_missing_line_of_its_clock_has_no_time(scores):
@@ -307,7 +402,10 @@ def test_a_run_with_a_damaged_or_missing_line_of_its_clock_has_no_time(scores):
             f'{first}\n{{"round": 2}}\n[]',
         ):
             file.write_text(text)
-            assert timing.of_runs(scores[:1]) is None and rows(scores[:1], minutes=True)[0].minutes is None
+            assert (
+                timing.of_runs(scores[:1]) is None
+                and rows(scores[:1], minutes=True)[0].minutes is None
+            )
         file.write_text(f'{first}\n{{"round": 2, "seconds": 1}}\n')
         assert timing.of_runs(scores[:1]).peak_bytes is None
     finally:
@@ -318,8 +416,15 @@ def test_a_run_with_a_damaged_or_missing_line_of_its_clock_has_no_time(scores):
 def test_a_browser_shows_the_page_within_a_narrow_window(path, tmp_path):
     probe = "<script>document.title = document.documentElement.scrollWidth + ' of ' + innerWidth</script></body>"
     (tmp_path / "page.html").write_text(path.read_text("utf-8").replace("</body>", probe), "utf-8")
-    command = [CHROMIUM, *QUIET.split(), f"--user-data-dir={tmp_path / 'profile'}", "--window-size=420,900"]
+    command = [
+        CHROMIUM,
+        *QUIET.split(),
+        f"--user-data-dir={tmp_path / 'profile'}",
+        "--window-size=420,900",
+    ]
     command += ["--no-first-run", "--dump-dom", f"file://{tmp_path / 'page.html'}"]
-    shown = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60, check=True).stdout
+    shown = subprocess.run(
+        command, capture_output=True, encoding="utf-8", timeout=60, check=True
+    ).stdout
     wide, window = map(int, re.search(r"<title>(\d+) of (\d+)</title>", shown).groups())
     assert wide <= window and shown.count("<svg") == path.read_text("utf-8").count("<svg")

@@ -12,7 +12,7 @@ from conftest import make_chain
 from made_plans import planned, train
 from PIL import Image
 
-from fedcli.compare import verdict
+from fedcli.comparison import verdict
 from fedcli.federation.client import Training
 from fedcli.reporting import comparison, page
 from fedcli.reporting.page import images, lead, markup, provenance
@@ -27,7 +27,9 @@ def lines(tmp_path_factory):
     work = tmp_path_factory.mktemp("answer")
     data, made = make_chain(work, corrupted=True), []
     for method in ("fedavg", "fedprox"):
-        run = train(data, planned(method, {}, Training(batch_size=10, lr=1e-6), 1), work=work, out=None)
+        run = train(
+            data, planned(method, {}, Training(batch_size=10, lr=1e-6), 1), work=work, out=None
+        )
         made.append(evaluate(run))
     return compared(rows(made))
 
@@ -35,16 +37,28 @@ def lines(tmp_path_factory):
 def test_generated_images_are_said_to_be_in_the_first_line(lines):
     assert lead.generated(lines) == ""
     made_up = replace(lines[0].scored[0], scores=replace(lines[0].scores, sample=True))
-    assert lead.generated([replace(lines[0], scored=[made_up])]).startswith("Generated images: a made-up sample")
+    assert lead.generated([replace(lines[0], scored=[made_up])]).startswith(
+        "Generated images: a made-up sample"
+    )
     drawn = replace(lines[0].scored[0], scores=replace(lines[0].scores, dataset="phantom"))
     said = lead.generated([replace(lines[0], scored=[drawn])])
     assert said.startswith("Generated images with a planted disparity")
-    first = re.search(r"<header>\s*<p[^>]*>([^<]*)", page.Document("A", "B", [], [], generated=said).html).group(1)
+    first = re.search(
+        r"<header>\s*<p[^>]*>([^<]*)", page.Document("A", "B", [], [], generated=said).html
+    ).group(1)
     assert first == said
 
 
 def test_the_answer_has_a_direction_a_size_and_an_interval():
-    row = {"mean": 0.8, "std_pooled": None, "std_runs": None, "runs": 1, "note": "", "samples": 1, "over": "seeds"}
+    row = {
+        "mean": 0.8,
+        "std_pooled": None,
+        "std_runs": None,
+        "runs": 1,
+        "note": "",
+        "samples": 1,
+        "over": "seeds",
+    }
     base = verdict.Against(name="FedAvg", is_reference=True, **row)
     low = verdict.Against(
         name="A",
@@ -55,7 +69,9 @@ def test_the_answer_has_a_direction_a_size_and_an_interval():
         reason="1 seed is too few",
         **row,
     )
-    same = verdict.Against(name="B", difference=0.002, low=-0.01, high=0.013, verdict=verdict.INCONCLUSIVE, **row)
+    same = verdict.Against(
+        name="B", difference=0.002, low=-0.01, high=0.013, verdict=verdict.INCONCLUSIVE, **row
+    )
     assert comparison.said_against([base, low, same], "FedAvg", "AUC", intervals=True) == [
         "A: 2.4 points lower than FedAvg in AUC (95 % interval -3.9 to -1.0), significant over test patients; one "
         "training each.",
@@ -67,7 +83,11 @@ def test_the_images_are_the_first_of_each_class_as_they_are_and_changed():
     assert images.chosen(np.array([2, 2, 0, 1, 1, 0, 2])).tolist() == [2, 5, 3, 4, 0, 1]
     clean = np.arange(2 * 50 * 50, dtype=np.uint8).reshape(2, 50, 50, 1)
     picture = images._pasted(clean, below=True)
-    assert picture.shape == (2 * 104, 104) and picture[2, 2] == clean[0, 0, 0] and picture[106, 2] == clean[1, 0, 0]
+    assert (
+        picture.shape == (2 * 104, 104)
+        and picture[2, 2] == clean[0, 0, 0]
+        and picture[106, 2] == clean[1, 0, 0]
+    )
     assert (images._pasted(clean)[:, 104:] == picture[104:]).all()
     opened = Image.open(io.BytesIO(base64.b64decode(images.png(picture).partition(",")[2])))
     assert (np.array(opened) == picture).all()
@@ -84,7 +104,9 @@ def test_an_empty_test_set_has_no_pictures(tmp_path):
 
 def test_the_question_and_the_answer_name_groups_and_sizes(lines):
     assert lead.question(lines) == "Is FedProx better than FedAvg, and for every group by sex?"
-    assert lead.question(lines[:1]) == "How good is FedAvg, and is it as good for every group by sex?"
+    assert (
+        lead.question(lines[:1]) == "How good is FedAvg, and is it as good for every group by sex?"
+    )
     said = lead.section(lines[:1], [], [], asked=False).findings
     assert (
         said[0].startswith("FedAvg scores ")
@@ -93,7 +115,9 @@ def test_the_question_and_the_answer_name_groups_and_sizes(lines):
     )
     sizes = f"By sex, {lead._worst(lines[0], 'sex')[0]}"
     assert (
-        said[-1].startswith(sizes) and said[-1].endswith(" points.") and "the lowest AUC on clean images: " in said[-1]
+        said[-1].startswith(sizes)
+        and said[-1].endswith(" points.")
+        and "the lowest AUC on clean images: " in said[-1]
     )
 
 
@@ -109,17 +133,26 @@ def test_the_surest_errors_of_each_group_stand_clean_beside_corrupted_with_what_
 
 
 def test_heads_that_share_what_stands_over_them_have_two_lines():
-    columns = [Column("method"), Column("clean", "%", "AUC"), Column("noisy", "%", "AUC"), Column("n")]
+    columns = [
+        Column("method"),
+        Column("clean", "%", "AUC"),
+        Column("noisy", "%", "AUC"),
+        Column("n"),
+    ]
     above, below = markup.heads(columns)
     assert [(head.text, head.columns, head.rows, head.at) for head in above] == [
-        ("method", 1, 2, 0), ("AUC, %", 2, 1, None), ("n", 1, 2, 3),
-    ]  # fmt: skip
+        ("method", 1, 2, 0),
+        ("AUC, %", 2, 1, None),
+        ("n", 1, 2, 3),
+    ]
     assert [(head.text, head.at) for head in below] == [("clean", 1), ("noisy", 2)]
     assert len(markup.heads(columns[:1])) == 1
 
 
 def test_what_every_client_holds_one_value_of_makes_no_table():
     parts = {("a", "train"): {"x": 3}, ("b", "train"): {"y": 4}, ("all", "test"): {"x": 1, "y": 1}}
-    assert provenance._is_client(parts) and provenance._is_client(parts | {("b", "train"): {"x": 0, "y": 4}})
+    assert provenance._is_client(parts) and provenance._is_client(
+        parts | {("b", "train"): {"x": 0, "y": 4}}
+    )
     assert not provenance._is_client(parts | {("b", "train"): {"x": 1, "y": 3}})
     assert not provenance._is_client(parts | {("b", "train"): {"x": 1}})

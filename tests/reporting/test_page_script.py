@@ -34,11 +34,30 @@ def test_columns_sort_and_what_is_open_is_printed(tmp_path):
     rows = [["a", "10.50 ±1.00"], ["b", "-"], ["c", "−2.00"], ["d", "9.75†"], ["e", "1,200"]]
     table = Table.of("Scores", ["name", "a_score_with_a_very_long_name_that_cannot_break"], rows)
     folded = Table.of("Folded", ["x", "y"], [["1", "2"]])
-    page = Document("A page", "Of one table.", [], [Section("scores", "Scores", tables=[table], folded=[folded])]).html
+    page = Document(
+        "A page",
+        "Of one table.",
+        [],
+        [Section("scores", "Scores", tables=[table], folded=[folded])],
+    ).html
     (tmp_path / "page.html").write_text(page.replace("</body>", PROBE), encoding="utf-8")
-    words = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--window-size=400,900", "--dump-dom"]
-    ended = subprocess.run([*words, (tmp_path / "page.html").as_uri()], capture_output=True, text=True, timeout=120)
+    words = [
+        "chromium",
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--window-size=400,900",
+        "--dump-dom",
+    ]
+    ended = subprocess.run(
+        [*words, (tmp_path / "page.html").as_uri()], capture_output=True, text=True, timeout=120
+    )
     made = json.loads(html.unescape(re.search("<title>(.*?)</title>", ended.stdout, re.S)[1]))
-    assert made["sorted"] == [[None, "abcde"], ["ascending", "cdaeb"], ["descending", "eadcb"], [None, "abcde"]]
+    assert made["sorted"] == [
+        [None, "abcde"],
+        ["ascending", "cdaeb"],
+        ["descending", "eadcb"],
+        [None, "abcde"],
+    ]
     assert made["focus"] and not made["open"] and made["closed"] and not made["wide"]
     assert made["alone"] == 0  # a table of one line has nothing to sort

@@ -14,7 +14,13 @@ AUC = {"FedAvg": [0.8, 0.7, 0.6], "FedHEAL": [0.9, 0.8, 0.65], "MOON": [0.7, 0.6
 
 def made(folder, datasets=("skin", "eyes", "chest"), methods=AUC, **about):
     return [
-        scores(folder / f"runs/{label}-{of}/scores/made", auc=auc, method=label.lower(), label=label, dataset=of)
+        scores(
+            folder / f"runs/{label}-{of}/scores/made",
+            auc=auc,
+            method=label.lower(),
+            label=label,
+            dataset=of,
+        )
         for label in methods
         for of, auc in zip(datasets, AUC[label])
     ]
@@ -35,10 +41,24 @@ def test_one_dataset_two_methods_or_a_gap_have_no_ranks(tmp_path):
 
 def test_a_method_of_two_rows_on_a_dataset_is_left_out_and_two_settings_are_two_methods(tmp_path):
     paths = made(tmp_path)
-    again = scores(tmp_path / "again", auc=0.1, method="moon", label="MOON", dataset="skin", options={"lr": 0.2})
+    again = scores(
+        tmp_path / "again",
+        auc=0.1,
+        method="moon",
+        label="MOON",
+        dataset="skin",
+        options={"lr": 0.2},
+    )
     assert comparison.rank_tests(rows([*paths, again])) == []
     others = [
-        scores(tmp_path / f"other-{dataset}", auc=0.1, method="moon", label="MOON", dataset=dataset, settings={"mu": 5})
+        scores(
+            tmp_path / f"other-{dataset}",
+            auc=0.1,
+            method="moon",
+            label="MOON",
+            dataset=dataset,
+            settings={"mu": 5},
+        )
         for dataset in ("skin", "eyes", "chest")
     ]
     (_, test) = comparison.rank_tests(rows([*paths, *others]))
@@ -48,7 +68,11 @@ def test_a_method_of_two_rows_on_a_dataset_is_left_out_and_two_settings_are_two_
 def test_the_command_shows_them_in_a_table_and_in_json(tmp_path):
     paths = " ".join(map(str, made(tmp_path)))
     shown = session.run(f"fedcli report {paths}")
-    assert "Methods ranked over 3 datasets" in shown and "FedHEAL is better than MOON" in " ".join(shown.split())
+    assert "Methods ranked over 3 datasets" in shown and "FedHEAL is better than MOON" in " ".join(
+        shown.split()
+    )
     body = json.loads(session.run(f"fedcli report {paths} --format json"))
     assert body["ranks"][1]["ranks"]["FedHEAL"] == 1 and body["ranks"][1]["degrees"] == [2, 4]
-    assert "Methods ranked over 3 datasets" in session.run(f"fedcli report {paths} --format markdown")
+    assert "Methods ranked over 3 datasets" in session.run(
+        f"fedcli report {paths} --format markdown"
+    )

@@ -38,12 +38,19 @@ def test_changed_scores_and_other_manifests_are_refused(tmp_path):
 
 @pytest.mark.parametrize("asked", ["curves", "histograms", "convergence"])
 def test_a_picture_is_not_drawn_of_a_run_whose_images_were_changed(tmp_path, asked):
-    run = train(make_chain(tmp_path), planned("fedavg", {}, Training(batch_size=8), 1), work=tmp_path, out=None)
+    run = train(
+        make_chain(tmp_path),
+        planned("fedavg", {}, Training(batch_size=8), 1),
+        work=tmp_path,
+        out=None,
+    )
     pool = next(tmp_path.rglob("pool.h5"))
     damaged = bytearray(pool.read_bytes())
     damaged[len(damaged) // 2] ^= 1
     pool.write_bytes(damaged)
-    assert "pool.h5 is not the file" in session.run(f"fedcli plot {asked} {run} --out {tmp_path}/a.png")
+    assert "pool.h5 is not the file" in session.run(
+        f"fedcli plot {asked} {run} --out {tmp_path}/a.png"
+    )
     assert not (tmp_path / "a.png").exists()
 
 
@@ -61,21 +68,31 @@ def test_two_trained_runs_are_compared(tmp_path):
         assert table[1].cells[f"{version} auc_ovo_macro"].mean == stored["mean_last5"]
     columns, lines = table_cells(table)
     assert columns[2:] == [
-        *(f"{v} {m} (%)" for v in ("clean", "corrupted", "average") for m in ("balanced_accuracy", "auc_ovo_macro")),
-        "std among clients auc_ovo_macro (%)", "sex ES-AUC (auc_ovo_macro) (%)", "sex worst group auc_ovo_macro (%)",
+        *(
+            f"{v} {m} (%)"
+            for v in ("clean", "corrupted", "average")
+            for m in ("balanced_accuracy", "auc_ovo_macro")
+        ),
+        "std among clients auc_ovo_macro (%)",
+        "sex ES-AUC (auc_ovo_macro) (%)",
+        "sex worst group auc_ovo_macro (%)",
         "sex gap auc_ovo_macro (%)",
-    ]  # fmt: skip
+    ]
 
 
 def test_scores_that_lie_there_are_told_in_one_line(tmp_path):
     for seed in (0, 1):
         plan = planned("fedavg", {}, Training(batch_size=8), 1, seed=seed)
-        train(make_chain(tmp_path / str(seed)), plan, work=tmp_path, out=tmp_path / "runs" / str(seed))
+        train(
+            make_chain(tmp_path / str(seed)), plan, work=tmp_path, out=tmp_path / "runs" / str(seed)
+        )
     assert "already made" not in session.run(f"fedcli report --work {tmp_path}")
     again = session.run(f"fedcli report --work {tmp_path}")
     assert again.count("already") == 1 and "2 runs have been evaluated already\n" in again
     scores = next(tmp_path.glob("runs/0/scores/*/scores.json")).parent
-    left = scores.with_name(f".{scores.name}.0123abcd.lock")  # of a process that was killed when it had made them
+    left = scores.with_name(
+        f".{scores.name}.0123abcd.lock"
+    )  # of a process that was killed when it had made them
     left.touch()
     session.run(f"fedcli report --work {tmp_path}")
     assert not left.exists()
@@ -84,9 +101,16 @@ def test_scores_that_lie_there_are_told_in_one_line(tmp_path):
 def test_a_run_that_cannot_be_evaluated_is_left_out_of_a_report_with_a_warning(tmp_path):
     for name in ("a", "b"):
         data = make_chain(tmp_path / name)
-        train(data, planned("fedavg", {}, Training(batch_size=8), 1), work=tmp_path, out=tmp_path / "runs" / name)
+        train(
+            data,
+            planned("fedavg", {}, Training(batch_size=8), 1),
+            work=tmp_path,
+            out=tmp_path / "runs" / name,
+        )
     path = tmp_path / "runs" / "a" / "run.json"
-    manifest.write_text(path, path.read_text().replace('"method": "fedavg"', '"method": "of-tomorrow"'))
+    manifest.write_text(
+        path, path.read_text().replace('"method": "fedavg"', '"method": "of-tomorrow"')
+    )
     printed = session.run(f"fedcli report --work {tmp_path}")
     assert f"warning: left out {path.parent}: " in printed and "of-tomorrow" in printed
     shown = [line for line in printed.splitlines() if line.startswith(" FedAvg ")]
@@ -98,7 +122,12 @@ def test_a_run_that_cannot_be_evaluated_is_left_out_of_a_report_with_a_warning(t
 def test_a_run_whose_manifest_is_a_broken_link_is_named(tmp_path):
     for name in ("a", "b"):
         data = make_chain(tmp_path / name)
-        train(data, planned("fedavg", {}, Training(batch_size=8), 1), work=tmp_path, out=tmp_path / "runs" / name)
+        train(
+            data,
+            planned("fedavg", {}, Training(batch_size=8), 1),
+            work=tmp_path,
+            out=tmp_path / "runs" / name,
+        )
     path = tmp_path / "runs" / "b" / "run.json"
     path.unlink()
     path.symlink_to("elsewhere.json")
@@ -111,7 +140,12 @@ def test_a_run_whose_manifest_is_a_broken_link_is_named(tmp_path):
         f"ls --work {tmp_path}",
     ):
         assert f"warning: left out {path.parent}: {why}\n" in session.run(f"fedcli {line}"), line
-    for line in (f"report {path.parent}", f"report {path}", f"evaluate {path.parent}", f"inspect {path}"):
+    for line in (
+        f"report {path.parent}",
+        f"report {path}",
+        f"evaluate {path.parent}",
+        f"inspect {path}",
+    ):
         assert f"error: {why}\n" in session.run(f"fedcli {line}"), line
     (runs / "a" / "run.json").unlink()
     assert f"error: {why}\n" in session.run(f"fedcli report --work {tmp_path}")
@@ -124,7 +158,9 @@ def test_the_command_writes_any_format_to_a_file_and_refuses_a_place_in_a_run(tm
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "settings.json").write_text("{}")
     assert "- is no file" in session.run(f"fedcli report {path} --format csv --out -")
-    assert "sealed" in session.run(f"fedcli report {path} --format html --out {tmp_path}/run/page.html")
+    assert "sealed" in session.run(
+        f"fedcli report {path} --format html --out {tmp_path}/run/page.html"
+    )
     for flag in ("--figures", "--card", "--evidence"):
         assert "sealed" in session.run(f"fedcli report {path} {flag} {tmp_path}/run")
         assert f"{out} is a file" in session.run(f"fedcli report {path} {flag} {out}")
@@ -132,7 +168,12 @@ def test_the_command_writes_any_format_to_a_file_and_refuses_a_place_in_a_run(tm
 
 
 def test_minutes_are_the_linesof_each_round_once(tmp_path):
-    run = train(make_chain(tmp_path), planned("fedavg", {}, Training(batch_size=8), 2), work=tmp_path, out=None)
+    run = train(
+        make_chain(tmp_path),
+        planned("fedavg", {}, Training(batch_size=8), 2),
+        work=tmp_path,
+        out=None,
+    )
     path = evaluate(run)
     lines = [{"round": 1, "seconds": 60}, {"round": 1, "seconds": 30}, {"round": 2, "seconds": 60}]
     (run.parent / "timing.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -144,18 +185,39 @@ def test_minutes_are_the_linesof_each_round_once(tmp_path):
     later = [line | about for line in lines] + [
         {"round": 2, "seconds": 30} | about | {"images_per_second": 2, "peak_bytes": 9}
     ]
-    (run.parent / "timing.jsonl").write_text("".join(json.dumps(line) + "\n" for line in later) + '{"round": 3, "sec')
+    (run.parent / "timing.jsonl").write_text(
+        "".join(json.dumps(line) + "\n" for line in later) + '{"round": 3, "sec'
+    )
     assert timing.of_runs([path]) == timing.Clocks(1, 5, 1 / 3, 9, None, None)
-    assert next(csv.DictReader(io.StringIO(render(rows([path], minutes=True), "csv"))))["minutes"] == "1.00"
+    assert (
+        next(csv.DictReader(io.StringIO(render(rows([path], minutes=True), "csv"))))["minutes"]
+        == "1.00"
+    )
 
 
 def test_the_command_also_writes_all_numbers_in_long_form(tmp_path):
-    run = train(make_chain(tmp_path), planned("fedavg", {}, Training(batch_size=8), 1), work=tmp_path, out=None)
+    run = train(
+        make_chain(tmp_path),
+        planned("fedavg", {}, Training(batch_size=8), 1),
+        work=tmp_path,
+        out=None,
+    )
     out = tmp_path / "long.csv"
     assert "FedAvg" in session.run(f"fedcli report {run} --export {out}")
     lines = list(csv.DictReader(io.StringIO(out.read_text())))
-    (gap,) = [line for line in lines if (line["metric"], line["measure"], line["version"], line["attribute"],
-              line["client"], line["statistic"]) == ("accuracy", "gap", "clean", "sex", "", "last")]  # fmt: skip
+    (gap,) = [
+        line
+        for line in lines
+        if (
+            line["metric"],
+            line["measure"],
+            line["version"],
+            line["attribute"],
+            line["client"],
+            line["statistic"],
+        )
+        == ("accuracy", "gap", "clean", "sex", "", "last")
+    ]
     assert 0 <= float(gap["value"]) <= 1 and gap["method"] == "fedavg" and len(lines) > 200
 
 
@@ -163,8 +225,12 @@ def test_a_report_of_scores_that_lie_there_loads_no_network_and_draws_nothing(tm
     paths = [scores(tmp_path / "a"), scores(tmp_path / "b", auc=0.8)]
     words = ["fedcli", "report", *map(str, paths), "--quiet"]
     line = f"import sys; from fedcli.commands.app import app; sys.argv = {words!r}; app(standalone_mode=False); "
-    line += "sys.exit(' '.join({'torch', 'matplotlib', 'pandas', 'jinja2'} & set(sys.modules)) or None)"
-    ended = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, timeout=120)
+    line += (
+        "sys.exit(' '.join({'torch', 'matplotlib', 'pandas', 'jinja2'} & set(sys.modules)) or None)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", line], capture_output=True, text=True, timeout=120
+    )
     assert ended.returncode == 0, ended.stderr
     assert "FedAvg" in ended.stdout
 

@@ -10,8 +10,8 @@ from made_scores import a_seed, a_stage, column, over, scores, spread_of
 from nested_scores import body_of, scores_of
 from report_tables import as_text, table_cells
 
-from fedcli.compare.cautions import small_in_sets, unreliable_groups
-from fedcli.compare.systems import brief
+from fedcli.comparison.cautions import small_in_sets, unreliable_groups
+from fedcli.comparison.systems import brief
 from fedcli.errors import UsageError
 from fedcli.reporting.by_group import legend
 from fedcli.reporting.columns import SHOWN
@@ -21,7 +21,9 @@ from fedcli.scores.numbers import is_lower
 
 
 def test_a_line_per_run_with_percent_mean_and_spread(tmp_path):
-    columns, lines = table_cells(rows([scores(tmp_path / "a", auc=0.90126, std=0.01234, corrupted=0.8)]))
+    columns, lines = table_cells(
+        rows([scores(tmp_path / "a", auc=0.90126, std=0.01234, corrupted=0.8)])
+    )
     assert dict(zip(columns, lines[0], strict=True)) == {
         "method": "FedAvg",
         "rule": "paper",
@@ -48,8 +50,15 @@ def test_the_best_of_a_column_is_marked_and_low_is_good_for_gap_and_std(tmp_path
 
 
 def test_values_that_print_alike_are_all_marked(tmp_path):
-    paths = [scores(tmp_path / name, auc=auc) for name, auc in {"a": 0.900001, "b": 0.900002, "c": 0.7}.items()]
-    assert column(paths, "clean auc_ovo_macro (%)") == ["90.00 ±1.00 *", "90.00 ±1.00 *", "70.00 ±1.00"]
+    paths = [
+        scores(tmp_path / name, auc=auc)
+        for name, auc in {"a": 0.900001, "b": 0.900002, "c": 0.7}.items()
+    ]
+    assert column(paths, "clean auc_ovo_macro (%)") == [
+        "90.00 ±1.00 *",
+        "90.00 ±1.00 *",
+        "70.00 ±1.00",
+    ]
 
 
 def test_a_run_without_a_version_has_a_dash_and_does_not_compete(tmp_path):
@@ -89,7 +98,11 @@ def test_runs_of_one_method_are_told_apart_by_the_settings_that_differ(tmp_path)
 
 
 def test_runs_on_other_data_are_told_apart_and_warned_about(tmp_path, capsys):
-    data = {"dataset": a_stage("d"), "partition": a_stage("q", alpha=0.5), "corruption": a_stage("c", kind="gaussian")}
+    data = {
+        "dataset": a_stage("d"),
+        "partition": a_stage("q", alpha=0.5),
+        "corruption": a_stage("c", kind="gaussian"),
+    }
     paths = [scores(tmp_path / "a"), scores(tmp_path / "b", data=data, rounds=7)]
     assert column(paths, "method") == ["FedAvg (rounds=6, no corruption)", "FedAvg [2]"]
     warning = "these runs do not share the same partition, corruption, rounds"
@@ -105,25 +118,47 @@ def test_runs_on_the_same_data_give_no_warning(tmp_path, capsys):
 
 def test_a_group_too_small_to_tell_is_noted_once(tmp_path, capsys):
     paths = [
-        scores(tmp_path / name, small="12 images, fewer than 30", auc=auc) for name, auc in (("a", 0.9), ("b", 0.8))
+        scores(tmp_path / name, small="12 images, fewer than 30", auc=auc)
+        for name, auc in (("a", 0.9), ("b", 0.8))
     ]
     rows(paths)
-    assert capsys.readouterr().err == "warning: groups of few test images: sex male (12 images, fewer than 30)\n"
+    assert (
+        capsys.readouterr().err
+        == "warning: groups of few test images: sex male (12 images, fewer than 30)\n"
+    )
 
 
 def test_a_file_of_ones_own_is_named_by_its_file_and_first_digits():
     assert brief({"mine": {"file": "mine.py", "sha256": "d5" * 32}}) == "mine.py d5d5d5d5"
-    assert [brief("0" * 64), brief(0.5), brief(2.0), brief("cnn")] == ["00000000", "0.5", "2", "cnn"]
+    assert [brief("0" * 64), brief(0.5), brief(2.0), brief("cnn")] == [
+        "00000000",
+        "0.5",
+        "2",
+        "cnn",
+    ]
 
 
 def test_several_small_groups_are_one_note():
-    sizes = {"9": "9 images", "90": "", "7": "7 images", "0": "no test image"}  # the last one is not warned of
-    groups = {size: {"accuracy": 0.5, "reason": few, "count": int(size)} for size, few in sizes.items()}
+    sizes = {
+        "9": "9 images",
+        "90": "",
+        "7": "7 images",
+        "0": "no test image",
+    }  # the last one is not warned of
+    groups = {
+        size: {"accuracy": 0.5, "reason": few, "count": int(size)} for size, few in sizes.items()
+    }
     whole = {"clean": {"accuracy": 0.5, "count": 60, "classes_missing": []}}
     made = scores_of(
-        {"dataset": "skin", "versions": whole, "groups": {"sex": {"clean": {"last_round": {"groups": groups}}}}}
+        {
+            "dataset": "skin",
+            "versions": whole,
+            "groups": {"sex": {"clean": {"last_round": {"groups": groups}}}},
+        }
     )
-    assert unreliable_groups(made) == ["groups of few test images: sex 9 (9 images), sex 7 (7 images)"]
+    assert unreliable_groups(made) == [
+        "groups of few test images: sex 9 (9 images), sex 7 (7 images)"
+    ]
     assert small_in_sets({"": made, "fold 1": made}, "sex").keys() == {"9", "7"}
     assert legend(made)[-1] == "† not reliable: sex 9 (9 images), sex 7 (7 images)."
     assert unreliable_groups(scores_of({"versions": whole})) == []
@@ -131,7 +166,10 @@ def test_several_small_groups_are_one_note():
 
 def test_markdown_is_one_table_with_its_legend_and_escapes_bars(tmp_path):
     text = render(
-        rows([scores(tmp_path / "a", label="Fed|Avg\nplus", gap=None, std=None, kept_rounds=[5, 6])]), "markdown"
+        rows(
+            [scores(tmp_path / "a", label="Fed|Avg\nplus", gap=None, std=None, kept_rounds=[5, 6])]
+        ),
+        "markdown",
     )
     assert text == (
         "skin, 4 clients, 6 rounds.\n\n"
@@ -143,12 +181,18 @@ def test_markdown_is_one_table_with_its_legend_and_escapes_bars(tmp_path):
 
 
 def test_csv_holds_bare_numbers_and_quotes_commas(tmp_path):
-    paths = [scores(tmp_path / "a", label='Fed"A", v', gap=None), scores(tmp_path / "b", corrupted=0.8, gap=None)]
+    paths = [
+        scores(tmp_path / "a", label='Fed"A", v', gap=None),
+        scores(tmp_path / "b", corrupted=0.8, gap=None),
+    ]
     lines = list(csv.reader(io.StringIO(render(rows(paths), "csv"))))
     assert lines[0][:5] == [
-        "method", "rule", "clean balanced_accuracy mean (%)", "clean balanced_accuracy std (%)",
+        "method",
+        "rule",
+        "clean balanced_accuracy mean (%)",
+        "clean balanced_accuracy std (%)",
         "clean auc_ovo_macro mean (%)",
-    ]  # fmt: skip
+    ]
     assert lines[1][:6] == ['Fed"A", v', "paper", "80.00", "1.00", "90.00", "1.00"]
     assert lines[1][6:] == [""] * 8
     assert lines[2][6:8] == ["70.00", "1.00"]
@@ -175,22 +219,34 @@ def test_runs_that_differ_in_the_seed_alone_are_one_row_with_either_spread(tmp_p
     paths = [a_seed(tmp_path / "b", 1, 0.6, 0.8), a_seed(tmp_path / "a", 0, 0.5, 0.7)]
     name = "clean auc_ovo_macro"
     (pooled,), (runs,) = rows(paths, spread="pooled"), rows(paths, spread="runs")
-    assert pooled.name == "FedAvg (2 seeds)" and pooled.seeds == [0, 1] and pooled.paths == paths[::-1]
+    assert (
+        pooled.name == "FedAvg (2 seeds)" and pooled.seeds == [0, 1] and pooled.paths == paths[::-1]
+    )
     assert pooled.cells[name].mean == pytest.approx(0.65)
     assert pooled.cells[name].std == pytest.approx(np.std([0.5, 0.7, 0.6, 0.8]))
     assert runs.cells[name].std == pytest.approx(np.std([0.6, 0.7], ddof=1))
-    assert "ddof 1" in render([runs], "markdown") and "and over seeds ± standard deviation over all of them" in render(
-        [pooled], "markdown"
+    assert "ddof 1" in render(
+        [runs], "markdown"
+    ) and "and over seeds ± standard deviation over all of them" in render([pooled], "markdown")
+    assert (
+        "the last round's model"
+        in json.loads(render(rows(paths, spread="runs", at="last"), "json"))["legend"]
     )
-    assert "the last round's model" in json.loads(render(rows(paths, spread="runs", at="last"), "json"))["legend"]
     assert rows(paths, spread="pooled", at="last")[0].cells[name].mean == pytest.approx(0.75)
     assert [row.name for row in rows(paths)] == ["FedAvg (seed=1)", "FedAvg (seed=0)"]
 
 
 def test_runs_that_differ_in_more_than_the_seed_stay_apart_and_unlike_seeds_are_told(tmp_path):
-    paths = [a_seed(tmp_path / "a", 0, 0.5), a_seed(tmp_path / "b", 1, 0.6), a_seed(tmp_path / "c", 0, 0.7, rounds=9)]
+    paths = [
+        a_seed(tmp_path / "a", 0, 0.5),
+        a_seed(tmp_path / "b", 1, 0.6),
+        a_seed(tmp_path / "c", 0, 0.7, rounds=9),
+    ]
     table = rows(paths, spread="pooled")
-    assert [row.name for row in table] == ["FedAvg (2 seeds, rounds=6)", "FedAvg (rounds=9, seed=0)"]
+    assert [row.name for row in table] == [
+        "FedAvg (2 seeds, rounds=6)",
+        "FedAvg (rounds=9, seed=0)",
+    ]
     assert "the rows are means over different seeds: FedAvg 0, 1; FedAvg 0" in notes(table)
     twice = [paths[0], a_seed(tmp_path / "d", 0, 0.5, dataset="skin")]
     assert [row.runs for row in rows(twice, spread="pooled")] == [1, 1]
@@ -239,7 +295,9 @@ def test_the_best_on_validation_is_shown_where_a_run_kept_it(tmp_path):
             "average": 0.7,
         }
     }
-    groups = {"sex": {"clean": {"between": between, "es_auc_ovo_macro": 0.5, "groups": {"male": {}}}}}
+    groups = {
+        "sex": {"clean": {"between": between, "es_auc_ovo_macro": 0.5, "groups": {"male": {}}}}
+    }
     best = {
         "round": 3,
         "metric": SHOWN[0],
@@ -251,27 +309,41 @@ def test_the_best_on_validation_is_shown_where_a_run_kept_it(tmp_path):
     table = rows([kept, plain], at="best")
     columns, lines = table_cells(table)
     assert lines[0] == ["FedProx", "paper", "70.00", "80.00", "50.00", "60.00", "20.00"]
-    assert lines[1][2:] == ["-"] * 5 and "FedAvg: it kept no model that was best on validation" in notes(table)
+    assert lines[1][2:] == [
+        "-"
+    ] * 5 and "FedAvg: it kept no model that was best on validation" in notes(table)
     assert "validation images" in render(table, "markdown")
     assert "FedProx: chosen by validation balanced_accuracy (%): round 3 (75.00)" in notes(table)
-    assert "not known of the best round, so left out: std among clients auc_ovo_macro" in notes(table)
+    assert "not known of the best round, so left out: std among clients auc_ovo_macro" in notes(
+        table
+    )
 
 
 def test_each_row_of_a_method_whose_rows_differ_says_its_own_values(tmp_path):
     def ism(name, q, count=6):
-        return scores(tmp_path / name, method="ism", label="ISM", settings={"q": q, "tau": 1.0}, rounds=count)
+        return scores(
+            tmp_path / name, method="ism", label="ISM", settings={"q": q, "tau": 1.0}, rounds=count
+        )
 
     paths = [ism("a", 2.0), ism("b", 2.0, 9), ism("c", 0.5), scores(tmp_path / "d")]
     assert column(paths, "method") == [
-        "ISM (q=2, rounds=6)", "ISM (q=2, rounds=9)", "ISM (q=0.5, rounds=6)", "FedAvg",
-    ]  # fmt: skip
+        "ISM (q=2, rounds=6)",
+        "ISM (q=2, rounds=9)",
+        "ISM (q=0.5, rounds=6)",
+        "FedAvg",
+    ]
 
 
 def test_the_best_is_marked_among_rows_of_the_same_data_and_rounds_alone(tmp_path):
     paths = [
-        scores(tmp_path / name, auc=auc, rounds=n) for name, auc, n in (("a", 0.7, 6), ("b", 0.6, 6), ("c", 0.9, 9))
+        scores(tmp_path / name, auc=auc, rounds=n)
+        for name, auc, n in (("a", 0.7, 6), ("b", 0.6, 6), ("c", 0.9, 9))
     ]
-    assert column(paths, "clean auc_ovo_macro (%)") == ["70.00 ±1.00 *", "60.00 ±1.00", "90.00 ±1.00"]
+    assert column(paths, "clean auc_ovo_macro (%)") == [
+        "70.00 ±1.00 *",
+        "60.00 ±1.00",
+        "90.00 ±1.00",
+    ]
     assert "among rows of the same data and rounds" in render(rows(paths), "markdown")
     text = render(rows(paths[1:]), "markdown")
     assert " *" not in text.split("In %")[0] and "No best is marked: no two rows share" in text
@@ -283,21 +355,34 @@ def test_what_lies_between_groups_stands_under_one_head_for_each_attribute(tmp_p
     groups = dict.fromkeys(("sex", "sex at birth", "sex*age"), body["groups"]["sex"])
     path = scores(tmp_path / "b", groups=groups)
     first, between = report(rows([path])).tables
-    assert first.title == "" and as_text(first)[0][1:] == ["clean balanced_accuracy (%)", "clean auc_ovo_macro (%)"]
+    assert first.title == "" and as_text(first)[0][1:] == [
+        "clean balanced_accuracy (%)",
+        "clean auc_ovo_macro (%)",
+    ]
     assert between.title == "Between groups of the clean images: AUC, one-vs-one, %"
     heads = [(f"by {name}", what) for name in groups for what in ("worst", "gap ↓")]
     assert [column.levels for column in between.columns] == [("", "method"), *heads]
     assert as_text(between)[1] == [["FedAvg", *["80.0", "10.0"] * 3]]
-    assert "AUC, one-vs-one, %:\n\n| method | by sex, worst | by sex, gap ↓ |" in render(rows([path]), "markdown")
+    assert "AUC, one-vs-one, %:\n\n| method | by sex, worst | by sex, gap ↓ |" in render(
+        rows([path]), "markdown"
+    )
     assert "sex*age gap auc_ovo_macro (%)" in render(rows([path]), "csv")
     assert "by sex at" in session.run(f"fedcli report {path}")
 
 
 def test_other_metrics_take_the_place_of_the_two_and_unknown_ones_are_refused(tmp_path):
-    versions = {"clean": {name: over(0.3) for name in (*SHOWN, "calibration_error_top_label", "f1_macro")}}
-    paths = [scores(tmp_path / "a", versions=versions), scores(tmp_path / "b", versions=versions, label="B")]
+    versions = {
+        "clean": {name: over(0.3) for name in (*SHOWN, "calibration_error_top_label", "f1_macro")}
+    }
+    paths = [
+        scores(tmp_path / "a", versions=versions),
+        scores(tmp_path / "b", versions=versions, label="B"),
+    ]
     table = rows(paths, metrics=["f1_macro", "calibration_error_top_label"])
-    assert table_cells(table)[0][2:4] == ["clean f1_macro (%)", "clean calibration_error_top_label (%)"]
+    assert table_cells(table)[0][2:4] == [
+        "clean f1_macro (%)",
+        "clean calibration_error_top_label (%)",
+    ]
     assert is_lower(table[0].heads["clean calibration_error_top_label"])
     with pytest.raises(UsageError, match="no metric 'f1'"):
         rows(paths, metrics=["f1"])
@@ -313,20 +398,25 @@ def test_latex_is_a_booktabs_table_with_escapes_and_the_best_in_bold(tmp_path):
     assert r"\caption{skin, 4 clients, 6 rounds." in before and r"\label{tab:scores}" in before
     assert "Bold: the best of the column, not tested." in before
     assert after.splitlines() == [
-        "{lrrr}", r"\toprule",
+        "{lrrr}",
+        r"\toprule",
         r" & \multicolumn{3}{c}{AUC, one-vs-one, \%} \\",
         r"\cmidrule(lr){2-4}",
         r"method & clean & corrupted & both \\",
         r"\midrule",
         r"Fed\_A \& 100\% & \textbf{90.0 $\pm$1.0} & \textbf{80.0 $\pm$1.0} & \textbf{85.0 $\pm$1.0} \\",
         r"FedAvg & 80.0 $\pm$1.0 & 70.0 $\pm$1.0 & 75.0 $\pm$1.0 \\",
-        r"\bottomrule", r"\end{tabular}", r"\end{table}",
-    ]  # fmt: skip
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{table}",
+    ]
 
 
 def test_each_caption_explains_what_its_own_table_shows(tmp_path):
     paths = [scores(tmp_path / "a", auc=0.9), scores(tmp_path / "b", auc=0.8)]
-    lines = [replace(row, doubtful=[name for name in row.cells if "gap" in name]) for row in rows(paths)]
+    lines = [
+        replace(row, doubtful=[name for name in row.cells if "gap" in name]) for row in rows(paths)
+    ]
     first, second = report(lines, best="Bold").captions
     assert "Bold: the best of the column, not tested." in first
     assert second and not {*first} & {*second}

@@ -42,8 +42,12 @@ def test_tensorboard_has_the_numbers_of_the_record(clients, tmp_path):
     for client in ("north", "east", "south"):
         known = frame[frame["client"] == client]
         assert [event.step for event in board.Scalars(f"loss/{client}")] == [1, 2]
-        assert [event.value for event in board.Scalars(f"loss/{client}")] == pytest.approx(list(known["loss"]))
-        assert [event.value for event in board.Scalars(f"weights/{client}")] == pytest.approx(list(known["weight"]))
+        assert [event.value for event in board.Scalars(f"loss/{client}")] == pytest.approx(
+            list(known["loss"])
+        )
+        assert [event.value for event in board.Scalars(f"weights/{client}")] == pytest.approx(
+            list(known["weight"])
+        )
     (last,) = board.Scalars("scores/clean balanced_accuracy")
     metrics = scores.body["versions"]["clean"]
     assert last.value == pytest.approx(metrics["balanced_accuracy"]["last"]) and last.step == 2
@@ -58,8 +62,14 @@ def test_mlflow_has_one_run_of_training_and_scores(clients, tmp_path):
     experiment = client.get_experiment_by_name("fedcli")
     (made,) = client.search_runs([experiment.experiment_id])
     assert made.info.run_name == run.path.parent.name and made.info.status == "FINISHED"
-    assert made.data.params["label"] == "FedAvg" and "scores/clean balanced_accuracy" in made.data.metrics
-    assert [point.step for point in client.get_metric_history(made.info.run_id, "loss/north")] == [1, 2]
+    assert (
+        made.data.params["label"] == "FedAvg"
+        and "scores/clean balanced_accuracy" in made.data.metrics
+    )
+    assert [point.step for point in client.get_metric_history(made.info.run_id, "loss/north")] == [
+        1,
+        2,
+    ]
     assert [file.path for file in client.list_artifacts(made.info.run_id)] == ["report.html"]
 
 
@@ -73,10 +83,14 @@ def test_what_cannot_be_tracked_is_said_before_training(clients, tmp_path, monke
     if "tensorboard" in sys.modules or pytest.importorskip("tensorboard"):
         (tmp_path / "file").write_text("")
         with pytest.raises(FedcliError, match="cannot be written by tensorboard"):
-            fedcli.train("fedavg", clients, rounds=1, work=tmp_path, track=f"tensorboard:{tmp_path / 'file'}")
+            fedcli.train(
+                "fedavg", clients, rounds=1, work=tmp_path, track=f"tensorboard:{tmp_path / 'file'}"
+            )
 
 
-def test_a_server_that_stops_answering_ends_in_a_sentence_and_the_run_is_there(clients, tmp_path, monkeypatch):
+def test_a_server_that_stops_answering_ends_in_a_sentence_and_the_run_is_there(
+    clients, tmp_path, monkeypatch
+):
     class Gone:
         def __init__(self, *_):
             pass
@@ -92,5 +106,7 @@ def test_a_server_that_stops_answering_ends_in_a_sentence_and_the_run_is_there(c
 
 
 def test_a_server_that_the_command_does_not_name_is_refused():
-    with pytest.raises(UsageError, match="a server, which is not used: the command does not name it"):
+    with pytest.raises(
+        UsageError, match="a server, which is not used: the command does not name it"
+    ):
         tracking.check("mlflow:http://127.0.0.1:9")

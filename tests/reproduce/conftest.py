@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedcli.compare import verdict
+from fedcli.comparison import verdict
 from fedcli.reporting import page
 from fedcli.reproduce import forecast
 from fedcli.scores.statistics import intervals

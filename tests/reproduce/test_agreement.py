@@ -14,7 +14,9 @@ from fedcli.reproduce.tables import agreement, beside
 
 
 def ours(*runs, **about):
-    return record.Cell(mean=float(np.mean(runs)), std=None, runs=len(runs), per_run=list(runs), **about)
+    return record.Cell(
+        mean=float(np.mean(runs)), std=None, runs=len(runs), per_run=list(runs), **about
+    )
 
 
 @pytest.mark.parametrize(("runs", "of"), [(3, 1), (3, 3), (5, 5), (2, 1)])
@@ -30,14 +32,24 @@ def test_a_printed_number_lies_within_or_outside_by_so_much():
     half = (
         4.302653 * 1.0 * (1 / 3 + 1) ** 0.5 + 0.05
     )  # t of two degrees of freedom, s = 1, one more run; 72.0 is rounded
-    for printed, verdict, beyond in ((72.0, "within", None), (76.0, "outside", 6 - half), (65.02, "within", None)):
-        cell = agreement.judged(ours(69.0, 70.0, 71.0), Printed(mean=printed, digits=1), scale="paper")
+    for printed, verdict, beyond in (
+        (72.0, "within", None),
+        (76.0, "outside", 6 - half),
+        (65.02, "within", None),
+    ):
+        cell = agreement.judged(
+            ours(69.0, 70.0, 71.0), Printed(mean=printed, digits=1), scale="paper"
+        )
         assert (cell.verdict, cell.half) == (verdict, pytest.approx(half))
-        assert cell.beyond == (beyond and pytest.approx(beyond)) and cell.difference == pytest.approx(70 - printed)
+        assert cell.beyond == (
+            beyond and pytest.approx(beyond)
+        ) and cell.difference == pytest.approx(70 - printed)
     one = agreement.judged(ours(70.0), Printed(mean=70.0), scale="paper")
     assert (one.verdict, one.half) == ("too few seeds", None)
     assert agreement.judged(ours(70.0, 71.0), Printed(mean=70.0), scale="small").verdict == "-"
-    sure = agreement.judged(ours(44.754712), Printed(mean=46.758048, digits=6), scale="paper", sure=True)
+    sure = agreement.judged(
+        ours(44.754712), Printed(mean=46.758048, digits=6), scale="paper", sure=True
+    )
     assert (sure.verdict, sure.beyond) == ("outside", pytest.approx(2.003336, abs=1e-6))
 
 
@@ -57,7 +69,9 @@ def a_table(seeds=3, scale="paper"):
     column = Column(name="acc", data="d", score="versions/clean/accuracy")
     cells = {
         f"row {at:02d}": agreement.judged(
-            ours(*(50.0 + at + each for each in range(seeds))), Printed(mean=51.0 + at + 20 * at), scale=scale
+            ours(*(50.0 + at + each for each in range(seeds))),
+            Printed(mean=51.0 + at + 20 * at),
+            scale=scale,
         )
         for at in range(14)
     }
@@ -75,15 +89,26 @@ def test_the_worst_ten_differences_are_listed_and_the_rest_is_counted():
     assert below == ["  paper 1/1"] + ["  paper 0/1"] * 13
     assert shown.rows[0][1].below.text == "51.00" and shown.rows[1][1].below.text == "!72.00"
     inside, order = agreement.sentences([result])
-    assert inside.startswith("1 of 14 published numbers lie where our runs expect it, in our mean ± 4.97")
-    assert "tau-b with the paper's is 1.00 on average over 1 column" in order and "; in 1 the order is kept" in order
+    assert inside.startswith(
+        "1 of 14 published numbers lie where our runs expect it, in our mean ± 4.97"
+    )
+    assert (
+        "tau-b with the paper's is 1.00 on average over 1 column" in order
+        and "; in 1 the order is kept" in order
+    )
     chance = result.model_copy(update={"orders": [result.orders[0].model_copy(update={"p": 0.4})]})
-    assert "; in none is the order kept better than a random one would" in agreement.sentences([chance])[1]
+    assert (
+        "; in none is the order kept better than a random one would"
+        in agreement.sentences([chance])[1]
+    )
 
 
 def test_one_seed_says_that_it_is_too_few_and_lists_the_largest():
     result = a_table(seeds=1)
-    assert "14 published numbers have one run of ours beside them: too few seeds" in agreement.sentences([result])[0]
+    assert (
+        "14 published numbers have one run of ours beside them: too few seeds"
+        in agreement.sentences([result])[0]
+    )
     table = beside.differences(result)
     assert table.title == "Largest differences" and table.rows[0][0].text == "row 13"
     smoke = a_table(scale="smoke")
@@ -97,4 +122,6 @@ def test_rows_at_chance_are_said_once_for_each_data():
         "May be no better than chance on Digits: every row. No such row is marked as the best."
     ]
     said = beside.at_chance(result.model_copy(update={"rows": [*stuck[:2], *result.rows[2:]]}))
-    assert said == ["May be no better than chance on Digits: row 00; row 01. No such row is marked as the best."]
+    assert said == [
+        "May be no better than chance on Digits: row 00; row 01. No such row is marked as the best."
+    ]

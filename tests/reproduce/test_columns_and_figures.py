@@ -40,7 +40,9 @@ def test_a_column_is_a_number_of_scores_json(tmp_path, place, hint):
     with pytest.raises(UsageError) as error:
         recipe.load(write(tmp_path, text))
     assert hint in error.value.hint
-    assert "column 'accuracy': no number stands at" in error.value.sentence or place.startswith("best")
+    assert "column 'accuracy': no number stands at" in error.value.sentence or place.startswith(
+        "best"
+    )
 
 
 def test_every_number_that_is_written_has_its_place(tmp_path, monkeypatch):

@@ -61,7 +61,9 @@ def server(tmp_path, monkeypatch):
 
         monkeypatch.setattr(cards, "read", lambda name: of_server(read(name)))
         monkeypatch.setattr(sources.cards, "read", cards.read)
-        monkeypatch.setattr(cards, "published", lambda: {name: of_server(card) for name, card in published.items()})
+        monkeypatch.setattr(
+            cards, "published", lambda: {name: of_server(card) for name, card in published.items()}
+        )
         Path("sample.toml").write_text(RECIPE)
         yield asked
 
@@ -92,7 +94,10 @@ def test_nothing_comes_without_the_licence_and_all_is_said_before(server):
     ):
         assert said in known, said
     assert "licence of office-caltech: research use" in known
-    assert "has to be accepted hint: read it, then add --accept-licence; nothing was downloaded" in known
+    assert (
+        "has to be accepted hint: read it, then add --accept-licence; nothing was downloaded"
+        in known
+    )
 
 
 def test_what_was_fetched_is_found(server):
@@ -101,13 +106,23 @@ def test_what_was_fetched_is_found(server):
     assert made.stdout == "w/downloads\n"
     assert "next: fedcli reproduce sample.toml --raw rsna-ich=DIR --work w" in made.stderr
     names = {path for path, _ in server}
-    assert names == {"/officecaltech.tgz", "/moco_v2_800ep_pretrain.pth.tar", "/train.csv", "/test.csv"}
+    assert names == {
+        "/officecaltech.tgz",
+        "/moco_v2_800ep_pretrain.pth.tar",
+        "/train.csv",
+        "/test.csv",
+    }
     script = run("reproduce", "sample.toml", "--dry-run", "--work", "w").stdout
     assert "--raw w/downloads/office-caltech" in script
     assert "--teacher w/downloads/moco-v2/moco_v2_800ep_pretrain.pth.tar" in script
     table, nothing = recipe.load(Path("sample.toml")), Path("w")
-    assert raw.folders(table, ["office-caltech=mine"], "paper", nothing) == {"office-caltech": "mine"}
-    assert set(raw.folders(table, [], "smoke", nothing).values()) == {"w/samples/office-caltech", "w/samples/rsna-ich"}
+    assert raw.folders(table, ["office-caltech=mine"], "paper", nothing) == {
+        "office-caltech": "mine"
+    }
+    assert set(raw.folders(table, [], "smoke", nothing).values()) == {
+        "w/samples/office-caltech",
+        "w/samples/rsna-ich",
+    }
     assert raw.files(table, [], {}, "smoke", nothing) == {}
     again = run("reproduce", "sample.toml", "--fetch", "--work", "w", "--json")
     assert json.loads(again.stdout)["by_hand"] == ["rsna-ich"] and len(server) == 4
@@ -121,7 +136,11 @@ def test_data_that_the_user_has_are_not_fetched(server):
 
 def test_a_recipe_with_nothing_to_download_says_who_gets_it(server):
     made = run("reproduce", "fairfedmed-table1", "--fetch", "--accept-licence")
-    assert made.exit_code == 1 and "cannot download fairfedmed-slo" in made.stderr and "56.0 GB" in made.stderr
+    assert (
+        made.exit_code == 1
+        and "cannot download fairfedmed-slo" in made.stderr
+        and "56.0 GB" in made.stderr
+    )
 
 
 @pytest.mark.parametrize(
@@ -135,6 +154,8 @@ def test_a_recipe_with_nothing_to_download_says_who_gets_it(server):
     ],
 )
 def test_a_file_that_no_card_has_is_a_sentence(server, line, words):
-    Path("sample.toml").write_text(RECIPE.replace('{ card = "ffl4mia", path = "ICH_20/train.csv" }', line))
+    Path("sample.toml").write_text(
+        RECIPE.replace('{ card = "ffl4mia", path = "ICH_20/train.csv" }', line)
+    )
     made = run("reproduce", "sample.toml", "--fetch")
     assert made.exit_code == 2 and words in " ".join(made.stderr.split()), made.stderr

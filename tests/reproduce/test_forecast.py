@@ -24,15 +24,21 @@ def measured(monkeypatch):
         limits[kind] = limit
         if kind == "c":
             return None
-        return SimpleNamespace(total_seconds=EACH[kind] * IMAGES[source.name] / 100, peak_bytes=7, free_bytes=9)
+        return SimpleNamespace(
+            total_seconds=EACH[kind] * IMAGES[source.name] / 100, peak_bytes=7, free_bytes=9
+        )
 
     monkeypatch.setattr(forecast.time, "perf_counter", lambda: now[0])
     for name, made in {
-        "_measured": estimate, "_plan": lambda kind, source: kind, "_cost": lambda kind: kind,
-        "is_done": lambda kind, source, runs: kind == "done", "images": lambda source: IMAGES[source.name],
+        "_measured": estimate,
+        "_plan": lambda kind, source: kind,
+        "_cost": lambda kind: kind,
+        "is_done": lambda kind, source, runs: kind == "done",
+        "images": lambda source: IMAGES[source.name],
         "_reckoned": lambda kind, source: (5.0, 7.0 if kind == "slow" else 1.0),
-        "_in_turn": list, "_Kept": lambda place, kinds: SimpleNamespace(known={}, add=lambda cost, one: None),
-    }.items():  # fmt: skip
+        "_in_turn": list,
+        "_Kept": lambda place, kinds: SimpleNamespace(known={}, add=lambda cost, one: None),
+    }.items():
         monkeypatch.setattr(forecast, name, made)
     return limits
 
@@ -64,7 +70,10 @@ def test_when_the_time_is_over_the_other_kinds_count_as_the_mean(measured, monke
 
 
 def test_each_method_is_measured_before_the_second_kind_of_any():
-    plans = {key: TrainOptions(method) for key, method in {"a": "fedavg", "b": "fedavg", "c": "fedheal"}.items()}
+    plans = {
+        key: TrainOptions(method)
+        for key, method in {"a": "fedavg", "b": "fedavg", "c": "fedheal"}.items()
+    }
     assert forecast._in_turn(plans) == ["a", "c", "b"]
 
 
@@ -83,7 +92,10 @@ def test_a_kind_whose_steps_take_too_long_counts_by_its_operations(measured, cap
     assert (total.cells, total.seconds, total.kinds) == (2, 5 * 300 + 10, (2, 1))
     assert measured == {"a": 15.0}
     said = capsys.readouterr().err
-    assert "measuring a few steps of a, 15 s at most" in said and "1 kind of training with steps" in said
+    assert (
+        "measuring a few steps of a, 15 s at most" in said
+        and "1 kind of training with steps" in said
+    )
 
 
 def test_what_was_measured_is_not_measured_again(tmp_path):
@@ -99,6 +111,13 @@ def test_what_was_measured_is_not_measured_again(tmp_path):
     file = tmp_path / "forecasts.json"
     kept = file.read_text(encoding="utf-8")
     assert forecast._Kept(place, {"a": data}).known
-    for text in ("[", "[]", "null", '{"a": 1}', kept.replace(": 3.0", ': "x"'), kept.replace(": 3.0", ": NaN")):
+    for text in (
+        "[",
+        "[]",
+        "null",
+        '{"a": 1}',
+        kept.replace(": 3.0", ': "x"'),
+        kept.replace(": 3.0", ": NaN"),
+    ):
         file.write_text(text, encoding="utf-8")
         assert not forecast._Kept(place, {"a": data}).known

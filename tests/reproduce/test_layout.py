@@ -35,13 +35,22 @@ def numbers(names, rows, published):
     columns = [Column(name=name, data="d", score="versions/clean/accuracy") for name in names]
     result = made(columns[0], dict.fromkeys(rows, a_cell(1.0)))
     made_rows = [
-        row.model_copy(update={"cells": {
-            name: a_cell(10.0 * at + place, published=Printed(mean=1.0) if f"{row.name}|{name}" in published else None)
-            for place, name in enumerate(names)
-        }})
+        row.model_copy(
+            update={
+                "cells": {
+                    name: a_cell(
+                        10.0 * at + place,
+                        published=Printed(mean=1.0) if f"{row.name}|{name}" in published else None,
+                    )
+                    for place, name in enumerate(names)
+                }
+            }
+        )
         for at, row in enumerate(result.rows)
-    ]  # fmt: skip
-    return result.model_copy(update={"columns": columns, "rows": made_rows, "marks": dict.fromkeys(names, UNMARKED)})
+    ]
+    return result.model_copy(
+        update={"columns": columns, "rows": made_rows, "marks": dict.fromkeys(names, UNMARKED)}
+    )
 
 
 def drawn(result, **shape):
@@ -67,19 +76,33 @@ def test_words_go_down_and_over_and_what_the_paper_lacks_stands_apart():
     result = numbers(names, ["FedAvg"], {"FedAvg|race C1 AUC", "FedAvg|age C1 AUC"})
     shown = drawn(result, over=("race", "age"), down=("C1", "C2"))
     assert shown["Ours, above the paper's"] == (
-        [("race", "AUC"), ("age", "AUC")], [["FedAvg, C1", "0.00", "3.00"], ["  paper", "1.00", "1.00"]]
-    )  # fmt: skip
-    assert shown["Further rows"] == ([("race", "AUC"), ("age", "AUC")], [["FedAvg, C2", "1.00", "4.00"]])
+        [("race", "AUC"), ("age", "AUC")],
+        [["FedAvg, C1", "0.00", "3.00"], ["  paper", "1.00", "1.00"]],
+    )
+    assert shown["Further rows"] == (
+        [("race", "AUC"), ("age", "AUC")],
+        [["FedAvg, C2", "1.00", "4.00"]],
+    )
     assert shown["Further columns"] == ([("race", "all AUC")], [["FedAvg", "2.00"]])
 
 
 def test_words_of_rows_go_across_and_blocks_come_first():
     result = numbers(["IID acc", "non-IID acc"], ["Fed, q=0", "Fed, q=1"], set())
     shown = drawn(result, over=("IID", "non-IID"), across=("q=0", "q=1"))
-    heads = [("IID", "acc, q=0"), ("non-IID", "acc, q=0"), ("IID", "acc, q=1"), ("non-IID", "acc, q=1")]
+    heads = [
+        ("IID", "acc, q=0"),
+        ("non-IID", "acc, q=0"),
+        ("IID", "acc, q=1"),
+        ("non-IID", "acc, q=1"),
+    ]
     assert shown == {"Scores": (heads, [["Fed", "0.00", "1.00", "10.00", "11.00"]])}
     blocks = drawn(result, down=("IID", "non-IID"), outer=True)["Scores"][1]
-    assert [line[0] for line in blocks] == ["IID, Fed, q=0", "IID, Fed, q=1", "non-IID, Fed, q=0", "non-IID, Fed, q=1"]
+    assert [line[0] for line in blocks] == [
+        "IID, Fed, q=0",
+        "IID, Fed, q=1",
+        "non-IID, Fed, q=0",
+        "non-IID, Fed, q=1",
+    ]
 
 
 def test_rows_and_columns_change_places():
@@ -88,8 +111,12 @@ def test_rows_and_columns_change_places():
 
 
 def test_a_word_that_no_name_has_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="layout: over 'acuracy' is in the name of none of the columns"):
-        recipe.load(write(tmp_path, TINY.replace("[data", '[layout]\nover = ["acuracy"]\n[data', 1)))
+    with pytest.raises(
+        UsageError, match="layout: over 'acuracy' is in the name of none of the columns"
+    ):
+        recipe.load(
+            write(tmp_path, TINY.replace("[data", '[layout]\nover = ["acuracy"]\n[data', 1))
+        )
 
 
 def test_every_published_number_has_a_place_of_its_own():
@@ -107,7 +134,9 @@ def test_every_published_number_has_a_place_of_its_own():
 def test_the_papers_numbers_on_the_docs_page_are_the_published_ones():
     """Their shapes there are of smoke runs, which tests do not repeat."""
     page = (Path(__file__).parents[2] / "docs" / "published-tables.md").read_text("utf-8")
-    parts = re.findall(r"^    fedcli reproduce (\S+) --scale smoke[^\n]*\n\n```\n(.*?)```", page, re.S | re.M)
+    parts = re.findall(
+        r"^    fedcli reproduce (\S+) --scale smoke[^\n]*\n\n```\n(.*?)```", page, re.S | re.M
+    )
     assert len(parts) == 5
     for name, text in parts:
         known = {

@@ -90,10 +90,18 @@ def test_two_processes_share_the_cells_and_their_table_is_that_of_one(folder, no
 @pytest.mark.long
 def test_two_of_four_are_killed_and_another_goes_on_to_the_table_of_one(folder):
     Path("tiny.toml").write_text(digits_recipe.TINY.replace("rounds = 2", "rounds = 8"))
-    line = [sys.executable, "-m", "fedcli", *LINE.replace("--jobs 1", "--jobs 1 --seeds 3").split()[1:]]
+    line = [
+        sys.executable,
+        "-m",
+        "fedcli",
+        *LINE.replace("--jobs 1", "--jobs 1 --seeds 3").split()[1:],
+    ]
     with ExitStack() as stack:
         logs = [stack.enter_context(open(f"log-{k}", "w+b")) for k in range(4)]
-        four = [subprocess.Popen([*line, "w"], stdout=log, stderr=log, start_new_session=True) for log in logs]
+        four = [
+            subprocess.Popen([*line, "w"], stdout=log, stderr=log, start_new_session=True)
+            for log in logs
+        ]
         while len([*Path("w").glob("runs/*/run.json")]) < 2:
             time.sleep(0.05)
             assert any(process.poll() is None for process in four)
@@ -110,7 +118,11 @@ def test_two_of_four_are_killed_and_another_goes_on_to_the_table_of_one(folder):
 
 def test_parts_are_played_alone_and_the_last_one_writes_the_table(folder, no_page):
     line = [*LINE.split()[1:], "w", "--cells"]
-    for part, said in (("0/2", "no part"), ("3/2", "no part"), ("x", "write for example --cells 3/8")):
+    for part, said in (
+        ("0/2", "no part"),
+        ("3/2", "no part"),
+        ("x", "write for example --cells 3/8"),
+    ):
         ended = CliRunner().invoke(app, [*line, part])
         assert ended.exit_code == 2 and said in ended.stderr and not Path("w").exists()
     first = CliRunner().invoke(app, [*line, "2/2"])
@@ -139,7 +151,9 @@ def test_a_method_that_looks_at_images_more_often_is_longer(folder):
     assert plain < fair < 2 * plain
 
 
-def test_a_cell_that_failed_elsewhere_is_told_and_not_tried_again_before_the_command_is_given_anew(folder):
+def test_a_cell_that_failed_elsewhere_is_told_and_not_tried_again_before_the_command_is_given_anew(
+    folder,
+):
     known = expand.check(folder / "tiny.toml")
     cells = expand.cells(known, "smoke", seeds=(0, 1))
     place = Place(Path("w"))

@@ -43,9 +43,10 @@ def made_up(tmp_path, monkeypatch, no_page, no_forecast):
     Path("recipes/published").mkdir(parents=True)
     Path("recipes/published/tiny.json").write_text(digits_recipe.PUBLISHED)
     for name, dataset, title in (
-        ("tiny-figure2", "toy", "Figure 2: rounds"), ("tiny-table1", "toy", "Table 1: two methods"),
+        ("tiny-figure2", "toy", "Figure 2: rounds"),
+        ("tiny-table1", "toy", "Table 1: two methods"),
         ("tiny-table3", "isic2018", "Table 3: skin"),
-    ):  # fmt: skip
+    ):
         text = TINY.replace("{title}", title).replace("{dataset}", dataset)
         Path(f"recipes/{name}.toml").write_text(text)
     return lambda *more: CliRunner().invoke(app, ["reproduce", "tiny", "--work", "w", *more])
@@ -57,13 +58,23 @@ def test_a_paper_ends_in_a_page_of_what_agrees_and_what_could_not_be_run(made_up
     assert "1 of 3 recipes were not played whole: tiny-table3" in ended.stderr
     folder = Path("w/reproduce/tiny-paper")
     page = (folder / "report.html").read_text()
-    for text in ("Tiny: every table and figure", "Table 1: two methods", "Figure 2: rounds", "What could not be run"):
+    for text in (
+        "Tiny: every table and figure",
+        "Table 1: two methods",
+        "Figure 2: rounds",
+        "What could not be run",
+    ):
         assert text in page
     assert "Table 3: skin: tiny-table3 needs the files of isic2018." in page
     assert page.index("Table 1: two methods") < page.index("Figure 2: rounds")
-    assert "Table 1, Table 3, Figure 2: ACC is balanced accuracy." in page  # a note that they share stands once
+    assert (
+        "Table 1, Table 3, Figure 2: ACC is balanced accuracy." in page
+    )  # a note that they share stands once
     shown = " ".join(ended.stdout.split())
-    assert "Table 1: two methods 2 of 4 1 of 1" in shown or "Table 1: two methods 2 of 4 0 of 1" in shown
+    assert (
+        "Table 1: two methods 2 of 4 1 of 1" in shown
+        or "Table 1: two methods 2 of 4 0 of 1" in shown
+    )
     again = made_up("--only", "FedAvg", "--json")
     assert (folder / "report.html").read_text() == page
     answer = json.loads(again.stdout)
@@ -99,8 +110,13 @@ def test_a_page_says_which_tables_other_processes_still_play(made_up):
 
 
 def test_folders_and_files_go_to_the_recipes_that_read_them():
-    tables = [recipe.load(recipe.find(name)) for name in ("fedism-plus-table2", "fedism-plus-table3")]
-    assert raw.shared_out(tables, ["isic2019=A", "rsna-ich=B"], []) == [(["rsna-ich=B"], []), (["isic2019=A"], [])]
+    tables = [
+        recipe.load(recipe.find(name)) for name in ("fedism-plus-table2", "fedism-plus-table3")
+    ]
+    assert raw.shared_out(tables, ["isic2019=A", "rsna-ich=B"], []) == [
+        (["rsna-ich=B"], []),
+        (["isic2019=A"], []),
+    ]
     for given in ("A", "digits=A"):
         with pytest.raises(UsageError, match="names nothing that these recipes read"):
             raw.shared_out(tables, [given], [])

@@ -62,13 +62,23 @@ def test_the_papers_tables_are_ten_thousand_million_visits_of_images(whole):
     assert not whole.unknown and all(table.trainings for table in whole.tables)
     of = {
         paper: sum(
-            one.visits for table in whole.tables if table.name.startswith(f"{paper}-") and table.name != CHEST
+            one.visits
+            for table in whole.tables
+            if table.name.startswith(f"{paper}-") and table.name != CHEST
             for one in table.new
-        ) / 1e9
+        )
+        / 1e9
         for paper in recipe.papers()
-    }  # fmt: skip
+    }
     assert of == pytest.approx(
-        {"fedism-plus": 2.59, "fed-mas": 5.81, "fedheal": 1.0, "fairfedmed": 0.075, "fedmrl": 0.0125}, rel=0.03
+        {
+            "fedism-plus": 2.59,
+            "fed-mas": 5.81,
+            "fedheal": 1.0,
+            "fairfedmed": 0.075,
+            "fedmrl": 0.0125,
+        },
+        rel=0.03,
     )
     assert 9.5e9 < sum(one.visits for one in whole.trainings) < 10.3e9
 
@@ -99,11 +109,18 @@ def test_the_cells_without_torch_are_those_with_it(facts, scale):
 
 def test_images_of_clients_follow_from_shares_portions_and_parts():
     def trained(name, place=0):
-        return plan._trained(*expand.cells(recipe.load(recipe.find(name)), "paper")[place].chain[:2])
+        return plan._trained(
+            *expand.cells(recipe.load(recipe.find(name)), "paper")[place].chain[:2]
+        )
 
     assert trained("fedheal-table3") == pytest.approx(5 * (600 + 72.91 + 732.57 + 100), rel=1e-3)
-    assert trained("fedism-plus-table2") == 20000 and trained("fedmrl-table1") == pytest.approx(7200 * 0.8 * 0.9)
-    assert trained("fed-mas-table1") == pytest.approx(10662 * 0.8) and trained("fed-mas-table8") == 18597
+    assert trained("fedism-plus-table2") == 20000 and trained("fedmrl-table1") == pytest.approx(
+        7200 * 0.8 * 0.9
+    )
+    assert (
+        trained("fed-mas-table1") == pytest.approx(10662 * 0.8)
+        and trained("fed-mas-table8") == 18597
+    )
 
 
 @pytest.mark.parametrize("key", ["cnn 32 3", "resnet10 32 3", "resnet18 32 3", "clip-tiny 32 32"])
@@ -114,12 +131,18 @@ def test_the_costs_of_networks_are_counted_again(key):
     for batch in (2, 4):
         x = torch.rand(batch, models.describe(name).channels or int(channels), int(side), int(side))
         net.zero_grad()
-        forward, step, traffic = FlopCounterMode(display=False), FlopCounterMode(display=False), Traffic()
+        forward, step, traffic = (
+            FlopCounterMode(display=False),
+            FlopCounterMode(display=False),
+            Traffic(),
+        )
         with forward:
             net(x)
         with step, traffic:
             net(x).float().square().mean().backward()
-        counts.append((forward.get_total_flops() / batch, step.get_total_flops() / batch, traffic.bytes))
+        counts.append(
+            (forward.get_total_flops() / batch, step.get_total_flops() / batch, traffic.bytes)
+        )
     known = plan.costs()["networks"][key]
     assert (known["forward"], known["step"]) == pytest.approx(counts[1][:2], rel=0.01)
     assert known["traffic"] == pytest.approx((counts[1][2] - counts[0][2]) / 2, rel=0.05)
@@ -139,25 +162,46 @@ def test_passes_are_those_that_methods_state(facts):
 def test_hours_are_of_the_slowest_of_arithmetic_memory_and_steps():
     one = plan.Training(0, steps=7.2e6, operations=3.6e15, traffic=7.2e12, memory=0, disk=0)
     made = plan.Plan(tables=[plan.Table("a", 1, 1, (one,))])
-    device = {"precision": "fp32", "flops": 2e12, "share": 0.5, "bandwidth": 1e12, "step_seconds": 0}
+    device = {
+        "precision": "fp32",
+        "flops": 2e12,
+        "share": 0.5,
+        "bandwidth": 1e12,
+        "step_seconds": 0,
+    }
     assert made.hours(device) == 1
-    assert made.hours(device | {"bandwidth": 1e9}) == 2 and made.hours(device | {"step_seconds": 1e-3}) == 2
+    assert (
+        made.hours(device | {"bandwidth": 1e9}) == 2
+        and made.hours(device | {"step_seconds": 1e-3}) == 2
+    )
     assert made.hours(device | {"bandwidth": 1e9, "precision": "bf16"}) == 1
 
 
 def test_every_device_has_a_source_and_a_share():
     for each in plan.costs()["devices"]:
         assert 0.1 < each["share"] < 0.7 and each["source"] and each["precision"] in plan.HALF
-    assert plan.this_machine()["flops"] > 1e7 < plan.this_machine()["bandwidth"]  # of a busy machine too
+    assert (
+        plan.this_machine()["flops"] > 1e7 < plan.this_machine()["bandwidth"]
+    )  # of a busy machine too
 
 
 def test_the_plan_fits_a_screen_and_says_where_data_come_from_and_who_accepts(capsys):
     out = shown(capsys, "FedHEAL", "--plan").out
     assert max(map(len, out.splitlines())) <= 100
-    for words in ("office-caltech", "fedheal-table3", "NVIDIA A100", "this machine", "Licence: ", "Hours are about"):
+    for words in (
+        "office-caltech",
+        "fedheal-table3",
+        "NVIDIA A100",
+        "this machine",
+        "Licence: ",
+        "Hours are about",
+    ):
         assert words in out
     body = json.loads(shown(capsys, "fedism-plus-table1", "--plan", "--json").out)
-    assert body["data"]["rsna-ich"]["by_command"] is False and body["data"]["rsna-ich"]["images"] == 25000
+    assert (
+        body["data"]["rsna-ich"]["by_command"] is False
+        and body["data"]["rsna-ich"]["images"] == 25000
+    )
     assert [(table["cells"], table["trainings"]) for table in body["tables"]] == [(18, 18)]
     assert body["devices"][0]["hours"] > body["devices"][1]["hours"] > 1
 
@@ -174,11 +218,16 @@ def test_the_plan_says_what_a_command_gets_and_what_torchvision_downloads(capsys
 
 def test_a_plan_of_nothing_or_without_the_word_is_refused(capsys):
     assert "--plan needs a name, or --all" in shown(capsys, "--plan", code=2).err
-    assert "--plan needs a name, or --all" in shown(capsys, "--plan", "--all", "fedheal", code=2).err
+    assert (
+        "--plan needs a name, or --all" in shown(capsys, "--plan", "--all", "fedheal", code=2).err
+    )
     assert "--all says nothing without --plan" in shown(capsys, "--all", code=2).err
     assert "no such recipe: nope" in shown(capsys, "nope", "--plan", code=2).err
     assert "did you mean 'fedheal' or" in shown(capsys, "fedhea", "--plan", code=2).err
-    assert "--plan and --cells exclude each other" in shown(capsys, "fedheal", "--plan", "--cells", "1/2", code=2).err
+    assert (
+        "--plan and --cells exclude each other"
+        in shown(capsys, "fedheal", "--plan", "--cells", "1/2", code=2).err
+    )
     assert "--fetch needs a name" in shown(capsys, "--fetch", code=2).err
 
 
@@ -191,7 +240,9 @@ def test_data_of_unknown_size_are_left_out_and_said(tmp_path, facts):
     file.write_text(f'title = "Own"\nseeds = [0]\n[data.own]\ndataset = "toy"\n{row}\n{column}')
     made = plan.planned([file], "paper", facts)
     assert made.data["toy"][0] == 0 and not made.trainings
-    assert "nothing says how many images it has before it is prepared: toy." in " ".join(sentences(made, "paper"))
+    assert "nothing says how many images it has before it is prepared: toy." in " ".join(
+        sentences(made, "paper")
+    )
 
 
 def test_tables_of_a_paper_without_the_chosen_cells_are_left_out(facts):

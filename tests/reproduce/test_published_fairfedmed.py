@@ -32,7 +32,11 @@ ODD_AVERAGES = {
 
 def read(name: str) -> dict[tuple[str, str], float]:
     """(row, column) -> mean."""
-    return {(row, column): mean for row, cells in means(f"fairfedmed-{name}").items() for column, mean in cells.items()}
+    return {
+        (row, column): mean
+        for row, cells in means(f"fairfedmed-{name}").items()
+        for column, mean in cells.items()
+    }
 
 
 TABLES = {number: read(f"table{number}") for number in (1, 2, 3, 4)}
@@ -49,13 +53,19 @@ def test_es_auc_follows_from_the_group_aucs_in_173_of_180_cells():
         for method in METHODS:
             for attribute, groups in GROUPS.items():
                 for client in CLIENTS:
-                    of = [printed(table, method, attribute, f"{client} {group} AUC") / 100 for group in groups]
+                    of = [
+                        printed(table, method, attribute, f"{client} {group} AUC") / 100
+                        for group in groups
+                    ]
                     whole = printed(table, method, attribute, f"{client} AUC") / 100
                     result = 100 * equity_scaled(whole, dict(zip(groups, of, strict=True)))
                     expected = printed(table, method, attribute, f"{client} ES-AUC")
                     cells += 1
                     if abs(result - expected) > 0.25:
-                        odd[table, method, attribute, client] = expected, pytest.approx(result, abs=0.051)
+                        odd[table, method, attribute, client] = (
+                            expected,
+                            pytest.approx(result, abs=0.051),
+                        )
     assert (cells, len(odd)) == (180, 7)
     assert odd == ODD_ES
 
@@ -67,9 +77,18 @@ def test_an_average_is_the_mean_of_the_clients_but_in_six_cells():
             for attribute, groups in GROUPS.items():
                 for kind in ("AUC", "ES-AUC", *(f"{group} AUC" for group in groups)):
                     expected = printed(table, method, attribute, f"Avg {kind}")
-                    result = sum(printed(table, method, attribute, f"{client} {kind}") for client in CLIENTS) / 3
+                    result = (
+                        sum(
+                            printed(table, method, attribute, f"{client} {kind}")
+                            for client in CLIENTS
+                        )
+                        / 3
+                    )
                     if abs(result - expected) > 0.1 + 1e-9:
-                        odd[table, method, attribute, kind] = expected, pytest.approx(result, abs=0.0051)
+                        odd[table, method, attribute, kind] = (
+                            expected,
+                            pytest.approx(result, abs=0.0051),
+                        )
     assert odd == ODD_AVERAGES
 
 
@@ -78,7 +97,9 @@ def test_a_gain_is_over_the_best_other_method_but_in_one_cell():
     for table in TABLES:
         for attribute, groups in GROUPS.items():
             for kind in ("AUC", "ES-AUC", *(f"{group} AUC" for group in groups)):
-                *others, own = (printed(table, method, attribute, f"Avg {kind}") for method in METHODS)
+                *others, own = (
+                    printed(table, method, attribute, f"Avg {kind}") for method in METHODS
+                )
                 gain = printed(table, "FairLoRA", attribute, f"Delta Avg {kind}")
                 cells += 1
                 if own - max(others) != pytest.approx(gain, abs=0.051):
@@ -92,7 +113,11 @@ def test_table_3_repeats_fairloras_numbers_on_race_from_table_1():
     assert len(race) == 25
     race = [column for column in race if "Delta" not in column]  # to others than in Table 1
     assert all(TABLES[3]["FairLoRA", column] == TABLES[1]["FairLoRA", column] for column in race)
-    assert all(TABLES[3][row, "race C1 AUC"] != TABLES[1][row, "race C1 AUC"] for row in METHODS if row != "FairLoRA")
+    assert all(
+        TABLES[3][row, "race C1 AUC"] != TABLES[1][row, "race C1 AUC"]
+        for row in METHODS
+        if row != "FairLoRA"
+    )
 
 
 def test_every_published_column_is_there():

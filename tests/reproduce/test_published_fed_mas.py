@@ -24,7 +24,9 @@ def test_table_1_is_the_one_whose_sums_are_tested():
         for method, setting, *values in vector["rows"]
         for column, value in zip(columns, values, strict=True)
     }
-    assert {(row, column): mean for row, cells in means(1).items() for column, mean in cells.items()} == expected
+    assert {
+        (row, column): mean for row, cells in means(1).items() for column, mean in cells.items()
+    } == expected
 
 
 def test_no_distillation_is_bsm_fl_so_it_has_no_weights_by_divergence_either():
@@ -44,7 +46,10 @@ def test_tables_repeat_each_others_means_but_not_each_spread():
 
 def test_avg_is_the_mean_of_light_and_dark():
     for cells in means(3).values():
-        assert abs(cells["ISIC-FL Avg"] - (cells["ISIC-FL Light"] + cells["ISIC-FL Dark"]) / 2) <= 0.005 + 1e-9
+        assert (
+            abs(cells["ISIC-FL Avg"] - (cells["ISIC-FL Light"] + cells["ISIC-FL Dark"]) / 2)
+            <= 0.005 + 1e-9
+        )
 
 
 def test_the_column_of_six_hospitals_has_the_gains_of_the_text_and_lies_by_own_models():
@@ -53,6 +58,15 @@ def test_the_column_of_six_hospitals_has_the_gains_of_the_text_and_lies_by_own_m
     assert round(by_name["Fed-MAS"] - by_name["FedLC"], 2) == 4.33
     assert round(by_name["Fed-MAS"] - by_name["BSM-FL"], 2) == 2.68
     fold = means(8)
-    for row, first in {"FedLC": "FedLC", "BSM-FL": "BSM-FL", "Fed-MAS": "Fed-MAS, lambda_f=3"}.items():
+    for row, first in {
+        "FedLC": "FedLC",
+        "BSM-FL": "BSM-FL",
+        "Fed-MAS": "Fed-MAS, lambda_f=3",
+    }.items():
         spread = rows(3)[row][column]["std"]
-        assert abs(fold[first]["pFL"] - by_name[row]) < 1.2 * spread < 2.9 * spread < by_name[row] - fold[first]["gFL"]
+        assert (
+            abs(fold[first]["pFL"] - by_name[row])
+            < 1.2 * spread
+            < 2.9 * spread
+            < by_name[row] - fold[first]["gFL"]
+        )

@@ -6,8 +6,16 @@ import numpy as np
 import pytest
 from published_numbers import means
 
-DOMAINS = {"Digits": ("MNIST", "USPS", "SVHN", "SYN"), "Office": ("Amazon", "DSLR", "Caltech", "Webcam")}
-TESTS = {"Amazon": 190, "DSLR": 30, "Caltech": 224, "Webcam": 58}  # test images, 2 of every ten of a domain in order
+DOMAINS = {
+    "Digits": ("MNIST", "USPS", "SVHN", "SYN"),
+    "Office": ("Amazon", "DSLR", "Caltech", "Webcam"),
+}
+TESTS = {
+    "Amazon": 190,
+    "DSLR": 30,
+    "Caltech": 224,
+    "Webcam": 58,
+}  # test images, 2 of every ten of a domain in order
 
 
 def rows(table: str) -> dict[str, dict[str, float]]:
@@ -17,7 +25,10 @@ def rows(table: str) -> dict[str, dict[str, float]]:
 
 def printed(table: str, data: str) -> dict[str, dict[str, float]]:
     """The rows that have numbers on the data, with these alone."""
-    by_name = {row: {c: v for c, v in cells.items() if c.startswith(data)} for row, cells in rows(table).items()}
+    by_name = {
+        row: {c: v for c, v in cells.items() if c.startswith(data)}
+        for row, cells in rows(table).items()
+    }
     return {row: cells for row, cells in by_name.items() if cells}
 
 
@@ -33,7 +44,10 @@ def test_avg_and_std_are_mean_and_sample_deviation_of_the_four_domains(table):
         if not {f"{data} AVG", *(f"{data} {domain}" for domain in DOMAINS[data])} <= row.keys():
             continue  # not printed, or not to be read: Ditto on two domains of Office-Caltech
         result = numbers(row, data)
-        fits = np.abs([result.mean() - row[f"{data} AVG"], result.std(ddof=1) - row[f"{data} STD"]]) <= 0.0101
+        fits = (
+            np.abs([result.mean() - row[f"{data} AVG"], result.std(ddof=1) - row[f"{data} STD"]])
+            <= 0.0101
+        )
         wrong += [(data, name)] if not fits.all() else []
         if fits.all():
             assert abs(result.std() - row[f"{data} STD"]) > 0.1  # ddof 0 is 13 % off
@@ -57,7 +71,9 @@ def test_the_sweep_of_beta_was_made_without_the_filter():
     assert [sweep["FAEL, beta=0.4"][n] for n in ("AVG", "STD")] == [
         halves["FAEL"][f"Digits {n}"] for n in ("AVG", "STD")
     ]
-    assert [sweep["FedAvg"][n] for n in ("AVG", "STD")] == [halves["FedAvg"][f"Digits {n}"] for n in ("AVG", "STD")]
+    assert [sweep["FedAvg"][n] for n in ("AVG", "STD")] == [
+        halves["FedAvg"][f"Digits {n}"] for n in ("AVG", "STD")
+    ]
 
 
 @pytest.mark.parametrize("data", DOMAINS)

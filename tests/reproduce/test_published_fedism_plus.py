@@ -6,8 +6,8 @@ import pytest
 METRICS = "balanced accuracy", "AUC ovo macro"
 AVERAGE = "mean, std of AUC ovo macro among clients"  # the last column of Table IV
 SHARE = (
-    0.2 * 0.8
-) ** 0.5  # the standard deviation of two values a fifth and four fifths of the clients have, over their gap
+    (0.2 * 0.8) ** 0.5
+)  # the standard deviation of two values a fifth and four fifths of the clients have, over their gap
 ROUNDED = 0.005 + SHARE * 0.01 + 1e-9  # of a printed cell and of both ends of the gap
 
 
@@ -16,14 +16,16 @@ def rows(table: str) -> dict[str, dict[str, dict[str, float]]]:
 
 
 @pytest.mark.parametrize(
-    ("table", "kinds"), [("table1", [""]), ("table2", ["noise ", "blur "]), ("table3", ["noise ", "blur "])]
+    ("table", "kinds"),
+    [("table1", [""]), ("table2", ["noise ", "blur "]), ("table3", ["noise ", "blur "])],
 )
 def test_an_average_is_the_mean_of_clean_and_corrupted(table, kinds):
     for cells in rows(table).values():
         for kind in kinds:
             for metric in METRICS:
                 clean, corrupted, average = (
-                    cells[f"{kind}{version} {metric}"]["mean"] for version in ("clean", "corrupted", "average")
+                    cells[f"{kind}{version} {metric}"]["mean"]
+                    for version in ("clean", "corrupted", "average")
                 )
                 assert abs(average - (clean + corrupted) / 2) <= 0.01 + 1e-9
 
@@ -36,15 +38,23 @@ def test_the_delta_columns_are_differences_to_fedavg():
             assert (printed is None) == (name == "FedAvg")
             if printed:
                 differences += 1
-                assert printed["mean"] == pytest.approx(cells[column]["mean"] - base[column]["mean"], abs=1e-9)
+                assert printed["mean"] == pytest.approx(
+                    cells[column]["mean"] - base[column]["mean"], abs=1e-9
+                )
     assert differences == 30
 
 
 def gap(variant: str, column: str) -> float:
     """Clean less corrupted AUC of Tables II and III, for a column of Table IV."""
-    table, kind = ("table2" if column.startswith("ICH") else "table3"), column.split()[1].rstrip(",")
+    table, kind = (
+        ("table2" if column.startswith("ICH") else "table3"),
+        column.split()[1].rstrip(","),
+    )
     cells = rows(table)[variant]
-    return abs(cells[f"{kind} clean AUC ovo macro"]["mean"] - cells[f"{kind} corrupted AUC ovo macro"]["mean"])
+    return abs(
+        cells[f"{kind} clean AUC ovo macro"]["mean"]
+        - cells[f"{kind} corrupted AUC ovo macro"]["mean"]
+    )
 
 
 def test_the_spread_among_clients_is_the_gap_of_the_auc_rescaled_but_for_agnostic_fl():
@@ -57,7 +67,8 @@ def test_the_spread_among_clients_is_the_gap_of_the_auc_rescaled_but_for_agnosti
     assert len(by_name) == 32 and sum(by_name.values()) == 28
     assert {method for (method, _), holds in by_name.items() if not holds} == {"Agnostic-FL"}
     assert all(
-        rows("table4")["Agnostic-FL"][column]["mean"] > SHARE * gap("Agnostic-FL", column) for _, column in by_name
+        rows("table4")["Agnostic-FL"][column]["mean"] > SHARE * gap("Agnostic-FL", column)
+        for _, column in by_name
     )  # a gap that changes its sign between rounds
 
 
@@ -67,15 +78,26 @@ def test_the_printed_average_is_the_mean_of_the_four_columns():
     for cells in whole:
         of = [cell["mean"] for column, cell in cells.items() if column != AVERAGE]
         assert abs(cells[AVERAGE]["mean"] - sum(of) / 4) <= 0.01 + 1e-9
-    parts = [cell["mean"] for row in ("FedISM+ (S)", "FedISM+ (L)") for cell in rows("table4")[row].values()]
+    parts = [
+        cell["mean"]
+        for row in ("FedISM+ (S)", "FedISM+ (L)")
+        for cell in rows("table4")[row].values()
+    ]
     assert abs(sum(parts) / 4 - 1.39) <= 0.01
 
 
 def test_the_row_fedism_plus_takes_the_better_variant_of_each_column():
-    printed = {c: (m, cell["mean"]) for m in ("FedISM+ (S)", "FedISM+ (L)") for c, cell in rows("table4")[m].items()}
+    printed = {
+        c: (m, cell["mean"])
+        for m in ("FedISM+ (S)", "FedISM+ (L)")
+        for c, cell in rows("table4")[m].items()
+    }
     assert {column.split(",")[0]: method[-2] for column, (method, _) in printed.items()} == {
-        "ICH noise": "S", "ICH blur": "S", "ISIC blur": "S", "ISIC noise": "L",
-    }  # fmt: skip
+        "ICH noise": "S",
+        "ICH blur": "S",
+        "ISIC blur": "S",
+        "ISIC noise": "L",
+    }
     for column, (method, mean) in printed.items():
         other = {"FedISM+ (S)": "FedISM+ (L)", "FedISM+ (L)": "FedISM+ (S)"}[method]
         assert SHARE * gap(other, column) > mean + ROUNDED
@@ -83,13 +105,22 @@ def test_the_row_fedism_plus_takes_the_better_variant_of_each_column():
 
 def test_the_ablation_repeats_rows_of_the_main_table():
     for method in ("FedAvg", "FedISM+ (S)", "FedISM+ (L)"):
-        main = {c.removeprefix("noise "): cell for c, cell in rows("table2")[method].items() if c.startswith("noise ")}
-        assert {c: cell for c, cell in rows("table1")[method].items() if "less FedAvg" not in c} == main
+        main = {
+            c.removeprefix("noise "): cell
+            for c, cell in rows("table2")[method].items()
+            if c.startswith("noise ")
+        }
+        assert {
+            c: cell for c, cell in rows("table1")[method].items() if "less FedAvg" not in c
+        } == main
 
 
 def test_the_printed_megabytes_are_a_network_with_a_thousand_classes():
     numbers = 11_176_512 + 513 * 1000  # ResNet-18 without its classifier, and that
     assert rows("table5")["FedAvg"]["to a client"]["mean"] == pytest.approx(numbers * 4 / 1e6)
     assert round(numbers * 4 / 2**20, 2) == 44.59  # as printed
-    extra = rows("table5")["FedISM+ (S)"]["from a client"]["mean"] - rows("table5")["FedAvg"]["from a client"]["mean"]
+    extra = (
+        rows("table5")["FedISM+ (S)"]["from a client"]["mean"]
+        - rows("table5")["FedAvg"]["from a client"]["mean"]
+    )
     assert extra * 1e6 == pytest.approx(4) and round(1 + 4 / (2 * numbers * 4), 9) == 1.000000043

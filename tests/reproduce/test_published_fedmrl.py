@@ -25,7 +25,12 @@ def test_f1_is_of_the_printed_precision_and_recall_in_every_row(data):
 
 
 def test_weighted_recall_is_accuracy_but_in_two_rows():
-    odd = {(row, data) for row in ROWS for data in DATA if printed(row, data)["Recall"] != printed(row, data)["ACC"]}
+    odd = {
+        (row, data)
+        for row in ROWS
+        for data in DATA
+        if printed(row, data)["Recall"] != printed(row, data)["ACC"]
+    }
     assert odd == {("FedProx", "ISIC-2018"), ("FedMRL", "ISIC-2018")}
 
 

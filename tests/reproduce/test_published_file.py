@@ -24,17 +24,26 @@ PUBLISHED = {
 @pytest.mark.parametrize("cell", PUBLISHED)
 def test_published_numbers_are_numbers(tmp_path, cell):
     (tmp_path / "published").mkdir()
-    text = cell if cell.startswith('{"rows"') else f'{{"rows": {{"FedAvg": {{"accuracy": {cell}}}}}}}'
+    text = (
+        cell if cell.startswith('{"rows"') else f'{{"rows": {{"FedAvg": {{"accuracy": {cell}}}}}}}'
+    )
     (tmp_path / "published" / "tiny.json").write_text(text)
     with pytest.raises(UsageError) as error:
         recipe.load(write(tmp_path, 'published = "tiny.json"\n' + TINY))
     assert PUBLISHED[cell] in error.value.sentence
 
 
-@pytest.mark.parametrize(("unit", "of", "sound"), [
-    ("percent", "percent", True), ("percent", "points", True), ("MB", "MB", True), ("share", "percent", False),
-    ("percent", "MB", False), ("points", "percent", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("unit", "of", "sound"),
+    [
+        ("percent", "percent", True),
+        ("percent", "points", True),
+        ("MB", "MB", True),
+        ("share", "percent", False),
+        ("percent", "MB", False),
+        ("points", "percent", False),
+    ],
+)
 def test_published_numbers_are_in_the_columns_unit(tmp_path, unit, of, sound):
     (tmp_path / "published").mkdir()
     body = {"unit": unit, "rows": {"FedAvg": {"accuracy": {"mean": 80}}}}
@@ -43,7 +52,9 @@ def test_published_numbers_are_in_the_columns_unit(tmp_path, unit, of, sound):
     if sound:
         assert recipe.load(path).numbers["FedAvg"]["accuracy"].mean == 80
     else:
-        with pytest.raises(UsageError, match=f"unit '{unit}' is not that of column 'accuracy', {of}"):
+        with pytest.raises(
+            UsageError, match=f"unit '{unit}' is not that of column 'accuracy', {of}"
+        ):
             recipe.load(path)
 
 

@@ -24,7 +24,11 @@ def test_the_table_of_all_methods_has_those_that_train_any_network_and_its_seven
         name
         for name, method in METHODS.items()
         if method.module.startswith("fedcli.methods.")
-        and not (method.local.freezes or method.local.model or isinstance(method.local, LearnsFromTeacher))
+        and not (
+            method.local.freezes
+            or method.local.model
+            or isinstance(method.local, LearnsFromTeacher)
+        )
         and not (isinstance(method.aggregator, ContinuesRun) or method.local.needs_two_classes)
     }
     assert listed <= METHODS.keys() and len(fits & listed) > 0.75 * len(fits)
@@ -42,7 +46,12 @@ def test_the_readme_of_recipes_lists_them_with_their_cells_and_its_example_is_so
         known = recipe.load(recipe.find(name))
         assert lines[name][0].split()[0] == str(len(expand.cells(known, "paper"))), name
     example = text.split("```toml\n")[1].split("```")[0]
-    expand.check(write(tmp_path, "\n".join(line for line in example.splitlines() if not line.startswith("published"))))
+    expand.check(
+        write(
+            tmp_path,
+            "\n".join(line for line in example.splitlines() if not line.startswith("published")),
+        )
+    )
 
 
 def test_a_cell_is_the_commands_that_make_it(tmp_path):
@@ -53,7 +62,9 @@ def test_a_cell_is_the_commands_that_make_it(tmp_path):
         "FedISM+, q=0.5 · Noise · seed 1",
         "FedISM+, q=1 · Noise · seed 1",
     ]
-    lines = [" ".join(stage.argv()) for stage in (*cells[6].chain, cells[6].train, cells[6].evaluate)]
+    lines = [
+        " ".join(stage.argv()) for stage in (*cells[6].chain, cells[6].train, cells[6].evaluate)
+    ]
     assert lines == [
         "prepare toy",
         "partition --dirichlet 1.0 --clients 2",
@@ -68,7 +79,10 @@ def test_a_cell_is_the_commands_that_make_it(tmp_path):
 def test_a_scale_changes_what_is_slow_and_a_recipe_adds_to_it(tmp_path):
     cells = expand.cells(recipe.load(write(tmp_path, TINY)), "smoke")
     assert len(cells) == 4  # one seed
-    assert " ".join(cells[0].train.argv()) == "train fedavg --batch-size 128 --lr 0.001 --rounds 2 --model cnn"
+    assert (
+        " ".join(cells[0].train.argv())
+        == "train fedavg --batch-size 128 --lr 0.001 --rounds 2 --model cnn"
+    )
     assert " ".join(cells[0].chain[1].argv()) == "partition --dirichlet 1.0 --clients 4"
 
 
@@ -89,7 +103,8 @@ def test_a_file_that_lies_among_the_images_is_given_by_its_name():
 def test_a_scale_changes_options_of_the_methods_that_have_them(tmp_path):
     table = expand.check(write(tmp_path, TINY + "[smoke.set]\nrho = 0.2\nq = 3"))
     settings = {
-        scale: [cell.train.set for cell in expand.cells(table, scale, seeds=(0,))[1:]] for scale in ("paper", "smoke")
+        scale: [cell.train.set for cell in expand.cells(table, scale, seeds=(0,))[1:]]
+        for scale in ("paper", "smoke")
     }
     assert settings["paper"] == [{}, {"state": "loss", "q": "0.5"}, {"state": "loss", "q": "1"}]
     assert settings["smoke"] == [{}, *[{"state": "loss", "q": "3", "rho": "0.2"}] * 2]
@@ -101,18 +116,36 @@ MISTAKES = {
     ("rounds = 7", "rounds = 0"): (
         "tiny.toml at --scale paper: row 'FedAvg': --rounds=0 is out of range: it must be >= 1"
     ),
-    ("rounds = 7", "device = 'cuda'"): "train: train takes no device in a recipe|fedcli reproduce sets it itself",
-    ('dataset = "toy"', 'dataset = "toys"'): "data.plain: dataset 'toys' is unknown|did you mean 'toy'?",
-    ("ratio = 0.5", "rato = 0.5"): "data.noise.corrupt: corrupt has no flag 'rato'|did you mean 'ratio'?",
+    (
+        "rounds = 7",
+        "device = 'cuda'",
+    ): "train: train takes no device in a recipe|fedcli reproduce sets it itself",
+    (
+        'dataset = "toy"',
+        'dataset = "toys"',
+    ): "data.plain: dataset 'toys' is unknown|did you mean 'toy'?",
+    (
+        "ratio = 0.5",
+        "rato = 0.5",
+    ): "data.noise.corrupt: corrupt has no flag 'rato'|did you mean 'ratio'?",
     ('"gaussian"', '"gausian"'): "data.noise.corrupt: ",
-    ('"fedism-plus"', '"fedism-pluss"'): "row 'FedISM+, q=0.5': unknown method|did you mean 'fedism-plus'?",
+    (
+        '"fedism-plus"',
+        '"fedism-pluss"',
+    ): "row 'FedISM+, q=0.5': unknown method|did you mean 'fedism-plus'?",
     ('state = "loss"', 'stat = "loss"'): "|did you mean 'state'?",
-    ('data = ["noise"]', 'data = ["nose"]'): "row 'FedISM+': data 'nose' is unknown|did you mean 'noise'?",
+    (
+        'data = ["noise"]',
+        'data = ["nose"]',
+    ): "row 'FedISM+': data 'nose' is unknown|did you mean 'noise'?",
     ('data = ["noise"]\n', ""): "row 'FedISM+' changes the corruption of plain, which has none",
     ("[0.5, 1]", "[1, 1]"): "two rows are named 'FedISM+, q=1'",
     ('"set.q"', '"q"'): "row 'FedISM+': vary 'q' names no key",
     ('data = "plain"\n', ""): "column 'accuracy' does not say which data it is about",
-    ("versions/clean/accuracy\"", "versions/clean/accuracy\"\nminus = \"FedAv\""): "minus 'FedAv' is unknown",
+    (
+        'versions/clean/accuracy"',
+        'versions/clean/accuracy"\nminus = "FedAv"',
+    ): "minus 'FedAv' is unknown",
     ("seeds = [0, 1]", "seeds = [0, 0]"): "seeds has one of 0, 0 twice",
     ("seeds = [0, 1]", 'published = "none.json"'): "published 'none.json' cannot be read",
     ("seeds = [0, 1]", "seeds = [0, 1"): "is not TOML",
@@ -127,9 +160,11 @@ MISTAKES = {
     ('"versions/clean/accuracy"', '"x"\nmean_of = ["accuracy"]'): (
         "column 'accuracy' is a mean of others and has no data"
     ),
-    ("[[column]]", '[[column]]\nname = "mean"\nmean_of = ["acuracy"]\n[[column]]'):
-        "column 'mean': mean_of 'acuracy' is unknown|did you mean 'accuracy'?",
-}  # fmt: skip
+    (
+        "[[column]]",
+        '[[column]]\nname = "mean"\nmean_of = ["acuracy"]\n[[column]]',
+    ): "column 'mean': mean_of 'acuracy' is unknown|did you mean 'accuracy'?",
+}
 
 
 @pytest.mark.parametrize(("was", "now"), MISTAKES)
@@ -151,7 +186,11 @@ KEYS = [
     (TOP, "figure = [1]", "figure 1 should be a valid table"),
     (TOP, "seeds = [-1]", "seeds 1 should be greater than or equal to 0"),
     (TOP, "seeds = [0x" + "f" * 5000 + "]", "seeds 1 should be less than"),
-    (TOP, 'at = "best"', "data.plain has no validation parts to choose the best round by|data.plain.partition"),
+    (
+        TOP,
+        'at = "best"',
+        "data.plain has no validation parts to choose the best round by|data.plain.partition",
+    ),
     (TOP, 'title2 = "a\\u001b"', "the recipe: unknown key 'title2'"),
     ('title = "Noise"', "title = 3", "data.noise.title should be a valid string"),
     ('title = "Noise"', 'title = "a\\nb"', "data.noise.title holds the character '\\n'"),
@@ -166,7 +205,11 @@ KEYS = [
     ("lr = 1e-3", "lr = nan", "row 'FedAvg': train: lr is nan"),
     ("lr = 1e-3", "lr = 1979-05-27", "row 'FedAvg': train: lr is a date or time"),
     ("lr = 1e-3", "personal = 3", "row 'FedAvg': train: personal takes no value"),
-    ("lr = 1e-3", "batch-size = 1, batch_size = 2", "train: a flag is there with a dash and with an underscore"),
+    (
+        "lr = 1e-3",
+        "batch-size = 1, batch_size = 2",
+        "train: a flag is there with a dash and with an underscore",
+    ),
     ('data = ["noise"]', "data = 3", "row 'FedISM+': data should be a valid list"),
     ('data = ["noise"]', 'data = "noise"', "row 'FedISM+': data should be a valid list"),
     ('data = ["noise"]', "data = []", "row 'FedISM+': data should have at least 1 item"),
@@ -176,16 +219,28 @@ KEYS = [
     ('{ state = "loss" }', "{ q = [1] }", "row 'FedISM+': set: q is a list, not one value"),
     ('{ "set.q" = [0.5, 1] }', '"q"', "row 'FedISM+': vary should be a valid table"),
     ('{ "set.q" = [0.5, 1] }', "[1]", "row 'FedISM+': vary should be a valid table"),
-    ('"set.q" = [0.5, 1]', '"corrupt.kind" = ["gausian"]', "row 'FedISM+': vary: unknown corruption 'gausian'"),
-    ('"set.q" = [0.5, 1]', '"set.q" = [[1]]', "row 'FedISM+': vary: 'set.q': [1] is a list, not one value"),
+    (
+        '"set.q" = [0.5, 1]',
+        '"corrupt.kind" = ["gausian"]',
+        "row 'FedISM+': vary: unknown corruption 'gausian'",
+    ),
+    (
+        '"set.q" = [0.5, 1]',
+        '"set.q" = [[1]]',
+        "row 'FedISM+': vary: 'set.q': [1] is a list, not one value",
+    ),
     (COLUMN, COLUMN + '\nlower = "no"', "column 'accuracy': lower should be a valid boolean"),
     (
         '"toy"',
         '"digits"\nevaluate = { by = ["domian"] }',
         "data.plain.evaluate: digits has no attribute 'domian'|'domain'",
     ),
-    ('"toy"', '"toy"\nevaluate = { shots = "7" }', "data.plain.evaluate: --shots '7' is not two numbers"),
-]  # fmt: skip
+    (
+        '"toy"',
+        '"toy"\nevaluate = { shots = "7" }',
+        "data.plain.evaluate: --shots '7' is not two numbers",
+    ),
+]
 
 
 @pytest.mark.parametrize(("was", "now", "expected"), KEYS)
@@ -218,7 +273,10 @@ data = ["plain"]
 
 def test_data_fill_what_rows_leave_open_and_files_are_for_the_papers_scale(tmp_path):
     checked = expand.check(write(tmp_path, TINY + OWN))
-    lines = {cell.name: " ".join(cell.train.argv()) for cell in expand.cells(checked, "paper", files={"moco": "m.pth"})}
+    lines = {
+        cell.name: " ".join(cell.train.argv())
+        for cell in expand.cells(checked, "paper", files={"moco": "m.pth"})
+    }
     common, network = "--batch-size 16 --lr", "--model resnet18 --weights imagenet"
     assert lines["FedAvg · Noise · seed 0"] == f"train fedavg {common} 0.001 --rounds 7 {network}"
     q = f"train fedism-plus {common} 0.0001 --rounds 7 --set tau=0.3 --set q=0.5 --set state=loss {network}"
@@ -242,8 +300,14 @@ def test_cells_that_need_a_file_which_is_not_given_are_left_out_with_its_name(tm
     with pytest.raises(UsageError, match=r"needs files \(moco: a teacher\)"):
         raw.possible(checked, [cell for cell in cells if cell.asks], there)
     (tmp_path / "m.pth").touch()
-    assert raw.files(checked, [f"moco={tmp_path}/m.pth"], {}, "paper", tmp_path) == {"moco": f"{tmp_path}/m.pth"}
-    for given, said in (("m.pth", "which file it is"), ("mocko=m.pth", "no file 'mocko'"), ("moco=no.pth", "no such")):
+    assert raw.files(checked, [f"moco={tmp_path}/m.pth"], {}, "paper", tmp_path) == {
+        "moco": f"{tmp_path}/m.pth"
+    }
+    for given, said in (
+        ("m.pth", "which file it is"),
+        ("mocko=m.pth", "no file 'mocko'"),
+        ("moco=no.pth", "no such"),
+    ):
         with pytest.raises(UsageError, match=said):
             raw.files(checked, [given], {}, "paper", tmp_path)
 
@@ -269,7 +333,10 @@ def test_only_takes_a_row_by_its_whole_name_before_rows_that_hold_it():
     table = recipe.load(recipe.find("fedism-plus-table2"))
     cells = expand.cells(table, "paper")
     assert {cell.row for cell in expand.chosen(cells, ["fedism"])} == {"FedISM"}
-    assert {cell.row for cell in expand.chosen(cells, ["FedISM+"])} == {"FedISM+ (S)", "FedISM+ (L)"}
+    assert {cell.row for cell in expand.chosen(cells, ["FedISM+"])} == {
+        "FedISM+ (S)",
+        "FedISM+ (L)",
+    }
 
 
 FEDISM = [name for name in recipe.names() if name.startswith("fedism-plus")]
@@ -279,14 +346,18 @@ FEDISM = [name for name in recipe.names() if name.startswith("fedism-plus")]
 def test_every_fedism_plus_recipe_takes_the_lists_that_its_authors_publish(name):
     table = recipe.load(recipe.find(name))
     brought = {file: f"/lists/{file}" for file in table.files}
-    for cell in expand.cells(table, "smoke", files=brought) + expand.cells(table, "paper", files=brought):
+    for cell in expand.cells(table, "smoke", files=brought) + expand.cells(
+        table, "paper", files=brought
+    ):
         prepare, partition = cell.chain[:2]
         of = "isic-" if prepare.name == "isic2019" and "isic-split" in brought else ""
         assert str(prepare.split_file) == f"/lists/{of}split" and prepare.sample_images is None
         assert str(partition.order_file) == f"/lists/{of}order"
         assert partition.fedism or str(partition.clients_file) == f"/lists/{of}clients"
     plain = expand.cells(table, "paper")
-    assert {cell.chain[0].sample_images for cell in plain if cell.chain[0].name == "rsna-ich"} <= {25000}
+    assert {cell.chain[0].sample_images for cell in plain if cell.chain[0].name == "rsna-ich"} <= {
+        25000
+    }
     assert not any(cell.chain[0].split_file or "FILE" in "".join(cell.asks) for cell in plain)
     assert not any(cell.chain[0].sample_images for cell in expand.cells(table, "smoke"))
 
@@ -306,9 +377,14 @@ def test_lists_name_files_that_the_recipe_asks_for(tmp_path):
 
 
 def test_a_row_of_clients_own_models_reads_its_numbers_there():
-    ditto = next(row for row in recipe.load(recipe.find("fedheal-table3")).rows if row.name == "Ditto")
+    ditto = next(
+        row for row in recipe.load(recipe.find("fedheal-table3")).rows if row.name == "Ditto"
+    )
     own = "personal/mean_personal"
-    assert ditto.place("groups/domain/clean/each/accuracy/mnist") == f"{own}/groups/domain/clean/each/accuracy/mnist"
+    assert (
+        ditto.place("groups/domain/clean/each/accuracy/mnist")
+        == f"{own}/groups/domain/clean/each/accuracy/mnist"
+    )
     assert ditto.place("versions/clean/accuracy") == f"{own}/clean/accuracy"
     assert ditto.place("clients/*/accuracy") == "clients/*/accuracy"
 
@@ -318,7 +394,9 @@ def test_fed_mas_recipes_augment_by_the_pipeline_beside_them():
     for name in named:
         cells = expand.cells(recipe.load(recipe.find(name)), "paper")
         for cell in cells:
-            file = "fed-mas-flamby.json" if cell.chain[0].name == "fed-isic" else "fed-mas-skin.json"
+            file = (
+                "fed-mas-flamby.json" if cell.chain[0].name == "fed-isic" else "fed-mas-skin.json"
+            )
             assert str(cell.train.augment) == str(recipe.recipes_folder() / file)
     assert "VerticalFlip" in resolved(cells[0].train).augment
 
@@ -331,7 +409,9 @@ def test_where_validation_images_choose_no_best_is_marked_by_test_images():
     assert {row.stem for row in tuning.rows} == {"q-FedAvg", "FairFed"}
 
 
-@pytest.mark.parametrize("typed", ["fedism-plus", "FedISM+", "fed-mas", "fedheal", "FedMRL", "fairfedmed"])
+@pytest.mark.parametrize(
+    "typed", ["fedism-plus", "FedISM+", "fed-mas", "fedheal", "FedMRL", "fairfedmed"]
+)
 def test_a_papers_name_means_all_its_recipes(typed):
     files = recipe.recipes_of(typed)
     paper = files[0].stem.rpartition("-")[0]

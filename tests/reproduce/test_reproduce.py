@@ -79,31 +79,57 @@ def test_it_is_killed_goes_on_and_redoes_nothing(tiny, no_page, monkeypatch):
     assert len(done) == 1
     ended = tiny("--scale", "smoke")
     assert ended.exit_code == 0, ended.output
-    assert rounds[2:] == [("q-FFL, q=0.5", 1), ("q-FFL, q=0.5", 2), ("q-FFL, q=1", 1), ("q-FFL, q=1", 2)]
+    assert rounds[2:] == [
+        ("q-FFL, q=0.5", 1),
+        ("q-FFL, q=0.5", 2),
+        ("q-FFL, q=1", 1),
+        ("q-FFL, q=1", 2),
+    ]
     assert all(path.stat().st_ino == node for path, node in done.items())
     assert "numbers are not to be compared" in ended.stderr
-    assert "Below: as the paper prints it; at --scale smoke it cannot be compared." in " ".join(ended.stdout.split())
+    assert "Below: as the paper prints it; at --scale smoke it cannot be compared." in " ".join(
+        ended.stdout.split()
+    )
     assert "| paper | 97.0 ±0.5 |" in results().with_name("table.md").read_text()
     assert " paper & 97.0 $\\pm$0.5" in results().with_name("table.tex").read_text()
-    assert json.loads(results().read_text())["title"].endswith("(at smoke scale: 4 clients, 1 corrupted, 2 rounds)")
+    assert json.loads(results().read_text())["title"].endswith(
+        "(at smoke scale: 4 clients, 1 corrupted, 2 rounds)"
+    )
 
     first = {path.name: path.read_bytes() for path in results().parent.iterdir()}
-    assert {"results.json", "table.md", "table.tex", "report.html", "q.png", "q.svg", "q.pdf"} <= set(first)
-    assert "No picture 'rounds'" in json.loads(first["results.json"])["notes"][-1]  # nothing was recorded over rounds
+    assert {
+        "results.json",
+        "table.md",
+        "table.tex",
+        "report.html",
+        "q.png",
+        "q.svg",
+        "q.pdf",
+    } <= set(first)
+    assert (
+        "No picture 'rounds'" in json.loads(first["results.json"])["notes"][-1]
+    )  # nothing was recorded over rounds
     again = tiny("--scale", "smoke", "--json")
     assert {path.name: path.read_bytes() for path in results().parent.iterdir()} == first
     assert json.loads(again.stdout)["rows"][0]["cells"]["clean ACC"]["published"]["mean"] == 97.0
 
 
 def test_a_failed_cell_is_told_and_the_rest_goes_on_in_two_processes(tiny, no_forecast):
-    text = TINY.replace('dataset = "toy"', 'dataset = "toy"\nprepare = { size = 8, sample-images = 400 }')
+    text = TINY.replace(
+        'dataset = "toy"', 'dataset = "toy"\nprepare = { size = 8, sample-images = 400 }'
+    )
     Path("tiny.toml").write_text(text.replace('"qffl"', '"qffl"\ntrain = { weights = "no.pt" }'))
-    ended = tiny("--only", "seed 0", "--jobs", "2")  # at --scale paper, where starting weights count
+    ended = tiny(
+        "--only", "seed 0", "--jobs", "2"
+    )  # at --scale paper, where starting weights count
     assert ended.exit_code == 1
     assert "q-FFL, q=0.5 · seed 0: no such" in ended.stderr and "[3/3]" in ended.stderr
     assert "2 of 3 cells failed: q-FFL, q=0.5 · seed 0 and others" in ended.stderr
     written = json.loads(results("paper").read_text())
-    assert [each["cell"] for each in written["failed"]] == ["q-FFL, q=0.5 · seed 0", "q-FFL, q=1 · seed 0"]
+    assert [each["cell"] for each in written["failed"]] == [
+        "q-FFL, q=0.5 · seed 0",
+        "q-FFL, q=1 · seed 0",
+    ]
     cell = written["rows"][0]["cells"]["clean ACC"]
     assert cell["verdict"] == "too few seeds" and "half" in cell
     assert "Largest differences" in results("paper").with_name("report.html").read_text()
@@ -125,17 +151,23 @@ def test_a_fault_in_the_page_loses_no_number_and_a_cell_trained_again_says_why(t
 
     monkeypatch.setattr(page, "write", write)
     monkeypatch.setattr(extensions, "_loaded", {})  # of other tests, whose code would be suspected
-    Path("tiny.toml").write_text(TINY.replace('published = "tiny.json"\n', "").partition("[[figure]]")[0])
+    Path("tiny.toml").write_text(
+        TINY.replace('published = "tiny.json"\n', "").partition("[[figure]]")[0]
+    )
     ended = tiny("--scale", "smoke", "--only", "FedAvg")
     assert ended.exit_code == 1
-    assert "report.html is missing from" in ended.stderr and "unexpected ValueError: no ink" in ended.stderr
+    assert (
+        "report.html is missing from" in ended.stderr
+        and "unexpected ValueError: no ink" in ended.stderr
+    )
     assert "FedAvg" in ended.stdout and "published" not in ended.stdout
     assert results().with_name("table.md").is_file()
 
     monkeypatch.setattr(page, "write", lambda path, *_, **about: None)
     Path("tiny.toml").write_text(Path("tiny.toml").read_text().replace("lr = 3e-3", "lr = 1e-2"))
     assert (
-        "FedAvg · seed 0 is trained again: lr is 0.01, was 0.003" in tiny("--scale", "smoke", "--only", "FedAvg").stderr
+        "FedAvg · seed 0 is trained again: lr is 0.01, was 0.003"
+        in tiny("--scale", "smoke", "--only", "FedAvg").stderr
     )
     assert "trained again" not in tiny("--scale", "smoke", "--only", "FedAvg").stderr
 
@@ -158,9 +190,16 @@ def test_a_wrong_folder_is_one_error_and_writes_nothing(tiny):
 
 
 def test_the_list_is_for_programs_too_and_an_unknown_name_gets_the_nearest(tiny):
-    listed = json.loads(CliRunner().invoke(app, ["reproduce", "--json"]).stdout)["fedism-plus-table1"]
-    assert listed["datasets"] == ["rsna-ich"] and listed["cells"] == len(listed["rows"]) * len(listed["seeds"])
-    for word, hint in (("fedism", "did you mean 'fedism-plus' or"), ("xyz", "`fedcli reproduce` lists all")):
+    listed = json.loads(CliRunner().invoke(app, ["reproduce", "--json"]).stdout)[
+        "fedism-plus-table1"
+    ]
+    assert listed["datasets"] == ["rsna-ich"] and listed["cells"] == len(listed["rows"]) * len(
+        listed["seeds"]
+    )
+    for word, hint in (
+        ("fedism", "did you mean 'fedism-plus' or"),
+        ("xyz", "`fedcli reproduce` lists all"),
+    ):
         assert hint in CliRunner().invoke(app, ["reproduce", word]).stderr
 
 
@@ -168,7 +207,10 @@ def test_a_column_that_no_scores_have_is_refused_by_name(tiny):
     Path("tiny.toml").write_text(TINY.replace("clean/balanced_accuracy", "clean/balanced_acuracy"))
     ended = tiny("--scale", "smoke")
     assert ended.exit_code == 2
-    assert "column 'clean ACC': no number stands at 'versions/clean/balanced_acuracy' of scores.json" in ended.stderr
+    assert (
+        "column 'clean ACC': no number stands at 'versions/clean/balanced_acuracy' of scores.json"
+        in ended.stderr
+    )
     assert "did you mean 'balanced_accuracy'?" in ended.stderr
 
 
@@ -187,17 +229,32 @@ def test_the_dry_run_is_a_script_of_the_same_commands(tiny):
 
 
 def test_the_dry_run_has_the_device_and_cells_side_by_side_and_writes_a_script_for_each(tiny):
-    shown = tiny("--scale", "smoke", "--dry-run", "--device", "cuda", "--jobs", "2", "--precision", "bf16").stdout
+    shown = tiny(
+        "--scale", "smoke", "--dry-run", "--device", "cuda", "--jobs", "2", "--precision", "bf16"
+    ).stdout
     assert " --model cnn --device cuda --precision bf16 --work w --resume --wait)" in shown
     assert 'fedcli evaluate "$run" --device cuda --work w' in shown
     starts = [line for line in shown.splitlines() if line.startswith((")", "wait", "exit"))]
-    assert starts == [") & side_1=$!", ") & side_2=$!", 'wait "$side_1" || failed=1', 'wait "$side_2" || failed=1',
-                      'exit "$failed"']  # fmt: skip
+    assert starts == [
+        ") & side_1=$!",
+        ") & side_2=$!",
+        'wait "$side_1" || failed=1',
+        'wait "$side_2" || failed=1',
+        'exit "$failed"',
+    ]
     assert subprocess.run(["sh", "-n"], input=shown, text=True).returncode == 0
     ended = tiny("--scale", "smoke", "--dry-run=scripts")
-    assert (ended.exit_code, ended.stdout) == (0, "") and "scripts/data.sh, to be run first" in ended.stderr
+    assert (ended.exit_code, ended.stdout) == (
+        0,
+        "",
+    ) and "scripts/data.sh, to be run first" in ended.stderr
     names = sorted(path.name for path in Path("scripts").iterdir())
-    assert names == ["1-FedAvg-seed-0.sh", "2-q-FFL-q=0.5-seed-0.sh", "3-q-FFL-q=1-seed-0.sh", "data.sh"]
+    assert names == [
+        "1-FedAvg-seed-0.sh",
+        "2-q-FFL-q=0.5-seed-0.sh",
+        "3-q-FFL-q=1-seed-0.sh",
+        "data.sh",
+    ]
     assert "train" not in Path("scripts/data.sh").read_text()
     assert "--set q=0.5" in Path("scripts", names[1]).read_text()
     assert "scripts is not empty" in tiny("--dry-run=scripts").stderr
@@ -206,17 +263,23 @@ def test_the_dry_run_has_the_device_and_cells_side_by_side_and_writes_a_script_f
 
 
 def test_the_dry_run_asks_for_folders_and_files_that_were_not_given(tiny):
-    text = TINY.replace('"toy"', '"hyper-kvasir"').replace("[train]", '[files]\nmoco = "a teacher"\n[train]\nset-up')
+    text = TINY.replace('"toy"', '"hyper-kvasir"').replace(
+        "[train]", '[files]\nmoco = "a teacher"\n[train]\nset-up'
+    )
     text = text.replace("set-up", 'weights = "{raw}/r18$.pth"').replace(
         '"qffl"', '"kd"\ntrain = { teacher = "{files.moco}" }'
     )
     Path("tiny.toml").write_text(text.replace("set.q", "set.lambda_f"))
     shown = tiny("--dry-run", "--only", "seed 0").stdout
-    assert '# MOCO_FILE: a teacher\n: "${HYPER_KVASIR:?the folder of hyper-kvasir as downloaded}"\n' in shown
+    assert (
+        '# MOCO_FILE: a teacher\n: "${HYPER_KVASIR:?the folder of hyper-kvasir as downloaded}"\n'
+        in shown
+    )
     assert ': "${MOCO_FILE:?the file moco}"' in shown
     assert 'prepare_1=$(fedcli prepare hyper-kvasir --raw "$HYPER_KVASIR" --work w)' in shown
     assert (
-        ' --lr 0.003 --rounds 2 --set lambda_f=0.5 --weights "$HYPER_KVASIR/r18\\$.pth" --teacher "$MOCO_FILE"' in shown
+        ' --lr 0.003 --rounds 2 --set lambda_f=0.5 --weights "$HYPER_KVASIR/r18\\$.pth" --teacher "$MOCO_FILE"'
+        in shown
     )
     assert "MOCO_FILE" not in tiny("--dry-run", "--only", "FedAvg").stdout
 
@@ -241,4 +304,6 @@ def test_a_table_of_fewer_rows_says_that_the_runs_are_kept(tiny, no_page, no_for
     said = " ".join(tiny(*both, "q-FFL").stderr.split())
     assert "1 of 1 row of the table in w/reproduce/tiny-smoke left out of this one" in said
     assert "the same command without --only shows all" in said and "table.tex, report.html" in said
-    assert json.loads(results().read_text())["statistics"] == []  # no tests of samples of a few images
+    assert (
+        json.loads(results().read_text())["statistics"] == []
+    )  # no tests of samples of a few images

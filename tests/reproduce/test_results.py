@@ -9,8 +9,8 @@ from made_results import a_cell, made
 from nested_scores import over, scores_of
 from scored_runs import N, model, scored
 
-from fedcli.compare.systems import Scored, read
-from fedcli.compare.tested import Leads
+from fedcli.comparison.systems import Scored, read
+from fedcli.comparison.tested import Leads
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
 from fedcli.reporting.writers import starred
@@ -29,17 +29,32 @@ def a_client(count, *auc):
     return {"version": "clean", "part": "own", "count": count, "auc": over(*auc)}
 
 
-SCORES = scores_of({
-    "versions": {"clean": {"count": 9, "accuracy": over(0.3, 0.5), "auc": over(None, None)}},
-    "groups": {"age": {"clean": {
-        "last_round": {"groups": {"old": {}}}, "over_rounds": {"65/70": {"worst": over(0.25), "gap": over(0.1)}},
-    }}},
-    "bytes": {"up": 2_000_000.0},
-    "clients": {"a/b": a_client(3, 0.2, 0.4), "c": a_client(5, 0.4, 0.8), "one class": a_client(1, None, None)},
-    "best_on_validation": {
-        "round": 1, "metric": "accuracy", "validation": 0.5, "versions": {"clean": {"accuracy": 0.45}}, "groups": {},
-    },
-})  # fmt: skip
+SCORES = scores_of(
+    {
+        "versions": {"clean": {"count": 9, "accuracy": over(0.3, 0.5), "auc": over(None, None)}},
+        "groups": {
+            "age": {
+                "clean": {
+                    "last_round": {"groups": {"old": {}}},
+                    "over_rounds": {"65/70": {"worst": over(0.25), "gap": over(0.1)}},
+                }
+            }
+        },
+        "bytes": {"up": 2_000_000.0},
+        "clients": {
+            "a/b": a_client(3, 0.2, 0.4),
+            "c": a_client(5, 0.4, 0.8),
+            "one class": a_client(1, None, None),
+        },
+        "best_on_validation": {
+            "round": 1,
+            "metric": "accuracy",
+            "validation": 0.5,
+            "versions": {"clean": {"accuracy": 0.45}},
+            "groups": {},
+        },
+    }
+)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +89,9 @@ def only(result):
 
 def test_the_spread_is_the_papers():
     runs = [[70.0, 72.0], [74.0, 76.0]]
-    assert results.summary(runs, "pooled").std == pytest.approx(5**0.5)  # ddof 0 over the four rounds
+    assert results.summary(runs, "pooled").std == pytest.approx(
+        5**0.5
+    )  # ddof 0 over the four rounds
     assert results.summary(runs, "runs").std == pytest.approx(8**0.5)  # ddof 1 of 71 and 75
     assert results.summary([[70.0]], "pooled").std is None
 
@@ -83,12 +100,21 @@ def test_a_mean_of_columns_is_taken_round_by_round_where_all_have_rounds():
     first, second = {0: [70.0, 72.0], 1: [74.0, 76.0]}, {0: [60.0, 62.0], 1: []}
     assert of_rows.mean_runs([first, second]) == {0: [65.0, 67.0]}
     assert of_rows.mean_runs([first, {0: [61.0], 1: [65.0]}]) == {0: [66.0], 1: [70.0]}
-    assert of_rows.mean_runs([{0: [60.0, 0.0]}, {0: [30.0, 50.0]}], harmonic=True) == {0: [40.0, 0.0]}  # 2PR/(P+R)
+    assert of_rows.mean_runs([{0: [60.0, 0.0]}, {0: [30.0, 50.0]}], harmonic=True) == {
+        0: [40.0, 0.0]
+    }  # 2PR/(P+R)
 
 
 @pytest.mark.parametrize(("lower", "lead"), [(False, [-4.0, -2.0]), (True, [2.0, 2.0])])
 def test_a_difference_to_the_best_other_row_is_to_the_best_by_its_mean(lower, lead):
-    column = Column(name="lead", data="d", score="versions/clean/accuracy", unit="points", lower=lower, minus="*")
+    column = Column(
+        name="lead",
+        data="d",
+        score="versions/clean/accuracy",
+        unit="points",
+        lower=lower,
+        minus="*",
+    )
     rows = {"a": {0: [70.0, 72.0]}, "b": {0: [74.0, 74.0]}, "c": {0: [68.0, 70.0]}, "none": {0: []}}
     table = with_columns(recipe(*((name, "fedavg") for name in rows), reference="a"), column)
     rounds = {name: {"lead": by_seed} for name, by_seed in rows.items()}
@@ -112,10 +138,14 @@ def test_a_difference_to_another_row_is_taken_seed_by_seed_and_round_by_round():
 def test_validation_chooses_among_the_values_of_one_row_and_not_between_methods():
     column = Column(name="v", data="d", score="best_on_validation/validation", validation=True)
     result = made(
-        column, {"q=1": a_cell(70.0, 1.0), "q=2": a_cell(60.0, 1.0), "beta=1": a_cell(65.0, 1.0)}, seeds=(0, 1)
+        column,
+        {"q=1": a_cell(70.0, 1.0), "q=2": a_cell(60.0, 1.0), "beta=1": a_cell(65.0, 1.0)},
+        seeds=(0, 1),
     )
     stems = "q-FedAvg", "q-FedAvg", "FairFed"
-    rows = [row.model_copy(update={"stem": stem}) for row, stem in zip(result.rows, stems, strict=True)]
+    rows = [
+        row.model_copy(update={"stem": stem}) for row, stem in zip(result.rows, stems, strict=True)
+    ]
     table = beside.on_validation(
         result.model_copy(update={"rows": [*rows, rows[2].model_copy(update={"name": "beta=2"})]})
     )
@@ -130,7 +160,8 @@ def test_single_bytes_show_in_megabytes():
 
 
 @pytest.mark.parametrize(
-    ("means", "std", "marks"), [((37.90, 37.87), 13.5, []), ((60.0, 40.0), 1.5, ["a"]), ((60.0, 40.0), None, ["a"])]
+    ("means", "std", "marks"),
+    [((37.90, 37.87), 13.5, []), ((60.0, 40.0), 1.5, ["a"]), ((60.0, 40.0), None, ["a"])],
 )
 def test_the_best_on_validation_is_marked_where_the_seeds_decide(means, std, marks):
     column = Column(name="v", data="d", score="best_on_validation/validation", validation=True)
@@ -147,7 +178,10 @@ def test_a_study_of_ones_own_has_no_table_of_ours():
 
 
 def test_results_of_another_version_are_read_and_broken_ones_are_told(tmp_path):
-    column, file = Column(name="acc", data="d", score="versions/clean/accuracy"), tmp_path / "results.json"
+    column, file = (
+        Column(name="acc", data="d", score="versions/clean/accuracy"),
+        tmp_path / "results.json",
+    )
     body = made(column, {"FedAvg": a_cell(60.0, published=Printed(mean=97.0))}).body()
     for key in ("layout", "orders", "marks", "failed"):  # before these were written
         body.pop(key)
@@ -165,7 +199,9 @@ def outcome(row, seed=0):
 
 def recipe(*rows, reference, **about):
     rows = tuple(Row(name=name, method=method, data=("d",)) for name, method in rows)
-    return Recipe.model_construct(name="r", title="", reference=reference, chains={}, rows=rows, columns=(), **about)
+    return Recipe.model_construct(
+        name="r", title="", reference=reference, chains={}, rows=rows, columns=(), **about
+    )
 
 
 def with_columns(recipe, *columns):
@@ -175,14 +211,19 @@ def with_columns(recipe, *columns):
 def findings(recipe, scores):
     """Scores by row."""
     done = [outcome(name) for name in scores]
-    runs = {each.scores: Scored(each.scores, {}, of) for each, of in zip(done, scores.values(), strict=True)}
+    runs = {
+        each.scores: Scored(each.scores, {}, of)
+        for each, of in zip(done, scores.values(), strict=True)
+    }
     return Findings(recipe, done, runs)
 
 
 def test_a_place_that_no_row_has_is_refused_unless_a_row_is_left_out():
     both = recipe(("FedAvg", "fedavg"), ("Ditto", "ditto"), reference="FedAvg")
     column = Column(name="own", data="d", score="personal/personal/clean/auc")
-    own = scores_of({"versions": {}, "personal": {"personal": {"clean": {"auc": over(None)}, "groups": {}}}})
+    own = scores_of(
+        {"versions": {}, "personal": {"personal": {"clean": {"auc": over(None)}, "groups": {}}}}
+    )
     found = findings(both, {"FedAvg": SCORES, "Ditto": own})
     assert found.has(column)
     assert not findings(both, {"FedAvg": SCORES}).has(column)
@@ -191,15 +232,34 @@ def test_a_place_that_no_row_has_is_refused_unless_a_row_is_left_out():
 
 
 def test_only_a_version_of_the_test_images_has_a_test():
-    places = "clean/accuracy", "average/auc_binary", "*/accuracy", "clean/average/accuracy", "clean/calibration_error"
-    tested = [score_tested(Column(name="c", data="d", score=f"versions/{place}")) for place in places]
-    assert tested == [Where("clean", metric="accuracy"), Where("average", metric="auc_binary"), None, None, None]
+    places = (
+        "clean/accuracy",
+        "average/auc_binary",
+        "*/accuracy",
+        "clean/average/accuracy",
+        "clean/calibration_error",
+    )
+    tested = [
+        score_tested(Column(name="c", data="d", score=f"versions/{place}")) for place in places
+    ]
+    assert tested == [
+        Where("clean", metric="accuracy"),
+        Where("average", metric="auc_binary"),
+        None,
+        None,
+        None,
+    ]
 
 
 def test_a_score_of_two_classes_is_marked_by_its_test(tmp_path):
-    two, y = recipe(("FedAvg", "fedavg"), ("FedHEAL", "fedheal"), reference="FedAvg"), np.arange(N) % 2
+    two, y = (
+        recipe(("FedAvg", "fedavg"), ("FedHEAL", "fedheal"), reference="FedAvg"),
+        np.arange(N) % 2,
+    )
     skills = {"FedAvg": 0.2, "FedHEAL": 1.5}
-    paths = {name: scored(tmp_path / name, model(skill, 0, 2, y), y=y) for name, skill in skills.items()}
+    paths = {
+        name: scored(tmp_path / name, model(skill, 0, 2, y), y=y) for name, skill in skills.items()
+    }
     done = [Outcome(Cell(name, "d", "", 0, (), (), ()), path) for name, path in paths.items()]
     runs = {run.path: run for run in read(list(paths.values()))}
     column = Column(name="AUC", data="d", score="versions/clean/auc_binary")
@@ -209,12 +269,16 @@ def test_a_score_of_two_classes_is_marked_by_its_test(tmp_path):
 
 
 def test_a_row_of_clients_own_models_is_in_no_test_and_says_so(monkeypatch):
-    three = recipe(("FedAvg", "fedavg"), ("FedProx", "fedprox"), ("Ditto", "ditto"), reference="FedAvg")
+    three = recipe(
+        ("FedAvg", "fedavg"), ("FedProx", "fedprox"), ("Ditto", "ditto"), reference="FedAvg"
+    )
     column = Column(name="acc", data="d", score="versions/clean/accuracy")
     rows = *three.rows[:2], three.rows[2].model_copy(update={"scores_of": "mean_personal"})
     three = with_columns(three.model_copy(update={"rows": rows}), column)
     found = findings(three, dict.fromkeys((row.name for row in rows), SCORES))
-    monkeypatch.setattr(manifest, "above", lambda path, *kinds: path if "run" in kinds else Path("p"))
+    monkeypatch.setattr(
+        manifest, "above", lambda path, *kinds: path if "run" in kinds else Path("p")
+    )
     tested = []
     monkeypatch.setattr(of_rows, "order", lambda systems, *_: tested.append(list(systems)) or [])
     assert len(list(of_rows.tests(found))) == 1 and tested == [["FedAvg", "FedProx"]]
@@ -222,19 +286,28 @@ def test_a_row_of_clients_own_models_is_in_no_test_and_says_so(monkeypatch):
     result = made(column, cells)
     assert "Ditto shows clients' own models: it is in no test." in results.notes_of(three, result)
     asked = []
-    monkeypatch.setattr(Leads, "test", lambda self, score, first, second, _: asked.append((first, second)) or True)
+    monkeypatch.setattr(
+        Leads, "test", lambda self, score, first, second, _: asked.append((first, second)) or True
+    )
     marked = marks(found, result.rows)["acc"]
     assert marked.best == ["Ditto"] and not marked.tested and not asked
 
 
 def test_a_row_whose_models_may_be_at_chance_says_so_and_on_which_data(tmp_path):
     sure = {"high": 0.9, "unit": "image", "units": 60}
-    weak, skilled = ({"clean": {"balanced_accuracy": {"value": v, "low": low} | sure}}
-                     for v, low in ((0.38, 0.3), (0.8, 0.7)))  # fmt: skip
-    paths = [scored(tmp_path / name, model(1.0, 1), intervals=of) for name, of in (("ISIC", weak), ("RSNA", skilled))]
+    weak, skilled = (
+        {"clean": {"balanced_accuracy": {"value": v, "low": low} | sure}}
+        for v, low in ((0.38, 0.3), (0.8, 0.7))
+    )
+    paths = [
+        scored(tmp_path / name, model(1.0, 1), intervals=of)
+        for name, of in (("ISIC", weak), ("RSNA", skilled))
+    ]
     runs = {run.path: run for run in read(paths)}
     done = [
-        Outcome(Cell("FedAvg", path.parent.name, path.parts[len(tmp_path.parts)], 0, (), (), ()), path)
+        Outcome(
+            Cell("FedAvg", path.parent.name, path.parts[len(tmp_path.parts)], 0, (), (), ()), path
+        )
         for path in paths
     ]
     one = recipe(("FedAvg", "fedavg"), reference="FedAvg")
@@ -242,7 +315,9 @@ def test_a_row_whose_models_may_be_at_chance_says_so_and_on_which_data(tmp_path)
     assert title == "ISIC" and said.startswith(
         "may be no better than chance (33.3 %) on clean images: balanced accuracy 38.0 %"
     )
-    one = one.model_copy(update={"rows": (one.rows[0].model_copy(update={"scores_of": "personal"}),)})
+    one = one.model_copy(
+        update={"rows": (one.rows[0].model_copy(update={"scores_of": "personal"}),)}
+    )
     assert results.chance_of(Findings(one, done, runs), "FedAvg") == {}
 
 
@@ -256,13 +331,19 @@ def test_rows_are_tested_against_the_reference_on_their_own_data(monkeypatch):
         "FedGA, 0.3": "p3",
     }
     monkeypatch.setattr(
-        manifest, "above", lambda path, *kinds: path if "run" in kinds else Path(made[path.parts[0][:-2]])
+        manifest,
+        "above",
+        lambda path, *kinds: path if "run" in kinds else Path(made[path.parts[0][:-2]]),
     )
     note = of_rows.same_data(
         [outcome(row, seed) for row in made for seed in (0, 1) if (row, seed) != ("FedISM, 0.1", 0)]
     )
     pairs = [list(rows) for rows in note]
-    assert pairs == [["FedAvg, 0.1", "FedISM, 0.1"], ["FedAvg, 0.2", "FedISM, 0.2"], ["FedISM, 0.3", "FedGA, 0.3"]]
+    assert pairs == [
+        ["FedAvg, 0.1", "FedISM, 0.1"],
+        ["FedAvg, 0.2", "FedISM, 0.2"],
+        ["FedISM, 0.3", "FedGA, 0.3"],
+    ]
     table = recipe(*((row, row.partition(",")[0].lower()) for row in made), reference="FedAvg, 0.2")
     assert [of_rows._reference(Findings(table, [], {}), rows) for rows in pairs] == [
         "FedAvg, 0.1",

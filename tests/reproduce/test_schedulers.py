@@ -70,5 +70,10 @@ def test_an_example_makes_the_table_of_one_process(scheduler, place):
         line[-1] = line[-1].replace('--raw "$RAW" ', "")  # the digits of toy come along
         nodes = [start(place, line, JOB_COMPLETION_INDEX=index, **env) for index in ("0", "1")]
     else:
-        nodes = [start(place, ["bash", str(ROOT / "examples/reproduce-parallel.sh"), "2", *FLAGS, "--work", work])]
+        nodes = [
+            start(
+                place,
+                ["bash", str(ROOT / "examples/reproduce-parallel.sh"), "2", *FLAGS, "--work", work],
+            )
+        ]
     assert made(place, nodes, work) == (place / "alone/reproduce/tiny-smoke/table.md").read_text()

@@ -25,15 +25,22 @@ def source(tmp_path_factory) -> Path:
     return make_chain(tmp_path_factory.mktemp("several"))
 
 
-def test_each_method_and_seed_is_the_run_that_it_is_by_itself_and_none_is_trained_twice(source, tmp_path):
+def test_each_method_and_seed_is_the_run_that_it_is_by_itself_and_none_is_trained_twice(
+    source, tmp_path
+):
     words = "train", "fedavg", "fedprox", source, "--rounds", 1, "--work", tmp_path
-    code, alone, err = run("train", "fedprox", source, "--rounds", 1, "--seed", 1, "--work", tmp_path)
+    code, alone, err = run(
+        "train", "fedprox", source, "--rounds", 1, "--seed", 1, "--work", tmp_path
+    )
     assert code == 0, err
     code, paths, err = run(*words, "--seeds", 2)
     assert code == 0, err
     made = [json.loads(Path(path).read_text())["options"] for path in paths]
     asked = [(options["method"], options["seed"]) for options in made]
-    assert asked == [("fedavg", 0), ("fedprox", 0), ("fedavg", 1), ("fedprox", 1)] and paths[3] == alone[0]
+    assert (
+        asked == [("fedavg", 0), ("fedprox", 0), ("fedavg", 1), ("fedprox", 1)]
+        and paths[3] == alone[0]
+    )
     assert "3 runs to train" in err and "[4/4] FedProx · seed 1: was done already" in err
     code, again, err = run(*words, "--seeds", "0,1", "--json")
     assert code == 0 and [each["path"] for each in json.loads(" ".join(again))] == paths
@@ -42,14 +49,28 @@ def test_each_method_and_seed_is_the_run_that_it_is_by_itself_and_none_is_traine
 
 def test_one_that_fails_is_named_and_the_others_are_there(source, tmp_path):
     code, paths, err = run(
-        "train", "fedavg", "fedminmax", source, "--rounds", 1, "--set", "attribute=size", "--work", tmp_path
+        "train",
+        "fedavg",
+        "fedminmax",
+        source,
+        "--rounds",
+        1,
+        "--set",
+        "attribute=size",
+        "--work",
+        tmp_path,
     )
     assert code == 1 and len(paths) == 1 and "fedavg" in paths[0]
-    assert "1 of 2 runs failed: FedMinMax · seed 0" in err and "--set attribute is an option of fedminmax alone" in err
+    assert (
+        "1 of 2 runs failed: FedMinMax · seed 0" in err
+        and "--set attribute is an option of fedminmax alone" in err
+    )
 
 
 def test_how_long_they_would_take_is_said_and_nothing_is_written(source, tmp_path):
-    code, out, err = run("train", "fedavg", "fedprox", source, "--rounds", 1, "--dry-run", "--work", tmp_path)
+    code, out, err = run(
+        "train", "fedavg", "fedprox", source, "--rounds", 1, "--dry-run", "--work", tmp_path
+    )
     assert (code, out) == (0, []) and "2 runs to train: " in err and not [*tmp_path.iterdir()]
 
 
@@ -75,11 +96,15 @@ def test_a_path_is_data_and_a_word_is_a_method(tmp_path, monkeypatch):
     for name in ("here", "fedprox"):
         Path(name).mkdir()
     for words, methods, data in (
-        ("fedavg", ["fedavg"], None), ("fedavg x/corruption.json", ["fedavg"], "x/corruption.json"),
-        ("fedavg here", ["fedavg"], "here"), ("fedavg -", ["fedavg"], "-"), ("fedavg gone", ["fedavg"], "gone"),
-        ("fedavg fedprox", ["fedavg", "fedprox"], None), ("fedavg ./fedprox", ["fedavg"], "./fedprox"),
+        ("fedavg", ["fedavg"], None),
+        ("fedavg x/corruption.json", ["fedavg"], "x/corruption.json"),
+        ("fedavg here", ["fedavg"], "here"),
+        ("fedavg -", ["fedavg"], "-"),
+        ("fedavg gone", ["fedavg"], "gone"),
+        ("fedavg fedprox", ["fedavg", "fedprox"], None),
+        ("fedavg ./fedprox", ["fedavg"], "./fedprox"),
         ("FedISM+ fedprox+afl ./mine.py:A here", ["FedISM+", "fedprox+afl", "./mine.py:A"], "here"),
-    ):  # fmt: skip
+    ):
         assert methods_and_data(words.split()) == (methods, data), words
     with pytest.raises(UsageError, match="are two manifests"):
         methods_and_data(["here", "fedavg", "x.json"])
@@ -90,11 +115,19 @@ def test_small_networks_have_a_core_each_and_a_large_one_has_them_all(monkeypatc
 
     def of(**options):
         return [
-            Cell("a", "data", "", seed, (), TrainOptions("fedavg", seed=seed, **options), None) for seed in range(5)
+            Cell("a", "data", "", seed, (), TrainOptions("fedavg", seed=seed, **options), None)
+            for seed in range(5)
         ]
 
-    assert devices("cpu", None, of()) == ("cpu",) * 3 and devices("cpu", None, of()[:2]) == ("cpu",) * 2
-    assert devices("cpu", None, of(model="resnet18")) == devices("cpu", None, of(engine="pool:2")) == ("cpu",)
+    assert (
+        devices("cpu", None, of()) == ("cpu",) * 3
+        and devices("cpu", None, of()[:2]) == ("cpu",) * 2
+    )
+    assert (
+        devices("cpu", None, of(model="resnet18"))
+        == devices("cpu", None, of(engine="pool:2"))
+        == ("cpu",)
+    )
     assert devices("cpu", 4, of(model="resnet18")) == ("cpu",) * 4
     monkeypatch.setattr("fedcli.reproduce.jobs.free", lambda device: 2**31)
     assert devices("cpu", None, of()) == ("cpu",) * 2

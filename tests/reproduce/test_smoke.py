@@ -21,7 +21,9 @@ PAPERS = {  # name -> what the names of its rows contain, or all rows
     "fedheal-table3": (),
     "fedism-plus-table1": ("FedAvg", "FedISM+"),
     "fedmrl-table1": ("FedAvg", "FedAvg,", "FedMRL", "FedMRL,"),
-    "fairfedmed-table4": ("PromptFL",),  # volumes, whose projection trains in front of a frozen network
+    "fairfedmed-table4": (
+        "PromptFL",
+    ),  # volumes, whose projection trains in front of a frozen network
 }
 SHORT = "fedism-plus-table1"  # groups, corruption, pictures
 
@@ -33,8 +35,12 @@ def test_a_recipe_of_each_paper_runs_from_end_to_end(name, tmp_path, monkeypatch
     monkeypatch.setattr(forecast, "MOST_SECONDS", 0.1)  # measures no whole rounds
     monkeypatch.setattr(forecast, "LEAST_SECONDS", 0.1)
     known = recipe.load(recipe.find(name))
-    samples = {dataset: sources.make_sample(dataset, tmp_path / dataset) for dataset in raw.needed(known)}
-    given = [word for dataset, folder in samples.items() for word in ("--raw", f"{dataset}={folder}")]
+    samples = {
+        dataset: sources.make_sample(dataset, tmp_path / dataset) for dataset in raw.needed(known)
+    }
+    given = [
+        word for dataset, folder in samples.items() for word in ("--raw", f"{dataset}={folder}")
+    ]
     line = ["reproduce", name, "--scale", "smoke", "--work", str(tmp_path / "work"), *given]
     line += [word for row in PAPERS[name] for word in ("--only", row)]
     ended = CliRunner().invoke(app, line)
@@ -46,8 +52,12 @@ def test_a_recipe_of_each_paper_runs_from_end_to_end(name, tmp_path, monkeypatch
     for row, asked in zip(written["rows"], chosen, strict=True):
         assert len(row["scores"]) == len(asked.data)
         assert any(cell["mean"] is not None for cell in row["cells"].values())
-    numbers = [{name: cell["per_run"] for name, cell in row["cells"].items()} for row in written["rows"]]
-    assert all(numbers.count(row) == 1 for row in numbers)  # two equal rows may be one method, the other not applied
+    numbers = [
+        {name: cell["per_run"] for name, cell in row["cells"].items()} for row in written["rows"]
+    ]
+    assert all(
+        numbers.count(row) == 1 for row in numbers
+    )  # two equal rows may be one method, the other not applied
     assert not [note for note in written["notes"] if note.startswith(("Not there", "No picture"))]
     assert all((folder / picture).is_file() for picture in written.get("pictures", {}).values())
     assert written["title"] in (folder / "report.html").read_text()

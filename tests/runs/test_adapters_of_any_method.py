@@ -25,8 +25,14 @@ ANY = [name for name, method in METHODS.items() if not method.local.freezes]
 
 
 def run(folder, method="fedavg", settings=None, rounds=1, **options):
-    data = make_chain(folder) if not (folder / "partition").exists() else next(folder.rglob("partition.json"))
-    return train(data, planned(method, settings or {}, TRAINING, rounds, **options), work=folder, out=None)
+    data = (
+        make_chain(folder)
+        if not (folder / "partition").exists()
+        else next(folder.rglob("partition.json"))
+    )
+    return train(
+        data, planned(method, settings or {}, TRAINING, rounds, **options), work=folder, out=None
+    )
 
 
 def made(name="cnn", text="lora:4", layers="", trained=True, side=32):
@@ -53,7 +59,9 @@ def test_every_method_trains_a_round_of_adapters(method):
     state, federation = play(method, adapters="lora:2")
     trained = {name.rpartition(".")[2] for name in federation.layout.weights if ".visual." in name}
     assert state.theta.isfinite().all() and trained == {"A", "B"}
-    assert federation.layout.size < 4000 < sum(p.numel() for p in federation.clients.net.parameters())
+    assert (
+        federation.layout.size < 4000 < sum(p.numel() for p in federation.clients.net.parameters())
+    )
 
 
 @pytest.mark.parametrize("method", ["lora", "svd-lora"])
@@ -64,10 +72,17 @@ def test_fedavg_on_adapters_is_the_method_without_its_moving_average(method, tmp
     of_option = run(option, adapters=f"{method}:4:2")
     of_method = run(named, method, {"rank": 4, "alpha": 2, "ema": False})
     for name in ("00001.h5", "frozen.h5"):
-        first, second = (read_tensors(path.parent / "models" / name) for path in (of_option, of_method))
-        assert first.keys() == second.keys() and all(torch.equal(first[key], second[key]) for key in first)
+        first, second = (
+            read_tensors(path.parent / "models" / name) for path in (of_option, of_method)
+        )
+        assert first.keys() == second.keys() and all(
+            torch.equal(first[key], second[key]) for key in first
+        )
     record = json.loads(of_option.read_text())
-    assert record["options"]["adapters"] == f"{method}:4:2" and "local_adapters" not in record["options"]
+    assert (
+        record["options"]["adapters"] == f"{method}:4:2"
+        and "local_adapters" not in record["options"]
+    )
     assert f", adapters {method}:4:2" in record["body"]["label"]
 
 
@@ -94,7 +109,9 @@ def test_a_run_sends_less_leaves_what_is_frozen_and_is_scored_and_resumed(tmp_pa
     opened = open_run(done)
     start = models.build("cnn", models.Inputs(1, CLASSES, 8), seed=0).state_dict()
     kept = read_tensors(done.parent / "models" / "frozen.h5")
-    assert kept and all(torch.equal(tensor, start[name.removeprefix("model/")]) for name, tensor in kept.items())
+    assert kept and all(
+        torch.equal(tensor, start[name.removeprefix("model/")]) for name, tensor in kept.items()
+    )
     first, second = (predict(opened, 3, opened.data.test["clean"], client) for client in ROSTER[:2])
     assert np.isfinite(first).all() and not np.array_equal(first, second)
     numbers = read_tensors(done.parent / "models" / "00003.h5")
@@ -128,13 +145,17 @@ def test_alpha_scales_what_adapters_add():
     (once, base, _), (thrice, _, _) = made(text="lora:4:2"), made(text="lora:4:6")
     one, three = merged(once).state_dict(), merged(thrice).state_dict()
     for name, tensor in base.state_dict().items():
-        torch.testing.assert_close(three[name] - tensor, 3 * (one[name] - tensor), atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(
+            three[name] - tensor, 3 * (one[name] - tensor), atol=1e-5, rtol=1e-4
+        )
 
 
 def test_layers_are_chosen_by_the_ends_of_their_names():
     pytest.importorskip("timm")
     names = {
-        name for name, m in made("timm:test_vit", layers="qkv,mlp.fc1")[0].named_modules() if isinstance(m, Adapted)
+        name
+        for name, m in made("timm:test_vit", layers="qkv,mlp.fc1")[0].named_modules()
+        if isinstance(m, Adapted)
     }
     assert len(names) == 12 and {name.rpartition(".")[2] for name in names} == {"qkv", "fc1"}
     with pytest.raises(UsageError, match="no layer that takes an adapter is named 'q'") as error:
@@ -150,13 +171,28 @@ def test_layers_are_chosen_by_the_ends_of_their_names():
         ({"adapters": "lora:8:0"}, "alpha is not above 0"),
         ({"adapters": "lora:8:1:2"}, "is not a rank"),
         ({"adapters": "dora"}, "'dora' is unknown"),
-        ({"adapters": "prompt:4", "adapter_layers": "qkv"}, "--adapter-layers belongs to lora and svd-lora"),
+        (
+            {"adapters": "prompt:4", "adapter_layers": "qkv"},
+            "--adapter-layers belongs to lora and svd-lora",
+        ),
         ({"local_adapters": True}, "--local-adapters needs adapters"),
-        ({"adapters": "lora", "freeze_backbone": True}, "--freeze-backbone freezes the network itself"),
+        (
+            {"adapters": "lora", "freeze_backbone": True},
+            "--freeze-backbone freezes the network itself",
+        ),
         ({"adapters": "lora", "method": "fairlora"}, "fairlora freezes the network itself"),
-        ({"adapters": "prompt", "method": "moon"}, "moon needs a linear classifier, which prompts replace"),
-        ({"adapters": "lora", "local_adapters": True, "single_site": True}, "--single-site never sends"),
-        ({"adapters": "lora", "local_adapters": True, "method": "ditto"}, "ditto has its own rule for what stays"),
+        (
+            {"adapters": "prompt", "method": "moon"},
+            "moon needs a linear classifier, which prompts replace",
+        ),
+        (
+            {"adapters": "lora", "local_adapters": True, "single_site": True},
+            "--single-site never sends",
+        ),
+        (
+            {"adapters": "lora", "local_adapters": True, "method": "ditto"},
+            "ditto has its own rule for what stays",
+        ),
         ({"adapters": "lora", "then": "crt"}, "needs a backbone that --adapters does not train"),
     ],
 )
@@ -171,6 +207,9 @@ def test_where_all_that_trains_would_stay_at_the_clients_nothing_is_left_to_shar
 
 
 def test_an_option_that_is_off_is_not_recorded():
-    assert not {"adapters", "adapter_layers", "local_adapters"} & planned("fedavg", {}, TRAINING).decided().keys()
+    assert (
+        not {"adapters", "adapter_layers", "local_adapters"}
+        & planned("fedavg", {}, TRAINING).decided().keys()
+    )
     on = planned("fedavg", {}, TRAINING, adapters="lora:8", local_adapters=True, engine=None)
     assert TrainOptions.of(on.decided()) == on and resolve("fedavg").adapters is None

@@ -25,14 +25,20 @@ from fedcli.stages.partition import partition
 def data(tmp_path_factory):
     """Four clients that keep a quarter of their images for validation, those of one under noise."""
     work = tmp_path_factory.mktemp("data")
-    divided = partition(manifest.parent(make_chain(work), "dataset"), work=work, dirichlet=3.0, clients=4, val=0.25)
+    divided = partition(
+        manifest.parent(make_chain(work), "dataset"), work=work, dirichlet=3.0, clients=4, val=0.25
+    )
     return corrupt(divided, "gaussian", severity=5, ratio=0.25, work=work, jobs=1).path
 
 
 @pytest.fixture(scope="module")
 def whole(data, tmp_path_factory):
     """(method, options) -> their run, which nothing stopped."""
-    return cache(lambda method, **rest: train(data, asked(method, **rest), work=tmp_path_factory.mktemp(method)))
+    return cache(
+        lambda method, **rest: train(
+            data, asked(method, **rest), work=tmp_path_factory.mktemp(method)
+        )
+    )
 
 
 def validated(folder):
@@ -48,9 +54,15 @@ def asked(method="fedheal", **rest):
 def test_the_first_of_the_best_rounds_is_kept_and_scores_as_recorded(whole, method, own):
     run = open_run(whole(method, **own))
     best, scores = run.manifest.body["best"], validated(run.path.parent)
-    assert best == {"round": int(np.argmax(scores)) + 1, "metric": "balanced_accuracy", "score": max(scores)}
+    assert best == {
+        "round": int(np.argmax(scores)) + 1,
+        "metric": "balanced_accuracy",
+        "score": max(scores),
+    }
     parts = {c: shard for c, shard in run.data.val.items() if len(shard)}
-    table = np.concatenate([predict(run, BEST, part, client if own else None) for client, part in parts.items()])
+    table = np.concatenate(
+        [predict(run, BEST, part, client if own else None) for client, part in parts.items()]
+    )
     y = np.concatenate([part.y.numpy() for part in parts.values()])
     assert score(table, y)["balanced_accuracy"] == balanced_accuracy(table, y) == best["score"]
     if best["round"] in run.rounds:
@@ -60,13 +72,17 @@ def test_the_first_of_the_best_rounds_is_kept_and_scores_as_recorded(whole, meth
 
 def test_without_validation_parts_nothing_is_chosen(tmp_path):
     run = train(make_chain(tmp_path), asked(), work=tmp_path, out=None)
-    assert "best" not in manifest.read(run).body and not (run.parent / "models" / "best.h5").exists()
+    assert (
+        "best" not in manifest.read(run).body and not (run.parent / "models" / "best.h5").exists()
+    )
     assert "validation" not in (run.parent / "rounds.jsonl").read_text()
 
 
 def test_a_stop_in_any_round_ends_at_the_same_best_model(tmp_path, data, whole, monkeypatch):
     whole = whole("fedbn")
-    assert 1 < manifest.read(whole).body["best"]["round"] < 7  # so that stops come before and after it
+    assert (
+        1 < manifest.read(whole).body["best"]["round"] < 7
+    )  # so that stops come before and after it
     for cut in (3, 7):
         out = tmp_path / "runs" / f"cut{cut}"
         monkeypatch.setattr(Federation, "play", interrupt_in_round(cut))
@@ -114,7 +130,10 @@ def test_a_forced_resume_goes_on_from_the_best_of_the_rounds_that_stay(tmp_path,
 def test_clocks_and_memory_are_told_outside_the_manifest(whole):
     run = whole("fedheal")
     lines = [json.loads(line) for line in (run.parent / "timing.jsonl").read_text().splitlines()]
-    assert all(0 < line["evaluation_seconds"] < line["seconds"] and line["peak_bytes"] > 1e6 for line in lines)
+    assert all(
+        0 < line["evaluation_seconds"] < line["seconds"] and line["peak_bytes"] > 1e6
+        for line in lines
+    )
     assert "timing.jsonl" not in manifest.read(run).files
 
 
@@ -124,7 +143,9 @@ def first_stop(scores, patience):
     return next((t for t in rounds if t - 1 - int(np.argmax(scores[:t])) >= patience), len(scores))
 
 
-def test_patience_stops_after_rounds_without_a_better_validation_score(tmp_path, data, whole, monkeypatch):
+def test_patience_stops_after_rounds_without_a_better_validation_score(
+    tmp_path, data, whole, monkeypatch
+):
     whole = whole("fedbn")
     lines = (whole.parent / "rounds.jsonl").read_text().splitlines()
     last = first_stop(validated(whole.parent), 1)
@@ -134,7 +155,10 @@ def test_patience_stops_after_rounds_without_a_better_validation_score(tmp_path,
     assert (early.parent / "rounds.jsonl").read_text().splitlines() == lines[:last]
     assert (body["rounds"], body["stopped_after"], body["best"]["round"]) == (7, last, last - 1)
     assert open_run(early).rounds == list(range(max(1, last - 4), last + 1))
-    assert manifest.read(whole).options["patience"] == 0 and "stopped_after" not in manifest.read(whole).body
+    assert (
+        manifest.read(whole).options["patience"] == 0
+        and "stopped_after" not in manifest.read(whole).body
+    )
 
     out = tmp_path / "runs" / "cut"
     monkeypatch.setattr(Federation, "play", interrupt_in_round(last))
@@ -146,8 +170,12 @@ def test_patience_stops_after_rounds_without_a_better_validation_score(tmp_path,
 
 
 def test_patience_needs_validation_images(tmp_path):
-    with pytest.raises(UsageError, match="--patience 2 stops by the clients' validation images, and they have none"):
-        train(make_chain(tmp_path), asked(patience=2), work=tmp_path, out=tmp_path / "runs" / "mine")
+    with pytest.raises(
+        UsageError, match="--patience 2 stops by the clients' validation images, and they have none"
+    ):
+        train(
+            make_chain(tmp_path), asked(patience=2), work=tmp_path, out=tmp_path / "runs" / "mine"
+        )
     assert not (tmp_path / "runs" / "mine").exists()
     with pytest.raises(UsageError, match="--patience=-1 is out of range"):
         check(asked(patience=-1))

@@ -54,7 +54,9 @@ def flip(path, place=0.5):
 @pytest.mark.parametrize("name", ["models/00002.h5", "models/00004.h5", "rounds.jsonl"])
 def test_a_changed_byte_of_a_model_or_a_line_is_not_carried_into_the_run(cut, name):
     flip(cut[0] / name)
-    with pytest.raises(HashError, match=f"{name.split('/')[-1]} was changed since round 4 was saved"):
+    with pytest.raises(
+        HashError, match=f"{name.split('/')[-1]} was changed since round 4 was saved"
+    ):
         resume(cut)
     flip(cut[0] / name)
     assert manifest.verify(resume(cut))
@@ -66,7 +68,9 @@ def test_a_lost_model_is_not_passed_over(cut):
         resume(cut)
 
 
-def test_a_damaged_state_is_said_and_the_one_before_it_leads_to_the_same_bytes(cut, tmp_path, capsys):
+def test_a_damaged_state_is_said_and_the_one_before_it_leads_to_the_same_bytes(
+    cut, tmp_path, capsys
+):
     whole = train(cut[1], plan(), work=tmp_path, out=tmp_path / "runs" / "whole")
     flip(states.saved(cut[0] / "state")[-1])
     assert results(resume(cut).parent) == results(whole.parent)
@@ -99,7 +103,9 @@ def test_only_states_are_removed_from_the_folder_of_states(tmp_path):
     assert [path.name for path in (tmp_path / "state").iterdir()] == ["notes.txt"]
 
 
-def test_a_process_that_waited_while_another_finished_the_run_leaves_it_whole(tmp_path, monkeypatch):
+def test_a_process_that_waited_while_another_finished_the_run_leaves_it_whole(
+    tmp_path, monkeypatch
+):
     """Both see no run.json; the second comes to the folder when the first has sealed it."""
     data, out = make_chain(tmp_path), tmp_path / "runs" / "one"
     real, first = training.assemble, threading.Event()

@@ -32,7 +32,9 @@ def test_packages_and_their_memory_are_added_up_and_a_counter_may_begin_again(tm
     meter = Meter(counters=tmp_path)
     zone(tmp_path / "intel-rapl:0", "package-0", 950_000)
     meter.update()
-    zone(tmp_path / "intel-rapl:0", "package-0", 150_000)  # 0.05 J, then 0.2 J over its end at a whole joule
+    zone(
+        tmp_path / "intel-rapl:0", "package-0", 150_000
+    )  # 0.05 J, then 0.2 J over its end at a whole joule
     zone(tmp_path / "intel-rapl:0:0", "core", 999)
     zone(tmp_path / "intel-rapl:0:1", "dram", 500_100)
     assert meter.line() == {"joules": 0.75}
@@ -92,7 +94,9 @@ def driver(monkeypatch):
         made = Driver(*readings)
         monkeypatch.setitem(sys.modules, "pynvml", made)
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: made)
-        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(uuid="1a2b-3c"))
+        monkeypatch.setattr(
+            torch.cuda, "get_device_properties", lambda device: SimpleNamespace(uuid="1a2b-3c")
+        )
         return made
 
     return put
@@ -101,7 +105,11 @@ def driver(monkeypatch):
 def test_a_gpu_counts_millijoules_from_line_to_line(driver, tmp_path):
     made = driver(5_000, 7_500, 7_500, 10_000)
     meter = Meter("cuda:1", tmp_path)
-    assert [meter.line() for _ in range(3)] == [{"gpu_joules": 2.5}, {"gpu_joules": 0}, {"gpu_joules": 2.5}]
+    assert [meter.line() for _ in range(3)] == [
+        {"gpu_joules": 2.5},
+        {"gpu_joules": 0},
+        {"gpu_joules": 2.5},
+    ]
     assert set(made.asked) == {"GPU-1a2b-3c"}
 
 
@@ -114,7 +122,9 @@ def test_a_gpu_without_a_counter_has_no_energy(driver, tmp_path):
 
 def test_another_package_of_the_same_name_does_not_end_a_training(driver, tmp_path, monkeypatch):
     made = driver()
-    monkeypatch.setattr(made, "nvmlDeviceGetHandleByUUID", lambda uuid: bytes(uuid))  # an old one takes no text
+    monkeypatch.setattr(
+        made, "nvmlDeviceGetHandleByUUID", lambda uuid: bytes(uuid)
+    )  # an old one takes no text
     assert Meter("cuda", tmp_path).line() == {}
     monkeypatch.setattr(made, "nvmlDeviceGetHandleByUUID", None)
     monkeypatch.delattr(Driver, "nvmlInit")
@@ -140,9 +150,13 @@ def counting(folder):
     return lambda meter, device: made(meter, device, folder)
 
 
-@pytest.mark.parametrize("joules, known", [([1800, 5400], 2.0), ([1800, None], None), ([1800, -1], None)])
+@pytest.mark.parametrize(
+    "joules, known", [([1800, 5400], 2.0), ([1800, None], None), ([1800, -1], None)]
+)
 def test_watt_hours_are_known_where_every_round_has_them(joules, known, tmp_path):
-    lines = [json.dumps({"round": k, "seconds": 1, "joules": each}) for k, each in enumerate(joules, 1)]
+    lines = [
+        json.dumps({"round": k, "seconds": 1, "joules": each}) for k, each in enumerate(joules, 1)
+    ]
     (tmp_path / "timing.jsonl").write_text("\n".join(lines))
     rounds, _ = timing._read(tmp_path / "timing.jsonl")
     assert timing._watt_hours(list(rounds.values()), "joules") == known

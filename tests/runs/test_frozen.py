@@ -27,7 +27,9 @@ def frozen_net():
 
 
 def begun(tmp_path, method="fedavg", **rest):
-    return train(make_chain(tmp_path), planned(method, {}, TRAINING, 3, **rest), work=tmp_path, out=None)
+    return train(
+        make_chain(tmp_path), planned(method, {}, TRAINING, 3, **rest), work=tmp_path, out=None
+    )
 
 
 def test_nothing_of_a_frozen_part_is_in_theta_its_statistics_neither():
@@ -39,7 +41,9 @@ def test_a_frozen_backbone_neither_moves_nor_leaves_eval_mode():
     net = frozen_net()
     layout, before = Layout(net), {k: v.clone() for k, v in net.backbone.state_dict().items()}
     seen = []
-    net.backbone.register_forward_pre_hook(lambda module, _: seen.append([m.training for m in module.modules()]))
+    net.backbone.register_forward_pre_hook(
+        lambda module, _: seen.append([m.training for m in module.modules()])
+    )
     task = Task("north", 0, 1, 1, 0, layout.read(), {}, {})
     run_client(resolve("fedavg"), net, layout, toy_shard("north"), task, TRAINING)
     assert seen and not any(sum(seen, []))
@@ -78,7 +82,10 @@ def test_a_frozen_run_sends_its_head_alone_and_scores_with_its_whole_network(tmp
         expected = features_ @ head["model/head.weight"].T + head["model/head.bias"]
     np.testing.assert_allclose(logits, expected.numpy(), atol=1e-5)
     frozen = read_tensors(run.parent / "models" / "frozen.h5")
-    assert all(torch.equal(opened.net.state_dict()[k], frozen[f"model/{k}"]) for k in body["model"]["frozen"])
+    assert all(
+        torch.equal(opened.net.state_dict()[k], frozen[f"model/{k}"])
+        for k in body["model"]["frozen"]
+    )
 
 
 def test_a_run_starts_from_another_ones_last_model(tmp_path):
@@ -113,11 +120,17 @@ def test_a_frozen_run_is_no_start(tmp_path):
 def test_personal_models_are_those_that_training_leaves(tmp_path):
     plain = begun(tmp_path / "plain")
     run = train(
-        make_chain(tmp_path), planned("fedavg", {}, replace(TRAINING, personal=True), 3), work=tmp_path, out=None
+        make_chain(tmp_path),
+        planned("fedavg", {}, replace(TRAINING, personal=True), 3),
+        work=tmp_path,
+        out=None,
     )
     models = read_tensors(run.parent / "models" / "00003.h5")
     assert manifest.read(run).body["model"]["personal_models"]
-    assert torch.equal(models["model/head.bias"], read_tensors(plain.parent / "models" / "00003.h5")["model/head.bias"])
+    assert torch.equal(
+        models["model/head.bias"],
+        read_tensors(plain.parent / "models" / "00003.h5")["model/head.bias"],
+    )
     layout = open_run(run).layout
     mean = sum(models[f"clients/{row}/model"] for row in range(4)) / 4  # clients of one size
     torch.testing.assert_close(mean[layout.spans["head.bias"]], models["model/head.bias"])
@@ -165,11 +178,18 @@ def test_a_second_stage_needs_a_run_of_the_same_clients(tmp_path):
     body["body"]["scheme"] = "another"
     other.write_text(json.dumps(body))
     with pytest.raises(FedcliError, match="other clients"):
-        train(other, planned("crt", {}, TRAINING, 3, weights=str(first)), work=tmp_path / "other", out=None)
+        train(
+            other,
+            planned("crt", {}, TRAINING, 3, weights=str(first)),
+            work=tmp_path / "other",
+            out=None,
+        )
     with pytest.raises(FedcliError, match="no such run: nowhere"):
         begun(tmp_path, "crt", weights="nowhere")
     corrupted = make_chain(tmp_path, corrupted=True)
-    assert train(corrupted, planned("crt", {}, TRAINING, 3, weights=str(first)), work=tmp_path, out=None).is_file()
+    assert train(
+        corrupted, planned("crt", {}, TRAINING, 3, weights=str(first)), work=tmp_path, out=None
+    ).is_file()
 
 
 def test_a_second_stage_is_no_add_on():
@@ -190,13 +210,22 @@ def test_a_frozen_random_backbone_is_told(tmp_path):
 def test_batch_norms_that_are_not_there_are_named(tmp_path):
     local = replace(TRAINING, bn="local")
     for model, said in (("clip-tiny", True), ("cnn", False)):
-        run = train(make_chain(tmp_path), planned("fedavg", {}, local, 1, model=model), work=tmp_path, out=None)
-        assert ("no batch norm, so --bn local does nothing" in manifest.read(run).body["warning"]) is said
+        run = train(
+            make_chain(tmp_path),
+            planned("fedavg", {}, local, 1, model=model),
+            work=tmp_path,
+            out=None,
+        )
+        assert (
+            "no batch norm, so --bn local does nothing" in manifest.read(run).body["warning"]
+        ) is said
 
 
 def test_a_curve_scores_what_evaluate_scores(tmp_path):
     """FedBN's norms in the curve are the clients' mean, not those of the client that trained last."""
-    run = train(make_chain(tmp_path), planned("fedbn", {}, TRAINING, 2, eval_every=1), work=tmp_path)
+    run = train(
+        make_chain(tmp_path), planned("fedbn", {}, TRAINING, 2, eval_every=1), work=tmp_path
+    )
     line = json.loads((run.parent / "rounds.jsonl").read_text().splitlines()[-1])
     opened = open_run(run)
     shard = opened.data.test["clean"]
@@ -217,7 +246,12 @@ def test_a_mean_of_personal_models_has_the_mean_of_what_clients_keep(tmp_path):
 
 
 def test_a_clean_run_from_a_corrupted_one_is_told_as_clean(tmp_path):
-    corrupted = train(make_chain(tmp_path, corrupted=True), planned("fedavg", {}, TRAINING, 2), work=tmp_path, out=None)
+    corrupted = train(
+        make_chain(tmp_path, corrupted=True),
+        planned("fedavg", {}, TRAINING, 2),
+        work=tmp_path,
+        out=None,
+    )
     run = begun(tmp_path, "crt", weights=str(corrupted))
     scores = manifest.read(evaluate(run)).body
     assert scores["data"]["corruption"] is None and scores["data"]["partition"]

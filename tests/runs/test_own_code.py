@@ -47,7 +47,8 @@ def results(folder):
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in folder.rglob("*")
-        if path.suffix in (".json", ".jsonl", ".h5") and path.name not in ("timing.jsonl", "settings.json")
+        if path.suffix in (".json", ".jsonl", ".h5")
+        and path.name not in ("timing.jsonl", "settings.json")
     }
 
 
@@ -64,11 +65,15 @@ def mine(tmp_path):
 def test_a_run_records_the_files_sha256_and_no_place(data, mine, tmp_path):
     run = train(data, plan(f"moon+{mine}", share="0.25"), work=tmp_path)
     recorded = manifest.verify(run, "run")
-    assert recorded.options["code"] == {"part-way": {"file": "mine.py", "sha256": extensions.digest(mine)}}
+    assert recorded.options["code"] == {
+        "part-way": {"file": "mine.py", "sha256": extensions.digest(mine)}
+    }
     assert recorded.body["label"] == "MOON + PartWay" and recorded.body["settings"]["share"] == 0.25
     assert recorded.made_by[:2] == ["train", "moon+mine.py:part-way"]
     assert str(tmp_path) not in run.read_text(encoding="utf-8")
-    assert open_run(run).method.local == resolve("moon").local  # whose clients they are, without the file
+    assert (
+        open_run(run).method.local == resolve("moon").local
+    )  # whose clients they are, without the file
 
 
 def test_every_engine_comes_to_the_same_bytes(data, mine, tmp_path):
@@ -99,7 +104,10 @@ def test_a_folder_alone_runs_no_file(data, mine, tmp_path, monkeypatch):
         UsageError, match="begun with mine.py, and a file is run only where a command names it"
     ) as caught:
         begun(tmp_path / "r")
-    assert caught.value.hint.startswith("fedcli train mine.py:part-way") or "the same command" in caught.value.hint
+    assert (
+        caught.value.hint.startswith("fedcli train mine.py:part-way")
+        or "the same command" in caught.value.hint
+    )
 
 
 def test_a_changed_file_is_not_resumed(data, mine, tmp_path, monkeypatch):
@@ -120,7 +128,9 @@ def test_scores_need_the_file_only_where_it_builds_the_network(data, mine, tmp_p
         run = train(data, plan(deeper, rounds=1), work=tmp_path)
     mine.unlink()
     assert open_run(plain).method.label == "PartWay"
-    with pytest.raises(UsageError, match="made with part-way of deeper.py, which the command does not name") as caught:
+    with pytest.raises(
+        UsageError, match="made with part-way of deeper.py, which the command does not name"
+    ) as caught:
         open_run(run)
     assert "--code deeper.py" in caught.value.hint
     with extensions.allowed([deeper]):
@@ -136,24 +146,38 @@ def test_scores_need_the_file_only_where_it_builds_the_network(data, mine, tmp_p
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_mistake_in_training_is_named_with_its_line_on_every_engine(engine, data, tmp_path):
     text = DEEPER.replace(
-        "def extend", "def loss(self, net, batch, client):\n        return net.nothing\n\n    def extend"
+        "def extend",
+        "def loss(self, net, batch, client):\n        return net.nothing\n\n    def extend",
     )
     path = written(tmp_path, text)
     with pytest.raises(Exception) as caught:  # noqa: B017 - the engine decides its class
         train(data, plan(path), work=tmp_path, engine=engine)
-    fault = caught.value if isinstance(caught.value, OwnCodeError) else extensions.fault(caught.value)
+    fault = (
+        caught.value if isinstance(caught.value, OwnCodeError) else extensions.fault(caught.value)
+    )
     line = text.splitlines().index("        return net.nothing") + 1
-    assert fault.sentence.startswith(f"mine.py, line {line}: AttributeError") and "in round 1 of 3" in fault.sentence
+    assert (
+        fault.sentence.startswith(f"mine.py, line {line}: AttributeError")
+        and "in round 1 of 3" in fault.sentence
+    )
 
 
 def test_needed_code_is_that_of_the_half_that_builds(tmp_path):
     deeper, mine = written(tmp_path, DEEPER, "deeper.py"), written(tmp_path, RULE)
     assert own_code.needed(resolve(str(deeper)), "cnn") == ["part-way"]
-    assert own_code.needed(resolve(f"moon+{mine}"), "cnn") == own_code.needed(resolve(str(mine)), "cnn") == []
+    assert (
+        own_code.needed(resolve(f"moon+{mine}"), "cnn")
+        == own_code.needed(resolve(str(mine)), "cnn")
+        == []
+    )
 
 
 def test_a_damaged_settings_file_of_another_run_is_passed_over(data, mine, tmp_path):
-    for name, text in (("a", "{"), ("b", json.dumps([1])), ("c", json.dumps({"options": {"code": {}}}))):
+    for name, text in (
+        ("a", "{"),
+        ("b", json.dumps([1])),
+        ("c", json.dumps({"options": {"code": {}}})),
+    ):
         (tmp_path / "runs" / name).mkdir(parents=True)
         (tmp_path / "runs" / name / "settings.json").write_text(text, encoding="utf-8")
     assert train(data, plan(mine, rounds=1), work=tmp_path, resume=True).is_file()
@@ -162,5 +186,7 @@ def test_a_damaged_settings_file_of_another_run_is_passed_over(data, mine, tmp_p
 def test_a_finished_run_of_another_file_is_not_taken_for_this_one(data, mine, tmp_path):
     train(data, plan(mine, rounds=1), work=tmp_path, out=tmp_path / "r")
     mine.write_text(RULE + "\n", encoding="utf-8")
-    with pytest.raises(FedcliError, match=r"already holds another result \(mine.py, which was changed\)"):
+    with pytest.raises(
+        FedcliError, match=r"already holds another result \(mine.py, which was changed\)"
+    ):
         train(data, plan(mine, rounds=1), work=tmp_path, out=tmp_path / "r")

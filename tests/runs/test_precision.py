@@ -28,12 +28,17 @@ def test_the_faster_one_is_chosen(slow, chosen, monkeypatch):
             return self.net(x)
 
     monkeypatch.setattr(precision, "time", SimpleNamespace(perf_counter=lambda: now))
-    choice, seconds = precision.fastest(lambda name: Slow(3.0 if name == slow else 1.0), torch.zeros(8, 1, 8, 8))
+    choice, seconds = precision.fastest(
+        lambda name: Slow(3.0 if name == slow else 1.0), torch.zeros(8, 1, 8, 8)
+    )
     assert choice == chosen and seconds == pytest.approx({slow: 3.0, chosen: 1.0})
 
 
 def test_a_run_keeps_the_precision_it_was_begun_with(tmp_path, monkeypatch):
-    data, plan = make_chain(tmp_path), planned("fedavg", {}, Training(batch_size=16), rounds=1, precision="auto")
+    data, plan = (
+        make_chain(tmp_path),
+        planned("fedavg", {}, Training(batch_size=16), rounds=1, precision="auto"),
+    )
     monkeypatch.setattr(precision, "fastest", lambda *_: ("bf16", {"fp32": 2.0, "bf16": 1.0}))
     run = train(data, plan, work=tmp_path, out=None)
     assert json.loads(run.read_text())["body"]["model"]["precision"] == "bf16"

@@ -5,7 +5,16 @@ import sys
 
 from conftest import make_chain
 
-SLOW = "torch._dynamo", "torch._inductor", "torchvision", "matplotlib", "pandas", "albumentations", "sklearn", "jinja2"
+SLOW = (
+    "torch._dynamo",
+    "torch._inductor",
+    "torchvision",
+    "matplotlib",
+    "pandas",
+    "albumentations",
+    "sklearn",
+    "jinja2",
+)
 
 
 def test_training_imports_no_compiler_and_nothing_for_pictures(tmp_path):
@@ -20,5 +29,7 @@ for more in ([], ["--dp-sgd", "1", "--model", "cnn-gn"]):
     app([*train, *more], standalone_mode=False)
 print([name for name in {SLOW!r} if name in sys.modules])
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert done.stdout.splitlines()[-1] == "[]"

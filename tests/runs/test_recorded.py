@@ -22,7 +22,9 @@ from fedcli.scores.evaluation_options import EvaluateOptions
 OPTIONS = [option.name for option in recorded(TrainOptions)]
 RUNS = {
     "by the data": dict(method="fedprox", sampling="group"),
-    "by hand": dict(method="fedavg", augment="flip", prior="bsm", bn="local", momentum=0.0, optimizer="adam"),
+    "by hand": dict(
+        method="fedavg", augment="flip", prior="bsm", bn="local", momentum=0.0, optimizer="adam"
+    ),
     "frozen": dict(method="fedavg", freeze_backbone=True),
     "own loss": dict(method="ldam"),
     "own norms": dict(method="fedbn"),
@@ -71,7 +73,11 @@ def trained(data):
 
 def acting(name, federation):
     """An option as the engine has it: of what it was given, not of what was asked for."""
-    method, clients, (shard, *_) = federation.method, federation.clients, federation.data.train.values()
+    method, clients, (shard, *_) = (
+        federation.method,
+        federation.clients,
+        federation.data.train.values(),
+    )
     known = {
         "method": method.name,
         "augment": shard.kind,
@@ -88,7 +94,11 @@ def acting(name, federation):
         return known[name]
     if name in options.describe(Training):
         return getattr(clients.training, name)
-    return getattr(federation, name, None) if hasattr(federation, name) else getattr(federation.plan, name)
+    return (
+        getattr(federation, name, None)
+        if hasattr(federation, name)
+        else getattr(federation.plan, name)
+    )
 
 
 OF_THE_METHOD = {  # what the method has of its own in place of an option
@@ -113,7 +123,11 @@ def test_the_record_the_page_and_the_card_say_what_the_engine_was_given(trained,
         return
     assert manifest.read(run).options[option] == given
     if option in row.scores.options and option != "seed":
-        word = {True: "yes", False: "no", None: "none"}[given] if isinstance(given, bool | None) else str(given)
+        word = (
+            {True: "yes", False: "no", None: "none"}[given]
+            if isinstance(given, bool | None)
+            else str(given)
+        )
         (card,) = [s for s in cards.cards(row)[0].sections if s.name == "training"]
         for shown in (provenance.settings([row], False).pairs, card.pairs):
             assert dict(shown)[SAID.get(option, option.replace("_", " "))] == word
@@ -129,7 +143,9 @@ def test_the_methods_table_says_which_settings_acted(trained, name):
 
 def test_what_is_left_open_and_what_it_stands_for_are_one_run(data, trained):
     run, _, _ = trained("by the data")
-    again = dict(method="fedprox", sampling="group:sex", augment="affine-flip", work=data.parents[2])
+    again = dict(
+        method="fedprox", sampling="group:sex", augment="affine-flip", work=data.parents[2]
+    )
     assert train.train(data, asked(**again)) == run
     assert train.train(data, asked(**again | {"augment": "none"})) != run
 
@@ -150,7 +166,10 @@ def test_the_data_choose_an_attribute_which_is_said():
         (plan("adv"), "--set attribute=NAME"),
         (plan("fedavg", sampling="group-class"), "--sampling group-class:NAME"),
         (plan("fairfed"), ""),
-        (planned("fairfed", {"gap": "eod", "attribute": "sex"}, TRAINING, sampling="group:sex"), ""),
+        (
+            planned("fairfed", {"gap": "eod", "attribute": "sex"}, TRAINING, sampling="group:sex"),
+            "",
+        ),
     ):
         made = settled.settled(given, check(given), body)
         said = f"the groups are those of age; {taken} takes another (sex)" if taken else ""

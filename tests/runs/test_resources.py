@@ -20,7 +20,9 @@ def test_a_process_of_linux_knows_what_is_its_own_and_what_is_free():
     assert resources.own() > LEAST and resources.free("cpu") > LEAST
 
 
-@pytest.mark.parametrize("status", [None, "", "Name:\tpython\nVmSize:\t900 kB\nVmRSS:\t7000 kB\nVmData:\t5 kB\n"])
+@pytest.mark.parametrize(
+    "status", [None, "", "Name:\tpython\nVmSize:\t900 kB\nVmRSS:\t7000 kB\nVmData:\t5 kB\n"]
+)
 def test_a_system_that_tells_less_ends_no_training(tmp_path, monkeypatch, status):
     """gVisor has no high-water mark and no rollup; other systems have no /proc."""
     for name in ("STATUS", "ROLLUP", "MEMORY"):

@@ -133,7 +133,11 @@ def without_a_stop(method):
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         whole = train(
-            make_chain(work), plan(method, rounds=4), work=work, out=work / "runs" / "whole", checkpoint_every=1
+            make_chain(work),
+            plan(method, rounds=4),
+            work=work,
+            out=work / "runs" / "whole",
+            checkpoint_every=1,
         )
         return results(whole.parent)
 
@@ -141,7 +145,11 @@ def without_a_stop(method):
 @pytest.mark.parametrize(
     ("target", "error", "after"),
     [
-        ("fedcli.data.manifest.seal", OSError(28, "No space left on device"), 0),  # everything trained, nothing sealed
+        (
+            "fedcli.data.manifest.seal",
+            OSError(28, "No space left on device"),
+            0,
+        ),  # everything trained, nothing sealed
         ("fedcli.data.manifest.seal", KeyboardInterrupt(), 0),
         ("fedcli.runs.train.save_model", KeyboardInterrupt(), 2),  # between the line and the state
         ("fedcli.federation.state._write", OSError(28, "No space left on device"), 3),
@@ -149,13 +157,17 @@ def without_a_stop(method):
     ],
 )
 @pytest.mark.parametrize("method", ["fedbn", "fedheal"])
-def test_a_stop_anywhere_costs_no_round_and_no_byte(tmp_path, monkeypatch, method, target, error, after):
+def test_a_stop_anywhere_costs_no_round_and_no_byte(
+    tmp_path, monkeypatch, method, target, error, after
+):
     data, out = make_chain(tmp_path), tmp_path / "runs" / "cut"
     fail_once(monkeypatch, target, error, after)
     with pytest.raises((OSError, KeyboardInterrupt, FedcliError)):
         train(data, plan(method, rounds=4), work=tmp_path, out=out, checkpoint_every=1)
     monkeypatch.undo()
-    again = train(data, plan(method, rounds=4), work=tmp_path, out=out, checkpoint_every=1, resume=True)
+    again = train(
+        data, plan(method, rounds=4), work=tmp_path, out=out, checkpoint_every=1, resume=True
+    )
     assert results(again.parent) == without_a_stop(method)
     assert not list(out.rglob("*.tmp")) and not (out / "state").exists()
     manifest.verify(again)
@@ -174,12 +186,17 @@ def test_absent_clients_keep_an_order_that_a_resume_has_too(tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("method", "engine"), [("scaffold", "in-process"), ("scaffold", "pool:2"), ("fedheal", "in-process")]
+    ("method", "engine"),
+    [("scaffold", "in-process"), ("scaffold", "pool:2"), ("fedheal", "in-process")],
 )
-def test_states_of_clients_on_disk_change_no_byte_of_a_run_or_of_its_resume(tmp_path, monkeypatch, method, engine):
+def test_states_of_clients_on_disk_change_no_byte_of_a_run_or_of_its_resume(
+    tmp_path, monkeypatch, method, engine
+):
     data, asked = make_chain(tmp_path), plan(method, participation=0.5, seed=4)
     whole = train(data, asked, work=tmp_path, out=tmp_path / "runs" / "whole")
-    monkeypatch.setattr("fedcli.runs.train.ClientStateStore", partial(ClientStateStore, in_memory=0))
+    monkeypatch.setattr(
+        "fedcli.runs.train.ClientStateStore", partial(ClientStateStore, in_memory=0)
+    )
     how = {"checkpoint_every": 1, "engine": engine}
     stored = train(data, asked, work=tmp_path, out=tmp_path / "runs" / "stored", **how)
     with monkeypatch.context() as patched:
@@ -204,8 +221,12 @@ def test_a_forced_resume_with_other_rounds_keeps_the_last_five_models_only(tmp_p
     ]
 
 
-@pytest.mark.parametrize("name", [".lock", "state", "models", "settings.json", "rounds.jsonl", "timing.jsonl"])
-def test_a_link_in_an_unfinished_run_is_refused_or_replaced_and_never_written_through(tmp_path, monkeypatch, name):
+@pytest.mark.parametrize(
+    "name", [".lock", "state", "models", "settings.json", "rounds.jsonl", "timing.jsonl"]
+)
+def test_a_link_in_an_unfinished_run_is_refused_or_replaced_and_never_written_through(
+    tmp_path, monkeypatch, name
+):
     data, out = make_chain(tmp_path), tmp_path / "runs" / "cut"
     monkeypatch.setattr(Federation, "play", interrupt_in_round(2))
     with pytest.raises(Interrupted):
@@ -215,18 +236,26 @@ def test_a_link_in_an_unfinished_run_is_refused_or_replaced_and_never_written_th
     (out / name).touch()
     (out / name).rename(elsewhere)
     (out / name).symlink_to(elsewhere)
-    before = {path: path.read_bytes() for path in (elsewhere, *elsewhere.rglob("*")) if path.is_file()}
+    before = {
+        path: path.read_bytes() for path in (elsewhere, *elsewhere.rglob("*")) if path.is_file()
+    }
     with suppress(FedcliError):
         train(data, plan(rounds=3), work=tmp_path, out=out, resume=True)
-    assert {path: path.read_bytes() for path in (elsewhere, *elsewhere.rglob("*")) if path.is_file()} == before
+    assert {
+        path: path.read_bytes() for path in (elsewhere, *elsewhere.rglob("*")) if path.is_file()
+    } == before
 
 
-def test_options_that_no_unfinished_run_has_are_refused_and_the_one_that_waits_is_named(tmp_path, monkeypatch):
+def test_options_that_no_unfinished_run_has_are_refused_and_the_one_that_waits_is_named(
+    tmp_path, monkeypatch
+):
     data = make_chain(tmp_path)
     monkeypatch.chdir(tmp_path)
 
     def typed(*words):
-        made = CliRunner().invoke(app, ["train", "fedavg", str(data), "--work", "w", *map(str, words)])
+        made = CliRunner().invoke(
+            app, ["train", "fedavg", str(data), "--work", "w", *map(str, words)]
+        )
         return made.exit_code, made.output
 
     with monkeypatch.context() as patch:
@@ -234,7 +263,10 @@ def test_options_that_no_unfinished_run_has_are_refused_and_the_one_that_waits_i
         code, _ = typed("--rounds", 4, "--lr", 0.01)
     (begun,) = Path("w").glob("runs/*")
     code, said = typed("--rounds", 2, "--resume")
-    assert code == 2 and f"{begun} stopped after round 2 of 4 and was begun with lr 0.01, rounds 4" in said
+    assert (
+        code == 2
+        and f"{begun} stopped after round 2 of 4 and was begun with lr 0.01, rounds 4" in said
+    )
     assert f"fedcli train --resume --out {begun}" in said and len([*Path("w").glob("runs/*")]) == 1
     with held(begun / ".lock", "", ""):  # it is being trained
         assert typed("--rounds", 2, "--resume")[0] == 0

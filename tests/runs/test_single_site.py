@@ -38,12 +38,27 @@ from fedcli.scores.evaluation_options import EvaluateOptions
 TRAINING = Training(optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=8)
 
 
-def play_sites(spec="fedavg", *, rounds=3, shards=None, roster=ROSTER, participation=1.0, training=TRAINING, each=None):
+def play_sites(
+    spec="fedavg",
+    *,
+    rounds=3,
+    shards=None,
+    roster=ROSTER,
+    participation=1.0,
+    training=TRAINING,
+    each=None,
+):
     """The same toy federation as conftest.play, every client by itself."""
     method = resolve(spec)
     make = conftest.toy_clip if method.local.freezes else toy_net
     net = make(extend=method.local.extend)
-    clients = InProcess(method, net, Layout(net, method.local.personal_tensors(net)), shards or toy_shards(), training)
+    clients = InProcess(
+        method,
+        net,
+        Layout(net, method.local.personal_tensors(net)),
+        shards or toy_shards(),
+        training,
+    )
     federation = Federation(clients, rounds, 1, participation, single_site=True)
     state = federation.first()
     for _ in range(rounds):
@@ -96,7 +111,9 @@ def test_a_federation_of_one_client_is_that_client_alone(spec):
     together, apart = play(spec, roster=["east"]), play_sites(spec, roster=["east"]).clients["east"]
     assert torch.equal(apart.pop("model"), together.theta)
     kept = together.clients.get("east", {})
-    assert apart.keys() == kept.keys() and all(torch.equal(apart[name], kept[name]) for name in kept)
+    assert apart.keys() == kept.keys() and all(
+        torch.equal(apart[name], kept[name]) for name in kept
+    )
 
 
 def test_no_client_hears_of_another():
@@ -109,7 +126,10 @@ def test_no_client_hears_of_another():
 def test_nothing_is_sent_and_nothing_is_averaged():
     seen = []
     state = play_sites("fedbn", each=seen.append)
-    assert all((p.bytes_down, p.bytes_up, p.columns) == (0, 0, {}) and p.weights.isnan().all() for p in seen)
+    assert all(
+        (p.bytes_down, p.bytes_up, p.columns) == (0, 0, {}) and p.weights.isnan().all()
+        for p in seen
+    )
     assert state.shared == state.server == {}
     assert set(state.clients["north"]) == {"model", "own"}
 
@@ -148,7 +168,9 @@ def test_an_option_of_the_server_is_refused_and_not_recorded(monkeypatch):
     method = replace(METHODS["fedprox"], name="halved", aggregator=Halved())
     monkeypatch.setitem(METHODS, "halved", method)
     asked = replace(plan("halved"), set={"share": "0.25"})
-    assert "share" in method.settings and acting(asked, method).keys() == method.settings.keys() - {"share"}
+    assert "share" in method.settings and acting(asked, method).keys() == method.settings.keys() - {
+        "share"
+    }
     with pytest.raises(UsageError, match="share is an option of the server"):
         check(asked)
     check(replace(asked, set=acting(asked, method)))  # as a resume gives them
@@ -178,7 +200,11 @@ def test_a_run_says_what_it_is(tmp_path):
     record = manifest.verify(run, "run")
     assert record.body["label"] == "FedAvg, single-site" and record.options["single_site"] is True
     assert "--single-site" in record.made_by and run.parent.name.startswith("fedavg-single-site-")
-    assert (record.body["numbers_sent"], record.body["bytes_down"], record.body["bytes_up"]) == (0, 0, 0)
+    assert (record.body["numbers_sent"], record.body["bytes_down"], record.body["bytes_up"]) == (
+        0,
+        0,
+        0,
+    )
     lines = [json.loads(line) for line in (run.parent / "rounds.jsonl").read_text().splitlines()]
     assert lines[0]["weights"] == [None] * 4 and lines[0]["reports"] == {}
 
@@ -196,11 +222,16 @@ def test_where_test_images_are_divided_each_is_scored_by_its_own_clients_model(t
         np.testing.assert_allclose(stored, expected, atol=1e-5)
         scores = score(stored, shard.y.numpy())
         assert body["versions"][version]["auc_ovo_macro"]["last"] == scores["auc_ovo_macro"]
-        groups = group_scores(stored, shard.y.numpy(), shard.groups["sex"].numpy(), ["f", "m"], classes=list("abc"))
+        groups = group_scores(
+            stored, shard.y.numpy(), shard.groups["sex"].numpy(), ["f", "m"], classes=list("abc")
+        )
         assert body["groups"]["sex"][version]["last_round"] == groups
         own = opened.data.client_test["west"]
         if version == "corrupted":
-            assert body["clients"]["west"]["accuracy"]["last"] == score(stored[own], shard.y.numpy()[own])["accuracy"]
+            assert (
+                body["clients"]["west"]["accuracy"]["last"]
+                == score(stored[own], shard.y.numpy()[own])["accuracy"]
+            )
     assert body["clients"]["west"]["part"] == "own" and body["among_clients"]["accuracy"]["std"] > 0
     assert "own test part" in body["warning"]
 
@@ -230,11 +261,15 @@ def test_where_test_images_are_shared_scores_are_means_over_clients(tmp_path):
         gaps = [group["between"]["auc_ovo_macro"]["gap"] for group in groups]
         assert over["auc_ovo_macro"]["gap"]["per_round"][place] == pytest.approx(np.mean(gaps))
         worst = [group["between"]["auc_ovo_macro"]["worst"] for group in groups]
-        assert over["auc_ovo_macro"]["worst"]["per_round"][place] == pytest.approx(np.mean([w["score"] for w in worst]))
+        assert over["auc_ovo_macro"]["worst"]["per_round"][place] == pytest.approx(
+            np.mean([w["score"] for w in worst])
+        )
     last = body["groups"]["sex"]["clean"]["last_round"]
     assert last["groups"]["f"]["count"] == 20 and last["groups"]["f"]["small"] is True
     names = {w["group"] for w in worst}
-    assert last["between"]["auc_ovo_macro"]["worst"]["group"] == (names.pop() if len(names) == 1 else None)
+    assert last["between"]["auc_ovo_macro"]["worst"]["group"] == (
+        names.pop() if len(names) == 1 else None
+    )
     shots = body["shots"]["versions"]["clean"]["balanced_accuracy"]["per_round"]
     assert shots == pytest.approx(body["versions"]["clean"]["balanced_accuracy"]["per_round"])
     with h5py.File(path.parent / "predictions.h5") as file:
@@ -257,15 +292,21 @@ def test_no_number_is_of_the_untrained_start(tmp_path, chain):
     run = train(chain(tmp_path), plan(rounds=2), work=tmp_path, out=None)
     opened = open_run(run)
     start = predict(opened, 2, opened.data.test["clean"])
-    assert torch.equal(torch.from_numpy(start), torch.from_numpy(predict(opened, 1, opened.data.test["clean"])))
+    assert torch.equal(
+        torch.from_numpy(start), torch.from_numpy(predict(opened, 1, opened.data.test["clean"]))
+    )
     path, body = scored(run)
     untrained = score(start, opened.data.test["clean"].y.numpy())["auc_ovo_macro"]
     assert body["versions"]["clean"]["auc_ovo_macro"]["last"] != untrained
     assert body["personal"] == body["among_clients_global"] == {}
     assert not any("global_model" in client for client in body["clients"].values())
     table = rows([path])
-    assert table[0].name == "FedAvg, single-site" and not any("global" in column for column in table[0].cells)
-    assert any(body["warning"] in note for note in notes(table)) and body["warning"] in render(table, "markdown")
+    assert table[0].name == "FedAvg, single-site" and not any(
+        "global" in column for column in table[0].cells
+    )
+    assert any(body["warning"] in note for note in notes(table)) and body["warning"] in render(
+        table, "markdown"
+    )
 
 
 @pytest.mark.parametrize("chain", [make_chain, divided])
@@ -279,13 +320,20 @@ def test_a_curve_ends_at_the_scores(tmp_path, chain):
 
 
 def test_a_client_that_never_took_part_is_named(tmp_path):
-    run = train(make_chain(tmp_path), plan("fedbn", rounds=2, participation=0.25), work=tmp_path, out=None)
+    run = train(
+        make_chain(tmp_path), plan("fedbn", rounds=2, participation=0.25), work=tmp_path, out=None
+    )
     tensors = read_tensors(run.parent / "models" / "00002.h5")
     body, start = manifest.read(run).body, open_run(run).layout
-    drawn = {json.loads(line)["clients"][0] for line in (run.parent / "rounds.jsonl").read_text().splitlines()}
+    drawn = {
+        json.loads(line)["clients"][0]
+        for line in (run.parent / "rounds.jsonl").read_text().splitlines()
+    }
     for row, client in enumerate(ROSTER):
         assert (client in body["warning"]) == (client not in drawn)
-        same = torch.equal(tensors[f"clients/{row}/own"], start.own_start) and bool(start.own_start.any())
+        same = torch.equal(tensors[f"clients/{row}/own"], start.own_start) and bool(
+            start.own_start.any()
+        )
         assert same == (client not in drawn)
 
 
@@ -293,10 +341,26 @@ def test_a_run_of_clients_alone_is_no_start_for_another(tmp_path):
     run = train(make_chain(tmp_path), plan(), work=tmp_path, out=None)
     for method in ("fedavg", "crt"):
         with pytest.raises(FedcliError, match="no global model"):
-            train(make_chain(tmp_path), planned(method, {}, TRAINING, 2, weights=str(run)), work=tmp_path, out=None)
+            train(
+                make_chain(tmp_path),
+                planned(method, {}, TRAINING, 2, weights=str(run)),
+                work=tmp_path,
+                out=None,
+            )
 
 
 def test_a_second_stage_needs_one_model_of_all(tmp_path, capsys):
     with pytest.raises(SystemExit):
-        app(["train", "fedavg", str(make_chain(tmp_path)), "--single-site", "--then", "crt", "--work", str(tmp_path)])
+        app(
+            [
+                "train",
+                "fedavg",
+                str(make_chain(tmp_path)),
+                "--single-site",
+                "--then",
+                "crt",
+                "--work",
+                str(tmp_path),
+            ]
+        )
     assert "--then crt needs one model of all clients" in capsys.readouterr().err

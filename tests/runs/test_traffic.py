@@ -18,7 +18,9 @@ from fedcli.reporting.rows import rows
 from fedcli.reporting.tables import BYTES, DOWN, UP, megabytes, render
 from fedcli.scores.evaluate import evaluate
 
-NUMBERS = 1 * 4 * 9 + 4 * 2 + 4 * 2 + 16 * 3 + 3  # of the toy network: convolution, batch norm, its buffers, head
+NUMBERS = (
+    1 * 4 * 9 + 4 * 2 + 4 * 2 + 16 * 3 + 3
+)  # of the toy network: convolution, batch norm, its buffers, head
 
 
 def traffic(spec, **rest):
@@ -40,11 +42,17 @@ def test_what_the_server_tells_and_clients_report_travels_too():
     trainable = NUMBERS - 8
     first, *rest = traffic("scaffold")
     assert first[0] == 4 * NUMBERS and {down for down, _ in rest} == {4 * (NUMBERS + trainable)}
-    assert {up for _, up in (first, *rest)} == {4 * (NUMBERS + trainable)}  # beside the model how far c_i moved
+    assert {up for _, up in (first, *rest)} == {
+        4 * (NUMBERS + trainable)
+    }  # beside the model how far c_i moved
 
 
 def test_it_is_of_one_client_however_many_take_part():
-    assert traffic("scaffold") == traffic("scaffold", participation=0.5) == traffic("scaffold", roster=ROSTER[:1])
+    assert (
+        traffic("scaffold")
+        == traffic("scaffold", participation=0.5)
+        == traffic("scaffold", roster=ROSTER[:1])
+    )
 
 
 @pytest.fixture(scope="module")
@@ -64,10 +72,15 @@ def body(path):
 
 
 def test_the_record_has_a_line_and_the_manifest_the_mean(runs):
-    lines = [json.loads(line) for line in (runs["whole"].parent / "rounds.jsonl").read_text().splitlines()]
+    lines = [
+        json.loads(line)
+        for line in (runs["whole"].parent / "rounds.jsonl").read_text().splitlines()
+    ]
     for way in ("bytes_down", "bytes_up"):
         assert body(runs["whole"])[way] == sum(line[way] for line in lines) / 3
-    assert lines[0]["bytes_down"] == 4 * body(runs["whole"])["numbers_sent"] < lines[1]["bytes_down"]
+    assert (
+        lines[0]["bytes_down"] == 4 * body(runs["whole"])["numbers_sent"] < lines[1]["bytes_down"]
+    )
 
 
 def test_frozen_numbers_do_not_travel(runs):
@@ -100,14 +113,23 @@ def test_bytes_and_minutes_stand_side_by_side_and_old_scores_have_a_dash(scores,
     without = {key: value for key, value in old.body.items() if key not in ("bytes", "views")}
     path = manifest.seal(tmp_path / "old", replace(old, body=without, parents={}))
     columns, lines = table_cells(rows([scores[1], path], minutes=True, traffic=True))
-    assert columns[-3:] == [DOWN, UP, "minutes"] and [line[-2] for line in lines] == ["0.00078", "-"]
+    assert columns[-3:] == [DOWN, UP, "minutes"] and [line[-2] for line in lines] == [
+        "0.00078",
+        "-",
+    ]
 
 
-@pytest.mark.parametrize(("sent", "text"), [(8192, "0.00819"), (4427136, "4.43"), (344_123_456, "344"), (2e9, "2000")])
+@pytest.mark.parametrize(
+    ("sent", "text"), [(8192, "0.00819"), (4427136, "4.43"), (344_123_456, "344"), (2e9, "2000")]
+)
 def test_megabytes_have_three_digits_of_small_things_and_large(sent, text):
     assert megabytes(sent).text == text
 
 
 def test_the_element_size_counts():
-    state = {"a": torch.zeros(3), "b": torch.zeros(2, dtype=torch.float64), "c": torch.zeros(5, dtype=torch.bool)}
+    state = {
+        "a": torch.zeros(3),
+        "b": torch.zeros(2, dtype=torch.float64),
+        "c": torch.zeros(5, dtype=torch.bool),
+    }
     assert size(state) == 12 + 16 + 5

@@ -26,14 +26,18 @@ def test_a_run_writes_its_record_models_and_manifest(tmp_path):
     lines = [json.loads(line) for line in (run.parent / "rounds.jsonl").read_text().splitlines()]
     assert [line["round"] for line in lines] == [1, 2, 3, 4, 5, 6]
     assert sum(lines[0]["weights"]) == pytest.approx(1)
-    assert sorted(p.name for p in (run.parent / "models").iterdir()) == [f"{r:05d}.h5" for r in range(2, 7)]
+    assert sorted(p.name for p in (run.parent / "models").iterdir()) == [
+        f"{r:05d}.h5" for r in range(2, 7)
+    ]
     body = manifest.verify(run, "run").body
     assert body["rule"] == "released" and body["corruption"]["clients"] == ["west"]
     assert not (run.parent / "state").exists()
 
 
 def test_the_same_command_makes_the_same_bytes_and_is_not_run_twice(tmp_path):
-    first, second = (train(make_chain(tmp_path / name), plan(), work=tmp_path / name, out=None) for name in "ab")
+    first, second = (
+        train(make_chain(tmp_path / name), plan(), work=tmp_path / name, out=None) for name in "ab"
+    )
     assert results(first.parent) == results(second.parent)
     stamp = (first.parent / "rounds.jsonl").stat().st_mtime_ns
     assert train(make_chain(tmp_path / "a"), plan(), work=tmp_path / "a", out=None) == first
@@ -61,7 +65,11 @@ def test_a_folder_with_other_files_is_refused(tmp_path):
 def test_two_processes_do_not_train_into_one_folder(tmp_path):
     from fedcli.runs.folder import claimed
 
-    with claimed(tmp_path / "run"), pytest.raises(FedcliError, match="another process"), claimed(tmp_path / "run"):
+    with (
+        claimed(tmp_path / "run"),
+        pytest.raises(FedcliError, match="another process"),
+        claimed(tmp_path / "run"),
+    ):
         raise AssertionError("claimed twice")
 
 
@@ -100,7 +108,9 @@ def test_scores_of_the_test_set_go_into_the_record_when_asked(tmp_path):
 def test_every_group_is_scored_too_and_the_curves_have_their_mean(tmp_path):
     data = fedcli.prepare("phantom", size=16, sample_images=240, clients=2, work=tmp_path, jobs=1)
     run = fedcli.train("fedavg", data, rounds=2, eval_every=1, work=tmp_path)
-    last = [json.loads(line) for line in (run.path.parent / "rounds.jsonl").read_text().splitlines()][-1]
+    last = [
+        json.loads(line) for line in (run.path.parent / "rounds.jsonl").read_text().splitlines()
+    ][-1]
     groups = last["groups"]["clean"]["sex"]
     scores = fedcli.evaluate(run, by=["sex"]).body["groups"]["sex"]["clean"]["last_round"]["groups"]
     assert {value: score["accuracy"] for value, score in groups.items()} == {
@@ -108,11 +118,13 @@ def test_every_group_is_scored_too_and_the_curves_have_their_mean(tmp_path):
     }
     series = read(run.path).series
     values = [score["accuracy"] for score in groups.values()]
-    assert series["clean average accuracy by sex"].values[-1] == pytest.approx(100 * sum(values) / len(values))
-    assert series["clean worst accuracy by sex"].values[-1] == pytest.approx(100 * min(values))
-    assert series["clean accuracy of female by sex"].tested and "clean accuracy of female by sex" not in chosen(
-        [read(run.path)], []
+    assert series["clean average accuracy by sex"].values[-1] == pytest.approx(
+        100 * sum(values) / len(values)
     )
+    assert series["clean worst accuracy by sex"].values[-1] == pytest.approx(100 * min(values))
+    assert series[
+        "clean accuracy of female by sex"
+    ].tested and "clean accuracy of female by sex" not in chosen([read(run.path)], [])
 
 
 @pytest.mark.parametrize(
@@ -140,11 +152,15 @@ def test_a_model_with_a_number_that_is_not_finite_is_named(tmp_path):
     with h5py.File(model, "r+") as file:
         next(iter(file["model"].values()))[...] = np.nan
     sealed = manifest.read(run)
-    manifest.write_text(run, replace(sealed, files={**sealed.files, "models/00001.h5": manifest.sha256(model)}).text)
+    manifest.write_text(
+        run, replace(sealed, files={**sealed.files, "models/00001.h5": manifest.sha256(model)}).text
+    )
     with pytest.raises(FedcliError, match=r"00001.h5 holds numbers that are not finite"):
         predict(opened := open_run(run), 1, opened.data.test["clean"])
     with pytest.raises(FedcliError, match=r"00001.h5: .* is not finite"):
-        train(make_chain(tmp_path), plan(rounds=1, weights=str(run.parent)), work=tmp_path, out=None)
+        train(
+            make_chain(tmp_path), plan(rounds=1, weights=str(run.parent)), work=tmp_path, out=None
+        )
 
 
 def test_a_full_disk_is_an_error_of_ours_and_leaves_the_older_file(tmp_path):
@@ -167,7 +183,9 @@ def test_a_full_disk_is_an_error_of_ours_and_leaves_the_older_file(tmp_path):
 
 def test_a_run_says_on_which_processor_and_with_which_libraries_it_was_trained(tmp_path):
     where = manifest.read(train(make_chain(tmp_path), plan(), work=tmp_path)).body["environment"]
-    assert where["processor"] and where["instruction_set"] == torch.backends.cpu.get_cpu_capability()
+    assert (
+        where["processor"] and where["instruction_set"] == torch.backends.cpu.get_cpu_capability()
+    )
     assert where["torch"] == torch.__version__ and where["numpy"] == np.__version__
     assert {"torchvision", "python", "device", "threads"} <= where.keys()
 

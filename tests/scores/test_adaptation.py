@@ -64,7 +64,9 @@ def test_under_the_prior_of_validation_nothing_changes(drawn):
     logits, prior = made.carried(drawn.logits)
     assert prior == pytest.approx(made.prior, abs=1e-9)
     assert logits == pytest.approx(made.slope * drawn.logits + made.bias)
-    assert (made.slope, *made.bias - made.bias[0]) == pytest.approx((1, 0, 0, 0), abs=0.15)  # it was calibrated
+    assert (made.slope, *made.bias - made.bias[0]) == pytest.approx(
+        (1, 0, 0, 0), abs=0.15
+    )  # it was calibrated
 
 
 def test_a_prior_that_changed_is_found_and_a_class_without_validation_image_stays_possible(drawn):
@@ -84,7 +86,9 @@ def test_very_large_logits_rule_no_class_out_and_leave_all_finite(drawn):
 
 def test_calibrated_logits_have_temperature_1_and_larger_ones_as_much_more(drawn):
     assert temperature(drawn) == pytest.approx(1, abs=0.05)
-    assert temperature(replace(drawn, logits=4 * drawn.logits)) == pytest.approx(4 * temperature(drawn), rel=1e-5)
+    assert temperature(replace(drawn, logits=4 * drawn.logits)) == pytest.approx(
+        4 * temperature(drawn), rel=1e-5
+    )
 
 
 def test_statistics_are_those_of_the_images_so_that_gain_and_offset_of_a_scanner_go():
@@ -94,12 +98,17 @@ def test_statistics_are_those_of_the_images_so_that_gain_and_offset_of_a_scanner
     def shard(pixels):
         return Shard(pixels, torch.arange(20), y, np.arange(20).astype(str), {}, 2, 3)
 
-    net, answers = nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.Dropout(), nn.Linear(192, 2)), []
+    net, answers = (
+        nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.Dropout(), nn.Linear(192, 2)),
+        [],
+    )
     for pixels in (images, 2 * images + 30):
         adaptation.statistics_of(net, shard(pixels), Local())
         x = torch.cat([batch.x for batch in shard(pixels).in_order()])
         assert net[0].running_mean.tolist() == pytest.approx(x.mean((0, 2, 3)).tolist(), abs=1e-5)
-        assert net[0].running_var.tolist() == pytest.approx(x.transpose(0, 1).flatten(1).var(1).tolist(), rel=1e-4)
+        assert net[0].running_var.tolist() == pytest.approx(
+            x.transpose(0, 1).flatten(1).var(1).tolist(), rel=1e-4
+        )
         assert not net[0].training and net[0].momentum == 0.1
         answers.append(net(x).detach().numpy())
     assert answers[0] == pytest.approx(answers[1], abs=1e-3)
@@ -108,34 +117,63 @@ def test_statistics_are_those_of_the_images_so_that_gain_and_offset_of_a_scanner
 def test_each_stands_beside_none_with_an_interval_for_all_and_by_group(run, dataset, tmp_path):
     scored = fedcli.evaluate(run, on=dataset, adapt=["bn", "prior", "temperature"])
     made = Scores.read(scored.path).adapted
-    lines = {(each.adaptation, each.attribute, each.group, each.metric): each for each in made.scores}
-    plain, cooler = (lines[name, "hospital", "south", "accuracy"] for name in ("none", "temperature"))
+    lines = {
+        (each.adaptation, each.attribute, each.group, each.metric): each for each in made.scores
+    }
+    plain, cooler = (
+        lines[name, "hospital", "south", "accuracy"] for name in ("none", "temperature")
+    )
     assert plain.difference is None and (cooler.difference, cooler.low, cooler.high) == (0, 0, 0)
     bn = lines["bn", "", "", "balanced_accuracy"]
     assert bn.low <= bn.difference <= bn.high
-    assert bn.value - bn.difference == pytest.approx(lines["none", "", "", "balanced_accuracy"].value)
+    assert bn.value - bn.difference == pytest.approx(
+        lines["none", "", "", "balanced_accuracy"].value
+    )
     assert ("prior", "hospital", "", "accuracy") in lines  # the gap
     assert sum(made.prior["clean"].values()) == pytest.approx(1)
-    assert "Adapted to the clean test" in page.write(tmp_path / "page.html", [scored.path]).read_text(encoding="utf-8")
+    assert "Adapted to the clean test" in page.write(
+        tmp_path / "page.html", [scored.path]
+    ).read_text(encoding="utf-8")
     assert "adapted" not in fedcli.evaluate(run, on=dataset).manifest.body
 
 
-def test_every_part_of_a_wide_table_names_the_adaptation_and_what_changed_stands_below(capsys, monkeypatch):
+def test_every_part_of_a_wide_table_names_the_adaptation_and_what_changed_stands_below(
+    capsys, monkeypatch
+):
     monkeypatch.setenv("COLUMNS", "64")
     lows = {"balanced_accuracy": 0.05, "auc_ovo_macro": -0.1, "f1_macro": 0.0}
-    rows = [(group, adaptation) for group in ("northern-coast", "southern-coast") for adaptation in ("none", "bn")]
+    rows = [
+        (group, adaptation)
+        for group in ("northern-coast", "southern-coast")
+        for adaptation in ("none", "bn")
+    ]
     lines = [
-        AdaptedScore(each, "clean", "site", group, name, 30, 0.6, *((0.1, low, 0.2) if each == "bn" else [None] * 3))
+        AdaptedScore(
+            each,
+            "clean",
+            "site",
+            group,
+            name,
+            30,
+            0.6,
+            *((0.1, low, 0.2) if each == "bn" else [None] * 3),
+        )
         for group, each in rows
         for name, low in lows.items()
     ]
-    scores = SimpleNamespace(adapted=Adapted(None, {}, lines), name="M", versions={}, members=lambda attribute: {})
+    scores = SimpleNamespace(
+        adapted=Adapted(None, {}, lines), name="M", versions={}, members=lambda attribute: {}
+    )
     (table,) = further.adapted([("", scores)])
     writers.show(table)
     parts = capsys.readouterr().out.split("\n\n")
     words = [re.split(r"\s+", part) for part in parts[:2]]
-    assert len(parts) == 3 and all({f"{group},", each} <= {*part} for part in words for group, each in rows), parts
-    changed = "; ".join(f"{group}, bn: higher balanced accuracy" for group, each in rows if each == "bn")
+    assert len(parts) == 3 and all(
+        {f"{group},", each} <= {*part} for part in words for group, each in rows
+    ), parts
+    changed = "; ".join(
+        f"{group}, bn: higher balanced accuracy" for group, each in rows if each == "bn"
+    )
     assert table.legend.startswith(f"Changes whose interval excludes 0: {changed}. ")
     scores.adapted = Adapted(None, {}, [replace(line, low=line.low and -0.1) for line in lines])
     (table,) = further.adapted([("", scores)])
@@ -146,7 +184,8 @@ def test_labels_of_the_images_choose_nothing(run):
     opened = open_run(run.path)
     images = _images(opened, [])
     made, other = (
-        adaptation.adapted(opened, replace(images, y=y), ["prior", "temperature"]) for y in (images.y, images.y * 0)
+        adaptation.adapted(opened, replace(images, y=y), ["prior", "temperature"])
+        for y in (images.y, images.y * 0)
     )
     assert (made.prior, made.temperature) == (other.prior, other.temperature)
 
@@ -156,7 +195,9 @@ def test_what_a_run_cannot_have_is_refused(dataset, work):
     plain = fedcli.train("fedavg", whole, model="cnn-gn", rounds=1, work=work)
     with pytest.raises(UsageError, match="the network cnn-gn of .* has no batch norm"):
         fedcli.evaluate(plain, adapt=["bn"])
-    with pytest.raises(FedcliError, match="--adapt prior is fitted to the clients' validation images"):
+    with pytest.raises(
+        FedcliError, match="--adapt prior is fitted to the clients' validation images"
+    ):
         fedcli.evaluate(plain, adapt=["prior"])
     with pytest.raises(UsageError, match="--adapt 'bm' is unknown"):
         fedcli.evaluate(plain, adapt=["bm"])

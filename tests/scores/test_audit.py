@@ -40,12 +40,18 @@ def test_rates_of_an_attack_by_hand():
     assert found["advantage"] == pytest.approx(3 / 4 - 1 / 4)
     assert "tpr 0.01" not in found  # four held-out images say nothing of one in a hundred
     member, score = np.arange(300) < 100, np.r_[np.arange(100) + 0.5, np.arange(200) - 120.0]
-    assert roc(score, member, ones(300), None)["tpr 0.01"] == 23 / 100  # two of 200 are above 77.5: 79 and 78
+    assert (
+        roc(score, member, ones(300), None)["tpr 0.01"] == 23 / 100
+    )  # two of 200 are above 77.5: 79 and 78
 
 
 def test_a_weight_of_two_is_an_image_twice():
     rng = np.random.default_rng(0)
-    score, member, twice = rng.integers(0, 9, 250) * 1.0, rng.random(250) < 0.5, rng.integers(0, 3, 250)
+    score, member, twice = (
+        rng.integers(0, 9, 250) * 1.0,
+        rng.random(250) < 0.5,
+        rng.integers(0, 3, 250),
+    )
     weighted = roc(score, member, twice[None].astype(np.int16), 4.0)
     repeated = roc(score.repeat(twice), member.repeat(twice), ones(twice.sum()), 4.0)
     assert weighted.keys() == repeated.keys() > {"tpr 0.01"}
@@ -62,9 +68,13 @@ def test_a_model_that_knows_nothing_is_at_chance_and_one_that_remembers_all_give
 
 
 def test_what_differential_privacy_allows_by_hand():
-    assert allowed(0, 0) == pytest.approx({"auc": 0.5, "tpr 0.01": 0.01, "tpr 0.001": 0.001, "advantage": 0})
+    assert allowed(0, 0) == pytest.approx(
+        {"auc": 0.5, "tpr 0.01": 0.01, "tpr 0.001": 0.001, "advantage": 0}
+    )
     three = allowed(math.log(3), 0)
-    assert three == pytest.approx({"auc": 0.75, "tpr 0.01": 0.03, "tpr 0.001": 0.003, "advantage": 0.5})
+    assert three == pytest.approx(
+        {"auc": 0.75, "tpr 0.01": 0.03, "tpr 0.001": 0.003, "advantage": 0.5}
+    )
     assert allowed(1e4, 1e-5) == pytest.approx(dict.fromkeys(three, 1.0))
     assert allowed(0, 0.2)["advantage"] == pytest.approx(0.2)
 
@@ -81,7 +91,9 @@ def test_lira_by_hand():
     enough, ratio = made["LiRA, online"]
     assert enough.tolist() == [True, False]  # one model trained on the second image
     inside, outside = 2 * 3 / 2, variance * 3 / 2
-    assert ratio[0] == pytest.approx(-(3**2) / inside / 2 + 2**2 / outside / 2 - math.log(inside / outside) / 2)
+    assert ratio[0] == pytest.approx(
+        -(3**2) / inside / 2 + 2**2 / outside / 2 - math.log(inside / outside) / 2
+    )
 
 
 def test_hospitals_that_differ_are_told_apart_and_equal_ones_are_not():
@@ -89,7 +101,10 @@ def test_hospitals_that_differ_are_told_apart_and_equal_ones_are_not():
     hospital, units = np.arange(120) % 3, np.arange(120) // 6
     equal = probe(rng.normal(size=(120, 4)), hospital, units, seed=0)
     assert equal["low"] < 1 / 3 < equal["high"]
-    assert probe(np.eye(3)[hospital] + rng.normal(size=(120, 3)) / 9, hospital, units, seed=0)["value"] == 1
+    assert (
+        probe(np.eye(3)[hospital] + rng.normal(size=(120, 3)) / 9, hospital, units, seed=0)["value"]
+        == 1
+    )
     assert probe(np.eye(3)[hospital], hospital, hospital, seed=0) is None  # a patient each
 
 
@@ -99,7 +114,12 @@ def test_the_input_of_a_linear_layer_follows_from_its_gradient():
 
     def gradient(x):
         loss = nn.functional.cross_entropy(layer(x.flatten(1)), y)
-        return torch.cat([g.reshape(-1) for g in torch.autograd.grad(loss, layer.parameters(), create_graph=True)])
+        return torch.cat(
+            [
+                g.reshape(-1)
+                for g in torch.autograd.grad(loss, layer.parameters(), create_graph=True)
+            ]
+        )
 
     weights, bias = gradient(x)[:36].view(3, 12), gradient(x)[36:]
     assert torch.allclose(weights[0] / bias[0], x.flatten(), atol=1e-5)  # why it is possible
@@ -114,8 +134,13 @@ def test_the_input_of_a_linear_layer_follows_from_its_gradient():
 
 def test_psnr_by_hand_and_the_best_match_of_a_batch():
     black, grey = np.zeros((1, 2, 2)), np.full((1, 2, 2), 0.1)
-    assert inversion.psnr(black, grey) == pytest.approx(20) and inversion.psnr(grey, grey) == inversion.MOST
-    assert np.array_equal(inversion.matched(np.stack([black, grey]), np.stack([grey, black])), [black, grey])
+    assert (
+        inversion.psnr(black, grey) == pytest.approx(20)
+        and inversion.psnr(grey, grey) == inversion.MOST
+    )
+    assert np.array_equal(
+        inversion.matched(np.stack([black, grey]), np.stack([grey, black])), [black, grey]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -125,14 +150,18 @@ def chain(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run(chain):
-    return train(chain, planned("fedavg", {}, TRAINING, 1, model="cnn-gn"), work=chain.parent.parent)
+    return train(
+        chain, planned("fedavg", {}, TRAINING, 1, model="cnn-gn"), work=chain.parent.parent
+    )
 
 
 def test_the_initial_network_is_the_one_that_training_began_with(run, chain):
     plan = planned("fedavg", {}, TRAINING, 1, model="cnn-gn")
     begun = assemble(chain, plan, check(plan)).net.state_dict()
     again = finished.starting_network(finished.open_run(run)).state_dict()
-    assert begun.keys() == again.keys() and all(torch.equal(begun[name], again[name]) for name in begun)
+    assert begun.keys() == again.keys() and all(
+        torch.equal(begun[name], again[name]) for name in begun
+    )
 
 
 def test_an_audit_by_its_command_is_on_the_page_and_the_same_bytes_again(run, tmp_path):
@@ -143,13 +172,22 @@ def test_an_audit_by_its_command_is_on_the_page_and_the_same_bytes_again(run, tm
     assert made["reconstructions.h5"] == other["reconstructions.h5"]
     assert json.loads(made["audit.json"])["body"] == json.loads(other["audit.json"])["body"]
     said = fedcli("audit", run, "--batch", 2, "--iterations", 3)[2]
-    assert "The model may be no better than chance (33.3 %) on held-out images: balanced accuracy " in said
-    assert "Membership by its loss: training images " in said and "Gradient of the final model: " in said
+    assert (
+        "The model may be no better than chance (33.3 %) on held-out images: balanced accuracy "
+        in said
+    )
+    assert (
+        "Membership by its loss: training images " in said
+        and "Gradient of the final model: " in said
+    )
     code, out, _ = fedcli("audit", run, "--batch", 2, "--iterations", 3, "--json")
     body = json.loads(out)
     assert code == 0 and {row["attribute"] for row in body["membership"]} == {"", "client", "sex"}
     rows = body["membership"]
-    assert all(row["small"] == (min(row["members"], row["held_out"]) < 30) and not row["allowed"] for row in rows)
+    assert all(
+        row["small"] == (min(row["members"], row["held_out"]) < 30) and not row["allowed"]
+        for row in rows
+    )
     assert [made["model"] for made in body["inversion"]["models"]] == ["initial", "final"]
     frame = reconstructions.frame(run.parent)
     assert frame["shown"].tolist() == ["original", "initial", "final"] * 2
@@ -165,7 +203,10 @@ def test_an_audit_by_its_command_is_on_the_page_and_the_same_bytes_again(run, tm
     edited = audit.read_text(encoding="utf-8").replace('"allowed": null', '"allowed": {"auc": 1}')
     audit.write_text(edited, encoding="utf-8")
     assert fedcli("report", run, "--format", "html", "--out", page)[0] == 0
-    audit.write_text(audit.read_text(encoding="utf-8").replace('"members": 80', '"members": "<b>"'), encoding="utf-8")
+    audit.write_text(
+        audit.read_text(encoding="utf-8").replace('"members": 80', '"members": "<b>"'),
+        encoding="utf-8",
+    )
     with pytest.raises(FedcliError, match="members is '<b>', not a whole number"):
         audits.newest(run)
     audit.unlink()
@@ -175,14 +216,18 @@ def test_an_audit_says_that_training_diverged_and_nothing_of_a_model_that_learne
     opened = finished.open_run(run)
     images = audited._images(opened, False)
     right = replace(images, logits=np.eye(3)[images.y])
-    assert audited._caution(opened, images).startswith("The model may be no better than chance (33.3 %)")
+    assert audited._caution(opened, images).startswith(
+        "The model may be no better than chance (33.3 %)"
+    )
     assert audited._caution(opened, right) == ""
     with pytest.raises(FedcliError, match="got logits that are not finite"):
         audited._caution(opened, replace(images, logits=np.full((len(images.y), 3), np.inf)))
     record = run.parent / "rounds.jsonl"
     whole = record.read_text(encoding="utf-8")
     try:
-        record.write_text(json.dumps(json.loads(whole) | {"loss": [0.5, None, 0.5, 0.5]}) + "\n", encoding="utf-8")
+        record.write_text(
+            json.dumps(json.loads(whole) | {"loss": [0.5, None, 0.5, 0.5]}) + "\n", encoding="utf-8"
+        )
         assert audited._caution(opened, right) == audited.DIVERGED
     finally:
         record.write_text(whole, encoding="utf-8")
@@ -198,16 +243,24 @@ def test_noise_of_training_bounds_the_attack_and_is_in_the_gradient(chain, tmp_p
         most = epsilon.get(row["group"], body["privacy"]["epsilon"])
         assert row["allowed"] == {"epsilon": most, **allowed(most, 1e-5)}
     shard = (
-        opened.data.train["client-00"] if "client-00" in opened.data.train else next(iter(opened.data.train.values()))
+        opened.data.train["client-00"]
+        if "client-00" in opened.data.train
+        else next(iter(opened.data.train.values()))
     )
     finished.load_model(opened, 1)
-    g = [inversion.sent(opened, opened.net.eval(), shard, torch.tensor([0]), seed) for seed in (0, 0, 1)]
-    assert torch.equal(g[0], g[1]) and (g[0] - g[2]).std() == pytest.approx(2 * math.sqrt(2), rel=0.05)
+    g = [
+        inversion.sent(opened, opened.net.eval(), shard, torch.tensor([0]), seed)
+        for seed in (0, 0, 1)
+    ]
+    assert torch.equal(g[0], g[1]) and (g[0] - g[2]).std() == pytest.approx(
+        2 * math.sqrt(2), rel=0.05
+    )
 
 
 def test_shadow_runs_must_have_left_images_out(run, chain, tmp_path):
     others = [
-        train(chain, planned("fedavg", {}, TRAINING, 1, model="cnn-gn", seed=seed), work=tmp_path) for seed in (1, 2)
+        train(chain, planned("fedavg", {}, TRAINING, 1, model="cnn-gn", seed=seed), work=tmp_path)
+        for seed in (1, 2)
     ]
     with pytest.raises(FedcliError, match="no training image was left out by two"):
         audited.audit(run, others, ASKED)

@@ -10,8 +10,8 @@ from scipy import stats
 from scored_runs import bootstrap
 
 import fedcli
-from fedcli.compare.resampling import bounds_of_mean
-from fedcli.compare.systems import read
+from fedcli.comparison.resampling import bounds_of_mean
+from fedcli.comparison.systems import read
 from fedcli.metrics import score
 from fedcli.scores.scores import Scores
 from fedcli.scores.statistics.bootstrap import bca_interval, interval, without_each
@@ -36,7 +36,11 @@ def test_bca_agrees_with_scipy_on_the_same_resamples():
     drawn = bootstrap(logits, y, resamples=1000, seed=0)["accuracy"]
     right = (logits.argmax(1) == y).astype(float)
     oracle = stats.bootstrap(
-        (right,), np.mean, n_resamples=0, method="BCa", bootstrap_result=SimpleNamespace(bootstrap_distribution=drawn)
+        (right,),
+        np.mean,
+        n_resamples=0,
+        method="BCa",
+        bootstrap_result=SimpleNamespace(bootstrap_distribution=drawn),
     ).confidence_interval
     made = bca_interval(right.mean(), drawn, without_each(logits, y, None)["accuracy"])
     assert made == pytest.approx((oracle.low, oracle.high), abs=1e-12)
@@ -55,8 +59,12 @@ def test_without_bias_and_skewness_it_is_the_percentile_interval():
 def runs(tmp_path_factory):
     """Three seeds of one system."""
     work = tmp_path_factory.mktemp("work")
-    clients = fedcli.partition(prepared(write_hospitals(work / "raw", count=60), work), by=["hospital"], work=work)
-    return [fedcli.train("fedavg", clients, rounds=1, seed=seed, work=work).path for seed in range(3)]
+    clients = fedcli.partition(
+        prepared(write_hospitals(work / "raw", count=60), work), by=["hospital"], work=work
+    )
+    return [
+        fedcli.train("fedavg", clients, rounds=1, seed=seed, work=work).path for seed in range(3)
+    ]
 
 
 def test_the_kind_of_interval_is_said(runs):
@@ -78,8 +86,14 @@ def test_the_interval_of_a_mean_over_seeds_is_of_the_mean_in_each_resample(runs,
     each = [run.scores.versions["clean"]["auc_ovo_macro"] for run in scored]
     low, high = bounds_of_mean(scored, OVERALL, each)
     averaged = np.mean([known.low for known in each]), np.mean([known.high for known in each])
-    assert averaged[0] <= low + 0.05 and high <= averaged[1] + 0.05 and low <= np.mean([k.last for k in each]) <= high
-    assert bounds_of_mean([scored[0]] * 3, OVERALL, each[:1] * 3) == pytest.approx((each[0].low, each[0].high))
+    assert (
+        averaged[0] <= low + 0.05
+        and high <= averaged[1] + 0.05
+        and low <= np.mean([k.last for k in each]) <= high
+    )
+    assert bounds_of_mean([scored[0]] * 3, OVERALL, each[:1] * 3) == pytest.approx(
+        (each[0].low, each[0].high)
+    )
     groups = [run.scores.groups["sex"]["clean"]["auc_ovo_macro"]["female"] for run in scored]
     low, high = bounds_of_mean(scored, OVERALL._replace(attribute="sex", group="female"), groups)
     assert low <= np.mean([known.last for known in groups]) <= high

@@ -45,7 +45,9 @@ def made(tmp_path_factory):
     work = tmp_path_factory.mktemp("work")
     dataset = prepared(write_hospitals(work / "raw", count=120), work)
     source = fedcli.partition(dataset, by=["hospital"], val=0.3, work=work)
-    return fedcli.evaluate(fedcli.train("fedavg", source, rounds=2, work=work), clinical=True, cost=5)
+    return fedcli.evaluate(
+        fedcli.train("fedavg", source, rounds=2, work=work), clinical=True, cost=5
+    )
 
 
 def test_gaps_have_a_p_and_stand_in_a_table(made):
@@ -53,14 +55,20 @@ def test_gaps_have_a_p_and_stand_in_a_table(made):
     tests = [test for _, test in clinical_parts.select(scores.clinical, "gaps/*/*/*")]
     assert tests and all(0 < test["p"] <= 1 for test in tests)
     assert set(scores.clinical["gaps"]) == set(scores.groups)
-    assert "Gaps between groups, last round: x" in [table.title for table in shown.tables([("x", scores)])]
+    assert "Gaps between groups, last round: x" in [
+        table.title for table in shown.tables([("x", scores)])
+    ]
 
 
 def test_a_gap_that_a_small_group_decides_is_in_doubt(made):
     scores = Scores.read(made.path)
     group = next(iter(scores.members("hospital").values()))
     assert group.small  # of 24 test images
-    (table,) = [each for each in shown.tables([("x", scores)]) if each.title == "Gaps between groups, last round: x"]
+    (table,) = [
+        each
+        for each in shown.tables([("x", scores)])
+        if each.title == "Gaps between groups, last round: x"
+    ]
     doubtful = [row[3].doubtful for row in table.rows if row[0].text == "hospital"]
     assert doubtful and all(doubtful) and "whatever its p" in table.legend
 
@@ -84,10 +92,15 @@ def test_facts_of_another_shape_name_the_file_and_what_is_wrong(made, tmp_path):
 def test_inspect_says_what_the_test_images_can_show(made):
     partition = manifest.parent(made.path, "partition")
     printed = session.run(f"fedcli inspect {partition} --power ill")
-    assert "Expected intervals on test images: ill" in printed and "Detectable gaps on test images: ill" in printed
+    assert (
+        "Expected intervals on test images: ill" in printed
+        and "Detectable gaps on test images: ill" in printed
+    )
     assert "--power 'illl' is no class" in session.run(f"fedcli inspect {partition} --power illl")
     run = manifest.parent(made.path, "run")
-    assert "--power is about test images, not about a run" in session.run(f"fedcli inspect {run} --power ill")
+    assert "--power is about test images, not about a run" in session.run(
+        f"fedcli inspect {run} --power ill"
+    )
 
 
 def test_thresholds_agree_with_the_roc_curve_of_scikit_learn(drawn):
@@ -99,15 +112,22 @@ def test_thresholds_agree_with_the_roc_curve_of_scikit_learn(drawn):
         assert chosen == thresholds[np.flatnonzero(hits >= value)[0]]
         chosen = binary.threshold_of("specificity", value, score, label)
         assert chosen == thresholds[np.flatnonzero(1 - alarms >= value)[-1]]
-        assert binary.sensitivity_at(value, score, label) == pytest.approx(hits[1 - alarms >= value].max())
-    costs = [5 * ((score < t) & (label == 1)).sum() + ((score >= t) & (label == 0)).sum() for t in thresholds[1:]]
+        assert binary.sensitivity_at(value, score, label) == pytest.approx(
+            hits[1 - alarms >= value].max()
+        )
+    costs = [
+        5 * ((score < t) & (label == 1)).sum() + ((score >= t) & (label == 0)).sum()
+        for t in thresholds[1:]
+    ]
     assert binary.threshold_of("cost", 5, score, label) == thresholds[1:][np.argmin(costs)]
 
 
 def test_brier_average_precision_and_reliability_agree_with_scikit_learn(drawn):
     score, label = drawn
     assert binary.brier(score, label) == pytest.approx(sk.brier_score_loss(label, score))
-    assert binary.average_precision(score, label) == pytest.approx(sk.average_precision_score(label, score))
+    assert binary.average_precision(score, label) == pytest.approx(
+        sk.average_precision_score(label, score)
+    )
     seen, means = calibration_curve(label, score, n_bins=binary.BINS)
     bins = np.array(binary.reliability(score, label))
     assert bins[:, 0] == pytest.approx(means, abs=1e-9) and bins[:, 1] == pytest.approx(seen)
@@ -128,8 +148,16 @@ def test_slope_and_intercept_of_calibration_agree_with_statsmodels(drawn):
     score, label = drawn
     inside = score.clip(binary.SMALLEST, 1 - binary.SMALLEST)
     x = np.log(inside / (1 - inside))
-    slope = GLM(label, np.stack([np.ones_like(x), x], 1), family=families.Binomial()).fit(tol=1e-12).params[1]
-    large = GLM(label, np.ones((len(x), 1)), offset=x, family=families.Binomial()).fit(tol=1e-12).params[0]
+    slope = (
+        GLM(label, np.stack([np.ones_like(x), x], 1), family=families.Binomial())
+        .fit(tol=1e-12)
+        .params[1]
+    )
+    large = (
+        GLM(label, np.ones((len(x), 1)), offset=x, family=families.Binomial())
+        .fit(tol=1e-12)
+        .params[0]
+    )
     assert binary.calibration_line(score, label) == pytest.approx((slope, large), abs=1e-6)
     assert slope < 1.2
     assert binary.calibration_line(np.array([0.1, 0.9]), np.array([0, 1])) is None  # separated
@@ -150,20 +178,28 @@ def test_a_local_regression_is_that_of_statsmodels_and_of_numpy(drawn):
 def test_the_calibration_index_is_the_mean_distance_to_the_smoothed_share(drawn):
     score, label = drawn
     index = binary.calibration_index(score, label)
-    assert index == pytest.approx(np.abs(score - binary.smoothed(score, label, score)).mean(), abs=5e-4)
+    assert index == pytest.approx(
+        np.abs(score - binary.smoothed(score, label, score)).mean(), abs=5e-4
+    )
     many = np.random.default_rng(4).uniform(size=20_000)
     came_true = (np.random.default_rng(5).uniform(size=20_000) < many**2).astype(int)
-    assert binary.calibration_index(many, came_true) == pytest.approx(1 / 2 - 1 / 3, abs=0.01)  # E(p - p^2)
+    assert binary.calibration_index(many, came_true) == pytest.approx(
+        1 / 2 - 1 / 3, abs=0.01
+    )  # E(p - p^2)
     assert binary.calibration_index(many**2, came_true) < 0.01
     two = np.repeat([0.2, 0.7], [10, 30])  # as many as three quarters have one score
-    assert binary.calibration_index(two, np.tile([0, 1], 20)) == pytest.approx((10 * 0.3 + 30 * 0.2) / 40)
+    assert binary.calibration_index(two, np.tile([0, 1], 20)) == pytest.approx(
+        (10 * 0.3 + 30 * 0.2) / 40
+    )
     assert binary.calibration_index(np.full(20, 0.3), np.arange(20) % 2) == pytest.approx(0.2)
     assert binary.calibration_index(many[:9], came_true[:9]) is None
 
 
 @pytest.mark.parametrize(("counted", "total"), [(0, 7), (3, 7), (7, 7), (95, 100)])
 def test_intervals_of_shares_agree_with_statsmodels(counted, total):
-    assert binary.wilson(counted, total) == pytest.approx(proportion_confint(counted, total, method="wilson"))
+    assert binary.wilson(counted, total) == pytest.approx(
+        proportion_confint(counted, total, method="wilson")
+    )
     assert binary.wilson(0, 0) == (None, None)
 
 
@@ -187,7 +223,9 @@ def test_kappa_and_matthews_correlation_agree_with_scikit_learn():
     guess[:120] = y[:120]
     both = clinical.agreement(guess, y, 4)
     assert both["matthews_correlation"] == pytest.approx(sk.matthews_corrcoef(y, guess))
-    assert both["quadratic_kappa"] == pytest.approx(sk.cohen_kappa_score(y, guess, weights="quadratic"))
+    assert both["quadratic_kappa"] == pytest.approx(
+        sk.cohen_kappa_score(y, guess, weights="quadratic")
+    )
     assert clinical.agreement(np.zeros(5, int), np.arange(5) % 2, 2)["matthews_correlation"] is None
 
 
@@ -202,16 +240,20 @@ def test_carried_thresholds_make_the_rates_of_fairlearn(made):
         limits = [each["thresholds"].get(name, each["thresholds"][""]) for name in names]
         decisions = (score >= np.array(limits)[sex]).astype(int)
         frame = MetricFrame(
-            metrics={"sensitivity": sk.recall_score, "ppv": sk.precision_score}, y_true=kept.y, y_pred=decisions,
+            metrics={"sensitivity": sk.recall_score, "ppv": sk.precision_score},
+            y_true=kept.y,
+            y_pred=decisions,
             sensitive_features=sex,
-        ).by_group  # fmt: skip
+        ).by_group
         for k, name in enumerate(names):
             point = each["groups"]["sex"][name]
             assert point["sensitivity"]["value"] == pytest.approx(frame["sensitivity"][k])
             assert (point["ppv"]["value"] or 0.0) == pytest.approx(frame["ppv"][k])
         of = each["differences"]["sex"]
         kind = {"y_true": kept.y, "y_pred": decisions, "sensitive_features": sex}
-        assert of["demographic_parity_difference"] == pytest.approx(demographic_parity_difference(**kind))
+        assert of["demographic_parity_difference"] == pytest.approx(
+            demographic_parity_difference(**kind)
+        )
         assert of["equalized_odds_difference"] == pytest.approx(equalized_odds_difference(**kind))
 
 
@@ -228,7 +270,9 @@ def test_thresholds_come_from_validation_images_alone(made):
 def fedcli_roster(made):
     from fedcli.data import manifest
 
-    return manifest.read(manifest.parent(manifest.parent(made.path, "run"), "partition")).body["roster"]
+    return manifest.read(manifest.parent(manifest.parent(made.path, "run"), "partition")).body[
+        "roster"
+    ]
 
 
 def images(logits, y, sex):
@@ -244,35 +288,54 @@ def test_a_temperature_makes_validation_images_likelier_and_recovers_the_one_tha
     assert made["temperature"] == pytest.approx(4, rel=0.1)
     assert made["negative_log_likelihood"][1] < made["negative_log_likelihood"][0]
     assert made["calibration_error_top_label"][1] < made["calibration_error_top_label"][0]
-    each = [sum(sk.brier_score_loss(y == c, probabilities(t * logits)[:, c]) for c in range(3)) for t in (4, 1)]
+    each = [
+        sum(sk.brier_score_loss(y == c, probabilities(t * logits)[:, c]) for c in range(3))
+        for t in (4, 1)
+    ]
     assert made["brier"] == [
         pytest.approx(each[0]),
         pytest.approx(each[1], rel=0.02),
     ]  # as Brier had it: over all classes
-    assert made["negative_log_likelihood"][0] == pytest.approx(sk.log_loss(y, probabilities(4 * logits)))
+    assert made["negative_log_likelihood"][0] == pytest.approx(
+        sk.log_loss(y, probabilities(4 * logits))
+    )
 
 
 def test_conformal_sets_cover_and_do_so_in_every_group_where_quantiles_are_of_groups():
     draw = np.random.default_rng(2)
     sex = np.arange(4000) % 2
     y = draw.integers(0, 3, 4000)
-    logits = draw.normal(size=(4000, 3)) + np.where(sex, 0.5, 3)[:, None] * np.eye(3)[y]  # harder for m
+    logits = (
+        draw.normal(size=(4000, 3)) + np.where(sex, 0.5, 3)[:, None] * np.eye(3)[y]
+    )  # harder for m
     halves = [np.arange(4000) % 4 < 2, np.arange(4000) % 4 >= 2]
     chosen, test = (images(logits[at], y[at], sex[at]) for at in halves)
     pooled, by_sex = clinical.conformal(chosen, test)
     assert pooled["coverage"]["value"] == pytest.approx(0.9, abs=0.03)
-    assert pooled["groups"]["sex"]["m"]["value"] < 0.87 < 0.93 < pooled["groups"]["sex"]["f"]["value"]
-    assert all(rate["value"] == pytest.approx(0.9, abs=0.04) for rate in by_sex["groups"]["sex"].values())
+    assert (
+        pooled["groups"]["sex"]["m"]["value"] < 0.87 < 0.93 < pooled["groups"]["sex"]["f"]["value"]
+    )
+    assert all(
+        rate["value"] == pytest.approx(0.9, abs=0.04) for rate in by_sex["groups"]["sex"].values()
+    )
     assert clinical.quantile(np.array([0.2, 0.1])) == 1.0  # too few images: every class
 
 
 def test_it_is_shown_and_left_out_where_it_was_not_asked_for(made, tmp_path):
     assert not published_schema.errors(made)
-    titles = [table.title.partition(":")[0] for table in shown.tables([("", Scores.read(made.path))])]
+    titles = [
+        table.title.partition(":")[0] for table in shown.tables([("", Scores.read(made.path))])
+    ]
     assert titles == [
-        "Operating points", "Operating points by group", "Threshold transfer", "Calibration", "Net benefit",
-        "Agreement and temperature", "Conformal sets at 90 %", "Gaps between groups, last round",
-    ]  # fmt: skip
+        "Operating points",
+        "Operating points by group",
+        "Threshold transfer",
+        "Calibration",
+        "Net benefit",
+        "Agreement and temperature",
+        "Conformal sets at 90 %",
+        "Gaps between groups, last round",
+    ]
     transfer = list(shown.tables([("", Scores.read(made.path))]))[2]
     line = next(row for row in transfer.rows if row[2].text == "sex")
     heads = [column.name for column in transfer.columns]
@@ -280,12 +343,19 @@ def test_it_is_shown_and_left_out_where_it_was_not_asked_for(made, tmp_path):
     assert rates["EOD"] == pytest.approx(max(rates["TPR gap"], rates["FPR gap"]))
     (asked,) = shown.tables([("", Scores.read(made.path))], shown.read(["transfer"]))
     assert asked == transfer
-    assert "Threshold transfer" in page.write(tmp_path / "page.html", [made.path]).read_text(encoding="utf-8")
+    assert "Threshold transfer" in page.write(tmp_path / "page.html", [made.path]).read_text(
+        encoding="utf-8"
+    )
 
 
 def test_without_validation_images_there_are_no_thresholds(tmp_path):
     dataset = prepared(write_hospitals(tmp_path / "raw", count=48), tmp_path)
-    run = fedcli.train("fedavg", fedcli.partition(dataset, iid=True, clients=2, work=tmp_path), rounds=1, work=tmp_path)
+    run = fedcli.train(
+        "fedavg",
+        fedcli.partition(dataset, iid=True, clients=2, work=tmp_path),
+        rounds=1,
+        work=tmp_path,
+    )
     scores = fedcli.evaluate(run, clinical=True)
     body = scores.body["clinical"]
     assert body["validation"] == 0 and body["temperature"] == {} and body["conformal"] == {}

@@ -45,8 +45,15 @@ def test_each_metric_has_last_mean_and_population_std_over_the_kept_rounds(tmp_p
 
 def test_clients_whom_one_model_answers_on_the_same_images_are_scored_once(tmp_path, monkeypatch):
     asked, client = [], stage._client
-    monkeypatch.setattr(stage, "_client", lambda *given: asked.append(given[3].client) or client(*given))
-    run = train(make_chain(tmp_path, corrupted=True), planned("fedavg", {}, Training(), 1), work=tmp_path, out=None)
+    monkeypatch.setattr(
+        stage, "_client", lambda *given: asked.append(given[3].client) or client(*given)
+    )
+    run = train(
+        make_chain(tmp_path, corrupted=True),
+        planned("fedavg", {}, Training(), 1),
+        work=tmp_path,
+        out=None,
+    )
     body = body_of(evaluate(run))
     corrupted = manifest.read(manifest.parent(run, "corruption")).body["clients"]
     assert len(asked) == 2 and len(body["clients"]) == 4 and 0 < len(corrupted) < 4
@@ -80,10 +87,18 @@ def test_without_corruption_there_is_neither_corrupted_nor_average(tmp_path, sco
 def test_the_std_among_clients_on_shared_test_sets_is_four_tenths_of_the_gap(tmp_path, scores_of):
     # FedISM+ Table IV: one client in five sees the corrupted test set, so std = sqrt(.2 * .8) * |clean - corrupted|
     body = body_of(scores_of(a_run(tmp_path)))
-    clean, corrupted = (np.array(body["versions"][v]["auc_ovo_macro"]["per_round"]) for v in ("clean", "corrupted"))
-    assert body["among_clients"]["auc_ovo_macro"]["std"] == pytest.approx(0.4 * np.abs(clean - corrupted).mean())
-    assert body["among_clients"]["auc_ovo_macro"]["worst"] == pytest.approx(np.minimum(clean, corrupted).mean())
-    assert body["among_clients"]["auc_ovo_macro"]["mean"] == pytest.approx((0.8 * clean + 0.2 * corrupted).mean())
+    clean, corrupted = (
+        np.array(body["versions"][v]["auc_ovo_macro"]["per_round"]) for v in ("clean", "corrupted")
+    )
+    assert body["among_clients"]["auc_ovo_macro"]["std"] == pytest.approx(
+        0.4 * np.abs(clean - corrupted).mean()
+    )
+    assert body["among_clients"]["auc_ovo_macro"]["worst"] == pytest.approx(
+        np.minimum(clean, corrupted).mean()
+    )
+    assert body["among_clients"]["auc_ovo_macro"]["mean"] == pytest.approx(
+        (0.8 * clean + 0.2 * corrupted).mean()
+    )
     per_round = body["among_clients"]["auc_ovo_macro"]["per_round"]
     assert per_round["std"] == pytest.approx(0.4 * np.abs(clean - corrupted))
     assert per_round["worst"] == pytest.approx(np.minimum(clean, corrupted))
@@ -100,7 +115,10 @@ def test_a_client_with_a_test_part_of_its_own_is_scored_on_it(tmp_path, scores_o
     assert [clients[c]["part"] for c in ROSTER] == ["own", "whole", "whole", "whole", "own"]
     assert [clients[c]["count"] for c in ROSTER] == [40, 90, 90, 90, 50]
     assert clients["north"]["accuracy"]["last"] == score(logits_of(run, 6)[:40], y[:40])["accuracy"]
-    assert clients["harbour"]["accuracy"]["last"] == score(logits_of(run, 6, "corrupted")[40:], y[40:])["accuracy"]
+    assert (
+        clients["harbour"]["accuracy"]["last"]
+        == score(logits_of(run, 6, "corrupted")[40:], y[40:])["accuracy"]
+    )
 
 
 def test_a_client_without_an_auc_is_left_out_of_the_spread(tmp_path, scores_of):
@@ -124,7 +142,10 @@ def test_clients_that_keep_their_own_batch_norm_are_scored_with_it(tmp_path, sco
     body = body_of(scores_of(run))
     y = run.data.test["clean"].y.numpy()
     assert body["personal_models"] is True
-    assert body["clients"]["west"]["accuracy"]["last"] == score(logits_of(run, 6, client="west"), y)["accuracy"]
+    assert (
+        body["clients"]["west"]["accuracy"]["last"]
+        == score(logits_of(run, 6, client="west"), y)["accuracy"]
+    )
     assert body["versions"]["clean"]["accuracy"]["last"] == score(logits_of(run, 6), y)["accuracy"]
     assert body["among_clients"]["accuracy"]["std"] > 0
 
@@ -133,8 +154,10 @@ def test_the_best_round_on_validation_is_scored_from_its_own_model(tmp_path, sco
     run = a_run(tmp_path, best={"round": 2, "metric": "balanced_accuracy", "score": 0.75})
     best = body_of(scores_of(run, by=["sex"]))["best_on_validation"]
     assert {key: best[key] for key in ("round", "metric", "validation")} == {
-        "round": 2, "metric": "balanced_accuracy", "validation": 0.75,
-    }  # fmt: skip
+        "round": 2,
+        "metric": "balanced_accuracy",
+        "validation": 0.75,
+    }
     y, sex = run.data.test["clean"].y.numpy(), run.data.test["clean"].groups["sex"].numpy()
     table = logits_of(run, "best", "corrupted")
     assert best["versions"]["corrupted"] == score(table, y)
@@ -162,7 +185,9 @@ def test_the_body_says_what_ran_and_on_which_data(tmp_path, scores_of):
     contents = manifest.read(scores_of(a_run(tmp_path)))
     body = contents.body
     copied = {key: value for key, value in ABOUT.items() if key not in ("roster", "model")}
-    assert {key: body[key] for key in copied} == copied and body["model"].items() >= ABOUT["model"].items()
+    assert {key: body[key] for key in copied} == copied and body["model"].items() >= ABOUT[
+        "model"
+    ].items()
     assert body["roster_size"] == 5
     assert body["corruption"] == GAUSSIAN
     assert body["options"] == {"lr": 0.1, "bn": "aggregate"}
@@ -192,7 +217,11 @@ def test_scores_of_another_shape_are_refused_with_what_to_do(tmp_path, scores_of
     path = scores_of(a_run(tmp_path))
     body = manifest.read(path).body
     assert Scores.of(body, path).facts() == body
-    for other in (body | {"best": {}}, {key: body[key] for key in body if key != "label"}, body | {"clients": [1]}):
+    for other in (
+        body | {"best": {}},
+        {key: body[key] for key in body if key != "label"},
+        body | {"clients": [1]},
+    ):
         with pytest.raises(FedcliError, match="does not have the shape") as error:
             Scores.of(other, path)
         assert f"remove {path.parent}" in error.value.hint
@@ -212,7 +241,9 @@ def test_a_run_without_models_is_refused(tmp_path, scores_of):
 def test_a_diverged_model_leaves_no_scores_behind(tmp_path, monkeypatch):
     run = a_run(tmp_path)
     monkeypatch.setattr(stage, "open_run", lambda *_: run)
-    monkeypatch.setattr("fedcli.runs.finished.predict", lambda *_, **__: np.full((90, 3), np.nan, np.float32))
+    monkeypatch.setattr(
+        "fedcli.runs.finished.predict", lambda *_, **__: np.full((90, 3), np.nan, np.float32)
+    )
     with pytest.raises(FedcliError, match="90 of 90 images got logits that are not finite"):
         evaluate(run.path)
     assert not list(run.path.parent.glob("scores/*"))
@@ -241,7 +272,10 @@ def test_global_personal_and_mean_personal_models_are_scored_apart(tmp_path):
 
     from fedcli.federation.client import Training
 
-    data, training = make_chain(tmp_path, corrupted=True), Training(optimizer="sgd", lr=0.1, batch_size=8)
+    data, training = (
+        make_chain(tmp_path, corrupted=True),
+        Training(optimizer="sgd", lr=0.1, batch_size=8),
+    )
     by_name = {}
     for method in ("ditto", "fedbn", "fedavg"):
         run = train(data, planned(method, {}, training, 2), work=tmp_path, out=None)
@@ -249,10 +283,14 @@ def test_global_personal_and_mean_personal_models_are_scored_apart(tmp_path):
         by_name[method] = body_of(path)
         assert not published_schema.errors(path)
     assert {name: set(body["personal"]) for name, body in by_name.items()} == {
-        "ditto": {"personal", "mean_personal"}, "fedbn": {"personal"}, "fedavg": set(),
-    }  # fmt: skip
+        "ditto": {"personal", "mean_personal"},
+        "fedbn": {"personal"},
+        "fedavg": set(),
+    }
     per_round = [
-        by_name["ditto"][k]["clean"] if k == "versions" else by_name["ditto"]["personal"][k]["clean"]
+        by_name["ditto"][k]["clean"]
+        if k == "versions"
+        else by_name["ditto"]["personal"][k]["clean"]
         for k in ("versions", "personal", "mean_personal")
     ]
     assert len({tuple(scores["auc_ovo_macro"]["per_round"]) for scores in per_round}) == 3
@@ -260,13 +298,24 @@ def test_global_personal_and_mean_personal_models_are_scored_apart(tmp_path):
     noisy, y = run.data.test["corrupted"], run.data.test["clean"].y.numpy()
     sex = noisy.groups["sex"].numpy()
     own = [
-        group_scores(predict(run, 2, noisy, c), y, sex, ["f", "m"], classes=run.data.classes) for c in run.data.roster
+        group_scores(predict(run, 2, noisy, c), y, sex, ["f", "m"], classes=run.data.classes)
+        for c in run.data.roster
     ]
     load_mean_personal(run, 2)
-    averaged = group_scores(logits(run.net, noisy, run.method.local), y, sex, ["f", "m"], classes=run.data.classes)
-    kept = {name: parts["groups"]["sex"]["corrupted"] for name, parts in by_name["ditto"]["personal"].items()}
+    averaged = group_scores(
+        logits(run.net, noisy, run.method.local), y, sex, ["f", "m"], classes=run.data.classes
+    )
+    kept = {
+        name: parts["groups"]["sex"]["corrupted"]
+        for name, parts in by_name["ditto"]["personal"].items()
+    }
     assert kept["mean_personal"]["last_round"] == averaged
-    assert kept["mean_personal"]["each"]["accuracy"]["f"]["last"] == averaged["groups"]["f"]["accuracy"]
+    assert (
+        kept["mean_personal"]["each"]["accuracy"]["f"]["last"]
+        == averaged["groups"]["f"]["accuracy"]
+    )
     mean_of_own = np.mean([each["groups"]["m"]["accuracy"] for each in own])
     assert kept["personal"]["each"]["accuracy"]["m"]["last"] == pytest.approx(mean_of_own)
-    assert by_name["ditto"]["versions"] == by_name["fedavg"]["versions"]  # its global track is FedAvg
+    assert (
+        by_name["ditto"]["versions"] == by_name["fedavg"]["versions"]
+    )  # its global track is FedAvg

@@ -21,13 +21,17 @@ def test_groups_hold_the_last_round_and_worst_gap_and_es_auc_over_rounds(tmp_pat
     sex = body_of(scores_of(run))["groups"]["sex"]
     y, groups = run.data.test["clean"].y.numpy(), run.data.test["clean"].groups["sex"].numpy()
     rounds = [
-        group_scores(logits_of(run, r, "corrupted"), y, groups, ["female", "male"], classes=run.data.classes)
+        group_scores(
+            logits_of(run, r, "corrupted"), y, groups, ["female", "male"], classes=run.data.classes
+        )
         for r in (4, 5, 6)
     ]
     assert sex["corrupted"]["last_round"] == rounds[2]
     assert sex["corrupted"]["last_round"]["unknown"] == (groups == -1).sum() > 0
     over = sex["corrupted"]["over_rounds"]
-    assert over["es_auc_ovo_macro"]["mean_last5"] == pytest.approx(np.mean([r["es_auc_ovo_macro"] for r in rounds]))
+    assert over["es_auc_ovo_macro"]["mean_last5"] == pytest.approx(
+        np.mean([r["es_auc_ovo_macro"] for r in rounds])
+    )
     between = [r["between"]["auc_ovo_macro"] for r in rounds]
     assert over["auc_ovo_macro"]["gap"]["per_round"] == [b["gap"] for b in between]
     worst = np.mean([b["worst"]["score"] for b in between])
@@ -40,7 +44,9 @@ def test_each_group_is_averaged_over_rounds_and_then_across_groups(tmp_path, sco
     y, groups = run.data.test["clean"].y.numpy(), run.data.test["clean"].groups["age"].numpy()
     rounds = [group_scores(logits_of(run, r), y, groups, ATTRIBUTES["age"]) for r in (4, 5, 6)]
     per_group = {v: [r["groups"][v]["auc_ovo_macro"] for r in rounds] for v in ATTRIBUTES["age"]}
-    assert {v: result["per_round"] for v, result in age["each"]["auc_ovo_macro"].items()} == per_group
+    assert {
+        v: result["per_round"] for v, result in age["each"]["auc_ovo_macro"].items()
+    } == per_group
     means = [np.mean(values) for values in per_group.values()]
     assert age["across"]["auc_ovo_macro"] == pytest.approx(
         {"average": np.mean(means), "std_sample": np.std(means, ddof=1)}
@@ -50,7 +56,13 @@ def test_each_group_is_averaged_over_rounds_and_then_across_groups(tmp_path, sco
     for name in ("demographic_parity", "equalized_odds", "average_odds"):
         name = f"{name}_difference_ovr_macro"
         assert over[name]["per_round"] == [r[name] for r in rounds]
-    compared = {"accuracy", "balanced_accuracy", "f1_macro", "auc_ovo_macro", "calibration_error_top_label"}
+    compared = {
+        "accuracy",
+        "balanced_accuracy",
+        "f1_macro",
+        "auc_ovo_macro",
+        "calibration_error_top_label",
+    }
     assert set(age["each"]) == set(age["across"]) == compared
 
 
@@ -64,7 +76,9 @@ def test_crossed_attributes_are_groups_of_their_own(tmp_path, scores_of):
     assert (len(last["groups"]), last["unknown"]) == (6, (sex < 0).sum())
 
 
-@pytest.mark.parametrize(("name", "what"), [("sex*rage", "no attribute 'rage'"), ("sex*sex", "with itself")])
+@pytest.mark.parametrize(
+    ("name", "what"), [("sex*rage", "no attribute 'rage'"), ("sex*sex", "with itself")]
+)
 def test_a_cross_of_what_is_not_there_is_refused(tmp_path, scores_of, name, what):
     with pytest.raises(UsageError, match=what):
         scores_of(a_run(tmp_path), by=[name])
@@ -75,13 +89,19 @@ def test_intervals_are_of_the_last_round_by_patient_for_all_and_for_each_group(t
     run = a_run(tmp_path, units=units)
     body = body_of(scores_of(run))
     y = run.data.test["clean"].y.numpy()
-    drawn = {v: bootstrap(logits_of(run, 6, v), y, units, seed=0)["accuracy"] for v in ("clean", "corrupted")}
+    drawn = {
+        v: bootstrap(logits_of(run, 6, v), y, units, seed=0)["accuracy"]
+        for v in ("clean", "corrupted")
+    }
     drawn["average"] = (drawn["clean"] + drawn["corrupted"]) / 2
     for version, values in drawn.items():
         low, high = interval(values)
         about = {"level": 0.95, "resamples": 1000, "unit": "patient or lesion", "units": 30}
         last = body["versions"][version]["accuracy"]["last"]
-        assert body["intervals"][version]["accuracy"] == {"value": last, "low": low, "high": high} | about
+        assert (
+            body["intervals"][version]["accuracy"]
+            == {"value": last, "low": low, "high": high} | about
+        )
         assert low < last < high
     metrics = {"accuracy", "balanced_accuracy", "f1_macro", "auc_ovo_macro"}
     female = {m: v["female"] for m, v in body["groups"]["sex"]["corrupted"]["intervals"].items()}
@@ -111,7 +131,11 @@ def test_clients_with_test_parts_of_their_own_have_groups_on_them(tmp_path, scor
     assert [name for name in ROSTER if "groups" in clients[name]] == ["north", "harbour"]
     sex = run.data.test["clean"].groups["sex"].numpy()
     own = group_scores(
-        logits_of(run, 6, "corrupted")[40:], y[40:], sex[40:], ["female", "male"], classes=run.data.classes
+        logits_of(run, 6, "corrupted")[40:],
+        y[40:],
+        sex[40:],
+        ["female", "male"],
+        classes=run.data.classes,
     )
     result = clients["harbour"]["groups"]["sex"]
     assert result["last_round"] == own

@@ -38,7 +38,10 @@ def run(held_out, work):
 def other(work):
     """Another hospital, whose classes have other names and another order, and one more."""
     classes = "sick", "unclear", "well"
-    return prepared(write_hospitals(work / "other", classes=classes, hospitals=("west",), count=60, seed=1), work)
+    return prepared(
+        write_hospitals(work / "other", classes=classes, hospitals=("west",), count=60, seed=1),
+        work,
+    )
 
 
 def table(folder, *lines):
@@ -50,20 +53,31 @@ def table(folder, *lines):
 MAPPED = "sick,ill", "unclear,", "well,healthy"
 
 
-def test_a_held_out_site_trains_nothing_and_all_its_images_are_the_test_images(held_out, dataset, run):
+def test_a_held_out_site_trains_nothing_and_all_its_images_are_the_test_images(
+    held_out, dataset, run
+):
     assert [client["client"] for client in held_out.body["roster"]] == ["east", "north"]
     assert held_out.body["held_out"] == {"attribute": "hospital", "value": "south", "images": 30}
     scored = fedcli.evaluate(run)
     groups = scored.body["groups"]["hospital"]["clean"]["last_round"]["groups"]
-    assert {name: group["count"] for name, group in groups.items()} == {"east": 0, "north": 0, "south": 30}
+    assert {name: group["count"] for name, group in groups.items()} == {
+        "east": 0,
+        "north": 0,
+        "south": 30,
+    }
     assert "external" not in scored.body
 
 
 def test_the_datasets_own_test_part_is_scored_beside_it_and_equals_the_groups_by_hand(run, dataset):
     scored = fedcli.evaluate(run, on=dataset, by=["hospital"])
     body = scored.body
-    assert body["external"]["images"] == dataset.body["split"]["test"] and body["external"]["left_out"] == 0
-    assert set(scored.manifest.parents.values()) == {manifest.sha256(path) for path in (run.path, dataset.path)}
+    assert (
+        body["external"]["images"] == dataset.body["split"]["test"]
+        and body["external"]["left_out"] == 0
+    )
+    assert set(scored.manifest.parents.values()) == {
+        manifest.sha256(path) for path in (run.path, dataset.path)
+    }
     kept = predictions.read(scored.path.parent / "predictions.h5")
     at = kept.groups["hospital"] == body["attributes"]["hospital"].index("east")
     right = (kept.logits["clean"][1].argmax(1) == kept.y)[at].mean()
@@ -81,7 +95,12 @@ def test_classes_of_another_dataset_are_paired_by_a_table(run, other, tmp_path):
     theirs = {f"{k:03d}.png": k % 3 for k in range(60)}
     assert kept.y.tolist() == [{0: 1, 2: 0}[theirs[name]] for name in kept.id]
     assert scored.body["attributes"]["hospital"] == ["east", "north", "south", "west"]
-    assert fedcli.evaluate(run, on=other, map_classes=table(tmp_path, *MAPPED)).body["external"]["part"] == "test"
+    assert (
+        fedcli.evaluate(run, on=other, map_classes=table(tmp_path, *MAPPED)).body["external"][
+            "part"
+        ]
+        == "test"
+    )
 
 
 def test_another_division_and_its_corruption_are_scored(run, dataset, work):
@@ -122,11 +141,19 @@ def test_images_that_trained_are_no_test_images(run, dataset):
         fedcli.evaluate(run, on=dataset, all_images=True)
 
 
-def test_images_of_another_size_are_refused_and_flags_without_a_meaning_too(run, dataset, held_out, work):
-    larger = fedcli.prepare("images", raw=work / "raw", size=16, patient="patient", work=work, jobs=1)
+def test_images_of_another_size_are_refused_and_flags_without_a_meaning_too(
+    run, dataset, held_out, work
+):
+    larger = fedcli.prepare(
+        "images", raw=work / "raw", size=16, patient="patient", work=work, jobs=1
+    )
     with pytest.raises(FedcliError, match="images of 16 px, the run's network takes 8 px"):
         fedcli.evaluate(run, on=larger)
-    for flags in ({"all_images": True}, {"on": held_out, "all_images": True}, {"on": dataset, "cross_site": True}):
+    for flags in (
+        {"all_images": True},
+        {"on": held_out, "all_images": True},
+        {"on": dataset, "cross_site": True},
+    ):
         with pytest.raises(UsageError):
             fedcli.evaluate(run, **flags)
 
@@ -157,7 +184,9 @@ def test_every_clients_model_is_scored_on_every_clients_test_part(dataset, work,
     assert len({cells["north"][client]["count"] for client in cells} | {0}) > 1
     first, second = further.cross_site([("", Scores.read(scored.path))])
     assert [row[0].text for row in first.rows] == sorted(cells) and len(second.columns) == 4
-    assert "Trained at and tested on" in page.write(tmp_path / "page.html", [scored.path]).read_text(encoding="utf-8")
+    assert "Trained at and tested on" in page.write(
+        tmp_path / "page.html", [scored.path]
+    ).read_text(encoding="utf-8")
     fedcli_run = fedcli.train("fedavg", everyone, rounds=1, work=work)
     with pytest.raises(UsageError, match="compares clients' own models"):
         fedcli.evaluate(fedcli_run, cross_site=True)
@@ -166,4 +195,7 @@ def test_every_clients_model_is_scored_on_every_clients_test_part(dataset, work,
 def test_the_command_line_says_what_was_scored(run, dataset):
     ended = CliRunner().invoke(app, ["evaluate", str(run), "--on", str(dataset)])
     assert ended.exit_code == 0, ended.stderr
-    assert f"scored on {dataset.body['split']['test']} test images of the dataset 'images'" in ended.stderr
+    assert (
+        f"scored on {dataset.body['split']['test']} test images of the dataset 'images'"
+        in ended.stderr
+    )

@@ -23,7 +23,9 @@ def typed(*words):
 
 def test_images_unlike_the_training_images_are_flagged_and_others_are_not(tmp_path, monkeypatch):
     work = tmp_path / "work"
-    clients = fedcli.partition(prepared(write_hospitals(tmp_path / "raw", count=240), work), by=["hospital"], work=work)
+    clients = fedcli.partition(
+        prepared(write_hospitals(tmp_path / "raw", count=240), work), by=["hospital"], work=work
+    )
     trained = fedcli.train("fedavg", clients, rounds=2, work=work)
     usual = sorted(write_hospitals(tmp_path / "new", count=100, seed=1).glob("*.png"))
     Image.new("RGB", (8, 8)).save(tmp_path / "black.png")
@@ -36,19 +38,28 @@ def test_images_unlike_the_training_images_are_flagged_and_others_are_not(tmp_pa
     assert "darker than every training image" in rows[100]["foreign"]
     assert "with more contrast than every training image" in rows[101]["foreign"]
     flagged = [row for row in rows if row["foreign"]]
-    assert f"{len(flagged)} of 102 images are foreign to the training images" in " ".join(ended.stderr.split())
+    assert f"{len(flagged)} of 102 images are foreign to the training images" in " ".join(
+        ended.stderr.split()
+    )
     said = differences_of_files(trained, tmp_path)
-    assert "a DICOM CT file, where the training images are PNG or JPEG files; grey, where" in said["head.dcm"]
+    assert (
+        "a DICOM CT file, where the training images are PNG or JPEG files; grey, where"
+        in said["head.dcm"]
+    )
     assert said["grey.png"].startswith("grey, where every training image is coloured")
     assert "its shorter side has 3 pixels, of the training images 8 or more" in said["small.png"]
-    made = json.loads(typed("predict", trained, usual[0], tmp_path / "black.png", "--format", "json").stdout)
+    made = json.loads(
+        typed("predict", trained, usual[0], tmp_path / "black.png", "--format", "json").stdout
+    )
     assert [line["foreign"] for line in made["predictions"]] == [None, rows[100]["foreign"]]
     shard = SimpleNamespace(rows=torch.zeros(0, dtype=torch.long), images=torch.zeros(0, 3, 8, 8))
     empty = SimpleNamespace(data=SimpleNamespace(train={"a": shard}, roster=["a"]))
     none = foreign.Known.of(empty)
     monkeypatch.setattr(foreign.Known, "of", lambda *_: none)
     said = " ".join(typed("predict", trained, usual[0]).stderr.split())
-    assert "new images cannot be compared with the training data" in said and "fewer than" not in said
+    assert (
+        "new images cannot be compared with the training data" in said and "fewer than" not in said
+    )
 
 
 def differences_of_files(trained, folder):
@@ -67,7 +78,10 @@ def test_features_far_from_all_training_features_are_foreign():
     draw = np.random.default_rng(0)
     known = (draw.normal(0, 0.1, (400, 4)) + [1, 0, 0, 0]).astype(np.float32)
     known /= np.linalg.norm(known, axis=1, keepdims=True)
-    train, new = known[:300], np.concatenate([known[300:], [[0, 1, 0, 0]], [[np.nan] * 4]]).astype(np.float32)
+    train, new = (
+        known[:300],
+        np.concatenate([known[300:], [[0, 1, 0, 0]], [[np.nan] * 4]]).astype(np.float32),
+    )
     farthest = np.quantile(foreign._distances(train, train, 1), 1 - foreign.ALARMS)
     facts = foreign.Known(np.full(3, -np.inf), np.full(3, np.inf), train, farthest)
     said = facts.reasons(np.zeros((len(new), 3)), new)

@@ -46,7 +46,9 @@ def test_worst_best_gap_and_population_std_by_hand():
         "std": 0.25,
         "average": 0.75,
     }
-    compared = {"balanced_accuracy", "auc_ovo_macro", "accuracy", "f1_macro", "auc_binary"} | {CALIBRATION}
+    compared = {"balanced_accuracy", "auc_ovo_macro", "accuracy", "f1_macro", "auc_binary"} | {
+        CALIBRATION
+    }
     assert set(between) == compared
     # men: argmax gives 0 1 0 0 for 1 1 0 0, where the tie at .5 goes to class 0
     assert between["accuracy"]["worst"] == {"group": "male", "score": 0.75}
@@ -70,7 +72,9 @@ def test_a_group_of_one_class_is_shown_with_its_count_and_takes_no_part():
     assert scores["between"]["auc_ovo_macro"]["worst"]["group"] == "male"
     assert scores["between"]["auc_ovo_macro"]["gap"] == 0.5
     overall = scores["overall"]["auc_ovo_macro"]
-    assert scores["es_auc_ovo_macro"] == pytest.approx(overall / (1 + abs(overall - 1) + abs(overall - 0.5)))
+    assert scores["es_auc_ovo_macro"] == pytest.approx(
+        overall / (1 + abs(overall - 1) + abs(overall - 0.5))
+    )
 
 
 def test_a_value_nobody_has_is_shown_with_no_image():
@@ -78,7 +82,10 @@ def test_a_value_nobody_has_is_shown_with_no_image():
     assert nobody["count"] == 0
     assert nobody["accuracy"] is None
     assert nobody["small"]
-    assert grouped(WOMEN + MEN, ["female", "male", "other"])["between"] == grouped(WOMEN + MEN)["between"]
+    assert (
+        grouped(WOMEN + MEN, ["female", "male", "other"])["between"]
+        == grouped(WOMEN + MEN)["between"]
+    )
 
 
 @pytest.mark.parametrize("rows", [WOMEN, [*WOMEN, (0.5, 1, 1)]])
@@ -110,7 +117,10 @@ def test_a_group_without_images_says_that_and_no_list_of_classes():
 def test_a_class_that_a_group_lacks_is_named():
     y, groups = np.array([0, 1, 2] * 20 + [0, 1] * 20), np.array([0] * 60 + [1] * 40)
     logits = np.zeros((100, 3))
-    assert group_scores(logits, y, groups, ["a", "b"])["groups"]["b"]["reason"] == "no image of class 2"
+    assert (
+        group_scores(logits, y, groups, ["a", "b"])["groups"]["b"]["reason"]
+        == "no image of class 2"
+    )
     named = group_scores(logits, y, groups, ["a", "b"], classes=["mel", "nv", "df"])
     assert named["groups"]["b"]["reason"] == "no image of df"
     assert named["groups"]["a"]["reason"] == ""
@@ -141,7 +151,9 @@ def test_equal_groups_cost_nothing_and_distance_always_costs():
 
 def test_a_calibration_error_is_worst_where_it_is_highest():
     column = {"a": 0.1, "b": 0.3}
-    assert spread(column, low=True)["worst"] == {"group": "b", "score": 0.3} == spread(column)["best"]
+    assert (
+        spread(column, low=True)["worst"] == {"group": "b", "score": 0.3} == spread(column)["best"]
+    )
     between = grouped(WOMEN + MEN)["between"]["calibration_error_top_label"]
     assert between["worst"]["score"] > between["best"]["score"] and between["gap"] > 0
 
@@ -150,9 +162,14 @@ def test_the_papers_es_auc_follows_from_its_groups_in_173_of_180_cells():
     # FairFedMed, Tables 1 to 4: printed to 0.1, so the identity holds to 0.25; seven cells are other numbers
     cells = json.loads((VECTORS / "fairfedmed_es_auc.json").read_text())["cells"]
     items = [
-        100 * equity_scaled(all_ / 100, {g: auc / 100 for g, auc in enumerate(aucs)}) for _, all_, _, aucs in cells
+        100 * equity_scaled(all_ / 100, {g: auc / 100 for g, auc in enumerate(aucs)})
+        for _, all_, _, aucs in cells
     ]
-    off = [name for (name, _, printed, _), ours in zip(cells, items, strict=True) if abs(ours - printed) > 0.25]
+    off = [
+        name
+        for (name, _, printed, _), ours in zip(cells, items, strict=True)
+        if abs(ours - printed) > 0.25
+    ]
     assert (len(cells), len(off)) == (180, 7)
     assert set(off) >= {f"table1 FedOTP {client} ethnicity" for client in ("C1", "C2", "C3")}
 
@@ -162,13 +179,21 @@ def test_fedheals_avg_and_std_are_mean_and_sample_std_over_four_domains():
     off = []
     for name, domains, average, std in rows:
         result = across(dict(enumerate(domains)))
-        if result != {"average": pytest.approx(average, abs=0.0101), "std_sample": pytest.approx(std, abs=0.0101)}:
+        if result != {
+            "average": pytest.approx(average, abs=0.0101),
+            "std_sample": pytest.approx(std, abs=0.0101),
+        }:
             off.append(name)
-    assert (len(rows), off) == (56, ["FedProc q-FFL digits"])  # that row repeats one number in two columns
+    assert (len(rows), off) == (
+        56,
+        ["FedProc q-FFL digits"],
+    )  # that row repeats one number in two columns
 
 
 def test_across_takes_what_there_is_and_nothing_from_one():
-    assert across({"a": 0.2, "b": None, "c": 0.4}) == pytest.approx({"average": 0.3, "std_sample": 0.02**0.5})
+    assert across({"a": 0.2, "b": None, "c": 0.4}) == pytest.approx(
+        {"average": 0.3, "std_sample": 0.02**0.5}
+    )
     assert across({"a": 0.2, "b": None}) == across({}) == {"average": None, "std_sample": None}
 
 
@@ -209,7 +234,9 @@ def test_parity_of_three_groups_sets_each_against_all_others():
     women = (7 / 15 - 8 / 10) + (7 / 25 - 1 / 10)
     men = (11 / 20 - 4 / 5) + (2 / 20 - 6 / 15)
     others = (12 / 15 - 3 / 10) + (7 / 25 - 1 / 10)
-    assert gaps["average_odds_difference"] == pytest.approx((abs(women) + abs(men) + abs(others)) / 2 / 3)
+    assert gaps["average_odds_difference"] == pytest.approx(
+        (abs(women) + abs(men) + abs(others)) / 2 / 3
+    )
 
 
 def test_images_of_an_unknown_group_take_no_part_in_parity():
@@ -225,9 +252,16 @@ def test_a_rate_that_is_not_defined_is_left_out_and_named():
     women, men = (4 / 5 - 8 / 10) + (11 / 20 - 1 / 10), (8 / 10 - 4 / 5) + (6 / 15 - 6 / 15)
     assert with_healthy["average_odds_difference"] == pytest.approx((abs(women) + abs(men)) / 2 / 2)
     scores = group_scores(
-        np.eye(2)[guess], y, groups, ["female", "male", "other", "nobody"], classes=["healthy", "sick"]
+        np.eye(2)[guess],
+        y,
+        groups,
+        ["female", "male", "other", "nobody"],
+        classes=["healthy", "sick"],
     )
-    assert scores["undefined_rates"] == ["true positive rate of sick in other", "every rate of nobody"]
+    assert scores["undefined_rates"] == [
+        "true positive rate of sick in other",
+        "every rate of nobody",
+    ]
     assert scores["demographic_parity_difference"] == with_healthy["demographic_parity_difference"]
 
 
@@ -252,7 +286,10 @@ def test_more_than_two_classes_take_the_mean_over_each_against_all_others():
     guess, y, groups = rng.integers(0, 3, 200), rng.integers(0, 3, 200), rng.integers(-1, 3, 200)
     gaps = parity(guess, y, groups, 3, 3)
     alone = [parity((guess == c).astype(int), (y == c).astype(int), groups, 2, 3) for c in range(3)]
-    assert gaps == {f"{name}_ovr_macro": pytest.approx(np.mean([each[name] for each in alone])) for name in alone[0]}
+    assert gaps == {
+        f"{name}_ovr_macro": pytest.approx(np.mean([each[name] for each in alone]))
+        for name in alone[0]
+    }
 
 
 def test_crossed_attributes_have_the_groups_that_have_an_image():

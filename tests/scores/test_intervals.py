@@ -48,8 +48,13 @@ def test_each_interval_has_the_score_that_it_is_of():
         values = [bounds[v][metric]["value"] for v in ("clean", "corrupted", "average")]
         assert values == [first, second, (first + second) / 2]
     at = y < 2
-    groups = group_intervals([clean], y, None, np.where(at, 0, 1), ["two classes", "one"])["auc_ovo_macro"]
-    assert (groups["two classes"]["value"], groups["one"]["value"]) == (score(clean[at], y[at])["auc_ovo_macro"], None)
+    groups = group_intervals([clean], y, None, np.where(at, 0, 1), ["two classes", "one"])[
+        "auc_ovo_macro"
+    ]
+    assert (groups["two classes"]["value"], groups["one"]["value"]) == (
+        score(clean[at], y[at])["auc_ovo_macro"],
+        None,
+    )
 
 
 def test_one_patient_has_no_interval():

@@ -50,7 +50,9 @@ def test_an_image_at_the_threshold_is_called_positive():
     point = OperatingPoint("ill", "youden", 0.5, images=10)
     chances = np.array([[0.5, 0.5], [0.6, 0.4], [0.1, 0.9]])
     assert point.decide(chances, ["healthy", "ill"]) == [True, False, True]
-    assert OperatingPoint("healthy", "youden", 0.55, images=10).decide(chances, ["healthy", "ill"]) == [
+    assert OperatingPoint("healthy", "youden", 0.55, images=10).decide(
+        chances, ["healthy", "ill"]
+    ) == [
         False,
         True,
         False,
@@ -72,7 +74,10 @@ def test_the_thresholds_of_a_finished_evaluation_are_used_and_said(run, work, tm
     words = "--clinical", "--positive", "ill", "--rule", "youden", "--rule", "specificity=0.8"
     typed("evaluate", run, *words, "--cost", "4", "--quiet")
     ended = typed("predict", run, *files)
-    assert "ill at specificity=0.8: from a probability of" in ended.stderr and "validation images" in ended.stderr
+    assert (
+        "ill at specificity=0.8: from a probability of" in ended.stderr
+        and "validation images" in ended.stderr
+    )
     rows = list(csv.DictReader(io.StringIO(ended.stdout)))
     for rule in ("youden", "specificity=0.8", "cost=4"):
         for row in rows:
@@ -80,11 +85,19 @@ def test_the_thresholds_of_a_finished_evaluation_are_used_and_said(run, work, tm
             assert row[f"ill at {rule}"] == ("yes" if above else "no")
             assert row["thresholds_chosen_on"] == "validation"
     made = json.loads(typed("predict", run, *files, "--format", "json", "--quiet").stdout)
-    assert {point["rule"] for point in made["operating_points"]} == {"youden", "specificity=0.8", "cost=4"}
+    assert {point["rule"] for point in made["operating_points"]} == {
+        "youden",
+        "specificity=0.8",
+        "cost=4",
+    }
     assert {point["chosen_on"] for point in made["operating_points"]} == {"validation"}
     assert made["predictions"][0]["at"]["ill at youden"] is (rows[0]["ill at youden"] == "yes")
-    asked = json.loads(typed("predict", run, *files, "--format", "json", "--rule", "youden", "--quiet").stdout)
-    assert asked["operating_points"] == [point for point in made["operating_points"] if point["rule"] == "youden"]
+    asked = json.loads(
+        typed("predict", run, *files, "--format", "json", "--rule", "youden", "--quiet").stdout
+    )
+    assert asked["operating_points"] == [
+        point for point in made["operating_points"] if point["rule"] == "youden"
+    ]
     frame = fedcli.predict(run, files, rule=["youden"]).to_frame()
     assert list(frame["ill at youden"]) == [row["ill at youden"] for row in rows]
 
@@ -93,12 +106,16 @@ def test_a_clients_own_model_has_a_threshold_of_its_own_images(clients, work):
     alone = fedcli.train("fedavg", clients, rounds=1, single_site=True, work=work)
     opened = open_run(alone.path)
     made = {name: points(opened, name, ["ill"], ["youden"])[0] for name in HOSPITALS}
-    assert {name: point.images for name, point in made.items()} == {n: len(opened.data.val[n]) for n in HOSPITALS}
+    assert {name: point.images for name, point in made.items()} == {
+        n: len(opened.data.val[n]) for n in HOSPITALS
+    }
     assert len({point.threshold for point in made.values()}) > 1
 
 
 def test_without_validation_images_a_rule_is_refused(dataset, work):
-    plain = fedcli.train("fedavg", fedcli.partition(dataset, by=["hospital"], work=work), rounds=1, work=work)
+    plain = fedcli.train(
+        "fedavg", fedcli.partition(dataset, by=["hospital"], work=work), rounds=1, work=work
+    )
     with pytest.raises(UsageError, match="the clients have no validation images"):
         fedcli.predict(plain, [work / "raw" / "000.png"], rule=["youden"])
     with pytest.raises(UsageError, match="'sick' is no class"):
@@ -106,13 +123,20 @@ def test_without_validation_images_a_rule_is_refused(dataset, work):
 
 
 def test_a_client_without_validation_images_is_predicted_for_without_thresholds(run, monkeypatch):
-    opened, nothing = open_run(run.path), clinical.Seen(np.zeros((0, 2)), np.zeros(0, np.int64), {}, np.zeros(0))
-    monkeypatch.setattr(operating, "_evaluated", lambda _: [OperatingPoint("ill", "youden", 0.5, images=10)])
+    opened, nothing = (
+        open_run(run.path),
+        clinical.Seen(np.zeros((0, 2)), np.zeros(0, np.int64), {}, np.zeros(0)),
+    )
+    monkeypatch.setattr(
+        operating, "_evaluated", lambda _: [OperatingPoint("ill", "youden", 0.5, images=10)]
+    )
     monkeypatch.setattr(clinical, "validation", lambda *_: nothing)
     warned: list[str] = []
     monkeypatch.setattr(console, "warn", warned.append)
     assert points(opened, HOSPITALS[0]) == []
-    assert warned == [f"no operating points: {HOSPITALS[0]} has no validation images that could choose its thresholds"]
+    assert warned == [
+        f"no operating points: {HOSPITALS[0]} has no validation images that could choose its thresholds"
+    ]
     with pytest.raises(UsageError, match="has no validation images"):
         points(opened, HOSPITALS[0], ["ill"], ["youden"])
 

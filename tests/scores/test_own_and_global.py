@@ -19,7 +19,9 @@ COLUMNS = [f"mean among clients balanced_accuracy {whose} model" for whose in ("
 
 
 def trained(work, data, method):
-    run = train(data, planned(method, {}, Training(batch_size=10, lr=0.01), rounds=2), work=work, out=None)
+    run = train(
+        data, planned(method, {}, Training(batch_size=10, lr=0.01), rounds=2), work=work, out=None
+    )
     return run, evaluate(run)
 
 
@@ -40,7 +42,9 @@ def test_each_client_holds_both_models_scores_on_its_own_images(noisy):
     body, run = body_of(scores), open_run(path)
     for client in ROSTER:
         shard = run.data.test["corrupted" if client == "west" else "clean"]
-        own, general = (score(predict(run, 2, shard, who), shard.y.numpy()) for who in (client, None))
+        own, general = (
+            score(predict(run, 2, shard, who), shard.y.numpy()) for who in (client, None)
+        )
         entry = body["clients"][client]
         assert entry["balanced_accuracy"]["last"] == own["balanced_accuracy"]
         assert entry["global_model"]["balanced_accuracy"]["last"] == general["balanced_accuracy"]
@@ -50,17 +54,28 @@ def test_each_client_holds_both_models_scores_on_its_own_images(noisy):
 def test_both_means_are_over_the_same_clients_and_stand_in_the_report(noisy):
     _, scores = noisy["fedbn"]
     body = body_of(scores)
-    assert body["among_clients_global"].keys() == body["among_clients"].keys() == set(names(CLASSES, headline=True))
+    assert (
+        body["among_clients_global"].keys()
+        == body["among_clients"].keys()
+        == set(names(CLASSES, headline=True))
+    )
     for metric in names(CLASSES, headline=True):
-        table = np.array([body["clients"][c]["global_model"][metric]["per_round"] for c in ROSTER])  # [K, rounds]
+        table = np.array(
+            [body["clients"][c]["global_model"][metric]["per_round"] for c in ROSTER]
+        )  # [K, rounds]
         per_round = {"mean": table.mean(0), "std": table.std(0), "worst": table.min(0)}
         result = dict(body["among_clients_global"][metric])
-        assert result.pop("per_round") == {name: pytest.approx(values) for name, values in per_round.items()}
+        assert result.pop("per_round") == {
+            name: pytest.approx(values) for name, values in per_round.items()
+        }
         assert result == pytest.approx({name: values.mean() for name, values in per_round.items()})
     shown = cells(scores)
     assert shown[COLUMNS[0]].mean == body["among_clients"]["balanced_accuracy"]["mean"]
     assert shown[COLUMNS[1]].mean == body["among_clients_global"]["balanced_accuracy"]["mean"]
-    assert "pFL" in render(rows([scores]), "markdown") and "pFL" in body["legend"]["among_clients_global"]
+    assert (
+        "pFL" in render(rows([scores]), "markdown")
+        and "pFL" in body["legend"]["among_clients_global"]
+    )
 
 
 def test_a_run_without_models_of_clients_own_says_nothing_of_them(noisy):
@@ -97,5 +112,8 @@ def test_a_client_with_test_images_of_its_own_is_scored_on_them_by_both(tmp_path
     entry, run = body_of(scores)["clients"]["east"], open_run(path)
     shard, at = run.data.test["clean"], slice(20, 30)
     for who, result in (("east", entry), (None, entry["global_model"])):
-        assert result["accuracy"]["last"] == score(predict(run, 2, shard, who)[at], shard.y.numpy()[at])["accuracy"]
+        assert (
+            result["accuracy"]["last"]
+            == score(predict(run, 2, shard, who)[at], shard.y.numpy()[at])["accuracy"]
+        )
         assert result["count"] == 10

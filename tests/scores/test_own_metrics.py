@@ -8,7 +8,7 @@ from evaluated_runs import ROSTER, a_run, scorer
 from own_files import written
 
 import fedcli
-from fedcli.compare.tested import check_names
+from fedcli.comparison.tested import check_names
 from fedcli.errors import FedcliError, UsageError
 from fedcli.metrics import better_low
 from fedcli.scores import own_metrics
@@ -56,14 +56,20 @@ def scored(make, run, *names, by=("sex",)):
         return Scores.read(make(run, by=by))
 
 
-@pytest.mark.parametrize("units", [None, np.array([f"p{k // 2}" for k in range(90)])], ids=["images", "patients"])
-def test_accuracy_as_a_function_has_the_numbers_of_accuracy_everywhere(units, path, tmp_path, scores_of):
+@pytest.mark.parametrize(
+    "units", [None, np.array([f"p{k // 2}" for k in range(90)])], ids=["images", "patients"]
+)
+def test_accuracy_as_a_function_has_the_numbers_of_accuracy_everywhere(
+    units, path, tmp_path, scores_of
+):
     run = a_run(tmp_path, units=units)
     scores = scored(scores_of, run, f"{path}:share_right")
     for version in ("clean", "corrupted", "average"):
         mine, theirs = (scores.versions[version][name] for name in ("share_right", "accuracy"))
         assert mine.values == pytest.approx(theirs.values)
-        assert (mine.low, mine.high, mine.units) == pytest.approx((theirs.low, theirs.high, theirs.units))
+        assert (mine.low, mine.high, mine.units) == pytest.approx(
+            (theirs.low, theirs.high, theirs.units)
+        )
     for version in ("clean", "corrupted"):
         groups = scores.groups["sex"][version]
         for value in ("female", "male"):
@@ -71,13 +77,20 @@ def test_accuracy_as_a_function_has_the_numbers_of_accuracy_everywhere(units, pa
             assert (mine.low, mine.high) == pytest.approx((theirs.low, theirs.high))
             assert mine.values == pytest.approx(theirs.values)
         for measure in ("gap", "worst group", "mean over groups"):
-            mine, theirs = (scores.part().lies("sex", version, name, measure) for name in ("share_right", "accuracy"))
+            mine, theirs = (
+                scores.part().lies("sex", version, name, measure)
+                for name in ("share_right", "accuracy")
+            )
             assert mine.values == pytest.approx(theirs.values)
-        mine, theirs = (scores.part().edges("sex", version, name) for name in ("share_right", "accuracy"))
+        mine, theirs = (
+            scores.part().edges("sex", version, name) for name in ("share_right", "accuracy")
+        )
         assert mine == theirs
 
 
-def test_a_function_sees_the_groups_and_is_none_where_there_is_one(path, tmp_path, scores_of, monkeypatch):
+def test_a_function_sees_the_groups_and_is_none_where_there_is_one(
+    path, tmp_path, scores_of, monkeypatch
+):
     monkeypatch.setattr(intervals, "RESAMPLES", 50)
     text = FILE.replace('("f", "m")', '("female", "male")')
     scores = scored(scores_of, a_run(tmp_path), f"{written(tmp_path, text, 'own.py')}:gap_cost")
@@ -90,14 +103,21 @@ def test_a_function_sees_the_groups_and_is_none_where_there_is_one(path, tmp_pat
 @pytest.mark.parametrize("bn", ["aggregate", "local"], ids=["one model", "models of their own"])
 def test_clients_have_the_numbers_of_accuracy_too(bn, path, tmp_path, scores_of, monkeypatch):
     monkeypatch.setattr(intervals, "RESAMPLES", 20)
-    run = a_run(tmp_path, bn=bn, rounds=(4, 5), own={client: range(k, 90, 5) for k, client in enumerate(ROSTER)})
+    run = a_run(
+        tmp_path,
+        bn=bn,
+        rounds=(4, 5),
+        own={client: range(k, 90, 5) for k, client in enumerate(ROSTER)},
+    )
     scores = scored(scores_of, run, f"{path}:share_right")
     for name, client in scores.clients.items():
         for model in ("", "global") if bn == "local" else ("",):
             metrics = scores.part(model=model, client=name).overall[client.version]
             assert metrics["share_right"].values == pytest.approx(metrics["accuracy"].values)
         groups = scores.part(client=name).groups["sex"][client.version]
-        assert groups["share_right"]["male"].values == pytest.approx(groups["accuracy"]["male"].values)
+        assert groups["share_right"]["male"].values == pytest.approx(
+            groups["accuracy"]["male"].values
+        )
     mine, theirs = (scores.among_clients[name] for name in ("share_right", "accuracy"))
     assert all(mine[measure].values == pytest.approx(theirs[measure].values) for measure in AMONG)
     for model in scores.personal:
@@ -132,7 +152,9 @@ def test_what_is_no_metric_is_refused(name, sentence, path, tmp_path, scores_of)
 
 
 def test_where_there_is_no_metric_of_ones_own_it_is_refused(path):
-    with pytest.raises(UsageError, match="is a metric of your own, and the tests here are made for fedcli's"):
+    with pytest.raises(
+        UsageError, match="is a metric of your own, and the tests here are made for fedcli's"
+    ):
         check_names([f"{path}:share_right"])
     with pytest.raises(UsageError, match="--metric and --engine exclude each other"):
         fedcli.evaluate("run", metric=[f"{path}:share_right"], engine="socket:x")
@@ -140,17 +162,27 @@ def test_where_there_is_no_metric_of_ones_own_it_is_refused(path):
 
 def test_from_a_run_to_a_report(path, tmp_path, monkeypatch):
     monkeypatch.setattr(intervals, "RESAMPLES", 5)
-    clients = fedcli.partition(fedcli.prepare("phantom", size=8, work=tmp_path), by="site", work=tmp_path)
+    clients = fedcli.partition(
+        fedcli.prepare("phantom", size=8, work=tmp_path), by="site", work=tmp_path
+    )
     run = fedcli.train("fedavg", clients, rounds=1, work=tmp_path)
-    report = fedcli.report(run, metric=[f"{path}:share_right", "accuracy"], by=["sex"], work=tmp_path)
+    report = fedcli.report(
+        run, metric=[f"{path}:share_right", "accuracy"], by=["sex"], work=tmp_path
+    )
     frame = report.to_frame()
     assert frame["clean share_right"][0] == pytest.approx(frame["clean accuracy"][0])
-    assert frame["sex worst group share_right"][0] == pytest.approx(frame["sex worst group accuracy"][0])
+    assert frame["sex worst group share_right"][0] == pytest.approx(
+        frame["sex worst group accuracy"][0]
+    )
     assert "worst among clients share_right" in frame
     for format in ("markdown", "latex", "csv", "json"):
-        assert ("share_right" if format in ("csv", "json") else "share right") in " ".join(report.to(format).split())
+        assert ("share_right" if format in ("csv", "json") else "share right") in " ".join(
+            report.to(format).split()
+        )
     page = re.sub(r"<wbr>|&[a-z]+;", "", report.to("html"))
     assert "share right" in page
     made = fedcli.evaluate(run, metric=[f"{path}:share_right"], by=["sex"], work=tmp_path)
     assert made.manifest.options["metrics"]["share_right"]["file"] == "own.py"
-    assert made.path == report.scores[0] and str(tmp_path) not in made.path.read_text(encoding="utf-8")
+    assert made.path == report.scores[0] and str(tmp_path) not in made.path.read_text(
+        encoding="utf-8"
+    )

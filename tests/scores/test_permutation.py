@@ -27,9 +27,12 @@ def test_p_of_a_gap_agrees_with_scipys_permutation_test():
     test = permutation.gaps(logits, y, np.arange(N), GROUPS["sex"], ["accuracy"])["accuracy"]
     assert test["gap"] == pytest.approx(abs(right[SEX == 0].mean() - right[SEX == 1].mean()))
     other = stats.permutation_test(
-        (right[SEX == 0].astype(float), right[SEX == 1].astype(float)), lambda a, b, axis: a.mean(axis) - b.mean(axis),
-        vectorized=True, n_resamples=4999, rng=np.random.default_rng(1),
-    )  # fmt: skip
+        (right[SEX == 0].astype(float), right[SEX == 1].astype(float)),
+        lambda a, b, axis: a.mean(axis) - b.mean(axis),
+        vectorized=True,
+        n_resamples=4999,
+        rng=np.random.default_rng(1),
+    )
     assert test["p"] == pytest.approx(other.pvalue, abs=0.01) and test["p"] < 0.05
 
 
@@ -49,7 +52,11 @@ def test_groups_that_vary_within_patients_are_dealt_whole_and_then_among_a_patie
     assert ((dealt == 1).sum(0) == (place == 1).sum()).all()
     known = np.bincount(unit, place >= 0)
     ones = np.stack([np.bincount(unit, column == 1) for column in dealt.T[:50]])  # [b, U]
-    for n in (1, 2, 3):  # what a patient's images have goes together to one with as many of known group
+    for n in (
+        1,
+        2,
+        3,
+    ):  # what a patient's images have goes together to one with as many of known group
         seen = np.sort(np.bincount(unit, place == 1)[known == n])
         assert (np.sort(ones[:, known == n]) == seen).all()
 
@@ -62,21 +69,33 @@ def test_a_patient_whose_first_image_is_unknown_takes_part_with_the_others():
 
 def test_a_gap_of_groups_that_vary_within_patients_has_the_p_of_its_own_deals():
     side = np.arange(N) % 2  # two images of each patient, one of each side
-    right = (np.arange(N) // 2 % 3 > 0) | (side == 1)  # a third of the patients fail on the first side alone
+    right = (np.arange(N) // 2 % 3 > 0) | (
+        side == 1
+    )  # a third of the patients fail on the first side alone
     y, logits = np.zeros(N, int), np.eye(2)[np.where(right, 0, 1)]
     test = permutation.gaps(logits, y, UNITS, (side, ["l", "r"]), ["accuracy"])["accuracy"]
     assert test["gap"] == pytest.approx(1 / 3) and test["p"] == pytest.approx(0.001)
-    fails = np.repeat(np.arange(N // 2) % 3 == 0, 2)  # both images of a third fail: no deal changes the gap of none
-    same = permutation.gaps(np.eye(2)[fails.astype(int)], y, UNITS, (side, ["l", "r"]), ["accuracy"])["accuracy"]
+    fails = np.repeat(
+        np.arange(N // 2) % 3 == 0, 2
+    )  # both images of a third fail: no deal changes the gap of none
+    same = permutation.gaps(
+        np.eye(2)[fails.astype(int)], y, UNITS, (side, ["l", "r"]), ["accuracy"]
+    )["accuracy"]
     assert same["gap"] == 0 and same["p"] == 1
 
 
 def test_a_crossed_subgroup_that_fails_is_the_first_and_significant_after_holm():
     right = ~((SEX == 1) & (AGE == 2)) | (np.arange(N) % 5 == 0)
     made = permutation.subgroups(right, UNITS, GROUPS)
-    assert (made[0]["attribute"], made[0]["group"]) == ("age*sex", "c x m") and made[0]["p_holm"] < 0.05
-    assert made[0]["difference"] == pytest.approx(made[0]["accuracy"] - right[~((SEX == 1) & (AGE == 2))].mean())
-    assert all(each["images"] >= 30 for each in made) and all(each["p"] <= each["p_holm"] for each in made)
+    assert (made[0]["attribute"], made[0]["group"]) == ("age*sex", "c x m") and made[0][
+        "p_holm"
+    ] < 0.05
+    assert made[0]["difference"] == pytest.approx(
+        made[0]["accuracy"] - right[~((SEX == 1) & (AGE == 2))].mean()
+    )
+    assert all(each["images"] >= 30 for each in made) and all(
+        each["p"] <= each["p_holm"] for each in made
+    )
 
 
 def test_without_a_difference_no_subgroup_is_named_significant():
@@ -87,12 +106,16 @@ def test_without_a_difference_no_subgroup_is_named_significant():
 def test_the_smallest_gap_is_found_with_a_power_of_80_percent():
     gap = power.smallest_gap(200, 120, 0.8)
     effect = gap / np.sqrt(0.8 * 0.2)
-    assert NormalIndPower().power(effect, 200, 0.05, ratio=120 / 200) == pytest.approx(0.8, abs=1e-3)
+    assert NormalIndPower().power(effect, 200, 0.05, ratio=120 / 200) == pytest.approx(
+        0.8, abs=1e-3
+    )
     assert power.smallest_gap(2, 2, 0.8) is None and power.smallest_gap(0, 5, 0.8) is None
 
 
 def test_half_widths_are_wilsons_and_hanley_and_mcneils():
     low, high = proportion_confint(40, 50, method="wilson")
     assert power.half_width(50, 0.8) == pytest.approx((high - low) / 2)
-    assert power.half_area(100, 100, 0.8) == pytest.approx(1.96 * 0.0314, abs=1e-3)  # their table: about 0.031
+    assert power.half_area(100, 100, 0.8) == pytest.approx(
+        1.96 * 0.0314, abs=1e-3
+    )  # their table: about 0.031
     assert power.half_area(0, 5, 0.8) is None

@@ -39,7 +39,9 @@ def work(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def clients(work):
-    return fedcli.partition(prepared(write_hospitals(work / "raw", count=48), work), by=["hospital"], work=work)
+    return fedcli.partition(
+        prepared(write_hospitals(work / "raw", count=48), work), by=["hospital"], work=work
+    )
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +61,9 @@ def typed(*words):
 def test_test_images_as_files_get_the_probabilities_that_evaluation_gave_them(run, work):
     fedcli.evaluate(run, export="csv")
     (table,) = run.path.parent.glob("scores/*/predictions.csv")
-    known = {row["id"]: float(row["prob_1"]) for row in csv.DictReader(table.read_text().splitlines())}
+    known = {
+        row["id"]: float(row["prob_1"]) for row in csv.DictReader(table.read_text().splitlines())
+    }
     made = fedcli.predict(run, [work / "raw" / name for name in known])
     assert made.predicted.chances[:, 1] == pytest.approx(list(known.values()), abs=1e-6)
     frame = made.to_frame()
@@ -71,7 +75,10 @@ def test_a_run_on_a_made_up_sample_says_so_on_stderr(run, work, monkeypatch):
     image = next((work / "raw").glob("*.png"))
     assert "SYNTHETIC" not in typed("predict", run, image).stderr
     monkeypatch.setattr(predict.manifest, "of_sample", lambda paths: paths == [run.path])
-    assert "SYNTHETIC data: its probabilities say nothing about patients" in typed("predict", run, image).stderr
+    assert (
+        "SYNTHETIC data: its probabilities say nothing about patients"
+        in typed("predict", run, image).stderr
+    )
 
 
 def test_a_folder_of_odd_files_ends_with_the_list_of_those_that_cannot_be_read(run, tmp_path):
@@ -85,9 +92,15 @@ def test_a_folder_of_odd_files_ends_with_the_list_of_those_that_cannot_be_read(r
     ended = typed("predict", run, folder, "--format", "json", "--out", tmp_path / "p.json")
     assert ended.exit_code == 1 and "2 of 4 files cannot be read" in ended.stderr
     made = json.loads((tmp_path / "p.json").read_text())
-    assert [line["file"] for line in made["predictions"]] == [str(folder / name) for name in ("good.png", "slice.dcm")]
-    assert [line["file"] for line in made["unreadable"]] == [str(folder / name) for name in ("empty.dcm", "torn.png")]
-    assert all(sum(line["probabilities"].values()) == pytest.approx(1) for line in made["predictions"])
+    assert [line["file"] for line in made["predictions"]] == [
+        str(folder / name) for name in ("good.png", "slice.dcm")
+    ]
+    assert [line["file"] for line in made["unreadable"]] == [
+        str(folder / name) for name in ("empty.dcm", "torn.png")
+    ]
+    assert all(
+        sum(line["probabilities"].values()) == pytest.approx(1) for line in made["predictions"]
+    )
     assert "1 file is no image, such as note.txt" in ended.stderr
     rows = list(csv.reader(io.StringIO(typed("predict", run, folder / "good.png").stdout)))
     assert rows[0][-3:] == ["class", "foreign", "unreadable"] and len(rows) == 2
@@ -98,18 +111,32 @@ def test_a_folder_of_odd_files_ends_with_the_list_of_those_that_cannot_be_read(r
     assert {(row["prob_ill"], row["class"]) for row in rows if row["unreadable"]} == {("", "")}
 
 
-@pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")
+@pytest.mark.skipif(
+    not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder"
+)
 def test_real_slices_are_scored_and_broken_copies_are_listed(run, tmp_path):
     real = Path(os.environ["FEDCLI_REAL_DATA"]) / "ct_head"
     slices = sorted(path for path in real.rglob("I*") if path.is_file())
     whole, other = slices[0].read_bytes(), pydicom.dcmread(slices[1])
     good = {"I30": whole, "UPPER.DCM": slices[1].read_bytes(), "sub/deep.dcm": whole}
-    bad = {"half.dcm": whole[: len(whole) // 2], "head.dcm": whole[:2000], "empty.dcm": b"", "text.dcm": b"hello"}
-    bad |= {"no-preamble.dcm": whole[132:], "syntax.dcm": whole.replace(b"1.2.840.10008.1.2", b"1.2.840.10008.9.9", 1)}
+    bad = {
+        "half.dcm": whole[: len(whole) // 2],
+        "head.dcm": whole[:2000],
+        "empty.dcm": b"",
+        "text.dcm": b"hello",
+    }
+    bad |= {
+        "no-preamble.dcm": whole[132:],
+        "syntax.dcm": whole.replace(b"1.2.840.10008.1.2", b"1.2.840.10008.9.9", 1),
+    }
     for name, content in (good | bad).items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(content)
-    for keyword, value in {"Rows": 4000, "NumberOfFrames": 5, "PhotometricInterpretation": "MONOCHROME1"}.items():
+    for keyword, value in {
+        "Rows": 4000,
+        "NumberOfFrames": 5,
+        "PhotometricInterpretation": "MONOCHROME1",
+    }.items():
         changed = pydicom.dcmread(slices[2])
         setattr(changed, keyword, value)
         changed.save_as(tmp_path / f"{keyword}.dcm")
@@ -117,7 +144,10 @@ def test_real_slices_are_scored_and_broken_copies_are_listed(run, tmp_path):
     other.save_as(tmp_path / "no-pixels.dcm")
     shutil.copy(next(real.rglob("DIRFILE")), tmp_path / "DICOMDIR")
     made = fedcli.predict(run, [tmp_path]).predicted
-    assert {str(Path(file).relative_to(tmp_path)) for file in made.files} == {*good, "PhotometricInterpretation.dcm"}
+    assert {str(Path(file).relative_to(tmp_path)) for file in made.files} == {
+        *good,
+        "PhotometricInterpretation.dcm",
+    }
     unreadable = {Path(file).name for file, _ in made.unreadable}
     assert unreadable == {*bad, "Rows.dcm", "NumberOfFrames.dcm", "no-pixels.dcm"}
 
@@ -135,7 +165,9 @@ def test_a_link_out_of_a_folder_is_listed_and_a_link_that_is_named_is_read(run, 
 @pytest.mark.parametrize("format", ["csv", "json"])
 def test_a_name_that_is_no_text_is_written_in_letters(run, work, tmp_path, format):
     for name in (b"a\xff.png", b"torn\xfe.png"):
-        shutil.copy(next((work / "raw").glob("*.png")), os.fsdecode(os.fsencode(tmp_path) + b"/" + name))
+        shutil.copy(
+            next((work / "raw").glob("*.png")), os.fsdecode(os.fsencode(tmp_path) + b"/" + name)
+        )
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/torn\xfe.png")).write_bytes(b"")
     text = fedcli.predict(run, [tmp_path]).to(format).encode().decode()
     assert ("a\\\\xff.png" if format == "json" else "a\\xff.png") in text
@@ -179,23 +211,36 @@ def test_a_model_is_written_with_its_sidecar_agrees_with_predict_and_names_no_pl
     ended, folder = exported(format)
     assert ended.exit_code == 0, ended.stderr
     about = json.loads((folder / "model.json").read_text())
-    assert about["largest_difference_from_predict"] <= 1e-5 and about["classes"] == ["healthy", "ill"]
-    assert about["input"]["shape"][0] == "batch" and ended.stdout.strip() == str(folder / about["file"])
+    assert about["largest_difference_from_predict"] <= 1e-5 and about["classes"] == [
+        "healthy",
+        "ill",
+    ]
+    assert about["input"]["shape"][0] == "batch" and ended.stdout.strip() == str(
+        folder / about["file"]
+    )
     for path in folder.iterdir():
         parts = [path.read_bytes()]
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as opened:
                 parts += [opened.read(name) for name in opened.namelist()]
-        for place in {Path(torch.__file__).parents[1], Path(model_file.__file__).parents[2], Path.home()}:
+        for place in {
+            Path(torch.__file__).parents[1],
+            Path(model_file.__file__).parents[2],
+            Path.home(),
+        }:
             assert not any(os.fsencode(place) + b"/" in part for part in parts)
     assert "is there already" in typed("export", run, "--format", format, "-o", folder).stderr
 
 
 def test_adapters_are_merged_into_the_layers_of_an_exported_model(clients, work, tmp_path):
     """It agrees with predict and has no other tensors than the network by itself."""
-    run = fedcli.train("fedprox+afl", clients, rounds=1, adapters="lora:2:64", optimizer="sgd", lr=0.01, work=work)
+    run = fedcli.train(
+        "fedprox+afl", clients, rounds=1, adapters="lora:2:64", optimizer="sgd", lr=0.01, work=work
+    )
     made = fedcli.predict(run, sorted((work / "raw").glob("*.png"))[:2])
-    ended = typed("export", "model", run, "--format", "safetensors", "-o", tmp_path / "out.safetensors")
+    ended = typed(
+        "export", "model", run, "--format", "safetensors", "-o", tmp_path / "out.safetensors"
+    )
     assert ended.exit_code == 0 and made.predicted.chances.shape == (2, 2), ended.stderr
     plain = models.build("cnn", models.Inputs(3, 2, 8), seed=0).state_dict()
     assert load_file(tmp_path / "out.safetensors").keys() == plain.keys()
@@ -204,7 +249,10 @@ def test_adapters_are_merged_into_the_layers_of_an_exported_model(clients, work,
 def test_a_model_may_be_given_the_name_of_a_file(run, tmp_path):
     line = "export", run, "-o", tmp_path / "m.safetensors"
     ended = typed(*line)
-    assert ended.stdout == f"{tmp_path / 'm.safetensors'}\n" and f"{tmp_path / 'm.json'}" in ended.stderr
+    assert (
+        ended.stdout == f"{tmp_path / 'm.safetensors'}\n"
+        and f"{tmp_path / 'm.json'}" in ended.stderr
+    )
     assert {path.name for path in tmp_path.iterdir()} == {"m.safetensors", "m.json"}
     assert json.loads((tmp_path / "m.json").read_text())["file"] == "m.safetensors"
     assert "m.safetensors is there already" in typed(*line).stderr
@@ -220,12 +268,23 @@ def consumer(folder, file):
     """Chances [C] of an image by model.json, onnxruntime and OpenCV alone."""
     about = json.loads((folder / "model.json").read_text())
     given, size = about["input"], about["preprocessing"]["size"]
-    assert (given["layout"], given["values"], given["range"]) == ("NCHW", "prepared pixels / 255", [0, 1])
-    assert about["preprocessing"]["resize"].startswith("to size x size by INTER_AREA where the image has more than")
+    assert (given["layout"], given["values"], given["range"]) == (
+        "NCHW",
+        "prepared pixels / 255",
+        [0, 1],
+    )
+    assert about["preprocessing"]["resize"].startswith(
+        "to size x size by INTER_AREA where the image has more than"
+    )
     image = cv2.imread(str(file), cv2.IMREAD_COLOR)
     image = cv2.cvtColor(image, {"RGB": cv2.COLOR_BGR2RGB}[given["colour_order"]])
     how = cv2.INTER_AREA if image.shape[0] * image.shape[1] > size * size else cv2.INTER_CUBIC
-    pixels = cv2.resize(image, (size, size), interpolation=how).transpose(2, 0, 1)[None].astype(given["dtype"]) / 255
+    pixels = (
+        cv2.resize(image, (size, size), interpolation=how)
+        .transpose(2, 0, 1)[None]
+        .astype(given["dtype"])
+        / 255
+    )
     session = onnxruntime.InferenceSession(str(folder / about["file"]))
     logits = session.run([about["output"]["name"]], {given["name"]: pixels})[0][0]
     chances = np.exp(logits - logits.max())
@@ -235,32 +294,47 @@ def consumer(folder, file):
 def test_onnx_runs_with_opencv_by_its_sidecar_alone(run, exported, tmp_path):
     draw = np.random.default_rng(0)
     for name, shape in {"large": (23, 31, 3), "same": (8, 8, 3), "small": (5, 7, 3)}.items():
-        Image.fromarray(draw.integers(0, 256, shape, np.uint8) // np.array([1, 2, 4], np.uint8)).save(
-            tmp_path / f"{name}.png"
-        )
+        Image.fromarray(
+            draw.integers(0, 256, shape, np.uint8) // np.array([1, 2, 4], np.uint8)
+        ).save(tmp_path / f"{name}.png")
     expected = fedcli.predict(run, files := sorted(tmp_path.glob("*.png"))).predicted.chances
     folder = exported("onnx")[1]
     assert np.stack([consumer(folder, file) for file in files]) == pytest.approx(expected, abs=1e-5)
 
 
-def test_a_sidecar_names_the_positive_class_the_threshold_and_its_rule_where_one_was_chosen(run, exported, monkeypatch):
+def test_a_sidecar_names_the_positive_class_the_threshold_and_its_rule_where_one_was_chosen(
+    run, exported, monkeypatch
+):
     about = json.loads((exported("onnx")[1] / "model.json").read_text())
-    assert about["operating_points"] is None and about["decision"].startswith("no threshold was chosen")
+    assert about["operating_points"] is None and about["decision"].startswith(
+        "no threshold was chosen"
+    )
     point = operating.OperatingPoint("ill", "sensitivity=0.95", 0.4556, 108)
     monkeypatch.setattr(model_file, "points", lambda *_: [point])
     opened, written = open_run(run.path), exported("onnx")[1] / "model.onnx"
-    about = model_file._sidecar(opened, predict.Preprocessing.of(opened), written, "onnx", None, False, 0.0)
+    about = model_file._sidecar(
+        opened, predict.Preprocessing.of(opened), written, "onnx", None, False, 0.0
+    )
     assert about["operating_points"] == [
-        {"positive": "ill", "rule": "sensitivity=0.95", "threshold": 0.4556, "images": 108, "chosen_on": "validation"}
+        {
+            "positive": "ill",
+            "rule": "sensitivity=0.95",
+            "threshold": 0.4556,
+            "images": 108,
+            "chosen_on": "validation",
+        }
     ]
     assert "at least the threshold" in about["decision"]
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("model", "format", "batch", "side"), [("resnet10", "torchscript", "batch", 8), ("clip-tiny", "onnx", 1, 32)]
+    ("model", "format", "batch", "side"),
+    [("resnet10", "torchscript", "batch", 8), ("clip-tiny", "onnx", 1, 32)],
 )
-def test_residual_networks_and_transformers_are_exported_too(work, tmp_path, model, format, batch, side):
+def test_residual_networks_and_transformers_are_exported_too(
+    work, tmp_path, model, format, batch, side
+):
     """The small network above, which has batch norm too, is tried in every format."""
     images = prepared(write_hospitals(tmp_path / "raw", count=24), work, size=side)
     clients = fedcli.partition(images, by=["hospital"], work=work)
@@ -271,7 +345,12 @@ def test_residual_networks_and_transformers_are_exported_too(work, tmp_path, mod
 
 def test_a_file_that_differs_from_predict_is_not_kept(run, tmp_path, monkeypatch):
     write, _ = model_file.FORMATS["torchscript"]
-    wrong = {"torchscript": (write, lambda path, module: lambda pixels: torch.zeros(len(pixels), 2).numpy())}
+    wrong = {
+        "torchscript": (
+            write,
+            lambda path, module: lambda pixels: torch.zeros(len(pixels), 2).numpy(),
+        )
+    }
     monkeypatch.setattr(model_file, "FORMATS", model_file.FORMATS | wrong)
     ended = typed("export", run, "--format", "torchscript", "-o", tmp_path / "out")
     assert ended.exit_code == 1 and "differs from fedcli predict" in ended.stderr
@@ -280,7 +359,11 @@ def test_a_file_that_differs_from_predict_is_not_kept(run, tmp_path, monkeypatch
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [(["modle"], "neither nvflare, flower, model nor a run"), (["flower"], "which sites"), (["model"], "which kind")],
+    [
+        (["modle"], "neither nvflare, flower, model nor a run"),
+        (["flower"], "which sites"),
+        (["model"], "which kind"),
+    ],
 )
 def test_a_mistyped_export_says_what_there_is(words, said, tmp_path):
     ended = typed("export", *words, "-o", tmp_path / "x")
@@ -316,16 +399,30 @@ def test_of_two_exports_into_one_folder_the_slower_one_is_refused(run, tmp_path,
     monkeypatch.setattr(model_file, "_sidecar", slow)
     with pytest.raises(FedcliError, match="m is there already"):
         model_file.export(open_run(run.path), "torchscript", folder)
-    assert (folder / "model.pt").read_text() == "of the other process" and len(list(tmp_path.iterdir())) == 1
+    assert (folder / "model.pt").read_text() == "of the other process" and len(
+        list(tmp_path.iterdir())
+    ) == 1
 
 
 def test_a_clients_name_leads_no_export_out_of_its_folder(tmp_path):
     hospitals = ("../../../out", "north\nsouth")
     raw = write_hospitals(tmp_path / "raw", count=48, hospitals=hospitals)
-    clients = fedcli.partition(prepared(raw, tmp_path / "work"), by=["hospital"], work=tmp_path / "work")
+    clients = fedcli.partition(
+        prepared(raw, tmp_path / "work"), by=["hospital"], work=tmp_path / "work"
+    )
     run = fedcli.train("fedavg", clients, rounds=1, single_site=True, work=tmp_path / "work")
     for client, part in zip(hospitals, ("_out", "north_south"), strict=True):
-        line = "export", "model", run.path, "--client", client, "--format", "torchscript", "--work", tmp_path / "work"
+        line = (
+            "export",
+            "model",
+            run.path,
+            "--client",
+            client,
+            "--format",
+            "torchscript",
+            "--work",
+            tmp_path / "work",
+        )
         ended = typed(*line)
         name = f"{run.path.parent.name}-{part}-torchscript"
         assert ended.stdout == f"{tmp_path / 'work' / 'exported' / name / 'model.pt'}\n"

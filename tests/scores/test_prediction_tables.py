@@ -33,7 +33,9 @@ def scored(folder, logits, y, groups, *, units=None, place="logits/clean"):
             for name, column in groups.items():
                 file[f"group/{name}"] = np.array(column)
 
-    return staged(folder, {"kept_rounds": [9, 10], "attributes": ATTRIBUTES, "versions": {}}, write=write)
+    return staged(
+        folder, {"kept_rounds": [9, 10], "attributes": ATTRIBUTES, "versions": {}}, write=write
+    )
 
 
 def random_answers(n=300, classes=2):
@@ -48,18 +50,28 @@ def random_answers(n=300, classes=2):
 def test_one_row_per_image_with_its_chances_and_its_groups(tmp_path):
     logits = np.log(np.array([[0.25, 0.75], [0.5, 0.5], [0.125, 0.875]]))
     groups = {"sex": [1, -1, 0], "site": [2, 0, -1]}
-    path, other = to_csv(scored(tmp_path / "scores", logits, [1, 0, 1], groups, units=["p", "p", "q"]))
+    path, other = to_csv(
+        scored(tmp_path / "scores", logits, [1, 0, 1], groups, units=["p", "p", "q"])
+    )
     assert path == tmp_path / "scores" / "predictions.csv"
     head, *lines = csv.reader(io.StringIO(path.read_text(encoding="utf-8")))
     assert head == ["id", "unit", "label", "prob_0", "prob_1", "sex", "site"]
     assert [line[:3] + line[5:] for line in lines] == [
-        ["é0", "p", "1", "male", "west"], ["é1", "p", "0", "", "north"], ["é2", "q", "1", "female", ""],
-    ]  # fmt: skip
+        ["é0", "p", "1", "male", "west"],
+        ["é1", "p", "0", "", "north"],
+        ["é2", "q", "1", "female", ""],
+    ]
     head, *binary = csv.reader(io.StringIO(other.read_text(encoding="utf-8")))
     assert head == ["id", "unit", "y_true", "y_pred", "y_score", "sex", "site"]
-    assert [line[2:4] for line in binary] == [["1", "1"], ["0", "0"], ["1", "1"]]  # of equal chances the first class
+    assert [line[2:4] for line in binary] == [
+        ["1", "1"],
+        ["0", "0"],
+        ["1", "1"],
+    ]  # of equal chances the first class
     assert [line[4] for line in binary] == [line[4] for line in lines]
-    assert [[float(x) for x in line[3:5]] for line in lines] == probabilities(logits).tolist()  # every digit
+    assert [[float(x) for x in line[3:5]] for line in lines] == probabilities(
+        logits
+    ).tolist()  # every digit
 
 
 def test_where_every_client_answers_for_itself_there_is_no_one_table(tmp_path):
@@ -76,7 +88,9 @@ def fairmedfm(path, capsys, *words):
     capsys.readouterr()
     cli.main(["score", str(path), "--sensitive", *ATTRIBUTES, "--output", str(table), *words])
     rows = csv.DictReader(io.StringIO(table.read_text()))
-    return json.loads(capsys.readouterr().out), {(row["attribute"], row["group"]): row for row in rows}
+    return json.loads(capsys.readouterr().out), {
+        (row["attribute"], row["group"]): row for row in rows
+    }
 
 
 def test_the_fairmedfm_package_finds_our_aucs_and_odds_in_it(tmp_path, capsys):
@@ -87,15 +101,20 @@ def test_the_fairmedfm_package_finds_our_aucs_and_odds_in_it(tmp_path, capsys):
         known = groups[name] >= 0  # it leaves out images of an unknown group
         ours = group_scores(logits[known], y[known], groups[name][known], values)
         between = ours["between"]["auc_binary"]
-        assert summary[name]["overall-auc"] == pytest.approx(ours["overall"]["auc_binary"], abs=1e-12)
+        assert summary[name]["overall-auc"] == pytest.approx(
+            ours["overall"]["auc_binary"], abs=1e-12
+        )
         assert summary[name]["worst-auc"] == pytest.approx(between["worst"]["score"], abs=1e-12)
         assert summary[name]["auc-gap"] == pytest.approx(between["gap"], abs=1e-12)
         rows = {
-            value: {key: float(theirs[name, value][key]) for key in ("auc", "acc", "tpr", "tnr")} for value in values
+            value: {key: float(theirs[name, value][key]) for key in ("auc", "acc", "tpr", "tnr")}
+            for value in values
         }
         for value in values:
             part = ours["groups"][value]
-            assert (rows[value]["auc"], rows[value]["acc"]) == pytest.approx((part["auc_binary"], part["accuracy"]))
+            assert (rows[value]["auc"], rows[value]["acc"]) == pytest.approx(
+                (part["auc_binary"], part["accuracy"])
+            )
         ranges = [np.ptp([row[rate] for row in rows.values()]) for rate in ("tpr", "tnr")]
         assert ours["equalized_odds_difference"] == pytest.approx(max(ranges))
         if len(values) == 2:  # each group's others are the one other group
@@ -108,13 +127,25 @@ def test_the_fmm_fairness_eval_package_finds_our_differences_in_it(tmp_path):
     cli = pytest.importorskip("fmm_fairness.cli")
     logits, y, groups = random_answers()
     _, path = to_csv(scored(tmp_path / "scores", logits, y, groups))
-    words = ["--protected-attrs", "sex,site", "--site-attribute", "site", "--output", str(tmp_path / "pack")]
+    words = [
+        "--protected-attrs",
+        "sex,site",
+        "--site-attribute",
+        "site",
+        "--output",
+        str(tmp_path / "pack"),
+    ]
     assert cli.main(["evaluate", str(path), *words]) == 0
-    theirs = json.loads((tmp_path / "pack" / "fairness-evidence.json").read_text())["per_attribute_metrics"]
+    theirs = json.loads((tmp_path / "pack" / "fairness-evidence.json").read_text())[
+        "per_attribute_metrics"
+    ]
     for name, values in ATTRIBUTES.items():
         ours = group_scores(logits, y, groups[name], values)["demographic_parity_difference"]
         assert theirs[name]["demographic_parity_gap"]["gap"] == pytest.approx(ours)
-        rates = [(logits.argmax(1) == 1)[(y == 1) & (groups[name] == g)].mean() for g in range(len(values))]
+        rates = [
+            (logits.argmax(1) == 1)[(y == 1) & (groups[name] == g)].mean()
+            for g in range(len(values))
+        ]
         assert theirs[name]["equal_opportunity_gap"]["gap"] == pytest.approx(np.ptp(rates))
 
 
@@ -125,7 +156,9 @@ def test_of_several_classes_it_scores_one_against_all_others(tmp_path, capsys):
     for c in range(3):
         summary, _ = fairmedfm(path, capsys, "--pos-label", str(c), "--score-column", str(c))
         aucs.append(summary["sex"]["overall-auc"])
-    assert np.mean(aucs) == pytest.approx(score(logits[known], y[known])["auc_ovr_macro"], abs=1e-12)
+    assert np.mean(aucs) == pytest.approx(
+        score(logits[known], y[known])["auc_ovr_macro"], abs=1e-12
+    )
 
 
 def fedcli(*words):
@@ -137,11 +170,16 @@ def test_evaluate_writes_the_table_beside_scores_new_or_old(tmp_path, monkeypatc
     run = train(make_chain(tmp_path, corrupted=True), plan, work=tmp_path, out=None)
     scores = fedcli("evaluate", run).stdout
     before = {path: path.read_bytes() for path in run.parent.glob("scores/*/*")}
-    monkeypatch.setattr("fedcli.scores.evaluate.open_run", lambda *_: pytest.fail("opened the network again"))
+    monkeypatch.setattr(
+        "fedcli.scores.evaluate.open_run", lambda *_: pytest.fail("opened the network again")
+    )
     done = fedcli("evaluate", run, "--export", "csv")
     assert done.stdout == scores and "predictions-corrupted.csv" in done.stderr
     after = {path: path.read_bytes() for path in run.parent.glob("scores/*/*")}
-    assert {path.name for path in after.keys() - before.keys()} == {"predictions.csv", "predictions-corrupted.csv"}
+    assert {path.name for path in after.keys() - before.keys()} == {
+        "predictions.csv",
+        "predictions-corrupted.csv",
+    }
     assert before.items() <= after.items()
     refused = fedcli("evaluate", run, "--export", "xml")
     assert refused.exit_code == 2 and "there is one: --export csv" in refused.stderr

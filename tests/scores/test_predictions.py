@@ -42,8 +42,9 @@ def test_predictions_are_read_back_as_they_were_written(tmp_path, scores_of):
     assert (contents.unit == units).all() and contents.id[3] == "é3"
     assert (contents.groups["sex"] == run.data.test["clean"].groups["sex"].numpy()).all()
     assert {version: list(rounds) for version, rounds in contents.logits.items()} == {
-        "clean": [4, 5, 6], "corrupted": [4, 5, 6],
-    }  # fmt: skip
+        "clean": [4, 5, 6],
+        "corrupted": [4, 5, 6],
+    }
     assert (contents.logits["corrupted"][5] == logits_of(run, 5, "corrupted")).all()
     assert (contents.clients, {row: at.tolist() for row, at in contents.tests.items()}) == (
         {},

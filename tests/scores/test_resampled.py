@@ -6,8 +6,8 @@ import pytest
 from evaluated_runs import a_run, scorer
 
 from fedcli import metrics
-from fedcli.compare.resampling import Resamples, _drawn, _last, _of_last
-from fedcli.compare.systems import read
+from fedcli.comparison.resampling import Resamples, _drawn, _last, _of_last
+from fedcli.comparison.systems import read
 from fedcli.errors import FedcliError
 from fedcli.scores.statistics import resampled
 from fedcli.scores.table import Where
@@ -26,7 +26,11 @@ def test_reports_read_what_they_would_draw(tmp_path, scores_of, monkeypatch, uni
     monkeypatch.setattr(resampled, "MANY", 90)
     (scored,) = read([scores_of(a_run(tmp_path, units=units))])
     assert (scored.path.parent / resampled.FILE).exists()
-    asked = [Where(version, metric=metric) for version in ("clean", "corrupted", "average") for metric in ASKED]
+    asked = [
+        Where(version, metric=metric)
+        for version in ("clean", "corrupted", "average")
+        for metric in ASKED
+    ]
     with_file = Resamples(30)
     read_ones = [with_file.drawn(scored, of).tolist() for of in asked]
     monkeypatch.setattr(resampled, "read", lambda folder: {})
@@ -37,17 +41,23 @@ def test_reports_read_what_they_would_draw(tmp_path, scores_of, monkeypatch, uni
 
 def test_intervals_over_runs_read_what_they_would_draw(tmp_path, scores_of, monkeypatch):
     monkeypatch.setattr(resampled, "MANY", 90)
-    (scored,) = read([scores_of(a_run(tmp_path, units=np.array([f"patient {i % 40}" for i in range(90)])))])
+    (scored,) = read(
+        [scores_of(a_run(tmp_path, units=np.array([f"patient {i % 40}" for i in range(90)])))]
+    )
     read_ones = [_last(scored, Where(version), False)[0] for version in ("clean", "average")]
     monkeypatch.setattr(resampled, "read", lambda folder, last=False: {})
     _of_last.cache_clear()
     for version, columns in zip(("clean", "average"), read_ones, strict=True):
         drawn = _last(scored, Where(version), False)[0]
-        assert {m: c.tolist() for m, c in drawn.items()} == {m: c.tolist() for m, c in columns.items()}
+        assert {m: c.tolist() for m, c in drawn.items()} == {
+            m: c.tolist() for m, c in columns.items()
+        }
 
 
 @pytest.mark.parametrize("units", [None, np.array([f"patient {i % 40}" for i in range(90)])])
-def test_intervals_of_groups_over_runs_read_what_they_would_draw(tmp_path, scores_of, monkeypatch, units):
+def test_intervals_of_groups_over_runs_read_what_they_would_draw(
+    tmp_path, scores_of, monkeypatch, units
+):
     monkeypatch.setattr(resampled, "MANY", 90)
     (scored,) = read([scores_of(a_run(tmp_path, units=units), by=["sex", "age"])])
     groups = [("sex", "male"), ("age", "young"), ("age", "eldest")]
@@ -58,11 +68,15 @@ def test_intervals_of_groups_over_runs_read_what_they_would_draw(tmp_path, score
         _of_last.cache_clear()
         drawn = [_last(scored, each, False)[0] for each in asked]
     for columns, kept in zip(drawn, read_ones, strict=True):
-        assert {m: c.tolist() for m, c in columns.items()} == {m: c.tolist() for m, c in kept.items()}
+        assert {m: c.tolist() for m, c in columns.items()} == {
+            m: c.tolist() for m, c in kept.items()
+        }
     with h5py.File(scored.path.parent / resampled.FILE, "a") as file:
         del file["groups/0/1/clean/accuracy"]
         file["groups/0/1/clean/accuracy"] = np.zeros(7)
-    with pytest.raises(FedcliError, match="does not hold 1000 resamples of groups/0/1/clean/accuracy"):
+    with pytest.raises(
+        FedcliError, match="does not hold 1000 resamples of groups/0/1/clean/accuracy"
+    ):
         resampled.read_group(scored.path.parent, 0, 1)
     assert resampled.read_group(tmp_path / "none", 0, 1) == {}
 
@@ -82,7 +96,9 @@ def test_scores_of_few_images_keep_none(tmp_path, scores_of):
 def test_scores_of_many_models_keep_none(tmp_path, monkeypatch):
     monkeypatch.setattr(resampled, "MANY", 1)
     two = [np.zeros((3, 2)), np.zeros((3, 2))]
-    resampled.write(tmp_path, {"clean": [two]}, np.array([0, 1, 0]), np.array(["a", "b", "c"]), None)
+    resampled.write(
+        tmp_path, {"clean": [two]}, np.array([0, 1, 0]), np.array(["a", "b", "c"]), None
+    )
     assert not list(tmp_path.iterdir())
 
 
@@ -91,10 +107,14 @@ def test_a_file_of_other_resamples_or_scores_is_refused(tmp_path):
         for metric in metrics.names(metrics.CLASSES, resampled=True):
             file[f"clean/{metric}"] = np.zeros(resampled.RESAMPLES)
             file[f"last/clean/{metric}"] = np.zeros(7)
-    assert resampled.read(tmp_path)["clean"].keys() == set(metrics.names(metrics.CLASSES, resampled=True))
+    assert resampled.read(tmp_path)["clean"].keys() == set(
+        metrics.names(metrics.CLASSES, resampled=True)
+    )
     with h5py.File(tmp_path / resampled.FILE, "a") as file:
         del file["clean/accuracy"]
-    with pytest.raises(FedcliError, match=f"{resampled.FILE} does not hold 2000 resamples of all clean scores"):
+    with pytest.raises(
+        FedcliError, match=f"{resampled.FILE} does not hold 2000 resamples of all clean scores"
+    ):
         resampled.read(tmp_path)
     with pytest.raises(FedcliError, match="does not hold 1000 resamples of last/clean/"):
         resampled.read(tmp_path, last=True)

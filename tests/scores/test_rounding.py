@@ -40,9 +40,9 @@ def test_ties_of_bca_are_half_on_either_side_whatever_their_last_bit():
     values, left = np.r_[np.full(50, low), np.linspace(0, 1, 50)], np.array([0.1, 0.3, 0.9])
     exact = bca_interval(high, np.r_[np.full(50, high), np.linspace(0, 1, 50)], left)
     assert bca_interval(high, values, left) == pytest.approx(exact)
-    assert bca_interval(low, np.linspace(0, 1, 99), np.array([*THIRDS, *THIRDS, low])) == bca_interval(
-        low, np.linspace(0, 1, 99), np.full(5, low)
-    )  # no acceleration by rounding
+    assert bca_interval(
+        low, np.linspace(0, 1, 99), np.array([*THIRDS, *THIRDS, low])
+    ) == bca_interval(low, np.linspace(0, 1, 99), np.full(5, low))  # no acceleration by rounding
 
 
 def test_a_gap_that_a_deal_makes_again_counts():
@@ -54,7 +54,9 @@ def test_equal_differences_over_seeds_have_no_t_and_tied_ranks():
     assert paired_t(a, b).p == 1.0 and wilcoxon(a, b).p == 1.0
     steps = [2.5e-12 * (1 - 1e-5), 2.5e-12 * (1 + 1e-5), 2.5e-12]  # on both sides of a digit's end
     assert paired_t([0.0] * 3, steps).p is None
-    assert wilcoxon([0.0] * 3, [-steps[0], steps[1], steps[2]]).statistic == 4.0  # of ranks 2, 2 and 2
+    assert (
+        wilcoxon([0.0] * 3, [-steps[0], steps[1], steps[2]]).statistic == 4.0
+    )  # of ranks 2, 2 and 2
 
 
 def brute_force(rule, value, scores, labels):
@@ -66,7 +68,11 @@ def brute_force(rule, value, scores, labels):
         if rule == "youden":
             worth[threshold] = Fraction(hits, ill) + Fraction(well - alarms, well)
         else:
-            worth[threshold] = Fraction(hits, ill) >= exact if rule == "sensitivity" else -exact * (ill - hits) - alarms
+            worth[threshold] = (
+                Fraction(hits, ill) >= exact
+                if rule == "sensitivity"
+                else -exact * (ill - hits) - alarms
+            )
     return max(worth, key=worth.get)  # the first of equals
 
 
@@ -76,10 +82,17 @@ def test_thresholds_are_those_of_exact_fractions():
     draw = np.random.default_rng(0)
     for _ in range(1000):
         n = int(draw.integers(4, 9))
-        scores, labels = (draw.permutation(12)[:n] / 12).tolist(), [0, 1, *draw.integers(0, 2, n - 2).tolist()]
+        scores, labels = (
+            (draw.permutation(12)[:n] / 12).tolist(),
+            [0, 1, *draw.integers(0, 2, n - 2).tolist()],
+        )
         for rule, value in (("youden", None), ("cost", 0.1), ("cost", 0.3), ("sensitivity", 0.6)):
             exact = brute_force(rule, value, scores, labels)
-            assert threshold_of(rule, value, np.array(scores), np.array(labels)) == exact, (rule, scores, labels)
+            assert threshold_of(rule, value, np.array(scores), np.array(labels)) == exact, (
+                rule,
+                scores,
+                labels,
+            )
 
 
 def test_a_specificity_that_is_reached_to_the_digit_is_reached():
@@ -103,7 +116,10 @@ def test_of_equal_rounds_the_one_with_the_larger_score_then_the_earlier_one_is_t
 def test_only_a_better_round_takes_the_place_of_an_earlier_one():
     low, high = THIRDS
     before = SimpleNamespace(score=low)
-    assert Scoring.best(SimpleNamespace(metric="it"), before, None, {"validation": {"it": high}}) is before
+    assert (
+        Scoring.best(SimpleNamespace(metric="it"), before, None, {"validation": {"it": high}})
+        is before
+    )
 
 
 def test_groups_that_are_level_but_for_rounding_have_no_gap():
@@ -121,7 +137,10 @@ def test_images_at_exactly_one_half_keep_their_decisions():
     tally = decided_half(10, 7)
     logits, y = tally.rebuilt()
     assert score(logits, y)["accuracy"] == tally.score()["accuracy"] == 0.7
-    table = {Where(metric=name): Score([value], [1]) for name, value in decided_half(100, 70).score().items()}
+    table = {
+        Where(metric=name): Score([value], [1])
+        for name, value in decided_half(100, 70).score().items()
+    }
     _add_interval(table, Where(), decided_half(100, 70))
     interval = table[Where(metric="accuracy")]
     assert interval.low < 0.70 < interval.high
@@ -129,9 +148,14 @@ def test_images_at_exactly_one_half_keep_their_decisions():
 
 def test_images_near_one_half_keep_decisions_and_area():
     draw = np.random.default_rng(3)
-    logits, y = draw.integers(-1, 2, (300, 2)) * 1e-4, draw.integers(0, 2, 300)  # all in the bins about one half
+    logits, y = (
+        draw.integers(-1, 2, (300, 2)) * 1e-4,
+        draw.integers(0, 2, 300),
+    )  # all in the bins about one half
     tally = Tally.of(logits, y)
-    kept = score(*(array.astype(kind) for array, kind in zip(tally.rebuilt(), (np.float32, np.int64))))
+    kept = score(
+        *(array.astype(kind) for array, kind in zip(tally.rebuilt(), (np.float32, np.int64)))
+    )
     scores = tally.score()
     for metric in ("accuracy", "balanced_accuracy", "f1_macro", "auc_binary"):
         assert kept[metric] == pytest.approx(scores[metric]), metric

@@ -14,14 +14,18 @@ from fedcli.scores.severities import asked
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     work = tmp_path_factory.mktemp("work")
-    data = fedcli.prepare("phantom", size=16, clients=3, corrupt="gaussian", sample_images=240, work=work, jobs=1)
+    data = fedcli.prepare(
+        "phantom", size=16, clients=3, corrupt="gaussian", sample_images=240, work=work, jobs=1
+    )
     return fedcli.train("fedavg", data, rounds=2, work=work)
 
 
 @pytest.fixture(scope="module")
 def made(run, tmp_path_factory):
     out = tmp_path_factory.mktemp("scores") / "scores"
-    return fedcli.evaluate(run, by=["sex"], corrupt=["gaussian", "contrast"], severity=["1", "3"], out=out)
+    return fedcli.evaluate(
+        run, by=["sex"], corrupt=["gaussian", "contrast"], severity=["1", "3"], out=out
+    )
 
 
 def test_the_kind_and_severity_of_training_has_the_scores_of_the_runs_own_corrupted_test_set(made):
@@ -40,19 +44,26 @@ def test_what_training_has_seen_is_recorded_and_shown_on_terminal_and_page(made,
         for level, at in levels.items()
     }
     assert seen == {
-        ("gaussian-noise", "1"): (True, False), ("gaussian-noise", "3"): (True, True),
-        ("contrast", "1"): (False, False), ("contrast", "3"): (False, False),
-    }  # fmt: skip
+        ("gaussian-noise", "1"): (True, False),
+        ("gaussian-noise", "3"): (True, True),
+        ("contrast", "1"): (False, False),
+        ("contrast", "3"): (False, False),
+    }
     (table,) = further.by_severity([("", Scores.read(made.path))])
     assert [[cell.text for cell in row[:3]] for row in table.rows] == [
-        ["clean", "-", "-"], ["contrast", "1", "unseen"], ["contrast", "3", "unseen"],
-        ["gaussian noise", "1", "another severity"], ["gaussian noise", "3", "this severity"],
-    ]  # fmt: skip
+        ["clean", "-", "-"],
+        ["contrast", "1", "unseen"],
+        ["contrast", "3", "unseen"],
+        ["gaussian noise", "1", "another severity"],
+        ["gaussian noise", "3", "this severity"],
+    ]
     text = page.write(tmp_path / "page.html", [made.path]).read_text(encoding="utf-8")
     assert "Other corruptions" in text and "another severity" in text
 
 
-def test_scores_without_it_have_no_such_part_and_equal_questions_have_equal_answers(run, made, tmp_path):
+def test_scores_without_it_have_no_such_part_and_equal_questions_have_equal_answers(
+    run, made, tmp_path
+):
     plain = fedcli.evaluate(run, by=["sex"])
     assert "severities" not in plain.body and plain.path != made.path
     assert (
@@ -60,9 +71,16 @@ def test_scores_without_it_have_no_such_part_and_equal_questions_have_equal_answ
         == plain.body["versions"]["clean"]["count"]
     )
     again = fedcli.evaluate(
-        run, by=["sex"], corrupt=["gaussian-noise", "contrast"], severity=["3", "1"], out=tmp_path / "s"
+        run,
+        by=["sex"],
+        corrupt=["gaussian-noise", "contrast"],
+        severity=["3", "1"],
+        out=tmp_path / "s",
     )
-    assert again.body == made.body and manifest.read(again.path).options == manifest.read(made.path).options
+    assert (
+        again.body == made.body
+        and manifest.read(again.path).options == manifest.read(made.path).options
+    )
 
 
 def test_a_range_is_each_severity_and_none_is_all_five(run):
@@ -99,7 +117,9 @@ def test_a_severity_without_a_kind_needs_a_corrupted_run(run, tmp_path):
 def test_a_backdoor_has_its_success_beside_the_scores(tmp_path):
     """Also where images are corrupted after the attack; it is the share of other classes that are called the target."""
     data = fedcli.prepare("phantom", size=16, clients=3, work=tmp_path, jobs=1)
-    hostile = fedcli.attack(data, kind="backdoor", clients=2, target="epidural", strength=1.0, work=tmp_path)
+    hostile = fedcli.attack(
+        data, kind="backdoor", clients=2, target="epidural", strength=1.0, work=tmp_path
+    )
     noisy = fedcli.corrupt(hostile, "gaussian", on=["client-00"], work=tmp_path, jobs=1)
     made = fedcli.evaluate(fedcli.train("fedavg", noisy, rounds=2, work=tmp_path), by=["sex"])
     success = made.body["backdoor"]
@@ -107,4 +127,7 @@ def test_a_backdoor_has_its_success_beside_the_scores(tmp_path):
     scores = Scores.read(made.path)
     (table,) = further.by_severity([("", scores)])
     assert table.title == "Success of the backdoor" and 0 <= success["patched"]["last"] <= 1
-    assert scores.part().overall["patched"]["attack_success"].count < made.body["versions"]["clean"]["count"]
+    assert (
+        scores.part().overall["patched"]["attack_success"].count
+        < made.body["versions"]["clean"]["count"]
+    )

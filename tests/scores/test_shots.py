@@ -44,11 +44,23 @@ def test_a_row_of_the_papers_table_is_the_means_of_its_groups(row):
     means = group_means(np.array([of[group] for group in FOLD]), FOLD)
     assert [means[name] for name in GROUPS] == pytest.approx(row[2:5])
     assert [means["all"], means["balanced_accuracy"]] == pytest.approx(row[5:], abs=0.05)
-    assert abs(group_means(np.array([of[group] for group in WHOLE]), WHOLE)["balanced_accuracy"] - row[6]) > 0.5
+    assert (
+        abs(
+            group_means(np.array([of[group] for group in WHOLE]), WHOLE)["balanced_accuracy"]
+            - row[6]
+        )
+        > 0.5
+    )
 
 
 def test_the_thresholds_themselves_are_medium():
-    assert [group_of(count, 700, 70) for count in (0, 69, 70, 700, 701)] == ["tail", "tail", "medium", "medium", "head"]
+    assert [group_of(count, 700, 70) for count in (0, 69, 70, 700, 701)] == [
+        "tail",
+        "tail",
+        "medium",
+        "medium",
+        "head",
+    ]
 
 
 def test_a_class_without_a_test_image_is_left_out_and_an_empty_group_too():
@@ -75,8 +87,11 @@ def test_average_is_taken_in_each_round_and_groups_are_named_with_their_counts()
     assert means["classes"] == {"head": {"a": 90}, "medium": {"b": 50}, "tail": {"c": 3}}
     assert (means["upper"], means["lower"], means["skipped"]) == (80, 50, ["c"])
     assert means["versions"]["average"]["head"] == {
-        "last": 1.0, "mean_last5": 0.75, "std_last5": 0.25, "per_round": [0.5, 1.0],
-    }  # fmt: skip
+        "last": 1.0,
+        "mean_last5": 0.75,
+        "std_last5": 0.25,
+        "per_round": [0.5, 1.0],
+    }
     assert means["versions"]["clean"]["tail"]["mean_last5"] is None
     assert described(shots.shots(y, ["a", "b", "c"], np.array([90, 50, 3]), (80, 50))) == (
         "head (more than 80 training images): a; medium (50 to 80 training images): b; "
@@ -104,8 +119,14 @@ SKIN = {"nv": 5364, "mel": 891, "bkl": 879, "bcc": 412, "akiec": 262, "vasc": 11
 @pytest.mark.parametrize(
     ("limits", "sentence"),
     [
-        ((700, 70), "no class has fewer than 70 training images: --shots 700,200 would make vasc, df the tail"),
-        ((9000, 200), "no class has more than 9000 training images: --shots 600,200 would make nv, mel, bkl the head"),
+        (
+            (700, 70),
+            "no class has fewer than 70 training images: --shots 700,200 would make vasc, df the tail",
+        ),
+        (
+            (9000, 200),
+            "no class has more than 9000 training images: --shots 600,200 would make nv, mel, bkl the head",
+        ),
         ((90, 90), "no class has 90 to 90 or fewer than 90 training images: --shots "),
     ],
 )
@@ -144,7 +165,11 @@ def test_a_run_is_always_scored_by_shots_and_shows_them_when_asked(run):
 
     asked = Path(fedcli.evaluate(run, shots="26,26"))
     record, body = manifest.verify(asked), body_of(asked)
-    assert record.options["shots"] == [26, 26] and record.made_by == ["evaluate", "--shots", "26,26"]
+    assert record.options["shots"] == [26, 26] and record.made_by == [
+        "evaluate",
+        "--shots",
+        "26,26",
+    ]
     with h5py.File(asked.parent / "predictions.h5") as file:
         y, last = file["y"][()], file["logits/corrupted/2"][()]
     recall = [(last[y == c].argmax(1) == c).mean() for c in range(3)]
@@ -155,7 +180,10 @@ def test_a_run_is_always_scored_by_shots_and_shows_them_when_asked(run):
         assert scores["balanced_accuracy"] == body["versions"][version]["balanced_accuracy"]
     columns, lines = table_cells(rows([asked]))
     shown = dict(zip(columns, lines[0], strict=True))
-    assert [column for column in columns if "recall" in column] == ["clean head recall (%)", "clean medium recall (%)"]
+    assert [column for column in columns if "recall" in column] == [
+        "clean head recall (%)",
+        "clean medium recall (%)",
+    ]
     mean = body["shots"]["versions"]["clean"]["head"]["mean_last5"]
     assert shown["clean head recall (%)"].startswith(f"{100 * mean:.2f} ±")
 

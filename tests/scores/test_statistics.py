@@ -26,7 +26,11 @@ def images(n=90, classes=3, *, seed=0, ties=False):
     chance = np.random.default_rng(seed)
     y = chance.integers(0, classes, n)
     logits = chance.normal(size=(n, classes)) + 1.2 * np.eye(classes)[y]
-    return (np.round(logits) if ties else logits).astype(np.float32), y, np.sort(chance.integers(0, n // 2, n))
+    return (
+        (np.round(logits) if ties else logits).astype(np.float32),
+        y,
+        np.sort(chance.integers(0, n // 2, n)),
+    )
 
 
 def weighted(logits, y, weights):
@@ -42,7 +46,9 @@ def one_by_one(logits, y, weights):
         "accuracy": accuracy_score(truth, guess),
         "balanced_accuracy": balanced_accuracy_score(truth, guess),
         "f1_macro": f1_score(truth, guess, average="macro"),
-        "auc_ovo_macro": roc_auc_score(truth, chance, multi_class="ovo") if chance.shape[1] > 2 else None,
+        "auc_ovo_macro": roc_auc_score(truth, chance, multi_class="ovo")
+        if chance.shape[1] > 2
+        else None,
         "auc_binary": roc_auc_score(truth, chance[:, 1]) if chance.shape[1] == 2 else None,
     }
 
@@ -72,7 +78,9 @@ def test_the_scores_of_given_weights_are_those_of_the_images_written_out():
 def test_each_image_once_is_the_score_itself():
     logits, y, _ = images()
     once = weighted(logits, y, np.ones((1, len(y))))
-    assert {k: v[0] for k, v in once.items()} == pytest.approx({k: score(logits, y)[k] for k in once}, rel=1e-14)
+    assert {k: v[0] for k, v in once.items()} == pytest.approx(
+        {k: score(logits, y)[k] for k in once}, rel=1e-14
+    )
 
 
 def test_all_images_of_a_patient_are_drawn_together_and_as_many_patients_as_there_are():
@@ -119,7 +127,11 @@ def test_a_class_that_a_resample_lacks_is_left_out_of_its_score():
 def test_an_auc_of_one_class_is_nan_and_the_interval_passes_over_it():
     logits, y, _ = images(12, 2)
     scores = weighted(logits, y, np.stack([y == 1, np.ones(12)]))
-    assert np.isnan(scores["auc_ovo_macro"]).tolist() == np.isnan(scores["auc_binary"]).tolist() == [True, False]
+    assert (
+        np.isnan(scores["auc_ovo_macro"]).tolist()
+        == np.isnan(scores["auc_binary"]).tolist()
+        == [True, False]
+    )
     assert interval(scores["auc_binary"]) == (scores["auc_binary"][1],) * 2
     assert interval(np.array([np.nan])) == (None, None)
     assert bootstrap_p(np.array([np.nan]), 9) is None
@@ -139,7 +151,10 @@ def test_groups_are_scored_in_the_same_resamples_as_all_images():
 def test_a_group_without_an_image_has_no_number():
     logits, y, _ = images(20)
     resampled = bootstrap(logits, y, resamples=4, seed=0, groups=np.full(20, 1))
-    assert np.isnan(resampled["accuracy"][:, 0]).all() and not np.isnan(resampled["accuracy"][:, 1]).any()
+    assert (
+        np.isnan(resampled["accuracy"][:, 0]).all()
+        and not np.isnan(resampled["accuracy"][:, 1]).any()
+    )
 
 
 def test_no_image_is_refused():
@@ -291,7 +306,9 @@ def test_wilcoxon_with_ties_and_zeros_is_the_count_over_all_signs():
     sums = np.array([np.dot(ranks, signs) for signs in itertools.product([0, 1], repeat=5)])
     rises = ranks[d > 0].sum()
     result = wilcoxon(a, b)
-    assert result.p == pytest.approx(min(1, 2 * min((sums <= rises).mean(), (sums >= rises).mean())))
+    assert result.p == pytest.approx(
+        min(1, 2 * min((sums <= rises).mean(), (sums >= rises).mean()))
+    )
     assert result.statistic == rises
 
 

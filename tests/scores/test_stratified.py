@@ -19,12 +19,16 @@ def test_weights_and_the_standardised_gap_by_hand():
     """
     place = np.repeat([0, 0, 1, 1], [60, 20, 20, 60])
     stratum = np.repeat([0, 1, 0, 1], [60, 20, 20, 60])
-    right = np.concatenate([np.arange(n) < share * n for n, share in ((60, 0.8), (20, 0.4), (20, 0.8), (60, 0.4))])
+    right = np.concatenate(
+        [np.arange(n) < share * n for n, share in ((60, 0.8), (20, 0.4), (20, 0.8), (60, 0.4))]
+    )
     y = np.arange(160) % 2
     weights = standard_weights(place, stratum, np.ones((160, 1)))[:, 0]
     assert [weights[place == g].sum() for g in (0, 1)] == pytest.approx([80, 80])
     assert np.unique(weights.round(9)).tolist() == pytest.approx([40 / 60, 2])
-    gap = explained([answers(right, y)], y, np.arange(160), (place, ["a", "b"]), stratum, "accuracy", 1)
+    gap = explained(
+        [answers(right, y)], y, np.arange(160), (place, ["a", "b"]), stratum, "accuracy", 1
+    )
     assert (gap.better, gap.worse, gap.left_out) == ("a", "b", 0)
     assert (gap.gap[0], gap.standardised[0], gap.explained[0]) == pytest.approx((0.2, 0, 0.2))
     assert gap.explained[1] > 0 and gap.standardised[1] < 0 < gap.standardised[2]
@@ -34,14 +38,30 @@ def test_what_is_alike_in_both_groups_explains_nothing_and_a_lone_stratum_is_lef
     rng = np.random.default_rng(0)
     place, y = np.repeat([0, 1], 100), np.arange(200) % 2
     right = np.where(place == 0, rng.random(200) < 0.9, rng.random(200) < 0.6)
-    one = explained([answers(right, y)], y, np.arange(200), (place, ["a", "b"]), np.zeros(200, int), "accuracy", 1)
+    one = explained(
+        [answers(right, y)],
+        y,
+        np.arange(200),
+        (place, ["a", "b"]),
+        np.zeros(200, int),
+        "accuracy",
+        1,
+    )
     assert one.explained == pytest.approx((0, 0, 0)) and one.gap == pytest.approx(one.standardised)
     alone = np.where((place == 0) & (np.arange(200) < 30), 1, 0)
-    left = explained([answers(right, y)], y, np.arange(200), (place, ["a", "b"]), alone, "accuracy", 1)
+    left = explained(
+        [answers(right, y)], y, np.arange(200), (place, ["a", "b"]), alone, "accuracy", 1
+    )
     assert left.left_out == 30
     few = np.where(np.arange(200) < 20, 1, 0)
-    assert explained([answers(right, y)], y, np.arange(200), (few, ["a", "b"]), few, "accuracy", 1) is None  # too small
-    assert explained([answers(right, y)], y, np.arange(200), (place, ["a", "b"]), place, "accuracy", 1) is None
+    assert (
+        explained([answers(right, y)], y, np.arange(200), (few, ["a", "b"]), few, "accuracy", 1)
+        is None
+    )  # too small
+    assert (
+        explained([answers(right, y)], y, np.arange(200), (place, ["a", "b"]), place, "accuracy", 1)
+        is None
+    )
 
 
 def test_weights_that_are_no_whole_numbers_score_as_copies_do():

@@ -61,7 +61,10 @@ class ByGroup(GroupViews, Local):
     def set_groups(self, net, shard, at, view):
         sex = shard.groups["sex"][at]
         known = torch.eye(2)[sex.clamp_min(0)]  # [B, G]
-        by = {"true-group": torch.where(sex[:, None] < 0, 0.5, known), "mostly-f": torch.tensor([[0.9, 0.1]])}
+        by = {
+            "true-group": torch.where(sex[:, None] < 0, 0.5, known),
+            "mostly-f": torch.tensor([[0.9, 0.1]]),
+        }
         net.groups.shares = by[view].expand(len(at), 2) if view in by else None
 
 
@@ -69,7 +72,9 @@ class ByGroup(GroupViews, Local):
 def scored(tmp_path_factory):
     """A run of that method, its scores, and those of FedAvg beside it."""
     work = tmp_path_factory.mktemp("views")
-    method = Method("by-group", "By group", "toy", ByGroup(), METHODS["fedavg"].aggregator, __name__)
+    method = Method(
+        "by-group", "By group", "toy", ByGroup(), METHODS["fedavg"].aggregator, __name__
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(METHODS, "by-group", method)
         data = make_chain(work, corrupted=True)
@@ -93,7 +98,10 @@ def test_every_view_is_scored_on_every_version_and_attribute(scored, run):
         for version, shard in run.data.test.items():
             y, sex = shard.y.numpy(), shard.groups["sex"].numpy()
             table = predict(run, 2, shard, view=view)
-            assert result["versions"][version]["auc_ovo_macro"]["last"] == score(table, y)["auc_ovo_macro"]
+            assert (
+                result["versions"][version]["auc_ovo_macro"]["last"]
+                == score(table, y)["auc_ovo_macro"]
+            )
             groups = group_scores(table, y, sex, ["f", "m"], classes=["a", "b", "c"])
             assert result["groups"]["sex"][version]["last_round"] == groups
 
@@ -101,9 +109,13 @@ def test_every_view_is_scored_on_every_version_and_attribute(scored, run):
 def test_predictions_of_every_view_lie_side_by_side(scored, run):
     with h5py.File(scored["by-group"][1].parent / "predictions.h5") as file:
         assert sorted(file["logits"]) == sorted(
-            f"{version}{view}" for version in ("clean", "corrupted") for view in ("", "@uniform", "@mostly-f")
+            f"{version}{view}"
+            for version in ("clean", "corrupted")
+            for view in ("", "@uniform", "@mostly-f")
         )
-        tables = [predict(run, 1, run.data.test["clean"], view=view) for view in run.method.local.views]
+        tables = [
+            predict(run, 1, run.data.test["clean"], view=view) for view in run.method.local.views
+        ]
         for place, table in zip(("clean", "clean@uniform", "clean@mostly-f"), tables, strict=True):
             assert (file[f"logits/{place}/1"][()] == table).all()
         assert len({table.tobytes() for table in tables}) == 3
@@ -114,7 +126,10 @@ def test_no_view_but_the_first_can_see_a_group(run):
     turned = replace(shard, groups={"sex": 1 - shard.groups["sex"]})
     predict(run, 2, shard)
     for view in run.method.local.views:
-        same = (logits(run.net, shard, run.method.local, view) == logits(run.net, turned, run.method.local, view)).all()
+        same = (
+            logits(run.net, shard, run.method.local, view)
+            == logits(run.net, turned, run.method.local, view)
+        ).all()
         assert same == (view in BLIND)
 
 
@@ -133,7 +148,10 @@ def test_a_view_that_looks_at_groups_all_the_same_finds_them_unknown(run):
 
 def test_images_of_an_unknown_group_are_scored_and_are_no_group(run, monkeypatch, tmp_path):
     unknown = torch.arange(40) % 4 == 0
-    test = {v: replace(s, groups={"sex": s.groups["sex"].masked_fill(unknown, -1)}) for v, s in run.data.test.items()}
+    test = {
+        v: replace(s, groups={"sex": s.groups["sex"].masked_fill(unknown, -1)})
+        for v, s in run.data.test.items()
+    }
     partly = replace(run, data=replace(run.data, test=test))
     monkeypatch.setattr("fedcli.scores.evaluate.open_run", lambda *_: partly)
     path = evaluate(run.path, EvaluateOptions(out=tmp_path / "scores"))
@@ -141,11 +159,16 @@ def test_images_of_an_unknown_group_are_scored_and_are_no_group(run, monkeypatch
     for result in (body, *body["views"].values()):
         assert result["versions"]["clean"]["count"] == 40
         last = result["groups"]["sex"]["clean"]["last_round"]
-        assert last["unknown"] == 10 and sum(part["count"] for part in last["groups"].values()) == 30
+        assert (
+            last["unknown"] == 10 and sum(part["count"] for part in last["groups"].values()) == 30
+        )
     with h5py.File(path.parent / "predictions.h5") as file:
         as_known, stored = predict(run, 2, run.data.test["clean"]), file["logits/clean/2"][()]
         assert np.isfinite(stored).all() and ((stored == as_known).all(1) == ~unknown.numpy()).all()
-        assert (file["logits/clean@uniform/2"][()] == predict(run, 2, run.data.test["clean"], view="uniform")).all()
+        assert (
+            file["logits/clean@uniform/2"][()]
+            == predict(run, 2, run.data.test["clean"], view="uniform")
+        ).all()
 
 
 def test_the_report_has_a_row_per_view_below_the_method(scored):
@@ -153,9 +176,11 @@ def test_the_report_has_a_row_per_view_below_the_method(scored):
     table = rows([path, plain], minutes=True, traffic=True)
     columns, lines = table_cells(table)
     assert [line[0] for line in lines] == [
-        "By group (true group at test)", "By group (group-blind: mostly f)", "By group (group-blind: uniform)",
+        "By group (true group at test)",
+        "By group (group-blind: mostly f)",
+        "By group (group-blind: uniform)",
         "FedAvg",
-    ]  # fmt: skip
+    ]
     body = body_of(path)
     for row, view in zip(table[1:3], ("mostly-f", "uniform"), strict=True):
         quality = body["views"][view]
@@ -166,7 +191,11 @@ def test_the_report_has_a_row_per_view_below_the_method(scored):
     assert [line[-2:] == ["-", "-"] for line in lines] == [False, True, True, False]
     assert VIEWS in render(table, "markdown") and VIEWS not in render(rows([plain]), "markdown")
     names = [line[0] for line in csv.reader(io.StringIO(render(table, "csv")))]
-    assert names[1:] == [row["name"] for row in json.loads(render(table, "json"))["rows"]] == [x[0] for x in lines]
+    assert (
+        names[1:]
+        == [row["name"] for row in json.loads(render(table, "json"))["rows"]]
+        == [x[0] for x in lines]
+    )
 
 
 def test_what_tells_runs_apart_stands_behind_the_view_once_in_the_notes(scored, tmp_path):
@@ -175,7 +204,9 @@ def test_what_tells_runs_apart_stands_behind_the_view_once_in_the_notes(scored, 
     def another(name, **options):
         (tmp_path / name).mkdir()
         body = old.body | {"options": old.body["options"] | options}
-        (tmp_path / name / "scores.csv").write_bytes((scored["by-group"][1].parent / "scores.csv").read_bytes())
+        (tmp_path / name / "scores.csv").write_bytes(
+            (scored["by-group"][1].parent / "scores.csv").read_bytes()
+        )
         return manifest.seal(tmp_path / name, replace(old, body=body, parents={}))
 
     table = rows([another("a", seed=1), another("b", seed=2)])

@@ -37,40 +37,122 @@ LONG = np.array([2**63 - 1, 2**63 - 1, 22])  # as int64 their sum is 20
 
 
 LIES = {  # method, what becomes of an answer, what is said of it
-    "a million million images": ("fedavg", scalars(n=10**12), "it answered of 1000000000000 training images, and desc"),
-    "a number of 400 digits": ("fedavg", scalars(n=10**400), "it answered of 10000.* training images"),
+    "a million million images": (
+        "fedavg",
+        scalars(n=10**12),
+        "it answered of 1000000000000 training images, and desc",
+    ),
+    "a number of 400 digits": (
+        "fedavg",
+        scalars(n=10**400),
+        "it answered of 10000.* training images",
+    ),
     "steps": ("fedavg", scalars(steps=10**400), "local steps, where 20 images take 3"),
-    "a huge number": ("fedavg", array("theta", first_is(3e38)), r"its model has numbers beyond 1e\+15"),
-    "a long update": ("fedavg", array("theta", lambda a: a + 1e9), "its update has a length of .*, the model"),
-    "a long column": ("scaffold", array("columns/control_change", lambda a: a * 2**40), "its control_change has"),
-    "a variance below 0": ("fedavg", array("theta", lambda a: -a - 1), "the variance .*running_var' of its mod"),
-    "an endless loss": ("fedavg", array("loss", lambda a: np.array(np.inf, np.float32)), "answered without its loss"),
-    "losses": ("fedavg", array("loss", lambda a: np.zeros(3, np.float32)), "answered without its loss"),
-    "a column more": ("fedavg", array("columns/x", lambda _: np.zeros(2)), "sent the column 'x' in another"),
-    "a longer column": ("scaffold", array("columns/control_change", lambda a: a[1:]), "'control_change' in another"),
-    "another type": ("qffl", array("columns/loss_before", lambda a: a.astype("float64")), "'loss_before' in another"),
-    "a column of NaN": ("qffl", array("columns/loss_before", lambda a: a * np.nan), "'loss_before' is not finite"),
-    "more of a class": ("fediic", array("columns/class_images", lambda a: a * 3), "'class_images' counts more than"),
-    "a sum run over": ("fediic", array("columns/class_images", lambda a: LONG), "'class_images' counts more than"),
-    "a class below 0": ("fediic", array("columns/class_images", lambda a: a - 9), "'class_images' counts more than"),
-    "another class": ("fediic", array("columns/class_images", lambda a: a + [1, -1, 0]), "other numbers of images"),
-    "validation": ("fedmrl", array("columns/validation_images", lambda a: a + 1), "'validation_images' is not within"),
-}  # fmt: skip
+    "a huge number": (
+        "fedavg",
+        array("theta", first_is(3e38)),
+        r"its model has numbers beyond 1e\+15",
+    ),
+    "a long update": (
+        "fedavg",
+        array("theta", lambda a: a + 1e9),
+        "its update has a length of .*, the model",
+    ),
+    "a long column": (
+        "scaffold",
+        array("columns/control_change", lambda a: a * 2**40),
+        "its control_change has",
+    ),
+    "a variance below 0": (
+        "fedavg",
+        array("theta", lambda a: -a - 1),
+        "the variance .*running_var' of its mod",
+    ),
+    "an endless loss": (
+        "fedavg",
+        array("loss", lambda a: np.array(np.inf, np.float32)),
+        "answered without its loss",
+    ),
+    "losses": (
+        "fedavg",
+        array("loss", lambda a: np.zeros(3, np.float32)),
+        "answered without its loss",
+    ),
+    "a column more": (
+        "fedavg",
+        array("columns/x", lambda _: np.zeros(2)),
+        "sent the column 'x' in another",
+    ),
+    "a longer column": (
+        "scaffold",
+        array("columns/control_change", lambda a: a[1:]),
+        "'control_change' in another",
+    ),
+    "another type": (
+        "qffl",
+        array("columns/loss_before", lambda a: a.astype("float64")),
+        "'loss_before' in another",
+    ),
+    "a column of NaN": (
+        "qffl",
+        array("columns/loss_before", lambda a: a * np.nan),
+        "'loss_before' is not finite",
+    ),
+    "more of a class": (
+        "fediic",
+        array("columns/class_images", lambda a: a * 3),
+        "'class_images' counts more than",
+    ),
+    "a sum run over": (
+        "fediic",
+        array("columns/class_images", lambda a: LONG),
+        "'class_images' counts more than",
+    ),
+    "a class below 0": (
+        "fediic",
+        array("columns/class_images", lambda a: a - 9),
+        "'class_images' counts more than",
+    ),
+    "another class": (
+        "fediic",
+        array("columns/class_images", lambda a: a + [1, -1, 0]),
+        "other numbers of images",
+    ),
+    "validation": (
+        "fedmrl",
+        array("columns/validation_images", lambda a: a + 1),
+        "'validation_images' is not within",
+    ),
+}
 
 
 def lying(change, round=1, client="south"):
-    return lambda who, question, answer: change(answer) if (who, question.get("round")) == (client, round) else answer
+    return lambda who, question, answer: (
+        change(answer) if (who, question.get("round")) == (client, round) else answer
+    )
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_lie_is_named_and_the_run_goes_on_without_its_site_or_with_honest_ones(data, tmp_path, lie):
+def test_a_lie_is_named_and_the_run_goes_on_without_its_site_or_with_honest_ones(
+    data, tmp_path, lie
+):
     method, change, sentence = LIES[lie]
     sites = sites_of(data, tmp_path / "sites", policy=OPEN)
     with pytest.raises(SiteError, match=f"^site south.*{sentence}") as error:
         train_at(sites, data, plan(method), tmp_path, change=lying(change), out=tmp_path / "ended")
     assert len(error.value.sentence) < 400 and error.value.hint
-    run = train_at(sites, data, plan(method), tmp_path, out=tmp_path / "left", change=lying(change), min_clients=1)
-    first, second = [json.loads(line) for line in (run.parent / "rounds.jsonl").read_text().splitlines()]
+    run = train_at(
+        sites,
+        data,
+        plan(method),
+        tmp_path,
+        out=tmp_path / "left",
+        change=lying(change),
+        min_clients=1,
+    )
+    first, second = [
+        json.loads(line) for line in (run.parent / "rounds.jsonl").read_text().splitlines()
+    ]
     assert list(first["absent"]) == ["south"] and "absent" not in second
 
 
@@ -98,7 +180,11 @@ def test_an_update_far_longer_than_the_others_is_warned_of_once_and_named_where_
     with pytest.raises(SiteError, match="site north: its model is not finite") as error:
         train_at(sites_of(data, tmp_path / "sites"), data, plan(rounds=3), tmp_path, change=change)
     assert "before, the update of site south in round 1 is" in error.value.hint
-    warned = [record.getMessage() for record in caplog.records if "times as long as the others'" in record.getMessage()]
+    warned = [
+        record.getMessage()
+        for record in caplog.records
+        if "times as long as the others'" in record.getMessage()
+    ]
     assert len(warned) == 1 and "site south in round 1" in warned[0]
 
 
@@ -109,11 +195,18 @@ def test_a_site_that_describes_itself_wrongly_is_left_out_until_it_does_not(data
         if client == "south":
             asked.append(question["ask"])
             if question["ask"] == "begin" and asked.count("begin") <= 2:
-                return {**answer[0], "description": {**answer[0]["description"], "classes": ["\x1b[31m\n" * 99]}}, {}
+                return {
+                    **answer[0],
+                    "description": {**answer[0]["description"], "classes": ["\x1b[31m\n" * 99]},
+                }, {}
         return answer
 
-    run = train_at(sites_of(data, tmp_path / "sites"), data, plan(), tmp_path, change=change, min_clients=3)
-    first, second = [json.loads(line) for line in (run.parent / "rounds.jsonl").read_text().splitlines()]
+    run = train_at(
+        sites_of(data, tmp_path / "sites"), data, plan(), tmp_path, change=change, min_clients=3
+    )
+    first, second = [
+        json.loads(line) for line in (run.parent / "rounds.jsonl").read_text().splitlines()
+    ]
     assert first["absent"]["south"].startswith("has the classes") and "absent" not in second
     assert asked == ["begin", "begin", "begin", "train"]
 
@@ -121,9 +214,19 @@ def test_a_site_that_describes_itself_wrongly_is_left_out_until_it_does_not(data
 def test_the_words_of_a_site_are_put_on_one_line_and_cut(data, tmp_path):
     words = "first\nerror: forged \x1b[31mred\x07 \u202e" + "long " * 999
     with pytest.raises(SiteError) as error:
-        train_at(sites_of(data, tmp_path), data, plan(), tmp_path, change=lying(scalars(error=words, hint=words)))
+        train_at(
+            sites_of(data, tmp_path),
+            data,
+            plan(),
+            tmp_path,
+            change=lying(scalars(error=words, hint=words)),
+        )
     for text, most in ((error.value.sentence, 380), (error.value.hint, 200)):
-        assert text.isprintable() and len(text) <= most and "first error: forged [31mred long long" in text
+        assert (
+            text.isprintable()
+            and len(text) <= most
+            and "first error: forged [31mred long long" in text
+        )
     assert error.value.sentence.startswith("site south: first")
 
 
@@ -144,17 +247,26 @@ def test_a_site_that_was_silent_at_the_start_has_to_begin_before_its_answers_cou
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"images": {"train": 10**400, "val": 0, "test": 0}}, "damaged: images.train is 1000.*, a number too large"),
-        ({"images": {"train": 10**300, "val": 0, "test": 0}}, "it describes 10{39} images of the part 'train'"),
+        (
+            {"images": {"train": 10**400, "val": 0, "test": 0}},
+            "damaged: images.train is 1000.*, a number too large",
+        ),
+        (
+            {"images": {"train": 10**300, "val": 0, "test": 0}},
+            "it describes 10{39} images of the part 'train'",
+        ),
         ({"counts": {"blood": {"train": {"0": 10**300}}}}, "it describes 10{39} images by 'blood'"),
         ({"size": [8, 10**300]}, "it describes 10{39} pixels"),
         ({"channels": 10**300}, "it describes 10{39} channels"),
         ({"images": {"train": -1, "val": 0, "test": 0}}, "it describes -1 images"),
-        ({"images": {"train": 21, "val": 0, "test": 0}}, "by 'class' do not add up to 21 of 'train'"),
+        (
+            {"images": {"train": 21, "val": 0, "test": 0}},
+            "by 'class' do not add up to 21 of 'train'",
+        ),
         ({"counts": {"class": {"train": {"a": -20, "b": 40}}}}, "by 'class' do not add up to 20"),
         ({"counts": {}}, "by 'class' do not add up to 20"),
     ],
-)  # fmt: skip
+)
 def test_a_description_whose_numbers_cannot_be_is_refused(data, tmp_path, change, sentence):
     described = describe(data, "north", "north", smallest=1)
     (tmp_path / "north.json").write_text(json.dumps(described | change))
@@ -170,25 +282,42 @@ COUNTED = {
     "three times": (every(lambda a: a * 3), "counts of 'all' that cannot be"),
     "a thousand million times": (every(lambda a: a * 10**9), "counts of 'all' that cannot be"),
     "beyond what 64 bits hold": (every(lambda a: a * 2**40), "counts of 'all' that cannot be"),
-    "nothing": (every(lambda a: a * 0), r"it counts \[0, 0, 0\] test images by class and leaves out 0"),
+    "nothing": (
+        every(lambda a: a * 0),
+        r"it counts \[0, 0, 0\] test images by class and leaves out 0",
+    ),
     "left out": (
         scalars(left_out=10**30),
         "leaves out '1000000000000000000000000000000' images, which is no number of",
     ),
-    "left out beside": (scalars(left_out=3), "test images by class and leaves out 3, where it described"),
+    "left out beside": (
+        scalars(left_out=3),
+        "test images by class and leaves out 3, where it described",
+    ),
     "another class": (every(lambda a: a[::-1].copy() if len(a) == 3 else a), "cannot be"),
-    "other chances": (array("clean/all/top", lambda a: a[:, [0, 1, 1]]), "counts of 'all' that cannot be"),
-    "more right": (array("clean/all/top", lambda a: a[:, [0, 0, 2]]), "counts of 'all' that cannot be"),
+    "other chances": (
+        array("clean/all/top", lambda a: a[:, [0, 1, 1]]),
+        "counts of 'all' that cannot be",
+    ),
+    "more right": (
+        array("clean/all/top", lambda a: a[:, [0, 0, 2]]),
+        "counts of 'all' that cannot be",
+    ),
     "a group of all": (
         lambda answer: (answer[0], {n: answer[1][n.replace("sex/0", "all")] for n in answer[1]}),
         "its counts by 'sex' hold more than those of all images",
     ),
-    "another version": (lambda answer: (answer[0], {f"x{n}": a for n, a in answer[1].items()}), "without counts"),
+    "another version": (
+        lambda answer: (answer[0], {f"x{n}": a for n, a in answer[1].items()}),
+        "without counts",
+    ),
 }
 
 
 @pytest.mark.parametrize("lie", COUNTED)
-def test_counts_that_are_not_of_the_described_images_are_scored_by_nobody(tmp_path, monkeypatch, lie):
+def test_counts_that_are_not_of_the_described_images_are_scored_by_nobody(
+    tmp_path, monkeypatch, lie
+):
     change, sentence = COUNTED[lie]
     data = chain_with_tests(tmp_path)
     sites = sites_of(data, tmp_path / "sites", policy=OPEN)

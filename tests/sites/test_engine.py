@@ -71,14 +71,20 @@ def test_a_coordinator_without_images_comes_to_the_same_models(data, sites, tmp_
         open_run(run)
 
 
-def test_starting_weights_are_sent_since_a_site_opens_no_file_that_is_named_to_it(data, sites, tmp_path):
+def test_starting_weights_are_sent_since_a_site_opens_no_file_that_is_named_to_it(
+    data, sites, tmp_path
+):
     before = train(data, plan(rounds=1), work=tmp_path, out=tmp_path / "before")
     second = plan(weights=str(before))
     usual = train(data, second, work=tmp_path, out=tmp_path / "usual")
-    assert files(train_at(sites, data, second, tmp_path, out=tmp_path / "sites-run")) == files(usual)
+    assert files(train_at(sites, data, second, tmp_path, out=tmp_path / "sites-run")) == files(
+        usual
+    )
 
 
-def test_a_coordinator_goes_on_from_its_state_with_the_memory_of_that_round(data, sites, tmp_path, monkeypatch):
+def test_a_coordinator_goes_on_from_its_state_with_the_memory_of_that_round(
+    data, sites, tmp_path, monkeypatch
+):
     """Its sites have played a round more than the state knows."""
     usual = train(data, plan("scaffold", 4), work=tmp_path, out=tmp_path / "usual")
     out = tmp_path / "sites-run"
@@ -91,7 +97,9 @@ def test_a_coordinator_goes_on_from_its_state_with_the_memory_of_that_round(data
     again = sites_of(data, tmp_path / "sites")  # killed too
     run = train_at(again, data, plan("scaffold", 4), tmp_path, out=out, resume=True)
     names = ("rounds.jsonl", "run.json", "models/00004.h5")
-    assert all((run.parent / name).read_bytes() == (usual.parent / name).read_bytes() for name in names)
+    assert all(
+        (run.parent / name).read_bytes() == (usual.parent / name).read_bytes() for name in names
+    )
 
 
 def test_a_site_that_lacks_the_round_refuses(data, sites, tmp_path, monkeypatch):
@@ -112,7 +120,9 @@ def test_a_site_that_was_started_again_begins_the_run_again(data, sites, tmp_pat
             sites["west"] = sites_of(data, tmp_path / "sites", ["west"])["west"]
         return answer
 
-    run = train_at(sites, data, plan("scaffold"), tmp_path, out=tmp_path / "sites-run", change=restarted)
+    run = train_at(
+        sites, data, plan("scaffold"), tmp_path, out=tmp_path / "sites-run", change=restarted
+    )
     assert files(run) == files(usual)
 
 
@@ -125,14 +135,26 @@ def with_array(name, make):
 
 
 WRONG = {
-    "nothing": (lambda answer: "it did not answer in time", "site south: it did not answer in time"),
+    "nothing": (
+        lambda answer: "it did not answer in time",
+        "site south: it did not answer in time",
+    ),
     "a sentence": (changed(error="its disk is full"), "site south: its disk is full"),
     "NaN": (with_array("theta", lambda a: a * np.nan), "site south: its model is not finite"),
-    "another shape": (with_array("theta", lambda a: a[:-1]), r"site south: it answered with a model of shape"),
-    "another type": (with_array("theta", lambda a: a.astype(np.float64)), r"site south: it answered with a model"),
+    "another shape": (
+        with_array("theta", lambda a: a[:-1]),
+        r"site south: it answered with a model of shape",
+    ),
+    "another type": (
+        with_array("theta", lambda a: a.astype(np.float64)),
+        r"site south: it answered with a model",
+    ),
     "another name": (changed(client="north"), "site south answered as 'north'"),
     "another round": (changed(round=7), "site south answered another question"),
-    "no loss": (lambda answer: (answer[0], {"theta": answer[1]["theta"]}), "site south: .*without its array 'loss'"),
+    "no loss": (
+        lambda answer: (answer[0], {"theta": answer[1]["theta"]}),
+        "site south: .*without its array 'loss'",
+    ),
     "no images": (changed(n=0), "site south: it answered of 0 training images, and described 20"),
     "a text": (changed(steps="many"), "site south: the steps of a report is a whole number"),
 }
@@ -153,10 +175,16 @@ def test_what_a_site_answers_wrongly_ends_in_a_sentence(data, tmp_path, wrong):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"classes": ["a", "b"]}, r'site east has the classes \["a", "b"\]; the coordinator has \["a", "b", "c"\]'),
+        (
+            {"classes": ["a", "b"]},
+            r'site east has the classes \["a", "b"\]; the coordinator has \["a", "b", "c"\]',
+        ),
         ({"size": [16, 16]}, "site east has the size"),
         ({"versions": {"fedcli": "9"}}, "site east has the versions"),
-        ({"images": {"train": 7, "val": 0, "test": 0}}, "site east has 7 training images, the coordinator knows of 20"),
+        (
+            {"images": {"train": 7, "val": 0, "test": 0}},
+            "site east has 7 training images, the coordinator knows of 20",
+        ),
         ({"counts": 3}, "site east described itself wrongly: counts is '3'"),
         (
             {"images": {"train": 10**300, "val": 0, "test": 0}},
@@ -176,7 +204,11 @@ def test_a_site_with_other_data_cannot_begin(data, sites, tmp_path, change, sent
 
 def test_a_site_that_holds_other_data_than_it_described_cannot_begin(data, sites, tmp_path):
     def other(client, question, answer):
-        changed = {**answer[0]["description"], "data": "0" * 64} if client == "east" else answer[0]["description"]
+        changed = (
+            {**answer[0]["description"], "data": "0" * 64}
+            if client == "east"
+            else answer[0]["description"]
+        )
         return {**answer[0], "description": changed}, {}
 
     known = gathered(descriptions(data, tmp_path / "described"), tmp_path)
@@ -216,12 +248,16 @@ def test_rounds_may_be_added_to_a_run_over_sites(data, sites, tmp_path, monkeypa
     with pytest.raises(Interrupted):
         train_at(sites, data, plan("scaffold"), tmp_path, out=tmp_path / "run")
     monkeypatch.undo()
-    run = train_at(sites, data, plan("scaffold", 3), tmp_path, out=tmp_path / "run", resume=True, force=True)
+    run = train_at(
+        sites, data, plan("scaffold", 3), tmp_path, out=tmp_path / "run", resume=True, force=True
+    )
     assert len((run.parent / "rounds.jsonl").read_text().splitlines()) == 3
 
 
 def test_an_optimizer_that_is_kept_stays_at_its_site(data, sites, tmp_path):
-    kept = plan(training=Training(optimizer="adam", lr=0.01, batch_size=8, keep_optimizer=True, bn="local"))
+    kept = plan(
+        training=Training(optimizer="adam", lr=0.01, batch_size=8, keep_optimizer=True, bn="local")
+    )
     usual = train(data, kept, work=tmp_path, out=tmp_path / "usual")
     run = train_at(sites, data, kept, tmp_path, out=tmp_path / "sites-run")
     assert files(run)["rounds.jsonl"] == files(usual)["rounds.jsonl"]
@@ -230,7 +266,9 @@ def test_an_optimizer_that_is_kept_stays_at_its_site(data, sites, tmp_path):
 def absent_in(rounds, clients):
     """A transport's change: these sites do not answer in these rounds."""
     return lambda client, question, answer: (
-        "it did not answer in time" if client in clients and question.get("round") in rounds else answer
+        "it did not answer in time"
+        if client in clients and question.get("round") in rounds
+        else answer
     )
 
 
@@ -239,7 +277,14 @@ def lines_of(run):
 
 
 def test_a_round_goes_on_without_those_that_are_absent_and_says_so(data, sites, tmp_path):
-    run = train_at(sites, data, plan("scaffold", 3), tmp_path, change=absent_in([2], ["south", "west"]), min_clients=2)
+    run = train_at(
+        sites,
+        data,
+        plan("scaffold", 3),
+        tmp_path,
+        change=absent_in([2], ["south", "west"]),
+        min_clients=2,
+    )
     first, second, third = lines_of(run)
     assert "absent" not in first and "clients" not in first and len(third["weights"]) == 4
     assert second["absent"] == dict.fromkeys(["south", "west"], "it did not answer in time")
@@ -247,8 +292,12 @@ def test_a_round_goes_on_without_those_that_are_absent_and_says_so(data, sites, 
 
 
 def test_too_few_that_answer_end_the_run_in_a_sentence(data, sites, tmp_path):
-    with pytest.raises(FedcliError, match="2 of 4 clients answered in round 2; south: it did not answer in time"):
-        train_at(sites, data, plan(), tmp_path, change=absent_in([2], ["south", "west"]), min_clients=3)
+    with pytest.raises(
+        FedcliError, match="2 of 4 clients answered in round 2; south: it did not answer in time"
+    ):
+        train_at(
+            sites, data, plan(), tmp_path, change=absent_in([2], ["south", "west"]), min_clients=3
+        )
 
 
 @pytest.mark.parametrize("wrong", [name for name in WRONG if name != "nothing"])
@@ -258,7 +307,9 @@ def test_a_wrong_answer_makes_a_site_absent(data, sites, tmp_path, wrong):
     def in_round_1(client, question, answer):
         return change(answer) if (client, question.get("round")) == ("south", 1) else answer
 
-    first, second = lines_of(train_at(sites, data, plan(), tmp_path, change=in_round_1, min_clients=1))
+    first, second = lines_of(
+        train_at(sites, data, plan(), tmp_path, change=in_round_1, min_clients=1)
+    )
     assert list(first["absent"]) == ["south"] and "absent" not in second
 
 
@@ -279,12 +330,16 @@ def test_an_answer_that_comes_too_late_does_not_count_and_its_memory_is_not_used
     """A site that is late in round 2 has played it, and is asked in round 3 with its memory of round 1."""
     late = absent_in([2], ["south"])
     lost = sites_of(data, tmp_path / "late")
-    run = train_at(lost, data, plan("scaffold", 3), tmp_path, out=tmp_path / "a", change=late, min_clients=1)
+    run = train_at(
+        lost, data, plan("scaffold", 3), tmp_path, out=tmp_path / "a", change=late, min_clients=1
+    )
 
     sites = sites_of(data, tmp_path / "silent")
     whole = sites["south"].answer
     sites["south"].answer = lambda scalars, arrays: (
-        ({"error": "it did not answer in time"}, {}) if scalars.get("round") == 2 else whole(scalars, arrays)
+        ({"error": "it did not answer in time"}, {})
+        if scalars.get("round") == 2
+        else whole(scalars, arrays)
     )
     other = train_at(sites, data, plan("scaffold", 3), tmp_path, out=tmp_path / "b", min_clients=1)
     assert lines_of(run) == lines_of(other)

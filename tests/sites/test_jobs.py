@@ -37,9 +37,12 @@ def test_a_run_over_a_job_has_the_bytes_of_one_process_and_a_job_serves_several(
         for method, engine in (("scaffold", "flower"), ("fedheal", "nvflare")):
             here = train(data, plan(method), work=tmp_path, out=tmp_path / "here" / method)
             there = train(
-                data, plan(method), work=tmp_path, out=tmp_path / "there" / method,
+                data,
+                plan(method),
+                work=tmp_path,
+                out=tmp_path / "there" / method,
                 engine=f"{engine}:{tmp_path / 's'}",
-            )  # fmt: skip
+            )
             for name in ("rounds.jsonl", "run.json", "models/00002.h5"):
                 assert (here.parent / name).read_bytes() == (there.parent / name).read_bytes()
 
@@ -58,15 +61,25 @@ def answered_wrongly(question, answered, wrong):
             lambda s, a: ({"client": "south", "error": "an unexpected ValueError"}, {}),
             "site south: an unexpected Value",
         ),
-        (lambda s, a: (s, a | {"theta": a["theta"] * float("nan")}), "site south: its model is not finite"),
-        (lambda s, a: (s, a | {"theta": a["theta"][:-1]}), "site south: it answered with a model of shape"),
+        (
+            lambda s, a: (s, a | {"theta": a["theta"] * float("nan")}),
+            "site south: its model is not finite",
+        ),
+        (
+            lambda s, a: (s, a | {"theta": a["theta"][:-1]}),
+            "site south: it answered with a model of shape",
+        ),
         (lambda s, a: (s, {}), "site south: a report arrived without its array"),
     ],
 )
 def test_what_a_site_answers_wrongly_is_one_sentence(data, tmp_path, wrong, sentence):
     sites = sites_of(data, tmp_path / "state")
     with (
-        Job(tmp_path / "s", sites, lambda question, answered: answered_wrongly(question, answered, wrong)),
+        Job(
+            tmp_path / "s",
+            sites,
+            lambda question, answered: answered_wrongly(question, answered, wrong),
+        ),
         pytest.raises(Exception, match=sentence),
     ):
         train(data, plan(), work=tmp_path, engine=f"flower:{tmp_path / 's'}")

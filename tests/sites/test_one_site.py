@@ -8,7 +8,7 @@ from made_plans import train
 from site_federation import OPEN, plan, reached, sites_of, train_at
 
 import fedcli
-from fedcli.compare.systems import read
+from fedcli.comparison.systems import read
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
 from fedcli.figures.figure import NothingToDraw
@@ -38,7 +38,9 @@ def at_sites(data, tmp_path, **more):
     sites = sites_of(data, tmp_path / "sites", HOSPITALS, policy=OPEN)
     (tmp_path / "described").mkdir(parents=True, exist_ok=True)
     for client in sites:
-        (tmp_path / "described" / f"{client}.json").write_text(json.dumps(describe(data, client, client)))
+        (tmp_path / "described" / f"{client}.json").write_text(
+            json.dumps(describe(data, client, client))
+        )
     federation = gathered([tmp_path / "described"], tmp_path)
     return sites, train_at(sites, federation, plan(**more), tmp_path, out=tmp_path / "run")
 
@@ -48,7 +50,10 @@ def test_new_files_get_the_probabilities_of_a_run_with_all_images_at_hand(data, 
     usual = train(data, plan(), work=tmp_path, out=tmp_path / "usual")
     files = sorted((tmp_path / "raw").glob("*.png"))[:6]
     asked = {"positive": ["ill"], "rule": ["sensitivity=0.9"]}
-    known, made = fedcli.predict(usual, files, **asked), fedcli.predict(run, files, data=data, **asked)
+    known, made = (
+        fedcli.predict(usual, files, **asked),
+        fedcli.predict(run, files, data=data, **asked),
+    )
     assert made.to("json") == known.to("json") and len(made.predicted.operating) == 1
     with pytest.raises(FedcliError, match="images that are at their sites") as raised:
         fedcli.predict(run, files)
@@ -61,12 +66,18 @@ def test_new_files_get_the_probabilities_of_a_run_with_all_images_at_hand(data, 
 
 def test_one_site_scores_its_own_images_as_others_that_the_run_has_not_seen(data, tmp_path):
     _, run = at_sites(data, tmp_path)
-    usual = fedcli.evaluate(train(data, plan(), work=tmp_path, out=tmp_path / "usual"), clinical=True)
+    usual = fedcli.evaluate(
+        train(data, plan(), work=tmp_path, out=tmp_path / "usual"), clinical=True
+    )
     made = evaluate_stage(EvaluateOptions(run, on=data, clinical=True, work=tmp_path))
     scores, known = Scores.read(made.path), Scores.read(usual.path)
     assert scores.versions == known.versions and scores.groups == known.groups
     ill, as_known = (each.clinical["classes"]["ill"]["clean"] for each in (scores, known))
-    assert ill["overall"] == as_known["overall"] and ill["groups"] == as_known["groups"] and scores.roster_size == 3
+    assert (
+        ill["overall"] == as_known["overall"]
+        and ill["groups"] == as_known["groups"]
+        and scores.roster_size == 3
+    )
     assert scores.external.images == known.images and scores.shots is None
     system = System(scored=read([made.path]))
     assert scores.data["partition"].options["sites"].keys() == set(HOSPITALS)
@@ -82,7 +93,9 @@ def test_one_site_scores_its_own_images_as_others_that_the_run_has_not_seen(data
 
 def test_images_of_another_form_and_models_of_clients_are_refused(data, tmp_path):
     _, run = at_sites(data, tmp_path)
-    larger = fedcli.partition(prepared(tmp_path / "raw", tmp_path, size=16), by=["hospital"], work=tmp_path)
+    larger = fedcli.partition(
+        prepared(tmp_path / "raw", tmp_path, size=16), by=["hospital"], work=tmp_path
+    )
     with pytest.raises(FedcliError, match=r"has the size \[16, 16\], the run's sites \[8, 8\]"):
         fedcli.predict(run, [tmp_path / "raw" / "000.png"], data=larger.path)
     _, own = at_sites(data, tmp_path / "own", method="fedbn")

@@ -26,7 +26,16 @@ def described(chain, folder, policy: str) -> dict:
     folder.mkdir()
     (folder / "policy.toml").write_text(policy)
     for client in ROSTER:
-        words = ("--data", chain, "--client", client, "--policy", folder / "policy.toml", "--work", folder / "work")
+        words = (
+            "--data",
+            chain,
+            "--client",
+            client,
+            "--policy",
+            folder / "policy.toml",
+            "--work",
+            folder / "work",
+        )
         run("site", "describe", *words, "--quality", "--out", folder / f"{client}.json")
     return json.loads(run("inspect", folder, "--quality", "--json"))["quality"]
 
@@ -38,7 +47,9 @@ def test_a_coordinator_has_the_table_of_the_images_themselves(chain, tmp_path):
     coarse = described(chain, tmp_path / "five", "smallest_cell = 5")
     for client, site in coarse["sites"].items():
         cells = json.loads((tmp_path / "five" / f"{client}.json").read_text())["quality"]
-        assert min(images for of in cells.values() for *_, images in of) >= 5 and site["images"] == 20
+        assert (
+            min(images for of in cells.values() for *_, images in of) >= 5 and site["images"] == 20
+        )
         assert all(sum(of["counts"]) == pytest.approx(20) for of in site["measures"].values())
     far = max(local["sites"]["west"]["measures"].items(), key=lambda of: of[1]["distance"])[0]
     assert coarse["sites"]["west"]["measures"][far]["distance"] > quality_by_site.LARGE
@@ -54,7 +65,16 @@ def test_a_coordinator_has_the_table_of_the_images_themselves(chain, tmp_path):
 )
 def test_a_policy_refuses_them(chain, tmp_path, policy, words):
     (tmp_path / "policy.toml").write_text(policy)
-    words_of = ("--data", chain, "--client", "west", "--policy", tmp_path / "policy.toml", "--work", tmp_path / "work")
+    words_of = (
+        "--data",
+        chain,
+        "--client",
+        "west",
+        "--policy",
+        tmp_path / "policy.toml",
+        "--work",
+        tmp_path / "work",
+    )
     assert words in run("site", "describe", *words_of, "--quality", code=1)
     assert "quality" not in json.loads(run("site", "describe", *words_of))
     assert "image quality" in run("site", "check", *words_of)
@@ -71,7 +91,16 @@ def test_a_site_whose_images_fill_one_cell_is_left_out(chain, tmp_path):
     """Its histogram could be any, so it neither stands out nor resembles the others."""
     described(chain, tmp_path / "all", "smallest_cell = 1")
     (tmp_path / "policy.toml").write_text("smallest_cell = 11")
-    words = ("--data", chain, "--client", "west", "--policy", tmp_path / "policy.toml", "--work", tmp_path / "work")
+    words = (
+        "--data",
+        chain,
+        "--client",
+        "west",
+        "--policy",
+        tmp_path / "policy.toml",
+        "--work",
+        tmp_path / "work",
+    )
     run("site", "describe", *words, "--quality", "--out", tmp_path / "all" / "west.json")
     done = CliRunner().invoke(app, ["inspect", str(tmp_path / "all"), "--quality", "--json"])
     assert set(json.loads(done.stdout)["quality"]["sites"]) == set(ROSTER) - {"west"}

@@ -41,7 +41,9 @@ def test_an_asked_plan_is_held_to_the_rules_of_the_command_line(site, change, se
     whole = plan().decided()
     asked = {**whole, **change}
     threads = asked.pop("threads", 1)
-    answer, _ = site.answer({**BEGIN, "threads": threads, "versions": versions(), "plan": asked}, {})
+    answer, _ = site.answer(
+        {**BEGIN, "threads": threads, "versions": versions(), "plan": asked}, {}
+    )
     assert sentence in answer["error"] and len(answer["error"]) <= LONGEST
     assert audit(site)[-1]["error"] == answer["error"]
 
@@ -50,7 +52,11 @@ def test_a_question_is_written_down_by_its_hash_and_its_size(site):
     long = ["x" * 10**6, {"y": 10**400}]
     site.answer({**BEGIN, "run": long, "round": 10**400, "masked": long, "part": "a\nb"}, {})
     (line,) = audit(site)
-    assert len(json.dumps(line)) < 1200 and len(line["question"]["sha256"]) == 64 and line["question"]["bytes"] == 0
+    assert (
+        len(json.dumps(line)) < 1200
+        and len(line["question"]["sha256"]) == 64
+        and line["question"]["bytes"] == 0
+    )
     assert len(line["run"]) == len(line["round"]) == 40 and line["part"] == "a b"
 
 
@@ -80,7 +86,9 @@ def test_a_full_disk_is_said_at_both_ends(data, tmp_path, monkeypatch, caplog, w
     if where == "memory":
         monkeypatch.setattr(sites_module, "remember", full)
     else:  # only of what is asked in a round
-        monkeypatch.setattr(sites_module, "appending", lambda path: full(path) if full.on else appending(path))
+        monkeypatch.setattr(
+            sites_module, "appending", lambda path: full(path) if full.on else appending(path)
+        )
     full.on = False
 
     def change(client, question, answer):
@@ -91,7 +99,9 @@ def test_a_full_disk_is_said_at_both_ends(data, tmp_path, monkeypatch, caplog, w
     with pytest.raises(SiteError, match="^site north: its disk is full$") as error:
         train_at(sites, data, plan("scaffold"), tmp_path, change=change)
     assert str(tmp_path) not in error.value.hint and "--resume" in error.value.hint
-    assert f"no space left on the device while writing {tmp_path / 'sites' / 'north'}" in caplog.text
+    assert (
+        f"no space left on the device while writing {tmp_path / 'sites' / 'north'}" in caplog.text
+    )
 
 
 def test_a_file_that_the_system_refuses_is_said_without_its_name(site, monkeypatch):
@@ -100,4 +110,6 @@ def test_a_file_that_the_system_refuses_is_said_without_its_name(site, monkeypat
 
     monkeypatch.setattr(site, "_begin", refused)
     answer = through_bytes(site.answer(BEGIN, {}))[0]
-    assert answer["error"] == "its system refused a file: Permission denied" and "patient" not in str(answer)
+    assert answer[
+        "error"
+    ] == "its system refused a file: Permission denied" and "patient" not in str(answer)

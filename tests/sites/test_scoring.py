@@ -12,7 +12,7 @@ import pytest
 from made_plans import train
 from site_federation import OPEN, TRAINING, chain_with_tests, plan, reached, sites_of, train_at
 
-from fedcli.compare.tested import compare
+from fedcli.comparison.tested import compare
 from fedcli.errors import FedcliError, UsageError
 from fedcli.reporting.rows import rows
 from fedcli.scores.evaluate import evaluate
@@ -29,9 +29,7 @@ from fedcli.stages.evaluate import run as evaluate_stage
 from fedcli.stages.options import CorruptOptions
 from fedcli.stages.report import Report
 
-TIED = (
-    0.05  # of forty images: two that share a bin move an AUC by more than its width, see tests/metrics/test_tallies.py
-)
+TIED = 0.05  # of forty images: two that share a bin move an AUC by more than its width, see tests/metrics/test_tallies.py
 
 
 @pytest.fixture
@@ -40,7 +38,9 @@ def data(tmp_path):
 
 
 def federated(run, work, **more):
-    return Scores.read(evaluate_stage(EvaluateOptions(run, work=work, engine="here:x", **more)).path)
+    return Scores.read(
+        evaluate_stage(EvaluateOptions(run, work=work, engine="here:x", **more)).path
+    )
 
 
 def numbers(value, at=()):
@@ -68,7 +68,10 @@ def pooled_and_federated(data, work, monkeypatch, configuration):
 
 def assert_as_pooled(mine, other):
     """Numbers below two JSON values: counts alone to the last digit, what bins decide to a bin."""
-    mine, other = numbers(mine), {place: n for place, n in numbers(other).items() if "intervals" not in place}
+    mine, other = (
+        numbers(mine),
+        {place: n for place, n in numbers(other).items() if "intervals" not in place},
+    )
     mine = {place: n for place, n in mine.items() if "intervals" not in place}
     assert mine.keys() == other.keys() and len(mine) > 50
     for place, number in other.items():
@@ -94,7 +97,10 @@ def test_corrupted_images_are_scored_at_their_sites(data, tmp_path, monkeypatch)
     assert len({client.version for client in scores.clients.values()}) == 2
     for part in ("versions", "groups", "clients"):
         assert_as_pooled(nested(scores)[part], nested(pooled)[part])
-    assert scores.data["corruption"] == pooled.data["corruption"] and scores.corruption == pooled.corruption
+    assert (
+        scores.data["corruption"] == pooled.data["corruption"]
+        and scores.corruption == pooled.corruption
+    )
 
 
 def test_corrupted_images_that_some_sites_lack_are_left_out(data, tmp_path, monkeypatch):
@@ -105,7 +111,9 @@ def test_corrupted_images_that_some_sites_lack_are_left_out(data, tmp_path, monk
     reached(monkeypatch, sites)
     scores = federated(run, tmp_path)
     assert list(scores.versions) == ["clean"]
-    assert ("only clean images" in scores.warning) == (scores.clients["north"].version == "corrupted")
+    assert ("only clean images" in scores.warning) == (
+        scores.clients["north"].version == "corrupted"
+    )
 
 
 def test_intervals_and_curves_follow_from_counts(data, tmp_path, monkeypatch):
@@ -116,12 +124,21 @@ def test_intervals_and_curves_follow_from_counts(data, tmp_path, monkeypatch):
         assert interval.unit == "image"
         assert interval.low <= interval.last <= interval.high
         width = pooled.versions["clean"][metric].high - pooled.versions["clean"][metric].low
-        assert interval.high - interval.low == pytest.approx(width, rel=0.5)  # by patients of two images, there
-    assert {g for g, score in scores.groups["sex"]["clean"]["accuracy"].items() if score.interval} == {"f", "m"}
+        assert interval.high - interval.low == pytest.approx(
+            width, rel=0.5
+        )  # by patients of two images, there
+    assert {
+        g for g, score in scores.groups["sex"]["clean"]["accuracy"].items() if score.interval
+    } == {"f", "m"}
     curve = scores.curves["clean"].overall
     assert not curve.at_false_positives and sum(each.images for each in curve.reliability) == 40
-    error = sum(each.images * abs(each.mean_chance - each.share_right) for each in curve.reliability) / 40
-    assert error == pytest.approx(scores.versions["clean"]["calibration_error_top_label"].last, abs=1e-9)
+    error = (
+        sum(each.images * abs(each.mean_chance - each.share_right) for each in curve.reliability)
+        / 40
+    )
+    assert error == pytest.approx(
+        scores.versions["clean"]["calibration_error_top_label"].last, abs=1e-9
+    )
     assert set(scores.curves["clean"].clients) == set(scores.clients)
     assert set(scores.curves["clean"].groups["sex"]) == {"f", "m"}
 
@@ -131,7 +148,13 @@ def test_reports_pages_and_compare_take_them(data, tmp_path, monkeypatch):
     for method in ("fedavg", "scaffold"):
         for seed in (0, 1):
             sites = sites_of(data, tmp_path / f"{method}-{seed}", policy=OPEN)
-            run = train_at(sites, data, plan(method, 1, seed=seed), tmp_path, out=tmp_path / f"run-{method}-{seed}")
+            run = train_at(
+                sites,
+                data,
+                plan(method, 1, seed=seed),
+                tmp_path,
+                out=tmp_path / f"run-{method}-{seed}",
+            )
             reached(monkeypatch, sites)
             runs.append(run)
             paths.append(evaluate_stage(EvaluateOptions(run, work=tmp_path, engine="here:x")).path)
@@ -147,7 +170,9 @@ def test_reports_pages_and_compare_take_them(data, tmp_path, monkeypatch):
     )
     for row in made.rows:
         assert row.low < row.difference < row.high and row.differing == made.sample.units == 40
-    assert {row.metric for row in made.groups["sex"].gaps} and {row.group for row in made.groups["sex"].each} == {
+    assert {row.metric for row in made.groups["sex"].gaps} and {
+        row.group for row in made.groups["sex"].each
+    } == {
         "f",
         "m",
     }
@@ -169,10 +194,14 @@ def test_a_report_takes_the_scores_of_a_coordinator_without_images(data, tmp_pat
     reached(monkeypatch, sites)
     evaluate_stage(EvaluateOptions(run, work=tmp_path, engine="here:x", by=("sex",)))
     (made,) = (run.parent / "scores").glob("*/scores.json")
-    earlier = made.parent.with_name("0")  # of this run before it went on for more rounds; sorted first
+    earlier = made.parent.with_name(
+        "0"
+    )  # of this run before it went on for more rounds; sorted first
     shutil.copytree(made.parent, earlier)
     facts = json.loads(made.read_text())
-    (earlier / "scores.json").write_text(json.dumps(facts | {"parents": dict.fromkeys(facts["parents"], "0" * 64)}))
+    (earlier / "scores.json").write_text(
+        json.dumps(facts | {"parents": dict.fromkeys(facts["parents"], "0" * 64)})
+    )
     (row,) = rows(scores_of_all([run], EvaluateOptions(by=["sex"])))
     shutil.rmtree(run.parent / "scores")
     with pytest.raises(FedcliError, match="are at its sites") as error:
@@ -197,7 +226,9 @@ def test_a_clients_own_model_is_scored_at_its_site(data, tmp_path, monkeypatch):
     assert scores.kept_rounds == [2] and "every client's own model answers" in scores.warning
     for client, about in pooled.clients.items():
         mine, own = (found.part(client=client).overall[about.version] for found in (scores, pooled))
-        assert all(mine[metric].last == own[metric].last for metric in ("accuracy", "balanced_accuracy"))
+        assert all(
+            mine[metric].last == own[metric].last for metric in ("accuracy", "balanced_accuracy")
+        )
 
 
 def test_small_cells_leave_with_nobody(data, tmp_path, monkeypatch):
@@ -206,7 +237,9 @@ def test_small_cells_leave_with_nobody(data, tmp_path, monkeypatch):
     transport.change = lambda client, question, answer: sent.append(answer) or answer
     scores = federated(run, tmp_path)
     assert "are left out by their sites" in scores.warning and scores.images < 40
-    tables = [array for _, arrays in sent for name, array in arrays.items() if name.endswith("table")]
+    tables = [
+        array for _, arrays in sent for name, array in arrays.items() if name.endswith("table")
+    ]
     counts = np.concatenate([table.sum(1) for table in tables])
     assert tables and not ((counts > 0) & (counts < 4)).any()
 
@@ -230,13 +263,20 @@ def test_counts_that_cannot_be_are_refused(data, tmp_path, monkeypatch):
 
     def more(client, question, answer):
         scalars, arrays = answer
-        return scalars, {name: array + (name == "clean/all/table") for name, array in arrays.items()}
+        return scalars, {
+            name: array + (name == "clean/all/table") for name, array in arrays.items()
+        }
 
     transport.change = more
     with pytest.raises(SiteError, match="site north answered with counts of 'all' that cannot be"):
         federated(run, tmp_path)
-    transport.change = lambda client, question, answer: ({**answer[0], "left_out": "many"}, answer[1])
-    with pytest.raises(SiteError, match="site north leaves out 'many' images, which is no number of its 10"):
+    transport.change = lambda client, question, answer: (
+        {**answer[0], "left_out": "many"},
+        answer[1],
+    )
+    with pytest.raises(
+        SiteError, match="site north leaves out 'many' images, which is no number of its 10"
+    ):
         federated(run, tmp_path)
 
 

@@ -11,7 +11,15 @@ import torch
 from made_plans import train
 from scipy.integrate import quad
 from session import run
-from site_federation import Carried, chain_with_tests, engine_of, plan, sites_of, through_bytes, train_at
+from site_federation import (
+    Carried,
+    chain_with_tests,
+    engine_of,
+    plan,
+    sites_of,
+    through_bytes,
+    train_at,
+)
 
 from fedcli import methods
 from fedcli.errors import FedcliError, UsageError
@@ -30,17 +38,31 @@ def audit(site):
 def test_a_description_holds_no_id_and_hides_small_counts(data):
     described = describe(data, "north", "hospital-a")
     text = json.dumps(described)
-    assert described["client"] == "hospital-a" and described["images"] == {"train": 20, "val": 0, "test": 0}
+    assert described["client"] == "hospital-a" and described["images"] == {
+        "train": 20,
+        "val": 0,
+        "test": 0,
+    }
     assert "img-" not in text and "patient" not in text
     assert described["counts"]["class"]["train"] == {"a": None, "b": None, "c": None}
-    assert describe(data, "north", "north", smallest=5)["counts"]["class"]["train"] == {"a": 7, "b": 7, "c": 6}
+    assert describe(data, "north", "north", smallest=5)["counts"]["class"]["train"] == {
+        "a": 7,
+        "b": 7,
+        "c": 6,
+    }
 
 
 @pytest.mark.parametrize(
     ("cells", "shown"),
     [
-        ({"a": 3, "b": 40, "c": 20}, {"a": None, "b": 40, "c": None}),  # one hidden count is a difference
-        ({"a": 1, "b": 2, "c": 20, "d": 30}, {"a": None, "b": None, "c": None, "d": 30}),  # as a sum of 3 is
+        (
+            {"a": 3, "b": 40, "c": 20},
+            {"a": None, "b": 40, "c": None},
+        ),  # one hidden count is a difference
+        (
+            {"a": 1, "b": 2, "c": 20, "d": 30},
+            {"a": None, "b": None, "c": None, "d": 30},
+        ),  # as a sum of 3 is
         ({"a": 0, "b": 40}, {"a": 0, "b": 40}),
         ({"a": 6, "b": 7, "c": 50}, {"a": None, "b": None, "c": 50}),
     ],
@@ -62,8 +84,15 @@ def test_every_answer_is_a_line_in_the_audit_file(data, tmp_path):
     sites = sites_of(data, tmp_path / "sites")
     train_at(sites, data, plan("scaffold"), tmp_path)
     lines = audit(sites["north"])
-    assert [(line["ask"], line["round"]) for line in lines] == [("begin", None), ("train", 1), ("train", 2)]
-    assert lines[1]["arrays"].keys() == {"theta", "loss", "columns/control_change"} and len(lines[1]["sha256"]) == 64
+    assert [(line["ask"], line["round"]) for line in lines] == [
+        ("begin", None),
+        ("train", 1),
+        ("train", 2),
+    ]
+    assert (
+        lines[1]["arrays"].keys() == {"theta", "loss", "columns/control_change"}
+        and len(lines[1]["sha256"]) == 64
+    )
     assert lines[1]["scalars"] == ["client", "kept", "n", "round", "row", "run", "steps"]
 
 
@@ -76,7 +105,10 @@ def test_every_answer_is_a_line_in_the_audit_file(data, tmp_path):
         ({"ask": "train", "client": "south"}, "it is north, not south"),
         ({"ask": "train", "client": "north"}, "has not begun this run"),
         ({"ask": "begin", "client": "north", "run": "../../up", "threads": 1}, "without a name"),
-        ({"ask": "begin", "client": "north", "run": "0" * 16, "threads": 1}, "the coordinator None"),
+        (
+            {"ask": "begin", "client": "north", "run": "0" * 16, "threads": 1},
+            "the coordinator None",
+        ),
     ],
 )
 def test_a_question_that_means_nothing_is_answered_by_a_sentence(site, question, sentence):
@@ -86,7 +118,13 @@ def test_a_question_that_means_nothing_is_answered_by_a_sentence(site, question,
 
 
 def test_a_plan_that_names_a_file_or_a_field_of_another_version_is_refused(site):
-    asked = {"ask": "begin", "client": "north", "run": "0" * 16, "threads": 1, "versions": versions()}
+    asked = {
+        "ask": "begin",
+        "client": "north",
+        "run": "0" * 16,
+        "threads": 1,
+        "versions": versions(),
+    }
     whole = plan().decided()
     for change, sentence in (
         ({"weights": "/etc/passwd"}, "opens no file"),
@@ -117,8 +155,13 @@ def test_what_fails_inside_leaves_without_its_text(site, monkeypatch, caplog):
 def test_memory_is_kept_of_the_last_rounds(tmp_path):
     for round in range(1, 6):
         remember(tmp_path, round, {"c": torch.full((2,), float(round))})
-    assert recall(tmp_path, 4, "cpu")["c"].tolist() == [4.0, 4.0] and recall(tmp_path, 0, "cpu") == {}
-    with pytest.raises(FedcliError, match="after round 2 is not at this site, which has it of these rounds: 3, 4, 5"):
+    assert (
+        recall(tmp_path, 4, "cpu")["c"].tolist() == [4.0, 4.0] and recall(tmp_path, 0, "cpu") == {}
+    )
+    with pytest.raises(
+        FedcliError,
+        match="after round 2 is not at this site, which has it of these rounds: 3, 4, 5",
+    ):
         recall(tmp_path, 2, "cpu")
 
 
@@ -147,7 +190,9 @@ def test_a_policy_refuses_in_a_sentence_that_names_the_site(data, tmp_path, text
 
 def test_a_model_after_a_single_step_is_a_gradient(data, tmp_path):
     sites = sites_of(data, tmp_path / "sites", policy=Policy(gradients=False))
-    with pytest.raises(SiteError, match="allows no gradients, and the model after a single step shows one"):
+    with pytest.raises(
+        SiteError, match="allows no gradients, and the model after a single step shows one"
+    ):
         train_at(sites, data, plan(batch_size=32), tmp_path)
     train_at(sites, data, plan(), tmp_path, out=tmp_path / "run")  # three steps
 
@@ -173,23 +218,38 @@ def test_a_policy_that_means_nothing_is_refused(tmp_path, text, sentence):
 
 
 def test_methods_and_columns_that_are_unknown_here_are_warned_of(tmp_path, caplog):
-    allowed = a_policy(tmp_path, 'methods = ["FedAvg", "of-another-hospital"]\ncolumns = ["control_chang"]')
-    assert allowed.methods == ("fedavg", "of-another-hospital") and allowed.columns == ("control_chang",)
+    allowed = a_policy(
+        tmp_path, 'methods = ["FedAvg", "of-another-hospital"]\ncolumns = ["control_chang"]'
+    )
+    assert allowed.methods == ("fedavg", "of-another-hospital") and allowed.columns == (
+        "control_chang",
+    )
     assert "'of-another-hospital', which this site cannot train" in caplog.text
-    assert "no method of fedcli reports a column 'control_chang'; did you mean 'control_change'?" in caplog.text
+    assert (
+        "no method of fedcli reports a column 'control_chang'; did you mean 'control_change'?"
+        in caplog.text
+    )
 
 
 def test_the_known_columns_are_those_that_methods_report():
-    sources = [path.read_text(encoding="utf-8") for path in Path(methods.__file__).parent.glob("*.py")]
-    reported = {name for source in sources for name in re.findall(r'client\.report\["(\w+)"\]', source)}
-    assert reported | {"sharpness", "loss"} == policy.COLUMNS, "sharpness and loss are options of fedism"
+    sources = [
+        path.read_text(encoding="utf-8") for path in Path(methods.__file__).parent.glob("*.py")
+    ]
+    reported = {
+        name for source in sources for name in re.findall(r'client\.report\["(\w+)"\]', source)
+    }
+    assert reported | {"sharpness", "loss"} == policy.COLUMNS, (
+        "sharpness and loss are options of fedism"
+    )
 
 
 def checked(data, tmp_path, text):
     """What `fedcli site check` says under a policy."""
     path = tmp_path / "policy.toml"
     path.write_text(text)
-    said = run(f"fedcli site check --data {data} --client north --policy {path} --state {tmp_path / 'state'}")
+    said = run(
+        f"fedcli site check --data {data} --client north --policy {path} --state {tmp_path / 'state'}"
+    )
     return " ".join(said.split())
 
 
@@ -198,14 +258,21 @@ def test_a_check_says_how_many_answers_the_policy_allows_and_what_was_spent(tmp_
     said = checked(data, tmp_path, "[privacy]\nnoise = 20.0")
     allowed = Privacy().answers
     assert policy.epsilon(20.0, allowed, 1e-5) <= 8.0 < policy.epsilon(20.0, allowed + 1, 1e-5)
-    assert f"which allows {allowed:,} answers, one each round" in said and "Sent so far: 0 answers" in said
+    assert (
+        f"which allows {allowed:,} answers, one each round" in said
+        and "Sent so far: 0 answers" in said
+    )
     assert (
         "mean training loss" not in said
         and "Nothing about the test images is sent" in said
         and "not even one" not in said
     )
     (tmp_path / "state").mkdir()
-    ledger = {"answered": ["a" * 64, "b" * 64], "epsilon": 0.6, "delta": 1e-5}  # with less noise than now
+    ledger = {
+        "answered": ["a" * 64, "b" * 64],
+        "epsilon": 0.6,
+        "delta": 1e-5,
+    }  # with less noise than now
     (tmp_path / "state" / policy.LEDGER).write_text(json.dumps(ledger))
     assert "Sent so far: 2 answers, epsilon 0.6" in checked(data, tmp_path, "[privacy]")
     said = checked(data, tmp_path, "[privacy]\nnoise = 0.5")
@@ -227,9 +294,17 @@ def test_a_check_says_what_leaves_in_an_evaluation_and_whether_models_are_summed
 def test_a_check_shows_what_leaves_in_sentences_that_say_so(tmp_path):
     data = chain_with_tests(tmp_path)
     said = checked(data, tmp_path, "")
-    assert "The model is sent as it is, not masked" in said and "Even a single training step may be sent." in said
-    said = checked(data, tmp_path, "gradients = false\ncolumns = []\nminimum_images = 5\nmaximum_rounds = 3")
-    assert "A model after a single training step is not sent" in said and "a method that reports more than" in said
+    assert (
+        "The model is sent as it is, not masked" in said
+        and "Even a single training step may be sent." in said
+    )
+    said = checked(
+        data, tmp_path, "gradients = false\ncolumns = []\nminimum_images = 5\nmaximum_rounds = 3"
+    )
+    assert (
+        "A model after a single training step is not sent" in said
+        and "a method that reports more than" in said
+    )
     assert "at most 3 rounds of a training; at least 5 training images here" in said
 
 
@@ -237,10 +312,18 @@ def test_the_guide_shows_what_a_check_says(tmp_path):
     page = (Path(__file__).parents[2] / "docs" / "sites.md").read_text(encoding="utf-8")
     shown = " ".join(page.partition("`site check` prints")[2].split("```")[1].split())
     said = checked(chain_with_tests(tmp_path), tmp_path, page.split("```toml")[1].split("```")[0])
-    said = said.partition("Counts in the description")[0].replace(" ─", "").replace(" under this policy:", "")
+    said = (
+        said.partition("Counts in the description")[0]
+        .replace(" ─", "")
+        .replace(" under this policy:", "")
+    )
     subjects = " (?=sent once|sent each|form of|noise|further|image quality|evaluation|methods|limits|record)"
     rows = re.split(subjects, said)
-    held = [row.strip() for row in rows if row.startswith(("sent once", "form", "noise", "further", "limits"))]
+    held = [
+        row.strip()
+        for row in rows
+        if row.startswith(("sent once", "form", "noise", "further", "limits"))
+    ]
     assert len(held) >= 5 and all(row in shown for row in held)
 
 
@@ -264,7 +347,9 @@ def test_the_accountant_agrees_with_the_integral_and_stays_below_renyi(noise, an
         return max(0.0, density(1) - math.exp(spent) * density(0))
 
     crossing = spent * s * s + 0.5
-    assert quad(excess, crossing, crossing + 40 * s, epsabs=1e-14)[0] == pytest.approx(delta, rel=1e-4)
+    assert quad(excess, crossing, crossing + 40 * s, epsabs=1e-14)[0] == pytest.approx(
+        delta, rel=1e-4
+    )
     orders = np.linspace(1.01, 200, 20_000)
     renyi = (answers * orders / (2 * (noise / 2) ** 2) + math.log(1 / delta) / (orders - 1)).min()
     assert 0.5 * renyi < spent < renyi
@@ -283,7 +368,9 @@ def test_a_noised_update_is_cut_differs_by_site_and_is_the_same_when_asked_again
         sites = sites_of(data, tmp_path / name, policy=strict)
         runs.append(train_at(sites, data, plan(rounds=1), tmp_path, out=tmp_path / f"run-{name}"))
     again = train_at(sites, data, plan(rounds=1), tmp_path, out=tmp_path / "again")
-    first, other, same = ((run.parent / "models" / "00001.h5").read_bytes() for run in (*runs, again))
+    first, other, same = (
+        (run.parent / "models" / "00001.h5").read_bytes() for run in (*runs, again)
+    )
     assert first != other and other == same
     assert json.loads((runs[0].parent / "rounds.jsonl").read_text())["loss"] == [None] * 4
     ledger = json.loads((tmp_path / "b" / "north" / "privacy.json").read_text())
@@ -293,12 +380,16 @@ def test_a_noised_update_is_cut_differs_by_site_and_is_the_same_when_asked_again
 
 def test_no_two_updates_are_given_one_noise(data, tmp_path):
     """Else whoever may choose the plan cancels the noise: the same task under a plan that trains nothing shows it."""
-    sites = sites_of(data, tmp_path / "sites", policy=Policy(privacy=Privacy(clip=1.0, noise=20.0, epsilon=1e6)))
+    sites = sites_of(
+        data, tmp_path / "sites", policy=Policy(privacy=Privacy(clip=1.0, noise=20.0, epsilon=1e6))
+    )
     sent = {}
 
     class Kept(Carried):
         def __call__(self, messages, timeout):
-            sent.update({message[0]["ask"]: message for client, message in messages if client == "north"})
+            sent.update(
+                {message[0]["ask"]: message for client, message in messages if client == "north"}
+            )
             return super().__call__(messages, timeout)
 
     with engine_of(lambda federation: Sites(federation, Kept(sites))) as engine:
@@ -309,7 +400,10 @@ def test_no_two_updates_are_given_one_noise(data, tmp_path):
     assert "error" not in site.answer({**begin, "plan": idle}, tensors)[0]
     second = site.answer(*task)[1]["theta"]
     assert np.linalg.norm(first - second) > 20  # the update itself has a norm of at most 1
-    assert len(json.loads((tmp_path / "sites" / "north" / "privacy.json").read_text())["answered"]) == 2
+    assert (
+        len(json.loads((tmp_path / "sites" / "north" / "privacy.json").read_text())["answered"])
+        == 2
+    )
 
 
 def test_an_update_is_moved_by_no_more_than_its_clip_and_noise(tmp_path):
@@ -320,7 +414,9 @@ def test_an_update_is_moved_by_no_more_than_its_clip_and_noise(tmp_path):
     assert noised.theta.tolist() == pytest.approx([0.6, 0.8], abs=1e-6) and noised.loss.isnan()
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"answered": 3, "epsilon": 1, "delta": 1}', '{"answered": []}'])
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"answered": 3, "epsilon": 1, "delta": 1}', '{"answered": []}']
+)
 def test_a_damaged_ledger_is_refused(tmp_path, text):
     (tmp_path / "privacy.json").write_text(text)
     with pytest.raises(FedcliError, match="privacy.json"):

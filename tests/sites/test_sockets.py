@@ -55,7 +55,9 @@ def at(tmp_path, **more):
     return {"engine": f"socket:{tmp_path / 's'}", **more}
 
 
-def test_killed_sites_and_a_resumed_coordinator_come_to_the_bytes_of_one_process(data, tmp_path, start, monkeypatch):
+def test_killed_sites_and_a_resumed_coordinator_come_to_the_bytes_of_one_process(
+    data, tmp_path, start, monkeypatch
+):
     usual = train(data, plan("scaffold", 4), work=tmp_path, out=tmp_path / "usual")
     sites = {client: start(data, client) for client in ROSTER}
     play = Federation.play
@@ -71,7 +73,9 @@ def test_killed_sites_and_a_resumed_coordinator_come_to_the_bytes_of_one_process
         train(data, plan("scaffold", 4), work=tmp_path, out=tmp_path / "run", **at(tmp_path))
     monkeypatch.undo()
     start(data, "south")
-    run = train(data, plan("scaffold", 4), work=tmp_path, out=tmp_path / "run", **at(tmp_path), resume=True)
+    run = train(
+        data, plan("scaffold", 4), work=tmp_path, out=tmp_path / "run", **at(tmp_path), resume=True
+    )
     for name in ("rounds.jsonl", "run.json", "models/00004.h5"):
         assert (run.parent / name).read_bytes() == (usual.parent / name).read_bytes()
 
@@ -94,7 +98,9 @@ def test_waiting_for_sites_is_said_once(tmp_path, monkeypatch, caplog):
     assert caplog.text.count("waiting up to 2 s for north to listen at") == 1 and clock.now >= 2
 
 
-def test_sites_that_listen_hear_of_a_coordinator_that_waits_for_others(tmp_path, monkeypatch, listening):
+def test_sites_that_listen_hear_of_a_coordinator_that_waits_for_others(
+    tmp_path, monkeypatch, listening
+):
     """Else they end its connection, since it asks nothing, and are named in place of the one that is not there."""
     monkeypatch.setattr(sockets, "time", Clock())
     notices = []
@@ -115,7 +121,10 @@ def test_a_site_that_is_not_there_is_named(data, tmp_path, monkeypatch):
 @pytest.fixture
 def listening(tmp_path):
     """A socket at which nobody answers."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener, named(tmp_path / "north.sock") as name:
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener,
+        named(tmp_path / "north.sock") as name,
+    ):
         listener.bind(name)
         listener.listen()
         yield listener
@@ -138,7 +147,9 @@ def test_while_a_site_is_waited_for_a_sentence_names_it_and_says_why(tmp_path, m
             return scalars, arrays
 
     def heard(text):
-        if text.startswith("waiting for north (it serves another coordinator since noon, last sign of life "):
+        if text.startswith(
+            "waiting for north (it serves another coordinator since noon, last sign of life "
+        ):
             said.set()
 
     monkeypatch.setattr(sockets.console, "say", heard)
@@ -155,10 +166,14 @@ def test_who_is_waited_for_is_cut_where_there_are_many(tmp_path):
     with sockets.Connections(tmp_path) as connections:
         connections._heard = dict.fromkeys("abcdefgh", 0.0)
         said = connections._waiting_for("abcdefgh")
-    assert said.startswith("waiting for a (no answer yet, last sign of life ") and said.endswith(" and 3 more")
+    assert said.startswith("waiting for a (no answer yet, last sign of life ") and said.endswith(
+        " and 3 more"
+    )
 
 
-@pytest.mark.parametrize(("sent", "sentence"), [(b"", "its process ended"), (b"x" * 99, "no message of fedcli")])
+@pytest.mark.parametrize(
+    ("sent", "sentence"), [(b"", "its process ended"), (b"x" * 99, "no message of fedcli")]
+)
 def test_a_site_that_breaks_off_or_answers_nonsense_is_said(tmp_path, listening, sent, sentence):
     def answer():
         connection, _ = listening.accept()
@@ -191,7 +206,11 @@ def test_a_socket_that_is_left_over_is_replaced_and_one_in_use_is_not(data, tmp_
 def test_two_processes_cannot_be_one_site_since_each_would_count_its_own_epsilon(data, tmp_path):
     with held(tmp_path / "state" / sockets.LOCK, "", ""):
         site = Site(data, tmp_path / "state", client=ROSTER[0])
-        with pytest.raises(FedcliError, match="another process is a site that keeps its memory in .*state"):
+        with pytest.raises(
+            FedcliError, match="another process is a site that keeps its memory in .*state"
+        ):
             sockets.serve(site, tmp_path / "b.sock", over=lambda: True)
-        sockets.serve(Site(data, tmp_path / "other", client=ROSTER[0]), tmp_path / "b.sock", over=lambda: True)
+        sockets.serve(
+            Site(data, tmp_path / "other", client=ROSTER[0]), tmp_path / "b.sock", over=lambda: True
+        )
     sockets.serve(site, tmp_path / "b.sock", over=lambda: True)

@@ -28,19 +28,28 @@ class Added:
 
     def __call__(self, messages, timeout):
         answers = {}
-        for client, (scalars, arrays) in [(client, through_bytes(message)) for client, message in messages]:
+        for client, (scalars, arrays) in [
+            (client, through_bytes(message)) for client, message in messages
+        ]:
             asked = {**scalars, MASKED: len(messages)} if SUM in scalars else scalars
-            answers[client] = (scalars, arrays), through_bytes(self.sites[client].answer(asked, arrays))
+            answers[client] = (
+                (scalars, arrays),
+                through_bytes(self.sites[client].answer(asked, arrays)),
+            )
         if SUM not in messages[0][1][0]:
             return [(client, answer) for client, (_, answer) in answers.items()]
         try:
-            added = [secagg.update_of(*pair, pair[0][0][SUM]["largest"]) for pair in answers.values()]
+            added = [
+                secagg.update_of(*pair, pair[0][0][SUM]["largest"]) for pair in answers.values()
+            ]
         except ValueError as error:
             return [(client, str(error)) for client in answers]
         counts = np.array([answer[0]["n"] for _, answer in answers.values()], float)
         mean = [np.average(parts, axis=0, weights=counts) for parts in zip(*added, strict=True)]
         self.seen.append(mean)
-        return [(client, (answer[0], secagg.mean_of(mean))) for client, (_, answer) in answers.items()]
+        return [
+            (client, (answer[0], secagg.mean_of(mean))) for client, (_, answer) in answers.items()
+        ]
 
 
 def trained(data, folder, configuration, *, policy=None, kind=SummedSites):
@@ -52,7 +61,11 @@ def trained(data, folder, configuration, *, policy=None, kind=SummedSites):
 def model(run, round=1):
     with h5py.File(run.parent / f"models/{round:05d}.h5") as file:
         tensors = {}
-        file.visititems(lambda name, item: tensors.update({name: item[()]}) if isinstance(item, h5py.Dataset) else None)
+        file.visititems(
+            lambda name, item: (
+                tensors.update({name: item[()]}) if isinstance(item, h5py.Dataset) else None
+            )
+        )
     return tensors
 
 
@@ -90,14 +103,18 @@ def test_masks_are_of_the_whole_key():
     assert all((one == other).all() for one, other in zip(drawn, again, strict=True))
     assert 0 <= drawn[2].min() and drawn[2].max() < 2**32 and abs(drawn[2].mean() / 2**31 - 1) < 0.1
     # these keys are one under flwr's generator, whose seed is the exclusive or of a key's words
-    first, second = (secagg.masks(key, 2**32, [(8,)])[0] for key in (b"a" * 4 + b"b" * 4, b"b" * 4 + b"a" * 4))
+    first, second = (
+        secagg.masks(key, 2**32, [(8,)])[0] for key in (b"a" * 4 + b"b" * 4, b"b" * 4 + b"a" * 4)
+    )
     assert (first != second).any()
 
 
 def test_noise_at_the_sites_goes_with_it_and_leaves_no_loss(data, tmp_path):
     run = trained(data, tmp_path, plan(), policy=Policy(privacy=Privacy(noise=1.0, epsilon=1000.0)))
     line = json.loads((run.parent / "rounds.jsonl").read_text().splitlines()[0])
-    assert set(line["loss"]) == {None} and all(np.isfinite(array).all() for array in model(run).values())
+    assert set(line["loss"]) == {None} and all(
+        np.isfinite(array).all() for array in model(run).values()
+    )
 
 
 def test_methods_whose_server_takes_more_are_refused():
@@ -109,7 +126,16 @@ def test_methods_whose_server_takes_more_are_refused():
         except UsageError as error:
             assert "secure aggregation" in f"{error.sentence} {error.hint}"
     assert {"fedavg", "fedprox", "moon", "fedavgm", "fedadam"} <= fitting
-    assert not fitting & {"fedheal", "scaffold", "feddyn", "afl", "qffl", "fedism-plus", "fedexp", "creff"}
+    assert not fitting & {
+        "fedheal",
+        "scaffold",
+        "feddyn",
+        "afl",
+        "qffl",
+        "fedism-plus",
+        "fedexp",
+        "creff",
+    }
     with pytest.raises(UsageError, match="server of fedadam needs more"):
         engines.check(resolve("fedadam", {"weights": "uniform"}), 0)
     with pytest.raises(UsageError, match="all clients of a round"):
@@ -118,7 +144,9 @@ def test_methods_whose_server_takes_more_are_refused():
 
 def answer(**more):
     given = {"theta": np.full(3, 1.5, np.float32), "loss": np.float32(32)} | more
-    return {"n": given.pop("n", 10)}, {name: np.asarray(array) for name, array in given.items() if array is not None}
+    return {"n": given.pop("n", 10)}, {
+        name: np.asarray(array) for name, array in given.items() if array is not None
+    }
 
 
 def test_what_a_site_adds_is_its_update_and_its_loss():

@@ -24,9 +24,13 @@ def test_scores_of_added_tallies_are_those_of_all_logits(classes, absent):
     counted, pooled = whole.score(), metrics.score(logits, y)
     assert counted.keys() == pooled.keys()
     for name, value in pooled.items():
-        assert counted[name] == (pytest.approx(value, abs=1 / FINE) if isinstance(value, float) else value), name
+        assert counted[name] == (
+            pytest.approx(value, abs=1 / FINE) if isinstance(value, float) else value
+        ), name
     decisions = [m.name for m in metrics.registered(metrics.CLASSES) if m.sees != "probabilities"]
-    assert all(counted[name] == pooled[name] for name in decisions)  # counts alone: to the last digit
+    assert all(
+        counted[name] == pooled[name] for name in decisions
+    )  # counts alone: to the last digit
 
 
 def test_no_image_has_no_score():
@@ -50,7 +54,11 @@ def test_a_threshold_gives_the_rates_that_it_promises():
     assert (chance[y == 1] >= threshold).mean() == true
     assert (chance[y == 0] >= threshold - 1 / FINE).mean() > 0.1
     assert Tally.of(logits[y == 0], y[y == 0]).true_positives_at(0.1) is None
-    assert Tally.of(logits, y).true_positives_at(false) == (threshold, false, true)  # a rate that is met
+    assert Tally.of(logits, y).true_positives_at(false) == (
+        threshold,
+        false,
+        true,
+    )  # a rate that is met
 
 
 @pytest.mark.parametrize("change", ["shape", "type", "sign", "sum", "name"])

@@ -16,7 +16,10 @@ def clients(tmp_path_factory):
     """toy's 1,433 training images in even clients, by the number of clients."""
     work = tmp_path_factory.mktemp("work")
     dataset = fedcli.prepare("toy", size=8, work=work)
-    return {count: fedcli.partition(dataset, iid=True, clients=count, work=work).path for count in (2, 10, 200)}
+    return {
+        count: fedcli.partition(dataset, iid=True, clients=count, work=work).path
+        for count in (2, 10, 200)
+    }
 
 
 @pytest.mark.parametrize(
@@ -33,11 +36,16 @@ def test_few_images_make_more_rounds_which_is_said(clients, count, options, roun
     caplog.set_level("INFO", "fedcli")
     made = resolved(TrainOptions("fedavg", **options), clients[count])
     assert made.rounds == rounds
-    assert (f"Training {rounds} rounds, not 20: half of the clients have" in caplog.text) == (rounds in (25, 50))
+    assert (f"Training {rounds} rounds, not 20: half of the clients have" in caplog.text) == (
+        rounds in (25, 50)
+    )
 
 
 def test_a_method_with_rounds_of_its_own_keeps_them(clients):
-    assert resolved(TrainOptions("crt"), clients[200]).rounds == METHODS["crt"].default_training["rounds"]
+    assert (
+        resolved(TrainOptions("crt"), clients[200]).rounds
+        == METHODS["crt"].default_training["rounds"]
+    )
 
 
 def test_the_number_is_recorded(clients, tmp_path, monkeypatch):
@@ -55,7 +63,9 @@ def test_what_comes_after_the_last_round_is_said():
     assert "no round comes after 3, 40, as there are 3" in said
 
 
-def test_the_speed_of_a_run_is_said_when_it_was_trained_and_not_again(clients, tmp_path, monkeypatch, caplog):
+def test_the_speed_of_a_run_is_said_when_it_was_trained_and_not_again(
+    clients, tmp_path, monkeypatch, caplog
+):
     caplog.set_level("DEBUG", "fedcli")
     monkeypatch.setattr(timing, "speed", lambda folder: f"speed of {folder.name}")
     for _ in range(2):

@@ -37,7 +37,10 @@ def prior(clients, name, method="fedavg", **options):
 def test_rare_classes_are_corrected_for_and_it_is_said(clients, caplog):
     caplog.set_level("INFO", "fedcli")
     assert prior(clients, "rare") == "logit-adjust"
-    assert "9 has 5 training images and 0 100: the loss is corrected by --prior logit-adjust" in caplog.text
+    assert (
+        "9 has 5 training images and 0 100: the loss is corrected by --prior logit-adjust"
+        in caplog.text
+    )
 
 
 @pytest.mark.parametrize("name", ["balanced", "tenth"])

@@ -43,8 +43,15 @@ def type_in(folder, *lines):
 
 
 def digests(folder):
-    files = [path for path in (folder / "fedcli-work").rglob("*") if path.is_file() and path.name not in CLOCKS]
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    files = [
+        path
+        for path in (folder / "fedcli-work").rglob("*")
+        if path.is_file() and path.name not in CLOCKS
+    ]
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in files
+    }
 
 
 def with_images(folder):
@@ -77,8 +84,12 @@ def test_the_hash_seed_the_threads_and_the_time_zone_change_no_byte(expected, tm
     folder = with_images(tmp_path)
     code = "import sys; from test_determinism import *; type_in(Path(sys.argv[1]), *stages(1))"
     environment = os.environ | {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "2", "TZ": "Asia/Tokyo"}
-    environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[1])])
-    subprocess.run([sys.executable, "-c", code, str(folder)], env=environment, check=True, timeout=120)
+    environment["PYTHONPATH"] = os.pathsep.join(
+        [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+    )
+    subprocess.run(
+        [sys.executable, "-c", code, str(folder)], env=environment, check=True, timeout=120
+    )
     assert digests(folder) == expected
 
 
@@ -90,9 +101,9 @@ def test_a_run_that_stops_after_every_round_has_the_same_bytes(expected, tmp_pat
         monkeypatch.setattr(Federation, "play", interrupt_in_round(number))
         monkeypatch.chdir(folder)
         done = CliRunner().invoke(app, [*train.split(), *(["--resume"] if number > 1 else [])])
-        assert done.exit_code == 130 and (f"after round {number - 1} of {ROUNDS}" in done.stderr or number == 1), (
-            done.stderr
-        )
+        assert done.exit_code == 130 and (
+            f"after round {number - 1} of {ROUNDS}" in done.stderr or number == 1
+        ), done.stderr
         monkeypatch.undo()
     type_in(folder, f"{train} --resume", *after)
     assert digests(folder) == expected

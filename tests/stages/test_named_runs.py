@@ -18,9 +18,13 @@ def made(tmp_path_factory):
     dataset = fedcli.prepare("toy", size=8, sample_images=60, out=work / "datasets" / "toy")
     data = [fedcli.partition(dataset, iid=True, clients=count, work=work) for count in (2, 3)]
     asked = {
-        "a0": ("fedavg", 0, {}), "a1": ("fedavg", 0, {"seed": 1}), "ism": ("fedism-plus", 0, {}),
-        "lr": ("fedavg", 0, {"lr": 0.1}), "other": ("fedavg", 1, {}), "prox": ("fedprox", 1, {}),
-    }  # fmt: skip
+        "a0": ("fedavg", 0, {}),
+        "a1": ("fedavg", 0, {"seed": 1}),
+        "ism": ("fedism-plus", 0, {}),
+        "lr": ("fedavg", 0, {"lr": 0.1}),
+        "other": ("fedavg", 1, {}),
+        "prox": ("fedprox", 1, {}),
+    }
     runs = {
         name: fedcli.train(method, data[place], rounds=1, work=work, name=name, **more).path
         for name, (method, place, more) in asked.items()
@@ -34,23 +38,44 @@ def named(paths: list[Path]) -> list[str]:
 
 def test_the_newest_run_of_a_name_is_taken_and_said(made, capsys):
     work, runs = made
-    for name, run in (("a1", "a1"), ("FedISM+", "ism"), ("fedism-plus", "ism"), ("fedavg", "other")):
+    for name, run in (
+        ("a1", "a1"),
+        ("FedISM+", "ism"),
+        ("fedism-plus", "ism"),
+        ("fedavg", "other"),
+    ):
         assert named_runs.newest(name, work) == runs[run], name
     assert call.source("a1", work, "dataset", "run") == runs["a1"]
-    assert call.source(runs["a1"].parents[2] / "datasets" / "toy", work, "dataset", "run").name == "dataset.json"
+    assert (
+        call.source(runs["a1"].parents[2] / "datasets" / "toy", work, "dataset", "run").name
+        == "dataset.json"
+    )
     assert "the newest of 4 runs of fedavg" in capsys.readouterr().err
     assert fedcli.evaluate("ism", work=work).path.is_relative_to(runs["ism"].parent)
 
 
-def test_the_newest_runs_that_can_be_compared_are_all_seeds_of_one_system_on_the_same_data(made, capsys):
+def test_the_newest_runs_that_can_be_compared_are_all_seeds_of_one_system_on_the_same_data(
+    made, capsys
+):
     work, _ = made
     assert named(named_runs.every(["fedavg", "FedISM+"], work)) == ["a0", "a1", "ism"]
     said = capsys.readouterr().err
-    assert f"fedavg: {work}/runs/a1, seeds 0, 1; 2 other runs left out" in said and f"FedISM+: {work}/runs/ism" in said
+    assert (
+        f"fedavg: {work}/runs/a1, seeds 0, 1; 2 other runs left out" in said
+        and f"FedISM+: {work}/runs/ism" in said
+    )
     assert named(named_runs.every(["fedprox", "fedavg"], work)) == ["prox", "other"]
-    assert named(named_runs.every(["lr", "ism"], work)) == ["lr", "ism"]  # of the same data, with another option
-    assert named(named_runs.every(["a0", "prox"], work)) == ["a0", "prox"]  # each is one run: compare says what differs
-    with pytest.raises(FedcliError, match="no runs of fedavg and fedism-plus and fedprox are of the same data"):
+    assert named(named_runs.every(["lr", "ism"], work)) == [
+        "lr",
+        "ism",
+    ]  # of the same data, with another option
+    assert named(named_runs.every(["a0", "prox"], work)) == [
+        "a0",
+        "prox",
+    ]  # each is one run: compare says what differs
+    with pytest.raises(
+        FedcliError, match="no runs of fedavg and fedism-plus and fedprox are of the same data"
+    ):
         named_runs.every(["fedavg", "fedism-plus", "fedprox"], work)
 
 
@@ -63,7 +88,9 @@ def test_paths_and_names_may_stand_together(made):
 
 def test_a_name_that_no_run_has_is_no_path_either(made, tmp_path):
     work, _ = made
-    with pytest.raises(FedcliError, match="no such manifest: fedhel, and no run under .* is called so"):
+    with pytest.raises(
+        FedcliError, match="no such manifest: fedhel, and no run under .* is called so"
+    ):
         named_runs.newest("fedhel", work)
     with pytest.raises(FedcliError) as error:
         named_runs.every(["fedavg"], tmp_path)
@@ -75,7 +102,10 @@ def test_two_names_are_compared_from_python(made):
     work, _ = made
     compared = fedcli.compare(["fedavg", "FedISM+"], resamples=100, work=work)
     frame, percent = compared.to_frame(), compared.to_frame(percent=True)
-    assert list(frame.metric) == ["balanced_accuracy", "auc_ovo_macro"] and frame.attrs["unit"] == "share"
+    assert (
+        list(frame.metric) == ["balanced_accuracy", "auc_ovo_macro"]
+        and frame.attrs["unit"] == "share"
+    )
     assert percent.attrs["unit"] == "%" and percent.a[0] == pytest.approx(100 * frame.a[0])
     assert "FedISM+" in str(compared) and "<table>" in compared._repr_html_()
     assert json.dumps(compared.words())

@@ -79,7 +79,9 @@ def test_a_run_as_a_frame_has_a_row_for_each_round_and_client(made):
     frame = run.to_frame()
     assert list(frame.columns[:4]) == ["round", "client", "weight", "loss"]
     assert frame.groupby("round").weight.sum().tolist() == pytest.approx([1, 1, 1])
-    lines = [json.loads(line) for line in (run.path.parent / "rounds.jsonl").read_text().splitlines()]
+    lines = [
+        json.loads(line) for line in (run.path.parent / "rounds.jsonl").read_text().splitlines()
+    ]
     assert frame.loss.tolist() == [loss for line in lines for loss in line["loss"]]
 
 
@@ -88,7 +90,9 @@ def test_scores_as_a_frame_are_the_numbers_of_scores_json(made):
     scores = fedcli.evaluate(run, work=work)
     assert isinstance(scores, Scores)
     frame = scores.to_frame()
-    overall = frame[(frame.client == "") & (frame.attribute == "") & (frame.metric == "balanced_accuracy")]
+    overall = frame[
+        (frame.client == "") & (frame.attribute == "") & (frame.metric == "balanced_accuracy")
+    ]
     expected = scores.body["versions"]["clean"]["balanced_accuracy"]
     assert overall[["version", "last", "mean_last5", "std_last5"]].values.tolist() == [
         ["clean", expected["last"], expected["mean_last5"], expected["std_last5"]]
@@ -105,7 +109,8 @@ def test_a_report_is_a_row_per_system_in_every_format(made):
     assert frame[["rule", "runs"]].values.tolist() == [["paper", 2], ["paper", 1]]
     assert frame.method.tolist() == [row.name for row in report.rows]
     seeds = [
-        fedcli.evaluate(each, work=work).body["versions"]["clean"]["f1_macro"]["mean_last5"] for each in (run, again)
+        fedcli.evaluate(each, work=work).body["versions"]["clean"]["f1_macro"]["mean_last5"]
+        for each in (run, again)
     ]
     assert frame["clean f1_macro"][0] == pytest.approx(sum(seeds) / 2)
     assert list(frame.columns) == [
@@ -117,10 +122,15 @@ def test_a_report_is_a_row_per_system_in_every_format(made):
         "bytes down",
         "bytes up",
     ]
-    assert json.loads(report.to("json"))["rows"][1]["cells"]["clean f1_macro"]["mean"] == frame["clean f1_macro"][1]
+    assert (
+        json.loads(report.to("json"))["rows"][1]["cells"]["clean f1_macro"]["mean"]
+        == frame["clean f1_macro"][1]
+    )
     assert "| method |" in report.to("markdown") and "toprule" in report.to("latex")
     assert report.to("html").startswith("<!doctype html>")
-    assert len(fedcli.report(run).rows) == 1 and len(fedcli.report(separate=True, work=work).rows) == 3
+    assert (
+        len(fedcli.report(run).rows) == 1 and len(fedcli.report(separate=True, work=work).rows) == 3
+    )
 
 
 def test_a_report_refuses_what_it_does_not_know(made):
@@ -147,9 +157,13 @@ def test_what_cannot_be_is_said_in_python_as_in_the_shell(made):
 
 
 def test_an_unknown_argument_names_the_function_it_was_given_to():
-    with pytest.raises(TypeError, match=r"fedcli\.prepare\(\) got an unexpected keyword argument 'sizes'"):
+    with pytest.raises(
+        TypeError, match=r"fedcli\.prepare\(\) got an unexpected keyword argument 'sizes'"
+    ):
         fedcli.prepare("toy", sizes=16)
-    with pytest.raises(TypeError, match=r"positional arguments; call it as fedcli\.compare\(\[runs, \.\.\.\], "):
+    with pytest.raises(
+        TypeError, match=r"positional arguments; call it as fedcli\.compare\(\[runs, \.\.\.\], "
+    ):
         fedcli.compare("a", "b")
 
 

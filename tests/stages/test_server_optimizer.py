@@ -16,7 +16,9 @@ def test_the_plan_is_that_of_the_add_on(name, addon):
 
 
 def test_of_fedavg_it_is_the_method_itself():
-    assert resolved(TrainOptions("fedavg", server_optimizer="yogi")) == resolved(TrainOptions("fedyogi"))
+    assert resolved(TrainOptions("fedavg", server_optimizer="yogi")) == resolved(
+        TrainOptions("fedyogi")
+    )
     assert resolved(TrainOptions("moon")).method == "moon"
 
 

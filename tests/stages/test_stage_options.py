@@ -18,31 +18,75 @@ from fedcli.stages.options import (
 
 
 def test_flags_are_read_as_a_recipe_writes_them():
-    flags = {"batch-size": 64, "personal": True, "weights": False, "lr": "1e-3", "set": {"q": 0.5, "fast": True}}
+    flags = {
+        "batch-size": 64,
+        "personal": True,
+        "weights": False,
+        "lr": "1e-3",
+        "set": {"q": 0.5, "fast": True},
+    }
     options = TrainOptions.from_flags({"method": "fedavg", **flags})
-    assert (options.batch_size, options.personal, options.weights, options.lr) == (64, True, None, 0.001)
+    assert (options.batch_size, options.personal, options.weights, options.lr) == (
+        64,
+        True,
+        None,
+        0.001,
+    )
     assert options.set == {"q": "0.5", "fast": "true"}
-    assert TrainOptions.from_flags({"set": ["q=0.5", "rule=paper"]}).set == {"q": "0.5", "rule": "paper"}
-    assert PartitionOptions.from_flags({"by": "sex"}).by == PartitionOptions(by=["sex"]).by == ("sex",)
+    assert TrainOptions.from_flags({"set": ["q=0.5", "rule=paper"]}).set == {
+        "q": "0.5",
+        "rule": "paper",
+    }
+    assert (
+        PartitionOptions.from_flags({"by": "sex"}).by == PartitionOptions(by=["sex"]).by == ("sex",)
+    )
 
 
 def test_a_command_line_holds_what_differs_from_the_defaults_in_one_order():
-    options = TrainOptions("fedheal", "data.json", set={"tau": 0.4}, rounds=5, personal=True, resume=True, work="here")
+    options = TrainOptions(
+        "fedheal", "data.json", set={"tau": 0.4}, rounds=5, personal=True, resume=True, work="here"
+    )
     assert options.argv() == [
-        "train", "fedheal", "data.json", "--personal", "--rounds", "5", "--set", "tau=0.4", "--work", "here",
+        "train",
+        "fedheal",
+        "data.json",
+        "--personal",
+        "--rounds",
+        "5",
+        "--set",
+        "tau=0.4",
+        "--work",
+        "here",
         "--resume",
-    ]  # fmt: skip
+    ]
     assert TrainOptions("fedavg", batch_size=32, seed=0).argv() == ["train", "fedavg"]
     assert CorruptOptions("p.json", "gaussian", on=["a", "b"]).argv() == [
-        "corrupt", "gaussian", "p.json", "--on", "a", "--on", "b",
-    ]  # fmt: skip
+        "corrupt",
+        "gaussian",
+        "p.json",
+        "--on",
+        "a",
+        "--on",
+        "b",
+    ]
 
 
 def test_a_manifest_records_no_location_and_of_a_file_its_name():
-    options = PartitionOptions("somewhere/dataset.json", clients_file="lists/who.csv", work="here", out="there", seed=3)
+    options = PartitionOptions(
+        "somewhere/dataset.json", clients_file="lists/who.csv", work="here", out="there", seed=3
+    )
     assert options.made_by() == ["partition", "--clients-file", "who.csv", "--seed", "3"]
-    assert CorruptOptions(None, "fog").made_by(("severity",)) == ["corrupt", "fog", "--severity", "3"]
-    assert EvaluateOptions("run.json", by=["sex"], export="csv", device="cuda").made_by() == ["evaluate", "--by", "sex"]
+    assert CorruptOptions(None, "fog").made_by(("severity",)) == [
+        "corrupt",
+        "fog",
+        "--severity",
+        "3",
+    ]
+    assert EvaluateOptions("run.json", by=["sex"], export="csv", device="cuda").made_by() == [
+        "evaluate",
+        "--by",
+        "sex",
+    ]
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -55,14 +99,24 @@ def test_what_is_written_reads_as_the_same_options(stage):
         given[field.name] = {"several": ["a", "b"], "table": {"k": "v"}}.get(field.shape, value)
     options = cls(**given)
     assert cls(**{field.name: getattr(options, field.name) for field in cls.declared()}) == options
-    words, flags, arguments = options.argv(), {}, [field for field in cls.declared() if field.flag.argument]
+    words, flags, arguments = (
+        options.argv(),
+        {},
+        [field for field in cls.declared() if field.flag.argument],
+    )
     assert words[: 1 + len(arguments)] == [stage, *(str(given[field.name]) for field in arguments)]
     rest = iter(words[1 + len(arguments) :])
     for word in rest:
-        field = next(field for field in cls.declared() if f"--{field.typed}" == word and not field.flag.argument)
+        field = next(
+            field
+            for field in cls.declared()
+            if f"--{field.typed}" == word and not field.flag.argument
+        )
         flags.setdefault(field.name, []).append(True if field.shape == "switch" else next(rest))
     shaped = {name: items if len(items) > 1 else items[0] for name, items in flags.items()}
-    assert cls.from_flags(shaped | {field.name: given[field.name] for field in arguments}) == options
+    assert (
+        cls.from_flags(shaped | {field.name: given[field.name] for field in arguments}) == options
+    )
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -75,15 +129,40 @@ def test_every_flag_says_what_it_means_and_its_default_is_one_that_it_takes(stag
 RANGE = re.compile(r"in [\[(]([\d.]+), ([\d.]+)[\])]|>=? ([\d.]+)")
 MISTAKES = [
     (TrainOptions, {"round": 3}, "train has no flag 'round'", "did you mean 'rounds'?"),
-    (TrainOptions, {"rounds": 0}, "--rounds=0 is out of range: it must be >= 1", "rounds of federated training"),
+    (
+        TrainOptions,
+        {"rounds": 0},
+        "--rounds=0 is out of range: it must be >= 1",
+        "rounds of federated training",
+    ),
     (TrainOptions, {"rounds": 2.5}, "--rounds=2.5 is not a number of type int", "--rounds 1"),
     (TrainOptions, {"lr": "fast"}, "--lr='fast' is not a number of type float", "--lr 1"),
-    (TrainOptions, {"participation": 0}, "--participation=0.0 is out of range: it must be in (0, 1]", "share of"),
+    (
+        TrainOptions,
+        {"participation": 0},
+        "--participation=0.0 is out of range: it must be in (0, 1]",
+        "share of",
+    ),
     (TrainOptions, {"set": ["tau"]}, "--set 'tau' is not key=value", "--set tau=0.4"),
     (TrainOptions, {"set": ["tau=1", "tau=2"]}, "--set tau is given twice", "once"),
-    (PrepareOptions, {"name": "toy", "test": 1.0}, "--test=1.0 is out of range: it must be in [0.01, 0.9]", "share of"),
-    (PrepareOptions, {"name": "toy", "fit": "strech"}, "--fit='strech' is not one of stretch, pad", "did you mean"),
-    (PrepareOptions, {"name": "toy", "severity": 6}, "--severity=6 is out of range: it must be in [1, 5]", "strength"),
+    (
+        PrepareOptions,
+        {"name": "toy", "test": 1.0},
+        "--test=1.0 is out of range: it must be in [0.01, 0.9]",
+        "share of",
+    ),
+    (
+        PrepareOptions,
+        {"name": "toy", "fit": "strech"},
+        "--fit='strech' is not one of stretch, pad",
+        "did you mean",
+    ),
+    (
+        PrepareOptions,
+        {"name": "toy", "severity": 6},
+        "--severity=6 is out of range: it must be in [1, 5]",
+        "strength",
+    ),
     (EvaluateOptions, {"bye": ["sex"]}, "evaluate has no flag 'bye'", "did you mean 'by'?"),
 ]
 
@@ -99,14 +178,18 @@ def test_a_mistake_names_the_flag_and_the_cure(options, flags, sentence, hint):
 def test_a_range_is_enforced_as_it_is_written(stage):
     """A number on either side of every bound that a help text names."""
     for option in STAGES[stage].declared():
-        bounds = [float(number) for found in RANGE.findall(option.meaning) for number in found if number]
+        bounds = [
+            float(number) for found in RANGE.findall(option.meaning) for number in found if number
+        ]
         if option.kind in (int, float) and bounds:
             step = 1 if option.kind is int else 1e-9
             given = [option.kind(bound + side) for bound in bounds for side in (-step, 0, step)]
             taken = [number for number in given if not outside(number, option.meaning)]
             assert taken and len(taken) < len(given), option.name
             for number in set(given) - set(taken):
-                with pytest.raises(UsageError, match=f"--{option.typed}=.* out of range: it must be "):
+                with pytest.raises(
+                    UsageError, match=f"--{option.typed}=.* out of range: it must be "
+                ):
                     option.read(number, f"--{option.typed}")
 
 

@@ -25,7 +25,11 @@ def group(tmp_path, monkeypatch):
     ("line", "folder", "files"),
     [
         ("0::/job/step", "job", ("memory.max", "memory.current", "inactive_file")),
-        ("7:memory:/docker/1a2b", "memory", ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")),
+        (
+            "7:memory:/docker/1a2b",
+            "memory",
+            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+        ),
     ],
 )
 def test_memory_that_is_left(group, line, folder, files):

@@ -61,7 +61,10 @@ def test_in_a_thread_a_process_of_a_library_is_started_as_ever():
 
 @pytest.mark.parametrize(
     ("number", "handler"),
-    [*((number, signal.default_int_handler) for number in SIGNALS), (signal.SIGTERM, signal.SIG_IGN)],
+    [
+        *((number, signal.default_int_handler) for number in SIGNALS),
+        (signal.SIGTERM, signal.SIG_IGN),
+    ],
 )
 def test_a_signal_inside_a_destructor_comes_again(monkeypatch, number, handler):
     class Handle:
@@ -106,13 +109,17 @@ started.main()
 
 
 def test_ctrl_c_while_modules_are_imported_is_a_sentence():
-    ended = subprocess.run([sys.executable, "-c", EARLY.format(handler="default_int_handler")], capture_output=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", EARLY.format(handler="default_int_handler")], capture_output=True
+    )
     assert (ended.returncode, ended.stdout) == (130, b"")
     assert ended.stderr == b"interrupted before anything was begun; run the same command again\n"
 
 
 def test_a_shell_that_ignores_ctrl_c_keeps_ignoring_it():
-    ended = subprocess.run([sys.executable, "-c", EARLY.format(handler="SIG_IGN")], capture_output=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", EARLY.format(handler="SIG_IGN")], capture_output=True
+    )
     assert ended.returncode == 0 and ended.stdout.startswith(b"fedcli ")
 
 
@@ -128,5 +135,7 @@ late = Late()
 
 
 def test_a_signal_while_python_ends_changes_no_exit_code():
-    ended = subprocess.run([sys.executable, "-c", LATE + "raise SystemExit(130)"], capture_output=True, text=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", LATE + "raise SystemExit(130)"], capture_output=True, text=True
+    )
     assert (ended.returncode, ended.stderr) == (130, "")

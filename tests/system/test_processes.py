@@ -35,7 +35,9 @@ def killed(number):
 @pytest.mark.parametrize("jobs", [1, 2, 3])
 def test_results_come_in_the_order_of_the_items(jobs):
     items = [number for number in range(200) if number != 13]
-    assert list(in_order(doubled, items, label="doubling", jobs=jobs)) == [2 * number for number in items]
+    assert list(in_order(doubled, items, label="doubling", jobs=jobs)) == [
+        2 * number for number in items
+    ]
     assert list(in_order(doubled, [], label="doubling", jobs=jobs)) == []
 
 
@@ -96,7 +98,9 @@ def test_ctrl_c_in_the_moment_in_which_a_worker_starts_is_the_parents(monkeypatc
 
     begin = processes._work
     monkeypatch.setattr(processes, "_work", interrupted)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a worker of pytest ignores
+    before = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # which a worker of pytest ignores
     try:
         with Workers(2) as workers:
             assert workers.submit(1, int, "7").result() == 7
@@ -107,7 +111,9 @@ def test_ctrl_c_in_the_moment_in_which_a_worker_starts_is_the_parents(monkeypatc
 
 def test_the_process_that_loads_a_module_for_all_hears_no_ctrl_c(monkeypatch):
     seen = []
-    monkeypatch.setattr(forkserver, "ensure_running", lambda: seen.append(signal.getsignal(signal.SIGINT)))
+    monkeypatch.setattr(
+        forkserver, "ensure_running", lambda: seen.append(signal.getsignal(signal.SIGINT))
+    )
     list(one_each(half_or_die, [], ["a"], preload="fedcli.system.processes"))
     assert seen == [signal.SIG_IGN]
 
@@ -141,14 +147,23 @@ def halved(arrays):
 def test_arrays_arrive_whole_whether_the_block_holds_all_some_or_none(block, kept, monkeypatch):
     monkeypatch.setattr(shared_blocks, "KEPT", kept)
     draws = np.random.default_rng(0)
-    sizes = {"scalar": (), "nothing": (0,), "small": (3,), "odd": (10_001,), "large": (100, 3000), "turned": (70, 80)}
+    sizes = {
+        "scalar": (),
+        "nothing": (0,),
+        "small": (3,),
+        "odd": (10_001,),
+        "large": (100, 3000),
+        "turned": (70, 80),
+    }
     sent = {name: draws.normal(size=size) for name, size in sizes.items()}
     sent["turned"] = sent["turned"].T  # not in rows
     with Workers(1, block=block) as workers:
         first = workers.submit(0, halved, sent).result()
         second = workers.submit(0, halved, first).result()
     for name, array in sent.items():
-        np.testing.assert_array_equal(first[name], array / 2)  # the second message changed nothing of the first
+        np.testing.assert_array_equal(
+            first[name], array / 2
+        )  # the second message changed nothing of the first
         np.testing.assert_array_equal(second[name], array / 4)
 
 
@@ -179,7 +194,11 @@ def page_faults(keep):
         "for _ in range(30): numpy.ones(5_000_000)\n"
         "print(usage() - before)"
     )
-    return int(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
+    return int(
+        subprocess.run(
+            [sys.executable, "-c", code], check=True, capture_output=True, text=True
+        ).stdout
+    )
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc")

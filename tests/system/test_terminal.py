@@ -49,7 +49,10 @@ def _keep(reader: int, kept: list[bytes]) -> None:
 @cache
 def as_file(command: str) -> str:
     """What a command prints where stdout is no terminal."""
-    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()):
+    with (
+        contextlib.redirect_stdout(io.StringIO()) as out,
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
         _run(command)
     return out.getvalue()
 
@@ -86,9 +89,14 @@ COMMANDS = {  # and the widths at which what it shows is laid out differently
 }
 
 
-@pytest.mark.parametrize(("command", "width"), [(command, width) for command, at in COMMANDS.items() for width in at])
+@pytest.mark.parametrize(
+    ("command", "width"), [(command, width) for command, at in COMMANDS.items() for width in at]
+)
 def test_every_number_and_name_appears_whole_at_any_width(runs, command, width):
-    partition, scores = runs.parent / "partitions" / "made", next(runs.glob("*/scores/*/scores.json"))
+    partition, scores = (
+        runs.parent / "partitions" / "made",
+        next(runs.glob("*/scores/*/scores.json")),
+    )
     command = command.format(runs=runs, partition=partition, scores=scores)
     shown = on_terminal(command, width)
     words = [Counter(re.sub("[─,]", "", text).split()) for text in (as_file(command), shown)]
@@ -96,7 +104,11 @@ def test_every_number_and_name_appears_whole_at_any_width(runs, command, width):
     assert not missing
     tables = [line for line in shown.splitlines() if not line.startswith(("path:", "  "))]
     if "inspect" not in command:  # which shows paths beside its tables
-        assert all(len(line) <= width or len(line.split()) == 1 for line in tables if "±" in line or "─" in line)
+        assert all(
+            len(line) <= width or len(line.split()) == 1
+            for line in tables
+            if "±" in line or "─" in line
+        )
 
 
 @pytest.mark.long
@@ -104,12 +116,16 @@ def test_the_demo_fits_a_narrow_terminal_and_ends_with_its_page(tmp_path, caplog
     lines = on_terminal(f"fedcli demo --rounds 1 --work {tmp_path}", 60).splitlines()
     assert Path(lines[-1]) == tmp_path / "report.html" and Path(lines[-1]).is_file()
     assert any("by race" in line for line in lines) and any("by sex" in line for line in lines)
-    assert caplog.text.count("groups of few test images") == 1  # not once for the tables and once for the page
+    assert (
+        caplog.text.count("groups of few test images") == 1
+    )  # not once for the tables and once for the page
     assert all(len(line) <= 60 for line in lines if "─" in line or "auc_ovo_macro" in line)
 
 
 def test_a_table_that_fits_is_shown_as_it_is():
-    assert terminal.lines(["method", "clean auc"], [["FedAvg", "79.58 ±7.04 *"], ["B", "-"]], width=40) == [
+    assert terminal.lines(
+        ["method", "clean auc"], [["FedAvg", "79.58 ±7.04 *"], ["B", "-"]], width=40
+    ) == [
         "method      clean auc",
         "─────────────────────",
         "FedAvg  79.58 ±7.04 *",
@@ -118,7 +134,10 @@ def test_a_table_that_fits_is_shown_as_it_is():
 
 
 def test_columns_under_one_head_stay_together_and_the_head_stands_once_above_them():
-    heads, over = ["", "clean", "noisy", "clean", ""], ["", "accuracy, %", "accuracy, %", "AUC, %", "spread"]
+    heads, over = (
+        ["", "clean", "noisy", "clean", ""],
+        ["", "accuracy, %", "accuracy, %", "AUC, %", "spread"],
+    )
     row = ["FedAvg", "35.1 ±1.9", "26.9 ±4.2", "75.6 ±1.0", "1.5"]
     assert terminal.lines(heads, [row], over=over, width=60) == [
         "         accuracy, % ────────      AUC, %",
@@ -146,7 +165,9 @@ def test_text_folds_between_words_before_anything_else_changes():
 
 
 def test_a_table_of_numbers_that_does_not_fit_is_transposed():
-    assert terminal.lines(["method", "one", "two", "three"], [["FedAvg", *["79.58 ±7.04"] * 3]], width=40) == [
+    assert terminal.lines(
+        ["method", "one", "two", "three"], [["FedAvg", *["79.58 ±7.04"] * 3]], width=40
+    ) == [
         "method       FedAvg",
         "───────────────────",
         "one     79.58 ±7.04",
@@ -157,7 +178,9 @@ def test_a_table_of_numbers_that_does_not_fit_is_transposed():
 
 def test_a_table_wider_than_that_is_split_and_its_first_column_repeated():
     names = ["clean balanced_accuracy", "corrupted auc_ovo_macro", "sex gap auc_ovo_macro"]
-    shown = terminal.lines(["score", "A", "B", "interval", "p"], [[name, *NUMBERS[:4]] for name in names], width=46)
+    shown = terminal.lines(
+        ["score", "A", "B", "interval", "p"], [[name, *NUMBERS[:4]] for name in names], width=46
+    )
     assert [line.split() for line in shown if line.startswith("score")] == [
         ["score", "A", "B"],
         ["score", "interval", "p"],
@@ -166,7 +189,9 @@ def test_a_table_wider_than_that_is_split_and_its_first_column_repeated():
 
 
 def test_where_nothing_else_fits_there_is_a_list():
-    shown = terminal.lines(["dataset", "attributes"], [["a_very_long_name", "another_long_name and more"]], width=24)
+    shown = terminal.lines(
+        ["dataset", "attributes"], [["a_very_long_name", "another_long_name and more"]], width=24
+    )
     assert shown == ["a_very_long_name", "  attributes:", "    another_long_name", "    and more"]
 
 
@@ -175,7 +200,9 @@ def test_a_table_in_a_file_is_as_wide_as_asked_and_has_no_control_character(monk
     for asked in ("", "60", "400"):
         monkeypatch.setenv("COLUMNS", asked)
         out = io.StringIO()
-        terminal.table(["name", "number"], [["a\x1b[31m" + "long " * 60, "5.30"]], title="Title", file=out)
+        terminal.table(
+            ["name", "number"], [["a\x1b[31m" + "long " * 60, "5.30"]], title="Title", file=out
+        )
         assert out.getvalue().startswith("Title\n name")
         widest.append(max(map(len, out.getvalue().splitlines())))
     assert widest[0] <= 100 and widest[1] <= 60 and 300 < widest[2] <= 400

@@ -22,7 +22,9 @@ FailIf = Annotated[
     "compare, 'change(auc_ovo_macro) < -1'; in percent; may be repeated",
     Flag("LIMIT", local=True, panel=OUTPUT),
 ]
-AcceptLicence = Annotated[bool, "accept the licences of what is downloaded, which are shown; a terminal asks"]
+AcceptLicence = Annotated[
+    bool, "accept the licences of what is downloaded, which are shown; a terminal asks"
+]
 Seed = Annotated[int, "seed of every random number of this stage"]
 Size = Annotated[int | None, "side of the prepared images in pixels, >= 8"]
 By = Annotated[Sequence[str], "an attribute; may be repeated", ATTRIBUTE]
@@ -44,7 +46,9 @@ def refuse_broken(sentences: Sequence[str]) -> None:
     for sentence in sentences[:-1]:
         console.fail(sentence)
     if sentences:
-        raise LimitError(sentences[-1], "the results are written; this is what --fail-if was asked for")
+        raise LimitError(
+            sentences[-1], "the results are written; this is what --fail-if was asked for"
+        )
 
 
 def refuse_sealed(out: Path, *, folder: bool = False) -> None:
@@ -55,7 +59,9 @@ def refuse_sealed(out: Path, *, folder: bool = False) -> None:
     if out.exists() and out.is_dir() != folder:
         is_one, give = ("file", "a folder") if folder else ("folder", "the name of a file")
         raise UsageError(f"{out} is a {is_one}", f"give {give}")
-    if any((above / "settings.json").is_file() for above in (out.resolve(), *out.resolve().parents)):
+    if any(
+        (above / "settings.json").is_file() for above in (out.resolve(), *out.resolve().parents)
+    ):
         hint = f"give a {'folder' if folder else 'file'} elsewhere"
         raise UsageError(f"{out} lies in the folder of a run, whose files are sealed", hint)
 
@@ -84,7 +90,11 @@ def formats(asked: str, draws: bool) -> tuple[str, list[str]]:
         raise UsageError(f"--format {odd[0]!r} is unknown", nearest(odd[0], [*FORMATS, *DRAWN]))
     drawn = [name for name in dict.fromkeys(names) if name in DRAWN]
     if drawn and not draws:
-        raise UsageError(f"--format {drawn[0]} is of figures", "add --figures DIR, a folder for them")
+        raise UsageError(
+            f"--format {drawn[0]} is of figures", "add --figures DIR, a folder for them"
+        )
     if len(tables := [name for name in dict.fromkeys(names) if name in FORMATS]) > 1:
-        raise UsageError(f"--format {tables[0]} and {tables[1]} are two formats of one table", "give one of them")
+        raise UsageError(
+            f"--format {tables[0]} and {tables[1]} are two formats of one table", "give one of them"
+        )
     return tables[0] if tables else "table", drawn or ["svg"]

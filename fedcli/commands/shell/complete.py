@@ -20,7 +20,12 @@ def methods(incomplete: str) -> list[str]:
     known = method_facts.all_facts()
     base, plus, addon = incomplete.rpartition("+")
     names = [f"{base}{plus}{facts['name']}" for facts in known if facts["name"].startswith(addon)]
-    return [*names, *_beginning((facts["label"] for facts in known if " " not in facts["label"]), incomplete or "-")]
+    return [
+        *names,
+        *_beginning(
+            (facts["label"] for facts in known if " " not in facts["label"]), incomplete or "-"
+        ),
+    ]
 
 
 def datasets(incomplete: str) -> list[str]:
@@ -32,7 +37,10 @@ def datasets(incomplete: str) -> list[str]:
 def recipes(incomplete: str) -> list[str]:
     from ...reproduce.recipe import names
 
-    return [*_beginning(names(), incomplete), *_beginning(map(str, Path().glob("*.toml")), incomplete)]
+    return [
+        *_beginning(names(), incomplete),
+        *_beginning(map(str, Path().glob("*.toml")), incomplete),
+    ]
 
 
 def names_in(module: str, *tables: str) -> Completer:
@@ -56,14 +64,18 @@ def attributes(context: typer.Context, incomplete: str) -> list[str]:
 
 def clients(context: typer.Context, incomplete: str) -> list[str]:
     """Of the newest partition."""
-    return _beginning([client["client"] for client in _newest(context, "partition").get("roster", [])], incomplete)
+    return _beginning(
+        [client["client"] for client in _newest(context, "partition").get("roster", [])], incomplete
+    )
 
 
 def made(*kinds: str) -> Completer:
     """Manifests of these kinds under --work."""
 
     def manifests(context: typer.Context, incomplete: str) -> list[str]:
-        paths = [path for kind in kinds for path in sorted(_work(context).glob(f"{kind}s/*/{kind}.json"))]
+        paths = [
+            path for kind in kinds for path in sorted(_work(context).glob(f"{kind}s/*/{kind}.json"))
+        ]
         return _beginning(map(str, paths), incomplete)
 
     return manifests
@@ -78,7 +90,11 @@ def runs(context: typer.Context, incomplete: str) -> list[str]:
 
 def methods_and_data(context: typer.Context, incomplete: str) -> list[str]:
     """Methods, and behind the first word manifests too."""
-    data = made("corruption", "partition", "dataset")(context, incomplete) if context.params.get("methods") else []
+    data = (
+        made("corruption", "partition", "dataset")(context, incomplete)
+        if context.params.get("methods")
+        else []
+    )
     return [*methods(incomplete), *data]
 
 
@@ -103,20 +119,39 @@ def _beginning(words: Iterable[str], incomplete: str) -> list[str]:
 corruptions = names_in("data.corruption.corrupt", "KINDS", "ALIASES")
 metrics = names_in("metrics", "METRICS", "PARITY")
 OF: dict[tuple[str, str], Completer] = {  # (command, parameter) -> what completes it
-    ("prepare", "name"): datasets, ("prepare", "corrupt"): corruptions, ("partition", "dataset"): made("dataset"),
-    ("corrupt", "kind"): corruptions, ("corrupt", "partition"): made("partition"), ("corrupt", "on"): clients,
+    ("prepare", "name"): datasets,
+    ("prepare", "corrupt"): corruptions,
+    ("partition", "dataset"): made("dataset"),
+    ("corrupt", "kind"): corruptions,
+    ("corrupt", "partition"): made("partition"),
+    ("corrupt", "on"): clients,
     ("train", "methods"): methods_and_data,
-    ("train", "model"): names_in("models", "MODELS"), ("train", "then"): one_of("crt"), ("evaluate", "run"): runs,
-    ("evaluate", "corrupt"): corruptions, ("evaluate", "by"): attributes, ("partition", "by"): attributes,
-    ("report", "runs"): runs, ("report", "by"): attributes, ("report", "metric"): metrics,
-    ("report", "format"): one_of("table", "markdown", "latex", "csv", "json", "html", "svg", "pdf", "png"),
-    ("compare", "runs"): runs, ("predict", "run"): runs, ("compare", "metric"): metrics,
+    ("train", "model"): names_in("models", "MODELS"),
+    ("train", "then"): one_of("crt"),
+    ("evaluate", "run"): runs,
+    ("evaluate", "corrupt"): corruptions,
+    ("evaluate", "by"): attributes,
+    ("partition", "by"): attributes,
+    ("report", "runs"): runs,
+    ("report", "by"): attributes,
+    ("report", "metric"): metrics,
+    ("report", "format"): one_of(
+        "table", "markdown", "latex", "csv", "json", "html", "svg", "pdf", "png"
+    ),
+    ("compare", "runs"): runs,
+    ("predict", "run"): runs,
+    ("compare", "metric"): metrics,
     ("reproduce", "recipe"): recipes,
-    ("run", "recipe"): recipes, ("sweep", "methods"): methods_and_data, ("methods", "name"): methods,
-    ("check", "method"): methods, ("datasets", "name"): datasets,
-}  # fmt: skip
+    ("run", "recipe"): recipes,
+    ("sweep", "methods"): methods_and_data,
+    ("methods", "name"): methods,
+    ("check", "method"): methods,
+    ("datasets", "name"): datasets,
+}
 
 
 def of(command: str, option: Option) -> Completer | None:
     """The completer of a command's flag; None for one that has none."""
-    return OF.get((command, option.name)) or (one_of(*map(str, option.choices)) if option.choices else None)
+    return OF.get((command, option.name)) or (
+        one_of(*map(str, option.choices)) if option.choices else None
+    )

@@ -32,7 +32,11 @@ def command(run: Run) -> Run:
     parameters = list(signature(run).parameters.values())
     first = parameters[0].annotation
     stage = first if isinstance(first, type) and issubclass(first, Options) else None
-    own = [option_of(parameter) for parameter in parameters[bool(stage) :] if parameter.name not in EVERYWHERE]
+    own = [
+        option_of(parameter)
+        for parameter in parameters[bool(stage) :]
+        if parameter.name not in EVERYWHERE
+    ]
     return with_flags(run, own, stage)
 
 
@@ -50,11 +54,17 @@ def with_flags(run: Run, options: Iterable[Option], stage: type[Options] | None 
     """
     own, asked = list(options), EVERYWHERE.keys() & getattr(run, "__annotations__", {}).keys()
     words = any(option.flag.argument for option in own)
-    of_stage = [option for option in (stage.declared() if stage else ()) if not (words and option.flag.argument)]
+    of_stage = [
+        option
+        for option in (stage.declared() if stage else ())
+        if not (words and option.flag.argument)
+    ]
 
     @wraps(run)
     def called(context: typer.Context, **given: Any) -> None:
-        values = {option.name: None if option.default is MISSING else option.default for option in own}
+        values = {
+            option.name: None if option.default is MISSING else option.default for option in own
+        }
         values |= _typed(own, context, given) | {name: given[name] for name in asked}
         run(*([stage.from_flags(_typed(of_stage, context, given))] if stage else []), **values)
 
@@ -64,7 +74,11 @@ def with_flags(run: Run, options: Iterable[Option], stage: type[Options] | None 
     first = Parameter("context", Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
     parameters = [first, *flags, *EVERYWHERE.values()]
     called.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
-    setattr(called, ALONE, {f"--{option.typed}": option.flag.alone for option in own if option.flag.alone})
+    setattr(
+        called,
+        ALONE,
+        {f"--{option.typed}": option.flag.alone for option in own if option.flag.alone},
+    )
     called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return called
 
@@ -80,7 +94,9 @@ def parsed(stage: type[Options], words: Sequence[str]) -> Any:
         if not hasattr(error, "format_message"):  # the parser's own errors have it
             raise
         hint = f"`fedcli {stage.stage} --help` lists its flags"
-        raise UsageError(f"{stage.stage} {' '.join(words)}: {error.format_message()}", hint) from None
+        raise UsageError(
+            f"{stage.stage} {' '.join(words)}: {error.format_message()}", hint
+        ) from None
     return made[0]
 
 
@@ -88,10 +104,14 @@ def piped() -> str:
     """A path that another command printed. Raises UsageError."""
     if sys.stdin and (path := sys.stdin.readline(LONGEST_PATH).strip()):
         return path
-    raise UsageError("stdin holds no path", "pipe the output of another fedcli command into this one")
+    raise UsageError(
+        "stdin holds no path", "pipe the output of another fedcli command into this one"
+    )
 
 
-def _typed(options: Iterable[Option], context: typer.Context, given: dict[str, Any]) -> dict[str, Any]:
+def _typed(
+    options: Iterable[Option], context: typer.Context, given: dict[str, Any]
+) -> dict[str, Any]:
     """Values of the options that were typed, or stand in a file or a variable. Raises UsageError."""
     values = {}
     for option in options:
@@ -125,13 +145,17 @@ def _parameter(option: Option, command: str, panel: str) -> Parameter:
     kind = "path" if option.path or option.kind is Path else option.kind.__name__
     metavar = "KEY=VALUE" if option.shape == "table" else choices if flag.argument else f"<{kind}>"
     about: dict[str, Any] = {
-        "metavar": flag.metavar or metavar or None, "help": option.meaning,
-        "rich_help_panel": flag.panel or panel or None, "show_default": default not in ("", {}),
+        "metavar": flag.metavar or metavar or None,
+        "help": option.meaning,
+        "rich_help_panel": flag.panel or panel or None,
+        "show_default": default not in ("", {}),
         "autocompletion": complete.of(command, option),
-    }  # fmt: skip
+    }
     names = f"--{option.typed}".split()  # --out and -o
     declared: Any = typer.Argument(**about) if flag.argument else typer.Option(*names, **about)
-    return Parameter(option.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[value, declared])
+    return Parameter(
+        option.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[value, declared]
+    )
 
 
 def _switch(name: str, meaning: str, switched: Callable[[typer.Context], object]) -> Parameter:
@@ -141,11 +165,21 @@ def _switch(name: str, meaning: str, switched: Callable[[typer.Context], object]
         return value
 
     declared = typer.Option(f"--{name}", callback=callback, help=meaning, rich_help_panel=OUTPUT)
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, declared])
+    return Parameter(
+        name, Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, declared]
+    )
 
 
 EVERYWHERE = {
     "quiet": _switch("quiet", "no progress and no notes on stderr", lambda _: console.be_quiet()),
-    "verbose": _switch("verbose", "details besides, such as how fast a training was", lambda _: console.be_verbose()),
-    "debug": _switch("debug", "show the traceback of an error", lambda context: context.meta.update({DEBUG: True})),
+    "verbose": _switch(
+        "verbose",
+        "details besides, such as how fast a training was",
+        lambda _: console.be_verbose(),
+    ),
+    "debug": _switch(
+        "debug",
+        "show the traceback of an error",
+        lambda context: context.meta.update({DEBUG: True}),
+    ),
 }

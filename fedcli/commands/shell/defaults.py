@@ -30,7 +30,8 @@ def read(commands: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     common = {key: value for key, value in given.items() if not isinstance(value, dict)}
     if odd := [key for key in common if key not in COMMON]:
         raise UsageError(
-            f"{FILE}: {odd[0]!r} is no option of every command", f"known: {', '.join(COMMON)}, or [COMMAND]"
+            f"{FILE}: {odd[0]!r} is no option of every command",
+            f"known: {', '.join(COMMON)}, or [COMMAND]",
         )
     common |= {name: os.environ[variable] for name, variable in _variables()}
     tables = {name: table for name, table in given.items() if isinstance(table, dict)}
@@ -56,8 +57,14 @@ def _flags(command: Any, *, everything: bool) -> set[str]:
     is_group = hasattr(command, "list_commands")
     if is_group and not everything:
         return set(command.common)
-    commands = [command.get_command(None, name) for name in command.list_commands(None)] if is_group else [command]
-    options = [p for one in commands for p in one.params if p.param_type_name == "option" or p.nargs == 1]
+    commands = (
+        [command.get_command(None, name) for name in command.list_commands(None)]
+        if is_group
+        else [command]
+    )
+    options = [
+        p for one in commands for p in one.params if p.param_type_name == "option" or p.nargs == 1
+    ]
     return {p.name for p in options} - {"download", "fetch", "accept_licence"}
 
 
@@ -87,4 +94,10 @@ def _typed(value: Any) -> Any:
     """A value as click takes it: texts, and KEY=VALUE for a table."""
     if isinstance(value, dict):
         return [f"{key}={text(item)}" for key, item in value.items()]
-    return [text(item) for item in value] if isinstance(value, list) else value if value is True else text(value)
+    return (
+        [text(item) for item in value]
+        if isinstance(value, list)
+        else value
+        if value is True
+        else text(value)
+    )

@@ -26,9 +26,13 @@ class Command(TyperCommand):
         known = [(p, record) for p in self.get_params(ctx) if (record := p.get_help_record(ctx))]
         options = [(p, record) for p, record in known if p.param_type_name != "argument"]
         sections: dict[str, list[Any]] = {title: [] for title in ("Arguments", "Options", *PANELS)}
-        sections["Arguments"] = [_untyped(record) for p, record in known if p.param_type_name == "argument"]
+        sections["Arguments"] = [
+            _untyped(record) for p, record in known if p.param_type_name == "argument"
+        ]
         for p, record in options:
-            panel = OUTPUT if "--help" in p.opts else getattr(p, "rich_help_panel", None) or "Options"
+            panel = (
+                OUTPUT if "--help" in p.opts else getattr(p, "rich_help_panel", None) or "Options"
+            )
             sections[panel if len(options) >= MANY else "Options"].append(record)
         sections[OUTPUT if len(options) >= MANY else "Options"] += ANYWHERE
         for title, lines in sections.items():
@@ -54,7 +58,9 @@ def _typed(ctx: typer.Context) -> Iterator[str]:
     for parameter in ctx.command.params:
         name = parameter.name or ""
         source = getattr(ctx.get_parameter_source(name), "name", "")
-        if source == "COMMANDLINE" and (parameter.param_type_name == "option" or parameter.nargs == 1):
+        if source == "COMMANDLINE" and (
+            parameter.param_type_name == "option" or parameter.nargs == 1
+        ):
             value = ctx.params[name]
             yield from map(str, value if isinstance(value, list | tuple) else [value])
 

@@ -14,10 +14,20 @@ if TYPE_CHECKING:
 
 
 PARTS = "train", "val", "test"
-TOLD = "name", "dataset", "method", "label", "rounds", "scheme", "severity"  # of a manifest, where it has them
+TOLD = (
+    "name",
+    "dataset",
+    "method",
+    "label",
+    "rounds",
+    "scheme",
+    "severity",
+)  # of a manifest, where it has them
 
 
-def show(make: Callable[[], Path], as_json: str, then: Callable[[Path], None] | None = None) -> None:
+def show(
+    make: Callable[[], Path], as_json: str, then: Callable[[Path], None] | None = None
+) -> None:
     """Run a stage and print its result: the path on one line, or as JSON.
 
     as_json: "short" for what was made, its counts and warnings; "full" for the whole manifest.
@@ -48,9 +58,16 @@ def _brief(manifest: dict[str, Any]) -> dict[str, Any]:
     about |= {"classes": len(body["classes"]), "attributes": groups}
     if roster is not None:
         held = {part: sum(client[part] for client in roster) for part in PARTS}
-        shared = {"test"} if not held["test"] else set()  # its test images are no client's, so 0 would mislead
-        return about | {"clients": len(roster), **{part: held[part] for part in PARTS if part not in shared}}
-    images = {part: body.get("split", {}).get(part, 0) for part in PARTS if part in body.get("split", {})}
+        shared = (
+            {"test"} if not held["test"] else set()
+        )  # its test images are no client's, so 0 would mislead
+        return about | {
+            "clients": len(roster),
+            **{part: held[part] for part in PARTS if part not in shared},
+        }
+    images = {
+        part: body.get("split", {}).get(part, 0) for part in PARTS if part in body.get("split", {})
+    }
     return about | images | {"left_out": len(body.get("skipped", []))}
 
 

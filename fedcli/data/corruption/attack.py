@@ -65,7 +65,10 @@ class Attack:
 
     def drawn(self, ids: np.ndarray) -> np.ndarray:
         """Marks of the images that are changed, bool [N]."""
-        draws = [np.random.default_rng(derive("attack", self.seed, self.client, id)).random() for id in ids.tolist()]
+        draws = [
+            np.random.default_rng(derive("attack", self.seed, self.client, id)).random()
+            for id in ids.tolist()
+        ]
         return np.array(draws, dtype=float) < self.strength
 
     def pixels(self, images: Tensor, ids: np.ndarray) -> Tensor:
@@ -82,7 +85,9 @@ class Attack:
     def update(self, update: Tensor, seed: int, round: int) -> Tensor:
         """The update [T] that a client sends in place of its own, in a run of this seed."""
         scale = self.strength * update.double().square().mean().sqrt()
-        stream = torch.Generator().manual_seed(derive("attack", self.seed, seed, round, self.client))
+        stream = torch.Generator().manual_seed(
+            derive("attack", self.seed, seed, round, self.client)
+        )
         return KINDS[self.kind].update(update, self.strength, scale.to(update.dtype), stream)
 
 
@@ -105,14 +110,18 @@ class Kind:
     most: float = STRONGEST
     labels: Callable[[Attack, np.ndarray, np.ndarray, list[str]], np.ndarray] | None = None
     pixels: Callable[[Attack, Tensor, np.ndarray], Tensor] | None = None
-    update: Callable[[Tensor, float, Tensor, Draw], Tensor] = lambda update, strength, scale, stream: update
+    update: Callable[[Tensor, float, Tensor, Draw], Tensor] = (
+        lambda update, strength, scale, stream: update
+    )
     own: tuple[str, ...] = ()
 
 
 def _flipped(attack: Attack, y: np.ndarray, ids: np.ndarray, classes: list[str]) -> np.ndarray:
     kind = "asymmetric" if attack.flip else "pair"
     to = label_noise.targets(kind, classes, attack.flip)
-    return label_noise.flipped(y, ids.tolist(), (kind, attack.strength), to, attack.seed, attack.client)
+    return label_noise.flipped(
+        y, ids.tolist(), (kind, attack.strength), to, attack.seed, attack.client
+    )
 
 
 def _swapped(attack: Attack, images: Tensor, ids: np.ndarray) -> Tensor:
@@ -149,7 +158,9 @@ KINDS = {
 BACKDOOR = "backdoor"
 
 
-def make_attack(source: Path, attack: Attack, to: manifest.Destination, clients: int, on: Sequence[str] = ()) -> Path:
+def make_attack(
+    source: Path, attack: Attack, to: manifest.Destination, clients: int, on: Sequence[str] = ()
+) -> Path:
     """Have clients of a partition attack, those named in `on` or the last so many; returns the path of the new
     partition.json. Raises FedcliError, UsageError.
     """
@@ -160,13 +171,21 @@ def make_attack(source: Path, attack: Attack, to: manifest.Destination, clients:
     if kind.labels and "label_noise" in body:
         raise FedcliError(f"{source} has noisy labels already", "start from the partition above it")
     if labels.is_multi_label(body) and kind.most == 1:
-        raise FedcliError(f"{source} has several labels per image", "attack updates instead, such as --kind sign-flip")
+        raise FedcliError(
+            f"{source} has several labels per image",
+            "attack updates instead, such as --kind sign-flip",
+        )
     roster = mixture.clients_of(body, on)
     if not 1 <= clients <= len(roster):
-        raise UsageError(f"--clients {clients}, but there are 1 to {len(roster)}", "--clients 1 is the last client")
+        raise UsageError(
+            f"--clients {clients}, but there are 1 to {len(roster)}",
+            "--clients 1 is the last client",
+        )
     who = mixture.chosen(body, mixture.Who(clients / len(roster), on))
     attack = checked(attack, body["classes"], min(body["size"]))
-    facts = {name: getattr(attack, name) for name in ("kind", "strength", "seed", *kind.own)} | {"clients": who}
+    facts = {name: getattr(attack, name) for name in ("kind", "strength", "seed", *kind.own)} | {
+        "clients": who
+    }
 
     def write(target: Path) -> dict[str, Any]:
         made = {**body, KEY: facts}
@@ -196,7 +215,10 @@ def checked(attack: Attack, classes: list[str], size: int) -> Attack:
         raise UsageError(what, f"--strength {KINDS[attack.kind].usual:g} is usual")
     patch = attack.patch or max(2, size // 8)
     if not (1 <= patch <= size and 0 <= attack.target < len(classes)):
-        raise UsageError(f"a patch of {patch} px, class {attack.target}", f"up to {size} px and {len(classes)} classes")
+        raise UsageError(
+            f"a patch of {patch} px, class {attack.target}",
+            f"up to {size} px and {len(classes)} classes",
+        )
     for name in (*attack.flip, *attack.flip.values()):
         if name not in classes:
             raise UsageError(f"--flip names {name!r}, which is no class", nearest(name, classes))
@@ -213,7 +235,8 @@ def of_body(body: Mapping[str, Any]) -> dict[str, Attack]:
     odd += [name for name in clients if name not in [one["client"] for one in body["roster"]]]
     if odd:
         raise FedcliError(
-            f"the attack of the partition names {odd[0]!r}, which is no option and no client", "attack again"
+            f"the attack of the partition names {odd[0]!r}, which is no option and no client",
+            "attack again",
         )
     attack = checked(Attack(**facts), body["classes"], min(body["size"]))
     return {client: replace(attack, client=client) for client in clients}

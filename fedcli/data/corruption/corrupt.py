@@ -56,12 +56,17 @@ SPATIAL = {
     "jpeg-compression": "stored as JPEG of low quality",
 }
 KINDS = POINTWISE | SPATIAL
-ALIASES = {kind.rpartition("-")[0]: kind for kind in reversed(KINDS) if "-" in kind}  # gaussian is the noise
+ALIASES = {
+    kind.rpartition("-")[0]: kind for kind in reversed(KINDS) if "-" in kind
+}  # gaussian is the noise
 ALIASES |= {"poisson": "shot-noise", "salt-and-pepper": "impulse-noise"}
 SEVERITIES = range(1, 6)
 SMALLEST = 32  # px, for the spatial kinds
 PIECE = 8  # images a process reads, changes and sends back at a time
-COPIED = *manifest_bodies.POOLED, *("dataset", "task", "roster", "label_noise", "hidden_attributes", "attack")
+COPIED = (
+    *manifest_bodies.POOLED,
+    *("dataset", "task", "roster", "label_noise", "hidden_attributes", "attack"),
+)
 
 
 def full_kind(word: str) -> str:
@@ -91,7 +96,9 @@ def corrupt_image(image: np.ndarray, id: str, *, kind: str, severity: int, seed:
     flat = image[..., 0] if grey else image
     lift = grey and kind == "motion-blur"
     with _seeded(derive("corrupt", seed, id, kind, severity)), np.errstate(invalid="ignore"):
-        out = np.asarray(library_change(Image.fromarray(np.stack([flat] * 3, -1) if lift else flat), severity))
+        out = np.asarray(
+            library_change(Image.fromarray(np.stack([flat] * 3, -1) if lift else flat), severity)
+        )
     out = out[..., 0] if lift else out
     if kind == "spatter":
         out = np.where(np.isnan(out), flat, out)
@@ -101,7 +108,9 @@ def corrupt_image(image: np.ndarray, id: str, *, kind: str, severity: int, seed:
 def corrupt_images(images: np.ndarray, ids: Sequence[str], **how: Any) -> np.ndarray:
     """Corrupted copies of images in memory, uint8 [N, H, W, C]; how: as corrupt_image takes it."""
     library.functions()  # once, for all processes to inherit
-    pieces = [(images[i : i + PIECE], list(ids[i : i + PIECE])) for i in range(0, len(images), PIECE)]
+    pieces = [
+        (images[i : i + PIECE], list(ids[i : i + PIECE])) for i in range(0, len(images), PIECE)
+    ]
     label = f"{how['kind']} {how['severity']}, {PIECE} images at a time"
     changed = list(in_order(partial(_piece, **how), pieces, label=label))
     return np.concatenate([images[:0], *changed])
@@ -148,9 +157,14 @@ def make_corruption(
     body = manifest.read(partition, "partition").body
     if given.kind == "corruption" and given.options["seed"] != seed:
         before = given.options["seed"]
-        raise UsageError(f"--seed {seed}, but {source} was made with seed {before}", f"give --seed {before}")
+        raise UsageError(
+            f"--seed {seed}, but {source} was made with seed {before}", f"give --seed {before}"
+        )
     if kind is None and match is None and not who.client:
-        raise UsageError("no kind of corruption is given", "fedcli corrupt gaussian, or --client NAME=KIND:SEVERITY")
+        raise UsageError(
+            "no kind of corruption is given",
+            "fedcli corrupt gaussian, or --client NAME=KIND:SEVERITY",
+        )
     before, default, found = mixture.of_body(given.body), None, {}
     if kind is not None or match is not None:
         default = _how(body, kind, str(severity)) if kind is not None else (matched.KIND, severity)
@@ -160,12 +174,22 @@ def make_corruption(
         noisy = [client for client in each if client not in before]
         severity, found["match"] = matched.found(source, noisy, match, seed)
         each |= dict.fromkeys(noisy, (matched.KIND, severity))
-    options = mixture.described(each) if each else dict(kind=full_kind(kind or ""), severity=severity, clients=[])
+    options = (
+        mixture.described(each)
+        if each
+        else dict(kind=full_kind(kind or ""), severity=severity, clients=[])
+    )
     about, options = options, options | {"seed": seed} | ({"match": match} if match else {})
     slug = f"{body['dataset']}-{about['kind']}-{about['severity']}"
 
     def build(target: Path) -> dict[str, Any]:
-        _write(target / "changed.h5", partition, each or {"": (str(about["kind"]), severity)}, seed=seed, jobs=jobs)
+        _write(
+            target / "changed.h5",
+            partition,
+            each or {"": (str(about["kind"]), severity)},
+            seed=seed,
+            jobs=jobs,
+        )
         shares = {"ratio": len(each) / len(body["roster"])}
         return {name: body[name] for name in COPIED if name in body} | about | shares | found
 
@@ -187,7 +211,10 @@ def check_images(kind: str, body: dict[str, Any]) -> None:
         hint = f"prepare with a larger --size, or use {', '.join(POINTWISE)}"
         raise FedcliError(f"{kind} needs images of at least {SMALLEST} px; these are {size}", hint)
     if body["channels"] != 3 and kind == "saturate":
-        raise FedcliError("saturate changes colours, and these images are grey", "use another kind, such as contrast")
+        raise FedcliError(
+            "saturate changes colours, and these images are grey",
+            "use another kind, such as contrast",
+        )
 
 
 def _check_last(body: Mapping[str, Any], clients: list[str], *, several: bool) -> None:
@@ -206,18 +233,35 @@ def _check_last(body: Mapping[str, Any], clients: list[str], *, several: bool) -
 def _write(path: Path, partition: Path, each: mixture.Each, *, seed: int, jobs: int) -> None:
     """Stream the changed images of the clients and of the test set into an HDF5 file; of client "" there are none."""
     pool, by_client, test = holdings(partition)
-    rows_of = {name: np.concatenate([by_client[name][part] for part in ("train", "val")]) for name in each if name}
-    train, hows = mixture.train_hows(rows_of, {client: how for client, how in each.items() if client})
+    rows_of = {
+        name: np.concatenate([by_client[name][part] for part in ("train", "val")])
+        for name in each
+        if name
+    }
+    train, hows = mixture.train_hows(
+        rows_of, {client: how for client, how in each.items() if client}
+    )
     library.functions()  # a missing package is an error before any process starts
-    console.say(f"corrupting {', '.join(rows_of)} ({len(train)} images) and the test set ({len(test)})")
+    console.say(
+        f"corrupting {', '.join(rows_of)} ({len(train)} images) and the test set ({len(test)})"
+    )
     change = partial(_changed, seed=seed)
     with create_hdf5(path, (len(train) + len(test)) * math.prod(pool.shape[1:])) as file:
-        for name, chosen, how in (("train", train, hows), ("test", test, mixture.test_hows(pool.id[test], each, seed))):
+        for name, chosen, how in (
+            ("train", train, hows),
+            ("test", test, mixture.test_hows(pool.id[test], each, seed)),
+        ):
             file[f"{name}/rows"] = chosen
             x = file.create_dataset(f"{name}/x", (len(chosen), *pool.shape[1:]), np.uint8)
             starts = range(0, len(chosen), PIECE)
             pieces = [
-                (pool.path, chosen[i : i + PIECE], pool.id[chosen[i : i + PIECE]], how[i : i + PIECE]) for i in starts
+                (
+                    pool.path,
+                    chosen[i : i + PIECE],
+                    pool.id[chosen[i : i + PIECE]],
+                    how[i : i + PIECE],
+                )
+                for i in starts
             ]
             label = f"{name} images, {PIECE} at a time"
             changed: Iterator[np.ndarray] = in_order(change, pieces, label=label, jobs=jobs)
@@ -225,10 +269,17 @@ def _write(path: Path, partition: Path, each: mixture.Each, *, seed: int, jobs: 
                 x[i : i + len(images)] = images
 
 
-def _changed(piece: tuple[Path, np.ndarray, np.ndarray, list[mixture.How]], *, seed: int) -> np.ndarray:
+def _changed(
+    piece: tuple[Path, np.ndarray, np.ndarray, list[mixture.How]], *, seed: int
+) -> np.ndarray:
     """Read some rising rows of a pool and corrupt them: uint8 [n, H, W, C]."""
     path, rows, ids, hows = piece
     with open_hdf5(path, POOL) as file:
         images = file["x"][rows]
     each = zip(images, ids, hows, strict=True)
-    return np.stack([corrupt_image(image, id, kind=kind, severity=how, seed=seed) for image, id, (kind, how) in each])
+    return np.stack(
+        [
+            corrupt_image(image, id, kind=kind, severity=how, seed=seed)
+            for image, id, (kind, how) in each
+        ]
+    )

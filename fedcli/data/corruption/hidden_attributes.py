@@ -25,7 +25,13 @@ KEY = "hidden_attributes"  # of a manifest's body
 
 
 def make_hidden(
-    source: Path, hide: Sequence[str], share: float, to: manifest.Destination, on: Sequence[str] = (), *, seed: int = 0
+    source: Path,
+    hide: Sequence[str],
+    share: float,
+    to: manifest.Destination,
+    on: Sequence[str] = (),
+    *,
+    seed: int = 0,
 ) -> Path:
     """Hide attributes of a share of the patients of a partition's clients, all or those named in `on`; returns the
     path of the new partition.json. Raises FedcliError, UsageError.
@@ -33,7 +39,9 @@ def make_hidden(
     source, body = mixture.partition_of(source, "hide attributes", "attributes are hidden")
     known = list(body["attributes"])
     if KEY in body:
-        raise FedcliError(f"{source} has hidden attributes already", "start from the partition above it")
+        raise FedcliError(
+            f"{source} has hidden attributes already", "start from the partition above it"
+        )
     if not hide:
         raise UsageError("no attribute to hide", f"--hide {known[0] if known else 'sex'}")
     for name in hide:
@@ -46,22 +54,32 @@ def make_hidden(
     def write(_: Path) -> dict[str, Any]:
         return {**body, KEY: {**how, "images": _counted(source, how, clients)}}
 
-    return mixture.make_changed(source, "hidden-attributes", {KEY: {**how, "on": clients}}, to, write)
+    return mixture.make_changed(
+        source, "hidden-attributes", {KEY: {**how, "on": clients}}, to, write
+    )
 
 
-def hidden(pool: Pool, rows: np.ndarray, name: str, how: Mapping[str, Any], client: str) -> np.ndarray:
+def hidden(
+    pool: Pool, rows: np.ndarray, name: str, how: Mapping[str, Any], client: str
+) -> np.ndarray:
     """Marks of a client's training images that lose the attribute, bool [N]; rows: of the pool, int64 [N]."""
     patients = (
-        pool.id[rows] if pool.patient is None else np.where(pool.patient[rows] == "", pool.id[rows], pool.patient[rows])
+        pool.id[rows]
+        if pool.patient is None
+        else np.where(pool.patient[rows] == "", pool.id[rows], pool.patient[rows])
     )
     drawn: dict[str, bool] = {}
     for patient in dict.fromkeys(patients.tolist()):
-        stream = np.random.default_rng(derive("hidden attribute", how["seed"], client, name, patient))
+        stream = np.random.default_rng(
+            derive("hidden attribute", how["seed"], client, name, patient)
+        )
         drawn[patient] = bool(stream.random() < how["share"])
     return np.array([drawn[patient] for patient in patients.tolist()], dtype=bool)
 
 
-def groups_without(pool: Pool, rows: np.ndarray, body: Mapping[str, Any], client: str) -> dict[str, np.ndarray]:
+def groups_without(
+    pool: Pool, rows: np.ndarray, body: Mapping[str, Any], client: str
+) -> dict[str, np.ndarray]:
     """Attribute -> the groups of a client's training images [N], -1 where hidden; of those that it lost in part."""
     how = body.get(KEY)
     if not how or client not in how["images"]:
@@ -85,7 +103,10 @@ def _counted(source: Path, how: Mapping[str, Any], clients: list[str]) -> dict[s
         }
         had = {name: count + int((pool.groups[name][at] >= 0).sum()) for name, count in had.items()}
     total = {name: sum(each[name] for each in lost.values()) for name in how["hide"]}
-    images = {name: f"{count} of {console.counted(had[name], 'image', 'images')}" for name, count in total.items()}
+    images = {
+        name: f"{count} of {console.counted(had[name], 'image', 'images')}"
+        for name, count in total.items()
+    }
     listed = ", ".join(f"{name} of {said}" for name, said in images.items())
     console.say(f"hidden in training: {listed}; validation and test images keep their groups")
     return lost

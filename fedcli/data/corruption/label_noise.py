@@ -34,7 +34,13 @@ WORD = "labels"  # in place of a kind of image corruption
 
 
 def make_label_noise(
-    source: Path, how: How | None, flip: Mapping[str, str], to: manifest.Destination, who: Who, *, seed: int
+    source: Path,
+    how: How | None,
+    flip: Mapping[str, str],
+    to: manifest.Destination,
+    who: Who,
+    *,
+    seed: int,
 ) -> Path:
     """Change labels of some clients of a partition; returns the path of the new partition.json.
 
@@ -44,21 +50,33 @@ def make_label_noise(
     """
     source, body = mixture.partition_of(source, "change labels", "labels are changed")
     if labels.is_multi_label(body):
-        raise FedcliError(f"{source} has several labels per image", "label noise is for one label per image")
+        raise FedcliError(
+            f"{source} has several labels per image", "label noise is for one label per image"
+        )
     if "label_noise" in body:
         hint = "start from the partition above it; --client NAME=KIND:RATE gives clients different noise"
         raise FedcliError(f"{source} has noisy labels already", hint)
     for name in (*flip, *flip.values()):
         if name not in body["classes"]:
-            raise UsageError(f"--flip names {name!r}, which is no class", nearest(name, body["classes"]))
+            raise UsageError(
+                f"--flip names {name!r}, which is no class", nearest(name, body["classes"])
+            )
     classes, rate = body["classes"], str(how[1] if how else RATE)
     read = partial(_how, flip, classes)
     default = read(how[0], rate) if how else None
-    each = mixture.each_client(body, who, default, read, strength=rate, example="north=symmetric:0.3")
-    noise = {"each": {name: list(own) for name, own in each.items()}, "flip": dict(flip), "seed": seed}
+    each = mixture.each_client(
+        body, who, default, read, strength=rate, example="north=symmetric:0.3"
+    )
+    noise = {
+        "each": {name: list(own) for name, own in each.items()},
+        "flip": dict(flip),
+        "seed": seed,
+    }
 
     def change(client: str, y: np.ndarray, ids: np.ndarray) -> np.ndarray:
-        return flipped(y, ids.tolist(), each[client], targets(each[client][0], classes, flip), seed, client)
+        return flipped(
+            y, ids.tolist(), each[client], targets(each[client][0], classes, flip), seed, client
+        )
 
     def write(target: Path) -> dict[str, Any]:
         return write_labels(target / LABELS, source, body, each, change)
@@ -66,7 +84,9 @@ def make_label_noise(
     return mixture.make_changed(source, "noisy-labels", {"label_noise": noise}, to, write)
 
 
-def flipped(y: np.ndarray, ids: Sequence[str], how: How, to: Sequence[int], seed: int, client: str) -> np.ndarray:
+def flipped(
+    y: np.ndarray, ids: Sequence[str], how: How, to: Sequence[int], seed: int, client: str
+) -> np.ndarray:
     """Labels after the flips, int64 [N].
 
     to: class -> class of pair and asymmetric noise, where -1 leaves it.
@@ -92,18 +112,24 @@ def _how(flip: Mapping[str, str], classes: Sequence[str], kind: str, rate: str) 
     except ValueError:
         number = -1.0
     if not 0 <= number <= 1:
-        raise UsageError(f"the rate of label noise is {rate}, not in [0, 1]", "0.2 changes one label in five")
+        raise UsageError(
+            f"the rate of label noise is {rate}, not in [0, 1]", "0.2 changes one label in five"
+        )
     if kind == "asymmetric" and not flip:
         raise UsageError(
-            "asymmetric label noise needs the classes it changes", f"for example --flip {'='.join(classes[:2])}"
+            "asymmetric label noise needs the classes it changes",
+            f"for example --flip {'='.join(classes[:2])}",
         )
     return kind, number
 
 
 def write_labels(
-    path: Path, source: Path, body: Mapping[str, Any], each: Mapping[str, How],
+    path: Path,
+    source: Path,
+    body: Mapping[str, Any],
+    each: Mapping[str, How],
     change: Callable[[str, np.ndarray, np.ndarray], np.ndarray],
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Write labels.h5; returns the manifest's body.
 
     each: client -> how its labels are changed, for the body; change: (client, labels [N], ids [N]) -> labels [N].

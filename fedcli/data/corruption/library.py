@@ -39,7 +39,9 @@ def functions() -> ModuleType:
 
 
 def _missing(package: str) -> FedcliError:
-    return FedcliError(f"corrupting images needs the Python module {package}", "pip install imagecorruptions")
+    return FedcliError(
+        f"corrupting images needs the Python module {package}", "pip install imagecorruptions"
+    )
 
 
 def _loaded(file: Path) -> ModuleType:
@@ -70,8 +72,12 @@ def _modules(known: dict[str, Any]) -> Iterator[None]:
 def _adapted(corruptions: Any) -> ModuleType:
     from skimage import color, filters, util
 
-    def gaussian(image: np.ndarray, sigma: float, multichannel: bool = False, **options: Any) -> np.ndarray:
-        return filters.gaussian(image, sigma, channel_axis=-1 if multichannel and image.ndim == 3 else None, **options)
+    def gaussian(
+        image: np.ndarray, sigma: float, multichannel: bool = False, **options: Any
+    ) -> np.ndarray:
+        return filters.gaussian(
+            image, sigma, channel_axis=-1 if multichannel and image.ndim == 3 else None, **options
+        )
 
     def random_noise(image: np.ndarray, **options: Any) -> np.ndarray:
         return util.random_noise(image, rng=np.random.randint(2**31), **options)

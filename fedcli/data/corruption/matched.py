@@ -28,7 +28,9 @@ NOISE = NAMES.index("noise")
 
 def add(image: np.ndarray, id: str, severity: int, seed: int) -> np.ndarray:
     """An image with noise, uint8 [H, W, C]; its draw follows from its id and the seed."""
-    drawn = np.random.default_rng(derive("matched noise", seed, id)).standard_normal(image.shape, np.float32)
+    drawn = np.random.default_rng(derive("matched noise", seed, id)).standard_normal(
+        image.shape, np.float32
+    )
     return np.clip(np.rint(image + severity / STEPS * drawn), 0, 255).astype(np.uint8)
 
 
@@ -54,7 +56,13 @@ def found(source: Path, clients: Sequence[str], site: str, seed: int) -> tuple[i
         low, high = (middle, high) if noise(middle) < target else (low, middle)
     reached = {severity: noise(severity) for severity in (low, high)}
     best = min(reached, key=lambda severity: abs(reached[severity] - target))
-    about = {"site": site, "sigma": best / STEPS, "noise": target, "before": before, "after": reached[best]}
+    about = {
+        "site": site,
+        "sigma": best / STEPS,
+        "noise": target,
+        "before": before,
+        "after": reached[best],
+    }
     return best, about | {"images": len(images)}
 
 
@@ -62,7 +70,11 @@ def _sample(source: Path, clients: Sequence[str]) -> tuple[np.ndarray, list[str]
     """Images as they are trained on, evenly over those of the clients, and their ids."""
     pool, held = quality_by_site.held(source)
     rows = np.concatenate([held[client] for client in clients])
-    files = [place for client in clients for place in quality_by_site.places(source, pool, client, held[client])]
+    files = [
+        place
+        for client in clients
+        for place in quality_by_site.places(source, pool, client, held[client])
+    ]
     if not files:
         raise FedcliError(f"{', '.join(clients)} have no training images", "name other clients")
     at = np.unique(np.linspace(0, len(files) - 1, SAMPLE).astype(int))

@@ -32,7 +32,11 @@ class Who:
 
 
 def make_changed(
-    source: Path, slug: str, change: Mapping[str, Any], to: manifest.Destination, write: manifest.Build
+    source: Path,
+    slug: str,
+    change: Mapping[str, Any],
+    to: manifest.Destination,
+    write: manifest.Build,
 ) -> Path:
     """A partition made from another one, whose files it takes over; returns the path of its partition.json.
 
@@ -47,7 +51,9 @@ def make_changed(
         return write(folder)
 
     options = {**partition.options, **change, "materialize": False}
-    return manifest.make("partition", f"{partition.body['dataset']}-{slug}", to, options, [source], build)
+    return manifest.make(
+        "partition", f"{partition.body['dataset']}-{slug}", to, options, [source], build
+    )
 
 
 def partition_of(source: Path, change: str, changed: str) -> tuple[Path, dict[str, Any]]:
@@ -83,14 +89,23 @@ def chosen(body: Mapping[str, Any], who: Who, taken: Collection[str] = ()) -> li
     number = max(int(exact + 0.5), int(who.ratio > 0))
     free = [name for name in roster if name not in taken]
     if number > len(free):
-        raise UsageError(f"a ratio of {who.ratio} is {number} more clients, but {len(free)} are clean", "lower --ratio")
+        raise UsageError(
+            f"a ratio of {who.ratio} is {number} more clients, but {len(free)} are clean",
+            "lower --ratio",
+        )
     return free[len(free) - number :]
 
 
 def each_client(
-    body: Mapping[str, Any], who: Who, default: How | None, read: Callable[[str, str], How],
-    before: Mapping[str, How] = {}, *, strength: str = "3", example: str = "north=gaussian:3",
-) -> Each:  # fmt: skip
+    body: Mapping[str, Any],
+    who: Who,
+    default: How | None,
+    read: Callable[[str, str], How],
+    before: Mapping[str, How] = {},
+    *,
+    strength: str = "3",
+    example: str = "north=gaussian:3",
+) -> Each:
     """The change of each changed client: those before, those named with a way of their own, and, where there is a
     default, those that a ratio or names choose. Raises UsageError.
 
@@ -102,7 +117,9 @@ def each_client(
         kind, _, typed = how.partition(":")
         if not (equals and client and kind):
             what = "SEVERITY" if strength == "3" else "RATE"
-            raise UsageError(f"--client {text!r} is not NAME=KIND:{what}", f"write --client {example}")
+            raise UsageError(
+                f"--client {text!r} is not NAME=KIND:{what}", f"write --client {example}"
+            )
         clients_of(body, [client])
         if client in own:
             raise UsageError(f"--client {client} is given twice", "a client has one corruption")
@@ -131,16 +148,24 @@ def described(each: Each) -> dict[str, Any]:
     if len(hows) == 1:
         return dict(kind=hows[0][0], severity=hows[0][1], clients=list(each))
     parts = [
-        {"kind": kind, "severity": severity, "clients": [c for c, how in each.items() if how == (kind, severity)]}
+        {
+            "kind": kind,
+            "severity": severity,
+            "clients": [c for c, how in each.items() if how == (kind, severity)],
+        }
         for kind, severity in hows
     ]
-    return dict(kind=MIXED, severity=max(severity for _, severity in hows), clients=list(each), each=parts)
+    return dict(
+        kind=MIXED, severity=max(severity for _, severity in hows), clients=list(each), each=parts
+    )
 
 
 def spoken(body: Mapping[str, Any]) -> str:
     """The kinds and severities in words."""
     hows = dict.fromkeys(of_body(body).values()) or {(body["kind"], body["severity"]): None}
-    return " or ".join(f"{kind.replace('-', ' ')} of severity {severity}" for kind, severity in hows)
+    return " or ".join(
+        f"{kind.replace('-', ' ')} of severity {severity}" for kind, severity in hows
+    )
 
 
 def train_hows(rows: Mapping[str, np.ndarray], each: Each) -> tuple[np.ndarray, list[How]]:
@@ -149,9 +174,7 @@ def train_hows(rows: Mapping[str, np.ndarray], each: Each) -> tuple[np.ndarray, 
     for client, how in each.items():
         for row in rows[client].tolist():
             if how_of.setdefault(row, how) != how:
-                sentence = (
-                    f"an image of client {client} is also another client's, whose images are corrupted differently"
-                )
+                sentence = f"an image of client {client} is also another client's, whose images are corrupted differently"
                 raise FedcliError(sentence, "give clients that share images the same corruption")
     at = np.array(sorted(how_of), np.int64)
     return at, [how_of[row] for row in at.tolist()]

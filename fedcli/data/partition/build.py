@@ -68,10 +68,18 @@ def make_partition(
         counts: list[dict[str, Any]] = []
         if gone:
             pool, counts = dropped(pool, division, body, gone)
-        division = scheme.divide(pool, body, seed, minimum) if division is None else within(division, pool, gone)
+        division = (
+            scheme.divide(pool, body, seed, minimum)
+            if division is None
+            else within(division, pool, gone)
+        )
         _check_sizes(division, minimum, scheme)
         made = _write(folder, pool, body, scheme, division, options)
-        kept = {"held_out": site.recorded | {"images": int((pool.split == TEST).sum())}} if site else {}
+        kept = (
+            {"held_out": site.recorded | {"images": int((pool.split == TEST).sum())}}
+            if site
+            else {}
+        )
         return made | kept | ({"left_out": counts} if counts else {})
 
     absent = [*([site.value] if site else []), *(each.value for each in gone)]
@@ -92,11 +100,18 @@ def _check_sizes(division: Division, minimum: int, scheme: Scheme) -> None:
 
 
 def _write(
-    folder: Path, pool: Pool, dataset: dict[str, Any], scheme: Scheme, division: Division, options: dict[str, Any]
+    folder: Path,
+    pool: Pool,
+    dataset: dict[str, Any],
+    scheme: Scheme,
+    division: Division,
+    options: dict[str, Any],
 ) -> dict[str, Any]:
     """Write rows.h5 (and the sites) into folder; returns the manifest's body."""
     numbers, single, everyone = patients(pool), pool.single, np.flatnonzero(pool.split == TEST)
-    alone = len(division.train) == 1 and not division.test and "hold_out" not in options  # test images are its own
+    alone = (
+        len(division.train) == 1 and not division.test and "hold_out" not in options
+    )  # test images are its own
     rows: dict[str, dict[str, np.ndarray]] = {}  # client -> part -> rows of the pool
     for name, own in division.train.items():
         rng = np.random.default_rng(derive("validation", options["seed"], name))
@@ -110,16 +125,28 @@ def _write(
         file["test/all"] = everyone
     if options["materialize"]:
         _write_sites(folder / "sites", pool, rows)
-    names, parts, classes = list(division.train), list(division.train.values()), len(dataset["classes"])
-    counts = {client: labels.counts(pool.y[of["train"]], classes).tolist() for client, of in rows.items()}
-    described = skew.describe(names, parts, pool.y, classes, None if pool.patient is None else numbers)
+    names, parts, classes = (
+        list(division.train),
+        list(division.train.values()),
+        len(dataset["classes"]),
+    )
+    counts = {
+        client: labels.counts(pool.y[of["train"]], classes).tolist() for client, of in rows.items()
+    }
+    described = skew.describe(
+        names, parts, pool.y, classes, None if pool.patient is None else numbers
+    )
     body = {
         **{name: dataset[name] for name in manifest_bodies.POOLED},
         **({"task": labels.MULTI_LABEL} if labels.is_multi_label(dataset) else {}),
         "dataset": dataset["name"],
         "scheme": scheme.name,
         "roster": [
-            {"client": client, **{part: len(at) for part, at in of.items()}, "class_counts": counts[client]}
+            {
+                "client": client,
+                **{part: len(at) for part, at in of.items()},
+                "class_counts": counts[client],
+            }
             for client, of in rows.items()
         ],
         "corrupted_last": None,
@@ -129,7 +156,11 @@ def _write(
         **division.body,
     }
     train, val = (np.concatenate([of[part] for of in rows.values()]) for part in ("train", "val"))
-    others = {name: at for name, at in dataset["attributes"].items() if name not in getattr(scheme, "by", ())}
+    others = {
+        name: at
+        for name, at in dataset["attributes"].items()
+        if name not in getattr(scheme, "by", ())
+    }
     attributes = image_counts.skewed(pool, parts, others)
     _report(body, dataset["unit"], len(np.intersect1d(train, val)), scheme, attributes)
     validating = [client["val"] for client in body["roster"]]
@@ -139,11 +170,15 @@ def _write(
         images = counted(sum(validating), "training image is", "training images are")
         console.say(f"{images} kept for validation{each}")
     elif options["val"]:
-        console.warn(f"--val {options['val']:g} keeps no image for validation: the clients have too few")
+        console.warn(
+            f"--val {options['val']:g} keeps no image for validation: the clients have too few"
+        )
     return body
 
 
-def hold_out(y: np.ndarray, patient: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
+def hold_out(
+    y: np.ndarray, patient: np.ndarray, share: float, rng: np.random.Generator
+) -> np.ndarray:
     """bool [N]: the validation images, a share of the patients, whole, from every class in proportion.
 
     Patients stand in line, class by class, and are drawn at even steps from a random start. Their number is
@@ -151,7 +186,9 @@ def hold_out(y: np.ndarray, patient: np.ndarray, share: float, rng: np.random.Ge
     """
     _, first, back = np.unique(patient, return_index=True, return_inverse=True)
     order = rng.permutation(len(first))
-    order = order[np.argsort(y[first][order], kind="stable")]  # a patient counts for the class of its first image
+    order = order[
+        np.argsort(y[first][order], kind="stable")
+    ]  # a patient counts for the class of its first image
     count = min(int(share * len(order) + 0.5), len(order) - 1)
     chosen = np.zeros(len(order), bool)
     chosen[order[(even_steps(count, rng) * len(order)).astype(np.int64)]] = True
@@ -161,7 +198,9 @@ def hold_out(y: np.ndarray, patient: np.ndarray, share: float, rng: np.random.Ge
 def _write_sites(folder: Path, pool: Pool, rows: dict[str, dict[str, np.ndarray]]) -> None:
     folder.mkdir()
     files = {client: re.sub(r"[^\w-]+", "_", client)[:80] for client in rows}
-    if len({file.casefold() for file in files.values()}) < len(files):  # two names differ only in what was replaced
+    if len({file.casefold() for file in files.values()}) < len(
+        files
+    ):  # two names differ only in what was replaced
         files = {client: f"{file}-{k}" for k, (client, file) in enumerate(files.items())}
     for client, file in console.progress(list(files.items()), label="site files", total=len(files)):
         own_rows = np.concatenate(list(rows[client].values()))
@@ -169,7 +208,11 @@ def _write_sites(folder: Path, pool: Pool, rows: dict[str, dict[str, np.ndarray]
 
 
 def _report(
-    body: dict[str, Any], patient: str | None, shared: int, scheme: Scheme, attributes: dict[str, float]
+    body: dict[str, Any],
+    patient: str | None,
+    shared: int,
+    scheme: Scheme,
+    attributes: dict[str, float],
 ) -> None:
     """Say how the clients differ. shared: images that validate one client and train another."""
     images, distance = body["skew"]["images"], body["skew"]["total_variation"]["max"]
@@ -177,19 +220,36 @@ def _report(
     least = "" if images["min"] == images["max"] else f"{images['min']} to "
     console.say(f"{clients} with {least}{counted(images['max'], 'image', 'images')}")
     if distance is not None:
-        shares = {"labels": distance, **{f"values of {name}": values for name, values in attributes.items()}}
+        shares = {
+            "labels": distance,
+            **{f"values of {name}": values for name, values in attributes.items()},
+        }
         texts = [f"{100 * share:.0f} % of the {what}" for what, share in shares.items()]
-        console.say(f"Between two clients up to {console.listed(texts)} would have to change to match.")
+        console.say(
+            f"Between two clients up to {console.listed(texts)} would have to change to match."
+        )
     if body["dropped"]:
         singular, plural = scheme.left_over
-        dropped = counted(body["dropped"], f"training image {singular} and goes", f"training images {plural} and go")
+        dropped = counted(
+            body["dropped"],
+            f"training image {singular} and goes",
+            f"training images {plural} and go",
+        )
         console.say(f"{dropped} to no client")
     if several := body["skew"]["images_in_several"]["count"]:
-        validate = counted(shared, "validates one and trains another", "validate one and train another")
+        validate = counted(
+            shared, "validates one and trains another", "validate one and train another"
+        )
         console.say(
-            f"{counted(several, 'image is', 'images are')} in more than one client" + f", {validate}" * bool(shared)
+            f"{counted(several, 'image is', 'images are')} in more than one client"
+            + f", {validate}" * bool(shared)
         )
     if count := body["unit_overlap"]:
-        unit = next((name for name in ("lesion", "patient") if patient and name in patient), "patient or lesion")
-        overlap = counted(count, unit, unit.replace("patient", "patients").replace("lesion", "lesions"))
+        unit = next(
+            (name for name in ("lesion", "patient") if patient and name in patient),
+            "patient or lesion",
+        )
+        overlap = counted(
+            count, unit, unit.replace("patient", "patients").replace("lesion", "lesions")
+        )
         console.say(f"{overlap} {'lies' if count == 1 else 'lie'} in more than one client's data.")

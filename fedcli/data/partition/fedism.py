@@ -29,9 +29,15 @@ class Fedism(Counted):
     The partition's seed 0 gives the authors' own assignment, since they draw with 2024 and we with 2024 + seed.
     """
 
-    corrupted: Annotated[int, "number of last clients that are corrupted later; the authors have 1, 2, 4 or 6 of 20"]
-    alpha: Annotated[float, "Dirichlet concentration, in [0.001, 1000000], as far as the authors' draw can go"] = 1.0
-    order_file: Annotated[Path | None, "the train.csv in whose order a class is drawn; none: the dataset's"] = None
+    corrupted: Annotated[
+        int, "number of last clients that are corrupted later; the authors have 1, 2, 4 or 6 of 20"
+    ]
+    alpha: Annotated[
+        float, "Dirichlet concentration, in [0.001, 1000000], as far as the authors' draw can go"
+    ] = 1.0
+    order_file: Annotated[
+        Path | None, "the train.csv in whose order a class is drawn; none: the dataset's"
+    ] = None
 
     def check(self, dataset: Mapping[str, Any]) -> None:
         if not 1 <= self.corrupted < self.clients:
@@ -47,25 +53,32 @@ class Fedism(Counted):
         for label in np.unique(y):
             rows = np.flatnonzero(y == label)
             first = int(np.round(clean / self.clients * len(rows)))  # half to even, as they have it
-            of_clean, of_corrupted = (stream.dirichlet(np.full(count, self.alpha)) for count in (clean, corrupted))
+            of_clean, of_corrupted = (
+                stream.dirichlet(np.full(count, self.alpha)) for count in (clean, corrupted)
+            )
             owner[rows[:first]] = stream.choice(clean, first, p=of_clean)
-            owner[rows[first:]] = clean + stream.choice(corrupted, len(rows) - first, p=of_corrupted)
+            owner[rows[first:]] = clean + stream.choice(
+                corrupted, len(rows) - first, p=of_corrupted
+            )
         return owner
 
     def recorded(self, dataset: Mapping[str, Any]) -> dict[str, Any]:
-        recorded = {key: value for key, value in super().recorded(dataset).items() if key != "order_file"}
-        return recorded | ({"order_file": manifest.named(self.order_file)} if self.order_file else {})
+        recorded = {
+            key: value for key, value in super().recorded(dataset).items() if key != "order_file"
+        }
+        return recorded | (
+            {"order_file": manifest.named(self.order_file)} if self.order_file else {}
+        )
 
     def divide(self, pool: Pool, dataset: Mapping[str, Any], seed: int, minimum: int) -> Division:
         rows = np.flatnonzero(pool.split == TRAIN)
         if self.order_file:
             listed = rows_in_order(self.order_file, pool.id.tolist())
             if not np.array_equal(np.sort(listed), rows):
-                names = (
-                    f"{self.order_file} names {len(np.intersect1d(listed, rows))} of the {len(rows)} training images"
-                )
+                names = f"{self.order_file} names {len(np.intersect1d(listed, rows))} of the {len(rows)} training images"
                 raise FedcliError(
-                    names, "prepare with --split-file and the same file, so that both hold the same images"
+                    names,
+                    "prepare with --split-file and the same file, so that both hold the same images",
                 )
             rows = listed
         assigned = self.assign(images_of(pool, rows, dataset, seed, minimum))

@@ -26,13 +26,16 @@ class Fedmrl(Random):
     """Shards of each class, given out by odds of eta for a client's own class."""
 
     eta: Annotated[
-        float, "odds of a client's own class against at most 1 for any other, in [0, 1]; the authors have 1"
+        float,
+        "odds of a client's own class against at most 1 for any other, in [0, 1]; the authors have 1",
     ] = 1.0
 
     def owners(self, images: Images) -> np.ndarray:
         y, rng, clients = images.y, images.rng, np.arange(self.clients)
         labels = np.unique(y)
-        own = rng.permutation(len(labels))[clients % len(labels)]  # [H] index of each client's own class
+        own = rng.permutation(len(labels))[
+            clients % len(labels)
+        ]  # [H] index of each client's own class
         odds = np.clip(rng.normal(0.5, 1, (self.clients, len(labels))), 0, 1)  # [H, C] Eq. 11
         odds[clients, own] = self.eta
         odds[:, odds.sum(0) == 0] = 1
@@ -55,8 +58,13 @@ class FedmrlAuthors(Counted):
 
     def assign(self, images: Images) -> dict[str, np.ndarray]:
         self.check_room(images)
-        rng, of_class = images.rng, [np.flatnonzero(images.y == label) for label in np.unique(images.y)]
-        own = (np.concatenate([_drawn(rows, rng) for rows in of_class]) for _ in range(self.clients))
+        rng, of_class = (
+            images.rng,
+            [np.flatnonzero(images.y == label) for label in np.unique(images.y)],
+        )
+        own = (
+            np.concatenate([_drawn(rows, rng) for rows in of_class]) for _ in range(self.clients)
+        )
         return self.named([np.sort(rows) for rows in own])
 
     def advice(self) -> str:

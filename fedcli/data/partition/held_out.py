@@ -42,14 +42,19 @@ class Leaving:
 ALL_STAY = Leaving()
 
 
-def held_out(text: str, by: tuple[str, ...], dataset: dict[str, Any], flag: str = "--hold-out") -> Site:
+def held_out(
+    text: str, by: tuple[str, ...], dataset: dict[str, Any], flag: str = "--hold-out"
+) -> Site:
     """The meaning of `--hold-out SITE` or ATTRIBUTE=VALUE. by: attributes that clients are made of.
 
     Raises UsageError.
     """
     attribute, value = _parts(text, by, dataset, flag)
     if value not in dataset["attributes"][attribute]:
-        raise UsageError(f"{flag}: {attribute} is never {value!r}", nearest(value, dataset["attributes"][attribute]))
+        raise UsageError(
+            f"{flag}: {attribute} is never {value!r}",
+            nearest(value, dataset["attributes"][attribute]),
+        )
     return Site(attribute, value)
 
 
@@ -57,7 +62,9 @@ def left_out(texts: Sequence[str], scheme: Scheme, dataset: dict[str, Any]) -> l
     """The meaning of each `--without SITE`. Raises UsageError."""
     attributes, found = dataset["attributes"], []
     for text in texts:
-        known = text.partition("=")[0] in attributes or any(text in values for values in attributes.values())
+        known = text.partition("=")[0] in attributes or any(
+            text in values for values in attributes.values()
+        )
         of_file, by = scheme.whole and not known, getattr(scheme, "by", ())
         found.append(Site("", text) if of_file else held_out(text, by, dataset, "--without"))
     return found
@@ -76,7 +83,9 @@ def dropped(
         if attribute:
             there = pool.groups[attribute] == dataset["attributes"][attribute].index(value)  # [N]
         else:
-            assert division  # left_out() finds such a site for a scheme that divides the whole pool first
+            assert (
+                division
+            )  # left_out() finds such a site for a scheme that divides the whole pool first
             there = _only_of(value, division, len(split))
         images = int((there & (split != UNUSED)).sum())
         if not images:
@@ -95,7 +104,9 @@ def dropped(
 def _only_of(client: str, division: Division, count: int) -> np.ndarray:
     """bool [N]: images that this client alone holds. Raises UsageError where there is no such client."""
     if client not in division.train:
-        raise UsageError(f"--without: no site or client is called {client!r}", nearest(client, division.train))
+        raise UsageError(
+            f"--without: no site or client is called {client!r}", nearest(client, division.train)
+        )
     there = np.zeros(count, bool)
     for parts in (division.train, division.test):
         there[parts.get(client, [])] = True
@@ -116,7 +127,9 @@ def within(division: Division, pool: Pool, sites: Sequence[Site]) -> Division:
     gone = {name for name, rows in train.items() if not len(rows) and len(division.train[name])}
     gone |= {value for attribute, value in sites if not attribute}
     train = {name: rows for name, rows in train.items() if name not in gone}
-    return replace(division, train=train, test={name: rows for name, rows in test.items() if name not in gone})
+    return replace(
+        division, train=train, test={name: rows for name, rows in test.items() if name not in gone}
+    )
 
 
 def sites(text: str, by: tuple[str, ...], dataset: dict[str, Any]) -> list[Site]:
@@ -126,7 +139,9 @@ def sites(text: str, by: tuple[str, ...], dataset: dict[str, Any]) -> list[Site]
     return [held_out(f"{attribute}={each}", by, dataset) for each in values]
 
 
-def _parts(text: str, by: tuple[str, ...], dataset: dict[str, Any], flag: str = "--hold-out") -> tuple[str, str]:
+def _parts(
+    text: str, by: tuple[str, ...], dataset: dict[str, Any], flag: str = "--hold-out"
+) -> tuple[str, str]:
     """Attribute and value, which is one of what clients are made of, of the dataset's sites, or of any attribute."""
     attributes = dataset["attributes"]
     name, equals, value = text.partition("=")
@@ -145,13 +160,21 @@ def only_tested(pool: Pool, dataset: dict[str, Any], site: Site) -> Pool:
 
     Raises FedcliError where the site has no image, or no other image is left to train on.
     """
-    there = pool.groups[site.attribute] == dataset["attributes"][site.attribute].index(site.value)  # [N]
+    there = pool.groups[site.attribute] == dataset["attributes"][site.attribute].index(
+        site.value
+    )  # [N]
     if not there.any():
         raise FedcliError(f"no image has {site.attribute} {site.value!r}", "hold out another site")
     split = np.where(there, TEST, np.where(pool.split == TEST, UNUSED, pool.split)).astype(np.uint8)
     if not (split == TRAIN).any():
-        raise FedcliError(f"without {site.value!r} there is no training image", "hold out another site")
-    both = set() if pool.patient is None else {*pool.patient[there]} & {*pool.patient[split == TRAIN]} - {""}
+        raise FedcliError(
+            f"without {site.value!r} there is no training image", "hold out another site"
+        )
+    both = (
+        set()
+        if pool.patient is None
+        else {*pool.patient[there]} & {*pool.patient[split == TRAIN]} - {""}
+    )
     if both:
         patients = counted(len(both), "patient or lesion has", "patients or lesions have")
         console.warn(f"{patients} images both at {site.value} and at sites that train")

@@ -35,7 +35,9 @@ def read_npy(path: Path) -> dict[str, list[int]]:
             raise FedcliError(f"{path}: client {key} holds no list of row numbers", SHAPE)
         name = f"client-{key:02d}" if type(key) is int else str(key).strip()
         if name in clients:
-            raise FedcliError(f"{path} names the client {name!r} twice", "put its rows into one list")
+            raise FedcliError(
+                f"{path} names the client {name!r} twice", "put its rows into one list"
+            )
         clients[name] = rows
     return clients
 
@@ -45,10 +47,16 @@ def _pickle_in(path: Path) -> bytes:
     stream = io.BytesIO(path.read_bytes())
     try:
         version = np.lib.format.read_magic(stream)
-        header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        header = (
+            np.lib.format.read_array_header_1_0
+            if version == (1, 0)
+            else np.lib.format.read_array_header_2_0
+        )
         shape, _, dtype = header(stream)
     except Exception as error:  # numpy parses the header as Python text: ValueError, SyntaxError, TokenError and more
-        raise FedcliError(f"{path} is not a readable .npy file: {error}", "download it again") from None
+        raise FedcliError(
+            f"{path} is not a readable .npy file: {error}", "download it again"
+        ) from None
     if not dtype.hasobject or shape != ():
         raise FedcliError(f"{path} holds an array of {dtype} {list(shape)}, not one dict", SHAPE)
     return stream.read()
@@ -85,9 +93,14 @@ class _Array:
 class _OnlyIntegers(pickle.Unpickler):
     """Raises FedcliError for a name that a pickle of integers does not need."""
 
-    KNOWN: ClassVar[dict[tuple[str, str], Any]] = {("numpy", "dtype"): _Kind, ("numpy", "ndarray"): None}
+    KNOWN: ClassVar[dict[tuple[str, str], Any]] = {
+        ("numpy", "dtype"): _Kind,
+        ("numpy", "ndarray"): None,
+    }
     KNOWN |= {
-        (f"numpy.{core}.multiarray", name): _Array for core in ("core", "_core") for name in ("_reconstruct", "scalar")
+        (f"numpy.{core}.multiarray", name): _Array
+        for core in ("core", "_core")
+        for name in ("_reconstruct", "scalar")
     }
 
     def __init__(self, path: Path, data: bytes):
@@ -104,17 +117,23 @@ class _OnlyIntegers(pickle.Unpickler):
 def _unpickled(path: Path, data: bytes) -> Any:
     try:
         for operation, argument, _ in pickletools.genops(data):
-            if "PUT" in operation.name and not 0 <= int(argument or 0) <= len(data):  # it would take that much memory
+            if "PUT" in operation.name and not 0 <= int(argument or 0) <= len(
+                data
+            ):  # it would take that much memory
                 what = f"{path} holds a pickle that counts {argument} values in {len(data)} bytes"
                 raise FedcliError(what, UNTRUSTED)
             if operation.name.startswith("EXT"):  # may be looked up elsewhere than in find_class
-                raise FedcliError(f"{path} holds a pickle with the operation {operation.name}", UNTRUSTED)
+                raise FedcliError(
+                    f"{path} holds a pickle with the operation {operation.name}", UNTRUSTED
+                )
         return _OnlyIntegers(path, data).load()
     except FedcliError:
         raise
     except Exception as error:  # a damaged pickle: a dozen unrelated types
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise FedcliError(f"{path} is truncated or damaged: {reason}", "download it again") from None
+        raise FedcliError(
+            f"{path} is truncated or damaged: {reason}", "download it again"
+        ) from None
 
 
 def _integers(path: Path, value: Any) -> Any:
@@ -127,7 +146,9 @@ def _integers(path: Path, value: Any) -> Any:
             if value.kind.text not in INTEGERS:
                 what = f"numbers of type {value.kind.text}, not only integers, lists and dicts"
                 raise FedcliError(f"{path} holds {what}", "save the row numbers as integers")
-            values = np.frombuffer(values, np.dtype(value.kind.text).newbyteorder(value.kind.order)).tolist()
+            values = np.frombuffer(
+                values, np.dtype(value.kind.text).newbyteorder(value.kind.order)
+            ).tolist()
         return values[0] if value.shape == () else values
     except (AttributeError, TypeError, IndexError, ValueError):
         sentence = f"{path} is truncated or damaged: it holds an array without values"

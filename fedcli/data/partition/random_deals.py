@@ -41,7 +41,9 @@ class Iid(Random):
 class Quantity(Random):
     """Client sizes in shares drawn from Dir(beta), images at random."""
 
-    beta: Annotated[float, "Dirichlet concentration of sizes, > 0; 0.1 is very uneven, 100 nearly even"] = 0.5
+    beta: Annotated[
+        float, "Dirichlet concentration of sizes, > 0; 0.1 is very uneven, 100 nearly even"
+    ] = 0.5
 
     def owners(self, images: Images) -> np.ndarray:
         rng = images.rng
@@ -67,7 +69,9 @@ class Shards(Random):
         order = rng.permutation(len(images))
         order = order[np.argsort(images.y[order], kind="stable")]
         owner = np.empty(len(images), np.int64)
-        owner[order] = (rng.permutation(count) // self.shards)[np.arange(len(images)) * count // len(images)]
+        owner[order] = (rng.permutation(count) // self.shards)[
+            np.arange(len(images)) * count // len(images)
+        ]
         return owner
 
 
@@ -76,7 +80,9 @@ class Shards(Random):
 class Dirichlet(Random):
     """Each class in shares drawn from Dir(alpha)."""
 
-    alpha: Annotated[float, "Dirichlet concentration, > 0; 0.1 is very uneven, 100 nearly even"] = 1.0
+    alpha: Annotated[float, "Dirichlet concentration, > 0; 0.1 is very uneven, 100 nearly even"] = (
+        1.0
+    )
 
     def owners(self, images: Images) -> np.ndarray:
         owner, rng = np.empty(len(images), np.int64), images.rng
@@ -100,7 +106,9 @@ class DirichletBalanced(Dirichlet):
     def owners(self, images: Images) -> np.ndarray:
         y, rng = images.y, images.rng
         labels, counts = np.unique(y, return_counts=True)  # [C]
-        plain = rng.dirichlet(np.full(self.clients, self.alpha), len(labels)).T * counts  # [K, C] images expected
+        plain = (
+            rng.dirichlet(np.full(self.clients, self.alpha), len(labels)).T * counts
+        )  # [K, C] images expected
         sizes = _sizes(plain.sum(1), len(y), images.minimum or None)  # [K]
         table = np.maximum(plain, 1e-9)  # a zero could never be scaled up
         for _ in range(SCALINGS):
@@ -108,7 +116,9 @@ class DirichletBalanced(Dirichlet):
             table *= (sizes / table.sum(1))[:, None]
         owner = np.empty(len(y), np.int64)
         for label, given in zip(labels, _whole_table(table, sizes, counts).T, strict=True):
-            owner[rng.permutation(np.flatnonzero(y == label))] = np.repeat(np.arange(self.clients), given)
+            owner[rng.permutation(np.flatnonzero(y == label))] = np.repeat(
+                np.arange(self.clients), given
+            )
         return owner
 
     def advice(self) -> str:

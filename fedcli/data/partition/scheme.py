@@ -76,8 +76,13 @@ class Scheme:
 
     name: ClassVar[str]
     code: ClassVar[Code | None] = None  # where it comes from, if it is not fedcli's own
-    whole: ClassVar[bool] = False  # it divides the dataset before sites leave it, as its numbers count all images
-    left_over: ClassVar[tuple[str, str]] = ("is left over", "are left over")  # why an image may go to no client
+    whole: ClassVar[bool] = (
+        False  # it divides the dataset before sites leave it, as its numbers count all images
+    )
+    left_over: ClassVar[tuple[str, str]] = (
+        "is left over",
+        "are left over",
+    )  # why an image may go to no client
 
     def __post_init__(self) -> None:
         for key, option in options.describe(type(self)).items():
@@ -88,7 +93,9 @@ class Scheme:
 
     def recorded(self, dataset: Mapping[str, Any]) -> dict[str, Any]:
         """The options as the manifest records them; equal ones give equal partitions."""
-        return {key: list(v) if isinstance(v, tuple) else v for key, v in options.values(self).items()}
+        return {
+            key: list(v) if isinstance(v, tuple) else v for key, v in options.values(self).items()
+        }
 
     def assign(self, images: Images) -> dict[str, np.ndarray]:
         """Client -> rising indices into images. Raises FedcliError."""
@@ -97,13 +104,22 @@ class Scheme:
     def _assigned(self, images: Images) -> dict[str, np.ndarray]:
         """The result of assign(), which is checked where it is somebody else's. Raises OwnCodeError."""
         parts = self.assign(images)
-        return parts if self.code is None else _checked(f"{self.code}: assign of {self.name}", parts, len(images))
+        return (
+            parts
+            if self.code is None
+            else _checked(f"{self.code}: assign of {self.name}", parts, len(images))
+        )
 
     def divide(self, pool: Pool, dataset: Mapping[str, Any], seed: int, minimum: int) -> Division:
         """Rows of the pool for each client; a scheme that needs more than assign() is given overrides this."""
         rows = np.flatnonzero(pool.split == TRAIN)
         return Division(
-            {name: rows[part] for name, part in self._assigned(images_of(pool, rows, dataset, seed, minimum)).items()}
+            {
+                name: rows[part]
+                for name, part in self._assigned(
+                    images_of(pool, rows, dataset, seed, minimum)
+                ).items()
+            }
         )
 
     def advice(self) -> str:
@@ -136,10 +152,15 @@ class Counted(Scheme):
     def check_room(self, images: Images) -> None:
         """Refuse more clients than there are images for. Raises FedcliError."""
         if self.clients > len(images):
-            raise FedcliError(f"{images} cannot be divided among {self.clients} clients", "give fewer --clients")
+            raise FedcliError(
+                f"{images} cannot be divided among {self.clients} clients", "give fewer --clients"
+            )
         if self.clients * (each := self.least(images)) > len(images):
             hint = "lower that number or give fewer --clients"
-            raise FedcliError(f"{images} cannot give {counted(self.clients, 'client', 'clients')} {each} each", hint)
+            raise FedcliError(
+                f"{images} cannot give {counted(self.clients, 'client', 'clients')} {each} each",
+                hint,
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,11 +176,17 @@ class Random(Counted):
     def check(self, dataset: Mapping[str, Any]) -> None:
         if self.keep_units and dataset["unit"] is None:
             hint = "leave --keep-units out"
-            raise FedcliError("the dataset does not say which patient or lesion an image shows", hint)
+            raise FedcliError(
+                "the dataset does not say which patient or lesion an image shows", hint
+            )
 
     def recorded(self, dataset: Mapping[str, Any]) -> dict[str, Any]:
         recorded = super().recorded(dataset)
-        return recorded if self.keep_units else {key: v for key, v in recorded.items() if key != "keep_units"}
+        return (
+            recorded
+            if self.keep_units
+            else {key: v for key, v in recorded.items() if key != "keep_units"}
+        )
 
     def divide(self, pool: Pool, dataset: Mapping[str, Any], seed: int, minimum: int) -> Division:
         if not self.keep_units:
@@ -174,7 +201,9 @@ def _checked(what: str, parts: Any, count: int) -> dict[str, np.ndarray]:
     """client -> indices in [0, count), each once. what: for the sentence."""
     if not isinstance(parts, dict) or not parts:
         made = "no client" if isinstance(parts, dict) else f"a {type(parts).__name__}"
-        raise OwnCodeError(f"{what} returned {made}", "return a dict: client -> indices of its images")
+        raise OwnCodeError(
+            f"{what} returned {made}", "return a dict: client -> indices of its images"
+        )
     checked = {}
     for client, part in parts.items():
         if not isinstance(client, str) or not PLAIN.fullmatch(client):
@@ -186,15 +215,26 @@ def _checked(what: str, parts: Any, count: int) -> dict[str, np.ndarray]:
             rows = np.asarray(None)
         rows = rows.astype(np.int64) if rows.shape == (0,) else rows
         whole = rows.ndim == 1 and rows.dtype.kind in "iu"
-        if not whole or len(np.unique(rows)) < len(rows) or (len(rows) and not 0 <= rows.min() <= rows.max() < count):
+        if (
+            not whole
+            or len(np.unique(rows)) < len(rows)
+            or (len(rows) and not 0 <= rows.min() <= rows.max() < count)
+        ):
             hint = f"whole numbers from 0 to {count - 1}, each once, in one dimension"
-            raise OwnCodeError(f"{what} gave client {client!r} what are no indices of its images", hint)
+            raise OwnCodeError(
+                f"{what} gave client {client!r} what are no indices of its images", hint
+            )
         checked[client] = rows
     return checked
 
 
 def images_of(
-    pool: Pool, rows: np.ndarray, dataset: Mapping[str, Any], seed: int, minimum: int, what: tuple[str, str] = IMAGES
+    pool: Pool,
+    rows: np.ndarray,
+    dataset: Mapping[str, Any],
+    seed: int,
+    minimum: int,
+    what: tuple[str, str] = IMAGES,
 ) -> Images:
     """Some rows of a pool as what a scheme divides."""
     groups = {name: column[rows] for name, column in pool.groups.items()}
@@ -250,8 +290,12 @@ def register(name: str) -> Callable[[SchemeType], SchemeType]:
         if outside:
             extensions.check_name(name)
             options.describe(scheme)  # refuses an annotation that is no type of an option
-            no_owners = scheme.assign is Counted.assign and vars(Counted)["owners"] is getattr(scheme, "owners", None)
-            if (no_owners or scheme.assign is Scheme.assign) and scheme.divide.__module__ == __name__:
+            no_owners = scheme.assign is Counted.assign and vars(Counted)["owners"] is getattr(
+                scheme, "owners", None
+            )
+            if (
+                no_owners or scheme.assign is Scheme.assign
+            ) and scheme.divide.__module__ == __name__:
                 raise TypeError(f"{scheme.__name__} has no assign()")
             scheme.code = extensions.origin() or of_functions(scheme)
         scheme.name = name
@@ -283,13 +327,18 @@ def resolve(name: str, settings: Mapping[str, Any] | None = None) -> Scheme:
             raise UsageError(f"the partition scheme {name} has no option {key!r}", hint)
     for key, option in known.items():
         if option.default is MISSING and key not in settings:
-            raise UsageError(f"the partition scheme {name} needs {key}: {option.meaning}", f"--set {key}=VALUE")
+            raise UsageError(
+                f"the partition scheme {name} needs {key}: {option.meaning}", f"--set {key}=VALUE"
+            )
     return scheme(**settings)
 
 
 def listing() -> dict[str, list[options.Option]]:
     """Every scheme's options, with "required" as the default of those that must be given."""
     return {
-        name: [replace(o, default="required") if o.default is MISSING else o for o in options.describe(scheme).values()]
+        name: [
+            replace(o, default="required") if o.default is MISSING else o
+            for o in options.describe(scheme).values()
+        ]
         for name, scheme in SCHEMES.items()
     }

@@ -24,11 +24,15 @@ from .scheme import Counted, Division, Images, Scheme, by_owner, cut, register
 UNKNOWN = "has an unknown attribute", "have an unknown attribute"
 
 
-def check_attributes(by: tuple[str, ...], attributes: Mapping[str, list[str]], *, only_one: bool) -> None:
+def check_attributes(
+    by: tuple[str, ...], attributes: Mapping[str, list[str]], *, only_one: bool
+) -> None:
     """Raises UsageError for attributes that the dataset does not have, or for too few or too many of them."""
     if not by or (only_one and len(by) > 1):
         needed = "exactly one attribute" if only_one else "an attribute"
-        raise UsageError(f"this scheme needs {needed} to divide by", f"--by {next(iter(attributes), 'sex')}")
+        raise UsageError(
+            f"this scheme needs {needed} to divide by", f"--by {next(iter(attributes), 'sex')}"
+        )
     for name in by:
         if name not in attributes:
             raise UsageError(f"the dataset has no attribute {name!r}", nearest(name, attributes))
@@ -50,7 +54,9 @@ def known_sites(images: Images, by: tuple[str, ...]) -> tuple[np.ndarray, list[s
     """Sites as sites_of() gives them. Raises FedcliError where no image has a known one."""
     sites, names = sites_of(images.groups, images.attributes, by)
     if not (sites >= 0).any():
-        raise FedcliError(f"no training image has a known {' and '.join(by)}", "divide by another attribute")
+        raise FedcliError(
+            f"no training image has a known {' and '.join(by)}", "divide by another attribute"
+        )
     return sites, names
 
 
@@ -67,11 +73,18 @@ class By(Scheme):
 
     def assign(self, images: Images) -> dict[str, np.ndarray]:
         sites, names = known_sites(images, self.by)
-        return {name: part for name, part in zip(names, by_owner(sites, len(names)), strict=True) if len(part)}
+        return {
+            name: part
+            for name, part in zip(names, by_owner(sites, len(names)), strict=True)
+            if len(part)
+        }
 
     def divide(self, pool: Pool, dataset: Mapping[str, Any], seed: int, minimum: int) -> Division:
         division = super().divide(pool, dataset, seed, minimum)
-        return replace(division, test=_own_tests(pool, dataset, self.by, {name: name for name in division.train}))
+        return replace(
+            division,
+            test=_own_tests(pool, dataset, self.by, {name: name for name in division.train}),
+        )
 
     def advice(self) -> str:
         return "another attribute for --by"
@@ -99,7 +112,11 @@ class Shares(Counted):
 
     def rows(self, attributes: Mapping[str, list[str]]) -> list[list[float]]:
         """Rows of shares, one column per attribute value. Raises UsageError."""
-        texts, values, clients = [row for row in self.shares.split(";") if row], attributes[self.by[0]], self.clients
+        texts, values, clients = (
+            [row for row in self.shares.split(";") if row],
+            attributes[self.by[0]],
+            self.clients,
+        )
         example = "such as --shares 0.9,0.1 --shares 0.1,0.9 for two values"
         hint = f"give one number per value ({', '.join(values)}), {example}"
         try:
@@ -108,16 +125,24 @@ class Shares(Counted):
             rows = []
         if {len(row) for row in rows} != {len(values)}:
             given = " and ".join(texts) or "missing"
-            raise UsageError(f"--shares is {given}: expected rows of {counted(len(values), 'number', 'numbers')}", hint)
+            raise UsageError(
+                f"--shares is {given}: expected rows of {counted(len(values), 'number', 'numbers')}",
+                hint,
+            )
         if len(rows) == 1:
             rows = [rows[0][-turn:] + rows[0][:-turn] for turn in range(len(values))]
         for value, column in zip(values, zip(*rows, strict=True), strict=True):
             if not min(column) >= 0 or abs(sum(column) - 1) > 1e-6:
                 given = ", ".join(map(str, column))
-                raise UsageError(f"the shares of {value!r} are {given}: they must be at least 0 and sum to 1", hint)
+                raise UsageError(
+                    f"the shares of {value!r} are {given}: they must be at least 0 and sum to 1",
+                    hint,
+                )
         if clients < len(rows):
             given = counted(clients, "client", "clients")
-            raise UsageError(f"{given} for {len(rows)} rows of shares", f"give --clients {len(rows)} or more")
+            raise UsageError(
+                f"{given} for {len(rows)} rows of shares", f"give --clients {len(rows)} or more"
+            )
         return rows
 
     def owners(self, images: Images) -> np.ndarray:
@@ -140,7 +165,9 @@ class Domains(Counted):
     """FedHEAL's clients: evenly over the domains, each with the same portion of its own."""
 
     by: Annotated[tuple[str, ...], "the one attribute whose values are the domains"]
-    portion: Annotated[float, "share of its domain's images that each client draws, in (0, 1]"] = 0.1
+    portion: Annotated[float, "share of its domain's images that each client draws, in (0, 1]"] = (
+        0.1
+    )
 
     def check(self, dataset: Mapping[str, Any]) -> None:
         check_attributes(self.by, dataset["attributes"], only_one=True)
@@ -168,7 +195,11 @@ class Domains(Counted):
     def _domain_of(self, attributes: Mapping[str, list[str]]) -> dict[str, str]:
         """Client -> its domain."""
         domains = attributes[self.by[0]]
-        return {f"{domain}-{k}": domain for domain in domains for k in range(self.clients // len(domains))}
+        return {
+            f"{domain}-{k}": domain
+            for domain in domains
+            for k in range(self.clients // len(domains))
+        }
 
     def advice(self) -> str:
         return "a larger --portion, or fewer --clients"
@@ -190,18 +221,25 @@ class OfEach(Scheme):
             scheme.check(dataset)
 
     def recorded(self, dataset: Mapping[str, Any]) -> dict[str, Any]:
-        each = {value: {"scheme": part.name, **part.recorded(dataset)} for value, part in self.schemes.items()}
+        each = {
+            value: {"scheme": part.name, **part.recorded(dataset)}
+            for value, part in self.schemes.items()
+        }
         return {"attribute": self.attribute, "each": each}
 
     def divide(self, pool: Pool, dataset: Mapping[str, Any], seed: int, minimum: int) -> Division:
         train, test = dict[str, np.ndarray](), dict[str, np.ndarray]()
         for place, value in enumerate(dataset["attributes"][self.attribute]):
-            here = replace(pool, split=np.where(pool.groups[self.attribute] == place, pool.split, UNUSED))
+            here = replace(
+                pool, split=np.where(pool.groups[self.attribute] == place, pool.split, UNUSED)
+            )
             if (here.split == TRAIN).any():
                 made = self.schemes[value].divide(here, dataset, seed, minimum)
                 names = {name: name if name == value else f"{value}-{name}" for name in made.train}
                 if both := train.keys() & names.values():
-                    raise FedcliError(f"two clients would be called {min(both)!r}", "give a dataset another name")
+                    raise FedcliError(
+                        f"two clients would be called {min(both)!r}", "give a dataset another name"
+                    )
                 train |= {names[name]: rows for name, rows in made.train.items()}
                 own = np.flatnonzero(
                     here.split == TEST
@@ -214,7 +252,9 @@ def _own_tests(
     pool: Pool, dataset: Mapping[str, Any], by: tuple[str, ...], site_of: Mapping[str, str]
 ) -> dict[str, np.ndarray]:
     test = np.flatnonzero(pool.split == TEST)
-    sites, names = sites_of({name: column[test] for name, column in pool.groups.items()}, dataset["attributes"], by)
+    sites, names = sites_of(
+        {name: column[test] for name, column in pool.groups.items()}, dataset["attributes"], by
+    )
     return {client: test[sites == names.index(site)] for client, site in site_of.items()}
 
 
@@ -235,7 +275,9 @@ def domain_clients(
     return parts
 
 
-def _cover(part: np.ndarray, rows: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _cover(
+    part: np.ndarray, rows: np.ndarray, y: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
     """part with one image of each class it misses, in place of an image whose class it has twice."""
     part = part.copy()
     for label in np.setdiff1d(y[rows], y[part]):

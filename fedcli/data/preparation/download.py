@@ -51,12 +51,18 @@ def wanted(known: Fetching, folder: Path, paths: Sequence[str] = ()) -> Wanted:
     """Files of a card by their paths and what belongs with them; none for all. Raises FedcliError, UsageError."""
     files = {file["path"]: file for file in known.files}
     if not known.needed:
-        raise UsageError(f"{known.name} has nothing to download", f"where its images are from: {known.where}")
+        raise UsageError(
+            f"{known.name} has nothing to download", f"where its images are from: {known.where}"
+        )
     if not files:
-        raise FedcliError(f"a command cannot download {known.name}, a person has to ask for it", by_hand(known))
+        raise FedcliError(
+            f"a command cannot download {known.name}, a person has to ask for it", by_hand(known)
+        )
     if odd := [path for path in paths if path not in files]:
         raise UsageError(f"{known.name} has no file {odd[0]!r} to download", nearest(odd[0], files))
-    chosen = dict.fromkeys(name for path in paths or files for name in (path, *files[path].get("beside", ())))
+    chosen = dict.fromkeys(
+        name for path in paths or files for name in (path, *files[path].get("beside", ()))
+    )
     return Wanted(known, folder, tuple(files[path] for path in chosen))
 
 
@@ -87,7 +93,12 @@ def download(every: Sequence[Wanted], *, accepted: bool) -> None:
     left = Left(sum(size(file) - _kept(each.folder, file) for each, file in missing))
     for each in every:
         each.folder.mkdir(parents=True, exist_ok=True)
-        with held(each.folder / ".download.lock", f"{each.folder} is being filled", "wait for it", told=console.say):
+        with held(
+            each.folder / ".download.lock",
+            f"{each.folder} is being filled",
+            "wait for it",
+            told=console.say,
+        ):
             for file in each.files:
                 try:
                     _get(file, each, left)
@@ -102,14 +113,19 @@ def download(every: Sequence[Wanted], *, accepted: bool) -> None:
         console.fail(each_fault.sentence, each_fault.hint)
     missing_of_all = f"{console.counted(len(faults), 'file is', 'files are')} missing: {console.listed([*faults])}"
     raise type(first)(
-        missing_of_all, "the reason stands above; the same command fetches what is missing, nothing twice"
+        missing_of_all,
+        "the reason stands above; the same command fetches what is missing, nothing twice",
     )
 
 
 def received(folder: Path) -> dict[str, Any]:
     """Files received by the folder's record, path -> url, bytes, sha256; nothing where there is no record."""
     hint, path = "remove it: files that are whole are not fetched again", folder / RECORD
-    return read_json(path, {str: {"url": str, "bytes": int, "sha256": str}}, hint) if path.exists() else {}
+    return (
+        read_json(path, {str: {"url": str, "bytes": int, "sha256": str}}, hint)
+        if path.exists()
+        else {}
+    )
 
 
 def _agree(every: Sequence[Fetching], accepted: bool) -> None:
@@ -133,12 +149,18 @@ def _say_and_check_space(missing: list[tuple[Wanted, dict[str, Any]]]) -> None:
     kept = sum(_kept(each.folder, file) for each, file in missing)
     coming = sum(size(file) for _, file in missing) - kept
     need = sum(on_disk(file) for _, file in missing) + archives - kept
-    place = next(p for p in (missing[0][0].folder, *missing[0][0].folder.absolute().parents) if p.is_dir())
+    place = next(
+        p for p in (missing[0][0].folder, *missing[0][0].folder.absolute().parents) if p.is_dir()
+    )
     free = shutil.disk_usage(place).free
-    console.say(f"{in_words(coming)} to download, {in_words(need)} on disk at most; {in_words(free)} are free")
+    console.say(
+        f"{in_words(coming)} to download, {in_words(need)} on disk at most; {in_words(free)} are free"
+    )
     if need > free:
         hint = "free some space, or give a folder on another disk"
-        raise FedcliError(f"{in_words(need)} are needed in {place}, where {in_words(free)} are free", hint)
+        raise FedcliError(
+            f"{in_words(need)} are needed in {place}, where {in_words(free)} are free", hint
+        )
 
 
 def _place(folder: Path, file: dict[str, Any]) -> Path:
@@ -156,7 +178,11 @@ def _kept(folder: Path, file: dict[str, Any]) -> int:
 
 
 def _get(file: dict[str, Any], each: Wanted, left: Left) -> None:
-    path, record, target = each.folder / file["path"], received(each.folder), _place(each.folder, file)
+    path, record, target = (
+        each.folder / file["path"],
+        received(each.folder),
+        _place(each.folder, file),
+    )
     before, part = record.get(file["path"], {}), _part(path)
     known = {key: value for key, value in {**before, **file}.items() if key in ("md5", "sha256")}
     if target != path and target.is_dir():
@@ -172,17 +198,24 @@ def _get(file: dict[str, Any], each: Wanted, left: Left) -> None:
                 f"{path} is there and is not the file that was published: {what}",
                 "move it away, or give another folder: nothing is overwritten",
             )
-        console.say(f"already there: {path}{'' if known else '; nobody publishes a hash to check it by'}")
+        console.say(
+            f"already there: {path}{'' if known else '; nobody publishes a hash to check it by'}"
+        )
     else:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if not known and "unpack" not in file:  # its end may be of another version than its beginning
+        if (
+            not known and "unpack" not in file
+        ):  # its end may be of another version than its beginning
             part.unlink(missing_ok=True)
         transfer(file, part, each.known.redirects, left)
         digests, odd = _digests(part, known)
         if odd:
             part.unlink()
             was = "published" if "md5" in file or "sha256" in file else "received before"
-            raise HashError(f"{file['url']} is not the file that was {was}: its {odd} differs", "try again later")
+            raise HashError(
+                f"{file['url']} is not the file that was {was}: its {odd} differs",
+                "try again later",
+            )
         if target == path:
             os.rename(part, path)
     at = path if there or target == path else part
@@ -195,7 +228,10 @@ def _get(file: dict[str, Any], each: Wanted, left: Left) -> None:
             raise
         part.unlink(missing_ok=True)
     if before != entry:
-        write_text(each.folder / RECORD, json.dumps(record | {file["path"]: entry}, indent=1, sort_keys=True) + "\n")
+        write_text(
+            each.folder / RECORD,
+            json.dumps(record | {file["path"]: entry}, indent=1, sort_keys=True) + "\n",
+        )
 
 
 def _digests(path: Path, known: dict[str, str]) -> tuple[dict[str, str], str]:
@@ -206,11 +242,21 @@ def _digests(path: Path, known: dict[str, str]) -> tuple[dict[str, str], str]:
         with path.open("rb") as file:
             digests[kind] = hashlib.file_digest(file, kind).hexdigest()
     kinds = {"md5": "MD5", "sha256": "SHA-256"}
-    return digests, next((kinds[kind] for kind, value in known.items() if not digests[kind].startswith(value)), "")
+    return digests, next(
+        (kinds[kind] for kind, value in known.items() if not digests[kind].startswith(value)), ""
+    )
 
 
 MOST_FILES = 10**6
-BROKEN = zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error, RuntimeError, NotImplementedError
+BROKEN = (
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    gzip.BadGzipFile,
+    EOFError,
+    zlib.error,
+    RuntimeError,
+    NotImplementedError,
+)
 HINT = "remove it and give the same command again"
 Member = tuple[str, int, Callable[[], IO[bytes] | None]]  # name, bytes, how to open it
 
@@ -232,12 +278,18 @@ def unpack(archive: Path, target: Path, most: int) -> None:
 
 
 def _unpack(archive: Path, target: Path, beside: Path, most: int) -> None:
-    with zipfile.ZipFile(archive) if zipfile.is_zipfile(archive) else tarfile.open(archive) as opened:
+    with (
+        zipfile.ZipFile(archive) if zipfile.is_zipfile(archive) else tarfile.open(archive) as opened
+    ):
         members = _of_zip(opened) if isinstance(opened, zipfile.ZipFile) else _of_tar(opened)
         if (size := sum(length for _, length, _ in members)) > most or len(members) > MOST_FILES:
             sentence = f"{archive} would unpack to {size / 1e9:,.1f} GB in {len(members):,} files"
-            raise FedcliError(f"{sentence}, more than its card declares", "do not use it; nothing was unpacked")
-        for name, length, open_it in console.progress(members, label=f"unpacking to {target.name}", total=len(members)):
+            raise FedcliError(
+                f"{sentence}, more than its card declares", "do not use it; nothing was unpacked"
+            )
+        for name, length, open_it in console.progress(
+            members, label=f"unpacking to {target.name}", total=len(members)
+        ):
             path = beside / _inside(archive, name)
             path.parent.mkdir(parents=True, exist_ok=True)
             if (content := open_it()) is None:
@@ -249,18 +301,27 @@ def _unpack(archive: Path, target: Path, beside: Path, most: int) -> None:
 
 
 def _of_zip(opened: zipfile.ZipFile) -> list[Member]:
-    infos = [i for i in opened.infolist() if not i.is_dir() and not i.filename.startswith("__MACOSX/")]
+    infos = [
+        i for i in opened.infolist() if not i.is_dir() and not i.filename.startswith("__MACOSX/")
+    ]
     return [(info.filename, info.file_size, partial(opened.open, info)) for info in infos]
 
 
 def _of_tar(opened: tarfile.TarFile) -> list[Member]:
-    infos = [info for info in opened if not info.isdir()]  # a link could lead out of the folder: nothing opens it
-    return [(i.name, i.size, partial(opened.extractfile, i) if i.isreg() else lambda: None) for i in infos]
+    infos = [
+        info for info in opened if not info.isdir()
+    ]  # a link could lead out of the folder: nothing opens it
+    return [
+        (i.name, i.size, partial(opened.extractfile, i) if i.isreg() else lambda: None)
+        for i in infos
+    ]
 
 
 def _inside(archive: Path, name: str) -> PurePosixPath:
     """A member's name, relative and without `..`. Raises FedcliError."""
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\\" in name or not path.parts:
-        raise FedcliError(f"{archive} holds the name {name!r}, which leads out of the folder", "do not use it")
+        raise FedcliError(
+            f"{archive} holds the name {name!r}, which leads out of the folder", "do not use it"
+        )
     return path

@@ -13,14 +13,24 @@ from ..sources.own_files.own_table import GROUPS, MISSING, attribute
 from ..sources.source import Listing
 from ..sources.tables import PARTS, image_column, names_of, naming_column, read_cells
 
-COLUMNS = "split", "fold", "set", "subset", "part", "split-index", "split_index"  # the first that is there counts
+COLUMNS = (
+    "split",
+    "fold",
+    "set",
+    "subset",
+    "part",
+    "split-index",
+    "split_index",
+)  # the first that is there counts
 PAIR = "train.csv", "test.csv"  # as FedISM's authors publish a split
 SPLIT_HINT = "give a CSV with image ids and parts"
 ATTRIBUTES_HINT = "give a CSV with a column of image or patient ids and a column for each attribute"
 VALIDATION = "val", "valid", "validation"
 
 
-def by_file(rows: list[Row], path: Path, fold: int | None) -> tuple[list[Row], list[tuple[str, str]]]:
+def by_file(
+    rows: list[Row], path: Path, fold: int | None
+) -> tuple[list[Row], list[tuple[str, str]]]:
     """Rows with the split of a CSV, and (file, why) for those it does not name.
 
     An image is named by its id, its path under --raw, or its file's name with or without suffix. The split column
@@ -72,7 +82,9 @@ def _table(path: Path) -> tuple[list[str], list[list[str]]]:
     if len({len(columns) for columns, _ in tables.values()}) > 1:
         hint = "both need the same columns"
         raise FedcliError(f"{path} and the file beside it have different columns", hint)
-    return [*head, "split"], [[*record, part] for part, (_, records) in tables.items() for record in records]
+    return [*head, "split"], [
+        [*record, part] for part, (_, records) in tables.items() for record in records
+    ]
 
 
 def _split_column(head: list[str]) -> int | None:
@@ -83,23 +95,35 @@ def _check_names(path: Path, parts: dict[str, str], names: list[list[str]]) -> N
     """Refuse a name that means several images, or an image in two parts; report names that mean none."""
     meant = Counter(name for known in names for name in known if name in parts)
     if twice := [name for name, images in meant.items() if images > 1]:
-        raise FedcliError(f"{path}: {twice[0]!r} names {meant[twice[0]]} images", "name each by its path")
+        raise FedcliError(
+            f"{path}: {twice[0]!r} names {meant[twice[0]]} images", "name each by its path"
+        )
     for known in names:
         name_of = {parts[name]: name for name in known if name in parts}
         if len(name_of) > 1:
             (part, name), (other_part, again) = list(name_of.items())[:2]
-            raise FedcliError(f"{path}: {name} is in {part!r} and, as {again}, in {other_part!r}", "keep the right row")
+            raise FedcliError(
+                f"{path}: {name} is in {part!r} and, as {again}, in {other_part!r}",
+                "keep the right row",
+            )
     if strange := len(parts) - len(meant):
-        console.say(f"{path.name} names {console.counted(strange, 'image', 'images')} that are not here")
+        console.say(
+            f"{path.name} names {console.counted(strange, 'image', 'images')} that are not here"
+        )
 
 
-def _parts(path: Path, records: list[list[str]], id_column: int, split_column: int) -> dict[str, str]:
+def _parts(
+    path: Path, records: list[list[str]], id_column: int, split_column: int
+) -> dict[str, str]:
     """Name -> part. Raises FedcliError for an image in two parts."""
     parts: dict[str, str] = {}
     for record in records:
         name, part = record[id_column], record[split_column].lower()
         if parts.setdefault(name, part) != part:
-            raise FedcliError(f"{path}: {name} is in {parts[name]!r} and in {part!r}", "keep the right one of the rows")
+            raise FedcliError(
+                f"{path}: {name} is in {parts[name]!r} and in {part!r}",
+                "keep the right one of the rows",
+            )
     return parts
 
 
@@ -107,14 +131,21 @@ def _meaning(path: Path, parts: dict[str, str], fold: int | None) -> dict[str, b
     named = sorted(set(parts.values()))
     if all(part in PARTS for part in named):
         if fold is not None:
-            raise UsageError(f"{path.name} has the parts {', '.join(named)}, no folds", "leave --fold out")
+            raise UsageError(
+                f"{path.name} has the parts {', '.join(named)}, no folds", "leave --fold out"
+            )
         return PARTS
     if odd := [part for part in named if not part.isdecimal()]:
-        raise FedcliError(f"{path} has the unknown part {odd[0]!r}", "expected train, val and test, or fold numbers")
+        raise FedcliError(
+            f"{path} has the unknown part {odd[0]!r}",
+            "expected train, val and test, or fold numbers",
+        )
     numbers = ", ".join(sorted(named, key=int))
     if fold is None or fold not in map(int, named):
         asked = "no --fold is given" if fold is None else f"--fold is {fold}"
-        raise UsageError(f"{path.name} has the folds {numbers}, and {asked}", "--fold names the test part")
+        raise UsageError(
+            f"{path.name} has the folds {numbers}, and {asked}", "--fold names the test part"
+        )
     console.say(f"testing fold {fold} of {numbers} ({path.name}'s own numbers)")
     return {part: int(part) == fold for part in named}
 
@@ -126,16 +157,22 @@ def joined(listing: Listing, path: Path, encoding: str = "utf-8-sig") -> Listing
     column of more than GROUPS values is left out and said. Raises FedcliError.
     """
     head, records = read_cells(path, ATTRIBUTES_HINT, encoding)
-    if odd := [name for name in head if not name or "/" in name or "*" in name or head.count(name) > 1]:
+    if odd := [
+        name for name in head if not name or "/" in name or "*" in name or head.count(name) > 1
+    ]:
         what = f"{path}: the column {odd[0]!r} has a slash or star in its name, or is there twice"
         raise FedcliError(what, ATTRIBUTES_HINT)
     key, spelt = _key(listing.rows, head, records, path)
     lines: dict[str, list[str]] = {}
     for record in records:
         if lines.setdefault(record[key], record) != record:
-            raise FedcliError(f"{path}: {record[key]!r} has two lines that differ", "keep the right one of them")
+            raise FedcliError(
+                f"{path}: {record[key]!r} has two lines that differ", "keep the right one of them"
+            )
     matches = [next((lines[name] for name in names if name in lines), None) for names in spelt]
-    console.say(f"{path.name}: joined by {head[key]}, attributes of {sum(map(bool, matches))} of {len(matches)} images")
+    console.say(
+        f"{path.name}: joined by {head[key]}, attributes of {sum(map(bool, matches))} of {len(matches)} images"
+    )
     values, columns = dict[str, list[str]](), dict[str, list[int]]()
     for k, name in enumerate(head):
         cells = [line[k] if line else "" for line in matches]
@@ -156,10 +193,15 @@ def joined(listing: Listing, path: Path, encoding: str = "utf-8-sig") -> Listing
     return replace(listing, rows=rows, attributes={**listing.attributes, **values})
 
 
-def _key(rows: list[Row], head: list[str], records: list[list[str]], path: Path) -> tuple[int, list[list[str]]]:
+def _key(
+    rows: list[Row], head: list[str], records: list[list[str]], path: Path
+) -> tuple[int, list[list[str]]]:
     """The column that names images or patients, and the names that each row has in it."""
     found = []
-    for spelt in ([names_of(row) for row in rows], [[row.patient] if row.patient else [] for row in rows]):
+    for spelt in (
+        [names_of(row) for row in rows],
+        [[row.patient] if row.patient else [] for row in rows],
+    ):
         known = {name for names in spelt for name in names}
         if (column := image_column(records, known, other=-1)) is not None:
             found.append((len({record[column] for record in records} & known), column, spelt))

@@ -22,7 +22,12 @@ from ..sources.formats.photographs import fit_image, match_channels
 from ..sources.tables import lacking, read_cells
 
 DATASET = "dataset"
-PREPARED = "fit", "clahe", "scaled_decoding", "window"  # options of prepare: what becomes of an image, beside its size
+PREPARED = (
+    "fit",
+    "clahe",
+    "scaled_decoding",
+    "window",
+)  # options of prepare: what becomes of an image, beside its size
 CHUNK = 512  # images at a time
 HINT = "give a CSV with the columns dataset, class and joined, a line for each class"
 Classes = dict[str, dict[str, str]]  # dataset -> class there -> class here, "" for none
@@ -38,18 +43,30 @@ def merge(datasets: Mapping[str, Path], table: Path | None, to: manifest.Destina
     classes = list(dict.fromkeys(here for of in pairs.values() for here in of.values() if here))
     if not any(sum(here in of.values() for of in pairs.values()) > 1 for here in classes):
         what = f"no class of {' and '.join(datasets)} has the same name"
-        raise FedcliError(what, "say which are one: --classes-table FILE, with the columns dataset, class and joined")
+        raise FedcliError(
+            what,
+            "say which are one: --classes-table FILE, with the columns dataset, class and joined",
+        )
     if len(classes) < 2:
-        raise FedcliError(f"all images would be {classes[0]!r}, and there is nothing to learn", "join fewer classes")
+        raise FedcliError(
+            f"all images would be {classes[0]!r}, and there is nothing to learn",
+            "join fewer classes",
+        )
     channels = {body["channels"] for body in bodies.values()}
     target = max(channels) if len(channels) == 1 else 3 if 3 in channels else 1
-    options = {"merged": list(datasets), "classes": pairs, "size": max(body["size"][0] for body in bodies.values())}
+    options = {
+        "merged": list(datasets),
+        "classes": pairs,
+        "size": max(body["size"][0] for body in bodies.values()),
+    }
     options |= {"channels": target}
     for name in PREPARED:
         first, *others = (manifest.read(path).options.get(name) for path in datasets.values())
         options |= {name: first} if all(other == first for other in others) else {}
         if name not in options:
-            console.warn(f"{' and '.join(datasets)} were not prepared with the same --{name.replace('_', '-')}")
+            console.warn(
+                f"{' and '.join(datasets)} were not prepared with the same --{name.replace('_', '-')}"
+            )
 
     def build(folder: Path) -> dict[str, Any]:
         return _write(folder / "pool.h5", datasets, bodies, pairs, classes, options)
@@ -79,7 +96,9 @@ def _pairs(file: Path | None, bodies: Mapping[str, dict[str, Any]]) -> Classes:
     for record in records:
         dataset, there, here = (record[head.index(name)] for name in ("dataset", "class", "joined"))
         if dataset not in bodies:
-            raise FedcliError(f"{file}: {dataset!r} is no dataset of --merge", nearest(dataset, bodies))
+            raise FedcliError(
+                f"{file}: {dataset!r} is no dataset of --merge", nearest(dataset, bodies)
+            )
         if there not in bodies[dataset]["classes"] or there in pairs[dataset]:
             why = "is named twice" if there in pairs[dataset] else "is no class"
             raise FedcliError(f"{file}: {there!r} {why} of {dataset}", HINT)
@@ -92,9 +111,13 @@ def _pairs(file: Path | None, bodies: Mapping[str, dict[str, Any]]) -> Classes:
 
 
 def _write(
-    path: Path, datasets: Mapping[str, Path], bodies: Mapping[str, dict[str, Any]], pairs: Classes, classes: list[str],
+    path: Path,
+    datasets: Mapping[str, Path],
+    bodies: Mapping[str, dict[str, Any]],
+    pairs: Classes,
+    classes: list[str],
     options: dict[str, Any],
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Write the pool; the manifest's body."""
     attributes: dict[str, list[str]] = {DATASET: list(datasets)}
     for body in bodies.values():
@@ -103,7 +126,10 @@ def _write(
     pools = {name: pool_of(given) for name, given in datasets.items()}
     labels, kept = {}, {}
     for name, pool in pools.items():
-        places = [classes.index(here) if (here := pairs[name][there]) else -1 for there in bodies[name]["classes"]]
+        places = [
+            classes.index(here) if (here := pairs[name][there]) else -1
+            for there in bodies[name]["classes"]
+        ]
         labels[name] = y = joined(pool.y, np.array(places), len(classes))
         kept[name] = np.flatnonzero(y >= 0) if y.ndim == 1 else np.arange(len(y))
     count, side = sum(map(len, kept.values())), options["size"]
@@ -112,41 +138,64 @@ def _write(
     place = 0
     for name, pool in pools.items():
         turns = -(-len(kept[name]) // CHUNK)
-        for _, images in console.progress(iterate(pool, kept[name], CHUNK), label=f"merging {name}", total=turns):
+        for _, images in console.progress(
+            iterate(pool, kept[name], CHUNK), label=f"merging {name}", total=turns
+        ):
             fitted = np.stack([_fitted(image, side, options["channels"]) for image in images])
             for image in fitted:
                 if (of := seen.setdefault(hashlib.sha256(image.tobytes()).digest(), name)) != name:
                     what = f"an image of {name} is one of {of}, pixel for pixel"
-                    raise FedcliError(what, "merge datasets without images in common, or prepare one without them")
+                    raise FedcliError(
+                        what, "merge datasets without images in common, or prepare one without them"
+                    )
             blank.put(place, fitted)
             place += len(fitted)
     rows = [
         Row(
-            f"{name}/{pool.id[k]}", labels[name][k].tolist(), None, bool(pool.split[k] == TEST),
-            {DATASET: number} | {
+            f"{name}/{pool.id[k]}",
+            labels[name][k].tolist(),
+            None,
+            bool(pool.split[k] == TEST),
+            {DATASET: number}
+            | {
                 each: attributes[each].index(bodies[name]["attributes"][each][column[k]])
-                for each, column in pool.groups.items() if column[k] >= 0
+                for each, column in pool.groups.items()
+                if column[k] >= 0
             },
             f"{name}/{pool.patient[k]}" if pool.patient is not None and pool.patient[k] else "",
         )
-        for number, (name, pool) in enumerate(pools.items()) for k in kept[name]
-    ]  # fmt: skip
+        for number, (name, pool) in enumerate(pools.items())
+        for k in kept[name]
+    ]
     blank.finish(rows, list(range(count)), attributes)
     test = sum(row.test for row in rows)
     first, *others = bodies.values()
     say = [f"{name} {len(at):,}" for name, at in kept.items()]
-    console.say(f"merged {console.listed(say)} images, at {side} pixels, {options['channels']} channels")
+    console.say(
+        f"merged {console.listed(say)} images, at {side} pixels, {options['channels']} channels"
+    )
     return {
-        "name": "+".join(datasets), "title": " and ".join(datasets), "task": first.get("task", "multiclass"),
-        "augment": first["augment"] if all(body["augment"] == first["augment"] for body in others) else "none",
+        "name": "+".join(datasets),
+        "title": " and ".join(datasets),
+        "task": first.get("task", "multiclass"),
+        "augment": first["augment"]
+        if all(body["augment"] == first["augment"] for body in others)
+        else "none",
         "clients": sum(body["clients"] for body in bodies.values()),
-        "people": any(body.get("people", sources.shows_people(body["name"])) for body in bodies.values()),
-        "classes": classes, "channels": options["channels"], "attributes": attributes, "sites": DATASET,
-        "size": [side, side], "count": count, "skipped": [],
+        "people": any(
+            body.get("people", sources.shows_people(body["name"])) for body in bodies.values()
+        ),
+        "classes": classes,
+        "channels": options["channels"],
+        "attributes": attributes,
+        "sites": DATASET,
+        "size": [side, side],
+        "count": count,
+        "skipped": [],
         "split": {"train": count - test, "test": test, "by": "each dataset's own"},
         "unit": next((body["unit"] for body in bodies.values() if body["unit"]), None),
         "unknown": {name: sum(row.groups.get(name, -1) < 0 for row in rows) for name in attributes},
-    }  # fmt: skip
+    }
 
 
 def _fitted(image: np.ndarray, size: int, channels: int) -> np.ndarray:

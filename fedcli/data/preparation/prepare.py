@@ -27,7 +27,13 @@ from .. import manifest, originals, overlap, sources
 from .. import pool as shard
 from ..pool import BlankPool, Row
 from ..sources.division import leaking, sample_rows
-from ..sources.formats.photographs import fit_image, match_channels, pipeline, scaled_decoding, within
+from ..sources.formats.photographs import (
+    fit_image,
+    match_channels,
+    pipeline,
+    scaled_decoding,
+    within,
+)
 from ..sources.own_files import own_columns
 from ..sources.source import Choices, Listing, Source, Unreadable
 from . import given_tables
@@ -77,7 +83,9 @@ def prepare(name: str, request: Request, *, work: Path, out: Path | None = None)
 
     def build(folder: Path) -> dict[str, Any]:
         if raw and len(listing.rows) >= MANY:
-            console.say(f"preparing {len(listing.rows):,} images of {name} at {choices.size} pixels")
+            console.say(
+                f"preparing {len(listing.rows):,} images of {name} at {choices.size} pixels"
+            )
         channels = card["channels"] if listing.channels is None else listing.channels
         kept, skipped = fill(folder / "pool.h5", source, raw, choices, listing, channels)
         if raw:
@@ -88,20 +96,30 @@ def prepare(name: str, request: Request, *, work: Path, out: Path | None = None)
         return made | ({"sample": True} if sample else {})
 
     slug = f"{name}-{choices.size}{'-SYNTHETIC' * sample}"
-    made = manifest.make("dataset", slug, manifest.Destination(work, out, command(options)), options, [], build)
+    made = manifest.make(
+        "dataset", slug, manifest.Destination(work, out, command(options)), options, [], build
+    )
     if raw and source.per_file:
         originals.keep(made.parent, raw, listing.rows)
     return made
 
 
-def _listing(name: str, card: dict[str, Any], source: Source, request: Request, choices: Choices) -> Listing:
+def _listing(
+    name: str, card: dict[str, Any], source: Source, request: Request, choices: Choices
+) -> Listing:
     """The raw folder's images with their parts; at least one."""
-    whole = replace(choices, sample_images=None) if request.split_file else choices  # a split file comes first
-    if request.attributes:  # a table to which --encoding applies, even where the images have none of their own
+    whole = (
+        replace(choices, sample_images=None) if request.split_file else choices
+    )  # a split file comes first
+    if (
+        request.attributes
+    ):  # a table to which --encoding applies, even where the images have none of their own
         whole = replace(whole, own={**whole.own, "attributes": "yes"})
     listing = checked(name, source.rows(request.raw, whole))
     if request.split_file and listing.rows:
-        kept, left_out = given_tables.by_file(listing.rows, request.split_file, request.chosen.get("fold"))
+        kept, left_out = given_tables.by_file(
+            listing.rows, request.split_file, request.chosen.get("fold")
+        )
         listing = replace(listing, rows=kept, skipped=[*listing.skipped, *left_out])
         report_leak(card, listing, request.split_file)
     refuse(listing.skipped, choices.strict)
@@ -122,19 +140,24 @@ def report_leak(card: dict[str, Any], listing: Listing, path: Path) -> None:
         return
     units = console.counted(leaks, "patient or lesion", "patients or lesions")
     sentence = f"the split of {path.name} leaks: {units} ({listing.patient}) {'has' if leaks == 1 else 'have'} images"
-    whole = next((f"; --split {word} keeps them together" for word in WHOLE if word in card["splits"]), "")
+    whole = next(
+        (f"; --split {word} keeps them together" for word in WHOLE if word in card["splits"]), ""
+    )
     console.say(f"{sentence} in both train and test{whole}")
 
 
 def check_raw(name: str, raw: Path | None, source: Source, where: str) -> None:
     """Refuse a raw folder that is missing, or not wanted."""
     if source.files and raw is None:
-        raise UsageError(f"{name} needs the folder of its files", f"give --raw DIR; the files come from {where}")
+        raise UsageError(
+            f"{name} needs the folder of its files", f"give --raw DIR; the files come from {where}"
+        )
     if not source.files and raw is not None:
         raise UsageError(f"{name} reads no files, but --raw is {raw}", "leave --raw out")
     if raw is not None and not raw.is_dir():
         raise FedcliError(
-            f"no such folder: {raw}", f"--raw names the folder of its files; fedcli datasets {name} lists them"
+            f"no such folder: {raw}",
+            f"--raw names the folder of its files; fedcli datasets {name} lists them",
         )
 
 
@@ -142,7 +165,9 @@ def checked(name: str, listing: Listing) -> Listing:
     """A listing in which no two images have the same id."""
     id, count = next(iter(Counter(row.id for row in listing.rows).most_common(1)), ("", 0))
     if count > 1:
-        raise FedcliError(f"{count} images of {name} are called {id!r}", "rename them, or list each once")
+        raise FedcliError(
+            f"{count} images of {name} are called {id!r}", "rename them, or list each once"
+        )
     for file in [row.id for row in listing.rows] + [file for file, _ in listing.skipped]:
         if not file.isascii() and any("\ud800" <= letter <= "\udfff" for letter in file):
             raise FedcliError(f"the name of {ascii(file)} is not UTF-8", "rename the file")
@@ -154,12 +179,18 @@ def check_labels(code: str, card: dict[str, Any], listing: Listing) -> None:
     classes = card["classes"] if listing.classes is None else listing.classes
     several = (listing.task or card["task"]) == labels.MULTI_LABEL
     for row in listing.rows:
-        each = tuple(row.label) if several and isinstance(row.label, Sequence | np.ndarray) else (row.label,)
+        each = (
+            tuple(row.label)
+            if several and isinstance(row.label, Sequence | np.ndarray)
+            else (row.label,)
+        )
         limit = labels.UNKNOWN + 1 if several else len(classes)
         whole = all(isinstance(label, int | np.integer) and 0 <= label < limit for label in each)
         if not whole or len(each) != (len(classes) if several else 1):
             one = f"a whole number from 0 to {len(classes) - 1}, the index of its class"
-            many = f"{len(classes)} numbers, each 1 (has the label), 0 (has it not) or 2 (not known)"
+            many = (
+                f"{len(classes)} numbers, each 1 (has the label), 0 (has it not) or 2 (not known)"
+            )
             what = f"{code}: the row {row.id[:80]!r} has the label {str(row.label)[:80]}"
             raise OwnCodeError(what, f"its label must be {many if several else one}")
 
@@ -167,8 +198,12 @@ def check_labels(code: str, card: dict[str, Any], listing: Listing) -> None:
 def contents_of(raw: Path, listing: Listing) -> dict[str, str]:
     """Size and digest of every image used; "-1" of one that cannot be read."""
     root = str(raw)  # a Path per image would take longer than looking it up
-    names = sorted({str(row.source) for row in listing.rows} | {name for name, _ in listing.skipped})
-    parts = [names[at : at + TURN] for at in range(0, len(names), TURN)]  # handing a thread one file costs as much
+    names = sorted(
+        {str(row.source) for row in listing.rows} | {name for name, _ in listing.skipped}
+    )
+    parts = [
+        names[at : at + TURN] for at in range(0, len(names), TURN)
+    ]  # handing a thread one file costs as much
     with ThreadPoolExecutor(READERS) as readers:
         seen = readers.map(lambda part: [_seen(f"{root}/{name}") for name in part], parts)
         return dict(zip(names, chain.from_iterable(seen), strict=True))
@@ -184,13 +219,22 @@ def fingerprint(raw: Path, listing: Listing, contents: Mapping[str, str]) -> str
     return digest.hexdigest()
 
 
-def refuse_changed(raw: Path, contents: Mapping[str, str], kept: list[Row], skipped: list[tuple[str, str]]) -> None:
+def refuse_changed(
+    raw: Path, contents: Mapping[str, str], kept: list[Row], skipped: list[tuple[str, str]]
+) -> None:
     """Raises FedcliError for a file that could be read at one time and not at the other: the fingerprint is wrong."""
     absent = (str(row.source) for row in kept if contents[str(row.source)] == ABSENT)
-    came = [name for name in absent if not (raw / name.rpartition("#")[0]).is_file()]  # FILE#IMAGE: one of many in it
-    went = [name for name, _ in skipped if name in contents and _seen(f"{raw}/{name}") != contents[name]]
+    came = [
+        name for name in absent if not (raw / name.rpartition("#")[0]).is_file()
+    ]  # FILE#IMAGE: one of many in it
+    went = [
+        name for name, _ in skipped if name in contents and _seen(f"{raw}/{name}") != contents[name]
+    ]
     if changed := came + went:
-        raise FedcliError(f"{raw / changed[0]} changed while it was read", "prepare again when nothing writes there")
+        raise FedcliError(
+            f"{raw / changed[0]} changed while it was read",
+            "prepare again when nothing writes there",
+        )
 
 
 def _seen(path: str) -> str:
@@ -210,7 +254,9 @@ def refuse(skipped: list[tuple[str, str]], strict: bool) -> None:
     """Raise for the first unusable file if the person asked for that."""
     if strict and skipped:
         file, why = skipped[0]
-        raise FedcliError(f"{file}: {why}", "mend or remove it, or leave --strict out to skip such files")
+        raise FedcliError(
+            f"{file}: {why}", "mend or remove it, or leave --strict out to skip such files"
+        )
 
 
 MOST_KEPT = 2**27  # bytes of images that a process has let go of
@@ -246,13 +292,20 @@ class Reader:
 
     def _checked(self, image: Any, row: Row, channels: int) -> np.ndarray:
         """An image that decode() returned. Raises OwnCodeError where it is none that can be written."""
-        known = isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.ndim == 3 and image.size > 0
+        known = (
+            isinstance(image, np.ndarray)
+            and image.dtype == np.uint8
+            and image.ndim == 3
+            and image.size > 0
+        )
         if known and image.shape[2] in ({1, 3, channels} if channels in (1, 3) else {channels}):
             return image
         array = isinstance(image, np.ndarray)
         what = f"{image.dtype} {list(image.shape)}" if array else f"a {type(image).__name__}"
         decode = getattr(self.source.decode, "__code__", None)
-        file, name = (Path(decode.co_filename).name, decode.co_name) if decode else ("the reader", "decode")
+        file, name = (
+            (Path(decode.co_filename).name, decode.co_name) if decode else ("the reader", "decode")
+        )
         wanted = "1 or 3" if channels in (1, 3) else str(channels)
         raise OwnCodeError(
             f"{file}: {name} returned {what} for the image {row.id[:80]!r}",
@@ -266,7 +319,9 @@ def fill(
     """Write a listing's images and columns as a pool; returns the rows kept and the files skipped."""
     size = choices.size
     if choices.fit != "stretch" or choices.clahe:
-        pipeline(size, choices.fit, choices.clahe, True)  # the slow import, once for all workers to inherit
+        pipeline(
+            size, choices.fit, choices.clahe, True
+        )  # the slow import, once for all workers to inherit
     pool = shard.BlankPool.make(path, (len(listing.rows), size, size, channels))
     reader, work = Reader(source, raw, choices, pool), list(enumerate(listing.rows))
     run = max(1, min(RUN, RUN_BYTES // (size * size * channels)))
@@ -279,7 +334,10 @@ def fill(
             continue
         places.append(place)
     if not places:
-        raise FedcliError(f"none of the {len(work)} images can be read", "the last one, {}: {}".format(*skipped[-1]))
+        raise FedcliError(
+            f"none of the {len(work)} images can be read",
+            "the last one, {}: {}".format(*skipped[-1]),
+        )
     kept = [listing.rows[place] for place in places]
     pool.finish(kept, places, listing.attributes)
     return kept, skipped
@@ -288,7 +346,9 @@ def fill(
 def check_parts(name: str, rows: list[Row]) -> None:
     """Say that there is no test image. Raises FedcliError where there is none to train on."""
     if all(row.test for row in rows):
-        raise FedcliError(f"all {len(rows)} images of {name} are test images", FILLED.replace("fill", "change"))
+        raise FedcliError(
+            f"all {len(rows)} images of {name} are test images", FILLED.replace("fill", "change")
+        )
     if not any(row.test for row in rows):
         console.say(f"the test part is empty: {FILLED}")
 
@@ -304,36 +364,57 @@ def warn_of_patients(card: dict[str, Any], listing: Listing, kept: list[Row]) ->
         console.warn(overlap.alike_sentence(pairs, len(pairs)))
     if not listing.patient and card.get("people", True):
         how = "; name their column by --patient" if "patient" in card.get("options", {}) else ""
-        console.warn(f"no patients are known, so images of one patient may be in both train and test{how}")
+        console.warn(
+            f"no patients are known, so images of one patient may be in both train and test{how}"
+        )
 
 
 def describe(
-    name: str, card: dict[str, Any], choices: Choices, listing: Listing, kept: list[Row], skipped: list[tuple[str, str]]
+    name: str,
+    card: dict[str, Any],
+    choices: Choices,
+    listing: Listing,
+    kept: list[Row],
+    skipped: list[tuple[str, str]],
 ) -> dict[str, Any]:
     """The manifest's body, with a word to the person about what was left out."""
     if skipped:
         total, (file, why) = len(kept) + len(skipped), skipped[0]
-        console.say(f"skipped {len(skipped)} of {total} files, listed in dataset.json; the first is {file}: {why}")
+        console.say(
+            f"skipped {len(skipped)} of {total} files, listed in dataset.json; the first is {file}: {why}"
+        )
     test = sum(row.test for row in kept)
     if skipped:
         check_parts(name, kept)
     classes = card["classes"] if listing.classes is None else listing.classes
-    trained, every = _held([row for row in kept if not row.test], len(classes)), _held(kept, len(classes))
+    trained, every = (
+        _held([row for row in kept if not row.test], len(classes)),
+        _held(kept, len(classes)),
+    )
     if missing := [name for name, label in zip(classes, every & ~trained, strict=True) if label]:
         console.say(f"no training image of {', '.join(missing)}: too few images to divide")
     return {
         "name": name,
         **{key: card[key] for key in ("title", "task", "augment", "clients")},
         **({"task": listing.task} if listing.task else {}),
-        **({"people": False} if name not in sources.SOURCES and not card.get("people", True) else {}),
+        **(
+            {"people": False}
+            if name not in sources.SOURCES and not card.get("people", True)
+            else {}
+        ),
         "classes": classes,
         "channels": card["channels"] if listing.channels is None else listing.channels,
         "attributes": listing.attributes,
-        "sites": next((name for name in (listing.sites, card["sites"]) if name in listing.attributes), None),
+        "sites": next(
+            (name for name in (listing.sites, card["sites"]) if name in listing.attributes), None
+        ),
         "size": [choices.size, choices.size],
         "count": len(kept),
         "split": {"train": len(kept) - test, "test": test, "by": choices.split},
         "unit": listing.patient,
-        "unknown": {attribute: sum(row.groups[attribute] < 0 for row in kept) for attribute in listing.attributes},
+        "unknown": {
+            attribute: sum(row.groups[attribute] < 0 for row in kept)
+            for attribute in listing.attributes
+        },
         "skipped": [{"file": file, "why": why} for file, why in skipped],
     }

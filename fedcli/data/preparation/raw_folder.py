@@ -26,21 +26,28 @@ def search(name: str) -> Path | None:
     name = sources.plain(name)
     for place in _parents():
         exact = place / name
-        for folder in [exact] if exact.is_dir() else sorted(place.iterdir()) if place.is_dir() else []:
+        for folder in (
+            [exact] if exact.is_dir() else sorted(place.iterdir()) if place.is_dir() else []
+        ):
             if folder.is_dir() and (folder == exact or sources.means(folder.name) == name):
                 console.say(f"raw folder of {name}: {folder}")
                 return folder
     return None
 
 
-def folder_of(name: str, given: Path | None, work: Path, *, sample: bool, no_sample: bool) -> Path | None:
+def folder_of(
+    name: str, given: Path | None, work: Path, *, sample: bool, no_sample: bool
+) -> Path | None:
     """The raw folder to prepare; None for a dataset that reads no files.
 
     Without one, a synthetic sample under the work folder, after a warning that `sample` leaves out. Raises
     UsageError where there is none and no sample is wanted.
     """
     if sample and (given or no_sample):
-        raise UsageError(f"--sample and --{'raw' if given else 'no-sample'} exclude each other", "give one of them")
+        raise UsageError(
+            f"--sample and --{'raw' if given else 'no-sample'} exclude each other",
+            "give one of them",
+        )
     source, card = sources.source(name), sources.card(name)
     if given or not source.files:
         return given

@@ -30,16 +30,24 @@ def resolved(name: str, card: dict[str, Any], request: Request) -> Choices:
     check_folds(card, split, request.split_file, chosen.get("fold"), chosen.get("folds"))
     if request.split_file:
         if "split" in chosen:
-            raise UsageError(f"--split {split} and --split-file exclude each other", "give one of them")
-        split = "image" if "image" in card["splits"] else split  # the one that asks least of the tables
+            raise UsageError(
+                f"--split {split} and --split-file exclude each other", "give one of them"
+            )
+        split = (
+            "image" if "image" in card["splits"] else split
+        )  # the one that asks least of the tables
         chosen["fold"] = 1
-    choices = Choices(**{"size": card["size"], "window": card.get("window"), **chosen, "split": split, "own": own})
+    choices = Choices(
+        **{"size": card["size"], "window": card.get("window"), **chosen, "split": split, "own": own}
+    )
     if choices.stratified and choices.sample_images is None:
         raise UsageError("--stratified is about a sample of the images", "add --sample-images N")
     if split not in card["splits"]:
         raise UsageError(f"{name} has no split {split!r}", nearest(split, card["splits"]))
     if choices.window is not None and "window" not in card:
-        raise UsageError(f"{name} is no CT, but --window is {choices.window!r}", "leave --window out")
+        raise UsageError(
+            f"{name} is no CT, but --window is {choices.window!r}", "leave --window out"
+        )
     if choices.window is not None:
         parse_window(choices.window)
     return choices
@@ -50,7 +58,11 @@ def check_own(name: str, card: dict[str, Any], own: Mapping[str, str]) -> dict[s
     known = card.get("options", {})
     for key in own:
         if key not in known:
-            hint = nearest(key, known) if known else "leave it out; fedcli datasets lists what each one takes"
+            hint = (
+                nearest(key, known)
+                if known
+                else "leave it out; fedcli datasets lists what each one takes"
+            )
             raise UsageError(f"{name} has no option {key!r}", hint)
         if own[key] not in (values := known[key].get("values", [own[key]])):
             raise UsageError(f"unknown value {key}={own[key]}", nearest(own[key], values))
@@ -62,10 +74,14 @@ def has_folds(card: dict[str, Any], split: str) -> bool:
     return "--fold" in card["splits"].get(split, "")
 
 
-def check_folds(card: dict[str, Any], split: str, split_file: Path | None, fold: int | None, folds: int | None) -> None:
+def check_folds(
+    card: dict[str, Any], split: str, split_file: Path | None, fold: int | None, folds: int | None
+) -> None:
     """Refuse folds that no split asks for, or that cannot be."""
     if split_file and folds is not None:
-        raise UsageError(f"--folds {folds} beside a split file, which has folds of its own", "leave --folds out")
+        raise UsageError(
+            f"--folds {folds} beside a split file, which has folds of its own", "leave --folds out"
+        )
     if split_file or (fold is None and folds is None):
         return
     if split in card["splits"] and not has_folds(card, split):
@@ -80,13 +96,23 @@ def check_folds(card: dict[str, Any], split: str, split_file: Path | None, fold:
 def recorded(name: str, card: dict[str, Any], choices: Choices) -> dict[str, Any]:
     """The choices that decide this dataset's bytes; those it does not have are left out."""
     options = {"dataset": name, **asdict(choices)}
-    unused = ["jobs"] + ["own"] * (not choices.own) + ["fold", "folds"] * (not has_folds(card, choices.split))
+    unused = (
+        ["jobs"]
+        + ["own"] * (not choices.own)
+        + ["fold", "folds"] * (not has_folds(card, choices.split))
+    )
     unused += ["sample_images", "stratified"] * (choices.sample_images is None)
     unused += ["scaled_decoding"] * (not choices.scaled_decoding)
     recorded = {key: value for key, value in options.items() if key not in unused}
     if "own" in recorded:  # an option that came later does not change what it is not used for
-        quiet = {key: about["default"] for key, about in card["options"].items() if about.get("where_given")}
-        recorded["own"] = {key: value for key, value in choices.own.items() if quiet.get(key) != value}
+        quiet = {
+            key: about["default"]
+            for key, about in card["options"].items()
+            if about.get("where_given")
+        }
+        recorded["own"] = {
+            key: value for key, value in choices.own.items() if quiet.get(key) != value
+        }
     return recorded
 
 
@@ -94,7 +120,17 @@ def command(options: dict[str, Any]) -> list[str]:
     """The command that gives these options, without locations."""
     file = options.get("code", {}).get("file")
     words = ["prepare", f"{file}:{options['dataset']}" if file else options["dataset"]]
-    for name in ("size", "fit", "window", "test", "split", "fold", "folds", "sample_images", "seed"):
+    for name in (
+        "size",
+        "fit",
+        "window",
+        "test",
+        "split",
+        "fold",
+        "folds",
+        "sample_images",
+        "seed",
+    ):
         given = options.get(name) is not None and (name, options[name]) != ("split", "file")
         words += [f"--{name.replace('_', '-')}", str(options[name])] if given else []
     if "split_file" in options:

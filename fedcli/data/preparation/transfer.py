@@ -59,7 +59,10 @@ def transfer(file: dict[str, Any], part: Path, redirects: tuple[str, ...], left:
         before = part.stat().st_size if part.exists() else 0
         try:
             return _append(file, part, redirects, left)
-        except (OSError, HTTPException) as error:  # URLError and a connection that breaks are among them
+        except (
+            OSError,
+            HTTPException,
+        ) as error:  # URLError and a connection that breaks are among them
             if isinstance(error, OSError) and error.errno in (*NO_ROOM, *REFUSED):
                 error.filename = error.filename or str(part)
                 raise
@@ -68,9 +71,15 @@ def transfer(file: dict[str, Any], part: Path, redirects: tuple[str, ...], left:
                 console.say(f"{url}: the connection broke off after {in_words(got)}, going on")
                 time.sleep(PAUSE)
                 continue
-            kept = f"{in_words(got)} are kept: " if got else "if this machine is connected to the internet, "
+            kept = (
+                f"{in_words(got)} are kept: "
+                if got
+                else "if this machine is connected to the internet, "
+            )
             cause = error if isinstance(error, HTTPError) else getattr(error, "reason", error)
-            raise FedcliError(f"{url} cannot be downloaded: {cause}", f"{kept}give the same command again") from None
+            raise FedcliError(
+                f"{url} cannot be downloaded: {cause}", f"{kept}give the same command again"
+            ) from None
 
 
 def _check_address(url: str, *, hashed: bool) -> None:
@@ -79,7 +88,9 @@ def _check_address(url: str, *, hashed: bool) -> None:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise UsageError(f"{url} is no web address", "mend the dataset's card")
     if parts.scheme == "http" and not hashed and parts.hostname not in THIS_MACHINE:
-        raise UsageError(f"{url} is neither encrypted nor checked by a hash", "mend the dataset's card")
+        raise UsageError(
+            f"{url} is neither encrypted nor checked by a hash", "mend the dataset's card"
+        )
 
 
 class _Redirects(HTTPRedirectHandler):
@@ -88,9 +99,13 @@ class _Redirects(HTTPRedirectHandler):
     def __init__(self, url: str, hosts: tuple[str, ...]):
         self.url, self.hosts = url, (urlsplit(url).hostname, *hosts)
 
-    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Request | None:
+    def redirect_request(
+        self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> Request | None:
         parts = urlsplit(newurl)
-        secure = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in THIS_MACHINE)
+        secure = parts.scheme == "https" or (
+            parts.scheme == "http" and parts.hostname in THIS_MACHINE
+        )
         if not secure or parts.hostname not in self.hosts:
             fp.close()
             to = f"{parts.scheme}://{parts.hostname or ''}"
@@ -123,12 +138,18 @@ def _append(file: dict[str, Any], part: Path, redirects: tuple[str, ...], left: 
             part.unlink()
             raise ConnectionError("the server sent another part than was asked for; it begins anew")
         length = int(answer.headers.get("Content-Length") or 0)
-        end = start + length if length else file.get("bytes", 0)  # some servers do not say how much comes
+        end = (
+            start + length if length else file.get("bytes", 0)
+        )  # some servers do not say how much comes
         _check_length(file, part, end)
         with part.open("ab" if start else "wb") as opened:
             received = start
             pieces, label = iter(lambda: answer.read(PIECE), b""), f"{Path(file['path']).name}, MiB"
-            for piece in console.progress(pieces, label=label, total=-(-length // PIECE)) if length else pieces:
+            for piece in (
+                console.progress(pieces, label=label, total=-(-length // PIECE))
+                if length
+                else pieces
+            ):
                 received += len(piece)
                 _check_length(file, part, received, whole=False)
                 opened.write(piece)

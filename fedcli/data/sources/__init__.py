@@ -11,7 +11,17 @@ from ... import extensions, shapes
 from ...errors import FedcliError, UsageError, nearest
 from ...io.locks import remove_abandoned, scratch
 from ...provenance import Code, of_functions
-from . import cards, cifar100, digits, hyper_kvasir, medmnist, office_caltech, phantom, rsna_ich, toy
+from . import (
+    cards,
+    cifar100,
+    digits,
+    hyper_kvasir,
+    medmnist,
+    office_caltech,
+    phantom,
+    rsna_ich,
+    toy,
+)
 from .chest import chexpert, fedchexmimic
 from .eyes import fairfedmed, messidor2, odir
 from .own_files import own_images
@@ -45,10 +55,19 @@ SOURCES: dict[str, Source] = {
 }
 
 USUAL = {
-    "attributes": {}, "files": [], "where": "whoever wrote the reader", "licence": "none stated",
-    "citation": "none stated", "size": 64, "channels": 3, "split": "image", "splits": {"image": "8:2 per class"},
-    "augment": "none", "clients": 4, "sites": None,
-}  # fmt: skip
+    "attributes": {},
+    "files": [],
+    "where": "whoever wrote the reader",
+    "licence": "none stated",
+    "citation": "none stated",
+    "size": 64,
+    "channels": 3,
+    "split": "image",
+    "splits": {"image": "8:2 per class"},
+    "augment": "none",
+    "clients": 4,
+    "sites": None,
+}
 
 
 @dataclass(frozen=True)
@@ -65,12 +84,19 @@ REGISTERED: dict[str, Dataset] = {}  # by a notebook
 
 SAMPLE_MARK = "SYNTHETIC_SAMPLE.txt"  # in the folder of a synthetic sample
 SAMPLE_WORDS = "Made-up files in the layout of {name}: no number made from them says anything about patients.\n"
-SAMPLE_ATTRIBUTES = "attributes.csv"  # what a sample's patients are, as `prepare --attributes` reads it
+SAMPLE_ATTRIBUTES = (
+    "attributes.csv"  # what a sample's patients are, as `prepare --attributes` reads it
+)
 
 ALIASES = {  # other names in use, written as folded() writes them
-    "ham10000": "isic2018", "isic2018task3": "isic2018", "fedisic2019": "fed-isic", "rsna": "rsna-ich",
-    "officecaltech10": "office-caltech", "isicskintones": "isic-skin-tone", "odir5k": "odir",
-}  # fmt: skip
+    "ham10000": "isic2018",
+    "isic2018task3": "isic2018",
+    "fedisic2019": "fed-isic",
+    "rsna": "rsna-ich",
+    "officecaltech10": "office-caltech",
+    "isicskintones": "isic-skin-tone",
+    "odir5k": "odir",
+}
 
 
 def register(name: str, source: Source, card: dict[str, Any]) -> None:
@@ -81,9 +107,13 @@ def register(name: str, source: Source, card: dict[str, Any]) -> None:
     if extensions.origin() and name in table:
         raise ValueError(f"dataset {name!r} is registered twice")
     if not filled["classes"] or not isinstance(source, Source):
-        raise ValueError(f"{name} has no classes" if not filled["classes"] else f"{source!r} is no Source")
+        raise ValueError(
+            f"{name} has no classes" if not filled["classes"] else f"{source!r} is no Source"
+        )
     if filled["split"] not in filled["splits"]:
-        raise ValueError(f"the split {filled['split']!r} of {name} is none of {', '.join(filled['splits'])}")
+        raise ValueError(
+            f"the split {filled['split']!r} of {name} is none of {', '.join(filled['splits'])}"
+        )
     filled.setdefault("task", "binary" if len(filled["classes"]) == 2 else "multiclass")
     code = extensions.origin() or of_functions(source.rows, source.decode)
     table[name] = Dataset(name, source, filled, code)
@@ -163,14 +193,22 @@ def make_sample(name: str, folder: Path, *, usual: bool = False) -> Path:
     reader = source(name)
     make = (usual and reader.usual_sample) or reader.sample
     if make is None:
-        why = "has no synthetic sample" if reader.files else "reads no files, so it has no synthetic sample"
+        why = (
+            "has no synthetic sample"
+            if reader.files
+            else "reads no files, so it has no synthetic sample"
+        )
         raise FedcliError(f"{name} {why}", f"fedcli prepare {name}{' --raw DIR' * reader.files}")
     if folder.is_dir():
         remove_abandoned(folder / "sample")
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise FedcliError(f"{folder} is not an empty folder", "name a new one; a sample overwrites nothing")
+        raise FedcliError(
+            f"{folder} is not an empty folder", "name a new one; a sample overwrites nothing"
+        )
     there = folder.exists()
-    with scratch(folder / "sample" if there else folder) as made:  # a folder that is there may be a mount, or at hand
+    with scratch(
+        folder / "sample" if there else folder
+    ) as made:  # a folder that is there may be a mount, or at hand
         make(made)
         (made / SAMPLE_MARK).write_text(SAMPLE_WORDS.format(name=plain(name)), encoding="utf-8")
         for each in made.iterdir() if there else ():

@@ -23,17 +23,36 @@ from ... import shapes
 from ...errors import FedcliError
 
 OF_FILES = {
-    "title": str, "licence": str, "citation": str, "where": str, "download?": [{"path": str, "url": str}],
+    "title": str,
+    "licence": str,
+    "citation": str,
+    "where": str,
+    "download?": [{"path": str, "url": str}],
     "by_hand?": {"bytes": (int, None), "disk_bytes": (int, None)},
-}  # fmt: skip
+}
 SHAPE = {
-    "title": str, "classes": [str], "task": str, "attributes": {str: [str]}, "size": int, "channels": int, "split": str,
-    "splits": {str: str}, "augment": str, "clients": int, "sites": (str, None), "people?": bool,
-    "files": [{"path": str}], "options?": {str: {"default": (str, int, float, bool, None), "about": str}}, **OF_FILES,
-}  # fmt: skip
+    "title": str,
+    "classes": [str],
+    "task": str,
+    "attributes": {str: [str]},
+    "size": int,
+    "channels": int,
+    "split": str,
+    "splits": {str: str},
+    "augment": str,
+    "clients": int,
+    "sites": (str, None),
+    "people?": bool,
+    "files": [{"path": str}],
+    "options?": {str: {"default": (str, int, float, bool, None), "about": str}},
+    **OF_FILES,
+}
 HINT = "see fedcli datasets toy --json"
 _PACKAGE = Path(fedcli.__file__).parent
-_FOLDERS = _PACKAGE / "data_manifests", _PACKAGE.parent / "data_manifests"  # installed, or in a checkout
+_FOLDERS = (
+    _PACKAGE / "data_manifests",
+    _PACKAGE.parent / "data_manifests",
+)  # installed, or in a checkout
 PUBLISHED = "published_files"
 
 
@@ -83,7 +102,9 @@ class Fetching:
     licence: str
     citation: str
     where: str
-    files: tuple[dict[str, Any], ...]  # those that a command fetches, as the card declares them; it may be none
+    files: tuple[
+        dict[str, Any], ...
+    ]  # those that a command fetches, as the card declares them; it may be none
     download_bytes: int | None  # of all files, about; None where nobody says
     disk_bytes: int | None
     rest: str = ""  # what a command that fetches the others leaves to a person
@@ -107,9 +128,16 @@ def of_card(name: str, card: dict[str, Any]) -> Fetching:
     files = (*(other.files if other else ()), *card.get("download", ()))
     by_hand = card.get("by_hand", {})
     return Fetching(
-        name, card["title"], other.folder if other else name, card["licence"], card["citation"], card["where"], files,
+        name,
+        card["title"],
+        other.folder if other else name,
+        card["licence"],
+        card["citation"],
+        card["where"],
+        files,
         sum(map(size, files)) if files else by_hand.get("bytes"),
         sum(map(on_disk, files)) if files else by_hand.get("disk_bytes"),
-        card.get("download_rest", ""), (*card.get("redirects", ()), *(other.redirects if other else ())),
+        card.get("download_rest", ""),
+        (*card.get("redirects", ()), *(other.redirects if other else ())),
         bool(files) or "by_hand" in card,
-    )  # fmt: skip
+    )

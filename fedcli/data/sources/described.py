@@ -67,7 +67,9 @@ def listed(
         skipped: (file, why) of others.
     """
     images, left_out, columns = [], list(skipped), list(facts)
-    for values in zip(*(facts[name].tolist() for name in columns), strict=True):  # pandas' own ways take twice as long
+    for values in zip(
+        *(facts[name].tolist() for name in columns), strict=True
+    ):  # pandas' own ways take twice as long
         fact = dict(zip(columns, values, strict=True))
         file = _text(fact["file"])
         if why := _text(fact.get("why")) or ("" if file else absent):
@@ -75,7 +77,9 @@ def listed(
             continue
         groups = {name: place(fact[name], known) for name, known in attributes.items()}
         test = bool(fact.get("test", False))
-        images.append(Row(fact["id"], fact["label"], file, test, groups, _text(fact.get("patient"))))
+        images.append(
+            Row(fact["id"], fact["label"], file, test, groups, _text(fact.get("patient")))
+        )
     named = patient if any(row.patient for row in images) else None
     return Listing(images, dict(attributes), named, list(tables), sorted(left_out))
 

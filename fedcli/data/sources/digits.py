@@ -29,7 +29,12 @@ from .formats.photographs import photographs_in, read_rgb
 from .source import Choices, Listing, Source, stamp
 
 DOMAINS = ["mnist", "usps", "svhn", "syn"]
-IDX = "-idx3-ubyte.gz", "-idx3-ubyte", ".idx3-ubyte.gz", ".idx3-ubyte"  # ends of MNIST's files of images
+IDX = (
+    "-idx3-ubyte.gz",
+    "-idx3-ubyte",
+    ".idx3-ubyte.gz",
+    ".idx3-ubyte",
+)  # ends of MNIST's files of images
 PLACES = {  # domain -> (folders, pairs of a train and a test file); the first that is there counts
     "mnist": (
         ("MNIST/raw", "mnist", "MNIST", "."),
@@ -52,7 +57,9 @@ def rows(raw: Path, choices: Choices) -> Listing:
     places = {domain: files for domain in DOMAINS if (files := locate(raw, domain))}
     if len(places) < 2:
         there = f"only {next(iter(places))}" if places else "none"
-        raise FedcliError(f"{raw} has {there} of {', '.join(DOMAINS)}", "it takes two; see fedcli datasets digits")
+        raise FedcliError(
+            f"{raw} has {there} of {', '.join(DOMAINS)}", "it takes two; see fedcli datasets digits"
+        )
     if absent := [domain for domain in DOMAINS if domain not in places]:
         console.say(f"{raw} has no {' and no '.join(absent)}: the domains are {', '.join(places)}")
     images: list[Row] = []
@@ -64,7 +71,9 @@ def rows(raw: Path, choices: Choices) -> Listing:
                 digits = enumerate(contents(raw / file, domain, part)[1])
                 listed = ((f"{i:05d}", int(digit), f"{file}#{part}-{i}") for i, digit in digits)
             for name, label, source in listed:
-                images.append(Row(f"{domain}/{part}/{name}", label, source, part == "test", {"domain": place}))
+                images.append(
+                    Row(f"{domain}/{part}/{name}", label, source, part == "test", {"domain": place})
+                )
     containers = [file for domain, files in places.items() if domain != "syn" for file in files]
     tables = sorted({*containers, *map(_labels_of, containers)})
     return divided(Listing(images, {"domain": list(places)}, tables=tables), choices)
@@ -75,7 +84,9 @@ def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
     if domain == "syn":
         return read_rgb(raw / row.source)
     file, _, place = row.source.rpartition("#")
-    return np.ascontiguousarray(contents(raw / file, domain, part)[0][int(place.rpartition("-")[2])])
+    return np.ascontiguousarray(
+        contents(raw / file, domain, part)[0][int(place.rpartition("-")[2])]
+    )
 
 
 def locate(raw: Path, domain: str) -> tuple[str, str] | None:
@@ -88,7 +99,9 @@ def locate(raw: Path, domain: str) -> tuple[str, str] | None:
                 return Path(folder, pair[0]).as_posix(), Path(folder, pair[1]).as_posix()
             if any(there):
                 have, lack = (pair[k] for k in (there.index(True), there.index(False)))
-                raise FedcliError(f"{raw / folder} has {have}, but no {lack}", f"get the rest of {domain}")
+                raise FedcliError(
+                    f"{raw / folder} has {have}, but no {lack}", f"get the rest of {domain}"
+                )
     return None
 
 
@@ -98,27 +111,40 @@ def contents(path: Path, domain: str, part: str) -> tuple[np.ndarray, np.ndarray
 
 
 @lru_cache(maxsize=2 * len(DOMAINS))
-def _contents(path: Path, domain: str, part: str, _: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+def _contents(
+    path: Path, domain: str, part: str, _: tuple[int, int]
+) -> tuple[np.ndarray, np.ndarray]:
     match domain:
         case "mnist":
-            images, labels = read_idx(path)[..., None], read_idx(path.with_name(_labels_of(path.name)))
+            images, labels = (
+                read_idx(path)[..., None],
+                read_idx(path.with_name(_labels_of(path.name))),
+            )
         case "usps":
             images, labels = read_usps_h5(path, part) if path.suffix == ".h5" else read_usps(path)
         case _:
             images, labels = read_svhn(path)
     _check_arrays(path, images, labels)
     if odd := labels[~np.isin(labels, range(10))].tolist():  # before whole numbers are made of them
-        raise FedcliError(f"{path.with_name(_labels_of(path.name))} has the digit {odd[0]:g}, expected 0 to 9", FETCH)
+        raise FedcliError(
+            f"{path.with_name(_labels_of(path.name))} has the digit {odd[0]:g}, expected 0 to 9",
+            FETCH,
+        )
     return images, labels.astype(np.int64)
 
 
 def _check_arrays(path: Path, images: np.ndarray, labels: np.ndarray) -> None:
     """Refuse what is not images [N, H, W, C] that have pixels and one number per image."""
     if images.ndim != 4 or 0 in images.shape:
-        raise FedcliError(f"{path} holds an array of {' x '.join(map(str, images.shape))}, no images", FETCH)
+        raise FedcliError(
+            f"{path} holds an array of {' x '.join(map(str, images.shape))}, no images", FETCH
+        )
     if labels.ndim != 1 or labels.dtype.kind not in "iuf":
         labelled = path.with_name(_labels_of(path.name))
-        raise FedcliError(f"{labelled}: the labels are {labels.dtype} {list(labels.shape)}, not one digit each", FETCH)
+        raise FedcliError(
+            f"{labelled}: the labels are {labels.dtype} {list(labels.shape)}, not one digit each",
+            FETCH,
+        )
     if len(images) != len(labels):
         raise FedcliError(f"{path} has {len(images)} images and {len(labels)} labels", FETCH)
 
@@ -140,7 +166,9 @@ def read_idx(path: Path) -> np.ndarray:
         raise FedcliError(f"{path} ends within its header", FETCH)
     shape = [int(side) for side in np.frombuffer(data[4:start], ">u4")]
     if len(data) != start + np.prod(shape, dtype=object):
-        raise FedcliError(f"{path} has {len(data) - start} bytes for {' x '.join(map(str, shape))}", FETCH)
+        raise FedcliError(
+            f"{path} has {len(data) - start} bytes for {' x '.join(map(str, shape))}", FETCH
+        )
     return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
 
 
@@ -149,7 +177,9 @@ def _bounded(path: Path, opened: Callable) -> bytes:
     with opened(path, "rb") as file:
         data = file.read(LARGEST + 1)
     if len(data) > LARGEST:
-        raise FedcliError(f"{path} holds more than {LARGEST >> 20} MiB, too much for these digits", FETCH)
+        raise FedcliError(
+            f"{path} holds more than {LARGEST >> 20} MiB, too much for these digits", FETCH
+        )
     return data
 
 
@@ -159,7 +189,9 @@ def read_usps(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
     try:
         with io.BytesIO(_bounded(path, bz2.open)) as file:
-            pixels, labels = load_svmlight_file(file, n_features=256, dtype=np.float32, zero_based=False)
+            pixels, labels = load_svmlight_file(
+                file, n_features=256, dtype=np.float32, zero_based=False
+            )
     except (OSError, EOFError, ValueError, OverflowError) as error:
         raise FedcliError(f"{path} is not USPS in libsvm's format: {error}", FETCH) from None
     return _grey(path, (pixels.toarray() + 1) / 2), labels - 1
@@ -168,7 +200,9 @@ def read_usps(path: Path) -> tuple[np.ndarray, np.ndarray]:
 def read_usps_h5(path: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
     """An HDF5 file with groups train and test: data [N, 256] in [0, 1] and target [N]."""
     expected = {f"{part}/data": Column(NUMBERS, 2), f"{part}/target": Column(NUMBERS)}
-    with open_hdf5(path, expected, packed=True, hint=f"expected train/data, train/target and of test; {FETCH}") as file:
+    with open_hdf5(
+        path, expected, packed=True, hint=f"expected train/data, train/target and of test; {FETCH}"
+    ) as file:
         pixels, labels = (file[name][()] for name in expected)
     return _grey(path, pixels), labels
 
@@ -190,17 +224,24 @@ def read_svhn(path: Path) -> tuple[np.ndarray, np.ndarray]:
     try:
         sizes = {name: math.prod(shape) for name, shape, _ in whosmat(path)}
         if max(sizes.get("X", 0), 8 * sizes.get("y", 0)) > LARGEST:
-            raise FedcliError(f"{path} holds more than {LARGEST >> 20} MiB, too much for these digits", FETCH)
+            raise FedcliError(
+                f"{path} holds more than {LARGEST >> 20} MiB, too much for these digits", FETCH
+            )
         file = loadmat(path, variable_names=["X", "y"])
         images, labels = file["X"], file["y"].reshape(-1)
     except KeyError as error:
-        raise FedcliError(f"{path} has no variable {error}", "expected X and y, as in SVHN's format 2") from None
+        raise FedcliError(
+            f"{path} has no variable {error}", "expected X and y, as in SVHN's format 2"
+        ) from None
     except FedcliError:
         raise
     except Exception as error:  # a broken file raises ValueError, TypeError, zlib.error and more
         raise FedcliError(f"{path} is not a readable Matlab file: {error}", FETCH) from None
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[2] != 3:
-        raise FedcliError(f"{path}: X is {images.dtype} {list(images.shape)}, expected uint8 [32, 32, 3, N]", FETCH)
+        raise FedcliError(
+            f"{path}: X is {images.dtype} {list(images.shape)}, expected uint8 [32, 32, 3, N]",
+            FETCH,
+        )
     if labels.dtype.kind not in "iuf":
         raise FedcliError(f"{path}: y is {labels.dtype}, expected numbers", FETCH)
     return np.moveaxis(images, 3, 0), np.where(labels == 10, 0, labels)
@@ -242,14 +283,20 @@ def sample(folder: Path) -> None:
 
 def _drawn(domain: str, part: str, labels: np.ndarray, side: int) -> np.ndarray:
     """uint8 [N, side, side], bright on black."""
-    images = [picture(f"{domain}-{part}-{i}", int(n), height=side, width=side) for i, n in enumerate(labels)]
+    images = [
+        picture(f"{domain}-{part}-{i}", int(n), height=side, width=side)
+        for i, n in enumerate(labels)
+    ]
     return 255 - np.stack(images).min(3)
 
 
 def _write_idx(folder: Path, part: str, labels: np.ndarray) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     name = "train" if part == "train" else "t10k"
-    for kind, array in (("images-idx3", _drawn("mnist", part, labels, 28)), ("labels-idx1", labels)):
+    for kind, array in (
+        ("images-idx3", _drawn("mnist", part, labels, 28)),
+        ("labels-idx1", labels),
+    ):
         head = bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape)
         packed = gzip.compress(head + array.tobytes(), mtime=0)  # no clock in the file
         (folder / f"{name}-{kind}-ubyte.gz").write_bytes(packed)
@@ -257,18 +304,25 @@ def _write_idx(folder: Path, part: str, labels: np.ndarray) -> None:
 
 def _write_usps(path: Path, part: str, labels: np.ndarray) -> None:
     values = _drawn("usps", part, labels, 16).reshape(len(labels), 256) / 127.5 - 1
-    lines = [f"{n + 1} " + " ".join(f"{k}:{v:.4g}" for k, v in enumerate(row, 1)) for n, row in zip(labels, values)]
+    lines = [
+        f"{n + 1} " + " ".join(f"{k}:{v:.4g}" for k, v in enumerate(row, 1))
+        for n, row in zip(labels, values)
+    ]
     path.write_bytes(bz2.compress(("\n".join(lines) + "\n").encode()))
 
 
 def _write_svhn(path: Path, part: str, labels: np.ndarray) -> None:
     from scipy.io import savemat
 
-    images = [picture(f"svhn-{part}-{i}", int(n), height=32, width=32) for i, n in enumerate(labels)]
+    images = [
+        picture(f"svhn-{part}-{i}", int(n), height=32, width=32) for i, n in enumerate(labels)
+    ]
     digits = np.where(labels == 0, 10, labels).astype(np.uint8)  # SVHN writes 10 for the digit 0
     savemat(path, {"X": np.stack(images, axis=3), "y": digits[:, None]}, do_compression=True)
     data = path.read_bytes()
-    path.write_bytes(b"MATLAB 5.0 MAT-file, a sample of SVHN".ljust(116) + data[116:])  # no clock in the file
+    path.write_bytes(
+        b"MATLAB 5.0 MAT-file, a sample of SVHN".ljust(116) + data[116:]
+    )  # no clock in the file
 
 
 SOURCE = Source(rows, decode, sample)

@@ -15,7 +15,12 @@ from ...seeds import derive
 from ..pool import Row
 from .source import Choices, Listing
 
-AS_LISTED = "official", "paper", "fedheal", "folder"  # splits that the files say, and the rows already have
+AS_LISTED = (
+    "official",
+    "paper",
+    "fedheal",
+    "folder",
+)  # splits that the files say, and the rows already have
 
 
 def divided(listing: Listing, choices: Choices, unit: str = "") -> Listing:
@@ -23,8 +28,14 @@ def divided(listing: Listing, choices: Choices, unit: str = "") -> Listing:
 
     unit: a patient or lesion, where it is said how many images name none.
     """
-    if unit and choices.split != "image" and (alone := sum(not row.patient for row in listing.rows)):
-        console.say(f"{alone} of {len(listing.rows)} images name no {unit}; each of them stands alone in the split")
+    if (
+        unit
+        and choices.split != "image"
+        and (alone := sum(not row.patient for row in listing.rows))
+    ):
+        console.say(
+            f"{alone} of {len(listing.rows)} images name no {unit}; each of them stands alone in the split"
+        )
     if choices.split in AS_LISTED:
         return listing
     split = fold_rows if choices.split == "folds" else split_rows
@@ -41,13 +52,17 @@ def sample_rows(rows: list[Row], choices: Choices) -> list[Row]:
         return rows
     if count > len(rows):
         there = counted(len(rows), "usable image", "usable images")
-        raise FedcliError(f"--sample-images {count}, but there are only {there}", "lower it, or leave it out")
+        raise FedcliError(
+            f"--sample-images {count}, but there are only {there}", "lower it, or leave it out"
+        )
     labels = single_of([row.label for row in rows]) if choices.stratified else [0] * len(rows)
     label_of = {row.id: label for row, label in zip(rows, labels, strict=True)}
     sizes = Counter(label_of.values())
     exact = {label: Fraction(count * size, len(rows)) for label, size in sorted(sizes.items())}
     quota = {label: math.floor(share) for label, share in exact.items()}
-    for label in sorted(exact, key=lambda label: (quota[label] - exact[label], label))[: count - sum(quota.values())]:
+    for label in sorted(exact, key=lambda label: (quota[label] - exact[label], label))[
+        : count - sum(quota.values())
+    ]:
         quota[label] += 1
     kept: set[str] = set()
     for label, wanted in quota.items():
@@ -67,7 +82,9 @@ def split_rows(rows: list[Row], choices: Choices, *, by_patient: bool) -> list[R
     test = np.zeros(len(images), bool)  # [P]
     for label, members in by_class:
         np.random.default_rng(derive("split", choices.seed, label)).shuffle(members)
-        room = images[members].sum() - math.floor((1 - Fraction(str(choices.test))) * int(images[members].sum()))
+        room = images[members].sum() - math.floor(
+            (1 - Fraction(str(choices.test))) * int(images[members].sum())
+        )
         for member in members:
             if images[member] <= room:
                 test[member] = True
@@ -91,10 +108,15 @@ def fold_rows(rows: list[Row], choices: Choices, *, by_patient: bool) -> list[Ro
             own[fold] += images[member]
             total[fold] += images[member]
             fold_of[member] = fold
-    return [replace(row, test=bool(fold_of[p] == choices.fold - 1)) for row, p in zip(rows, patient, strict=True)]
+    return [
+        replace(row, test=bool(fold_of[p] == choices.fold - 1))
+        for row, p in zip(rows, patient, strict=True)
+    ]
 
 
-def _patients(rows: list[Row], by_patient: bool) -> tuple[np.ndarray, np.ndarray, list[tuple[int, np.ndarray]]]:
+def _patients(
+    rows: list[Row], by_patient: bool
+) -> tuple[np.ndarray, np.ndarray, list[tuple[int, np.ndarray]]]:
     """The patient of each image [N], the images of each patient [P], and each class's patients, rarest class first.
 
     by_patient keeps the images of a patient or lesion together, else each stands alone. A patient with several classes
@@ -102,15 +124,23 @@ def _patients(rows: list[Row], by_patient: bool) -> tuple[np.ndarray, np.ndarray
     """
     if not rows:
         return np.zeros(0, int), np.zeros(0, int), []
-    patients, patient = np.unique([by_patient and row.patient or row.id for row in rows], return_inverse=True)
+    patients, patient = np.unique(
+        [by_patient and row.patient or row.id for row in rows], return_inverse=True
+    )
     labels = single_of([row.label for row in rows])
     rarest_first = np.argsort(np.bincount(labels), kind="stable")  # [C]
     rank = np.full(len(patients), len(rarest_first))  # [P]
     np.minimum.at(rank, patient, np.argsort(rarest_first)[labels])
-    return patient, np.bincount(patient), [(label, np.flatnonzero(rank == k)) for k, label in enumerate(rarest_first)]
+    return (
+        patient,
+        np.bincount(patient),
+        [(label, np.flatnonzero(rank == k)) for k, label in enumerate(rarest_first)],
+    )
 
 
 def leaking(rows: list[Row]) -> int:
     """Patients or lesions with images on both sides of a split."""
-    train, test = ({row.patient for row in rows if row.test is side} - {""} for side in (False, True))
+    train, test = (
+        {row.patient for row in rows if row.test is side} - {""} for side in (False, True)
+    )
     return len(train & test)

@@ -8,16 +8,24 @@ import numpy as np
 from ...seeds import derive
 
 
-def picture(name: str, label: int, *, height: int = 24, width: int = 32, tint: float = 0.0) -> np.ndarray:
+def picture(
+    name: str, label: int, *, height: int = 24, width: int = 32, tint: float = 0.0
+) -> np.ndarray:
     """uint8 [height, width, 3]: a blob on skin-like ground; its place and colour follow the class, the rest the name.
 
     tint: darkens the ground, in [0, 1], for attributes that show in the image.
     """
-    rng = np.random.default_rng(derive("twin", name))  # the word is part of the seed: with another, other images
+    rng = np.random.default_rng(
+        derive("twin", name)
+    )  # the word is part of the seed: with another, other images
     blob, angle = _blob(label, height, width)
     ground = (1 - 0.6 * tint) * np.array([200.0, 160.0, 140.0])
     colour = 60 + 90 * (1 + np.sin(angle + np.array([0.0, 2.1, 4.2])))
-    image = ground * (1 - blob[..., None]) + colour * blob[..., None] + rng.normal(0, 8, (height, width, 3))
+    image = (
+        ground * (1 - blob[..., None])
+        + colour * blob[..., None]
+        + rng.normal(0, 8, (height, width, 3))
+    )
     return np.rint(image.clip(0, 255)).astype(np.uint8)
 
 

@@ -23,11 +23,22 @@ from .source import Choices, Listing, Source
 from .tables import first_of, read_table
 
 CARD = cards.read("hyper-kvasir")
-WHERE = {name: folder.split("/") for folder, names in CARD["folders"].items() for name in names}  # organ, kind
+WHERE = {
+    name: folder.split("/") for folder, names in CARD["folders"].items() for name in names
+}  # organ, kind
 CLASSES, ATTRIBUTES = CARD["classes"], CARD["attributes"]
 SPELLINGS = {  # of the zip's folders, the authors' folds and the papers
-    **{"cecum": "normal-cecum", "pylorus": "normal-pylorus", "z-line": "normal-z-line", "polyps": "polyp"},
-    **{"hemorroids": "hemorrhoids", "haemorrhoids": "hemorrhoids", "barretts-short-segment": "short-segment-barretts"},
+    **{
+        "cecum": "normal-cecum",
+        "pylorus": "normal-pylorus",
+        "z-line": "normal-z-line",
+        "polyps": "polyp",
+    },
+    **{
+        "hemorroids": "hemorrhoids",
+        "haemorrhoids": "hemorrhoids",
+        "barretts-short-segment": "short-segment-barretts",
+    },
     **{"esophagitis-a": "oesophagitis-a", "esophagitis-b-d": "oesophagitis-b-d"},
 }
 
@@ -41,8 +52,14 @@ def rows(raw: Path, choices: Choices) -> Listing:
     top = raw / IMAGES if (raw / IMAGES).is_dir() else raw
     files = _files(raw, top)
     labels = top / TABLE if (top / TABLE).is_file() else None
-    listed = read_labels(labels) if labels else {id: class_of(file.parent) for id, file in files.items()}
-    skipped = [(file.as_posix(), f"not listed in {TABLE}") for id, file in files.items() if id not in listed]
+    listed = (
+        read_labels(labels) if labels else {id: class_of(file.parent) for id, file in files.items()}
+    )
+    skipped = [
+        (file.as_posix(), f"not listed in {TABLE}")
+        for id, file in files.items()
+        if id not in listed
+    ]
     images = []
     for id, name in sorted(listed.items()):
         if id not in files:
@@ -52,7 +69,10 @@ def rows(raw: Path, choices: Choices) -> Listing:
         if name != class_of(file.parent):
             skipped.append((file.as_posix(), f"listed in {TABLE} as {name}"))
             continue
-        groups = {key: ATTRIBUTES[key].index(value) for key, value in zip(ATTRIBUTES, WHERE[name], strict=True)}
+        groups = {
+            key: ATTRIBUTES[key].index(value)
+            for key, value in zip(ATTRIBUTES, WHERE[name], strict=True)
+        }
         images.append(Row(id, CLASSES.index(name), file.as_posix(), groups=groups))
     tables = [labels.relative_to(raw).as_posix()] if labels else []
     if choices.split == "official":
@@ -65,9 +85,13 @@ def rows(raw: Path, choices: Choices) -> Listing:
 def class_of(name: str | Path) -> str:
     """A class in the card's spelling. Raises FedcliError for what is none."""
     known = re.sub(r"[\s_]+", "-", Path(name).name.strip().lower())
-    known = re.sub(r"^ulcerative-colitis-(?=\d)", "ulcerative-colitis-grade-", SPELLINGS.get(known, known))
+    known = re.sub(
+        r"^ulcerative-colitis-(?=\d)", "ulcerative-colitis-grade-", SPELLINGS.get(known, known)
+    )
     if known not in WHERE:
-        raise FedcliError(f"{str(name)!r} is none of HyperKvasir's 23 classes", f"known: {', '.join(CLASSES)}")
+        raise FedcliError(
+            f"{str(name)!r} is none of HyperKvasir's 23 classes", f"known: {', '.join(CLASSES)}"
+        )
     return known
 
 
@@ -81,9 +105,13 @@ def read_folds(path: Path) -> dict[str, tuple[str, int]]:
     """Image id -> (class, fold from 0), from the authors' 2_fold_split.csv or 5_fold_split.csv."""
     table = read_table(path, FOLD_COLUMNS, sep=";", dtype=str, keep_default_na=False)
     if odd := next((text for text in table["split-index"] if not text.isdecimal()), None):
-        raise FedcliError(f"{path} has the split-index {odd!r}, expected 0, 1, 2 ...", "download the file again")
+        raise FedcliError(
+            f"{path} has the split-index {odd!r}, expected 0, 1, 2 ...", "download the file again"
+        )
     labels = _each_once(path, zip(table["file-name"], table["class-name"], strict=True))
-    fold = {_id(file): int(k) for file, k in zip(table["file-name"], table["split-index"], strict=True)}
+    fold = {
+        _id(file): int(k) for file, k in zip(table["file-name"], table["split-index"], strict=True)
+    }
     return {id: (name, fold[id]) for id, name in labels.items()}
 
 
@@ -92,9 +120,14 @@ def official(rows: list[Row], path: Path, choices: Choices) -> list[Row]:
     folds = read_folds(path)
     for row in rows:
         if row.id not in folds:
-            raise FedcliError(f"{path} has no fold for {row.id}", "use --split folds or --split image")
+            raise FedcliError(
+                f"{path} has no fold for {row.id}", "use --split folds or --split image"
+            )
         if (name := folds[row.id][0]) != CLASSES[row.label]:
-            raise FedcliError(f"{row.id} is {CLASSES[row.label]}, but {path} calls it {name}", "download both again")
+            raise FedcliError(
+                f"{row.id} is {CLASSES[row.label]}, but {path} calls it {name}",
+                "download both again",
+            )
     return [replace(row, test=folds[row.id][1] == choices.fold - 1) for row in rows]
 
 
@@ -122,7 +155,10 @@ def _files(raw: Path, top: Path) -> dict[str, Path]:
         raise FedcliError(f"{top} has no folder lower-gi-tract or upper-gi-tract", hint)
     files: dict[str, Path] = {}
     for path in sorted(top.glob("[!.]*-gi-tract/[!.]*/[!.]*/[!.]*")):
-        if path.suffix.lower() in PHOTOGRAPHS and (other := files.setdefault(path.stem, path)) is not path:
+        if (
+            path.suffix.lower() in PHOTOGRAPHS
+            and (other := files.setdefault(path.stem, path)) is not path
+        ):
             sentence = f"{path.name} lies in {other.parent.name} and in {path.parent.name}"
             raise FedcliError(sentence, "remove one of them")
     return {id: path.relative_to(raw) for id, path in files.items()}
@@ -132,7 +168,12 @@ def _fold_file(raw: Path, top: Path, folds: int) -> Path:
     name = f"{folds}_fold_split.csv"
     folders = [raw, top, raw / "official_splits", top / "official_splits"]
     hint = "put official_splits/ of https://github.com/simula/hyper-kvasir there: it has 2 and 5 folds (--folds)"
-    return first_of(raw, [(folder / name).relative_to(raw).as_posix() for folder in folders], hint, f"has no {name}")
+    return first_of(
+        raw,
+        [(folder / name).relative_to(raw).as_posix() for folder in folders],
+        hint,
+        f"has no {name}",
+    )
 
 
 # the synthetic sample
@@ -147,7 +188,9 @@ def sample(folder: Path) -> None:
     labels = []
     folds: dict[int, list[list]] = {2: [], 5: []}
     names = sorted(IN_FOLDERS.get(name, name) for name in WHERE)
-    for known, (organ, kind) in sorted(WHERE.items(), key=lambda of: (of[1], IN_FOLDERS.get(of[0], of[0]))):
+    for known, (organ, kind) in sorted(
+        WHERE.items(), key=lambda of: (of[1], IN_FOLDERS.get(of[0], of[0]))
+    ):
         name = IN_FOLDERS.get(known, known)
         for k in range(EACH):
             id = str(uuid.UUID(int=derive("hyper-kvasir", name, k) << 64, version=4))
@@ -158,7 +201,9 @@ def sample(folder: Path) -> None:
                 split.append([f"{id}.jpg", IN_FOLDS.get(known, known), k % count])
     table(folder / IMAGES / TABLE, [COLUMNS[0], "Organ", COLUMNS[1], "Classification"], labels)
     for count, split in folds.items():
-        table(folder / f"official_splits/{count}_fold_split.csv", FOLD_COLUMNS, split, separator=";")
+        table(
+            folder / f"official_splits/{count}_fold_split.csv", FOLD_COLUMNS, split, separator=";"
+        )
 
 
 SOURCE = Source(rows, photograph, sample, per_file=True)

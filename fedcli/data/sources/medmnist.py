@@ -34,7 +34,14 @@ HIGHEST = 32767  # the pool keeps labels in 16 bits
 MOST = 2**28  # bytes of the labels of a part, and of an image
 HINT = "expected a MedMNIST file, such as pathmnist.npz"
 AGAIN = "download it again"
-BROKEN = zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError, RuntimeError  # the last: a password
+BROKEN = (
+    zipfile.BadZipFile,
+    zlib.error,
+    ValueError,
+    EOFError,
+    OSError,
+    RuntimeError,
+)  # the last: a password
 
 
 @dataclass(frozen=True)
@@ -49,30 +56,43 @@ class Pixels:
 def rows(raw: Path, choices: Choices) -> Listing:
     """The images of the parts asked for."""
     path = locate(raw, choices.own["file"])
-    labels = {part: read_labels(path, part) for part in PARTS}  # the dropped ones too: the classes depend on no option
+    labels = {
+        part: read_labels(path, part) for part in PARTS
+    }  # the dropped ones too: the classes depend on no option
     if len(kinds := {array.shape[1:] for array in labels.values()}) > 1:
-        raise FedcliError(f"{path} has another number of labels per image in some of its parts", HINT)
+        raise FedcliError(
+            f"{path} has another number of labels per image in some of its parts", HINT
+        )
     task = None if kinds == {()} else MULTI_LABEL
-    several, highest = labels["train"].shape[-1] - 1, max(int(codes.max(initial=0)) for codes in labels.values())
+    several, highest = (
+        labels["train"].shape[-1] - 1,
+        max(int(codes.max(initial=0)) for codes in labels.values()),
+    )
     classes = _classes(path, several if task else highest, task)
     shapes = {part: _check_images(path, part, len(labels[part])) for part in PARTS}
     if len({shape[1:] for shape in shapes.values()}) > 1:
         raise FedcliError(f"{path} has images of different shapes in its parts", HINT)
     name, channels = path.relative_to(raw).as_posix(), _channels(path, shapes["train"], choices)
     images = [
-        Row(f"{part}-{i:06d}", tuple(label) if task else label, f"{name}#{part}-{i}", part == "test")
+        Row(
+            f"{part}-{i:06d}", tuple(label) if task else label, f"{name}#{part}-{i}", part == "test"
+        )
         for part in PARTS
         if part != "val" or choices.own["val"] == "train"
         for i, label in enumerate(labels[part].tolist())
     ]
-    return divided(Listing(images, tables=[name], classes=classes, channels=channels, task=task), choices)
+    return divided(
+        Listing(images, tables=[name], classes=classes, channels=channels, task=task), choices
+    )
 
 
 def rows_of_several(raw: Path, choices: Choices) -> Listing:
     """Those of chestmnist, whose images have any of 14 labels."""
     listing = rows(raw, choices)
     if listing.task != MULTI_LABEL:
-        raise FedcliError(f"{raw / listing.tables[0]} has one label per image", "fedcli prepare medmnist reads it")
+        raise FedcliError(
+            f"{raw / listing.tables[0]} has one label per image", "fedcli prepare medmnist reads it"
+        )
     return listing
 
 
@@ -107,23 +127,35 @@ def _channels(path: Path, shape: tuple[int, ...], choices: Choices) -> int:
     text = choices.own.get("slices", "")
     if not _is_volume(shape):
         if text:
-            raise UsageError(f"{path} holds images without slices, but slices is {text!r}", "leave slices out")
+            raise UsageError(
+                f"{path} holds images without slices, but slices is {text!r}", "leave slices out"
+            )
         return 3 if len(shape) == 4 else 1
     if text and not (text.isascii() and text.isdigit() and 1 <= int(text) <= shape[1]):
-        raise UsageError(f"slices is {text!r}, and the volumes of {path} have {shape[1]}", f"give 1 to {shape[1]}")
+        raise UsageError(
+            f"slices is {text!r}, and the volumes of {path} have {shape[1]}",
+            f"give 1 to {shape[1]}",
+        )
     return checked_channels(int(text or shape[1]), choices)
 
 
 def locate(raw: Path, file: str) -> Path:
     """The archive asked for, else the only one in the folder."""
     if file:
-        return regular(within(raw, file, "--set file"), "name a .npz of that folder: --set file=pathmnist.npz")
+        return regular(
+            within(raw, file, "--set file"), "name a .npz of that folder: --set file=pathmnist.npz"
+        )
     archives = sorted(raw.glob("[!.]*.npz"))  # macOS puts a ._ file beside each
     if not archives:
-        raise FedcliError(f"{raw} has no .npz file", "give the folder of a MedMNIST file, such as pathmnist.npz")
+        raise FedcliError(
+            f"{raw} has no .npz file", "give the folder of a MedMNIST file, such as pathmnist.npz"
+        )
     if len(archives) > 1:
         names = ", ".join(path.name for path in archives)
-        raise UsageError(f"{raw} has {len(archives)} .npz files: {names}", f"choose one: --set file={archives[0].name}")
+        raise UsageError(
+            f"{raw} has {len(archives)} .npz files: {names}",
+            f"choose one: --set file={archives[0].name}",
+        )
     return archives[0]
 
 
@@ -141,12 +173,18 @@ def read_labels(path: Path, part: str) -> np.ndarray:
         except BROKEN as error:
             raise FedcliError(f"{path}: {name} cannot be read: {error}", AGAIN) from None
     if kind.kind not in "iu" or labels.ndim not in (1, 2) or labels.min(initial=0) < 0:
-        raise FedcliError(f"{path}: {name} is {kind} {list(labels.shape)}, not classes from 0", HINT)
+        raise FedcliError(
+            f"{path}: {name} is {kind} {list(labels.shape)}, not classes from 0", HINT
+        )
     if (highest := int(labels.max(initial=0))) > HIGHEST:
-        raise FedcliError(f"{path}: {name} has the label {highest}, the highest possible is {HIGHEST}", HINT)
+        raise FedcliError(
+            f"{path}: {name} has the label {highest}, the highest possible is {HIGHEST}", HINT
+        )
     several = labels.ndim == 2 and labels.shape[1] > 1
     if several and highest > 1:
-        raise FedcliError(f"{path}: {name} has the label {highest}, where several per image are each 0 or 1", HINT)
+        raise FedcliError(
+            f"{path}: {name} has the label {highest}, where several per image are each 0 or 1", HINT
+        )
     return (labels if several else labels.reshape(-1)).astype(np.int64)
 
 
@@ -156,9 +194,13 @@ def _check_images(path: Path, part: str, count: int) -> tuple[int, ...]:
     pixels.stream.close()
     shape, expected = pixels.shape, "uint8 [N, H, W], [N, H, W, 3] or [N, D, H, W]"
     if kind != np.uint8 or len(shape) not in (3, 4):
-        raise FedcliError(f"{path}: {part}_images is {kind} {list(shape)}, expected {expected}", HINT)
+        raise FedcliError(
+            f"{path}: {part}_images is {kind} {list(shape)}, expected {expected}", HINT
+        )
     if math.prod(shape[1:]) > MOST:
-        raise FedcliError(f"{path}: {part}_images claims {math.prod(shape[1:]):,} numbers per image", HINT)
+        raise FedcliError(
+            f"{path}: {part}_images claims {math.prod(shape[1:]):,} numbers per image", HINT
+        )
     if shape[0] != count:
         raise FedcliError(f"{path} has {shape[0]} {part} images and {count} labels", AGAIN)
     return shape
@@ -200,18 +242,27 @@ def _open(path: Path, name: str) -> tuple[Pixels, np.dtype]:
         raise
 
 
-def _header(path: Path, name: str, stream: IO[bytes], length: int) -> tuple[tuple[int, ...], np.dtype]:
+def _header(
+    path: Path, name: str, stream: IO[bytes], length: int
+) -> tuple[tuple[int, ...], np.dtype]:
     """Shape of an array and the type of its numbers; the stream then stands at the first. Raises FedcliError."""
     try:
-        if (version := npy.read_magic(stream)) != (1, 0):  # later ones are for headers of more than 64 KB
+        if (version := npy.read_magic(stream)) != (
+            1,
+            0,
+        ):  # later ones are for headers of more than 64 KB
             raise ValueError(f"its header is of version {version}")
         shape, by_column, kind = npy.read_array_header_1_0(stream)
     except BROKEN as error:
         raise FedcliError(f"{path}: {name} cannot be read: {error}", AGAIN) from None
     if kind.hasobject:
-        raise FedcliError(f"{path}: {name} holds Python objects, which fedcli never unpickles", HINT)
+        raise FedcliError(
+            f"{path}: {name} holds Python objects, which fedcli never unpickles", HINT
+        )
     if by_column and len(shape) > 2:
-        raise FedcliError(f"{path}: {name} is stored column by column", "save it again from np.ascontiguousarray")
+        raise FedcliError(
+            f"{path}: {name} is stored column by column", "save it again from np.ascontiguousarray"
+        )
     if length != (whole := stream.tell() + math.prod(shape) * kind.itemsize):
         raise FedcliError(f"{path}: {name} has {length} bytes, expected {whole}", AGAIN)
     return shape, kind
@@ -225,7 +276,10 @@ def sample(folder: Path) -> None:
     arrays: dict[str, np.ndarray] = {}
     for part, each in zip(PARTS, (5, 1, 2), strict=True):
         labels = np.arange(each * 9, dtype=np.uint8) % 9
-        images = [picture(f"{part}-{i}", int(label), height=28, width=28) for i, label in enumerate(labels)]
+        images = [
+            picture(f"{part}-{i}", int(label), height=28, width=28)
+            for i, label in enumerate(labels)
+        ]
         arrays |= {f"{part}_images": np.stack(images), f"{part}_labels": labels[:, None]}
     _write(folder / "pathmnist.npz", arrays)
 
@@ -238,11 +292,17 @@ def sample_of_several(folder: Path) -> None:
     """chestmnist.npz: grey images, labels [N, 14]; attributes.csv says who the made-up patients are, by image."""
     arrays: dict[str, np.ndarray] = {}
     for part, count in SEVERAL.items():
-        labels = np.stack([labels_of(i, len(CLASSES["chestmnist"])) for i in range(count)])  # [N, L]
+        labels = np.stack(
+            [labels_of(i, len(CLASSES["chestmnist"])) for i in range(count)]
+        )  # [N, L]
         images = [spots(f"chestmnist-{part}-{i}", row) for i, row in enumerate(labels)]
         arrays |= {f"{part}_images": np.stack(images), f"{part}_labels": labels}
     _write(folder / "chestmnist.npz", arrays)
-    people = [[f"{part}-{i:06d}", *PERSON[i % len(PERSON)]] for part, count in SEVERAL.items() for i in range(count)]
+    people = [
+        [f"{part}-{i:06d}", *PERSON[i % len(PERSON)]]
+        for part, count in SEVERAL.items()
+        for i in range(count)
+    ]
     table(folder / "attributes.csv", ["image", "sex", "age"], people)
 
 

@@ -27,12 +27,23 @@ SHARES = {  # attribute -> value -> share of patients, the same within every cla
     "age": dict(zip(AGE_BANDS, (0.3, 0.3, 0.4), strict=True)),
     "site": {"north": 0.4, "east": 0.3, "south": 0.2, "west": 0.1},
 }
-CONTRAST = {"white": 1.0, "black": 0.4, "asian": 0.6}  # the disparity: what a bleed adds is multiplied by this
+CONTRAST = {
+    "white": 1.0,
+    "black": 0.4,
+    "asian": 0.6,
+}  # the disparity: what a bleed adds is multiplied by this
 HEAD = {"female": 0.95, "male": 1.0}  # size of the head
 VENTRICLES = dict(zip(AGE_BANDS, (0.75, 1.0, 1.4), strict=True))  # size of the ventricles
 NOISE = {"north": 4.0, "east": 5.0, "south": 6.0, "west": 7.0}  # HU, a scanner's noise
 
-BONE, SCALP, GREY, WHITE, FLUID, BLOOD = 900.0, 25.0, 39.0, 30.0, 8.0, 34.0  # HU; BLOOD is what a bleed adds
+BONE, SCALP, GREY, WHITE, FLUID, BLOOD = (
+    900.0,
+    25.0,
+    39.0,
+    30.0,
+    8.0,
+    34.0,
+)  # HU; BLOOD is what a bleed adds
 
 
 def rows(raw: Path | None, choices: Choices) -> Listing:
@@ -43,7 +54,9 @@ def rows(raw: Path | None, choices: Choices) -> Listing:
     for p in range(PATIENTS):
         codes = {name: int(values[p]) for name, values in groups.items()}
         ids = [f"phantom-{p:04d}-{s}" for s in range(SLICES)]
-        images += [Row(id, int(labels[p]), None, groups=codes, patient=f"patient-{p:04d}") for id in ids]
+        images += [
+            Row(id, int(labels[p]), None, groups=codes, patient=f"patient-{p:04d}") for id in ids
+        ]
     attributes = {name: list(shares) for name, shares in SHARES.items()}
     return divided(Listing(images, attributes, "patient_id"), choices)
 
@@ -76,7 +89,9 @@ def decode(raw: Path | None, row: Row, choices: Choices) -> np.ndarray:
     return linear(density, *WINDOWS["brain"])[..., None]
 
 
-def _coordinates(size: int, head: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, float]:
+def _coordinates(
+    size: int, head: float, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, float]:
     """x, y [size, size] in which the skull is the unit circle, and a pixel's width in them."""
     side = (np.arange(size) + 0.5) / size * 2 - 1
     across, down = np.meshgrid(side - rng.normal(0, 0.03), side - rng.normal(0, 0.03))
@@ -92,7 +107,9 @@ def _within(distance: np.ndarray, limit: float | np.ndarray, blur: float) -> np.
     return np.clip(0.5 + (limit - distance) / blur, 0, 1)
 
 
-def _brain(x: np.ndarray, y: np.ndarray, ventricles: float, blur: float, rng: np.random.Generator) -> np.ndarray:
+def _brain(
+    x: np.ndarray, y: np.ndarray, ventricles: float, blur: float, rng: np.random.Generator
+) -> np.ndarray:
     """Density [size, size] of a brain without a bleed."""
     r, size = np.hypot(x, y), len(x)
     folds = _texture(size, 14, rng) * 0.05
@@ -114,11 +131,15 @@ def _texture(size: int, waves: int, rng: np.random.Generator) -> np.ndarray:
     at = (np.arange(size) + 0.5) / size * waves
     low, share = at.astype(int), at % 1
     share = share * share * (3 - 2 * share)
-    rise = coarse[low] * (1 - share)[:, None] + coarse[low + 1] * share[:, None]  # [size, waves + 2]
+    rise = (
+        coarse[low] * (1 - share)[:, None] + coarse[low + 1] * share[:, None]
+    )  # [size, waves + 2]
     return 1.4 * (rise[:, low] * (1 - share) + rise[:, low + 1] * share)
 
 
-def _bleed(kind: str, x: np.ndarray, y: np.ndarray, blur: float, rng: np.random.Generator) -> np.ndarray:
+def _bleed(
+    kind: str, x: np.ndarray, y: np.ndarray, blur: float, rng: np.random.Generator
+) -> np.ndarray:
     """Share of each pixel that is blood, [size, size]; all zero for "none"."""
     side = rng.choice([0, np.pi]) + rng.uniform(-0.7, 0.7)  # left or right, as an angle
     if kind == "epidural":
@@ -134,12 +155,16 @@ def _at_skull(
     x: np.ndarray, y: np.ndarray, blur: float, side: float, reach: float, depth: float, power: int
 ) -> np.ndarray:
     """A bleed along the skull, reach radians to either side; a low power makes it a lens, a high one a crescent."""
-    along = np.abs((np.arctan2(y, x) - side + np.pi) % (2 * np.pi) - np.pi) / reach  # 0 in the middle, 1 at the ends
+    along = (
+        np.abs((np.arctan2(y, x) - side + np.pi) % (2 * np.pi) - np.pi) / reach
+    )  # 0 in the middle, 1 at the ends
     thick = depth * np.clip(1 - along**power, 0, 1)
     return _within(0.9 - np.hypot(x, y), thick, blur * 2) * (along < 1)
 
 
-def _blob(x: np.ndarray, y: np.ndarray, blur: float, side: float, rng: np.random.Generator) -> np.ndarray:
+def _blob(
+    x: np.ndarray, y: np.ndarray, blur: float, side: float, rng: np.random.Generator
+) -> np.ndarray:
     """A bleed inside the brain with a ragged edge."""
     distance = rng.uniform(0.3, 0.6)
     u, v = x - distance * np.cos(side), y - distance * np.sin(side)

@@ -40,13 +40,18 @@ def rows(raw: Path, choices: Choices) -> Listing:
     name, folder = locate(raw)
     labels = single_labels(raw / name)
     there = (labels.index + ".dcm").isin([entry.name for entry in os.scandir(raw / folder)])
-    skipped = [(f"{folder}/{id}.dcm", f"listed in {name}, not in the folder") for id in labels.index[~there]]
+    skipped = [
+        (f"{folder}/{id}.dcm", f"listed in {name}, not in the folder")
+        for id in labels.index[~there]
+    ]
     labels = labels[there]
     files = [f"{folder}/{id}.dcm" for id in labels.index]
     jobs = choices.jobs if len(files) > FEW else 1
     headers = processes.in_order(partial(_about, raw), files, label="reading headers", jobs=jobs)
     columns = ["why", "sex", "age", "patient"]
-    facts = DataFrame(list(headers), columns=columns).assign(id=labels.index, label=labels.to_numpy(), file=files)
+    facts = DataFrame(list(headers), columns=columns).assign(
+        id=labels.index, label=labels.to_numpy(), file=files
+    )
     known = {key: values for key, values in ATTRIBUTES.items() if facts[key].isin(values).any()}
     listing = listed(facts, known, [name], patient="patient_id", skipped=skipped)
     if choices.split == "patient" and listing.rows and not listing.patient:
@@ -79,11 +84,18 @@ def single_labels(path: Path) -> "Series":
     table = read_table(path, ["ID", "Label"])
     if not table.Label.isin([0, 1]).all():
         odd = table[~table.Label.isin([0, 1])].iloc[0]
-        raise FedcliError(f"{path}: {odd.ID} has the label {odd.Label}, expected 0 or 1", "download the file again")
-    repeated = table[table.ID.duplicated(keep=False)].drop_duplicates(["ID", "Label"])  # Kaggle's file repeats a few
+        raise FedcliError(
+            f"{path}: {odd.ID} has the label {odd.Label}, expected 0 or 1",
+            "download the file again",
+        )
+    repeated = table[table.ID.duplicated(keep=False)].drop_duplicates(
+        ["ID", "Label"]
+    )  # Kaggle's file repeats a few
     if (twice := repeated.ID.duplicated()).any():
         id = repeated.ID[twice].iloc[0]
-        raise FedcliError(f"{path}: {id} has two labels, 0 and 1", "keep the right one of the two rows")
+        raise FedcliError(
+            f"{path}: {id} has two labels, 0 and 1", "keep the right one of the two rows"
+        )
     names = table.ID[table.Label == 1].drop_duplicates()
     positive = DataFrame([name.rpartition("_") for name in names], columns=["id", "_", "subtype"])
     positive = positive[positive.subtype != "any"]
@@ -125,7 +137,13 @@ def sample(folder: Path, times: int = 1) -> None:
     for i in range(times * (SINGLE + SEVERAL + NONE)):
         id = f"ID_{(i + 1) * 2654435761 % 2**32:08x}{i % 16:x}"
         first, within = i % 5, i % (SINGLE + SEVERAL + NONE)
-        subtypes = {first} if within < SINGLE else {first, (first + 2) % 5} if within < SINGLE + SEVERAL else set()
+        subtypes = (
+            {first}
+            if within < SINGLE
+            else {first, (first + 2) % 5}
+            if within < SINGLE + SEVERAL
+            else set()
+        )
         lines += [[f"{id}_{name}", int(k in subtypes)] for k, name in enumerate(CLASSES)]
         lines.append([f"{id}_any", int(bool(subtypes))])
         patient = f"ID_{1000 + i // 10 * 5 + first:08x}"
@@ -133,8 +151,14 @@ def sample(folder: Path, times: int = 1) -> None:
         age = "" if k % 12 == 11 else 25 + 7 * k % 60
         people.setdefault(patient, [ATTRIBUTES["sex"][k % 2], age, RACES[k // 2 % len(RACES)]])
         _write(folder / "stage_2_train" / f"{id}.dcm", id, patient, _head(id, first), i)
-    table(folder / "attributes.csv", ["patient_id", *PERSON], [[id, *person] for id, person in people.items()])
-    table(folder / "stage_2_train.csv", ["ID", "Label"], [*lines, *lines[:6]])  # Kaggle's table repeats some rows
+    table(
+        folder / "attributes.csv",
+        ["patient_id", *PERSON],
+        [[id, *person] for id, person in people.items()],
+    )
+    table(
+        folder / "stage_2_train.csv", ["ID", "Label"], [*lines, *lines[:6]]
+    )  # Kaggle's table repeats some rows
     if times > 1:  # what stands in for the real data has no oddity of its own
         return
     whole = folder / "stage_2_train" / f"{lines[6][0].removesuffix('_epidural')}.dcm"
@@ -166,12 +190,21 @@ def _write(path: Path, id: str, patient: str, hounsfield: np.ndarray, i: int) ->
     if not kind["signed"]:
         stored = stored % 2 ** kind["bits"]
     fields: dict[str, Any] = dict(
-        PatientID=patient, StudyInstanceUID=_uid(patient), SeriesInstanceUID=_uid(patient, 1), Modality="CT"
+        PatientID=patient,
+        StudyInstanceUID=_uid(patient),
+        SeriesInstanceUID=_uid(patient, 1),
+        Modality="CT",
     )
-    fields |= dict(Rows=SIDE, Columns=SIDE, SamplesPerPixel=1, PhotometricInterpretation="MONOCHROME2")
+    fields |= dict(
+        Rows=SIDE, Columns=SIDE, SamplesPerPixel=1, PhotometricInterpretation="MONOCHROME2"
+    )
     fields |= dict(BitsAllocated=16, BitsStored=kind["bits"], HighBit=kind["bits"] - 1)
-    fields |= dict(PixelRepresentation=kind["signed"], RescaleIntercept=kind["intercept"], RescaleSlope=1)
-    fields |= dict(PixelSpacing=[0.488281, 0.488281], StudyID="", PixelData=stored.astype("<u2").tobytes())
+    fields |= dict(
+        PixelRepresentation=kind["signed"], RescaleIntercept=kind["intercept"], RescaleSlope=1
+    )
+    fields |= dict(
+        PixelSpacing=[0.488281, 0.488281], StudyID="", PixelData=stored.astype("<u2").tobytes()
+    )
     if kind["windows"]:
         fields |= dict(zip(("WindowCenter", "WindowWidth"), kind["windows"], strict=True))
     file = Dataset()

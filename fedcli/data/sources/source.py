@@ -59,7 +59,9 @@ class Choices:
     own: dict[str, str] = field(default_factory=dict)
     fold: int = 1  # which of the folds is the test part, from 1, for a split that has folds
     folds: int = 5  # how many folds there are
-    sample_images: int | None = None  # images drawn by the seed before they are divided into parts; None keeps all
+    sample_images: int | None = (
+        None  # images drawn by the seed before they are divided into parts; None keeps all
+    )
     stratified: bool = False  # draw each class in proportion
     scaled_decoding: bool = False  # let libjpeg shrink photographs, to no less than twice the size
 
@@ -67,7 +69,9 @@ class Choices:
 def checked_channels(count: int, choices: Choices, what: str = "slices") -> int:
     """A number of channels itself. Raises UsageError where that are more than --clahe takes."""
     if choices.clahe and count > 3:
-        raise UsageError(f"--clahe takes grey or colour images, not {count} {what}", "leave --clahe out")
+        raise UsageError(
+            f"--clahe takes grey or colour images, not {count} {what}", "leave --clahe out"
+        )
     return count
 
 
@@ -79,12 +83,18 @@ class Listing:
     # name -> values; Row.groups holds places in these lists
     attributes: dict[str, list[str]] = field(default_factory=dict)
     patient: str | None = None  # what Row.patient names: the column or kind of id, None if nothing
-    tables: list[str] = field(default_factory=list)  # files, relative to raw, whose contents decided the rows
+    tables: list[str] = field(
+        default_factory=list
+    )  # files, relative to raw, whose contents decided the rows
     # (file relative to raw, why), for files already known to be unusable
     skipped: list[tuple[str, str]] = field(default_factory=list)
-    classes: list[str] | None = None  # names of the classes where the card cannot know them; else None
+    classes: list[str] | None = (
+        None  # names of the classes where the card cannot know them; else None
+    )
     channels: int | None = None  # 1 or 3 where the card cannot know; else None
-    sites: str | None = None  # the attribute whose values are the hospitals where the card cannot know; else None
+    sites: str | None = (
+        None  # the attribute whose values are the hospitals where the card cannot know; else None
+    )
     # labels.MULTI_LABEL where the files say that images have several labels; None for the card's
     task: str | None = None
 

@@ -17,7 +17,9 @@ from ..pool import Row
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 else:
-    DataFrame = Series = Any  # pandas takes half a second to import, which functions that need it do
+    DataFrame = Series = (
+        Any  # pandas takes half a second to import, which functions that need it do
+    )
 
 # what a part of a split is called -> whether it tests
 PARTS = {"train": False, "training": False, "val": False, "valid": False, "validation": False}
@@ -50,7 +52,9 @@ def read_table(path: Path, columns: Collection[str], **options: Any) -> DataFram
     except pandas.errors.EmptyDataError:
         raise FedcliError(f"{path} has no rows", NO_ROWS) from None
     except (pandas.errors.ParserError, UnicodeDecodeError, ValueError) as error:
-        raise FedcliError(f"{path} is not a readable CSV file: {error}", "download it again") from None
+        raise FedcliError(
+            f"{path} is not a readable CSV file: {error}", "download it again"
+        ) from None
     _check_columns(path, table, columns)
     if table.empty:
         raise FedcliError(f"{path} has no rows", NO_ROWS)
@@ -59,7 +63,9 @@ def read_table(path: Path, columns: Collection[str], **options: Any) -> DataFram
 
 def _check_columns(path: Path, table: DataFrame, columns: Collection[str]) -> None:
     if missing := [column for column in columns if column not in table]:
-        raise FedcliError(f"{path} has {lacking(missing)}", f"columns found: {', '.join(map(str, table.columns))}")
+        raise FedcliError(
+            f"{path} has {lacking(missing)}", f"columns found: {', '.join(map(str, table.columns))}"
+        )
 
 
 def first_column(path: Path, table: DataFrame, names: Sequence[str]) -> str:
@@ -85,7 +91,12 @@ def check_once(path: Path, names: Series, hint: str = "keep the right one of its
 
 
 def check_values(
-    path: Path, names: Series, values: Series, allowed: Collection[Any], hint: str = "", what: str = ""
+    path: Path,
+    names: Series,
+    values: Series,
+    allowed: Collection[Any],
+    hint: str = "",
+    what: str = "",
 ) -> None:
     """Refuse a table in which something has a value that is not allowed. Raises FedcliError that names it.
 
@@ -94,7 +105,9 @@ def check_values(
     if (odd := ~values.isin(allowed)).any():
         name, value = names[odd].tolist()[0], values[odd].tolist()[0]
         sentence = f"{path}: {name} has the {what or values.name} {value!r}"
-        ends = [f"{allowed[0]} to {allowed[-1]}"] if isinstance(allowed, range) else map(str, allowed)
+        ends = (
+            [f"{allowed[0]} to {allowed[-1]}"] if isinstance(allowed, range) else map(str, allowed)
+        )
         raise FedcliError(sentence, hint or f"expected {' or '.join(ends)}")
 
 
@@ -103,7 +116,9 @@ def one_hot(path: Path, table: DataFrame, columns: Sequence[str], image: str) ->
     hot = table[list(columns)].to_numpy() == 1  # [N, C]
     if (odd := hot.sum(1) != 1).any():
         wrong = table[image][odd].iloc[0]
-        raise FedcliError(f"{path}: {wrong} has {hot[odd][0].sum()} labels, expected one", "correct its row")
+        raise FedcliError(
+            f"{path}: {wrong} has {hot[odd][0].sum()} labels, expected one", "correct its row"
+        )
     return hot.argmax(1)
 
 
@@ -114,7 +129,9 @@ def check_cells(path: Path) -> None:
         head = next(lines, [])
         if odd := next((line for line in lines if len(line) != len(head)), None):
             cells = counted(len(odd), "cell", "cells")
-            raise FedcliError(f"{path}: {','.join(odd)[:80]!r} has {cells}, not {len(head)}", "correct that line")
+            raise FedcliError(
+                f"{path}: {','.join(odd)[:80]!r} has {cells}, not {len(head)}", "correct that line"
+            )
 
 
 def read_sheet(path: Path, columns: list[str], **options: Any) -> DataFrame:
@@ -133,13 +150,19 @@ def read_sheet(path: Path, columns: list[str], **options: Any) -> DataFrame:
         raise FedcliError(f"reading {path.name} needs the Python module openpyxl", hint) from None
     except FedcliError:
         raise
-    except Exception as error:  # broken spreadsheets raise BadZipFile, KeyError, ValueError and more
-        raise FedcliError(f"{path} is not a readable spreadsheet: {error}", "download it again") from None
+    except (
+        Exception
+    ) as error:  # broken spreadsheets raise BadZipFile, KeyError, ValueError and more
+        raise FedcliError(
+            f"{path} is not a readable spreadsheet: {error}", "download it again"
+        ) from None
     _check_columns(path, table, columns)
     return table
 
 
-def read_cells(path: Path, hint: str, encoding: str = "utf-8-sig") -> tuple[list[str], list[list[str]]]:
+def read_cells(
+    path: Path, hint: str, encoding: str = "utf-8-sig"
+) -> tuple[list[str], list[list[str]]]:
     """Header and other lines of a CSV file that a person made, as texts without spaces around them.
 
     Commas, semicolons or tabs stand between its cells, whichever divides all lines alike, or else the header most.
@@ -148,7 +171,10 @@ def read_cells(path: Path, hint: str, encoding: str = "utf-8-sig") -> tuple[list
     text = read_text(path, hint, encoding)
     try:
         tables = [_split(text, separator) for separator in ",;\t"]
-        alike = [len(head) > 1 and all(len(line) == len(head) for line in lines) for head, lines in tables]
+        alike = [
+            len(head) > 1 and all(len(line) == len(head) for line in lines)
+            for head, lines in tables
+        ]
         head, records = tables[max(range(3), key=lambda k: (alike[k], len(tables[k][0])))]
     except csv.Error as error:
         raise FedcliError(f"{path} is not a readable CSV file: {error}", hint) from None
@@ -156,13 +182,19 @@ def read_cells(path: Path, hint: str, encoding: str = "utf-8-sig") -> tuple[list
         raise FedcliError(f"{path} {'has a header and no rows' if head else 'is empty'}", NO_ROWS)
     if odd := next((record for record in records if len(record) != len(head)), None):
         cells = counted(len(odd), "cell", "cells")
-        raise FedcliError(f"{path}: {','.join(odd)!r} has {cells}, not {len(head)}", "correct that line")
+        raise FedcliError(
+            f"{path}: {','.join(odd)!r} has {cells}, not {len(head)}", "correct that line"
+        )
     return head, records
 
 
 def _split(text: str, separator: str) -> tuple[list[str], list[list[str]]]:
     """Header and other lines; a separator at the end of every line but the first begins no cell."""
-    lines = [[cell.strip() for cell in line] for line in csv.reader(io.StringIO(text), delimiter=separator) if line]
+    lines = [
+        [cell.strip() for cell in line]
+        for line in csv.reader(io.StringIO(text), delimiter=separator)
+        if line
+    ]
     head, *records = lines or [[]]
     if all(len(record) == len(head) + 1 and not record[-1] for record in records):
         records = [record[:-1] for record in records]
@@ -177,20 +209,32 @@ def spellings(image: str) -> list[str]:
 
 def names_of(row: Row) -> list[str]:
     """Ways to write an image: its id, and where that is a file its path, its name, and that without suffix."""
-    return list(dict.fromkeys([row.id, *(spellings(row.source) if isinstance(row.source, str) else [])]))
+    return list(
+        dict.fromkeys([row.id, *(spellings(row.source) if isinstance(row.source, str) else [])])
+    )
 
 
-def naming_column(path: Path, records: list[list[str]], names: Sequence[Sequence[str]], **how: Any) -> int:
+def naming_column(
+    path: Path, records: list[list[str]], names: Sequence[Sequence[str]], **how: Any
+) -> int:
     """The column that names the most images, by all of their names. Raises FedcliError where none names any."""
     column = image_column(records, {name for spelt in names for name in spelt}, **how)
     if column is None:
-        hint = f"its first line of values is: {', '.join(records[0])}; an image here is {names[0][0]}"
-        raise FedcliError(f"{path} names none of the {counted(len(names), 'image', 'images')}", hint)
+        hint = (
+            f"its first line of values is: {', '.join(records[0])}; an image here is {names[0][0]}"
+        )
+        raise FedcliError(
+            f"{path} names none of the {counted(len(names), 'image', 'images')}", hint
+        )
     return column
 
 
 def image_column(
-    records: list[list[str]], known: Set[str], *, other: int, spelt: Callable[[str], list[str]] = lambda text: [text]
+    records: list[list[str]],
+    known: Set[str],
+    *,
+    other: int,
+    spelt: Callable[[str], list[str]] = lambda text: [text],
 ) -> int | None:
     """The column of a table that names the most of the known images, None where none names any.
 

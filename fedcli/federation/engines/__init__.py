@@ -51,8 +51,12 @@ class Remote:
     metavar: str  # what stands after the colon, in capitals
     meaning: str  # the same in words
     warning: str = ""  # what a reader of the run's numbers must know
-    images: Callable[..., Any] | None = None  # in place of data.shard.load() for a manifest of sites
-    gathered: Callable[[list[Path], Path], Path] | None = None  # (descriptions or folders, --work) -> that manifest
+    images: Callable[..., Any] | None = (
+        None  # in place of data.shard.load() for a manifest of sites
+    )
+    gathered: Callable[[list[Path], Path], Path] | None = (
+        None  # (descriptions or folders, --work) -> that manifest
+    )
     # (a run, options of evaluate) -> scores.json, from what sites say of their test images
     evaluate: Callable[[Path, Any], Path] | None = None
     # (descriptions, folder of sockets, idle seconds, folder to attach in) -> the files of a job that carries messages,
@@ -103,19 +107,29 @@ def remote(engine: str | None) -> tuple[Remote, str] | None:
     if not isinstance(kind, Remote):
         return None
     if not where:
-        raise UsageError(f"--engine {engine!r} lacks {kind.meaning}", f"write {name}:{kind.metavar}")
+        raise UsageError(
+            f"--engine {engine!r} lacks {kind.meaning}", f"write {name}:{kind.metavar}"
+        )
     return kind, where
 
 
-def named(engine: str | None = None, *, jobs: int | None = None, at_once: int | None = None) -> str | None:
+def named(
+    engine: str | None = None, *, jobs: int | None = None, at_once: int | None = None
+) -> str | None:
     """The engine that the flags name; --jobs N and --at-once N are short for pool:N and streams:N.
 
     None without a flag: the network and the machine then decide. Raises UsageError for two flags.
     """
-    forms = {"--engine": engine, "--jobs": jobs and f"pool:{jobs}", "--at-once": at_once and f"streams:{at_once}"}
+    forms = {
+        "--engine": engine,
+        "--jobs": jobs and f"pool:{jobs}",
+        "--at-once": at_once and f"streams:{at_once}",
+    }
     given = {flag: name for flag, name in forms.items() if name}
     if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)} name different engines", "give only one of these flags")
+        raise UsageError(
+            f"{' and '.join(given)} name different engines", "give only one of these flags"
+        )
     return next(iter(given.values()), None)
 
 
@@ -135,7 +149,10 @@ def parsed(engine: str, device: str) -> tuple[str, int]:
     if kind.anywhere and not colon:
         return name, sys.maxsize
     if not (count.isdecimal() and int(count) > 0):
-        raise UsageError(f"--engine {engine!r} lacks the number of clients at once", f"write for example {name}:4")
+        raise UsageError(
+            f"--engine {engine!r} lacks the number of clients at once",
+            f"write for example {name}:4",
+        )
     if int(count) > 1 and kind.device and not device.startswith(kind.device):
         raise UsageError(f"--engine {engine} is for {kind.device}, not for {device}", kind.hint)
     return name, int(count)
@@ -143,7 +160,9 @@ def parsed(engine: str, device: str) -> tuple[str, int]:
 
 def chosen(engine: str | None, clients: int, device: str) -> tuple[str, int]:
     """Name and count of the engine for rounds of so many clients; None is what suits. Raises as parsed() does."""
-    name, count = parsed(engine or f"pool:{usual_jobs(torch.get_num_threads(), clients, device)}", device)
+    name, count = parsed(
+        engine or f"pool:{usual_jobs(torch.get_num_threads(), clients, device)}", device
+    )
     count = min(count, clients)
     kind = kind_of(name)
     return (name, count) if count > 1 or (kind and kind.anywhere) else (IN_PROCESS, 1)
@@ -158,7 +177,9 @@ def side_by_side(engine: str | None, clients: int, device: str) -> bool:
     return kind is not None and (kind.anywhere or name == "pool")
 
 
-def open_engine(engine: str | None, clients: InProcess, at_most: int) -> AbstractContextManager[Engine]:
+def open_engine(
+    engine: str | None, clients: InProcess, at_most: int
+) -> AbstractContextManager[Engine]:
     """The engine by its name, as a context; None is what suits.
 
     clients: all of them; at_most: of these take part in a round. Raises UsageError where it cannot run here.

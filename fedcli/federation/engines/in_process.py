@@ -35,13 +35,17 @@ class InProcess:
     layout: Layout
     shards: dict[str, Shard]
     training: Training
-    val: dict[str, Shard] = field(default_factory=dict)  # client -> its validation part, where there is one
+    val: dict[str, Shard] = field(
+        default_factory=dict
+    )  # client -> its validation part, where there is one
     # (device, threads, processes that share it) -> the same clients in another process; can be pickled
     remake: "Callable[[str, int, int], InProcess] | None" = None
     steps: Steps = None  # type: ignore[assignment]  # never, once it is made
 
     def __post_init__(self) -> None:
-        made = self.steps or local_steps(self.method, self.net, self.layout, self.training.optimizer)
+        made = self.steps or local_steps(
+            self.method, self.net, self.layout, self.training.optimizer
+        )
         object.__setattr__(self, "steps", made)
 
     def __call__(self, tasks: list[Task]) -> Iterable[Report]:
@@ -50,9 +54,13 @@ class InProcess:
     def run_one(self, task: Task) -> Report:
         try:
             shard, val = self.shards[task.client], self.val.get(task.client)
-            return run_client(self.method, self.net, self.layout, shard, task, self.training, val, self.steps)
+            return run_client(
+                self.method, self.net, self.layout, shard, task, self.training, val, self.steps
+            )
         except FedcliError:
             raise
         except Exception as error:
-            error.add_note(f"while training client {task.client} in round {task.round} of {task.rounds}")
+            error.add_note(
+                f"while training client {task.client} in round {task.round} of {task.rounds}"
+            )
             raise

@@ -35,8 +35,9 @@ from .wire import Arrays, Message, pack, to_arrays, to_tensors, unpack
 TOGETHER, AHEAD = 8, 2  # clients in one call, and calls that a worker has at once
 INSTALL = "pip install 'fedcli[ray]'"
 SETTINGS = {  # of ray, read when it is imported: no report to its authors, no warning about GPUs that nobody asked for
-    "RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-}  # fmt: skip
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
 WATCH = """
 import sys
 if not sys.stdin.buffer.read():
@@ -47,7 +48,9 @@ GONE = (
     " Start the cluster again and go on with --resume"
 )
 Sent = tuple[Message, Arrays]  # a task or report, and beside it what the client keeps
-Running = dict[Any, tuple[Any, list[int]]]  # result to come -> its worker, and the places of its tasks
+Running = dict[
+    Any, tuple[Any, list[int]]
+]  # result to come -> its worker, and the places of its tasks
 
 
 class Ray(AbstractContextManager["Ray"]):
@@ -56,7 +59,9 @@ class Ray(AbstractContextManager["Ray"]):
     def __init__(self, clients: InProcess, at_most: int):
         """Start as many workers as there are free CPUs, or GPUs, for; at_most of them. Raises FedcliError."""
         if clients.remake is None:
-            raise UsageError("--engine ray trains clients that are loaded from files", "choose another engine")
+            raise UsageError(
+                "--engine ray trains clients that are loaded from files", "choose another engine"
+            )
         self.clients, self.device = clients, str(clients.layout.flat.device)
         self.ray = _imported()
         self.started = not self.ray.is_initialized()
@@ -74,16 +79,22 @@ class Ray(AbstractContextManager["Ray"]):
         first = tasks[0]
         alike = all(task.theta is first.theta and task.shared is first.shared for task in tasks)
         common = self.ray.put(pack(first)[1] if alike else {})  # in the object store
-        pending: dict[Any, deque[int]] = {worker: deque() for worker in self.workers}  # places in tasks, rising
+        pending: dict[Any, deque[int]] = {
+            worker: deque() for worker in self.workers
+        }  # places in tasks, rising
         for k, task in enumerate(tasks):
             pending[self.worker_of[task.client]].append(k)
         running: Running = {}
         finished: dict[int, Report] = {}
         read = 0
         while read < len(tasks):
-            limit = read + 2 * TOGETHER * AHEAD * len(self.workers)  # so far may workers run ahead of the reader
+            limit = read + 2 * TOGETHER * AHEAD * len(
+                self.workers
+            )  # so far may workers run ahead of the reader
             for worker, places in pending.items():
-                for taken in _next(places, limit, sum(other is worker for other, _ in running.values())):
+                for taken in _next(
+                    places, limit, sum(other is worker for other, _ in running.values())
+                ):
                     sent = [_sent(tasks[k], alike) for k in taken]
                     running[worker.work_on.remote(common, sent)] = worker, taken
             result = self.ray.wait(list(running))[0][0]
@@ -114,7 +125,12 @@ class Ray(AbstractContextManager["Ray"]):
         return answers
 
     def _replace(
-        self, worker: Any, taken: list[int], tasks: list[Task], pending: dict[Any, deque[int]], running: Running
+        self,
+        worker: Any,
+        taken: list[int],
+        tasks: list[Task],
+        pending: dict[Any, deque[int]],
+        running: Running,
     ) -> None:
         """Give a lost worker's clients to the others, and those of its tasks that were not read. Raises FedcliError."""
         self.workers.remove(worker)
@@ -126,7 +142,9 @@ class Ray(AbstractContextManager["Ray"]):
         again = [*taken, *pending.pop(worker)]
         for result in [result for result, (other, _) in running.items() if other is worker]:
             again += running.pop(result)[1]
-        self.worker_of |= self._shared_out([client for client, other in self.worker_of.items() if other is worker])
+        self.worker_of |= self._shared_out(
+            [client for client, other in self.worker_of.items() if other is worker]
+        )
         for k in again:
             pending[self.worker_of[tasks[k].client]].append(k)
         for other, places in pending.items():
@@ -134,22 +152,34 @@ class Ray(AbstractContextManager["Ray"]):
 
     def _shared_out(self, clients: list[str]) -> dict[str, Any]:
         sizes = {client: len(self.clients.shards[client]) for client in clients}
-        return {client: self.workers[k] for client, k in shared_out(sizes, len(self.workers)).items()}
+        return {
+            client: self.workers[k] for client, k in shared_out(sizes, len(self.workers)).items()
+        }
 
     def _begun(self, remake: Callable[[str, int, int], InProcess], at_most: int) -> list[Any]:
         threads, on_gpu = torch.get_num_threads(), self.device.startswith("cuda")
         free = self.ray.available_resources()
-        nodes = [node["Resources"].get("CPU", 0) // threads for node in self.ray.nodes() if node["Alive"]]
+        nodes = [
+            node["Resources"].get("CPU", 0) // threads for node in self.ray.nodes() if node["Alive"]
+        ]
         cpus, gpus = int(min(free.get("CPU", 0) // threads, sum(nodes))), int(free.get("GPU", 0))
         count = min(at_most, cpus)
         if not count or (on_gpu and not gpus):
             what = "GPU" if on_gpu and cpus else console.counted(threads, "CPU", "CPUs")
-            raise FedcliError(f"the ray cluster has no free {what} for a worker", "end its other jobs, or add a node")
-        sharing = math.ceil(count / gpus) if on_gpu else 1  # workers of a GPU: none waits for what others leave of it
+            raise FedcliError(
+                f"the ray cluster has no free {what} for a worker",
+                "end its other jobs, or add a node",
+            )
+        sharing = (
+            math.ceil(count / gpus) if on_gpu else 1
+        )  # workers of a GPU: none waits for what others leave of it
         kind = self.ray.remote(num_cpus=threads, num_gpus=1 / sharing if on_gpu else 0)(Worker)
         workers = [kind.remote() for _ in range(count)]
         folder, words, device = str(Path.cwd()), extensions.words(), "cuda" if on_gpu else "cpu"
-        begun = [worker.begin.remote(remake, folder, words, device, threads, sharing) for worker in workers]
+        begun = [
+            worker.begin.remote(remake, folder, words, device, threads, sharing)
+            for worker in workers
+        ]
         for result in begun:
             if self._answers(result) is None:
                 what = "a worker of the ray cluster ended before it had its clients"
@@ -169,7 +199,11 @@ class Worker:
     """An actor: some clients of the federation, in a process that ray starts wherever a CPU or GPU is free."""
 
     def begin(
-        self, remake: Callable[[str, int, int], InProcess], folder: str, words: frozenset[str], *place: Any
+        self,
+        remake: Callable[[str, int, int], InProcess],
+        folder: str,
+        words: frozenset[str],
+        *place: Any,
     ) -> list | Exception:
         """Make the clients as the process in that folder did. Returns [], or what went wrong.
 
@@ -177,7 +211,9 @@ class Worker:
         """
         try:
             if not Path(folder).is_dir():
-                raise FedcliError(f"the node {os.uname().nodename} has no {folder}", "nodes need the same files")
+                raise FedcliError(
+                    f"the node {os.uname().nodename} has no {folder}", "nodes need the same files"
+                )
             os.chdir(folder)  # paths of a plan may be relative
             extensions.allow(words)
             self.clients = remake(*place)
@@ -192,7 +228,9 @@ class Worker:
             made = []
             for (scalars, arrays), memory in sent:
                 message = scalars, common or arrays
-                report = self.clients.run_one(unpack(Task, message, to_tensors(memory, device), device))
+                report = self.clients.run_one(
+                    unpack(Task, message, to_tensors(memory, device), device)
+                )
                 made.append((pack(report), to_arrays(report.memory)))
         except Exception as error:
             return portable(extensions.fault(error) or error)
@@ -228,7 +266,9 @@ def _imported() -> Any:
 
 def _watched() -> subprocess.Popen:
     """Says a sentence where this process is ended at once, as ray may; send it a byte before the end."""
-    return subprocess.Popen([sys.executable, "-IS", "-c", WATCH, GONE], stdin=subprocess.PIPE, start_new_session=True)
+    return subprocess.Popen(
+        [sys.executable, "-IS", "-c", WATCH, GONE], stdin=subprocess.PIPE, start_new_session=True
+    )
 
 
 def _connect(ray: Any) -> None:
@@ -242,7 +282,9 @@ def _connect(ray: Any) -> None:
         ray.init(address=address or "local", logging_level="ERROR", log_to_driver=False, **own)
     except Exception as error:  # ray names no class for all of them
         at = f"at {address}" if address else "on this machine"
-        raise FedcliError(f"no ray cluster {at}: {_first_line(error)}", "see `ray status`, and RAY_ADDRESS") from error
+        raise FedcliError(
+            f"no ray cluster {at}: {_first_line(error)}", "see `ray status`, and RAY_ADDRESS"
+        ) from error
 
 
 def _first_line(error: Exception) -> str:

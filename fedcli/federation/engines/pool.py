@@ -45,17 +45,25 @@ class Pool(AbstractContextManager["Pool"]):
         if torch.get_num_threads() > 1:  # a forked process cannot take over the threads of another
             what = f"--jobs {jobs} needs networks that train on one thread"
             raise UsageError(what, "leave --threads out, or give --threads 1")
-        self.worker_of = shared_out({client: len(shard) for client, shard in clients.shards.items()}, jobs)
+        self.worker_of = shared_out(
+            {client: len(shard) for client, shard in clients.shards.items()}, jobs
+        )
         size = clients.layout.flat.numel()
         block = MODELS_AT_ONCE * 4 * size + ROOM
         self.received, table = Block(anonymous(block)), anonymous(at_most * 4 * size)
         # [K, P] in shared memory, the models of the last call; None where the system refuses so much
-        self.table = None if table is None else torch.frombuffer(table, dtype=torch.float32).view(at_most, size)
+        self.table = (
+            None
+            if table is None
+            else torch.frombuffer(table, dtype=torch.float32).view(at_most, size)
+        )
         self.workers = Workers(jobs, _begin, clients, self.received, self.table, block=block)
         self._calls, self._waiting = 0, deque[Future[Any]]()
 
     def __call__(self, tasks: list[Task]) -> Iterator[Report]:
-        wait(self._waiting)  # a call that was left early: its tasks read what the next one would overwrite
+        wait(
+            self._waiting
+        )  # a call that was left early: its tasks read what the next one would overwrite
         self._calls += 1
         self._waiting = waiting = deque(self._submitted(tasks))
         try:
@@ -63,7 +71,9 @@ class Pool(AbstractContextManager["Pool"]):
                 yield self._report(place, task, *waiting.popleft().result())
         except WorkerKilled:
             what = "a process that trains clients was killed"
-            raise FedcliError(what, "it may have run out of memory; try fewer --jobs, and --resume") from None
+            raise FedcliError(
+                what, "it may have run out of memory; try fewer --jobs, and --resume"
+            ) from None
 
     def _submitted(self, tasks: list[Task]) -> Iterator[Future[Any]]:
         theta, shared = tasks[0].theta, tasks[0].shared
@@ -73,7 +83,9 @@ class Pool(AbstractContextManager["Pool"]):
             scalars, arrays = pack(task)
             sent = (self._calls, stored) if stored else arrays
             worker = self.worker_of[task.client]
-            yield self.workers.submit(worker, _work_on, place, scalars, sent, to_arrays(task.memory))
+            yield self.workers.submit(
+                worker, _work_on, place, scalars, sent, to_arrays(task.memory)
+            )
 
     def _report(self, place: int, task: Task, message: Message, memory: Arrays) -> Report:
         scalars, arrays = message
@@ -85,7 +97,9 @@ class Pool(AbstractContextManager["Pool"]):
 
     def ask(self, question: Callable[[], Any]) -> list[Any]:
         """The answer of every worker."""
-        return [self.workers.submit(k, question).result() for k in range(len(self.workers.processes))]
+        return [
+            self.workers.submit(k, question).result() for k in range(len(self.workers.processes))
+        ]
 
     def __exit__(self, *error: Any) -> None:
         self.workers.__exit__(*error)
@@ -124,7 +138,9 @@ def _begin(clients: InProcess, received: Block, table: Tensor | None) -> None:
     keep_freed()
 
 
-def _work_on(place: int, scalars: Scalars, sent: tuple[int, Stored] | Arrays, memory: Arrays) -> tuple[Message, Arrays]:
+def _work_on(
+    place: int, scalars: Scalars, sent: tuple[int, Stored] | Arrays, memory: Arrays
+) -> tuple[Message, Arrays]:
     """Train the client of a task, the place-th of its call. Returns the report, without a model that the server has in
     the task or the table, and the memory.
 

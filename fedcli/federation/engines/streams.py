@@ -34,16 +34,27 @@ class Streams:
     def of(cls, first: InProcess, count: int) -> "Streams":
         """count workers, the given one among them; on a GPU no more than have streams of their own."""
         gpu = first.layout.flat.is_cuda
-        workers = [first, *(_copied(first) for _ in range((min(count, MOST) if gpu else count) - 1))]
+        workers = [
+            first,
+            *(_copied(first) for _ in range((min(count, MOST) if gpu else count) - 1)),
+        ]
         if gpu and TorchVersion(torch.__version__) < TorchVersion(OWN_NUMBERS):
             name = first.training.optimizer
-            workers = [replace(w, steps=Steps(w.method.local, w.net, w.layout, name)) for w in workers]
-        return cls(workers, [torch.cuda.Stream(first.layout.flat.device) if gpu else None for _ in workers])
+            workers = [
+                replace(w, steps=Steps(w.method.local, w.net, w.layout, name)) for w in workers
+            ]
+        return cls(
+            workers, [torch.cuda.Stream(first.layout.flat.device) if gpu else None for _ in workers]
+        )
 
     def __call__(self, tasks: list[Task]) -> Iterable[Report]:
         for start in range(0, len(tasks), len(self.workers)):
-            together = list(zip(tasks[start : start + len(self.workers)], self.workers, self.streams))
-            reports = [self._start(*work) for work in together]  # the CPU does not wait for a stream
+            together = list(
+                zip(tasks[start : start + len(self.workers)], self.workers, self.streams)
+            )
+            reports = [
+                self._start(*work) for work in together
+            ]  # the CPU does not wait for a stream
             for report, (_, _, stream) in zip(reports, together, strict=True):
                 yield _arrived(report, stream)
 
@@ -68,12 +79,20 @@ def _arrived(report: Report, stream: Any) -> Report:
 
 def _tensors(*values: Any) -> Iterator[Tensor]:
     for value in values:
-        yield from (item for item in value.values() if item.is_cuda) if isinstance(value, dict) else (value,)
+        yield from (
+            (item for item in value.values() if item.is_cuda)
+            if isinstance(value, dict)
+            else (value,)
+        )
 
 
 def _copied(first: InProcess) -> InProcess:
     """A worker with a network of its own, but for what never trains."""
-    shared = {id(module): module for module in (*first.layout.frozen, first.net.teacher) if module is not None}
+    shared = {
+        id(module): module
+        for module in (*first.layout.frozen, first.net.teacher)
+        if module is not None
+    }
     net = copy.deepcopy(first.net, shared)
     layout = Layout(net, tuple(first.layout.own_shapes))
     return InProcess(first.method, net, layout, first.shards, first.training, first.val)

@@ -47,7 +47,9 @@ def pack(content: Task | Report) -> Message:
     return scalars, arrays
 
 
-def unpack(kind: type[Content], message: Message, memory: Tensors | None = None, device: str = "cpu") -> Content:
+def unpack(
+    kind: type[Content], message: Message, memory: Tensors | None = None, device: str = "cpu"
+) -> Content:
     """The task or report that a message holds, with this memory; scalars that it has no field for are ignored.
 
     Raises MessageError where a field is missing, or is no number, text or tensor as it should be.
@@ -59,11 +61,17 @@ def unpack(kind: type[Content], message: Message, memory: Tensors | None = None,
             values[field.name] = _scalar(kind, field.name, field.type, scalars)
         elif field.type is Tensor:
             if field.name not in arrays:
-                raise MessageError(f"a {kind.__name__.lower()} arrived without its array {field.name!r}")
+                raise MessageError(
+                    f"a {kind.__name__.lower()} arrived without its array {field.name!r}"
+                )
             values[field.name] = _tensor(arrays[field.name], device)
         elif field.name not in STAY:
             prefix = f"{field.name}/"
-            inside = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+            inside = {
+                name.removeprefix(prefix): array
+                for name, array in arrays.items()
+                if name.startswith(prefix)
+            }
             values[field.name] = to_tensors(inside, device)
     return kind(**values)
 
@@ -79,7 +87,9 @@ def to_tensors(arrays: Mapping[str, np.ndarray], device: str = "cpu") -> Tensors
 
 
 def _array(tensor: Tensor) -> np.ndarray:
-    return np.asarray(tensor.detach().cpu().numpy(), order="C")  # ascontiguousarray makes a vector of a scalar
+    return np.asarray(
+        tensor.detach().cpu().numpy(), order="C"
+    )  # ascontiguousarray makes a vector of a scalar
 
 
 def _tensor(array: np.ndarray, device: str) -> Tensor:
@@ -91,5 +101,7 @@ def _scalar(kind: type, name: str, type_: Any, scalars: Scalars) -> Any:
     value = scalars.get(name)
     if not isinstance(value, type_) or isinstance(value, bool):
         what = "without one" if name not in scalars else f"with {str(value)[:40]!r}"
-        raise MessageError(f"the {name} of a {kind.__name__.lower()} is {KINDS[type_]}; one arrived {what}")
+        raise MessageError(
+            f"the {name} of a {kind.__name__.lower()} is {KINDS[type_]}; one arrived {what}"
+        )
     return value

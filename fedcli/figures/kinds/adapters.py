@@ -31,13 +31,27 @@ def frame(path: Path) -> DataFrame:
 
 
 def draw(table: DataFrame) -> Picture:
-    shown = panels(table, "matrix", _panel, lambda name: f"{name}, {'singular values' if name == 'S' else 'cosines'}")
+    shown = panels(
+        table,
+        "matrix",
+        _panel,
+        lambda name: f"{name}, {'singular values' if name == 'S' else 'cosines'}",
+    )
     return picture(table, shown, size=SQUARE)
 
 
 def _panel(part: DataFrame, axes: Axes) -> None:
     largest = float(part["value"].abs().max()) or 1.0 if part["matrix"].iloc[0] == "S" else 1.0
-    matrix(wide(part, "row", "column", "value"), axes, bar={}, cmap="RdBu_r", vmin=-largest, vmax=largest)
+    matrix(
+        wide(part, "row", "column", "value"),
+        axes,
+        bar={},
+        cmap="RdBu_r",
+        vmin=-largest,
+        vmax=largest,
+    )
 
 
-register(Figure("adapters", "What did FairLoRA's adapters learn for each group?", "path", frame, draw))
+register(
+    Figure("adapters", "What did FairLoRA's adapters learn for each group?", "path", frame, draw)
+)

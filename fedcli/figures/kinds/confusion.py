@@ -14,7 +14,9 @@ PRINTED = 10  # classes up to which the cells of a matrix hold numbers
 ABOUT = f"Images by true and predicted class (the most likely one); colour: share of the true class. {LAST_ROUND}"
 
 
-def frame(system: System, *, by: Annotated[str, BY] = "", version: Annotated[str, VERSION] = "clean") -> DataFrame:
+def frame(
+    system: System, *, by: Annotated[str, BY] = "", version: Annotated[str, VERSION] = "clean"
+) -> DataFrame:
     """group, true, predicted, images. Raises NothingToDraw for several labels per image."""
     images = system.images(version, by)
     if images.y.ndim == 2:
@@ -24,7 +26,10 @@ def frame(system: System, *, by: Annotated[str, BY] = "", version: Annotated[str
     lines = []
     for group, _, rows in images.members(by):
         cells = np.bincount(images.y[rows] * len(names) + guess[rows], minlength=len(names) ** 2)
-        lines += [(group, names[k // len(names)], names[k % len(names)], count) for k, count in enumerate(cells)]
+        lines += [
+            (group, names[k // len(names)], names[k % len(names)], count)
+            for k, count in enumerate(cells)
+        ]
     table = DataFrame(lines, columns=["group", "true", "predicted", "images"])
     return titled(table, system.heading("Confusion matrices", by, version), ABOUT, len(images.ids))
 
@@ -32,7 +37,11 @@ def frame(system: System, *, by: Annotated[str, BY] = "", version: Annotated[str
 def draw(table: DataFrame) -> Picture:
     sizes, count = table.groupby("group")["images"].sum(), table["true"].nunique()
     size = max(3.0, 0.45 * count), max(2.8, 0.42 * count)
-    return picture(table, panels(table, "group", _panel, lambda group: f"{group} (n = {sizes[group]})"), size=size)
+    return picture(
+        table,
+        panels(table, "group", _panel, lambda group: f"{group} (n = {sizes[group]})"),
+        size=size,
+    )
 
 
 def _panel(part: DataFrame, axes: Axes) -> None:

@@ -17,21 +17,32 @@ from ..figure import Figure, register
 from ..series import Record, heading, over_runs
 from ..shapes import lines, looks_of, picture
 
-USUAL = "balanced_accuracy", "balanced_accuracy_macro", "auc_macro"  # the first that some run recorded
+USUAL = (
+    "balanced_accuracy",
+    "balanced_accuracy_macro",
+    "auc_macro",
+)  # the first that some run recorded
 SPREAD = "mean ± std over runs"
 COLUMNS = ["series", "system", "round", "value", "low", "high", "place", "title", "unit"]
 
 
 def frame(
-    runs: Mapping[str, list[Record]], *,
+    runs: Mapping[str, list[Record]],
+    *,
     metric: Annotated[str, "of the test set; default: balanced_accuracy"] = "",
     version: Annotated[str, "of the test images: clean or corrupted; default: all"] = "",
-) -> DataFrame:  # fmt: skip
+) -> DataFrame:
     """A line per series, system and round, as of_series() makes them. Raises FedcliError where no run recorded it."""
-    tested = [name for record in _every(runs) for name, series in record.series.items() if series.tested]
-    metric = metric or next((one for one in USUAL if any(name.endswith(f" {one}") for name in tested)), USUAL[0])
+    tested = [
+        name for record in _every(runs) for name, series in record.series.items() if series.tested
+    ]
+    metric = metric or next(
+        (one for one in USUAL if any(name.endswith(f" {one}") for name in tested)), USUAL[0]
+    )
     wanted = f"{version} {metric}".lstrip()
-    names = [name for name in tested if name == wanted or (not version and name.endswith(f" {metric}"))]
+    names = [
+        name for name in tested if name == wanted or (not version and name.endswith(f" {metric}"))
+    ]
     if not names:
         known = f"known: {', '.join(dict.fromkeys(tested))}" if tested else ""
         hint = known or "train with --eval-every 1 to record test curves"
@@ -48,7 +59,9 @@ def of_series(runs: Mapping[str, list[Record]], names: Sequence[str]) -> DataFra
             having = [record.series[name] for record in records if name in record.series]
             if having and np.isfinite((curve := over_runs(having))["value"]).any():
                 about = {"series": name, "system": system, "place": place}
-                parts.append(curve.assign(**about, title=having[0].title, unit=having[0].unit)[COLUMNS])
+                parts.append(
+                    curve.assign(**about, title=having[0].title, unit=having[0].unit)[COLUMNS]
+                )
     if not parts[1:]:
         return parts[0]
     table = pandas.concat(parts[1:], ignore_index=True)

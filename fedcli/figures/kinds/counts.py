@@ -28,10 +28,17 @@ def frame(path: Path) -> DataFrame:
     for name, clients in image_counts.of_manifest(source).items():
         training = {client: parts["train"] for client, parts in clients.items() if "train" in parts}
         values = list(dict.fromkeys(value for counts in training.values() for value in counts))
-        lines += [(name, client, v, counts.get(v, 0)) for client, counts in training.items() for v in values]
+        lines += [
+            (name, client, v, counts.get(v, 0))
+            for client, counts in training.items()
+            for v in values
+        ]
     table = DataFrame(lines, columns=["attribute", "client", "value", "images"])
     body = manifest.read(source).body
-    return titled(table, f"Images of each client: {body['dataset']}" + ", SYNTHETIC data" * bool(body.get("sample")))
+    return titled(
+        table,
+        f"Images of each client: {body['dataset']}" + ", SYNTHETIC data" * bool(body.get("sample")),
+    )
 
 
 def partition_of(path: Path) -> Path:
@@ -53,4 +60,12 @@ def _panel(part: DataFrame, axes: Axes) -> None:
     (bars if len(shown.columns) <= SEVERAL else amounts)(shown, axes, IMAGES)
 
 
-register(Figure("counts", "How many images of each class and group does each client have?", "path", frame, draw))
+register(
+    Figure(
+        "counts",
+        "How many images of each class and group does each client have?",
+        "path",
+        frame,
+        draw,
+    )
+)

@@ -29,24 +29,45 @@ ONE_OF_MANY: Look = {"color": "#8A97A6", "linewidth": 0.8, "alpha": 0.5, "marker
 MEAN: Look = {"color": COLOURS[0], "linewidth": 2.4}
 MEAN_OF_ALL = "mean over clients"
 SERIES = "draw only this, such as loss or 'clean auc_ovo_macro'; may be repeated"
-Drawn = tuple[DataFrame, dict[str, Look], dict[str, Look]]  # lines by name, how each looks, and the legend
+Drawn = tuple[
+    DataFrame, dict[str, Look], dict[str, Look]
+]  # lines by name, how each looks, and the legend
 
 
-def frame(runs: Mapping[str, Record], *, series: Annotated[Sequence[str], SERIES] = ()) -> DataFrame:
+def frame(
+    runs: Mapping[str, Record], *, series: Annotated[Sequence[str], SERIES] = ()
+) -> DataFrame:
     """A line per run, series, client and round: its value, NaN for null; the client of a single curve is ""."""
     records = list(runs.values())
     names = chosen(records, series)
-    if still := [f"{name} ({value:g})" for name, value in constants(records).items() if name not in names]:
+    if still := [
+        f"{name} ({value:g})" for name, value in constants(records).items() if name not in names
+    ]:
         which = "it never changes" if len(still) == 1 else "they never change"
         console.say(f"left out, as {which}: {', '.join(still)}")
-    parts = {(run, name): record.series[name].frame() for name in names for run, record in runs.items()
-             if name in record.series}  # fmt: skip
-    table = pandas.concat(parts, names=["run", "series"]).reset_index(["run", "series"]).reset_index(drop=True)
+    parts = {
+        (run, name): record.series[name].frame()
+        for name in names
+        for run, record in runs.items()
+        if name in record.series
+    }
+    table = (
+        pandas.concat(parts, names=["run", "series"])
+        .reset_index(["run", "series"])
+        .reset_index(drop=True)
+    )
     series_of = {name: next(r.series[name] for r in records if name in r.series) for name in names}
     own = len({record.label for record in records}) > 1
-    titles = {name: s.title + " (each method's own)" * (own and s.kind == "loss") for name, s in series_of.items()}
-    table.attrs = {"title": heading(records), "titles": titles, "units": {n: s.unit for n, s in series_of.items()},
-                   "shares": [name for name, s in series_of.items() if s.kind == "weights"]}  # fmt: skip
+    titles = {
+        name: s.title + " (each method's own)" * (own and s.kind == "loss")
+        for name, s in series_of.items()
+    }
+    table.attrs = {
+        "title": heading(records),
+        "titles": titles,
+        "units": {n: s.unit for n, s in series_of.items()},
+        "shares": [name for name, s in series_of.items() if s.kind == "weights"],
+    }
     return table
 
 
@@ -60,7 +81,11 @@ def chosen(records: list[Record], names: Sequence[str]) -> list[str]:
             hint += "a series begins once a round has something to record, for some long after the first; known: "
             raise UsageError(f"no run has a series {name!r}", hint + ", ".join(known))
     still = constants(records)
-    usual = [name for name in known if not any(r.series[name].kind == "group" for r in records if name in r.series)]
+    usual = [
+        name
+        for name in known
+        if not any(r.series[name].kind == "group" for r in records if name in r.series)
+    ]
     return list(dict.fromkeys(names)) or [name for name in usual if name not in still] or usual
 
 
@@ -71,7 +96,11 @@ def constants(records: list[Record]) -> dict[str, float]:
         for name, series in record.series.items():
             values.setdefault(name, []).append(series.values)
     distinct = {name: np.unique(np.concatenate(parts)) for name, parts in values.items()}
-    return {name: float(known[0]) for name, known in distinct.items() if len(known) == 1 and np.isfinite(known[0])}
+    return {
+        name: float(known[0])
+        for name, known in distinct.items()
+        if len(known) == 1 and np.isfinite(known[0])
+    }
 
 
 def draw(table: DataFrame) -> Picture:
@@ -81,7 +110,13 @@ def draw(table: DataFrame) -> Picture:
     for name, part in table.groupby("series", sort=False):
         drawn = partial(_nothing, about["units"][name])
         if part["value"].notna().any():
-            how = _of_clients if len(runs) == 1 else _extremes if name in about["shares"] else _of_runs
+            how = (
+                _of_clients
+                if len(runs) == 1
+                else _extremes
+                if name in about["shares"]
+                else _of_runs
+            )
             shown, looks, named = how(part, {run: runs[run] for run in part["run"].unique()})
             drawn = partial(_panel, about["units"][name], part["value"].to_numpy(), shown, looks)
             legend |= named
@@ -103,7 +138,9 @@ def _of_clients(part: DataFrame, runs: dict[str, Look]) -> Drawn:
 
 def _of_runs(part: DataFrame, runs: dict[str, Look]) -> Drawn:
     """A line per run, the mean of its clients, in a band from the lowest to the highest."""
-    by_round = part.groupby(["run", "round"], sort=False)["value"].agg(value="mean", low="min", high="max")
+    by_round = part.groupby(["run", "round"], sort=False)["value"].agg(
+        value="mean", low="min", high="max"
+    )
     banded = {} if part["client"].eq("").all() else {"lowest to highest client": BAND}
     return by_round.reset_index().rename(columns={"run": "name"}), runs, runs | banded
 
@@ -118,10 +155,16 @@ def _extremes(part: DataFrame, runs: dict[str, Look]) -> Drawn:
             edges.append(by_round.agg(edge).reset_index().assign(name=f"{words} of {run}"))
             looks[f"{words} of {run}"] = {**runs[run], **thin, "marker": marker}
     grey: Look = {"color": "#666666", "linestyle": ""}
-    return pandas.concat(edges), looks, runs | {words: grey | {"marker": mark} for words, mark in EXTREMES.items()}
+    return (
+        pandas.concat(edges),
+        looks,
+        runs | {words: grey | {"marker": mark} for words, mark in EXTREMES.items()},
+    )
 
 
-def _panel(unit: str, values: np.ndarray, part: DataFrame, looks: dict[str, Look], axes: Axes) -> None:
+def _panel(
+    unit: str, values: np.ndarray, part: DataFrame, looks: dict[str, Look], axes: Axes
+) -> None:
     stretch(axes, values)
     bounds = ("low", "high") if "low" in part else None
     lines(part, axes, x="round", y="value", hue="name", looks=looks, bounds=bounds, ylabel=unit)
@@ -129,7 +172,15 @@ def _panel(unit: str, values: np.ndarray, part: DataFrame, looks: dict[str, Look
 
 def _nothing(unit: str, axes: Axes) -> None:
     axes.set_ylabel(unit)
-    axes.text(0.5, 0.5, "no finite value", ha="center", va="center", transform=axes.transAxes, color="#666666")
+    axes.text(
+        0.5,
+        0.5,
+        "no finite value",
+        ha="center",
+        va="center",
+        transform=axes.transAxes,
+        color="#666666",
+    )
 
 
 register(Figure("curves", "What did runs record over their rounds?", "runs", frame, draw))

@@ -28,17 +28,33 @@ def frame(path: Path) -> DataFrame:
     from ...methods.fedmas import RECEIVED  # imports torch
 
     counts = counted(path)
-    table = counts[counts["attribute"] == image_counts.CLASS].drop(columns="attribute").reset_index(drop=True)
+    table = (
+        counts[counts["attribute"] == image_counts.CLASS]
+        .drop(columns="attribute")
+        .reset_index(drop=True)
+    )
     record = series.read(path)
     columns = [f"{RECEIVED}{k}" for k in range(table["value"].nunique())]
     if any(name not in record.series for name in columns):
         hint = "fedcli train fed-mas --set by_class=true"
         raise FedcliError(f"{record.folder} recorded no divergence by class", hint)
-    curves = {value: record.series[name].curves for name, value in zip(columns, table["value"].unique(), strict=True)}
-    last = {(client, value): curve[-1, 1] for value, of in curves.items() for client, curve in of.items()}
-    w = [last.get((client, value), np.nan) for client, value in zip(table["client"], table["value"], strict=True)]
+    curves = {
+        value: record.series[name].curves
+        for name, value in zip(columns, table["value"].unique(), strict=True)
+    }
+    last = {
+        (client, value): curve[-1, 1]
+        for value, of in curves.items()
+        for client, curve in of.items()
+    }
+    w = [
+        last.get((client, value), np.nan)
+        for client, value in zip(table["client"], table["value"], strict=True)
+    ]
     table["w"] = np.where(table["images"] > 0, w, np.nan)
-    return titled(table, f"{record.label}: divergence from the teacher by class, in round {record.played}")
+    return titled(
+        table, f"{record.label}: divergence from the teacher by class, in round {record.played}"
+    )
 
 
 def draw(table: DataFrame) -> Picture:
@@ -52,4 +68,6 @@ def draw(table: DataFrame) -> Picture:
     return picture(table, panels, size=SIZE)
 
 
-register(Figure("divergence", "How far is each class from the teacher, by client?", "path", frame, draw))
+register(
+    Figure("divergence", "How far is each class from the teacher, by client?", "path", frame, draw)
+)

@@ -30,7 +30,13 @@ def frame(system: System, *, by: Annotated[str, BY] = "") -> DataFrame:
     images = system.images("clean", by)
     guess = images.chances.argmax(1)
     lines = [
-        (group, images.ids[k], images.classes[guess[k]], images.chances[k, guess[k]], images.classes[images.y[k]])
+        (
+            group,
+            images.ids[k],
+            images.classes[guess[k]],
+            images.chances[k, guess[k]],
+            images.classes[images.y[k]],
+        )
         for group, _, rows in (images.members(by)[1 if by else 0 :] if images.y.ndim == 1 else ())
         for k in worst(images, rows)
     ]
@@ -56,9 +62,15 @@ def worst(images: Seen, rows: np.ndarray) -> list[int]:
 
 def dataset_of(path: Path, scores: Scores) -> Path | None:
     """The dataset of the test images, which `evaluate --on` may have named; None where it is not there."""
-    tested = manifest.parent(path, scores.external.kind) if scores.external else None  # a parent before any further one
+    tested = (
+        manifest.parent(path, scores.external.kind) if scores.external else None
+    )  # a parent before any further one
     if tested:
-        return tested if manifest.read(tested).kind == "dataset" else manifest.parent(tested, "dataset")
+        return (
+            tested
+            if manifest.read(tested).kind == "dataset"
+            else manifest.parent(tested, "dataset")
+        )
     return manifest.parent(path, "dataset")
 
 
@@ -66,16 +78,27 @@ def draw(table: DataFrame) -> Picture:
     panels = []
     for pixels, case in zip(table.attrs["pixels"], table.itertuples(), strict=True):
         guess = f"{case.predicted} {case.probability:.2f}"
-        lines = [*([] if case.group == ALL else [case.group]), str(case.image), guess, f"is {case.true}"]
+        lines = [
+            *([] if case.group == ALL else [case.group]),
+            str(case.image),
+            guess,
+            f"is {case.true}",
+        ]
         panels.append(Panel("\n".join(lines), partial(show_image, pixels)))
     return picture(table, panels, size=(2.3, 2.3), columns=CASES)
 
 
 def show_image(pixels: np.ndarray, axes: Axes) -> None:
     """An image [H, W, C] as it is."""
-    shown = pixels if pixels.shape[2] == 3 else pixels[..., pixels.shape[2] // 2]  # of a volume the middle slice
+    shown = (
+        pixels if pixels.shape[2] == 3 else pixels[..., pixels.shape[2] // 2]
+    )  # of a volume the middle slice
     axes.imshow(shown, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
     axes.set_axis_off()
 
 
-register(Figure("errors", "Which images is the model surely wrong about?", "system", frame, draw, usual=True))
+register(
+    Figure(
+        "errors", "Which images is the model surely wrong about?", "system", frame, draw, usual=True
+    )
+)

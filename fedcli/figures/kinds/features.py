@@ -23,11 +23,12 @@ NAMED = {"features": "without projector", "projected": "with projector"}
 
 
 def frame(
-    path: Path, *,
+    path: Path,
+    *,
     reduce: Annotated[Literal["pca", "tsne"], "into the plane"] = "pca",
     seed: Annotated[int, "of the start of t-SNE"] = 0,
     device: Annotated[str, "cpu, cuda or cuda:N"] = "cpu",
-) -> DataFrame:  # fmt: skip
+) -> DataFrame:
     """space, client, class, x, y: a line per mean. Raises FedcliError, HashError."""
     from .. import trained  # torch
 
@@ -37,7 +38,9 @@ def frame(
     for _, part in table.groupby("space"):
         plane = in_the_plane(np.stack([points[k][3] for k in part.index]), reduce, seed)
         table.loc[part.index, ["x", "y"]] = plane
-    return titled(table, f"{run.manifest.body['label']}: mean features of classes by client, {reduce}")
+    return titled(
+        table, f"{run.manifest.body['label']}: mean features of classes by client, {reduce}"
+    )
 
 
 def in_the_plane(table: np.ndarray, reduce: str, seed: int) -> np.ndarray:
@@ -47,14 +50,20 @@ def in_the_plane(table: np.ndarray, reduce: str, seed: int) -> np.ndarray:
         u, sizes, _ = np.linalg.svd(centred, full_matrices=False)
         plane = (u * sizes)[:, :2]
         largest = np.abs(plane).argmax(0)
-        signs = np.sign(plane[largest, np.arange(plane.shape[1])])  # a singular vector has no sign of its own
+        signs = np.sign(
+            plane[largest, np.arange(plane.shape[1])]
+        )  # a singular vector has no sign of its own
         plane = plane * np.where(signs == 0, 1, signs)
         return np.pad(plane, ((0, 0), (0, 2 - plane.shape[1])))
     from sklearn.manifold import TSNE
 
     perplexity = min(PERPLEXITY, (len(table) - 1) / 3)
     random = derive("t-SNE", seed) % 2**32
-    return TSNE(2, perplexity=perplexity, init="pca", random_state=random).fit_transform(centred).astype(float)
+    return (
+        TSNE(2, perplexity=perplexity, init="pca", random_state=random)
+        .fit_transform(centred)
+        .astype(float)
+    )
 
 
 def draw(table: DataFrame) -> Picture:
@@ -63,8 +72,12 @@ def draw(table: DataFrame) -> Picture:
     classes, clients = (list(table[column].unique()) for column in ("class", "client"))
     many = [colormaps["turbo"]((k + 0.5) / len(classes)) for k in range(len(classes))]
     shown = COLOURS if len(classes) <= len(COLOURS) else many
-    colours: dict[str, Look] = {name: {"color": colour} for name, colour in zip(classes, shown, strict=False)}
-    marked: list[Look] = [{"marker": MARKERS[k % len(MARKERS)], "linestyle": ""} for k in range(len(clients))]
+    colours: dict[str, Look] = {
+        name: {"color": colour} for name, colour in zip(classes, shown, strict=False)
+    }
+    marked: list[Look] = [
+        {"marker": MARKERS[k % len(MARKERS)], "linestyle": ""} for k in range(len(clients))
+    ]
     marks = dict(zip(clients, marked, strict=True))
     looks = {(name, client): colours[name] | marks[client] for name in colours for client in marks}
     title = NAMED.__getitem__ if table["space"].nunique() > 1 else str
@@ -74,4 +87,6 @@ def draw(table: DataFrame) -> Picture:
     return picture(table, panels(table, "space", points, title), legend, size=SQUARE)
 
 
-register(Figure("features", "How does the model tell classes apart at each client?", "path", frame, draw))
+register(
+    Figure("features", "How does the model tell classes apart at each client?", "path", frame, draw)
+)

@@ -24,7 +24,9 @@ REASONS = 3  # for which images were left out that are named
 HIGH, GAP = 1.0, 0.45  # of a box and of what lies between two, in units of the axes
 LETTERS = 46  # of a line beside a box
 ABOUT = "Images after each step, from the manifests; beside a box what was left out or how it was divided."
-Step = tuple[str, int, str, bool]  # its name, images, what happened to the others, whether they are part of those above
+Step = tuple[
+    str, int, str, bool
+]  # its name, images, what happened to the others, whether they are part of those above
 
 
 def frame(system: System) -> DataFrame:
@@ -45,14 +47,20 @@ def _steps(run: Path, scores: Scores) -> Iterator[Step]:
     yield _step("images prepared", dataset["count"], _left_out(skipped), part=False)
     split = dataset["split"]
     yield _step("training part", split["train"], glance.how_split(dataset))
-    images = {part: sum(client[part] for client in body["roster"]) for part in ("train", "val", "test")}
+    images = {
+        part: sum(client[part] for client in body["roster"]) for part in ("train", "val", "test")
+    }
     outside = split["train"] - images["train"] - images["val"]
     about = counted(len(body["roster"]), "client", "clients")
     about += f", {outside:,} of the training part held by none" if outside > 0 else ""
     yield _step("trained on", images["train"], f"{about}; {_scheme(body['scheme'])}")
     yield _step("validated on", images["val"])
     if held_out := body.get("held_out"):
-        yield _step("held out", held_out["images"], f"{held_out['attribute']} {held_out['value']}, for testing")
+        yield _step(
+            "held out",
+            held_out["images"],
+            f"{held_out['attribute']} {held_out['value']}, for testing",
+        )
     corruption = manifest.parent(run, "corruption", "partition")
     if corruption and manifest.read(corruption).kind == "corruption":
         yield from _corrupted(corruption)
@@ -60,7 +68,11 @@ def _steps(run: Path, scores: Scores) -> Iterator[Step]:
     if scores.external:
         yield _step("tested on", tested, scores.external.sentence)
         return
-    own = f"{images['test']:,} in clients' own test parts" if images["test"] else "shared by all clients"
+    own = (
+        f"{images['test']:,} in clients' own test parts"
+        if images["test"]
+        else "shared by all clients"
+    )
     yield _step("tested on", tested, own)
 
 
@@ -85,7 +97,11 @@ def _corrupted(path: Path) -> Iterator[Step]:
     with open_hdf5(path.parent / "changed.h5", CHANGED, hint="corrupt again") as file:
         trained, tested = len(file["train/rows"]), len(file["test/rows"])
     who = counted(len(body["clients"]), "client", "clients")
-    yield _step("of these corrupted", trained, f"{spoken(body)}, {who}; and a copy of {tested:,} test images")
+    yield _step(
+        "of these corrupted",
+        trained,
+        f"{spoken(body)}, {who}; and a copy of {tested:,} test images",
+    )
 
 
 def _step(name: str, images: int, about: str = "", part: bool = True) -> Step:
@@ -103,7 +119,9 @@ def _boxes(table: DataFrame, axes: Axes) -> None:
     for place, (step, images, about, part) in enumerate(table.itertuples(index=False)):
         top = -place * (HIGH + GAP)
         left, middle = 0.6 if part else 0.1, top - HIGH / 2
-        axes.fill_between([left, 4.1], top - HIGH, top, facecolor="none", edgecolor=INK, linewidth=1.0)
+        axes.fill_between(
+            [left, 4.1], top - HIGH, top, facecolor="none", edgecolor=INK, linewidth=1.0
+        )
         named = f"{step}\n{images:,}"
         axes.text((left + 4.1) / 2, middle, named, ha="center", va="center", fontsize=9, color=INK)
         about = textwrap.fill(about, LETTERS, max_lines=3, placeholder="…")
@@ -113,4 +131,8 @@ def _boxes(table: DataFrame, axes: Axes) -> None:
             axes.annotate("", (2.1, top), (2.1, top + GAP), arrowprops=arrow)
 
 
-register(Figure("flow", "Which images became training and test images?", "system", frame, draw, usual=True))
+register(
+    Figure(
+        "flow", "Which images became training and test images?", "system", frame, draw, usual=True
+    )
+)

@@ -24,7 +24,13 @@ TITLES = {"consistency": "share of rounds in one direction"}
 COIN = "expected of coin tosses"
 RANGE = "lowest to highest client"
 INKED = "#222222"
-MARK: Look = {"color": INKED, "marker": "_", "markersize": 14, "linestyle": "", "markeredgewidth": 1.5}
+MARK: Look = {
+    "color": INKED,
+    "marker": "_",
+    "markersize": 14,
+    "linestyle": "",
+    "markeredgewidth": 1.5,
+}
 WIDTH = 0.85  # of a bin, for the bars of all runs
 WHISKER: Look = {"ecolor": INKED, "elinewidth": 0.8, "capsize": 2}
 
@@ -40,16 +46,30 @@ def frame(runs: Mapping[str, Record]) -> DataFrame:
         always = record.options.get("participation") == 1
         for name, rounds in record.histograms.items():
             for t, counts in rounds.items():
-                trained = counts[counts.sum(1) > 0]  # a row of zeros is of a client that never trained
+                trained = counts[
+                    counts.sum(1) > 0
+                ]  # a row of zeros is of a client that never trained
                 shares = 100 * trained / trained.sum(1, keepdims=True)  # [N, bins]
                 bins = shares.shape[1]
-                chance = 100 * coin(t, bins) if name == "consistency" and always else np.full(bins, np.nan)
-                columns = (np.arange(1, bins + 1) / bins, shares.mean(0), shares.min(0), shares.max(0), chance)
+                chance = (
+                    100 * coin(t, bins)
+                    if name == "consistency" and always
+                    else np.full(bins, np.nan)
+                )
+                columns = (
+                    np.arange(1, bins + 1) / bins,
+                    shares.mean(0),
+                    shares.min(0),
+                    shares.max(0),
+                    chance,
+                )
                 lines += [(name, t, run, *values) for values in zip(*columns, strict=True)]
     if not lines:
         hint = "runs with FedHEAL's server rule record one, in rounds 10, 100 and the last"
         raise FedcliError("no run recorded a histogram", hint)
-    return DataFrame(lines, columns=["histogram", "round", "run", "bin", "share", "low", "high", "chance"])
+    return DataFrame(
+        lines, columns=["histogram", "round", "run", "bin", "share", "low", "high", "chance"]
+    )
 
 
 def coin(rounds: int, bins: int) -> np.ndarray:
@@ -78,7 +98,15 @@ def _panel(part: DataFrame, looks: dict[str, Look], axes: Axes) -> None:
         bars = part[part["run"] == run]
         x = bars["bin"] - step / 2 + (place - (len(looks) - 1) / 2) * width
         whiskers = np.stack([bars["share"] - bars["low"], bars["high"] - bars["share"]])
-        axes.bar(x, bars["share"], width, color=look["color"], alpha=look["alpha"], yerr=whiskers, error_kw=WHISKER)
+        axes.bar(
+            x,
+            bars["share"],
+            width,
+            color=look["color"],
+            alpha=look["alpha"],
+            yerr=whiskers,
+            error_kw=WHISKER,
+        )
     if part["chance"].notna().all():  # of every run
         chance = part.drop_duplicates("bin")
         axes.plot(chance["bin"] - step / 2, chance["chance"], **MARK)
@@ -86,4 +114,8 @@ def _panel(part: DataFrame, looks: dict[str, Look], axes: Axes) -> None:
     axes.grid(False, axis="x")
 
 
-register(Figure("histograms", "How steadily did parameters move, as FedHEAL remembers?", "runs", frame, draw))
+register(
+    Figure(
+        "histograms", "How steadily did parameters move, as FedHEAL remembers?", "runs", frame, draw
+    )
+)

@@ -33,13 +33,14 @@ VERSION = "of the test images; default: corrupted where every run has such image
 
 
 def frame(
-    runs: Mapping[str, Record], *,
+    runs: Mapping[str, Record],
+    *,
     dims: Annotated[Literal["1d", "2d"], "curves along one direction, or maps along two"] = "1d",
     version: Annotated[str, VERSION] = "",
     points: Annotated[int, "along each direction, odd; default: 41, or 21 of 2d"] = 0,
     seed: Annotated[int, "of the directions"] = 0,
     device: Annotated[str, "cpu, cuda or cuda:N"] = "cpu",
-) -> DataFrame:  # fmt: skip
+) -> DataFrame:
     """run, first, second (a step along each direction; 0 in one dimension), loss: around the last global models.
 
     Raises FedcliError, UsageError, HashError.
@@ -49,12 +50,21 @@ def frame(
     ways = int(dims[0])
     points = points or POINTS[ways]
     if points < 3 or points % 2 == 0:
-        raise UsageError(f"{points} points have no middle, where the model itself is", "give an odd number, 3 or more")
+        raise UsageError(
+            f"{points} points have no middle, where the model itself is",
+            "give an odd number, 3 or more",
+        )
     version = version or usual(runs.values())
     steps = np.linspace(-1, 1, points)
     parts = []
     for name, record in runs.items():
-        how: dict[str, Any] = {"dims": ways, "version": version, "seed": seed, "points": points, "device": device}
+        how: dict[str, Any] = {
+            "dims": ways,
+            "version": version,
+            "seed": seed,
+            "points": points,
+            "device": device,
+        }
         losses = around(Path(record.folder), name, **how).reshape(points, -1)
         first, second = np.meshgrid(steps, steps if ways == 2 else [0.0], indexing="ij")
         columns = {"first": first.ravel(), "second": second.ravel(), "loss": losses.ravel()}
@@ -74,7 +84,9 @@ def draw(table: DataFrame) -> Picture:
     if table.attrs["dims"] == 2:
         return _maps(table)
     looks = {run: {"marker": ""} | look for run, look in looks_of(table, "run").items()}
-    return Picture(TITLE, [Panel(table.attrs["images"], partial(_curves, table, looks))], looks, size=CURVE)
+    return Picture(
+        TITLE, [Panel(table.attrs["images"], partial(_curves, table, looks))], looks, size=CURVE
+    )
 
 
 def _curves(table: DataFrame, looks: Mapping[str, Look], axes: Axes) -> None:
@@ -86,7 +98,10 @@ def _curves(table: DataFrame, looks: Mapping[str, Look], axes: Axes) -> None:
 def _maps(table: DataFrame) -> Picture:
     every = table["loss"][np.isfinite(table["loss"])].to_numpy()
     if len(np.unique(every)) < 2:
-        raise FedcliError("the loss around these models is the same everywhere, so there is no map of it", "draw 1d")
+        raise FedcliError(
+            "the loss around these models is the same everywhere, so there is no map of it",
+            "draw 1d",
+        )
     far = spread_far(every) == "log"
     drawn = partial(_map, _levels(every.min(), every.max(), far), far, table["run"].iloc[-1])
     maps = panels(table, "run", drawn, wrapped)
@@ -112,7 +127,9 @@ def _map(levels: np.ndarray, far: bool, last: str, part: DataFrame, axes: Axes) 
     axes.set(ylabel=AXES[1], xticks=TICKS, yticks=TICKS, aspect="equal")
     axes.grid(False)
     if part["run"].iloc[0] == last:
-        bar = axes.figure.colorbar(filled, ax=axes.figure.axes, label="cross-entropy", shrink=0.9, ticks=labelled)
+        bar = axes.figure.colorbar(
+            filled, ax=axes.figure.axes, label="cross-entropy", shrink=0.9, ticks=labelled
+        )
         bar.ax.set_yticklabels([f"{level:g}" for level in labelled])
         bar.ax.minorticks_off()
 

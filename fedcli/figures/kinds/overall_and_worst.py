@@ -23,11 +23,15 @@ ABOUT = (
     "Each system's score on all clean test images against that of its worst group, both as in the tables. The line "
     "joins the systems that no other one beats in both."
 )
-BARRED = " Bars: 95 % intervals over patients, of all images and of the group that is worst on average."
+BARRED = (
+    " Bars: 95 % intervals over patients, of all images and of the group that is worst on average."
+)
 GREYED = " Grey: systems that are on no such line."
 
 
-def frame(systems: list[System], *, metric: Annotated[str, "default: the area under the curve"] = "") -> DataFrame:
+def frame(
+    systems: list[System], *, metric: Annotated[str, "default: the area under the curve"] = ""
+) -> DataFrame:
     """attribute, system, place, overall and worst in percent with their BARS, and whether no other system beats it in
     both (front).
 
@@ -54,29 +58,50 @@ def of_pairs(lines: Sequence[tuple], metric: str, systems: int, images: int) -> 
     table = DataFrame(lines, columns=names[: len(lines[0])]).reindex(columns=names)
     table["front"] = False
     for _, part in table.groupby("attribute"):
-        kept = front(dict(zip(part["place"], part[["overall", "worst"]].itertuples(index=False), strict=True)))
+        kept = front(
+            dict(
+                zip(part["place"], part[["overall", "worst"]].itertuples(index=False), strict=True)
+            )
+        )
         table.loc[part.index, "front"] = part["place"].isin(kept)
-    about = ABOUT + BARRED * bool(table[[*BARS]].notna().any(axis=None)) + GREYED * (systems > MOST_NAMED)
+    about = (
+        ABOUT
+        + BARRED * bool(table[[*BARS]].notna().any(axis=None))
+        + GREYED * (systems > MOST_NAMED)
+    )
     words = title(metric)
-    return titled(table, f"Overall score and worst group: {words}", about, images, score=words, systems=systems)
+    return titled(
+        table,
+        f"Overall score and worst group: {words}",
+        about,
+        images,
+        score=words,
+        systems=systems,
+    )
 
 
 def _numbers(system: System, attribute: str, metric: str) -> tuple[float, ...]:
     """Overall and worst group, and the intervals of all images and of the group that is worst on average."""
     all_images = Where("clean", metric=metric)
     by = all_images._replace(attribute=attribute)
-    groups = {name: system.percent(by._replace(group=name)) for name in system.scores.members(attribute)}
+    groups = {
+        name: system.percent(by._replace(group=name)) for name in system.scores.members(attribute)
+    }
     lowest = worst_of(groups, metric)
-    bars = *system.bounds(all_images), *(system.bounds(by._replace(group=lowest)) if lowest else (np.nan, np.nan))
+    bars = (
+        *system.bounds(all_images),
+        *(system.bounds(by._replace(group=lowest)) if lowest else (np.nan, np.nan)),
+    )
     return system.percent(all_images), system.percent(by._replace(measure=WORST)), *bars
 
 
 def front(points: Mapping[int, Sequence[float]]) -> list[int]:
     """Places of the points that no other one beats in one number without losing in the other, by the first number."""
     kept = [
-        at for at, (x, y) in points.items()
+        at
+        for at, (x, y) in points.items()
         if not any((a >= x and b >= y) and (a > x or b > y) for a, b in points.values())
-    ]  # fmt: skip
+    ]
     return sorted(kept, key=lambda at: points[at][0])
 
 
@@ -87,7 +112,9 @@ def draw(table: DataFrame) -> Picture:
     numbers = {name: k for k, name in enumerate(names, 1)}
     legend = {f"{k} {name}": point(k - 1) for name, k in numbers.items()}
     drawn = partial(_panel, numbers, table.attrs["score"])
-    return picture(table, panels(table, "attribute", drawn, "by {}".format), legend, size=(3.8, 3.2))
+    return picture(
+        table, panels(table, "attribute", drawn, "by {}".format), legend, size=(3.8, 3.2)
+    )
 
 
 def _panel(numbers: Mapping[str, int], score: str, part: DataFrame, axes: Axes) -> None:
@@ -96,7 +123,9 @@ def _panel(numbers: Mapping[str, int], score: str, part: DataFrame, axes: Axes) 
     near = NEAR * np.maximum(np.ptp(part[["overall", "worst"]].to_numpy(), axis=0), 1e-9)  # [2]
     labels: dict[tuple[float, float], list[int]] = {}
     columns = ["overall", "worst", "system", *BARS]
-    for x, y, name, left, right, low, high in part.sort_values("place")[columns].itertuples(index=False):
+    for x, y, name, left, right, low, high in part.sort_values("place")[columns].itertuples(
+        index=False
+    ):
         how = point(numbers[name] - 1) if name in numbers else GREY
         axes.plot([x], [y], **how)
         if name in numbers and np.isfinite(left + low):
@@ -104,10 +133,14 @@ def _panel(numbers: Mapping[str, int], score: str, part: DataFrame, axes: Axes) 
             axes.hlines(y, left, right, **bar)
             axes.vlines(x, low, high, **bar)
         if name in numbers:
-            beside = next((at for at in labels if (np.abs(np.subtract(at, (x, y))) <= near).all()), (x, y))
+            beside = next(
+                (at for at in labels if (np.abs(np.subtract(at, (x, y))) <= near).all()), (x, y)
+            )
             labels.setdefault(beside, []).append(numbers[name])
     for at, shown in labels.items():
-        axes.annotate(", ".join(map(str, shown)), at, (4, 4), textcoords="offset points", fontsize=7)
+        axes.annotate(
+            ", ".join(map(str, shown)), at, (4, 4), textcoords="offset points", fontsize=7
+        )
     axes.set(xlabel=f"{score}, all images (%)", ylabel="worst group (%)")
     axes.margins(0.15)
 

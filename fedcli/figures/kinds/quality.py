@@ -19,7 +19,9 @@ from .errors import show_image
 TITLES = {of.name: f"{of.title} ({of.unit})" for of in MEASURES}
 
 
-def frame(path: Path, *, by: Annotated[str, "an attribute, or class; the default is clients"] = "") -> DataFrame:
+def frame(
+    path: Path, *, by: Annotated[str, "an attribute, or class; the default is clients"] = ""
+) -> DataFrame:
     """measure, site, value (of the middle of a bin), share in percent; attrs hold the most extreme images.
 
     path: a partition or corruption, or a run of one.
@@ -37,18 +39,24 @@ def frame(path: Path, *, by: Annotated[str, "an attribute, or class; the default
         for of, values in zip(MEASURES, measured.values.T, strict=True):
             places.append(at := place_of(values))
             texts.append(f"{end} {of.title}\n{names[at]}\n{shown(values[at])} {of.unit}")
-    cases = list(zip(texts, quality_by_site.pixels([measured.files[at] for at in places]), strict=True))
+    cases = list(
+        zip(texts, quality_by_site.pixels([measured.files[at] for at in places]), strict=True)
+    )
     body = manifest.read(source).body
     about = body["dataset"] + ", SYNTHETIC data" * bool(body.get("sample"))
     table = DataFrame(lines, columns=["measure", "site", "value", "share"])
     words = "Share of the images in each of 64 bins, and the images with the lowest and the highest value."
-    return titled(table, f"Image quality by {by or SITES}: {about}", words, len(measured.rows), cases=cases)
+    return titled(
+        table, f"Image quality by {by or SITES}: {about}", words, len(measured.rows), cases=cases
+    )
 
 
 def draw(table: DataFrame) -> Picture:
     looks = looks_of(table, "site")
     parts = {of: table[table["measure"] == of.name] for of in MEASURES}
-    panels = [Panel(TITLES[of.name], partial(_panel, part, looks, of.log)) for of, part in parts.items()]
+    panels = [
+        Panel(TITLES[of.name], partial(_panel, part, looks, of.log)) for of, part in parts.items()
+    ]
     panels += [Panel(words, partial(show_image, image)) for words, image in table.attrs["cases"]]
     return picture(table, panels, looks, size=(2.5, 2.3), columns=len(MEASURES))
 
@@ -64,4 +72,8 @@ def _panel(part: DataFrame, looks: dict, log: bool, axes: Axes) -> None:
     axes.set_xlim(seen.min() * (0.9 if log else 1), seen.max() * (1.1 if log else 1) + 1e-9)
 
 
-register(Figure("quality", "How good are the images of each client, class or group?", "path", frame, draw))
+register(
+    Figure(
+        "quality", "How good are the images of each client, class or group?", "path", frame, draw
+    )
+)

@@ -26,9 +26,13 @@ def frame(path: Path) -> DataFrame:
     body = manifest.read(found, "audit").body if found else {}
     images = finished.pictures(found) if found else {}
     if not images or not body["inversion"]:
-        raise NothingToDraw(f"no images were reconstructed from {run.parent}", f"fedcli audit {run.parent}")
+        raise NothingToDraw(
+            f"no images were reconstructed from {run.parent}", f"fedcli audit {run.parent}"
+        )
     inversion = body["inversion"]
-    psnr = {"original": inversion["blind"]} | {made["model"]: made["psnr"] for made in inversion["models"]}
+    psnr = {"original": inversion["blind"]} | {
+        made["model"]: made["psnr"] for made in inversion["models"]
+    }
     lines = [
         (name, k, values[k], images[name][k])
         for k in range(len(images["original"]))
@@ -36,14 +40,19 @@ def frame(path: Path) -> DataFrame:
         if name in images and k < len(values)
     ]
     table = DataFrame([line[:3] for line in lines], columns=["shown", "image", "psnr"])
-    title, words = f"Reconstructed from gradients: {body['label']}", ABOUT.format(client=inversion["client"])
+    title, words = (
+        f"Reconstructed from gradients: {body['label']}",
+        ABOUT.format(client=inversion["client"]),
+    )
     return titled(table, title, pixels=[line[3] for line in lines], caption=words)
 
 
 def draw(table: DataFrame) -> Picture:
     panels = []
     for pixels, line in zip(table.attrs["pixels"], table.itertuples(), strict=True):
-        words = "original\nmean image" if line.shown == "original" else f"from the\n{line.shown} model"
+        words = (
+            "original\nmean image" if line.shown == "original" else f"from the\n{line.shown} model"
+        )
         panels.append(Panel(f"{words} {line.psnr:.1f} dB", partial(show_image, pixels)))
     return picture(table, panels, size=(2.3, 2.3), columns=int(table["shown"].nunique()))
 

@@ -14,7 +14,9 @@ from ..system import LAST_ROUND, System
 ABOUT = f"Score on test images corrupted at each severity; 0: the clean ones. {LAST_ROUND}"
 
 
-def frame(system: System, *, by: Annotated[str, "an attribute, whose groups are shown"] = "") -> DataFrame:
+def frame(
+    system: System, *, by: Annotated[str, "an attribute, whose groups are shown"] = ""
+) -> DataFrame:
     """kind, group, place, severity (0: the clean images), value in percent.
 
     Raises NothingToDraw where `evaluate --corrupt` was not asked for.
@@ -22,7 +24,9 @@ def frame(system: System, *, by: Annotated[str, "an attribute, whose groups are 
     scores, metric = system.scores, system.scores.usual[1]  # the area under the curve
     if not scores.severities or (by and by not in scores.groups):
         hint = f"fedcli evaluate RUN --corrupt KIND{f' --by {by}' if by else ''}"
-        raise NothingToDraw(f"{system.one} has no scores by severity{f' and {by}' if by else ''}", hint)
+        raise NothingToDraw(
+            f"{system.one} has no scores by severity{f' and {by}' if by else ''}", hint
+        )
     groups = list(scores.members(by))[:MOST_LINES] if by else []
     lines = []
     for kind, levels in scores.severities.items():
@@ -31,8 +35,13 @@ def frame(system: System, *, by: Annotated[str, "an attribute, whose groups are 
             known = scores.part().overall[version].get(metric)
             lines.append((kind, ALL, OF_ALL, severity, known.last if known else None))
             column = scores.part().groups[by][version][metric] if by else {}
-            lines += [(kind, name, place, severity, column[name].last) for place, name in enumerate(groups)]
-    table = DataFrame(lines, columns=["kind", "group", "place", "severity", "value"]).astype({"value": float})
+            lines += [
+                (kind, name, place, severity, column[name].last)
+                for place, name in enumerate(groups)
+            ]
+    table = DataFrame(lines, columns=["kind", "group", "place", "severity", "value"]).astype(
+        {"value": float}
+    )
     table["value"] *= 100
     words = metrics.title(metric)
     heading = f"{words} by severity{f' and {by}' if by else ''}: {system.one}"

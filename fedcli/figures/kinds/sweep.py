@@ -30,11 +30,14 @@ LEVEL: Look = {"linestyle": "--", "linewidth": 1.3}  # a line of what has no suc
 
 
 def frame(
-    runs: Mapping[str, Record], *, scores: Callable[[list[Record]], list[Scores]], given: bool,
+    runs: Mapping[str, Record],
+    *,
+    scores: Callable[[list[Record]], list[Scores]],
+    given: bool,
     over: Annotated[str, OVER],
     metric: Annotated[str, "default: balanced_accuracy"] = "",
     version: Annotated[str, "of the test images: clean or corrupted; default: their average"] = "",
-) -> DataFrame:  # fmt: skip
+) -> DataFrame:
     """A line per system and value, see points().
 
     scores: finds those of some runs. given: whether these runs were named; if not, those are left out that
@@ -45,13 +48,19 @@ def frame(
     kept, others = split(records, over)
     if others:
         sentence = f"trained otherwise than those in which {over} varies: {', '.join(others)}"
-        more = f"the picture compares more than {over}" if given else "to draw them too, give the folders of all runs"
+        more = (
+            f"the picture compares more than {over}"
+            if given
+            else "to draw them too, give the folders of all runs"
+        )
         say = console.warn if given else console.say
         say(f"{'some runs' if given else 'left out, as they'} {sentence}; {more}")
     records = records if given else kept
     pairs = list(zip(records, scores(records), strict=True))
     metric = metric or pairs[0][1].usual[0]
-    version = version or ("average" if all("average" in run.versions for _, run in pairs) else "clean")
+    version = version or (
+        "average" if all("average" in run.versions for _, run in pairs) else "clean"
+    )
     console.say("mean over the last five rounds, ± standard deviation over rounds and seeds")
     on = "mean of clean and corrupted" if version == "average" else version
     return points(pairs, over, metric, version, f"{title(metric)},\n{on} test images (%)")
@@ -64,21 +73,31 @@ def check(records: list[Record], key: str) -> None:
         known = {names.last(name) for record in records for name in (*record.options, *record.data)}
         raise UsageError(f"no run has an option {key!r}", nearest(key, known - {"settings"}))
     if len(values) == 1:
-        raise UsageError(f"{key} is {values.pop()} in all these runs", "give runs in which it differs")
+        raise UsageError(
+            f"{key} is {values.pop()} in all these runs", "give runs in which it differs"
+        )
 
 
 def split(records: list[Record], key: str) -> tuple[list[Record], list[str]]:
     """The runs that trained as those in which this option varies, and the names of the systems that trained otherwise:
     longer, at another rate, on other data. Where it varies in no system, all are of the first kind."""
     systems = names.systems(records, key)
-    swept = [group[0] for group in systems.values() if len({option(record, key) for record in group}) > 1]
+    swept = [
+        group[0] for group in systems.values() if len({option(record, key) for record in group}) > 1
+    ]
     ways = [names.trained(record, key) for record in swept]
-    others = {name: group for name, group in systems.items() if ways and names.trained(group[0], key) not in ways}
+    others = {
+        name: group
+        for name, group in systems.items()
+        if ways and names.trained(group[0], key) not in ways
+    }
     other_ids = {id(record) for group in others.values() for record in group}
     return [record for record in records if id(record) not in other_ids], list(others)
 
 
-def points(pairs: Iterable[tuple[Record, Scores]], key: str, metric: str, version: str, score: str) -> DataFrame:
+def points(
+    pairs: Iterable[tuple[Record, Scores]], key: str, metric: str, version: str, score: str
+) -> DataFrame:
     """A line per system and value of the option, None where it has none: mean and std in percent, over the last five
     rounds of all its runs, NaN where the score has no meaning.
 
@@ -100,9 +119,13 @@ def points(pairs: Iterable[tuple[Record, Scores]], key: str, metric: str, versio
     return of_points(lines, key, score)
 
 
-def of_points(lines: Sequence[tuple[str, Any, float | None, float | None]], setting: str, score: str) -> DataFrame:
+def of_points(
+    lines: Sequence[tuple[str, Any, float | None, float | None]], setting: str, score: str
+) -> DataFrame:
     """The frame of lines (system, value, mean, std); a value of None is a level line over the whole width."""
-    table = DataFrame(lines, columns=["system", "value", "mean", "std"]).astype({"mean": float, "std": float})
+    table = DataFrame(lines, columns=["system", "value", "mean", "std"]).astype(
+        {"mean": float, "std": float}
+    )
     table["value"] = pandas.Series([line[1] for line in lines], dtype=object)
     table.attrs |= {"setting": setting, "score": score}
     return table
@@ -110,7 +133,9 @@ def of_points(lines: Sequence[tuple[str, Any, float | None, float | None]], sett
 
 def _rounds(run: Scores, metric: str, version: str) -> list[Any]:
     if version not in run.versions:
-        raise UsageError(f"a run has no {version} test images", f"give one of {', '.join(run.versions)}")
+        raise UsageError(
+            f"a run has no {version} test images", f"give one of {', '.join(run.versions)}"
+        )
     if metric not in run.versions[version]:
         raise UsageError(f"there is no score {metric!r}", nearest(metric, run.versions[version]))
     return run.versions[version][metric].values
@@ -119,7 +144,10 @@ def _rounds(run: Scores, metric: str, version: str) -> list[Any]:
 def draw(table: DataFrame) -> Picture:
     swept = list(table[table["value"].notna()]["system"].unique())
     labels = dict.fromkeys([*swept, *table["system"]])
-    looks = {label: look(place) | ({"marker": "o"} if label in swept else LEVEL) for place, label in enumerate(labels)}
+    looks = {
+        label: look(place) | ({"marker": "o"} if label in swept else LEVEL)
+        for place, label in enumerate(labels)
+    }
     gone = set(table[table["value"].isna() & table["mean"].isna()]["system"])
     legend = {label: how for label, how in looks.items() if label not in gone}
     return picture(table, [Panel("", partial(_panel, table, looks))], legend, size=SIZE)
@@ -129,10 +157,14 @@ def _panel(table: DataFrame, looks: dict[str, Look], axes: Axes) -> None:
     axes.margins(x=0.04)
     tried = list(dict.fromkeys(table["value"].dropna()))
     tried = sorted(tried) if _numeric(tried) else tried
-    places = np.array(tried if _numeric(tried) else range(len(tried)), float)  # where each value stands
+    places = np.array(
+        tried if _numeric(tried) else range(len(tried)), float
+    )  # where each value stands
     shown = table.assign(low=table["mean"] - table["std"], high=table["mean"] + table["std"])
     swept = shown[shown["value"].notna()]
-    swept = swept.assign(x=swept["value"].map(dict(zip(tried, places, strict=True))).astype(float)).sort_values("x")
+    swept = swept.assign(
+        x=swept["value"].map(dict(zip(tried, places, strict=True))).astype(float)
+    ).sort_values("x")
     words = {"xlabel": table.attrs["setting"], "ylabel": table.attrs["score"]}
     lines(swept, axes, x="x", y="mean", hue="system", looks=looks, bounds=("low", "high"), **words)
     for name, curve in swept.groupby("system", sort=False):
@@ -142,7 +174,9 @@ def _panel(table: DataFrame, looks: dict[str, Look], axes: Axes) -> None:
         axes.errorbar(alone["x"], alone["mean"], alone["std"], **whiskers)
     for level in shown[shown["value"].isna() & shown["mean"].notna()].itertuples():
         axes.axhline(level.mean, **looks[level.system])
-        axes.axhspan(level.low, level.high, color=looks[level.system]["color"], alpha=0.08, linewidth=0)
+        axes.axhspan(
+            level.low, level.high, color=looks[level.system]["color"], alpha=0.08, linewidth=0
+        )
     _ticks(axes, tried, places)
 
 

@@ -31,17 +31,26 @@ def frame(runs: Mapping[str, list[Record]]) -> DataFrame:
     """
     parts = [DataFrame(columns=COLUMNS)]
     for name, records in runs.items():
-        known = [record.series["weights"].frame() for record in records if "weights" in record.series]
+        known = [
+            record.series["weights"].frame() for record in records if "weights" in record.series
+        ]
         if not known:
             continue
-        by_client = pandas.concat(known).groupby(["client", "round"], sort=False)["value"].mean().unstack(sort=False)
+        by_client = (
+            pandas.concat(known)
+            .groupby(["client", "round"], sort=False)["value"]
+            .mean()
+            .unstack(sort=False)
+        )
         table = by_client.sort_index(axis=1).stack(future_stack=True).rename("weight").reset_index()
         corrupted = {client for record in records for client in record.corrupted}
         table = table[table.groupby("client")["weight"].transform("count") > 0]
         parts.append(table.assign(system=name, corrupted=table["client"].isin(corrupted))[COLUMNS])
     table = pandas.concat(parts[1:] or parts)
     if table.empty:
-        raise NothingToDraw("no run recorded weights of clients", "clients that train alone have none")
+        raise NothingToDraw(
+            "no run recorded weights of clients", "clients that train alone have none"
+        )
     return table
 
 
@@ -50,7 +59,10 @@ def draw(table: DataFrame) -> Picture:
     crowded = bool((groups["client"].nunique() > CROWD).any())
     whose = "clients'" if crowded else "client's"
     dashed = f" A dashed line is a corrupted {whose}." if table["corrupted"].any() else ""
-    table.attrs |= {"title": "Weights in the aggregation", "caption": ABOUT + dashed + CROWDED * crowded}
+    table.attrs |= {
+        "title": "Weights in the aggregation",
+        "caption": ABOUT + dashed + CROWDED * crowded,
+    }
     drawn = partial(_panel, looks, 1.05 * table["weight"].max())
     shown = panels(table, "system", drawn, about="weight of each client over rounds")
     return picture(table, shown, _legend(table, looks), below="round")
@@ -61,7 +73,10 @@ def client_looks(table: DataFrame) -> dict[str, Look]:
     clients = table.groupby("client", sort=False)["corrupted"].any()
     few = len(clients) <= len(MANY)
     return {
-        str(name): {"color": MANY[place if few else int(corrupted)], "linestyle": CORRUPTED if corrupted else "-"}
+        str(name): {
+            "color": MANY[place if few else int(corrupted)],
+            "linestyle": CORRUPTED if corrupted else "-",
+        }
         for place, (name, corrupted) in enumerate(clients.items())
     }
 
@@ -70,8 +85,14 @@ def _legend(table: DataFrame, looks: dict[str, Look]) -> dict[str, Look]:
     """A line per client; of many, one for each kind."""
     corrupted = set(table[table["corrupted"]]["client"])
     if len(looks) <= len(MANY):
-        return {f"{name} (corrupted)" if name in corrupted else name: look for name, look in looks.items()}
-    kinds = {("corrupted client" if name in corrupted else "clean client"): look for name, look in looks.items()}
+        return {
+            f"{name} (corrupted)" if name in corrupted else name: look
+            for name, look in looks.items()
+        }
+    kinds = {
+        ("corrupted client" if name in corrupted else "clean client"): look
+        for name, look in looks.items()
+    }
     return dict(sorted(kinds.items())) if corrupted else {"one client": next(iter(looks.values()))}
 
 
@@ -82,10 +103,36 @@ def _panel(looks: dict[str, Look], top: float, part: DataFrame, axes: Axes) -> N
         thin = {name: {"alpha": 0.85} | THIN | look for name, look in looks.items()}
         lines(part, axes, y="weight", hue="client", looks=thin, **how)
         return
-    kinds = {corrupted: THIN | looks[clients.iloc[0]] for corrupted, clients in part.groupby("corrupted")["client"]}
-    spread = part.groupby(["corrupted", "round"])["weight"].quantile([0.0, 0.1, 0.5, 0.9, 1.0]).unstack().reset_index()
+    kinds = {
+        corrupted: THIN | looks[clients.iloc[0]]
+        for corrupted, clients in part.groupby("corrupted")["client"]
+    }
+    spread = (
+        part.groupby(["corrupted", "round"])["weight"]
+        .quantile([0.0, 0.1, 0.5, 0.9, 1.0])
+        .unstack()
+        .reset_index()
+    )
     for low, high, shade in SPANS:
-        lines(spread, axes, y=0.5, hue="corrupted", looks=kinds, bounds=(low, high), shade=shade, **how)
+        lines(
+            spread,
+            axes,
+            y=0.5,
+            hue="corrupted",
+            looks=kinds,
+            bounds=(low, high),
+            shade=shade,
+            **how,
+        )
 
 
-register(Figure("weights", "How much did each client count in the aggregation?", "methods", frame, draw, every=True))
+register(
+    Figure(
+        "weights",
+        "How much did each client count in the aggregation?",
+        "methods",
+        frame,
+        draw,
+        every=True,
+    )
+)

@@ -26,7 +26,9 @@ KINDS = "dataset", "partition", "corruption", "run", "scores"
 CLINICAL = "clinical"  # scores that `evaluate --clinical` made of the same run, perhaps others than those reported
 SHORT = 200  # characters of a value that is repeated; a longer one is read in the manifest
 Guideline = dict[str, Any]  # as evidence.json has it
-Source = tuple[str, str, Mapping[str, Any]]  # a manifest's folder and file, or the dataset's card; sha256; content
+Source = tuple[
+    str, str, Mapping[str, Any]
+]  # a manifest's folder and file, or the dataset's card; sha256; content
 
 
 def guidelines(path: Path, scores: Scores) -> list[Guideline]:
@@ -43,7 +45,14 @@ def guidelines(path: Path, scores: Scores) -> list[Guideline]:
             state = "filled" if answers else PERSON
             items.append({"item": number, "asks": asks, "state": state, "answers": answers})
         filled = sum(bool(item["answers"]) for item in items)
-        made.append({"guideline": guideline["name"], "source": guideline["source"], "filled": filled, "items": items})
+        made.append(
+            {
+                "guideline": guideline["name"],
+                "source": guideline["source"],
+                "filled": filled,
+                "items": items,
+            }
+        )
     return made
 
 
@@ -67,10 +76,14 @@ def _sources(path: Path, scores: Scores) -> dict[str, Source]:
     made: dict[str, Source] = {}
     for kind, place in above.items():
         if place:
-            content = asdict(manifest.read(place)) | ({"body": nested(scores)} if kind == "scores" else {})
+            content = asdict(manifest.read(place)) | (
+                {"body": nested(scores)} if kind == "scores" else {}
+            )
             made[kind] = f"{place.parent.name}/{place.name}", manifest.sha256(place), content
     if known := card_of(scores):
-        digest = hashlib.sha256(json.dumps(known, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+        digest = hashlib.sha256(
+            json.dumps(known, sort_keys=True, ensure_ascii=False).encode()
+        ).hexdigest()
         made["card"] = f"{scores.dataset}.json of fedcli", digest, known
     return made
 
@@ -82,9 +95,19 @@ def _answers(field: str, sources: Mapping[str, Source]) -> Iterator[dict[str, st
     if kind not in sources:
         return
     name, digest, content = sources[kind]
-    if (value := _value(content, path)) not in (None, {}, "", False):  # an empty list says that there are none
+    if (value := _value(content, path)) not in (
+        None,
+        {},
+        "",
+        False,
+    ):  # an empty list says that there are none
         text = json.dumps(value, sort_keys=True, ensure_ascii=False)
-        yield {"manifest": name, "sha256": digest, "field": path, "value": text if len(text) <= SHORT else ""}
+        yield {
+            "manifest": name,
+            "sha256": digest,
+            "field": path,
+            "value": text if len(text) <= SHORT else "",
+        }
 
 
 def _value(content: Any, path: str) -> Any:

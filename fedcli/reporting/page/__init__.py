@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ... import __version__
-from ...compare.systems import LAST5
+from ...comparison.systems import LAST5
 from ...data import manifest
 from ...errors import FedcliError
 from ...figures import inline, series
@@ -101,7 +101,11 @@ class Document:
             *(f"- {name}: {value}" for name, value in self.facts),
         ]
         for section in self.sections:
-            lines += [f"## {section.title}", *section.text, *(f"- {note}" for note in section.notes)]
+            lines += [
+                f"## {section.title}",
+                *section.text,
+                *(f"- {note}" for note in section.notes),
+            ]
             lines += [f"- {name}: {value}" for name, value in section.pairs]
             for table in section.tables:
                 lines += [f"### {table.title}"] if table.title else []
@@ -123,9 +127,13 @@ def write(path: Path, scores: list[Path], options: PageOptions = PageOptions()) 
 def render(scores: list[Path], asked: PageOptions) -> str:
     """The page as text."""
     lines = rows(
-        scores, metrics=asked.metrics, at=asked.at, spread=asked.spread, minutes=asked.minutes and asked.clocks,
+        scores,
+        metrics=asked.metrics,
+        at=asked.at,
+        spread=asked.spread,
+        minutes=asked.minutes and asked.clocks,
         warned=asked.warned,
-    )  # fmt: skip
+    )
     systems = compared(lines := shortened(lines))  # the page says first what all share
     asked = replace(asked, metrics=shown(systems[0].scores, asked.metrics))
     if not asked.tables and asked.spread and asked.at == LAST5:
@@ -133,21 +141,32 @@ def render(scores: list[Path], asked: PageOptions) -> str:
         asked = replace(asked, findings=findings, tests=tests, notes=[*asked.notes, *remarks])
     sections = _sections(report(lines, best="Bold"), systems, asked)
     tables = [table for section in sections for table in (*section.tables, *section.folded)]
-    words = _terms(asked.metrics, {text for table in tables for column in table.columns for text in column.levels})
+    words = _terms(
+        asked.metrics,
+        {text for table in tables for column in table.columns for text in column.levels},
+    )
     said, made_up = lead.sentence(systems), lead.generated(systems)
-    return Document(asked.title or lead.heading(systems), said, lead.facts(systems), sections, words, made_up).html
+    return Document(
+        asked.title or lead.heading(systems), said, lead.facts(systems), sections, words, made_up
+    ).html
 
 
 def _sections(made: Report, systems: list[Row], asked: PageOptions) -> list[Section]:
     notes = list(dict.fromkeys([*asked.notes, *made.notes]))
     named = [(row.name, row.scores) for row in systems]
     falls = list(further.by_severity(named, asked.metrics))
-    of_partition = {row.stage("partition"): row for row in reversed(systems) if row.run_files}  # the first of each
+    of_partition = {
+        row.stage("partition"): row for row in reversed(systems) if row.run_files
+    }  # the first of each
     ranks = comparison.rank_tables(comparison.rank_tests(systems))
     certain = [*lead.intervals(systems, asked.metrics), *asked.tests, *ranks]
-    first_images = [table for row in reversed(of_partition.values()) for table in provenance.images(row)]
+    first_images = [
+        table for row in reversed(of_partition.values()) for table in provenance.images(row)
+    ]
     drawn = (
-        [inline.of_picture(picture) for _, picture in figures.of_systems(systems, asked.draw)] if asked.figures else []
+        [inline.of_picture(picture) for _, picture in figures.of_systems(systems, asked.draw)]
+        if asked.figures
+        else []
     )
     closed = [
         Section("certainty", "How certain are these numbers?", certain),
@@ -155,7 +174,12 @@ def _sections(made: Report, systems: list[Row], asked: PageOptions) -> list[Sect
         *asked.more,
         subgroups.of_labels(systems),
         images.section(systems),
-        Section("severities", "Other corruptions", falls, folded=list(further.by_severity_and_group(named))),
+        Section(
+            "severities",
+            "Other corruptions",
+            falls,
+            folded=list(further.by_severity_and_group(named)),
+        ),
         Section("adapted", "Adapted to the test images", list(further.adapted(named))),
         Section("clinical", "Operating points and calibration", list(clinical.tables(named))),
         subgroups.of_clients(systems, asked.metrics),
@@ -196,13 +220,17 @@ def _convergence(systems: list[Row]) -> Iterator[inline.Panels]:
     runs = {row.name: [series.read(run.parent) for run in row.run_files] for row in systems}
     records = [record for one in runs.values() for record in one]
     scored = dict.fromkeys(
-        name for record in records for name, series in record.series.items()
+        name
+        for record in records
+        for name, series in record.series.items()
         if name.split(" ")[0] in SCORED and series.scalar and series.kind != "group"
-    )  # fmt: skip
+    )
     curves = convergence.of_series(runs, ["loss", *scored])
     if len(curves):
         legend = BANDED * any(len(one) > 1 for one in runs.values()) + LOOKED_AT * bool(scored)
-        yield replace(inline.of_picture(convergence.draw(curves)), title="Convergence", legend=legend)
+        yield replace(
+            inline.of_picture(convergence.draw(curves)), title="Convergence", legend=legend
+        )
     with suppress(NothingToDraw):
         yield inline.of_picture(FIGURES["weights"].picture(runs))
 
@@ -211,11 +239,15 @@ def _terms(names: Sequence[str], heads: set[str]) -> list[tuple[str, str]]:
     """The metrics that a page shows, then all other terms. names: of metrics; heads: of tables."""
     heads = {head.partition(": ")[2] or head for head in heads}  # "by sex: AUC"
     shown = [
-        name for name in METRICS if name in names or heads & {in_words(name) + unit for unit in ("", ", %", " (%)")}
+        name
+        for name in METRICS
+        if name in names or heads & {in_words(name) + unit for unit in ("", ", %", " (%)")}
     ]
     terms: dict[str, str] = {in_words(name): get(name).meaning for name in shown}
     for term, meaning in tomllib.loads(_beside("terms.toml")).items():
-        terms |= {term: meaning} if meaning else {in_words(name): get(name).meaning for name in PARITY}
+        terms |= (
+            {term: meaning} if meaning else {in_words(name): get(name).meaning for name in PARITY}
+        )
     return list(terms.items())
 
 

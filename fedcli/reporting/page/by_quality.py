@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from ... import console
-from ...compare.predicted import Predicted, predicted
+from ...comparison.predicted import Predicted, predicted
 from ...data import quality_by_site
 from ...data.pool import pool_of
 from ...data.quality import MEASURES, NAMES, Measure, shown
@@ -36,9 +36,15 @@ def section(compared: Iterable[Row], asked: str, metrics: Sequence[str] = ()) ->
     for row in rows:
         found = [predicted(path) for path in row.paths]
         values = _values(row, found[0])[:, NAMES.index(asked)]  # [N]
-        alike = [one for one in found if np.array_equal(one.id, found[0].id)]  # of folds the first alone
+        alike = [
+            one for one in found if np.array_equal(one.id, found[0].id)
+        ]  # of folds the first alone
         answers = [table for one in alike for table in one.tables["clean"]]
-        who, quarter, seed = f": {row.name}" if len(rows) > 1 else "", strata(values), seed_of(found[0].id, SEED)
+        who, quarter, seed = (
+            f": {row.name}" if len(rows) > 1 else "",
+            strata(values),
+            seed_of(found[0].id, SEED),
+        )
         for metric in metrics or [row.scores.usual[1]]:
             table = _fall(row, found[0], answers, values, measure, metric)
             falls.append(replace(table, title=f"{table.title}{who}"))
@@ -48,15 +54,33 @@ def section(compared: Iterable[Row], asked: str, metrics: Sequence[str] = ()) ->
             lines = []
             for name in row.scores.groups if metric in RESAMPLED else ():
                 console.say(f"drawing resamples for the gap by {name} at the same {measure.title}")
-                gap = explained(answers, found[0].y, found[0].units, found[0].grouping(name), quarter, metric, seed)
+                gap = explained(
+                    answers,
+                    found[0].y,
+                    found[0].units,
+                    found[0].grouping(name),
+                    quarter,
+                    metric,
+                    seed,
+                )
                 if gap:
-                    parts = [bounded(*each).text for each in (gap.gap, gap.standardised, gap.explained)]
+                    parts = [
+                        bounded(*each).text for each in (gap.gap, gap.standardised, gap.explained)
+                    ]
                     lines.append([name, f"{gap.better} over {gap.worse}", *parts])
                     said.append(_sentence(gap, name, measure, metric) + who)
-            heads = ["attribute", "groups", "gap (points)", f"at the same {measure.title}", "explained"]
+            heads = [
+                "attribute",
+                "groups",
+                "gap (points)",
+                f"at the same {measure.title}",
+                "explained",
+            ]
             about = f"Gap in {title(metric)} and {measure.title}{who}"
             gaps += [Table.of(about, heads, lines, STANDARDISED)] if lines else []
-    return Section("quality", f"Does the score fall with {measure.title}?", [*falls, *gaps], text=said)
+    return Section(
+        "quality", f"Does the score fall with {measure.title}?", [*falls, *gaps], text=said
+    )
 
 
 def _values(row: Row, found: Predicted) -> np.ndarray:
@@ -64,7 +88,8 @@ def _values(row: Row, found: Predicted) -> np.ndarray:
     dataset = None if found.counted else dataset_of(row.paths[0], row.scores)
     if not dataset:
         raise FedcliError(
-            f"the test images of {row.name} are not here, so their quality is not known", "leave --quality out"
+            f"the test images of {row.name} are not here, so their quality is not known",
+            "leave --quality out",
         )
     pool = pool_of(dataset)
     places = {name: k for k, name in enumerate(pool.id.tolist())}
@@ -72,7 +97,12 @@ def _values(row: Row, found: Predicted) -> np.ndarray:
 
 
 def _fall(
-    row: Row, found: Predicted, answers: list[np.ndarray], values: np.ndarray, measure: Measure, metric: str
+    row: Row,
+    found: Predicted,
+    answers: list[np.ndarray],
+    values: np.ndarray,
+    measure: Measure,
+    metric: str,
 ) -> Table:
     """A line for each quarter: its values, the score of all its images, and of each group's."""
     quarter = strata(values)
@@ -101,10 +131,15 @@ def _cell(answers: list[np.ndarray], y: np.ndarray, members: np.ndarray, metric:
 
 
 def _sentence(gap: Explained, name: str, measure: Measure, metric: str) -> str:
-    left = f"; {gap.left_out} images have no counterpart of that quality in the other group" * bool(gap.left_out)
+    left = f"; {gap.left_out} images have no counterpart of that quality in the other group" * bool(
+        gap.left_out
+    )
     low, high = gap.explained[1:]
     sure = low is not None and high is not None and (low > 0 or high < 0)
-    chance, pair = ", which may be chance" * (not sure), f"{title(metric)} by {name}, {gap.better} over {gap.worse}"
+    chance, pair = (
+        ", which may be chance" * (not sure),
+        f"{title(metric)} by {name}, {gap.better} over {gap.worse}",
+    )
     if gap.explained[0] < 0:
         there = f"{bounded(*gap.standardised).text} points in place of {100 * gap.gap[0]:.1f}"
         return f"At the same {measure.title} the gap in {pair}, is wider: {there}{chance}{left}"

@@ -36,7 +36,9 @@ def section(compared: Sequence[Row]) -> Section:
     """Errors of each group, and one strip of images per corruption that some system was trained with."""
     paths = dict.fromkeys(path for row in compared if (path := row.stage("corruption")))
     strips = [strip for path in paths for strip in _strip(path)]
-    return Section("images", "Images, and what the models say of them", panels=[*_errors(compared), *strips])
+    return Section(
+        "images", "Images, and what the models say of them", panels=[*_errors(compared), *strips]
+    )
 
 
 def _errors(compared: Sequence[Row]) -> Iterator[Panels]:
@@ -45,11 +47,15 @@ def _errors(compared: Sequence[Row]) -> Iterator[Panels]:
     first = compared[0]
     images = first.versions.get("clean")
     dataset = dataset_of(first.paths[0], first.scores)
-    alike = all("clean" in of and np.array_equal(of["clean"].ids, images.ids) for _, of in seen if images)
+    alike = all(
+        "clean" in of and np.array_equal(of["clean"].ids, images.ids) for _, of in seen if images
+    )
     if not images or not dataset or not alike or images.y.ndim > 1:
         return
     answers = [of["clean"].chances for _, of in seen]  # of the predicted class where it is wrong
-    sure = np.mean([np.where(each.argmax(1) == images.y, 0.0, each.max(1)) for each in answers], axis=0)  # [N]
+    sure = np.mean(
+        [np.where(each.argmax(1) == images.y, 0.0, each.max(1)) for each in answers], axis=0
+    )  # [N]
     by, pool = next(iter(first.scores.groups), ""), pool_of(dataset)
     places = {name: row for row, name in enumerate(pool.id.tolist())}
     noisy = None if first.scores.external else _changed(compared[0].stage("corruption"))
@@ -59,14 +65,27 @@ def _errors(compared: Sequence[Row]) -> Iterator[Panels]:
         for k in members[np.argsort(-sure[members], kind="stable")][:EACH]:
             if sure[k] > 0:
                 row, true = places[str(images.ids[k])], images.classes[images.y[k]]
-                pixels = [pool.pixels(np.array([row]))[0], *([noisy[row]] if noisy and row in noisy else [])]
-                said = [(each.label, *(_guess(of, version, k) for version in MODELS)) for each, of in seen]
+                pixels = [
+                    pool.pixels(np.array([row]))[0],
+                    *([noisy[row]] if noisy and row in noisy else []),
+                ]
+                said = [
+                    (each.label, *(_guess(of, version, k) for version in MODELS))
+                    for each, of in seen
+                ]
                 about = "; ".join(f"{label}: {clean}" for label, clean, _ in said)
                 shown = png(_pasted(np.stack(pixels)))
-                drawn.append(Figure(f"{group}, is {true}", image=shown, about=about, said=[head, *said]))
+                drawn.append(
+                    Figure(f"{group}, is {true}", image=shown, about=about, said=[head, *said])
+                )
     legend = ERRORS.format(noisy=f", as they are and {words[MODELS[1]]}" * bool(noisy))
     if drawn:
-        yield Panels(f"Most confident errors{f' by {by}' if by else ''}", drawn, legend=legend, layout="cases")
+        yield Panels(
+            f"Most confident errors{f' by {by}' if by else ''}",
+            drawn,
+            legend=legend,
+            layout="cases",
+        )
 
 
 def _guess(of: Mapping[str, Seen], version: str, k: int) -> str:
@@ -92,12 +111,16 @@ def _strip(path: Path) -> Iterator[Panels]:
         if not len(rows):
             return
         at = chosen(pool.single[rows])
-        changed = file["test/x"][np.sort(at)][np.argsort(np.argsort(at))]  # HDF5 reads rising places only
+        changed = file["test/x"][np.sort(at)][
+            np.argsort(np.argsort(at))
+        ]  # HDF5 reads rising places only
     kind = spoken(body)
     about = f"a test image, above as it is, below with {kind}"
     clean, names = pool.pixels(rows[at]), named(pool.y[rows[at]], body["classes"])
     pairs = [_pasted(np.stack([clean[k], changed[k]]), below=True) for k in range(len(at))]
-    drawn = [Figure(name, image=png(pair), about=about) for name, pair in zip(names, pairs, strict=True)]
+    drawn = [
+        Figure(name, image=png(pair), about=about) for name, pair in zip(names, pairs, strict=True)
+    ]
     yield Panels(capital(kind), drawn, legend=LEGEND, layout="strip")
 
 
@@ -105,7 +128,9 @@ def named(labels: np.ndarray, classes: list[str]) -> list[str]:
     """The class of each image, or its labels."""
     if labels.ndim == 1:
         return [classes[label] for label in labels]
-    return [", ".join(classes[k] for k in np.flatnonzero(row == YES)) or "no label" for row in labels]
+    return [
+        ", ".join(classes[k] for k in np.flatnonzero(row == YES)) or "no label" for row in labels
+    ]
 
 
 def chosen(labels: np.ndarray) -> np.ndarray:
@@ -120,7 +145,9 @@ def chosen(labels: np.ndarray) -> np.ndarray:
 def _pasted(images: np.ndarray, *, below: bool = False) -> np.ndarray:
     """Images uint8 [n, H, W, C] beside each other, or below, with white around them: [H', W'] or [H', W', 3]."""
     step = max(1, -(-SIDE // images.shape[1]))
-    images = images if images.shape[3] == 3 else images[..., [images.shape[3] // 2]]  # of a volume the middle slice
+    images = (
+        images if images.shape[3] == 3 else images[..., [images.shape[3] // 2]]
+    )  # of a volume the middle slice
     images = images.repeat(step, 1).repeat(step, 2)
     images = np.pad(images, ((0, 0), (2, 2), (2, 2), (0, 0)), constant_values=255)
     whole = np.concatenate(list(images), 0 if below else 1)

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ... import console
-from ...compare.cautions import small_groups
-from ...compare.tested import order
-from ...compare.verdict import INCONCLUSIVE, RESAMPLES, Against
+from ...comparison.cautions import small_groups
+from ...comparison.tested import order
+from ...comparison.verdict import INCONCLUSIVE, RESAMPLES, Against
 from ...errors import FedcliError, UsageError, nearest
 from ...figures import inline
 from ...figures.kinds import FIGURES
@@ -40,7 +40,9 @@ def heading(compared: Sequence[Row]) -> str:
 def generated(compared: Sequence[Row]) -> str:
     """A sentence that says so where images are generated, as their samples and cards declare; "" of real ones."""
     said = [
-        MADE_UP.format(row.scores.dataset) if row.scores.sample else card_of(row.scores).get("generated", "")
+        MADE_UP.format(row.scores.dataset)
+        if row.scores.sample
+        else card_of(row.scores).get("generated", "")
         for row in compared
     ]
     return " ".join(filter(None, dict.fromkeys(said)))
@@ -52,7 +54,11 @@ def sentence(compared: Sequence[Row]) -> str:
     what = f"{len(compared)} systems" if several else compared[0].label
     datasets = list(dict.fromkeys(described(row.scores) for row in compared))
     seeds = {row.runs for row in compared}
-    repeated = f" with {console.counted(max(seeds), 'seed', 'seeds')}{' each' * several}" if len(seeds) == 1 else ""
+    repeated = (
+        f" with {console.counted(max(seeds), 'seed', 'seeds')}{' each' * several}"
+        if len(seeds) == 1
+        else ""
+    )
     clients = _span("client", [row.scores.roster_size for row in compared])
     rounds = _span("round", [row.scores.rounds for row in compared])
     data = f"{'; '.join(datasets)}. {console.capital(what)}"
@@ -71,21 +77,36 @@ def facts(compared: Sequence[Row]) -> list[tuple[str, str]]:
     each = []
     for row in compared:
         scores = row.scores
-        drawn = [score for score in scores.versions["clean"].values() if score.unit.startswith("patient")]
+        drawn = [
+            score for score in scores.versions["clean"].values() if score.unit.startswith("patient")
+        ]
         name, trained = scores.model.get("name"), scores.model.get("trainable")
-        each.append({
-            "Test images": f"{scores.images:,}" + (f" of {drawn[0].units:,} patients or lesions" if drawn else ""),
-            "Classes": _named(scores.classes),
-            "Chance": chance(row.each).partition(": ")[2].rstrip("."),
-            "Clients": _named(list(scores.clients)) or str(scores.roster_size),
-            "Model": f"{name}{f', {trained:,} trained parameters' if trained else ''}" if name else "",
-        })  # fmt: skip
+        each.append(
+            {
+                "Test images": f"{scores.images:,}"
+                + (f" of {drawn[0].units:,} patients or lesions" if drawn else ""),
+                "Classes": _named(scores.classes),
+                "Chance": chance(row.each).partition(": ")[2].rstrip("."),
+                "Clients": _named(list(scores.clients)) or str(scores.roster_size),
+                "Model": f"{name}{f', {trained:,} trained parameters' if trained else ''}"
+                if name
+                else "",
+            }
+        )
     values_of = {name: {about[name] for about in each} for name in each[0]}
-    return [(name, values.pop()) for name, values in values_of.items() if len(values) == 1 and "" not in values]
+    return [
+        (name, values.pop())
+        for name, values in values_of.items()
+        if len(values) == 1 and "" not in values
+    ]
 
 
 def _named(names: Sequence[str]) -> str:
-    return f"{len(names)}: {', '.join(names)}" if 0 < len(names) <= MOST_LISTED else f"{len(names) or ''}"
+    return (
+        f"{len(names)}: {', '.join(names)}"
+        if 0 < len(names) <= MOST_LISTED
+        else f"{len(names) or ''}"
+    )
 
 
 def _span(noun: str, numbers: list[int]) -> str:
@@ -103,10 +124,14 @@ def _corrupted(compared: Sequence[Row]) -> str:
     who = console.counted(len(about["clients"]), "client", "clients")
     named = f" ({', '.join(about['clients'])})" if 0 < len(about["clients"]) < 4 else ""
     kind = about["kind"].replace("-", " ")
-    return f"with {kind} of severity {about['severity']} on {who}{named} and on a copy of the test set"
+    return (
+        f"with {kind} of severity {about['severity']} on {who}{named} and on a copy of the test set"
+    )
 
 
-def section(compared: Sequence[Row], findings: Sequence[str], notes: Sequence[str], *, asked: bool) -> Section:
+def section(
+    compared: Sequence[Row], findings: Sequence[str], notes: Sequence[str], *, asked: bool
+) -> Section:
     """findings: of tests between systems. asked: whether they are those that a page was given, under their own head."""
     alone = _alone(compared[0]) if len(compared) == 1 and not asked else ()
     said = [*findings, *alone, *(() if asked else _groups(compared))]
@@ -114,8 +139,13 @@ def section(compared: Sequence[Row], findings: Sequence[str], notes: Sequence[st
         panels = [inline.of_picture(FIGURES["forest"].picture(compared))]
     except FedcliError:  # no score that it shows
         panels = []
-    return Section("answer", "What these runs show" if asked else question(compared), panels=panels,
-                   findings=said, notes=notes)  # fmt: skip
+    return Section(
+        "answer",
+        "What these runs show" if asked else question(compared),
+        panels=panels,
+        findings=said,
+        notes=notes,
+    )
 
 
 def question(compared: Sequence[Row]) -> str:
@@ -123,9 +153,15 @@ def question(compared: Sequence[Row]) -> str:
     attributes = list(dict.fromkeys(name for row in compared for name in row.attributes))
     groups = f" for every group by {console.listed(attributes)}" if attributes else ""
     if len(compared) == 1:
-        return f"How good is {compared[0].label}" + (f", and is it as good{groups}?" if groups else "?")
+        return f"How good is {compared[0].label}" + (
+            f", and is it as good{groups}?" if groups else "?"
+        )
     others = [row.label for row in compared[1:]]
-    named = console.listed(list(dict.fromkeys(others)), "or") if len(others) < MOST_NAMED else "any of the others"
+    named = (
+        console.listed(list(dict.fromkeys(others)), "or")
+        if len(others) < MOST_NAMED
+        else "any of the others"
+    )
     return f"Is {named} better than {compared[0].label}" + (f", and{groups}?" if groups else "?")
 
 
@@ -137,7 +173,11 @@ def _alone(row: Row) -> Iterator[str]:
             where = Where(version, metric=metric)
             value, (low, high) = row.percent(where), row.bounds(where)
             bounds = f" (95 % interval {low:.1f} to {high:.1f})" if np.isfinite(low) else ""
-            parts += [f"{value:.1f} %{bounds} on {words.get(version, version)} images"] if np.isfinite(value) else []
+            parts += (
+                [f"{value:.1f} %{bounds} on {words.get(version, version)} images"]
+                if np.isfinite(value)
+                else []
+            )
         if parts:
             yield f"{row.name} scores {' and '.join(parts)} in {title(metric)}."
 
@@ -147,21 +187,32 @@ def _groups(compared: Sequence[Row]) -> Iterator[str]:
     area = compared[0].scores.usual[1]
     for attribute in compared[0].scores.groups:
         known = [
-            (row, worst) for row in compared if attribute in row.scores.groups and (worst := _worst(row, attribute))
+            (row, worst)
+            for row in compared
+            if attribute in row.scores.groups and (worst := _worst(row, attribute))
         ]
         if not known:
             continue
-        gaps = [row.percent(Where("clean", attribute=attribute, metric=area, measure=GAP)) for row, _ in known]
+        gaps = [
+            row.percent(Where("clean", attribute=attribute, metric=area, measure=GAP))
+            for row, _ in known
+        ]
         names = list(dict.fromkeys(group for _, (group, _) in known))
-        small = " (not a reliable score)" * all(group in small_groups(known[0][0].scores, attribute) for group in names)
+        small = " (not a reliable score)" * all(
+            group in small_groups(known[0][0].scores, attribute) for group in names
+        )
         if len(known) > MOST_NAMED:
             lows = [value for _, (_, value) in known]
             numbers = f"{min(lows):.1f} to {max(lows):.1f} %, up to {max(gaps):.1f} points below the best group"
         else:
-            numbers = ", ".join(f"{value:.1f} %{f' ({row.label})' * (len(known) > 1)}" for row, (_, value) in known)
+            numbers = ", ".join(
+                f"{value:.1f} %{f' ({row.label})' * (len(known) > 1)}" for row, (_, value) in known
+            )
             distances = console.listed([f"{gap:.1f}" for gap in gaps])
             numbers += f"; the gap to the best group is {distances} points"
-        lowest = f"{console.listed(names, 'or')}{small} has the lowest {spoken(area)} on clean images"
+        lowest = (
+            f"{console.listed(names, 'or')}{small} has the lowest {spoken(area)} on clean images"
+        )
         yield f"By {attribute}, {lowest}: {numbers}."
 
 
@@ -175,7 +226,9 @@ def _worst(row: Row, attribute: str) -> tuple[str, float] | None:
     return (group, values[group]) if np.isfinite([*values.values()]).sum() > 1 else None
 
 
-def tests(compared: Sequence[Row], metrics: Sequence[str], reference: str) -> tuple[list[str], list[Table], list[str]]:
+def tests(
+    compared: Sequence[Row], metrics: Sequence[str], reference: str
+) -> tuple[list[str], list[Table], list[str]]:
     """All systems against one, on the average of clean and corrupted images where there are both: what it says in
     sentences, a table per metric, and what to beware of.
 
@@ -183,7 +236,11 @@ def tests(compared: Sequence[Row], metrics: Sequence[str], reference: str) -> tu
     """
     if len(compared) < 2:
         return [], [], []
-    names = {text: row.name for row in reversed(compared) for text in (row.scores.method, row.scores.label, row.name)}
+    names = {
+        text: row.name
+        for row in reversed(compared)
+        for text in (row.scores.method, row.scores.label, row.name)
+    }
     if reference and reference not in names:
         raise UsageError(f"no row of the report is named {reference!r}", nearest(reference, names))
     base = names[reference] if reference else compared[0].name
@@ -197,7 +254,9 @@ def tests(compared: Sequence[Row], metrics: Sequence[str], reference: str) -> tu
         words = title(metric)
         console.say(f"testing {words} against {base}")
         against = order(systems, base, metric, version)
-        shown = [row for row in against if not tested or row.verdict != INCONCLUSIVE]  # else in the tables alone
+        shown = [
+            row for row in against if not tested or row.verdict != INCONCLUSIVE
+        ]  # else in the tables alone
         said += said_against(shown, base, f"{spoken(metric)} on {on}", intervals=True)
         tested.append((f"{words}, {on}", base, against))
         warnings += [f"{row.name}: {row.warning}" for row in against if row.warning]
@@ -210,10 +269,16 @@ def intervals(compared: Sequence[Row], metrics: Sequence[str]) -> list[Table]:
     shown = {name: column for name, column in every.items() if any(column)}
     if not shown:
         return []
-    known = ((row, name) for k, row in enumerate(compared) for name, column in shown.items() if column[k])
+    known = (
+        (row, name) for k, row in enumerate(compared) for name, column in shown.items() if column[k]
+    )
     some, (version, metric) = next(known)
     first = some.scores.versions[version][metric]
-    unit, units = ("patient", "patients or lesions") if first.unit.startswith("patient") else ("image", "images")
+    unit, units = (
+        ("patient", "patients or lesions")
+        if first.unit.startswith("patient")
+        else ("image", "images")
+    )
     level = f"{100 * LEVEL:g} %"
     kind = "BCa " if first.is_bca else ""
     legend = (
@@ -222,11 +287,21 @@ def intervals(compared: Sequence[Row], metrics: Sequence[str]) -> list[Table]:
         "patients, not on training again. Two methods whose intervals overlap may still differ: see the tests below."
     )
     words = versions(run for row in compared for run in row.each)
-    heads: Heads = ["method", *(Column(words.get(of, of), "%", title(metric)) for of, metric in shown)]
+    heads: Heads = [
+        "method",
+        *(Column(words.get(of, of), "%", title(metric)) for of, metric in shown),
+    ]
     lines = [[row.name, *texts] for row, *texts in zip(compared, *shown.values(), strict=True)]
     return [Table.of(f"Scores with {level} intervals by {unit}", heads, lines, legend)]
 
 
 def _interval(row: Row, version: str, metric: str) -> str | None:
-    value, ends = row.percent(Where(version, metric=metric)), row.bounds(Where(version, metric=metric))
-    return "{:.1f} ({:.1f} – {:.1f})".format(value, *ends) if np.isfinite([value, *ends]).all() else None
+    value, ends = (
+        row.percent(Where(version, metric=metric)),
+        row.bounds(Where(version, metric=metric)),
+    )
+    return (
+        "{:.1f} ({:.1f} – {:.1f})".format(value, *ends)
+        if np.isfinite([value, *ends]).all()
+        else None
+    )

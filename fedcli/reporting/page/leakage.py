@@ -50,10 +50,14 @@ def tables(body: dict[str, Any], name: str = "") -> Iterator[Table]:
         made = [row for row in rows if row["attack"] == attack]
         shown = [key for key in NUMBERS if any(key in row["numbers"] for row in made)]
         lines = [
-            [_whose(row), row["members"], row["held_out"],
-             *(_interval(row["numbers"].get(key), doubtful=row["small"]) for key in shown)]
+            [
+                _whose(row),
+                row["members"],
+                row["held_out"],
+                *(_interval(row["numbers"].get(key), doubtful=row["small"]) for key in shown),
+            ]
             for row in made
-        ]  # fmt: skip
+        ]
         heads = ["images of", "training", "held out", *(NUMBERS[key] for key in shown)]
         title = f"Is an image one of the training images? By {attack}{of}"
         yield Table.of(title, heads, lines, LEGEND + SHARED * body["shared_tests"])
@@ -62,13 +66,25 @@ def tables(body: dict[str, Any], name: str = "") -> Iterator[Table]:
     if bounds:
         shown = [key for key in NUMBERS if any(key in row["numbers"] for row in rows)]
         lines = [
-            [whose, f"{most['epsilon']:.3g}", *(f"{100 * most[key]:.1f}" if key in most else None for key in shown)]
+            [
+                whose,
+                f"{most['epsilon']:.3g}",
+                *(f"{100 * most[key]:.1f}" if key in most else None for key in shown),
+            ]
             for whose, most in bounds.items()
         ]
         heads = ["images of", "epsilon", *(NUMBERS[key] for key in shown)]
         yield Table.of(f"At most, by differential privacy{of}", heads, lines, ALLOWED)
-    probes = [[made["of"], made["hospitals"], made["count"], _interval(made["accuracy"]), f"{100 * made['chance']:.1f}"]
-              for made in body["hospital"]]  # fmt: skip
+    probes = [
+        [
+            made["of"],
+            made["hospitals"],
+            made["count"],
+            _interval(made["accuracy"]),
+            f"{100 * made['chance']:.1f}",
+        ]
+        for made in body["hospital"]
+    ]
     if probes:
         heads = ["from", "hospitals", "count", "balanced accuracy", "chance"]
         yield Table.of(f"Of which hospital is it?{of}", heads, probes, HOSPITAL)
@@ -81,7 +97,12 @@ def tables(body: dict[str, Any], name: str = "") -> Iterator[Table]:
             lines.append([f"{made['model']} model", f"{made['distance']:.3f}", *cells])
         lines.append(["mean image", None, *(number(psnr, digits=1) for psnr in inversion["blind"])])
         heads = ["from the gradient at the", "distance", *(f"image {k + 1}" for k in images)]
-        yield Table.of(f"An image rebuilt from a gradient of {inversion['client']}{of}", heads, lines, INVERSION)
+        yield Table.of(
+            f"An image rebuilt from a gradient of {inversion['client']}{of}",
+            heads,
+            lines,
+            INVERSION,
+        )
 
 
 def sentences(body: dict[str, Any], name: str = "") -> Iterator[str]:
@@ -99,7 +120,9 @@ def sentences(body: dict[str, Any], name: str = "") -> Iterator[str]:
             verdict = "better than" if low > made["chance"] else "not significantly better than"
             yield f"{of}From {made['of']} the hospital is recognised {verdict} by chance"
     for made in (inversion := body["inversion"] or {}).get("models", ()):
-        nearer = sum(psnr > blind for psnr, blind in zip(made["psnr"], inversion["blind"], strict=True))
+        nearer = sum(
+            psnr > blind for psnr, blind in zip(made["psnr"], inversion["blind"], strict=True)
+        )
         end = f"of {len(made['psnr'])} rebuilt images nearer to their originals than the mean image"
         yield f"{of}Gradient of the {made['model']} model: {nearer} {end}"
 
@@ -121,5 +144,9 @@ def section(compared: Sequence[Row]) -> Section:
             name = row.name if len(compared) > 1 else ""
             made += tables(of_run(run), name)
             said += sentences(of_run(run), name)
-            drawn += [of_picture(reconstructions.draw(reconstructions.frame(run)))] if of_run(run)["inversion"] else []
+            drawn += (
+                [of_picture(reconstructions.draw(reconstructions.frame(run)))]
+                if of_run(run)["inversion"]
+                else []
+            )
     return Section("leakage", "What the models give away", made, drawn, text=said)

@@ -47,7 +47,11 @@ PAGE = "page.html"  # its macros stand above the page itself
 def environment() -> Environment:
     """Templates as the page writes them."""
     made = Environment(
-        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FileSystemLoader(HERE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     made.filters |= {"cell": shown_cell, "heads": heads, "breakable": breakable}
     return made
@@ -57,14 +61,18 @@ def fragment(tables: Sequence[Table], words: Sequence[str]) -> str:
     """Tables as on the page, and sentences below them, for a notebook."""
     macros, _, _ = (HERE / PAGE).read_text(encoding="utf-8").partition("<!doctype")
     write = environment().from_string(macros).make_module().table  # type: ignore[attr-defined]  # a macro of it
-    return "\n".join([*map(str, map(write, tables)), *(str(Markup("<p>{}</p>").format(word)) for word in words)])
+    return "\n".join(
+        [*map(str, map(write, tables)), *(str(Markup("<p>{}</p>").format(word)) for word in words)]
+    )
 
 
 def shown_cell(cell: Cell) -> Markup:
     """A cell: its spread is quieter, the best is bold; a long name may break."""
     if cell.text.startswith("fedcli "):  # a command whose line breaks never split an option
         words = [
-            Markup('<span class="nb">{}</span>').format(word) if word.startswith("-") else escape(word)
+            Markup('<span class="nb">{}</span>').format(word)
+            if word.startswith("-")
+            else escape(word)
             for word in cell.text.split(" ")
         ]
         return Markup("<code>{}</code>").format(Markup(" ").join(words))

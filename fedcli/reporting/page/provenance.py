@@ -56,46 +56,73 @@ def images(row: Row) -> list[Table]:
     """Of the data of a system's first run, and its images after each step, where the data are there."""
     shown = list(table_one(row.run_files[0])) if row.run_files else []
     with suppress(NothingToDraw):
-        lines = [[step, int(images), about] for step, images, about, _ in flow.frame(row).itertuples(index=False)]
-        shown.append(Table.of(f"Flow of images: {row.name}", ["step", "images", "about"], lines, FLOW))
+        lines = [
+            [step, int(images), about]
+            for step, images, about, _ in flow.frame(row).itertuples(index=False)
+        ]
+        shown.append(
+            Table.of(f"Flow of images: {row.name}", ["step", "images", "about"], lines, FLOW)
+        )
     return shown
 
 
 def table_one(run: Path) -> Iterator[Table]:
     """Of the data that a run was trained on, where they are there; of images at sites as the sites described them."""
-    partition, sites = manifest.parent(run, "corruption", "partition"), manifest.parent(run, "sites")
-    known: dict[str, Any] = {}  # class or attribute -> site -> part -> value -> images, None of what a site hides
+    partition, sites = (
+        manifest.parent(run, "corruption", "partition"),
+        manifest.parent(run, "sites"),
+    )
+    known: dict[
+        str, Any
+    ] = {}  # class or attribute -> site -> part -> value -> images, None of what a site hides
     if partition and manifest.parent(partition, "dataset"):
         known |= image_counts.of_manifest(partition)
     elif sites:
         for site in manifest.read(sites).options["sites"]:
-            for name, parts in json.loads(read_text(sites.parent / f"{site}.json"))["counts"].items():
+            for name, parts in json.loads(read_text(sites.parent / f"{site}.json"))[
+                "counts"
+            ].items():
                 known.setdefault(name, {})[site] = parts
     else:
         return
     counts = {name: _columns(clients) for name, clients in known.items()}
     columns = list(dict.fromkeys(column for by_column in counts.values() for column in by_column))
     classes = counts[image_counts.CLASS]
-    lines: list[list[Any]] = [["all", *(sum(filter(None, classes.get(column, {}).values())) for column in columns)]]
+    lines: list[list[Any]] = [
+        ["all", *(sum(filter(None, classes.get(column, {}).values())) for column in columns)]
+    ]
     for name, by_column in counts.items():
         if _is_client(by_column):
             continue
         for value in dict.fromkeys(value for known in by_column.values() for value in known):
-            lines.append([f"{name}: {value}", *(_cell(by_column.get(column, {}), value) for column in columns)])
+            lines.append(
+                [
+                    f"{name}: {value}",
+                    *(_cell(by_column.get(column, {}), value) for column in columns),
+                ]
+            )
     heads: Heads = ["images", *(Column(part, over=who) for who, part in columns)]
-    hidden = any(None in values.values() for by_column in counts.values() for values in by_column.values())
+    hidden = any(
+        None in values.values() for by_column in counts.values() for values in by_column.values()
+    )
     yield Table.of("Table 1: images by site and part", heads, lines, TABLE_ONE + HIDDEN * hidden)
 
 
 def _is_client(by_column: Mapping[tuple[str, str], Values]) -> bool:
     """Tell whether every client holds images of a single value, as sites do: a table of it would be of zeros."""
     own = [
-        [v for v, n in values.items() if n != 0] for (who, _), values in by_column.items() if who != image_counts.ALL
+        [v for v, n in values.items() if n != 0]
+        for (who, _), values in by_column.items()
+        if who != image_counts.ALL
     ]
-    return len({value for values in own for value in values}) > 1 and all(len(values) == 1 for values in own)
+    return len({value for values in own for value in values}) > 1 and all(
+        len(values) == 1 for values in own
+    )
 
 
-def _columns(clients: Mapping[str, Mapping[str, Values]]) -> dict[tuple[str, str], dict[str, int | None]]:
+def _columns(
+    clients: Mapping[str, Mapping[str, Values]],
+) -> dict[tuple[str, str], dict[str, int | None]]:
     """(client, part) -> value -> images; of many clients together, without those that are hidden."""
     several = len(clients) > CLIENTS
     made: dict[tuple[str, str], dict[str, int | None]] = {}
@@ -124,17 +151,24 @@ def settings(compared: Sequence[Row], clocked: bool) -> Section:
         [
             row.name,
             f"{rule}: {READINGS[rule]}" if (rule := row.scores.rule) in READINGS else rule,
-            ", ".join(f"{key}={value}" for key, value in row.scores.settings.items() if key != "rule") or "-",
+            ", ".join(
+                f"{key}={value}" for key, value in row.scores.settings.items() if key != "rule"
+            )
+            or "-",
             ", ".join(str(seed) for seed in row.seeds),
             *(megabytes(count).text for count in (row.scores.bytes.down, row.scores.bytes.up)),
         ]
         for row in compared
     ]
-    tables = [Table.of("Methods", ["method", "rule", "its options", "seeds", DOWN, UP], lines, BYTES)]
+    tables = [
+        Table.of("Methods", ["method", "rule", "its options", "seeds", DOWN, UP], lines, BYTES)
+    ]
     said = {option.name: f"{option.title} (--{option.typed})" for option in recorded(TrainOptions)}
     options = {said["rounds"]: [str(row.scores.rounds) for row in compared]}
     words = {True: "yes", False: "no", None: "none"}
-    for name in dict.fromkeys(name for row in compared for name in row.scores.options if name != "seed"):
+    for name in dict.fromkeys(
+        name for row in compared for name in row.scores.options if name != "seed"
+    ):
         values = [row.scores.options.get(name) for row in compared]
         options[said.get(name, name.replace("_", " "))] = [
             words[value] if isinstance(value, bool | None) else str(value) for value in values
@@ -142,10 +176,14 @@ def settings(compared: Sequence[Row], clocked: bool) -> Section:
     alike = {name: values[0] for name, values in options.items() if len(set(values)) == 1}
     title = "Options of training"
     if lines := [[name, *values] for name, values in options.items() if name not in alike]:
-        tables.append(Table.of(f"{title} that differ", ["option", *(row.name for row in compared)], lines))
+        tables.append(
+            Table.of(f"{title} that differ", ["option", *(row.name for row in compared)], lines)
+        )
         title += " that all share"
     tables += _times(compared) if clocked else []
-    return Section("settings", "Methods and settings", tables, pairs=list(alike.items()), pairs_title=title)
+    return Section(
+        "settings", "Methods and settings", tables, pairs=list(alike.items()), pairs_title=title
+    )
 
 
 def _times(compared: Sequence[Row]) -> list[Table]:
@@ -154,10 +192,15 @@ def _times(compared: Sequence[Row]) -> list[Table]:
     unknown = [name for name in ENERGIES if all(getattr(clock, name) is None for clock in measured)]
     shown = {name: column for name, column in CLOCKS.items() if name not in unknown}
     lines = [
-        [name, *("-" if (value := getattr(clock, field, None)) is None else form.format(unit * value)
-                 for field, (_, form, unit) in shown.items())]
+        [
+            name,
+            *(
+                "-" if (value := getattr(clock, field, None)) is None else form.format(unit * value)
+                for field, (_, form, unit) in shown.items()
+            ),
+        ]
         for name, clock in clocks.items()
-    ]  # fmt: skip
+    ]
     several = ", mean over seeds" if any(row.runs > 1 for row in compared) else ""
     legend = (
         f"Measured on the machine that trained{several}. Images per second: during training. Scoring: share of the "
@@ -173,13 +216,22 @@ def _times(compared: Sequence[Row]) -> list[Table]:
 
 def lineage(compared: Sequence[Row]) -> Section:
     """Every stage behind the numbers, once: what it is, the command that made it, its hash."""
-    stages = dict.fromkeys(stage for row in compared for path in row.paths for stage in _above(path))
+    stages = dict.fromkeys(
+        stage for row in compared for path in row.paths for stage in _above(path)
+    )
     lines = []
     for path in sorted(stages, key=lambda path: manifest.KINDS.index(manifest.read(path).kind)):
         stage, folder = manifest.read(path), path.parent
         inside = stage.kind == "scores" and folder.parent.name == "scores"
         name = f"{folder.parent.parent.name}/scores/{folder.name}" if inside else folder.name
-        lines.append([stage.kind, name, shlex.join(["fedcli", *stage.made_by]), manifest.sha256(path)[:DIGITS]])
+        lines.append(
+            [
+                stage.kind,
+                name,
+                shlex.join(["fedcli", *stage.made_by]),
+                manifest.sha256(path)[:DIGITS],
+            ]
+        )
     legend = (
         "Every stage's manifest lists the hashes of its files and of the stages before it; shown are the first "
         f"{DIGITS} digits of each manifest's own sha256. Commands are shown as recorded, without paths."
@@ -194,7 +246,9 @@ def _above(path: Path) -> list[Path]:
     while run:
         paths, run = [run, *paths], manifest.parent(run, "run")
     trained = manifest.parent(path, "run") or path
-    tested = manifest.parent(path, *STAGES)  # data of its own, where scores are on other images than the run's
+    tested = manifest.parent(
+        path, *STAGES
+    )  # data of its own, where scores are on other images than the run's
     stages = [manifest.parent(trained, kind) for kind in STAGES]
     stages += [manifest.parent(tested, kind) for kind in STAGES] + [tested] if tested else []
     return [*(stage for stage in stages if stage), *paths]

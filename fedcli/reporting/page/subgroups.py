@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from math import inf
 
-from ...compare.cautions import doubtful_decisions, small_decides, small_groups
-from ...compare.systems import BEST, LAST5
+from ...comparison.cautions import doubtful_decisions, small_decides, small_groups
+from ...comparison.systems import BEST, LAST5
 from ...console import capital
 from ...data import image_counts, manifest
 from ...metrics import METRICS, PARITY, better_low, title
@@ -21,7 +21,9 @@ from ..table import DAGGER, Cell, Column, Section, Table, mark, percent
 from . import provenance
 
 GROUPS = "In percent, as in the table of scores; [n]: test images of a group."
-ROUNDS = " Worst group and gap are averages over rounds; they may not match the columns beside them."
+ROUNDS = (
+    " Worst group and gap are averages over rounds; they may not match the columns beside them."
+)
 OVER_CLASSES = " Each is the mean over classes, each class against all others."
 UNSURE = " †: one group is too small, so the whole column is unreliable."
 OF_LABELS = "auc", "average_precision", "balanced_accuracy", "f1"
@@ -60,12 +62,21 @@ def of_groups(compared: Sequence[Row], metrics: Sequence[str]) -> Iterator[Secti
     """
     for attribute in dict.fromkeys(name for row in compared for name in row.scores.groups):
         by = [row for row in compared if all(attribute in run.groups for run in row.each)]
-        versions = list(dict.fromkeys(version for row in by for version in row.scores.groups[attribute]))
-        scored = {metric for row in by for known in row.scores.groups[attribute].values() for metric in known}
+        versions = list(
+            dict.fromkeys(version for row in by for version in row.scores.groups[attribute])
+        )
+        scored = {
+            metric
+            for row in by
+            for known in row.scores.groups[attribute].values()
+            for metric in known
+        }
         more = [metric for metric in metrics if is_compared(metric) and metric in scored]
         usual = list(dict.fromkeys([*shown(by[0].scores), *more]))
         words = numbers.versions(scores for row in by for scores in row.each)
-        tables = {of: list(_group_tables(by, attribute, of, usual, words.get(of, of))) for of in versions}
+        tables = {
+            of: list(_group_tables(by, attribute, of, usual, words.get(of, of))) for of in versions
+        }
         yield Section(
             f"group-{attribute}",
             f"Groups by {attribute}",
@@ -74,7 +85,9 @@ def of_groups(compared: Sequence[Row], metrics: Sequence[str]) -> Iterator[Secti
         )
 
 
-def _group_tables(by: Sequence[Row], attribute: str, version: str, metrics: list[str], on: str) -> Iterator[Table]:
+def _group_tables(
+    by: Sequence[Row], attribute: str, version: str, metrics: list[str], on: str
+) -> Iterator[Table]:
     """metrics: the last of them first, with what the numbers mean below the first of them. on: the version in words."""
     first, small = by[0].scores, small_groups(by[0].scores, attribute)
     missing = unknown_note(attribute, first.grouped[attribute].unknown, first.images)
@@ -83,14 +96,20 @@ def _group_tables(by: Sequence[Row], attribute: str, version: str, metrics: list
         for group, score in first.members(attribute).items()
     }
     legend = f"{GROUPS}{ROUNDS * (by[0].at == LAST5)} {unreliable(by[0].each, attribute)}".rstrip()
-    legend += " Bold marks the best, without a test." * (len(by) > 1) + (f" {capital(missing)}." if missing else "")
+    legend += " Bold marks the best, without a test." * (len(by) > 1) + (
+        f" {capital(missing)}." if missing else ""
+    )
     for metric in reversed(metrics):
         names: Names = {}
         for scores in (scores for row in by for scores in row.each):
             names |= group_columns(scores, attribute, version, metric)
-        unsure = [{*small} | small_decides(row.each, attribute, version, metric, row.at) for row in by]
+        unsure = [
+            {*small} | small_decides(row.each, attribute, version, metric, row.at) for row in by
+        ]
         below = legend if version == "clean" and metric == metrics[-1] else ""
-        yield from by_system(f"{capital(title(metric))}: {on} test images", by, names, sizes, below, unsure)
+        yield from by_system(
+            f"{capital(title(metric))}: {on} test images", by, names, sizes, below, unsure
+        )
     names_of = [f"{name}{which}" for name in PARITY for which in ("", "_ovr_macro")]
     decisions = {name: Where(version, attribute=attribute, metric=name) for name in names_of}
     unsure = [doubtful_decisions(row.scores, attribute, list(decisions)) for row in by]
@@ -101,7 +120,9 @@ def _group_tables(by: Sequence[Row], attribute: str, version: str, metrics: list
     below += UNSURE * bool(small_groups(known, attribute))
     below += f" Left out, as no image defines them: {', '.join(undefined)}." if undefined else ""
     below *= version == "clean" or bool(undefined)
-    yield from by_system(f"Differences in decisions: {on} test images", by, decisions, words, below, unsure)
+    yield from by_system(
+        f"Differences in decisions: {on} test images", by, decisions, words, below, unsure
+    )
 
 
 def of_labels(compared: Sequence[Row]) -> Section:
@@ -112,19 +133,32 @@ def of_labels(compared: Sequence[Row]) -> Section:
         tables.append(_label_table(name, scored, [Where("clean", metric=metric)], LABELS))
     for attribute in dict.fromkeys(name for row in scored for name in row.scores.groups):
         where = Where("clean", attribute=attribute)
-        shown = [where._replace(metric="auc", measure="gap"), *(where._replace(metric=name) for name in PARITY)]
-        tables.append(_label_table(f"Each label between groups by {attribute}", scored, shown, LABEL_GROUPS))
+        shown = [
+            where._replace(metric="auc", measure="gap"),
+            *(where._replace(metric=name) for name in PARITY),
+        ]
+        tables.append(
+            _label_table(f"Each label between groups by {attribute}", scored, shown, LABEL_GROUPS)
+        )
     return Section("labels", "Each label", tables)
 
 
 def _of_label(metric: str) -> str:
-    return title(f"{metric}_macro").partition(",")[0] if f"{metric}_macro" in METRICS else title(metric)
+    return (
+        title(f"{metric}_macro").partition(",")[0]
+        if f"{metric}_macro" in METRICS
+        else title(metric)
+    )
 
 
 def _label_table(called: str, scored: Sequence[Row], shown: Sequence[Where], legend: str) -> Table:
     labels = scored[0].scores.labels["clean"]
     heads = [
-        Column(" ".join(filter(None, [row.name, where.measure, _of_label(where.metric) * (len(shown) > 1)])))
+        Column(
+            " ".join(
+                filter(None, [row.name, where.measure, _of_label(where.metric) * (len(shown) > 1)])
+            )
+        )
         for row in scored
         for where in shown
     ]
@@ -141,7 +175,12 @@ def _label_table(called: str, scored: Sequence[Row], shown: Sequence[Where], leg
 
 
 def by_system(
-    called: str, lines: Sequence[Row], names: Names, heads: Mapping[str, str], legend: str, doubtful: Sequence[Set[str]]
+    called: str,
+    lines: Sequence[Row],
+    names: Names,
+    heads: Mapping[str, str],
+    legend: str,
+    doubtful: Sequence[Set[str]],
 ) -> list[Table]:
     """A table with a row per system and a column for each number that some system has; none without one.
 
@@ -150,16 +189,26 @@ def by_system(
     """
     columns, cells = [Column("method")], [[Cell(row.name) for row in lines]]
     for name, where in names.items():
-        column = [row.cell(where, doubtful=name in some) for row, some in zip(lines, doubtful, strict=True)]
+        column = [
+            row.cell(where, doubtful=name in some)
+            for row, some in zip(lines, doubtful, strict=True)
+        ]
         if any(cell.number is not None for cell in column):
             columns.append(Column(heads.get(name, name), lower=numbers.is_lower(where)))
             cells.append(best_of(lines, column, numbers.is_lower(where)))
-    return [Table(called, columns, list(zip(*cells, strict=True)), legend)] if len(columns) > 1 else []
+    return (
+        [Table(called, columns, list(zip(*cells, strict=True)), legend)] if len(columns) > 1 else []
+    )
 
 
 def best_of(lines: Sequence[Row], cells: Sequence[Cell], lower: bool) -> list[Cell]:
     """The systems' cells with the best marked; these scores have no test."""
-    return mark(Column("", lower=lower), cells, [row.comparable for row in lines], lambda first, second: True)
+    return mark(
+        Column("", lower=lower),
+        cells,
+        [row.comparable for row in lines],
+        lambda first, second: True,
+    )
 
 
 def of_clients(compared: Sequence[Row], metrics: Sequence[str]) -> Section:
@@ -167,12 +216,20 @@ def of_clients(compared: Sequence[Row], metrics: Sequence[str]) -> Section:
     pairs, text = list(_rosters(compared)), []
     scored = [row for row in compared if row.scores.clients and row.at != BEST]
     clients = [client for row in scored for client in row.scores.clients.values()]
-    if any(row.scores.personal_models for row in scored) or any(client.part == "own" for client in clients):
+    if any(row.scores.personal_models for row in scored) or any(
+        client.part == "own" for client in clients
+    ):
         for place, metric in enumerate(metrics):
-            pairs += _client_tables(scored, f"{capital(title(metric))} of each client", OWN * (place == 0), metric)
+            pairs += _client_tables(
+                scored, f"{capital(title(metric))} of each client", OWN * (place == 0), metric
+            )
         scaled = f"es_{scored[0].scores.usual[1]}"
-        for place, name in enumerate(dict.fromkeys(name for client in clients for name in client.groups)):
-            pairs += _client_tables(scored, f"ES-AUC by {name} of each client", EQUITY * (place == 0), scaled, name)
+        for place, name in enumerate(
+            dict.fromkeys(name for client in clients for name in client.groups)
+        ):
+            pairs += _client_tables(
+                scored, f"ES-AUC by {name} of each client", EQUITY * (place == 0), scaled, name
+            )
     elif scored:
         text = [SHARED]
     shown = [table for tables, _ in pairs for table in tables]
@@ -183,23 +240,35 @@ def of_clients(compared: Sequence[Row], metrics: Sequence[str]) -> Section:
 def _rosters(compared: Sequence[Row]) -> Iterator[Tables]:
     """One table per partition: training images of each client by class, and its parts."""
     by_partition = {path: row for row in compared if (path := row.stage("partition"))}
-    partitions = {path: [row for row in compared if row.stage("partition") == path] for path in by_partition}
+    partitions = {
+        path: [row for row in compared if row.stage("partition") == path] for path in by_partition
+    }
     for path, rows in partitions.items():
         body = manifest.read(path).body
-        corrupted = {client for row in rows for client in (row.scores.corruption or {}).get("clients", [])}
+        corrupted = {
+            client for row in rows for client in (row.scores.corruption or {}).get("clients", [])
+        }
         classes = body["classes"] if len(body["classes"]) <= CLASSES else []
         parts = [part for part in ("train", "val", "test") if any(c[part] for c in body["roster"])]
         lines = [
-            [c["client"], "corrupted" if c["client"] in corrupted else "clean", *(c[part] for part in parts),
-             *c["class_counts"][: len(classes)]]
+            [
+                c["client"],
+                "corrupted" if c["client"] in corrupted else "clean",
+                *(c[part] for part in parts),
+                *c["class_counts"][: len(classes)],
+            ]
             for c in body["roster"]
-        ]  # fmt: skip
+        ]
         legend = "Images of each of the client's own parts, then its training images by class."
         title = "Images of each client" + (f" ({path.parent.name})" if len(partitions) > 1 else "")
         whole = Table.of(title, ["client", "images", *parts, *classes], lines, legend)
-        yield _folded(whole, [client["train"] for client in body["roster"]], "with the fewest training images")
+        yield _folded(
+            whole, [client["train"] for client in body["roster"]], "with the fewest training images"
+        )
         for name, counts in image_counts.of_manifest(path).items():
-            if name != image_counts.CLASS and len(body["roster"]) > provenance.CLIENTS:  # else in Table 1
+            if (
+                name != image_counts.CLASS and len(body["roster"]) > provenance.CLIENTS
+            ):  # else in Table 1
                 table = Table.of(f"{title}: {name}", *image_counts.lines(counts), OF_ATTRIBUTE)
                 yield ([table], []) if len(table.rows) <= LONG else ([], [table])
 
@@ -230,7 +299,11 @@ def _client_tables(
         several = len(scored) > 1
         table = Table.of(title, ["client", *(row.name for row in scored)], rows)
         which = f"with the {'highest' if lower else 'lowest'} {'mean over the methods' if several else 'score'}"
-        yield _folded(replace(table, legend=legend and legend + BEST_OF * (several and not attribute)), order, which)
+        yield _folded(
+            replace(table, legend=legend and legend + BEST_OF * (several and not attribute)),
+            order,
+            which,
+        )
 
 
 def _column(row: Row, metric: str, attribute: str) -> dict[str, Cell]:

@@ -33,7 +33,9 @@ def half_width(runs: Sequence[float], of: int) -> float | None:
         return None
     from scipy.special import stdtrit
 
-    return float(stdtrit(len(runs) - 1, (1 + LEVEL) / 2)) * stdev(runs) * sqrt(1 / len(runs) + 1 / of)
+    return (
+        float(stdtrit(len(runs) - 1, (1 + LEVEL) / 2)) * stdev(runs) * sqrt(1 / len(runs) + 1 / of)
+    )
 
 
 def judged(ours: Cell, published: Printed | None, *, scale: str, sure: bool = False) -> Cell:
@@ -50,7 +52,12 @@ def judged(ours: Cell, published: Printed | None, *, scale: str, sure: bool = Fa
     half += 0.5 * 10.0**-published.digits
     beyond = max(0.0, abs(ours.mean - published.mean) - half - CLOSE)
     return ours.model_copy(
-        update={**about, "half": half, "beyond": beyond or None, "verdict": OUTSIDE if beyond else WITHIN}
+        update={
+            **about,
+            "half": half,
+            "beyond": beyond or None,
+            "verdict": OUTSIDE if beyond else WITHIN,
+        }
     )
 
 
@@ -59,13 +66,20 @@ def tau_b(a: Sequence[float], b: Sequence[float], what: str = "") -> tuple[float
 
     what: a name for the stream of random orders.
     """
-    signs = [np.sign(np.round(np.subtract.outer(each, each) / CLOSE)).astype(int) for each in map(np.asarray, (a, b))]
+    signs = [
+        np.sign(np.round(np.subtract.outer(each, each) / CLOSE)).astype(int)
+        for each in map(np.asarray, (a, b))
+    ]
     sizes = [int((each != 0).sum()) for each in signs]
     if not all(sizes):
         return None
     every, rows = len(a) <= MOST_ROWS, np.arange(len(a))
     rng = np.random.default_rng(derive("order of rows", what, len(a)))
-    orders = np.array(list(permutations(rows))) if every else rng.permuted(np.tile(rows, (DRAWN, 1)), axis=1)
+    orders = (
+        np.array(list(permutations(rows)))
+        if every
+        else rng.permuted(np.tile(rows, (DRAWN, 1)), axis=1)
+    )
     found = int((signs[0] * signs[1]).sum())
     others = np.array([(signs[0] * signs[1][np.ix_(order, order)]).sum() for order in orders])
     as_large = int((others >= found).sum())
@@ -77,7 +91,11 @@ def orders(results: Results) -> Iterator[Order]:
     """The order of rows in each column where enough have a published number; none at smoke scale."""
     for column in results.columns if results.scale != "smoke" else ():
         cells = [row.cells[column.name] for row in results.rows]
-        pairs = [(cell.mean, cell.published.mean) for cell in cells if cell.mean is not None and cell.published]
+        pairs = [
+            (cell.mean, cell.published.mean)
+            for cell in cells
+            if cell.mean is not None and cell.published
+        ]
         if len(pairs) < LEAST_ROWS or column.minus:
             continue
         ours, printed = zip(*pairs, strict=True)
@@ -88,7 +106,12 @@ def orders(results: Results) -> Iterator[Order]:
 def sentences(several: Sequence[Results]) -> list[str]:
     """Findings about all published numbers of some tables together; none at smoke scale."""
     rows = [row for results in several if results.scale != "smoke" for row in results.rows]
-    cells = [cell for row in rows for cell in row.cells.values() if cell.published and cell.mean is not None]
+    cells = [
+        cell
+        for row in rows
+        for cell in row.cells.values()
+        if cell.published and cell.mean is not None
+    ]
     if not cells:
         return []
     said, found = [], [order for results in several for order in results.orders]

@@ -59,13 +59,27 @@ def _leads(best: Shown, other: Shown) -> bool:
 
 def differences(results: Results) -> Table:
     """The numbers that lie outside of our intervals, the furthest first; of one run each the largest differences."""
-    pairs = [(row, column, row.cells[column.name]) for row, column in product(results.rows, results.columns)]
-    known = [(row, column, cell) for row, column, cell in pairs if cell.published and cell.difference is not None]
+    pairs = [
+        (row, column, row.cells[column.name])
+        for row, column in product(results.rows, results.columns)
+    ]
+    known = [
+        (row, column, cell)
+        for row, column, cell in pairs
+        if cell.published and cell.difference is not None
+    ]
     outside = [each for each in known if each[2].beyond]
     judged = any(cell.half is not None for *_, cell in known)
     listed = outside if judged else known if results.scale != "smoke" else []
     listed.sort(key=lambda each: -(each[2].beyond or abs(each[2].difference or 0.0)))
-    names = ["row", "column", "ours", "paper", "difference", *(["interval", "outside by"] if judged else [])]
+    names = [
+        "row",
+        "column",
+        "ours",
+        "paper",
+        "difference",
+        *(["interval", "outside by"] if judged else []),
+    ]
     rows = []
     for row, column, cell in listed[:MOST]:
         digits = UNITS[column.unit][2]
@@ -75,12 +89,16 @@ def differences(results: Results) -> Table:
         rows.append([Shown(row.name), Shown(column.name), *both, by, *map(Shown, more)])
     more_of = f" {len(listed) - MOST} more in results.json." if len(listed) > MOST else ""
     title = "Outside of our intervals, furthest first" if judged else "Largest differences"
-    return Table(title, [*map(Heading, names)], rows, f"Difference: ours minus the paper's.{more_of}")
+    return Table(
+        title, [*map(Heading, names)], rows, f"Difference: ours minus the paper's.{more_of}"
+    )
 
 
 def orders(results: Results) -> Table:
     """The order of rows in each column beside the paper's."""
-    lines = [[each.column, each.rows, f"{each.tau:.2f}", f"{each.p:.3f}"] for each in results.orders]
+    lines = [
+        [each.column, each.rows, f"{each.tau:.2f}", f"{each.p:.3f}"] for each in results.orders
+    ]
     legend = (
         "Kendall's tau-b between our order and the paper's: 1 is the same, 0 what a random order has, -1 the reverse. "
         f"p: share of orders that agree as much; of all orders up to {agreement.MOST_ROWS} rows, else of random ones."
@@ -91,10 +109,16 @@ def orders(results: Results) -> Table:
 def tests(results: Results) -> tuple[list[str], list[Table]]:
     """Differences of rows from the reference, as far as these runs can show: sentences, and a table for each score."""
     several = len({test.data for test in results.statistics}) > 1
-    return tests_against([
-        (f"{test.title or test.data}: " * several + f"{test.version} {test.metric}", test.reference, test.rows)
-        for test in results.statistics
-    ])  # fmt: skip
+    return tests_against(
+        [
+            (
+                f"{test.title or test.data}: " * several + f"{test.version} {test.metric}",
+                test.reference,
+                test.rows,
+            )
+            for test in results.statistics
+        ]
+    )
 
 
 def ran(results: Results) -> Table:
@@ -115,7 +139,9 @@ def at_chance(results: Results) -> list[str]:
         rows = [row.name for row in results.rows if title in row.chance]
         which = "every row" if len(rows) == len(results.rows) > 1 else "; ".join(rows)
         on = f" on {title}" * bool(title)
-        said.append(f"May be no better than chance{on}: {which}. No such row is marked as the best.")
+        said.append(
+            f"May be no better than chance{on}: {which}. No such row is marked as the best."
+        )
     return said
 
 
@@ -157,11 +183,17 @@ def _legend(results: Results, star: str) -> str:
     marked = any(results.marks[name].best for name in columns)
     if tested and marked:
         which = "" if len(tested) == len(columns) else f" (columns with tests: {', '.join(tested)})"
-        parts.append(f"{star} marks the best of a column if it is significantly better than every other row{which}.")
+        parts.append(
+            f"{star} marks the best of a column if it is significantly better than every other row{which}."
+        )
     if marked and len(tested) < len(columns):
-        parts.append(f"{'Elsewhere ' if tested else ''}{star} marks the best number of a column, without a test.")
+        parts.append(
+            f"{'Elsewhere ' if tested else ''}{star} marks the best number of a column, without a test."
+        )
     if any(marks.doubtful for marks in results.marks.values()):
-        parts.append("† marks a number decided by a group that is too small or lacks a class; it is never the best.")
+        parts.append(
+            "† marks a number decided by a group that is too small or lacks a class; it is never the best."
+        )
     if any(cell.published for cell in cells):
         parts.append(f"Below: {_of_paper(results, cells)}")
     return " ".join([*parts, _seeds(results)])
@@ -173,8 +205,14 @@ def _of_paper(results: Results, cells: Sequence[Cell]) -> str:
     said = "as the paper prints it"
     if any(cell.half is not None for cell in cells):
         runs = sorted({cell.published.runs for cell in cells if cell.published})
-        of = "one more run" if runs == [1] else f"the mean of {' or '.join(map(str, runs))} more runs"
-        said += f", with {layout.FAR} where it lies outside of our 95 % prediction interval for {of}, "
+        of = (
+            "one more run"
+            if runs == [1]
+            else f"the mean of {' or '.join(map(str, runs))} more runs"
+        )
+        said += (
+            f", with {layout.FAR} where it lies outside of our 95 % prediction interval for {of}, "
+        )
         said += "over seeds alone; 9/14: nine of a line's fourteen do not"
     return f"{said}."
 

@@ -18,7 +18,11 @@ from ..record import Cell, Results, Row
 from ..shape import UNITS, Layout
 from .agreement import OUTSIDE, WITHIN
 
-PRINTED, FURTHER_LINES, FURTHER_COLUMNS = "Ours, above the paper's", "Further rows", "Further columns"
+PRINTED, FURTHER_LINES, FURTHER_COLUMNS = (
+    "Ours, above the paper's",
+    "Further rows",
+    "Further columns",
+)
 THEIRS = "  paper"
 FAR = "!"  # before a printed number outside of our interval
 
@@ -95,28 +99,53 @@ def _table(results: Results, title: str, spots: list[Spot], legend: str) -> Tabl
     for line in dict.fromkeys(each.line for each in spots):
         there = [known.get((line, head)) for head in heads]
         row = [_cell(results, each) if each else Shown() for each in there]
-        verdicts = [each.cell.verdict for each in there if each and each.cell.verdict in (WITHIN, OUTSIDE)]
-        tally = f" {verdicts.count(WITHIN)}/{len(verdicts)}" if verdicts else ""  # 9/14: nine of fourteen agree
-        rows.append([Shown(line, below=Shown(THEIRS + tally) if any(cell.below for cell in row) else None), *row])
+        verdicts = [
+            each.cell.verdict for each in there if each and each.cell.verdict in (WITHIN, OUTSIDE)
+        ]
+        tally = (
+            f" {verdicts.count(WITHIN)}/{len(verdicts)}" if verdicts else ""
+        )  # 9/14: nine of fourteen agree
+        rows.append(
+            [
+                Shown(
+                    line, below=Shown(THEIRS + tally) if any(cell.below for cell in row) else None
+                ),
+                *row,
+            ]
+        )
     return Table(
-        title, [Heading(""), *(_head({head: columns[head] for head in heads}, *head) for head in heads)], rows, legend
+        title,
+        [Heading(""), *(_head({head: columns[head] for head in heads}, *head) for head in heads)],
+        rows,
+        legend,
     )
 
 
 def _head(columns: Mapping[tuple[str, str], Column], over: str, name: str) -> Heading:
     """A column's head; what stands over several has the unit of the first."""
-    own, first = heading(columns[over, name]), next(heading(each) for key, each in columns.items() if key[0] == over)
+    own, first = (
+        heading(columns[over, name]),
+        next(heading(each) for key, each in columns.items() if key[0] == over),
+    )
     name, over = in_words(name), in_words(over)
     if over and own.unit != first.unit:
-        return replace(own, name=f"{name} ({own.unit})" if own.unit else name, unit=first.unit, over=over)
+        return replace(
+            own, name=f"{name} ({own.unit})" if own.unit else name, unit=first.unit, over=over
+        )
     return replace(own, name=name, over=over)
 
 
 def _cell(results: Results, spot: Spot) -> Shown:
     cell, marks = spot.cell, results.marks[spot.column.name]
-    ours = replace(shown(cell, spot.column), best=spot.row.name in marks.best, doubtful=spot.row.name in marks.doubtful)
+    ours = replace(
+        shown(cell, spot.column),
+        best=spot.row.name in marks.best,
+        doubtful=spot.row.name in marks.doubtful,
+    )
     if not cell.published:
         return ours
     digits = min(cell.published.digits, UNITS[spot.column.unit][2])
-    theirs = number(cell.published.mean, cell.published.std, digits=digits, sign="+" * bool(spot.column.minus))
+    theirs = number(
+        cell.published.mean, cell.published.std, digits=digits, sign="+" * bool(spot.column.minus)
+    )
     return replace(ours, below=replace(theirs, text=FAR * (cell.verdict == OUTSIDE) + theirs.text))

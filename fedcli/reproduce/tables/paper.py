@@ -47,7 +47,10 @@ def title(parts: Sequence[Rebuilt], scale: str) -> str:
     """The paper's name, and at which scale it was rebuilt."""
     of = next(part.recipe.title for part in parts if part.name != part.recipe.title)
     short = re.split(r"[ ,:]+(?:Tables?|Figures?) ", of, maxsplit=1)[0]
-    made_up, at = "SYNTHETIC data: " * _is_made_up(parts), f", at {scale} scale" * (scale != "paper")
+    made_up, at = (
+        "SYNTHETIC data: " * _is_made_up(parts),
+        f", at {scale} scale" * (scale != "paper"),
+    )
     return f"{made_up}{short}: every table and figure{at}"
 
 
@@ -58,20 +61,27 @@ def _is_made_up(parts: Sequence[Rebuilt]) -> bool:
 def overview(parts: Sequence[Rebuilt]) -> Table:
     """A line for each table and figure: what ran, and how it agrees."""
     heads = ["table or figure", "runs", "agree", "order", "furthest from the paper"]
-    lines = [[part.name, *(_facts(part.recipe, part.results) if part.results else [NONE] * 4)] for part in parts]
+    lines = [
+        [part.name, *(_facts(part.recipe, part.results) if part.results else [NONE] * 4)]
+        for part in parts
+    ]
     known = [any(line[at] != NONE for line in lines) or at < 2 for at in range(len(heads))]
     heads, *lines = ([*compress(line, known)] for line in (heads, *lines))
     legend = "Runs: with scores, of all."
     if len(heads) > 2:
         legend += " Agree: published numbers in our 95 % prediction intervals, of those that have one; order: mean of "
-        legend += "Kendall's tau-b with the paper's order of rows; furthest: ours minus the paper's."
+        legend += (
+            "Kendall's tau-b with the paper's order of rows; furthest: ours minus the paper's."
+        )
     return Table.of("", heads, lines, legend)
 
 
 def _facts(recipe: Recipe, results: Results) -> Iterator[str]:
     cells = len(results.seeds) * sum(len(row.data) for row in recipe.rows)
     yield f"{sum(len(row.scores) for row in results.rows)} of {cells}"
-    known = [cell.verdict for row in results.rows for cell in row.cells.values() if cell.half is not None]
+    known = [
+        cell.verdict for row in results.rows for cell in row.cells.values() if cell.half is not None
+    ]
     yield f"{known.count(agreement.WITHIN)} of {len(known)}" if known else NONE
     taus = [order.tau for order in results.orders]
     yield f"{sum(taus) / len(taus):.2f}" if taus else NONE
@@ -90,7 +100,11 @@ def not_run(parts: Sequence[Rebuilt]) -> list[str]:
     return [
         *(f"{part.name}: {part.reason}." for part in parts if part.reason),
         *(f"{name}: {sentence}" for name, results in there for sentence in results.left_out),
-        *(f"{name}: {each.cell}: {each.sentence}." for name, results in there for each in results.failed),
+        *(
+            f"{name}: {each.cell}: {each.sentence}."
+            for name, results in there
+            for each in results.failed
+        ),
     ]
 
 
@@ -111,7 +125,9 @@ def write(folder: Path, parts: Sequence[Rebuilt], scale: str) -> Path:
     chosen = Section("choices", CHOICES, text=choices(parts), closed=True)
     sections = [first, missing, *map(_section, (part for part in parts if part.results)), chosen]
     lead = re.split(r", (?:Table|Figure)", parts[0].recipe.paper)[0]
-    made = page.Document(title(parts, scale), lead, [], sections, generated=MADE_UP * _is_made_up(parts))
+    made = page.Document(
+        title(parts, scale), lead, [], sections, generated=MADE_UP * _is_made_up(parts)
+    )
     manifest.write_text(folder / "report.html", made.html)
     return folder / "report.html"
 
@@ -120,7 +136,11 @@ def _section(part: Rebuilt) -> Section:
     results: Any = part.results
     pictures = [(title, part.folder / Path(name).name) for title, name in results.pictures.items()]
     return Section(
-        part.recipe.name, part.name, [*beside.main(results, "Bold"), *beside.compared(results)],
+        part.recipe.name,
+        part.name,
+        [*beside.main(results, "Bold"), *beside.compared(results)],
         page.pictures([(title, path) for title, path in pictures if path.is_file()]),
-        findings=beside.findings(results), folded=[beside.ran(results)], closed=True,
-    )  # fmt: skip
+        findings=beside.findings(results),
+        folded=[beside.ran(results)],
+        closed=True,
+    )

@@ -40,14 +40,16 @@ from .hospital import probe
 from .membership import allowed, attack, lira
 
 LOSS = "its loss"
-DIVERGED = (
-    "Training diverged: losses of its last round are not finite, so these numbers say nothing of a model that learned"
-)
+DIVERGED = "Training diverged: losses of its last round are not finite, so these numbers say nothing of a model that learned"
 CHANCE = (
     "The model may be no better than chance ({:.1f} %) on held-out images: {} {:.1f} %, its 95 % interval begins at "
     "{:.1f} %. What has learned little gives little away"
 )
-LOCAL_BATCH, BATCHES, SKETCHED = 8, 100, 256  # of the probe: images of a gradient, gradients of a hospital, its numbers
+LOCAL_BATCH, BATCHES, SKETCHED = (
+    8,
+    100,
+    256,
+)  # of the probe: images of a gradient, gradients of a hospital, its numbers
 Facts = dict[str, Any]
 
 
@@ -73,13 +75,21 @@ class Images:
 
 def audit(path: Path, shadows: list[Path], options: AuditOptions) -> Path:
     """Audit a run and return the path of audit.json. Raises FedcliError, HashError, UsageError."""
-    recorded = {"batch": options.batch, "iterations": options.iterations, "client": options.client or ""}
+    recorded = {
+        "batch": options.batch,
+        "iterations": options.iterations,
+        "client": options.client or "",
+    }
     recorded |= {"seed": options.seed} | ({"shadows": len(shadows)} if shadows else {})
     default = path.parent / "audit" / manifest.identity(recorded, [path, *shadows])
     return manifest.stage(
-        "audit", folder=path_of(options.out) or default, made_by=options.made_by(),
-        options=recorded, parents=[path, *shadows], build=partial(_build, path, shadows, options),
-    )  # fmt: skip
+        "audit",
+        folder=path_of(options.out) or default,
+        made_by=options.made_by(),
+        options=recorded,
+        parents=[path, *shadows],
+        build=partial(_build, path, shadows, options),
+    )
 
 
 def _build(path: Path, shadows: list[Path], options: AuditOptions, folder: Path) -> Facts:
@@ -88,44 +98,65 @@ def _build(path: Path, shadows: list[Path], options: AuditOptions, folder: Path)
         raise FedcliError(f"{run.path} kept no model", "train the run again")
     alone = runs.trains_alone(run)
     if alone and shadows:
-        raise UsageError("--shadow is for a global model, and the clients of this run trained alone", "leave it out")
+        raise UsageError(
+            "--shadow is for a global model, and the clients of this run trained alone",
+            "leave it out",
+        )
     if options.client and options.client not in run.data.train:
-        raise UsageError(f"there is no client {options.client!r}", nearest(options.client, run.data.train))
+        raise UsageError(
+            f"there is no client {options.client!r}", nearest(options.client, run.data.train)
+        )
     images = _images(run, alone)
     losses = each_loss(torch.from_numpy(images.logits).double(), torch.from_numpy(images.y)).numpy()
     scores = {LOSS: (np.ones(len(losses), bool), -losses)}
     scores |= _lira(run, images, shadows) if shadows else {}
     return {
-        "label": run.manifest.body["label"], "dataset": run.data.body["dataset"], "round": run.rounds[-1],
+        "label": run.manifest.body["label"],
+        "dataset": run.data.body["dataset"],
+        "round": run.rounds[-1],
         "shared_tests": not all(len(places) for places in run.data.client_test.values()),
         "caution": _caution(run, images),
         **({"privacy": run.manifest.body["privacy"]} if "privacy" in run.manifest.body else {}),
         "membership": list(_membership(run, images, scores, options.seed)),
         "hospital": [] if alone else list(_hospitals(run, images, options.seed)),
         "inversion": None if alone else _inversion(run, options, folder),
-    }  # fmt: skip
+    }
 
 
 def _images(run: Run, alone: bool) -> Images:
     """alone: whether each client's own model answers for its images."""
     shards, keys, columns = [], [], []
     roster = run.data.roster
-    for row, client in console.progress(enumerate(roster), label="audit: answers", total=len(roster)):
+    for row, client in console.progress(
+        enumerate(roster), label="audit: answers", total=len(roster)
+    ):
         seen = panel(run, client)
         test = run.data.test[seen.version]
         test = test if seen.places is None else part(test, seen.places)
-        for whose, shard in (("train", run.data.train[client]), ("val", run.data.val[client]), (seen.version, test)):
+        for whose, shard in (
+            ("train", run.data.train[client]),
+            ("val", run.data.val[client]),
+            (seen.version, test),
+        ):
             if len(shard):
                 logits = runs.predict(run, run.rounds[-1], shard, client if alone else None)
                 shards.append(shard)
-                columns.append((np.full(len(shard), row), np.full(len(shard), whose == "train"), logits))
+                columns.append(
+                    (np.full(len(shard), row), np.full(len(shard), whose == "train"), logits)
+                )
                 owner = "" if whose == seen.version and not alone else client
                 keys += [f"{owner}/{whose}/{name}" for name in shard.ids]
     client_of, member, logits = (np.concatenate(column) for column in zip(*columns))
-    ids, y = np.concatenate([shard.ids for shard in shards]), np.concatenate([s.y.cpu().numpy() for s in shards])
+    ids, y = (
+        np.concatenate([shard.ids for shard in shards]),
+        np.concatenate([s.y.cpu().numpy() for s in shards]),
+    )
     once = np.zeros(len(keys), bool)
     once[np.unique(keys, return_index=True)[1]] = True
-    groups = {k: np.concatenate([shard.groups[k].cpu().numpy() for shard in shards]) for k in run.data.attributes}
+    groups = {
+        k: np.concatenate([shard.groups[k].cpu().numpy() for shard in shards])
+        for k in run.data.attributes
+    }
     return Images(shards, client_of, member, once, logits, y, _units(run, ids), groups)
 
 
@@ -163,20 +194,29 @@ def _membership(
     parts += [("client", name, images.client == k) for k, name in enumerate(run.data.roster)]
     for name, values in run.data.attributes.items():
         if {*values} != {*run.data.roster}:  # else its groups are the clients
-            parts += [(name, value, images.once & (images.groups[name] == k)) for k, value in enumerate(values)]
+            parts += [
+                (name, value, images.once & (images.groups[name] == k))
+                for k, value in enumerate(values)
+            ]
     turns = [(kind, *some) for kind in scores for some in parts]
-    for kind, attribute, group, chosen in console.progress(turns, label="audit: membership", total=len(turns)):
+    for kind, attribute, group, chosen in console.progress(
+        turns, label="audit: membership", total=len(turns)
+    ):
         enough, score = scores[kind]
         at = chosen & enough
         member, score = images.member[at], score[at]
         if 0 < member.sum() < len(member):
             mean = float(score[member].mean()) if kind == LOSS else None
             yield {
-                "attack": kind, "attribute": attribute, "group": group, "members": int(member.sum()),
-                "held_out": int((~member).sum()), "small": bool(min(member.sum(), (~member).sum()) < SMALL),
+                "attack": kind,
+                "attribute": attribute,
+                "group": group,
+                "members": int(member.sum()),
+                "held_out": int((~member).sum()),
+                "small": bool(min(member.sum(), (~member).sum()) < SMALL),
                 "numbers": attack(score, member, images.units[at], mean, seed),
                 "allowed": _allowed(run, group if attribute == "client" else ""),
-            }  # fmt: skip
+            }
 
 
 def _allowed(run: Run, client: str) -> dict[str, float] | None:
@@ -186,24 +226,38 @@ def _allowed(run: Run, client: str) -> dict[str, float] | None:
     return None if epsilon is None else {"epsilon": epsilon, **allowed(epsilon, privacy["delta"])}
 
 
-def _lira(run: Run, images: Images, shadows: list[Path]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def _lira(
+    run: Run, images: Images, shadows: list[Path]
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Raises FedcliError for a shadow run of other images or settings, and where none left images out."""
     if images.y.ndim == 2:
-        raise UsageError("--shadow needs one label per image, and images have several", "leave --shadow out")
+        raise UsageError(
+            "--shadow needs one label per image, and images have several", "leave --shadow out"
+        )
     ids = np.concatenate([shard.ids for shard in images.shards])
     answers, trained = [], []
     for path in console.progress(shadows, label="audit: shadow runs", total=len(shadows)):
         other = open_run(path, run.device)
-        ours, theirs = ({**r.data.body, **r.manifest.body["model"], **r.manifest.options} for r in (run, other))
+        ours, theirs = (
+            {**r.data.body, **r.manifest.body["model"], **r.manifest.options} for r in (run, other)
+        )
         alike = {*run.manifest.options, "dataset", "classes", "size", "channels"} - {"seed"}
         for key in sorted(key for key in alike if ours[key] != theirs.get(key)):
             what = f"{path} differs from the run in {key}: {theirs.get(key)}, not {ours[key]}"
-            raise FedcliError(what, "a shadow run is trained as the run was, on other images of the same dataset")
+            raise FedcliError(
+                what, "a shadow run is trained as the run was, on other images of the same dataset"
+            )
         logits = [runs.predict(other, other.rounds[-1], shard) for shard in images.shards]
         answers.append(_confidence(np.concatenate(logits), images.y))
-        trained.append(np.isin(ids, np.concatenate([shard.ids for shard in other.data.train.values()])))
+        trained.append(
+            np.isin(ids, np.concatenate([shard.ids for shard in other.data.train.values()]))
+        )
     made = lira(_confidence(images.logits, images.y), np.stack(answers), np.stack(trained))
-    made = {name: scored for name, scored in made.items() if len(np.unique(images.member[scored[0]])) == 2}
+    made = {
+        name: scored
+        for name, scored in made.items()
+        if len(np.unique(images.member[scored[0]])) == 2
+    }
     if not made:
         hint = "train more of them, each on `partition --val 0.5 --seed N` with another N"
         raise FedcliError("no training image was left out by two of the shadow runs", hint)
@@ -221,7 +275,11 @@ def _hospitals(run: Run, images: Images, seed: int) -> Iterator[Facts]:
     """The probe on answers to held-out images, where each client has its own, and on gradients of training images."""
     own = all(len(places) for places in run.data.client_test.values())
     at = ~images.member if own else images.member
-    answers = images.logits[at] - images.logits[at].mean(1, keepdims=True), images.client[at], images.units[at]
+    answers = (
+        images.logits[at] - images.logits[at].mean(1, keepdims=True),
+        images.client[at],
+        images.units[at],
+    )
     tables = {
         f"answers to {'held-out' if own else 'training'} images": answers,
         f"gradients of {LOCAL_BATCH} training images": _gradients(run, images, seed),
@@ -229,7 +287,13 @@ def _hospitals(run: Run, images: Images, seed: int) -> Iterator[Facts]:
     for name, (table, hospital, units) in tables.items():
         if accuracy := probe(table, hospital, units, seed):
             there = len(np.unique(hospital))
-            yield {"of": name, "count": len(table), "hospitals": there, "accuracy": accuracy, "chance": 1 / there}
+            yield {
+                "of": name,
+                "count": len(table),
+                "hospitals": there,
+                "accuracy": accuracy,
+                "chance": 1 / there,
+            }
 
 
 def _gradients(run: Run, images: Images, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -244,13 +308,21 @@ def _gradients(run: Run, images: Images, seed: int) -> tuple[np.ndarray, np.ndar
     cell = torch.from_numpy(random.integers(SKETCHED, size=run.layout.trainable))
     sign = torch.from_numpy(random.choice([-1.0, 1.0], size=run.layout.trainable))
     rows, hospital, start = [], [], 0
-    for shard in console.progress(images.shards, label="audit: gradients", total=len(images.shards)):
+    for shard in console.progress(
+        images.shards, label="audit: gradients", total=len(images.shards)
+    ):
         at, start = slice(start, start + len(shard)), start + len(shard)
-        one = random.permutation(np.unique(images.units[at], return_index=True)[1])  # an image of each patient
+        one = random.permutation(
+            np.unique(images.units[at], return_index=True)[1]
+        )  # an image of each patient
         for k in range(min(BATCHES, len(one) // LOCAL_BATCH) if images.member[at][0] else 0):
             batch = torch.from_numpy(one[k * LOCAL_BATCH : (k + 1) * LOCAL_BATCH])
             g = inversion.sent(run, run.net, shard, batch, derive(seed, start, k)).double().cpu()
-            rows.append(torch.zeros(SKETCHED, dtype=g.dtype).index_add_(0, cell, sign * g / g.norm().clamp_min(1e-12)))
+            rows.append(
+                torch.zeros(SKETCHED, dtype=g.dtype).index_add_(
+                    0, cell, sign * g / g.norm().clamp_min(1e-12)
+                )
+            )
             hospital.append(images.client[at][0])
     return np.array([row.numpy() for row in rows]), np.array(hospital), np.arange(len(rows))
 
@@ -259,7 +331,10 @@ def _inversion(run: Run, options: AuditOptions, folder: Path) -> Facts:
     """Images from the gradient of one batch, at the initial and at the final model."""
     sizes = {client: len(shard) for client, shard in run.data.train.items()}
     client = options.client or min(sizes, key=sizes.__getitem__)
-    shard, stream = run.data.train[client], torch.Generator().manual_seed(derive("audit batch", options.seed, client))
+    shard, stream = (
+        run.data.train[client],
+        torch.Generator().manual_seed(derive("audit batch", options.seed, client)),
+    )
     at = torch.randperm(len(shard), generator=stream)[: options.batch]
     original = transforms.to_pixels(shard.batch(at).x).cpu().numpy()  # [B, C, H, W]
     test = run.data.test[panel(run, client).version]
@@ -285,4 +360,8 @@ def _inversion(run: Run, options: AuditOptions, folder: Path) -> Facts:
     with create_hdf5(folder / FILE) as file:
         for name, pixels in shown.items():
             file[name] = np.rint(pixels.transpose(0, 2, 3, 1) * 255).astype(np.uint8)
-    return {"client": client, "blind": [inversion.psnr(image, mean) for image in original], "models": made}
+    return {
+        "client": client,
+        "blind": [inversion.psnr(image, mean) for image in original],
+        "models": made,
+    }

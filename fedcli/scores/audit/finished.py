@@ -13,7 +13,9 @@ FILE = "reconstructions.h5"
 
 def newest(run: Path) -> Path | None:
     """The audit that lies in a run's folder, of several the one with most shadow runs; None where there is none."""
-    made = {path: manifest.read(path, "audit") for path in sorted(run.parent.glob("audit/*/audit.json"))}
+    made = {
+        path: manifest.read(path, "audit") for path in sorted(run.parent.glob("audit/*/audit.json"))
+    }
     kept = [path for path, known in made.items() if manifest.sha256(run) in known.parents.values()]
     return max(kept, key=lambda path: len(made[path].parents), default=None)
 
@@ -25,8 +27,12 @@ def pictures(path: Path) -> dict[str, np.ndarray]:
     """
     if FILE not in manifest.verify(path, "audit").files:
         return {}
-    with open_hdf5(path.parent / FILE, {"*": Column("u", 4, size=1)}, hint="audit the run again") as file:
+    with open_hdf5(
+        path.parent / FILE, {"*": Column("u", 4, size=1)}, hint="audit the run again"
+    ) as file:
         images = {name: file[name][()] for name in file}
     if len({table.shape for table in images.values()}) != 1 or "original" not in images:
-        raise FedcliError(f"{path.parent / FILE} does not hold pairs of images", "audit the run again")
+        raise FedcliError(
+            f"{path.parent / FILE} does not hold pairs of images", "audit the run again"
+        )
     return images

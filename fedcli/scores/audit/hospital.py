@@ -28,10 +28,18 @@ def probe(table: np.ndarray, hospital: np.ndarray, units: np.ndarray, seed: int)
     folds = min([FOLDS, *(len(np.unique(units[hospital == k])) for k in hospitals)])
     if folds < 2 or len(hospitals) < 2:
         return None
-    split = StratifiedGroupKFold(folds, shuffle=True, random_state=derive("which hospital", seed) % 2**32)
-    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000, class_weight="balanced"))
+    split = StratifiedGroupKFold(
+        folds, shuffle=True, random_state=derive("which hospital", seed) % 2**32
+    )
+    model = make_pipeline(
+        StandardScaler(), LogisticRegression(max_iter=2000, class_weight="balanced")
+    )
     right = cross_val_predict(model, table, hospital, groups=units, cv=split) == hospital  # [N]
-    weights = np.concatenate([np.ones((1, len(units)), np.int16), draw(units, RESAMPLES, seed)])  # [B + 1, N]
+    weights = np.concatenate(
+        [np.ones((1, len(units)), np.int16), draw(units, RESAMPLES, seed)]
+    )  # [B + 1, N]
     with np.errstate(invalid="ignore"):
-        recalls = [weights @ (right & (hospital == k)) / (weights @ (hospital == k)) for k in hospitals]
+        recalls = [
+            weights @ (right & (hospital == k)) / (weights @ (hospital == k)) for k in hospitals
+        ]
     return with_interval(np.mean(recalls, axis=0))

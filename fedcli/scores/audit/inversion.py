@@ -40,10 +40,14 @@ def sent(run: Run, net: Network, shard: Shard, at: Tensor, seed: int) -> Tensor:
     if not privacy:
         return _gradient(run, net, losses.mean())
     clip, single = privacy["clip"], privacy.get("of") == "image"
-    each = [_gradient(run, net, loss, keep=True) for loss in (losses if single else [losses.mean()])]
+    each = [
+        _gradient(run, net, loss, keep=True) for loss in (losses if single else [losses.mean()])
+    ]
     scales = [clip / max(g.norm().item(), clip if single else 1e-12) for g in each]
     total = torch.stack([scale * g for scale, g in zip(scales, each, strict=True)]).sum(0)
-    noise = np.random.Generator(np.random.PCG64(derive("audit noise", seed))).standard_normal(len(total))
+    noise = np.random.Generator(np.random.PCG64(derive("audit noise", seed))).standard_normal(
+        len(total)
+    )
     return total + privacy["noise"] * clip * torch.from_numpy(noise).to(total)
 
 
@@ -53,10 +57,14 @@ def _losses(run: Run, net: Network, shard: Shard, at: Tensor, x: Tensor) -> Tens
     return each_loss(net(x), shard.y[at.to(shard.y.device)])
 
 
-def _gradient(run: Run, net: Network, loss: Tensor, *, graph: bool = False, keep: bool = False) -> Tensor:
+def _gradient(
+    run: Run, net: Network, loss: Tensor, *, graph: bool = False, keep: bool = False
+) -> Tensor:
     """[T], of the weights that travel."""
     weights = [p for name, p in net.named_parameters() if name in run.layout.weights]
-    grads = torch.autograd.grad(loss, weights, create_graph=graph, retain_graph=graph or keep, materialize_grads=True)
+    grads = torch.autograd.grad(
+        loss, weights, create_graph=graph, retain_graph=graph or keep, materialize_grads=True
+    )
     return torch.cat([g.reshape(-1) for g in grads])
 
 
@@ -68,20 +76,34 @@ def reconstructed(
     net.eval()
     target, shape = sent(run, net, shard, at, seed), shard.batch(at).x.shape
     return invert(
-        lambda x: _gradient(run, net, _losses(run, net, shard, at, x).mean(), graph=True), target, shape,
-        iterations=iterations, label=label, seed=seed,
-    )  # fmt: skip
+        lambda x: _gradient(run, net, _losses(run, net, shard, at, x).mean(), graph=True),
+        target,
+        shape,
+        iterations=iterations,
+        label=label,
+        seed=seed,
+    )
 
 
 def invert(
-    gradient: Gradient, target: Tensor, shape: torch.Size, *, iterations: int, label: str = "", seed: int = 0
+    gradient: Gradient,
+    target: Tensor,
+    shape: torch.Size,
+    *,
+    iterations: int,
+    label: str = "",
+    seed: int = 0,
 ) -> tuple[Tensor, float]:
     """The same of any gradient [T] of inputs of this shape."""
     stream = torch.Generator().manual_seed(derive("gradient inversion", seed))
     x = torch.randn(shape, generator=stream).to(target.device).requires_grad_()
-    low, high = (transforms.normalised(torch.full(shape, edge, device=x.device)) for edge in (0.0, 1.0))
+    low, high = (
+        transforms.normalised(torch.full(shape, edge, device=x.device)) for edge in (0.0, 1.0)
+    )
     adam = torch.optim.Adam([x], lr=STEP)
-    steps = torch.optim.lr_scheduler.MultiStepLR(adam, [iterations * part // 8 for part in (3, 5, 7)])
+    steps = torch.optim.lr_scheduler.MultiStepLR(
+        adam, [iterations * part // 8 for part in (3, 5, 7)]
+    )
     for _ in console.progress(range(iterations), label=label, total=iterations):
         cost = _distance(gradient(x), target) + ALPHA * _variation(x)  # Eq. 4
         x.grad = torch.autograd.grad(cost, x)[0].sign()

@@ -29,15 +29,22 @@ AT_ONCE = 2**21  # weights of images at a time
 Interval = dict[str, float | None]  # value, and low and high of its 95 % interval
 
 
-def attack(score: np.ndarray, member: np.ndarray, units: np.ndarray, threshold: float | None, seed: int) -> dict:
+def attack(
+    score: np.ndarray, member: np.ndarray, units: np.ndarray, threshold: float | None, seed: int
+) -> dict:
     """Numbers of an attack, with intervals over patients.
 
     score: [N], high for likely members. member: bool [N]. units: [N], patients. threshold: the score of a member on
     average, for the advantage; None without.
     """
-    weights = np.concatenate([np.ones((1, len(score)), np.int16), draw(units, RESAMPLES, seed)])  # [B + 1, N]
+    weights = np.concatenate(
+        [np.ones((1, len(score)), np.int16), draw(units, RESAMPLES, seed)]
+    )  # [B + 1, N]
     step = max(1, AT_ONCE // len(score))
-    parts = [roc(score, member, weights[at : at + step], threshold) for at in range(0, len(weights), step)]
+    parts = [
+        roc(score, member, weights[at : at + step], threshold)
+        for at in range(0, len(weights), step)
+    ]
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     return {name: with_interval(column) for name, column in columns.items()}
 
@@ -48,19 +55,27 @@ def with_interval(column: np.ndarray) -> Interval:
     return {"value": None if np.isnan(column[0]) else float(column[0]), "low": low, "high": high}
 
 
-def roc(score: np.ndarray, member: np.ndarray, weights: np.ndarray, threshold: float | None) -> dict[str, np.ndarray]:
+def roc(
+    score: np.ndarray, member: np.ndarray, weights: np.ndarray, threshold: float | None
+) -> dict[str, np.ndarray]:
     """AUC, true positive rates at RATES and the advantage under each set of weights: [b] each. weights: [b, N].
 
     A rate of which there is no single held-out image is left out.
     """
-    thresholds, true, false = falling(score, member, weights.T)  # [b, T + 1] with at least each score
+    thresholds, true, false = falling(
+        score, member, weights.T
+    )  # [b, T + 1] with at least each score
     with np.errstate(invalid="ignore"):
         tpr, fpr = true / true[:, -1:], false / false[:, -1:]
     found = {"auc": ((tpr[:, 1:] + tpr[:, :-1]) / 2 * np.diff(fpr)).sum(1)}  # ties count half
     for rate in RATES:
         if (~member).sum() * rate >= 1 - 1e-9:
-            last = (fpr <= rate + 1e-12).sum(1) - 1  # the lowest threshold with so few false positives
-            found[f"tpr {rate:g}"] = np.where(np.isnan(fpr[:, -1]), np.nan, tpr[np.arange(len(tpr)), last])
+            last = (fpr <= rate + 1e-12).sum(
+                1
+            ) - 1  # the lowest threshold with so few false positives
+            found[f"tpr {rate:g}"] = np.where(
+                np.isnan(fpr[:, -1]), np.nan, tpr[np.arange(len(tpr)), last]
+            )
     if threshold is not None:
         last = np.searchsorted(-thresholds, -threshold, "right")
         found["advantage"] = tpr[:, last] - fpr[:, last]  # Definition 4
@@ -76,7 +91,9 @@ def allowed(epsilon: float, delta: float) -> dict[str, float]:
     return {"auc": area, **at, "advantage": 1 - 2 * corner}
 
 
-def lira(phi: np.ndarray, shadows: np.ndarray, trained: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def lira(
+    phi: np.ndarray, shadows: np.ndarray, trained: np.ndarray
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Attack -> which images have enough shadow models, bool [N], and their scores [N].
 
     phi: [N], of the model that is attacked. shadows: [S, N], the same of each shadow model. trained: bool [S, N], on
@@ -84,10 +101,15 @@ def lira(phi: np.ndarray, shadows: np.ndarray, trained: np.ndarray) -> dict[str,
     """
     enough_out, z, log_out = _likelihood(phi, shadows, ~trained)
     enough_in, _, log_in = _likelihood(phi, shadows, trained)
-    return {"LiRA, offline": (enough_out, z), "LiRA, online": (enough_out & enough_in, log_in - log_out)}
+    return {
+        "LiRA, offline": (enough_out, z),
+        "LiRA, online": (enough_out & enough_in, log_in - log_out),
+    }
 
 
-def _likelihood(phi: np.ndarray, shadows: np.ndarray, of: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _likelihood(
+    phi: np.ndarray, shadows: np.ndarray, of: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Images with enough of these models, their phi in standard deviations, and its log density but for a constant."""
     n = of.sum(0)  # [N]
     mean = (shadows * of).sum(0) / n.clip(1)

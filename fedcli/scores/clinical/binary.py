@@ -21,7 +21,11 @@ Z = 1.959963984540054  # of a 95 % interval
 BINS = 10  # of equal width, of reliability curves and Brier's parts
 SMALLEST = 1e-7  # a probability nearer to 0 or 1 has its log odds cut off there
 STEPS, CLOSE = 100, 1e-10  # of Newton's method, and the step at which it ends
-SPAN, POINTS, FEWEST = 0.75, 100, 10  # of local regression: share of images, scores it is made at, fewest images
+SPAN, POINTS, FEWEST = (
+    0.75,
+    100,
+    10,
+)  # of local regression: share of images, scores it is made at, fewest images
 BENEFITS = np.round(np.arange(0.05, 1.0, 0.05), 2)  # threshold probabilities of a decision curve
 
 
@@ -30,7 +34,10 @@ def wilson(counted: int, total: int) -> tuple[float | None, float | None]:
     if not total:
         return None, None
     p, z = counted / total, Z * Z / total
-    centre, half = (p + z / 2) / (1 + z), Z / (1 + z) * (p * (1 - p) / total + z / (4 * total)) ** 0.5
+    centre, half = (
+        (p + z / 2) / (1 + z),
+        Z / (1 + z) * (p * (1 - p) / total + z / (4 * total)) ** 0.5,
+    )
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
@@ -47,20 +54,27 @@ def point(called: np.ndarray, ill: np.ndarray, threshold: float | None) -> dict[
     product = float(tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)
     return {
         "threshold": threshold,
-        "sensitivity": rate(tp, tp + fn), "specificity": rate(tn, tn + fp), "ppv": rate(tp, tp + fp),
-        "npv": rate(tn, tn + fn), "selected": rate(tp + fp, len(ill)),
+        "sensitivity": rate(tp, tp + fn),
+        "specificity": rate(tn, tn + fp),
+        "ppv": rate(tp, tp + fp),
+        "npv": rate(tn, tn + fn),
+        "selected": rate(tp + fp, len(ill)),
         "matthews_correlation": (tp * tn - fp * fn) / product**0.5 if product else None,
-    }  # fmt: skip
+    }
 
 
-def falling(score: np.ndarray, label: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def falling(
+    score: np.ndarray, label: np.ndarray, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Scores that occur, falling [T], and the images at or above none and each of them: of the class, and all others.
 
     weights: how often each image counts, [n, b]. The images are int32 [b, T + 1].
     """
     order = np.argsort(-score, kind="stable")
     last = np.append(np.flatnonzero(np.diff(score[order])), len(score) - 1)
-    counts = np.ascontiguousarray(weights[order].T, np.int32)  # [b, n]; sums along rows read memory in order
+    counts = np.ascontiguousarray(
+        weights[order].T, np.int32
+    )  # [b, n]; sums along rows read memory in order
     hits, alarms = np.zeros((2, len(counts), len(last) + 1), np.int32)
     hits[:, 1:] = np.cumsum(counts * label[order].astype(np.int32), 1, np.int32)[:, last]
     alarms[:, 1:] = np.cumsum(counts, 1, np.int32)[:, last] - hits[:, 1:]
@@ -73,7 +87,9 @@ def curve(score: np.ndarray, label: np.ndarray) -> tuple[np.ndarray, np.ndarray,
     return thresholds, hits[0, 1:].astype(np.int64), alarms[0, 1:].astype(np.int64)
 
 
-def threshold_of(rule: str, value: float | None, score: np.ndarray, label: np.ndarray) -> float | None:
+def threshold_of(
+    rule: str, value: float | None, score: np.ndarray, label: np.ndarray
+) -> float | None:
     """The threshold that a rule chooses; None where the images are all of one label.
 
     "youden": the largest sensitivity + specificity. "sensitivity": the highest threshold that reaches the value.
@@ -91,13 +107,20 @@ def threshold_of(rule: str, value: float | None, score: np.ndarray, label: np.nd
     if rule == "cost":
         assert value is not None
         cost = Fraction(str(value))  # as it was typed
-        missed, false = (ill - hits).astype(object), alarms.astype(object)  # whole numbers of any size
+        missed, false = (
+            (ill - hits).astype(object),
+            alarms.astype(object),
+        )  # whole numbers of any size
         return float(thresholds[np.argmin(cost.numerator * missed + cost.denominator * false)])
     assert value is not None
     if rule == "sensitivity":
         return float(thresholds[np.argmax(hits / ill >= value)])
     reaching = np.flatnonzero((well - alarms) / well >= value)
-    return float(thresholds[reaching[-1]]) if len(reaching) else float(np.nextafter(thresholds[0], np.inf))
+    return (
+        float(thresholds[reaching[-1]])
+        if len(reaching)
+        else float(np.nextafter(thresholds[0], np.inf))
+    )
 
 
 def average_precision(score: np.ndarray, label: np.ndarray) -> float | None:
@@ -111,7 +134,11 @@ def average_precision(score: np.ndarray, label: np.ndarray) -> float | None:
 def sensitivity_at(specificity: float, score: np.ndarray, label: np.ndarray) -> float | None:
     """Sensitivity of the lowest threshold with this specificity on the same images: a point of the ROC curve."""
     threshold = threshold_of("specificity", specificity, score, label)
-    return None if threshold is None else int((score[label == 1] >= threshold).sum()) / int((label == 1).sum())
+    return (
+        None
+        if threshold is None
+        else int((score[label == 1] >= threshold).sum()) / int((label == 1).sum())
+    )
 
 
 def brier(score: np.ndarray, label: np.ndarray) -> float | None:
@@ -165,7 +192,9 @@ def smoothed(x: np.ndarray, y: np.ndarray, at: np.ndarray, degree: int = 2) -> n
     made = []
     for point in at:
         distance = np.abs(x - point)
-        width = max(np.partition(distance, int(SPAN * len(x)) - 1)[int(SPAN * len(x)) - 1], SMALLEST**2)
+        width = max(
+            np.partition(distance, int(SPAN * len(x)) - 1)[int(SPAN * len(x)) - 1], SMALLEST**2
+        )
         near = distance < width
         powers = ((x[near] - point) / width)[:, None] ** np.arange(degree + 1)  # [n, degree + 1]
         weighted = powers.T * (1 - (distance[near] / width) ** 3) ** 3
@@ -189,10 +218,15 @@ def _newton(x: np.ndarray, y: np.ndarray, offset: np.ndarray) -> np.ndarray | No
     return None
 
 
-def benefit(score: np.ndarray, label: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def benefit(
+    score: np.ndarray, label: np.ndarray, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Threshold probabilities [T], and the net benefit of the model at each [T, b]. weights: as of falling()."""
     above = score >= BENEFITS[:, None]  # [T, n]
-    hits, alarms = (above & (label == 1)).astype(float) @ weights, (above & (label == 0)).astype(float) @ weights
+    hits, alarms = (
+        (above & (label == 1)).astype(float) @ weights,
+        (above & (label == 0)).astype(float) @ weights,
+    )
     return BENEFITS, (hits - alarms * (BENEFITS / (1 - BENEFITS))[:, None]) / weights.sum(0)
 
 

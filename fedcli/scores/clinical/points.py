@@ -19,7 +19,15 @@ from typing import Any
 import numpy as np
 
 from ...errors import UsageError
-from ...metrics import Grouping, Groupings, Task, calibration_error, chances, groupings_at, probabilities
+from ...metrics import (
+    Grouping,
+    Groupings,
+    Task,
+    calibration_error,
+    chances,
+    groupings_at,
+    probabilities,
+)
 from ...metrics.parity import decided, parity
 from ...runs import finished as runs
 from ...runs.finished import Run
@@ -29,10 +37,19 @@ from . import binary
 from .shape import BEFORE_AFTER, CLIENT, POOLED
 
 RULES = (
-    ("youden", None), ("sensitivity", 0.9), ("sensitivity", 0.95),
-    ("specificity", 0.8), ("specificity", 0.9), ("specificity", 0.95),
-)  # fmt: skip
-TESTED = "balanced_accuracy", "auc_ovo_macro", "balanced_accuracy_macro", "auc_macro"  # gaps in them
+    ("youden", None),
+    ("sensitivity", 0.9),
+    ("sensitivity", 0.95),
+    ("specificity", 0.8),
+    ("specificity", 0.9),
+    ("specificity", 0.95),
+)
+TESTED = (
+    "balanced_accuracy",
+    "auc_ovo_macro",
+    "balanced_accuracy_macro",
+    "auc_macro",
+)  # gaps in them
 LEVEL = 0.9  # of conformal sets
 Rule = tuple[str, float | None]
 Facts = dict[str, Any]  # numbers by name, of one of the shapes in shape.py
@@ -62,7 +79,13 @@ class Seen:
         """The same for one class: y is 1 for it and logits are its probability [n]; without images of which a label
         is not known."""
         at, label = Task.of(self.y).of_class(self.y, c)
-        return Seen(self.chances[at, c], label, groupings_at(self.groupings, at), self.client[at], self.roster)
+        return Seen(
+            self.chances[at, c],
+            label,
+            groupings_at(self.groupings, at),
+            self.client[at],
+            self.roster,
+        )
 
     def divided(self, choice: str) -> Grouping:
         """The place of each image in the division that a choice of thresholds makes [N], and the parts' names."""
@@ -95,12 +118,18 @@ def rule_of(text: str, *, recorded: bool = False) -> Rule:
         number = 0.0
     most = {"sensitivity": 1.0, "specificity": 1.0, "cost": inf if recorded else 0.0}.get(name, 0.0)
     if not 0 < number < most:
-        raise UsageError(f"--rule {text!r} is none", "write youden, sensitivity=0.95 or specificity=0.9")
+        raise UsageError(
+            f"--rule {text!r} is none", "write youden, sensitivity=0.95 or specificity=0.9"
+        )
     return name, number
 
 
 def scores(
-    run: Run, tables: Mapping[str, np.ndarray], tested: Images, names: Sequence[str], wanted: Sequence[Rule]
+    run: Run,
+    tables: Mapping[str, np.ndarray],
+    tested: Images,
+    names: Sequence[str],
+    wanted: Sequence[Rule],
 ) -> Facts:
     """Everything about the last round's logits [N, C] of each version of the test images, as shape.SHAPE."""
     y, groupings, classes, roster = tested.y, tested.groupings, tested.classes, run.data.roster
@@ -115,23 +144,35 @@ def scores(
     return {
         "validation": len(chosen.y),
         "classes": {
-            name: {v: _class(classes.index(name), seen, chosen, wanted) for v, seen in tests.items()} for name in names
+            name: {
+                v: _class(classes.index(name), seen, chosen, wanted) for v, seen in tests.items()
+            }
+            for name in names
         },
-        "agreement": {v: agreement(seen.logits.argmax(1), y, len(classes)) for v, seen in single.items()},
+        "agreement": {
+            v: agreement(seen.logits.argmax(1), y, len(classes)) for v, seen in single.items()
+        },
         "temperature": {v: scaled(chosen, seen) for v, seen in both.items()},
         "conformal": {v: list(conformal(chosen, seen)) for v, seen in both.items()},
         "gaps": {
-            name: {v: permutation.gaps(table, y, units, grouping, TESTED) for v, table in tables.items()}
+            name: {
+                v: permutation.gaps(table, y, units, grouping, TESTED)
+                for v, table in tables.items()
+            }
             for name, grouping in groupings.items()
         },
         "subgroups": {
-            v: permutation.subgroups(seen.logits.argmax(1) == y, units, groupings) for v, seen in single.items()
+            v: permutation.subgroups(seen.logits.argmax(1) == y, units, groupings)
+            for v, seen in single.items()
         },
     }
 
 
 def validation(
-    run: Run, values: dict[str, list[str]], client: str | None = None, round: int | str | None = None
+    run: Run,
+    values: dict[str, list[str]],
+    client: str | None = None,
+    round: int | str | None = None,
 ) -> Seen:
     """The clients' validation images, by the global model, or each client's own where all trained alone.
 
@@ -144,9 +185,15 @@ def validation(
         y = run.data.test["clean"].y.cpu().numpy()[:0]
         return Seen(np.zeros((0, len(run.data.classes))), y, {}, np.zeros(0, np.int64))
     alone, last = runs.trains_alone(run), run.rounds[-1] if round is None else round
-    logits = [runs.predict(run, last, shard, name if alone or client else None) for name, shard in parts.items()]
+    logits = [
+        runs.predict(run, last, shard, name if alone or client else None)
+        for name, shard in parts.items()
+    ]
     known = [name for name in values if all(name in shard.groups for shard in parts.values())]
-    columns = {name: np.concatenate([shard.groups[name].cpu().numpy() for shard in parts.values()]) for name in known}
+    columns = {
+        name: np.concatenate([shard.groups[name].cpu().numpy() for shard in parts.values()])
+        for name in known
+    }
     owner = [np.full(len(shard), run.data.roster.index(name)) for name, shard in parts.items()]
     y = np.concatenate([shard.y.cpu().numpy() for shard in parts.values()])
     groupings = {name: (columns[name], values[name]) for name in known}
@@ -157,7 +204,9 @@ def _class(c: int, images: Seen, chosen: Seen, wanted: Sequence[Rule]) -> Facts:
     """One class against all others on one version of the test images."""
     images, chosen = images.of(c), chosen.of(c)
     described = _by_part(lambda at, *_: describe(images.logits[at], images.y[at]), images)
-    return described | {"operating": list(_operating(images, chosen, wanted)) if len(chosen.y) else []}
+    return described | {
+        "operating": list(_operating(images, chosen, wanted)) if len(chosen.y) else []
+    }
 
 
 def _by_part(of: Callable[[np.ndarray, str, str], Any], images: Seen) -> Facts:
@@ -171,7 +220,11 @@ def _by_part(of: Callable[[np.ndarray, str, str], Any], images: Seen) -> Facts:
     }
     owners = {name: images.client == k for k, name in enumerate(images.roster)}
     clients = {name: of(at, CLIENT, name) for name, at in owners.items() if at.any()}
-    return {"overall": of(np.ones(len(images.y), bool), "", ""), "groups": groups, "clients": clients}
+    return {
+        "overall": of(np.ones(len(images.y), bool), "", ""),
+        "groups": groups,
+        "clients": clients,
+    }
 
 
 def _carried(
@@ -196,11 +249,15 @@ def _operating(images: Seen, chosen: Seen, wanted: Sequence[Rule]) -> Iterator[F
     by_client = [CLIENT] if (images.client >= 0).any() else []
     for rule in wanted:
         choose = partial(threshold, rule, chosen)
-        if (pooled := threshold(rule, chosen)) is None:  # the validation images are all of this class, or none is
+        if (
+            pooled := threshold(rule, chosen)
+        ) is None:  # the validation images are all of this class, or none is
             continue
         for choice in (POOLED, *by_client, *chosen.groupings):
             limits, limit = _carried(choose, pooled, choice, chosen, images)
-            yield {"rule": titled(rule), "choice": choice} | _at(choice, limits, images.logits >= limit, images)
+            yield {"rule": titled(rule), "choice": choice} | _at(
+                choice, limits, images.logits >= limit, images
+            )
 
 
 def threshold(rule: Rule, images: Seen, at: Any = slice(None)) -> float | None:
@@ -212,7 +269,11 @@ def _at(choice: str, limits: dict[str, float | None], called: np.ndarray, images
     """Rates of all images and of each part at the limits of a choice, above which images are called positive [N]."""
 
     def point(at: np.ndarray, attribute: str, name: str) -> Facts:
-        return binary.point(called[at], images.y[at] == 1, limits.get(name if attribute == choice else "", limits[""]))
+        return binary.point(
+            called[at],
+            images.y[at] == 1,
+            limits.get(name if attribute == choice else "", limits[""]),
+        )
 
     differences = {
         attribute: parity(decided(called.astype(np.int64), images.y, place, 2, len(names)))
@@ -226,15 +287,21 @@ def describe(score: np.ndarray, label: np.ndarray) -> Facts:
     off, resolution, uncertainty = binary.brier_parts(score, label) or (None, None, None)
     slope, intercept = binary.calibration_line(score, label) or (None, None)
     return {
-        "count": len(score), "positives": int(label.sum()), "prevalence": float(label.mean()) if len(label) else None,
+        "count": len(score),
+        "positives": int(label.sum()),
+        "prevalence": float(label.mean()) if len(label) else None,
         "average_precision": binary.average_precision(score, label),
         "sensitivity_at_specificity_95": binary.sensitivity_at(0.95, score, label),
-        "brier": binary.brier(score, label), "brier_reliability": off, "brier_resolution": resolution,
-        "brier_uncertainty": uncertainty, "calibration_slope": slope, "calibration_intercept": intercept,
+        "brier": binary.brier(score, label),
+        "brier_reliability": off,
+        "brier_resolution": resolution,
+        "brier_uncertainty": uncertainty,
+        "calibration_slope": slope,
+        "calibration_intercept": intercept,
         "integrated_calibration_index": binary.calibration_index(score, label),
         "bins": [list(part) for part in binary.reliability(score, label)],
         "net_benefit": [list(line) for line in binary.net_benefit(score, label)],
-    }  # fmt: skip
+    }
 
 
 def scaled(chosen: Seen, images: Seen) -> Facts:
@@ -249,7 +316,10 @@ def scaled(chosen: Seen, images: Seen) -> Facts:
         return _likelihood(logits, images.y), error, float(((p - truth) ** 2).sum(1).mean())
 
     both = measured(images.logits.astype(np.float64)), measured(images.logits / divisor)
-    return {"temperature": divisor, **dict(zip(BEFORE_AFTER, map(list, zip(*both, strict=True)), strict=True))}
+    return {
+        "temperature": divisor,
+        **dict(zip(BEFORE_AFTER, map(list, zip(*both, strict=True)), strict=True)),
+    }
 
 
 def temperature(chosen: Seen) -> float:
@@ -259,7 +329,9 @@ def temperature(chosen: Seen) -> float:
     def loss(log_temperature: float) -> float:
         return _likelihood(chosen.logits / np.exp(log_temperature), chosen.y)
 
-    return float(np.exp(minimize_scalar(loss, bounds=(-3, 3), method="bounded", options={"xatol": 1e-8}).x))
+    return float(
+        np.exp(minimize_scalar(loss, bounds=(-3, 3), method="bounded", options={"xatol": 1e-8}).x)
+    )
 
 
 def _likelihood(logits: np.ndarray, y: np.ndarray) -> float:
@@ -269,9 +341,14 @@ def _likelihood(logits: np.ndarray, y: np.ndarray) -> float:
 
 def conformal(chosen: Seen, images: Seen) -> Iterator[Facts]:
     """Sets by one quantile, and by one for each group of an attribute."""
-    score, images = 1 - chosen.chances[np.arange(len(chosen.y)), chosen.y], replace(images, roster=())
+    score, images = (
+        1 - chosen.chances[np.arange(len(chosen.y)), chosen.y],
+        replace(images, roster=()),
+    )
     for choice in (POOLED, *chosen.groupings):
-        limits, limit = _carried(lambda at: quantile(score[at]), quantile(score), choice, chosen, images)
+        limits, limit = _carried(
+            lambda at: quantile(score[at]), quantile(score), choice, chosen, images
+        )
         covered = _covered(1 - images.chances <= limit[:, None], images)
         yield {"level": LEVEL, "choice": choice, "quantiles": limits} | covered
 
@@ -282,9 +359,11 @@ def _covered(inside: np.ndarray, images: Seen) -> Facts:
     coverage = _by_part(lambda at, *_: binary.rate(int(covered[at].sum()), int(at.sum())), images)
     sizes = _by_part(lambda at, *_: float(size[at].mean()) if at.any() else None, images)
     return {
-        "coverage": coverage["overall"], "groups": coverage["groups"], "set_size": sizes["overall"],
+        "coverage": coverage["overall"],
+        "groups": coverage["groups"],
+        "set_size": sizes["overall"],
         "set_sizes": sizes["groups"],
-    }  # fmt: skip
+    }
 
 
 def quantile(score: np.ndarray) -> float:
@@ -295,12 +374,18 @@ def quantile(score: np.ndarray) -> float:
 
 def agreement(guess: np.ndarray, y: np.ndarray, classes: int) -> Facts:
     """Matthews correlation and quadratic kappa of decisions [N] against labels [N]; None where one is constant."""
-    table = np.bincount(y * classes + guess, minlength=classes**2).reshape(classes, classes).astype(float)
+    table = (
+        np.bincount(y * classes + guess, minlength=classes**2)
+        .reshape(classes, classes)
+        .astype(float)
+    )
     true, predicted, n = table.sum(1), table.sum(0), table.sum()
     spread = (n * n - (true**2).sum()) * (n * n - (predicted**2).sum())
     weight = (np.arange(classes)[:, None] - np.arange(classes)) ** 2
     expected = (weight * np.outer(true, predicted)).sum() / n if n else 0.0
     return {
-        "matthews_correlation": float((table.trace() * n - true @ predicted) / spread**0.5) if spread > 0 else None,
+        "matthews_correlation": float((table.trace() * n - true @ predicted) / spread**0.5)
+        if spread > 0
+        else None,
         "quadratic_kappa": float(1 - (weight * table).sum() / expected) if expected else None,
     }

@@ -13,21 +13,45 @@ from ...shapes import NUMBER
 
 POOLED, CLIENT = "pooled", "client"  # choices of thresholds; others are an attribute
 RATES = "sensitivity", "specificity", "ppv", "npv"
-BEFORE_AFTER = "negative_log_likelihood", "calibration_error_top_label", "brier"  # temperature scaling
+BEFORE_AFTER = (
+    "negative_log_likelihood",
+    "calibration_error_top_label",
+    "brier",
+)  # temperature scaling
 KNOWN = (*NUMBER, None)  # null where it has no meaning
-RATE = {"value": KNOWN, "low": KNOWN, "high": KNOWN, "counted": int, "total": int}  # 95 % Wilson interval
+RATE = {
+    "value": KNOWN,
+    "low": KNOWN,
+    "high": KNOWN,
+    "counted": int,
+    "total": int,
+}  # 95 % Wilson interval
 DESCRIBED = {  # the probabilities of one class on some images
-    "count": int, "positives": int, "prevalence": KNOWN, "average_precision": KNOWN,
+    "count": int,
+    "positives": int,
+    "prevalence": KNOWN,
+    "average_precision": KNOWN,
     "sensitivity_at_specificity_95": KNOWN,  # on these images' own ROC curve: no threshold is carried to them
-    "brier": KNOWN, "brier_reliability": KNOWN, "brier_resolution": KNOWN, "brier_uncertainty": KNOWN,
-    "calibration_slope": KNOWN, "calibration_intercept": KNOWN, "integrated_calibration_index": KNOWN,
+    "brier": KNOWN,
+    "brier_reliability": KNOWN,
+    "brier_resolution": KNOWN,
+    "brier_uncertainty": KNOWN,
+    "calibration_slope": KNOWN,
+    "calibration_intercept": KNOWN,
+    "integrated_calibration_index": KNOWN,
     "bins": [[NUMBER]],  # mean probability, share of the class, images, of each that holds any
     "net_benefit": [[NUMBER]],  # threshold probability, of the model, of treating all
-}  # fmt: skip
+}
 POINT = {  # decisions at one threshold; selected: share of images at or above it
-    "threshold": KNOWN, **dict.fromkeys((*RATES, "selected"), RATE), "matthews_correlation": KNOWN,
-}  # fmt: skip
-GAP = {"gap": NUMBER, "p": KNOWN, "deals": int}  # p over deals of the groups among patients and their images
+    "threshold": KNOWN,
+    **dict.fromkeys((*RATES, "selected"), RATE),
+    "matthews_correlation": KNOWN,
+}
+GAP = {
+    "gap": NUMBER,
+    "p": KNOWN,
+    "deals": int,
+}  # p over deals of the groups among patients and their images
 
 
 def _by_part(shape: Any) -> dict[str, Any]:
@@ -36,19 +60,32 @@ def _by_part(shape: Any) -> dict[str, Any]:
 
 
 OPERATING = {  # one rule with the thresholds of one choice, carried to the test images
-    "rule": str, "choice": str,
-    "thresholds": {str: KNOWN},  # "" for the pooled one, which stands in where one's own images have one label
+    "rule": str,
+    "choice": str,
+    "thresholds": {
+        str: KNOWN
+    },  # "" for the pooled one, which stands in where one's own images have one label
     **_by_part(POINT),
     "differences": {str: {str: KNOWN}},  # attribute -> differences in decisions between its groups
-}  # fmt: skip
+}
 COVERED = {  # sets of classes that hold the true one with a chance of at least the level
-    "level": NUMBER, "choice": str, "quantiles": {str: KNOWN},
-    "coverage": RATE, "groups": {str: {str: RATE}}, "set_size": KNOWN, "set_sizes": {str: {str: KNOWN}},
-}  # fmt: skip
+    "level": NUMBER,
+    "choice": str,
+    "quantiles": {str: KNOWN},
+    "coverage": RATE,
+    "groups": {str: {str: RATE}},
+    "set_size": KNOWN,
+    "set_sizes": {str: {str: KNOWN}},
+}
 SUBGROUP = {  # of one attribute or two crossed; difference: of its accuracy from that of all other images
-    "attribute": str, "group": str, "images": int, "accuracy": NUMBER, "difference": NUMBER, "p": KNOWN,
+    "attribute": str,
+    "group": str,
+    "images": int,
+    "accuracy": NUMBER,
+    "difference": NUMBER,
+    "p": KNOWN,
     "p_holm": KNOWN,
-}  # fmt: skip
+}
 SHAPE = {  # "classes" are class -> version of the test images; others are by version, if not said
     "validation": int,  # images of the clients' validation parts; where it is 0 nothing is chosen
     "classes": {str: {str: {**_by_part(DESCRIBED), "operating": [OPERATING]}}},

@@ -40,7 +40,10 @@ from ..statistics.bootstrap import draws, interval
 from ..statistics.intervals import RESAMPLES, SEED
 
 BN, PRIOR, TEMPERATURE = ADAPTATIONS = "bn", "prior", "temperature"
-CALIBRATION = "calibration_error_top_label", "calibration_error_macro"  # of one label per image, of several
+CALIBRATION = (
+    "calibration_error_top_label",
+    "calibration_error_macro",
+)  # of one label per image, of several
 GAP = ""  # in place of a group of an attribute: between the best and the worst
 ROUNDS, CLOSE = 10_000, 1e-9  # of EM: at most so many, and until no prior moves further
 
@@ -54,7 +57,8 @@ def check(run: Run, names: Sequence[str]) -> None:
         return
     if run.data.test["clean"].multi_label:
         raise UsageError(
-            f"--adapt {needing[0]} is about one class per image, and images have several labels", "leave it out"
+            f"--adapt {needing[0]} is about one class per image, and images have several labels",
+            "leave it out",
         )
     if not any(len(shard) for shard in run.data.val.values()):
         what = f"--adapt {needing[0]} is fitted to the clients' validation images, and {run.path} has none"
@@ -66,7 +70,9 @@ def adapted(run: Run, images: Images, names: Sequence[str]) -> Adapted:
     chosen = validation(run, {}) if {PRIOR, TEMPERATURE} & {*names} else None
     calibration = Calibration.of(chosen) if chosen and PRIOR in names else None
     divisor = temperature(chosen) if chosen and TEMPERATURE in names else None
-    made = Adapted(divisor, {"validation": _by_class(calibration.prior, images)} if calibration else {})
+    made = Adapted(
+        divisor, {"validation": _by_class(calibration.prior, images)} if calibration else {}
+    )
     turns = [(version, name) for version in run.data.test for name in (AS_TRAINED, *names)]
     before: dict[str, np.ndarray] = {}
     plain: list[np.ndarray] = []
@@ -77,9 +83,13 @@ def adapted(run: Run, images: Images, names: Sequence[str]) -> Adapted:
         elif name == TEMPERATURE and divisor:
             tables = [table / divisor for table in plain]
         else:
-            tables = answers_of(replace(run, adapt=statistics_of if name == BN else None), run.rounds[-1], version)
+            tables = answers_of(
+                replace(run, adapt=statistics_of if name == BN else None), run.rounds[-1], version
+            )
         plain = tables if name == AS_TRAINED else plain
-        scored = {attribute: _scored(tables, images, attribute) for attribute in ("", *images.groupings)}
+        scored = {
+            attribute: _scored(tables, images, attribute) for attribute in ("", *images.groupings)
+        }
         before = scored if name == AS_TRAINED else before
         made.scores.extend(_lines(name, version, scored, before, images))
     return made
@@ -92,8 +102,13 @@ def _by_class(prior: np.ndarray, images: Images) -> dict[str, float]:
 def statistics_of(net: Network, shard: Shard, local: Local) -> None:
     """Put the batch-norm statistics of a shard's images into a network that is in eval mode."""
     if len(shard) < 2:
-        raise FedcliError("one test image has no batch-norm statistics", "leave --adapt bn out, or give more images")
-    norms = [module for module in net.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+        raise FedcliError(
+            "one test image has no batch-norm statistics",
+            "leave --adapt bn out, or give more images",
+        )
+    norms = [
+        module for module in net.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)
+    ]
     net.eval()
     momenta = [norm.momentum for norm in norms]
     for norm in norms:
@@ -102,7 +117,9 @@ def statistics_of(net: Network, shard: Shard, local: Local) -> None:
         norm.train()
     stream = torch.Generator().manual_seed(derive("batch-norm statistics", 0))
     order = torch.randperm(len(shard), generator=stream).to(shard.rows.device)
-    for at in order.tensor_split(-(-len(shard) // EVALUATION_BATCH)):  # of equal size, so that none counts for more
+    for at in order.tensor_split(
+        -(-len(shard) // EVALUATION_BATCH)
+    ):  # of equal size, so that none counts for more
         batch = shard.batch(at)
         if isinstance(local, GroupViews):
             local.set_groups(net, shard, batch.at, views_of(local)[0])
@@ -132,18 +149,26 @@ class Calibration:
             p = probabilities(x[0] * z + x[1:])
             off = p - truth
             likelihood = np.log(np.maximum(p, np.finfo(float).tiny))[truth == 1].sum()
-            return (x[1:] ** 2).sum() / 2 - likelihood, np.array([(off * z).sum(), *(off.sum(0) + x[1:])])
+            return (x[1:] ** 2).sum() / 2 - likelihood, np.array(
+                [(off * z).sum(), *(off.sum(0) + x[1:])]
+            )
 
         bounds = [(np.exp(-3), np.exp(3)), *[(None, None)] * z.shape[1]]
-        x = minimize(loss, np.array([1.0, *np.zeros(z.shape[1])]), jac=True, method="L-BFGS-B", bounds=bounds).x
+        x = minimize(
+            loss, np.array([1.0, *np.zeros(z.shape[1])]), jac=True, method="L-BFGS-B", bounds=bounds
+        ).x
         prior = probabilities(x[0] * z + x[1:]).mean(0)
-        return cls(float(x[0]), x[1:], np.maximum(prior, np.finfo(float).tiny))  # 0 where logits are very large
+        return cls(
+            float(x[0]), x[1:], np.maximum(prior, np.finfo(float).tiny)
+        )  # 0 where logits are very large
 
     def carried(self, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Logits [N, C] of new images under their own prior, and that prior [C]."""
         made = self.slope * logits.astype(np.float64) + self.bias
         prior = new_prior(probabilities(made), self.prior)
-        return made + np.log(prior / self.prior), prior  # Eq. 2.4, of which softmax is the right side
+        return made + np.log(
+            prior / self.prior
+        ), prior  # Eq. 2.4, of which softmax is the right side
 
 
 def new_prior(chances: np.ndarray, prior: np.ndarray) -> np.ndarray:
@@ -160,16 +185,27 @@ def new_prior(chances: np.ndarray, prior: np.ndarray) -> np.ndarray:
 def _scored(tables: Sequence[np.ndarray], images: Images, attribute: str) -> np.ndarray:
     """Of all images, or of each group and of the gap between them: [M, G + 1, 1 + B], as the images are and then in the
     resamples that every run on them has; by one model or in the mean over several."""
-    places, names = images.groupings[attribute] if attribute else (np.zeros(len(images.y), np.int64), [""])
+    places, names = (
+        images.groupings[attribute] if attribute else (np.zeros(len(images.y), np.int64), [""])
+    )
     members = [places == g for g in range(len(names))]
     plans = [[metrics.plan(table[at], images.y[at]) for at in members] for table in tables]
     units = len(images.y) if images.units is None else images.units
     parts = []
-    for weights in chain([np.ones((len(images.y), 1), np.int64)], draws(units, RESAMPLES, SEED)):  # [N, b]
-        sums = [[plan.sums(weights[at]) for plan, at in zip(of, members, strict=True)] for of in plans]
+    for weights in chain(
+        [np.ones((len(images.y), 1), np.int64)], draws(units, RESAMPLES, SEED)
+    ):  # [N, b]
+        sums = [
+            [plan.sums(weights[at]) for plan, at in zip(of, members, strict=True)] for of in plans
+        ]
         with np.errstate(invalid="ignore", divide="ignore"):  # 0 / 0 is the NaN that is meant
             parts.append(
-                np.array([[[metrics.get(name).of(of) for of in each] for each in sums] for name in _shown(images)])
+                np.array(
+                    [
+                        [[metrics.get(name).of(of) for of in each] for each in sums]
+                        for name in _shown(images)
+                    ]
+                )
             )
     scores = np.concatenate(parts, -1)  # [M, T, G, 1 + B]
     flat = scores.transpose(0, 1, 3, 2)  # [M, T, 1 + B, G]
@@ -178,18 +214,42 @@ def _scored(tables: Sequence[np.ndarray], images: Images, attribute: str) -> np.
 
 
 def _lines(
-    name: str, version: str, scored: dict[str, np.ndarray], before: dict[str, np.ndarray], images: Images
+    name: str,
+    version: str,
+    scored: dict[str, np.ndarray],
+    before: dict[str, np.ndarray],
+    images: Images,
 ) -> Iterator[AdaptedScore]:
     units = np.arange(len(images.y)) if images.units is None else images.units
     for attribute, scores in scored.items():
-        places, names = images.groupings[attribute] if attribute else (np.zeros(len(units), np.int64), [""])
+        places, names = (
+            images.groupings[attribute] if attribute else (np.zeros(len(units), np.int64), [""])
+        )
         for g, group in enumerate([*names, GAP] if attribute else names):
             at = places == g if g < len(names) else places >= 0
             for m, metric in enumerate(_shown(images)):
                 off = scores[m, g] - before[attribute][m, g]  # [1 + B], in equal resamples
-                low, high = interval(off[1:]) if name != AS_TRAINED and len(np.unique(units[at])) > 1 else (None, None)
-                value, difference = number(scores[m, g, 0]), None if name == AS_TRAINED else number(off[0])
-                yield AdaptedScore(name, version, attribute, group, metric, int(at.sum()), value, difference, low, high)
+                low, high = (
+                    interval(off[1:])
+                    if name != AS_TRAINED and len(np.unique(units[at])) > 1
+                    else (None, None)
+                )
+                value, difference = (
+                    number(scores[m, g, 0]),
+                    None if name == AS_TRAINED else number(off[0]),
+                )
+                yield AdaptedScore(
+                    name,
+                    version,
+                    attribute,
+                    group,
+                    metric,
+                    int(at.sum()),
+                    value,
+                    difference,
+                    low,
+                    high,
+                )
 
 
 def _shown(images: Images) -> list[str]:

@@ -81,8 +81,12 @@ def export(run: Run, format: str, out: Path, client: str | None = None) -> Path:
     preprocessing = predict.Preprocessing.of(run)
     runs.load_model(run, run.rounds[-1], client)
     size, channels = preprocessing.choices.size, preprocessing.channels
-    module = Prepared(merged(run.net.float()), run.manifest.body["model"]["channels"]).to("cpu").eval()
-    one_by_one = models.describe(run.manifest.body["model"]["name"]).kind == "clip"  # its attention fixes the batch
+    module = (
+        Prepared(merged(run.net.float()), run.manifest.body["model"]["channels"]).to("cpu").eval()
+    )
+    one_by_one = (
+        models.describe(run.manifest.body["model"]["name"]).kind == "clip"
+    )  # its attention fixes the batch
     example = torch.rand(1 if one_by_one else 2, channels, size, size)
     with scratch(out) as temporary:
         path = temporary / (out.name if is_file else f"model.{SUFFIXES[format]}")
@@ -128,7 +132,9 @@ def _written(format: str, module: Prepared, example: Tensor, path: Path, any_bat
         raise
     except Exception as error:  # exporters and runtimes raise a dozen unrelated types
         why = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise FedcliError(f"this network cannot be written as {format}: {why}"[:300], "try another --format") from error
+        raise FedcliError(
+            f"this network cannot be written as {format}: {why}"[:300], "try another --format"
+        ) from error
 
 
 def _checked(run: Run, scorer: Scorer, one_by_one: bool) -> float:
@@ -142,41 +148,77 @@ def _checked(run: Run, scorer: Scorer, one_by_one: bool) -> float:
     got = probabilities(np.concatenate([scorer(part) for part in parts]))
     difference = float(np.abs(got - expected).max())
     if not difference <= TOLERANCE:
-        what = f"the exported model differs from fedcli predict by {difference:.2g} in a probability"
+        what = (
+            f"the exported model differs from fedcli predict by {difference:.2g} in a probability"
+        )
         raise FedcliError(what, "nothing was written; try another --format")
     return difference
 
 
 def _sidecar(
-    run: Run, preprocessing: predict.Preprocessing, path: Path, format: str, client: str | None, one_by_one: bool,
+    run: Run,
+    preprocessing: predict.Preprocessing,
+    path: Path,
+    format: str,
+    client: str | None,
+    one_by_one: bool,
     difference: float,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     chosen = points(run, client)
-    model, size, channels = run.manifest.body["model"], preprocessing.choices.size, preprocessing.channels
+    model, size, channels = (
+        run.manifest.body["model"],
+        preprocessing.choices.size,
+        preprocessing.channels,
+    )
     inside = format != "safetensors"
     mean, std = _mean_and_std(model["channels"])
     function = "sigmoid" if run.data.test["clean"].y.ndim == 2 else "softmax"
     return {
-        "format": format, "file": path.name, "sha256": manifest.sha256(path), "run": manifest.sha256(run.path),
-        "method": run.manifest.body["method"], "round": run.rounds[-1], "client": client, "network": model["name"],
-        "classes": run.data.classes, "dataset": preprocessing.dataset, "preprocessing": preprocessing.recorded,
+        "format": format,
+        "file": path.name,
+        "sha256": manifest.sha256(path),
+        "run": manifest.sha256(run.path),
+        "method": run.manifest.body["method"],
+        "round": run.rounds[-1],
+        "client": client,
+        "network": model["name"],
+        "classes": run.data.classes,
+        "dataset": preprocessing.dataset,
+        "preprocessing": preprocessing.recorded,
         "input": {
-            "name": INPUT, "dtype": "float32", "shape": [1 if one_by_one else "batch", channels, size, size],
-            "layout": "NCHW", "colour_order": {1: "grey", 3: "RGB"}.get(channels, "windows or slices, as prepared"),
-            "values": "prepared pixels / 255", "range": [0, 1], "normalised_inside": inside,
-            "mean": mean, "std": std,
+            "name": INPUT,
+            "dtype": "float32",
+            "shape": [1 if one_by_one else "batch", channels, size, size],
+            "layout": "NCHW",
+            "colour_order": {1: "grey", 3: "RGB"}.get(channels, "windows or slices, as prepared"),
+            "values": "prepared pixels / 255",
+            "range": [0, 1],
+            "normalised_inside": inside,
+            "mean": mean,
+            "std": std,
         },
-        "output": {"name": OUTPUT, "meaning": f"logits; {function} gives the probability of each class"},
-        "operating_points": [point.recorded for point in chosen] or None, "decision": DECIDED[bool(chosen)],
-        "largest_difference_from_predict": difference, "checked_images": min(CHECKED, len(run.data.test["clean"])),
-    }  # fmt: skip
+        "output": {
+            "name": OUTPUT,
+            "meaning": f"logits; {function} gives the probability of each class",
+        },
+        "operating_points": [point.recorded for point in chosen] or None,
+        "decision": DECIDED[bool(chosen)],
+        "largest_difference_from_predict": difference,
+        "checked_images": min(CHECKED, len(run.data.test["clean"])),
+    }
 
 
 def _onnx(module: Prepared, example: Tensor, path: Path, any_batch: bool) -> None:
     _needed("onnx")
     axes = {INPUT: {0: "batch"}, OUTPUT: {0: "batch"}} if any_batch else {}
     torch.onnx.export(
-        module, (example,), str(path), input_names=[INPUT], output_names=[OUTPUT], dynamic_axes=axes, dynamo=False
+        module,
+        (example,),
+        str(path),
+        input_names=[INPUT],
+        output_names=[OUTPUT],
+        dynamic_axes=axes,
+        dynamo=False,
     )
 
 
@@ -189,9 +231,14 @@ def _torchscript(module: Prepared, example: Tensor, path: Path, any_batch: bool)
     """Without what says where on this machine the code of each operation lies."""
     torch.jit.save(torch.jit.trace(module, example), str(path))
     whole = torch._C.PyTorchFileReader(io.BytesIO(path.read_bytes()))
-    writer = torch._C.PyTorchFileWriter(str(path))  # keeps tensors aligned, as no zip file of Python's does
+    writer = torch._C.PyTorchFileWriter(
+        str(path)
+    )  # keeps tensors aligned, as no zip file of Python's does
     for name in whole.get_all_records():
-        if not name.endswith(".debug_pkl") and name not in ("version", ".data/serialization_id"):  # which it writes
+        if not name.endswith(".debug_pkl") and name not in (
+            "version",
+            ".data/serialization_id",
+        ):  # which it writes
             record = whole.get_record(name)
             writer.write_record(name, record, len(record))
     writer.write_end_of_file()
@@ -206,7 +253,9 @@ def _torch_export(module: Prepared, example: Tensor, path: Path, any_batch: bool
 
 
 def _safetensors(module: Prepared, example: Tensor, path: Path, any_batch: bool) -> None:
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in module.net.state_dict().items()}
+    tensors = {
+        name: tensor.detach().cpu().contiguous() for name, tensor in module.net.state_dict().items()
+    }
     _needed("safetensors.torch").save_file(tensors, str(path))
 
 
@@ -224,12 +273,22 @@ def _needed(name: str) -> Any:
     try:
         return import_module(name)
     except ModuleNotFoundError:
-        raise FedcliError(f"this format needs the Python module {name.partition('.')[0]}", NEEDS) from None
+        raise FedcliError(
+            f"this format needs the Python module {name.partition('.')[0]}", NEEDS
+        ) from None
 
 
-FORMATS: dict[str, tuple[Callable[..., None], Callable[..., Scorer]]] = {  # how a file is written, and loaded again
-    "safetensors": (_safetensors, _load_safetensors), "onnx": (_onnx, _load_onnx),
+FORMATS: dict[
+    str, tuple[Callable[..., None], Callable[..., Scorer]]
+] = {  # how a file is written, and loaded again
+    "safetensors": (_safetensors, _load_safetensors),
+    "onnx": (_onnx, _load_onnx),
     "torchscript": (_torchscript, lambda path, module: _scorer(torch.jit.load(str(path)))),
     "torch.export": (_torch_export, lambda path, module: _scorer(torch.export.load(path).module())),
-}  # fmt: skip
-SUFFIXES = {"safetensors": "safetensors", "onnx": "onnx", "torchscript": "pt", "torch.export": "pt2"}
+}
+SUFFIXES = {
+    "safetensors": "safetensors",
+    "onnx": "onnx",
+    "torchscript": "pt",
+    "torch.export": "pt2",
+}

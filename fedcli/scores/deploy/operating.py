@@ -47,7 +47,11 @@ class OperatingPoint:
 
 
 def points(
-    run: Run, client: str | None, positive: Sequence[str] = (), rule: Sequence[str] = (), cost: float | None = None
+    run: Run,
+    client: str | None,
+    positive: Sequence[str] = (),
+    rule: Sequence[str] = (),
+    cost: float | None = None,
 ) -> list[OperatingPoint]:
     """The operating points of a run, or of a client's own model, for these classes and rules, and for the cost of a
     missed image in false alarms; else those that were evaluated, if any.
@@ -61,14 +65,18 @@ def points(
         evaluated = _evaluated(run)
         if client is None or not evaluated:
             return evaluated
-        wanted = [(point.positive, clinical.rule_of(point.rule, recorded=True)) for point in evaluated]
+        wanted = [
+            (point.positive, clinical.rule_of(point.rule, recorded=True)) for point in evaluated
+        ]
     images = clinical.validation(run, {}, client)
     if not len(images.y) and asked:
         whose = f"{client} has" if client else "the clients have"
         hint = "make the partition again with fedcli partition --val 0.2 and train, or leave --positive and --rule out"
         raise UsageError(f"{whose} no validation images, so no threshold can be chosen", hint)
     if not len(images.y):
-        console.warn(f"no operating points: {client} has no validation images that could choose its thresholds")
+        console.warn(
+            f"no operating points: {client} has no validation images that could choose its thresholds"
+        )
         return []
     chosen, without = [], dict[str, None]()
     for name, way in wanted:
@@ -90,7 +98,9 @@ def _evaluated(run: Run) -> list[OperatingPoint]:
             described = check(manifest.verify(path, "scores").body.get("clinical"), path)
             for (name, version), each in select(described, "classes/*/*/operating/*"):
                 threshold = each["thresholds"].get("")
-                usable = version == "clean" and each["choice"] == POOLED and name in run.data.classes
+                usable = (
+                    version == "clean" and each["choice"] == POOLED and name in run.data.classes
+                )
                 if usable and threshold is not None:
                     point = OperatingPoint(name, each["rule"], threshold, described["validation"])
                     chosen[name, each["rule"]] = point

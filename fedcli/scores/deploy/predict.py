@@ -36,7 +36,10 @@ RESIZE = {
     "stretch": f"to size x size by {AREA.format('the image has', 'size x size pixels')}",
     "pad": f"its longer side to size by {AREA.format('it is', 'size')}, then black around it",
 }
-OWN = {"channels": "auto", "white": "auto"}  # options of one's own images, for datasets that have none
+OWN = {
+    "channels": "auto",
+    "white": "auto",
+}  # options of one's own images, for datasets that have none
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,9 @@ class Preprocessing:
         dataset = manifest.read(path)
         if "merged" in dataset.options:
             what = f"{path} was merged of datasets that were prepared in ways of their own"
-            raise FedcliError(what, "prepare the new files as one of them, then fedcli evaluate --on")
+            raise FedcliError(
+                what, "prepare the new files as one of them, then fedcli evaluate --on"
+            )
         known = {each.name for each in fields(Choices)}
         choices = Choices(**{key: value for key, value in dataset.options.items() if key in known})
         name, code = dataset.options["dataset"], dataset.options.get("code", {})
@@ -79,7 +84,9 @@ class Preprocessing:
         with scaled_decoding(self.choices):
             image = self.source.decode(path.parent, Row(path.name, 0, path.name), self.choices)
         fitted = self._fitted(match_channels(image, self.channels))
-        own = self._fitted(image) if image.shape[2] > self.channels else fitted  # colours that a grey model loses
+        own = (
+            self._fitted(image) if image.shape[2] > self.channels else fitted
+        )  # colours that a grey model loses
         return fitted, pixel_facts(own[None])[0]
 
     def differences(self, path: Path) -> list[str]:
@@ -94,10 +101,14 @@ class Preprocessing:
         """For whoever has to do the same without fedcli."""
         chosen = self.choices
         return {
-            "size": chosen.size, "channels": self.channels, "fit": chosen.fit, "clahe": chosen.clahe,
-            "window": chosen.window, "resize": RESIZE[chosen.fit],
+            "size": chosen.size,
+            "channels": self.channels,
+            "fit": chosen.fit,
+            "clahe": chosen.clahe,
+            "window": chosen.window,
+            "resize": RESIZE[chosen.fit],
             **({"scaled_decoding": True} if chosen.scaled_decoding else {}),
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True)
@@ -144,10 +155,14 @@ def named_files(paths: Iterable[Path]) -> tuple[list[Path], list[tuple[str, str]
         inside, others, outside = own_images.image_files(path)
         left_out += [(str(path / name), why) for name, why in outside]
         if others:
-            console.say(f"{path}: {console.counted(len(others), 'file is', 'files are')} no image, such as {others[0]}")
+            console.say(
+                f"{path}: {console.counted(len(others), 'file is', 'files are')} no image, such as {others[0]}"
+            )
         files += [path / name for name in inside]
     if not files and not left_out:
-        raise FedcliError("there is no image to score", f"files that are read: {', '.join(own_images.SUFFIXES)}")
+        raise FedcliError(
+            "there is no image to score", f"files that are read: {', '.join(own_images.SUFFIXES)}"
+        )
     return list(dict.fromkeys(files)), left_out
 
 
@@ -156,10 +171,15 @@ def check_client(run: Run, client: str | None) -> None:
     if client is not None and client not in run.data.roster:
         raise UsageError(f"the run has no client {client!r}", nearest(client, run.data.roster))
     if client is not None and not (runs.has_personal_models(run) or runs.trains_alone(run)):
-        raise UsageError(f"{run.path} keeps no models of its clients", "leave --client out: the global model answers")
+        raise UsageError(
+            f"{run.path} keeps no models of its clients",
+            "leave --client out: the global model answers",
+        )
     if client is None and runs.trains_alone(run):
         hint = f"name one with --client: {', '.join(run.data.roster[:8])}"
-        raise UsageError(f"in {run.path} every client trained alone, so there is no global model", hint)
+        raise UsageError(
+            f"in {run.path} every client trained alone, so there is no global model", hint
+        )
 
 
 def predict(run: Run, paths: Iterable[Path], client: str | None = None, **wanted: Any) -> Predicted:
@@ -172,17 +192,25 @@ def predict(run: Run, paths: Iterable[Path], client: str | None = None, **wanted
     files, unreadable = named_files(paths)
     check_client(run, client)
     if manifest.of_sample([run.path]):
-        console.warn("this run was trained on SYNTHETIC data: its probabilities say nothing about patients")
+        console.warn(
+            "this run was trained on SYNTHETIC data: its probabilities say nothing about patients"
+        )
     operating = points(run, client, **wanted)
     preprocessing = Preprocessing.of(run)
     runs.load_model(run, run.rounds[-1], client)
     known = Known.of(run, client)
     if not known.comparable:
-        console.warn("no training images are here: new images cannot be compared with the training data")
+        console.warn(
+            "no training images are here: new images cannot be compared with the training data"
+        )
     elif not len(known.features):
-        console.say(f"fewer than {FEWEST} training images are here: new ones are not compared with their features")
+        console.say(
+            f"fewer than {FEWEST} training images are here: new ones are not compared with their features"
+        )
     elif is_at_sites(run.path):
-        console.say("the run was trained at sites: new images are compared with those of --data alone")
+        console.say(
+            "the run was trained at sites: new images are compared with those of --data alone"
+        )
     done: list[str] = []
     foreign: list[str] = []
     tables: list[np.ndarray] = []
@@ -200,18 +228,23 @@ def predict(run: Run, paths: Iterable[Path], client: str | None = None, **wanted
             shard = shard_of(np.stack(images), run)
             tables.append(runs.logits(run.net, shard, run.method.local))
             images_differ = known.reasons(np.stack(facts), features_of(run, shard))
-            foreign += ["; ".join([*first, *then]) for first, then in zip(files_differ, images_differ, strict=True)]
+            foreign += [
+                "; ".join([*first, *then])
+                for first, then in zip(files_differ, images_differ, strict=True)
+            ]
     if not done:
         what = f"none of {console.counted(len(unreadable), 'file', 'files')} can be read"
         raise FedcliError(what, ": ".join(unreadable[0]))
     if flagged := [(file, why) for file, why in zip(done, foreign, strict=True) if why]:
-        what = (
-            f"{len(flagged)} of {console.counted(len(done), 'image is', 'images are')} foreign to the training images"
+        what = f"{len(flagged)} of {console.counted(len(done), 'image is', 'images are')} foreign to the training images"
+        console.warn(
+            f"{what}, such as {flagged[0][0]}: {flagged[0][1]}; do not rely on their probabilities"
         )
-        console.warn(f"{what}, such as {flagged[0][0]}: {flagged[0][1]}; do not rely on their probabilities")
     labels = run.data.test["clean"].y.cpu().numpy()[:0]
     table = chances(np.concatenate(tables), labels)
-    return Predicted(done, run.data.classes, table, unreadable, labels.ndim == 2, operating, foreign)
+    return Predicted(
+        done, run.data.classes, table, unreadable, labels.ndim == 2, operating, foreign
+    )
 
 
 def shard_of(images: np.ndarray, run: Run) -> Shard:
@@ -221,6 +254,11 @@ def shard_of(images: np.ndarray, run: Run) -> Shard:
     groups = {name: torch.full((count,), -1, device=run.device) for name in run.data.attributes}
     at = torch.arange(count, device=run.device)
     return Shard(
-        pixels, at, torch.zeros_like(at), np.arange(count).astype(str), groups, len(run.data.classes),
+        pixels,
+        at,
+        torch.zeros_like(at),
+        np.arange(count).astype(str),
+        groups,
+        len(run.data.classes),
         run.manifest.body["model"]["channels"],
-    )  # fmt: skip
+    )

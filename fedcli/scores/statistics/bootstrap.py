@@ -23,7 +23,9 @@ from .significance import sign_floor
 
 PERCENTILE, BCA = "percentile", "bca"
 LEVEL = 0.95
-CHUNK = 2**19  # image weights at a time, 2 MiB: they stay in a cache, and memory does not grow with resamples
+CHUNK = (
+    2**19
+)  # image weights at a time, 2 MiB: they stay in a cache, and memory does not grow with resamples
 KEPT = 2**26  # bytes of draws that are kept for the next run on the same test images
 Columns = dict[str, np.ndarray]  # metric -> [B], or of groups [B, G]
 
@@ -44,7 +46,9 @@ def draws(units: np.ndarray | int, resamples: int, seed: int) -> Iterator[np.nda
 
     They are integers wide enough for the number of pairs of images that a resample can hold, twice.
     """
-    places = np.arange(units) if isinstance(units, int) else np.unique(units, return_inverse=True)[1]  # [N]
+    places = (
+        np.arange(units) if isinstance(units, int) else np.unique(units, return_inverse=True)[1]
+    )  # [N]
     if not len(places):
         raise FedcliError("there is no image to draw", "evaluate on a test set with images")
     count = int(places.max()) + 1
@@ -73,9 +77,15 @@ def _kept(count: int, resamples: int, seed: int, step: int) -> tuple[np.ndarray,
 
 
 def bootstrap_all(
-    tables: Sequence[np.ndarray], y: np.ndarray, units: np.ndarray | None = None, *, resamples: int = 1000, seed: int,
-    groups: np.ndarray | None = None, groupings: Groupings | None = None,
-) -> list[Columns]:  # fmt: skip
+    tables: Sequence[np.ndarray],
+    y: np.ndarray,
+    units: np.ndarray | None = None,
+    *,
+    resamples: int = 1000,
+    seed: int,
+    groups: np.ndarray | None = None,
+    groupings: Groupings | None = None,
+) -> list[Columns]:
     """Scores of each of several models' logits [N, C] against labels y, [N] or [N, C], in resamples of the patients,
     which are drawn once: {metric: float64 [B]}.
 
@@ -87,8 +97,12 @@ def bootstrap_all(
     out that the test set holds no image of; a score without meaning there (an AUC of one class, a group without an
     image) is NaN in that resample and `interval` passes over it.
     """
-    ordered = groupings is None or not metrics.own()  # a function from outside the package sees images in their order
-    members = _members(groups, np.argsort(y, kind="stable") if ordered and y.ndim == 1 else np.arange(len(y)))
+    ordered = (
+        groupings is None or not metrics.own()
+    )  # a function from outside the package sees images in their order
+    members = _members(
+        groups, np.argsort(y, kind="stable") if ordered and y.ndim == 1 else np.arange(len(y))
+    )
     plans = []
     for at in members:
         of_images = groupings and groupings_at(groupings, at)
@@ -96,7 +110,10 @@ def bootstrap_all(
     drawn = _scored(plans, members, draws(len(y) if units is None else units, resamples, seed))
     if groups is None:
         return drawn[0]
-    return [{name: np.stack([part[name] for part in parts], 1) for name in parts[0]} for parts in zip(*drawn)]
+    return [
+        {name: np.stack([part[name] for part in parts], 1) for name in parts[0]}
+        for parts in zip(*drawn)
+    ]
 
 
 def without_each(
@@ -105,12 +122,17 @@ def without_each(
     """Scores of logits [N, C] without each patient in turn: {metric: [U]}; None leaves images out one by one."""
     places = np.arange(len(y)) if units is None else np.unique(units, return_inverse=True)[1]  # [N]
     count, step = int(places.max(initial=-1)) + 1, max(1, CHUNK // max(len(y), 1))
-    kept = (places[:, None] != np.arange(start, min(start + step, count)) for start in range(0, count, step))
+    kept = (
+        places[:, None] != np.arange(start, min(start + step, count))
+        for start in range(0, count, step)
+    )
     return _scored([[metrics.plan(logits, y, groupings)]], [slice(None)], kept)[0][0]
 
 
 def _scored(
-    plans: Sequence[Sequence[Plan]], members: Sequence[np.ndarray | slice], weights: Iterable[np.ndarray]
+    plans: Sequence[Sequence[Plan]],
+    members: Sequence[np.ndarray | slice],
+    weights: Iterable[np.ndarray],
 ) -> list[list[Columns]]:
     """Scores of each part of the images by each model, under weights [N, b] that come a few sets at a time.
 
@@ -126,7 +148,10 @@ def _scored(
 
 
 def _joined(scores: Sequence[Columns]) -> Columns:
-    return {name: np.concatenate([some[name] for some in scores]) for name in (scores[0] if scores else ())}
+    return {
+        name: np.concatenate([some[name] for some in scores])
+        for name in (scores[0] if scores else ())
+    }
 
 
 def _members(groups: np.ndarray | None, order: np.ndarray) -> list[np.ndarray]:
@@ -153,7 +178,9 @@ def interval(values: np.ndarray, level: float = LEVEL) -> Bounds:
     return float(low), float(high)
 
 
-def bca_interval(value: float | None, values: np.ndarray, without: np.ndarray, level: float = LEVEL) -> Bounds:
+def bca_interval(
+    value: float | None, values: np.ndarray, without: np.ndarray, level: float = LEVEL
+) -> Bounds:
     """Of resampled scores [B] of `value`, and the scores without each patient [U]; NaN are passed over."""
     from scipy.special import ndtr, ndtri
 

@@ -44,24 +44,35 @@ class Answered:
         """Each metric in every resample, with equal draws for each model; [B, G] where groups [N] are given."""
         return mean(
             bootstrap_all(
-                self.answers, self.y, self.units,
-                resamples=RESAMPLES, seed=SEED, groups=groups, groupings=self.groupings,
+                self.answers,
+                self.y,
+                self.units,
+                resamples=RESAMPLES,
+                seed=SEED,
+                groups=groups,
+                groupings=self.groupings,
             )
-        )  # fmt: skip
+        )
 
     def without_each(self) -> Columns:
         """Each metric without each patient in turn."""
-        return mean([without_each(table, self.y, self.units, self.groupings) for table in self.answers])
+        return mean(
+            [without_each(table, self.y, self.units, self.groupings) for table in self.answers]
+        )
 
     def mark(self, score: Score, resampled: np.ndarray, left: np.ndarray | None) -> None:
         """Give a score of these images its interval. left: the scores without each patient, for a BCa interval."""
         score.units = len(self.y) if self.units is None else len(np.unique(self.units))
         unit = "image" if self.units is None else "patient or lesion"
         score.interval = f"{PERCENTILE if left is None else BCA} by {unit}"
-        score.low, score.high = bounds(score.last, resampled, left) if score.units > 1 else (None, None)
+        score.low, score.high = (
+            bounds(score.last, resampled, left) if score.units > 1 else (None, None)
+        )
 
 
-def add_intervals(table: Table, where: Where, versions: Mapping[str, Answered], method: str = PERCENTILE) -> None:
+def add_intervals(
+    table: Table, where: Where, versions: Mapping[str, Answered], method: str = PERCENTILE
+) -> None:
     """Give an interval to each line of all images that is resampled, and add lines of the average of both versions.
 
     where: whose the lines are, but for the version. versions: the last round's answers. method: PERCENTILE or BCA.
@@ -70,7 +81,11 @@ def add_intervals(table: Table, where: Where, versions: Mapping[str, Answered], 
     if not len(some.y):
         return
     drawn = {version: answered.resampled() for version, answered in versions.items()}
-    left = {version: answered.without_each() for version, answered in versions.items()} if method == BCA else {}
+    left = (
+        {version: answered.without_each() for version, answered in versions.items()}
+        if method == BCA
+        else {}
+    )
     if MODELS[1] in versions:
         drawn[AVERAGE] = mean(list(drawn.values()))
         left |= {AVERAGE: mean(list(left.values()))} if left else {}
@@ -83,12 +98,16 @@ def add_intervals(table: Table, where: Where, versions: Mapping[str, Answered], 
             some.mark(table[key], resampled, left[version][metric] if left else None)
 
 
-def add_group_intervals(table: Table, where: Where, answered: Answered, method: str = PERCENTILE) -> None:
+def add_group_intervals(
+    table: Table, where: Where, answered: Answered, method: str = PERCENTILE
+) -> None:
     """The same for the lines of each group, from its own images. where: whose the lines are, and of which version."""
     if not len(answered.y):
         return
     for name, (places, values) in (answered.groupings or {}).items():
-        columns = answered.resampled(places)  # each [B, G], of the groups up to the last with an image
+        columns = answered.resampled(
+            places
+        )  # each [B, G], of the groups up to the last with an image
         for g, group in enumerate(values):
             here = answered.at(places == g)
             left = here.without_each() if method == BCA and len(here.y) else {}

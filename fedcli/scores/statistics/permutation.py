@@ -36,7 +36,11 @@ def gaps(
     for metric, width in seen.items():
         column = np.concatenate([each[metric] for each in drawn])
         if np.isfinite(width[0]):
-            made[metric] = {"gap": float(width[0]), "p": _p(np.abs(column), abs(width[0])), "deals": DEALS}
+            made[metric] = {
+                "gap": float(width[0]),
+                "p": _p(np.abs(column), abs(width[0])),
+                "deals": DEALS,
+            }
     return made
 
 
@@ -46,27 +50,39 @@ def _gaps(plan: Plan, dealt: np.ndarray, count: int, asked: Sequence[str]) -> di
     return {name: gap(np.stack([scores[name] for scores in each], 1)) for name in each[0]}
 
 
-def subgroups(right: np.ndarray, units: np.ndarray, groupings: Mapping[str, Grouping]) -> list[dict[str, Any]]:
+def subgroups(
+    right: np.ndarray, units: np.ndarray, groupings: Mapping[str, Grouping]
+) -> list[dict[str, Any]]:
     """Subgroups of at least 30 images, one attribute deep or two, the least accurate first.
 
     right: [N], whether each image is answered correctly.
     """
     single = {name: grouping for name, grouping in groupings.items() if CROSS not in name}
-    pairs = {f"{a}{CROSS}{b}": cross({a: single[a], b: single[b]}) for a, b in combinations(sorted(single), 2)}
+    pairs = {
+        f"{a}{CROSS}{b}": cross({a: single[a], b: single[b]})
+        for a, b in combinations(sorted(single), 2)
+    }
     lines: list[dict[str, Any]] = []
     for attribute, (place, names) in (single | pairs).items():
         tested = [g for g in range(len(names)) if SMALL <= (place == g).sum() < (place >= 0).sum()]
         if not tested:
             continue
-        drawn = np.concatenate([_differences(right, dealt, tested) for dealt in _deals(place, units)], 1)  # [T, B]
+        drawn = np.concatenate(
+            [_differences(right, dealt, tested) for dealt in _deals(place, units)], 1
+        )  # [T, B]
         seen = _differences(right, place[:, None], tested)[:, 0]
         for g, difference, column in zip(tested, seen, drawn, strict=True):
             inside = place == g
-            lines.append({
-                "attribute": attribute, "group": names[g], "images": int(inside.sum()),
-                "accuracy": float(right[inside].mean()), "difference": float(difference),
-                "p": _p(np.abs(column), abs(float(difference))),
-            })  # fmt: skip
+            lines.append(
+                {
+                    "attribute": attribute,
+                    "group": names[g],
+                    "images": int(inside.sum()),
+                    "accuracy": float(right[inside].mean()),
+                    "difference": float(difference),
+                    "p": _p(np.abs(column), abs(float(difference))),
+                }
+            )
     for line, p in zip(lines, holm([line["p"] for line in lines]), strict=True):
         line["p_holm"] = p
     return sorted(lines, key=lambda line: (line["accuracy"], line["attribute"], line["group"]))
@@ -77,7 +93,9 @@ def _differences(right: np.ndarray, dealt: np.ndarray, groups: Sequence[int]) ->
     score, known = right.astype(float), (dealt >= 0).astype(float)
     hits, images = score @ known, known.sum(0)
     rows = []
-    with np.errstate(invalid="ignore", divide="ignore"):  # a deal may leave a group without an image: no difference
+    with np.errstate(
+        invalid="ignore", divide="ignore"
+    ):  # a deal may leave a group without an image: no difference
         for g in groups:
             inside = (dealt == g).astype(float)
             own, count = score @ inside, inside.sum(0)
@@ -99,7 +117,9 @@ def _deals(place: np.ndarray, units: np.ndarray) -> Iterator[np.ndarray]:
         if alike:
             dealt[known] = chance.permuted(np.repeat(of_unit[:, None], count, 1), axis=0)[unit]
         for rows in blocks:
-            order = chance.permuted(np.repeat(np.arange(len(rows))[:, None], count, 1), axis=0)  # [U, b]
+            order = chance.permuted(
+                np.repeat(np.arange(len(rows))[:, None], count, 1), axis=0
+            )  # [U, b]
             whole = place[rows][order]  # [U, b, n]
             dealt[rows] = chance.permuted(whole, axis=2).transpose(0, 2, 1)
         yield dealt

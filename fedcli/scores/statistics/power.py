@@ -20,28 +20,38 @@ SHARE, AREA = 0.8, 0.8  # assumed where nothing else is asked
 Facts = dict[str, Any]  # numbers by name
 
 
-def widths(label: np.ndarray, units: np.ndarray, place: np.ndarray, names: list[str], share: float) -> Iterator[Facts]:
+def widths(
+    label: np.ndarray, units: np.ndarray, place: np.ndarray, names: list[str], share: float
+) -> Iterator[Facts]:
     """Of each group with an image: images, patients, those of the class and others, and half the widths of intervals;
     None of none. label: [N], whether an image is of the class."""
     for k, name in enumerate(names):
         at = place == k
         if at.any():
-            positives, negatives = (len(np.unique(units[at & (label == value)])) for value in (1, 0))
+            positives, negatives = (
+                len(np.unique(units[at & (label == value)])) for value in (1, 0)
+            )
             yield {
-                "group": name, "images": int(at.sum()), "patients": len(np.unique(units[at])),
-                "positives": positives, "negatives": negatives, "sensitivity": half_width(positives, share),
-                "specificity": half_width(negatives, share), "auc": half_area(positives, negatives, AREA),
-            }  # fmt: skip
+                "group": name,
+                "images": int(at.sum()),
+                "patients": len(np.unique(units[at])),
+                "positives": positives,
+                "negatives": negatives,
+                "sensitivity": half_width(positives, share),
+                "specificity": half_width(negatives, share),
+                "auc": half_area(positives, negatives, AREA),
+            }
 
 
 def detectable(known: list[Facts], share: float) -> Iterator[Facts]:
     """Of two groups each, as of widths(): the smallest gaps that would be seen."""
     for a, b in combinations(known, 2):
         yield {
-            "first": a["group"], "second": b["group"],
+            "first": a["group"],
+            "second": b["group"],
             "sensitivity": smallest_gap(a["positives"], b["positives"], share),
             "specificity": smallest_gap(a["negatives"], b["negatives"], share),
-        }  # fmt: skip
+        }
 
 
 def half_width(count: int, share: float) -> float | None:
@@ -55,7 +65,9 @@ def half_area(positives: int, negatives: int, area: float) -> float | None:
     if not positives or not negatives:
         return None
     q1, q2 = area / (2 - area), 2 * area * area / (1 + area)
-    variance = area * (1 - area) + (positives - 1) * (q1 - area**2) + (negatives - 1) * (q2 - area**2)
+    variance = (
+        area * (1 - area) + (positives - 1) * (q1 - area**2) + (negatives - 1) * (q2 - area**2)
+    )
     return Z * sqrt(variance / (positives * negatives))
 
 

@@ -39,9 +39,13 @@ def seed_of(images: Sequence[str] | np.ndarray, seed: int) -> int:
 
 
 def write(
-    folder: Path, logits: Logits, y: np.ndarray, ids: np.ndarray, units: np.ndarray | None,
+    folder: Path,
+    logits: Logits,
+    y: np.ndarray,
+    ids: np.ndarray,
+    units: np.ndarray | None,
     groupings: Groupings | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Keep the scores of these models, where there are many images. units: [N], patients; None draws images.
 
     Not where many models answer, as those of clients that trained alone: most runs are never tested against another.
@@ -54,7 +58,9 @@ def write(
     seed = seed_of(ids[at], SEED)
     with create_hdf5(folder / FILE) as file:
         for version, rounds in logits.items():
-            stored = [table[at].astype(np.float32) for (table,) in rounds]  # as predictions.h5 has them
+            stored = [
+                table[at].astype(np.float32) for (table,) in rounds
+            ]  # as predictions.h5 has them
             made = mean(bootstrap_all(stored, y[at], owner, resamples=RESAMPLES, seed=seed))
             last = intervals.Answered(stored[-1:], y[at], owner)
             of_last = last.resampled()
@@ -80,8 +86,12 @@ def read(folder: Path, *, last: bool = False) -> dict[str, Columns]:
     count = intervals.RESAMPLES if last else RESAMPLES
     kept = _kept(folder, [LAST] * last, count)
     for version, columns in kept.items():
-        if not any(columns.keys() >= {*metrics.names(needs, resampled=True)} for needs in (CLASSES, LABELS)):
-            raise FedcliError(f"{folder / FILE} does not hold {count} resamples of all {version} scores", HINT)
+        if not any(
+            columns.keys() >= {*metrics.names(needs, resampled=True)} for needs in (CLASSES, LABELS)
+        ):
+            raise FedcliError(
+                f"{folder / FILE} does not hold {count} resamples of all {version} scores", HINT
+            )
     return kept
 
 

@@ -50,20 +50,27 @@ def delong(score_a: np.ndarray, score_b: np.ndarray, y: np.ndarray) -> DeLong:
     """
     truth = np.asarray(y).astype(bool)
     if bad := int((np.isnan(score_a) | np.isnan(score_b)).sum()):
-        raise FedcliError(f"{bad} of {len(truth)} images got a score that is no number", "train the run again")
+        raise FedcliError(
+            f"{bad} of {len(truth)} images got a score that is no number", "train the run again"
+        )
     m, n = int(truth.sum()), int((~truth).sum())
     if min(m, n) < 2:
         raise FedcliError(f"DeLong's test needs two images of each class; here are {n} and {m}")
     parts = [_components(np.asarray(score, np.float64), truth) for score in (score_a, score_b)]
-    tens, ones = (np.stack(components) for components in zip(*parts, strict=True))  # V10 [2, m], V01 [2, n]
+    tens, ones = (
+        np.stack(components) for components in zip(*parts, strict=True)
+    )  # V10 [2, m], V01 [2, n]
     auc = tens.mean(1)  # [2]
     difference = float(apart(*auc[::-1]))
     se_a, se_b, se = np.sqrt(  # Eq. 5 and 6 of DeLong et al., of a, of b, and of their difference
-        np.var([*tens, tens[1] - tens[0]], axis=1, ddof=1) / m + np.var([*ones, ones[1] - ones[0]], axis=1, ddof=1) / n
+        np.var([*tens, tens[1] - tens[0]], axis=1, ddof=1) / m
+        + np.var([*ones, ones[1] - ones[0]], axis=1, ddof=1) / n
     ).tolist()
     se = se if se > CLOSE else 0.0  # rounding of components that are alike
     z = difference / se if se else 0.0 if difference == 0 else None
-    from scipy.special import ndtr  # here and below: it takes a sixth of a second, for which few commands need it
+    from scipy.special import (
+        ndtr,
+    )  # here and below: it takes a sixth of a second, for which few commands need it
 
     p = None if z is None else min(1.0, float(2 * ndtr(-abs(z))))
     return DeLong(float(auc[0]), float(auc[1]), se_a, se_b, difference, se, z, p)
@@ -73,7 +80,9 @@ def _components(score: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, np.nd
     """DeLong's V10 of the positives and V01 of the negatives, from midranks (Sun and Xu, Eq. 5 and 6)."""
     m, n = int(truth.sum()), int((~truth).sum())
     together = _midranks(score)
-    return (together[truth] - _midranks(score[truth])) / n, 1 - (together[~truth] - _midranks(score[~truth])) / m
+    return (together[truth] - _midranks(score[truth])) / n, 1 - (
+        together[~truth] - _midranks(score[~truth])
+    ) / m
 
 
 def _midranks(values: np.ndarray) -> np.ndarray:
@@ -147,7 +156,9 @@ def wilcoxon(a: list[float], b: list[float]) -> PairTest:
     floor = sign_floor(len(d))
     if not len(known):
         return PairTest(len(d), 0.0, 0.0, 1.0, floor)
-    ranks = np.rint(2 * _midranks(_levels(np.abs(known)))).astype(int)  # twice the midranks, so that they are whole
+    ranks = np.rint(2 * _midranks(_levels(np.abs(known)))).astype(
+        int
+    )  # twice the midranks, so that they are whole
     rises = int(ranks[known > 0].sum())
     chance = np.zeros(ranks.sum() + 1)  # of each twice rank sum, with signs by coin
     chance[0] = 1
@@ -160,7 +171,9 @@ def wilcoxon(a: list[float], b: list[float]) -> PairTest:
 
 def _differences(a: list[float], b: list[float]) -> np.ndarray:
     if len(a) != len(b) or not len(a):
-        raise FedcliError(f"{len(a)} and {len(b)} numbers make no pairs", "give runs of the same seeds")
+        raise FedcliError(
+            f"{len(a)} and {len(b)} numbers make no pairs", "give runs of the same seeds"
+        )
     return apart(b, a)
 
 

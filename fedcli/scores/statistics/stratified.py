@@ -50,7 +50,9 @@ def strata(values: np.ndarray, count: int = STRATA) -> np.ndarray:
 
 def scores(answers: Sequence[np.ndarray], y: np.ndarray, members: np.ndarray, metric: str) -> float:
     """A metric of some images, the mean over answers [N, C]; NaN where it has no meaning."""
-    return float(np.mean([_of(metrics.plan(table[members], y[members]), None, metric) for table in answers]))
+    return float(
+        np.mean([_of(metrics.plan(table[members], y[members]), None, metric) for table in answers])
+    )
 
 
 def _of(plan: metrics.Plan, weights: np.ndarray | None, metric: str) -> np.ndarray:
@@ -67,16 +69,25 @@ def standard_weights(place: np.ndarray, stratum: np.ndarray, counts: np.ndarray)
     cell = np.stack([np.where((place == g)[:, None], counts, 0) for g in (0, 1)])  # [2, N, B]
     inside = np.eye(stratum.max(initial=0) + 1)[stratum].T  # [S, N]
     own = inside @ cell  # [2, S, B], n_gs
-    whole = inside @ np.where((place >= 0)[:, None], counts, 0) * (own > 0).all(0)  # [S, B], n_s of what both have
+    whole = (
+        inside @ np.where((place >= 0)[:, None], counts, 0) * (own > 0).all(0)
+    )  # [S, B], n_s of what both have
     share = whole / np.maximum(whole.sum(0), 1)  # n_s / n
-    factor = share * own.sum(1, keepdims=True) / np.maximum(own, 1)  # (n_s / n) / (n_gs / n_g), [2, S, B]
+    factor = (
+        share * own.sum(1, keepdims=True) / np.maximum(own, 1)
+    )  # (n_s / n) / (n_gs / n_g), [2, S, B]
     return cell[0] * factor[0][stratum] + cell[1] * factor[1][stratum]
 
 
 def explained(
-    answers: Sequence[np.ndarray], y: np.ndarray, units: np.ndarray, grouping: metrics.Grouping, stratum: np.ndarray,
-    metric: str, seed: int,
-) -> Explained | None:  # fmt: skip
+    answers: Sequence[np.ndarray],
+    y: np.ndarray,
+    units: np.ndarray,
+    grouping: metrics.Grouping,
+    stratum: np.ndarray,
+    metric: str,
+    seed: int,
+) -> Explained | None:
     """Of the best and the worst group that have SMALL images or more; None where fewer than two have the score, or no
     stratum has images of both.
 
@@ -84,8 +95,14 @@ def explained(
     """
     groups, names = grouping
     sizes = [int((groups == g).sum()) for g in range(len(names))]
-    known = {g: scores(answers, y, groups == g, metric) for g in range(len(names)) if sizes[g] >= SMALL}
-    ranked = sorted((g for g in known if np.isfinite(known[g])), key=lambda g: known[g], reverse=not better_low(metric))
+    known = {
+        g: scores(answers, y, groups == g, metric) for g in range(len(names)) if sizes[g] >= SMALL
+    }
+    ranked = sorted(
+        (g for g in known if np.isfinite(known[g])),
+        key=lambda g: known[g],
+        reverse=not better_low(metric),
+    )
     if len(ranked) < 2:
         return None
     pair = ranked[0], ranked[-1]
@@ -103,12 +120,20 @@ def explained(
     for counts in parts:
         weights = counts, standard_weights(place, stratum, counts)
         each = [
-            [np.mean([_of(plan, w[at], metric) for plan in of], 0) for at, of in zip(members, plans)] for w in weights
+            [
+                np.mean([_of(plan, w[at], metric) for plan in of], 0)
+                for at, of in zip(members, plans)
+            ]
+            for w in weights
         ]
         columns.append([(one - other) * (-1 if better_low(metric) else 1) for one, other in each])
     raw, left = (float(column[0]) for column in columns[0])
     drawn = [np.concatenate([some[k] for some in columns[1:]]) for k in (0, 1)]
     return Explained(
-        names[pair[0]], names[pair[1]], (raw, *interval(drawn[0])), (left, *interval(drawn[1])),
-        (raw - left, *interval(drawn[0] - drawn[1])), left_out,
-    )  # fmt: skip
+        names[pair[0]],
+        names[pair[1]],
+        (raw, *interval(drawn[0])),
+        (left, *interval(drawn[1])),
+        (raw - left, *interval(drawn[0] - drawn[1])),
+        left_out,
+    )

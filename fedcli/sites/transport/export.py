@@ -36,7 +36,9 @@ class Job:
         for client in self.clients:
             short(self.folder / f"{client}.sock")
         if not self.folder.is_absolute() or not self.attach.is_absolute():
-            raise UsageError("--sockets and --attach name folders of other machines", "give absolute paths")
+            raise UsageError(
+                "--sockets and --attach name folders of other machines", "give absolute paths"
+            )
         if self.idle < 1:
             raise UsageError(f"--idle {self.idle} is out of range", "give seconds, at least 1")
 
@@ -51,9 +53,14 @@ def nvflare(job: Job) -> dict[str, str]:
         hint = "letters, digits, - and _: describe the site with another --name"
         raise UsageError(f"NVFlare takes no site called {odd[0]!r}", hint)
     facts = {
-        "$clients": list(job.clients), "$count": len(job.clients), "$folder": str(job.folder), "$idle": job.idle,
-        "$attach": str(job.attach), "$controller": CONTROLLER, "$executor": EXECUTOR,
-    }  # fmt: skip
+        "$clients": list(job.clients),
+        "$count": len(job.clients),
+        "$folder": str(job.folder),
+        "$idle": job.idle,
+        "$attach": str(job.attach),
+        "$controller": CONTROLLER,
+        "$executor": EXECUTOR,
+    }
     files = {}
     for path, content in json.loads((FILES / "nvflare.json").read_text(encoding="utf-8")).items():
         for site in job.clients if "$site" in path else [""]:
@@ -68,7 +75,9 @@ def flower(job: Job) -> dict[str, str]:
     """The files of an app for Flower, by path. Raises UsageError."""
     job.check()
     config = {"folder": str(job.folder), "clients": ",".join(job.clients), "idle": job.idle}
-    lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in config.items())  # TOML has JSON's strings
+    lines = "".join(
+        f"{key} = {json.dumps(value)}\n" for key, value in config.items()
+    )  # TOML has JSON's strings
     app = "from fedcli.sites.transport import flower\n\nclient = flower.client()\nserver = flower.server()\n"
     return {
         "app/pyproject.toml": (FILES / "pyproject.toml").read_text(encoding="utf-8") + lines,
@@ -83,6 +92,8 @@ ALLOW = {  # what has to be allowed by hand, for people
         f"at the server, add {CONTROLLER} to class_allow_list of local/resources.json",
         f"at every site, add {EXECUTOR} there, and put its comm_config.json into local",
     ],
-    "flower": ["start the SuperLink and the SuperNodes where fedcli is installed: the app holds no code of its own"],
+    "flower": [
+        "start the SuperLink and the SuperNodes where fedcli is installed: the app holds no code of its own"
+    ],
 }
 ENGINES: dict[str, Callable[[Job], dict[str, str]]] = {"nvflare": nvflare, "flower": flower}

@@ -41,7 +41,9 @@ def record_of(message: Message) -> Any:
     scalars, arrays = message
     return RecordDict(
         {
-            "arrays": ArrayRecord({name: Array(np.asarray(array, order="C")) for name, array in arrays.items()}),
+            "arrays": ArrayRecord(
+                {name: Array(np.asarray(array, order="C")) for name, array in arrays.items()}
+            ),
             "scalars": ConfigRecord({"json": json.dumps(scalars)}),
         }
     )
@@ -49,7 +51,9 @@ def record_of(message: Message) -> Any:
 
 def message_of(record: Any) -> Message:
     """The message in what Flower carried."""
-    return json.loads(record["scalars"]["json"]), {name: array.numpy() for name, array in record["arrays"].items()}
+    return json.loads(record["scalars"]["json"]), {
+        name: array.numpy() for name, array in record["arrays"].items()
+    }
 
 
 def client() -> Any:
@@ -60,12 +64,16 @@ def client() -> Any:
 
     @app.query("fedcli")
     def who(message: Any, context: Any) -> Any:
-        return Sent(record_of(({"client": str(context.node_config.get("client"))}, {})), reply_to=message)
+        return Sent(
+            record_of(({"client": str(context.node_config.get("client"))}, {})), reply_to=message
+        )
 
     @app.train("fedcli")
     def train(message: Any, context: Any) -> Any:
         node = context.node_config
-        answer = answered(str(node.get("client")), Path(str(node.get("socket"))), message_of(message.content))
+        answer = answered(
+            str(node.get("client")), Path(str(node.get("socket"))), message_of(message.content)
+        )
         return Sent(record_of(answer), reply_to=message)
 
     @app.train(mods=[secaggplus_mod])
@@ -86,7 +94,9 @@ def server() -> Any:
         config = context.run_config
         clients = str(config["clients"]).split(",")
         paths = paths_in(Path(str(config["folder"])), clients)
-        with Relay(paths, float(config["idle"]), alive=True) as relay:  # Flower reports a node that it loses
+        with Relay(
+            paths, float(config["idle"]), alive=True
+        ) as relay:  # Flower reports a node that it loses
             pass_on(relay, Nodes(grid), context)
 
     return app
@@ -103,11 +113,15 @@ class Nodes:
         """Of a site; None while it is not connected."""
         present = set(self.grid.get_node_ids())
         if self.known.get(client) not in present:
-            asked = [Sent(RecordDict(), node, WHO) for node in sorted(present - set(self.known.values()))]
+            asked = [
+                Sent(RecordDict(), node, WHO) for node in sorted(present - set(self.known.values()))
+            ]
             for reply in self.grid.send_and_receive(asked, timeout=PATIENCE):
                 with suppress(Exception):  # of a node that says what is no message
                     if not reply.has_error():
-                        self.known[message_of(reply.content)[0]["client"]] = reply.metadata.src_node_id
+                        self.known[message_of(reply.content)[0]["client"]] = (
+                            reply.metadata.src_node_id
+                        )
         node = self.known.get(client)
         return node if node in present else None
 
@@ -136,7 +150,9 @@ def pass_on(relay: Relay, nodes: Nodes, context: Any = None) -> None:
         for reply in nodes.grid.pull_messages(list(waiting)) if waiting else ():
             question = waiting.pop(reply.metadata.reply_to_message_id)
             if reply.has_error():
-                question.fail(f"Flower reports: {reply.error.reason or reply.error.code}"[:200], LOST)
+                question.fail(
+                    f"Flower reports: {reply.error.reason or reply.error.code}"[:200], LOST
+                )
             else:
                 question.answer_of(message_of, reply.content)
 
@@ -147,4 +163,8 @@ def _add_up(nodes: Nodes, context: Any, questions: dict[str, Question]) -> None:
         for question in questions.values():
             question.fail(f"the SuperNode of {absent[0]} is not connected", LOST)
         return
-    secagg.add_up(nodes.grid, context, {node: questions[client] for client, node in known.items() if node is not None})
+    secagg.add_up(
+        nodes.grid,
+        context,
+        {node: questions[client] for client, node in known.items() if node is not None},
+    )

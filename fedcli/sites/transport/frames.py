@@ -47,7 +47,9 @@ def encoded(message: Message) -> Iterator[bytes | memoryview]:
     except RecursionError:
         raise FrameError("a message holds lists or objects too deep in one another") from None
     if len(text) > LONGEST_TEXT or sum(array.nbytes for _, array in ordered) > LARGEST:
-        raise FrameError(f"a message has more than {LONGEST_TEXT >> 20} MiB of text or {LARGEST >> 30} GiB of arrays")
+        raise FrameError(
+            f"a message has more than {LONGEST_TEXT >> 20} MiB of text or {LARGEST >> 30} GiB of arrays"
+        )
     yield HEAD.pack(MAGIC, len(text)) + text
     for _, array in ordered:
         yield array.reshape(-1).view(np.uint8).data
@@ -79,7 +81,12 @@ def decoded(fill: Callable[[memoryview], None]) -> Message:
 
 def _empty(entry: list, left: int) -> tuple[str, np.ndarray]:
     """An array as listed in a message: [name, type, shape]. left: bytes that may still be allocated."""
-    if len(entry) != 3 or not isinstance(entry[0], str) or entry[1] not in TYPES or not isinstance(entry[2], list):
+    if (
+        len(entry) != 3
+        or not isinstance(entry[0], str)
+        or entry[1] not in TYPES
+        or not isinstance(entry[2], list)
+    ):
         raise FrameError(f"a message arrived with an array that cannot be: {str(entry)[:80]}")
     name, kind, shape = entry
     odd = len(shape) > MOST_AXES or min(shape, default=0) < 0 or max(shape, default=0) > LARGEST
@@ -89,7 +96,9 @@ def _empty(entry: list, left: int) -> tuple[str, np.ndarray]:
     try:
         return name, np.empty(shape, kind)
     except MemoryError:
-        raise FrameError(f"a message arrived whose array {name[:40]!r} does not fit into memory") from None
+        raise FrameError(
+            f"a message arrived whose array {name[:40]!r} does not fit into memory"
+        ) from None
 
 
 def plain(text: object, most: int) -> str:

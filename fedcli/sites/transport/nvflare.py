@@ -33,7 +33,13 @@ if INSTALLED:
 
 TASK = "train"  # the one task of the job; what is asked stands in the message
 SCALARS = "fedcli"  # in the meta data of a model: our scalars as one JSON text
-PROFILE = {"schema_version": int, "execution_mode": str, "attach_id": str, "site_name": str, "rendezvous_dir": str}
+PROFILE = {
+    "schema_version": int,
+    "execution_mode": str,
+    "attach_id": str,
+    "site_name": str,
+    "rendezvous_dir": str,
+}
 LOST = "start the site's process again, then go on with --resume"
 
 
@@ -46,7 +52,9 @@ def check() -> None:
 def model_of(message: Message) -> Any:
     """A message as NVFlare carries it."""
     scalars, arrays = message
-    return FLModel(params=dict(arrays), params_type=ParamsType.FULL, meta={SCALARS: json.dumps(scalars)})
+    return FLModel(
+        params=dict(arrays), params_type=ParamsType.FULL, meta={SCALARS: json.dumps(scalars)}
+    )
 
 
 def message_of(model: Any) -> Message:
@@ -84,17 +92,26 @@ class Controller(Base):
             result, client_task.result = client_task.result, None
             code = result.get_return_code()
             if code != ReturnCode.OK:
-                question.fail(f"NVFlare reports {code}: its process ended, or is not attached", LOST)
+                question.fail(
+                    f"NVFlare reports {code}: its process ended, or is not attached", LOST
+                )
                 return
-            question.answer_of(lambda carried: message_of(FLModelUtils.from_shareable(carried)), result)
+            question.answer_of(
+                lambda carried: message_of(FLModelUtils.from_shareable(carried)), result
+            )
 
         def done(task: Any, fl_ctx: Any) -> None:
-            question.fail(f"NVFlare ended the task without an answer ({task.completion_status.value})", LOST)
+            question.fail(
+                f"NVFlare ended the task without an answer ({task.completion_status.value})", LOST
+            )
 
         task = Task(
-            TASK, FLModelUtils.to_shareable(model_of(question.message)), timeout=self.timeout,
-            result_received_cb=received, task_done_cb=done,
-        )  # fmt: skip
+            TASK,
+            FLModelUtils.to_shareable(model_of(question.message)),
+            timeout=self.timeout,
+            result_received_cb=received,
+            task_done_cb=done,
+        )
         self.broadcast(task, fl_ctx, targets=[question.client], min_responses=1)
 
     def start_controller(self, fl_ctx: Any) -> None:
@@ -118,9 +135,15 @@ class Attached:
     def __init__(self, profile: Path, socket: Path):
         """profile: the JSON file that says where NVFlare's client publishes its jobs. Raises FedcliError."""
         check()
-        read_json(profile, PROFILE, "give the profile.json that `fedcli export nvflare` wrote, see docs/consortium.md")
+        read_json(
+            profile,
+            PROFILE,
+            "give the profile.json that `fedcli export nvflare` wrote, see docs/consortium.md",
+        )
         self.command = [sys.executable, "-m", __name__, str(profile), str(socket)]
-        self.failed = 0  # exit code of a process that could not attach, after which there is no other
+        self.failed = (
+            0  # exit code of a process that could not attach, after which there is no other
+        )
         self.process: subprocess.Popen | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._keep, daemon=True)

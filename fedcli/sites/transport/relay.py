@@ -24,7 +24,9 @@ from ...errors import FedcliError
 from .frames import SAME_VERSION, Arrays, Message, Scalars
 from .sockets import PATIENCE, Closed, Silent, ask, connected, listening, talk, tell
 
-MASKED = "masked"  # scalar, said at the site: over how many sites the sum is that a report is masked for
+MASKED = (
+    "masked"  # scalar, said at the site: over how many sites the sum is that a report is masked for
+)
 SUM = "sum"  # scalar of a task whose report is only wanted within a sum: the clients, and the most images of one
 LOOK = 0.2  # seconds between two looks whether to go on listening
 LIFE = 10.0  # seconds between two notices
@@ -50,7 +52,9 @@ class Question:
         try:
             message = read(carried)
         except Exception as error:  # whatever a site has put there
-            return self.fail(f"it answered with no message of fedcli ({type(error).__name__})", SAME_VERSION)
+            return self.fail(
+                f"it answered with no message of fedcli ({type(error).__name__})", SAME_VERSION
+            )
         return self.answer(message)
 
     def fail(self, sentence: str, hint: str = "") -> None:
@@ -79,11 +83,18 @@ class _Turn:
             self._take_from_silent()
             seconds = LIFE
         self._heard = time.monotonic()
-        self._since, self.connection = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()), connection
+        self._since, self.connection = (
+            time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
+            connection,
+        )
 
     def _take_from_silent(self) -> None:
         """End the connection that has the site where nothing was heard of it for too long."""
-        if (silent := self.connection) and not self.busy and time.monotonic() - self._heard > PATIENCE:
+        if (
+            (silent := self.connection)
+            and not self.busy
+            and time.monotonic() - self._heard > PATIENCE
+        ):
             what = f"the coordinator that was served since {self._since} is silent; another one is waiting"
             console.warn(f"{self.client}: {what}")
             with suppress(OSError):
@@ -103,7 +114,12 @@ class Relay:
     """Questions of a coordinator, whoever brings them to the sites. A context manager: it owns sockets and threads."""
 
     def __init__(
-        self, paths: Mapping[str, Path], idle: float, *, alive: bool = False, ended: tuple[str, str] = JOB_ENDED
+        self,
+        paths: Mapping[str, Path],
+        idle: float,
+        *,
+        alive: bool = False,
+        ended: tuple[str, str] = JOB_ENDED,
     ):
         """paths: client -> its socket. idle: seconds without a coordinator after which the relay is over.
 
@@ -144,7 +160,9 @@ class Relay:
         with ExitStack() as opened:
             for client, path in self._paths.items():
                 listener = opened.enter_context(listening(path))
-                listening_to = threading.Thread(target=self._listen, args=(client, listener), daemon=True)
+                listening_to = threading.Thread(
+                    target=self._listen, args=(client, listener), daemon=True
+                )
                 self._listeners.append(listening_to)
             self._sockets = opened.pop_all()
         for thread in self._listeners:
@@ -202,7 +220,9 @@ class Relay:
         finally:
             turn.leave(connection)
             with self._lock:
-                self._last = time.monotonic()  # first: else `over` could see no connection and the time before it
+                self._last = (
+                    time.monotonic()
+                )  # first: else `over` could see no connection and the time before it
                 del self._open[connection]
 
     def _answer(self, question: Question, connection: socket.socket) -> Message:
@@ -215,7 +235,11 @@ class Relay:
             while True:
                 with suppress(TimeoutError):
                     return question.reply.result(LIFE)
-                tell(connection, "it is at work" if self.alive else "the job waits for it", alive=self.alive)
+                tell(
+                    connection,
+                    "it is at work" if self.alive else "the job waits for it",
+                    alive=self.alive,
+                )
         finally:
             question.reply.cancel()  # where nobody waits any more
             with self._lock:
@@ -227,16 +251,30 @@ def answered(client: str, path: Path, question: Message, *, masked: int = 0) -> 
 
     masked: over how many sites the sum is for which the caller, on the site's machine, masks the answer; 0: none.
     """
-    scalars = {key: value for key, value in question[0].items() if key != MASKED}  # nobody else may say so
+    scalars = {
+        key: value for key, value in question[0].items() if key != MASKED
+    }  # nobody else may say so
     try:
         with connected(path) as connection:
-            return ask(connection, ({**scalars, MASKED: masked} if masked else scalars, question[1]), PATIENCE)
+            return ask(
+                connection,
+                ({**scalars, MASKED: masked} if masked else scalars, question[1]),
+                PATIENCE,
+            )
     except (FileNotFoundError, ConnectionRefusedError):
-        return failed(client, f"no process of fedcli listens at {path}", "start `fedcli site` there, then use --resume")
+        return failed(
+            client,
+            f"no process of fedcli listens at {path}",
+            "start `fedcli site` there, then use --resume",
+        )
     except Silent as error:
         return failed(client, str(error), "look at `fedcli site` there, then use --resume")
     except (OSError, Closed):
-        return failed(client, "its process ended before it answered", "start `fedcli site` again, then use --resume")
+        return failed(
+            client,
+            "its process ended before it answered",
+            "start `fedcli site` again, then use --resume",
+        )
     except FedcliError as error:
         return failed(client, error.sentence, error.hint)
 

@@ -32,8 +32,9 @@ BITS, MOST_BITS = 32, 30  # of a sum, and of a quantized number
 LOST = "see the logs of the SuperNodes; start what ended again, then go on with --resume"
 GENERATOR = "pseudo_rand_gen"
 HALVES = (  # of flwr's protocol, at a site and at the server
-    "flwr.client.mod.secure_aggregation.secaggplus_mod", "flwr.server.workflow.secure_aggregation.secaggplus_workflow",
-)  # fmt: skip
+    "flwr.client.mod.secure_aggregation.secaggplus_mod",
+    "flwr.server.workflow.secure_aggregation.secaggplus_workflow",
+)
 FAILED = "secure aggregation ended without a sum"
 
 
@@ -47,15 +48,24 @@ def update_of(question: Message, answer: Message, largest: int) -> list[np.ndarr
         raise ValueError(scalars["error"])
     if set(arrays) != {"theta", "loss"}:
         other = min(set(arrays) - {"theta", "loss"})
-        raise ValueError(f"this method reports {other!r} beside its model, which the sum does not carry")
+        raise ValueError(
+            f"this method reports {other!r} beside its model, which the sum does not carry"
+        )
     update = arrays["theta"].astype(np.float64) - before
     if not np.isfinite(update).all() or np.abs(update).max(initial=0) > RANGE:
-        raise ValueError(f"its update has numbers beyond {RANGE:g}, which the sum does not carry: lower --lr")
+        raise ValueError(
+            f"its update has numbers beyond {RANGE:g}, which the sum does not carry: lower --lr"
+        )
     if scalars["n"] > largest:
         raise ValueError("it has more training images than the coordinator knows of")
     loss = float(arrays["loss"])  # NaN where noise protects the update
     known = math.isfinite(loss)
-    return [update, np.array([min(max(loss, 0.0), LARGEST_LOSS) / LARGEST_LOSS if known else 0.0, float(known)])]
+    return [
+        update,
+        np.array(
+            [min(max(loss, 0.0), LARGEST_LOSS) / LARGEST_LOSS if known else 0.0, float(known)]
+        ),
+    ]
 
 
 def mean_of(added: list[np.ndarray]) -> Arrays:
@@ -68,7 +78,9 @@ def mean_of(added: list[np.ndarray]) -> Arrays:
 def gathered(waiting: Mapping[str, Question], question: Question) -> dict[str, Question]:
     """The questions of one sum by client, without those of a sum that was given up."""
     of = _sum_of(question)
-    return {client: other for client, other in waiting.items() if _sum_of(other) == of} | {question.client: question}
+    return {client: other for client, other in waiting.items() if _sum_of(other) == of} | {
+        question.client: question
+    }
 
 
 def _sum_of(question: Question) -> tuple[Any, Any]:
@@ -84,10 +96,15 @@ def masks(seed: bytes, span: int, shapes: Sequence[tuple[int, ...]]) -> list[np.
     """In place of flwr's pseudo_rand_gen(): whole numbers in [0, span), a power of two up to 2^32, int64."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-    key = hashlib.sha256(seed).digest()  # each seed is of one round and one pair of sites, so no counter is used twice
+    key = hashlib.sha256(
+        seed
+    ).digest()  # each seed is of one round and one pair of sites, so no counter is used twice
     stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
     drawn = (np.frombuffer(stream.update(bytes(4 * math.prod(shape))), "<u4") for shape in shapes)
-    return [numbers.astype(np.int64).reshape(shape) % span for numbers, shape in zip(drawn, shapes, strict=True)]
+    return [
+        numbers.astype(np.int64).reshape(shape) % span
+        for numbers, shape in zip(drawn, shapes, strict=True)
+    ]
 
 
 def use_own_masks() -> None:
@@ -95,7 +112,9 @@ def use_own_masks() -> None:
     for name in HALVES:
         module = import_module(name)
         if not hasattr(module, GENERATOR):
-            raise FedcliError(f"{name} of this Flower has no {GENERATOR}", "pip install 'fedcli[flower]'")
+            raise FedcliError(
+                f"{name} of this Flower has no {GENERATOR}", "pip install 'fedcli[flower]'"
+            )
         setattr(module, GENERATOR, masks)
 
 
@@ -107,12 +126,19 @@ def masked_answer(message: Any, context: Any) -> Any:
 
     fit = compat.recorddict_to_fitins(message.content, keep_input=True)
     question = _question_of(fit)
-    client, path = str(context.node_config.get("client")), Path(str(context.node_config.get("socket")))
-    keys = context.state.config_records[RECORD_KEY_STATE]["public_keys_dict:K"]  # of all sites that share masks
+    client, path = (
+        str(context.node_config.get("client")),
+        Path(str(context.node_config.get("socket"))),
+    )
+    keys = context.state.config_records[RECORD_KEY_STATE][
+        "public_keys_dict:K"
+    ]  # of all sites that share masks
     answer = answered(client, path, question, masked=len(set(keys)))
     content = update_of(question, answer, question[0][SUM]["largest"])
     metrics = {"scalars": json.dumps(answer[0])}
-    result = FitRes(Status(Code.OK, ""), ndarrays_to_parameters(content), int(answer[0]["n"]), metrics)
+    result = FitRes(
+        Status(Code.OK, ""), ndarrays_to_parameters(content), int(answer[0]["n"]), metrics
+    )
     return compat.fitres_to_recorddict(result, keep_input=False)
 
 
@@ -126,14 +152,20 @@ def add_up(grid: Any, context: Any, questions: Mapping[int, Question]) -> None:
     scalars = next(iter(questions.values())).message[0]
     round, strategy, watched = int(scalars["round"]), _Strategy(questions), _Watched(grid)
     legacy = LegacyContext(
-        context, strategy=strategy, client_manager=SimpleNamespace(num_available=lambda: len(questions))
+        context,
+        strategy=strategy,
+        client_manager=SimpleNamespace(num_available=lambda: len(questions)),
     )
     legacy.state.config_records[MAIN_CONFIGS_RECORD] = ConfigRecord({Key.CURRENT_ROUND: round})
     legacy.state.array_records[MAIN_PARAMS_RECORD] = ArrayRecord()
     SecAggPlusWorkflow(
-        1.0, 1.0, max_weight=float(scalars[SUM]["largest"]), clipping_range=RANGE,
-        quantization_range=2 ** bits(len(questions)), modulus_range=2**BITS,
-    )(watched, legacy)  # fmt: skip
+        1.0,
+        1.0,
+        max_weight=float(scalars[SUM]["largest"]),
+        clipping_range=RANGE,
+        quantization_range=2 ** bits(len(questions)),
+        modulus_range=2**BITS,
+    )(watched, legacy)
     why = "; ".join(f"{questions[node].client}: {error}" for node, error in watched.errors.items())
     for node, question in questions.items():
         if strategy.mean is None:
@@ -151,9 +183,14 @@ class _Strategy:
         self.scalars: dict[int, dict[str, Any]] = {}  # of each site's answer, by node
 
     def configure_fit(self, *_: Any) -> list[tuple[Any, Any]]:
-        return [(SimpleNamespace(node_id=node), _fit_of(q.message)) for node, q in self.questions.items()]
+        return [
+            (SimpleNamespace(node_id=node), _fit_of(q.message))
+            for node, q in self.questions.items()
+        ]
 
-    def aggregate_fit(self, round: int, results: Iterable[tuple[Any, Any]], failures: Any) -> tuple[None, dict]:
+    def aggregate_fit(
+        self, round: int, results: Iterable[tuple[Any, Any]], failures: Any
+    ) -> tuple[None, dict]:
         from flwr.common import parameters_to_ndarrays
 
         for proxy, result in results:
@@ -189,5 +226,7 @@ def _fit_of(message: Message) -> Any:
 def _question_of(fit: Any) -> Message:
     from flwr.common import parameters_to_ndarrays
 
-    arrays: Arrays = dict(zip(json.loads(fit.config["names"]), parameters_to_ndarrays(fit.parameters), strict=True))
+    arrays: Arrays = dict(
+        zip(json.loads(fit.config["names"]), parameters_to_ndarrays(fit.parameters), strict=True)
+    )
     return json.loads(fit.config["scalars"]), arrays

@@ -22,7 +22,10 @@ HANDSHAKE = 30.0  # seconds in which a new connection must ask something
 PATIENCE = 600.0  # seconds without a sign of life, after which the other side is given up
 LONGEST_NOTICE = 200  # characters
 PIECE = 2**20  # bytes of which at least one must be taken in that time
-NOTICE, ALIVE = "notice", "alive"  # scalars of a notice: a sentence without a full stop, and whether it is one of life
+NOTICE, ALIVE = (
+    "notice",
+    "alive",
+)  # scalars of a notice: a sentence without a full stop, and whether it is one of life
 OPEN_FILES = Path("/proc/self/fd")  # where Linux has a short name for a folder that is open
 
 
@@ -46,8 +49,12 @@ def listening(path: Path) -> Iterator[socket.socket]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as known, named(path) as name:
             if known.connect_ex(name) == 0:
-                raise FedcliError(f"another process listens at {path}", "stop it, or give another --socket")
-        beside = path.with_name(f".{secrets.token_hex(3)}")  # renamed once it listens: who sees a socket can connect
+                raise FedcliError(
+                    f"another process listens at {path}", "stop it, or give another --socket"
+                )
+        beside = path.with_name(
+            f".{secrets.token_hex(3)}"
+        )  # renamed once it listens: who sees a socket can connect
         try:
             with named(beside) as name:
                 listener.bind(name)
@@ -65,7 +72,9 @@ def listening(path: Path) -> Iterator[socket.socket]:
 
 
 def talk(
-    answer: Callable[[Scalars, Arrays], Message], connection: socket.socket, heard: Callable[[], None] = lambda: None
+    answer: Callable[[Scalars, Arrays], Message],
+    connection: socket.socket,
+    heard: Callable[[], None] = lambda: None,
 ) -> None:
     """Answer the messages of one connection until it is closed; one that asks nothing from the start on is given up.
 
@@ -85,9 +94,11 @@ def talk(
 
 
 def ask(
-    connection: socket.socket, message: Message, patience: float | None,
+    connection: socket.socket,
+    message: Message,
+    patience: float | None,
     noticed: Callable[[str, bool], None] = lambda why, alive: None,
-) -> Message:  # fmt: skip
+) -> Message:
     """The answer to a message; patience, noticed: as of receive(). Raises OSError, Closed, FedcliError, Silent."""
     busy = ""  # the last notice, if that was no sign of life
 
@@ -129,20 +140,25 @@ def tell(connection: socket.socket, why: str, *, alive: bool) -> None:
     """Send a notice, which is dropped where nobody reads. Raises OSError where the other side is gone."""
     connection.settimeout(0)
     with suppress(BlockingIOError):
-        connection.send(b"".join(map(bytes, encoded(({NOTICE: why, ALIVE: alive}, {})))))  # so few bytes go as one
+        connection.send(
+            b"".join(map(bytes, encoded(({NOTICE: why, ALIVE: alive}, {}))))
+        )  # so few bytes go as one
 
 
 def receive(
-    connection: socket.socket, patience: float | None = None,
+    connection: socket.socket,
+    patience: float | None = None,
     noticed: Callable[[str, bool], None] = lambda why, alive: None,
-) -> Message:  # fmt: skip
+) -> Message:
     """The next message that is no notice. Raises Closed, OSError, TimeoutError, FedcliError.
 
     patience: seconds without a sign of life. noticed: called with each notice: its sentence, and whether it is a sign.
     """
     end = _after(patience)
     while True:
-        connection.settimeout(None if end is None else max(1e-3, end - time.monotonic()))  # 0 would mean another thing
+        connection.settimeout(
+            None if end is None else max(1e-3, end - time.monotonic())
+        )  # 0 would mean another thing
         if not connection.recv(1, socket.MSG_PEEK):
             raise Closed
         connection.settimeout(patience)
@@ -161,14 +177,20 @@ def _after(patience: float | None) -> float | None:
 def short(path: Path) -> Path:
     """The path, if it is short enough for a socket of every system. Raises UsageError."""
     if len(os.fsencode(path)) > LONGEST_PATH:
-        raise UsageError(f"{path} is too long for a socket's name", f"give one of at most {LONGEST_PATH} bytes")
+        raise UsageError(
+            f"{path} is too long for a socket's name", f"give one of at most {LONGEST_PATH} bytes"
+        )
     return path
 
 
 @contextmanager
 def named(path: Path) -> Iterator[str]:
     """The path as a socket takes it, also in a folder whose own is too long. Raises UsageError, OSError."""
-    if len(os.fsencode(path)) <= LONGEST_PATH or len(os.fsencode(path.name)) > LONGEST_NAME or not OPEN_FILES.is_dir():
+    if (
+        len(os.fsencode(path)) <= LONGEST_PATH
+        or len(os.fsencode(path.name)) > LONGEST_NAME
+        or not OPEN_FILES.is_dir()
+    ):
         yield str(short(path))
         return
     folder = os.open(path.parent, os.O_RDONLY)

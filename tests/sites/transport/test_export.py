@@ -25,10 +25,16 @@ def written(files, folder):
 def test_a_job_of_nvflare_is_json_that_names_two_classes():
     files = {name: json.loads(text) for name, text in nvflare(JOB).items()}
     assert set(files) == {
-        "job/meta.json", "job/app/config/config_fed_server.json", "job/app/config/config_fed_client.json",
+        "job/meta.json",
+        "job/app/config/config_fed_server.json",
+        "job/app/config/config_fed_client.json",
         "allow-list.json",
-        *(f"sites/{site}/{name}.json" for site in JOB.clients for name in ("comm_config", "profile")),
-    }  # fmt: skip
+        *(
+            f"sites/{site}/{name}.json"
+            for site in JOB.clients
+            for name in ("comm_config", "profile")
+        ),
+    }
     meta = files["job/meta.json"]
     assert meta["deploy_map"] == {"app": ["@ALL"]} and meta["min_clients"] == 2
     assert meta["mandatory_clients"] == JOB.clients
@@ -37,11 +43,16 @@ def test_a_job_of_nvflare_is_json_that_names_two_classes():
     assert workflow["args"] == {"folder": "/run/fedcli", "clients": JOB.clients, "idle": 60}
     client = files["job/app/config/config_fed_client.json"]
     (executor,) = client["executors"]
-    assert files["allow-list.json"] == {"server": [workflow["path"]], "sites": [executor["executor"]["path"]]}
+    assert files["allow-list.json"] == {
+        "server": [workflow["path"]],
+        "sites": [executor["executor"]["path"]],
+    }
     for config in (server, client):
         assert config["format_version"] == 2 and config["components"] == []
         assert config["task_data_filters"] == [] and config["task_result_filters"] == []
-    assert executor["executor"]["args"]["params_exchange_format"] == "numpy"  # the default of 2.9 is another
+    assert (
+        executor["executor"]["args"]["params_exchange_format"] == "numpy"
+    )  # the default of 2.9 is another
 
 
 def test_a_site_and_its_nvflare_meet_in_one_folder_under_one_name():
@@ -50,7 +61,11 @@ def test_a_site_and_its_nvflare_meet_in_one_folder_under_one_name():
     for site in JOB.clients:
         profile, comm = files[f"sites/{site}/profile.json"], files[f"sites/{site}/comm_config.json"]
         assert profile["site_name"] == site and profile["attach_id"] == job["attach_id"]
-        assert profile["rendezvous_dir"] == comm["client_api_attach"]["resources"]["root_dir"] == "/var/lib/attach"
+        assert (
+            profile["rendezvous_dir"]
+            == comm["client_api_attach"]["resources"]["root_dir"]
+            == "/var/lib/attach"
+        )
         assert profile["execution_mode"] == job["execution_mode"] == "attach"
 
 
@@ -61,11 +76,20 @@ def test_an_app_of_flower_has_what_is_checked_before_it_is_sent():
     assert any(needed.startswith("flwr>=") for needed in project["project"]["dependencies"])
     app = project["tool"]["flwr"]["app"]
     assert app["publisher"] and app["fab-format-version"] == 1 and app["flwr-version-target"]
-    assert app["config"] == {"folder": "/run/fedcli", "clients": "hospital-a,hospital-b", "idle": 60}
+    assert app["config"] == {
+        "folder": "/run/fedcli",
+        "clients": "hospital-a,hospital-b",
+        "idle": 60,
+    }
     for component in app["components"].values():  # found in the text, without importing it
         module, name = component.split(":")
         tree = ast.parse(files[f"app/{module.replace('.', '/')}.py"])
-        assert name in {target.id for node in tree.body if isinstance(node, ast.Assign) for target in node.targets}
+        assert name in {
+            target.id
+            for node in tree.body
+            if isinstance(node, ast.Assign)
+            for target in node.targets
+        }
 
 
 @pytest.mark.parametrize("name", ["clinic.east", "clinic+", "1st"])
@@ -94,7 +118,15 @@ def test_nothing_here_imports_torch():
     for path in Path(transport.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             above = getattr(node, "level", 0) and node.module or ""
-            assert above.split(".")[0] in ("", "errors", "io", "shapes", "frames", "relay", "sockets"), path
+            assert above.split(".")[0] in (
+                "",
+                "errors",
+                "io",
+                "shapes",
+                "frames",
+                "relay",
+                "sockets",
+            ), path
             if isinstance(node, ast.Import):
                 assert "torch" not in {alias.name.split(".")[0] for alias in node.names}
 
@@ -102,11 +134,16 @@ def test_nothing_here_imports_torch():
 def test_nvflare_takes_the_arguments_of_its_executor():
     executor = pytest.importorskip("nvflare.app_common.executors.client_api_executor")
     config = json.loads(nvflare(JOB)["job/app/config/config_fed_client.json"])
-    assert executor.ClientAPIExecutor(**config["executors"][0]["executor"]["args"]).execution_mode == "attach"
+    assert (
+        executor.ClientAPIExecutor(**config["executors"][0]["executor"]["args"]).execution_mode
+        == "attach"
+    )
 
 
 def test_flower_takes_the_app(tmp_path):
     checks = pytest.importorskip("flwr.cli.config_utils")
     project = written(flower(JOB), tmp_path) / "app" / "pyproject.toml"
-    config, _ = checks.load_and_validate(project, check_module=True)  # raises ValueError with the reasons
+    config, _ = checks.load_and_validate(
+        project, check_module=True
+    )  # raises ValueError with the reasons
     assert config["project"]["name"] == "fedcli-app"

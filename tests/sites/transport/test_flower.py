@@ -15,7 +15,10 @@ needs_flower = pytest.mark.skipif(not flower.INSTALLED, reason="the extra flower
 @needs_flower
 def test_a_message_comes_through_flowers_records():
     same(MESSAGE, flower.message_of(flower.record_of(MESSAGE)))
-    assert flower.message_of(flower.record_of(({"ask": "describe"}, {}))) == ({"ask": "describe"}, {})
+    assert flower.message_of(flower.record_of(({"ask": "describe"}, {}))) == (
+        {"ask": "describe"},
+        {},
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +26,9 @@ def outside_of_a_run(monkeypatch):
     """Flower's own messages can only be made while an app runs."""
 
     def sent(content, node, kind):
-        return SimpleNamespace(content=content, metadata=SimpleNamespace(dst_node_id=node, message_type=kind))
+        return SimpleNamespace(
+            content=content, metadata=SimpleNamespace(dst_node_id=node, message_type=kind)
+        )
 
     monkeypatch.setattr(flower, "Sent", sent, raising=False)
 
@@ -58,7 +63,10 @@ class Grid:
 
     def pull_messages(self, names):
         return [
-            Reply(self.pushed[name].metadata.dst_node_id, self.pushed[name].content, name, self.error) for name in names
+            Reply(
+                self.pushed[name].metadata.dst_node_id, self.pushed[name].content, name, self.error
+            )
+            for name in names
         ]
 
 
@@ -90,7 +98,10 @@ def test_questions_go_to_the_nodes_of_their_sites():
 @needs_flower
 @pytest.mark.parametrize(
     ("names", "error", "sentence"),
-    [({7: "south"}, "", "its SuperNode is not connected"), ({7: "north"}, "no disk", "Flower reports: no disk")],
+    [
+        ({7: "south"}, "", "its SuperNode is not connected"),
+        ({7: "north"}, "no disk", "Flower reports: no disk"),
+    ],
 )
 def test_a_site_that_flower_cannot_ask_is_an_answer_too(names, error, sentence):
     question = Question("north", MESSAGE)

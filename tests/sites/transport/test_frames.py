@@ -12,7 +12,10 @@ from fedcli.errors import FedcliError
 from fedcli.sites.transport import frames
 from fedcli.sites.transport.frames import FrameError, decoded, digest, encoded
 
-MESSAGE = {"b": 1, "a": None}, {"x": np.arange(6, dtype=np.int64).reshape(2, 3), "s": np.float32(2.5) * np.ones(())}
+MESSAGE = (
+    {"b": 1, "a": None},
+    {"x": np.arange(6, dtype=np.int64).reshape(2, 3), "s": np.float32(2.5) * np.ones(())},
+)
 
 
 def of_bytes(data):
@@ -32,7 +35,10 @@ def test_what_is_sent_arrives():
 
 
 def test_an_empty_array_and_one_out_of_order_arrive():
-    arrays = {"none": np.zeros((0, 3), np.float32), "turned": np.arange(6, dtype=np.float32).reshape(2, 3).T}
+    arrays = {
+        "none": np.zeros((0, 3), np.float32),
+        "turned": np.arange(6, dtype=np.float32).reshape(2, 3).T,
+    }
     _, arrived = through_bytes(({}, arrays))
     assert arrived["none"].shape == (0, 3) and np.array_equal(arrived["turned"], arrays["turned"])
 

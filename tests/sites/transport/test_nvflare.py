@@ -15,7 +15,9 @@ from fedcli.sites.transport import nvflare
 from fedcli.sites.transport.relay import Question
 from fedcli.system import interrupts
 
-needs_nvflare = pytest.mark.skipif(not nvflare.INSTALLED, reason="the extra nvflare is not installed")
+needs_nvflare = pytest.mark.skipif(
+    not nvflare.INSTALLED, reason="the extra nvflare is not installed"
+)
 
 
 @needs_nvflare
@@ -27,7 +29,10 @@ def test_a_message_comes_through_nvflares_own_bytes():
     carried = nvflare.FLModelUtils.to_shareable(nvflare.model_of(MESSAGE))
     arrived = nvflare.FLModelUtils.from_shareable(fobs.loads(fobs.dumps(carried)))
     same(MESSAGE, nvflare.message_of(arrived))
-    assert nvflare.message_of(nvflare.model_of(({"ask": "describe"}, {}))) == ({"ask": "describe"}, {})
+    assert nvflare.message_of(nvflare.model_of(({"ask": "describe"}, {}))) == (
+        {"ask": "describe"},
+        {},
+    )
 
 
 @pytest.fixture
@@ -108,7 +113,9 @@ def test_a_process_that_cannot_attach_ends_the_site_in_a_sentence(tmp_path, prof
     assert not interrupts.came()
 
 
-@pytest.mark.parametrize(("content", "sentence"), [("{", "is damaged"), ("{}", "schema_version is missing")])
+@pytest.mark.parametrize(
+    ("content", "sentence"), [("{", "is damaged"), ("{}", "schema_version is missing")]
+)
 def test_a_profile_that_is_none_is_refused(tmp_path, profile, content, sentence):
     profile.write_text(content)
     with pytest.raises(FedcliError, match=sentence):

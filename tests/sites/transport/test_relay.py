@@ -96,7 +96,9 @@ def test_a_relay_is_not_over_in_the_moment_in_which_a_coordinator_leaves(tmp_pat
 
 
 def test_a_coordinator_that_comes_while_a_job_ends_is_not_listened_to(tmp_path, monkeypatch):
-    monkeypatch.setattr("fedcli.sites.transport.relay.talk", lambda *_: pytest.fail("listens to it"))
+    monkeypatch.setattr(
+        "fedcli.sites.transport.relay.talk", lambda *_: pytest.fail("listens to it")
+    )
     with Relay(paths_in(tmp_path, ["north"]), idle=60) as relay:
         pass
     ours, theirs = socket.socketpair()
@@ -119,7 +121,9 @@ def test_of_two_answers_at_once_one_counts():
 def test_nonsense_that_a_site_sends_is_an_answer_too():
     question, other = Question("north", ASKED), Question("north", ASKED)
     question.answer_of(lambda carried: json.loads(carried["scalars"]), {})
-    assert question.reply.result(0)[0]["error"] == "it answered with no message of fedcli (KeyError)"
+    assert (
+        question.reply.result(0)[0]["error"] == "it answered with no message of fedcli (KeyError)"
+    )
     other.answer_of(lambda carried: (carried, {}), {"a": 1})
     assert other.reply.result(0) == ({"a": 1}, {})
 
@@ -137,7 +141,11 @@ def test_a_relay_whose_socket_is_in_use_says_so_and_leaves_none(tmp_path):
 def test_a_silent_and_a_half_open_connection_keep_nobody_waiting(tmp_path, monkeypatch):
     monkeypatch.setattr(sockets, "HANDSHAKE", 60.0)
     path = tmp_path / "north.sock"
-    with Relay({"north": path}, idle=60) as relay, sockets.connected(path), sockets.connected(path) as half:
+    with (
+        Relay({"north": path}, idle=60) as relay,
+        sockets.connected(path),
+        sockets.connected(path) as half,
+    ):
         half.sendall(b"FCLI\0\0")
         until(lambda: len(relay._open) == 2)
         thread, answers = asking(path)
@@ -166,7 +174,11 @@ def test_more_connections_than_can_be_served_are_ended(tmp_path, monkeypatch):
 def test_a_second_coordinator_is_told_since_when_another_is_served(tmp_path, monkeypatch):
     monkeypatch.setattr(relays, "LIFE", 0.01)
     path, told = tmp_path / "north.sock", []
-    with Relay({"north": path}, idle=60) as relay, sockets.connected(path) as first, sockets.connected(path) as second:
+    with (
+        Relay({"north": path}, idle=60) as relay,
+        sockets.connected(path) as first,
+        sockets.connected(path) as second,
+    ):
         sockets.send(first, ASKED)
         question = next_of(relay)
         sockets.send(second, ASKED)
@@ -181,14 +193,20 @@ def test_a_second_coordinator_is_told_since_when_another_is_served(tmp_path, mon
         thread.start()
         assert sockets.receive(second, 60, noticed) == ASKED
         thread.join(60)
-    assert re.fullmatch(r"it serves another coordinator since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", told[0][0])
+    assert re.fullmatch(
+        r"it serves another coordinator since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", told[0][0]
+    )
     assert told[0][1] is False
 
 
 def test_a_coordinator_that_is_silent_loses_the_site_to_one_that_waits(tmp_path, monkeypatch):
     monkeypatch.setattr(relays, "LIFE", 0.01)
     path = tmp_path / "north.sock"
-    with Relay({"north": path}, idle=60) as relay, sockets.connected(path) as silent, sockets.connected(path) as other:
+    with (
+        Relay({"north": path}, idle=60) as relay,
+        sockets.connected(path) as silent,
+        sockets.connected(path) as other,
+    ):
         sockets.send(silent, ASKED)
         next_of(relay).answer(ASKED)
         assert sockets.receive(silent) == ASKED
@@ -201,7 +219,10 @@ def test_a_coordinator_that_is_silent_loses_the_site_to_one_that_waits(tmp_path,
 @pytest.mark.parametrize("alive", [True, False])
 def test_signs_of_life_outlast_a_patience_and_other_notices_do_not(tmp_path, monkeypatch, alive):
     monkeypatch.setattr(relays, "LIFE", 0.01)
-    with Relay({"north": tmp_path / "n"}, idle=60, alive=alive) as relay, sockets.connected(tmp_path / "n") as one:
+    with (
+        Relay({"north": tmp_path / "n"}, idle=60, alive=alive) as relay,
+        sockets.connected(tmp_path / "n") as one,
+    ):
         sockets.send(one, ASKED)
         question, told = next_of(relay), []
 
@@ -264,7 +285,10 @@ def test_a_site_is_asked_at_its_socket(site):
 @pytest.mark.parametrize(
     ("talk", "sentence"),
     [
-        (lambda connection: sockets.receive(connection, None), "its process ended before it answered"),
+        (
+            lambda connection: sockets.receive(connection, None),
+            "its process ended before it answered",
+        ),
         (
             lambda connection: sockets.receive(connection, None) and connection.sendall(b"x" * 99),
             "what arrived is no message of fedcli",
@@ -279,11 +303,17 @@ def test_a_site_that_breaks_off_or_answers_nonsense_is_an_answer_too(site, talk,
 @pytest.mark.parametrize(("said", "expected"), [(0, None), (3, 3)])
 def test_only_the_sites_own_machine_says_that_an_answer_is_masked(site, said, expected):
     path = site(lambda connection: sockets.talk(Site().answer, connection))
-    assert answered("north", path, ({**ASKED[0], MASKED: 9}, {}), masked=said)[0].get(MASKED) == expected
+    assert (
+        answered("north", path, ({**ASKED[0], MASKED: 9}, {}), masked=said)[0].get(MASKED)
+        == expected
+    )
 
 
 def test_a_site_that_is_not_there_is_an_answer_too(tmp_path):
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as left, sockets.named(tmp_path / "left.sock") as name:
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as left,
+        sockets.named(tmp_path / "left.sock") as name,
+    ):
         left.bind(name)
     for name in ("left", "absent"):
         scalars, _ = answered("north", tmp_path / f"{name}.sock", ASKED)

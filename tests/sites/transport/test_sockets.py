@@ -11,9 +11,15 @@ from fedcli.sites.transport.frames import encoded
 
 def test_a_path_that_is_no_socket_or_too_long_is_refused(tmp_path):
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(UsageError, match="is there and no socket"), sockets.listening(tmp_path / "file"):
+    with (
+        pytest.raises(UsageError, match="is there and no socket"),
+        sockets.listening(tmp_path / "file"),
+    ):
         pass
-    with pytest.raises(UsageError, match="too long for a socket"), sockets.listening(tmp_path / ("x" * 120)):
+    with (
+        pytest.raises(UsageError, match="too long for a socket"),
+        sockets.listening(tmp_path / ("x" * 120)),
+    ):
         pass
 
 

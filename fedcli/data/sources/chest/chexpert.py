@@ -25,7 +25,9 @@ def rows(raw: Path, choices: Choices) -> Listing:
     found = download.table
     if choices.own["views"] == "frontal":
         found = found[found.view == "frontal"]
-    cells = {name: ["" if cell != cell else str(cell) for cell in found[name]] for name in FINDINGS}  # NaN is blank
+    cells = {
+        name: ["" if cell != cell else str(cell) for cell in found[name]] for name in FINDINGS
+    }  # NaN is blank
     labels, _ = of_columns(cells, FINDINGS, choices.own["uncertain"], download.tables[0])
     facts = located(download, found.assign(label=labels).sort_values("id"), raw, raw)
     tables = sorted(path.relative_to(raw).as_posix() for path in download.tables)
@@ -54,11 +56,21 @@ def sample(folder: Path) -> None:
                 name = f"{part}/{patient}/study1/{view}.jpg"
                 side = "Frontal" if "frontal" in view else "Lateral"
                 about = [f"{ARCHIVE}/{name}", sex, age, side, "AP" * (side == "Frontal")]
-                cells = ["1.0" if has else absent[(n + k) % len(absent)] for k, has in enumerate(labels)]
+                cells = [
+                    "1.0" if has else absent[(n + k) % len(absent)] for k, has in enumerate(labels)
+                ]
                 lines.append([*about, *cells])
                 save(folder / ARCHIVE / name, spots(name, labels))
-        table(folder / ARCHIVE / f"{part}.csv", ["Path", "Sex", "Age", "Frontal/Lateral", "AP/PA", *FINDINGS], lines)
-    table(folder / "CHEXPERT DEMO.csv", ["PATIENT", "GENDER", "AGE_AT_CXR", "PRIMARY_RACE", "ETHNICITY"], people)
+        table(
+            folder / ARCHIVE / f"{part}.csv",
+            ["Path", "Sex", "Age", "Frontal/Lateral", "AP/PA", *FINDINGS],
+            lines,
+        )
+    table(
+        folder / "CHEXPERT DEMO.csv",
+        ["PATIENT", "GENDER", "AGE_AT_CXR", "PRIMARY_RACE", "ETHNICITY"],
+        people,
+    )
 
 
 SOURCE = Source(rows, radiograph, sample, per_file=True)

@@ -33,18 +33,31 @@ from ..tables import (
     first_of,
     read_sheet,
     read_table,
-)  # fmt: skip
+)
 from .fedchexmimic_sample import make
 
 AGES = ["0-60", "60+"]  # the paper's names; somebody of 60 is in the second
 SITES = ["chexpert", "mimic"]
-ATTRIBUTES = {"race": ["white", "asian", "black"], "gender": ["male", "female"], "age": AGES, "site": SITES}
+ATTRIBUTES = {
+    "race": ["white", "asian", "black"],
+    "gender": ["male", "female"],
+    "age": AGES,
+    "site": SITES,
+}
 SEXES = {"m": "male", "f": "female"}
 ABSENT = "listed in the tables, not there"
 HOMES = {  # where a download may lie, seen from the root
     "chexpert": ("CheXpert-v1.0-small", "CheXpert-v1.0", "chexpert", "."),
     "mimic": ("mimic-cxr-jpg", "mimic-cxr-jpg/2.1.0", "mimic-cxr-jpg/2.0.0", "mimic", "."),
-    "mimic-iv": ("mimic-iv/hosp", "mimiciv/hosp", "mimic-iv", "hosp", "mimic-cxr-jpg", "mimic", "."),
+    "mimic-iv": (
+        "mimic-iv/hosp",
+        "mimiciv/hosp",
+        "mimic-iv",
+        "hosp",
+        "mimic-cxr-jpg",
+        "mimic",
+        ".",
+    ),
     "paper": (".", "files_336p", "mimic", "mimic/files", "mimic-cxr-jpg", "mimic-cxr-jpg/files"),
 }
 DEMO = "CHEXPERT DEMO.csv", "CHEXPERT_DEMO.csv", "CHEXPERT DEMO.xlsx"
@@ -64,7 +77,9 @@ class Download:
     # a row per image with COLUMNS. label is 1, 0, -1 or blank; what is no value of an attribute is unknown.
     table: DataFrame
     tables: list[Path]  # the files read
-    find: Callable[[str], str]  # name -> path below the root. Raises FedcliError for one that leads out.
+    find: Callable[
+        [str], str
+    ]  # name -> path below the root. Raises FedcliError for one that leads out.
 
 
 def rows(raw: Path, choices: Choices) -> Listing:
@@ -102,13 +117,18 @@ def read_chexpert(root: Path, labels: Sequence[str] = (LABEL,)) -> Download:
     hint = "take it from the same archive as train.csv"
     paths = [first_of(home, [name], hint) for name in ("train.csv", "valid.csv")]
     columns = ["Path", "Sex", "Age", "Frontal/Lateral", LABEL, *labels]
-    parts = [read_table(path, columns, dtype={"Path": str}).assign(test=path.name == "valid.csv") for path in paths]
+    parts = [
+        read_table(path, columns, dtype={"Path": str}).assign(test=path.name == "valid.csv")
+        for path in paths
+    ]
     for path in paths:
         check_cells(path)
     table = concat(parts, ignore_index=True)
     check_once(paths[0], table.Path, AGAIN)
     find = partial(_joined, home, root)
-    inside = table.Path.str.partition("/")[2]  # without the archive's own name, CheXpert-v1.0-small or CheXpert-v1.0
+    inside = table.Path.str.partition("/")[
+        2
+    ]  # without the archive's own name, CheXpert-v1.0-small or CheXpert-v1.0
     years = to_numeric(table.Age, errors="coerce")  # one text in the column makes texts of all
     table = table.assign(
         name=inside,
@@ -117,14 +137,23 @@ def read_chexpert(root: Path, labels: Sequence[str] = (LABEL,)) -> Download:
         label=table[LABEL],
         view=table["Frontal/Lateral"].map({"Frontal": "frontal"}),
         gender=_sex(table.Sex),
-        age=_ages(years.replace(0, -1)),  # a few images have the age 0, which no patient here can have
+        age=_ages(
+            years.replace(0, -1)
+        ),  # a few images have the age 0, which no patient here can have
         race="",
     )
     if not (demo := _first([folder / name for folder in (home, root) for name in DEMO])):
         console.say(f"{home} has no {DEMO[2]}: race is unknown for CheXpert")
         return Download(table, paths, find)
-    people = read_sheet(demo, ["PATIENT", "GENDER", "PRIMARY_RACE"]).drop_duplicates("PATIENT").set_index("PATIENT")
-    race, sex = table.patient.map(people.PRIMARY_RACE.map(_race)), table.patient.map(_sex(people.GENDER))
+    people = (
+        read_sheet(demo, ["PATIENT", "GENDER", "PRIMARY_RACE"])
+        .drop_duplicates("PATIENT")
+        .set_index("PATIENT")
+    )
+    race, sex = (
+        table.patient.map(people.PRIMARY_RACE.map(_race)),
+        table.patient.map(_sex(people.GENDER)),
+    )
     table = table.assign(race=race, gender=table.gender.where(table.gender != "", sex))
     return Download(table, [*paths, demo], find)
 
@@ -135,7 +164,9 @@ def read_mimic(root: Path) -> Download:
     names = [f"mimic-cxr-2.0.0-{table}.csv" for table in ("metadata", "chexpert", "split")]
     hint = "download it from the page of MIMIC-CXR-JPG"
     paths = [first_of(home, [name, f"{name}.gz"], hint, f"has no {name}.gz") for name in names]
-    images = read_table(paths[0], ["dicom_id", "subject_id", "study_id", "ViewPosition", "StudyDate"], dtype=KINDS)
+    images = read_table(
+        paths[0], ["dicom_id", "subject_id", "study_id", "ViewPosition", "StudyDate"], dtype=KINDS
+    )
     labels = read_table(paths[1], ["study_id", LABEL], dtype=KINDS)[["study_id", LABEL]]
     split = read_table(paths[2], ["dicom_id", "split"], dtype=KINDS)[["dicom_id", "split"]]
     for path, ids in zip(paths, (images.dicom_id, labels.study_id, split.dicom_id), strict=True):
@@ -165,15 +196,21 @@ def read_paper(root: Path, *, attribute: str, site: str) -> Download:
     from pandas import concat
 
     hint = "the authors' tables are not public; use --split patient"
-    paths = [first_of(root, [f"meta_{site}_{attribute}_{part}.csv"], hint) for part in ("train", "test")]
-    parts = [read_table(path, ["filename", "disease_label"], dtype={"filename": str}) for path in paths]
+    paths = [
+        first_of(root, [f"meta_{site}_{attribute}_{part}.csv"], hint) for part in ("train", "test")
+    ]
+    parts = [
+        read_table(path, ["filename", "disease_label"], dtype={"filename": str}) for path in paths
+    ]
     for path, part in zip(paths, parts, strict=True):
         check_values(path, part.filename, part.disease_label, [0, 1], what="label")
     table = concat([part.assign(test=k == 1) for k, part in enumerate(parts)], ignore_index=True)
     check_once(paths[1], table.filename, AGAIN)
     known = {name: _decoded(table.get(f"{name}_label"), name) for name in ("race", "gender", "age")}
     patient = table.filename.str.findall(PATIENT).str[-1].fillna(table.filename)
-    named = dict(name=table.filename, id=f"{site}/" + table.filename.str.rpartition(".")[0], patient=patient)
+    named = dict(
+        name=table.filename, id=f"{site}/" + table.filename.str.rpartition(".")[0], patient=patient
+    )
     table = table.assign(**named, label=table.disease_label, view="frontal", **known)
     return Download(table, paths, partial(_found, root))
 
@@ -198,8 +235,12 @@ def _joined(home: Path, root: Path, name: str) -> str:
 def _found(root: Path, name: str) -> str:
     """The place of a file of the authors' tables, relative to root; its first one if it is nowhere."""
     top, _, inside = name.partition("/")
-    named = inside and top not in ("", ".", "..") and (root / top).is_dir()  # CheXpert-v1.0, with the authors a link
-    homes = [home for home in HOMES["paper"] if (root / home).is_dir() and not (named and home == ".")]
+    named = (
+        inside and top not in ("", ".", "..") and (root / top).is_dir()
+    )  # CheXpert-v1.0, with the authors a link
+    homes = [
+        home for home in HOMES["paper"] if (root / home).is_dir() and not (named and home == ".")
+    ]
     files = [_joined(root / top, root, inside)] if named else []
     files += [_joined(root / home, root, name) for home in homes]
     return next((file for file in files if (root / file).is_file()), files[0])
@@ -208,18 +249,27 @@ def _found(root: Path, name: str) -> str:
 def _with_people(table: DataFrame, root: Path) -> tuple[DataFrame, list[Path]]:
     """The table with gender and age from MIMIC-IV's patients, race from its admissions, each where it is there."""
     patients, admissions = (
-        _first(root / home / f"{name}.csv{end}" for home in HOMES["mimic-iv"] for end in ("", ".gz"))
+        _first(
+            root / home / f"{name}.csv{end}" for home in HOMES["mimic-iv"] for end in ("", ".gz")
+        )
         for name in ("patients", "admissions")
     )
     if patients:
-        people = read_table(patients, ["subject_id", "gender", "anchor_age", "anchor_year"], dtype=KINDS)
+        people = read_table(
+            patients, ["subject_id", "gender", "anchor_age", "anchor_year"], dtype=KINDS
+        )
         people = people.drop_duplicates("subject_id").set_index("subject_id")
-        passed = table.StudyDate // 10_000 - table.subject_id.map(people.anchor_year)  # both shifted alike
+        passed = table.StudyDate // 10_000 - table.subject_id.map(
+            people.anchor_year
+        )  # both shifted alike
         age = table.subject_id.map(people.anchor_age) + passed.fillna(0)
         table = table.assign(gender=table.subject_id.map(_sex(people.gender)), age=_ages(age))
     if admissions:
         table = table.assign(race=table.subject_id.map(_races(admissions)))
-    for path, name, what in (patients, "patients", "gender and age are"), (admissions, "admissions", "race is"):
+    for path, name, what in (
+        (patients, "patients", "gender and age are"),
+        (admissions, "admissions", "race is"),
+    ):
         if not path:
             console.say(f"{root} has no {name}.csv.gz of MIMIC-IV: {what} unknown for MIMIC-CXR")
     return table, [path for path in (patients, admissions) if path]
@@ -254,7 +304,9 @@ def _decoded(labels: Series | None, attribute: str) -> list[str] | str:
     if labels is None:
         return ""
     values = ATTRIBUTES[attribute]
-    codes = {str(i): value for i, value in enumerate(values)} | {f"{i}.0": value for i, value in enumerate(values)}
+    codes = {str(i): value for i, value in enumerate(values)} | {
+        f"{i}.0": value for i, value in enumerate(values)
+    }
     return [codes.get(text, text) for text in labels.astype(str).str.strip().str.lower()]
 
 

@@ -34,7 +34,15 @@ from ...pool import Row
 from ..division import divided
 from ..drawing import scan, table
 from ..formats.photographs import within
-from ..source import Choices, Listing, Source, Unreadable, check_regular, checked_channels, unreadable
+from ..source import (
+    Choices,
+    Listing,
+    Source,
+    Unreadable,
+    check_regular,
+    checked_channels,
+    unreadable,
+)
 from ..tables import AGE_BANDS, age_band, check_once, place, read_table
 
 CODED = {  # attribute -> values in the order of their codes; -1 is unknown
@@ -42,10 +50,18 @@ CODED = {  # attribute -> values in the order of their codes; -1 is unknown
     "language": ["english", "spanish", "other"],
     "ethnicity": ["non-hispanic", "hispanic"],
     "gender": ["female", "male"],
-    "marital_status": ["married or partnered", "single", "divorced", "widowed", "legally separated"],
+    "marital_status": [
+        "married or partnered",
+        "single",
+        "divorced",
+        "widowed",
+        "legally separated",
+    ],
 }
 LABEL = "glaucoma"
-MEMBERS = {name: name.replace("_", "") for name in [LABEL, *CODED, "age"]}  # in the npz files and in the tables
+MEMBERS = {
+    name: name.replace("_", "") for name in [LABEL, *CODED, "age"]
+}  # in the npz files and in the tables
 TEXTS = {LABEL: ["no", "yes"], **CODED}  # in the tables
 COUNTS = {MEMBERS[name]: len(values) for name, values in TEXTS.items()}
 SITES = ["site1", "site2", "site3"]
@@ -72,7 +88,9 @@ def rows(member: str, raw: Path, choices: Choices) -> Listing:
     checked_channels(SLICES if member == OCT_MEMBER else 1, choices, "B-scans")
     home = raw / "fairfedmed" if (raw / "fairfedmed").is_dir() else raw
     if not (home / FOLDER).is_dir():
-        raise FedcliError(f"{home} has no folder {FOLDER!r}", f"give the folder that holds {FOLDER}/ and {ALL}")
+        raise FedcliError(
+            f"{home} has no folder {FOLDER!r}", f"give the folder that holds {FOLDER}/ and {ALL}"
+        )
     listed, tables = _listed(home, choices)
     for name in listed:
         within(home / FOLDER, name)
@@ -80,14 +98,21 @@ def rows(member: str, raw: Path, choices: Choices) -> Listing:
     names, inside = sorted(there), (home / FOLDER).relative_to(raw).as_posix()
     read: Callable[[str], str | dict[str, int]] = partial(_read, home / FOLDER, member)
     codes = processes.in_order(read, names, label="reading attributes", jobs=choices.jobs)
-    skipped = [(f"{inside}/{name}", "listed in the tables, not in the folder") for name in {*listed} - there]
+    skipped = [
+        (f"{inside}/{name}", "listed in the tables, not in the folder")
+        for name in {*listed} - there
+    ]
     patients: list[Row] = []
     differ: Counter[str] = Counter()
     for name, by_file in zip(names, codes, strict=True):
         source, by_table = f"{inside}/{name}", _by_table(listed[name].table)
-        groups = dict.fromkeys(MEMBERS, -1) | by_table | (by_file if isinstance(by_file, dict) else {})
+        groups = (
+            dict.fromkeys(MEMBERS, -1) | by_table | (by_file if isinstance(by_file, dict) else {})
+        )
         if (label := groups.pop(LABEL)) < 0 or isinstance(by_file, str):
-            skipped.append((source, by_file if isinstance(by_file, str) else "its glaucoma label is unknown"))
+            skipped.append(
+                (source, by_file if isinstance(by_file, str) else "its glaucoma label is unknown")
+            )
             continue
         differ.update(key for key in by_file.keys() & by_table if by_file[key] != by_table[key])
         groups["site"] = listed[name].site
@@ -110,23 +135,31 @@ def decode(member: str, raw: Path, row: Row, choices: Choices) -> np.ndarray:
     """uint8 [W, H, 1] of an SLO, transposed as by the authors, or [H, W, 32] of a volume."""
     with _opened(raw / row.source) as data:
         array = data[member]
-    return np.ascontiguousarray(array.T[..., None] if member == SLO_MEMBER else np.moveaxis(array[::STEP], 0, -1))
+    return np.ascontiguousarray(
+        array.T[..., None] if member == SLO_MEMBER else np.moveaxis(array[::STEP], 0, -1)
+    )
 
 
 def _listed(home: Path, choices: Choices) -> tuple[dict[str, Listed], list[Path]]:
     """File name -> what the tables tell, and the tables."""
     ends = "", "_train", "_test"
-    whole, train, test = ([home / f"meta_{site}_{choices.own['sites']}{end}.csv" for site in SITES] for end in ends)
+    whole, train, test = (
+        [home / f"meta_{site}_{choices.own['sites']}{end}.csv" for site in SITES] for end in ends
+    )
     if choices.split == "official":
         if absent := [path for path in train + test if not path.is_file()]:
             raise FedcliError(f"{home} has no {absent[0].name}", f"--split image needs {ALL} alone")
         return _together([*enumerate(train), *enumerate(test)], test), train + test
     if not (home / ALL).is_file():
-        raise FedcliError(f"{home} has no {ALL}", "download it, or use --split official with the sites' tables")
+        raise FedcliError(
+            f"{home} has no {ALL}", "download it, or use --split official with the sites' tables"
+        )
     places = [[whole[k]] if whole[k].is_file() else [train[k], test[k]] for k in range(len(SITES))]
     used = [(site, path) for site, paths in enumerate(places) for path in paths if path.is_file()]
     sites = {name: of.site for name, of in _together(used, []).items()}
-    listed = {name: Listed(sites.get(name, -1), False, table) for name, table in _records(home / ALL)}
+    listed = {
+        name: Listed(sites.get(name, -1), False, table) for name, table in _records(home / ALL)
+    }
     return listed, [home / ALL, *(path for _, path in used)]
 
 
@@ -137,7 +170,9 @@ def _together(tables: list[tuple[int, Path]], test: list[Path]) -> dict[str, Lis
         new = {name: Listed(site, path in test, table) for name, table in _records(path)}
         if both := listed.keys() & new.keys():
             hint = "a patient belongs to one site, and to train or test; download the tables again"
-            raise FedcliError(f"{path} lists {min(both)}, which another site or part lists too", hint)
+            raise FedcliError(
+                f"{path} lists {min(both)}, which another site or part lists too", hint
+            )
         listed |= new
     return listed
 
@@ -156,7 +191,9 @@ def _read(folder: Path, member: str, name: str) -> dict[str, int] | str:
             if why := _unfit(data, member):
                 return why
             codes = {name: _scalar(data, key) for name, key in MEMBERS.items() if key in data.files}
-            return {name: _age(code) if name == "age" else int(code) for name, code in codes.items()}
+            return {
+                name: _age(code) if name == "age" else int(code) for name, code in codes.items()
+            }
     except Unreadable as error:
         return str(error)
 
@@ -174,7 +211,9 @@ def _opened(path: Path) -> Iterator[np.lib.npyio.NpzFile]:
                 yield data
     except Unreadable:
         raise
-    except Exception as error:  # broken archives raise BadZipFile, zlib.error, ValueError, EOFError and more
+    except (
+        Exception
+    ) as error:  # broken archives raise BadZipFile, zlib.error, ValueError, EOFError and more
         raise unreadable(error, path) from error
 
 
@@ -197,7 +236,10 @@ def _unfit(data: np.lib.npyio.NpzFile, member: str) -> str:
 def _header(data: np.lib.npyio.NpzFile, key: str) -> tuple[tuple[int, ...], np.dtype]:
     """Shape and type of a member, from its first bytes."""
     with cast(zipfile.ZipFile, data.zip).open(f"{key}.npy") as file:
-        if (version := np.lib.format.read_magic(file)) != (1, 0):  # later ones are for headers of more than 64 KB
+        if (version := np.lib.format.read_magic(file)) != (
+            1,
+            0,
+        ):  # later ones are for headers of more than 64 KB
             raise Unreadable(f"its {key} has a header of version {version}")
         shape, _, kind = np.lib.format.read_array_header_1_0(file)
     return shape, kind
@@ -234,8 +276,20 @@ def _age(years: float) -> int:
 # the synthetic sample
 
 PATIENTS = 72
-HEAD = ["", "filename", "age", "gender", "race", "ethnicity", "language", "maritalstatus", "glaucoma"]
-SPELT = {MEMBERS[name]: [*values, "unknown"] for name, values in TEXTS.items()}  # the last is for -1
+HEAD = [
+    "",
+    "filename",
+    "age",
+    "gender",
+    "race",
+    "ethnicity",
+    "language",
+    "maritalstatus",
+    "glaucoma",
+]
+SPELT = {
+    MEMBERS[name]: [*values, "unknown"] for name, values in TEXTS.items()
+}  # the last is for -1
 ORIGINS = "fairdomain_cls_data", "harvard30kglaucoma_data", "fairclip_data"
 SITED = "race", "language", "ethnicity"
 ODD = {"empty SLO": 5, "empty OCT": 8, "other gender": 11}  # patients with something amiss
@@ -255,12 +309,18 @@ def sample(folder: Path) -> None:
         lines.append([n, name, 20 + n % 70, *(texts[key] for key in HEAD[3:])])
     table(home / ALL, HEAD, lines)
     for attribute in SITED:
-        order = np.random.default_rng(derive("fairfedmed", attribute)).permutation(PATIENTS).tolist()
+        order = (
+            np.random.default_rng(derive("fairfedmed", attribute)).permutation(PATIENTS).tolist()
+        )
         for site in range(3):
             own = order[site::3]
             parts = {"": own, "_train": own[: len(own) * 2 // 3], "_test": own[len(own) * 2 // 3 :]}
             for ending, members in parts.items():
-                table(home / f"meta_site{site + 1}_{attribute}{ending}.csv", HEAD, [lines[n] for n in members])
+                table(
+                    home / f"meta_site{site + 1}_{attribute}{ending}.csv",
+                    HEAD,
+                    [lines[n] for n in members],
+                )
 
 
 def _codes(n: int) -> dict[str, int]:

@@ -25,7 +25,14 @@ TARGETS = {  # option -> column, classes
 TABLE, PAIRS = "messidor_data.csv", "messidor-2.csv"
 COLUMNS = ["id_code", "diagnosis", "adjudicated_dme", "adjudicated_gradable"]
 GOOGLES = ["image_id", "adjudicated_dr_grade", *COLUMNS[2:]]  # the same, as first published
-FOLDERS = "messidor-2/messidor-2/preprocess", "messidor-2/preprocess", "preprocess", "IMAGES", "images", "."
+FOLDERS = (
+    "messidor-2/messidor-2/preprocess",
+    "messidor-2/preprocess",
+    "preprocess",
+    "IMAGES",
+    "images",
+    ".",
+)
 SUFFIXES = *PHOTOGRAPHS, ".tif"
 
 
@@ -35,7 +42,9 @@ def rows(raw: Path, choices: Choices) -> Listing:
     grades, keys = read_grades(raw), files_of(raw, FOLDERS, SUFFIXES, lambda path: _key(path.name))
     grades["file"] = grades.id_code.map(_key).map(keys)
     grades["why"] = [_unusable(record, column) for record in grades.to_dict("records")]
-    grade = grades[column].str.strip().str.removesuffix(".0")  # pandas writes 2.0 where some rows are empty
+    grade = (
+        grades[column].str.strip().str.removesuffix(".0")
+    )  # pandas writes 2.0 where some rows are empty
     usable, known = grades.why == "", [str(number) for number in range(len(classes))]
     hint = f"expected 0 to {known[-1]}"
     check_values(raw / TABLE, grades.id_code[usable], grade[usable], known, hint, "grade")
@@ -62,8 +71,13 @@ def read_grades(raw: Path) -> DataFrame:
     table = read_table(path, columns, dtype=str, keep_default_na=False).sort_values("id_code")
     for name in table.id_code:
         within(raw, name, path)
-    if (twice := table.id_code.map(_key).duplicated()).any():  # of one image in two spellings the second is named
-        raise FedcliError(f"{path} lists {table.id_code[twice].iloc[0]} twice", "keep the right one of the two rows")
+    if (
+        twice := table.id_code.map(_key).duplicated()
+    ).any():  # of one image in two spellings the second is named
+        raise FedcliError(
+            f"{path} lists {table.id_code[twice].iloc[0]} twice",
+            "keep the right one of the two rows",
+        )
     return table
 
 
@@ -105,7 +119,10 @@ def sample(folder: Path) -> None:
             old = k % 3 == 2  # names of the first Messidor: .jpg in the table, .JPG on disk
             stem = f"IM{place:06d}" if old else f"20051020_{43000 + place}_0100_PP"
             rows.append([f"{stem}.{'jpg' if old else 'png'}", grade, int(grade > 1 and k % 2), 1])
-            save(folder / FOLDERS[0] / f"{stem}.{'JPG' if old else 'png'}", picture(stem, grade, height=32))
+            save(
+                folder / FOLDERS[0] / f"{stem}.{'JPG' if old else 'png'}",
+                picture(stem, grade, height=32),
+            )
     ungradable = "20060411_58550_0200_PP"
     save(folder / FOLDERS[0] / f"{ungradable}.png", picture(ungradable, 0, height=32, tint=1))
     table(folder / TABLE, COLUMNS, [*rows, [f"{ungradable}.png", "", "", 0]])

@@ -19,9 +19,15 @@ from ..source import Choices, Listing, Source
 from ..tables import AGE_BANDS, SEXES, DataFrame, age_bands, check_once, first_of, read_sheet
 
 LABELS = {
-    "N": "normal", "D": "diabetes", "G": "glaucoma", "C": "cataract",
-    "A": "age-related macular degeneration", "H": "hypertension", "M": "myopia", "O": "other",
-}  # fmt: skip
+    "N": "normal",
+    "D": "diabetes",
+    "G": "glaucoma",
+    "C": "cataract",
+    "A": "age-related macular degeneration",
+    "H": "hypertension",
+    "M": "myopia",
+    "O": "other",
+}
 EYES = "Left", "Right"
 COLUMNS = ["ID", "Patient Age", "Patient Sex", *(f"{eye}-Fundus" for eye in EYES), *LABELS]
 NO_FUNDUS = "no fundus image", "anterior segment image"
@@ -29,7 +35,13 @@ ATTRIBUTES = {"sex": SEXES, "age": AGE_BANDS}
 ANNOTATIONS = "ODIR-5K_Training_Annotations(Updated)_V2"
 HOMES = ".", "ODIR-5K", "ODIR-5K/ODIR-5K"  # where tables and folders may lie, seen from the root
 TABLES = "full_df.csv", "data.csv", f"{ANNOTATIONS}.csv", "data.xlsx", f"{ANNOTATIONS}.xlsx"
-FOLDERS = "Training Images", "ODIR-5K_Training_Images", "ODIR-5K_Training_Dataset", "preprocessed_images", "images"
+FOLDERS = (
+    "Training Images",
+    "ODIR-5K_Training_Images",
+    "ODIR-5K_Training_Dataset",
+    "preprocessed_images",
+    "images",
+)
 
 
 def rows(raw: Path, choices: Choices) -> Listing:
@@ -37,20 +49,35 @@ def rows(raw: Path, choices: Choices) -> Listing:
     import pandas
 
     places = [f"{home}/{name}" for name in TABLES for home in HOMES]
-    path = first_of(raw, places, "see fedcli datasets odir", f"has none of the tables {', '.join(TABLES)}")
-    folders = [f"{home}/{folder}" for folder in FOLDERS for home in HOMES]  # photographs win over edited ones
+    path = first_of(
+        raw, places, "see fedcli datasets odir", f"has none of the tables {', '.join(TABLES)}"
+    )
+    folders = [
+        f"{home}/{folder}" for folder in FOLDERS for home in HOMES
+    ]  # photographs win over edited ones
     people, files = _read(path), files_of(raw, folders, (), lambda path: path.name)
     labels, _ = of_columns({name: people[name] for name in LABELS}, list(LABELS), "", path)
-    person = {"patient": people.ID, "age": age_bands(people["Patient Age"]), "sex": people["Patient Sex"].str.lower()}
+    person = {
+        "patient": people.ID,
+        "age": age_bands(people["Patient Age"]),
+        "sex": people["Patient Sex"].str.lower(),
+    }
     eyes = []
     for eye in EYES:
         names = people[f"{eye}-Fundus"]
         words = people.get(f"{eye}-Diagnostic Keywords", names).str.strip().str.lower()
         why = ("no fundus: " + words).where(words.isin(NO_FUNDUS) & names.isin(files), "")
-        about = {"id": names.map(lambda name: Path(name).stem), "file": names.map(files), "why": why, "label": labels}
+        about = {
+            "id": names.map(lambda name: Path(name).stem),
+            "file": names.map(files),
+            "why": why,
+            "label": labels,
+        }
         eyes.append(pandas.DataFrame(about | person | {"name": about["file"].fillna(names)}))
     facts = pandas.concat(eyes).sort_index(kind="stable")  # both eyes of a patient side by side
-    return divided(listed(facts, ATTRIBUTES, [path.relative_to(raw).as_posix()], patient="ID"), choices)
+    return divided(
+        listed(facts, ATTRIBUTES, [path.relative_to(raw).as_posix()], patient="ID"), choices
+    )
 
 
 def _read(path: Path) -> DataFrame:
@@ -86,7 +113,9 @@ def sample(folder: Path) -> None:
             first = [*LABELS][int(labels.argmax())]
             place = [f"../input/{(FOLDER / name).as_posix()}", [first], labels.tolist(), name]
             lines.append([*person, *names.values(), *keywords.values(), *labels.tolist(), *place])
-            grey = spots(name, labels).astype(float)  # reddish, brighter in green where a label has its place
+            grey = spots(name, labels).astype(
+                float
+            )  # reddish, brighter in green where a label has its place
             image = np.stack([np.full_like(grey, 160), grey, 0.4 * grey], axis=-1).astype(np.uint8)
             save(folder / FOLDER / name, image)
     table(folder / TABLES[0], HEAD, lines)

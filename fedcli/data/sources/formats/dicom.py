@@ -33,9 +33,22 @@ from .dicom_display import first as _first
 if TYPE_CHECKING:
     from pydicom import Dataset
 
-WINDOWS = {"brain": (40.0, 80.0), "subdural": (80.0, 200.0), "bone": (600.0, 2800.0)}  # centre, width in HU
-WRAPPED_FROM = {12: 3096, 16: 32768}  # bits stored -> smallest stored value that stands for a negative one
-COLOURS = "RGB", "YBR_FULL", "YBR_FULL_422", "YBR_RCT", "YBR_ICT"  # pydicom turns the others into RGB
+WINDOWS = {
+    "brain": (40.0, 80.0),
+    "subdural": (80.0, 200.0),
+    "bone": (600.0, 2800.0),
+}  # centre, width in HU
+WRAPPED_FROM = {
+    12: 3096,
+    16: 32768,
+}  # bits stored -> smallest stored value that stands for a negative one
+COLOURS = (
+    "RGB",
+    "YBR_FULL",
+    "YBR_FULL_422",
+    "YBR_RCT",
+    "YBR_ICT",
+)  # pydicom turns the others into RGB
 PALETTE = "PALETTE COLOR"
 GROUPS = "PixelValueTransformationSequence", "FrameVOILUTSequence"
 PIXELS = "PixelData", "FloatPixelData", "DoubleFloatPixelData"
@@ -73,7 +86,10 @@ def parse_window(text: str) -> tuple[Window, ...]:
     """
     windows = tuple(_parse_one(part.strip()) for part in text.split(","))
     if len(windows) not in (1, 3):
-        raise UsageError(f"{text!r} are {len(windows)} windows", "give one, or three as channels: brain,subdural,bone")
+        raise UsageError(
+            f"{text!r} are {len(windows)} windows",
+            "give one, or three as channels: brain,subdural,bone",
+        )
     return windows
 
 
@@ -92,7 +108,9 @@ def _parse_one(text: str) -> Window:
         hint = f"{nearest(text, ['file', *WINDOWS])}, or centre/width in HU such as 40/80"
         raise UsageError(f"unknown window {text!r}", hint) from None
     if not (np.isfinite(centre) and 0 < width < np.inf):
-        raise UsageError(f"window {text!r} has no width above 0", "give centre/width in HU such as 40/80")
+        raise UsageError(
+            f"window {text!r} has no width above 0", "give centre/width in HU such as 40/80"
+        )
     return centre, width
 
 
@@ -136,12 +154,16 @@ def _table(kind: str, scale: Scale, window: tuple[float, float], inverted: bool)
     dtype = np.dtype(kind)
     width = 8 * dtype.itemsize
     values = np.arange(1 << width, dtype=f"u{dtype.itemsize}").view(dtype)
-    unused = width - scale.bits if 0 < scale.bits < width else 0  # high bits, in which anything may stand
+    unused = (
+        width - scale.bits if 0 < scale.bits < width else 0
+    )  # high bits, in which anything may stand
     values = (values << unused) >> unused
     return _windowed(scale.hounsfield(values), (window,), inverted)[..., 0]
 
 
-def _windowed(hounsfield: np.ndarray, windows: tuple[tuple[float, float], ...], inverted: bool) -> np.ndarray:
+def _windowed(
+    hounsfield: np.ndarray, windows: tuple[tuple[float, float], ...], inverted: bool
+) -> np.ndarray:
     grey = np.stack([dicom_display.linear(hounsfield, *window) for window in windows], -1)
     return 255 - grey if inverted else grey
 
@@ -162,16 +184,27 @@ def header(path: Path) -> tuple[str, bool, int, int]:
     """A slice's modality ("" where unknown), colours or none, pixels of its shorter side, and bits stored for each
     colour, 0 where unknown. Raises Unreadable."""
     with _told(path):
-        wanted = ["SamplesPerPixel", "PhotometricInterpretation", "Modality", "Rows", "Columns", "BitsStored"]
+        wanted = [
+            "SamplesPerPixel",
+            "PhotometricInterpretation",
+            "Modality",
+            "Rows",
+            "Columns",
+            "BitsStored",
+        ]
         slice_ = _read(path, stop_before_pixels=True, specific_tags=wanted)
         modality = str(slice_.get("Modality") or "")
-        known = modality if modality.isalnum() and modality.isascii() and len(modality) <= 16 else ""
+        known = (
+            modality if modality.isalnum() and modality.isascii() and len(modality) <= 16 else ""
+        )
         side = min(int(slice_.get("Rows") or 0), int(slice_.get("Columns") or 0))
         return known, _has_colours(slice_), side, int(slice_.get("BitsStored") or 0)
 
 
 def _has_colours(slice_: "Dataset") -> bool:
-    return slice_.get("SamplesPerPixel", 1) > 1 or slice_.get("PhotometricInterpretation") == PALETTE
+    return (
+        slice_.get("SamplesPerPixel", 1) > 1 or slice_.get("PhotometricInterpretation") == PALETTE
+    )
 
 
 def _colours(slice_: "Dataset") -> np.ndarray:
@@ -224,7 +257,9 @@ def _read(path: Path, **options) -> "Dataset":
         if not options and not any(name in file for name in PIXELS):
             raise Unreadable("holds no pixel data")
         if (frame := _bytes(file, frames=1)) > dicom_header.MOST:
-            raise Unreadable(f"claims an image of {file.get('Rows')} x {file.get('Columns')} pixels, {frame:,} bytes")
+            raise Unreadable(
+                f"claims an image of {file.get('Rows')} x {file.get('Columns')} pixels, {frame:,} bytes"
+            )
         return file
 
 
@@ -246,14 +281,19 @@ def _plain(slice_: "Dataset") -> np.ndarray | None:
     """
     from pydicom.uid import ExplicitVRLittleEndian, ImplicitVRLittleEndian
 
-    little = slice_.file_meta.get("TransferSyntaxUID") in (ExplicitVRLittleEndian, ImplicitVRLittleEndian)
+    little = slice_.file_meta.get("TransferSyntaxUID") in (
+        ExplicitVRLittleEndian,
+        ImplicitVRLittleEndian,
+    )
     data, shape = slice_.get("PixelData"), (slice_.get("Rows"), slice_.get("Columns"))
     grey = (slice_.get("SamplesPerPixel"), slice_.get("BitsAllocated")) == (1, 16)
     if not (little and grey and _middle(slice_) is None and all(shape) and isinstance(data, bytes)):
         return None
     if len(data) != 2 * shape[0] * shape[1]:
         return None
-    return np.frombuffer(data, "<i2" if slice_.get("PixelRepresentation") == 1 else "<u2").reshape(shape)
+    return np.frombuffer(data, "<i2" if slice_.get("PixelRepresentation") == 1 else "<u2").reshape(
+        shape
+    )
 
 
 def _frame(slice_: "Dataset") -> np.ndarray:
@@ -263,20 +303,30 @@ def _frame(slice_: "Dataset") -> np.ndarray:
     if syntax.is_encapsulated and not get_decoder(syntax).is_available:
         hint = 'pip install "fedcli[dicom]", or: pip install python-gdcm'
         name = Path(slice_.filename).name
-        raise FedcliError(f"{name} is compressed as {syntax.name}, for which no decoder is installed", hint)
+        raise FedcliError(
+            f"{name} is compressed as {syntax.name}, for which no decoder is installed", hint
+        )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return pixel_array(slice_, index=_middle(slice_)) if _middle(slice_) else slice_.pixel_array
+            return (
+                pixel_array(slice_, index=_middle(slice_))
+                if _middle(slice_)
+                else slice_.pixel_array
+            )
     except Exception as error:  # pydicom: as above
-        if not syntax.is_encapsulated and (there := len(slice_.get("PixelData", b""))) < (wanted := _bytes(slice_)):
+        if not syntax.is_encapsulated and (there := len(slice_.get("PixelData", b""))) < (
+            wanted := _bytes(slice_)
+        ):
             raise Unreadable(f"pixel data cut short ({there} of {wanted} bytes)") from error
         raise
 
 
 def _bytes(slice_: "Dataset", frames: int | None = None) -> int:
     """Bytes that the pixels of all frames take in a file without compression; 0 where its header does not say."""
-    sides = [slice_.get(name) or 0 for name in ("Rows", "Columns", "SamplesPerPixel", "BitsAllocated")]
+    sides = [
+        slice_.get(name) or 0 for name in ("Rows", "Columns", "SamplesPerPixel", "BitsAllocated")
+    ]
     if slice_.get("PhotometricInterpretation") == "YBR_FULL_422":  # two pixels share their colours
         return 0
     return math.prod(sides) * (frames or int(slice_.get("NumberOfFrames") or 1)) // 8
@@ -294,21 +344,29 @@ def _aligned(slice_: "Dataset") -> np.ndarray:
         return _pixels(slice_)
     words, high, bits = _plain(slice_), int(slice_.HighBit), int(slice_.BitsStored)
     if words is None or not 0 < bits <= high + 1 <= 16:
-        raise Unreadable(f"keeps {bits} bits from bit {high} down, in a kind of file where these are not read")
+        raise Unreadable(
+            f"keeps {bits} bits from bit {high} down, in a kind of file where these are not read"
+        )
     return (words << (15 - high)) >> (16 - bits)
 
 
 def _is_shifted(slice_: "Dataset") -> bool:
     """Tell whether values lie in other bits than the lowest; those of compressed files never do."""
     high, bits = slice_.get("HighBit"), slice_.get("BitsStored")
-    return None not in (high, bits) and high + 1 != bits and not slice_.file_meta.TransferSyntaxUID.is_encapsulated
+    return (
+        None not in (high, bits)
+        and high + 1 != bits
+        and not slice_.file_meta.TransferSyntaxUID.is_encapsulated
+    )
 
 
 def scale_of(slice_: "Dataset") -> Scale:
     group = _group_of(slice_)
     slope, intercept = _first(group("RescaleSlope"), 1.0), _first(group("RescaleIntercept"), 0.0)
     if not (0 < abs(slope) < dicom_display.LARGEST and abs(intercept) < dicom_display.LARGEST):
-        raise Unreadable(f"its values cannot be scaled by RescaleSlope {slope:g} and RescaleIntercept {intercept:g}")
+        raise Unreadable(
+            f"its values cannot be scaled by RescaleSlope {slope:g} and RescaleIntercept {intercept:g}"
+        )
     signed = slice_.get("PixelRepresentation", 0) == 1
     return Scale(slope, intercept, int(slice_.get("BitsStored", 0)), signed)
 
@@ -321,7 +379,10 @@ def own_window(slice_: "Dataset") -> tuple[float, float]:
 def _group_of(slice_: "Dataset") -> dicom_display.Field:
     """A reader of a field that enhanced files keep in a sequence, for each frame (of which the middle one counts) or
     for all."""
-    frames, shared = slice_.get("PerFrameFunctionalGroupsSequence"), slice_.get("SharedFunctionalGroupsSequence")
+    frames, shared = (
+        slice_.get("PerFrameFunctionalGroupsSequence"),
+        slice_.get("SharedFunctionalGroupsSequence"),
+    )
     middle = _middle(slice_) or 0
     groups = [*(frames or [])[middle : middle + 1], *(shared or [])]
     items = [item for group in groups for name in GROUPS for item in group.get(name) or []]

@@ -15,7 +15,10 @@ Field = Callable[[str], Any]  # name of a field -> its value, None where it is a
 
 
 def own(
-    values: np.ndarray, field: Field, padding: np.ndarray | None, otherwise: tuple[float, float] | None
+    values: np.ndarray,
+    field: Field,
+    padding: np.ndarray | None,
+    otherwise: tuple[float, float] | None,
 ) -> np.ndarray:
     """uint8 [H, W] by the file's own table or window; else by another window, or the range of its values.
 
@@ -35,7 +38,9 @@ def own(
 
 def is_linear(field: Field) -> bool:
     """Tell whether a window, or what stands for an absent one, is all that shows the values."""
-    return not field("VOILUTSequence") and str(field("VOILUTFunction") or "LINEAR").startswith("LINEAR")
+    return not field("VOILUTSequence") and str(field("VOILUTFunction") or "LINEAR").startswith(
+        "LINEAR"
+    )
 
 
 def window(field: Field) -> tuple[float, float] | None:
@@ -66,7 +71,9 @@ def looked_up(values: np.ndarray, table: "Dataset") -> tuple[np.ndarray, int]:
         data = np.frombuffer(data, np.uint8 if len(data) < 2 * count else "<u2")
     entries = np.asarray(data)[:count].astype(np.int64)
     if len(entries) < count or not 1 <= bits <= 16:
-        raise Unreadable(f"has a lookup table of {len(entries)} entries of {bits} bits, expected {count}")
+        raise Unreadable(
+            f"has a lookup table of {len(entries)} entries of {bits} bits, expected {count}"
+        )
     return entries[(np.rint(values).astype(np.int64) - lowest).clip(0, count - 1)], bits
 
 

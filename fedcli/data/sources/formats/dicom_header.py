@@ -20,10 +20,37 @@ BYTES = 2**14  # of a file, in which its patient usually is
 MOST = 2**29  # bytes of one frame, and of all that a deflated file holds
 READERS = 8  # threads
 DIGITS = 16  # of a digest; chance makes no two of a million equal
-COUNTED = 144  # bytes before what the first field of a file counts: the header up to the deflated rest
-SYNTAX, SEX, AGE, PATIENT, STUDY, ROWS = 0x00020010, 0x00100040, 0x00101010, 0x00100020, 0x0020000D, 0x00280010
-WIDE = b"OB", b"OD", b"OF", b"OL", b"OV", b"OW", b"SQ", b"SV", b"UC", b"UN", b"UR", b"UT", b"UV"  # four bytes of length
-IMPLICIT, DEFLATED, BIG_ENDIAN = b"1.2.840.10008.1.2", b"1.2.840.10008.1.2.1.99", b"1.2.840.10008.1.2.2"
+COUNTED = (
+    144  # bytes before what the first field of a file counts: the header up to the deflated rest
+)
+SYNTAX, SEX, AGE, PATIENT, STUDY, ROWS = (
+    0x00020010,
+    0x00100040,
+    0x00101010,
+    0x00100020,
+    0x0020000D,
+    0x00280010,
+)
+WIDE = (
+    b"OB",
+    b"OD",
+    b"OF",
+    b"OL",
+    b"OV",
+    b"OW",
+    b"SQ",
+    b"SV",
+    b"UC",
+    b"UN",
+    b"UR",
+    b"UT",
+    b"UV",
+)  # four bytes of length
+IMPLICIT, DEFLATED, BIG_ENDIAN = (
+    b"1.2.840.10008.1.2",
+    b"1.2.840.10008.1.2.1.99",
+    b"1.2.840.10008.1.2.2",
+)
 
 
 @dataclass(frozen=True)
@@ -45,7 +72,11 @@ def read_header(path: Path) -> Header:
         raise unreadable(error, path) from error
     if ROWS not in fields:
         raise Unreadable("holds no image")
-    return Header(fields.get(PATIENT) or fields.get(STUDY) or "", fields.get(SEX, ""), years(fields.get(AGE, "")))
+    return Header(
+        fields.get(PATIENT) or fields.get(STUDY) or "",
+        fields.get(SEX, ""),
+        years(fields.get(AGE, "")),
+    )
 
 
 def patients(raw: Path, files: Sequence[str]) -> list[str]:
@@ -122,11 +153,17 @@ def ask_pydicom(path: Path) -> dict[int, str]:
     with path.open("rb") as file, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # odd but harmless values; what matters raises
         slice_ = read_partial(file, stop_when=lambda tag, *_: tag > ROWS)
-        fields = {tag: str(slice_[tag].value or "") for tag in (SEX, AGE, PATIENT, STUDY) if tag in slice_}
+        fields = {
+            tag: str(slice_[tag].value or "") for tag in (SEX, AGE, PATIENT, STUDY) if tag in slice_
+        }
         return fields | ({ROWS: "there"} if ROWS in slice_ else {})
 
 
 def years(age: str) -> float:
     """DICOM's age such as 045Y, 010M, 003W or 012D."""
     per_year = {"Y": 1, "M": 12, "W": 52.18, "D": 365.25}
-    return int(age[:-1]) / per_year[age[-1]] if age[:-1].isdecimal() and age[-1] in per_year else float("nan")
+    return (
+        int(age[:-1]) / per_year[age[-1]]
+        if age[:-1].isdecimal() and age[-1] in per_year
+        else float("nan")
+    )

@@ -16,7 +16,11 @@ from ..source import Choices, Unreadable, check_regular, checked_channels, middl
 from .dicom import Window
 
 SUFFIXES = ".nii", ".nii.gz"
-AXES = {"sagittal": 0, "coronal": 1, "axial": 2}  # axis of the body that slices follow: right, front, up
+AXES = {
+    "sagittal": 0,
+    "coronal": 1,
+    "axial": 2,
+}  # axis of the body that slices follow: right, front, up
 MOST = 2**28  # voxels of a volume, and of the slices taken
 LOW, HIGH = 0.5, 99.5  # percentiles of the slices that are black and white where no window is given
 
@@ -29,7 +33,9 @@ def slices(choices: Choices) -> int:
     """The number of slices that become channels. Raises UsageError."""
     text = choices.own["slices"] or "1"
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 512):
-        raise UsageError(f"slices is {text!r}", "give how many of a volume become channels, from 1 to 512")
+        raise UsageError(
+            f"slices is {text!r}", "give how many of a volume become channels, from 1 to 512"
+        )
     if (axis := choices.own["axis"]) not in AXES:
         raise UsageError(f"axis is {axis!r}", nearest(axis, [*AXES]))
     return checked_channels(int(text), choices)
@@ -40,7 +46,9 @@ def library() -> Any:
     try:
         import nibabel
     except ImportError:
-        raise FedcliError("NIfTI files need the package nibabel", "pip install 'fedcli[nifti]'") from None
+        raise FedcliError(
+            "NIfTI files need the package nibabel", "pip install 'fedcli[nifti]'"
+        ) from None
     return nibabel
 
 
@@ -54,10 +62,14 @@ def read_slices(path: Path, choices: Choices, window: Window) -> np.ndarray:
         while len(shape) > 3 and shape[-1] == 1:
             shape = shape[:-1]
         if len(shape) != 3 or min(shape) < 1:
-            raise Unreadable(f"holds numbers of shape {' x '.join(map(str, volume.shape))}, not one volume")
+            raise Unreadable(
+                f"holds numbers of shape {' x '.join(map(str, volume.shape))}, not one volume"
+            )
         if math.prod(shape) > MOST:
             raise Unreadable(f"holds {math.prod(shape):,} voxels, more than {MOST:,}")
-        orientation = nibabel.io_orientation(volume.affine)  # voxel axis -> axis of the body, and 1 or -1
+        orientation = nibabel.io_orientation(
+            volume.affine
+        )  # voxel axis -> axis of the body, and 1 or -1
         if not np.isfinite(orientation).all():
             raise Unreadable("does not say how its axes lie in the body")
         axis = int(np.flatnonzero(orientation[:, 0] == body)[0])
@@ -70,7 +82,9 @@ def read_slices(path: Path, choices: Choices, window: Window) -> np.ndarray:
         planes = []
         for place in taken.tolist():
             at[axis] = place
-            planes.append(_shown(np.asarray(volume.dataobj[tuple(at)], np.float32), orientation, axis))
+            planes.append(
+                _shown(np.asarray(volume.dataobj[tuple(at)], np.float32), orientation, axis)
+            )
     except (Unreadable, FedcliError, MemoryError):
         raise
     except Exception as error:  # a damaged file: a dozen unrelated types of nibabel, zlib and numpy
@@ -87,7 +101,9 @@ def _shown(plane: np.ndarray, orientation: np.ndarray, axis: int) -> np.ndarray:
         plane = plane[:, ::-1]
     if first[0] > second[0]:
         plane = plane.T
-    return plane[::-1, ::-1].T  # the body's axes lead right, front and up; columns and rows begin at the other end
+    return plane[
+        ::-1, ::-1
+    ].T  # the body's axes lead right, front and up; columns and rows begin at the other end
 
 
 def _grey(values: np.ndarray, window: Window) -> np.ndarray:

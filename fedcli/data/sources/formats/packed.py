@@ -23,7 +23,13 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 TABLES, ARCHIVE = (".parquet", ".arrow"), ".tar"
-COMPRESSED = {".tar.gz": "gunzip", ".tgz": "gunzip", ".tar.bz2": "bunzip2", ".tar.xz": "unxz", ".tar.zst": "unzstd"}
+COMPRESSED = {
+    ".tar.gz": "gunzip",
+    ".tgz": "gunzip",
+    ".tar.bz2": "bunzip2",
+    ".tar.xz": "unxz",
+    ".tar.zst": "unzstd",
+}
 PICTURES = "jpg", "jpeg", "png", "tif", "tiff", "bmp"
 LARGEST = 2**28  # bytes of a picture
 LONGEST = 2**16  # bytes of what stands beside a picture in an archive
@@ -43,9 +49,13 @@ def read_columns(raw: Path, files: list[str]) -> "DataFrame":
 
     records = [record for file in files for record in _records(raw, file)]
     if not records:
-        raise FedcliError(f"{raw} holds no picture in its {len(files)} packed files", "see fedcli datasets images")
+        raise FedcliError(
+            f"{raw} holds no picture in its {len(files)} packed files", "see fedcli datasets images"
+        )
     names = dict.fromkeys(name for record in records for name in record)
-    return DataFrame({name: [record.get(name, "") for record in records] for name in names}, dtype=str)
+    return DataFrame(
+        {name: [record.get(name, "") for record in records] for name in names}, dtype=str
+    )
 
 
 def picture(raw: Path, source: str) -> bytes:
@@ -76,11 +86,22 @@ def _records(raw: Path, file: str) -> Iterator[dict[str, str]]:
     if not path.is_file() or not path.resolve().is_relative_to(raw.resolve()):
         raise FedcliError(f"{path} is no regular file of {raw}", "copy it there")
     if program := next((COMPRESSED[end] for end in COMPRESSED if file.lower().endswith(end)), ""):
-        raise FedcliError(f"{path} is compressed, so no picture can be read at its place", f"{program} {path}")
+        raise FedcliError(
+            f"{path} is compressed, so no picture can be read at its place", f"{program} {path}"
+        )
     try:
-        yield from _of_archive(path, file) if file.lower().endswith(ARCHIVE) else _of_table(path, file)
-    except (OSError, ValueError, tarfile.TarError, UnicodeDecodeError) as error:  # pyarrow's are ValueErrors
-        raise FedcliError(f"{path} cannot be read: {' '.join(str(error).split())[:150]}", AGAIN) from error
+        yield from (
+            _of_archive(path, file) if file.lower().endswith(ARCHIVE) else _of_table(path, file)
+        )
+    except (
+        OSError,
+        ValueError,
+        tarfile.TarError,
+        UnicodeDecodeError,
+    ) as error:  # pyarrow's are ValueErrors
+        raise FedcliError(
+            f"{path} cannot be read: {' '.join(str(error).split())[:150]}", AGAIN
+        ) from error
 
 
 # tables
@@ -91,7 +112,9 @@ def _arrow() -> Any:
         import pyarrow.ipc
         import pyarrow.parquet
     except ImportError:
-        raise FedcliError("Parquet and Arrow files need the package pyarrow", "pip install 'fedcli[parquet]'") from None
+        raise FedcliError(
+            "Parquet and Arrow files need the package pyarrow", "pip install 'fedcli[parquet]'"
+        ) from None
     return pyarrow
 
 
@@ -101,12 +124,20 @@ def _of_table(path: Path, file: str) -> Iterator[dict[str, str]]:
     schema = arrow.parquet.ParquetFile(path).schema_arrow if packed is None else packed.schema
     wanted = [column.name for column in schema if not _holds_pictures(arrow, column)]
     if len(wanted) == len(schema):
-        raise FedcliError(f"{path} has no column of pictures, only {', '.join(wanted)}"[:300], "it holds bytes")
+        raise FedcliError(
+            f"{path} has no column of pictures, only {', '.join(wanted)}"[:300], "it holds bytes"
+        )
     classes = _class_names(schema)
-    table = arrow.parquet.ParquetFile(path).read(columns=wanted) if packed is None else packed.select(wanted)
+    table = (
+        arrow.parquet.ParquetFile(path).read(columns=wanted)
+        if packed is None
+        else packed.select(wanted)
+    )
     columns = {name: table.column(name).to_pylist() for name in wanted}
     for i in range(len(table)):
-        yield {AT: f"{file}#{i}"} | {name: _text(columns[name][i], classes.get(name)) for name in wanted}
+        yield {AT: f"{file}#{i}"} | {
+            name: _text(columns[name][i], classes.get(name)) for name in wanted
+        }
 
 
 def _holds_pictures(arrow: Any, column: Any) -> bool:
@@ -124,11 +155,19 @@ def _stream(arrow: Any, path: Path) -> Any:
 def _class_names(schema: Any) -> dict[str, list[str]]:
     """Column -> names of its classes, as a Hugging Face dataset describes them beside its columns."""
     try:
-        features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
-        named = {name: about["names"] for name, about in features.items() if about.get("_type") == "ClassLabel"}
+        features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"][
+            "features"
+        ]
+        named = {
+            name: about["names"]
+            for name, about in features.items()
+            if about.get("_type") == "ClassLabel"
+        }
     except (AttributeError, KeyError, TypeError, ValueError):  # no description of that kind
         return {}
-    return {name: names for name, names in named.items() if all(isinstance(each, str) for each in names)}
+    return {
+        name: names for name, names in named.items() if all(isinstance(each, str) for each in names)
+    }
 
 
 def _text(value: Any, names: list[str] | None) -> str:
@@ -182,14 +221,21 @@ def _of_archive(path: Path, file: str) -> Iterator[dict[str, str]]:
                 raise FedcliError(f"{path} is truncated: {member.name[:100]!r} is not whole", AGAIN)
             if ending in PICTURES:
                 if key in pictures:
-                    raise FedcliError(f"{path} holds two pictures called {key[:100]!r}", "rename one of them")
+                    raise FedcliError(
+                        f"{path} holds two pictures called {key[:100]!r}", "rename one of them"
+                    )
                 pictures[key] = f"{file}#{member.offset_data}+{member.size}"
                 continue
             if member.size > LONGEST:
-                raise FedcliError(f"{path}: {member.name[:100]!r} has {member.size:,} bytes", "it describes one image")
+                raise FedcliError(
+                    f"{path}: {member.name[:100]!r} has {member.size:,} bytes",
+                    "it describes one image",
+                )
             opened.seek(member.offset_data)
             text = opened.read(member.size).decode("utf-8").strip()
-            beside.setdefault(key, {}).update({"label": text} if ending == "cls" else _described(text))
+            beside.setdefault(key, {}).update(
+                {"label": text} if ending == "cls" else _described(text)
+            )
     for key, place in pictures.items():
         yield {**beside.get(key, {}), AT: place}
 

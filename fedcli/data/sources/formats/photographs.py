@@ -20,7 +20,9 @@ from ..source import Choices, Unreadable, check_regular, unreadable
 WHITE, DARK = 65535, 4096  # of 16 bits; an image of 12 bits or fewer in 16 stays below the second
 ORIENTATION = 0x0112  # of EXIF
 BLOCKS = 4  # of memory that Pillow keeps
-_least: ContextVar[int] = ContextVar("least", default=0)  # pixels of a side that JPEG files may be decoded to; 0: all
+_least: ContextVar[int] = ContextVar(
+    "least", default=0
+)  # pixels of a side that JPEG files may be decoded to; 0: all
 PHOTOGRAPHS = ".jpg", ".jpeg", ".png"
 GREY = "1", "L", "LA", "I", "I;16", "I;16B", "I;16L", "F"  # Pillow's modes without colours
 
@@ -35,7 +37,9 @@ def import_cv2() -> ModuleType:
     try:
         import cv2
 
-        cv2.setNumThreads(1)  # one process per core already; an OpenCV whose other package was removed lacks it
+        cv2.setNumThreads(
+            1
+        )  # one process per core already; an OpenCV whose other package was removed lacks it
     except (ImportError, AttributeError) as error:
         raise FedcliError(
             f"OpenCV cannot be loaded: {error}",
@@ -60,9 +64,17 @@ def within(raw: Path, name: str, by: Path | str = "", *, links: bool = False) ->
     by: the table or flag that names it, if any. links: whoever reads it sees to where links lead.
     """
     path = Path(name)
-    if "\0" in name or path.is_absolute() or ".." in path.parts or not links and leads_out(raw, path):
+    if (
+        "\0" in name
+        or path.is_absolute()
+        or ".." in path.parts
+        or not links
+        and leads_out(raw, path)
+    ):
         named = f"{by}: {name!r}" if by else repr(name)
-        raise FedcliError(f"{named} leads out of {raw}", "name files relative to it, without '..' and links")
+        raise FedcliError(
+            f"{named} leads out of {raw}", "name files relative to it, without '..' and links"
+        )
     return raw / path
 
 
@@ -145,7 +157,11 @@ def header(file: Path | bytes) -> tuple[bool, int, int]:
     colour. Raises Unreadable."""
 
     def told(image: Any) -> tuple[bool, int, int]:
-        bits = 16 if ";16" in f"{image.mode}{image.tile}" else {"1": 1, "I": 32, "F": 32}.get(image.mode, 8)
+        bits = (
+            16
+            if ";16" in f"{image.mode}{image.tile}"
+            else {"1": 1, "I": 32, "F": 32}.get(image.mode, 8)
+        )
         return image.mode not in GREY, min(image.size), bits
 
     return _opened(file, told)
@@ -162,7 +178,9 @@ def read_grey_or_rgb(file: Path | bytes, white: float | None) -> np.ndarray:
 
 def _upright(image: Any) -> Any:
     """The picture as every viewer shows it: turned or mirrored where its EXIF data say so."""
-    if image.format == "TIFF" or image.getexif().get(ORIENTATION, 1) == 1:  # Pillow turns a TIFF itself
+    if (
+        image.format == "TIFF" or image.getexif().get(ORIENTATION, 1) == 1
+    ):  # Pillow turns a TIFF itself
         return image
     from PIL import ImageOps
 
@@ -182,8 +200,12 @@ def _pixels(image: Any, white: float | None) -> np.ndarray:
     if not np.isfinite(values).all():
         raise Unreadable("holds values that are not finite")
     if values.min() < 0:
-        raise Unreadable(f"holds values below 0, down to {values.min():g}, and black is 0: store it from 0 up")
-    grey = values * np.float32(255 / (white or _white(image.mode, values)))  # Pillow's own way cuts off at 255
+        raise Unreadable(
+            f"holds values below 0, down to {values.min():g}, and black is 0: store it from 0 up"
+        )
+    grey = values * np.float32(
+        255 / (white or _white(image.mode, values))
+    )  # Pillow's own way cuts off at 255
     return np.rint(grey.clip(0, 255)).astype(np.uint8)[..., None]
 
 
@@ -201,7 +223,9 @@ def _white(mode: str, values: np.ndarray) -> float:
     if mode == "F" and brightest <= 1:
         return 1.0
     if brightest > WHITE:
-        raise Unreadable(f"its brightest value is {brightest:g}, above the {WHITE} of 16 bits: store it in 16 bits")
+        raise Unreadable(
+            f"its brightest value is {brightest:g}, above the {WHITE} of 16 bits: store it in 16 bits"
+        )
     if 0 < brightest < DARK:
         hint = "give --set white=N, such as 4095 of 12 bits"
         raise Unreadable(f"its brightest value is {brightest:g} of {WHITE}: {hint}")
@@ -241,11 +265,16 @@ def _opened(source: Path | bytes, read: Callable[[Any], Any]) -> Any:
                 if (least := _least.get()) and image.format == "JPEG":
                     image.draft(None, (least, least))
                 return read(image)
-    except (Unreadable, MemoryError):  # Pillow has refused a header of too many pixels: what is short is memory
+    except (
+        Unreadable,
+        MemoryError,
+    ):  # Pillow has refused a header of too many pixels: what is short is memory
         raise
     except UnidentifiedImageError:
         if is_dicom(path if data is None else data):
-            raise Unreadable("a DICOM file, but images of this dataset are read as photographs, PNG or JPEG") from None
+            raise Unreadable(
+                "a DICOM file, but images of this dataset are read as photographs, PNG or JPEG"
+            ) from None
         raise Unreadable("in no image format that is known here, or damaged") from None
     except OSError as error:
         if str(error).startswith("image file is truncated"):
@@ -268,9 +297,13 @@ def fit_image(image: np.ndarray, size: int, fit: str, clahe: bool) -> np.ndarray
     """uint8 [H, W, C] -> [size, size, C]: areas are averaged when shrinking, cubics fitted when enlarging."""
     height, width = image.shape[:2]
     shrink = max(height, width) > size if fit == "pad" else height * width > size * size
-    if fit == "stretch" and not clahe and image.shape[2] <= 4:  # the pipeline's one step, 0.1 ms faster
+    if (
+        fit == "stretch" and not clahe and image.shape[2] <= 4
+    ):  # the pipeline's one step, 0.1 ms faster
         cv2 = import_cv2()
-        out = cv2.resize(image, (size, size), interpolation=cv2.INTER_AREA if shrink else cv2.INTER_CUBIC)
+        out = cv2.resize(
+            image, (size, size), interpolation=cv2.INTER_AREA if shrink else cv2.INTER_CUBIC
+        )
         return out.reshape(size, size, image.shape[2])
     return pipeline(size, fit, clahe, shrink)(image=image)["image"]
 
@@ -280,12 +313,18 @@ def pipeline(size: int, fit: str, clahe: bool, shrink: bool) -> Any:
     """albumentations' steps, built once per process."""
     cv2, albumentations = import_cv2(), import_albumentations()
     how = cv2.INTER_AREA if shrink else cv2.INTER_CUBIC
-    contrast = [albumentations.CLAHE(clip_limit=(2, 2), tile_grid_size=(8, 8), p=1)] if clahe else []
+    contrast = (
+        [albumentations.CLAHE(clip_limit=(2, 2), tile_grid_size=(8, 8), p=1)] if clahe else []
+    )
     if fit == "pad":
         longest = albumentations.LongestMaxSize(size, interpolation=how, p=1)
-        border = albumentations.PadIfNeeded(size, size, border_mode=cv2.BORDER_CONSTANT, fill=0, p=1)
+        border = albumentations.PadIfNeeded(
+            size, size, border_mode=cv2.BORDER_CONSTANT, fill=0, p=1
+        )
         return albumentations.Compose([*contrast, longest, border])
-    return albumentations.Compose([*contrast, albumentations.Resize(size, size, interpolation=how, p=1)])
+    return albumentations.Compose(
+        [*contrast, albumentations.Resize(size, size, interpolation=how, p=1)]
+    )
 
 
 def files_of(

@@ -32,7 +32,10 @@ def of_attributes(own: Mapping[str, str]) -> dict[str, str]:
     named = {name: own[name] for name in ("age", "sex") if own[name]}
     for name, column in named.items():
         if name in plain and name != column:
-            raise UsageError(f"--group {name} and --{name} {column} would both be called {name}", "give one of them")
+            raise UsageError(
+                f"--group {name} and --{name} {column} would both be called {name}",
+                "give one of them",
+            )
     return {column: column for column in plain if column not in named.values()} | named
 
 
@@ -53,8 +56,16 @@ def renamed(table: DataFrame, own: Mapping[str, str]) -> DataFrame:
         cells = [cell.replace(";", "|").split("|") if lists else [cell] for cell in table[column]]
         found = {part.strip() for parts in cells for part in parts}
         if odd := [word for word in words if word not in found]:
-            console.warn(f"--map {name}: no image has {odd[0]!r}; {nearest(odd[0], found - {''})[:200]}")
-        table = table.assign(**{column: ["|".join(words.get(part.strip(), part) for part in parts) for parts in cells]})
+            console.warn(
+                f"--map {name}: no image has {odd[0]!r}; {nearest(odd[0], found - {''})[:200]}"
+            )
+        table = table.assign(
+            **{
+                column: [
+                    "|".join(words.get(part.strip(), part) for part in parts) for parts in cells
+                ]
+            }
+        )
     return table
 
 
@@ -64,9 +75,15 @@ def _mapping(text: str) -> dict[str, dict[str, str]]:
     for part in filter(str.strip, text.split(";")):
         column, colon, named = part.partition(":")
         pairs = [word.partition("=") for word in words(named)]
-        if not colon or not pairs or not all(equals and old.strip() and new.strip() for old, equals, new in pairs):
+        if (
+            not colon
+            or not pairs
+            or not all(equals and old.strip() and new.strip() for old, equals, new in pairs)
+        ):
             raise UsageError(f"--map is {part!r}", MAP_HINT)
-        mapping.setdefault(column.strip(), {}).update({old.strip(): new.strip() for old, _, new in pairs})
+        mapping.setdefault(column.strip(), {}).update(
+            {old.strip(): new.strip() for old, _, new in pairs}
+        )
     return mapping
 
 
@@ -90,19 +107,25 @@ def with_points(column: list[str]) -> list[str]:
 
 def note_words(name: str, values: Collection[str]) -> None:
     """A note where spellings of a sex are none that fedcli knows: they stay as they are."""
-    odd = [value for value in values if value.lower() not in SEXES and value.lower() not in OTHER_SEXES]
+    odd = [
+        value for value in values if value.lower() not in SEXES and value.lower() not in OTHER_SEXES
+    ]
     if name.lower() not in ("sex", "gender"):
         if len(WORDS & {value.casefold() for value in values}) > 1:
             console.say(f"{name}: if it is the sex: --sex {name}")
     elif odd:
         shown = ", ".join(map(repr, list(values)[:6]))
-        console.say(f"{name}: the groups {shown} are as written; --map {name}:{odd[0]}=... gives one another name")
+        console.say(
+            f"{name}: the groups {shown} are as written; --map {name}:{odd[0]}=... gives one another name"
+        )
 
 
 def note_numbers(name: str, values: Sequence[str]) -> None:
     """A note where a column of groups may hold ages."""
     if len(values) >= MANY_AGES and all_numbers(values):
-        console.say(f"{name}: {len(values)} numbers are as many groups; if they are ages in years: --age {name}")
+        console.say(
+            f"{name}: {len(values)} numbers are as many groups; if they are ages in years: --age {name}"
+        )
 
 
 NO_FINDING = "no finding", "none"  # a cell that says that an image has no label
@@ -115,11 +138,16 @@ Labels = tuple[list[tuple[int, ...]], list[str]]  # of each image, and the names
 def several(own: Mapping[str, str]) -> bool:
     """Tell whether images have several labels, as the options of the dataset say. Raises UsageError."""
     if own["multi-label"] not in ("", "yes"):
-        raise UsageError(f"multi-label is {own['multi-label']!r}", "write --multi-label, or --set multi-label=yes")
+        raise UsageError(
+            f"multi-label is {own['multi-label']!r}",
+            "write --multi-label, or --set multi-label=yes",
+        )
     if own["uncertain"] not in ("", *UNCERTAIN):
         raise UsageError(f"uncertain is {own['uncertain']!r}", nearest(own["uncertain"], UNCERTAIN))
     if own["uncertain"] and not own["multi-label"]:
-        raise UsageError("uncertain is about a column for each of several labels", "add --multi-label")
+        raise UsageError(
+            "uncertain is about a column for each of several labels", "add --multi-label"
+        )
     return own["multi-label"] == "yes"
 
 
@@ -136,20 +164,31 @@ def columns(own: Mapping[str, str]) -> list[str]:
 def of_lists(cells: Sequence[str], path: Path) -> Labels:
     """Labels of a column such as "Effusion|Mass", parted by | or ;. Raises FedcliError."""
     if (values := {cell.removesuffix(".0") for cell in cells} - {""}) and values <= {*CELLS, "-1"}:
-        hint = "give --label-column for each of several columns, or names with | between them in one"
-        raise FedcliError(f"{path}: the one column of labels holds only {', '.join(sorted(values))}", hint)
+        hint = (
+            "give --label-column for each of several columns, or names with | between them in one"
+        )
+        raise FedcliError(
+            f"{path}: the one column of labels holds only {', '.join(sorted(values))}", hint
+        )
     each = [[part.strip() for part in cell.replace(";", "|").split("|")] for cell in cells]
     each = [[] if len(parts) == 1 and parts[0].lower() in NO_FINDING else parts for parts in each]
     names = sorted({name for parts in each for name in parts})
     for cell, parts in zip(cells, each, strict=True):
         if odd := next((name for name in parts if name.lower() in ("", *NO_FINDING)), None):
-            raise FedcliError(f"{path}: the labels {cell[:80]!r} hold {odd!r} beside others", "correct the table")
+            raise FedcliError(
+                f"{path}: the labels {cell[:80]!r} hold {odd!r} beside others", "correct the table"
+            )
         if "" in parts or len(set(parts)) < len(parts):
-            raise FedcliError(f"{path}: the labels {cell[:80]!r} hold one twice, or an empty one", "correct the table")
+            raise FedcliError(
+                f"{path}: the labels {cell[:80]!r} hold one twice, or an empty one",
+                "correct the table",
+            )
     return _checked([tuple(int(name in parts) for name in names) for parts in each], names, path)
 
 
-def of_columns(table: Mapping[str, Sequence[str]], names: Sequence[str], uncertain: str, path: Path) -> Labels:
+def of_columns(
+    table: Mapping[str, Sequence[str]], names: Sequence[str], uncertain: str, path: Path
+) -> Labels:
     """Labels of a column for each. Raises FedcliError for a cell that is none of HINT's."""
     known, marked = CELLS | ({"-1": UNCERTAIN[uncertain]} if uncertain else {}), 0
     read = []
@@ -165,12 +204,21 @@ def of_columns(table: Mapping[str, Sequence[str]], names: Sequence[str], uncerta
     return _checked(list(zip(*read, strict=True)), list(names), path)
 
 
-def of_own_columns(table: Mapping[str, Sequence[str]], names: Sequence[str], uncertain: str, path: Path) -> Labels:
+def of_own_columns(
+    table: Mapping[str, Sequence[str]], names: Sequence[str], uncertain: str, path: Path
+) -> Labels:
     """Labels of a person's own table; those that no image has are warned of. Raises FedcliError where all are."""
     labels, known = of_columns(table, names, uncertain, path)
-    absent = [name for name, column in zip(known, zip(*labels, strict=True), strict=True) if YES not in column]
+    absent = [
+        name
+        for name, column in zip(known, zip(*labels, strict=True), strict=True)
+        if YES not in column
+    ]
     if len(absent) == len(known):
-        raise FedcliError(f"{path}: no image has any of the {len(known)} labels", "are these the columns of labels?")
+        raise FedcliError(
+            f"{path}: no image has any of the {len(known)} labels",
+            "are these the columns of labels?",
+        )
     if absent:
         shown = ", ".join(absent[:5]) + (f" and {len(absent) - 5} more" if len(absent) > 5 else "")
         console.warn(f"{path.name}: no image has {shown}")
@@ -180,7 +228,9 @@ def of_own_columns(table: Mapping[str, Sequence[str]], names: Sequence[str], unc
 def _checked(labels: list[tuple[int, ...]], names: list[str], path: Path) -> Labels:
     if len(names) < 2:
         hint = "separate them by |, or give --label-column for each of several columns"
-        raise FedcliError(f"{path} has {'one label' if names else 'no label'}, where several were asked for", hint)
+        raise FedcliError(
+            f"{path} has {'one label' if names else 'no label'}, where several were asked for", hint
+        )
     return labels, names
 
 
@@ -189,7 +239,9 @@ def _checked(labels: list[tuple[int, ...]], names: list[str], path: Path) -> Lab
 
 def words(text: str) -> list[str]:
     """The words of an option, between commas; one that holds a comma stands in quotes."""
-    return [word.strip() for word in next(csv.reader([text], skipinitialspace=True), []) if word.strip()]
+    return [
+        word.strip() for word in next(csv.reader([text], skipinitialspace=True), []) if word.strip()
+    ]
 
 
 def ordered(values: Collection[str]) -> list[str]:
@@ -210,13 +262,21 @@ def agreed(listing: Listing, own: Mapping[str, str]) -> Listing:
     """
     classes, values = words(own.get("classes", "")), _values(own.get("values", ""))
     if odd := [name for name in values if name not in listing.attributes]:
-        raise UsageError(f"values names {odd[0]!r}, which is no group", nearest(odd[0], listing.attributes))
+        raise UsageError(
+            f"values names {odd[0]!r}, which is no group", nearest(odd[0], listing.attributes)
+        )
     if classes and listing.task:
-        raise UsageError("classes is about one label per image", "name the columns of labels, which all sites have")
+        raise UsageError(
+            "classes is about one label per image",
+            "name the columns of labels, which all sites have",
+        )
     rows, attributes = listing.rows, dict(listing.attributes)
     if classes:
         names, place = _places(listing.classes or [], classes, "class")
-        listing, rows = replace(listing, classes=names), [replace(row, label=place[row.label]) for row in rows]
+        listing, rows = (
+            replace(listing, classes=names),
+            [replace(row, label=place[row.label]) for row in rows],
+        )
     for name, named in values.items():
         attributes[name], place = _places(attributes[name], named, name)
         there = {**place, -1: -1}  # unknown stays so
@@ -227,7 +287,10 @@ def agreed(listing: Listing, own: Mapping[str, str]) -> Listing:
 def _places(found: list[str], named: list[str], what: str) -> tuple[list[str], dict[Any, int]]:
     """All names, and the place of each found one among them. Raises FedcliError for one that is not among them."""
     if odd := [name for name in found if name not in named]:
-        raise FedcliError(f"the {what} {odd[0]!r} of some images is none of {', '.join(named)}", nearest(odd[0], named))
+        raise FedcliError(
+            f"the {what} {odd[0]!r} of some images is none of {', '.join(named)}",
+            nearest(odd[0], named),
+        )
     every = ordered(set(named))
     return every, {place: every.index(name) for place, name in enumerate(found)}
 

@@ -32,7 +32,9 @@ NAMED = 8  # classes that a note names
 def rows(raw: Path, choices: Choices) -> Listing:
     """Every image of the table that is there, or of the class folders where there is no table."""
     if choices.own["channels"] not in CHANNELS:
-        raise UsageError(f"channels is {choices.own['channels']!r}", f"known: {', '.join(CHANNELS)}")
+        raise UsageError(
+            f"channels is {choices.own['channels']!r}", f"known: {', '.join(CHANNELS)}"
+        )
     white(choices)
     files, others, outside = image_files(raw)
     together = [] if files else [file for file in others if packed.is_packed(file)]
@@ -55,7 +57,9 @@ def rows(raw: Path, choices: Choices) -> Listing:
             hint = "it needs a folder for each of at least two classes" + _ignored(others)
         if listing.skipped:
             file, why = listing.skipped[0]
-            hint += f"; {len(listing.skipped)} of its images are left out, the first is {file}: {why}"
+            hint += (
+                f"; {len(listing.skipped)} of its images are left out, the first is {file}: {why}"
+            )
         raise FedcliError(f"every image in {raw} is of the class {classes[0]!r}", hint)
     if volumes := [row.source for row in listing.rows if nifti.is_nifti(row.source)]:
         return replace(listing, channels=_slices(raw, choices, volumes, listing.rows))
@@ -69,7 +73,9 @@ def _split(raw: Path, listing: Listing, choices: Choices) -> Listing:
 
     Raises FedcliError where all files are one patient's.
     """
-    if not listing.patient and (files := [row.source for row in listing.rows if is_dicom(row.source)]):
+    if not listing.patient and (
+        files := [row.source for row in listing.rows if is_dicom(row.source)]
+    ):
         digests = dict(zip(files, dicom_header.patients(raw, files), strict=True))
         known = set(digests.values()) - {""}
         if len(known) == 1 and len(files) == len(listing.rows) > 1 and "" not in digests.values():
@@ -96,15 +102,21 @@ def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
 
 def _from_packed(raw: Path, files: list[str], choices: Choices) -> Listing:
     if choices.split == "folder":
-        raise UsageError("--split folder is for a folder per class, not for packed files", "use --split-file")
+        raise UsageError(
+            "--split folder is for a folder per class, not for packed files", "use --split-file"
+        )
     table, named = packed.read_columns(raw, files), own_columns.columns(choices.own)
-    if missing := [name for name in [*named, *own_columns.of_people(choices.own)] if name not in table]:
+    if missing := [
+        name for name in [*named, *own_columns.of_people(choices.own)] if name not in table
+    ]:
         known = ", ".join(name for name in table if name != packed.AT)[:200]
         raise FedcliError(f"{raw / files[0]} has {lacking(missing)}, only {known}", NAMING)
     table = own_columns.renamed(table, choices.own)
     unlabelled = table[named[0]].str.lower().isin(NO_LABEL) & (len(named) == 1)
     skipped = [(place, f"has no {named[0]}") for place in table[packed.AT][unlabelled]]
-    return replace(described(table[~unlabelled], raw / files[0], choices), tables=files, skipped=skipped)
+    return replace(
+        described(table[~unlabelled], raw / files[0], choices), tables=files, skipped=skipped
+    )
 
 
 def _slices(raw: Path, choices: Choices, volumes: list[str], listed: list[Row]) -> int:
@@ -112,7 +124,10 @@ def _slices(raw: Path, choices: Choices, volumes: list[str], listed: list[Row]) 
     nifti.library()
     if len(volumes) < len(listed):
         other = next(row.source for row in listed if not nifti.is_nifti(row.source))
-        raise FedcliError(f"{raw} holds volumes and pictures: {volumes[0]}, {other}", "give each a folder of its own")
+        raise FedcliError(
+            f"{raw} holds volumes and pictures: {volumes[0]}, {other}",
+            "give each a folder of its own",
+        )
     if choices.own["channels"] != "auto":
         raise UsageError("--set channels is for pictures, not for volumes", "give --set slices=K")
     if len(dicom.windows_of(choices)) == 3:
@@ -126,7 +141,10 @@ def white(choices: Choices) -> float | None:
     if text == "auto":
         return None
     if not text.isdecimal() or not 1 <= int(text) <= 65535:
-        raise UsageError(f"white is {text!r}", "give the stored value that is white, 4095 for 12 bits, 65535 for 16")
+        raise UsageError(
+            f"white is {text!r}",
+            "give the stored value that is white, 4095 for 12 bits, 65535 for 16",
+        )
     return float(text)
 
 
@@ -149,7 +167,9 @@ def image_files(raw: Path) -> tuple[list[str], list[str], list[tuple[str, str]]]
                 continue
             (images if known or _is_bare_dicom(raw, file) else others).append(file)
     if linked:
-        console.say(f"links to folders are not followed: {min(linked)}{_more(linked)}; copy the files or name it --raw")
+        console.say(
+            f"links to folders are not followed: {min(linked)}{_more(linked)}; copy the files or name it --raw"
+        )
     return sorted(images), sorted(others), sorted(outside)
 
 
@@ -160,7 +180,11 @@ def _more(names: list[str]) -> str:
 def _is_bare_dicom(raw: Path, file: str) -> bool:
     """Tell whether a file without suffix, or with a number for one as in 1.2.840.1, begins as DICOM does."""
     path = raw / file
-    if (path.suffix and not path.suffix[1:].isdigit()) or path.name.upper() == INDEX or leads_out(raw, file):
+    if (
+        (path.suffix and not path.suffix[1:].isdigit())
+        or path.name.upper() == INDEX
+        or leads_out(raw, file)
+    ):
         return False
     with suppress(OSError, Unreadable):  # of what is no regular file
         return photographs.is_dicom(path)
@@ -182,7 +206,11 @@ def _any_coloured(raw: Path, rows: list[Row]) -> bool:
     """Tell whether any file is coloured, by its header; the first one that is ends the search."""
     for row in rows:
         with suppress(Unreadable):  # decode meets it again, and says so
-            file = packed.picture(raw, row.source) if packed.is_packed(row.source) else raw / row.source
+            file = (
+                packed.picture(raw, row.source)
+                if packed.is_packed(row.source)
+                else raw / row.source
+            )
             if isinstance(file, Path) and is_dicom(row.source):
                 coloured = dicom.header(file)[1]
             else:
@@ -200,7 +228,9 @@ def _from_folders(raw: Path, files: list[str], others: list[str], choices: Choic
     of_tables = () if "attributes" in choices.own else ("encoding",)
     for key in ("site", "patient", "group", "age", "sex", "map", "multi-label", *of_tables):
         if choices.own[key]:
-            raise UsageError(f"--{key} needs a table, and {raw} has no CSV", "put one with a row per image there")
+            raise UsageError(
+                f"--{key} needs a table, and {raw} has no CSV", "put one with a row per image there"
+            )
     parts = {Path(file).parts[0].lower() for file in files}
     split = parts <= set(PARTS) and len(parts) > 1
     level = 1 if split else 0
@@ -211,14 +241,22 @@ def _from_folders(raw: Path, files: list[str], others: list[str], choices: Choic
     classes = classes_of(labels, raw)
     if len(classes) > 1:
         more = f" and {len(classes) - NAMED} more" * (len(classes) > NAMED)
-        console.say(f"no CSV in {raw}: the folders {', '.join(classes[:NAMED])}{more} are the classes")
-    listed = [Row(file, classes.index(label), file) for file, label in zip(files, labels, strict=True)]
+        console.say(
+            f"no CSV in {raw}: the folders {', '.join(classes[:NAMED])}{more} are the classes"
+        )
+    listed = [
+        Row(file, classes.index(label), file) for file, label in zip(files, labels, strict=True)
+    ]
     if split:
         listed = [replace(row, test=PARTS[Path(row.source).parts[0].lower()]) for row in listed]
     if choices.split == "folder" and not split:
-        raise FedcliError(f"{raw} has no folders train and test", "leave --split out, or use --split-file")
+        raise FedcliError(
+            f"{raw} has no folders train and test", "leave --split out, or use --split-file"
+        )
     if split and choices.split != "folder":
-        console.say(f"the folders {', '.join(sorted(parts))} are split anew; --split folder keeps them")
+        console.say(
+            f"the folders {', '.join(sorted(parts))} are split anew; --split folder keeps them"
+        )
     skipped = [(file, "holds no image") for file in others if Path(file).name.upper() == INDEX]
     return Listing(listed, skipped=skipped, classes=classes)
 
@@ -231,7 +269,9 @@ def sample(folder: Path) -> None:
     rows, classes = [], ["benign", "malignant", "uncertain"]
     for i in range(60):
         label, k = divmod(i, 20)
-        name = f"{'north' if i % 2 else 'south'}/image-{i:03d}.{('png', 'jpg', 'tif', 'bmp')[i % 4]}"
+        name = (
+            f"{'north' if i % 2 else 'south'}/image-{i:03d}.{('png', 'jpg', 'tif', 'bmp')[i % 4]}"
+        )
         save(folder / name, picture(name, label)[..., : 1 if k == 3 else 3])
         sex, age = ("female", "male", "")[i % 3], "" if k == 5 else str(20 + 7 * i % 70)
         rows.append([name, classes[label], sex, age, name.split("/")[0], f"p{i // 2:02d}"])

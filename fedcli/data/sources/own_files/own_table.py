@@ -37,27 +37,44 @@ LONGEST = 100  # characters of a class, a group, a hospital or a patient
 GROUPS, CLASSES = 50, 1000  # more values than this are no groups or classes but, say, names
 
 
-def from_table(raw: Path, name: str, files: list[str], others: list[str], choices: Choices) -> Listing:
+def from_table(
+    raw: Path, name: str, files: list[str], others: list[str], choices: Choices
+) -> Listing:
     own = choices.own
     if choices.split == "folder":
-        raise UsageError(f"--split folder is for a folder per class, but {raw} has {name}", "use --split-file")
+        raise UsageError(
+            f"--split folder is for a folder per class, but {raw} has {name}", "use --split-file"
+        )
     named, about = own_columns.columns(own), own_columns.of_people(own)
     wanted = [own["image-column"], *named, *about]
     table = own_columns.renamed(_read(raw / name, wanted, about, own_columns.encoding(own)), own)
     images, places = table[own["image-column"]], _places(others)
-    table = table[list(dict.fromkeys(wanted[1:]))].assign(**{AT: _located(raw, name, images.tolist(), files)})
-    absent, unlabelled = table[AT] == "", table[named[0]].str.lower().isin(NO_LABEL) & (len(named) == 1)
+    table = table[list(dict.fromkeys(wanted[1:]))].assign(
+        **{AT: _located(raw, name, images.tolist(), files)}
+    )
+    absent, unlabelled = (
+        table[AT] == "",
+        table[named[0]].str.lower().isin(NO_LABEL) & (len(named) == 1),
+    )
     skipped = [(image, _why_absent(image, name, places)) for image in images[absent]]
     skipped += [(file, f"has no {named[0]} in {name}") for file in table[AT][unlabelled & ~absent]]
     table = table[~absent & ~unlabelled]
     if again := int(table.duplicated().sum()):
-        rows = "1 row repeats another and counts" if again == 1 else f"{again} rows repeat others and count"
+        rows = (
+            "1 row repeats another and counts"
+            if again == 1
+            else f"{again} rows repeat others and count"
+        )
         console.say(f"{name}: {rows} once")
     table = table.drop_duplicates()
     _check_once(raw / name, table, named[0])
     if left := len(set(files) - set(table[AT]) - {file for file, _ in skipped}):
         console.say(f"{left} of {len(files)} images in {raw} are not in {name}")
-    return replace(described(table.sort_values(AT), raw / name, choices), tables=[name], skipped=sorted(set(skipped)))
+    return replace(
+        described(table.sort_values(AT), raw / name, choices),
+        tables=[name],
+        skipped=sorted(set(skipped)),
+    )
 
 
 def described(table: DataFrame, path: Path, choices: Choices) -> Listing:
@@ -67,21 +84,33 @@ def described(table: DataFrame, path: Path, choices: Choices) -> Listing:
     values, columns = {}, {}
     for name, called in own_columns.of_attributes(own).items():
         column = _without_unknown(table[called].tolist(), own["unknown"])
-        values[name], columns[name] = attribute(column, called, path, name if own.get(name) == called else "")
+        values[name], columns[name] = attribute(
+            column, called, path, name if own.get(name) == called else ""
+        )
         own_columns.note_words(name, values[name])
         own_columns.note_numbers(name, values[name])
-    patients = _spelt_alike(table[own["patient"]].tolist(), own["patient"]) if own["patient"] else [""] * len(table)
+    patients = (
+        _spelt_alike(table[own["patient"]].tolist(), own["patient"])
+        if own["patient"]
+        else [""] * len(table)
+    )
     _check_length(patients, own["patient"], path)
-    patients = _without_unknown(["" if name.lower() in MISSING else name for name in patients], own["unknown"])
+    patients = _without_unknown(
+        ["" if name.lower() in MISSING else name for name in patients], own["unknown"]
+    )
     rows = [
-        Row(file, label, file, False, {name: column[i] for name, column in columns.items()}, patient)
+        Row(
+            file, label, file, False, {name: column[i] for name, column in columns.items()}, patient
+        )
         for i, (file, label, patient) in enumerate(zip(table[AT], labels, patients, strict=True))
     ]
     patient = own["patient"] if any(patients) else None
     return Listing(rows, values, patient, classes=classes, sites=own["site"] or None, task=task)
 
 
-def _labels(table: DataFrame, path: Path, own: Mapping[str, str]) -> tuple[Sequence[Label], list[str]]:
+def _labels(
+    table: DataFrame, path: Path, own: Mapping[str, str]
+) -> tuple[Sequence[Label], list[str]]:
     """The class of each image, or its labels, and the names of all."""
     names = own_columns.columns(own)
     cells = _spelt_alike(table[names[0]].tolist(), names[0])
@@ -102,11 +131,17 @@ def table_name(raw: Path, asked: str) -> str | None:
     """The table, relative to raw: the one asked for, or the only CSV there; None where there is none."""
     if asked:
         if not within(raw, asked, "--table").is_file():
-            raise FedcliError(f"no such table: {raw / asked}", "--table names a CSV relative to --raw, and in it")
+            raise FedcliError(
+                f"no such table: {raw / asked}", "--table names a CSV relative to --raw, and in it"
+            )
         return Path(asked).as_posix()
-    tables = sorted(p.name for p in raw.iterdir() if p.suffix.lower() == ".csv" and not p.name.startswith("."))
+    tables = sorted(
+        p.name for p in raw.iterdir() if p.suffix.lower() == ".csv" and not p.name.startswith(".")
+    )
     if len(tables) > 1:
-        raise UsageError(f"{raw} has {len(tables)} CSV files: {', '.join(tables)}", "name one with --table")
+        raise UsageError(
+            f"{raw} has {len(tables)} CSV files: {', '.join(tables)}", "name one with --table"
+        )
     return tables[0] if tables else None
 
 
@@ -123,14 +158,20 @@ def _read(path: Path, wanted: list[str], about: list[str], encoding: str) -> Dat
         raise FedcliError(f"{path} has {lacking(missing)}, only {', '.join(head)}", flags)
     if odd := [name for name in about if "/" in name]:
         raise FedcliError(f"{path}: the column {odd[0]!r} has a slash in its name", "rename it")
-    return DataFrame({name: [record[head.index(name)] for record in records] for name in wanted}, dtype=str)
+    return DataFrame(
+        {name: [record[head.index(name)] for record in records] for name in wanted}, dtype=str
+    )
 
 
 def _meant(missing: list[str], columns: list[str]) -> str:
     """The beginning of a hint: for each missing column what to give in its place, or the one whose name is nearest."""
     folded = {column.casefold(): column for column in columns}
     near = {name: get_close_matches(name.casefold(), folded, n=1, cutoff=0.6) for name in missing}
-    meant = {name: f"did you mean {folded[close[0]]!r} for {name!r}? " for name, close in near.items() if close}
+    meant = {
+        name: f"did you mean {folded[close[0]]!r} for {name!r}? "
+        for name, close in near.items()
+        if close
+    }
     return "".join(IN_PLACE_OF.get(name) or meant.get(name, "") for name in missing)
 
 
@@ -146,12 +187,19 @@ def _located(raw: Path, table: str, names: list[str], files: list[str]) -> list[
     for name in names:
         within(raw, name.replace("\\", "/"), raw / table, links=True)  # these are left out
         keys = _keys(table, name)
-        keys += [folded[key.casefold()] for key in keys if key.casefold() in folded]  # IM00.JPG for im00.jpg
+        keys += [
+            folded[key.casefold()] for key in keys if key.casefold() in folded
+        ]  # IM00.JPG for im00.jpg
         key = next((key for key in keys if key in places), None) if name else None
-        at = {key} & places[key] or places[key] if key else set()  # a whole path before a name alone
+        at = (
+            {key} & places[key] or places[key] if key else set()
+        )  # a whole path before a name alone
         if len(at) > 1:
             both = " and ".join(sorted(at)[:2])
-            raise FedcliError(f"{raw / table}: {name!r} may be {both}", "write the path from the folder, with suffix")
+            raise FedcliError(
+                f"{raw / table}: {name!r} may be {both}",
+                "write the path from the folder, with suffix",
+            )
         located.append(next(iter(at), ""))
     return located
 
@@ -159,7 +207,10 @@ def _located(raw: Path, table: str, names: list[str], files: list[str]) -> list[
 def _keys(table: str, name: str) -> list[str]:
     """A name in a table as a path, from the table's folder and from the root."""
     clean = name.replace("\\", "/")
-    return [unicodedata.normalize("NFC", path.as_posix()) for path in (Path(table).parent / clean, Path(clean))]
+    return [
+        unicodedata.normalize("NFC", path.as_posix())
+        for path in (Path(table).parent / clean, Path(clean))
+    ]
 
 
 def _places(files: list[str]) -> dict[str, set[str]]:
@@ -168,7 +219,9 @@ def _places(files: list[str]) -> dict[str, set[str]]:
     for file in files:
         path = Path(file)
         whole = path.with_suffix("") if file.lower().endswith(".nii.gz") else path
-        stem = path if path.suffix[1:].isdigit() else whole.with_suffix("")  # the number ends the name, as in 1.2.840.1
+        stem = (
+            path if path.suffix[1:].isdigit() else whole.with_suffix("")
+        )  # the number ends the name, as in 1.2.840.1
         for key in {file, stem.as_posix(), path.name, stem.name}:
             places.setdefault(unicodedata.normalize("NFC", key), set()).add(file)
     return places
@@ -180,20 +233,30 @@ def _check_once(path: Path, table: DataFrame, label: str) -> None:
         lines = table[table[AT] == file]
         differing = next(name for name in [label, *lines.columns] if lines[name].nunique() > 1)
         both = " and ".join(repr(value) for value in lines[differing].unique()[:2])
-        raise FedcliError(f"{path}: {file} is listed twice, with {differing} {both}", "keep the right one of the rows")
+        raise FedcliError(
+            f"{path}: {file} is listed twice, with {differing} {both}",
+            "keep the right one of the rows",
+        )
 
 
-def attribute(column: list[str], name: str, path: Path, kind: str = "") -> tuple[list[str], list[int]]:
+def attribute(
+    column: list[str], name: str, path: Path, kind: str = ""
+) -> tuple[list[str], list[int]]:
     """Values of an attribute, and each image's place among them, -1 where it is missing.
 
     name: of the column. kind: "age" or "sex" where a person said so. Raises FedcliError.
     """
     column = _spelt_alike(own_columns.with_points(column), name)
     known = {value for value in column if value.lower() not in MISSING}
-    if (kind == "age" or _is_age(name)) and (banded := _age_bands(column, known, name, path)) is not None:
+    if (kind == "age" or _is_age(name)) and (
+        banded := _age_bands(column, known, name, path)
+    ) is not None:
         return AGE_BANDS, banded
     if kind == "age" and known:
-        raise FedcliError(f"{path}: --age {name} holds no ages in years, such as {min(known)!r}", f"--group {name}")
+        raise FedcliError(
+            f"{path}: --age {name} holds no ages in years, such as {min(known)!r}",
+            f"--group {name}",
+        )
     is_sex = kind == "sex" or name.lower() in ("sex", "gender")
     if is_sex and {value.lower() for value in known} <= SEXES.keys():
         column = [SEXES.get(value.lower(), "") for value in column]
@@ -202,7 +265,9 @@ def attribute(column: list[str], name: str, path: Path, kind: str = "") -> tuple
     if not known:
         raise FedcliError(f"{path}: the column {name!r} is empty", "leave that group out")
     if len(known) > GROUPS:
-        hint = f"an attribute has at most {GROUPS}; ages in years: --age {name}; put others into bands"
+        hint = (
+            f"an attribute has at most {GROUPS}; ages in years: --age {name}; put others into bands"
+        )
         raise FedcliError(f"{path}: the column {name!r} has {len(known)} values", hint)
     values = ordered(known)
     _note_similar(name, values)
@@ -212,7 +277,9 @@ def attribute(column: list[str], name: str, path: Path, kind: str = "") -> tuple
 def _check_length(names: Iterable[str], what: str, path: Path) -> None:
     """Raises FedcliError for a name that no sentence, table or figure could hold."""
     if long := next((name for name in names if len(name) > LONGEST), ""):
-        sentence = f"{path}: {what} {long[:30] + '…'!r} has {len(long)} characters, more than {LONGEST}"
+        sentence = (
+            f"{path}: {what} {long[:30] + '…'!r} has {len(long)} characters, more than {LONGEST}"
+        )
         raise FedcliError(sentence, "shorten it")
 
 
@@ -223,7 +290,9 @@ def whole_number(text: str) -> str:
 
 def _without_unknown(column: list[str], named: str) -> list[str]:
     """The cells of a column, "" for those that --unknown names as they are written or as the number that they are."""
-    words = [named] if named in column else own_columns.words(named)  # a cell 450,0 is no list of two
+    words = (
+        [named] if named in column else own_columns.words(named)
+    )  # a cell 450,0 is no list of two
     unknown = {_as_number(word) for word in words}
     return ["" if _as_number(cell) in unknown else cell for cell in column]
 
@@ -236,7 +305,9 @@ def _as_number(cell: str) -> str:
 def _spelt_alike(column: list[str], name: str) -> list[str]:
     """The cells of a column, whole numbers in one spelling; says where there were several."""
     alike, spelt = [whole_number(cell) for cell in column], set(column)
-    if mixed := next((cell for cell in column if whole_number(cell) != cell and whole_number(cell) in spelt), ""):
+    if mixed := next(
+        (cell for cell in column if whole_number(cell) != cell and whole_number(cell) in spelt), ""
+    ):
         console.say(f"{name}: {whole_number(mixed)!r} and {mixed!r} are one value")
     return alike
 
@@ -261,9 +332,17 @@ def _age_bands(column: list[str], known: set[str], name: str, path: Path) -> lis
         hint = f"ages are in years, up to {OLDEST}; correct the table, or --unknown {beyond[0]}"
         raise FedcliError(f"{path}: the column {name!r} has the age {beyond[0]!r}", hint)
     if odd:
-        cells = "1 cell is no number and counts" if len(odd) == 1 else f"{len(odd)} cells are no number and count"
+        cells = (
+            "1 cell is no number and counts"
+            if len(odd) == 1
+            else f"{len(odd)} cells are no number and count"
+        )
         console.say(f"{name}: {cells} as unknown, such as {min(odd)!r}")
-    bands = {value: age_band(age if age >= 0 else math.nan) for value, age in years.items() if age is not None}
+    bands = {
+        value: age_band(age if age >= 0 else math.nan)
+        for value, age in years.items()
+        if age is not None
+    }
     return [place(bands.get(value), AGE_BANDS) for value in column]
 
 
@@ -280,7 +359,9 @@ def _note_similar(name: str, values: list[str]) -> None:
     for value in values:
         other = first.setdefault("".join(value.casefold().split()), value)
         if other != value:
-            console.say(f"{name}: {other!r} and {value!r} differ only by case or spaces, and count as two values")
+            console.say(
+                f"{name}: {other!r} and {value!r} differ only by case or spaces, and count as two values"
+            )
 
 
 def _why_absent(file: str, table: str, others: dict[str, set[str]]) -> str:
@@ -310,7 +391,10 @@ def classes_of(labels: list[str], path: Path) -> list[str]:
         raise FedcliError(f"{path}: the label {odd} is a measured number, not a class", hint)
     if numbers and 2 * len(classes) > len(labels) > 10:
         hint = "put the values into bands in the table, or name another column by --label-column"
-        raise FedcliError(f"{path}: {len(classes)} numbers label {len(labels)} images, so they are no classes", hint)
+        raise FedcliError(
+            f"{path}: {len(classes)} numbers label {len(labels)} images, so they are no classes",
+            hint,
+        )
     if len(classes) > CLASSES:
         hint = "is --label-column the right one?"
         raise FedcliError(f"{path} has {len(classes)} classes for {len(labels)} images", hint)
@@ -319,7 +403,9 @@ def classes_of(labels: list[str], path: Path) -> list[str]:
         raise FedcliError(f"{path}: each of the {len(labels)} images has a class of its own", hint)
     if numbers and len(classes) > MANY_NUMBERS:
         hint = "if they measure something, name another column by --label-column"
-        console.warn(f"{path}: {len(classes)} whole numbers label the images, each of which is a class; {hint}")
+        console.warn(
+            f"{path}: {len(classes)} whole numbers label the images, each of which is a class; {hint}"
+        )
     return classes
 
 
@@ -327,4 +413,6 @@ def _is_list(label: str, classes: list[str]) -> bool:
     """Tell whether a label holds several: between | or ;, in brackets, or with commas between labels."""
     parts = [part.strip() for part in label.split(",")]
     bracketed = label[:1] + label[-1:] in ("[]", "()", "{}")
-    return "|" in label or ";" in label or bracketed or len(parts) > 1 and set(parts) <= set(classes)
+    return (
+        "|" in label or ";" in label or bracketed or len(parts) > 1 and set(parts) <= set(classes)
+    )

@@ -43,7 +43,9 @@ def rows(raw: Path, choices: Choices) -> Listing:
     why = "its table calls it " + found.kind.replace("", "nothing") + ", not benign or malignant"
     why = why.where(~found.kind.isin(CLASSES), "").where(found.image.isin(files), absent)
     label = [place(kind, CLASSES) for kind in found.kind]
-    facts = found.assign(id=found.image, label=label, file=found.image.map(files), name=found.image + ".jpg", why=why)
+    facts = found.assign(
+        id=found.image, label=label, file=found.image.map(files), name=found.image + ".jpg", why=why
+    )
     return divided(listed(facts, ATTRIBUTES, tables, patient="lesion_id"), choices, "lesion")
 
 
@@ -68,8 +70,15 @@ def _read(raw: Path, paths: list[Path]) -> DataFrame:
         image, table = table.isic_id.where(table.isic_id != ""), table.fillna("")
         label = first_column(raw / path, table, LABELS)
         read = {"image": image, "kind": table[label].str.lower(), "sex": table.sex.str.lower()}
-        owners = {"age": table.age_approx.map(_age), "site": table.attribution.str.lower().map(_site)}
-        tables.append(pandas.DataFrame({**read, **owners, "patient": table.lesion_id if "lesion_id" in table else ""}))
+        owners = {
+            "age": table.age_approx.map(_age),
+            "site": table.attribution.str.lower().map(_site),
+        }
+        tables.append(
+            pandas.DataFrame(
+                {**read, **owners, "patient": table.lesion_id if "lesion_id" in table else ""}
+            )
+        )
     return pandas.concat(tables).reset_index(drop=True)
 
 
@@ -102,7 +111,17 @@ def _collection(folder: Path, owner: str, column: str, kinds: list[str], first: 
         kind = "Indeterminate" if i == first + 39 else kinds[label]
         age = "" if k == 3 else f"{35 + 5 * (i % 10)}"
         lesion = "" if k == 6 else f"IL_{i - (k == 1):07d}"
-        lines.append([image, owner, "CC-BY-NC", age, ["female", "male", ""][i % 3 if i % 4 else 2], kind, lesion])
+        lines.append(
+            [
+                image,
+                owner,
+                "CC-BY-NC",
+                age,
+                ["female", "male", ""][i % 3 if i % 4 else 2],
+                kind,
+                lesion,
+            ]
+        )
     head = ["isic_id", "attribution", "copyright_license", "age_approx", "sex", column, "lesion_id"]
     table(folder / "metadata.csv", head, lines)
 

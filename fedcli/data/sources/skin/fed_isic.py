@@ -24,8 +24,19 @@ from ..tables import SEXES, DataFrame, check_values, read_table
 from . import isic2019
 from .isic2019 import BODY, CLASSES, Photograph
 
-CENTERS = ["BCN", "vidir_molemax", "vidir_modern", "rosendahl", "MSK", "vienna_dias"]  # by their numbers in the table
-TABLES = "train_test_split", "train_test_split.csv", "flamby_isic2019_train_test_split.csv"  # FLamby's name first
+CENTERS = [
+    "BCN",
+    "vidir_molemax",
+    "vidir_modern",
+    "rosendahl",
+    "MSK",
+    "vienna_dias",
+]  # by their numbers in the table
+TABLES = (
+    "train_test_split",
+    "train_test_split.csv",
+    "flamby_isic2019_train_test_split.csv",
+)  # FLamby's name first
 
 
 def rows(raw: Path, choices: Choices) -> Listing:
@@ -35,10 +46,15 @@ def rows(raw: Path, choices: Choices) -> Listing:
     why = f"listed in {path.name}, not in {isic2019.TRUTH}"
     skipped = [(f"{name}.jpg", why) for name in hospitals.index.difference(images.index)]
     if outside := len(images.index.difference(hospitals.index)):
-        console.say(f"{outside} of {len(images)} images of ISIC 2019 have no hospital in {path.name} and are left out")
+        console.say(
+            f"{outside} of {len(images)} images of ISIC 2019 have no hospital in {path.name} and are left out"
+        )
     images = images.join(hospitals[["target", "center", "fold"]], how="inner")
     _check_labels(images, path)
-    return _split(isic2019.collect(raw, images.assign(test=images.fold == "test"), [path.name], skipped), choices)
+    return _split(
+        isic2019.collect(raw, images.assign(test=images.fold == "test"), [path.name], skipped),
+        choices,
+    )
 
 
 def locate(raw: Path) -> Path:
@@ -50,7 +66,9 @@ def locate(raw: Path) -> Path:
     hints = ["give the folder with the ISIC archive's two tables of 2019"] if isics else []
     missing = isics if path else [*isics, f"{TABLES[0]}, which names the hospitals"]
     if not path:
-        hints += [f"put {TABLES[0]} of FLamby's folder datasets/fed_isic2019/dataset_creation_scripts there"]
+        hints += [
+            f"put {TABLES[0]} of FLamby's folder datasets/fed_isic2019/dataset_creation_scripts there"
+        ]
     raise FedcliError(f"{raw} has no {' and no '.join(missing)}", ", and ".join(hints))
 
 
@@ -60,7 +78,11 @@ def read_hospitals(path: Path) -> DataFrame:
 
     columns = ["image", "target", "center", "fold"]
     table = read_table(path, columns, dtype={"image": str, "fold": str})[columns]
-    known = {"target": range(len(CLASSES)), "center": range(len(CENTERS)), "fold": ["train", "test"]}
+    known = {
+        "target": range(len(CLASSES)),
+        "center": range(len(CENTERS)),
+        "fold": ["train", "test"],
+    }
     for column, values in known.items():
         check_values(path, table.image, table[column], values)
     table["center"] = Categorical.from_codes(table.center.astype(int), CENTERS)
@@ -119,8 +141,12 @@ def sample(folder: Path) -> None:
                 p = _photograph(len(photographs), center, prefix, label, k)
                 fold = "test" if k == 2 else "train"
                 photographs.append(p)
-                lines.append([p.image, *isic2019.hot(label), label, center, fold, f"{fold}_{center}"])
-    strangers = [Photograph(f"ISIC_009000{k}_downsampled", k, "40.0", "", "", "male") for k in range(2)]
+                lines.append(
+                    [p.image, *isic2019.hot(label), label, center, fold, f"{fold}_{center}"]
+                )
+    strangers = [
+        Photograph(f"ISIC_009000{k}_downsampled", k, "40.0", "", "", "male") for k in range(2)
+    ]
     isic2019.write(folder, [*photographs, *strangers])
     head = ["image", *CLASSES, isic2019.UNKNOWN, "target", "center", "fold", "fold2"]
     table(folder / TABLES[0], head, sorted(lines, key=lambda line: (line[0][-1], line[0])))
@@ -130,7 +156,9 @@ def _photograph(i: int, center: int, prefix: str, label: int, k: int) -> Photogr
     """Three images of a class: in train, train and test. Of MEL and BCC the first and the last show one lesion."""
     image = f"ISIC_{10000 + i:07d}{'_downsampled' if center == 4 else ''}"
     lesion = f"{prefix}_{i - 2 if k == 2 and label in (0, 2) else i:07d}"
-    return Photograph(image, label, f"{30 + 5 * (i % 10)}.0" if i % 13 else "", BODY[i % 8], lesion, SEXES[i % 2])
+    return Photograph(
+        image, label, f"{30 + 5 * (i % 10)}.0" if i % 13 else "", BODY[i % 8], lesion, SEXES[i % 2]
+    )
 
 
 SOURCE = Source(rows, photograph, sample, per_file=True)

@@ -14,13 +14,28 @@ from ..division import divided
 from ..drawing import picture, save, table
 from ..formats.photographs import PHOTOGRAPHS, files_of, photograph
 from ..source import Choices, Listing, Source
-from ..tables import AGE_BANDS, SEXES, DataFrame, age_bands, check_values, first_of, one_hot, read_table
+from ..tables import (
+    AGE_BANDS,
+    SEXES,
+    DataFrame,
+    age_bands,
+    check_values,
+    first_of,
+    one_hot,
+    read_table,
+)
 
 CLASSES = ["mel", "nv", "bcc", "akiec", "bkl", "df", "vasc"]
 HAM, CENTERS = "HAM10000_metadata.csv", "ham10000_fedisic2019.csv"
 TRUTH = "ISIC2018_Task3_Training_GroundTruth.csv"
 GROUPINGS = "ISIC2018_Task3_Training_LesionGroupings.csv"
-FOLDERS = "images", "HAM10000_images_part_1", "HAM10000_images_part_2", "ISIC2018_Task3_Training_Input", "."
+FOLDERS = (
+    "images",
+    "HAM10000_images_part_1",
+    "HAM10000_images_part_2",
+    "ISIC2018_Task3_Training_Input",
+    ".",
+)
 
 
 def rows(raw: Path, choices: Choices) -> Listing:
@@ -31,10 +46,16 @@ def rows(raw: Path, choices: Choices) -> Listing:
         _check_official(found, raw)
     files = files_of(raw, FOLDERS, PHOTOGRAPHS, lambda path: path.stem)
     facts = found.rename(columns={"image_id": "id", "lesion_id": "patient"})
-    facts = facts.assign(label=facts.dx.map(CLASSES.index), file=facts.id.map(files), test=facts.get("fold") == "test")
+    facts = facts.assign(
+        label=facts.dx.map(CLASSES.index),
+        file=facts.id.map(files),
+        test=facts.get("fold") == "test",
+    )
     absent = f"listed in {tables[0]}, in none of the image folders"
     listing = listed(facts, _attributes(found), tables, patient="lesion_id", absent=absent)
-    if choices.split in ("lesion", "folds") and (alone := [row.id for row in listing.rows if not row.patient]):
+    if choices.split in ("lesion", "folds") and (
+        alone := [row.id for row in listing.rows if not row.patient]
+    ):
         hint = f"put {GROUPINGS} beside the table, or use --split image"
         raise FedcliError(f"{raw} does not say which lesion {alone[0]} shows", hint)
     return divided(listing, choices)
@@ -49,19 +70,27 @@ def read_ham(raw: Path) -> tuple[DataFrame, list[str]]:
         return table.rename(columns={"dataset": "center"}), [HAM]
     columns = {"image_id": "image_id", "dataset": "center", "fold": "fold"}
     centers = read_table(raw / CENTERS, columns, dtype=str).drop_duplicates("image_id")
-    return table.drop(columns=["dataset"], errors="ignore").merge(centers, on="image_id", how="left"), [HAM, CENTERS]
+    return table.drop(columns=["dataset"], errors="ignore").merge(
+        centers, on="image_id", how="left"
+    ), [HAM, CENTERS]
 
 
 def read_task3(raw: Path) -> tuple[DataFrame, list[str]]:
     """The ISIC archive's one-hot table, with lesions where they lie beside it."""
     first_of(raw, (HAM, TRUTH), "give the folder with the table; see fedcli datasets isic2018")
     columns = [name.upper() for name in CLASSES]
-    table = read_table(raw / TRUTH, ["image", *columns], dtype={"image": str}).rename(columns={"image": "image_id"})
+    table = read_table(raw / TRUTH, ["image", *columns], dtype={"image": str}).rename(
+        columns={"image": "image_id"}
+    )
     table["dx"] = [CLASSES[k] for k in one_hot(raw / TRUTH, table, columns, "image_id")]
     if not (raw / GROUPINGS).is_file():
         return table[["image_id", "dx"]], [TRUTH]
-    lesions = read_table(raw / GROUPINGS, {"image": "image_id", "lesion_id": "lesion_id"}, dtype=str)
-    table = table[["image_id", "dx"]].merge(lesions.drop_duplicates("image_id"), on="image_id", how="left")
+    lesions = read_table(
+        raw / GROUPINGS, {"image": "image_id", "lesion_id": "lesion_id"}, dtype=str
+    )
+    table = table[["image_id", "dx"]].merge(
+        lesions.drop_duplicates("image_id"), on="image_id", how="left"
+    )
     return table, [TRUTH, GROUPINGS]
 
 
@@ -72,7 +101,9 @@ def _checked(table: DataFrame, path: Path) -> DataFrame:
     if (twice := table.image_id.duplicated()).any():
         id = table.image_id[twice].iloc[0]
         labels = " and ".join(table.dx[table.image_id == id].astype(str))
-        raise FedcliError(f"{path}: {id} has two labels, {labels}", "keep the right one of the two rows")
+        raise FedcliError(
+            f"{path}: {id} has two labels, {labels}", "keep the right one of the two rows"
+        )
     return table
 
 
@@ -85,9 +116,14 @@ def _attributes(table: DataFrame) -> dict[str, list[str]]:
 def _check_official(table: DataFrame, raw: Path) -> None:
     """Refuse a table without FLamby's folds, and say how far they leak."""
     if "fold" not in table:
-        raise FedcliError(f"{raw} has no {CENTERS}, which holds the official fold", "use --split lesion or image")
+        raise FedcliError(
+            f"{raw} has no {CENTERS}, which holds the official fold", "use --split lesion or image"
+        )
     if (missing := ~table.fold.isin(["train", "test"])).any():
-        raise FedcliError(f"{raw / CENTERS} has no fold for {table.image_id[missing].iloc[0]}", "use --split lesion")
+        raise FedcliError(
+            f"{raw / CENTERS} has no fold for {table.image_id[missing].iloc[0]}",
+            "use --split lesion",
+        )
     leak = (table.groupby("lesion_id").fold.nunique() > 1).sum()
     console.say(f"the official fold leaks: {leak} lesions have images in both train and test")
 
@@ -119,7 +155,9 @@ def _record(i: int) -> list:
     age = "" if k == 5 else f"{25 + 5 * (3 * i % 11)}.0"
     sex = "unknown" if k == 5 else ("male", "female")[i % 2]
     name = list(HOSPITALS)[(i // 2) % 4]
-    target = 7 if CLASSES[label] == "akiec" and k > 5 else label  # ISIC 2019's number, of whose SCC are some of akiec
+    target = (
+        7 if CLASSES[label] == "akiec" and k > 5 else label
+    )  # ISIC 2019's number, of whose SCC are some of akiec
     center = HOSPITALS[name]
     fold = "test" if k in (1, 9) else "train"
     columns = [TYPES[i % 4], age, sex, PLACES[i % 7]]

@@ -19,7 +19,16 @@ from ..division import divided
 from ..drawing import picture, save, table
 from ..formats.photographs import PHOTOGRAPHS, files_of, photograph
 from ..source import Choices, Listing, Source
-from ..tables import AGE_BANDS, SEXES, DataFrame, age_bands, check_once, first_of, one_hot, read_table
+from ..tables import (
+    AGE_BANDS,
+    SEXES,
+    DataFrame,
+    age_bands,
+    check_once,
+    first_of,
+    one_hot,
+    read_table,
+)
 
 CLASSES = ["MEL", "NV", "BCC", "AK", "BKL", "DF", "VASC", "SCC"]
 UNKNOWN = "UNK"  # the challenge's ninth class, which no training image has
@@ -29,7 +38,12 @@ COLUMNS = {  # of the second table, as they are called here
 }
 TRUTH, METADATA = "ISIC_2019_Training_GroundTruth.csv", "ISIC_2019_Training_Metadata.csv"
 FOLDER = "ISIC_2019_Training_Input"
-FOLDERS = FOLDER, f"{FOLDER}/{FOLDER}", f"{FOLDER}_preprocessed", "."  # the archive, Kaggle, FLamby, beside
+FOLDERS = (
+    FOLDER,
+    f"{FOLDER}/{FOLDER}",
+    f"{FOLDER}_preprocessed",
+    ".",
+)  # the archive, Kaggle, FLamby, beside
 SHRUNK = "_downsampled"  # ends the names of MSK's images in some tables and folders
 
 
@@ -42,7 +56,9 @@ def read_tables(raw: Path) -> DataFrame:
     """One line per image, indexed by key(image): image, label, sex, age (banded), anatomic_site, lesion_id."""
     for name in (TRUTH, METADATA):
         first_of(raw, [name], "give the folder with the ISIC archive's two tables of 2019")
-    metadata = by_key(read_table(raw / METADATA, COLUMNS, dtype=dict.fromkeys(COLUMNS, str)), METADATA)
+    metadata = by_key(
+        read_table(raw / METADATA, COLUMNS, dtype=dict.fromkeys(COLUMNS, str)), METADATA
+    )
     metadata["age"] = age_bands(metadata.age)
     return _labels(raw).join(metadata.drop(columns="image"))
 
@@ -58,7 +74,9 @@ def _labels(raw: Path) -> DataFrame:
 def by_key(table: DataFrame, name: str) -> DataFrame:
     """A table indexed by key(image), repeated lines left out. Raises FedcliError for two that contradict."""
     if (unnamed := table.image.isna()).any():
-        raise FedcliError(f"{name}: line {int(unnamed.argmax()) + 2} names no image", "correct that line")
+        raise FedcliError(
+            f"{name}: line {int(unnamed.argmax()) + 2} names no image", "correct that line"
+        )
     table = table.drop_duplicates()
     keys = table.image.map(key)
     check_once(Path(name), keys)
@@ -70,7 +88,9 @@ def key(image: str) -> str:
     return image.removesuffix(SHRUNK)
 
 
-def collect(raw: Path, table: DataFrame, more: Sequence[str] = (), skipped: Sequence[tuple[str, str]] = ()) -> Listing:
+def collect(
+    raw: Path, table: DataFrame, more: Sequence[str] = (), skipped: Sequence[tuple[str, str]] = ()
+) -> Listing:
     """The images of a table that are there, in train where it has no column "test"; "center" becomes an attribute too.
 
     more: tables beside the two; skipped: images that they name and these do not.
@@ -81,12 +101,18 @@ def collect(raw: Path, table: DataFrame, more: Sequence[str] = (), skipped: Sequ
     facts = table.assign(file=table.index.map(files), name=table.id + ".jpg", why=why)
     absent = f"listed in {TRUTH}, in none of the image folders"
     tables = [TRUTH, METADATA, *more]
-    return listed(facts, _attributes(facts), tables, patient="lesion_id", absent=absent, skipped=skipped)
+    return listed(
+        facts, _attributes(facts), tables, patient="lesion_id", absent=absent, skipped=skipped
+    )
 
 
 def _attributes(table: DataFrame) -> dict[str, list[str]]:
     """Those of which the table knows a value, hospitals in the order of their numbers."""
-    offered = {"sex": SEXES, "age": AGE_BANDS, "anatomic_site": sorted(table.anatomic_site.dropna().unique())}
+    offered = {
+        "sex": SEXES,
+        "age": AGE_BANDS,
+        "anatomic_site": sorted(table.anatomic_site.dropna().unique()),
+    }
     offered = {name: values for name, values in offered.items() if table[name].isin(values).any()}
     return offered | ({"center": list(table.center.cat.categories)} if "center" in table else {})
 
@@ -135,9 +161,20 @@ def _photograph(i: int) -> Photograph:
 def write(folder: Path, photographs: Sequence[Photograph]) -> None:
     """The images and both tables, in the archive's columns."""
     for i, p in enumerate(photographs):
-        save(folder / FOLDER / f"{p.image}.jpg", picture(p.image, p.label, tint=p.tint, height=24 if i % 2 else 32))
-    table(folder / TRUTH, ["image", *CLASSES, UNKNOWN], [[p.image, *hot(p.label)] for p in photographs])
-    table(folder / METADATA, [*COLUMNS], [[p.image, p.age, p.site, p.lesion, p.sex] for p in photographs])
+        save(
+            folder / FOLDER / f"{p.image}.jpg",
+            picture(p.image, p.label, tint=p.tint, height=24 if i % 2 else 32),
+        )
+    table(
+        folder / TRUTH,
+        ["image", *CLASSES, UNKNOWN],
+        [[p.image, *hot(p.label)] for p in photographs],
+    )
+    table(
+        folder / METADATA,
+        [*COLUMNS],
+        [[p.image, p.age, p.site, p.lesion, p.sex] for p in photographs],
+    )
 
 
 def hot(label: int) -> list[str]:

@@ -38,14 +38,20 @@ def rows(raw: Path, choices: Choices) -> Listing:
     if file:
         types = _read_types(raw, file, listing.rows)
     else:
-        function, files = partial(_type, raw, choices.own["ita-rule"]), [row.source for row in listing.rows]
+        function, files = (
+            partial(_type, raw, choices.own["ita-rule"]),
+            [row.source for row in listing.rows],
+        )
         types = list(processes.in_order(function, files, label="skin tones", jobs=choices.jobs))
     tones = [-1 if kind < 0 else int(kind >= FIRST_DARK[choices.own["ita-cut"]]) for kind in types]
     rows = zip(listing.rows, tones, strict=True)
     images = [replace(row, groups={**row.groups, "skin_tone": tone}) for row, tone in rows]
     counts = Counter(tones)
     console.say(f"skin tone: {counts[0]} light, {counts[1]} dark, {counts[-1]} unknown")
-    attributes, tables = {**listing.attributes, "skin_tone": TONES}, [*listing.tables, *([file] if file else [])]
+    attributes, tables = (
+        {**listing.attributes, "skin_tone": TONES},
+        [*listing.tables, *([file] if file else [])],
+    )
     return replace(listing, rows=images, attributes=attributes, tables=tables)
 
 
@@ -67,14 +73,27 @@ def _read_types(raw: Path, name: str, rows: list[Row]) -> list[int]:
     """Each row's type from a table such as Bevan's isic_train_20-19-18-17.csv."""
     path = within(raw, name, "tone-file")
     if not path.is_file():
-        raise FedcliError(f"{raw} has no {name}", "tone-file names a CSV file inside the raw folder")
-    table = read_table(path, {"image_name": "image", "fitzpatrick": "type"}, dtype={"image_name": str})
+        raise FedcliError(
+            f"{raw} has no {name}", "tone-file names a CSV file inside the raw folder"
+        )
+    table = read_table(
+        path, {"image_name": "image", "fitzpatrick": "type"}, dtype={"image_name": str}
+    )
     table = table.fillna({"type": -1})
-    check_values(path, table.image, table.type, [-1, *TYPES], "expected 1 to 6, or -1 for unknown", what="skin type")
+    check_values(
+        path,
+        table.image,
+        table.type,
+        [-1, *TYPES],
+        "expected 1 to 6, or -1 for unknown",
+        what="skin type",
+    )
     types = isic2019.by_key(table, name).type.astype(int).to_dict()
     listed = [types.get(isic2019.key(row.id)) for row in rows]
     if not any(listed):
-        raise FedcliError(f"{path} names none of the {len(rows)} images", "it has ISIC's names in image_name")
+        raise FedcliError(
+            f"{path} names none of the {len(rows)} images", "it has ISIC's names in image_name"
+        )
     return [-1 if skin_type is None else skin_type for skin_type in listed]
 
 
@@ -92,7 +111,10 @@ def sample(folder: Path) -> None:
         save(folder / isic2019.FOLDER / f"{p.image}.jpg", picture(p.image, p.label)[..., ::-1])
     head = ["image_name", "target", "year", "tfrecord", "mclassd", "size", "fitzpatrick"]
     types = [-1 if i == 20 else 6 if p.tint else 2 for i, p in enumerate(photographs)]
-    lines = [[p.image, int(p.label == 0), 2019, -1, 0, "1024x1024", of] for p, of in zip(photographs, types)]
+    lines = [
+        [p.image, int(p.label == 0), 2019, -1, 0, "1024x1024", of]
+        for p, of in zip(photographs, types)
+    ]
     table(folder / "isic_train_20-19-18-17.csv", head, lines)
 
 
@@ -100,7 +122,9 @@ def _photograph(i: int) -> Photograph:
     """The i-th line: of nine images of a class four show dark skin."""
     k, label = i % 9, i // 9
     lesion = f"BCN_{i:07d}" if k else ""
-    return Photograph(f"ISIC_{i:07d}", label, f"{20 + i}.0", BODY[i % 8], lesion, SEXES[i % 2], tint=float(k > 4))
+    return Photograph(
+        f"ISIC_{i:07d}", label, f"{20 + i}.0", BODY[i % 8], lesion, SEXES[i % 2], tint=float(k > 4)
+    )
 
 
 SOURCE = Source(rows, photograph, sample, per_file=True)

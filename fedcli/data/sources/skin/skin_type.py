@@ -23,8 +23,17 @@ PLACES = (  # top row and left column of each patch: four sides, four corners
     *((230, 115), (5, 115), (115, 5), (115, 230)),
     *((216, 216), (216, 20), (20, 20), (20, 216)),
 )
-CUTS = 55.0, 41.0, 28.0, 19.0, 10.0  # degrees; above the first is type 1, at or below the last type 6
-HAIR, DARKER = 17, 10  # width of the cross that finds hair in pixels; how much darker than its surroundings hair is
+CUTS = (
+    55.0,
+    41.0,
+    28.0,
+    19.0,
+    10.0,
+)  # degrees; above the first is type 1, at or below the last type 6
+HAIR, DARKER = (
+    17,
+    10,
+)  # width of the cross that finds hair in pixels; how much darker than its surroundings hair is
 
 
 def skin_type(image: np.ndarray, rule: str) -> int:
@@ -57,7 +66,9 @@ def patch_colours(image: np.ndarray) -> np.ndarray:
     """Mean CIELab of each patch, float64 [8, 3]."""
     from skimage.color import rgb2lab
 
-    patches = np.stack([image[top : top + PATCH, left : left + PATCH] for top, left in PLACES])  # [8, PATCH, PATCH, 3]
+    patches = np.stack(
+        [image[top : top + PATCH, left : left + PATCH] for top, left in PLACES]
+    )  # [8, PATCH, PATCH, 3]
     return rgb2lab(patches).mean((1, 2))
 
 

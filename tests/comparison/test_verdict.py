@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scored_runs import heal, model, ordered, scored
 
-from fedcli.compare import verdict
-from fedcli.compare.tested import compare
-from fedcli.compare.verdict import HIGHER, INCONCLUSIVE, LOWER, MODELS_ONLY, Difference, adjusted
+from fedcli.comparison import verdict
+from fedcli.comparison.tested import compare
+from fedcli.comparison.verdict import HIGHER, INCONCLUSIVE, LOWER, MODELS_ONLY, Difference, adjusted
 from fedcli.errors import UsageError
 from fedcli.reporting import comparison
 from fedcli.reporting.comparison import heading, legend, remarks, said_against, sentences, table
@@ -24,7 +24,10 @@ def test_better_in_patients_and_seeds_is_said_and_one_seed_is_told_from_several(
         f"FedHEAL: {points:.1f} points higher than FedAvg in {score}, significant over test patients and seeds."
         for points, score in zip(more, scores)
     ]
-    assert all(text.endswith(", significant over test patients; one training each.") for text in sentences(single))
+    assert all(
+        text.endswith(", significant over test patients; one training each.")
+        for text in sentences(single)
+    )
     assert remarks(several) == ["(a) a difference between the methods: both p are below 0.05."]
     assert remarks(single) == [
         "(a) true of these trained models; 1 seed is too few to attribute the difference to the method."
@@ -32,8 +35,14 @@ def test_better_in_patients_and_seeds_is_said_and_one_seed_is_told_from_several(
     assert [len(table(result).columns) for result in (several, single)] == [8, 7]
     assert [line[-1].text for line in table(single).rows] == ["(a)"] * 2
     assert [line[0].text for line in table(single).rows] == list(scores)
-    assert [column.name for column in table(several).columns[1:4]] == ["FedAvg", "FedHEAL", "change"]
-    assert heading(several) == "FedHEAL against FedAvg, 3 seeds each; they differ in the method alone."
+    assert [column.name for column in table(several).columns[1:4]] == [
+        "FedAvg",
+        "FedHEAL",
+        "change",
+    ]
+    assert (
+        heading(several) == "FedHEAL against FedAvg, 3 seeds each; they differ in the method alone."
+    )
     assert "p seeds: paired t test" in legend(several) and "p seeds" not in legend(single)
 
 
@@ -50,9 +59,21 @@ def test_a_difference_that_no_seed_changes_has_no_test_over_seeds(tmp_path):
     [
         (0.01, 0.01, 3, LOWER, ""),
         (0.01, None, 3, LOWER, ""),
-        (0.01, 0.01, 2, MODELS_ONLY, "2 seeds are too few to attribute the difference to the method"),
+        (
+            0.01,
+            0.01,
+            2,
+            MODELS_ONLY,
+            "2 seeds are too few to attribute the difference to the method",
+        ),
         (0.01, None, 1, MODELS_ONLY, "1 seed is too few to attribute the difference to the method"),
-        (0.01, 0.2, 3, MODELS_ONLY, "it varies too much from seed to seed to be attributed to the method"),
+        (
+            0.01,
+            0.2,
+            3,
+            MODELS_ONLY,
+            "it varies too much from seed to seed to be attributed to the method",
+        ),
         (0.2, 0.01, 3, INCONCLUSIVE, "the seeds agree, but other test patients might reverse it"),
         (0.2, 0.01, 2, INCONCLUSIVE, ""),
         (None, 0.2, 3, INCONCLUSIVE, ""),
@@ -60,7 +81,10 @@ def test_a_difference_that_no_seed_changes_has_no_test_over_seeds(tmp_path):
 )
 def test_what_two_sources_of_chance_leave_to_say(p, over, seeds, expected, why):
     difference = Difference(difference=-0.1, samples=seeds, over="seeds", differing=20)
-    assert (adjusted(difference, p, over).verdict, adjusted(difference, p, over).reason) == (expected, why)
+    assert (adjusted(difference, p, over).verdict, adjusted(difference, p, over).reason) == (
+        expected,
+        why,
+    )
     if expected == LOWER:
         assert adjusted(replace(difference, difference=0.1), p, over).verdict == HIGHER
 
@@ -80,7 +104,12 @@ def test_few_patients_that_differ_can_show_nothing(tmp_path):
         a = scored(tmp_path / f"a{count}", [np.eye(3)[2 - y] * 4] * 2, **about)
         b = heal(tmp_path / f"b{count}", [np.eye(3)[y] * 4] * 2, **about)
         comparison = compare([a], [b], metrics=["accuracy"], resamples=400).rows[0]
-        assert (comparison.differing, comparison.p, comparison.floor, comparison.verdict) == (count, p, p, INCONCLUSIVE)
+        assert (comparison.differing, comparison.p, comparison.floor, comparison.verdict) == (
+            count,
+            p,
+            p,
+            INCONCLUSIVE,
+        )
         assert (comparison.low is None) == (count == 1)
     ranked = ordered({"a": [a], "b": [b]}, "a", "accuracy", "clean", resamples=200)[1]
     assert ranked.note == "only 5 patients or lesions differ, so p cannot be below 0.0625"
@@ -95,7 +124,9 @@ def test_order_against_a_reference_with_holm(tmp_path):
         "better": [heal(tmp_path / "b", model(5, 0))],
         "alone": [heal(tmp_path / f"c{k}", model(5, 0), seed=k) for k in (7, 8)],
     }
-    by_name = {each.name: each for each in ordered(rows, "reference", "accuracy", "clean", resamples=200)}
+    by_name = {
+        each.name: each for each in ordered(rows, "reference", "accuracy", "clean", resamples=200)
+    }
     assert list(by_name) == ["reference", "same", "better", "alone"]
     assert by_name["reference"].note == "the reference" and by_name["reference"].p is None
     assert (by_name["same"].verdict, by_name["better"].verdict, by_name["alone"].verdict) == (
@@ -115,11 +146,16 @@ def test_order_against_a_reference_with_holm(tmp_path):
         "each.",
         "same: no significant difference from reference in accuracy.",
     ]
-    both = [("clean accuracy", "reference", [by_name["same"]]), ("noisy accuracy", "reference", [by_name["same"]])]
+    both = [
+        ("clean accuracy", "reference", [by_name["same"]]),
+        ("noisy accuracy", "reference", [by_name["same"]]),
+    ]
     assert comparison.tests_against(both)[0][0] == (
         "same: no significant difference from reference in any of 2 scores: clean accuracy and noisy accuracy."
     )
-    assert "Holm) over the systems of a table, not over scores" in verdict.legend(list(by_name.values()))
+    assert "Holm) over the systems of a table, not over scores" in verdict.legend(
+        list(by_name.values())
+    )
     assert (
         ordered(rows, "reference", "accuracy", "corrupted", resamples=50)[1].note
         == "the two have no such score in common"
@@ -129,7 +165,10 @@ def test_order_against_a_reference_with_holm(tmp_path):
         [heal(tmp_path / "n1", model(1, 0), corrupted=model(5, 0))],
     )
     assert (
-        ordered({"a": noisy[0], "b": noisy[1]}, "a", "accuracy", "corrupted", resamples=200)[1].verdict == MODELS_ONLY
+        ordered({"a": noisy[0], "b": noisy[1]}, "a", "accuracy", "corrupted", resamples=200)[
+            1
+        ].verdict
+        == MODELS_ONLY
     )
     with pytest.raises(UsageError, match="no system is named 'refrence'"):
         ordered(rows, "refrence", "accuracy", "clean")
@@ -145,7 +184,10 @@ def test_many_systems_get_the_resamples_that_their_adjusted_p_needs():
 def test_one_of_many_systems_can_be_shown_to_differ(tmp_path):
     """Holm's adjustment over 60 systems leaves nothing of a p from 2,000 resamples."""
     runs = {f"alike-{k}": [scored(tmp_path / f"alike-{k}", model(1, 0))] for k in range(60)}
-    runs |= {"reference": [scored(tmp_path / "r", model(1, 0))], "better": [heal(tmp_path / "b", model(5, 0))]}
+    runs |= {
+        "reference": [scored(tmp_path / "r", model(1, 0))],
+        "better": [heal(tmp_path / "b", model(5, 0))],
+    }
     by_name = {row.name: row for row in ordered(runs, "reference", "accuracy", "clean")}
     assert 0 < by_name["better"].p_holm < 0.05
     assert by_name["alike-0"].verdict == INCONCLUSIVE and by_name["better"].verdict == MODELS_ONLY

@@ -48,7 +48,9 @@ class Predicted:
     def nbytes(self) -> int:
         """Of its tables, and about that of its texts."""
         tables = [table for kept in self.tables.values() for table in kept]
-        return sum(array.nbytes for array in (self.id, self.y, self.units, *self.groups.values(), *tables))
+        return sum(
+            array.nbytes for array in (self.id, self.y, self.units, *self.groups.values(), *tables)
+        )
 
     def of(self, attribute: str) -> "Predicted":
         """The images that an attribute's groups are of; "" for all."""
@@ -79,19 +81,25 @@ def differing(pairs: Pairs, of: Where) -> int:
         if first.counted:
             counted[key] = int(members.sum())
             continue
-        before, after = (_marks(run.path, sha256(run.path), of.metric, of.version) for run in (a, b))  # [N, K] each
+        before, after = (
+            _marks(run.path, sha256(run.path), of.metric, of.version) for run in (a, b)
+        )  # [N, K] each
         sets.setdefault(key, []).append((after - before) * members[:, None])
         units[key] = first.units
     moved = {key: apart(np.mean(parts, axis=0), 0.0).any(1) for key, parts in sets.items()}  # [N]
     return sum(len(np.unique(units[key][at])) for key, at in moved.items()) + sum(counted.values())
 
 
-@lru_cache(maxsize=64)  # a reference is set beside many systems, in some seeds, versions and metrics
+@lru_cache(
+    maxsize=64
+)  # a reference is set beside many systems, in some seeds, versions and metrics
 def _marks(scores: Path, _: str, metric: str, version: str) -> np.ndarray:
     """A metric's view of each image, mean over the models that answer: right or not [N, 1], else [N, C]."""
     found = predicted(scores)
     versions = list(found.tables) if version == AVERAGE else [version]
-    return np.mean([_mark(table, found.y, metric) for v in versions for table in found.tables[v]], axis=0)
+    return np.mean(
+        [_mark(table, found.y, metric) for v in versions for table in found.tables[v]], axis=0
+    )
 
 
 def _mark(table: np.ndarray, y: np.ndarray, metric: str) -> np.ndarray:
@@ -113,14 +121,22 @@ def one_class(runs: Sequence[Scored], version: str) -> str:
         stuck = []
         for run in runs:
             found = predicted(run.path)
-            tables = found.last.get(v, []) if found.y.ndim == 1 and len(np.unique(found.y)) > 1 else []
-            stuck += [run] if tables and all(len(np.unique(table.argmax(1))) == 1 for table in tables) else []
+            tables = (
+                found.last.get(v, []) if found.y.ndim == 1 and len(np.unique(found.y)) > 1 else []
+            )
+            stuck += (
+                [run]
+                if tables and all(len(np.unique(table.argmax(1))) == 1 for table in tables)
+                else []
+            )
         which = f" ({'; '.join(run.which for run in stuck)})" if len(stuck) < len(runs) else ""
         parts += [f"every {v} image{which}"] if stuck else []
     return f"predicts one class for {' and '.join(parts)}" if parts else ""
 
 
-_remembered: dict[str, Predicted] = {}  # by the digest of a scores.json; those that were asked for last come last
+_remembered: dict[
+    str, Predicted
+] = {}  # by the digest of a scores.json; those that were asked for last come last
 
 
 def predicted(scores: Path) -> Predicted:
@@ -132,7 +148,10 @@ def predicted(scores: Path) -> Predicted:
     found = _remembered.pop(digest, None)
     if found is None:
         found = _read(scores)
-        while _remembered and found.nbytes + sum(other.nbytes for other in _remembered.values()) > ROOM:
+        while (
+            _remembered
+            and found.nbytes + sum(other.nbytes for other in _remembered.values()) > ROOM
+        ):
             del _remembered[next(iter(_remembered))]
     _remembered[digest] = found
     return found
@@ -168,21 +187,40 @@ def _order(ids: bytes, id_type: str, units: bytes, unit_type: str) -> tuple[np.n
 
 
 def _of_counts(scores: Path, about: manifest.Manifest) -> Predicted:
-    kept, attributes = predictions.read_rebuilt(scores.parent / predictions.REBUILT), about.body["attributes"]
+    kept, attributes = (
+        predictions.read_rebuilt(scores.parent / predictions.REBUILT),
+        about.body["attributes"],
+    )
     data = str(about.body["data"]["partition"])
 
     def images(keys: list[str], attribute: str = "") -> Predicted:
         labels = [kept["clean"][0][key][1] for key in keys]
-        y, groups = np.concatenate(labels), np.repeat(np.arange(len(keys)), [len(part) for part in labels])
+        y, groups = (
+            np.concatenate(labels),
+            np.repeat(np.arange(len(keys)), [len(part) for part in labels]),
+        )
         tables = {
-            v: [np.concatenate([tallied[key][0] for key in keys]) for tallied in kept[v]] for v in VERSIONS if v in kept
+            v: [np.concatenate([tallied[key][0] for key in keys]) for tallied in kept[v]]
+            for v in VERSIONS
+            if v in kept
         }
-        ids = np.array([f"{data} {k}" for k in range(len(y))])  # of one federation those of all its runs
-        codes, last = {attribute: groups} if attribute else {}, {v: rounds[-1:] for v, rounds in tables.items()}
-        return Predicted(ids, y, np.arange(len(y)), False, attributes, codes, tables, last, counted=True)
+        ids = np.array(
+            [f"{data} {k}" for k in range(len(y))]
+        )  # of one federation those of all its runs
+        codes, last = (
+            {attribute: groups} if attribute else {},
+            {v: rounds[-1:] for v, rounds in tables.items()},
+        )
+        return Predicted(
+            ids, y, np.arange(len(y)), False, attributes, codes, tables, last, counted=True
+        )
 
-    parts = {name: [f"{name}/{g}" for g in range(len(values))] for name, values in attributes.items()}
-    return replace(images(["all"]), by_attribute={name: images(keys, name) for name, keys in parts.items()})
+    parts = {
+        name: [f"{name}/{g}" for g in range(len(values))] for name, values in attributes.items()
+    }
+    return replace(
+        images(["all"]), by_attribute={name: images(keys, name) for name, keys in parts.items()}
+    )
 
 
 def can_resample(pairs: Pairs, of: Where) -> bool:
@@ -190,6 +228,7 @@ def can_resample(pairs: Pairs, of: Where) -> bool:
     belong together."""
     counted = [found for run, _ in pairs if (found := predicted(run.path)).counted]
     return all(
-        of.version in found.tables and (predictions.by_image(of.metric) or found.tables[of.version][0].shape[1] == 2)
+        of.version in found.tables
+        and (predictions.by_image(of.metric) or found.tables[of.version][0].shape[1] == 2)
         for found in counted
     )

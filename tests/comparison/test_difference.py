@@ -8,9 +8,9 @@ import scipy.stats
 from nested_scores import body_of
 from scored_runs import PATIENTS_OF, SEX, N, Y, drawn, heal, model, ordered, row, scored
 
-from fedcli.compare.systems import read
-from fedcli.compare.tested import compare
-from fedcli.compare.verdict import INCONCLUSIVE, Difference
+from fedcli.comparison.systems import read
+from fedcli.comparison.tested import compare
+from fedcli.comparison.verdict import INCONCLUSIVE, Difference
 from fedcli.errors import UsageError
 from fedcli.metrics import score
 from fedcli.reporting.comparison import notes, sentences
@@ -18,12 +18,29 @@ from fedcli.reporting.comparison import notes, sentences
 
 def test_two_equal_systems_have_no_difference_and_p_is_one(tmp_path):
     logits = model(1, 0)
-    comparison = compare([scored(tmp_path / "a", logits)], [heal(tmp_path / "b", logits)], resamples=200)
+    comparison = compare(
+        [scored(tmp_path / "a", logits)], [heal(tmp_path / "b", logits)], resamples=200
+    )
     for each in comparison.rows + comparison.groups["sex"].gaps + comparison.groups["sex"].each:
-        assert (each.difference, each.low, each.high, each.p, each.verdict) == (0, 0, 0, 1, INCONCLUSIVE)
-    assert comparison.images[0]["versions"]["clean"]["mcnemar"] == {"only_a": 0, "only_b": 0, "p": 1}
-    every = "balanced accuracy, clean, AUC, clean, gap by sex, balanced accuracy and gap by sex, AUC"
-    assert sentences(comparison)[0] == f"No significant difference between FedHEAL and FedAvg in {every}."
+        assert (each.difference, each.low, each.high, each.p, each.verdict) == (
+            0,
+            0,
+            0,
+            1,
+            INCONCLUSIVE,
+        )
+    assert comparison.images[0]["versions"]["clean"]["mcnemar"] == {
+        "only_a": 0,
+        "only_b": 0,
+        "p": 1,
+    }
+    every = (
+        "balanced accuracy, clean, AUC, clean, gap by sex, balanced accuracy and gap by sex, AUC"
+    )
+    assert (
+        sentences(comparison)[0]
+        == f"No significant difference between FedHEAL and FedAvg in {every}."
+    )
 
 
 def test_the_interval_is_that_of_images_written_out_resample_by_resample(tmp_path):
@@ -50,7 +67,9 @@ def test_the_interval_is_that_of_images_written_out_resample_by_resample(tmp_pat
         ]
         differences.append(means[1] - means[0])
     difference = row(comparison, "average", "auc_ovo_macro")
-    assert (difference.low, difference.high) == pytest.approx(tuple(np.quantile(differences, [0.025, 0.975])))
+    assert (difference.low, difference.high) == pytest.approx(
+        tuple(np.quantile(differences, [0.025, 0.975]))
+    )
     assert (comparison.sample.unit, comparison.sample.units, comparison.sample.test_images) == (
         "patient or lesion",
         N // 2,
@@ -60,11 +79,16 @@ def test_the_interval_is_that_of_images_written_out_resample_by_resample(tmp_pat
 
 def test_the_interval_of_a_gap_is_that_of_images_written_out(tmp_path):
     runs = model(1, 0), model(1, 1)
-    comparison = compare([scored(tmp_path / "a", runs[0])], [heal(tmp_path / "b", runs[1])], resamples=20)
+    comparison = compare(
+        [scored(tmp_path / "a", runs[0])], [heal(tmp_path / "b", runs[1])], resamples=20
+    )
     differences = []
     for weights in drawn(20):
         parts = [np.repeat(np.arange(N), weights * (SEX == g)) for g in (0, 1)]
-        each = [[[score(round_[at], Y[at])["auc_ovo_macro"] for at in parts] for round_ in rounds] for rounds in runs]
+        each = [
+            [[score(round_[at], Y[at])["auc_ovo_macro"] for at in parts] for round_ in rounds]
+            for rounds in runs
+        ]
         gaps = [np.mean([abs(f - m) for f, m in rounds]) for rounds in each]
         differences.append(gaps[1] - gaps[0])
     gap = next(g for g in comparison.groups["sex"].gaps if g.metric == "auc_ovo_macro")
@@ -77,12 +101,20 @@ def test_means_spreads_and_tests_over_seeds(tmp_path):
     comparison = compare(a, b[::-1], resamples=200)
     difference = row(comparison, "clean", "balanced_accuracy")
     means = [
-        [body_of(path)["versions"]["clean"]["balanced_accuracy"]["mean_last5"] for path in side] for side in (a, b)
+        [body_of(path)["versions"]["clean"]["balanced_accuracy"]["mean_last5"] for path in side]
+        for side in (a, b)
     ]
     assert difference.difference == pytest.approx(np.mean(means[1]) - np.mean(means[0]))
-    assert difference.over_seeds["paired_t"]["p"] == pytest.approx(scipy.stats.ttest_rel(*means).pvalue)
-    assert difference.over_seeds["wilcoxon"]["p"] == difference.over_seeds["wilcoxon"]["floor"] == 0.25
-    assert (difference.p_holm, difference.p_seeds_holm) == (difference.p, difference.over_seeds["paired_t"]["p"])
+    assert difference.over_seeds["paired_t"]["p"] == pytest.approx(
+        scipy.stats.ttest_rel(*means).pvalue
+    )
+    assert (
+        difference.over_seeds["wilcoxon"]["p"] == difference.over_seeds["wilcoxon"]["floor"] == 0.25
+    )
+    assert (difference.p_holm, difference.p_seeds_holm) == (
+        difference.p,
+        difference.over_seeds["paired_t"]["p"],
+    )
     assert difference.a.std_runs == pytest.approx(np.std(means[0], ddof=1))
     assert comparison.systems["b"]["seeds"] == [0, 1, 2]
 
@@ -92,7 +124,9 @@ def test_patients_that_both_answer_alike_do_not_count_as_differing(tmp_path):
     a, b = (np.eye(3)[Y] * 4 for _ in range(2))
     a[2], b[2], b[0], b[1] = np.eye(3)[(Y[2] + 1) % 3], np.eye(3)[(Y[2] + 2) % 3], -b[0], -b[1]
     paths = scored(tmp_path / "a", [a] * 2), heal(tmp_path / "b", [b] * 2)
-    comparison = compare([paths[0]], [paths[1]], metrics=["accuracy", "f1_macro", "auc_ovo_macro"], resamples=50)
+    comparison = compare(
+        [paths[0]], [paths[1]], metrics=["accuracy", "f1_macro", "auc_ovo_macro"], resamples=50
+    )
     assert [row.differing for row in comparison.rows] == [1, 2, 2]
     each = {(row.metric, row.group): row.differing for row in comparison.groups["sex"].each}
     assert (each["accuracy", "f"], each["accuracy", "m"], each["auc_ovo_macro", "m"]) == (1, 0, 1)
@@ -110,14 +144,24 @@ def test_gaps_between_groups_and_a_small_group(tmp_path):
         of = [run.scores.part().lies("sex", "clean", metric, "gap").mean for run in read(paths)]
         assert gaps[metric].difference == pytest.approx(of[1] - of[0])
         assert gaps[metric].low > 0
-    assert any("higher than FedAvg in gap by sex, AUC, significant over test" in said for said in sentences(comparison))
+    assert any(
+        "higher than FedAvg in gap by sex, AUC, significant over test" in said
+        for said in sentences(comparison)
+    )
     each = {(r.metric, r.group): r for r in comparison.groups["sex"].each}
-    assert each["balanced_accuracy", "m"].difference == 0 and each["balanced_accuracy", "f"].high < 0
+    assert (
+        each["balanced_accuracy", "m"].difference == 0 and each["balanced_accuracy", "f"].high < 0
+    )
     assert (each["auc_ovo_macro", "m"].low, each["auc_ovo_macro", "m"].high) == (0, 0)
-    few = [scored(tmp_path / f"{k}", model(1, k, y=Y[:12]), y=Y[:12], units=None, rule=str(k)) for k in (0, 1)]
+    few = [
+        scored(tmp_path / f"{k}", model(1, k, y=Y[:12]), y=Y[:12], units=None, rule=str(k))
+        for k in (0, 1)
+    ]
     comparison = compare(few[:1], few[1:], resamples=100)
     assert "sex f: 6 images, fewer than 30, so its score is unreliable" in notes(comparison)
-    assert "12 images in the test set, fewer than 30: the intervals may be too narrow" in notes(comparison)
+    assert "12 images in the test set, fewer than 30: the intervals may be too narrow" in notes(
+        comparison
+    )
 
 
 def test_two_classes_have_delongs_test_and_auc_binary(tmp_path):
@@ -129,7 +173,11 @@ def test_two_classes_have_delongs_test_and_auc_binary(tmp_path):
     assert last["auc_b"] == body_of(b)["versions"]["clean"]["auc_binary"]["last"]
     assert 0 < last["p"] < 1
     with pytest.raises(UsageError, match="no interval can be made of 'auc_binary'"):
-        compare([scored(tmp_path / "c", model(1, 0))], [heal(tmp_path / "d", model(1, 1))], metrics=["auc_binary"])
+        compare(
+            [scored(tmp_path / "c", model(1, 0))],
+            [heal(tmp_path / "d", model(1, 1))],
+            metrics=["auc_binary"],
+        )
 
 
 def test_where_clients_answer_for_themselves_the_mean_over_them_is_compared(tmp_path):
@@ -147,7 +195,12 @@ def test_the_order_of_the_test_images_does_not_matter(tmp_path):
     a, logits = scored(tmp_path / "a", model(1, 0), by=()), model(2, 1)
     b = heal(tmp_path / "b", logits, by=())
     turned = heal(
-        tmp_path / "c", [first[turn] for first in logits], y=Y[turn], ids=ids[turn], units=PATIENTS_OF[turn], by=()
+        tmp_path / "c",
+        [first[turn] for first in logits],
+        y=Y[turn],
+        ids=ids[turn],
+        units=PATIENTS_OF[turn],
+        by=(),
     )
     first, second = compare([a], [b], resamples=50), compare([a], [turned], resamples=50)
     assert [(r.low, r.high, r.p) for r in first.rows] == [(r.low, r.high, r.p) for r in second.rows]
@@ -164,11 +217,17 @@ def test_one_class_for_every_image_and_unknown_groups_are_told(tmp_path):
     assert "FedAvg predicts one class for every clean image" in notes(comparison)
     assert "FedHEAL predicts one class for every clean image (seed 1)" in notes(comparison)
     assert comparison.groups["sex"].unknown == 4
-    assert "sex is unknown of 4 of 60 test images: they are in no group, but in the other scores" in notes(comparison)
+    assert (
+        "sex is unknown of 4 of 60 test images: they are in no group, but in the other scores"
+        in notes(comparison)
+    )
     rows = ordered({"a": a, "b": b}, "a", "accuracy", "clean", resamples=50)
     assert rows[0].note == "the reference; predicts one class for every clean image"
     assert rows[1].note.endswith("predicts one class for every clean image (seed 1)")
-    assert "one class" not in ordered({"a": a, "b": b}, "a", "accuracy", "corrupted", resamples=50)[0].note
+    assert (
+        "one class"
+        not in ordered({"a": a, "b": b}, "a", "accuracy", "corrupted", resamples=50)[0].note
+    )
 
 
 def test_two_systems_have_the_same_p_in_compare_and_in_order(tmp_path):

@@ -59,7 +59,10 @@ class Sample:
         means = [float(np.mean(rounds)) for rounds in per_round]
         if self.over == "seeds":
             return means
-        return [float(np.mean([m for m, at in zip(means, self.sets) if at == k])) for k in range(self.count)]
+        return [
+            float(np.mean([m for m, at in zip(means, self.sets) if at == k]))
+            for k in range(self.count)
+        ]
 
 
 class Paired(NamedTuple):
@@ -73,12 +76,19 @@ class Paired(NamedTuple):
 def paired(a: Sequence[Scored], b: Sequence[Scored]) -> Paired:
     """The pairs of two systems' runs. Raises FedcliError where there is none, or test sets differ."""
     if not a or not b:
-        raise FedcliError("there is no run to compare", "give the scores of at least one run of each system")
+        raise FedcliError(
+            "there is no run to compare", "give the scores of at least one run of each system"
+        )
     first, second = _by_draw(a), _by_draw(b)
     if len(a) == len(b) == 1 and first.keys() != second.keys():
-        pairs, notes = [(a[0], b[0])], ["the two runs do not have the same seeds: they differ in their draw as well"]
+        pairs, notes = (
+            [(a[0], b[0])],
+            ["the two runs do not have the same seeds: they differ in their draw as well"],
+        )
     else:
-        shared = sorted((draw for draw in first if draw in second), key=lambda draw: first[draw].seed)
+        shared = sorted(
+            (draw for draw in first if draw in second), key=lambda draw: first[draw].seed
+        )
         pairs, notes = [(first[draw], second[draw]) for draw in shared], []
         alone = [run for draw, run in [*first.items(), *second.items()] if draw not in shared]
         if alone:
@@ -87,14 +97,22 @@ def paired(a: Sequence[Scored], b: Sequence[Scored]) -> Paired:
     if not pairs:
         seeds = [", ".join(sorted({str(run.seed) for run in runs})) for runs in (a, b)]
         what = f"no run of {a[0].scores.name} and of {b[0].scores.name} has the same seeds"
-        raise FedcliError(f"{what} (of training: {seeds[0]}; {seeds[1]})", "train both with the same seeds")
+        raise FedcliError(
+            f"{what} (of training: {seeds[0]}; {seeds[1]})", "train both with the same seeds"
+        )
     for pair in pairs:
         _check_same_test(*pair)
     if any(predicted(run.path).counted for run in pairs[0]):
         notes.append(COUNTED)
-    differ = [kind for kind in ("partition", "corruption") if any(x.sha256(kind) != y.sha256(kind) for x, y in pairs)]
+    differ = [
+        kind
+        for kind in ("partition", "corruption")
+        if any(x.sha256(kind) != y.sha256(kind) for x, y in pairs)
+    ]
     if differ:
-        notes.append(f"the systems were not trained on the same {' and '.join(differ)}: {NOT_THE_METHOD}")
+        notes.append(
+            f"the systems were not trained on the same {' and '.join(differ)}: {NOT_THE_METHOD}"
+        )
     sample = _sample(pairs)
     return Paired(pairs, sample, [*notes, *filter(None, [sample.note])])
 
@@ -114,7 +132,8 @@ def _check_same_test(a: Scored, b: Scored) -> None:
     if bool(first.counted) != bool(second.counted):
         at_sites, here = (a, b) if first.counted else (b, a)
         raise FedcliError(
-            f"{at_sites.path} was counted at sites and {here.path} was not", "evaluate both with the same --engine"
+            f"{at_sites.path} was counted at sites and {here.path} was not",
+            "evaluate both with the same --engine",
         )
     if not np.array_equal(first.id, second.id):
         shared = len(np.intersect1d(first.id, second.id))
@@ -131,7 +150,11 @@ def _sample(pairs: Pairs) -> Sample:
     sets = numbered([predicted(run.path).id.tobytes() for run in runs])
     firsts = one_of_each(runs)
     tests = [predicted(run.path) for run in firsts]
-    overlaps = [len(test.y) / _trained_on(run) for test, run in zip(tests, firsts)] if len(tests) > 1 else [0.0]
+    overlaps = (
+        [len(test.y) / _trained_on(run) for test, run in zip(tests, firsts)]
+        if len(tests) > 1
+        else [0.0]
+    )
     over = "splits" if None in [run.fold for run in firsts] else "folds"
     return Sample(
         over if len(tests) > 1 else "seeds",
@@ -158,5 +181,7 @@ def _trained_on(run: Scored) -> int:
     if run.scores.train_images:
         return run.scores.train_images
     if not run.scores.shots:
-        raise FedcliError(f"{run.path} does not say how many images were trained on", "evaluate the run again")
+        raise FedcliError(
+            f"{run.path} does not say how many images were trained on", "evaluate the run again"
+        )
     return sum(count for classes in run.scores.shots.classes.values() for count in classes.values())

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import friedmanchisquare
 
-from fedcli.compare.ranks import friedman
+from fedcli.comparison.ranks import friedman
 
 EXAMPLE = """4 3 2 1|1 2 3 4|4 1 2 3|4 1 3 2|4 2 3 1|1 2.5 4 2.5|3 2 4 1|2.5 2.5 4 1|4 3 2 1|2.5 2.5 2.5 2.5
 4 2.5 1 2.5|3 2 4 1|4 1 2 3|3 1 4 2"""  # ranks of four classifiers on 14 datasets: Demsar 2006, Table 6

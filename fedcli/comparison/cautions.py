@@ -32,7 +32,10 @@ def at_chance(runs: Sequence[Scored]) -> str:
     test images have, or 1/2 of several labels per image.
     """
     parts = []
-    for version, word in ((MODELS[0], MODELS[0]), (MODELS[1], versions(run.scores for run in runs)[MODELS[1]])):
+    for version, word in (
+        (MODELS[0], MODELS[0]),
+        (MODELS[1], versions(run.scores for run in runs)[MODELS[1]]),
+    ):
         if not (stuck := [run for run in runs if _is_stuck(run, version)]):
             continue
         which = f" ({'; '.join(run.which for run in stuck)})" if len(stuck) < len(runs) else ""
@@ -41,7 +44,10 @@ def at_chance(runs: Sequence[Scored]) -> str:
             same = one_class(stuck, version)
         metric = stuck[0].scores.usual[0]
         scores = [run.scores.versions[version][metric] for run in stuck]
-        values, lows = (", ".join(f"{100 * x:.1f}" for x in each) for each in zip(*((i.last, i.low) for i in scores)))
+        values, lows = (
+            ", ".join(f"{100 * x:.1f}" for x in each)
+            for each in zip(*((i.last, i.low) for i in scores))
+        )
         chance = f"{100 / stuck[0].scores.answers(version):.1f} %"
         parts.append(
             f"gives the same answer for every {word} image{which}"
@@ -50,7 +56,9 @@ def at_chance(runs: Sequence[Scored]) -> str:
             f"95 % interval begins at {lows} %"
         )
     uncorrected = all(run.scores.options.get("prior") in (None, "none") for run in runs)
-    prior = PRIOR * (uncorrected and not runs[0].scores.several_labels)  # which no prior can be given for
+    prior = PRIOR * (
+        uncorrected and not runs[0].scores.several_labels
+    )  # which no prior can be given for
     return f"{'; '.join(parts)}. {ADVICE.format(prior=prior)}" if parts else ""
 
 
@@ -80,7 +88,9 @@ def levelling_down(
             narrower = (max(was) - min(was)) - (max(now) - min(now))
             if apart(narrower, 0.0) > 0 and (apart(now, was) <= 0).all():
                 best, area = max(shared, key=lambda group: before[group]), runs[0].scores.usual[1]
-                tested = test(Where("clean", attribute=attribute, metric=area, measure=views.GAP), place)
+                tested = test(
+                    Where("clean", attribute=attribute, metric=area, measure=views.GAP), place
+                )
                 sure = tested is not None and significant(tested)
                 each = [run.scores for run in (*first, *runs)]
                 few = BY_FEW * (views.GAP in small_decides(each, attribute, "clean", area, LAST5))
@@ -102,9 +112,18 @@ def _unsure(tested: Difference | None) -> str:
 def _group_means(runs: Sequence[Scored], attribute: str) -> dict[str, float]:
     """Each group's mean over rounds and runs on clean images, of groups that have a score in every run."""
     area = runs[0].scores.usual[1]
-    each = [run.scores.groups[attribute]["clean"].get(area, {}) for run in runs if attribute in run.scores.groups]
-    known = {group: [m for scores in each if (m := scores.get(group, Score()).mean) is not None] for group in each[0]}
-    return {group: float(np.mean(means)) for group, means in known.items() if len(means) == len(each)}
+    each = [
+        run.scores.groups[attribute]["clean"].get(area, {})
+        for run in runs
+        if attribute in run.scores.groups
+    ]
+    known = {
+        group: [m for scores in each if (m := scores.get(group, Score()).mean) is not None]
+        for group in each[0]
+    }
+    return {
+        group: float(np.mean(means)) for group, means in known.items() if len(means) == len(each)
+    }
 
 
 def doubtful(runs: Sequence[Scores], metrics: Sequence[str], at: str, view: str = "") -> list[str]:
@@ -129,8 +148,15 @@ def small_decides(
             continue
         part = scores.part(model=table.BEST) if at == BEST else scores.part(view)
         column = part.groups.get(attribute, {}).get(version, {}).get(metric, {})
-        for values in zip(*(score.values[-1:] if at == LAST else score.values for score in column.values())):
-            edges = views.edges(dict(zip(column, [Score([value]) for value in values])), low=better_low(metric)) or ()
+        for values in zip(
+            *(score.values[-1:] if at == LAST else score.values for score in column.values())
+        ):
+            edges = (
+                views.edges(
+                    dict(zip(column, [Score([value]) for value in values])), low=better_low(metric)
+                )
+                or ()
+            )
             names = [name for name, _ in edges]
             decided |= {views.WORST} if small & {*names[:1]} else set()
             decided |= {views.GAP} if small & {*names} else set()
@@ -142,7 +168,11 @@ def small_groups(scores: Scores, attribute: str) -> dict[str, str]:
 
     A group without any test image, such as a hospital that is left out, has no score that could be unreliable.
     """
-    return {group: score.small for group, score in scores.members(attribute).items() if score.small and score.count}
+    return {
+        group: score.small
+        for group, score in scores.members(attribute).items()
+        if score.small and score.count
+    }
 
 
 def small_in_sets(sets: Mapping[str, Scores], attribute: str) -> dict[str, str]:
@@ -152,7 +182,9 @@ def small_in_sets(sets: Mapping[str, Scores], attribute: str) -> dict[str, str]:
     """
     reasons: dict[str, list[str]] = {}
     members = {which: scores.members(attribute) for which, scores in sets.items()}
-    for value in dict.fromkeys(value for known in members.values() for value, score in known.items() if score.count):
+    for value in dict.fromkeys(
+        value for known in members.values() for value, score in known.items() if score.count
+    ):
         for which, scores in sets.items():
             absent = value not in members[which] or not members[which][value].count
             if why := "no test image" if absent else small_groups(scores, attribute).get(value):
@@ -167,11 +199,18 @@ def unreliable_groups(scores: Scores) -> list[str]:
     for name in scores.groups:
         for value in small_groups(scores, name):
             score = scores.members(name)[value]
-            classes = [scores.classes[at] for at in score.missing if at not in overall and at < len(scores.classes)]
+            classes = [
+                scores.classes[at]
+                for at in score.missing
+                if at not in overall and at < len(scores.classes)
+            ]
             if score.count < SMALL or not classes:
                 few.append(f"{name} {value} ({score.small})")
             else:
-                seen, known = len(scores.classes) - len(score.missing), len(scores.classes) - len(overall)
+                seen, known = (
+                    len(scores.classes) - len(score.missing),
+                    len(scores.classes) - len(overall),
+                )
                 lacking.append(
                     f"{name} {value} has no test image of {' or '.join(classes)}: its AUC covers {seen} of {known} "
                     "classes"
@@ -184,4 +223,8 @@ def doubtful_decisions(scores: Scores, attribute: str, names: Sequence[str]) -> 
 
     the table holds no group's own rates, so which groups differ most is not known.
     """
-    return {name for name in names if name.startswith(PARITY)} if small_groups(scores, attribute) else set()
+    return (
+        {name for name in names if name.startswith(PARITY)}
+        if small_groups(scores, attribute)
+        else set()
+    )

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scored_runs import PATIENTS_OF, SEX, N, Y, fold, heal, model, scored
 
-from fedcli.compare.resampling import Resamples, bounds_of_mean, left_of_mean
-from fedcli.compare.systems import read
-from fedcli.compare.tested import compare
+from fedcli.comparison.resampling import Resamples, bounds_of_mean, left_of_mean
+from fedcli.comparison.systems import read
+from fedcli.comparison.tested import compare
 from fedcli.reporting.comparison import body, legend
 from fedcli.scores.statistics import intervals
 from fedcli.scores.statistics.bootstrap import bca_interval, draw
@@ -34,14 +34,20 @@ def test_scores_of_all_images_and_of_groups_without_each_patient(tmp_path):
     logits = model(1, 0)
     (run,) = read([scored(tmp_path / "a", logits)])
     made = Resamples(10)
-    assert sorted(made.left(run, Where("clean", metric=METRIC))) == pytest.approx(sorted(by_hand(logits)))
-    female, male = (by_hand(logits, SEX == g) for g in (0, 1))
-    assert sorted(made.left(run, Where("clean", attribute="sex", group="f", metric=METRIC))) == pytest.approx(
-        sorted(female)
+    assert sorted(made.left(run, Where("clean", metric=METRIC))) == pytest.approx(
+        sorted(by_hand(logits))
     )
+    female, male = (by_hand(logits, SEX == g) for g in (0, 1))
+    assert sorted(
+        made.left(run, Where("clean", attribute="sex", group="f", metric=METRIC))
+    ) == pytest.approx(sorted(female))
     gaps = made.left(run, Where("clean", attribute="sex", metric=METRIC, measure=GAP))
-    each = [np.abs(np.subtract(*(by_hand([single], SEX == g) for g in (0, 1)))) for single in logits]
-    assert sorted(gaps) == pytest.approx(sorted(np.mean(each, axis=0))) and male.shape == gaps.shape == (30,)
+    each = [
+        np.abs(np.subtract(*(by_hand([single], SEX == g) for g in (0, 1)))) for single in logits
+    ]
+    assert sorted(gaps) == pytest.approx(
+        sorted(np.mean(each, axis=0))
+    ) and male.shape == gaps.shape == (30,)
 
 
 def test_a_patient_of_one_test_set_is_left_out_of_its_pairs_alone():
@@ -60,7 +66,9 @@ def test_compare_gives_bca_intervals_where_they_are_asked_for(tmp_path):
     expected = bca_interval(row.difference, second - first, by_hand(runs[1]) - by_hand(runs[0]))
     assert (row.low, row.high) == pytest.approx(expected)
     assert (row.low, row.high) != (before.low, before.high) and row.p == before.p
-    assert "(BCa)" in legend(made) and "(BCa)" not in legend(usual) and body(made)["interval"] == "bca"
+    assert (
+        "(BCa)" in legend(made) and "(BCa)" not in legend(usual) and body(made)["interval"] == "bca"
+    )
     gap, plain = (each.groups["sex"].gaps[0] for each in (made, usual))
     assert gap.low < gap.high and (gap.low, gap.high) != (plain.low, plain.high)
 
@@ -78,7 +86,14 @@ def a_fold(folder, k, size, seed):
 
 
 def known(answers, method):
-    return Score([float(answers.mean())], [6], low=0.0, high=1.0, interval=f"{method} by image", units=len(answers))
+    return Score(
+        [float(answers.mean())],
+        [6],
+        low=0.0,
+        high=1.0,
+        interval=f"{method} by image",
+        units=len(answers),
+    )
 
 
 def left_out(answers):
@@ -87,7 +102,10 @@ def left_out(answers):
 
 def test_a_patient_is_left_out_of_the_runs_of_its_own_test_set_alone(tmp_path, monkeypatch):
     """Two seeds of one fold, one of another."""
-    made = [a_fold(tmp_path / f"{k}{seed}", k, SIZES[k - 1], seed) for k, seed in ((1, 0), (1, 1), (2, 0))]
+    made = [
+        a_fold(tmp_path / f"{k}{seed}", k, SIZES[k - 1], seed)
+        for k, seed in ((1, 0), (1, 1), (2, 0))
+    ]
     runs, (a, b, c) = read([path for path, _ in made]), [answers for _, answers in made]
     asked = []
     monkeypatch.setattr(intervals, "bounds", lambda *of: asked.extend(of) or (0.1, 0.9))
@@ -95,7 +113,9 @@ def test_a_patient_is_left_out_of_the_runs_of_its_own_test_set_alone(tmp_path, m
     first, second = (draw(size, intervals.RESAMPLES, intervals.SEED) for size in SIZES)
     left = [left_out(a) + left_out(b) + c.mean(), a.mean() + b.mean() + left_out(c)]
     assert asked[0] == pytest.approx(np.mean([a.mean(), b.mean(), c.mean()]))
-    assert asked[1] == pytest.approx(((first @ a + first @ b) / 60 + np.roll(second @ c / 48, 1)) / 3)
+    assert asked[1] == pytest.approx(
+        ((first @ a + first @ b) / 60 + np.roll(second @ c / 48, 1)) / 3
+    )
     assert asked[2] == pytest.approx(np.concatenate(left) / 3)
 
 
@@ -110,6 +130,7 @@ def test_patients_of_two_test_sets_of_one_size_are_not_drawn_as_one(tmp_path, me
     two = bounds_of_mean(both, SCORE, [estimate] * 2)
     assert two[1] - two[0] < 0.85 * (one[1] - one[0])  # by the square root of two, in the long run
     groups = [
-        bounds_of_mean(each, SCORE._replace(attribute="sex", group="f"), [estimate] * 2) for each in (alone * 2, both)
+        bounds_of_mean(each, SCORE._replace(attribute="sex", group="f"), [estimate] * 2)
+        for each in (alone * 2, both)
     ]
     assert groups[1][1] - groups[1][0] < 0.9 * (groups[0][1] - groups[0][0])

@@ -21,7 +21,9 @@ HIGHER, LOWER, INCONCLUSIVE = "higher", "lower", "inconclusive"
 MODELS_ONLY = "significant for these trained models, not across seeds"
 UNITS = {"patient or lesion": "patients or lesions", "image": "images"}
 NOT_EQUAL = "An inconclusive difference does not show that the two are equal: the intervals show how large it may be."
-HOLM = "p is adjusted (Holm) over the systems of a table, not over scores; intervals are not adjusted"
+HOLM = (
+    "p is adjusted (Holm) over the systems of a table, not over scores; intervals are not adjusted"
+)
 OVER_PATIENTS = (
     "95 % interval and p over patients: {resamples} bootstrap resamples of the patients of the test set, with the "
     "trained models held fixed; where n patients differ at all, p is at least 2 / 2^n"
@@ -103,8 +105,13 @@ Row = TypeVar("Row", bound=Difference)
 def adjusted(row: Row, p: float | None, p_seeds: float | None) -> Row:
     """A tested row with its adjusted p, and what they let one say."""
     samples, one, difference = row.samples or 0, (row.over or "")[:-1], row.difference or 0.0
-    reverses = any(test["difference"] * difference < 0 for test in (row.over_seeds or {}).values())  # of unlike folds
-    verdict, reason = MODELS_ONLY, f"it varies too much from {one} to {one} to be attributed to the method"
+    reverses = any(
+        test["difference"] * difference < 0 for test in (row.over_seeds or {}).values()
+    )  # of unlike folds
+    verdict, reason = (
+        MODELS_ONLY,
+        f"it varies too much from {one} to {one} to be attributed to the method",
+    )
     if not _below(p):
         verdict, reason = INCONCLUSIVE, ""
         if 0 < (row.differing or 0) < FEW:
@@ -123,7 +130,9 @@ def adjusted(row: Row, p: float | None, p_seeds: float | None) -> Row:
 
 def significant(row: Difference) -> bool:
     """Tell whether a judged difference may be called one: of fewer than ENOUGH seeds, for these trained models."""
-    return row.verdict in (HIGHER, LOWER) or (row.verdict == MODELS_ONLY and (row.samples or 0) < ENOUGH)
+    return row.verdict in (HIGHER, LOWER) or (
+        row.verdict == MODELS_ONLY and (row.samples or 0) < ENOUGH
+    )
 
 
 def _below(p: float | None) -> bool:
@@ -146,7 +155,9 @@ def enough(comparisons: int) -> int:
 
 def legend(rows: Sequence[Difference], resamples: int = RESAMPLES) -> str:
     """A legend of the intervals, p and verdicts of rows, whether of compare or of order."""
-    most = max((row for row in rows if row.samples), key=lambda row: row.samples or 0, default=Difference())
+    most = max(
+        (row for row in rows if row.samples), key=lambda row: row.samples or 0, default=Difference()
+    )
     parts = [OVER_PATIENTS.format(resamples=resamples)]
     if (most.samples or 0) > 1:
         splits = OVER_SPLITS.format(over=most.over, count=most.samples, overlap=most.overlap or 0.0)

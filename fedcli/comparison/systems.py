@@ -45,7 +45,9 @@ class Scored:
     @cached_property
     def asked(self) -> dict[str, Any]:
         """All that a run and its data were asked for, by name; a stage's options have its name in front."""
-        return _about(self.scores) | self.scores.settings | self.scores.options | _of_data(self.scores)
+        return (
+            _about(self.scores) | self.scores.settings | self.scores.options | _of_data(self.scores)
+        )
 
     @cached_property
     def identity(self) -> str:
@@ -55,7 +57,9 @@ class Scored:
     @cached_property
     def draw(self) -> str:
         """Equal for runs of the same seeds and folds, of training and of the data: runs are paired by it."""
-        return json.dumps({key: self.asked[key] for key in sorted(self.asked) if last(key) in DRAWN})
+        return json.dumps(
+            {key: self.asked[key] for key in sorted(self.asked) if last(key) in DRAWN}
+        )
 
     @property
     def seed(self) -> Any:
@@ -69,7 +73,9 @@ class Scored:
     @property
     def which(self) -> str:
         """Its fold, where it has one, its seed, and those seeds of its data that are not 0, in words."""
-        seeds = {"seed": self.seed} | {k: v for k, v in _of_data(self.scores).items() if last(k) == "seed" and v}
+        seeds = {"seed": self.seed} | {
+            k: v for k, v in _of_data(self.scores).items() if last(k) == "seed" and v
+        }
         fold = {} if self.fold is None else {"fold": self.fold}
         return ", ".join(f"{name} {value}" for name, value in (fold | seeds).items())
 
@@ -83,7 +89,12 @@ class Scored:
         if not of.attribute:
             return self.scores.versions.get(of.version, {}).get(of.metric)
         if of.group:
-            return self.scores.groups[of.attribute].get(of.version, {}).get(of.metric, {}).get(of.group)
+            return (
+                self.scores.groups[of.attribute]
+                .get(of.version, {})
+                .get(of.metric, {})
+                .get(of.group)
+            )
         return self.scores.part().lies(of.attribute, of.version, of.metric, of.measure)
 
     def rounds(self, of: Where) -> list[float] | None:
@@ -154,11 +165,16 @@ def settings(a: Scores, b: Scores) -> list[dict[str, str]]:
     for run in (a, b):
         asked: dict[str, Any] = run.settings
         if a.method != b.method:  # options of two methods are not the same options
-            values = ", ".join(f"{key}={value}" for key, value in run.settings.items() if key != "rule")
+            values = ", ".join(
+                f"{key}={value}" for key, value in run.settings.items() if key != "rule"
+            )
             asked = {"method settings": values or "none"}
         sides.append(_about(run) | run.options | _of_data(run) | asked)
     first, second = sides
-    pairs = {name: (first.get(name, "-"), second.get(name, "-")) for name in dict.fromkeys([*first, *second])}
+    pairs = {
+        name: (first.get(name, "-"), second.get(name, "-"))
+        for name in dict.fromkeys([*first, *second])
+    }
     return [{"what": k, "a": brief(x), "b": brief(y)} for k, (x, y) in pairs.items() if x != y]
 
 
@@ -171,11 +187,20 @@ def brief(value: Any) -> str:
 
 
 def _about(run: Scores) -> dict[str, Any]:
-    about = {"method": run.label, "rule": run.rule, "rounds": run.rounds, "clients": run.roster_size}
-    about |= {"tested on": f"{run.external.dataset} {run.external.sha256[:8]}"} if run.external else {}
+    about = {
+        "method": run.label,
+        "rule": run.rule,
+        "rounds": run.rounds,
+        "clients": run.roster_size,
+    }
+    about |= (
+        {"tested on": f"{run.external.dataset} {run.external.sha256[:8]}"} if run.external else {}
+    )
     return about | {"dataset": run.dataset} | {f"model {key}": run.model.get(key) for key in MODEL}
 
 
 def _of_data(run: Scores) -> dict[str, Any]:
     stages = [(kind, stage) for kind, stage in run.data.items() if stage]
-    return {f"{kind} {key}": value for kind, stage in stages for key, value in stage.options.items()}
+    return {
+        f"{kind} {key}": value for kind, stage in stages for key, value in stage.options.items()
+    }

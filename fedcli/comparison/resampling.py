@@ -54,13 +54,23 @@ class Resamples:
         return _without_each(run.path, sha256(run.path), of.attribute)[of]
 
 
-@lru_cache(maxsize=256)  # a reference is set beside many systems, in some scores; at most 2 MB each of 2,000 resamples
+@lru_cache(
+    maxsize=256
+)  # a reference is set beside many systems, in some scores; at most 2 MB each of 2,000 resamples
 def _drawn(path: Path, _: str, identity: str, attribute: str, count: int, seed: int) -> Table:
     """The columns that evaluate kept of these very resamples, or those drawn now."""
-    kept = {} if attribute or (count, seed) != (resampled.RESAMPLES, resampled.SEED) else resampled.read(path.parent)
+    kept = (
+        {}
+        if attribute or (count, seed) != (resampled.RESAMPLES, resampled.SEED)
+        else resampled.read(path.parent)
+    )
     if kept:
         return _with_average(
-            {Where(v, metric=m): column for v, columns in kept.items() for m, column in columns.items()}
+            {
+                Where(v, metric=m): column
+                for v, columns in kept.items()
+                for m, column in columns.items()
+            }
         )
     found = predicted(path).of(attribute)
     images = [identity, found.id[0]] if found.counted else found.id  # counts of two are not paired
@@ -68,7 +78,9 @@ def _drawn(path: Path, _: str, identity: str, attribute: str, count: int, seed: 
     places, names = found.grouping(attribute) if attribute else (None, [])
     made: Table = {}
     for version, answers in found.tables.items():
-        tables = bootstrap_all(answers, found.y, found.units, resamples=count, seed=seed, groups=places)
+        tables = bootstrap_all(
+            answers, found.y, found.units, resamples=count, seed=seed, groups=places
+        )
         made |= _named(tables, version, attribute, names)
     return _with_average(made)
 
@@ -80,7 +92,9 @@ def _named(tables: list[Columns], version: str, attribute: str, names: list[str]
         return {Where(version, metric=metric): column for metric, column in mean(tables).items()}
     gaps = mean([{metric: gap(column) for metric, column in table.items()} for table in tables])
     where = Where(version, attribute=attribute)
-    return {where._replace(metric=metric, measure=GAP): column for metric, column in gaps.items()} | {
+    return {
+        where._replace(metric=metric, measure=GAP): column for metric, column in gaps.items()
+    } | {
         where._replace(metric=metric, group=name): column
         for metric, columns in mean(tables).items()
         for name, column in zip(names, columns.T)
@@ -112,13 +126,17 @@ def _without_each(path: Path, _: str, attribute: str) -> Table:
     return _with_average(made)
 
 
-def _groups_without_each(found: Predicted, table: np.ndarray, places: np.ndarray, count: int) -> Columns:
+def _groups_without_each(
+    found: Predicted, table: np.ndarray, places: np.ndarray, count: int
+) -> Columns:
     """metric -> [U, G]: a patient who has no image of a group leaves its score as it is."""
     patients = int(found.units.max(initial=-1)) + 1
     parts = []
     for g in range(count):
         at = places == g
-        whole = metrics.resampled(metrics.plan(table[at], found.y[at]), np.ones((int(at.sum()), 1), bool))
+        whole = metrics.resampled(
+            metrics.plan(table[at], found.y[at]), np.ones((int(at.sum()), 1), bool)
+        )
         without = without_each(table[at], found.y[at], found.units[at])
         columns = {metric: np.full(patients, value[0]) for metric, value in whole.items()}
         for metric, left in without.items():
@@ -127,7 +145,9 @@ def _groups_without_each(found: Predicted, table: np.ndarray, places: np.ndarray
     return {metric: np.stack([part[metric] for part in parts], 1) for metric in parts[0]}
 
 
-def left_of_mean(values: Sequence[float], left: Sequence[np.ndarray], sets: Sequence[int]) -> np.ndarray:
+def left_of_mean(
+    values: Sequence[float], left: Sequence[np.ndarray], sets: Sequence[int]
+) -> np.ndarray:
     """The mean over runs, or over pairs of their differences, without each patient of each test set, one after another.
 
     values: of each run or pair; left: the same without each patient of its test set; sets: its number.
@@ -153,7 +173,9 @@ def bounds(runs: Sequence[Scored], of: Where, at: str) -> Bounds | None:
         return None
     without, means = None, [float(np.mean(values)) for values in rounds if values]
     if all((score := run.score(of)) and score.is_bca for run in runs):
-        sets = numbered([found.id.tobytes() for found in map(predicted, (run.path for run in runs))])
+        sets = numbered(
+            [found.id.tobytes() for found in map(predicted, (run.path for run in runs))]
+        )
         without = left_of_mean(means, [resamples.left(run, of) for run in runs], sets)
     low, high = intervals.bounds(float(np.mean(means)), drawn, without)
     return None if low is None or high is None else (low, high)
@@ -161,10 +183,15 @@ def bounds(runs: Sequence[Scored], of: Where, at: str) -> Bounds | None:
 
 def can_pool(runs: Sequence[Scored]) -> bool:
     """Tell whether each run's answers to single images are there; else the mean of the runs' bounds has to do."""
-    return all((run.path.parent / "predictions.h5").is_file() and not predicted(run.path).counted for run in runs)
+    return all(
+        (run.path.parent / "predictions.h5").is_file() and not predicted(run.path).counted
+        for run in runs
+    )
 
 
-def bounds_of_mean(runs: Sequence[Scored], of: Where, estimates: Sequence[Score | None]) -> Bounds | None:
+def bounds_of_mean(
+    runs: Sequence[Scored], of: Where, estimates: Sequence[Score | None]
+) -> Bounds | None:
     """Low and high of the mean score of the last round's models over runs. estimates: the interval of each run.
 
     The mean of the runs' bounds would be as wide as that of one run; the mean over runs in each resample is what varies
@@ -176,14 +203,27 @@ def bounds_of_mean(runs: Sequence[Scored], of: Where, estimates: Sequence[Score 
     values, lows, highs = np.array([(each.last, each.low, each.high) for each in known], float).T
     bca = all(each.is_bca for each in known)
     draws = [_last(run, of, bca) for run in runs] if len(runs) > 1 and can_pool(runs) else []
-    if not draws or not all(of.metric in drawn for drawn, _ in draws):  # counts, and metrics of one's own
+    if not draws or not all(
+        of.metric in drawn for drawn, _ in draws
+    ):  # counts, and metrics of one's own
         return float(lows.mean()), float(highs.mean())
     found = [predicted(run.path) for run in runs]
-    images = [(each.id[at].tobytes(), each.units[at].tobytes()) for each in found for at in [each.members(of)]]
+    images = [
+        (each.id[at].tobytes(), each.units[at].tobytes())
+        for each in found
+        for at in [each.members(of)]
+    ]
     sets = numbered(images)
     # test sets of one size get equal draws, place by place: shifted, those of one say nothing of another's
-    drawn = np.mean([np.roll(columns[of.metric], k) for k, (columns, _) in zip(sets, draws, strict=True)], axis=0)
-    without = left_of_mean(values.tolist(), [columns[of.metric] for _, columns in draws], sets) if bca else None
+    drawn = np.mean(
+        [np.roll(columns[of.metric], k) for k, (columns, _) in zip(sets, draws, strict=True)],
+        axis=0,
+    )
+    without = (
+        left_of_mean(values.tolist(), [columns[of.metric] for _, columns in draws], sets)
+        if bca
+        else None
+    )
     low, high = intervals.bounds(float(values.mean()), drawn, without)
     return None if low is None or high is None else (low, high)
 
@@ -195,7 +235,9 @@ def _last(run: Scored, of: Where, bca: bool) -> tuple[Columns, Columns]:
 
 
 @lru_cache(maxsize=1024)
-def _of_last(path: Path, _: str, of: Where, place: int | None, bca: bool) -> tuple[Columns, Columns]:
+def _of_last(
+    path: Path, _: str, of: Where, place: int | None, bca: bool
+) -> tuple[Columns, Columns]:
     """place: of the attribute among those that the run was evaluated by."""
     found = predicted(path).of(of.attribute)
     if bca:
@@ -208,4 +250,6 @@ def _of_last(path: Path, _: str, of: Where, place: int | None, bca: bool) -> tup
     versions, at = list(found.last) if of.version == AVERAGE else [of.version], found.members(of)
     answered = {v: intervals.Answered(found.last[v], found.y, found.units).at(at) for v in versions}
     drawn = [kept.get(version) or answered[version].resampled() for version in versions]
-    return mean(drawn), mean([answered[version].without_each() for version in versions]) if bca else {}
+    return mean(drawn), mean(
+        [answered[version].without_each() for version in versions]
+    ) if bca else {}

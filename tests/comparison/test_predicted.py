@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scored_runs import model, scored
 
-from fedcli.compare import predicted as module
-from fedcli.compare.predicted import differing, predicted
-from fedcli.compare.resampling import bounds_of_mean
-from fedcli.compare.systems import read
+from fedcli.comparison import predicted as module
+from fedcli.comparison.predicted import differing, predicted
+from fedcli.comparison.resampling import bounds_of_mean
+from fedcli.comparison.systems import read
 from fedcli.io.files import sha256
 from fedcli.metrics import probabilities
 from fedcli.scores.table import Score, Where
@@ -61,7 +61,11 @@ def test_scores_that_replace_others_at_the_same_path_are_read_anew(tmp_path):
 def test_answers_whose_mean_differs_by_rounding_alone_do_not_differ(tmp_path):
     """The same three rounds, added in another order."""
     rounds = [*model(1, 0), *model(1, 1)][:3]
-    pair = tuple(read([scored(tmp_path / "a", rounds), scored(tmp_path / "b", [rounds[k] for k in (2, 0, 1)])]))
+    pair = tuple(
+        read(
+            [scored(tmp_path / "a", rounds), scored(tmp_path / "b", [rounds[k] for k in (2, 0, 1)])]
+        )
+    )
     chance = np.stack([probabilities(table) for table in rounds])
     assert (chance.mean(0) != chance[[2, 0, 1]].mean(0)).any()
     assert differing([pair], Where("clean", metric="auc_ovo_macro")) == 0

@@ -9,7 +9,14 @@ import numpy as np
 from ..metrics import Task, probabilities
 from ..scores.parts import VERSIONS
 from ..scores.statistics.bootstrap import bca_interval, bootstrap_p, interval
-from ..scores.statistics.significance import delong, mcnemar, over_seeds, paired_t, sign_floor, wilcoxon
+from ..scores.statistics.significance import (
+    delong,
+    mcnemar,
+    over_seeds,
+    paired_t,
+    sign_floor,
+    wilcoxon,
+)
 from ..scores.table import Where
 from ..scores.views import GAP
 from .cautions import small_in_sets
@@ -32,20 +39,34 @@ class GroupTests:
 
 def headline(paired: Paired, resamples: Resamples, metrics: Sequence[str]) -> list[Compared]:
     """A row for each version and metric that all runs have."""
-    return _rows(paired, resamples, [Where(version, metric=metric) for version in VERSIONS for metric in metrics])
+    return _rows(
+        paired,
+        resamples,
+        [Where(version, metric=metric) for version in VERSIONS for metric in metrics],
+    )
 
 
-def group_tests(paired: Paired, resamples: Resamples, metrics: Sequence[str], name: str) -> GroupTests:
+def group_tests(
+    paired: Paired, resamples: Resamples, metrics: Sequence[str], name: str
+) -> GroupTests:
     """Gaps between the groups of an attribute, and each group, in both systems.
 
     A group's place among the groups may differ from fold to fold.
     """
     runs = one_of_each([run for run, _ in paired.pairs])
     first, by = predicted(runs[0].path), Where(attribute=name)
-    all_groups = [by._replace(version=version, metric=metric) for version in first.tables for metric in metrics]
+    all_groups = [
+        by._replace(version=version, metric=metric)
+        for version in first.tables
+        for metric in metrics
+    ]
     return GroupTests(
         _rows(paired, resamples, [of._replace(measure=GAP) for of in all_groups]),
-        _rows(paired, resamples, [of._replace(group=group) for of in all_groups for group in first.grouping(name)[1]]),
+        _rows(
+            paired,
+            resamples,
+            [of._replace(group=group) for of in all_groups for group in first.grouping(name)[1]],
+        ),
         small_in_sets({run.which: run.scores for run in runs}, name),
         sum(int((predicted(run.path).grouping(name)[0] < 0).sum()) for run in runs),
     )
@@ -64,16 +85,23 @@ def difference(of: Where, paired: Paired, resamples: Resamples) -> Compared | No
     over folds or splits take one number of each, however many runs it has.
     """
     pairs, sample, _ = paired
-    rounds = [[kept for run in side if (kept := run.rounds(of))] for side in zip(*pairs, strict=True)]
+    rounds = [
+        [kept for run in side if (kept := run.rounds(of))] for side in zip(*pairs, strict=True)
+    ]
     if any(len(side) < len(pairs) for side in rounds) or not can_resample(pairs, of):
         return None
     first, second = map(over_seeds, rounds)
     assert first.mean is not None and second.mean is not None  # of runs that have the score
-    differences = np.mean([resamples.drawn(b, of) - resamples.drawn(a, of) for a, b in pairs], axis=0)  # [B]
+    differences = np.mean(
+        [resamples.drawn(b, of) - resamples.drawn(a, of) for a, b in pairs], axis=0
+    )  # [B]
     units = differing(pairs, of)
     a, b = (sample.means(side) for side in rounds)
     t = paired_t(a, b, overlap=sample.overlap)
-    tests = {"corrected_t" if sample.overlap else "paired_t": asdict(t), "wilcoxon": asdict(wilcoxon(a, b))}
+    tests = {
+        "corrected_t" if sample.overlap else "paired_t": asdict(t),
+        "wilcoxon": asdict(wilcoxon(a, b)),
+    }
     row = Compared(
         version=of.version,
         metric=of.metric,
@@ -97,7 +125,9 @@ def difference(of: Where, paired: Paired, resamples: Resamples) -> Compared | No
     if resamples.bca and not any(predicted(run.path).counted for pair in pairs for run in pair):
         left = [resamples.left(b, of) - resamples.left(a, of) for a, b in pairs]
         values = [float(np.mean(y) - np.mean(x)) for x, y in zip(*rounds, strict=True)]
-        low, high = bca_interval(row.difference, differences, left_of_mean(values, left, sample.sets))
+        low, high = bca_interval(
+            row.difference, differences, left_of_mean(values, left, sample.sets)
+        )
     return replace(row, low=low, high=high)
 
 

@@ -57,13 +57,20 @@ class Ranks:
     def caution(self) -> str:
         """A sentence where the datasets are few, else ""."""
         few = f"two of {len(self.ranks)} methods cannot differ on fewer than {self.enough}"
-        return f"The test is made for {MANY} datasets or more, and {few}." if self.datasets < MANY else ""
+        return (
+            f"The test is made for {MANY} datasets or more, and {few}."
+            if self.datasets < MANY
+            else ""
+        )
 
 
 def friedman(metric: str, scores: Mapping[str, list[float]], *, lower: bool = False) -> Ranks:
     """Method -> its score on each dataset, three methods or more on two datasets or more. lower: low is better."""
     from scipy.special import fdtrc
-    from scipy.stats import rankdata, studentized_range  # a second, which only reports over datasets wait for
+    from scipy.stats import (
+        rankdata,
+        studentized_range,
+    )  # a second, which only reports over datasets wait for
 
     table = np.array(list(scores.values()), dtype=np.float64).T  # [N, k]
     n, k = table.shape
@@ -74,8 +81,23 @@ def friedman(metric: str, scores: Mapping[str, list[float]], *, lower: bool = Fa
     degrees = k - 1, (k - 1) * (n - 1)
     p = float(math.factorial(k)) ** (1 - n) if f is None else float(fdtrc(*degrees, f))
     width = (
-        float(studentized_range.ppf(1 - SIGNIFICANT, k, math.inf)) / math.sqrt(2) * math.sqrt(k * (k + 1) / 6)
+        float(studentized_range.ppf(1 - SIGNIFICANT, k, math.inf))
+        / math.sqrt(2)
+        * math.sqrt(k * (k + 1) / 6)
     )  # CD sqrt N
     ranks = dict(sorted(zip(scores, means.tolist(), strict=True), key=lambda pair: pair[1]))
-    differ = [(a, b) for a, b in combinations(ranks, 2) if ranks[b] - ranks[a] >= width / math.sqrt(n)]
-    return Ranks(metric, n, ranks, chi2, f, degrees, p, width / math.sqrt(n), differ, math.ceil((width / (k - 1)) ** 2))
+    differ = [
+        (a, b) for a, b in combinations(ranks, 2) if ranks[b] - ranks[a] >= width / math.sqrt(n)
+    ]
+    return Ranks(
+        metric,
+        n,
+        ranks,
+        chi2,
+        f,
+        degrees,
+        p,
+        width / math.sqrt(n),
+        differ,
+        math.ceil((width / (k - 1)) ** 2),
+    )

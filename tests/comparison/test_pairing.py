@@ -7,8 +7,8 @@ from nested_scores import body_of
 from score_json import summary_of_groups
 from scored_runs import SEX, N, Y, fold, heal, model, ordered, row, scored, stage, systems_of
 
-from fedcli.compare.systems import read, settings
-from fedcli.compare.tested import compare
+from fedcli.comparison.systems import read, settings
+from fedcli.comparison.tested import compare
 from fedcli.errors import FedcliError
 from fedcli.reporting.comparison import heading, legend, names, notes, table
 from fedcli.reporting.rows import rows
@@ -18,7 +18,9 @@ from fedcli.scores.groups import cross
 def test_other_test_images_labels_or_patients_are_refused(tmp_path):
     a = [scored(tmp_path / "a", model(1, 0))]
     other = heal(tmp_path / "b", model(1, 0), ids=np.array([f"image-{i + 20}" for i in range(N)]))
-    with pytest.raises(FedcliError, match="were not scored on the same test images: 40 of 60 and 60 are shared"):
+    with pytest.raises(
+        FedcliError, match="were not scored on the same test images: 40 of 60 and 60 are shared"
+    ):
         compare(a, [other])
     with pytest.raises(FedcliError, match="different labels or patients"):
         compare(a, [heal(tmp_path / "c", model(1, 0), y=Y[::-1])])
@@ -31,11 +33,15 @@ def test_runs_are_paired_by_seed_and_those_alone_are_left_out(tmp_path):
     b = [heal(tmp_path / f"b{k}", model(1, k), seed=k) for k in (1, 2)]
     comparison = compare(a, b, resamples=50)
     assert comparison.pairs == 1 and comparison.systems["a"]["seeds"] == [1]
-    assert "left out, as the other system has no run of these seeds: FedAvg seed 0, FedHEAL seed 2" in notes(comparison)
+    assert (
+        "left out, as the other system has no run of these seeds: FedAvg seed 0, FedHEAL seed 2"
+        in notes(comparison)
+    )
     with pytest.raises(FedcliError, match="of one system and the same seed"):
         compare([a[0], a[0]], b)
     with pytest.raises(
-        FedcliError, match=r"no run of FedAvg and of FedHEAL has the same seeds \(of training: 0; 1, 2\)"
+        FedcliError,
+        match=r"no run of FedAvg and of FedHEAL has the same seeds \(of training: 0; 1, 2\)",
     ):
         compare(a[:1], b)
 
@@ -43,7 +49,9 @@ def test_runs_are_paired_by_seed_and_those_alone_are_left_out(tmp_path):
 def test_single_runs_of_unlike_seeds_or_data_are_compared_with_a_warning(tmp_path):
     data = {"dataset": stage("d"), "partition": stage("q", seed=0, alpha=1), "corruption": None}
     comparison = compare(
-        [scored(tmp_path / "a", model(1, 0))], [heal(tmp_path / "b", model(1, 1), seed=1, data=data)], resamples=50
+        [scored(tmp_path / "a", model(1, 0))],
+        [heal(tmp_path / "b", model(1, 1), seed=1, data=data)],
+        resamples=50,
     )
     assert notes(comparison)[:2] == [
         "the two runs do not have the same seeds: they differ in their draw as well",
@@ -58,7 +66,12 @@ def test_folds_have_test_sets_of_their_own_and_a_corrected_t_test(tmp_path):
     b = [heal(tmp_path / f"b{k}", model(1.5, 7 + k), seed=k, by=(), **fold(k)) for k in (1, 2, 3)]
     assert systems_of([*a, *b]) == [a, b]
     comparison = compare(a, b, resamples=50)
-    assert (comparison.pairs, comparison.sample.over, comparison.sample.count, comparison.sample.test_images) == (
+    assert (
+        comparison.pairs,
+        comparison.sample.over,
+        comparison.sample.count,
+        comparison.sample.test_images,
+    ) == (
         3,
         "folds",
         3,
@@ -66,7 +79,10 @@ def test_folds_have_test_sets_of_their_own_and_a_corrected_t_test(tmp_path):
     )
     assert (comparison.sample.units, comparison.sample.overlap) == (3 * N // 2, 0.5)
     difference = row(comparison, "clean", "balanced_accuracy")
-    means = [[body_of(p)["versions"]["clean"]["balanced_accuracy"]["mean_last5"] for p in x] for x in (a, b)]
+    means = [
+        [body_of(p)["versions"]["clean"]["balanced_accuracy"]["mean_last5"] for p in x]
+        for x in (a, b)
+    ]
     d = np.subtract(means[1], means[0])
     t = d.mean() / np.sqrt((1 / 3 + 1 / 2) * d.var(ddof=1))
     assert (
@@ -86,7 +102,11 @@ def test_seeds_of_one_fold_count_once(tmp_path):
     a = [scored(tmp_path / f"a{s}{k}", model(1, s + k), seed=s, by=(), **fold(k)) for s, k in about]
     b = [heal(tmp_path / f"b{s}{k}", model(2, s + k), seed=s, by=(), **fold(k)) for s, k in about]
     comparison = compare(a, b, resamples=50)
-    assert (comparison.pairs, comparison.sample.count, row(comparison, "clean", "auc_ovo_macro").samples) == (4, 2, 2)
+    assert (
+        comparison.pairs,
+        comparison.sample.count,
+        row(comparison, "clean", "auc_ovo_macro").samples,
+    ) == (4, 2, 2)
     assert heading(comparison).startswith("FedHEAL against FedAvg, 2 folds, 4 runs each;")
 
 
@@ -95,16 +115,26 @@ def test_folds_of_unlike_numbers_of_runs_weigh_every_run_alike(tmp_path, interva
     """Three runs of the first fold, in which the second system is far better, and one of the second, in which it is
     not; only over folds does each fold count once."""
     about = [(0, 1, 6), (1, 1, 6), (2, 1, 6), (0, 2, 0.5)]
-    a = [scored(tmp_path / f"a{s}{k}", model(0.5, s + k), seed=s, by=(), **fold(k)) for s, k, _ in about]
-    b = [heal(tmp_path / f"b{s}{k}", model(skill, s + k), seed=s, by=(), **fold(k)) for s, k, skill in about]
+    a = [
+        scored(tmp_path / f"a{s}{k}", model(0.5, s + k), seed=s, by=(), **fold(k))
+        for s, k, _ in about
+    ]
+    b = [
+        heal(tmp_path / f"b{s}{k}", model(skill, s + k), seed=s, by=(), **fold(k))
+        for s, k, skill in about
+    ]
     comparison = compare(a, b, metrics=["accuracy"], resamples=300, interval=interval)
     difference = row(comparison, "clean", "accuracy")
     assert difference.difference == pytest.approx(difference.b.mean - difference.a.mean)
     assert difference.low < difference.difference < difference.high
-    each = [np.subtract(*(read([path])[0].scores.versions["clean"]["accuracy"].mean for path in pair))
-            for pair in zip(b, a, strict=True)]  # fmt: skip
+    each = [
+        np.subtract(*(read([path])[0].scores.versions["clean"]["accuracy"].mean for path in pair))
+        for pair in zip(b, a, strict=True)
+    ]
     assert difference.difference == pytest.approx(np.mean(each))
-    assert difference.over_seeds["corrected_t"]["difference"] == pytest.approx((np.mean(each[:3]) + each[3]) / 2)
+    assert difference.over_seeds["corrected_t"]["difference"] == pytest.approx(
+        (np.mean(each[:3]) + each[3]) / 2
+    )
     said = "the folds have unlike numbers of runs (3, 1)"
     assert any(note.startswith(said) for note in notes(comparison))
     (_, against) = ordered({"A": a, "B": b}, "A", "accuracy", "clean", resamples=50)
@@ -121,7 +151,13 @@ def test_groups_are_found_by_name_where_folds_have_other_ones(tmp_path):
         for skill, make in ((0, scored), (4, heal)):
             logits = [np.where(SEX[:, None] == 1, single, 0 * single) for single in model(skill, k)]
             crossed = {"clean": summary_of_groups(logits, Y, of, groups)}
-            path = make(tmp_path / f"{skill}{k}", logits, extra={"age": age}, groups_of={"age*sex": crossed}, **fold(k))
+            path = make(
+                tmp_path / f"{skill}{k}",
+                logits,
+                extra={"age": age},
+                groups_of={"age*sex": crossed},
+                **fold(k),
+            )
             made.setdefault(skill, []).append(path)
     comparison = compare(made[0], made[4], metrics=["accuracy"], resamples=100).groups["age*sex"]
     each = {single.group: single for single in comparison.each}
@@ -133,7 +169,9 @@ def test_groups_are_found_by_name_where_folds_have_other_ones(tmp_path):
 
 def test_settings_of_one_method_are_told_one_by_one(tmp_path):
     a = heal(tmp_path / "a", model(1, 0), settings={"tau": 0.3, "beta": 0.4, "rule": "paper"})
-    b = heal(tmp_path / "b", model(1, 0), settings={"tau": 0.4, "beta": 0.4, "rule": "paper"}, rounds=7)
+    b = heal(
+        tmp_path / "b", model(1, 0), settings={"tau": 0.4, "beta": 0.4, "rule": "paper"}, rounds=7
+    )
     c = scored(tmp_path / "c", model(1, 0), model={"name": "resnet18", "size": 8})
     first, second, third = (run.scores for run in read([a, b, c]))
     assert settings(first, second) == [
@@ -162,7 +200,11 @@ def test_folds_of_a_system_are_one_row_of_a_report(tmp_path):
 
 def test_runs_that_differ_in_the_seed_of_their_partition_alone_are_named_by_it(tmp_path):
     def data(seed):
-        return {"dataset": stage("d"), "partition": stage(f"p{seed}", seed=seed), "corruption": stage("c", seed=0)}
+        return {
+            "dataset": stage("d"),
+            "partition": stage(f"p{seed}", seed=seed),
+            "corruption": stage("c", seed=0),
+        }
 
     a = [scored(tmp_path / f"a{k}", model(1, 0), data=data(k)) for k in (0, 1)]
     assert [run.which for run in read(a)] == ["seed 0", "seed 0, partition seed 1"]
@@ -177,7 +219,10 @@ def test_groups_of_corrupted_images_that_one_system_alone_has_are_left_out(tmp_p
     b = [heal(tmp_path / "b", model(2, 0))]
     for first, second in ((a, b), (b, a)):
         groups = compare(first, second, metrics=["accuracy"], resamples=50).groups["sex"]
-        assert [(each.version, each.group) for each in groups.each] == [("clean", "f"), ("clean", "m")]
+        assert [(each.version, each.group) for each in groups.each] == [
+            ("clean", "f"),
+            ("clean", "m"),
+        ]
         assert [gap.version for gap in groups.gaps] == ["clean"]
 
 
@@ -185,7 +230,12 @@ def test_groups_of_corrupted_images_that_one_system_alone_has_are_left_out(tmp_p
 def test_attributes_are_compared_that_all_runs_were_evaluated_by(tmp_path, without):
     def made(make, side, skill):
         by = {k: ("age",) if (side, k) == without else ("sex", "age") for k in (0, 1)}
-        return [make(tmp_path / f"{side}{k}", model(skill, k), seed=k, by=by[k], extra={"age": SEX}) for k in (0, 1)]
+        return [
+            make(tmp_path / f"{side}{k}", model(skill, k), seed=k, by=by[k], extra={"age": SEX})
+            for k in (0, 1)
+        ]
 
-    comparison = compare(made(scored, "a", 1), made(heal, "b", 2), metrics=["accuracy"], resamples=50)
+    comparison = compare(
+        made(scored, "a", 1), made(heal, "b", 2), metrics=["accuracy"], resamples=50
+    )
     assert list(comparison.groups) == ["age"] and comparison.pairs == 2

@@ -57,9 +57,14 @@ class Comparison:
 
 
 def compare(
-    a: list[Path], b: list[Path], *, metrics: Sequence[str] | None = None, resamples: int = RESAMPLES, seed: int = 0,
+    a: list[Path],
+    b: list[Path],
+    *,
+    metrics: Sequence[str] | None = None,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
     interval: str = PERCENTILE,
-) -> Comparison:  # fmt: skip
+) -> Comparison:
     """All that can be said of b against a, from their scores.json and the predictions beside them.
 
     metrics: None for the two that reports show. interval: "percentile" or "bca", how intervals are made of resamples.
@@ -72,13 +77,18 @@ def compare(
     asked = tuple(dict.fromkeys(metrics or runs[0].scores.usual))
     _check(asked, runs[0])
     drawn = Resamples(resamples, seed, interval == BCA)
-    attributes = [name for name in runs[0].scores.groups if all(name in run.scores.groups for run in runs)]
+    attributes = [
+        name for name in runs[0].scores.groups if all(name in run.scores.groups for run in runs)
+    ]
     for run in console.progress(runs, label="compare", total=len(runs)):
         for attribute in ("", *attributes):
             drawn.table(run, attribute)
     rows = headline(of, drawn, asked)
     if not rows:
-        raise FedcliError("the two systems have no score in common", "evaluate both on the same versions of the images")
+        raise FedcliError(
+            "the two systems have no score in common",
+            "evaluate both on the same versions of the images",
+        )
     return Comparison(
         systems={side: _side([pair[k] for pair in pairs]) for k, side in enumerate("ab")},
         settings=settings(*(run.scores for run in pairs[0])),
@@ -109,9 +119,14 @@ def _side(runs: list[Scored]) -> dict[str, Any]:
 
 
 def order(
-    systems: Mapping[str, Sequence[Scored]], reference: str, metric: str, version: str, *,
-    resamples: int | None = None, seed: int = 0,
-) -> list[Against]:  # fmt: skip
+    systems: Mapping[str, Sequence[Scored]],
+    reference: str,
+    metric: str,
+    version: str,
+    *,
+    resamples: int | None = None,
+    seed: int = 0,
+) -> list[Against]:
     """Every system against one of them in one score, p adjusted by Holm over them; the reference first, without a test.
 
     resamples: of the test patients; None for verdict.enough() of them.
@@ -120,7 +135,10 @@ def order(
     the reference, for want of a common seed, test set or score, why.
     Raises UsageError for an unknown reference, version or metric.
     """
-    for word, known, what in ((reference, systems, "system"), (version, VERSIONS, "version of the test images")):
+    for word, known, what in (
+        (reference, systems, "system"),
+        (version, VERSIONS, "version of the test images"),
+    ):
         if word not in known:
             raise UsageError(f"no {what} is named {word!r}", nearest(word, known))
     others = [name for name in systems if name != reference]
@@ -128,13 +146,18 @@ def order(
     _check((metric,), base[0])
     drawn = Resamples(resamples or enough(len(others)), seed)
     tests = [_test(base, systems[name], drawn, score) for name in others]
-    ps = zip(holm([row.p for row, _ in tests]), holm([row.p_seeds for row, _ in tests]), strict=True)
+    ps = zip(
+        holm([row.p for row, _ in tests]), holm([row.p_seeds for row, _ in tests]), strict=True
+    )
     rows = [
-        (row if row.difference is None else adjusted(row, *p), note) for (row, note), p in zip(tests, ps, strict=True)
+        (row if row.difference is None else adjusted(row, *p), note)
+        for (row, note), p in zip(tests, ps, strict=True)
     ]
     return [
         _against(name, systems[name], score, row, note, is_reference=name == reference)
-        for name, (row, note) in zip([reference, *others], [(Difference(), "the reference"), *rows], strict=True)
+        for name, (row, note) in zip(
+            [reference, *others], [(Difference(), "the reference"), *rows], strict=True
+        )
     ]
 
 
@@ -147,14 +170,20 @@ def _test(
     except FedcliError as error:
         return Difference(), error.sentence
     row = difference(score, of, drawn)
-    return (row, "; ".join(of.notes)) if row else (Difference(), "the two have no such score in common")
+    return (
+        (row, "; ".join(of.notes))
+        if row
+        else (Difference(), "the two have no such score in common")
+    )
 
 
 def _against(
     name: str, runs: Sequence[Scored], of: Where, test: Difference, note: str, *, is_reference: bool
 ) -> Against:
     rounds = [each for run in runs if (each := run.rounds(of))]
-    mean = over_seeds(rounds) if len(rounds) == len(runs) else OverSeeds(None, None, None, len(runs))
+    mean = (
+        over_seeds(rounds) if len(rounds) == len(runs) else OverSeeds(None, None, None, len(runs))
+    )
     stuck = one_class(runs, of.version)
     return Against(
         name=name,
@@ -171,13 +200,17 @@ def check_names(metrics: Sequence[str], known: Sequence[str] = RESAMPLED) -> Non
     for metric in metrics:
         if is_own(metric):
             hint = f"fedcli report --metric {metric} shows it with its interval"
-            raise UsageError(f"{metric} is a metric of your own, and the tests here are made for fedcli's", hint)
+            raise UsageError(
+                f"{metric} is a metric of your own, and the tests here are made for fedcli's", hint
+            )
         if metric not in known:
             raise UsageError(f"no interval can be made of {metric!r}", nearest(metric, known))
 
 
 def _check(metrics: Sequence[str], run: Scored) -> None:
-    needs = LABELS if run.scores.several_labels else TWO if len(run.scores.classes) == 2 else CLASSES
+    needs = (
+        LABELS if run.scores.several_labels else TWO if len(run.scores.classes) == 2 else CLASSES
+    )
     check_names(metrics, names(needs, resampled=True))
 
 

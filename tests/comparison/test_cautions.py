@@ -5,13 +5,15 @@ from dataclasses import replace
 import numpy as np
 from scored_runs import Y, heal, model, scored
 
-from fedcli.compare.cautions import at_chance, levelling_down
-from fedcli.compare.verdict import INCONCLUSIVE, MODELS_ONLY, Difference
+from fedcli.comparison.cautions import at_chance, levelling_down
+from fedcli.comparison.verdict import INCONCLUSIVE, MODELS_ONLY, Difference
 from fedcli.reporting.rows import notes, rows
 from fedcli.scores.table import Score, Where
 
 SURE = Difference(low=-0.15, high=-0.05, p=0.001, samples=1, verdict=MODELS_ONLY)
-UNSURE = Difference(difference=-0.022, low=-0.059, high=0.075, p=0.66, samples=3, verdict=INCONCLUSIVE)
+UNSURE = Difference(
+    difference=-0.022, low=-0.059, high=0.075, p=0.66, samples=3, verdict=INCONCLUSIVE
+)
 
 
 def said_of(rows, tested=SURE):
@@ -23,7 +25,9 @@ def with_groups(row, **means):
     run = row.scored[0]
     where = Where("clean", attribute="sex", metric="auc_ovo_macro")
     lines = {where._replace(group=group): Score([mean], [6]) for group, mean in means.items()}
-    return replace(row, scored=[replace(run, scores=replace(run.scores, table=run.scores.table | lines))])
+    return replace(
+        row, scored=[replace(run, scores=replace(run.scores, table=run.scores.table | lines))]
+    )
 
 
 def test_a_gap_that_shrinks_because_the_best_group_lost_is_levelling_down(tmp_path):
@@ -57,7 +61,15 @@ def test_what_is_not_significant_is_an_observation_of_these_runs(tmp_path):
 
 def intervals(low, value, version="clean"):
     return {
-        version: {"balanced_accuracy": {"value": value, "low": low, "high": value + 0.1, "unit": "image", "units": 60}}
+        version: {
+            "balanced_accuracy": {
+                "value": value,
+                "low": low,
+                "high": value + 0.1,
+                "unit": "image",
+                "units": 60,
+            }
+        }
     }
 
 
@@ -74,7 +86,9 @@ def test_a_model_that_answers_one_class_is_said_not_to_be_shown_to_beat_chance(t
 def test_a_run_that_has_a_prior_is_not_told_to_take_one(tmp_path):
     (row,) = rows([scored(tmp_path / "a", model(0.1, 1), intervals=intervals(0.3, 0.38))])
     (run,) = row.scored
-    corrected = replace(run, scores=replace(run.scores, options={**run.scores.options, "prior": "logit-adjust"}))
+    corrected = replace(
+        run, scores=replace(run.scores, options={**run.scores.options, "prior": "logit-adjust"})
+    )
     assert at_chance([run]).endswith(". Try --prior logit-adjust, a higher --lr or more rounds")
     assert at_chance([corrected]).endswith(". Try a higher --lr or more rounds")
 
@@ -82,7 +96,9 @@ def test_a_run_that_has_a_prior_is_not_told_to_take_one(tmp_path):
 def test_a_lower_end_above_chance_by_rounding_alone_is_at_chance(tmp_path):
     stuck = [np.tile(np.float32([0, 1, 0]), (len(Y), 1))] * 2
     low = np.nextafter(1 / 3, 1)
-    assert "gives the same answer" in noted(scored(tmp_path / "a", stuck, intervals=intervals(low, low)))
+    assert "gives the same answer" in noted(
+        scored(tmp_path / "a", stuck, intervals=intervals(low, low))
+    )
 
 
 def test_a_model_near_chance_is_said_to_be_and_one_above_it_is_not(tmp_path):
