@@ -199,10 +199,8 @@ def guides() -> dict[str, list[str]]:
 GUIDES = guides()
 
 
-@pytest.fixture(scope="module")
-def raw(tmp_path_factory):
-    """Word of the guides -> a folder laid out like the dataset that it stands for."""
-    folder = tmp_path_factory.mktemp("raw")
+def make_raw_folders(folder: Path) -> dict[str, Path]:
+    """A folder laid out like a dataset, by the word that stands for it in the guides."""
     made = {name: sources.make_sample(name, folder / name) for name in set(FOLDERS.values())}
     own = folder / "own"
     own.mkdir()
@@ -226,6 +224,11 @@ def raw(tmp_path_factory):
     )
     (german / "befunde.csv").write_text(text, encoding="cp1252")
     return {word: made[name] for word, name in FOLDERS.items()} | {"DIR": own, "BEFUNDE": german}
+
+
+@pytest.fixture(scope="module")
+def raw(tmp_path_factory):
+    return make_raw_folders(tmp_path_factory.mktemp("raw"))
 
 
 def as_run(line: str, raw: dict[str, Path]) -> list[str]:
@@ -283,6 +286,19 @@ def connected():
     return heard
 
 
+def write_files_of_guides() -> None:
+    """Files that lines of the guides name, in this folder: weights, a recipe and a policy."""
+    Path("moco_v2_800ep_pretrain.pth.tar").touch()
+    recipe = re.search(
+        r"```toml\n(.*?)```", (ROOT / "recipes" / "README.md").read_text(encoding="utf-8"), re.S
+    )[1]
+    Path("my.toml").write_text(re.sub(r"^published.*\n", "", recipe, flags=re.M), encoding="utf-8")
+    policy = re.search(
+        r"```toml\n(.*?)```", (ROOT / "docs" / "sites.md").read_text(encoding="utf-8"), re.S
+    )[1]
+    Path("policy.toml").write_text(policy, encoding="utf-8")
+
+
 HEARING: list[list[tuple]] = []  # a hook of a process stays
 
 
@@ -301,15 +317,7 @@ def test_the_lines_of_a_guide_run_and_open_no_connection(
         after(tuple(BEFORE.get(heading, []))), tmp_path, symlinks=True, dirs_exist_ok=True
     )
     monkeypatch.chdir(tmp_path)
-    Path("moco_v2_800ep_pretrain.pth.tar").touch()
-    recipe = re.search(
-        r"```toml\n(.*?)```", (ROOT / "recipes" / "README.md").read_text(encoding="utf-8"), re.S
-    )[1]
-    Path("my.toml").write_text(re.sub(r"^published.*\n", "", recipe, flags=re.M), encoding="utf-8")
-    policy = re.search(
-        r"```toml\n(.*?)```", (ROOT / "docs" / "sites.md").read_text(encoding="utf-8"), re.S
-    )[1]
-    Path("policy.toml").write_text(policy, encoding="utf-8")
+    write_files_of_guides()
     for line in GUIDES[heading]:
         if any(part in line for part in ONLY_PARSED):
             name, *rest = line.split()[1:]
