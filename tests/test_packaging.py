@@ -4,7 +4,9 @@ import json
 import re
 import shutil
 import subprocess
+import tarfile
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -17,13 +19,19 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 CONDA = {"torch": "pytorch", "matplotlib": "matplotlib-base"}  # name on PyPI -> there
 
 
-def test_the_conda_recipe_has_this_version_and_the_same_dependencies():
+def test_the_conda_recipe_has_the_same_dependencies():
     recipe = yaml.safe_load((ROOT / "packaging" / "recipe.yaml").read_text(encoding="utf-8"))
     expected = [re.match(r"([\w-]+)(.*)", given).groups() for given in PROJECT["dependencies"]]
     assert recipe["requirements"]["run"][1:] == [
         f"{CONDA.get(name, name)} {limits}".strip() for name, limits in expected
     ]
-    assert recipe["context"]["version"] == fedcli.__version__ == PROJECT["version"]
+
+
+def test_the_version_is_written_in_one_file():
+    assert re.fullmatch(r"\d+\.\d+\.\d+", fedcli.__version__)
+    assert "version" not in PROJECT and PROJECT["dynamic"] == ["version"]
+    for name in ("packaging/recipe.yaml", "CITATION.cff", "Dockerfile", "mkdocs.yml"):
+        assert fedcli.__version__ not in (ROOT / name).read_text(encoding="utf-8")
 
 
 def test_the_image_is_built_on_a_python_that_is_said_to_work():
@@ -92,37 +100,21 @@ def tracked() -> set[str]:
     return {name for name in kept.split("\0") if (ROOT / name).is_file()}
 
 
-def test_the_archive_of_sources_has_whatever_tests_and_pages_need(monkeypatch):
-    listed = pytest.importorskip("setuptools.command.egg_info").FileList()
-    monkeypatch.chdir(ROOT)
-    for line in Path("MANIFEST.in").read_text(encoding="utf-8").splitlines()[1:]:
-        listed.process_template_line(line)
-    packaged = (
-        "fedcli/",
-        "data_manifests/",
-        "recipes/",
-        "pyproject.toml",
-        "LICENSE",
-        "MANIFEST.in",
-        ".git",
-        ".docker",
-    )
-    assert not {name for name in tracked() - {*listed.files} if not name.startswith(packaged)}
-
-
-def test_every_folder_of_the_package_is_named():
-    """Else setuptools leaves its modules out, or warns of its data."""
-    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
-        "setuptools"
-    ]["packages"]
-    folders = {
-        Path(name).parent
-        for name in tracked()
-        if name.startswith(("fedcli/", "data_manifests/", "recipes/"))
-    }
-    assert {
-        ".".join(("fedcli", *folder.parts)).replace("fedcli.fedcli", "fedcli") for folder in folders
-    } == {*declared}
+@pytest.mark.long
+def test_the_archives_hold_every_file_that_they_need(tmp_path):
+    """The wheel has all of the package, with its cards and recipes; the archive of sources has all."""
+    hatchling = pytest.importorskip("hatchling.builders.wheel")
+    sources = pytest.importorskip("hatchling.builders.sdist")
+    (wheel,) = hatchling.WheelBuilder(str(ROOT)).build(directory=str(tmp_path))
+    (archive,) = sources.SdistBuilder(str(ROOT)).build(directory=str(tmp_path))
+    in_wheel = set(zipfile.ZipFile(wheel).namelist())
+    with tarfile.open(archive) as opened:
+        in_archive = {name.partition("/")[2] for name in opened.getnames()}
+    packaged = {name for name in tracked() if name.startswith("fedcli/")}
+    for folder in ("data_manifests", "recipes"):
+        packaged |= {f"fedcli/{name}" for name in tracked() if name.startswith(f"{folder}/")}
+    assert not packaged - in_wheel
+    assert not tracked() - in_archive
 
 
 def test_no_large_file_is_kept():
