@@ -34,8 +34,8 @@ def copy(tmp_path_factory):
         shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
     for folder in ("methods", "data", "metrics", "figures"):
         (root / "tests" / folder).mkdir(parents=True)
-    for helper in ("conftest.py", "raw_folders.py", "session.py"):
-        shutil.copy(ROOT / "tests" / helper, root / "tests")
+    shutil.copy(ROOT / "tests" / "conftest.py", root / "tests")
+    shutil.copytree(ROOT / "tests" / "support", root / "tests" / "support")
     for kind, block in BLOCKS:
         head, _, body = block.partition("\n")
         path = root / re.sub(r"^(#|//) ", "", head)
@@ -51,13 +51,13 @@ def run(work: Callable[[], object], root: Path, folder: Path) -> str:
     """What work prints in a process that imports the copy."""
 
     def in_copy() -> None:
-        sys.path[:0] = map(str, (root, root / "tests"))
+        sys.path[:0] = map(str, (root, root / "tests", root / "tests" / "support"))
         for name in ("conftest", "raw_folders", "session"):
             sys.modules.pop(name, None)
         assert Path(importlib.import_module("fedcli").__file__).is_relative_to(root)
         work()
 
-    path = f"{root}{os.pathsep}{root / 'tests'}"
+    path = os.pathsep.join(map(str, (root, root / "tests", root / "tests" / "support")))
     ended = forked.run(in_copy, folder, env={"PYTHONPATH": path}, anew=True)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return ended.stdout

@@ -95,14 +95,6 @@ def test_the_changelog_names_this_version():
     assert f"## {fedcli.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
-def test_the_citation_names_this_version():
-    import fedcli
-
-    assert f"\nversion: {fedcli.__version__}\n" in (ROOT / "CITATION.cff").read_text(
-        encoding="utf-8"
-    )
-
-
 def test_nothing_names_a_path_of_one_machine():
     words = re.compile(r"/(?:root|home|work|tmp)/\w")
     for path in [

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-FOLDER = Path(__file__).parents[1] / "recipes" / "published"
+FOLDER = Path(__file__).parents[2] / "recipes" / "published"
 
 
 def rows(name: str) -> dict[str, dict[str, dict[str, float]]]:

@@ -12,7 +12,7 @@ from fedcli.data.partition import make_partition, resolve
 from fedcli.data.partition.scheme import Counted, Images, by_owner
 from fedcli.data.pool import Row
 
-VECTOR_FOLDER = Path(__file__).parent / "vectors"
+VECTOR_FOLDER = Path(__file__).parents[1] / "vectors"
 COUNTS = [300, 150, 40, 10]
 Y = np.random.default_rng(0).permutation(
     np.repeat(np.arange(4), COUNTS)

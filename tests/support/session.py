@@ -1,7 +1,7 @@
 """The recorded sessions of README and docs: run their commands again and compare, or record them anew.
 
-`python tests/session.py` records the one on embedded data, `python tests/session.py FOLDER` those on real images, where
-FOLDER is laid out as FEDCLI_REAL_DATA is.
+`python tests/support/session.py` records the one on embedded data, `python tests/support/session.py FOLDER` those on
+real images, where FOLDER is laid out as FEDCLI_REAL_DATA is.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 EMBEDDED, SKIN, REAL = "session", "session on skin images", "session on real images"
 EXTERNAL = "session of external validation"
 PAGES = {

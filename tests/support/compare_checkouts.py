@@ -1,8 +1,8 @@
 """Compares what two checkouts of fedcli print and write for every command line of the documentation.
 
-    python tests/compare_checkouts.py record OLD              # with the old checkout
-    python tests/compare_checkouts.py record NEW --like OLD   # with the new one: the same lines
-    python tests/compare_checkouts.py diff OLD NEW            # exit code 1 if anything differs
+    python tests/support/compare_checkouts.py record OLD              # with the old checkout
+    python tests/support/compare_checkouts.py record NEW --like OLD   # with the new one: the same lines
+    python tests/support/compare_checkouts.py diff OLD NEW            # exit code 1 if anything differs
 
 `record` plays the lines of the guides, of the help texts and of tests/test_answers.py on synthetic samples. It stores
 the exit code and the output of each line, and the files that are there at the end. `diff` ignores measured times.
