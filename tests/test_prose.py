@@ -1,0 +1,80 @@
+"""Code is plain: small statements, names that say what they hold, docstrings with a subject."""
+
+from functools import cache
+from pathlib import Path
+
+import prose
+import pytest
+
+import fedcli
+
+ROOT = Path(fedcli.__file__).parent
+DONE: list[str] = []  # rooms that keep to the measures
+NODES_PER_STATEMENT = 9.0
+SHARE_OF_LARGE = 0.05
+NODES_PER_LINE = 7.0
+SHARE_OF_VAGUE = 0.03
+NEVER = (
+    "walrus in a comprehension",
+    "conditional in a conditional expression",
+    "text or list times a truth value",
+    "and/or as a statement",
+    "docstring without a subject",
+)
+SELDOM = {"comprehension in a comprehension": 1, "two expressions assigned on one line": 2}
+
+
+@cache
+def measured(room: str) -> prose.Prose:
+    return prose.measure(ROOT / room)
+
+
+@pytest.mark.parametrize("room", DONE)
+def test_statements_of_a_room_are_small(room):
+    measures = measured(room)
+    assert measures.nodes_per_statement() <= NODES_PER_STATEMENT
+    assert measures.share_of_large() <= SHARE_OF_LARGE
+    assert measures.nodes_per_line() <= NODES_PER_LINE
+
+
+@pytest.mark.parametrize("room", DONE)
+def test_a_room_has_no_habit_that_makes_a_reader_go_back(room):
+    places = measured(room).places
+    for habit in NEVER:
+        assert not places[habit], habit
+    for habit, limit in SELDOM.items():
+        assert len(places[habit]) <= limit, places[habit]
+
+
+@pytest.mark.parametrize("room", DONE)
+def test_names_in_a_room_say_what_they_hold(room):
+    measures = measured(room)
+    assert measures.share_of_vague() <= SHARE_OF_VAGUE, measures.places["vague name"]
+
+
+def test_every_habit_is_seen(tmp_path):
+    """Code that shows each habit once, so that no measure is blind."""
+    code = '''
+def function(known):
+    """Of each thing its place."""
+    table = [[cell for cell in row] for row in known]
+    rows = [row for line in known if (row := line.strip())]
+    sign = 1 if table else 2 if rows else 3
+    text = "," * bool(rows)
+    rows and rows.clear()
+    left_end, right_end = len(rows), len(text)
+    return sign, left_end, right_end
+'''
+    (tmp_path / "code.py").write_text(code, encoding="utf-8")
+    places = prose.measure(tmp_path).places
+    habits = {habit for habit, lines in places.items() if lines}
+    assert habits == {*NEVER, *SELDOM, "vague name"}
+    assert all(len(lines) == 1 for lines in places.values())
+
+
+def test_the_size_of_a_statement_leaves_out_its_body(tmp_path):
+    (tmp_path / "code.py").write_text(
+        "for row in table:\n    total = total + row\n", encoding="utf-8"
+    )
+    measures = prose.measure(tmp_path)
+    assert (measures.statements, measures.nodes, measures.lines) == (2, 10, 2)
