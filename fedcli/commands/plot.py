@@ -79,7 +79,9 @@ def _command(figure: "Figure") -> Any:
         replace(option, flag=Flag("NAME")) if option.kind is str else option for option in frame
     ]
     about = RUNS[figure.of].format(EVERY if figure.every else NEWEST)
-    runs = Option.of("runs", Annotated[Sequence[str], about, Flag("RUN", argument=True)], ())
+    runs = Option.of(
+        "runs", Annotated[Sequence[str], about, Flag("RUN", argument=True, access="reads")], ()
+    )
 
     def called(
         runs: Sequence[str], work: Path, out: Path | None, json: bool, **options: Any
@@ -107,7 +109,7 @@ def draw(
     out: Annotated[
         Path | None,
         "a picture, or .csv for its numbers; default: a name in plots/ under --work",
-        Flag("FILE"),
+        Flag("FILE", access="writes"),
     ] = None,
     json: o.Json = False,
 ) -> None:

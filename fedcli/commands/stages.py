@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ..reporting.row import Row
 
 NAMED = 10  # unreadable files that are listed
-FILE, FOLDER = Flag("FILE"), Flag("DIR")
+FILE, FOLDER = Flag("FILE", access="writes"), Flag("DIR", access="writes")
 
 
 def prepare(options: PrepareOptions, json: BriefJson = "") -> None:
@@ -256,7 +256,7 @@ def predict(
     format: Annotated[
         Literal["csv", "json"], "both name unreadable files with the reason", Flag("csv|json")
     ] = "csv",
-    out: Annotated[Path | None, "write there; default: stdout", Flag("FILE")] = None,
+    out: Annotated[Path | None, "write there; default: stdout", FILE] = None,
 ) -> None:
     """Classify image files with the model of a run.
 

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from ... import console
-from ...common_options import ATTRIBUTE, OUTPUT, TO_OUTPUT, WORK
+from ...common_options import ATTRIBUTE, OUTPUT, RESULTS, TO_OUTPUT, WORK
 from ...errors import LimitError, UsageError, nearest
 from ...options import Flag
 
-Work = Annotated[Path, "folder of all results", TO_OUTPUT]
+Work = Annotated[Path, "folder of all results", RESULTS]
 Json = Annotated[bool, "print JSON instead of a path or a table", TO_OUTPUT]
 BriefJson = Annotated[
     Literal["", "short", "full"],
@@ -23,7 +23,9 @@ FailIf = Annotated[
     Flag("LIMIT", local=True, panel=OUTPUT),
 ]
 AcceptLicence = Annotated[
-    bool, "accept the licences of what is downloaded, which are shown; a terminal asks"
+    bool,
+    "accept the licences of what is downloaded, which are shown; a terminal asks",
+    Flag(access="typed"),
 ]
 Seed = Annotated[int, "seed of every random number of this stage"]
 Size = Annotated[int | None, "side of the prepared images in pixels, >= 8"]
