@@ -82,7 +82,7 @@ def export(
                 f"{path} is there already, with other content", "give another -o, or remove it"
             )
     for path, text in files.items():
-        o.write(path, text)
+        o.write_named(path, text.encode(), force=False)
     for line in by_hand:
         console.say(line)
     print(out)

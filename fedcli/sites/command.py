@@ -57,6 +57,7 @@ def site(
         "with describe: also histograms of the images' noise, sharpness and so on, as far as the policy allows",
     ] = False,
     out: Annotated[Path | None, "file for the description", Flag("FILE", access="writes")] = None,
+    force: o.Force = False,
     work: Annotated[
         Path, "folder of all results", Flag(local=True, panel=OUTPUT, access="trusts")
     ] = o.DEFAULT_WORK,
@@ -80,6 +81,8 @@ def site(
             f"--out {out}: a description is a .json file",
             "name it so: --sites FOLDER reads no other",
         )
+    if action == "describe" and out:
+        o.check_named(out, force=force)
     path = source(data, work, "corruption", "partition")
     allowed = policies.read(policy)
     called = name or held_by(path, client)
@@ -100,7 +103,7 @@ def site(
         if out is None:
             print(described)
             return
-        o.write(out, described + "\n")
+        o.write_named(out, f"{described}\n".encode(), force=force)
         print(described) if json else console.result(str(out))
         return
     if action == "check":

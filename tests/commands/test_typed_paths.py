@@ -98,7 +98,7 @@ def test_a_path_that_is_written_or_trusted_is_only_typed(words, option, tmp_path
     assert code == 2
     assert f"fedcli.toml sets {name} to" in err and "only the command line decides" in err
     assert f"type: fedcli {words[0]} --{name}" in err
-    assert os.listdir() == ["fedcli.toml"] and not Path("../elsewhere").exists()
+    assert list(Path().iterdir()) == [Path("fedcli.toml")] and not Path("../elsewhere").exists()
 
 
 def test_a_figure_is_written_where_the_command_line_says(tmp_path, monkeypatch):
