@@ -394,7 +394,11 @@ def report(
     elif json == "short":
         rows = [pipelines.of_row(row) for row in made.rows if not row.is_view]
         said = {"quality": list(made.by_quality.text)} if made.by_quality else {}
-        give(dumped({"rows": rows, "warnings": warned, "broken": broken} | said) + "\n", out, force=force)
+        give(
+            dumped({"rows": rows, "warnings": warned, "broken": broken} | said) + "\n",
+            out,
+            force=force,
+        )
     else:
         kind = "json" if json else "markdown" if format == "table" else format
         give(made.to(kind, figures=figures is not None, draw=draw), out, force=force)

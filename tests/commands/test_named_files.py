@@ -7,9 +7,11 @@ import threading
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from fedcli.commands.app import app
+from fedcli.commands.shell import defaults
 from fedcli.errors import FedcliError
 from fedcli.io import outputs
 
@@ -38,6 +40,16 @@ RESULTS = {  # a command that makes a folder or files of its own names, and has 
     "evaluate": ["evaluate", "RUN"],
     "audit": ["audit", "RUN", "--iterations", "1"],
     "model": ["export", "model", "RUN", "--format", "safetensors"],
+}
+ELSEWHERE = {  # options that refuse whatever is there, or write into a folder named after the run
+    ("new", "--out"),
+    ("datasets", "--make-sample"),
+    ("datasets", "--download"),
+    ("sweep", "--dry-run"),
+    ("run", "--dry-run"),
+    ("reproduce", "--dry-run"),
+    ("train", "--track"),
+    ("evaluate", "--track"),
 }
 
 
@@ -206,30 +218,19 @@ def test_a_result_takes_the_place_of_nothing(command, kind, here):
 
 
 def test_every_option_that_writes_is_tried_here():
-    from test_typed_paths import DECLARED
-
     tried = {(line[0], word) for line in TO_FILES.values() for word in line}
     tried |= {(line[0], word) for line, _ in INTO_FOLDERS.values() for word in line}
-    tried |= {(command if command != "model" else "export", "--out") for command in RESULTS}
-    tried |= {  # they refuse whatever is there, or write below the place that they name
-        ("new", "--out"),
-        ("datasets", "--make-sample"),
-        ("datasets", "--download"),
-        ("sweep", "--dry-run"),
-        ("run", "--dry-run"),
-        ("reproduce", "--dry-run"),
-        ("train", "--track"),
-        ("evaluate", "--track"),
-    }
-    writing = {
-        (words[0], f"--{option.typed.split()[0]}")
-        for words, option in DECLARED
-        if option.access == "writes"
-    }
-    assert writing - tried == set()
+    tried |= {(line[0], "--out") for line in RESULTS.values()}
+    writing = set()
+    for name, command in get_command(app).commands.items():
+        options = getattr(command.callback, defaults.OPTIONS, {})
+        for option in options.values():
+            if option.access == "writes":
+                writing.add((name, f"--{option.typed.split()[0]}"))
+    assert writing - tried == ELSEWHERE
 
 
-def test_open_files_of_the_process_are_written_into(monkeypatch):
+def test_open_files_of_the_process_are_written_into():
     for path in ("/dev/stdout", "/dev/stderr", "/dev/fd/3", "/proc/self/fd/1"):
         assert outputs.is_stream(Path(path))
     assert not outputs.is_stream(Path("/dev/shm/table.csv"))
