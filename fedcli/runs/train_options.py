@@ -198,6 +198,11 @@ class TrainOptions(Training):
                 f"options received {'without' if odd[0] in names else 'with an unknown'} {odd[0]!r}"
             )
             raise UsageError(what, ANOTHER)
+        for option in declared:
+            value = values.get(option.name)
+            if isinstance(value, str) and option.kind in (bool, int, float):
+                what = f"options received with {option.name} {value!r:.60}, which is a text"
+                raise UsageError(what, ANOTHER)
         if not isinstance(values["settings"], dict):
             raise UsageError(f"options received with settings {values['settings']!r:.60}", ANOTHER)
         if missing := [
