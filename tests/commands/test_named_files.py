@@ -161,7 +161,7 @@ def test_a_pipe_is_written_into(command, here):
     assert run(*words_of(TO_FILES[command], plain))[0] == 0
     os.mkfifo(target)
     received = []
-    reader = threading.Thread(target=lambda: received.append(target.read_bytes()))
+    reader = threading.Thread(target=lambda: received.append(target.read_bytes()), daemon=True)
     reader.start()
     assert run(*words_of(TO_FILES[command], target))[0] == 0
     reader.join()

@@ -54,10 +54,10 @@ def read(commands: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
             flags = [flag.replace("_", "-") for flag in known[name]]
             raise UsageError(f"{FILE}: {name} has no flag {odd[0]!r}", nearest(odd[0], flags))
     defaults = {}
-    for name, flags in known.items():
+    for name, options in known.items():
         table = {key.replace("-", "_"): value for key, value in tables.get(name, {}).items()}
         values = common | table | of_variables
-        defaults[name] = {key: _typed(value) for key, value in values.items() if key in flags}
+        defaults[name] = {key: _typed(value) for key, value in values.items() if key in options}
     return defaults
 
 
