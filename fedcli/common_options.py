@@ -6,9 +6,12 @@ from typing import Annotated
 from .options import Flag, Source
 
 MACHINE, OUTPUT = "Machine", "Output"  # headings in help
-NAME, INPUT, LOCAL = Flag(argument=True), Flag(argument=True, local=True), Flag(local=True)
+NAME, LOCAL = Flag(argument=True), Flag(local=True)
+INPUT = Flag(argument=True, local=True, access="reads")
 ON_MACHINE, TO_OUTPUT = Flag(local=True, panel=MACHINE), Flag(local=True, panel=OUTPUT)
-RUNS = Flag("RUN", argument=True, local=True)
+RESULTS = Flag(local=True, panel=OUTPUT, access="results")
+WRITTEN = Flag(local=True, panel=OUTPUT, access="writes")
+RUNS = Flag("RUN", argument=True, local=True, access="reads")
 COLUMN, ATTRIBUTE = Flag("COLUMN"), Flag("ATTRIBUTE")
 WORK = "fedcli-work"
 FAMILIES = {  # what methods are meant for, in the order of `fedcli methods`
@@ -23,8 +26,8 @@ FAMILIES = {  # what methods are meant for, in the order of `fedcli methods`
     "large": "large pretrained networks, of which few numbers are trained",
 }
 
-Work = Annotated[Source, "folder of all results", TO_OUTPUT]
-Out = Annotated[Source | None, "folder of this result; default: a name under --work", TO_OUTPUT]
+Work = Annotated[Source, "folder of all results", RESULTS]
+Out = Annotated[Source | None, "folder of this result; default: a name under --work", WRITTEN]
 Seed = Annotated[int, "seed of every random number of this stage"]
 Jobs = Annotated[int, "processes, >= 0; 0 uses every core", ON_MACHINE]
 Device = Annotated[str, "cpu, cuda or cuda:N", ON_MACHINE]
@@ -44,7 +47,7 @@ Track = Annotated[
     str | None,
     "also send curves, scores and the page to tensorboard or mlflow: to files under --work, or to the :DIR or :URI "
     "that follows",
-    Flag("NAME[:WHERE]", local=True, panel=OUTPUT),
+    Flag("NAME[:WHERE]", local=True, panel=OUTPUT, access="writes"),
 ]
 Groups = Annotated[
     Sequence[str],

@@ -39,6 +39,14 @@ FLAG = "{name} {value}"
 OWN = "the method's own"  # recorded in place of an option for which the method has something of its own
 
 
+# What a command does with the path that an option names. "results" is the folder of all results, "typed" is no path
+# but a decision, such as to download. Only what is read may be named by a file in the folder at hand.
+Access = Literal["", "reads", "writes", "results", "trusts", "typed"]
+
+
+PATHS = re.compile("FILE|DIR|FOLDER|PATH|MANIFEST|PROFILE|WHERE|RUN$")  # in what stands for a value
+
+
 @dataclass(frozen=True)
 class Flag:
     """Properties of a field beside its help text."""
@@ -58,6 +66,7 @@ class Flag:
         ""  # how the name of a run says a value that is not the default, such as "prior {}"
     )
     alone: str = ""  # its value where the flag stands alone; another is typed behind =
+    access: Access = ""  # of a path or an address; also of what only a person decides
 
 
 @dataclass(frozen=True)
@@ -122,6 +131,12 @@ class Option:
         """The option in a few words: how its meaning begins, or its name where that is a value."""
         name, first = self.name.replace("_", " "), re.split(r"[,;:(]| >=", self.meaning)[0].strip()
         return f"{name} {first}" if first.startswith("of ") else first if " " in first else name
+
+    @property
+    def access(self) -> Access | None:
+        """The use that a command makes of a path; "" where that is not declared, None for an option that is no path."""
+        is_path = self.path or self.kind is Path or PATHS.search(self.flag.metavar)
+        return self.flag.access or ("" if is_path else None)
 
     def about(self) -> dict[str, Any]:
         """The line of it that help and JSON show."""

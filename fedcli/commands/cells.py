@@ -29,7 +29,7 @@ DryRun = Annotated[
     str,
     "print the commands as a shell script, run none; --dry-run=DIR: write a script for each cell into this folder, and "
     "one for their data",
-    Flag("[=DIR]", alone="-"),
+    Flag("[=DIR]", alone="-", access="writes"),
 ]
 Precision = Annotated[
     Literal["fp32", "tf32", "bf16", "auto"] | None,

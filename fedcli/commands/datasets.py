@@ -17,13 +17,19 @@ from .shell.shown import show_json, show_tree
 def datasets(
     name: Annotated[str | None, "one dataset; default: the list", NAME] = None,
     make_sample: Annotated[
-        Path | None, "write a synthetic sample: a few made-up files in its layout", Flag("DIR")
+        Path | None,
+        "write a synthetic sample: a few made-up files in its layout",
+        Flag("DIR", access="writes"),
     ] = None,
     download: Annotated[
-        Path | None, "put its files there, where they are free to download", Flag("DIR")
+        Path | None,
+        "put its files there, where they are free to download",
+        Flag("DIR", access="writes"),
     ] = None,
     file: Annotated[
-        Sequence[str], "with --download: only this file; may be repeated", Flag("PATH")
+        Sequence[str],
+        "with --download: only this file; may be repeated",
+        Flag("PATH", access="reads"),
     ] = (),
     accept_licence: AcceptLicence = False,
     json: Json = False,

@@ -11,7 +11,7 @@ from ..errors import FedcliError, UsageError, nearest
 from ..options import Flag
 from .shell import common as o
 
-FOLDER = Flag("DIR")
+FOLDER = Flag("DIR", access="trusts")
 KINDS = "nvflare", "flower", "model"
 
 
@@ -24,7 +24,7 @@ def export(
     sites: Annotated[
         Sequence[str],
         "descriptions of sites, a folder of them, or a run or its settings; of model: a run",
-        Flag("SITES...|RUN", argument=True),
+        Flag("SITES...|RUN", argument=True, access="reads"),
     ] = (),
     format: Annotated[
         Literal["safetensors", "onnx", "torchscript", "torch.export"] | None,
@@ -37,12 +37,12 @@ def export(
     data: Annotated[
         Path | None,
         "of the model of a run trained at sites: the partition of one of them",
-        Flag("MANIFEST"),
+        Flag("MANIFEST", access="reads"),
     ] = None,
     out: Annotated[
         Path | None,
         "write the files there; of model also a file, such as m.onnx",
-        Flag("DIR", typed="out -o"),
+        Flag("DIR", typed="out -o", access="writes"),
     ] = None,
     sockets: Annotated[
         Path, "folder at the server in which the job listens for `fedcli train`", FOLDER
@@ -82,7 +82,7 @@ def export(
                 f"{path} is there already, with other content", "give another -o, or remove it"
             )
     for path, text in files.items():
-        o.write(path, text)
+        o.write_named(path, text.encode(), force=False)
     for line in by_hand:
         console.say(line)
     print(out)

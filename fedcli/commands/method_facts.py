@@ -6,7 +6,6 @@ Asking a method imports torch: it is asked the first time, and again when any fi
 import contextlib
 import hashlib
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 from .. import __version__
 from ..errors import UsageError
 from ..io.files import write_text
+from ..io.outputs import user_cache
 
 PACKAGE = Path(__file__).parent.parent
 Facts = dict[str, Any]
@@ -25,12 +25,10 @@ def places() -> list[Path]:
         (path.stat().st_mtime_ns, path.stat().st_size) for path in sorted(PACKAGE.rglob("*.py"))
     ]
     key = hashlib.sha256(repr((__version__, stats)).encode()).hexdigest()[:16]
-    home = os.path.expanduser("~")  # noqa: PTH111 - Path's raises where an account has no home
-    user = Path(os.environ.get("XDG_CACHE_HOME") or f"{home}/.cache")
-    folders = [
-        PACKAGE / "methods" / "__pycache__",
-        *([user / "fedcli"] if user.is_absolute() else []),
-    ]
+    folders = [PACKAGE / "methods" / "__pycache__"]
+    user = user_cache()
+    if user:
+        folders.append(user)
     return [folder / f"methods-{key}.json" for folder in folders]
 
 

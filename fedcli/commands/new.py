@@ -10,6 +10,7 @@ from .. import console
 from ..common_options import NAME
 from ..errors import FedcliError, UsageError
 from ..io.files import write_text
+from ..options import Flag
 
 TEMPLATES = Path(__file__).parent / "templates"
 TRY = {  # kind -> what tries such a file
@@ -26,7 +27,7 @@ def new(
         Literal["method", "dataset", "partition", "model", "metric"], "what is written", NAME
     ],
     name: Annotated[str, "its name, such as my-rule", NAME],
-    out: Annotated[Path, "folder of the two files"] = Path(),
+    out: Annotated[Path, "folder of the two files", Flag(access="writes")] = Path(),
 ) -> None:
     """Write a template for code of your own.
 

@@ -79,18 +79,25 @@ def _command(figure: "Figure") -> Any:
         replace(option, flag=Flag("NAME")) if option.kind is str else option for option in frame
     ]
     about = RUNS[figure.of].format(EVERY if figure.every else NEWEST)
-    runs = Option.of("runs", Annotated[Sequence[str], about, Flag("RUN", argument=True)], ())
+    runs = Option.of(
+        "runs", Annotated[Sequence[str], about, Flag("RUN", argument=True, access="reads")], ()
+    )
 
     def called(
-        runs: Sequence[str], work: Path, out: Path | None, json: bool, **options: Any
+        runs: Sequence[str],
+        work: Path,
+        out: Path | None,
+        force: bool,
+        json: bool,
+        **options: Any,
     ) -> None:
-        draw(figure, list(runs), options, work=work, out=out, json=json)
+        draw(figure, list(runs), options, work=work, out=out, force=force, json=json)
 
     line = typer.Typer(add_completion=False, rich_markup_mode=None)
     shared = [
         option_of(p)
         for p in signature(draw).parameters.values()
-        if p.name in ("work", "out", "json")
+        if p.name in ("work", "out", "force", "json")
     ]
     line.command(figure.name, cls=Command, help=figure.question)(
         with_flags(called, [runs, *frame, *shared])
@@ -107,8 +114,9 @@ def draw(
     out: Annotated[
         Path | None,
         "a picture, or .csv for its numbers; default: a name in plots/ under --work",
-        Flag("FILE"),
+        Flag("FILE", access="writes"),
     ] = None,
+    force: o.Force = False,
     json: o.Json = False,
 ) -> None:
     """Draw a figure of these runs, or of those under work, and print where it lies. Raises FedcliError, UsageError."""
@@ -128,10 +136,14 @@ def draw(
         raise UsageError(
             f"--out {target} is no picture that fedcli draws", f"let its name end in {endings}"
         )
+    if out:
+        o.check_named(out, force=force)
     o.refuse_sealed(target)
     frame = drawn(figure, paths, options, given=bool(runs)).frame
-    if target.suffix == ".csv":
-        o.write(target, frame.to_csv(index=False))
+    if target.suffix.lower() == ".csv":
+        o.write_named(target, frame.to_csv(index=False).encode(), force=force)
+    elif out:
+        o.write_named(out, drawing.picture_bytes(figure.draw(frame), out.suffix), force=force)
     else:
         drawing.write(figure.draw(frame), target)
     if json:

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Annotated, Any, Literal
 
 from .. import console
-from ..common_options import NAME, Wait
+from ..common_options import Wait
 from ..errors import FedcliError, UsageError
 from ..options import Flag
 from ..system import terminal
@@ -21,12 +21,14 @@ from .shell import common as o
 from .shell.shown import show_json
 
 Raw = Annotated[
-    Sequence[str], "folder of a dataset as downloaded; may be repeated", Flag("[NAME=]DIR")
+    Sequence[str],
+    "folder of a dataset as downloaded; may be repeated",
+    Flag("[NAME=]DIR", access="reads"),
 ]
 File = Annotated[
     Sequence[str],
     "a file that the recipe asks for, such as a teacher; may be repeated",
-    Flag("NAME=PATH"),
+    Flag("NAME=PATH", access="reads"),
 ]
 Scale = Annotated[
     Literal["paper", "small", "smoke"],
@@ -36,13 +38,16 @@ Scale = Annotated[
 Fetch = Annotated[
     bool,
     "download its data sets and its authors' files into WORK/downloads, where they are found, and run nothing",
+    Flag(access="typed"),
 ]
 PlanOnly = Annotated[
     bool,
     "say what it takes, without data: downloads and licences, hours on named devices, memory; run nothing",
 ]
 Name = Annotated[
-    str | None, "name of a recipe or of a paper, or a recipe's file; default: the list", NAME
+    str | None,
+    "name of a recipe or of a paper, or a recipe's file; default: the list",
+    Flag(argument=True, access="reads"),
 ]
 
 
@@ -257,7 +262,9 @@ def _paper(name: str, asked: SimpleNamespace) -> None:
 
 def run(
     recipe: Annotated[
-        Path, "an experiment of your own, as recipes/README.md", Flag("FILE.toml", argument=True)
+        Path,
+        "an experiment of your own, as recipes/README.md",
+        Flag("FILE.toml", argument=True, access="reads"),
     ],
     **flags: Any,
 ) -> None:

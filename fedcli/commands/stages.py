@@ -22,12 +22,16 @@ from .cells import Seeds, train_several
 from .shell.common import (
     BriefJson,
     FailIf,
+    Force,
+    check_named,
+    fill,
     formats,
     give,
     refuse_broken,
     refuse_sealed,
     refuse_together,
     write,
+    write_named,
 )
 from .shell.declare import piped
 from .shell.shown import dumped, show, show_json, show_rows, show_tables
@@ -37,7 +41,7 @@ if TYPE_CHECKING:
     from ..reporting.row import Row
 
 NAMED = 10  # unreadable files that are listed
-FILE, FOLDER = Flag("FILE"), Flag("DIR")
+FILE, FOLDER = Flag("FILE", access="writes"), Flag("DIR", access="writes")
 
 
 def prepare(options: PrepareOptions, json: BriefJson = "") -> None:
@@ -256,7 +260,8 @@ def predict(
     format: Annotated[
         Literal["csv", "json"], "both name unreadable files with the reason", Flag("csv|json")
     ] = "csv",
-    out: Annotated[Path | None, "write there; default: stdout", Flag("FILE")] = None,
+    out: Annotated[Path | None, "write there; default: stdout", FILE] = None,
+    force: Force = False,
 ) -> None:
     """Classify image files with the model of a run.
 
@@ -272,14 +277,14 @@ def predict(
     from ..stages import predict as stage
 
     if out is not None:
-        refuse_sealed(out)
+        check_named(out, force=force)
     made = stage.run(options)
     for point in made.predicted.operating:
         images = console.counted(point.images, "validation image", "validation images")
         console.say(
             f"{point.name}: from a probability of {point.threshold:.4g}, chosen on {images}"
         )
-    give(made.to(format), out)
+    give(made.to(format), out, force=force)
     unreadable = made.predicted.unreadable
     for file, why in unreadable[:NAMED]:
         console.warn(f"{file}: {why}")
@@ -330,6 +335,7 @@ def report(
         "json and html",
         FOLDER,
     ] = None,
+    force: Force = False,
     fail_if: FailIf = (),
     json: BriefJson = "",
 ) -> None:
@@ -342,13 +348,14 @@ def report(
     fedcli report --card cards --evidence evidence
     """
     figures, draw = (None, [*draw, "all"]) if str(figures) == "all" else (figures, draw)
+    typed_figures = figures is not None
     figures = figures or (Path(options.work) / "figures" if draw else None)
     format, drawn = formats(format, figures is not None)
     if json and format != "table":
         raise UsageError(f"--json and --format {format} exclude each other", "give one of them")
-    out = out or (Path(options.work) / "report.html" if format == "html" else None)
+    page = Path(options.work) / "report.html" if format == "html" and out is None else None
     for file in filter(None, (out, export)):
-        refuse_sealed(file)  # before anything is evaluated
+        check_named(file, force=force)  # before anything is evaluated
     for folder in filter(None, (figures, card, evidence)):
         refuse_sealed(folder, folder=True)
     from ..reporting import clinical, pipelines, writers
@@ -359,17 +366,23 @@ def report(
         made = stage.run(options)
         broken = pipelines.broken(asked, made.rows) if asked or json == "short" else []
     if export:
-        write(export, pipelines.comma_separated(made.scores))
+        text = pipelines.comma_separated(made.scores)
+        write_named(export, text.encode(), force=force)
         console.say(f"wrote {export}")
-    if figures:
+    if figures and typed_figures:
+        fill(figures, lambda folder: made.figures(folder, drawn, draw), force=force)
+    elif figures:
         made.figures(figures, drawn, draw)
+    if figures:
         console.say(f"wrote {figures}")
-    for written in [
-        *(made.cards(card) if card else ()),
-        *(made.evidence(evidence) if evidence else ()),
-    ]:
+    for written in fill(card, made.cards, force=force) if card else ():
         console.say(f"wrote {written}")
-    if out is None and format == "table" and not json:
+    for written in fill(evidence, made.evidence, force=force) if evidence else ():
+        console.say(f"wrote {written}")
+    if page:
+        write(page, made.to(format, figures=figures is not None, draw=draw))
+        console.result(str(page))
+    elif out is None and format == "table" and not json:
         show_rows(made.rows)
         show_tables(
             [*made.ranks, *made.choices, *(made.by_quality.tables if made.by_quality else ())]
@@ -381,8 +394,12 @@ def report(
     elif json == "short":
         rows = [pipelines.of_row(row) for row in made.rows if not row.is_view]
         said = {"quality": list(made.by_quality.text)} if made.by_quality else {}
-        give(dumped({"rows": rows, "warnings": warned, "broken": broken} | said) + "\n", out)
+        give(
+            dumped({"rows": rows, "warnings": warned, "broken": broken} | said) + "\n",
+            out,
+            force=force,
+        )
     else:
         kind = "json" if json else "markdown" if format == "table" else format
-        give(made.to(kind, figures=figures is not None, draw=draw), out)
+        give(made.to(kind, figures=figures is not None, draw=draw), out, force=force)
     refuse_broken(broken)

@@ -275,6 +275,9 @@ def stage(
     build(folder) writes the stage's files and returns the manifest's body.
     """
     target = folder / f"{kind}.json"
+    if folder.is_symlink() and not folder.exists():
+        hint = "give another folder, or remove the link"
+        raise FedcliError(f"{folder} is a link that leads nowhere", hint)
     if folder.exists():
         if not (why := damaged(target, options, parents)):
             made = reuse(target, options, parents)

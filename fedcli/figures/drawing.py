@@ -5,6 +5,7 @@ for yellow, which is faint on white, and black, which is for what belongs to no 
 """
 
 import os
+import tempfile
 import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -107,6 +108,14 @@ def write(picture: Picture, *files: Path) -> None:
             figure.set_layout_engine("none")
         for out in files:
             _save(figure, out, picture)
+
+
+def picture_bytes(picture: Picture, suffix: str) -> bytes:
+    """The bytes of the file that write() makes. suffix: .png, .svg or .pdf."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"figure{suffix}"
+        write(picture, path)
+        return path.read_bytes()
 
 
 @contextmanager

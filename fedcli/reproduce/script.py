@@ -1,5 +1,6 @@
 """A recipe's cells as shell scripts: the very commands, each once, in the order they are run."""
 
+import os
 import re
 import shlex
 from dataclasses import dataclass, field, replace
@@ -9,7 +10,8 @@ from typing import Any
 
 from .. import console
 from ..errors import UsageError
-from ..io.files import write_text
+from ..io.files import sync, write_text
+from ..io.locks import scratch
 from ..options import Options
 from .expand import Cell, stages_of
 from .flags import ASKED, asked, variable
@@ -60,10 +62,18 @@ class Script:
         return _joined([*lines, "failed=0", *waits, 'exit "$failed"'])
 
     def write(self, folder: Path) -> None:
-        """A script for each cell, and data.sh, to be run before them. Raises UsageError for a folder in use."""
+        """A script for each cell, and data.sh, to be run before them; all or none.
+
+        Raises UsageError for a folder in use.
+        """
         if folder.is_dir() and any(folder.iterdir()):
             raise UsageError(f"{folder} is not empty", "give --dry-run= the name of a new folder")
-        folder.mkdir(parents=True, exist_ok=True)
+        with scratch(folder) as temporary:
+            self._write_into(temporary)
+            sync(temporary)
+            os.rename(temporary, folder)
+
+    def _write_into(self, folder: Path) -> None:
         made = Made()
         data = self._head(self.cells, f"{self.recipe.title}: the data of all cells")
         write_text(

@@ -87,15 +87,18 @@ class Shared(AbstractContextManager["Shared"]):
         }
 
     def claim(self, cell: Cell) -> bool:
-        """Take a cell, and the first stage of its training, which other cells may have too."""
-        taken = [*takewhile(self.claims.take, names := self._runs(cell))]
-        for name in taken if len(taken) < len(names) else ():
+        """Take a cell and its trainings, which other cells may have too."""
+        names = self._claims_of(cell)
+        taken = [*takewhile(self.claims.take, names)]
+        if len(taken) == len(names):
+            return True
+        for name in taken:
             self.claims.give_back(name)
-        return len(taken) == len(names)
+        return False
 
     def give_back(self, cell: Cell) -> None:
         """Leave a cell that was claimed to others."""
-        for name in self._runs(cell):
+        for name in self._claims_of(cell):
             self.claims.give_back(name)
 
     def end(self, outcome: Outcome) -> None:
@@ -119,10 +122,11 @@ class Shared(AbstractContextManager["Shared"]):
         return None
 
     def left_to_others(self, cells: Sequence[Cell]) -> bool:
-        """Tell whether all of these are played by processes that make this table too, and finish it."""
-        return all(
-            self.table in [self.claims.holder(name) for name in self._runs(cell)] for cell in cells
-        )
+        """Tell whether all of these are played by processes that make this table too, and finish it.
+
+        Who has only a training of a cell, for another cell, does not score it.
+        """
+        return all(self.claims.holder(self._id(cell)) == self.table for cell in cells)
 
     def joins(self) -> bool:
         """Tell whether this process is to write the table; no other has taken that upon it at the same time."""
@@ -152,10 +156,13 @@ class Shared(AbstractContextManager["Shared"]):
             [cell.train.argv(), cell.evaluate.argv() if cell.evaluate else None, self._data(cell)]
         )
 
-    def _runs(self, cell: Cell) -> list[str]:
-        """The names under which its trainings are claimed."""
-        stages = [replace(cell.train, then=None), cell.train] if cell.train.then else [cell.train]
-        return [_digest([stage.argv(), self._data(cell)]) for stage in stages]
+    def _claims_of(self, cell: Cell) -> list[str]:
+        """The names under which it and its trainings are claimed."""
+        stages = [cell.train]
+        if cell.train.then:
+            stages.insert(0, replace(cell.train, then=None))
+        trainings = [_digest([stage.argv(), self._data(cell)]) for stage in stages]
+        return [self._id(cell), *trainings]
 
     def _data(self, cell: Cell) -> str:
         return manifest.sha256(self.data[cell])

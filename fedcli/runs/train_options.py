@@ -55,7 +55,7 @@ class TrainOptions(Training):
         Source | None,
         "none, flip, crop or affine-flip, or an albumentations pipeline as A.save() writes it, .yaml or .json; "
         "default: the dataset's",
-        Flag("KIND|FILE"),
+        Flag("KIND|FILE", access="reads"),
     ] = None
     eval_every: Annotated[
         int,
@@ -82,13 +82,13 @@ class TrainOptions(Training):
     weights: Annotated[
         Source | None,
         "starting weights: imagenet, pretrained, a file, or a finished run's folder",
-        OF_METHOD,
+        Flag(panel=METHOD, access="reads"),
     ] = None
     teacher: Annotated[
         Source | None,
         "frozen network of fed-mas and kd: a MoCo-v2 or torchvision ResNet, or a CLIP checkpoint; default: the "
         "starting weights",
-        Flag("FILE", panel=METHOD),
+        Flag("FILE", panel=METHOD, access="reads"),
     ] = None
     freeze_backbone: Annotated[
         bool,
@@ -140,12 +140,12 @@ class TrainOptions(Training):
         "nvflare:DIR or flower:DIR for hospitals, flower-secagg:DIR with secure aggregation, the only one that changes "
         "numbers; default: a process on every core for networks "
         "of one thread, else in-process",
-        Flag("NAME[:N]", local=True, panel=MACHINE),
+        Flag("NAME[:N]", local=True, panel=MACHINE, access="trusts"),
     ] = None
     sites: Annotated[
         Sequence[Source],
         "description of a site, or a folder of them, in place of DATA",
-        Flag("FILE", local=True, panel=MACHINE),
+        Flag("FILE", local=True, panel=MACHINE, access="reads"),
     ] = ()
     timeout: Timeout = 600.0
     jobs: Annotated[int | None, "short for --engine pool:N, >= 1", ON_MACHINE] = None
@@ -198,6 +198,11 @@ class TrainOptions(Training):
                 f"options received {'without' if odd[0] in names else 'with an unknown'} {odd[0]!r}"
             )
             raise UsageError(what, ANOTHER)
+        for option in declared:
+            value = values.get(option.name)
+            if isinstance(value, str) and option.kind in (bool, int, float):
+                what = f"options received with {option.name} {value!r:.60}, which is a text"
+                raise UsageError(what, ANOTHER)
         if not isinstance(values["settings"], dict):
             raise UsageError(f"options received with settings {values['settings']!r:.60}", ANOTHER)
         if missing := [

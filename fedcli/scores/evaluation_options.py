@@ -51,13 +51,13 @@ class EvaluateOptions(Options):
         Source | None,
         "score the test images of this dataset, partition or corruption manifest in place of the run's own: another "
         "hospital, another dataset",
-        Flag("MANIFEST"),
+        Flag("MANIFEST", access="reads"),
     ] = None
     map_classes: Annotated[
         Source | None,
         "with --on: CSV with the columns theirs and ours, a line for each of its classes; an empty cell leaves a class "
         "out; default: classes of equal names",
-        Flag("FILE"),
+        Flag("FILE", access="reads"),
     ] = None
     all_images: Annotated[bool, "with --on DATASET: all of its images, not its test part alone"] = (
         False
@@ -112,12 +112,12 @@ class EvaluateOptions(Options):
     metric: Annotated[
         Sequence[str],
         "a metric of your own: ./mine.py:NAME, or a package's; may be repeated",
-        Flag("FILE", local=True, panel=OUTPUT),
+        Flag("FILE", local=True, panel=OUTPUT, access="reads"),
     ] = ()
     engine: Annotated[
         str | None,
         "have sites count answers: socket:DIR",
-        Flag("NAME:WHERE", local=True, panel=MACHINE),
+        Flag("NAME:WHERE", local=True, panel=MACHINE, access="trusts"),
     ] = None
     timeout: Timeout = 600.0
     track: Track = None
@@ -152,7 +152,9 @@ class PredictOptions(Options):
         Source | None, "a run, or its name or method; - reads its path from stdin", INPUT
     ]
     files: Annotated[
-        Sequence[Source], "images, folders of them, DICOM files", Flag("FILE", True, local=True)
+        Sequence[Source],
+        "images, folders of them, DICOM files",
+        Flag("FILE", True, local=True, access="reads"),
     ]
     _: KW_ONLY
     client: Annotated[
@@ -162,7 +164,7 @@ class PredictOptions(Options):
         Source | None,
         "of a run that was trained at sites: the partition of one of them, by which files are prepared and whose "
         "validation images choose thresholds",
-        Flag("MANIFEST"),
+        Flag("MANIFEST", access="reads"),
     ] = None
     positive: Annotated[
         Sequence[str],
@@ -199,7 +201,7 @@ class AuditOptions(Options):
         Sequence[Source],
         "a run of the same settings that left some of the images out, for LiRA; may be repeated: each image should be "
         "left out by two or more, as `partition --val 0.5 --seed N` does",
-        Flag("RUN", local=True),
+        Flag("RUN", local=True, access="reads"),
     ] = ()
     batch: Annotated[int, "images of the gradient that is inverted, in [1, 8]"] = 1
     iterations: Annotated[int, "of the inversion, for each of two models, in [1, 100000]"] = 1500

@@ -23,7 +23,7 @@ from ..runs.finished import Run
 from .answering import predictions
 from .parts import PATCHED, SUCCESS, Severity
 from .predictions import Logits
-from .table import Score, Table, Where
+from .table import Number, Score, Table, Where
 
 Asked = list[tuple[str, int]]  # kind and severity
 
@@ -93,15 +93,20 @@ def backdoor(run: Run, logits: Logits) -> Table:
     others = (clean.y != attack.target).cpu().numpy()  # [N]
     table: Table = {}
     for version, answers in zip(PATCHED, (shown, logits["clean"]), strict=True):
-        called = [
-            np.mean([model[others].argmax(1) == attack.target for model in models])
-            for models in answers
-        ]
+        shares = [success(models, others, attack.target) for models in answers]
         where = Where(version, metric=SUCCESS)
-        table[where] = Score(
-            [float(share) for share in called], list(run.rounds), int(others.sum())
-        )
+        table[where] = Score(shares, list(run.rounds), int(others.sum()))
     return table
+
+
+def success(models: Sequence[np.ndarray], others: np.ndarray, target: int) -> Number:
+    """The share of images of other classes that models call the target; None where there is no such image.
+
+    models: logits [N, C] of each. others: bool [N].
+    """
+    if not others.any():
+        return None
+    return float(np.mean([logits[others].argmax(1) == target for logits in models]))
 
 
 def _data(run: Run) -> manifest.Manifest:

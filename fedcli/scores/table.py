@@ -136,7 +136,8 @@ def _lines(where: Where, score: Score) -> Iterator[Iterable[object]]:
 
 
 def _text(value: Number) -> str:
-    return "" if value is None else repr(float(value))
+    """A score as it is written; "" of none, and of what is no number or infinite, which no reader takes."""
+    return "" if value is None or not math.isfinite(value) else repr(float(value))
 
 
 def _shielded(text: str) -> str:

@@ -16,9 +16,10 @@ from torch import Tensor
 from .. import console, shapes
 from ..errors import FedcliError
 from ..federation.client import Report, Task
-from ..federation.engines.wire import Message, unpack
+from ..federation.engines.wire import Arrays, Message, unpack
 from ..runs.assembly import PlannedFederation
 from .description import PARTS, SHAPE, SiteError, check_against, check_bounds, check_numbers
+from .site import BEGIN, TRAIN
 from .tallies import ALL, CLEAN, CORRUPTED, Answer, Tallies, Tally, keys
 
 LARGEST = 1e15  # number of a model or a column: its square, and sums over sites, are within float32
@@ -34,6 +35,9 @@ OF_IMAGES = (
     "group_class_counts",
 )  # all that count images
 UPDATE = "update"
+COLUMN = "columns/"  # how the names of columns begin in a message
+MOST_COLUMNS = 1000  # of a report
+MODELS, SPARE = 16, 2**28  # an answer to training: as often what was sent, and bytes beside that
 ANOTHER = "is it another version?"
 ASK = "ask the site what it runs; training goes on without it by --min-clients, or with it by --resume"
 Known = Mapping[str, Any]  # a description
@@ -83,6 +87,7 @@ def description(client: str, said: Any, expected: Known, entry: Known, digest: s
 def report(task: Task, message: Message, known: Known, federation: PlannedFederation) -> Report:
     """The report that a message holds. Raises FedcliError for what is no report on this task of this site."""
     scalars, arrays = message
+    _check_names(arrays)
     made = unpack(Report, message, device=federation.plan.device)
     n, training = known["images"]["train"], federation.plan
     steps = 0 if task.part == "measure" else training.epochs * math.ceil(n / training.batch_size)
@@ -92,10 +97,11 @@ def report(task: Task, message: Message, known: Known, federation: PlannedFedera
         raise SiteError(
             f"it answered after {str(made.steps)[:40]} local steps, where {n} images take {steps}"
         )
-    if made.theta.shape != task.theta.shape or made.theta.dtype != task.theta.dtype:
-        what = (
-            f"of shape {list(made.theta.shape)}, not {list(task.theta.shape)}, or of another type"
-        )
+    if made.theta.shape != task.theta.shape:
+        what = f"of shape {list(made.theta.shape)}, not {list(task.theta.shape)}"
+        raise SiteError(f"it answered with a model {what}")
+    if made.theta.dtype != task.theta.dtype:
+        what = f"of type {_type_of(made.theta)}, not {_type_of(task.theta)}"
         raise SiteError(f"it answered with a model {what}")
     _check_size("its model", arrays["theta"])
     for name, span in federation.layout.spans.items():
@@ -107,6 +113,31 @@ def report(task: Task, message: Message, known: Known, federation: PlannedFedera
     for name in made.columns:
         _check_column(name, arrays[f"columns/{name}"], n, known)
     return made
+
+
+def most_bytes(question: Message) -> int | None:
+    """The most bytes of arrays that an answer may have, as nobody asked for more; None for those of any message."""
+    scalars, arrays = question
+    if scalars.get("ask") == BEGIN:
+        return 0
+    if scalars.get("ask") == TRAIN:
+        return SPARE + MODELS * sum(array.nbytes for array in arrays.values())
+    return None  # of counts, whose size is that of the classes and groups
+
+
+def _check_names(arrays: Arrays) -> None:
+    """Raises SiteError for arrays that are no part of a report, and for more columns than any method has."""
+    columns = [name for name in arrays if name.startswith(COLUMN)]
+    if len(columns) > MOST_COLUMNS:
+        what = f"it answered with {len(columns)} columns, and no method has over {MOST_COLUMNS}"
+        raise SiteError(what, ANOTHER)
+    for name in arrays:
+        if name not in ("theta", "loss") and not name.startswith(COLUMN):
+            raise SiteError(f"it answered with an array {name[:40]!r}, which nobody asked for")
+
+
+def _type_of(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _check_size(what: str, values: np.ndarray) -> None:
@@ -154,30 +185,29 @@ def odd_ones(reports: Mapping[str, Report], agreed: dict[str, Any]) -> dict[str,
 
     agreed: changed here; the columns (name, shape, type) that a part of a round had.
     """
-    columns = {
-        client: [
-            (name, list(value.shape), str(value.dtype))
-            for name, value in sorted(report.columns.items())
-        ]
-        for client, report in reports.items()
-    }
-    if not columns:
+    forms = {client: _form(report) for client, report in reports.items()}
+    if not forms:
         return {}
     part = "train" if any(report.steps for report in reports.values()) else "measure"
-    every, before = list(columns.values()), agreed.get(part)
+    every, before = list(forms.values()), agreed.get(part)
     usual = agreed[part] = max(
-        every, key=lambda each: (every.count(each), each == before, -len(each))
+        every, key=lambda form: (every.count(form), form == before, -len(form))
     )
     wrong = {}
-    for client, own in columns.items():
-        if differing := [
-            column[0] for column in (*own, *usual) if (column in own) != (column in usual)
-        ]:
-            what = f"site {client} sent the column {differing[0]!r} in another form than the others"
+    for client, form in forms.items():
+        if form != usual:
+            name = next(name for name in (*form, *usual) if form.get(name) != usual.get(name))
+            what = f"site {client} sent the column {name!r} in another form than the others"
             wrong[client] = SiteError(
                 what, "every client must report the same names, each of one shape and type"
             )
     return wrong
+
+
+def _form(report: Report) -> dict[str, tuple[list[int], str]]:
+    """The shape and the type of each column, by name."""
+    columns = sorted(report.columns.items())
+    return {name: (list(value.shape), str(value.dtype)) for name, value in columns}
 
 
 class Lengths:

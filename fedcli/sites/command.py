@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from .. import console
 from ..commands.shell import common as o
 from ..commands.shell.shown import show_json
-from ..common_options import NAME
+from ..common_options import NAME, OUTPUT
 from ..errors import UsageError
 from ..options import Flag
 from ..stages.call import source
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from .policy import Policy, Privacy
     from .site import Site
 
+# The memory of a site holds how much privacy was spent, and lies below --work by the name of the site.
+TRUSTED = Flag(access="trusts")
+
 
 def site(
     action: Annotated[
@@ -25,26 +28,39 @@ def site(
         "run: take part; describe: print the description that is sent; check: say what may leave, send nothing",
         NAME,
     ] = "run",
-    data: Annotated[Path | None, "partition or corruption manifest", Flag("MANIFEST")] = None,
-    client: Annotated[
-        str | None, "client whose images this site holds; default: the only one"
+    data: Annotated[
+        Path | None, "partition or corruption manifest", Flag("MANIFEST", access="trusts")
     ] = None,
-    name: Annotated[str | None, "name of the site in the federation; default: the client's"] = None,
-    policy: Annotated[Path | None, "policy.toml: what the site allows", Flag("FILE")] = None,
-    socket: Annotated[Path | None, "socket to listen at", Flag("PATH")] = None,
+    client: Annotated[
+        str | None, "client whose images this site holds; default: the only one", TRUSTED
+    ] = None,
+    name: Annotated[
+        str | None, "name of the site in the federation; default: the client's", TRUSTED
+    ] = None,
+    policy: Annotated[
+        Path | None, "policy.toml: what the site allows", Flag("FILE", access="trusts")
+    ] = None,
+    socket: Annotated[Path | None, "socket to listen at", Flag("PATH", access="trusts")] = None,
     nvflare: Annotated[
-        Path | None, "answer the jobs of NVFlare's client of this hospital", Flag("PROFILE")
+        Path | None,
+        "answer the jobs of NVFlare's client of this hospital",
+        Flag("PROFILE", access="trusts"),
     ] = None,
     state: Annotated[
-        Path | None, "memory and audit file; default: --work/site/NAME", Flag("FOLDER")
+        Path | None,
+        "memory and audit file; default: --work/site/NAME",
+        Flag("FOLDER", access="trusts"),
     ] = None,
     device: Annotated[str, "cpu, cuda or cuda:N"] = "cpu",
     quality: Annotated[
         bool,
         "with describe: also histograms of the images' noise, sharpness and so on, as far as the policy allows",
     ] = False,
-    out: Annotated[Path | None, "file for the description", Flag("FILE")] = None,
-    work: o.Work = o.DEFAULT_WORK,
+    out: Annotated[Path | None, "file for the description", Flag("FILE", access="writes")] = None,
+    force: o.Force = False,
+    work: Annotated[
+        Path, "folder of all results", Flag(local=True, panel=OUTPUT, access="trusts")
+    ] = o.DEFAULT_WORK,
     json: o.Json = False,
 ) -> None:
     """Take part in a federation, with images that stay here.
@@ -65,6 +81,8 @@ def site(
             f"--out {out}: a description is a .json file",
             "name it so: --sites FOLDER reads no other",
         )
+    if action == "describe" and out:
+        o.check_named(out, force=force)
     path = source(data, work, "corruption", "partition")
     allowed = policies.read(policy)
     called = name or held_by(path, client)
@@ -85,7 +103,7 @@ def site(
         if out is None:
             print(described)
             return
-        o.write(out, described + "\n")
+        o.write_named(out, f"{described}\n".encode(), force=force)
         print(described) if json else console.result(str(out))
         return
     if action == "check":

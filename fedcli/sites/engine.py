@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .. import console
 from ..federation.client import Absent, Report, Task
 from ..federation.engines.wire import Arrays, Message, Scalars, pack, to_arrays
 from ..runs.assembly import PlannedFederation
@@ -86,6 +87,7 @@ class Sites:
                 reports[task.client] = self._report(task, answers.pop(task.client, NOTHING))
             except SiteError as error:
                 self._give_up(failed, {task.client: error})
+        self._forget_lone_memory(tasks, reports)
         self._give_up(failed, odd_ones(reports, self._agreed))
         sound = {client: report for client, report in reports.items() if client not in failed}
         self._give_up(failed, self._lengths.check(tasks[0].theta, sound, tasks[0].round))
@@ -96,6 +98,21 @@ class Sites:
                 )
             else:
                 yield reports.pop(task.client)
+
+    @staticmethod
+    def _forget_lone_memory(tasks: Sequence[Task], reports: dict[str, Report]) -> None:
+        """Do not believe the one site that says it keeps something of its client, where no other ever did.
+
+        Its later rounds would be refused without that memory, which a method that keeps nothing never has.
+        """
+        keeping = [client for client, report in reports.items() if report.memory]
+        if len(keeping) != 1 or len(reports) < 2 or any(task.memory for task in tasks):
+            return
+        (client,) = keeping
+        console.warn(
+            f"site {client} says that it keeps something of its client, and no other site does: it is not relied on"
+        )
+        reports[client] = replace(reports[client], memory={})
 
     def _give_up(self, failed: dict[str, SiteError], wrong: Mapping[str, SiteError]) -> None:
         """Add sites to those that are left out. Raises SiteError where none may be."""

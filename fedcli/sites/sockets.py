@@ -17,6 +17,7 @@ from .. import console
 from ..errors import FedcliError
 from ..federation.engines.wire import Message
 from ..io.locks import held
+from .answers import most_bytes
 from .site import Site
 from .transport import nvflare, sockets
 from .transport.relay import LOOK, Relay
@@ -96,7 +97,8 @@ class Connections(AbstractContextManager["Connections"]):
             self._why[client] = why
 
         try:
-            return sockets.ask(self._connected(client), message, timeout, noticed)
+            most = most_bytes(message)
+            return sockets.ask(self._connected(client), message, timeout, noticed, most)
         except (OSError, sockets.Closed, FedcliError) as error:
             return self._lost(client, error)
 

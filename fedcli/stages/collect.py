@@ -9,6 +9,7 @@ from ..data import last_used, manifest
 from ..errors import REFUSED, FedcliError, sentence
 from ..scores.evaluation_options import EvaluateOptions
 from ..scores.existing import check, existing
+from ..scores.scores import Scores
 from ..scores.shots import thresholds
 
 Evaluated = tuple[Path, bool]  # a scores.json, and whether it was there before
@@ -48,12 +49,14 @@ def _readable(runs: list[Path]) -> list[Path]:
 
 
 def scores_under(work: Path, asked: EvaluateOptions) -> list[Path]:
-    """The scores of every run under a work folder; a run that cannot be evaluated is left out with a warning.
+    """The scores of every run under a work folder.
+
+    A run that cannot be evaluated, or whose scores cannot be read, is left out with a warning.
 
     Raises FedcliError, of the last of them, where no run is left.
     """
     thresholds(asked.shots)  # one mistake, not one of every run
-    return _collected(every_run(work), lambda path: scores_of(path, asked), skip=True)
+    return _collected(every_run(work), lambda path: _readable_scores(path, asked), skip=True)
 
 
 def scores_of_all(paths: list[Path], asked: EvaluateOptions) -> list[Path]:
@@ -77,6 +80,13 @@ def scores_of(path: Path, asked: EvaluateOptions) -> Evaluated:
     from ..scores.evaluate import evaluate  # imports torch, which scores that lie there do not need
 
     return evaluate(path, asked), False
+
+
+def _readable_scores(path: Path, asked: EvaluateOptions) -> Evaluated:
+    """The same, read once, so that scores that cannot be read are those of one run. Raises FedcliError."""
+    scores, made_before = scores_of(path, asked)
+    Scores.of(manifest.read(scores).body, scores)
+    return scores, made_before
 
 
 def _is_run(folder: Path) -> bool:

@@ -39,7 +39,7 @@ class PrepareOptions(Options):
         Source | None,
         "folder of the dataset as downloaded; default: $FEDCLI_RAW/NAME, raw/NAME or NAME, and where none of them is "
         "there a synthetic sample",
-        LOCAL,
+        Flag(local=True, access="reads"),
     ] = None
     sample: Annotated[bool, "use a synthetic sample, without a warning", LOCAL] = False
     no_sample: Annotated[bool, "never use a synthetic sample: end with an error instead", LOCAL] = (
@@ -48,7 +48,7 @@ class PrepareOptions(Options):
     attributes: Annotated[
         Source | None,
         "CSV with attributes of images or patients, such as age, sex, race or scanner, joined by image or patient id",
-        Flag("FILE"),
+        Flag("FILE", access="reads"),
     ] = None
     size: Annotated[int | None, "side of the prepared images in pixels, in [8, 4096]"] = None
     fit: Annotated[Literal["stretch", "pad"], "stretch, or pad to keep the aspect ratio"] = (
@@ -72,6 +72,7 @@ class PrepareOptions(Options):
     split_file: Annotated[
         Source | None,
         "CSV of image ids and parts, or a train.csv beside a test.csv, instead of --split",
+        Flag(access="reads"),
     ] = None
     fold: Annotated[
         int | None,
@@ -142,13 +143,13 @@ class PartitionOptions(Options):
         Sequence[str],
         "join this dataset with the others; each is divided among clients of its own and is a value of the attribute "
         "dataset; NAME= before it names it; may be repeated",
-        Flag("[NAME=]MANIFEST"),
+        Flag("[NAME=]MANIFEST", access="reads"),
     ] = ()
     classes_table: Annotated[
         Source | None,
         "with --merge: CSV with the columns dataset, class and joined; an empty cell leaves a class out; default: "
         "classes of equal names",
-        Flag("FILE"),
+        Flag("FILE", access="reads"),
     ] = None
     clients_of: Annotated[
         Mapping[str, object], "with --merge: clients of a dataset, such as usps=2; may be repeated"
@@ -184,6 +185,7 @@ class PartitionOptions(Options):
     clients_file: Annotated[
         Source | None,
         "which client has which image: a CSV, {client: [id, ...]} as JSON, or FedISM's .npy",
+        Flag(access="reads"),
     ] = None
     client_column: Annotated[
         str | None, "of a CSV; default: client, center, site, hospital or node", COLUMN
@@ -191,6 +193,7 @@ class PartitionOptions(Options):
     order_file: Annotated[
         Source | None,
         "the train.csv whose rows an .npy or --fedism means; default: training images by class",
+        Flag(access="reads"),
     ] = None
     keep_units: Annotated[bool, "whole patients or lesions to a client, in the random schemes"] = (
         False

@@ -20,6 +20,7 @@ from fedcli.federation.client import Training
 from fedcli.reporting import timing
 from fedcli.reporting.rows import rows
 from fedcli.reporting.tables import render
+from fedcli.scores import table as written_scores
 from fedcli.scores.evaluate import evaluate
 
 
@@ -117,6 +118,20 @@ def test_a_run_that_cannot_be_evaluated_is_left_out_of_a_report_with_a_warning(t
     assert len(shown) == len(("all scores", "groups by sex"))
     (tmp_path / "runs" / "b" / "run.json").unlink()
     assert "error: unknown method 'of-tomorrow'" in session.run(f"fedcli report --work {tmp_path}")
+
+
+def test_a_run_whose_scores_cannot_be_read_is_left_out_of_a_report_of_all(tmp_path, monkeypatch):
+    runs = [tmp_path / "runs" / name for name in ("a", "b")]
+    for run in runs:
+        plan = planned("fedavg", {}, Training(batch_size=8), 1)
+        train(make_chain(tmp_path / run.name), plan, work=tmp_path, out=run)
+    with monkeypatch.context() as earlier:  # as a version wrote it that took nan for a score
+        earlier.setattr(written_scores, "_text", lambda value: "nan")
+        session.run(f"fedcli evaluate {runs[0]}")
+    printed = session.run(f"fedcli report --work {tmp_path}")
+    assert f"warning: left out {runs[0]}: " in printed and "'nan' is no score" in printed
+    assert [line for line in printed.splitlines() if line.startswith(" FedAvg ")]
+    assert "'nan' is no score" in session.run(f"fedcli report {runs[0]}")
 
 
 def test_a_run_whose_manifest_is_a_broken_link_is_named(tmp_path):

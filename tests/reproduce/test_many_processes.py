@@ -179,3 +179,21 @@ def test_cells_share_a_gpu_as_far_as_its_memory_goes(monkeypatch):
     assert fitting(Place(Path("w"), ("cpu",) * 4), 90 * gib, 78 * gib).devices == ("cpu",) * 4
     with pytest.raises(UsageError, match="--at-once is about cells on one GPU"):
         jobs.devices("cpu", None, [], 2)
+
+
+def test_who_plays_a_training_for_another_cell_does_not_have_the_cell_that_ends_with_it(folder):
+    """A row of two stages and its first stage as a row, in two parts that are played at once."""
+    second = '[[row]]\nname = "then cRT"\nmethod = "fedavg"\ntrain = { then = "crt" }\n[[column]]'
+    text = digits_recipe.TINY.replace("[[column]]", second, 1)
+    (folder / "tiny.toml").write_text(text, encoding="utf-8")
+    cells = expand.cells(expand.check(folder / "tiny.toml"), "smoke", seeds=(0,))
+    plain, then_crt = cells[0], cells[3]
+    assert (plain.row, then_crt.row) == ("FedAvg", "then cRT")
+    sources = make_data(cells, Place(Path("w")))
+    with Shared(Path("w"), cells, sources) as one, Shared(Path("w"), cells, sources) as other:
+        assert other.claim(then_crt)
+        assert not one.claim(plain)
+        assert not one.left_to_others([plain]) and one.left_to_others([then_crt])
+        other.end(Outcome(then_crt, None, "no ink"))
+        assert one.claim(plain)
+        assert other.left_to_others([plain])

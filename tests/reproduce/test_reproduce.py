@@ -1,5 +1,6 @@
 """A recipe from its file to its folder, through the command line."""
 
+import errno
 import json
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ from typer.testing import CliRunner
 from fedcli import extensions
 from fedcli.commands.app import app
 from fedcli.reporting import page
-from fedcli.reproduce import expand, jobs, raw, recipe
+from fedcli.reproduce import expand, jobs, raw, recipe, script
 from fedcli.reproduce.shared import Board
 
 TINY = """
@@ -307,3 +308,22 @@ def test_a_table_of_fewer_rows_says_that_the_runs_are_kept(tiny, no_page, no_for
     assert (
         json.loads(results().read_text())["statistics"] == []
     )  # no tests of samples of a few images
+
+
+def test_scripts_are_all_written_or_none(tiny, monkeypatch):
+    """On a full disk half of them would else lie there, and the same command would refuse the folder."""
+    written = []
+
+    def filled(path, text):
+        if len(written) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        written.append(path)
+        path.write_text(text)
+
+    with monkeypatch.context() as disk:
+        disk.setattr(script, "write_text", filled)
+        ended = tiny("--scale", "smoke", "--dry-run=scripts")
+    assert ended.exit_code == 1 and "no space left on the device" in ended.stderr
+    assert not Path("scripts").exists() and not list(Path().glob(".scripts*"))
+    assert tiny("--scale", "smoke", "--dry-run=scripts").exit_code == 0
+    assert len(list(Path("scripts").iterdir())) == 4

@@ -1,5 +1,8 @@
 """`evaluate --corrupt KIND --severity N`: a run's test images under any corruption, without training."""
 
+import math
+
+import numpy as np
 import published_schema
 import pytest
 
@@ -7,8 +10,9 @@ import fedcli
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
 from fedcli.reporting import further, page
+from fedcli.scores import table
 from fedcli.scores.scores import Scores
-from fedcli.scores.severities import asked
+from fedcli.scores.severities import asked, success
 
 
 @pytest.fixture(scope="module")
@@ -125,9 +129,27 @@ def test_a_backdoor_has_its_success_beside_the_scores(tmp_path):
     success = made.body["backdoor"]
     assert not published_schema.errors(made) and list(success) == ["patched", "unpatched"]
     scores = Scores.read(made.path)
-    (table,) = further.by_severity([("", scores)])
-    assert table.title == "Success of the backdoor" and 0 <= success["patched"]["last"] <= 1
+    (shown,) = further.by_severity([("", scores)])
+    assert shown.title == "Success of the backdoor" and 0 <= success["patched"]["last"] <= 1
     assert (
         scores.part().overall["patched"]["attack_success"].count
         < made.body["versions"]["clean"]["count"]
     )
+
+
+def test_a_backdoor_has_no_success_where_all_test_images_are_of_its_target(tmp_path):
+    """An empty cell, as of any score without images, so that its file can be read."""
+    logits = np.array([[0.0, 1.0], [1.0, 0.0]])
+    assert success([logits], np.array([True, True]), target=1) == 0.5
+    assert success([logits], np.array([False, True]), target=1) == 0.0
+    none = success([logits], np.array([False, False]), target=1)
+    where = table.Where("patched", metric="attack_success")
+    table.write(tmp_path / "scores.csv", {where: table.Score([none], [1], 0)})
+    assert table.read(tmp_path / "scores.csv")[where].values == [None]
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_a_score_that_is_no_number_is_an_empty_cell(number, tmp_path):
+    where = table.Where("clean", metric="accuracy")
+    table.write(tmp_path / "scores.csv", {where: table.Score([0.5, number], [1, 2], 3)})
+    assert table.read(tmp_path / "scores.csv")[where].values == [0.5, None]

@@ -1,14 +1,17 @@
 """What a site says that cannot be true: it is named, it is left out where others are enough, and it bends nothing."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from made_plans import train
 from site_federation import OPEN, chain_with_tests, plan, reached, sites_of, train_at
 
 from fedcli.errors import FedcliError
 from fedcli.scores.evaluation_options import EvaluateOptions
+from fedcli.sites.answers import MODELS, MOST_COLUMNS, SPARE, most_bytes, odd_ones
 from fedcli.sites.description import SiteError, describe, hidden
 from fedcli.sites.roster import gathered
 from fedcli.stages.evaluate import run as evaluate_stage
@@ -34,6 +37,8 @@ def first_is(value):
 
 
 LONG = np.array([2**63 - 1, 2**63 - 1, 22])  # as int64 their sum is 20
+
+MANY = {f"columns/{number}": np.zeros(1) for number in range(MOST_COLUMNS + 1)}
 
 
 LIES = {  # method, what becomes of an answer, what is said of it
@@ -67,6 +72,26 @@ LIES = {  # method, what becomes of an answer, what is said of it
         "fedavg",
         array("theta", lambda a: -a - 1),
         "the variance .*running_var' of its mod",
+    ),
+    "a model of another shape": (
+        "fedavg",
+        array("theta", lambda a: a[1:]),
+        r"a model of shape \[\d+\], not \[\d+\]$",
+    ),
+    "a model of another type": (
+        "fedavg",
+        array("theta", lambda a: a.astype("float64")),
+        "a model of type float64, not float32",
+    ),
+    "an array that nobody asked for": (
+        "fedavg",
+        array("x", lambda _: np.zeros(2)),
+        "an array 'x', which nobody asked for",
+    ),
+    "more columns than a method has": (
+        "fedavg",
+        lambda answer: (answer[0], {**answer[1], **MANY}),
+        "it answered with 1001 columns, and no method has over 1000",
     ),
     "an endless loss": (
         "fedavg",
@@ -333,3 +358,29 @@ def test_counts_that_are_not_of_the_described_images_are_scored_by_nobody(
 def test_classes_that_a_description_hides_are_the_ones_that_an_evaluation_leaves_out():
     """Of equal counts the first is hidden, whatever it is called."""
     assert hidden({"b": 4, "a": 4, "c": 2}, 3) == {"b": None, "a": 4, "c": None}
+
+
+def test_columns_are_compared_without_a_look_at_every_pair():
+    """A number of columns that took hours where each was looked for in a list."""
+    columns = {str(number): torch.zeros(1) for number in range(10**5)}
+    honest = SimpleNamespace(columns=columns, steps=1)
+    liar = SimpleNamespace(columns={**columns, "5": torch.zeros(2)}, steps=1)
+    wrong = odd_ones({"a": honest, "b": honest, "c": liar}, {})
+    assert list(wrong) == ["c"] and "'5' in another form" in wrong["c"].sentence
+
+
+def test_an_answer_is_bounded_by_what_was_asked():
+    theta = np.zeros(10, np.float32)
+    assert most_bytes(({"ask": "begin"}, {"start/x": theta})) == 0
+    assert most_bytes(({"ask": "train"}, {"theta": theta})) == SPARE + MODELS * 40
+    assert most_bytes(({"ask": "score"}, {"theta": theta})) is None
+
+
+def test_a_memory_that_one_site_alone_claims_blocks_no_later_round(data, tmp_path, capsys):
+    """Its sites are asked in round 2 as those of a method that keeps nothing."""
+    sites = sites_of(data, tmp_path / "sites", policy=OPEN)
+    claim = lying(scalars(kept=True))
+    run = train_at(sites, data, plan(), tmp_path, out=tmp_path / "run", change=claim)
+    assert run.is_file()
+    said = capsys.readouterr().err
+    assert said.count("site south says that it keeps something of its client, and no other") == 1

@@ -31,6 +31,12 @@ def audit(site):
         ({"precision": "int3"}, "--precision='int3' is not one of"),
         ({"eval_every": -1}, "--eval-every=-1 is out of range"),
         ({"rounds": 0}, "--rounds=0 is out of range"),
+        ({"rounds": "2"}, "options received with rounds '2', which is a text"),
+        ({"lr": "0.1"}, "options received with lr '0.1', which is a text"),
+        (
+            {"freeze_backbone": "yes"},
+            "options received with freeze_backbone 'yes', which is a text",
+        ),
         ({"threads": 0}, "to train with 0 threads"),
         ({"threads": True}, "to train with True threads"),
         ({"threads": 2**40}, "to train with 1099511627776 threads"),

@@ -1,15 +1,16 @@
 """Flags that several commands have and no stage declares, and what commands refuse or do alike."""
 
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
 from ... import console
-from ...common_options import ATTRIBUTE, OUTPUT, TO_OUTPUT, WORK
+from ...common_options import ATTRIBUTE, OUTPUT, RESULTS, TO_OUTPUT, WORK
 from ...errors import LimitError, UsageError, nearest
 from ...options import Flag
 
-Work = Annotated[Path, "folder of all results", TO_OUTPUT]
+Work = Annotated[Path, "folder of all results", RESULTS]
 Json = Annotated[bool, "print JSON instead of a path or a table", TO_OUTPUT]
 BriefJson = Annotated[
     Literal["", "short", "full"],
@@ -23,7 +24,14 @@ FailIf = Annotated[
     Flag("LIMIT", local=True, panel=OUTPUT),
 ]
 AcceptLicence = Annotated[
-    bool, "accept the licences of what is downloaded, which are shown; a terminal asks"
+    bool,
+    "accept the licences of what is downloaded, which are shown; a terminal asks",
+    Flag(access="typed"),
+]
+Force = Annotated[
+    bool,
+    "replace files that are there already, even if fedcli did not write them or they were changed since",
+    Flag(local=True, panel=OUTPUT, access="typed"),
 ]
 Seed = Annotated[int, "seed of every random number of this stage"]
 Size = Annotated[int | None, "side of the prepared images in pixels, >= 8"]
@@ -67,20 +75,56 @@ def refuse_sealed(out: Path, *, folder: bool = False) -> None:
 
 
 def write(out: Path, text: str) -> None:
-    """Write a file that is none of a run, and its folder where it is not there."""
+    """Write a file among fedcli's own, which is none of a run, and its folder where it is not there."""
     from ...io.files import write_text
 
     refuse_sealed(out)
     write_text(out, text)
 
 
-def give(text: str, out: Path | None) -> None:
-    """Print a text, or write it to a file and print where that lies."""
+def check_named(out: Path, *, force: bool) -> None:
+    """Refuse a file that a person names where it would take the place of another. Raises FedcliError, UsageError."""
+    from ...io import outputs
+
+    refuse_sealed(out)
+    outputs.check(out, force=force)
+
+
+def write_named(out: Path, result: bytes, *, force: bool) -> None:
+    """Write what a person has named. Raises FedcliError, UsageError as check_named() does."""
+    from ...io import outputs
+
+    refuse_sealed(out)
+    outputs.write(out, result, force=force)
+
+
+def fill(
+    folder: Path, draw: Callable[[Path], Sequence[Path]], *, force: bool = False
+) -> list[Path]:
+    """Write files into a folder that a person names, and return their paths.
+
+    draw: writes them into another folder, and returns their paths there.
+    Raises FedcliError, UsageError before any is written, as check_named() does.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        drawn = draw(Path(scratch))
+        for path in drawn:
+            check_named(folder / path.name, force=force)
+        for path in drawn:
+            write_named(folder / path.name, path.read_bytes(), force=force)
+    return [folder / path.name for path in drawn]
+
+
+def give(text: str, out: Path | None, *, force: bool = False) -> None:
+    """Print a text, or write it to a file that a person names and print where that lies."""
+    from ...io import outputs
+
     if out is None:
         print(text, end="")
         return
-    write(out, text)
-    console.result(str(out))
+    write_named(out, text.encode(), force=force)
+    if not outputs.is_stream(out):
+        console.result(str(out))
 
 
 def formats(asked: str, draws: bool) -> tuple[str, list[str]]:

@@ -20,7 +20,6 @@ from ...common_options import OUTPUT
 from ...errors import UsageError
 from ...options import FLAG, Option, Options
 from . import complete, defaults
-from .panels import ALONE
 
 DEBUG = "fedcli.debug"  # key of the context's notes that all commands of a call share
 LONGEST_PATH = 65536  # characters that are read of a stream, which may have no end
@@ -74,11 +73,7 @@ def with_flags(run: Run, options: Iterable[Option], stage: type[Options] | None 
     first = Parameter("context", Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
     parameters = [first, *flags, *EVERYWHERE.values()]
     called.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
-    setattr(
-        called,
-        ALONE,
-        {f"--{option.typed}": option.flag.alone for option in own if option.flag.alone},
-    )
+    setattr(called, defaults.OPTIONS, {option.name: option for option in (*of_stage, *own)})
     called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return called
 

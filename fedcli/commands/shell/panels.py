@@ -11,7 +11,6 @@ from ...common_options import MACHINE, OUTPUT
 from . import defaults
 
 PANELS = "Training", "Method", "Data", MACHINE, OUTPUT
-ALONE = "alone"  # what a function holds: flags, and their values where they stand alone
 MANY = 15  # options, from which on a list needs headings
 ANYWHERE = [  # of the whole program, wherever they stand in the line
     ("--log-file FILE", "also append every message with its time to this file"),
@@ -42,7 +41,8 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # its own click's
         """A flag that may stand alone has its value behind = alone, so that it takes no word from the arguments."""
-        alone: dict[str, str] = getattr(self.callback, ALONE, {})
+        options = getattr(self.callback, defaults.OPTIONS, {}).values()
+        alone = {f"--{each.typed}": each.flag.alone for each in options if each.flag.alone}
         end = args.index("--") if "--" in args else len(args)
         words = [f"{word}={alone[word]}" if word in alone else word for word in args[:end]]
         return super().parse_args(ctx, [*words, *args[end:]])

@@ -7,6 +7,7 @@ inside, but for safetensors, which hold the network's weights alone. What was wr
 
 import io
 import json
+import os
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
@@ -74,7 +75,7 @@ def export(run: Run, format: str, out: Path, client: str | None = None) -> Path:
     such a file's, the file, with NAME.json beside it. Raises FedcliError, UsageError.
     """
     is_file = out.suffix == f".{SUFFIXES[format]}"
-    if out.exists():
+    if os.path.lexists(out):
         remove_abandoned(out)
         raise _taken(out)
     predict.check_client(run, client)

@@ -27,6 +27,10 @@ if INSTALLED:
 
 WHO, ANSWER = "query.fedcli", "train.fedcli"
 PATIENCE = 60.0  # seconds for a node to say whose it is
+IMPOSTOR = (
+    "find out whose the nodes are (`flwr supernode list`), and unregister the one that is not the hospital's "
+    "(`flwr supernode unregister`)"
+)
 LOST = "start the site's SuperNode and its process again, then go on with --resume"
 
 
@@ -107,23 +111,35 @@ class Nodes:
 
     def __init__(self, grid: Any):
         self.grid = grid
-        self.known: dict[str, int] = {}
+        self.names: dict[int, str] = {}  # node -> the site that it says it is
+        self.silent: set[int] = set()  # nodes that were asked, and have not answered
 
     def node(self, client: str) -> int | None:
-        """Of a site; None while it is not connected."""
+        """The node of a site; None while it is not connected. Raises FedcliError where several say they are."""
         present = set(self.grid.get_node_ids())
-        if self.known.get(client) not in present:
-            asked = [
-                Sent(RecordDict(), node, WHO) for node in sorted(present - set(self.known.values()))
-            ]
-            for reply in self.grid.send_and_receive(asked, timeout=PATIENCE):
-                with suppress(Exception):  # of a node that says what is no message
-                    if not reply.has_error():
-                        self.known[message_of(reply.content)[0]["client"]] = (
-                            reply.metadata.src_node_id
-                        )
-        node = self.known.get(client)
-        return node if node in present else None
+        self._ask(present - self.names.keys() - self.silent)
+        if not self._claiming(client, present):
+            self._ask(present - self.names.keys())
+        claiming = self._claiming(client, present)
+        if len(claiming) > 1:
+            raise FedcliError(f"{len(claiming)} SuperNodes say that they are {client}", IMPOSTOR)
+        return claiming[0] if claiming else None
+
+    def _claiming(self, client: str, present: set[int]) -> list[int]:
+        return [node for node in sorted(present) if self.names.get(node) == client]
+
+    def _ask(self, nodes: set[int]) -> None:
+        """Ask nodes which sites they are of."""
+        questions = [Sent(RecordDict(), node, WHO) for node in sorted(nodes)]
+        if not questions:
+            return
+        self.silent |= nodes
+        for reply in self.grid.send_and_receive(questions, timeout=PATIENCE):
+            with suppress(Exception):  # of a node that says what is no message
+                if not reply.has_error():
+                    node = reply.metadata.src_node_id
+                    self.names[node] = str(message_of(reply.content)[0]["client"])
+                    self.silent.discard(node)
 
 
 def pass_on(relay: Relay, nodes: Nodes, context: Any = None) -> None:
@@ -141,7 +157,11 @@ def pass_on(relay: Relay, nodes: Nodes, context: Any = None) -> None:
                     _add_up(nodes, context, of_sum)
                     of_sum = {}
                 continue
-            node = nodes.node(question.client)
+            try:
+                node = nodes.node(question.client)
+            except FedcliError as error:
+                question.fail(error.sentence, error.hint)
+                continue
             if node is None:
                 question.fail("its SuperNode is not connected", LOST)
                 continue
@@ -158,7 +178,12 @@ def pass_on(relay: Relay, nodes: Nodes, context: Any = None) -> None:
 
 
 def _add_up(nodes: Nodes, context: Any, questions: dict[str, Question]) -> None:
-    known = {client: nodes.node(client) for client in questions}
+    try:
+        known = {client: nodes.node(client) for client in questions}
+    except FedcliError as error:
+        for question in questions.values():
+            question.fail(error.sentence, error.hint)
+        return
     if absent := [client for client, node in known.items() if node is None]:
         for question in questions.values():
             question.fail(f"the SuperNode of {absent[0]} is not connected", LOST)

@@ -38,9 +38,8 @@ class FrameError(FedcliError):
 def encoded(message: Message) -> Iterator[bytes | memoryview]:
     """The bytes of a message in pieces; equal messages have equal bytes. Raises FrameError for what it cannot hold."""
     scalars, arrays = message
+    check(message)
     ordered = [(name, np.asarray(arrays[name], order="C")) for name in sorted(arrays)]
-    if odd := [name for name, array in ordered if array.dtype.name not in TYPES]:
-        raise FrameError(f"a message holds no array of type {arrays[odd[0]].dtype}: {odd[0]!r}")
     listed = [[name, array.dtype.name, list(array.shape)] for name, array in ordered]
     try:
         text = json.dumps({"scalars": scalars, "arrays": listed}, sort_keys=True).encode()
@@ -55,8 +54,21 @@ def encoded(message: Message) -> Iterator[bytes | memoryview]:
         yield array.reshape(-1).view(np.uint8).data
 
 
-def decoded(fill: Callable[[memoryview], None]) -> Message:
-    """The message whose bytes fill() puts into each buffer that it is given. Raises FrameError."""
+def check(message: Message) -> None:
+    """Refuse arrays that no message holds, whatever carried them here. Raises FrameError."""
+    for name, array in message[1].items():
+        if not isinstance(name, str):
+            raise FrameError(f"a message holds an array whose name is no text: {str(name)[:40]!r}")
+        kind = np.asarray(array).dtype.name
+        if kind not in TYPES:
+            raise FrameError(f"a message holds no array of type {kind}: {name[:40]!r}")
+
+
+def decoded(fill: Callable[[memoryview], None], most: int | None = None) -> Message:
+    """The message whose bytes fill() puts into each buffer that it is given. Raises FrameError.
+
+    most: bytes of all its arrays together.
+    """
     head = bytearray(HEAD.size)
     fill(memoryview(head))
     magic, length = HEAD.unpack(head)
@@ -70,7 +82,7 @@ def decoded(fill: Callable[[memoryview], None]) -> Message:
         raise FrameError(f"a message arrived whose text is no JSON: {error}"[:200]) from None
     shapes.check(content, TEXT, "a message arrived damaged", "")
     arrays: Arrays = {}
-    left = LARGEST
+    left = LARGEST if most is None else most
     for entry in content["arrays"]:
         name, array = _empty(entry, left)
         left -= array.nbytes

@@ -21,7 +21,7 @@ from typing import Any
 
 from ... import console
 from ...errors import FedcliError
-from .frames import SAME_VERSION, Arrays, Message, Scalars
+from .frames import SAME_VERSION, Arrays, FrameError, Message, Scalars, check
 from .sockets import PATIENCE, Closed, Silent, ask, connected, listening, talk, tell
 
 MASKED = (
@@ -51,6 +51,9 @@ class Question:
         """Give the answer that read() finds in what was carried here; a site that sent nonsense ends no job."""
         try:
             message = read(carried)
+            check(message)
+        except FrameError as error:
+            return self.fail(f"it answered with what no site sends: {error.sentence}", SAME_VERSION)
         except Exception as error:  # whatever a site has put there
             return self.fail(
                 f"it answered with no message of fedcli ({type(error).__name__})", SAME_VERSION

@@ -98,8 +98,9 @@ def ask(
     message: Message,
     patience: float | None,
     noticed: Callable[[str, bool], None] = lambda why, alive: None,
+    most: int | None = None,
 ) -> Message:
-    """The answer to a message; patience, noticed: as of receive(). Raises OSError, Closed, FedcliError, Silent."""
+    """The answer to a message; patience, noticed, most: as of receive(). Raises OSError, Closed, FedcliError, Silent."""
     busy = ""  # the last notice, if that was no sign of life
 
     def heard(why: str, alive: bool) -> None:
@@ -109,7 +110,7 @@ def ask(
 
     try:
         send(connection, message, patience)
-        return receive(connection, patience, heard)
+        return receive(connection, patience, heard, most)
     except TimeoutError:
         why = f"{busy}; that was waited for" if busy else "it gave no sign of life for"
         raise Silent(f"{why} {patience:g} s") from None
@@ -149,10 +150,12 @@ def receive(
     connection: socket.socket,
     patience: float | None = None,
     noticed: Callable[[str, bool], None] = lambda why, alive: None,
+    most: int | None = None,
 ) -> Message:
     """The next message that is no notice. Raises Closed, OSError, TimeoutError, FedcliError.
 
     patience: seconds without a sign of life. noticed: called with each notice: its sentence, and whether it is a sign.
+    most: bytes of its arrays.
     """
     end = _after(patience)
     while True:
@@ -162,7 +165,7 @@ def receive(
         if not connection.recv(1, socket.MSG_PEEK):
             raise Closed
         connection.settimeout(patience)
-        message = decoded(lambda buffer: _fill(connection, buffer))
+        message = decoded(lambda buffer: _fill(connection, buffer), most)
         if NOTICE not in message[0]:
             return message
         alive = message[0].get(ALIVE) is True

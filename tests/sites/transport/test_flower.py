@@ -120,6 +120,39 @@ def test_a_node_that_comes_later_is_asked_who_it_is():
     assert nodes.node("south") is None
 
 
+@needs_flower
+def test_two_nodes_that_say_they_are_one_site_are_asked_nothing():
+    grid = Grid({7: "south", 8: "north"})
+    nodes = flower.Nodes(grid)
+    assert nodes.node("north") == 8
+    grid.names = {7: "south", 8: "north", 9: "north"}
+    question, other = Question("north", MESSAGE), Question("south", MESSAGE)
+    flower.pass_on(Asked(question, other), nodes)
+    answer, _ = question.reply.result(0)
+    assert answer["error"] == "2 SuperNodes say that they are north"
+    assert "flwr supernode unregister" in answer["hint"]
+    assert [message.metadata.dst_node_id for message in grid.pushed.values()] == [7]
+    grid.names = {7: "south", 9: "north"}
+    assert nodes.node("north") == 9
+
+
+@needs_flower
+def test_a_node_that_is_silent_is_only_asked_again_for_a_site_that_is_missing():
+    grid = Grid({7: "south", 8: ""})
+    asked = []
+
+    def answered_by_one(messages, timeout):
+        asked.append([message.metadata.dst_node_id for message in messages])
+        return Grid.send_and_receive(grid, [m for m in messages if m.metadata.dst_node_id == 7], 0)
+
+    grid.send_and_receive = answered_by_one
+    nodes = flower.Nodes(grid)
+    assert nodes.node("south") == 7 and nodes.node("south") == 7
+    assert asked == [[7, 8]]
+    assert nodes.node("north") is None
+    assert asked == [[7, 8], [8]]
+
+
 def test_without_flower_the_extra_is_named(monkeypatch):
     monkeypatch.setattr(flower, "INSTALLED", False)
     for app in (flower.client, flower.server):

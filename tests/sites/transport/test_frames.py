@@ -18,9 +18,9 @@ MESSAGE = (
 )
 
 
-def of_bytes(data):
+def of_bytes(data, most=None):
     stream = io.BytesIO(data)
-    return decoded(lambda buffer: stream.readinto(buffer))
+    return decoded(lambda buffer: stream.readinto(buffer), most)
 
 
 def framed(text, body=b""):
@@ -85,3 +85,25 @@ def test_the_sum_of_all_arrays_is_bounded(monkeypatch):
         of_bytes(framed({"scalars": {}, "arrays": listed}, bytes(120)))
     with pytest.raises(FrameError, match="more than"):
         list(encoded(({}, {"x": np.zeros(101, np.uint8)})))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "sentence"),
+    [
+        ({"x": object()}, "no array of type object: 'x'"),
+        ({"x": "text"}, "no array of type str"),
+        ({"x": 1 + 2j}, "no array of type complex128: 'x'"),
+        ({5: np.zeros(1)}, "an array whose name is no text: '5'"),
+        ({"x": np.zeros(1), 5: np.zeros(1)}, "an array whose name is no text: '5'"),
+    ],
+)
+def test_what_is_no_array_is_refused_in_a_sentence(arrays, sentence):
+    with pytest.raises(FrameError, match=sentence):
+        list(encoded(({}, arrays)))
+
+
+def test_a_message_may_be_bounded_below_the_largest_of_all():
+    data = b"".join(map(bytes, encoded(({}, {"x": np.zeros(10, np.uint8)}))))
+    assert of_bytes(data, 10)[1]["x"].shape == (10,)
+    with pytest.raises(FrameError, match="too large"):
+        of_bytes(data, 9)

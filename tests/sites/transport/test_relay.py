@@ -128,6 +128,17 @@ def test_nonsense_that_a_site_sends_is_an_answer_too():
     assert other.reply.result(0) == ({"a": 1}, {})
 
 
+def test_what_is_no_array_is_an_answer_that_names_it():
+    question = Question("north", ASKED)
+    question.answer_of(lambda carried: ({}, carried), {"theta": "no array"})
+    answer, arrays = question.reply.result(0)
+    assert answer["client"] == "north" and arrays == {}
+    assert (
+        "it answered with what no site sends: a message holds no array of type str"
+        in answer["error"]
+    )
+
+
 def test_a_relay_whose_socket_is_in_use_says_so_and_leaves_none(tmp_path):
     with (
         sockets.listening(tmp_path / "south.sock"),
