@@ -98,8 +98,8 @@ def skewed(
         counts = np.array(
             [np.bincount(column[at][column[at] >= 0], minlength=len(values)) for at in parts]
         )  # [K, V]
-        known = counts[counts.sum(1) > 0]
-        mix = known / known.sum(1, keepdims=True)
+        counts = counts[counts.sum(1) > 0]
+        mix = counts / counts.sum(1, keepdims=True)
         largest = max((float(piece.max()) for piece in skew.distances(mix)), default=0.0)
         if largest >= SKEWED:
             distances[name] = largest

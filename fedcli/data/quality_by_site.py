@@ -240,11 +240,11 @@ def findings(known: Histograms, what: str = SITES) -> list[str]:
     while len(remaining) > 1:
         distances = _distances(counts[remaining], variances[remaining])
         furthest = int(distances.argmax())  # the first of equals
-        place, m = divmod(furthest, len(MEASURES))
-        distance = distances[place, m]
+        row, m = divmod(furthest, len(MEASURES))
+        distance = distances[row, m]
         if not distance >= LARGE:
             break
-        site = remaining[place]
+        site = remaining[row]
         others = counts[remaining].sum(0) - counts[site]  # [M, BINS]
         whom = "the remaining" if sentences else "all"
         stands_out = _stands_out(counts[site], others, m, whom)
@@ -252,7 +252,7 @@ def findings(known: Histograms, what: str = SITES) -> list[str]:
             f"{names[site]} {stands_out}, {distance:.1f} standard deviations away"
             f"{_noise_too(counts[site], others, m)}"
         )
-        remaining = np.delete(remaining, place)
+        remaining = np.delete(remaining, row)
     if len(known) > 1 and not sentences:
         sentences.append(
             f"no {what} stands out: every distance is below {LARGE} standard deviations"

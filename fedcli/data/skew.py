@@ -104,7 +104,8 @@ def readable(skew: dict[str, Any]) -> dict[str, str]:
 def _between(names: Sequence[str], mix: np.ndarray) -> dict[str, Any]:
     if len(names) < 2:
         return {"max": None, "mean": None, "between": None}
-    largest, place = -1.0, 0
+    largest = -1.0
+    position = 0
     total = 0.0
     pairs = 0
     for piece in distances(mix):
@@ -112,26 +113,26 @@ def _between(names: Sequence[str], mix: np.ndarray) -> dict[str, Any]:
         furthest = int(rounded.argmax())  # the first of equals
         if rounded[furthest] > largest:
             largest = float(rounded[furthest])
-            place = pairs + furthest
+            position = pairs + furthest
         total += float(rounded.sum())
         pairs += len(rounded)
-    first, second = _pair(place, len(names))
+    first_client, second_client = _pair(position, len(names))
     return {
         "max": _rounded(largest),
         "mean": _rounded(total / pairs),
-        "between": [names[first], names[second]],
+        "between": [names[first_client], names[second_client]],
     }
 
 
-def _pair(place: int, count: int) -> tuple[int, int]:
-    """The pair at a place among all pairs of so many: (0, 1), (0, 2), ..., (1, 2), ..."""
-    first = 0
-    pairs_of_first = count - 1
-    while place >= pairs_of_first:
-        place -= pairs_of_first
-        first += 1
-        pairs_of_first -= 1
-    return first, first + 1 + place
+def _pair(position: int, count: int) -> tuple[int, int]:
+    """The pair at a position among all pairs of so many: (0, 1), (0, 2), ..., (1, 2), ..."""
+    row = 0
+    pairs_of_row = count - 1
+    while position >= pairs_of_row:
+        position -= pairs_of_row
+        row += 1
+        pairs_of_row -= 1
+    return row, row + 1 + position
 
 
 def _named(names: Sequence[str], values: np.ndarray) -> dict[str, float]:

@@ -54,15 +54,15 @@ class Member(NamedTuple):
     open: Callable[[], IO[bytes] | None]
 
 
-def unpack(archive: Path, target: Path, most: int) -> None:
+def unpack(archive: Path, target: Path, most_bytes: int) -> None:
     """The files of a zip or tar as a folder, without the one folder that holds them all.
 
-    most: bytes that they may have together. Raises FedcliError for a broken or empty archive, for more, for a link, and
+    most_bytes: bytes that they may have together. Raises FedcliError for a broken or empty archive, for more, for a link, and
     for a name that leads out of the folder; then there is no folder.
     """
-    with scratch(target) as beside:
+    with scratch(target) as folder:
         try:
-            count = _unpack(archive, target, beside, most)
+            count = _unpack(archive, target, folder, most_bytes)
         except BROKEN as error:
             raise _unusable(archive, str(error)) from None
         except OSError as error:
@@ -71,35 +71,38 @@ def unpack(archive: Path, target: Path, most: int) -> None:
             raise _unusable(archive, str(error)) from None  # of a damaged gzip or bzip2 file
         if not count:
             raise _unusable(archive, "it holds no file")
-        sync(beside)
-        inside = list(beside.iterdir())
-        os.rename(inside[0] if len(inside) == 1 and inside[0].is_dir() else beside, target)
+        sync(folder)
+        entries = list(folder.iterdir())
+        whole = folder
+        if len(entries) == 1 and entries[0].is_dir():
+            whole = entries[0]
+        os.rename(whole, target)
 
 
 def _unusable(archive: Path, reason: str) -> FedcliError:
     return FedcliError(f"{archive} cannot be unpacked: {reason}", HINT)
 
 
-def _unpack(archive: Path, target: Path, beside: Path, most: int) -> int:
-    """The number of files that were written into the folder beside."""
+def _unpack(archive: Path, target: Path, folder: Path, most_bytes: int) -> int:
+    """The number of files that were written into the folder."""
     unpacked = 0
     count = 0
     for member in _members(archive):
         unpacked += member.size
-        if unpacked > most:
-            sentence = f"{archive} would unpack to more than {most / 1e9:,.1f} GB"
+        if unpacked > most_bytes:
+            sentence = f"{archive} would unpack to more than {most_bytes / 1e9:,.1f} GB"
             raise FedcliError(
                 f"{sentence}, more than its card declares", "do not use it; nothing was unpacked"
             )
-        _write(archive, member, beside)
+        _write(archive, member, folder)
         count += 1
         if count % SHOWN_EVERY == 0:
             console.status(f"unpacking to {target.name}: {count:,} files")
     return count
 
 
-def _write(archive: Path, member: Member, beside: Path) -> None:
-    path = beside / _inside(archive, member.name)
+def _write(archive: Path, member: Member, folder: Path) -> None:
+    path = folder / _inside(archive, member.name)
     content = member.open()
     if content is None:
         raise _unusable(archive, f"{member.name!r} is no plain file")

@@ -24,7 +24,7 @@ from ...io.locks import held
 from ...shapes import read_json
 from ..sources.cards import Fetching, on_disk, size
 from .archives import unpack
-from .transfer import Left, in_words, transfer
+from .transfer import Remaining, in_words, transfer
 
 RECORD = "download.json"
 
@@ -86,10 +86,10 @@ def download(every: Sequence[Wanted], *, accepted: bool) -> None:
         _say_and_check_space(missing)
         _agree([each.known for each in every if each.missing], accepted)
     faults: dict[str, FedcliError] = {}
-    left = Left()
+    remaining = Remaining()
     for each, file in missing:
         part = _part(each.folder / file["path"])
-        left.remaining[str(part)] = size(file) - _kept(each.folder, file)
+        remaining.bytes_by_part[str(part)] = size(file) - _kept(each.folder, file)
     for each in every:
         each.folder.mkdir(parents=True, exist_ok=True)
         with held(
@@ -100,7 +100,7 @@ def download(every: Sequence[Wanted], *, accepted: bool) -> None:
         ):
             for file in each.files:
                 try:
-                    _get(file, each, left)
+                    _get(file, each, remaining)
                 except FedcliError as fault:  # of one host, which need not be that of the next file
                     faults[f"{file['path']} of {each.known.name}"] = fault
     if not faults:
@@ -176,7 +176,7 @@ def _kept(folder: Path, file: dict[str, Any]) -> int:
     return min(part.stat().st_size, size(file)) if part.is_file() else 0
 
 
-def _get(file: dict[str, Any], each: Wanted, left: Left) -> None:
+def _get(file: dict[str, Any], each: Wanted, remaining: Remaining) -> None:
     path, record, target = (
         each.folder / file["path"],
         received(each.folder),
@@ -212,7 +212,7 @@ def _get(file: dict[str, Any], each: Wanted, left: Left) -> None:
             not known and "unpack" not in file
         ):  # its end may be of another version than its beginning
             part.unlink(missing_ok=True)
-        transfer(file, part, each.known.redirects, left)
+        transfer(file, part, each.known.redirects, remaining)
         digests, odd = _digests(part, known)
         if odd:
             part.unlink()
@@ -234,10 +234,10 @@ def _get(file: dict[str, Any], each: Wanted, left: Left) -> None:
         )
 
 
-def _unpack_once(archive: Path, part: Path, target: Path, most: int) -> None:
+def _unpack_once(archive: Path, part: Path, target: Path, most_bytes: int) -> None:
     """Unpack an archive and remove it where it was downloaded; also a broken one, which would be so the next time too."""
     try:
-        unpack(archive, target, most)
+        unpack(archive, target, most_bytes)
     except OSError as error:
         if error.errno not in (*NO_ROOM, *REFUSED):
             part.unlink(missing_ok=True)

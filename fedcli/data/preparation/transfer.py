@@ -30,26 +30,26 @@ THIS_MACHINE = "127.0.0.1", "localhost"  # needs no encryption
 
 
 @dataclass
-class Left:
+class Remaining:
     """Bytes that a command has still to download, for the line of progress.
 
     Attributes:
-        remaining: of each file, by the name of its part.
-        got: bytes that came so far.
+        bytes_by_part: of each file, by the name of its part.
+        received: bytes that came so far.
     """
 
-    remaining: dict[str, int] = field(default_factory=dict)
+    bytes_by_part: dict[str, int] = field(default_factory=dict)
     start: float = field(default_factory=time.monotonic)
-    got: int = 0
+    received: int = 0
 
-    def show(self, part: Path, remaining: int, received: int) -> None:
+    def show(self, part: Path, missing: int, received: int) -> None:
         """Say how much is left, and the minutes at the speed so far; received: bytes since the last call."""
-        self.remaining[str(part)] = max(remaining, 0)
-        self.got += received
-        left = sum(self.remaining.values())
+        self.bytes_by_part[str(part)] = max(missing, 0)
+        self.received += received
+        total = sum(self.bytes_by_part.values())
         seconds = time.monotonic() - self.start
-        minutes = math.ceil(left * seconds / (60 * max(self.got, 1)))
-        console.beside(f"{in_words(left)} left in all, {minutes:,} min", in_lines=True)
+        minutes = math.ceil(total * seconds / (60 * max(self.received, 1)))
+        console.beside(f"{in_words(total)} left in all, {minutes:,} min", in_lines=True)
 
 
 @dataclass
@@ -57,28 +57,26 @@ class Pace:
     """The speed of one file's transfer, over all its connections."""
 
     url: str
-    start: float = field(
-        default_factory=time.monotonic
-    )  # of the window, and the time of the last word
-    said: float = field(default_factory=time.monotonic)
-    got: int = 0  # bytes in this window
+    start: float = field(default_factory=time.monotonic)  # of the window
+    last_word: float = field(default_factory=time.monotonic)
+    received: int = 0  # bytes in this window
 
     def count(self, received: int, total: int) -> None:
         """Say how much came where that is slow. Raises FedcliError where less than LEAST bytes came in WINDOW seconds."""
         now = time.monotonic()
-        self.got += received
-        if now - self.said > QUIET:
+        self.received += received
+        if now - self.last_word > QUIET:
             console.status(f"{self.url}: {in_words(total)} so far")
-            self.said = now
+            self.last_word = now
         if now - self.start < WINDOW:
             return
-        if self.got < LEAST:
+        if self.received < LEAST:
             sentence = f"{self.url} sent fewer than {in_words(LEAST)} in {WINDOW / 60:.0f} minutes"
             raise FedcliError(
                 sentence, f"{in_words(total)} are kept: give the same command again later"
             )
         self.start = now
-        self.got = 0
+        self.received = 0
 
 
 def in_words(size: int) -> str:
@@ -91,7 +89,9 @@ def most(file: dict[str, Any]) -> int:
     return file.get("bytes") or 2 * file["about_bytes"]
 
 
-def transfer(file: dict[str, Any], part: Path, redirects: tuple[str, ...], left: Left) -> None:
+def transfer(
+    file: dict[str, Any], part: Path, redirects: tuple[str, ...], remaining: Remaining
+) -> None:
     """Fetch what is missing of a file, from its start where the server cannot go on in the middle.
 
     A connection that breaks is taken up again for as long as each try brings more, and enough. Raises FedcliError, HashError,
@@ -103,7 +103,7 @@ def transfer(file: dict[str, Any], part: Path, redirects: tuple[str, ...], left:
     while True:
         before = part.stat().st_size if part.exists() else 0
         try:
-            return _append(file, part, redirects, left, pace)
+            return _append(file, part, redirects, remaining, pace)
         except UNANSWERED as error:
             if isinstance(error, OSError) and error.errno in (*NO_ROOM, *REFUSED):
                 error.filename = error.filename or str(part)
@@ -166,7 +166,7 @@ class _Redirects(HTTPRedirectHandler):
 
 
 def _append(
-    file: dict[str, Any], part: Path, redirects: tuple[str, ...], left: Left, pace: Pace
+    file: dict[str, Any], part: Path, redirects: tuple[str, ...], remaining: Remaining, pace: Pace
 ) -> None:
     not_a_link(part, "remove it")
     start = part.stat().st_size if part.exists() else 0
@@ -203,7 +203,7 @@ def _append(
                     received += len(piece)
                     _check_length(file, part, received, whole=False)
                     opened.write(piece)
-                    left.show(part, expected - received, len(piece))
+                    remaining.show(part, expected - received, len(piece))
                     pace.count(len(piece), received)
                 if received - before < step:
                     break
@@ -211,7 +211,7 @@ def _append(
             os.fsync(opened.fileno())
     if end > received:
         raise ConnectionError(f"the connection broke off {end - received:,} bytes before the end")
-    left.show(part, 0, 0)
+    remaining.show(part, 0, 0)
 
 
 def _length(answer: HTTPResponse) -> int:

@@ -133,8 +133,8 @@ def check_inflated(path: Path) -> None:
     """Refuse a deflated file that pydicom, which has no bound, would inflate to more than MOST bytes."""
     from pydicom.filereader import read_file_meta_info
 
-    about = read_file_meta_info(path)
-    if about.get("TransferSyntaxUID") != DEFLATED.decode():
+    file_meta = read_file_meta_info(path)
+    if file_meta.get("TransferSyntaxUID") != DEFLATED.decode():
         return
     count = 0
     inflater = zlib.decompressobj(-zlib.MAX_WBITS)
