@@ -51,9 +51,11 @@ def inspect(
 
     The hashes of its files and of all that it was made from are checked first; the exit code is 3 if one differs.
 
-    For a dataset and a partition also which patients, lesions or identical images train and test share.
+    For a dataset and a partition also which patients, lesions or identical images train and test share, how many images
+    are of nearly one colour, and how many are identical to another image of their part.
     """
-    from ..data import manifest, overlap
+    from .. import console
+    from ..data import glance, manifest, overlap
     from ..reporting.power import tables
     from ..stages.call import source
 
@@ -88,6 +90,9 @@ def inspect(
     _show(facts, json, everything)
     if power and not json:
         show_tables(tables(facts["power"], power))
+    if strict:
+        for line in glance.of_contents(facts["contents"]):
+            console.warn(line)
     if strict and (sentence := overlap.sentence(facts["overlap"])):
         raise FedcliError(sentence, overlap.remedy(facts["overlap"]))
 
@@ -110,7 +115,7 @@ def _show(facts: dict[str, Any], json: bool, everything: bool) -> None:
             {
                 key: value
                 for key, value in _readable(facts).items()
-                if key not in ("power", "counts")
+                if key not in ("power", "counts", "contents")
             }
         )
 
@@ -208,6 +213,8 @@ def _print_data(facts: dict[str, Any]) -> None:
             f"{facts['kind']} {path.resolve().parent.name}, of {dataset['name']}",
             *glance.of_partition(body),
         ]
+        if "contents" in facts:
+            lines += glance.of_contents(facts["contents"])
     print(*lines, sep="\n")
     if facts["kind"] != "dataset":
         _print_clients(body)
@@ -258,7 +265,7 @@ def _print_scores(path: Path, facts: dict[str, Any]) -> None:
 
 
 def _manifest(path: Path) -> dict[str, Any]:
-    from ..data import image_counts, manifest, overlap
+    from ..data import image_contents, image_counts, manifest, overlap
     from ..io.hdf5 import open_hdf5
 
     checked = manifest.verify(path)
@@ -266,7 +273,10 @@ def _manifest(path: Path) -> dict[str, Any]:
         from ..scores.existing import refuse_changed
 
         refuse_changed(path)
-    extra: dict[str, Any] = {"overlap": overlap.find(path)} if checked.kind in SPLITTING else {}
+    extra: dict[str, Any] = {}
+    if checked.kind in SPLITTING:
+        extra["overlap"] = overlap.find(path)
+        extra["contents"] = image_contents.of_manifest(path)
     if checked.kind in HOLDING:
         extra["counts"] = image_counts.of_manifest(path)
     for file in [path.parent / name for name in checked.files if name.endswith(".h5")]:

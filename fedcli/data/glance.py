@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import console, labels
 from ..console import counted
-from . import manifest, sources
+from . import image_contents, manifest, sources
 from .image_counts import CLASS, Counts, of_manifest
 from .pool import ALL, pool_of
 
@@ -28,7 +28,7 @@ def say(made: Path) -> None:
 
 
 def of_dataset(path: Path, counts: Counts) -> list[str]:
-    """At most eight lines about a dataset, of which the counts were taken."""
+    """At most eight lines about a dataset, of which the counts were taken, and up to three about odd images."""
     body = manifest.read(path, "dataset").body
     parts = counts[CLASS][ALL]
     train, test = (body.get("split", {}).get(part, 0) for part in ("train", "test"))
@@ -50,6 +50,19 @@ def of_dataset(path: Path, counts: Counts) -> list[str]:
         lines.append(
             fitted(f"left out: {counted(len(skipped), 'file', 'files')}: ", named, 3 * NAMES)
         )
+    return lines + of_contents(image_contents.of_manifest(path))
+
+
+def of_contents(contents: Mapping[str, Any]) -> list[str]:
+    """Lines about images that show next to nothing, and about those that are equal to another one of their part."""
+    lines = []
+    for part, images in contents["nearly_one_colour"].items():
+        head = f"{image_contents.PARTS[part]} of nearly one colour: "
+        lines.append(fitted(head, [f"{_short(name)} {count:,}" for name, count in images.items()]))
+    identical = contents["identical_within_part"]
+    if identical:
+        counts = [f"{count:,} {image_contents.PARTS[part]}" for part, count in identical.items()]
+        lines.append(f"identical to another image of their part: {console.listed(counts)}")
     return lines
 
 

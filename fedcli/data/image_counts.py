@@ -98,7 +98,9 @@ def skewed(
         counts = np.array(
             [np.bincount(column[at][column[at] >= 0], minlength=len(values)) for at in parts]
         )  # [K, V]
-        known = counts[counts.sum(1) > 0]
-        if len(known) > 1:
-            distances[name] = float(skew.total_variation(known / known.sum(1, keepdims=True)).max())
-    return {name: distance for name, distance in distances.items() if distance >= SKEWED}
+        counts = counts[counts.sum(1) > 0]
+        mix = counts / counts.sum(1, keepdims=True)
+        largest = max((float(piece.max()) for piece in skew.distances(mix)), default=0.0)
+        if largest >= SKEWED:
+            distances[name] = largest
+    return distances

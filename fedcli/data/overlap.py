@@ -4,7 +4,6 @@ A test score counts what a model has learnt about others only if neither is in b
 are in the pool, so a copy that was stored anew, or under another name, is found where it comes out the same.
 """
 
-import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -13,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from ..console import counted
-from . import manifest, sources
-from .pool import Pool, holdings, iterate
+from . import image_contents, manifest, sources
+from .pool import Pool, holdings
 
 EXAMPLES = 3
 ZEROS = re.compile(r"^([^\d]*)0+(?=\d)")
@@ -113,7 +112,9 @@ def _patients(
 
 def _pixels(pool: Pool, train: np.ndarray, test: np.ndarray) -> dict[str, Any]:
     """Pictures that are in both parts; an example is "training id = test id"."""
-    train_digests, test_digests = _digests(pool, train), _digests(pool, test)  # [N], [M]
+    digests = image_contents.of_pool(pool.path).digests
+    train_digests = digests[train]  # [N]
+    test_digests = digests[test]  # [M]
     both, first, second = np.intersect1d(train_digests, test_digests, return_indices=True)
     pairs = sorted(
         f"{pool.id[train[i]]} = {pool.id[test[j]]}" for i, j in zip(first, second, strict=True)
@@ -127,13 +128,3 @@ def _counts(both: np.ndarray, train: np.ndarray, test: np.ndarray) -> dict[str, 
         "test_images": int(np.isin(test, both).sum()),
     }
     return {"count": len(both), **images}
-
-
-def _digests(pool: Pool, rows: np.ndarray) -> np.ndarray:
-    """bytes [N], equal where all pixels are; 16 bytes, so that chance makes no two equal."""
-    digests = [
-        hashlib.blake2b(image.tobytes(), digest_size=16).hexdigest()
-        for _, x in iterate(pool, rows)
-        for image in x
-    ]
-    return np.array(digests, "S32")

@@ -182,14 +182,8 @@ def facts(known: Histograms) -> dict[str, dict[str, Any]]:
     and the distance to all others (None of one site alone)."""
     counts = np.stack(list(known.values())).astype(np.float64)  # [K, M, BINS]
     images = counts.sum(2)  # [K, M]
-    shares = counts / np.maximum(images, 1)[..., None]
-    middle = np.arange(BINS) + 0.5
-    means = shares @ middle
-    variances = (shares * (middle - means[..., None]) ** 2).sum(2) + 1 / 12  # within a bin too
-    pooled = np.sqrt((variances * images).sum(0) / np.maximum(images.sum(0), 1))  # [M]
     others = counts.sum(0) - counts  # [K, M, BINS]
-    rest = others / np.maximum(others.sum(2, keepdims=True), 1)
-    distances = np.abs(np.cumsum(shares - rest, 2)).sum(2) / pooled  # [K, M]
+    distances = _distances(counts, _variances(counts))  # [K, M]
     alone = others.sum(2) == 0
     return {
         name: {
@@ -208,6 +202,25 @@ def facts(known: Histograms) -> dict[str, dict[str, Any]]:
     }
 
 
+def _variances(counts: np.ndarray) -> np.ndarray:
+    """Variance [K, M] of each histogram [K, M, BINS], in bins; an image lies anywhere in its bin."""
+    images = counts.sum(2)
+    shares = counts / np.maximum(images, 1)[..., None]
+    middle = np.arange(BINS) + 0.5
+    means = shares @ middle
+    return (shares * (middle - means[..., None]) ** 2).sum(2) + 1 / 12
+
+
+def _distances(counts: np.ndarray, variances: np.ndarray) -> np.ndarray:
+    """Distance [K, M] of each histogram [K, M, BINS] to all others together, in pooled standard deviations."""
+    images = counts.sum(2)  # [K, M]
+    pooled = np.sqrt((variances * images).sum(0) / np.maximum(images.sum(0), 1))  # [M]
+    shares = counts / np.maximum(images, 1)[..., None]
+    others = counts.sum(0) - counts
+    shares_of_others = others / np.maximum(others.sum(2, keepdims=True), 1)
+    return np.abs(np.cumsum(shares - shares_of_others, 2)).sum(2) / pooled
+
+
 def median(counts: np.ndarray, m: int) -> float | None:
     """Of a histogram [BINS] of one measure, within its bin as if images lay evenly there."""
     below = np.concatenate([[0], np.cumsum(counts)])
@@ -219,33 +232,63 @@ def median(counts: np.ndarray, m: int) -> float | None:
 
 def findings(known: Histograms, what: str = SITES) -> list[str]:
     """Sentences on who stands out and in what, the furthest first; each is compared with those that do not yet."""
-    sentences, left = list[str](), dict(known)
-    while len(left) > 1:
-        about = {name: one["measures"] for name, one in facts(left).items()}
-        ways = [
-            (measures[of.name], name, of) for name, measures in about.items() for of in MEASURES
-        ]
-        own, name, of = max(ways, key=lambda way: way[0]["distance"] or 0)
-        if not (own["distance"] or 0) >= LARGE:
+    names = list(known)
+    counts = np.stack(list(known.values())).astype(np.float64)  # [K, M, BINS]
+    variances = _variances(counts)
+    remaining = np.arange(len(names))
+    sentences: list[str] = []
+    while len(remaining) > 1:
+        distances = _distances(counts[remaining], variances[remaining])
+        furthest = int(distances.argmax())  # the first of equals
+        row, m = divmod(furthest, len(MEASURES))
+        distance = distances[row, m]
+        if not distance >= LARGE:
             break
-        way, others = (
-            "more" if own["median"] > own["others"] else "less",
-            "the remaining" if sentences else "all",
-        )
-        noise = about[name]["noise"]
-        noisy = of.name == "sharpness" and way == "more" and noise["median"] > noise["others"]
+        site = remaining[row]
+        others = counts[remaining].sum(0) - counts[site]  # [M, BINS]
+        whom = "the remaining" if sentences else "all"
+        stands_out = _stands_out(counts[site], others, m, whom)
         sentences.append(
-            f"{name} stands out in {of.title}: median {shown(own['median'])} ({of.unit}), {way} than "
-            f"{shown(own['others'])} of {others} others, {own['distance']:.1f} standard deviations away"
-            + "; its images are noisier too, which alone raises sharpness"
-            * noisy
+            f"{names[site]} {stands_out}, {distance:.1f} standard deviations away"
+            f"{_noise_too(counts[site], others, m)}"
         )
-        del left[name]
+        remaining = np.delete(remaining, row)
     if len(known) > 1 and not sentences:
         sentences.append(
             f"no {what} stands out: every distance is below {LARGE} standard deviations"
         )
     return sentences
+
+
+def _stands_out(counts: np.ndarray, others: np.ndarray, m: int, whom: str) -> str:
+    """Words on the medians of one site and of others, of measure m in the histograms [M, BINS]."""
+    measure = MEASURES[m]
+    own_median, median_of_others = _medians(counts, others, m)
+    way = "more" if own_median > median_of_others else "less"
+    return (
+        f"stands out in {measure.title}: median {shown(own_median)} ({measure.unit}), "
+        f"{way} than {shown(median_of_others)} of {whom} others"
+    )
+
+
+def _noise_too(counts: np.ndarray, others: np.ndarray, m: int) -> str:
+    """A caution for a site that is sharper and noisier than others; "" for any other."""
+    if MEASURES[m].name != "sharpness":
+        return ""
+    sharpness, sharpness_of_others = _medians(counts, others, m)
+    noise, noise_of_others = _medians(counts, others, NAMES.index("noise"))
+    if sharpness > sharpness_of_others and noise > noise_of_others:
+        return "; its images are noisier too, which alone raises sharpness"
+    return ""
+
+
+def _medians(counts: np.ndarray, others: np.ndarray, m: int) -> tuple[float, float]:
+    """Medians of measure m of two histograms [M, BINS], neither of which is empty."""
+    own_median = median(counts[m], m)
+    median_of_others = median(others[m], m)
+    assert own_median is not None
+    assert median_of_others is not None
+    return own_median, median_of_others
 
 
 def tables(

@@ -6,7 +6,7 @@ a client got counts, also what is held out for validation later. Numbers are rou
 has the same bytes on every machine.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from .. import labels
 
 DIGITS = 6
+PAIRS = 2**20  # of clients, whose distances are in memory at a time
 
 
 def describe(
@@ -51,9 +52,19 @@ def describe(
     }
 
 
-def total_variation(mix: np.ndarray) -> np.ndarray:
-    """Distances [K, K] between label distributions [K, C]."""
-    return np.array([np.abs(mix - row).sum(1) / 2 for row in mix])
+def distances(mix: np.ndarray) -> Iterator[np.ndarray]:
+    """Distances between all pairs of label distributions [K, C], in roster order, some million at a time."""
+    piece: list[np.ndarray] = []
+    pairs = 0
+    for k in range(len(mix) - 1):
+        piece.append(np.abs(mix[k + 1 :] - mix[k]).sum(1) / 2)
+        pairs += len(piece[-1])
+        if pairs >= PAIRS:
+            yield np.concatenate(piece)
+            piece = []
+            pairs = 0
+    if piece:
+        yield np.concatenate(piece)
 
 
 def entropies(mix: np.ndarray) -> np.ndarray:
@@ -91,16 +102,37 @@ def readable(skew: dict[str, Any]) -> dict[str, str]:
 
 
 def _between(names: Sequence[str], mix: np.ndarray) -> dict[str, Any]:
-    first, second = np.triu_indices(len(mix), 1)  # pairs, in roster order
-    if not len(first):
+    if len(names) < 2:
         return {"max": None, "mean": None, "between": None}
-    distances = total_variation(mix)[first, second].round(DIGITS)  # [K (K - 1) / 2]
-    furthest = distances.argmax()  # the first of equals
+    largest = -1.0
+    position = 0
+    total = 0.0
+    pairs = 0
+    for piece in distances(mix):
+        rounded = piece.round(DIGITS)
+        furthest = int(rounded.argmax())  # the first of equals
+        if rounded[furthest] > largest:
+            largest = float(rounded[furthest])
+            position = pairs + furthest
+        total += float(rounded.sum())
+        pairs += len(rounded)
+    first_client, second_client = _pair(position, len(names))
     return {
-        "max": _rounded(distances[furthest]),
-        "mean": _rounded(distances.mean()),
-        "between": [names[first[furthest]], names[second[furthest]]],
+        "max": _rounded(largest),
+        "mean": _rounded(total / pairs),
+        "between": [names[first_client], names[second_client]],
     }
+
+
+def _pair(position: int, count: int) -> tuple[int, int]:
+    """The pair at a position among all pairs of so many: (0, 1), (0, 2), ..., (1, 2), ..."""
+    row = 0
+    pairs_of_row = count - 1
+    while position >= pairs_of_row:
+        position -= pairs_of_row
+        row += 1
+        pairs_of_row -= 1
+    return row, row + 1 + position
 
 
 def _named(names: Sequence[str], values: np.ndarray) -> dict[str, float]:

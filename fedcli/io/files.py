@@ -20,6 +20,7 @@ from ..system import interrupts
 
 SETTLED = 2 * 10**9  # nanoseconds
 LARGEST_TEXT = 2**29  # bytes of a table, record or manifest; images and arrays are not read as text
+NO_LOCKS = errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP  # of a disk without them
 PASSING = errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ETIMEDOUT, errno.ESTALE
 T = TypeVar("T")
 
@@ -143,9 +144,14 @@ def _new(path: Path) -> tuple[Path, BinaryIO]:
     while True:
         temporary = path.with_name(f".{path.name[:200]}.{secrets.token_hex(4)}.tmp")
         file = temporary.open("x+b")
-        if (
-            flock(file) is not False and temporary.exists()
-        ):  # another may have taken it for abandoned before the lock
+        try:
+            locked = flock(file)
+        except OSError:
+            file.close()
+            temporary.unlink(missing_ok=True)
+            raise
+        # another may have taken it for abandoned before the lock
+        if locked is not False and temporary.exists():
             return temporary, file
         file.close()
 
@@ -170,8 +176,10 @@ def flock(file: BinaryIO | int, *, wait: bool = False) -> bool | None:
         fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
         return False
-    except OSError:  # nothing on it is taken for abandoned
-        return None
+    except OSError as error:
+        if error.errno in NO_LOCKS:  # nothing on it is taken for abandoned
+            return None
+        raise
     return True
 
 

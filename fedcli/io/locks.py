@@ -1,18 +1,27 @@
-"""Files that one process holds at a time; a lock ends with its process, also one that is killed."""
+"""Files that one process holds at a time; a lock ends with its process, also one that is killed.
+
+Some network disks grant no locks. Work goes on there without them, and a warning says so once for each disk; what a
+killed process left is not removed, as nobody can tell whether it lives. A file that stands for the lock would be worse:
+one that a killed process left on another machine could not be told from one in use.
+"""
 
 import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from .. import console
 from ..errors import FedcliError
-from .files import not_a_link
+from .files import NO_LOCKS, not_a_link
 
 RENAMING = "renaming"  # stands in the name of a lock where the name of a folder of a process' own has random digits
+
+
+_disks_without_locks: set[int] = set()  # device numbers of those that were warned of
 
 
 @contextmanager
@@ -22,23 +31,23 @@ def held(
     """Hold a lock file. Where another process holds it, raises FedcliError with these words, or with `told` tells
     them and waits."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        lock = _file_lock(path).acquire(timeout=0)
-    except Timeout:
-        if told is None:
-            raise FedcliError(sentence, hint) from None
-        told(f"{sentence}: waiting for it")
-        lock = _file_lock(path).acquire()
-    with lock:
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(_locked(path, timeout=0))
+        except Timeout:
+            if told is None:
+                raise FedcliError(sentence, hint) from None
+            told(f"{sentence}: waiting for it")
+            stack.enter_context(_locked(path))
         yield
 
 
 def is_held(path: Path) -> bool:
-    """Tell whether another process holds a lock file that is there."""
+    """Tell whether another process holds a lock file that is there; no on a disk without locks."""
     if not path.is_file():
         return False
     try:
-        with _file_lock(path).acquire(timeout=0):
+        with _locked(path, timeout=0):
             return False
     except Timeout:
         return True
@@ -48,7 +57,7 @@ def is_held(path: Path) -> bool:
 def renaming(folder: Path) -> Iterator[None]:
     """Hold a lock beside a folder for a moment, after whoever holds it, and remove it."""
     path = folder.with_name(f".{folder.name}.{RENAMING}.lock")
-    with _file_lock(path):
+    with _locked(path):
         try:
             yield
         finally:
@@ -56,9 +65,35 @@ def renaming(folder: Path) -> Iterator[None]:
                 path.unlink()  # while it is held: whoever waits sees that it is gone, and makes another
 
 
+@contextmanager
+def _locked(path: Path, timeout: float = -1) -> Iterator[None]:
+    """Hold a lock file; on a disk without locks only warn. timeout: seconds to wait for it, -1 for ever.
+
+    Raises Timeout; FedcliError for a link or a pipe in its place, which is not ours to write to.
+    """
+    lock = _file_lock(not_a_link(path, "remove it, or give another folder"))
+    try:
+        lock.acquire(timeout=timeout)
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        _warn_of_no_locks(path.parent)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 def _file_lock(path: Path) -> FileLock:
-    """Raises FedcliError for a link or a pipe in its place, which is not ours to write to."""
-    return FileLock(not_a_link(path, "remove it, or give another folder"), thread_local=False)
+    return FileLock(path, thread_local=False, fallback_to_soft=False)
+
+
+def _warn_of_no_locks(folder: Path) -> None:
+    device = folder.stat().st_dev
+    if device in _disks_without_locks:
+        return
+    _disks_without_locks.add(device)
+    console.warn(f"{folder} is on a disk without file locks: only one process at a time may use it")
 
 
 @contextmanager
@@ -67,7 +102,7 @@ def scratch(folder: Path) -> Iterator[Path]:
     folder.parent.mkdir(parents=True, exist_ok=True)
     remove_abandoned(folder)
     path = folder.parent / f".{folder.name}.{secrets.token_hex(4)}.tmp"
-    with FileLock(path.with_suffix(".lock"), thread_local=False):
+    with _locked(path.with_suffix(".lock")):
         try:
             path.mkdir()  # not mkdtemp, whose folders nobody else may read
             yield path
@@ -78,12 +113,12 @@ def scratch(folder: Path) -> Iterator[Path]:
 def remove_abandoned(folder: Path) -> None:
     """Remove what killed processes have left beside a target: their folders and locks, known by their names."""
     abandoned = re.compile(rf"\.{re.escape(folder.name)}\.([0-9a-f]{{8}}|{RENAMING})\.lock")
-    for old in [path for path in folder.parent.iterdir() if abandoned.fullmatch(path.name)]:
-        with (
-            suppress(Timeout, OSError),
-            FileLock(old, thread_local=False).acquire(timeout=0),
-        ):  # else its process lives
-            _clear(old.with_suffix(".tmp"))
+    for path in list(folder.parent.iterdir()):
+        if not abandoned.fullmatch(path.name):
+            continue
+        # else its process lives, or the disk has no locks
+        with suppress(Timeout, OSError), _file_lock(path).acquire(timeout=0):
+            _clear(path.with_suffix(".tmp"))
 
 
 def _clear(folder: Path) -> None:

@@ -1,10 +1,12 @@
 """Full disks, read-only folders, moved folders, wrong clocks, and processes that start with nothing loaded."""
 
+import errno
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -116,6 +118,37 @@ def test_a_folder_that_may_only_be_read_ends_in_a_sentence_and_stays_as_it_was(
             wrong.append(f"cannot go on: {again.err[-200:]}")
         which = "all folders" if len(shut) > 1 else str(shut[0].relative_to(tmp_path))
         play.judge(stopped, wrong, f"{which} with mode {mode:o}")
+
+
+def without_locks(number: int) -> Callable[[], None]:
+    """What makes every lock of a process fail, as on some network disks."""
+
+    def patch() -> None:
+        def refuse(*_: object) -> None:
+            raise OSError(number, os.strerror(number))
+
+        fcntl.flock = refuse
+
+    return patch
+
+
+@pytest.mark.parametrize("name", [*STAGES, "report"])
+def test_a_disk_without_locks_gives_the_same_bytes_and_a_word(name, chain, play, tmp_path):
+    words = words_of(name)
+    expected = copied(chain.before(name), tmp_path / "whole")
+    assert run(words, expected).code == 0
+    for number in play.some([errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP]):
+        folder = copied(chain.before(name), tmp_path / "case")
+        ended = run(words, folder, before=without_locks(number))
+        wrong = faults(ended)
+        if ended.code:
+            wrong.append("fails")
+        elif different := differing(files(folder), files(expected)):
+            wrong.append(f"other bytes: {different[:3]}")
+        if name != "report" and ended.err.count("a disk without file locks") != 1:
+            wrong.append("does not say once that there are no locks")
+        play.judge(ended, wrong, os.strerror(number))
+        shutil.rmtree(folder)
 
 
 @pytest.mark.parametrize("name", WRITERS)

@@ -71,6 +71,20 @@ def test_a_deflated_file_is_read(tmp_path):
     )
 
 
+@pytest.mark.parametrize("length", [None, 0, 10_000])
+def test_a_deflated_file_need_not_say_how_long_its_header_is(tmp_path, length):
+    path = deflated(tmp_path / "a.dcm", TILTED.astype(np.int16))
+    whole = path.read_bytes()
+    field, rest = whole[132:144], whole[144:]
+    if length is None:
+        field = b""
+    else:
+        field = field[:8] + length.to_bytes(4, "little")
+    path.write_bytes(whole[:132] + field + rest)
+    assert hounsfield(path) == TILTED.ravel().tolist()
+    assert dicom_header.ask_pydicom(path)[dicom_header.ROWS] == "there"
+
+
 def test_a_deflated_file_of_much_is_not_inflated(tmp_path, monkeypatch):
     path = deflated(tmp_path / "a.dcm", np.zeros((3000, 3000), np.int16))
     monkeypatch.setattr(dicom_header, "MOST", 10_000_000)

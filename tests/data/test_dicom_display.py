@@ -1,6 +1,7 @@
 """What a DICOM file says of its display is followed; without it each file below comes out wrong, in silence."""
 
 import numpy as np
+import pydicom
 import pytest
 from pydicom import Dataset
 from raw_folders import write_slice
@@ -156,3 +157,55 @@ def test_a_window_beyond_all_values_is_none(tmp_path):
         tmp_path / "b.dcm", RAMP, **BARE | {"WindowCenter": "1e300", "WindowWidth": "1e300"}
     )
     assert np.array_equal(picture(tmp_path / "b.dcm"), picture(tmp_path / "a.dcm"))
+
+
+QUANTITATIVE = {"Modality": "MR", "WindowCenter": None, "WindowWidth": None}
+GREYS = np.arange(256, dtype=np.uint16).reshape(16, 16)
+
+
+def parametric_map(path, values, **fields):
+    """A DICOM file of Float Pixel Data, as maps of diffusion have."""
+    write_slice(path, GREYS, **QUANTITATIVE | fields)
+    slice_ = pydicom.dcmread(path)
+    del slice_.PixelData
+    slice_.BitsAllocated = 32
+    slice_.Rows, slice_.Columns = values.shape
+    slice_.FloatPixelData = values.astype("<f4").tobytes()
+    slice_.save_as(path)
+    return path
+
+
+@pytest.mark.parametrize("highest", [1e-6, 2.5e-3, 0.41, 0.999, 1.0, 2500.0])
+def test_the_range_of_a_parametric_map_fills_all_greys(tmp_path, highest):
+    path = parametric_map(tmp_path / "a.dcm", GREYS * (highest / 255))
+    assert picture(path).tolist() == GREYS.tolist()
+
+
+@pytest.mark.parametrize("slope", [1e-6, 1e-5, 1e-4, 1.0])
+@pytest.mark.parametrize("modality", ["MR", "PT"])
+def test_the_range_of_scaled_values_fills_all_greys(tmp_path, slope, modality):
+    fields = QUANTITATIVE | {"Modality": modality, "RescaleSlope": slope, "RescaleIntercept": 0}
+    path = write_slice(tmp_path / "a.dcm", GREYS, **fields)
+    assert picture(path).tolist() == GREYS.tolist()
+
+
+@pytest.mark.parametrize("modality", ["MR", "CT"])
+def test_a_window_below_one_counts_where_its_function_allows_it(tmp_path, modality):
+    values = GREYS / 255
+    fields = {"Modality": modality, "WindowCenter": 0.4, "WindowWidth": 0.8}
+    exact = parametric_map(tmp_path / "a.dcm", values, VOILUTFunction="LINEAR_EXACT", **fields)
+    assert np.array_equal(picture(exact) == 255, values > 0.798)
+    curve = parametric_map(tmp_path / "b.dcm", values, VOILUTFunction="SIGMOID", **fields)
+    assert picture(curve)[0, 0] == 30  # 255 / (1 + e^2)
+    assert picture(curve)[15, 15] == 243  # 255 / (1 + e^-3)
+
+
+def test_a_linear_window_below_one_is_none(tmp_path):
+    fields = {"WindowCenter": 0.1, "WindowWidth": 0.2}
+    path = parametric_map(tmp_path / "a.dcm", GREYS / 255, **fields)
+    assert picture(path).tolist() == GREYS.tolist()
+
+
+def test_an_image_of_one_value_is_grey(tmp_path):
+    path = parametric_map(tmp_path / "a.dcm", np.full((16, 16), 0.25))
+    assert np.unique(picture(path)).tolist() == [128]

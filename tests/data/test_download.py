@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from download_server import BODY, MD5, SHA256, ZIP, serving
+from download_server import BODY, MD5, SHA256, ZIP, serving, zipped
 
 from fedcli.data.preparation import transfer
 from fedcli.data.preparation.download import download, wanted
@@ -341,6 +341,77 @@ def test_an_archive_that_was_not_unpacked_to_its_end_is_unpacked_again(server, t
         "download.json",
         ".download.lock",
     }
+
+
+@pytest.mark.parametrize("text", ["abc", "9" * 5000, "-1", "1e6", "1_000"])
+def test_a_length_that_is_none_is_a_sentence(server, tmp_path, text):
+    with pytest.raises(FedcliError, match="Content-Length '.{2,20}' is no number of bytes"):
+        get(tmp_path, plain(f"{server[0]}/length/{text}"))
+    assert not (tmp_path / "file").exists()
+
+
+def test_a_redirect_to_no_address_is_a_sentence(server, tmp_path):
+    with pytest.raises(FedcliError, match="cannot be downloaded: Invalid IPv6 URL"):
+        get(tmp_path, plain(f"{server[0]}/moved/http://[::1"))
+
+
+@pytest.mark.parametrize("content", [zipped(a=b"x", a__b=b"y"), b"text", zipped()])
+def test_an_archive_that_cannot_be_unpacked_is_fetched_anew(tmp_path, monkeypatch, content):
+    monkeypatch.setenv("no_proxy", "127.0.0.1,localhost")
+    entry = {"path": "all.zip", "about_bytes": 10_000, "unpack": "pictures"}
+    with serving({"/all.zip": content}) as (address, asked):
+        for _ in range(2):
+            with pytest.raises(FedcliError, match="cannot be unpacked"):
+                get(tmp_path, entry | {"url": f"{address}/all.zip"})
+        assert asked == [("/all.zip", None)] * 2
+    with serving({"/all.zip": ZIP}) as (address, asked):
+        get(tmp_path, entry | {"url": f"{address}/all.zip"})
+        assert asked == [("/all.zip", None)]
+    assert (tmp_path / "pictures" / "a").read_bytes() == b"first"
+
+
+def test_a_server_that_is_too_slow_is_given_up(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(transfer, "WINDOW", 0.0)
+    monkeypatch.setattr(transfer, "LEAST", 10**9)
+    with pytest.raises(FedcliError, match="sent fewer than 1.0 GB in 0 minutes") as error:
+        get(tmp_path, plain(f"{server[0]}/file"))
+    assert "are kept: give the same command again later" in error.value.hint
+    assert (tmp_path / ".file.part").read_bytes() == BODY[
+        : (tmp_path / ".file.part").stat().st_size
+    ]
+
+
+def test_a_server_that_ends_each_connection_early_is_given_up(server, tmp_path, monkeypatch):
+    """Its connections bring one byte each, and would go on for days."""
+    clock = iter(range(10**6))
+    monkeypatch.setattr(transfer.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(transfer, "PIECE", 1)
+    monkeypatch.setattr(transfer, "WINDOW", 20)
+    with pytest.raises(FedcliError, match="sent fewer than 1.0 MB"):
+        get(tmp_path, plain(f"{server[0]}/file"))
+
+
+def test_what_is_left_is_counted_by_what_the_server_says(server, tmp_path, monkeypatch):
+    words = []
+    monkeypatch.setattr(transfer.console, "beside", lambda text, **_: words.append(text))
+    about = {"path": "file", "url": f"{server[0]}/file", "about_bytes": 60_000_000, "md5": MD5}
+    get(tmp_path, about, plain(f"{server[0]}/silent", "other"))
+    assert words[0].startswith("2.")  # megabytes
+    assert words[-1] == "0.0 MB left in all, 0 min"
+    assert not [text for text in words if "-" in text]
+
+
+@pytest.mark.parametrize("kind", ["file", "dangling link", "link to a file"])
+def test_what_stands_where_an_archive_becomes_a_folder_is_named(server, tmp_path, kind):
+    target = tmp_path / "pictures"
+    if kind == "file":
+        target.write_text("mine")
+    else:
+        target.symlink_to("nowhere" if kind == "dangling link" else __file__)
+    with pytest.raises(FedcliError, match=f"{target} is .*the archive becomes a folder") as error:
+        get(tmp_path, archive(f"{server[0]}/zip", unpack="pictures"))
+    assert "nothing is overwritten" in error.value.hint
+    assert not server[1]
 
 
 @pytest.mark.parametrize("text", ["[", '{"a": {}}'])

@@ -1,21 +1,24 @@
 """The lines in which a dataset is told to a person."""
 
 import numpy as np
+import pytest
 from raw_folders import write_pool
 
-from fedcli.data import glance, image_counts, manifest
+from fedcli.data import glance, image_contents, image_counts, manifest
 from fedcli.data.pool import Row
 
 LONG = [f"a class with a long name, number {k}" for k in range(20)]
 
 
-def lines(tmp_path, classes, patients, **about) -> list[str]:
+RAMP = np.arange(16, dtype=np.uint8).reshape(4, 4, 1)
+IMAGES = [RAMP + i for i in range(40)]
+
+
+def lines(tmp_path, classes, patients, images=IMAGES, **about) -> list[str]:
     rows = [Row(f"i{i}", i % 20, None, i >= 30, {"sex": i % 3 - 1}, patients[i]) for i in range(40)]
 
     def build(folder):
-        write_pool(
-            folder / "pool.h5", rows, [np.full((4, 4, 1), i, np.uint8) for i in range(40)], ["sex"]
-        )
+        write_pool(folder / "pool.h5", rows, images, ["sex"])
         body = {
             "classes": classes,
             "attributes": {"sex": ["female", "male"]},
@@ -64,3 +67,41 @@ def test_lines_are_short_whatever_the_names(tmp_path):
         and "patients: not known" in made
     )
     assert glance.fitted("also: ", ["name " * 5] * 9).endswith(" more")
+
+
+def test_images_of_one_colour_and_identical_ones_are_counted_by_part(tmp_path):
+    images = list(IMAGES)
+    images[0] = images[1] = images[21] = np.zeros_like(RAMP)  # of classes a, b and b
+    images[35] = np.full_like(RAMP, 255)
+    images[2] = images[3]
+    images[38] = images[4]  # in the other part
+    made = lines(tmp_path, list("abcdefghijklmnopqrst"), [""] * 40, images)
+    assert made[-3:] == [
+        "training images of nearly one colour: a 1, b 2",
+        "test images of nearly one colour: p 1",
+        "identical to another image of their part: 5 training images",
+    ]
+
+
+def test_lines_about_odd_images_are_short_too(tmp_path):
+    made = lines(tmp_path, LONG, [""] * 40, [np.zeros_like(RAMP)] * 40)
+    assert all(len(line) <= 100 for line in made)
+    assert made[-1] == (
+        "identical to another image of their part: 30 training images and 10 test images"
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "blank"),
+    [
+        ([0] * 16, True),
+        ([0, 1, 2] * 5 + [0], True),
+        ([0, 1, 2, 3] * 4, False),
+        (list(range(16)), False),
+    ],
+)
+@pytest.mark.parametrize("channels", [1, 3, 5])
+def test_an_image_is_blank_if_no_channel_has_four_values(values, blank, channels):
+    image = np.zeros((4, 4, channels), np.uint8)
+    image[..., -1] = np.reshape(values, (4, 4))
+    assert image_contents.is_blank(image) is blank

@@ -78,7 +78,7 @@ def test_a_header_that_claims_more_than_there_is_takes_no_memory(tmp_path):
     damaged = bytearray(path.read_bytes())
     damaged[42:48] = np.array([32000, 32000, 32000], "<i2").tobytes()
     path.write_bytes(damaged)
-    with pytest.raises(Unreadable, match="voxels, more than"):
+    with pytest.raises(Unreadable, match="bytes, more than 2,147,483,648"):
         nifti.read_slices(path, choose(), None)
     damaged[42:48] = np.array([600, 600, 600], "<i2").tobytes()
     path.write_bytes(damaged)
@@ -87,6 +87,26 @@ def test_a_header_that_claims_more_than_there_is_takes_no_memory(tmp_path):
     path.write_bytes(b"these are words")
     with pytest.raises(Unreadable):
         nifti.read_slices(path, choose(), None)
+
+
+def test_a_volume_of_a_whole_body_is_read_slice_by_slice(tmp_path, monkeypatch):
+    """512 x 512 x 1500 voxels of a file with holes, which takes no room on the disk."""
+    path = tmp_path / "body.nii"
+    header = nibabel.Nifti1Header()
+    header.set_data_shape((512, 512, 1500))
+    header.set_data_dtype(np.int16)
+    header.set_sform(np.eye(4), code=1)
+    header["vox_offset"] = 352
+    header["magic"] = b"n+1"
+    with path.open("wb") as file:
+        file.write(header.binaryblock + bytes(4))
+        file.seek(352 + 2 * 512 * 512 * 750)
+        file.write(np.arange(512, dtype=np.int16).repeat(512).tobytes())
+        file.truncate(352 + 2 * 512 * 512 * 1500)
+    assert nifti.read_slices(path, choose(), None).shape == (512, 512, 1)
+    monkeypatch.setattr(nifti, "MOST", 100_000_000)
+    with pytest.raises(Unreadable, match="400 slices hold .* voxels, more than 100,000,000"):
+        nifti.read_slices(path, choose(slices="400"), None)
 
 
 def test_a_folder_of_volumes_with_a_table_is_prepared(tmp_path):

@@ -166,3 +166,20 @@ def test_the_official_fold_of_ham10000_shares_696_lesions(split, shared, tmp_pat
     numbers = np.arange(len(rows), dtype=np.uint16).view(np.uint8).reshape(-1, 1, 2, 1)
     patients = overlap.find(stage(tmp_path, rows, list(numbers)))["patients"]
     assert (patients["name"], patients["count"]) == ("lesion_id", shared)
+
+
+def test_strict_warns_of_odd_images_and_passes(tmp_path):
+    made = dataset(
+        tmp_path, ["a", "b", "c", "d"] * 1 + ["e", "f", "g", "h"], [1, 1, 2, 3, 4, 4, 4, 5]
+    )
+    done = CliRunner().invoke(app, ["inspect", str(made), "--strict"])
+    assert done.exit_code == 0
+    identical = "identical to another image of their part: 2 training images and 3 test images"
+    for line in ("training images of nearly one colour: 0 2, 1 2", identical):
+        assert line in done.stdout
+        assert f"warning: {line}" in done.stderr
+    about = json.loads(CliRunner().invoke(app, ["inspect", str(made), "--json"]).stdout)
+    assert about["contents"] == {
+        "nearly_one_colour": {"train": {"0": 2, "1": 2}, "test": {"0": 2, "1": 2}},
+        "identical_within_part": {"train": 2, "test": 3},
+    }

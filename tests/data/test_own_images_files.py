@@ -17,6 +17,7 @@ from fedcli.data.pool import Row, read_pool
 from fedcli.data.sources.formats import photographs
 from fedcli.data.sources.own_files import own_images
 from fedcli.data.sources.source import Choices, Unreadable
+from fedcli.errors import UsageError
 
 
 def test_an_empty_folder_is_refused(tmp_path):
@@ -64,6 +65,8 @@ def test_grey_beyond_eight_bits_goes_from_zero_to_white(tmp_path):
         ("a.tif", np.arange(64, dtype=np.int32) * 2000, "above the 65535 of 16 bits"),
         ("a.tif", np.arange(64, dtype=np.float32) * 100 - 1000, "below 0, down to -1000"),
         ("a.tif", np.full(64, np.nan, np.float32), "not finite"),
+        ("a.tif", np.full(64, 0.0025, np.float32), "0.0025 of 1: give --set white=N.* 0.0025"),
+        ("a.tif", np.full(64, 0.05, np.float32), "its brightest value is 0.05 of 1"),
         ("a.png", np.arange(192, dtype=np.uint16) * 20, "its 16-bit colours stay below 4096"),
     ],
 )
@@ -71,6 +74,27 @@ def test_values_that_would_be_lost_in_silence_make_a_file_unreadable(tmp_path, n
     cv2.imwrite(str(tmp_path / name), values.reshape(8, 8, -1))
     with pytest.raises(Unreadable, match=why):
         own_images.decode(tmp_path, Row(name, 0, name), Choices(8, "unit", window="file", own=OWN))
+
+
+def test_fractions_of_a_small_range_are_shown_by_what_is_white(tmp_path):
+    cv2.imwrite(str(tmp_path / "a.tif"), np.linspace(0, 0.0025, 64, dtype=np.float32).reshape(8, 8))
+    choices = Choices(8, "unit", window="file", own=OWN | {"white": "0.0025"})
+    image = own_images.decode(tmp_path, Row("a", 0, "a.tif"), choices)
+    assert image.ravel().tolist() == np.rint(np.linspace(0, 255, 64)).tolist()
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "65536", "nan", "inf", "bright", ""])
+def test_what_is_white_is_a_number_above_zero(text):
+    choices = Choices(8, "unit", window="file", own=OWN | {"white": text})
+    with pytest.raises(UsageError, match=f"white is '{text}'"):
+        own_images.white(choices)
+
+
+def test_a_picture_with_a_long_colour_profile_is_read(tmp_path):
+    profile = bytes(3 * 2**20)
+    Image.fromarray(np.full((8, 8, 3), 90, np.uint8)).save(tmp_path / "a.png", icc_profile=profile)
+    choices = Choices(8, "unit", window="file", own=OWN)
+    assert own_images.decode(tmp_path, Row("a", 0, "a.png"), choices).max() == 90
 
 
 def test_large_pictures_and_odd_ones_are_read_without_the_librarys_warnings(

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from fedcli.commands.app import app
 from fedcli.data import manifest, quality_by_site
-from fedcli.data.quality import BINS, NAMES, cells, measure
+from fedcli.data.quality import BINS, MEASURES, NAMES, cells, measure, shown
 from fedcli.errors import FedcliError
 
 
@@ -92,3 +92,44 @@ def test_two_files_of_one_site_are_refused(tmp_path):
         (tmp_path / f"{name}.json").write_text(json.dumps(told))
     with pytest.raises(FedcliError, match="second.json: another file describes 'a' too"):
         quality_by_site.of_descriptions(tmp_path)
+
+
+def furthest(known):
+    """(site, measure, distance) of who is furthest from all others, by the facts of each."""
+    ways = [
+        (facts["measures"][measure]["distance"], site, measure)
+        for site, facts in quality_by_site.facts(known).items()
+        for measure in NAMES
+    ]
+    distance, site, measure = max(ways, key=lambda way: way[0])
+    return site, measure, distance
+
+
+def test_each_sentence_is_about_the_furthest_of_those_that_remain():
+    chance = np.random.default_rng(3)
+    known = {
+        f"site {k}": chance.multinomial(40, chance.dirichlet(np.full(BINS, 0.05)), len(NAMES))
+        for k in range(12)
+    }
+    sentences = quality_by_site.findings(known)
+    assert len(sentences) == 4
+    titles = {measure.name: measure.title for measure in MEASURES}
+    for k, sentence in enumerate(sentences):
+        site, measure, distance = furthest(known)
+        facts = quality_by_site.facts(known)[site]["measures"][measure]
+        others = "all" if k == 0 else "the remaining"
+        assert sentence.startswith(
+            f"{site} stands out in {titles[measure]}: median {shown(facts['median'])} "
+        )
+        assert (
+            f"than {shown(facts['others'])} of {others} others, {distance:.1f} standard" in sentence
+        )
+        del known[site]
+
+
+def test_alike_sites_do_not_stand_out():
+    known = {f"site {k}": np.ones((len(NAMES), BINS)) for k in range(3)}
+    assert quality_by_site.findings(known) == [
+        "no site stands out: every distance is below 0.8 standard deviations"
+    ]
+    assert quality_by_site.findings({"alone": np.ones((len(NAMES), BINS))}) == []

@@ -7,9 +7,10 @@ import pytest
 from conftest import make_chain
 
 from fedcli.commands.inspect import inspect
-from fedcli.data import manifest
+from fedcli.data import manifest, skew
 from fedcli.data.partition import make_partition, resolve
-from fedcli.data.skew import describe, entropies, readable, shared, total_variation
+from fedcli.data.partition.build import _differences
+from fedcli.data.skew import describe, distances, entropies, readable, shared
 
 AUTHORS = json.loads((Path(__file__).parents[1] / "vectors" / "fedmrl_clients.json").read_text())[
     "class_counts"
@@ -33,7 +34,7 @@ def test_the_fedmrl_authors_four_clients_are_almost_alike():
 
 def test_distances_are_half_the_summed_differences():
     mix = np.array([[0.5, 0.5, 0.0], [0.25, 0.25, 0.5], [0.0, 0.0, 1.0]])
-    assert total_variation(mix).tolist() == [[0.0, 0.5, 1.0], [0.5, 0.0, 0.5], [1.0, 0.5, 0.0]]
+    assert np.concatenate(list(distances(mix))).tolist() == [0.5, 1.0, 0.5]
     description = describe(*clients([[4, 4, 0], [1, 1, 2], [0, 0, 4]]))
     assert description["total_variation"] == {
         "max": 1.0,
@@ -99,8 +100,45 @@ def test_a_partition_writes_its_skew_and_says_it_in_the_line_about_sizes(tmp_pat
     assert body["skew"] == expected
     assert body["skew"]["units_in_several"] == body["unit_overlap"] > 0
     largest = expected["total_variation"]["max"]
+    sentence = f"The two most different clients differ in {100 * largest:.0f} % of their labels"
+    assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("pairs", [1, 7, 1000])
+def test_distances_are_the_same_in_pieces_of_any_size(monkeypatch, pairs):
+    counts = np.random.default_rng(0).integers(0, 9, (23, 4)) + 1
+    whole = describe(*clients(counts.tolist()))
+    monkeypatch.setattr(skew, "PAIRS", pairs)
+    assert describe(*clients(counts.tolist())) == whole
+    mix = counts / counts.sum(1, keepdims=True)
+    first, second = np.triu_indices(23, 1)
+    expected = np.abs(mix[first] - mix[second]).sum(1) / 2
+    assert np.concatenate(list(distances(mix))).tolist() == expected.tolist()
+    names = [f"site-{k}" for k in range(23)]
+    place = expected.round(6).argmax()
+    assert whole["total_variation"]["between"] == [names[first[place]], names[second[place]]]
+
+
+@pytest.mark.parametrize(
+    ("attribute", "plural"),
+    [
+        ("age", "ages"),
+        ("sex", "sexes"),
+        ("race", "races"),
+        ("ethnicity", "ethnicities"),
+        ("display", "displays"),
+        ("skin_tone", "values of skin_tone"),
+        ("Scanner", "values of Scanner"),
+    ],
+)
+def test_differences_are_said_of_any_attribute(attribute, plural):
+    shares = {attribute: 0.41}
+    assert _differences("clients", 3, 0.59, shares) == (
+        f"The two most different clients differ in 59 % of their labels and 41 % of their {plural}."
+    )
     assert (
-        f"Between two clients up to {100 * largest:.0f} % of the labels" in capsys.readouterr().err
+        _differences("hospitals", 2, 0.59, {})
+        == "The two hospitals differ in 59 % of their labels."
     )
 
 

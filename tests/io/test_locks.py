@@ -1,12 +1,17 @@
 """What one process holds, another cannot take; what a killed one held is free."""
 
+import errno
+import fcntl
+import os
 import subprocess
 import sys
 
 import pytest
 
 from fedcli.errors import FedcliError
-from fedcli.io.locks import held, scratch
+from fedcli.io import locks
+from fedcli.io.files import write_text
+from fedcli.io.locks import held, is_held, renaming, scratch
 
 KILLED = """
 import os, sys
@@ -58,3 +63,41 @@ def test_a_folder_that_cannot_be_removed_now_is_removed_by_the_next_process(tmp_
     with scratch(tmp_path / "made") as second:
         assert list(tmp_path.glob("*.tmp")) == [second]
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture(params=[errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+def disk_without_locks(request, tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(request.param, os.strerror(request.param))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    monkeypatch.setattr(locks, "_disks_without_locks", set())
+    return tmp_path
+
+
+def test_a_disk_without_locks_is_worked_on_and_named_once(disk_without_locks, caplog):
+    folder = disk_without_locks / "work"
+    with held(folder / ".lock", "it is in use", "wait"):
+        with held(folder / ".lock", "it is in use", "wait"):
+            pass
+        assert not is_held(folder / ".lock")
+    with scratch(folder / "made") as first, scratch(folder / "made") as second:
+        assert first.is_dir() and second.is_dir()
+        with renaming(folder / "made"):
+            first.rename(folder / "made")
+    write_text(folder / "text", "whole")
+    assert sorted(path.name for path in folder.iterdir()) == [".lock", "made", "text"]
+    assert [record.message for record in caplog.records] == [
+        f"{folder} is on a disk without file locks: only one process at a time may use it"
+    ]
+
+
+def test_another_error_than_of_locks_is_raised(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(OSError, match="Input/output error"), held(tmp_path / ".lock", "", ""):
+        raise AssertionError("held")
+    with pytest.raises(OSError, match="Input/output error"):
+        write_text(tmp_path / "text", "whole")

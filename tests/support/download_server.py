@@ -28,7 +28,7 @@ class Server(http.server.BaseHTTPRequestHandler):
 
     At /broken it breaks off halfway, at /slow it then waits, at /dead it ends after nothing, at /plain it knows no
     ranges, at /other it sends another part than was asked for, at /moved/URL it leads on, at
-    /silent it does not say how much comes.
+    /silent it does not say how much comes, at /length/TEXT it says TEXT.
     """
 
     def __init__(self, asked, files, *args):
@@ -54,7 +54,10 @@ class Server(http.server.BaseHTTPRequestHandler):
             return self.end_headers()
         self.send_response(206 if start else 200)
         if self.path != "/silent":
-            self.send_header("Content-Length", str(len(body) - start))
+            length = self.path.removeprefix("/length/")
+            self.send_header(
+                "Content-Length", length if length != self.path else str(len(body) - start)
+            )
         if start:
             at = start - 1 if self.path == "/other" else start
             self.send_header("Content-Range", f"bytes {at}-{len(body) - 1}/{len(body)}")

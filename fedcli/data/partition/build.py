@@ -162,7 +162,10 @@ def _write(
         if name not in getattr(scheme, "by", ())
     }
     attributes = image_counts.skewed(pool, parts, others)
-    _report(body, dataset["unit"], len(np.intersect1d(train, val)), scheme, attributes)
+    by_site = getattr(scheme, "by", ()) == (dataset["sites"],)
+    clients_called = "hospitals" if by_site else "clients"
+    in_both = len(np.intersect1d(train, val))
+    _report(body, dataset["unit"], in_both, scheme, attributes, clients_called)
     validating = [client["val"] for client in body["roster"]]
     if any(validating):
         least = "" if min(validating) == max(validating) else f"{min(validating)} to "
@@ -213,6 +216,7 @@ def _report(
     shared: int,
     scheme: Scheme,
     attributes: dict[str, float],
+    clients_called: str,
 ) -> None:
     """Say how the clients differ. shared: images that validate one client and train another."""
     images, distance = body["skew"]["images"], body["skew"]["total_variation"]["max"]
@@ -220,14 +224,7 @@ def _report(
     least = "" if images["min"] == images["max"] else f"{images['min']} to "
     console.say(f"{clients} with {least}{counted(images['max'], 'image', 'images')}")
     if distance is not None:
-        shares = {
-            "labels": distance,
-            **{f"values of {name}": values for name, values in attributes.items()},
-        }
-        texts = [f"{100 * share:.0f} % of the {what}" for what, share in shares.items()]
-        console.say(
-            f"Between two clients up to {console.listed(texts)} would have to change to match."
-        )
+        console.say(_differences(clients_called, len(body["roster"]), distance, attributes))
     if body["dropped"]:
         singular, plural = scheme.left_over
         dropped = counted(
@@ -253,3 +250,25 @@ def _report(
             count, unit, unit.replace("patient", "patients").replace("lesion", "lesions")
         )
         console.say(f"{overlap} {'lies' if count == 1 else 'lie'} in more than one client's data.")
+
+
+def _differences(
+    clients_called: str, count: int, distance: float, attributes: dict[str, float]
+) -> str:
+    """A sentence on the largest distance of labels, and of each attribute, between two clients."""
+    shares = [f"{100 * distance:.0f} % of their labels"]
+    for name, share in attributes.items():
+        shares.append(f"{100 * share:.0f} % of their {_plural(name)}")
+    who = f"two most different {clients_called}" if count > 2 else f"two {clients_called}"
+    return f"The {who} differ in {console.listed(shares)}."
+
+
+def _plural(attribute: str) -> str:
+    """The plural of an attribute's name where it is a plain word: ages, sexes, ethnicities."""
+    if not (attribute.isascii() and attribute.isalpha() and attribute.islower()):
+        return f"values of {attribute}"
+    if attribute.endswith(("s", "x", "z", "ch", "sh")):
+        return f"{attribute}es"
+    if attribute.endswith("y") and not attribute.endswith(("ay", "ey", "oy", "uy")):
+        return f"{attribute[:-1]}ies"
+    return f"{attribute}s"

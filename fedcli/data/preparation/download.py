@@ -7,28 +7,24 @@ card says so, that of copies which others received. Where nobody publishes one, 
 what is received later must be the same.
 """
 
-import gzip
 import hashlib
 import json
 import os
 import shutil
 import sys
-import tarfile
-import zipfile
-import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from pathlib import Path
+from typing import Any
 
 from ... import console
-from ...errors import FedcliError, HashError, UsageError, nearest
-from ...io.files import sync, write_text
-from ...io.locks import held, scratch
+from ...errors import NO_ROOM, REFUSED, FedcliError, HashError, UsageError, nearest
+from ...io.files import write_text
+from ...io.locks import held
 from ...shapes import read_json
 from ..sources.cards import Fetching, on_disk, size
-from .transfer import Left, in_words, transfer
+from .archives import unpack
+from .transfer import Remaining, in_words, transfer
 
 RECORD = "download.json"
 
@@ -90,7 +86,10 @@ def download(every: Sequence[Wanted], *, accepted: bool) -> None:
         _say_and_check_space(missing)
         _agree([each.known for each in every if each.missing], accepted)
     faults: dict[str, FedcliError] = {}
-    left = Left(sum(size(file) - _kept(each.folder, file) for each, file in missing))
+    remaining = Remaining()
+    for each, file in missing:
+        part = _part(each.folder / file["path"])
+        remaining.bytes_by_part[str(part)] = size(file) - _kept(each.folder, file)
     for each in every:
         each.folder.mkdir(parents=True, exist_ok=True)
         with held(
@@ -101,7 +100,7 @@ def download(every: Sequence[Wanted], *, accepted: bool) -> None:
         ):
             for file in each.files:
                 try:
-                    _get(file, each, left)
+                    _get(file, each, remaining)
                 except FedcliError as fault:  # of one host, which need not be that of the next file
                     faults[f"{file['path']} of {each.known.name}"] = fault
     if not faults:
@@ -177,7 +176,7 @@ def _kept(folder: Path, file: dict[str, Any]) -> int:
     return min(part.stat().st_size, size(file)) if part.is_file() else 0
 
 
-def _get(file: dict[str, Any], each: Wanted, left: Left) -> None:
+def _get(file: dict[str, Any], each: Wanted, remaining: Remaining) -> None:
     path, record, target = (
         each.folder / file["path"],
         received(each.folder),
@@ -185,6 +184,12 @@ def _get(file: dict[str, Any], each: Wanted, left: Left) -> None:
     )
     before, part = record.get(file["path"], {}), _part(path)
     known = {key: value for key, value in {**before, **file}.items() if key in ("md5", "sha256")}
+    if target != path and not target.is_dir() and (target.exists() or target.is_symlink()):
+        kind = "a link that leads to no folder" if target.is_symlink() else "no folder"
+        raise FedcliError(
+            f"{target} is {kind}, and the archive becomes a folder of that name",
+            "move it away, or give another folder: nothing is overwritten",
+        )
     if target != path and target.is_dir():
         checked = "" if before else "; it was not checked, as it was not downloaded by this command"
         console.say(f"already there: {target}{checked}")
@@ -207,7 +212,7 @@ def _get(file: dict[str, Any], each: Wanted, left: Left) -> None:
             not known and "unpack" not in file
         ):  # its end may be of another version than its beginning
             part.unlink(missing_ok=True)
-        transfer(file, part, each.known.redirects, left)
+        transfer(file, part, each.known.redirects, remaining)
         digests, odd = _digests(part, known)
         if odd:
             part.unlink()
@@ -221,17 +226,26 @@ def _get(file: dict[str, Any], each: Wanted, left: Left) -> None:
     at = path if there or target == path else part
     entry = {"url": file["url"], "bytes": at.stat().st_size, "sha256": digests["sha256"]}
     if target != path:
-        try:
-            unpack(at, target, 2 * on_disk(file))
-        except FedcliError:  # what is broken would be so the next time too
-            part.unlink(missing_ok=True)
-            raise
-        part.unlink(missing_ok=True)
+        _unpack_once(at, part, target, 2 * on_disk(file))
     if before != entry:
         write_text(
             each.folder / RECORD,
             json.dumps(record | {file["path"]: entry}, indent=1, sort_keys=True) + "\n",
         )
+
+
+def _unpack_once(archive: Path, part: Path, target: Path, most_bytes: int) -> None:
+    """Unpack an archive and remove it where it was downloaded; also a broken one, which would be so the next time too."""
+    try:
+        unpack(archive, target, most_bytes)
+    except OSError as error:
+        if error.errno not in (*NO_ROOM, *REFUSED):
+            part.unlink(missing_ok=True)
+        raise
+    except Exception:
+        part.unlink(missing_ok=True)
+        raise
+    part.unlink(missing_ok=True)
 
 
 def _digests(path: Path, known: dict[str, str]) -> tuple[dict[str, str], str]:
@@ -245,83 +259,3 @@ def _digests(path: Path, known: dict[str, str]) -> tuple[dict[str, str], str]:
     return digests, next(
         (kinds[kind] for kind, value in known.items() if not digests[kind].startswith(value)), ""
     )
-
-
-MOST_FILES = 10**6
-BROKEN = (
-    zipfile.BadZipFile,
-    tarfile.TarError,
-    gzip.BadGzipFile,
-    EOFError,
-    zlib.error,
-    RuntimeError,
-    NotImplementedError,
-)
-HINT = "remove it and give the same command again"
-Member = tuple[str, int, Callable[[], IO[bytes] | None]]  # name, bytes, how to open it
-
-
-def unpack(archive: Path, target: Path, most: int) -> None:
-    """The files of a zip or tar as a folder, without the one folder that holds them all.
-
-    most: bytes that they may have together. Raises FedcliError for a broken archive, for more, for a link, and for a
-    name that leads out of the folder; then there is no folder.
-    """
-    with scratch(target) as beside:
-        try:
-            _unpack(archive, target, beside, most)
-        except BROKEN as error:
-            raise FedcliError(f"{archive} cannot be unpacked: {error}", HINT) from None
-        sync(beside)
-        inside = list(beside.iterdir())
-        os.rename(inside[0] if len(inside) == 1 and inside[0].is_dir() else beside, target)
-
-
-def _unpack(archive: Path, target: Path, beside: Path, most: int) -> None:
-    with (
-        zipfile.ZipFile(archive) if zipfile.is_zipfile(archive) else tarfile.open(archive) as opened
-    ):
-        members = _of_zip(opened) if isinstance(opened, zipfile.ZipFile) else _of_tar(opened)
-        if (size := sum(length for _, length, _ in members)) > most or len(members) > MOST_FILES:
-            sentence = f"{archive} would unpack to {size / 1e9:,.1f} GB in {len(members):,} files"
-            raise FedcliError(
-                f"{sentence}, more than its card declares", "do not use it; nothing was unpacked"
-            )
-        for name, length, open_it in console.progress(
-            members, label=f"unpacking to {target.name}", total=len(members)
-        ):
-            path = beside / _inside(archive, name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if (content := open_it()) is None:
-                raise FedcliError(f"{archive} cannot be unpacked: {name!r} is no plain file", HINT)
-            with content, path.open("xb") as file:
-                shutil.copyfileobj(content, file, 2**20)
-            if path.stat().st_size != length:
-                raise EOFError(f"{name} has not the length that the archive says")
-
-
-def _of_zip(opened: zipfile.ZipFile) -> list[Member]:
-    infos = [
-        i for i in opened.infolist() if not i.is_dir() and not i.filename.startswith("__MACOSX/")
-    ]
-    return [(info.filename, info.file_size, partial(opened.open, info)) for info in infos]
-
-
-def _of_tar(opened: tarfile.TarFile) -> list[Member]:
-    infos = [
-        info for info in opened if not info.isdir()
-    ]  # a link could lead out of the folder: nothing opens it
-    return [
-        (i.name, i.size, partial(opened.extractfile, i) if i.isreg() else lambda: None)
-        for i in infos
-    ]
-
-
-def _inside(archive: Path, name: str) -> PurePosixPath:
-    """A member's name, relative and without `..`. Raises FedcliError."""
-    path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or "\\" in name or not path.parts:
-        raise FedcliError(
-            f"{archive} holds the name {name!r}, which leads out of the folder", "do not use it"
-        )
-    return path

@@ -1,7 +1,10 @@
 """One file over HTTP: resumed where a download broke off, no longer than declared, and from declared hosts alone."""
 
+import itertools
+import math
 import os
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
@@ -13,28 +16,67 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 from ... import console
 from ...errors import NO_ROOM, REFUSED, FedcliError, HashError, UsageError
 from ...io.files import not_a_link
+from ..sources.cards import size
 
 PIECE = 2**20  # bytes
 PATIENCE = 60  # seconds without an answer
+WINDOW, LEAST = 300.0, 10**6  # seconds, and the bytes that have to come in them
+QUIET = 10.0  # seconds of a slow transfer without a word
+LONGEST_NUMBER = 15  # digits of a length that a server says
 PAUSE = 2.0  # seconds before a download that broke off goes on by itself
 RANGE_REFUSED = 416  # all bytes are there, or more than all
+UNANSWERED = OSError, HTTPException, ValueError  # URLError is among them; ValueError: no address
 THIS_MACHINE = "127.0.0.1", "localhost"  # needs no encryption
 
 
 @dataclass
-class Left:
-    """Bytes that a command has still to download, for the line of progress."""
+class Remaining:
+    """Bytes that a command has still to download, for the line of progress.
 
-    bytes: int
+    Attributes:
+        bytes_by_part: of each file, by the name of its part.
+        received: bytes that came so far.
+    """
+
+    bytes_by_part: dict[str, int] = field(default_factory=dict)
     start: float = field(default_factory=time.monotonic)
-    got: int = 0
+    received: int = 0
 
-    def show(self, received: int) -> None:
-        """Say how much is left, and the minutes at the speed so far."""
-        self.got += received
-        left, seconds = max(self.bytes - self.got, 0), time.monotonic() - self.start
-        minutes = -(-left * seconds // (60 * max(self.got, 1)))
-        console.beside(f"{in_words(left)} left in all, {minutes:.0f} min", in_lines=True)
+    def show(self, part: Path, missing: int, received: int) -> None:
+        """Say how much is left, and the minutes at the speed so far; received: bytes since the last call."""
+        self.bytes_by_part[str(part)] = max(missing, 0)
+        self.received += received
+        total = sum(self.bytes_by_part.values())
+        seconds = time.monotonic() - self.start
+        minutes = math.ceil(total * seconds / (60 * max(self.received, 1)))
+        console.beside(f"{in_words(total)} left in all, {minutes:,} min", in_lines=True)
+
+
+@dataclass
+class Pace:
+    """The speed of one file's transfer, over all its connections."""
+
+    url: str
+    start: float = field(default_factory=time.monotonic)  # of the window
+    last_word: float = field(default_factory=time.monotonic)
+    received: int = 0  # bytes in this window
+
+    def count(self, received: int, total: int) -> None:
+        """Say how much came where that is slow. Raises FedcliError where less than LEAST bytes came in WINDOW seconds."""
+        now = time.monotonic()
+        self.received += received
+        if now - self.last_word > QUIET:
+            console.status(f"{self.url}: {in_words(total)} so far")
+            self.last_word = now
+        if now - self.start < WINDOW:
+            return
+        if self.received < LEAST:
+            sentence = f"{self.url} sent fewer than {in_words(LEAST)} in {WINDOW / 60:.0f} minutes"
+            raise FedcliError(
+                sentence, f"{in_words(total)} are kept: give the same command again later"
+            )
+        self.start = now
+        self.received = 0
 
 
 def in_words(size: int) -> str:
@@ -47,22 +89,22 @@ def most(file: dict[str, Any]) -> int:
     return file.get("bytes") or 2 * file["about_bytes"]
 
 
-def transfer(file: dict[str, Any], part: Path, redirects: tuple[str, ...], left: Left) -> None:
+def transfer(
+    file: dict[str, Any], part: Path, redirects: tuple[str, ...], remaining: Remaining
+) -> None:
     """Fetch what is missing of a file, from its start where the server cannot go on in the middle.
 
-    A connection that breaks is taken up again for as long as each try brings more. Raises FedcliError, HashError,
+    A connection that breaks is taken up again for as long as each try brings more, and enough. Raises FedcliError, HashError,
     UsageError, OSError of this machine's disk.
     """
     url = file["url"]
     _check_address(url, hashed="sha256" in file or "md5" in file)
+    pace = Pace(url)
     while True:
         before = part.stat().st_size if part.exists() else 0
         try:
-            return _append(file, part, redirects, left)
-        except (
-            OSError,
-            HTTPException,
-        ) as error:  # URLError and a connection that breaks are among them
+            return _append(file, part, redirects, remaining, pace)
+        except UNANSWERED as error:
             if isinstance(error, OSError) and error.errno in (*NO_ROOM, *REFUSED):
                 error.filename = error.filename or str(part)
                 raise
@@ -99,6 +141,15 @@ class _Redirects(HTTPRedirectHandler):
     def __init__(self, url: str, hosts: tuple[str, ...]):
         self.url, self.hosts = url, (urlsplit(url).hostname, *hosts)
 
+    def http_error_302(self, req: Any, fp: Any, code: int, msg: str, headers: Any) -> Any:
+        try:
+            return super().http_error_302(req, fp, code, msg, headers)
+        except ValueError:  # the address is none
+            fp.close()
+            raise
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
+
     def redirect_request(
         self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
     ) -> Request | None:
@@ -114,7 +165,9 @@ class _Redirects(HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def _append(file: dict[str, Any], part: Path, redirects: tuple[str, ...], left: Left) -> None:
+def _append(
+    file: dict[str, Any], part: Path, redirects: tuple[str, ...], remaining: Remaining, pace: Pace
+) -> None:
     not_a_link(part, "remove it")
     start = part.stat().st_size if part.exists() else 0
     if start > most(file):
@@ -137,27 +190,51 @@ def _append(file: dict[str, Any], part: Path, redirects: tuple[str, ...], left: 
         if start and not (answer.headers.get("Content-Range") or "").startswith(f"bytes {start}-"):
             part.unlink()
             raise ConnectionError("the server sent another part than was asked for; it begins anew")
-        length = int(answer.headers.get("Content-Length") or 0)
-        end = (
-            start + length if length else file.get("bytes", 0)
-        )  # some servers do not say how much comes
+        length = _length(answer)
+        # some servers do not say how much comes
+        end = start + length if length else file.get("bytes", 0)
         _check_length(file, part, end)
+        expected = end or size(file)
+        received = start
         with part.open("ab" if start else "wb") as opened:
-            received = start
-            pieces, label = iter(lambda: answer.read(PIECE), b""), f"{Path(file['path']).name}, MiB"
-            for piece in (
-                console.progress(pieces, label=label, total=-(-length // PIECE))
-                if length
-                else pieces
-            ):
-                received += len(piece)
-                _check_length(file, part, received, whole=False)
-                opened.write(piece)
-                left.show(len(piece))
+            for step in _steps(length, Path(file["path"]).name):
+                before = received
+                for piece in _pieces(answer, step):
+                    received += len(piece)
+                    _check_length(file, part, received, whole=False)
+                    opened.write(piece)
+                    remaining.show(part, expected - received, len(piece))
+                    pace.count(len(piece), received)
+                if received - before < step:
+                    break
             opened.flush()
             os.fsync(opened.fileno())
-    if (missing := end - received) > 0:
-        raise ConnectionError(f"the connection broke off {missing:,} bytes before the end")
+    if end > received:
+        raise ConnectionError(f"the connection broke off {end - received:,} bytes before the end")
+    remaining.show(part, 0, 0)
+
+
+def _length(answer: HTTPResponse) -> int:
+    """Bytes that a server says it sends, 0 where it says nothing. Raises ConnectionError."""
+    text = answer.headers.get("Content-Length") or "0"
+    if not (text.isascii() and text.isdecimal() and len(text) <= LONGEST_NUMBER):
+        raise ConnectionError(f"its Content-Length {text[:20]!r} is no number of bytes")
+    return int(text)
+
+
+def _steps(length: int, name: str) -> Iterable[int]:
+    """Bytes of each step of the bar of progress; without end, and without a bar, where nobody says how many come."""
+    if not length:
+        return itertools.repeat(PIECE)
+    steps = (min(PIECE, length - start) for start in range(0, length, PIECE))
+    return console.progress(steps, label=f"{name}, MiB", total=-(-length // PIECE))
+
+
+def _pieces(answer: HTTPResponse, count: int) -> Iterator[bytes]:
+    """So many bytes of an answer, as they come."""
+    while count and (piece := answer.read1(count)):
+        yield piece
+        count -= len(piece)
 
 
 def _check_length(file: dict[str, Any], part: Path, size: int, *, whole: bool = True) -> None:

@@ -25,6 +25,7 @@ from ..pool import Row
 from . import cards
 from .division import divided
 from .drawing import labels_of, picture, spots, table
+from .formats.npy_header import read_header
 from .formats.photographs import within
 from .source import Choices, Listing, Source, checked_channels, middles, stamp, unreadable
 
@@ -247,12 +248,7 @@ def _header(
 ) -> tuple[tuple[int, ...], np.dtype]:
     """Shape of an array and the type of its numbers; the stream then stands at the first. Raises FedcliError."""
     try:
-        if (version := npy.read_magic(stream)) != (
-            1,
-            0,
-        ):  # later ones are for headers of more than 64 KB
-            raise ValueError(f"its header is of version {version}")
-        shape, by_column, kind = npy.read_array_header_1_0(stream)
+        shape, by_column, kind = read_header(stream)
     except BROKEN as error:
         raise FedcliError(f"{path}: {name} cannot be read: {error}", AGAIN) from None
     if kind.hasobject:

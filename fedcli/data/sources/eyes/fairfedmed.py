@@ -33,6 +33,7 @@ from ....system import processes
 from ...pool import Row
 from ..division import divided
 from ..drawing import scan, table
+from ..formats.npy_header import read_header
 from ..formats.photographs import within
 from ..source import (
     Choices,
@@ -236,12 +237,7 @@ def _unfit(data: np.lib.npyio.NpzFile, member: str) -> str:
 def _header(data: np.lib.npyio.NpzFile, key: str) -> tuple[tuple[int, ...], np.dtype]:
     """Shape and type of a member, from its first bytes."""
     with cast(zipfile.ZipFile, data.zip).open(f"{key}.npy") as file:
-        if (version := np.lib.format.read_magic(file)) != (
-            1,
-            0,
-        ):  # later ones are for headers of more than 64 KB
-            raise Unreadable(f"its {key} has a header of version {version}")
-        shape, _, kind = np.lib.format.read_array_header_1_0(file)
+        shape, _, kind = read_header(file)
     return shape, kind
 
 

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from pydicom import Dataset
 
 LARGEST = 1e9  # of a window, slope or intercept; no device measures such values, and float32 holds their products
+NARROWEST = 1e-30  # width of a window; 255 divided by it is a float32
+NARROWEST_LINEAR = 1.0  # PS3.3, C.11.2.1.2; the other functions ask for a width above 0 alone
 Field = Callable[[str], Any]  # name of a field -> its value, None where it is absent
 
 
@@ -31,9 +33,17 @@ def own(
         return linear(values, *known) if is_linear(field) else sigmoid(values, *known)
     if otherwise is None:
         image = values if padding is None or padding.all() else values[~padding]
-        low, high = float(image.min()), float(image.max())
-        otherwise = (low + high) / 2, max(high - low, 1.0)
+        otherwise = value_range(image)
     return linear(values, *otherwise)
+
+
+def value_range(image: np.ndarray) -> tuple[float, float]:
+    """(centre, width) of all values of an image; width 1 where they are equal."""
+    low, high = float(image.min()), float(image.max())
+    width = high - low
+    if width < NARROWEST:
+        width = 1.0
+    return (low + high) / 2, width
 
 
 def is_linear(field: Field) -> bool:
@@ -44,9 +54,14 @@ def is_linear(field: Field) -> bool:
 
 
 def window(field: Field) -> tuple[float, float] | None:
-    """(centre, width) of the first window that the file gives; None where it has no width, or beyond all values."""
-    centre, width = first(field("WindowCenter"), np.nan), first(field("WindowWidth"), np.nan)
-    return (centre, width) if abs(centre) < LARGEST and 1 <= width < LARGEST else None
+    """(centre, width) of the first window that the file gives; None where its function allows no such width."""
+    centre = first(field("WindowCenter"), np.nan)
+    width = first(field("WindowWidth"), np.nan)
+    function = field("VOILUTFunction") or "LINEAR"
+    narrowest = NARROWEST_LINEAR if function == "LINEAR" else NARROWEST
+    if abs(centre) < LARGEST and narrowest <= width < LARGEST:
+        return centre, width
+    return None
 
 
 def linear(values: np.ndarray, centre: float, width: float) -> np.ndarray:

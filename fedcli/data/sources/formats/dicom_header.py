@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from ..source import Unreadable, unreadable
 
@@ -20,9 +21,8 @@ BYTES = 2**14  # of a file, in which its patient usually is
 MOST = 2**29  # bytes of one frame, and of all that a deflated file holds
 READERS = 8  # threads
 DIGITS = 16  # of a digest; chance makes no two of a million equal
-COUNTED = (
-    144  # bytes before what the first field of a file counts: the header up to the deflated rest
-)
+PREFIX = 132  # bytes before the first field: a preamble and DICM
+FILE_META = 2  # group of the fields that say how the rest of the file is written
 SYNTAX, SEX, AGE, PATIENT, STUDY, ROWS = (
     0x00020010,
     0x00100040,
@@ -133,16 +133,34 @@ def check_inflated(path: Path) -> None:
     """Refuse a deflated file that pydicom, which has no bound, would inflate to more than MOST bytes."""
     from pydicom.filereader import read_file_meta_info
 
-    about = read_file_meta_info(path)
-    if about.get("TransferSyntaxUID") != DEFLATED.decode():
+    file_meta = read_file_meta_info(path)
+    if file_meta.get("TransferSyntaxUID") != DEFLATED.decode():
         return
-    count, inflater = 0, zlib.decompressobj(-zlib.MAX_WBITS)
+    count = 0
+    inflater = zlib.decompressobj(-zlib.MAX_WBITS)
     with path.open("rb") as file:
-        file.seek(COUNTED + about.FileMetaInformationGroupLength)
+        file.seek(_end_of_file_meta(file))
         while piece := inflater.unconsumed_tail or file.read(2**16):
             count += len(inflater.decompress(piece, 2**20))
             if count > MOST:
                 raise Unreadable(f"is deflated, and holds more than {MOST:,} bytes")
+
+
+def _end_of_file_meta(file: BinaryIO) -> int:
+    """The byte behind the file meta information, found field by field as readers do: its own length is optional."""
+    end = PREFIX
+    while True:
+        file.seek(end)
+        head = file.read(12)
+        if len(head) < 12 or int.from_bytes(head[:2], "little") != FILE_META:
+            return end
+        kind = head[4:6]
+        if kind in WIDE:
+            end += 12 + int.from_bytes(head[8:12], "little")
+        elif kind.isalpha():
+            end += 8 + int.from_bytes(head[6:8], "little")
+        else:  # against the standard, without types
+            end += 8 + int.from_bytes(head[4:8], "little")
 
 
 def ask_pydicom(path: Path) -> dict[int, str]:

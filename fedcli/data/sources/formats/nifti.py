@@ -21,7 +21,8 @@ AXES = {
     "coronal": 1,
     "axial": 2,
 }  # axis of the body that slices follow: right, front, up
-MOST = 2**28  # voxels of a volume, and of the slices taken
+LARGEST = 2**31  # bytes of a volume, of which nibabel reads all where slices lie across the file
+MOST = 2**28  # voxels of the slices taken
 LOW, HIGH = 0.5, 99.5  # percentiles of the slices that are black and white where no window is given
 
 
@@ -65,8 +66,9 @@ def read_slices(path: Path, choices: Choices, window: Window) -> np.ndarray:
             raise Unreadable(
                 f"holds numbers of shape {' x '.join(map(str, volume.shape))}, not one volume"
             )
-        if math.prod(shape) > MOST:
-            raise Unreadable(f"holds {math.prod(shape):,} voxels, more than {MOST:,}")
+        size = math.prod(shape) * volume.get_data_dtype().itemsize
+        if size > LARGEST:
+            raise Unreadable(f"holds {size:,} bytes, more than {LARGEST:,}")
         orientation = nibabel.io_orientation(
             volume.affine
         )  # voxel axis -> axis of the body, and 1 or -1
@@ -75,6 +77,9 @@ def read_slices(path: Path, choices: Choices, window: Window) -> np.ndarray:
         axis = int(np.flatnonzero(orientation[:, 0] == body)[0])
         if count > shape[axis]:
             raise Unreadable(f"has {shape[axis]} {choices.own['axis']} slices, fewer than {count}")
+        voxels = math.prod(shape) // shape[axis] * count
+        if voxels > MOST:
+            raise Unreadable(f"its {count} slices hold {voxels:,} voxels, more than {MOST:,}")
         taken = middles(shape[axis], count)
         if orientation[axis, 1] < 0:
             taken = shape[axis] - 1 - taken

@@ -20,6 +20,9 @@ from ..source import Choices, Unreadable, check_regular, unreadable
 WHITE, DARK = 65535, 4096  # of 16 bits; an image of 12 bits or fewer in 16 stays below the second
 ORIENTATION = 0x0112  # of EXIF
 BLOCKS = 4  # of memory that Pillow keeps
+PROFILE = (
+    2**26
+)  # bytes of a PNG's colour profile or text, unpacked; Pillow's own bound, 1 MiB, refuses profiles of printers
 _least: ContextVar[int] = ContextVar(
     "least", default=0
 )  # pixels of a side that JPEG files may be decoded to; 0: all
@@ -170,8 +173,8 @@ def header(file: Path | bytes) -> tuple[bool, int, int]:
 def read_grey_or_rgb(file: Path | bytes, white: float | None) -> np.ndarray:
     """uint8 [H, W, 1] of a grey file, or of the bytes of one, else [H, W, 3]. Raises Unreadable.
 
-    white: what is 255 beyond eight bits; None for 1 in fractions up to 1 and 65535 in all else, where a file that stays
-    nearly black is unreadable.
+    white: what is 255 beyond eight bits; None for 1 in fractions up to 1 and 65535 in all else. Without it a file that
+    stays below a sixteenth of that is unreadable.
     """
     return _opened(file, lambda image: _pixels(image, white))
 
@@ -221,6 +224,9 @@ def _white(mode: str, values: np.ndarray) -> float:
     """The value that is white where nobody says so. Raises Unreadable where that would leave the image nearly black."""
     brightest = float(values.max())
     if mode == "F" and brightest <= 1:
+        if 0 < brightest < DARK / WHITE:
+            hint = f"give --set white=N, the value that is white, such as {brightest:.3g}"
+            raise Unreadable(f"its brightest value is {brightest:.3g} of 1: {hint}")
         return 1.0
     if brightest > WHITE:
         raise Unreadable(
@@ -242,18 +248,22 @@ def is_dicom(file: Path | bytes) -> bool:
 
 
 @cache
-def _keep_blocks() -> None:
-    """Have Pillow keep an image's memory for the next one; once per process. Its blocks have 16 MB at most."""
-    from PIL import Image
+def _set_up_pillow() -> None:
+    """Have Pillow keep an image's memory for the next one and read long colour profiles; once per process.
+
+    Its blocks have 16 MB at most.
+    """
+    from PIL import Image, PngImagePlugin
 
     Image.core.set_blocks_max(BLOCKS)
+    PngImagePlugin.MAX_TEXT_CHUNK = PROFILE
 
 
 def _opened(source: Path | bytes, read: Callable[[Any], Any]) -> Any:
     from PIL import Image, UnidentifiedImageError
 
     path, data = (Path("picture"), source) if isinstance(source, bytes) else (source, None)
-    _keep_blocks()
+    _set_up_pillow()
     if data is None:
         check_regular(path)
     try:

@@ -140,12 +140,16 @@ def white(choices: Choices) -> float | None:
     text = choices.own["white"]
     if text == "auto":
         return None
-    if not text.isdecimal() or not 1 <= int(text) <= 65535:
-        raise UsageError(
-            f"white is {text!r}",
-            "give the stored value that is white, 4095 for 12 bits, 65535 for 16",
-        )
-    return float(text)
+    hint = (
+        "give the stored value that is white, 4095 for 12 bits, 65535 for 16, 0.003 for fractions"
+    )
+    try:
+        value = float(text)
+    except ValueError:
+        raise UsageError(f"white is {text!r}", hint) from None
+    if not 0 < value <= 65535:
+        raise UsageError(f"white is {text!r}", hint)
+    return value
 
 
 def image_files(raw: Path) -> tuple[list[str], list[str], list[tuple[str, str]]]:
