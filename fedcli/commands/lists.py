@@ -20,7 +20,10 @@ BETWEEN_GROUPS = {  # what tables show of every metric, and limits take
 
 
 def models(name: One = None, json: Json = False) -> None:
-    """List the networks of `fedcli train --model`, or show one."""
+    """List the networks of `fedcli train --model`.
+
+    With a name only that one is shown.
+    """
     from ..models import MODELS
 
     about = {
@@ -39,7 +42,10 @@ def models(name: One = None, json: Json = False) -> None:
 
 
 def metrics(name: One = None, json: Json = False) -> None:
-    """List the scores of `fedcli report --metric`, or show one."""
+    """List the scores of `fedcli report --metric`.
+
+    With a name only that one is shown.
+    """
     from ..metrics import METRICS, PARITY, get
 
     packages = {}
@@ -53,7 +59,10 @@ def metrics(name: One = None, json: Json = False) -> None:
 
 
 def corruptions(name: One = None, json: Json = False) -> None:
-    """List the kinds of image noise for `fedcli corrupt`, or show one."""
+    """List the kinds of image noise for `fedcli corrupt`.
+
+    With a name only that one is shown.
+    """
     from ..data.corruption.corrupt import ALIASES, KINDS, SMALLEST, SPATIAL, full_kind
 
     about = {
