@@ -26,7 +26,7 @@ from ...system.processes import in_order
 from .. import manifest, originals, overlap, sources
 from .. import pool as shard
 from ..pool import BlankPool, Row
-from ..sources.division import leaking, sample_rows
+from ..sources.division import AS_LISTED, leaking, sample_rows
 from ..sources.formats.photographs import (
     fit_image,
     match_channels,
@@ -392,7 +392,8 @@ def describe(
         _held(kept, len(classes)),
     )
     if missing := [name for name, label in zip(classes, every & ~trained, strict=True) if label]:
-        console.say(f"no training image of {', '.join(missing)}: too few images to divide")
+        why = "" if choices.split in AS_LISTED else ": too few images to divide"
+        console.say(f"no training image of {', '.join(missing)}{why}")
     return {
         "name": name,
         **{key: card[key] for key in ("title", "task", "augment", "clients")},
