@@ -10,6 +10,7 @@ import codecs
 import csv
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from ....errors import FedcliError, UsageError, nearest
 from ....labels import NO, UNKNOWN, YES
 from ..source import Listing
 from ..tables import DataFrame, number
+from . import label_lists
 
 MANY_AGES = 12  # numbers in a column of groups, from which on they may be ages
 SEXES = {"f": "female", "female": "female", "w": "female", "m": "male", "male": "male"}
@@ -52,21 +54,25 @@ def renamed(table: DataFrame, own: Mapping[str, str]) -> DataFrame:
         if column not in [*labels, *attributes.values()]:
             hint = nearest(name, [*labels, *attributes])
             raise UsageError(f"--map {name}: no such column of classes or groups", hint)
-        lists = column in labels and several(own)
-        cells = [cell.replace(";", "|").split("|") if lists else [cell] for cell in table[column]]
-        found = {part.strip() for parts in cells for part in parts}
+        cells = table[column].tolist()
+        lists = _lists(cells) if column in labels and several(own) else [[cell] for cell in cells]
+        found = {part.strip() for part in chain.from_iterable(lists)}
         if odd := [word for word in words if word not in found]:
-            console.warn(
-                f"--map {name}: no image has {odd[0]!r}; {nearest(odd[0], found - {''})[:200]}"
-            )
-        table = table.assign(
-            **{
-                column: [
-                    "|".join(words.get(part.strip(), part) for part in parts) for parts in cells
-                ]
-            }
-        )
+            hint = nearest(odd[0], found - {""})[:200]
+            console.warn(f"--map {name}: no image has {odd[0]!r}; {hint}")
+        table = table.assign(**{column: [_translated(parts, words) for parts in lists]})
     return table
+
+
+def _lists(cells: Sequence[str]) -> list[list[str]]:
+    """The labels in each cell of a column; a cell without a word is one empty label."""
+    labels = label_lists.labels_of(cells)
+    return [label_lists.parts(cell, labels) for cell in cells]
+
+
+def _translated(parts: Sequence[str], words: Mapping[str, str]) -> str:
+    """A cell with its words translated; an empty list of labels stays one."""
+    return "|".join(words.get(part.strip(), part) for part in parts) if parts else NO_FINDING[0]
 
 
 def _mapping(text: str) -> dict[str, dict[str, str]]:
@@ -162,7 +168,7 @@ def columns(own: Mapping[str, str]) -> list[str]:
 
 
 def of_lists(cells: Sequence[str], path: Path) -> Labels:
-    """Labels of a column such as "Effusion|Mass", parted by | or ;. Raises FedcliError."""
+    """Labels of a column such as "Effusion|Mass", see label_lists.py. Raises FedcliError."""
     if (values := {cell.removesuffix(".0") for cell in cells} - {""}) and values <= {*CELLS, "-1"}:
         hint = (
             "give --label-column for each of several columns, or names with | between them in one"
@@ -170,10 +176,9 @@ def of_lists(cells: Sequence[str], path: Path) -> Labels:
         raise FedcliError(
             f"{path}: the one column of labels holds only {', '.join(sorted(values))}", hint
         )
-    each = [[part.strip() for part in cell.replace(";", "|").split("|")] for cell in cells]
-    each = [[] if len(parts) == 1 and parts[0].lower() in NO_FINDING else parts for parts in each]
-    names = sorted({name for parts in each for name in parts})
-    for cell, parts in zip(cells, each, strict=True):
+    lists = [_without_no_finding(parts) for parts in _lists(cells)]
+    names = sorted(set(chain.from_iterable(lists)))
+    for cell, parts in zip(cells, lists, strict=True):
         if odd := next((name for name in parts if name.lower() in ("", *NO_FINDING)), None):
             raise FedcliError(
                 f"{path}: the labels {cell[:80]!r} hold {odd!r} beside others", "correct the table"
@@ -183,7 +188,24 @@ def of_lists(cells: Sequence[str], path: Path) -> Labels:
                 f"{path}: the labels {cell[:80]!r} hold one twice, or an empty one",
                 "correct the table",
             )
-    return _checked([tuple(int(name in parts) for name in names) for parts in each], names, path)
+    _warn_of_doubtful(names)
+    labels = [tuple(int(name in parts) for name in names) for parts in lists]
+    return _checked(labels, names, path)
+
+
+def _without_no_finding(parts: list[str]) -> list[str]:
+    return [] if len(parts) == 1 and parts[0].lower() in NO_FINDING else parts
+
+
+def _warn_of_doubtful(names: Sequence[str]) -> None:
+    """A warning where a label may be a list of which one part is named nowhere else."""
+    for name in names:
+        words = label_lists.doubtful(name, set(names))
+        missing = [word for word in words if word not in names]
+        if missing:
+            sentence = f"{name!r} counts as one label, since no other cell names {missing[0]!r}"
+            console.warn(f"{sentence}; if it is a list, separate its labels by |")
+            return
 
 
 def of_columns(

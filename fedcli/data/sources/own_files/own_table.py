@@ -17,7 +17,7 @@ from ..formats.packed import AT
 from ..formats.photographs import within
 from ..source import Choices, Listing
 from ..tables import AGE_BANDS, DataFrame, age_band, lacking, number, place, read_cells
-from . import own_columns
+from . import label_lists, own_columns
 from .own_columns import SEXES, ordered
 
 INDEX = "DICOMDIR"  # what a disc of DICOM files lists them in
@@ -381,9 +381,13 @@ def classes_of(labels: list[str], path: Path) -> list[str]:
     """The classes in order. Raises FedcliError for labels that look like lists or measurements."""
     classes = ordered(set(labels))
     _check_length(classes, "the class", path)
-    if several := next((label for label in classes if _is_list(label, classes)), ""):
-        hint = "several labels per image: add --multi-label; else name a column with one class by --label-column"
-        raise FedcliError(f"{path}: the label {several!r} looks like several labels", hint)
+    several = [label for label in classes if label_lists.is_list(label, set(classes))]
+    if several:
+        hint = (
+            "several labels per image: add --multi-label; else name a column with one class by "
+            "--label-column, or rename the class by --map"
+        )
+        raise FedcliError(f"{path}: the label {several[0]!r} looks like several labels", hint)
     numbers = own_columns.all_numbers(classes)
     odd = next((label for label in classes if not (number(label) or 0.0).is_integer()), "")
     if odd and numbers:
@@ -407,12 +411,3 @@ def classes_of(labels: list[str], path: Path) -> list[str]:
             f"{path}: {len(classes)} whole numbers label the images, each of which is a class; {hint}"
         )
     return classes
-
-
-def _is_list(label: str, classes: list[str]) -> bool:
-    """Tell whether a label holds several: between | or ;, in brackets, or with commas between labels."""
-    parts = [part.strip() for part in label.split(",")]
-    bracketed = label[:1] + label[-1:] in ("[]", "()", "{}")
-    return (
-        "|" in label or ";" in label or bracketed or len(parts) > 1 and set(parts) <= set(classes)
-    )
