@@ -40,7 +40,7 @@ def rows(raw: Path, choices: Choices) -> Listing:
     if not files and not together:
         hint = f"files that are read: {', '.join(SUFFIXES)}, and DICOM without suffix"
         raise FedcliError(f"{raw} holds no image", hint + _ignored(others))
-    table = "" if together else table_name(raw, choices.own["table"])
+    table = "" if together else table_name(raw, choices.own["table"], files)
     if together:
         listing = _from_packed(raw, together, choices)
     elif table:

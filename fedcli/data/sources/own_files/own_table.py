@@ -1,6 +1,7 @@
 """The table of one's own images: a CSV that names each file, its class, and perhaps groups, hospital and patient."""
 
 import math
+import os
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +13,7 @@ from .... import console
 from ....errors import FedcliError, UsageError
 from ....labels import MULTI_LABEL, Label
 from ...pool import Row
-from ..formats import dicom_header
+from ..formats import dicom_header, workbooks
 from ..formats.packed import AT
 from ..formats.photographs import within
 from ..source import Choices, Listing
@@ -127,22 +128,48 @@ def _labels(
     return labels, classes
 
 
-def table_name(raw: Path, asked: str) -> str | None:
-    """The table, relative to raw: the one asked for, or the only CSV there; None where there is none."""
+def table_name(raw: Path, asked: str, files: Sequence[str]) -> str | None:
+    """The table, relative to raw: the one that --table names, else the only CSV or workbook; None where there is none.
+
+    files: the images. Workbooks next to folders of classes are taken only where --table names one. Raises FedcliError.
+    """
     if asked:
-        if not within(raw, asked, "--table").is_file():
-            raise FedcliError(
-                f"no such table: {raw / asked}", "--table names a CSV relative to --raw, and in it"
-            )
-        return Path(asked).as_posix()
-    tables = sorted(
-        p.name for p in raw.iterdir() if p.suffix.lower() == ".csv" and not p.name.startswith(".")
-    )
+        name = _within_raw(raw, asked)
+        if not within(raw, name, "--table").is_file():
+            hint = "--table names a CSV file or Excel workbook in --raw, relative to it"
+            raise FedcliError(f"no such table: {raw / name}", hint)
+        return Path(name).as_posix()
+    tables = _names(raw, [".csv"])
     if len(tables) > 1:
         raise UsageError(
             f"{raw} has {len(tables)} CSV files: {', '.join(tables)}", "name one with --table"
         )
-    return tables[0] if tables else None
+    if tables:
+        return tables[0]
+    found = _names(raw, [*workbooks.SUFFIXES, *workbooks.OTHER_SHEETS])
+    folders = {file.split("/")[0] for file in files if "/" in file}
+    if len(found) == 1 and len(folders) < 2:
+        return found[0]
+    if found:
+        console.say(
+            f"not read: {', '.join(found[:3])}; --table names the one that lists the images"
+        )
+    return None
+
+
+def _within_raw(raw: Path, asked: str) -> str:
+    """A path to a file in raw, as a shell completes it, relative to raw; any other text as it is."""
+    path, folder = Path(os.path.abspath(asked)), Path(os.path.abspath(raw))  # noqa: PTH100 - links stay
+    relative = (raw / asked).is_file() and not Path(asked).is_absolute()
+    if not relative and path.is_file() and path.is_relative_to(folder):
+        return path.relative_to(folder).as_posix()
+    return asked
+
+
+def _names(raw: Path, suffixes: Sequence[str]) -> list[str]:
+    """The files in raw with one of these suffixes, without hidden ones and those that Excel keeps while it is open."""
+    names = [path.name for path in raw.iterdir() if path.suffix.lower() in suffixes]
+    return sorted(name for name in names if not name.startswith((".", workbooks.LOCK)))
 
 
 def _read(path: Path, wanted: list[str], about: list[str], encoding: str) -> DataFrame:
