@@ -17,6 +17,7 @@ from typing import Any
 from .... import console
 from ....errors import FedcliError, UsageError, nearest
 from ....labels import NO, UNKNOWN, YES
+from ....natural import by_size
 from ..source import Listing
 from ..tables import DataFrame, number
 from . import label_lists
@@ -177,7 +178,7 @@ def of_lists(cells: Sequence[str], path: Path) -> Labels:
             f"{path}: the one column of labels holds only {', '.join(sorted(values))}", hint
         )
     lists = [_without_no_finding(parts) for parts in _lists(cells)]
-    names = sorted(set(chain.from_iterable(lists)))
+    names = ordered(set(chain.from_iterable(lists)))
     for cell, parts in zip(cells, lists, strict=True):
         if odd := next((name for name in parts if name.lower() in ("", *NO_FINDING)), None):
             raise FedcliError(
@@ -267,9 +268,10 @@ def words(text: str) -> list[str]:
 
 
 def ordered(values: Collection[str]) -> list[str]:
-    """Numbers by size, other words by letters."""
-    numbers = all_numbers(values)
-    return sorted(values, key=lambda value: ((number(value) or 0.0) if numbers else 0.0, value))
+    """Numbers by size, other words by letters, with numbers in them by size: 3-9 before 10-19."""
+    if all_numbers(values):
+        return sorted(values, key=lambda value: (number(value) or 0.0, value))
+    return sorted(values, key=by_size)
 
 
 def all_numbers(values: Collection[str]) -> bool:
