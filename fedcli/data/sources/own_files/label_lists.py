@@ -6,7 +6,7 @@ the column names it alone, or between bars, semicolons or brackets.
 """
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Set
 
 BRACKETS = "[]", "()", "{}"
 QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
@@ -16,14 +16,14 @@ IN_BRACKETS = re.compile(r"[|;,，、]")
 PERHAPS = re.compile(r"[,，、]"), re.compile("/"), re.compile(r"\+")
 
 
-def parts(cell: str, labels: Collection[str]) -> list[str]:
+def parts(cell: str, labels: Set[str]) -> list[str]:
     """The labels in a cell, in its order. labels: those of the column, see labels_of()."""
     certain = _certain_parts(cell)
     if certain != [cell.strip()]:
         return certain
     for separator in PERHAPS:
         words = _divided(cell, separator)
-        if len(words) > 1 and set(words) <= set(labels):
+        if len(words) > 1 and labels >= set(words):
             return words
     return certain
 
@@ -36,12 +36,12 @@ def labels_of(cells: Iterable[str]) -> set[str]:
     return labels
 
 
-def is_list(cell: str, labels: Collection[str]) -> bool:
+def is_list(cell: str, labels: Set[str]) -> bool:
     """Tell whether a cell is written as several labels, or as a list of one."""
     return parts(cell, labels) != [cell.strip()]
 
 
-def doubtful(cell: str, labels: Collection[str]) -> list[str]:
+def doubtful(cell: str, labels: Set[str]) -> list[str]:
     """The parts of a cell that names one label, of which some are labels and others are not; else nothing."""
     for separator in PERHAPS:
         words = _divided(cell, separator)

@@ -22,10 +22,7 @@ from ..source import Listing
 from ..tables import DataFrame, number
 from . import label_lists
 
-MANY_AGES = 12  # numbers in a column of groups, from which on they may be ages
 SEXES = {"f": "female", "female": "female", "w": "female", "m": "male", "male": "male"}
-OTHER_SEXES = {"other", "divers", "diverse", "intersex", "nonbinary", "non-binary", "x"}
-WORDS = {*SEXES, "männlich", "weiblich", "homme", "femme"}
 MAP_HINT = "write for example --map sex:weiblich=female,W=female"
 
 
@@ -110,29 +107,6 @@ def with_points(column: list[str]) -> list[str]:
     points = [cell.replace(",", ".", 1) for cell in column]
     changed = [new for cell, new in zip(column, points, strict=True) if new != cell]
     return points if changed and all_numbers(changed) else column
-
-
-def note_words(name: str, values: Collection[str]) -> None:
-    """A note where spellings of a sex are none that fedcli knows: they stay as they are."""
-    odd = [
-        value for value in values if value.lower() not in SEXES and value.lower() not in OTHER_SEXES
-    ]
-    if name.lower() not in ("sex", "gender"):
-        if len(WORDS & {value.casefold() for value in values}) > 1:
-            console.say(f"{name}: if it is the sex: --sex {name}")
-    elif odd:
-        shown = ", ".join(map(repr, list(values)[:6]))
-        console.say(
-            f"{name}: the groups {shown} are as written; --map {name}:{odd[0]}=... gives one another name"
-        )
-
-
-def note_numbers(name: str, values: Sequence[str]) -> None:
-    """A note where a column of groups may hold ages."""
-    if len(values) >= MANY_AGES and all_numbers(values):
-        console.say(
-            f"{name}: {len(values)} numbers are as many groups; if they are ages in years: --age {name}"
-        )
 
 
 NO_FINDING = "no finding", "none"  # a cell that says that an image has no label

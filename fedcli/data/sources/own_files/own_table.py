@@ -18,7 +18,7 @@ from ..formats.packed import AT
 from ..formats.photographs import within
 from ..source import Choices, Listing
 from ..tables import AGE_BANDS, DataFrame, age_band, lacking, number, place, read_cells
-from . import label_lists, own_columns
+from . import column_notes, label_lists, own_columns
 from .own_columns import SEXES, ordered
 
 INDEX = "DICOMDIR"  # what a disc of DICOM files lists them in
@@ -88,8 +88,7 @@ def described(table: DataFrame, path: Path, choices: Choices) -> Listing:
         values[name], columns[name] = attribute(
             column, called, path, name if own.get(name) == called else ""
         )
-        own_columns.note_words(name, values[name])
-        own_columns.note_numbers(name, values[name])
+        column_notes.note_all(name, called, values[name])
     patients = (
         _spelt_alike(table[own["patient"]].tolist(), own["patient"])
         if own["patient"]
@@ -117,6 +116,7 @@ def _labels(
     cells = _spelt_alike(table[names[0]].tolist(), names[0])
     if not own_columns.several(own):
         classes = classes_of(cells, path)
+        column_notes.warn_of_dates(names[0], classes)
         _note_similar(names[0], classes)
         return [classes.index(cell) for cell in cells], classes
     if len(names) == 1:
