@@ -165,7 +165,7 @@ def test_a_class_that_the_folders_for_training_lack_is_not_called_too_small(tmp_
 
 def test_the_same_folders_in_every_class_are_warned_of(tmp_path, capsys):
     saved(tmp_path, "40X/benign/1.png", "40X/ill/2.png", "100X/benign/3.png", "100X/ill/4.png")
-    assert listed(tmp_path).classes == ["100X", "40X"]
+    assert listed(tmp_path).classes == ["40X", "100X"]
     assert "each class has the same folders benign, ill" in capsys.readouterr().err
 
 

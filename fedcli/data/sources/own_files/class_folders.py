@@ -167,9 +167,9 @@ def _stem(file: str) -> str:
 def _warn_of_skipped(skipped: Skipped) -> None:
     """Say how many files are left out for each reason, with the first."""
     for reason, count in sorted(Counter(reason for _, reason in skipped).items()):
-        first = next(file for file, why in skipped if why == reason)
+        example = next(file for file, why in skipped if why == reason)
         files = console.counted(count, "file", "files")
-        console.warn(f"left out {files}, such as {first}, which {reason}; {RENAME}")
+        console.warn(f"left out {files}, such as {example}, which {reason}; {RENAME}")
 
 
 def _refuse_mixture(raw: Path, files: list[str], parts: list[str], top: list[str]) -> None:

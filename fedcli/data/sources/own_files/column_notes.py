@@ -37,19 +37,19 @@ BAND = re.compile(r"\d+ ?[-–] ?\d+|\d+ ?\+|[<>≤≥] ?\d+|\d+(?:\.\d+)?")
 def note_all(name: str, column: str, values: Sequence[str]) -> None:
     """Notes on the values of an attribute. column: its name in the table."""
     unknown = [value for value in values if UNKNOWN.fullmatch(value)]
-    known = [value for value in values if value not in unknown]
+    others = [value for value in values if value not in unknown]
     _note_unknown(column, unknown)
-    _note_sexes(name, column, known)
-    _note_ages(column, known)
-    warn_of_dates(column, known)
+    _note_sexes(name, column, others)
+    _note_ages(column, others)
+    warn_of_dates(column, others)
 
 
 def _note_unknown(column: str, values: Sequence[str]) -> None:
     """A note on values that may mean that nothing is known."""
     if values:
         names = ",".join(f'"{value}"' if "," in value else value for value in values)
-        shown = ", ".join(map(repr, values[:NAMED]))
-        console.say(f"{column}: {shown} counts as a group; if unknown: --unknown '{names}'")
+        words = ", ".join(map(repr, values[:NAMED]))
+        console.say(f"{column}: {words} counts as a group; if unknown: --unknown '{names}'")
 
 
 def _note_sexes(name: str, column: str, values: Sequence[str]) -> None:
@@ -60,9 +60,9 @@ def _note_sexes(name: str, column: str, values: Sequence[str]) -> None:
         if len(SEX_WORDS & words) > 1:
             console.say(f"{column}: if it is the sex: --sex {column}")
     elif unusual:
-        shown = ", ".join(map(repr, values[:NAMED]))
+        groups = ", ".join(map(repr, values[:NAMED]))
         hint = f"--map {name}:{unusual[0]}=... gives one another name"
-        console.say(f"{name}: the groups {shown} are as written; {hint}")
+        console.say(f"{name}: the groups {groups} are as written; {hint}")
 
 
 def _note_ages(column: str, values: Sequence[str]) -> None:
@@ -77,9 +77,9 @@ def warn_of_dates(column: str, values: Iterable[str]) -> None:
     dates = [value for value in values if DATE.fullmatch(value)]
     bands = [value for value in values if BAND.fullmatch(value)]
     if dates and bands:
-        shown = ", ".join(map(repr, dates[:NAMED]))
+        words = ", ".join(map(repr, dates[:NAMED]))
         hint = "a spreadsheet may have made dates of bands such as 3-9; correct the table, or use --map"
-        console.warn(f"{column}: {shown} next to {bands[0]!r}: {hint}")
+        console.warn(f"{column}: {words} next to {bands[0]!r}: {hint}")
 
 
 def note_people(rows: Sequence[Row], attributes: Mapping[str, Sequence[str]]) -> None:
@@ -89,20 +89,18 @@ def note_people(rows: Sequence[Row], attributes: Mapping[str, Sequence[str]]) ->
             continue
         by_patient: dict[str, dict[int, Row]] = {}
         for row in rows:
-            place = row.groups.get(name, -1)
-            if row.patient and place >= 0:
-                by_patient.setdefault(row.patient, {}).setdefault(place, row)
-        several = [places for places in by_patient.values() if len(places) > 1]
+            value = row.groups.get(name, -1)
+            if row.patient and value >= 0:
+                by_patient.setdefault(row.patient, {}).setdefault(value, row)
+        several = [images for images in by_patient.values() if len(images) > 1]
         if several:
             console.warn(_several_people(name, several[0], len(several), values))
 
 
-def _several_people(
-    name: str, places: Mapping[int, Row], count: int, values: Collection[str]
-) -> str:
+def _several_people(name: str, rows: Mapping[int, Row], count: int, values: Collection[str]) -> str:
     """A sentence on patients with several values, of which the first is named by an image."""
     names = list(values)
-    first = next(iter(places.values())).id
-    shown = " and ".join(names[place] for place in sorted(places))
+    image = next(iter(rows.values())).id
+    several = " and ".join(names[value] for value in sorted(rows))
     patients = console.counted(count, "patient has", "patients have")
-    return f"{name}: {patients} several values, such as the patient of {first}: {shown}; is the id right?"
+    return f"{name}: {patients} several values, such as the patient of {image}: {several}; is the id right?"

@@ -164,8 +164,12 @@ def of_lists(cells: Sequence[str], path: Path) -> Labels:
                 "correct the table",
             )
     _warn_of_doubtful(names)
-    labels = [tuple(int(name in parts) for name in names) for parts in lists]
-    return _checked(labels, names, path)
+    return _checked([_as_numbers(parts, names) for parts in lists], names, path)
+
+
+def _as_numbers(parts: Collection[str], names: Sequence[str]) -> tuple[int, ...]:
+    """1 for each of these labels that an image has, else 0."""
+    return tuple(int(name in parts) for name in names)
 
 
 def _without_no_finding(parts: list[str]) -> list[str]:

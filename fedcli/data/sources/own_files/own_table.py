@@ -128,13 +128,13 @@ def _labels(
     return labels, classes
 
 
-def table_name(raw: Path, asked: str, files: Sequence[str]) -> str | None:
+def table_name(raw: Path, named_table: str, files: Sequence[str]) -> str | None:
     """The table, relative to raw: the one that --table names, else the only CSV or workbook; None where there is none.
 
     files: the images. Workbooks next to folders of classes are taken only where --table names one. Raises FedcliError.
     """
-    if asked:
-        name = _within_raw(raw, asked)
+    if named_table:
+        name = _within_raw(raw, named_table)
         if not within(raw, name, "--table").is_file():
             hint = "--table names a CSV file or Excel workbook in --raw, relative to it"
             raise FedcliError(f"no such table: {raw / name}", hint)
@@ -146,24 +146,25 @@ def table_name(raw: Path, asked: str, files: Sequence[str]) -> str | None:
         )
     if tables:
         return tables[0]
-    found = _names(raw, [*workbooks.SUFFIXES, *workbooks.OTHER_SHEETS])
+    workbook_names = _names(raw, [*workbooks.SUFFIXES, *workbooks.OTHER_SHEETS])
     folders = {file.split("/")[0] for file in files if "/" in file}
-    if len(found) == 1 and len(folders) < 2:
-        return found[0]
-    if found:
+    if len(workbook_names) == 1 and len(folders) < 2:
+        return workbook_names[0]
+    if workbook_names:
         console.say(
-            f"not read: {', '.join(found[:3])}; --table names the one that lists the images"
+            f"not read: {', '.join(workbook_names[:3])}; --table names the one that lists the images"
         )
     return None
 
 
-def _within_raw(raw: Path, asked: str) -> str:
+def _within_raw(raw: Path, named_table: str) -> str:
     """A path to a file in raw, as a shell completes it, relative to raw; any other text as it is."""
-    path, folder = Path(os.path.abspath(asked)), Path(os.path.abspath(raw))  # noqa: PTH100 - links stay
-    relative = (raw / asked).is_file() and not Path(asked).is_absolute()
+    path = Path(os.path.abspath(named_table))  # noqa: PTH100 - links stay
+    folder = Path(os.path.abspath(raw))  # noqa: PTH100
+    relative = (raw / named_table).is_file() and not Path(named_table).is_absolute()
     if not relative and path.is_file() and path.is_relative_to(folder):
         return path.relative_to(folder).as_posix()
-    return asked
+    return named_table
 
 
 def _names(raw: Path, suffixes: Sequence[str]) -> list[str]:
