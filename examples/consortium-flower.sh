@@ -3,7 +3,7 @@
 # TLS and registered keys; each hospital also runs `fedcli site`, to which its SuperNode hands every message. FedHEAL and
 # SCAFFOLD end with the same bytes as in one process, although the coordinator and a site are killed on the way.
 #
-#     pip install 'fedcli[flower]'
+#     pip install -e '.[flower]'
 #     examples/consortium-flower.sh [RAW]     # HAM10000 as `fedcli datasets isic2018` says; without it, a synthetic sample
 #
 # docs/consortium.md explains each step, and what differs between hospitals.

@@ -3,7 +3,7 @@
 # mutual TLS; each hospital also runs `fedcli site`, to which NVFlare's client is attached. FedHEAL and SCAFFOLD end with
 # the same bytes as in one process, although the coordinator and a site are killed on the way.
 #
-#     pip install 'fedcli[nvflare]'
+#     pip install -e '.[nvflare]'
 #     examples/consortium-nvflare.sh [RAW]     # HAM10000 as `fedcli datasets isic2018` says; without it, a synthetic sample
 #
 # docs/consortium.md explains each step, and what differs between hospitals.

@@ -108,3 +108,32 @@ def test_every_file_that_is_new_or_changed_is_as_ruff_wants_it(copy):
         line = ["ruff", *words, "--config", str(ROOT / "pyproject.toml"), *map(str, files)]
         ended = subprocess.run(line, cwd=copy, capture_output=True, text=True)
         assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+@pytest.fixture(scope="module")
+def checkout(copy, tmp_path_factory):
+    """The copy with all tests and pages, as a first contributor's checkout has them."""
+    root = tmp_path_factory.mktemp("checkout") / "fedcli"
+    shutil.copytree(copy, root, ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in ("tests", "docs", "examples", "benchmarks"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / folder, root / folder, ignore=ignored, dirs_exist_ok=True)
+    for page in (
+        "ARCHITECTURE.md",
+        "CONTRIBUTING.md",
+        "README.md",
+        "CHANGELOG.md",
+        "pyproject.toml",
+    ):
+        shutil.copy(ROOT / page, root)
+    return root
+
+
+@pytest.mark.long
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("tests", ["tests/test_rooms.py", "tests/test_golden.py", "tests/scores"])
+def test_the_tests_of_fedcli_pass_with_every_example_of_the_page(checkout, tests):
+    line = [sys.executable, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider", tests]
+    env = os.environ | {"PYTHONPATH": str(checkout)}
+    ended = subprocess.run(line, cwd=checkout, env=env, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stdout[-5000:] + ended.stderr[-5000:]

@@ -204,9 +204,8 @@ GROUPS = {  # heading in help -> its commands
 }
 for group, functions in GROUPS.items():
     for function in functions:
-        own: Any = plot.Figures if function is plot.plot else Command  # a group is a command too
-        run = function if own is plot.Figures else declare.command(function)
-        app.command(cls=own, no_args_is_help=own is plot.Figures, rich_help_panel=group)(run)
+        kind: Any = plot.Figures if function is plot.plot else Command  # a group is a command too
+        app.command(cls=kind, rich_help_panel=group)(declare.command(function))
 
 
 def _version(value: bool) -> None:

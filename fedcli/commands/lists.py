@@ -1,14 +1,29 @@
 """fedcli models, metrics and corruptions: what can be named in other commands."""
 
+from typing import Annotated
+
 from .. import extensions
+from ..common_options import NAME
+from ..errors import UsageError, nearest
 from ..provenance import first_line
 from ..system import terminal
 from .shell.common import Json
 from .shell.shown import show_json
 
+One = Annotated[str | None, "show only this one", NAME]
+BETWEEN_GROUPS = {  # what tables show of every metric, and limits take
+    "gap": "the best group's score minus the worst group's: shown by `fedcli report --by sex`, "
+    "limited by --fail-if 'gap(sex) > 5'",
+    "worst": "the lowest score of a group: shown by `fedcli report --by sex`, "
+    "limited by --fail-if 'worst(sex) < 60'",
+}
 
-def models(json: Json = False) -> None:
-    """List the networks of `fedcli train --model`."""
+
+def models(name: One = None, json: Json = False) -> None:
+    """List the networks of `fedcli train --model`.
+
+    With a name only that one is shown.
+    """
     from ..models import MODELS
 
     about = {
@@ -23,26 +38,32 @@ def models(json: Json = False) -> None:
         "open_clip:NAME": "the image tower of any CLIP of open_clip, which fedcli[clip] brings",
         "FILE.py:FUNCTION": "one of your own: FUNCTION(channels, classes) returns it; see docs/extend.md",
     }
-    _list("model", about, json)
+    _list("model", about, _entry_of(name, about), json)
 
 
-def metrics(json: Json = False) -> None:
-    """List the scores of `fedcli report --metric`."""
+def metrics(name: One = None, json: Json = False) -> None:
+    """List the scores of `fedcli report --metric`.
+
+    With a name only that one is shown.
+    """
     from ..metrics import METRICS, PARITY, get
 
-    own = extensions.installed("metrics").items()
-    packages = {name: f"{first_line(function)}; from {code}" for name, (function, code) in own}
-    about = {name: get(name).meaning for name in (*METRICS, *PARITY)} | packages
-    _list(
-        "metric",
-        about | {"FILE.py:FUNCTION": "one of your own: FUNCTION(probabilities, labels, groups)"},
-        json,
-    )
+    packages = {}
+    for metric, (function, code) in extensions.installed("metrics").items():
+        packages[metric] = f"{first_line(function)}; from {code}"
+    about = {metric: get(metric).meaning for metric in (*METRICS, *PARITY)} | packages
+    about["FILE.py:FUNCTION"] = "one of your own: FUNCTION(probabilities, labels, groups)"
+    if name in BETWEEN_GROUPS:
+        about = BETWEEN_GROUPS
+    _list("metric", about, name, json)
 
 
-def corruptions(json: Json = False) -> None:
-    """List the kinds of image noise for `fedcli corrupt`."""
-    from ..data.corruption.corrupt import ALIASES, KINDS, SMALLEST, SPATIAL
+def corruptions(name: One = None, json: Json = False) -> None:
+    """List the kinds of image noise for `fedcli corrupt`.
+
+    With a name only that one is shown.
+    """
+    from ..data.corruption.corrupt import ALIASES, KINDS, SMALLEST, SPATIAL, full_kind
 
     about = {
         kind: text + f"; images of {SMALLEST} pixels or more" * (kind in SPATIAL)
@@ -51,11 +72,23 @@ def corruptions(json: Json = False) -> None:
     for kind in KINDS:
         if also := [name for name, target in ALIASES.items() if target == kind]:
             about[kind] += f"; also called {' or '.join(also)}"
-    _list("corruption", about, json)
+    _list("corruption", about, full_kind(name) if name else None, json)
 
 
-def _list(what: str, about: dict[str, str], as_json: bool) -> None:
+def _entry_of(name: str | None, about: dict[str, str]) -> str | None:
+    """The entry that describes a network: that of its library, such as timm:NAME, or its own."""
+    if name and name not in about:
+        library = f"{name.partition(':')[0]}:NAME"
+        return library if library in about else name
+    return name
+
+
+def _list(what: str, about: dict[str, str], name: str | None, as_json: bool) -> None:
+    """Print all entries, or the one with this name. Raises UsageError where there is none."""
+    if name and name not in about:
+        raise UsageError(f"unknown {what} {name!r}", nearest(name, about))
+    entries = {name: about[name]} if name else about
     if as_json:
-        show_json(about)
+        show_json(entries)
         return
-    terminal.table([what, "what it is"], [[name, text] for name, text in about.items()])
+    terminal.table([what, "what it is"], [[word, text] for word, text in entries.items()])

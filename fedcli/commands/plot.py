@@ -38,6 +38,11 @@ class Figures(TyperGroup):
 
     common = ("work",)
 
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # its own click's
+        """A line without the name of a figure shows the list of them."""
+        words = [word for word in args if not word.startswith("-")]
+        return super().parse_args(ctx, args if words else [*args, "--help"])
+
     def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:  # type: ignore[override]
         """The figure, to which defaults of the whole group apply."""
         name, command, rest = super().resolve_command(ctx, args)
@@ -47,6 +52,13 @@ class Figures(TyperGroup):
                 name: {key: value for key, value in ctx.default_map.items() if key in own}
             }
         return name, command, rest
+
+    def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # its own click's
+        """The questions that the figures answer, in full."""
+        from ..figures.kinds import FIGURES
+
+        with formatter.section("Figures"):
+            formatter.write_dl([(name, figure.question) for name, figure in FIGURES.items()])
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # its own click's
         from ..figures.kinds import FIGURES

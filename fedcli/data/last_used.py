@@ -14,7 +14,9 @@ MADE_BY = {
     "sites": "`fedcli train METHOD --sites FILE`",
     "run": "`fedcli train METHOD`",
     "scores": "`fedcli evaluate`",
+    "audit": "`fedcli audit`",
 }
+STEPS = list(MADE_BY)  # in the order in which one is made from another
 SLACK = 60 * 10**9  # nanoseconds by which the clock of a file server may be ahead
 
 
@@ -54,6 +56,8 @@ def newest(work: Path, *kinds: str) -> Path:
             f"no run under {work} is finished",
             f"go on with: fedcli train --resume --out {begun[-1].parent}",
         )
+    if not paths and set(kinds) >= {"dataset", "run"}:
+        raise FedcliError(f"nothing is under {work}", f"make a dataset with {MADE_BY['dataset']}")
     if not paths:
         raise FedcliError(
             f"no {' or '.join(kinds)} manifest under {work}",
@@ -78,5 +82,5 @@ def age(path: Path) -> tuple[int, int, str]:
         changed = path.lstat().st_mtime_ns
     except FileNotFoundError:
         changed = -1
-    step = [*MADE_BY].index(path.stem) if path.stem in MADE_BY else -1
+    step = STEPS.index(path.stem) if path.stem in STEPS else -1
     return (changed if changed <= time.time_ns() + SLACK else 0, step, str(path))

@@ -15,6 +15,7 @@ from ..data import manifest
 from ..errors import FedcliError
 from ..metrics import PARITY, better_low
 from ..metrics.task import ONE, SEVERAL
+from ..natural import by_size
 from . import table, views
 from .choice import Candidate
 from .clinical import shape
@@ -192,8 +193,9 @@ class Scores:
         except (KeyError, TypeError, AttributeError) as error:
             what = f"{path} does not have the shape of scores that this version writes ({error})"
             raise FedcliError(what, f"remove {path.parent} and evaluate the run again") from None
-        known.clinical and shape.check(known.clinical, path)
-        known.table.update(table.read(path.parent / table.FILE))
+        if known.clinical:
+            shape.check(known.clinical, path)
+        known.table.update(_in_reading_order(table.read(path.parent / table.FILE)))
         if not any(where == Where("clean", metric=where.metric) for where in known.table):
             raise FedcliError(
                 f"{path.parent / table.FILE} holds no score of all clean test images", table.AGAIN
@@ -373,3 +375,14 @@ def with_average(shown: dict[str, dict[str, Score]]) -> dict[str, dict[str, Scor
 def groups_of(part: Part) -> dict[str, dict[str, Columns]]:
     """Attribute -> clean or corrupted -> metric -> group -> score."""
     return {name: {v: by[v] for v in MODELS if v in by} for name, by in part.groups.items()}
+
+
+def _in_reading_order(lines: Table) -> Table:
+    """The scores of a file, in which groups and labels are sorted as texts, with 3-9 before 10-19."""
+    order = sorted(lines, key=_reading_order)  # stable: all else stays as it is in the file
+    return {where: lines[where] for where in order}
+
+
+def _reading_order(where: Where) -> tuple[object, ...]:
+    group, label = by_size(where.group), by_size(where.label)
+    return where.version, where.view, where.attribute, group, where.client, label

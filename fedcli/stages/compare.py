@@ -14,7 +14,7 @@ from ..reporting.table import Table
 from ..scores.evaluation_options import CompareOptions, EvaluateOptions
 from . import named_runs
 from .call import called_with
-from .collect import runs_in, scores_of_all
+from .collect import every_run, scores_of_all
 from .shown import Shown, in_unit
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def run(options: CompareOptions) -> Compared:
     """
     check_names(options.metric)
     work = Path(options.work)
-    paths = named_runs.every(options.runs, work) if options.runs else runs_in(work)
+    paths = named_runs.every(options.runs, work) if options.runs else every_run(work)
     a, b = _two(scores_of_all(paths, EvaluateOptions(by=options.by, interval=options.interval)))
     return Compared(
         tested(

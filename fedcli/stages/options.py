@@ -86,7 +86,7 @@ class PrepareOptions(Options):
     set: Annotated[Mapping[str, object], "this dataset's own option; may be repeated"] = field(
         default_factory=dict, hash=False
     )
-    table: Annotated[str | None, "images: the CSV in the folder"] = None
+    table: Annotated[str | None, "images: the CSV or Excel workbook in the folder"] = None
     image_column: Annotated[str | None, "images: files' names", COLUMN] = None
     label_column: Annotated[
         Sequence[str], "images: classes; with --multi-label it may be repeated", COLUMN

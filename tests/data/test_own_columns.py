@@ -4,7 +4,7 @@ import pytest
 from own_images_folder import labels, listed, save
 from raw_folders import refused
 
-from fedcli.data.sources.own_files import own_columns
+from fedcli.data.sources.own_files import column_notes, own_columns
 from fedcli.errors import UsageError
 
 TABLE = "image;label;Geschlecht;Alter\na;Nävus;männlich;45,0\nb;Melanom;W;70,5\nc;Nävus;m;12\nd;Melanom;weiblich;\n"
@@ -49,9 +49,9 @@ def test_words_of_the_sex_stay_as_they_are_and_a_note_names_map(german, capsys):
 
 
 def test_a_group_of_many_numbers_is_asked_about(capsys):
-    own_columns.note_numbers("Alter", [str(k) for k in range(12)])
+    column_notes.note_all("Alter", "Alter", [str(k) for k in range(12)])
     assert "--age Alter" in capsys.readouterr().err
-    own_columns.note_numbers("scanner", ["1", "2", "3"])
+    column_notes.note_all("scanner", "scanner", ["1", "2", "3"])
     assert not capsys.readouterr().err
     assert own_columns.with_points(["45,0", "5", ""]) == ["45.0", "5", ""]
     assert own_columns.with_points(["a,b", "5,0"]) == ["a,b", "5,0"]

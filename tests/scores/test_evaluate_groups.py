@@ -7,6 +7,7 @@ from nested_scores import body_of
 from score_json import group_scores
 from scored_runs import bootstrap
 
+from fedcli import metrics
 from fedcli.errors import UsageError
 from fedcli.scores.statistics.bootstrap import interval
 
@@ -56,13 +57,7 @@ def test_each_group_is_averaged_over_rounds_and_then_across_groups(tmp_path, sco
     for name in ("demographic_parity", "equalized_odds", "average_odds"):
         name = f"{name}_difference_ovr_macro"
         assert over[name]["per_round"] == [r[name] for r in rounds]
-    compared = {
-        "accuracy",
-        "balanced_accuracy",
-        "f1_macro",
-        "auc_ovo_macro",
-        "calibration_error_top_label",
-    }
+    compared = set(metrics.names(metrics.CLASSES, compared=True))
     assert set(age["each"]) == set(age["across"]) == compared
 
 
@@ -103,9 +98,9 @@ def test_intervals_are_of_the_last_round_by_patient_for_all_and_for_each_group(t
             == {"value": last, "low": low, "high": high} | about
         )
         assert low < last < high
-    metrics = {"accuracy", "balanced_accuracy", "f1_macro", "auc_ovo_macro"}
+    resampled = set(metrics.names(metrics.CLASSES, resampled=True))
     female = {m: v["female"] for m, v in body["groups"]["sex"]["corrupted"]["intervals"].items()}
-    assert set(female) == set(body["intervals"]["clean"]) == metrics
+    assert set(female) == set(body["intervals"]["clean"]) == resampled
     score_ = body["groups"]["sex"]["corrupted"]["last_round"]["groups"]["female"]["accuracy"]
     assert female["accuracy"]["low"] < score_ < female["accuracy"]["high"]
     of_women = units[run.data.test["clean"].groups["sex"].numpy() == 0]

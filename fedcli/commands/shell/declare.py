@@ -29,7 +29,7 @@ Run = Callable[..., None]
 def command(run: Run) -> Run:
     """A function as typer takes it. Only what was typed is taken, so that a default stands in one place."""
     parameters = list(signature(run).parameters.values())
-    first = parameters[0].annotation
+    first = parameters[0].annotation if parameters else None
     stage = first if isinstance(first, type) and issubclass(first, Options) else None
     own = [
         option_of(parameter)

@@ -9,6 +9,7 @@ from pathlib import Path
 from ... import console
 from ...errors import FedcliError, UsageError
 from ..pool import Row
+from ..sources.own_files import column_notes
 from ..sources.own_files.own_table import GROUPS, MISSING, attribute
 from ..sources.source import Listing
 from ..sources.tables import PARTS, image_column, names_of, naming_column, read_cells
@@ -184,6 +185,7 @@ def joined(listing: Listing, path: Path, encoding: str = "utf-8-sig") -> Listing
             console.say(f"{path.name}: left out {there}; an attribute has 1 to {GROUPS}")
             continue
         values[name], columns[name] = attribute(cells, name, path)
+        column_notes.warn_of_dates(name, values[name])
     if not values:
         raise FedcliError(f"{path} has no column that can be an attribute", ATTRIBUTES_HINT)
     rows = [

@@ -26,7 +26,7 @@ from ...system.processes import in_order
 from .. import manifest, originals, overlap, sources
 from .. import pool as shard
 from ..pool import BlankPool, Row
-from ..sources.division import leaking, sample_rows
+from ..sources.division import AS_LISTED, leaking, sample_rows
 from ..sources.formats.photographs import (
     fit_image,
     match_channels,
@@ -34,7 +34,7 @@ from ..sources.formats.photographs import (
     scaled_decoding,
     within,
 )
-from ..sources.own_files import own_columns
+from ..sources.own_files import column_notes, own_columns
 from ..sources.source import Choices, Listing, Source, Unreadable
 from . import given_tables
 from .request import Request, command, recorded, resolved
@@ -128,10 +128,11 @@ def _listing(
         why = "{}: {}".format(*listing.skipped[0]) if listing.skipped else card["where"]
         raise FedcliError(f"{request.raw} holds no image of {name}", why)
     check_parts(name, listing.rows)
-    if not request.attributes:
-        return listing
-    written = own_columns.encoding(choices.own) if choices.own.get("encoding") else "utf-8-sig"
-    return given_tables.joined(listing, request.attributes, written)
+    if request.attributes:
+        written = own_columns.encoding(choices.own) if choices.own.get("encoding") else "utf-8-sig"
+        listing = given_tables.joined(listing, request.attributes, written)
+    column_notes.note_people(listing.rows, listing.attributes)
+    return listing
 
 
 def report_leak(card: dict[str, Any], listing: Listing, path: Path) -> None:
@@ -392,7 +393,8 @@ def describe(
         _held(kept, len(classes)),
     )
     if missing := [name for name, label in zip(classes, every & ~trained, strict=True) if label]:
-        console.say(f"no training image of {', '.join(missing)}: too few images to divide")
+        why = "" if choices.split in AS_LISTED else ": too few images to divide"
+        console.say(f"no training image of {', '.join(missing)}{why}")
     return {
         "name": name,
         **{key: card[key] for key in ("title", "task", "augment", "clients")},

@@ -13,6 +13,7 @@ from ...console import counted
 from ...errors import FedcliError
 from ...io.files import read_text, regular
 from ..pool import Row
+from .formats import workbooks
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -143,6 +144,7 @@ def read_sheet(path: Path, columns: list[str], **options: Any) -> DataFrame:
 
     if path.suffix == ".csv":
         return read_table(path, columns, dtype=str, **options)
+    workbooks.check_size(path)
     try:
         table = pandas.read_excel(regular(path), dtype=str, engine="openpyxl")
     except ImportError:
@@ -163,11 +165,14 @@ def read_sheet(path: Path, columns: list[str], **options: Any) -> DataFrame:
 def read_cells(
     path: Path, hint: str, encoding: str = "utf-8-sig"
 ) -> tuple[list[str], list[list[str]]]:
-    """Header and other lines of a CSV file that a person made, as texts without spaces around them.
+    """Header and other lines of a CSV file or Excel workbook that a person made, as texts without spaces around them.
 
     Commas, semicolons or tabs stand between its cells, whichever divides all lines alike, or else the header most.
-    Raises FedcliError with this hint for a file that is no CSV.
+    Raises FedcliError with this hint for a file that is neither.
     """
+    workbooks.refuse_others(path)
+    if workbooks.is_workbook(path):
+        return _head_and_rows(path, workbooks.read(path))
     text = read_text(path, hint, encoding)
     try:
         tables = [_split(text, separator) for separator in ",;\t"]
@@ -178,6 +183,12 @@ def read_cells(
         head, records = tables[max(range(3), key=lambda k: (alike[k], len(tables[k][0])))]
     except csv.Error as error:
         raise FedcliError(f"{path} is not a readable CSV file: {error}", hint) from None
+    return _head_and_rows(path, [head, *records])
+
+
+def _head_and_rows(path: Path, lines: list[list[str]]) -> tuple[list[str], list[list[str]]]:
+    """Header and other lines of a table. Raises FedcliError where there is none, or one of another width."""
+    head, *records = lines or [[]]
     if not records:
         raise FedcliError(f"{path} {'has a header and no rows' if head else 'is empty'}", NO_ROWS)
     if odd := next((record for record in records if len(record) != len(head)), None):

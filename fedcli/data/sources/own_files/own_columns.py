@@ -10,19 +10,19 @@ import codecs
 import csv
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from .... import console
 from ....errors import FedcliError, UsageError, nearest
 from ....labels import NO, UNKNOWN, YES
+from ....natural import by_size
 from ..source import Listing
 from ..tables import DataFrame, number
+from . import label_lists
 
-MANY_AGES = 12  # numbers in a column of groups, from which on they may be ages
 SEXES = {"f": "female", "female": "female", "w": "female", "m": "male", "male": "male"}
-OTHER_SEXES = {"other", "divers", "diverse", "intersex", "nonbinary", "non-binary", "x"}
-WORDS = {*SEXES, "männlich", "weiblich", "homme", "femme"}
 MAP_HINT = "write for example --map sex:weiblich=female,W=female"
 
 
@@ -52,21 +52,25 @@ def renamed(table: DataFrame, own: Mapping[str, str]) -> DataFrame:
         if column not in [*labels, *attributes.values()]:
             hint = nearest(name, [*labels, *attributes])
             raise UsageError(f"--map {name}: no such column of classes or groups", hint)
-        lists = column in labels and several(own)
-        cells = [cell.replace(";", "|").split("|") if lists else [cell] for cell in table[column]]
-        found = {part.strip() for parts in cells for part in parts}
+        cells = table[column].tolist()
+        lists = _lists(cells) if column in labels and several(own) else [[cell] for cell in cells]
+        found = {part.strip() for part in chain.from_iterable(lists)}
         if odd := [word for word in words if word not in found]:
-            console.warn(
-                f"--map {name}: no image has {odd[0]!r}; {nearest(odd[0], found - {''})[:200]}"
-            )
-        table = table.assign(
-            **{
-                column: [
-                    "|".join(words.get(part.strip(), part) for part in parts) for parts in cells
-                ]
-            }
-        )
+            hint = nearest(odd[0], found - {""})[:200]
+            console.warn(f"--map {name}: no image has {odd[0]!r}; {hint}")
+        table = table.assign(**{column: [_translated(parts, words) for parts in lists]})
     return table
+
+
+def _lists(cells: Sequence[str]) -> list[list[str]]:
+    """The labels in each cell of a column; a cell without a word is one empty label."""
+    labels = label_lists.labels_of(cells)
+    return [label_lists.parts(cell, labels) for cell in cells]
+
+
+def _translated(parts: Sequence[str], words: Mapping[str, str]) -> str:
+    """A cell with its words translated; an empty list of labels stays one."""
+    return "|".join(words.get(part.strip(), part) for part in parts) if parts else NO_FINDING[0]
 
 
 def _mapping(text: str) -> dict[str, dict[str, str]]:
@@ -105,29 +109,6 @@ def with_points(column: list[str]) -> list[str]:
     return points if changed and all_numbers(changed) else column
 
 
-def note_words(name: str, values: Collection[str]) -> None:
-    """A note where spellings of a sex are none that fedcli knows: they stay as they are."""
-    odd = [
-        value for value in values if value.lower() not in SEXES and value.lower() not in OTHER_SEXES
-    ]
-    if name.lower() not in ("sex", "gender"):
-        if len(WORDS & {value.casefold() for value in values}) > 1:
-            console.say(f"{name}: if it is the sex: --sex {name}")
-    elif odd:
-        shown = ", ".join(map(repr, list(values)[:6]))
-        console.say(
-            f"{name}: the groups {shown} are as written; --map {name}:{odd[0]}=... gives one another name"
-        )
-
-
-def note_numbers(name: str, values: Sequence[str]) -> None:
-    """A note where a column of groups may hold ages."""
-    if len(values) >= MANY_AGES and all_numbers(values):
-        console.say(
-            f"{name}: {len(values)} numbers are as many groups; if they are ages in years: --age {name}"
-        )
-
-
 NO_FINDING = "no finding", "none"  # a cell that says that an image has no label
 CELLS = {"0": NO, "1": YES, "": NO}
 UNCERTAIN = {"zero": NO, "one": YES, "ignore": UNKNOWN}
@@ -162,7 +143,7 @@ def columns(own: Mapping[str, str]) -> list[str]:
 
 
 def of_lists(cells: Sequence[str], path: Path) -> Labels:
-    """Labels of a column such as "Effusion|Mass", parted by | or ;. Raises FedcliError."""
+    """Labels of a column such as "Effusion|Mass", see label_lists.py. Raises FedcliError."""
     if (values := {cell.removesuffix(".0") for cell in cells} - {""}) and values <= {*CELLS, "-1"}:
         hint = (
             "give --label-column for each of several columns, or names with | between them in one"
@@ -170,10 +151,9 @@ def of_lists(cells: Sequence[str], path: Path) -> Labels:
         raise FedcliError(
             f"{path}: the one column of labels holds only {', '.join(sorted(values))}", hint
         )
-    each = [[part.strip() for part in cell.replace(";", "|").split("|")] for cell in cells]
-    each = [[] if len(parts) == 1 and parts[0].lower() in NO_FINDING else parts for parts in each]
-    names = sorted({name for parts in each for name in parts})
-    for cell, parts in zip(cells, each, strict=True):
+    lists = [_without_no_finding(parts) for parts in _lists(cells)]
+    names = ordered(set(chain.from_iterable(lists)))
+    for cell, parts in zip(cells, lists, strict=True):
         if odd := next((name for name in parts if name.lower() in ("", *NO_FINDING)), None):
             raise FedcliError(
                 f"{path}: the labels {cell[:80]!r} hold {odd!r} beside others", "correct the table"
@@ -183,7 +163,28 @@ def of_lists(cells: Sequence[str], path: Path) -> Labels:
                 f"{path}: the labels {cell[:80]!r} hold one twice, or an empty one",
                 "correct the table",
             )
-    return _checked([tuple(int(name in parts) for name in names) for parts in each], names, path)
+    _warn_of_doubtful(names)
+    return _checked([_as_numbers(parts, names) for parts in lists], names, path)
+
+
+def _as_numbers(parts: Collection[str], names: Sequence[str]) -> tuple[int, ...]:
+    """1 for each of these labels that an image has, else 0."""
+    return tuple(int(name in parts) for name in names)
+
+
+def _without_no_finding(parts: list[str]) -> list[str]:
+    return [] if len(parts) == 1 and parts[0].lower() in NO_FINDING else parts
+
+
+def _warn_of_doubtful(names: Sequence[str]) -> None:
+    """A warning where a label may be a list of which one part is named nowhere else."""
+    for name in names:
+        words = label_lists.doubtful(name, set(names))
+        missing = [word for word in words if word not in names]
+        if missing:
+            sentence = f"{name!r} counts as one label, since no other cell names {missing[0]!r}"
+            console.warn(f"{sentence}; if it is a list, separate its labels by |")
+            return
 
 
 def of_columns(
@@ -245,9 +246,10 @@ def words(text: str) -> list[str]:
 
 
 def ordered(values: Collection[str]) -> list[str]:
-    """Numbers by size, other words by letters."""
-    numbers = all_numbers(values)
-    return sorted(values, key=lambda value: ((number(value) or 0.0) if numbers else 0.0, value))
+    """Numbers by size, other words by letters, with numbers in them by size: 3-9 before 10-19."""
+    if all_numbers(values):
+        return sorted(values, key=lambda value: (number(value) or 0.0, value))
+    return sorted(values, key=by_size)
 
 
 def all_numbers(values: Collection[str]) -> bool:

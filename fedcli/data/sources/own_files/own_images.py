@@ -19,14 +19,13 @@ from ..drawing import picture, save, table
 from ..formats import dicom, dicom_header, nifti, packed, photographs
 from ..formats.photographs import leads_out, read_grey_or_rgb
 from ..source import Choices, Listing, Source, Unreadable
-from ..tables import PARTS, lacking
-from . import own_columns
-from .own_table import INDEX, NAMING, NO_LABEL, classes_of, described, from_table, table_name
+from ..tables import lacking
+from . import class_folders, own_columns
+from .own_table import INDEX, NAMING, NO_LABEL, described, from_table, table_name
 
 PICTURES = ".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp"
 SUFFIXES = *PICTURES, ".dcm", *nifti.SUFFIXES
 CHANNELS = "auto", "1", "3"
-NAMED = 8  # classes that a note names
 
 
 def rows(raw: Path, choices: Choices) -> Listing:
@@ -41,20 +40,21 @@ def rows(raw: Path, choices: Choices) -> Listing:
     if not files and not together:
         hint = f"files that are read: {', '.join(SUFFIXES)}, and DICOM without suffix"
         raise FedcliError(f"{raw} holds no image", hint + _ignored(others))
-    table = "" if together else table_name(raw, choices.own["table"])
+    table = "" if together else table_name(raw, choices.own["table"], files)
     if together:
         listing = _from_packed(raw, together, choices)
     elif table:
         listing = from_table(raw, table, files, others, choices)
     else:
-        listing = _from_folders(raw, files, others, choices)
+        listing = class_folders.listed(raw, files, others, choices)
     listing = own_columns.agreed(_split(raw, listing, choices), choices.own)
     listing = replace(listing, skipped=[*listing.skipped, *outside])
     classes = listing.classes or []
     if listing.rows and len(classes) < 2:
         hint = "a classifier needs two classes; is --label-column the right one?"
         if not (table or together):
-            hint = "it needs a folder for each of at least two classes" + _ignored(others)
+            hint = class_folders.deeper(raw, listing.rows)
+            hint += "it needs a folder for each of at least two classes" + _ignored(others)
         if listing.skipped:
             file, why = listing.skipped[0]
             hint += (
@@ -222,47 +222,6 @@ def _any_coloured(raw: Path, rows: list[Row]) -> bool:
             if coloured:
                 return True
     return False
-
-
-# a folder per class
-
-
-def _from_folders(raw: Path, files: list[str], others: list[str], choices: Choices) -> Listing:
-    """Classes from the folders in raw, or from those in its folders train, val and test."""
-    of_tables = () if "attributes" in choices.own else ("encoding",)
-    for key in ("site", "patient", "group", "age", "sex", "map", "multi-label", *of_tables):
-        if choices.own[key]:
-            raise UsageError(
-                f"--{key} needs a table, and {raw} has no CSV", "put one with a row per image there"
-            )
-    parts = {Path(file).parts[0].lower() for file in files}
-    split = parts <= set(PARTS) and len(parts) > 1
-    level = 1 if split else 0
-    if outside := [file for file in files if len(Path(file).parts) < level + 2]:
-        hint = "put a CSV with a row per image beside them, or each image into a folder named after its class"
-        raise FedcliError(f"{raw} has no CSV, and {outside[0]} is in no folder of a class", hint)
-    labels = [Path(file).parts[level] for file in files]
-    classes = classes_of(labels, raw)
-    if len(classes) > 1:
-        more = f" and {len(classes) - NAMED} more" * (len(classes) > NAMED)
-        console.say(
-            f"no CSV in {raw}: the folders {', '.join(classes[:NAMED])}{more} are the classes"
-        )
-    listed = [
-        Row(file, classes.index(label), file) for file, label in zip(files, labels, strict=True)
-    ]
-    if split:
-        listed = [replace(row, test=PARTS[Path(row.source).parts[0].lower()]) for row in listed]
-    if choices.split == "folder" and not split:
-        raise FedcliError(
-            f"{raw} has no folders train and test", "leave --split out, or use --split-file"
-        )
-    if split and choices.split != "folder":
-        console.say(
-            f"the folders {', '.join(sorted(parts))} are split anew; --split folder keeps them"
-        )
-    skipped = [(file, "holds no image") for file in others if Path(file).name.upper() == INDEX]
-    return Listing(listed, skipped=skipped, classes=classes)
 
 
 # the synthetic sample

@@ -1,6 +1,7 @@
 """The table of one's own images: a CSV that names each file, its class, and perhaps groups, hospital and patient."""
 
 import math
+import os
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,12 +13,12 @@ from .... import console
 from ....errors import FedcliError, UsageError
 from ....labels import MULTI_LABEL, Label
 from ...pool import Row
-from ..formats import dicom_header
+from ..formats import dicom_header, workbooks
 from ..formats.packed import AT
 from ..formats.photographs import within
 from ..source import Choices, Listing
 from ..tables import AGE_BANDS, DataFrame, age_band, lacking, number, place, read_cells
-from . import own_columns
+from . import column_notes, label_lists, own_columns
 from .own_columns import SEXES, ordered
 
 INDEX = "DICOMDIR"  # what a disc of DICOM files lists them in
@@ -87,8 +88,7 @@ def described(table: DataFrame, path: Path, choices: Choices) -> Listing:
         values[name], columns[name] = attribute(
             column, called, path, name if own.get(name) == called else ""
         )
-        own_columns.note_words(name, values[name])
-        own_columns.note_numbers(name, values[name])
+        column_notes.note_all(name, called, values[name])
     patients = (
         _spelt_alike(table[own["patient"]].tolist(), own["patient"])
         if own["patient"]
@@ -116,6 +116,7 @@ def _labels(
     cells = _spelt_alike(table[names[0]].tolist(), names[0])
     if not own_columns.several(own):
         classes = classes_of(cells, path)
+        column_notes.warn_of_dates(names[0], classes)
         _note_similar(names[0], classes)
         return [classes.index(cell) for cell in cells], classes
     if len(names) == 1:
@@ -127,22 +128,49 @@ def _labels(
     return labels, classes
 
 
-def table_name(raw: Path, asked: str) -> str | None:
-    """The table, relative to raw: the one asked for, or the only CSV there; None where there is none."""
-    if asked:
-        if not within(raw, asked, "--table").is_file():
-            raise FedcliError(
-                f"no such table: {raw / asked}", "--table names a CSV relative to --raw, and in it"
-            )
-        return Path(asked).as_posix()
-    tables = sorted(
-        p.name for p in raw.iterdir() if p.suffix.lower() == ".csv" and not p.name.startswith(".")
-    )
+def table_name(raw: Path, named_table: str, files: Sequence[str]) -> str | None:
+    """The table, relative to raw: the one that --table names, else the only CSV or workbook; None where there is none.
+
+    files: the images. Workbooks next to folders of classes are taken only where --table names one. Raises FedcliError.
+    """
+    if named_table:
+        name = _within_raw(raw, named_table)
+        if not within(raw, name, "--table").is_file():
+            hint = "--table names a CSV file or Excel workbook in --raw, relative to it"
+            raise FedcliError(f"no such table: {raw / name}", hint)
+        return Path(name).as_posix()
+    tables = _names(raw, [".csv"])
     if len(tables) > 1:
         raise UsageError(
             f"{raw} has {len(tables)} CSV files: {', '.join(tables)}", "name one with --table"
         )
-    return tables[0] if tables else None
+    if tables:
+        return tables[0]
+    workbook_names = _names(raw, [*workbooks.SUFFIXES, *workbooks.OTHER_SHEETS])
+    folders = {file.split("/")[0] for file in files if "/" in file}
+    if len(workbook_names) == 1 and len(folders) < 2:
+        return workbook_names[0]
+    if workbook_names:
+        console.say(
+            f"not read: {', '.join(workbook_names[:3])}; --table names the one that lists the images"
+        )
+    return None
+
+
+def _within_raw(raw: Path, named_table: str) -> str:
+    """A path to a file in raw, as a shell completes it, relative to raw; any other text as it is."""
+    path = Path(os.path.abspath(named_table))  # noqa: PTH100 - links stay
+    folder = Path(os.path.abspath(raw))  # noqa: PTH100
+    relative = (raw / named_table).is_file() and not Path(named_table).is_absolute()
+    if not relative and path.is_file() and path.is_relative_to(folder):
+        return path.relative_to(folder).as_posix()
+    return named_table
+
+
+def _names(raw: Path, suffixes: Sequence[str]) -> list[str]:
+    """The files in raw with one of these suffixes, without hidden ones and those that Excel keeps while it is open."""
+    names = [path.name for path in raw.iterdir() if path.suffix.lower() in suffixes]
+    return sorted(name for name in names if not name.startswith((".", workbooks.LOCK)))
 
 
 def _read(path: Path, wanted: list[str], about: list[str], encoding: str) -> DataFrame:
@@ -381,9 +409,13 @@ def classes_of(labels: list[str], path: Path) -> list[str]:
     """The classes in order. Raises FedcliError for labels that look like lists or measurements."""
     classes = ordered(set(labels))
     _check_length(classes, "the class", path)
-    if several := next((label for label in classes if _is_list(label, classes)), ""):
-        hint = "several labels per image: add --multi-label; else name a column with one class by --label-column"
-        raise FedcliError(f"{path}: the label {several!r} looks like several labels", hint)
+    several = [label for label in classes if label_lists.is_list(label, set(classes))]
+    if several:
+        hint = (
+            "several labels per image: add --multi-label; else name a column with one class by "
+            "--label-column, or rename the class by --map"
+        )
+        raise FedcliError(f"{path}: the label {several[0]!r} looks like several labels", hint)
     numbers = own_columns.all_numbers(classes)
     odd = next((label for label in classes if not (number(label) or 0.0).is_integer()), "")
     if odd and numbers:
@@ -407,12 +439,3 @@ def classes_of(labels: list[str], path: Path) -> list[str]:
             f"{path}: {len(classes)} whole numbers label the images, each of which is a class; {hint}"
         )
     return classes
-
-
-def _is_list(label: str, classes: list[str]) -> bool:
-    """Tell whether a label holds several: between | or ;, in brackets, or with commas between labels."""
-    parts = [part.strip() for part in label.split(",")]
-    bracketed = label[:1] + label[-1:] in ("[]", "()", "{}")
-    return (
-        "|" in label or ";" in label or bracketed or len(parts) > 1 and set(parts) <= set(classes)
-    )

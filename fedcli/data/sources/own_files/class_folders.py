@@ -1,0 +1,266 @@
+"""A folder per class and no table: which folders are classes, which are parts of a split, and which hold masks.
+
+Published sets lay masks next to their images, a second copy of themselves into a folder of their own name, and images
+without a class into a folder called pred. None of these may become a class unnoticed: masks and images without a class
+are left out, listed and counted; a layout that allows two readings is refused.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from .... import console
+from ....errors import FedcliError, UsageError
+from ...pool import Row
+from ..source import Choices, Listing
+from ..tables import PARTS
+from .own_table import INDEX, classes_of
+
+NAMED = 8  # classes that a note names
+MASK_WORDS = {
+    *("mask", "masks", "segmentation", "segmentations", "seg", "segs", "groundtruth", "gt"),
+    *("roi", "rois", "annotation", "annotations", "contour", "contours", "superpixels"),
+    *("overlay", "overlays"),
+}
+OTHER_WORDS = {  # that may be in the name of a folder of masks
+    *("manual", "binary", "lesion", "lesions", "lung", "lungs", "infection", "tumor", "tumour"),
+    *("left", "right", "image", "images", "part", *PARTS),
+}
+LABELS = {"label", "labels", "labelstr", "labelsts"}  # the last two are nnU-Net's
+UNLABELLED = {"pred", "predict", "prediction", "predictions", "unlabeled", "unlabelled"}
+WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+MASK_FILE = re.compile(
+    r"(.+?)[ _.-]+(?:masks?|segmentations?|segs?|labels?|gt|rois?|annotations?|contours?"
+    r"|superpixels|overlays?)(?:[ _.-]*\d+)?",
+    re.IGNORECASE,
+)
+IS_MASK = "is a mask of another image"
+IN_MASKS = "is in a folder of masks"
+NO_CLASS = "is in a folder of images without a class"
+RENAME = "if that is wrong, rename it, or put a CSV with a row per image there"
+MIXED = (
+    "give --raw a folder that holds only classes, or only train and test with the classes in them"
+)
+INNER = "is in no folder of a class"
+NEEDS_TABLE = "site", "patient", "group", "age", "sex", "map", "multi-label"
+Skipped = list[tuple[str, str]]
+
+
+class Layout(NamedTuple):
+    """The images of classes, those that are left out with the reason, and where the folders of classes are."""
+
+    files: list[str]
+    skipped: Skipped
+    split: bool  # the outermost folders are parts such as train and test
+
+    @property
+    def level(self) -> int:
+        """The number of folders above those of the classes."""
+        return 1 if self.split else 0
+
+
+def listed(raw: Path, files: list[str], others: list[str], choices: Choices) -> Listing:
+    """Classes from the folders in raw, or from those in its folders train, val and test. Raises FedcliError."""
+    _refuse_columns(raw, choices)
+    layout = _layout(raw, files)
+    outside = [file for file in layout.files if len(_parts(file)) < layout.level + 2]
+    if outside:
+        hint = "put a CSV with a row per image beside them, or each image into a folder named after its class"
+        raise FedcliError(f"{raw} has no CSV, and {outside[0]} {INNER}", hint)
+    labels = [_parts(file)[layout.level] for file in layout.files]
+    _refuse_parts_among_classes(raw, labels, layout)
+    classes = classes_of(labels, raw)
+    _note_classes(raw, classes)
+    rows = []
+    for file, label in zip(layout.files, labels, strict=True):
+        row = Row(file, classes.index(label), file)
+        if layout.split:
+            row = replace(row, test=PARTS[_parts(file)[0].lower()])
+        rows.append(row)
+    if layout.split:
+        _warn_of_one_part(rows, classes)
+    else:
+        _note_inner_folders(layout.files)
+    _note_split(raw, layout, choices)
+    indexes = [(file, "holds no image") for file in others if Path(file).name.upper() == INDEX]
+    return Listing(rows, skipped=[*layout.skipped, *indexes], classes=classes)
+
+
+def deeper(raw: Path, rows: Sequence[Row]) -> str:
+    """A hint for one folder around everything: the folder in it, where that holds several; else nothing."""
+    folders = {PurePosixPath(str(row.source)).parts[:-1] for row in rows}
+    above = {parts[0] for parts in folders if parts}
+    below = {parts[1] for parts in folders if len(parts) > 1}
+    if len(above) == 1 and len(below) > 1:
+        return f"go one folder down: --raw {raw / above.pop()}; else "
+    return ""
+
+
+def _refuse_columns(raw: Path, choices: Choices) -> None:
+    """Raises UsageError for an option that names a column, where there is no table."""
+    options = list(NEEDS_TABLE)
+    if "attributes" not in choices.own:
+        options.append("encoding")
+    for option in options:
+        if choices.own[option]:
+            sentence = f"--{option} needs a table, and {raw} has no CSV"
+            raise UsageError(sentence, "put one with a row per image there")
+
+
+def _parts(file: str) -> tuple[str, ...]:
+    return PurePosixPath(file).parts
+
+
+# masks, parts, images without a class
+
+
+def _layout(raw: Path, files: list[str]) -> Layout:
+    """The images of classes. Raises FedcliError for a layout that allows two readings, or without such an image."""
+    images, skipped = list[str](), Skipped()
+    stems = {(PurePosixPath(file).parent, _stem(file)) for file in files}
+    for file in files:
+        if reason := _reason(file, stems):
+            skipped.append((file, reason))
+        else:
+            images.append(file)
+    if not images:
+        sentence = f"{raw} holds only masks or images without a class, such as {skipped[0][0]}"
+        raise FedcliError(sentence, f"{skipped[0][0]} {skipped[0][1]}; {RENAME}")
+    if skipped:
+        _warn_of_skipped(skipped)
+    top = sorted({_parts(file)[0] for file in images if len(_parts(file)) > 1})
+    parts = [name for name in top if name.lower() in PARTS]
+    if parts and len(parts) < len(top):
+        _refuse_mixture(raw, images, parts, top)
+    return Layout(images, skipped, split=len(parts) > 1)
+
+
+def _reason(file: str, stems: set[tuple[PurePosixPath, str]]) -> str:
+    """The reason why a file is no image of a class; "" for one that is. stems: of all files, by folder."""
+    for folder in _parts(file)[:-1]:
+        if is_of_masks(folder):
+            return IN_MASKS
+        if folder.lower() in UNLABELLED:
+            return NO_CLASS
+    match = MASK_FILE.fullmatch(_stem(file))
+    if match and (PurePosixPath(file).parent, match[1]) in stems:
+        return IS_MASK
+    return ""
+
+
+def is_of_masks(folder: str) -> bool:
+    """Tell whether the name of a folder says that it holds masks: masks, Lung Masks, labelsTr, Part1_GroundTruth."""
+    if folder.lower() in LABELS:
+        return True
+    words = " ".join(WORD.findall(folder)).lower().replace("ground truth", "groundtruth").split()
+    names_masks = not MASK_WORDS.isdisjoint(words)
+    return names_masks and set(words) <= MASK_WORDS | OTHER_WORDS
+
+
+def _stem(file: str) -> str:
+    return PurePosixPath(file.removesuffix(".gz")).stem
+
+
+def _warn_of_skipped(skipped: Skipped) -> None:
+    """Say how many files are left out for each reason, with the first."""
+    for reason, count in sorted(Counter(reason for _, reason in skipped).items()):
+        example = next(file for file, why in skipped if why == reason)
+        files = console.counted(count, "file", "files")
+        console.warn(f"left out {files}, such as {example}, which {reason}; {RENAME}")
+
+
+def _refuse_mixture(raw: Path, files: list[str], parts: list[str], top: list[str]) -> None:
+    """Raises FedcliError for folders such as train and test next to others."""
+    others = [name for name in top if name not in parts]
+    sentence = f"{raw} has the folders {_listed(parts)} and also {_listed(others)}"
+    hint = MIXED
+    inner = _inner_folders(files)
+    for name in others:
+        if _are_parts(inner.get(name, set())):
+            hint = f"{raw / name} has folders {_listed(sorted(inner[name]))} too: give --raw {raw / name}, or move it away"
+    raise FedcliError(f"{sentence}: {parts[0]} is a part of a split, not a class", hint)
+
+
+def _refuse_parts_among_classes(raw: Path, labels: list[str], layout: Layout) -> None:
+    """Raises FedcliError where the folders of classes have names of parts, or hold folders of parts in only some."""
+    parts = sorted({label for label in labels if label.lower() in PARTS})
+    if parts and layout.split:
+        sentence = f"{raw}: {_parts(layout.files[0])[0]} and others hold a folder {parts[0]}, which is no class"
+        raise FedcliError(sentence, MIXED)
+    if layout.split:
+        return
+    inner = _inner_folders(layout.files)
+    holders = sorted(name for name, folders in inner.items() if _are_parts(folders))
+    if holders and len(holders) < len(set(labels)):
+        folders = _listed(sorted(inner[holders[0]]))
+        sentence = f"{raw / holders[0]} has the folders {folders}, so it is no class"
+        hint = f"go one folder down: --raw {raw / holders[0]}, or move it away"
+        raise FedcliError(sentence, hint)
+
+
+def _inner_folders(files: Iterable[str]) -> dict[str, set[str]]:
+    """The names of the folders in each of the outermost folders."""
+    inner: dict[str, set[str]] = {}
+    for file in files:
+        folders = _parts(file)[:-1]
+        if folders:
+            inner.setdefault(folders[0], set()).update(folders[1:2])
+    return inner
+
+
+def _are_parts(folders: set[str]) -> bool:
+    return bool(folders) and {folder.lower() for folder in folders} <= PARTS.keys()
+
+
+# what is said
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names for a sentence, only the first few of many."""
+    if len(names) > NAMED:
+        return f"{', '.join(names[:NAMED])} and {len(names) - NAMED} more"
+    return ", ".join(names)
+
+
+def _note_classes(raw: Path, classes: list[str]) -> None:
+    if len(classes) > 1:
+        console.say(f"no CSV in {raw}: the folders {_listed(classes)} are the classes")
+
+
+def _note_split(raw: Path, layout: Layout, choices: Choices) -> None:
+    """A note where folders of parts are not used. Raises FedcliError where --split folder finds none."""
+    if choices.split == "folder" and not layout.split:
+        sentence = f"{raw} has no folders train and test"
+        raise FedcliError(sentence, "leave --split out, or use --split-file")
+    if layout.split and choices.split != "folder":
+        parts = sorted({_parts(file)[0].lower() for file in layout.files})
+        console.say(f"the folders {', '.join(parts)} are split anew; --split folder keeps them")
+
+
+def _note_inner_folders(files: list[str]) -> None:
+    """A note where every class holds folders of the same names, which may be the classes themselves."""
+    inner = list(_inner_folders(files).values())
+    alike = sorted(inner[0])
+    if len(inner) < 2 or any(folders != inner[0] for folders in inner):
+        return
+    if _are_parts(inner[0]):
+        console.say(
+            f"the folders {_listed(alike)} in the classes are ignored; images are split anew"
+        )
+    elif len(alike) > 1 and not any(name.isdecimal() for name in alike):
+        hint = "if these are the classes, put a CSV with a row per image there"
+        console.warn(f"each class has the same folders {_listed(alike)}: {hint}")
+
+
+def _warn_of_one_part(rows: list[Row], classes: list[str]) -> None:
+    """A warning about classes that only the folders for training or only those for testing have."""
+    for test, part in ((False, "training"), (True, "test")):
+        present = {row.label for row in rows if row.test is test}
+        absent = [name for label, name in enumerate(classes) if label not in present]
+        if absent:
+            names = console.counted(len(absent), "class", "classes")
+            hint = "if they are spelt in another way there, give the folders of a class one name"
+            console.warn(f"{names} without a folder for {part}: {_listed(absent)}; {hint}")

@@ -1,0 +1,65 @@
+"""Cells that hold several labels: A|B, A;B, ['A', 'B'] as pandas writes it, and A, B where A and B are labels.
+
+Bars and semicolons always separate labels, and so do brackets with quotes or commas in them. A comma, slash or plus sign
+may also be part of a name. It separates labels only in a cell of which each part is a label by itself: another cell of
+the column names it alone, or between bars, semicolons or brackets.
+"""
+
+import re
+from collections.abc import Iterable, Set
+
+BRACKETS = "[]", "()", "{}"
+QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
+ALL_QUOTED = re.compile(rf"(?:(?:{QUOTED.pattern})[\s,;|]*)+")
+CERTAIN = re.compile(r"[|;]")
+IN_BRACKETS = re.compile(r"[|;,，、]")
+PERHAPS = re.compile(r"[,，、]"), re.compile("/"), re.compile(r"\+")
+
+
+def parts(cell: str, labels: Set[str]) -> list[str]:
+    """The labels in a cell, in its order. labels: those of the column, see labels_of()."""
+    certain = _certain_parts(cell)
+    if certain != [cell.strip()]:
+        return certain
+    for separator in PERHAPS:
+        words = _divided(cell, separator)
+        if len(words) > 1 and labels >= set(words):
+            return words
+    return certain
+
+
+def labels_of(cells: Iterable[str]) -> set[str]:
+    """The labels of a column as far as no comma, slash or plus sign is taken for a separator."""
+    labels = set[str]()
+    for cell in set(cells):
+        labels.update(_certain_parts(cell))
+    return labels
+
+
+def is_list(cell: str, labels: Set[str]) -> bool:
+    """Tell whether a cell is written as several labels, or as a list of one."""
+    return parts(cell, labels) != [cell.strip()]
+
+
+def doubtful(cell: str, labels: Set[str]) -> list[str]:
+    """The parts of a cell that names one label, of which some are labels and others are not; else nothing."""
+    for separator in PERHAPS:
+        words = _divided(cell, separator)
+        if len(words) > 1 and not labels.isdisjoint(words) and not is_list(cell, labels):
+            return words
+    return []
+
+
+def _certain_parts(cell: str) -> list[str]:
+    """The labels between bars, semicolons or brackets; a cell without them is one label."""
+    text = cell.strip()
+    inner = text[1:-1].strip() if text[:1] + text[-1:] in BRACKETS else text
+    if ALL_QUOTED.fullmatch(inner):
+        return [(single or double).strip() for single, double in QUOTED.findall(inner)]
+    if inner != text:
+        return _divided(inner, IN_BRACKETS) if inner else []
+    return _divided(text, CERTAIN)
+
+
+def _divided(text: str, separator: re.Pattern[str]) -> list[str]:
+    return [word.strip() for word in separator.split(text)]
