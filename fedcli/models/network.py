@@ -82,6 +82,15 @@ class Network(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.features(x))
 
+    def take_features(self) -> None:
+        """Drop the backbone: from now on the network is fed features [B, width] in place of images."""
+        self.backbone = nn.Identity()
+        self.features = _unchanged  # type: ignore[method-assign]  # whatever the class does to images
+
+
+def _unchanged(features: Tensor) -> Tensor:
+    return features
+
 
 class LoneSafe(nn.modules.batchnorm._BatchNorm):
     """Batch norm that uses its running statistics, as in eval mode, when a batch is one single value per channel.

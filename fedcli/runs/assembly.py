@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from .. import models
 from ..data import manifest, transforms
@@ -290,7 +290,7 @@ def with_features(net: models.Network, data: load.Shards) -> load.Shards:
         return {name: shard(old) for name, old in shards.items()}
 
     train, val, test = part(data.train), part(data.val), part(data.test)
-    net.backbone = nn.Identity()
+    net.take_features()
     return replace(data, train=train, val=val, test=test)
 
 
