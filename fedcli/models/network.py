@@ -51,6 +51,7 @@ class Network(nn.Module):
     start: str | None = None  # what --weights named, None for random weights
     channels: int = 0  # of the images it is built for
     side: int = 0  # theirs in pixels
+    resized: int = 0  # the side to which features() resizes images, in pixels; 0 leaves theirs
     tokens: bool = (
         False  # True: features() gives what a head of tokens reads, not one vector per image
     )

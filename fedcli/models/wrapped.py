@@ -27,7 +27,10 @@ class Prepared(Network):
 
     def __init__(self, backbone: nn.Module, width: int, classes: int, precision: str, fed: Fed):
         super().__init__(backbone, width, classes, precision)
-        self.fed = fed
+        self.fed, self.resized = fed, fed.side
+
+    def extra_repr(self) -> str:
+        return repr(self.fed)
 
     def features(self, x: Tensor) -> Tensor:
         side = self.fed.side

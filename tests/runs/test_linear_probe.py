@@ -111,7 +111,7 @@ def probe(request, data, tmp_path):
 def whole(probe, tmp_path, monkeypatch):
     """The run whose frozen network sees every image in every round."""
     with monkeypatch.context() as patch:
-        patch.setattr(assembly, "with_features", lambda net, data: data)
+        patch.setattr(assembly, "with_features", lambda net, data, folder: data)
         return probe(out=tmp_path / "whole")
 
 
