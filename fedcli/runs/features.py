@@ -64,11 +64,17 @@ class FeatureTables:
         rows = shard.rows.to(features.device)
         return replace(shard, images=features, rows=rows, derived={})
 
+    def has(self, shard: load.Shard) -> bool:
+        """Tell whether the features of a shard's images are there already."""
+        if id(shard.images) in self._tables:
+            return True
+        return self.folder is not None and self._path(self.folder, shard).is_file()
+
     def _table(self, shard: load.Shard) -> Tensor:
         """Features [M, D] of every image that the shard's pool holds, on the fixed view."""
         if self.folder is None or not len(shard.images):
             return _computed(self.net, shard)
-        path = self.folder / f"{self._key(shard)}.h5"
+        path = self._path(self.folder, shard)
         table = self._read(path, shard)
         if table is not None:
             return table
@@ -84,12 +90,12 @@ class FeatureTables:
             return _computed(self.net, shard) if table is None else table
         return table
 
-    def _key(self, shard: load.Shard) -> str:
+    def _path(self, folder: Path, shard: load.Shard) -> Path:
         shape = list(shard.images.shape)
         facts = [FORMAT, self._network_hash, shape, shard.channels, str(shard.y.device.type)]
         digest = hashlib.sha256(repr(facts).encode())
         digest.update(_bytes(shard.images.permute(0, 2, 3, 1)))
-        return digest.hexdigest()[:32]
+        return folder / f"{digest.hexdigest()[:32]}.h5"
 
     def _read(self, path: Path, shard: load.Shard) -> Tensor | None:
         """The table of a file; None where there is no such file, or not one of this network and these images."""

@@ -298,9 +298,16 @@ def logits(net: models.Network, shard: Shard, local: Local, view: str | None = N
     return torch.cat(list(_passed(net, net, shard, local, view))).float().cpu().numpy()
 
 
-def features(net: models.Network, shard: Shard, local: Local) -> Iterator[torch.Tensor]:
-    """Of each batch, the network's features in eval mode [B, ..., width], by the method's first view."""
-    return _passed(net, net.features, shard, local, views_of(local)[0])
+def features(run: Run, shard: Shard) -> Iterator[torch.Tensor]:
+    """The features of each batch in eval mode [B, ..., width], by the method's first view; read where they are kept."""
+    net, local = run.net, run.method.local
+    view = views_of(local)[0]
+    if run.features is None or not run.features.has(shard):
+        yield from _passed(net, net.features, shard, local, view)
+        return
+    shard = run.features.shard(shard)
+    with fed_features(net):
+        yield from _passed(net, net.features, shard, local, view)
 
 
 def _passed(

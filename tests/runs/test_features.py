@@ -12,6 +12,7 @@ from fedcli.federation.state import read_tensors, write_tensors
 from fedcli.runs import features
 from fedcli.runs.features import FeatureTables, folder_for
 from fedcli.runs.finished import open_run, predict
+from fedcli.scores.deploy.foreign import Known
 from fedcli.scores.evaluate import evaluate
 
 
@@ -128,3 +129,13 @@ def test_batches_fit_into_memory(monkeypatch, images_seen):
     net.resized = 40
     assert torch.allclose(table_of(net, shard, None), small, atol=1e-6)
     assert images_seen == [2, 2, 1] + 5 * [1]
+
+
+def test_prediction_compares_new_files_with_kept_features(tmp_path):
+    plan = planned("fedavg", {}, TRAINING, 2, freeze_backbone=True)
+    opened = open_run(train(make_chain(tmp_path), plan, work=tmp_path, out=None))
+    kept = Known.of(opened).features
+    assert opened.features.has(opened.data.train["north"])
+    assert kept == pytest.approx(Known.of(replace(opened, features=None)).features, abs=1e-5)
+    new = replace(opened.data.test["clean"], images=opened.data.test["clean"].images + 1)
+    assert not opened.features.has(new)
