@@ -1,6 +1,7 @@
 """A classifier on a frozen network trains as it does with the whole network in place, whatever images that one wants."""
 
 import shutil
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -8,14 +9,17 @@ import numpy as np
 import pandas
 import pytest
 import torch
-from conftest import interrupt_in_round
+from conftest import interrupt_in_round, make_chain
 from hospitals import prepared, write_hospitals
 from made_plans import TRAINING, planned, results, train
 from own_files import written
 from PIL import Image
 from safetensors.torch import load_file
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss, roc_auc_score
 
 import fedcli
+from fedcli.data import manifest
 from fedcli.federation.server import Federation
 from fedcli.federation.state import read_tensors
 from fedcli.runs import assembly
@@ -154,3 +158,47 @@ def test_its_model_predicts_files_and_is_exported_whole(probe, work, tmp_path, r
     files = [work / images / str(name) for name in opened.data.test["clean"].ids]
     chances = fedcli.predict(run, files).predicted.chances
     np.testing.assert_allclose(chances, logits.softmax(1).numpy(), atol=1e-5)
+
+
+def test_augmentation_is_said_to_be_off_unless_it_is_asked_for(tmp_path, capsys):
+    data = make_chain(tmp_path, augment="flip")
+    plan = planned("fedavg", {}, TRAINING, 1, freeze_backbone=True)
+    run = train(data, plan, work=tmp_path, augment=None)
+    assert "Augmentation is off: a frozen network sees each image once." in capsys.readouterr().err
+    assert manifest.read(run).options["augment"] == "none"
+    augmented = train(data, plan, work=tmp_path, augment="flip")
+    assert "Augmentation" not in capsys.readouterr().err
+    assert manifest.read(augmented).options["augment"] == "flip"
+
+
+LINEAR = '''
+"""A frozen network that passes three pixels on: each is brighter in one class, and no line separates the classes."""
+
+from torch import nn
+
+
+def three_pixels(channels, classes):
+    return nn.Sequential(nn.MaxPool2d(1, stride=(3, 8)), nn.Flatten()), 3
+'''
+
+
+def test_federated_training_of_a_classifier_ends_at_the_logistic_regression_on_the_features(
+    tmp_path,
+):
+    """Equal clients that take one step over all their images in each round: gradient descent on the mean loss."""
+    file = written(tmp_path, LINEAR, "linear.py")
+    training = replace(TRAINING, lr=3.0, momentum=0.0, batch_size=20)
+    plan = planned("fedavg", {}, training, 60, model=f"{file}:three_pixels", freeze_backbone=True)
+    opened = open_run(train(make_chain(tmp_path), plan, work=tmp_path))
+    shards = [opened.features.shard(shard) for shard in opened.data.train.values()]
+    x = torch.cat([shard.images[shard.rows] for shard in shards]).numpy()
+    y = torch.cat([shard.y for shard in shards]).numpy()
+    oracle = LogisticRegression(C=np.inf, max_iter=1000).fit(x, y)
+    logits = np.concatenate([predict(opened, 60, shard) for shard in opened.data.train.values()])
+    chances = torch.from_numpy(logits).softmax(1).numpy()
+    assert log_loss(y, chances) == pytest.approx(log_loss(y, oracle.predict_proba(x)), abs=1e-3)
+    test = opened.features.shard(opened.data.test["clean"])
+    expected = oracle.predict_proba(test.images[test.rows].numpy())
+    table = torch.from_numpy(predict(opened, 60, opened.data.test["clean"]))
+    auc = partial(roc_auc_score, test.y.numpy(), multi_class="ovo")
+    assert auc(table.softmax(1).numpy()) == pytest.approx(auc(expected), abs=2e-3)
