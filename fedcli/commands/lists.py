@@ -26,16 +26,20 @@ def models(name: One = None, json: Json = False) -> None:
     """
     from ..models import MODELS
 
-    about = {
-        name: f"{model.about}; images of {model.smallest} pixels or more"
-        for name, model in MODELS.items()
-    }
+    about = {}
+    for name, model in MODELS.items():
+        about[name] = f"{model.about}; images of {model.smallest} pixels or more"
+        if model.published:
+            about[name] += f"; {model.published}"
     for name, (build, code) in extensions.installed("models").items():
         about[name] = f"{first_line(build)}; from {code}"
     about |= {
-        "torchvision:NAME": "any classifier of torchvision, such as torchvision:convnext_tiny",
-        "timm:NAME": "any network of timm, which fedcli[timm] brings, such as timm:vit_tiny_patch16_224@64",
-        "open_clip:NAME": "the image tower of any CLIP of open_clip, which fedcli[clip] brings",
+        "torchvision:NAME": "any classifier of torchvision, such as torchvision:convnext_tiny; "
+        "--weights pretrained is downloaded",
+        "timm:NAME": "any network of timm, which fedcli[timm] brings, such as timm:vit_tiny_patch16_224@64; "
+        "--weights pretrained is downloaded",
+        "open_clip:NAME": "the image tower of any CLIP of open_clip, which fedcli[clip] brings; "
+        "--weights FILE, or pretrained for one of the hub, which is downloaded",
         "FILE.py:FUNCTION": "one of your own: FUNCTION(channels, classes) returns it; see docs/extend.md",
     }
     _list("model", about, _entry_of(name, about), json)

@@ -126,6 +126,8 @@ def _parts(value: Any, deepest: int) -> Iterator[dict[str, Any]]:
 
 def augment(x: Tensor, kind: str, chance: Tensor) -> Tensor:
     """uint8 [B, C, H, W] augmented image by image, by the seed that chance [B, 4] makes; on the CPU."""
+    if not len(x):
+        return x
     known = getattr(_local, "pipelines", None)
     if known is None:
         known = _local.pipelines = {}

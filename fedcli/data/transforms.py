@@ -100,8 +100,11 @@ def sent(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def augment(x: Tensor, kind: str, chance: Tensor) -> Tensor:
-    """Augment uint8 [B, C, H, W] with chance [B, 4]; returns uint8 or unit-range float of the same shape."""
-    if kind == "none":
+    """Augment uint8 [B, C, H, W] with chance [B, 4]; returns uint8 or unit-range float of the same shape.
+
+    A step of DP-SGD may draw no image: B is then 0.
+    """
+    if kind == "none" or not len(x):
         return x
     if kind.startswith(pipelines.PREFIX):
         return pipelines.augment(x, kind, chance)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch import nn
 from .. import extensions
 from ..errors import FedcliError, UsageError, nearest
 from ..seeds import derive, seed_torch
-from . import outside
+from . import lite, outside
 from .backbones import grouped, headless, resnet10, small_cnn
 from .clip import ClipNetwork, load_clip
 from .network import Inputs, Network, make_lone_safe
@@ -33,6 +34,7 @@ class Model:
     load: Callable[[Any, str, str], None] = (
         load_weights  # starting weights, by names of network and weights
     )
+    published: str = ""  # a sentence on --weights WORD where weights are published with it
     kind: str = ""  # for methods: "clip" for an image and a text tower, "" for a backbone under a linear head
 
 
@@ -42,21 +44,29 @@ def _plain(
     smallest: int,
     about: str,
     threads: int = 0,
+    published: str = "",
 ) -> Model:
     def make(inputs: Inputs) -> Network:
         return Network(*backbone(inputs.channels), inputs.classes, inputs.precision)
 
-    return Model(make, channels, smallest, about, threads)
+    return Model(make, channels, smallest, about, threads, published=published)
 
 
-def _clip(name: str, about: str, threads: int = 0) -> Model:
+def _lite(name: str, about: str) -> Model:
+    return Model(partial(lite.make, name), 3, 32, about, published=INSTALLED)
+
+
+def _clip(name: str, about: str, threads: int = 0, published: str = "") -> Model:
     def make(inputs: Inputs) -> Network:
         names = list(inputs.names) or [f"class {k}" for k in range(inputs.classes)]
         return ClipNetwork(name, inputs.channels, names, inputs.precision)
 
-    return Model(make, 0, 8, about, threads, load_clip, "clip")
+    return Model(make, 0, 8, about, threads, load_clip, published, "clip")
 
 
+DOWNLOADED = "--weights imagenet is downloaded"
+INSTALLED = "--weights imagenet comes with fedcli[imagenet]"
+OPENAI = "--weights openai is downloaded"
 MODELS = {
     "cnn": _plain(
         small_cnn,
@@ -75,22 +85,47 @@ MODELS = {
         grouped(resnet10), 3, 8, "the same with GroupNorm in place of batch norm"
     ),
     "resnet18": _plain(
-        headless("resnet18"), 3, 32, "torchvision's ResNet-18, 11.2 million parameters: FedISM+"
+        headless("resnet18"),
+        3,
+        32,
+        "torchvision's ResNet-18, 11.2 million parameters: FedISM+",
+        published=DOWNLOADED,
     ),
     "resnet18-gn": _plain(
         grouped(headless("resnet18")), 3, 32, "the same with GroupNorm in place of batch norm"
     ),
     "resnet50": _plain(
-        headless("resnet50"), 3, 32, "torchvision's ResNet-50, 23.5 million parameters"
+        headless("resnet50"),
+        3,
+        32,
+        "torchvision's ResNet-50, 23.5 million parameters",
+        published=DOWNLOADED,
     ),
     "densenet121": _plain(
-        headless("densenet121"), 3, 32, "torchvision's DenseNet-121, 7 million parameters"
+        headless("densenet121"),
+        3,
+        32,
+        "torchvision's DenseNet-121, 7 million parameters",
+        published=DOWNLOADED,
+    ),
+    "efficientnet-lite0": _lite(
+        "efficientnet-lite0", "timm's EfficientNet-Lite 0, 3.4 million parameters"
+    ),
+    "efficientnet-lite1": _lite(
+        "efficientnet-lite1", "timm's EfficientNet-Lite 1, 4.1 million parameters"
+    ),
+    "efficientnet-lite2": _lite(
+        "efficientnet-lite2", "timm's EfficientNet-Lite 2, 4.8 million parameters"
     ),
     "clip-vit-b16": _clip(
-        "clip-vit-b16", "CLIP's ViT-B/16, 86.2 million parameters and a text tower: FairLoRA"
+        "clip-vit-b16",
+        "CLIP's ViT-B/16, 86.2 million parameters and a text tower: FairLoRA",
+        published=OPENAI,
     ),
     "clip-rn50": _clip(
-        "clip-rn50", "CLIP's ResNet-50, 38.3 million parameters and a text tower: FairLoRA"
+        "clip-rn50",
+        "CLIP's ResNet-50, 38.3 million parameters and a text tower: FairLoRA",
+        published=OPENAI,
     ),
     "clip-tiny": _clip(
         "clip-tiny", "the same transformer, tiny and random: for laptops and tests", threads=1

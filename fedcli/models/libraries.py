@@ -29,13 +29,13 @@ HUB, FOLDER = ("hf-hub:", "hf_hub:"), "local-dir:"
 DESCRIPTIONS = {TIMM: "config.json", OPEN_CLIP: "open_clip_config.json"}
 
 
-def timm() -> Any:
-    """The library, which an extra brings. Raises UsageError where it is not installed."""
+def timm(option: str = "--model timm:NAME", extra: str = "timm") -> Any:
+    """The library, which an extra brings. Raises UsageError where it is not installed, with the option that needs it."""
     try:
         import timm as library
     except ImportError:
         raise UsageError(
-            "--model timm:NAME needs the package timm", "pip install 'fedcli[timm]'"
+            f"{option} needs the package timm", f"pip install 'fedcli[{extra}]'"
         ) from None
     return library
 

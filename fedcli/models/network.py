@@ -51,6 +51,7 @@ class Network(nn.Module):
     start: str | None = None  # what --weights named, None for random weights
     channels: int = 0  # of the images it is built for
     side: int = 0  # theirs in pixels
+    resized: int = 0  # the side to which features() resizes images, in pixels; 0 leaves theirs
     tokens: bool = (
         False  # True: features() gives what a head of tokens reads, not one vector per image
     )
@@ -81,6 +82,15 @@ class Network(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.features(x))
+
+    def take_features(self) -> None:
+        """Drop the backbone: from now on the network is fed features [B, width] in place of images."""
+        self.backbone = nn.Identity()
+        self.features = _unchanged  # type: ignore[method-assign]  # whatever the class does to images
+
+
+def _unchanged(features: Tensor) -> Tensor:
+    return features
 
 
 class LoneSafe(nn.modules.batchnorm._BatchNorm):

@@ -28,6 +28,7 @@ from ..io.hdf5 import Column, below, open_hdf5
 from ..provenance import LONG
 from . import outside, torchscript
 from .backbones import IMAGENET, imagenet
+from .lite import LITE, in_timms_names, weights_file
 from .network import Network
 
 OLD = pickle.dumps(
@@ -74,12 +75,14 @@ def load_weights(net: Network, name: str, weights: str) -> None:
     """
     tensors = _published(name, weights) if weights in PUBLISHED else read(Path(weights))
     known = net.backbone.state_dict()
+    tensors = in_timms_names(tensors, known)
     backbone = of_backbone(net.backbone, tensors, weights)
     backbone = {k: v for k, v in backbone.items() if k in known or not k.startswith(BESIDE)}
     if name == "densenet121":  # the files on torchvision's server predate today's names
         backbone = {
             re.sub(r"(norm|relu|conv)\.([12])\.", r"\1\2.", k): v for k, v in backbone.items()
         }
+    backbone = {k: _for_grey(v, known[k]) if k in known else v for k, v in backbone.items()}
     counters = {k for k in known if k.endswith("num_batches_tracked")}
     wrong = [k for k in known if k in backbone and known[k].shape != backbone[k].shape]
     missing = [k for k in known if k not in backbone and k not in counters]
@@ -94,7 +97,19 @@ def load_weights(net: Network, name: str, weights: str) -> None:
     net.backbone.load_state_dict(backbone, strict=False)
 
 
+def _for_grey(tensor: Tensor, expected: Tensor) -> Tensor:
+    """Weights [K, 3, H, W] of a layer that reads colours, summed to [K, 1, H, W] where it reads grey images.
+
+    The sum answers to a grey image as the three answer to the same image in each colour.
+    """
+    if tensor.ndim == 4 and tensor.shape[1] == 3 and expected.shape[1:2] == (1,):
+        return tensor.sum(1, keepdim=True)
+    return tensor
+
+
 def _published(name: str, word: str) -> Tensors:
+    if name in LITE:
+        return read(weights_file(name))
     try:
         if name in IMAGENET:
             return imagenet(name).get_state_dict(progress=False, check_hash=True)
@@ -111,7 +126,8 @@ def _published(name: str, word: str) -> Tensors:
             what, f"fetch {place} on a machine with a network and pass --weights FILE"
         ) from None
     if tensors is None:
-        hint = f"models that have them: {', '.join(IMAGENET)}, and most of torchvision: and timm:"
+        having = ", ".join([*IMAGENET, *LITE])
+        hint = f"models that have them: {having}, and most of torchvision: and timm:"
         raise UsageError(f"there are no {word} weights for {name}", hint)
     return read(tensors) if isinstance(tensors, Path) else tensors
 

@@ -27,7 +27,10 @@ class Prepared(Network):
 
     def __init__(self, backbone: nn.Module, width: int, classes: int, precision: str, fed: Fed):
         super().__init__(backbone, width, classes, precision)
-        self.fed = fed
+        self.fed, self.resized = fed, fed.side
+
+    def extra_repr(self) -> str:
+        return repr(self.fed)
 
     def features(self, x: Tensor) -> Tensor:
         side = self.fed.side
@@ -45,14 +48,25 @@ def behind(
     if whole:
         _behead(name, net, inputs, fed.side or inputs.size)
     width = _width(name, net, inputs.channels, fed.side or inputs.size)
-    if inputs.channels != 3 or (fed.mean, fed.std) == (
-        IMAGENET_MEAN,
-        IMAGENET_STD,
-    ):  # fedcli's is that of ImageNet
-        fed = Fed(fed.side)
+    fed = _for_channels(fed, inputs.channels)
     if fed == Fed():
         return Network(net, width, inputs.classes, inputs.precision)
     return Prepared(net, width, inputs.classes, inputs.precision, fed)
+
+
+def _for_channels(fed: Fed, channels: int) -> Fed:
+    """The form for images of so many channels, without a normalisation that fedcli's own images have already."""
+    if channels == 1 and fed.mean:
+        grey = _mean(fed.mean), _mean(fed.std)
+        usual = _mean(IMAGENET_MEAN), _mean(IMAGENET_STD)
+        return Fed(fed.side) if grey == usual else Fed(fed.side, *grey)
+    if channels != 3 or (fed.mean, fed.std) == (IMAGENET_MEAN, IMAGENET_STD):
+        return Fed(fed.side)
+    return fed
+
+
+def _mean(of_colours: tuple[float, ...]) -> tuple[float]:
+    return (sum(of_colours) / len(of_colours),)
 
 
 def _behead(name: str, net: nn.Module, inputs: Inputs, size: int) -> None:

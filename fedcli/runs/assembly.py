@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from .. import models
-from ..data import manifest, transforms
+from ..data import manifest
 from ..data import shard as load
 from ..errors import FedcliError, HashError, UsageError
 from ..federation import sampling
@@ -26,6 +26,7 @@ from ..methods.registry import Method
 from ..models.layout import Layout
 from ..models.network import has_batch_norm
 from . import initial, resources
+from .features import folder_for, is_frozen, with_features
 from .rules import check, check_labels
 from .train_options import TrainOptions
 
@@ -159,7 +160,7 @@ def assemble(
         reached[0].warning if (reached := remote(plan.engine)) else "",
     ]
     if still and shards.here:
-        shards = with_features(net, shards)
+        shards = with_features(net, shards, folder_for(data))
     return PlannedFederation(
         clients=InProcess(
             method,
@@ -257,50 +258,6 @@ def _small_pairs(name: str, groups: Tensor, y: Tensor, net: models.Network) -> l
         f"{len(small)} pairs of {name} and class have under {SMALL_GROUP} training images, which then count for many; "
         f"the smallest is {pair} with {least}"
     ]
-
-
-def is_frozen(net: models.Network) -> bool:
-    """Tell whether nothing in the backbone trains."""
-    return not any(p.requires_grad for p in net.backbone.parameters())
-
-
-def with_features(net: models.Network, data: load.Shards) -> load.Shards:
-    """The same shards with features float32 [M, D] for images, and the frozen backbone taken out of the network.
-
-    Such a backbone sees an image once: its features then stand in for the images for the whole run.
-
-    data is returned as it is, and the network left whole, where training images are augmented (their features change
-    every epoch), a teacher has to see them, or the head reads tokens, which are many times larger.
-    """
-    if (
-        net.teacher is not None
-        or net.tokens
-        or any(shard.kind != "none" for shard in data.train.values())
-    ):
-        return data
-    tables: dict[int, Tensor] = {}
-
-    def shard(old: load.Shard) -> load.Shard:
-        if id(old.images) not in tables:
-            tables[id(old.images)] = _features(net, old)
-        features = tables[id(old.images)]
-        return replace(old, images=features, rows=old.rows.to(features.device), derived={})
-
-    def part(shards: dict[str, load.Shard]) -> dict[str, load.Shard]:
-        return {name: shard(old) for name, old in shards.items()}
-
-    train, val, test = part(data.train), part(data.val), part(data.test)
-    net.backbone = nn.Identity()
-    return replace(data, train=train, val=val, test=test)
-
-
-@torch.no_grad()
-def _features(net: models.Network, shard: load.Shard) -> Tensor:
-    """Features [M, D] of every image that the shard's pool holds, on the fixed view."""
-    net.eval()
-    batches = (x.to(shard.y.device) for x in shard.images.split(load.EVALUATION_BATCH))
-    inputs = (transforms.to_input(x, channels=shard.channels) for x in batches)
-    return torch.cat([net.features(x) for x in inputs])
 
 
 def remake(

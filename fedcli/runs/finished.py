@@ -18,6 +18,7 @@ from ..methods import METHODS, Method
 from ..methods.contract import Local
 from ..methods.mixins import GroupViews, views_of
 from ..models.layout import Layout
+from .features import FeatureTables, fed_features, folder_for, is_frozen
 from .initial import data_of, of_one_site
 from .own_code import method_of, model_of
 from .resources import be_deterministic
@@ -52,6 +53,7 @@ class Run:
     method: Method = METHODS["fedavg"]
     images: Path | None = None
     adapt: Callable[[models.Network, Shard, Local], None] | None = None
+    features: FeatureTables | None = None  # of a frozen network
 
 
 def open_run(path: Path, device: str = "cpu", images: Path | None = None) -> Run:
@@ -86,6 +88,9 @@ def open_run(path: Path, device: str = "cpu", images: Path | None = None) -> Run
         device,
         method,
         above,
+        features=FeatureTables(net, folder_for(above))
+        if is_frozen(net) and not net.tokens
+        else None,
     )
 
 
@@ -276,7 +281,11 @@ def predict(
     load_model(run, round, client)
     if run.adapt:
         run.adapt(run.net, shard, run.method.local)
-    return logits(run.net, shard, run.method.local, view)
+    if run.adapt or run.features is None:
+        return logits(run.net, shard, run.method.local, view)
+    shard = run.features.shard(shard)
+    with fed_features(run.net):
+        return logits(run.net, shard, run.method.local, view)
 
 
 @torch.inference_mode()
@@ -289,9 +298,16 @@ def logits(net: models.Network, shard: Shard, local: Local, view: str | None = N
     return torch.cat(list(_passed(net, net, shard, local, view))).float().cpu().numpy()
 
 
-def features(net: models.Network, shard: Shard, local: Local) -> Iterator[torch.Tensor]:
-    """Of each batch, the network's features in eval mode [B, ..., width], by the method's first view."""
-    return _passed(net, net.features, shard, local, views_of(local)[0])
+def features(run: Run, shard: Shard) -> Iterator[torch.Tensor]:
+    """The features of each batch in eval mode [B, ..., width], by the method's first view; read where they are kept."""
+    net, local = run.net, run.method.local
+    view = views_of(local)[0]
+    if run.features is None or not run.features.has(shard):
+        yield from _passed(net, net.features, shard, local, view)
+        return
+    shard = run.features.shard(shard)
+    with fed_features(net):
+        yield from _passed(net, net.features, shard, local, view)
 
 
 def _passed(

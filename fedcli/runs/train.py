@@ -40,7 +40,7 @@ from .clocks import Clocks
 from .finished import BEST, KEPT, model_file, save_frozen, save_model
 from .rules import check
 from .scoring import Scoring, check_patience, in_words
-from .settled import chosen, settled
+from .settled import chosen, settled, unaugmented
 from .train_options import TrainOptions
 
 Trained = Callable[[Path, PlannedFederation, float], None]
@@ -90,8 +90,9 @@ def train(
     options, folder = record.options(plan, method, parent_run), folder_of(plan)
     if (folder / "run.json").exists():
         return _finished(folder, options, parents)
-    if note := chosen(asked, plan, source.body):
-        console.say(note)
+    for note in (chosen(asked, plan, source.body), unaugmented(asked, plan, source.body)):
+        if note:
+            console.say(note)
     if plan.resume and not out and not (folder / "settings.json").exists():
         folders.refuse_waiting(folder.parent, options, typed=typed)
     federation = assemble(

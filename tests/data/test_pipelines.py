@@ -40,6 +40,12 @@ def test_yaml_and_json_are_the_same_pipeline_and_an_image_depends_on_its_own_num
     assert not torch.equal(transforms.augment(x, kind, chance.flip(0)), whole)
 
 
+def test_a_batch_without_images_stays_one(tmp_path):
+    none = torch.zeros(0, 3, 4, 6, dtype=torch.uint8)
+    changed = pipelines.augment(none, pipelines.read(save(tmp_path)), torch.zeros(0, 4))
+    assert changed.shape == none.shape and changed.dtype == torch.uint8
+
+
 def test_what_is_made_ahead_comes_in_order_and_an_error_is_raised():
     assert list(pipelines.ahead(lambda n: n * n, iter(range(20)))) == [n * n for n in range(20)]
     with pytest.raises(ZeroDivisionError):

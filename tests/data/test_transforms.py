@@ -1,4 +1,4 @@
-"""Cached tensors may be made while scoring and are still fit for training."""
+"""Batches of images on their way into a network."""
 
 import pytest
 import torch
@@ -20,3 +20,11 @@ def test_constants_that_scoring_made_first_can_be_part_of_a_training_step(channe
     (trained * mean).sum().backward()
     transforms.to_input(trained, channels=channels).sum().backward()
     assert torch.isfinite(trained.grad).all()
+
+
+@pytest.mark.parametrize("kind", transforms.AUGMENTS)
+def test_a_batch_without_images_stays_one(kind):
+    none = torch.zeros(0, 3, 4, 6, dtype=torch.uint8)
+    changed = transforms.augment(none, kind, torch.zeros(0, 4))
+    assert changed.shape == none.shape
+    assert transforms.to_input(changed, channels=3).shape == none.shape

@@ -22,6 +22,7 @@ from fedcli.methods.contract import ClientRound, Local
 from fedcli.models.layout import Layout
 from fedcli.models.network import Network
 from fedcli.runs.rules import check
+from fedcli.seeds import derive
 
 SGD = Training(optimizer="sgd", lr=0.1, batch_size=8, weight_decay=0.0)
 
@@ -147,6 +148,19 @@ def test_without_noise_and_cut_it_is_a_step_over_all_images(batch_size):
     whole = replace(SGD, batch_size=batch_size, epochs=2)
     made = one_round("fedavg", replace(whole, dp_sgd=1e-12, dp_clip=1e6)).theta
     torch.testing.assert_close(made, one_round("fedavg", whole).theta, atol=1e-5, rtol=1e-4)
+
+
+def test_a_client_trains_through_draws_without_images():
+    shard = toy_shard("north", 20, kind="affine-flip")
+    net, method = small_net(), resolve("fedavg")
+    layout = Layout(net)
+    task = Task("north", 0, 1, 3, 1, layout.read(), {}, {})
+    training = replace(SGD, batch_size=1, dp_sgd=1.0)
+    seeds = {"shuffle": derive("shuffle", 1, 1, "north", 0), "augment": 0}
+    draws = [len(places) for places, _ in poisson_turns(shard, 1, **seeds)]
+    report = run_client(method, net, layout, shard, task, training)
+    assert draws.count(0) > 3
+    assert report.steps == len(draws) and report.theta.isfinite().all()
 
 
 @pytest.mark.parametrize("spec", ["fedprox", "scaffold", "feddyn", "fedper", "fedavg+fedheal"])

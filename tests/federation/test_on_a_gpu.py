@@ -20,7 +20,7 @@ from fedcli.federation.engines.streams import MOST, Streams
 from fedcli.federation.graphs import RecordedSteps
 from fedcli.methods import METHODS, resolve
 from fedcli.methods.fedavg import Plain
-from fedcli.runs.assembly import with_features
+from fedcli.runs.features import with_features
 from fedcli.runs.resources import be_deterministic
 
 SHORTER = {  # as long on any device

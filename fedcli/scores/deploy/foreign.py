@@ -117,7 +117,7 @@ def pixel_facts(images: np.ndarray) -> np.ndarray:
 def features_of(run: Run, shard: Shard) -> np.ndarray:
     """The vectors that the head of run.net reads of a shard's images, scaled to length 1: float32 [N, D]."""
     out: list[torch.Tensor] = []
-    for features in runs.features(run.net, shard, run.method.local):
+    for features in runs.features(run, shard):
         vectors = features.float().flatten(1, -2).mean(1) if features.ndim > 2 else features.float()
         out.append(torch.nn.functional.normalize(vectors, dim=1))
     return torch.cat(out).cpu().numpy()

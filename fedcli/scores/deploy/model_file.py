@@ -19,13 +19,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ... import models
 from ...data import manifest, transforms
 from ...errors import FedcliError
 from ...io.files import sync
 from ...io.locks import remove_abandoned, renaming, scratch
 from ...metrics import probabilities
 from ...models.adapted import merged
+from ...models.clip import ClipNetwork
 from ...models.network import slow_attention
 from ...runs import finished as runs
 from ...runs.finished import Run
@@ -85,9 +85,7 @@ def export(run: Run, format: str, out: Path, client: str | None = None) -> Path:
     module = (
         Prepared(merged(run.net.float()), run.manifest.body["model"]["channels"]).to("cpu").eval()
     )
-    one_by_one = (
-        models.describe(run.manifest.body["model"]["name"]).kind == "clip"
-    )  # its attention fixes the batch
+    one_by_one = isinstance(run.net, ClipNetwork)  # its attention fixes the batch
     example = torch.rand(1 if one_by_one else 2, channels, size, size)
     with scratch(out) as temporary:
         path = temporary / (out.name if is_file else f"model.{SUFFIXES[format]}")

@@ -1,0 +1,141 @@
+"""Features of a frozen network: computed once, kept in the work folder, checked when they are read."""
+
+from dataclasses import replace
+from threading import Thread
+
+import pytest
+import torch
+from conftest import make_chain, toy_net, toy_shard
+from made_plans import TRAINING, planned, train
+
+from fedcli.federation.state import read_tensors, write_tensors
+from fedcli.runs import features
+from fedcli.runs.features import FeatureTables, folder_for
+from fedcli.runs.finished import open_run, predict
+from fedcli.scores.deploy.foreign import Known
+from fedcli.scores.evaluate import evaluate
+
+
+@pytest.fixture
+def images_seen(monkeypatch):
+    """Numbers of images of each batch that a network computes features of."""
+    seen = []
+    compute = features._of_batch
+
+    def counted(net, images, shard):
+        seen.append(len(images))
+        return compute(net, images, shard)
+
+    monkeypatch.setattr(features, "_of_batch", counted)
+    return seen
+
+
+def table_of(net, shard, folder):
+    return FeatureTables(net, folder).shard(shard).images
+
+
+def frozen_net(seed=0):
+    net = toy_net(dropout=0.0)
+    with torch.no_grad():
+        next(net.backbone.parameters()).add_(seed)
+    net.backbone.requires_grad_(False)
+    return net
+
+
+def test_runs_methods_and_evaluation_share_them(tmp_path, images_seen):
+    data = make_chain(tmp_path, corrupted=True)
+    for method in ("fedavg", "fedprox"):
+        plan = planned(method, {}, TRAINING, 2, freeze_backbone=True)
+        run = train(data, plan, work=tmp_path / "elsewhere", out=None)
+        evaluate(run)
+    pools = 120, 40  # all images with the corrupted ones in place, and the corrupted test images
+    assert sorted(seen for seen in images_seen if seen > features.PROBES) == sorted(pools)
+    assert folder_for(data) == tmp_path / "features"
+    assert len([*(tmp_path / "features").glob("*.h5")]) == len(pools)
+
+
+def test_evaluation_scores_what_the_whole_network_answers(tmp_path):
+    plan = planned("fedavg", {}, TRAINING, 2, freeze_backbone=True)
+    opened = open_run(train(make_chain(tmp_path), plan, work=tmp_path, out=None))
+    shard = opened.data.test["clean"]
+    whole = predict(replace(opened, features=None), 2, shard)
+    assert predict(opened, 2, shard) == pytest.approx(whole, abs=1e-5)
+    assert predict(replace(opened, features=None), 2, shard) == pytest.approx(whole, abs=0)
+
+
+def test_other_weights_and_other_images_have_a_file_of_their_own(tmp_path, images_seen):
+    shard = toy_shard("north", 6)
+    brighter = replace(shard, images=shard.images + 1)
+    for net, pixels in ((frozen_net(), shard), (frozen_net(1), shard), (frozen_net(), brighter)):
+        table_of(net, pixels, tmp_path)
+    assert images_seen == [6, 6, 6]
+    table_of(frozen_net(), shard, tmp_path)
+    assert images_seen[3:] == [features.PROBES]
+
+
+def changed(file):
+    tensors = read_tensors(file)
+    tensors["features"][0, 0] += 1
+    write_tensors(file, tensors)
+
+
+def of_other_code(file):
+    tensors = read_tensors(file)
+    tensors["features"] *= 2
+    tensors["sha256"] = features._digest(tensors["features"])
+    write_tensors(file, tensors)
+
+
+def torn(file):
+    file.write_bytes(file.read_bytes()[:500])
+
+
+@pytest.mark.parametrize("damage", [changed, of_other_code, torn])
+def test_a_damaged_file_is_computed_again(damage, tmp_path, capsys):
+    net, shard = frozen_net(), toy_shard("north", 6)
+    before = table_of(net, shard, tmp_path)
+    (file,) = tmp_path.glob("*.h5")
+    damage(file)
+    assert torch.equal(table_of(net, shard, tmp_path), before)
+    assert "computed again" in capsys.readouterr().err
+    assert torch.equal(read_tensors(file)["features"], before)
+
+
+def test_two_commands_at_once_compute_them_once(tmp_path, images_seen):
+    shard, tables = toy_shard("north", 6), []
+    commands = [
+        Thread(target=lambda: tables.append(table_of(frozen_net(), shard, tmp_path)))
+        for _ in range(2)
+    ]
+    for command in commands:
+        command.start()
+    for command in commands:
+        command.join()
+    assert torch.equal(*tables) and images_seen.count(6) == 1
+
+
+def test_a_folder_that_cannot_be_written_costs_a_message_alone(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    shard = toy_shard("north", 6)
+    table = table_of(frozen_net(), shard, tmp_path / "file" / "features")
+    assert torch.equal(table, table_of(frozen_net(), shard, None))
+    assert "features are not kept in" in capsys.readouterr().err
+
+
+def test_batches_fit_into_memory(monkeypatch, images_seen):
+    monkeypatch.setattr(features, "PIXELS_AT_ONCE", 2 * 64)  # two images of 8 x 8 pixels
+    net, shard = frozen_net(), toy_shard("north", 5)
+    small = table_of(net, shard, None)
+    net.resized = 40
+    assert torch.allclose(table_of(net, shard, None), small, atol=1e-6)
+    assert images_seen == [2, 2, 1] + 5 * [1]
+
+
+def test_prediction_compares_new_files_with_kept_features(tmp_path):
+    plan = planned("fedavg", {}, TRAINING, 2, freeze_backbone=True)
+    opened = open_run(train(make_chain(tmp_path), plan, work=tmp_path, out=None))
+    kept = Known.of(opened).features
+    assert opened.features.has(opened.data.train["north"])
+    assert kept == pytest.approx(Known.of(replace(opened, features=None)).features, abs=1e-5)
+    new = replace(opened.data.test["clean"], images=opened.data.test["clean"].images + 1)
+    assert not opened.features.has(new)
