@@ -179,6 +179,7 @@ def train_several(
 
     Raises FedcliError where a run failed, after all others have ended.
     """
+    from ..data import shared_patients
     from ..reproduce import expand, forecast, several
     from ..reproduce import jobs as engine
     from ..reproduce.shared import Shared
@@ -198,6 +199,7 @@ def train_several(
             for_training(found, Path(nowhere) if dry_run else Path(asked.work)),
             Path(asked.work),
         )
+        shared_patients.warn(data)
         cells = several.cells(own, expand.read_seeds(seeds, (0,)) or (asked.seed,), data)
         place = engine.Place(work, engine.devices(asked.device, asked.jobs, cells), debug)
         sources: engine.Sources = {(): data}

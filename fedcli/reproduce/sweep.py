@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import console, extensions
 from ..common_options import WORK
-from ..data import manifest
+from ..data import manifest, shared_patients
 from ..data.partition.held_out import sites
 from ..errors import FedcliError, UsageError, nearest
 from ..methods import resolve
@@ -256,6 +256,7 @@ def planned(
             sources[(each,)] = partition.run(replace(each, dataset=found, work=work)).path
     else:
         sources[()] = found = partition.for_training(source(data, work, *DATA), work)
+        shared_patients.warn(found)
     recipe = recipe_of(methods, found, list(grid), list(left_out))
     first = next(path for path in sources.values() if isinstance(path, Path))
     rounds = resolved(replace(common, method=methods[0], set={}), first).rounds

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import console
-from ..data import manifest
+from ..data import manifest, shared_patients
 from ..data.partition import make_partition
 from ..data.partition.held_out import Leaving
 from ..data.partition.scheme import PLAIN, Scheme, named, resolve
@@ -42,6 +42,13 @@ def run(options: PartitionOptions) -> Partition:
     Without a scheme the dataset's own sites are the clients if it has them, else it is dirichlet=1 over its usual
     number of clients. Raises FedcliError, UsageError.
     """
+    made = divided(options)
+    shared_patients.warn(made.path)
+    return made
+
+
+def divided(options: PartitionOptions) -> Partition:
+    """The same without a word about patients who are on both sides, which the caller says."""
     if options.merge:
         return _of_merged(options)
     if options.classes_table or options.clients_of:
@@ -163,10 +170,13 @@ def _fitting(options: PartitionOptions, body: dict[str, Any]) -> PartitionOption
 
 
 def for_training(data: Path, work: Path) -> Path:
-    """A partition or corruption as it is; a dataset is partitioned by default first. Raises FedcliError."""
+    """A partition or corruption as it is; a dataset is partitioned by default first. Raises FedcliError.
+
+    Patients on both sides are not mentioned here: what trains does so.
+    """
     if manifest.read(data).kind != "dataset":
         return data
-    return run(PartitionOptions(data, work=work)).path
+    return divided(PartitionOptions(data, work=work)).path
 
 
 NAMING = (
