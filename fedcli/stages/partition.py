@@ -133,15 +133,19 @@ partition = called_with("partition", PartitionOptions, run)
 def by_default(
     options: PartitionOptions, *, clients: int | None = None, alpha: float | None = None
 ) -> PartitionOptions:
-    """The same by the dataset's own sites if it has them, else by Dirichlet; said in a line."""
+    """The same by the dataset's own sites if it has them, else by Dirichlet, or all to one client; said in a line."""
     body = manifest.read(Path(options.dataset or ""), "dataset", whole=True).body
     if body["sites"] and clients is None and alpha is None:
         console.say(f"partition: the sites in {body['sites']!r}")
         return replace(options, by=[body["sites"]])
+    chosen_alpha = alpha
     alpha = 1.0 if alpha is None else alpha
     options = replace(options, dirichlet=alpha, clients=clients or body["clients"])
     if clients is None:
         options = _fitting(options, body)
+    if options.clients == 1 and chosen_alpha is None:
+        console.say("partition: 1 client with all images")
+        return replace(options, dirichlet=None)
     console.say(
         f"partition: {console.counted(options.clients or 0, 'client', 'clients')}, Dirichlet({alpha:g})"
     )
@@ -179,6 +183,7 @@ def for_training(data: Path, work: Path) -> Path:
     return divided(PartitionOptions(data, work=work)).path
 
 
+ALL = "all"  # the scheme of one client, from which nothing is drawn
 NAMING = (
     "iid",
     "shards",
@@ -231,6 +236,8 @@ def _name(given: Mapping[str, Any]) -> str:
     for name in ("iid", "shards", "fedism", "fedmrl", "fedmrl-authors"):
         if name.replace("-", "_") in given:
             return name
+    if given.get("clients") == 1 and not given.keys() & {"dirichlet", "balanced", "keep_units"}:
+        return ALL
     return "dirichlet-balanced" if "balanced" in given else "dirichlet"
 
 
@@ -245,6 +252,10 @@ def _check(given: Mapping[str, Any]) -> None:
         )
         raise UsageError(
             f"--dirichlet and {_flag(other)} are different schemes", "give one of them"
+        )
+    if given.get("scheme") == ALL and given.get("clients", 1) != 1:
+        raise UsageError(
+            f"the scheme {ALL} makes one client, not {given['clients']}", "leave --clients out"
         )
     if "set" in given and "scheme" not in given:
         raise UsageError("--set is about the options of a scheme", "add --scheme NAME")
