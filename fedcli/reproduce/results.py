@@ -2,7 +2,7 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -10,7 +10,7 @@ from statistics import fmean
 from .. import console
 from ..comparison.cautions import at_chance
 from ..comparison.systems import Scored, read
-from ..data import manifest
+from ..data import manifest, shared_patients
 from ..scores.statistics.significance import over_seeds
 from ..stages.train import resolved
 from .findings import ByColumn, Findings, marks, source_of, tests, with_derived
@@ -78,7 +78,21 @@ def collect(
         f"The images of {name} are a SYNTHETIC sample: --raw was not given." for name in made_up
     ]
     notes += [f"None of the rows that are here has the column {name}." for name in nowhere]
+    notes += _of_shared_patients(outcomes, runs)
     return results.model_copy(update={"notes": notes})
+
+
+def _of_shared_patients(outcomes: Sequence[Outcome], runs: Mapping[Path, Scored]) -> list[str]:
+    """A sentence for each data on which patients of test images also have training images."""
+    texts = {}
+    for outcome in outcomes:
+        if not outcome.scores:
+            continue
+        text = shared_patients.sentence(runs[outcome.path].scores.shared_patients)
+        title = outcome.cell.title
+        if text:
+            texts[f"{title}: {text}." if title else f"{text}."] = True
+    return [*texts]
 
 
 def chosen_rows(recipe: Recipe, rows: Sequence[Row]) -> list[str]:

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 import fedcli
 from fedcli.commands.app import app
+from fedcli.data import manifest, shared_patients
 from fedcli.errors import UsageError
 from fedcli.metrics.task import ONE
 from fedcli.reproduce import sweep
@@ -132,6 +133,19 @@ def test_methods_without_values_are_compared_on_test_images_as_ever(swept):
     made = swept(["fedavg", "fedprox"], over=None)
     assert made.to_frame()[ON_TESTS].notna().all(axis=None)
     assert not any(word.startswith("Chosen") for word in made.words())
+
+
+def test_the_notes_of_a_table_say_how_many_patients_are_on_both_sides(
+    tmp_path, no_page, no_forecast
+):
+    raw = write_hospitals(tmp_path / "raw", count=60)
+    how = {"site": "hospital", "patient": "patient", "test": 0.4, "size": 8, "jobs": 1}
+    dataset = fedcli.prepare("images", raw=raw, split="image", work=tmp_path, **how)
+    source = fedcli.partition(dataset, by=["hospital"], work=tmp_path)
+    made = fedcli.sweep(["fedavg"], source, over={"lr": [1e-2]}, rounds=1, work=tmp_path)
+    sentence = shared_patients.of_body(manifest.read(source.path).body)
+    assert sentence.endswith(" test patients also have training images")
+    assert made.results.notes[-1] == f"images: {sentence}."
 
 
 def test_what_a_sweep_goes_over_is_an_option_of_the_method_or_a_flag_of_train(tmp_path):
