@@ -8,9 +8,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from .. import console
 from . import manifest
-from .pool import Pool, Row
+from .pool import Holdings, Pool, Row
 
 KEY = "shared_patients"  # of a manifest's body
 LESIONS, PATIENTS = "lesions", "patients"
@@ -48,6 +50,14 @@ def of_parts(unit: str | None, pool: Pool, parts: Mapping[str, Any]) -> dict[str
         return {}
     ids = {part: pool.patient[rows].tolist() for part, rows in parts.items()}
     return counted(unit, ids["train"], ids["val"], ids["test"])
+
+
+def with_tests(unit: str | None, held: Holdings, tested: Iterable[str]) -> dict[str, Any]:
+    """The same of the images that clients hold and of other test images, by the patient of each."""
+    if held.pool.patient is None:
+        return {}
+    trained = [parts[part] for parts in held.rows.values() for part in ("train", "val")]
+    return counted(unit, held.pool.patient[np.concatenate(trained)].tolist(), [], tested)
 
 
 def noun(unit: str | None) -> str:

@@ -169,13 +169,8 @@ def _shared_patients(run: Run, tests: external.Asked) -> dict[str, Any] | None:
         return manifest.read(data).body.get(shared_patients.KEY)
     if not external.is_of_same_dataset(run, tests.path) or run.data.test_patients is None:
         return None
-    pool, rows, _ = holdings(data)
-    parts = {part: [own[part] for own in rows.values()] for part in ("train", "val")}
-    trained = {part: pool.patient[np.concatenate(own)].tolist() for part, own in parts.items()}
     unit = manifest.read(manifest.above(data, "dataset")).body["unit"]
-    counted = shared_patients.counted(
-        unit, trained["train"], trained["val"], run.data.test_patients.tolist()
-    )
+    counted = shared_patients.with_tests(unit, holdings(data), run.data.test_patients)
     return counted.get(shared_patients.KEY)
 
 

@@ -145,7 +145,7 @@ def test_the_notes_of_a_table_say_how_many_patients_are_on_both_sides(
     made = fedcli.sweep(["fedavg"], source, over={"lr": [1e-2]}, rounds=1, work=tmp_path)
     sentence = shared_patients.of_body(manifest.read(source.path).body)
     assert sentence.endswith(" test patients also have training images")
-    assert made.results.notes[-1] == f"images: {sentence}."
+    assert made.results.notes[-1] == f"{sentence}."
 
 
 def test_what_a_sweep_goes_over_is_an_option_of_the_method_or_a_flag_of_train(tmp_path):
