@@ -6,9 +6,8 @@ from inspect import cleandoc
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from fedcli.scores.scores import Scores
+from fedcli.scores.scores import OPTIONAL, Scores
 
-OPTIONAL = "adapted"  # what scores.json leaves out where it was not asked for
 PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
 
 
@@ -32,7 +31,7 @@ def _object(kind: Any) -> dict[str, Any]:
         "description": about,
         "type": "object",
         "properties": properties,
-        "required": [name for name in properties if name != OPTIONAL],
+        "required": [name for name in properties if name not in OPTIONAL],
         "additionalProperties": False,
     }
 

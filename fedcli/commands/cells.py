@@ -70,6 +70,9 @@ def sweep(
     at_once: AtOnce = None,
     device: Device = "cpu",
     dry_run: DryRun = "",
+    test: Annotated[
+        bool, "show test scores of every value, also where validation images choose one"
+    ] = False,
     work: o.Work = o.DEFAULT_WORK,
     wait: Wait = False,
     json: o.Json = False,
@@ -77,8 +80,8 @@ def sweep(
 ) -> None:
     """Train over a grid of settings and show the scores.
 
-    The best is marked only where the clients have validation images, and by these alone. It can be stopped at any
-    moment: the same command goes on.
+    Where the clients have validation images, these alone choose among the values, and test scores are shown of the
+    chosen value alone. It can be stopped at any moment: the same command goes on.
 
     hold-out=all leaves each hospital out of training in turn and tests on it.
 
@@ -102,7 +105,14 @@ def sweep(
     named, data = several.methods_and_data(methods[:flags])
     chosen = read_seeds(seeds, (0,)) or (0,)
     wanted = sweeps.planned(
-        named, data, over, chosen, parsed(TrainOptions, words), work, _partitioned
+        named,
+        data,
+        over,
+        chosen,
+        parsed(TrainOptions, words),
+        work,
+        _partitioned,
+        all_tests=test,
     )
     if dry_run:
         devices = engine.spread(device, jobs, at_once)
@@ -179,6 +189,7 @@ def train_several(
 
     Raises FedcliError where a run failed, after all others have ended.
     """
+    from ..data import shared_patients
     from ..reproduce import expand, forecast, several
     from ..reproduce import jobs as engine
     from ..reproduce.shared import Shared
@@ -198,6 +209,7 @@ def train_several(
             for_training(found, Path(nowhere) if dry_run else Path(asked.work)),
             Path(asked.work),
         )
+        shared_patients.warn(data)
         cells = several.cells(own, expand.read_seeds(seeds, (0,)) or (asked.seed,), data)
         place = engine.Place(work, engine.devices(asked.device, asked.jobs, cells), debug)
         sources: engine.Sources = {(): data}

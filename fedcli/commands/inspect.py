@@ -27,7 +27,8 @@ def inspect(
     ] = None,
     strict: Annotated[
         bool,
-        "exit code 1 if train and test share a patient, lesion or image; default: of the newest dataset or partition",
+        "exit code 1 if train and test share a patient, lesion or image, or train and validation a patient or lesion; "
+        "default: of the newest dataset or partition",
     ] = False,
     power: Annotated[
         str | None,

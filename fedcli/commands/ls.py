@@ -14,6 +14,15 @@ from .shell.shown import show_json
 HEADLINE = "balanced_accuracy"
 OF_LABELS = "auc_macro"  # of several labels per image, marked so
 HEAD, OF_LABELS_HEAD = f"{HEADLINE} (%)", f"{OF_LABELS} (%)"
+ON_VALIDATION = (
+    "validation "  # before a head: of the round that is best on the clients' validation images
+)
+MARKS = {  # head -> what stands behind its number, since all are in one column
+    HEAD: "",
+    OF_LABELS_HEAD: f" ({OF_LABELS})",
+    ON_VALIDATION + HEAD: " (validation)",
+    ON_VALIDATION + OF_LABELS_HEAD: f" (validation {OF_LABELS})",
+}
 IN_WORDS = {HEAD: "balanced accuracy (%)"}  # heads of the table that JSON names otherwise
 OPTIONS, DIFFERS = "options", "what differs"
 COLUMNS = {
@@ -34,7 +43,8 @@ def ls(work: o.Work = o.DEFAULT_WORK, json: o.Json = False) -> None:
     They are those under --work, runs with their seed, rounds and main score.
 
     The score is the newest evaluation's mean over the last five rounds, of clean and corrupted images where a run has
-    both; - stands for a run that was not evaluated. "what differs" names the options in which a method's runs differ.
+    both. Where the clients have validation images, it is that of the round that is best on these, and no test score.
+    - stands for a run that was not evaluated. "what differs" names the options in which a method's runs differ.
     An unfinished run shows the rounds played. The column "data" says what was made from a synthetic sample or from
     generated images. With --json numbers are numbers, and "rounds_played" is below "rounds" in an unfinished run.
     """
@@ -64,7 +74,7 @@ def _cells(entry: dict[str, Any]) -> list[str]:
         )  # its column "data" says so
     if (played := shown.pop("rounds_played", None)) not in (None, shown.get("rounds")):
         shown["rounds"] = f"{played} of {shown['rounds']}"
-    for head, mark in ((HEAD, ""), (OF_LABELS_HEAD, f" ({OF_LABELS})")):
+    for head, mark in MARKS.items():
         if entry.get(head) is not None:
             shown[head] = f"{entry[head]:.1f}{mark}"
     return list(shown.values())
@@ -213,7 +223,10 @@ def _score(run: Path) -> dict[str, float | None]:
     if not scores:
         return {HEAD: None}
     newest = max(scores, key=last_used.age)
-    versions = Scores.of(manifest.read(newest, "scores").body, newest).versions
+    known = Scores.of(manifest.read(newest, "scores").body, newest)
+    if known.best:
+        return {f"{ON_VALIDATION}{known.best.metric} (%)": 100 * known.best.validation}
+    versions = known.versions
     of_version = versions.get("average") or versions.get("clean", {})
     several = OF_LABELS in of_version
     score = of_version.get(OF_LABELS if several else HEADLINE)

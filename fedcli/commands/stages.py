@@ -64,7 +64,8 @@ def partition(options: PartitionOptions, json: BriefJson = "") -> None:
     Images are not copied: which client has which image is written.
 
     Without a scheme the dataset's own sites are the clients if it has them, else it is --dirichlet 1 over its usual
-    number of clients; with --clients, --balanced or --keep-units alone it is --dirichlet 1 too.
+    number of clients; with --clients, --balanced or --keep-units alone it is --dirichlet 1 too. --clients 1 gives all
+    images to one client.
 
     Examples: fedcli partition --by center; fedcli partition --dirichlet 1.0 --clients 20
     """

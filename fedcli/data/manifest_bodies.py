@@ -39,6 +39,8 @@ ATTACK = {
     "patch?": int,
     "flip?": {str: str},
 }
+COUNT = {"shared": int, "of": int}  # patients
+SHARED = {"unit": str, "test?": COUNT, "val?": COUNT}
 DATA = {
     **POOLED,
     "task?": str,
@@ -47,6 +49,7 @@ DATA = {
     "label_noise?": NOISE,
     "hidden_attributes?": HIDDEN,
     "attack?": ATTACK,
+    "shared_patients?": SHARED,
 }
 CORRUPTION = {
     "kind": str,
@@ -115,6 +118,7 @@ BODIES = {
         "split?": dict,
         "unit": TEXT,
         "sites": TEXT,
+        "shared_patients?": SHARED,
     },
     "partition": {
         **DATA,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..console import counted
-from . import image_contents, manifest, sources
+from . import image_contents, manifest, shared_patients, sources
 from .pool import Pool, holdings
 
 EXAMPLES = 3
@@ -29,10 +29,15 @@ def find(path: Path) -> dict[str, Any]:
     pool, rows_of, test = holdings(path)
     parts = [rows[part] for rows in rows_of.values() for part in ("train", "val")]
     train = np.unique(np.concatenate([test[:0], *parts]))
+    rows_by_part = {
+        part: np.concatenate([test[:0], *(rows[part] for rows in rows_of.values())])
+        for part in ("train", "val")
+    }
     body = manifest.read(manifest.above(path, "dataset")).body
     found = {
         "patients": _patients(pool.patient, train, test, body.get("unit")),
         "pixels": _pixels(pool, train, test),
+        **shared_patients.of_parts(body.get("unit"), pool, {**rows_by_part, "test": test}),
     }
     if pool.patient is None:
         return (
@@ -69,9 +74,8 @@ def alike_sentence(pairs: Sequence[Sequence[str]], count: int) -> str:
 def sentence(overlap: dict[str, Any]) -> str:
     """One sentence, or "" where nothing overlaps."""
     parts = []
-    if (patients := overlap["patients"]) and patients["count"]:
-        shared = counted(patients["count"], "patient or lesion", "patients or lesions")
-        parts.append(f"train and test share {shared} ({patients['name']})")
+    if shared := shared_patients.of_body(overlap):
+        parts.append(shared)
     if count := overlap["pixels"]["test_images"]:
         same = counted(count, "test image is", "test images are")
         parts.append(
@@ -88,6 +92,8 @@ def remedy(overlap: dict[str, Any]) -> str:
     """A hint on how an overlap is mended; of identical images it names a pair."""
     if (patients := overlap["patients"]) and patients["count"]:
         return "prepare again with a split that keeps them together, or correct the files"
+    if shared_patients.KEY in overlap:
+        return "partition again with --keep-units, which keeps a patient's images at one client"
     if count := overlap["pixels"]["count"]:
         pair = overlap["pixels"]["examples"][0].replace(" = ", " (train) and ") + " (test)"
         more = f", and {count - 1} more, which --json names" if count > 1 else ""

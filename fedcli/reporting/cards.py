@@ -35,7 +35,12 @@ def _model(system: Row, made: Report) -> Document:
     scores, named = system.scores, [(system.name, system.scores)]
     points = list(clinical.tables(named))
     falls = [*further.by_severity(named), *further.by_severity_and_group(named)]
-    known = [at_chance(system.scored), system.warning, *system.small_groups]
+    known = [
+        *system.shared_patients,
+        at_chance(system.scored),
+        system.warning,
+        *system.small_groups,
+    ]
     sections = [
         Section(
             "use",

@@ -168,7 +168,8 @@ def _tested(own: Sequence[Row]) -> str:
         known = list(row.scores.versions["clean"].values())
         score = next((each for each in known if each.unit), known[0])
         patients = f" of {score.units:,} patients" if score.unit.startswith("patient") else ""
-        texts.append(f"{score.count:,} test images{patients}." if score.count else "")
+        shared = "".join(f" {text}." for text in row.shared_patients)
+        texts.append(f"{score.count:,} test images{patients}.{shared}" if score.count else "")
     return _one(texts)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..comparison.cautions import unreliable_groups
 from ..comparison.systems import BEST
-from ..data import manifest
+from ..data import manifest, shared_patients
 from ..figures.system import System
 from ..scores import shots
 from ..scores.table import Where
@@ -118,6 +118,12 @@ class Row(System):
         return list(
             dict.fromkeys(text for scores in self.each for text in unreliable_groups(scores))
         )
+
+    @property
+    def shared_patients(self) -> list[str]:
+        """A sentence on patients of test images who also have training images, for each number of them."""
+        texts = [shared_patients.sentence(scores.shared_patients) for scores in self.each]
+        return list(dict.fromkeys(filter(None, texts)))
 
     @property
     def shot_groups(self) -> list[str]:

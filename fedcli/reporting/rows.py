@@ -121,6 +121,7 @@ def notes(lines: Sequence[Row]) -> list[str]:
         else "",
         f"the rows are means over different seeds: {'; '.join(seeds)}" if unlike else "",
         f"not known of the best round, so left out: {', '.join(lost)}" if lost else "",
+        *(note for row in means for note in row.shared_patients),
         *(f"{row.mark} {row.differs}" for row in lines if row.mark),
         *(note for row in lines for note in (*_warnings(row), *row.small_groups, *row.shot_groups)),
     ]

@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import fmean
@@ -79,8 +79,8 @@ def _left_out(folder: Path, results: Results) -> str:
 
 
 def of_cell(recipe: Recipe, outcome: Outcome, *, published: bool = True) -> str:
-    """A sentence on a finished cell in the main column, such as "noisy ACC 61.20 %, published 63.51 ± 0.42"; "" where
-    no column is of these scores.
+    """A sentence on a finished cell in the main column, such as "noisy ACC 61.20 %, published 63.51 ± 0.42"; on its
+    validation images where there is a column of them; "" where no column is of these scores.
 
     published: whether the printed number says something beside ours.
     """
@@ -92,7 +92,9 @@ def of_cell(recipe: Recipe, outcome: Outcome, *, published: bool = True) -> str:
         known = [
             each for each in recipe.columns if numbers[each.name].get(cell.seed) and not each.minus
         ]
-        for column in [*(each for each in known if each.name in printed), *known][:1]:
+        validating = [each for each in known if each.validation]
+        in_print = [each for each in known if each.name in printed]
+        for column in [*validating, *in_print, *known][:1]:
             sign, _, digits = UNITS[column.unit]
             said = (
                 f"{column.name} {fmean(numbers[column.name][cell.seed]):.{digits}f} {sign}".rstrip()
@@ -135,7 +137,7 @@ def illustrate(
         sync(temporary)
         shutil.rmtree(folder)
         os.rename(temporary, folder)
-    scores = list(dict.fromkeys(outcome.scores for outcome in outcomes if outcome.scores))
+    scores = with_tests(results, outcomes)
     if not scores:
         return results
     with (
@@ -161,6 +163,12 @@ def illustrate(
             ),
         )
     return results
+
+
+def with_tests(results: Results, outcomes: Sequence[Outcome]) -> list[Path]:
+    """The scores.json of each cell whose test scores are shown."""
+    done = [outcome for outcome in outcomes if results.shows_tests_of(outcome.cell.row)]
+    return list(dict.fromkeys(outcome.scores for outcome in done if outcome.scores))
 
 
 @contextmanager

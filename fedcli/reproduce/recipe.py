@@ -58,10 +58,12 @@ class Recipe(shape.Recipe):
         files: name of a file that the user brings -> what it is, and where a card says its address; see
             data.sources.cards.
         numbers: row -> column -> the published number.
+        tests_of_chosen: whether test scores are shown of the values alone that validation images choose.
     """
 
     name: str
     columns: tuple[Column, ...]
+    tests_of_chosen: bool = False
     numbers: dict[str, dict[str, shape.Printed]] = {}
 
     def row(self, name: str) -> Row:

@@ -95,6 +95,8 @@ class Results(Part):
         at, spread: which rounds a number is the mean of, and what its spread is over.
         left_out: a sentence for each part that is not there.
         pictures: title -> file.
+        chosen: the row of each method that validation images choose, where test scores are shown of these rows alone;
+            None where they are shown of every row.
     """
 
     recipe: str
@@ -115,6 +117,11 @@ class Results(Part):
     orders: list[Order] = []
     layout: Layout = Layout()
     pictures: dict[str, str] = {}
+    chosen: list[str] | None = None
+
+    def shows_tests_of(self, name: str) -> bool:
+        """Tell whether test scores of the row of this name are shown."""
+        return self.chosen is None or name in self.chosen
 
     def shown_columns(self, *, validation: bool) -> list[Column]:
         """Those of the test images, or of the clients' validation images."""
@@ -138,4 +145,6 @@ class Results(Part):
 
     def body(self) -> dict[str, Any]:
         """As results.json holds it."""
-        return self.model_dump(mode="json", exclude={"pictures"} if not self.pictures else None)
+        absent = {"pictures"} if not self.pictures else set()
+        absent |= {"chosen"} if self.chosen is None else set()
+        return self.model_dump(mode="json", exclude=absent or None)

@@ -2,14 +2,15 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
 from .. import console
 from ..comparison.cautions import at_chance
 from ..comparison.systems import Scored, read
-from ..data import manifest
+from ..data import manifest, shared_patients
 from ..scores.statistics.significance import over_seeds
 from ..stages.train import resolved
 from .findings import ByColumn, Findings, marks, source_of, tests, with_derived
@@ -47,6 +48,11 @@ def collect(
     rows = [
         _row(findings, name, with_derived(recipe, numbers, name), scale, work) for name in numbers
     ]
+    chosen = chosen_rows(recipe, rows) if recipe.tests_of_chosen else None
+    if chosen is not None:
+        rows = [row if row.name in chosen else _without_tests(recipe, row) for row in rows]
+        findings = Findings(recipe, [end for end in outcomes if end.cell.row in chosen], runs)
+    tested_rows = [row for row in rows if chosen is None or row.name in chosen]
     results = Results(
         title="SYNTHETIC data: " * any(run.scores.sample for run in runs.values())
         + _title(recipe, outcomes, scale),
@@ -62,7 +68,8 @@ def collect(
             if not each.scores
         ],
         statistics=[] if scale == "smoke" else list(tests(findings)),
-        marks=marks(findings, rows, tested=scale != "smoke"),
+        marks=marks(findings, tested_rows, tested=scale != "smoke"),
+        chosen=chosen,
         **{key: getattr(recipe, key) for key in ("paper", "at", "spread", "reference", "layout")},
     )
     results = results.model_copy(update={"orders": list(orders(results))})
@@ -71,7 +78,45 @@ def collect(
         f"The images of {name} are a SYNTHETIC sample: --raw was not given." for name in made_up
     ]
     notes += [f"None of the rows that are here has the column {name}." for name in nowhere]
+    notes += _of_shared_patients(outcomes, runs)
     return results.model_copy(update={"notes": notes})
+
+
+def _of_shared_patients(outcomes: Sequence[Outcome], runs: Mapping[Path, Scored]) -> list[str]:
+    """A sentence for each data on which patients of test images also have training images."""
+    texts = {}
+    for outcome in outcomes:
+        if not outcome.scores:
+            continue
+        text = shared_patients.sentence(runs[outcome.path].scores.shared_patients)
+        title = outcome.cell.title
+        if text:
+            texts[f"{title}: {text}." if title else f"{text}."] = True
+    return [*texts]
+
+
+def chosen_rows(recipe: Recipe, rows: Sequence[Row]) -> list[str]:
+    """The row of each method with the best mean on validation images, the first of equals; none without such a mean."""
+    best: dict[str, tuple[float, str]] = {}
+    names = [column.name for column in recipe.columns if column.validation]
+    for row in rows:
+        means = [row.cells[name].mean for name in names]
+        known = [mean for mean in means if mean is not None]
+        if not known:
+            continue
+        score = fmean(known)
+        if row.stem not in best or score > best[row.stem][0]:
+            best[row.stem] = score, row.name
+    return [name for _, name in best.values()]
+
+
+def _without_tests(recipe: Recipe, row: Row) -> Row:
+    """A row without its numbers on test images, and without what follows from them."""
+    validating = {column.name for column in recipe.columns if column.validation}
+    nothing = summary([], recipe.spread)
+    cells = {name: cell if name in validating else nothing for name, cell in row.cells.items()}
+    holes = {name: count for name, count in row.holes.items() if name in validating}
+    return row.model_copy(update={"cells": cells, "holes": holes, "chance": {}})
 
 
 def asked(recipe: Recipe, outcomes: list[Outcome]) -> Recipe:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import console, extensions
 from ..common_options import WORK
-from ..data import manifest
+from ..data import manifest, shared_patients
 from ..data.partition.held_out import sites
 from ..errors import FedcliError, UsageError, nearest
 from ..methods import resolve
@@ -44,10 +44,17 @@ if TYPE_CHECKING:
 
 KEY, METHOD = "hold-out", "method"
 HOLD_OUT = f"partition.{KEY}"
-CHOSEN = "The best is chosen by balanced accuracy on the clients' validation images alone; the test set chooses nothing."
+CHOSEN = (
+    "The clients' validation images alone choose among the values; test scores are shown of the chosen ones alone. "
+    "--test, or test=True in Python, shows those of all."
+)
+ALL_TESTS = (
+    "The clients' validation images alone choose among the values. Test scores of all values are shown, and choose "
+    "nothing."
+)
 UNCHOSEN = (
-    "Nothing is marked as best: the partition has no validation images (fedcli partition --val 0.1), and the test set "
-    "chooses nothing."
+    "These are test scores, and they choose nothing: no value is marked as the best. To choose one, keep validation "
+    "images: fedcli partition --val 0.1."
 )
 LEFT_OUT = (
     "Every row is trained without one site and tested on all of its images; nothing is chosen."
@@ -102,10 +109,16 @@ def leaving_out(text: str, source: Path, options: PartitionOptions | None) -> tu
 
 
 def recipe_of(
-    methods: Sequence[str], source: Path, over: list[str], left_out: Sequence[str] = ()
+    methods: Sequence[str],
+    source: Path,
+    over: list[str],
+    left_out: Sequence[str] = (),
+    *,
+    all_tests: bool = False,
 ) -> Recipe:
     """The sweep. over: "q=0.5,1,2", once per key. left_out: sites that are left out of training in turn.
 
+    all_tests: show test scores of all values, also where validation images choose one.
     Raises UsageError for a key that neither a method nor train has.
     """
     of_sites: dict[str, list[Any]] = {HOLD_OUT: list(left_out)} if left_out else {}
@@ -146,17 +159,25 @@ def recipe_of(
     if validated:
         name = f"validation {task.curves[0]}, best round"
         columns.append(Column(name=name, data="data", score=ON_VALIDATION, validation=True))
-    drawn = tuple(column.name for column in columns if task.usual[0] in column.name)
+    of_chosen = validated and not all_tests
+    drawn = tuple(
+        column.name
+        for column in columns
+        if column.validation or (task.usual[0] in column.name and not of_chosen)
+    )
     keys = [place.partition(".")[2] for place in grid]
     title = f"{', '.join(methods)} on {dataset}" + f", over {' and '.join(keys)}" * bool(keys)
-    notes = (LEFT_OUT if left_out else CHOSEN if validated else UNCHOSEN,) if grid else ()
+    note = LEFT_OUT if left_out else UNCHOSEN
+    if validated:
+        note = CHOSEN if of_chosen else ALL_TESTS
     return Recipe.model_construct(
         name="-".join([*methods, *keys]),
         title=title,
         reference=rows[0].name,
         rows=rows,
-        notes=notes,
+        notes=(note,) if grid else (),
         columns=tuple(columns),
+        tests_of_chosen=of_chosen,
         chains={"data": shape.Data(title=dataset, dataset=dataset)},
         figures=tuple(shape.Figure(title=title, x=x, columns=drawn) for x in [*grid][:1]),
     )
@@ -236,8 +257,13 @@ def planned(
     common: TrainOptions,
     work: Path,
     divided: Divided,
+    *,
+    all_tests: bool = False,
 ) -> Planned:
-    """The cells of a sweep. common: what all trainings share. Raises FedcliError, UsageError."""
+    """The cells of a sweep. common: what all trainings share. all_tests: as of recipe_of().
+
+    Raises FedcliError, UsageError.
+    """
     if ignored := common.changed(*OF_ONE):
         raise UsageError(f"--{ignored[0].typed} is of one run", "leave it out of a sweep")
     held_out, named, grid = asked(over)
@@ -256,7 +282,8 @@ def planned(
             sources[(each,)] = partition.run(replace(each, dataset=found, work=work)).path
     else:
         sources[()] = found = partition.for_training(source(data, work, *DATA), work)
-    recipe = recipe_of(methods, found, list(grid), list(left_out))
+        shared_patients.warn(found)
+    recipe = recipe_of(methods, found, list(grid), list(left_out), all_tests=all_tests)
     first = next(path for path in sources.values() if isinstance(path, Path))
     rounds = resolved(replace(common, method=methods[0], set={}), first).rounds
     made = cells(recipe, replace(common, rounds=rounds), seeds, left_out)
@@ -317,8 +344,8 @@ class Sweep(shown.Shown):
 
     @cached_property
     def scores(self) -> list[Path]:
-        """The scores.json of each training that has ended well, for report() and compare()."""
-        return [outcome.scores for outcome in self.outcomes if outcome.scores]
+        """The scores.json of each training whose test scores are shown, for report() and compare()."""
+        return output.with_tests(self.results, self.outcomes)
 
     def to_frame(self, *, percent: bool = False) -> "pandas.DataFrame":
         """A row per method or value: row, runs, then the mean and the std over seeds and rounds of each score.
@@ -337,7 +364,7 @@ class Sweep(shown.Shown):
         return shown.in_unit(frame, frame.columns, percent).reset_index()
 
     def tables(self) -> list[Table]:
-        """Our numbers, and those on validation images where there are some."""
+        """The numbers on validation images where there are some, and those on test images."""
         return beside.main(self.results)
 
     def words(self) -> list[str]:
@@ -354,6 +381,7 @@ def sweep(
     jobs: int | None = None,
     device: str = "cpu",
     work: Source = WORK,
+    test: bool = False,
     **training: Any,
 ) -> Sweep:
     """Train and score methods, values and seeds side by side on the cores, and show them in one table.
@@ -369,6 +397,7 @@ def sweep(
         jobs: trainings at a time; default: one per core where networks are small, one per GPU.
         device: cpu, cuda (all GPUs) or cuda:N.
         work: folder that results go to and are looked for in.
+        test: show test scores of every value, also where validation images choose one.
         training: options of train for all, by name, such as rounds=20.
     """
     asked_for = [
@@ -381,7 +410,9 @@ def sweep(
         extensions.allowed([*methods, *asked_for, *map(str, training.values())]),
     ):
         chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
-        wanted = planned(methods, data, asked_for, chosen, common, folder, _undivided)
+        wanted = planned(
+            methods, data, asked_for, chosen, common, folder, _undivided, all_tests=test
+        )
         place = Place(folder, devices(device, jobs, wanted.cells))
         known: list[Results] = []
         path = wanted.folder(folder)

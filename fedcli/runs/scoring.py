@@ -114,15 +114,20 @@ def check_patience(federation: PlannedFederation) -> None:
 
 
 def in_words(line: dict[str, Any]) -> str:
-    """Words beside the bar: the mean loss of the clients, and the scores of a round that was scored."""
+    """Words beside the bar: the mean loss of the clients, and the scores of a round that was scored.
+
+    Where clients have validation images, their score is shown and no test score: a person may tune by it.
+    """
     losses = [loss for loss in line["loss"] if loss is not None]
     words = [f"loss {sum(losses) / len(losses):.3g}"] if losses else []
-    scores = {
-        version: next(iter(score.values())) for version, score in line.get("test", {}).items()
-    }
-    return ", ".join(
-        [*words, *(f"{version} {100 * s:.1f} %" for version, s in scores.items() if s is not None)]
-    )
+    scored = line.get("test", {})
+    if "validation" in line:
+        scored = {"validation": line["validation"]}
+    for version, scores in scored.items():
+        score = next(iter(scores.values()))
+        if score is not None:
+            words.append(f"{version} {100 * score:.1f} %")
+    return ", ".join(words)
 
 
 def _curves(

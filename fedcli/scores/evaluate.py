@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from .. import console
-from ..data import manifest
+from ..data import manifest, shared_patients
+from ..data.pool import holdings
 from ..errors import FedcliError
 from ..methods.contract import Local
 from ..methods.mixins import views_of
@@ -154,10 +155,23 @@ def _build(
         clinical=_clinical(run, logits, images, options),
         adapted=adaptation.adapted(run, images, options.more["adapt"]) if options.adapt else None,
         shots=shots(images.y, run.data.classes, trained_on, limits) if with_shots else None,
+        shared_patients=_shared_patients(run, tests),
         train_images=sum(map(len, run.data.train.values())) if several else 0,
         clients=clients,
         table=table | lines,
     ).write(folder)
+
+
+def _shared_patients(run: Run, tests: external.Asked) -> dict[str, Any] | None:
+    """The patients of the test images who have training images too, as shared_patients counts them; None of none."""
+    data = external.data_of(run)
+    if tests.path is None:
+        return manifest.read(data).body.get(shared_patients.KEY)
+    if not external.is_of_same_dataset(run, tests.path) or run.data.test_patients is None:
+        return None
+    unit = manifest.read(manifest.above(data, "dataset")).body["unit"]
+    counted = shared_patients.with_tests(unit, holdings(data), run.data.test_patients)
+    return counted.get(shared_patients.KEY)
 
 
 def _images(run: Run, by: list[str]) -> Images:

@@ -19,6 +19,7 @@ from ..data.sources.tables import lacking, read_cells
 from ..errors import FedcliError, UsageError, nearest
 from ..labels import joined
 from ..runs.finished import Run, part
+from ..runs.initial import data_of as trained_on
 from .parts import External
 
 KINDS = "dataset", "partition", "corruption"
@@ -178,6 +179,16 @@ def _check_images(run: Run, path: Path) -> None:
         console.warn(f"{path} was prepared in another way: {', '.join(differing)}")
 
 
+def data_of(run: Run) -> Path:
+    """The manifest of the images that a run was trained on, or that stand for those of its sites."""
+    return run.images or trained_on(run.path)
+
+
+def is_of_same_dataset(run: Run, path: Path) -> bool:
+    """Tell whether the data at a path are of the dataset that the run was trained on."""
+    return manifest.sha256(_dataset(run.images or run.path)) == manifest.sha256(_dataset(path))
+
+
 def _dataset(path: Path) -> Path:
     data = (
         manifest.parent(path, "corruption", "partition")
@@ -189,7 +200,7 @@ def _dataset(path: Path) -> Path:
 
 def _check_unseen(run: Run, wanted: Asked, others: Shards) -> None:
     assert wanted.path is not None
-    if manifest.sha256(_dataset(run.images or run.path)) != manifest.sha256(_dataset(wanted.path)):
+    if not is_of_same_dataset(run, wanted.path):
         return
     ids = [shard.ids for part in (run.data.train, run.data.val) for shard in part.values()]
     if seen := int(np.isin(others.test["clean"].ids, np.concatenate(ids)).sum()):

@@ -126,6 +126,7 @@ class Part:
         return views.edges(column, low=better_low(metric))
 
 
+OPTIONAL = "adapted", "shared_patients"  # left out of scores.json where there are none
 MADE_UP = "SYNTHETIC data"  # in the label of a run
 SYNTHETIC = f"{MADE_UP}: of a made-up sample, whose numbers say nothing about patients"
 Edges = tuple[tuple[str, float], tuple[str, float]]
@@ -139,6 +140,7 @@ class Scores:
         data: "dataset", "partition" and "corruption"; None for a stage that is not there.
         view: the name of the first way in which the method is shown images.
         grouped: attribute -> test images in no group. severities: kind -> severity.
+        shared_patients: those of test images who have training images, of the shape in data/shared_patients.py.
         table: the lines of scores.csv.
     """
 
@@ -172,6 +174,7 @@ class Scores:
     adapted: Adapted | None = None
     shots: Shots | None = None
     train_images: int = 0
+    shared_patients: dict[str, Any] | None = None
     clients: dict[str, Client] = field(default_factory=dict)
     table: Table = field(default_factory=dict, repr=False, compare=False)
 
@@ -215,7 +218,7 @@ class Scores:
         return {
             key: value
             for key, value in facts.items()
-            if key != "table" and (value or key != "adapted")
+            if key != "table" and (value or key not in OPTIONAL)
         }
 
     @property

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import console
-from ..data import manifest
+from ..data import manifest, shared_patients
 from ..data.partition import make_partition
 from ..data.partition.held_out import Leaving
 from ..data.partition.scheme import PLAIN, Scheme, named, resolve
@@ -42,6 +42,13 @@ def run(options: PartitionOptions) -> Partition:
     Without a scheme the dataset's own sites are the clients if it has them, else it is dirichlet=1 over its usual
     number of clients. Raises FedcliError, UsageError.
     """
+    made = divided(options)
+    shared_patients.warn(made.path)
+    return made
+
+
+def divided(options: PartitionOptions) -> Partition:
+    """The same without a word about patients who are on both sides, which the caller says."""
     if options.merge:
         return _of_merged(options)
     if options.classes_table or options.clients_of:
@@ -126,15 +133,19 @@ partition = called_with("partition", PartitionOptions, run)
 def by_default(
     options: PartitionOptions, *, clients: int | None = None, alpha: float | None = None
 ) -> PartitionOptions:
-    """The same by the dataset's own sites if it has them, else by Dirichlet; said in a line."""
+    """The same by the dataset's own sites if it has them, else by Dirichlet, or all to one client; said in a line."""
     body = manifest.read(Path(options.dataset or ""), "dataset", whole=True).body
     if body["sites"] and clients is None and alpha is None:
         console.say(f"partition: the sites in {body['sites']!r}")
         return replace(options, by=[body["sites"]])
+    chosen_alpha = alpha
     alpha = 1.0 if alpha is None else alpha
     options = replace(options, dirichlet=alpha, clients=clients or body["clients"])
     if clients is None:
         options = _fitting(options, body)
+    if options.clients == 1 and chosen_alpha is None:
+        console.say("partition: 1 client with all images")
+        return replace(options, dirichlet=None)
     console.say(
         f"partition: {console.counted(options.clients or 0, 'client', 'clients')}, Dirichlet({alpha:g})"
     )
@@ -163,12 +174,16 @@ def _fitting(options: PartitionOptions, body: dict[str, Any]) -> PartitionOption
 
 
 def for_training(data: Path, work: Path) -> Path:
-    """A partition or corruption as it is; a dataset is partitioned by default first. Raises FedcliError."""
+    """A partition or corruption as it is; a dataset is partitioned by default first. Raises FedcliError.
+
+    Patients on both sides are not mentioned here: what trains does so.
+    """
     if manifest.read(data).kind != "dataset":
         return data
-    return run(PartitionOptions(data, work=work)).path
+    return divided(PartitionOptions(data, work=work)).path
 
 
+ALL = "all"  # the scheme of one client, from which nothing is drawn
 NAMING = (
     "iid",
     "shards",
@@ -221,6 +236,8 @@ def _name(given: Mapping[str, Any]) -> str:
     for name in ("iid", "shards", "fedism", "fedmrl", "fedmrl-authors"):
         if name.replace("-", "_") in given:
             return name
+    if given.get("clients") == 1 and not given.keys() & {"dirichlet", "balanced", "keep_units"}:
+        return ALL
     return "dirichlet-balanced" if "balanced" in given else "dirichlet"
 
 
@@ -235,6 +252,10 @@ def _check(given: Mapping[str, Any]) -> None:
         )
         raise UsageError(
             f"--dirichlet and {_flag(other)} are different schemes", "give one of them"
+        )
+    if given.get("scheme") == ALL and given.get("clients", 1) != 1:
+        raise UsageError(
+            f"the scheme {ALL} makes one client, not {given['clients']}", "leave --clients out"
         )
     if "set" in given and "scheme" not in given:
         raise UsageError("--set is about the options of a scheme", "add --scheme NAME")

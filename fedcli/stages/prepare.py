@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
-from ..data import sources
+from ..data import shared_patients, sources
 from ..data.corruption.corrupt import full_kind
 from ..data.partition import client_names
 from ..data.preparation import prepare as data
@@ -22,6 +22,7 @@ OWN = (  # flags that are options of some datasets
     *("table", "image_column", "label_column", "multi_label", "site", "patient"),
     *("group", "age", "sex", "unknown", "encoding"),
 )
+WHOLE = "unit", "lesion", "patient"  # splits that keep the images of a patient or lesion together
 CHOSEN = [
     field.name for field in fields(Choices) if field.name != "own"
 ]  # what is a flag of that name
@@ -55,11 +56,13 @@ def run(options: PrepareOptions) -> Dataset | Partition | Corruption:
     made = data.prepare(options.name, request, work=Path(options.work), out=path_of(options.out))
     dataset = Dataset(made)
     if not (options.clients or options.dirichlet is not None or options.corrupt):
+        shared_patients.warn(made, _remedy(options.name))
         return dataset
     asked = PartitionOptions(dataset, val=options.val, seed=options.seed, work=options.work)
-    partition = division.run(
+    partition = division.divided(
         division.by_default(asked, clients=options.clients, alpha=options.dirichlet)
     )
+    shared_patients.warn(partition.path, _remedy(options.name))
     if options.corrupt is None:
         return partition
     same = {
@@ -72,6 +75,13 @@ def run(options: PrepareOptions) -> Dataset | Partition | Corruption:
 
 
 prepare = called_with("prepare", PrepareOptions, run)
+
+
+def _remedy(name: str) -> str:
+    """The option that keeps the patients of a dataset together, as the end of a sentence; "" where it has none."""
+    splits = sources.find(name).card["splits"]
+    words = [word for word in WHOLE if word in splits]
+    return f"; --split {words[0]} keeps them together" if words else ""
 
 
 def _own(options: PrepareOptions) -> dict[str, str]:

@@ -12,7 +12,7 @@ from .. import console
 from ..bench import limits
 from ..bench.estimate import Estimate, span
 from ..bench.estimate import estimate as measure
-from ..data import manifest, pipelines
+from ..data import manifest, pipelines, shared_patients
 from ..errors import UsageError
 from ..extensions import is_file
 from ..federation.engines import named, parsed, remote
@@ -108,6 +108,7 @@ def run(options: TrainOptions, *, typed: bool = False) -> Run:
     tracking.check(options.track)
     settled = resolved(options)  # what cannot be is refused before a dataset is partitioned
     data = for_training(data_for(settled), Path(options.work))
+    shared_patients.warn(data)
     settled = resolved(options, data)
     for sentence in idle(settled, settled.rounds):
         console.warn(sentence)

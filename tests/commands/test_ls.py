@@ -3,10 +3,13 @@
 import json
 
 from conftest import make_chain
+from hospitals import prepared, write_hospitals
 from typer.testing import CliRunner
 
+import fedcli
 from fedcli.commands import ls
 from fedcli.commands.app import app
+from fedcli.scores.scores import Scores
 
 
 def run(*words):
@@ -28,6 +31,19 @@ def test_ls_says_in_what_the_runs_of_a_method_differ(tmp_path):
     assert "sha256" not in (out := run("ls", "--work", tmp_path).stdout) and all(
         each in out for each in told
     )
+
+
+def test_a_run_with_validation_images_shows_their_score_and_no_test_score(tmp_path):
+    raw = write_hospitals(tmp_path / "raw", count=60)
+    dataset = prepared(raw, tmp_path)
+    data = fedcli.partition(dataset, by=["hospital"], val=0.3, work=tmp_path)
+    trained = fedcli.train("fedavg", data, rounds=1, work=tmp_path)
+    scores = fedcli.evaluate(trained, work=tmp_path)
+    (entry,) = json.loads(run("ls", "--work", tmp_path, "--json").stdout)["run"]
+    best = Scores.read(scores.path).best
+    assert entry["validation balanced_accuracy (%)"] == 100 * best.validation
+    assert "balanced_accuracy (%)" not in entry
+    assert f"{100 * best.validation:.1f} (validation)" in run("ls", "--work", tmp_path).stdout
 
 
 def test_generated_images_are_not_called_real():

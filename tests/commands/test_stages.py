@@ -135,10 +135,10 @@ def test_the_fold_of_a_split_file_is_told_with_its_own_numbers(tmp_path):
         code == 0
         and "testing fold 1 of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 (f.csv's own numbers)" in err
     )
-    assert "leaks" not in err
+    assert "also have training images" not in err
 
 
-def test_a_split_file_that_leaks_says_how_many_lesions(tmp_path):
+def test_a_split_file_that_shares_lesions_says_how_many(tmp_path):
     write_skin(
         tmp_path,
         [[f"L{i // 2}", f"i{i:02d}", "nv" if i < 10 else "mel", 30, "male"] for i in range(20)],
@@ -151,8 +151,8 @@ def test_a_split_file_that_leaks_says_how_many_lesions(tmp_path):
         [[id, "train" if id == "i01" else part] for id, part in parts],
     )
     for name, units in (
-        ("two", "2 patients or lesions (lesion_id) have"),
-        ("one", "1 patient or lesion (lesion_id) has"),
+        ("two", "2 of 3 test lesions also have"),
+        ("one", "1 of 2 test lesions also has"),
     ):
         words = (
             "prepare",
@@ -165,7 +165,7 @@ def test_a_split_file_that_leaks_says_how_many_lesions(tmp_path):
             tmp_path / f"{name}.csv",
         )
         code, _, err = run(*words, "--work", tmp_path / "work")
-        expected = f"the split of {name}.csv leaks: {units} images in both train and test; --split lesion keeps them"
+        expected = f"{units} training images; --split lesion keeps them together"
         assert code == 0 and expected in err
 
 

@@ -64,16 +64,15 @@ def test_patients_and_identical_images_on_both_sides_are_counted(tmp_path):
         "examples": ["i1 = i5", "i3 = i6"],
     }
     assert overlap.sentence(overlaps) == (
-        "train and test share 2 patients or lesions (lesion_id), and 3 test images are identical to training images"
+        "2 of 3 test lesions also have training images, and 3 test images are identical to training images"
     )
 
 
 def test_one_of_a_kind_is_told_in_the_singular():
-    units = {"name": "lesion_id", "count": 1}
-    first = overlap.sentence({"patients": units, "pixels": {"count": 1, "test_images": 1}})
-    assert (
-        first
-        == "train and test share 1 patient or lesion (lesion_id), and 1 test image is identical to a training image"
+    shared = {"unit": "lesions", "test": {"shared": 1, "of": 7}}
+    first = overlap.sentence({"shared_patients": shared, "pixels": {"count": 1, "test_images": 1}})
+    assert first == (
+        "1 of 7 test lesions also has training images, and 1 test image is identical to a training image"
     )
     alone = overlap.sentence({"patients": None, "pixels": {"count": 1, "test_images": 5}})
     assert alone == "5 test images are identical to training images"
@@ -92,7 +91,10 @@ def test_a_partition_counts_what_its_clients_hold(tmp_path):
     path = make_partition(
         made, resolve("iid", {"clients": 2}), manifest.Destination(tmp_path), val=0.5
     )
-    assert overlap.find(path) == overlap.find(made)
+    of_partition, of_dataset = overlap.find(path), overlap.find(made)
+    assert of_partition["patients"] == of_dataset["patients"]
+    assert of_partition["pixels"] == of_dataset["pixels"]
+    assert of_partition["shared_patients"]["test"] == {"shared": 2, "of": 3}
 
 
 def run(*words: object) -> tuple[int, str, str]:
@@ -105,7 +107,7 @@ def test_strict_ends_with_code_1_and_one_sentence_where_anything_is_shared(tmp_p
     code, out, err = run("inspect", made, "--strict", "--json")
     assert code == 1 and json.loads(out)["overlap"]["patients"]["count"] == 2
     assert (
-        "train and test share 2 patients or lesions" in err
+        "2 of 3 test lesions also have training images" in err
         and "hint:" in err
         and "Traceback" not in err
     )

@@ -95,6 +95,8 @@ def test_the_test_images_are_the_only_clients_own_unless_they_are_another_hospit
     alone = fedcli.partition(dataset, clients=1, work=tmp_path).path
     _, rows, test = holdings(alone)
     assert [own["test"].tolist() for own in rows.values()] == [test.tolist()] != [[]]
+    assert manifest.read(alone).body["scheme"] == "all"
+    assert alone.parent.name.startswith("images-all-")
     held_out = fedcli.partition(dataset, clients=1, hold_out="south", work=tmp_path).path
     assert not any(len(own["test"]) for own in holdings(held_out).rows.values())
     several = fedcli.partition(dataset, clients=2, work=tmp_path).path

@@ -13,7 +13,7 @@ from made_plans import planned, train
 from typer.testing import CliRunner
 
 from fedcli.commands.app import app
-from fedcli.data import manifest, sources
+from fedcli.data import manifest, shared_patients, sources
 from fedcli.data.pool import read_pool
 from fedcli.data.preparation.raw_folder import usual_sample
 from fedcli.data.sources import SOURCES, make_sample
@@ -75,6 +75,13 @@ def test_a_sample_is_small_and_has_the_same_bytes_every_time(made, tmp_path):
     first, second = files(made.raw), files(make_sample(made.name, tmp_path / "again"))
     assert first == second
     assert 0 < sum(map(len, first.values())) < LARGEST
+
+
+@pytest.mark.parametrize("made", SAMPLES, indirect=True)
+def test_no_patient_of_a_sample_is_on_both_sides_by_default(made):
+    """Of every dataset that knows its patients or lesions, prepared without a word about its split."""
+    for data in (made.dataset, made.partition):
+        assert shared_patients.of_body(manifest.read(data).body) == ""
 
 
 @pytest.fixture(scope="module")

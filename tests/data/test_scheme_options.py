@@ -84,6 +84,9 @@ DATASET = {"clients": 4}
             {"shares": "0.9,0.1;0.1,0.9"},
         ),
         ({"scheme": "shards", "set": {"shards": "3"}}, "shards", {"shards": 3, "clients": 4}),
+        ({"clients": 1}, "all", {}),
+        ({"clients": 1, "dirichlet": 1.0}, "dirichlet", {"clients": 1}),
+        ({"clients": 2}, "dirichlet", {"clients": 2}),
     ],
 )
 def test_flags_mean_a_scheme(flags, name, settings):
@@ -103,6 +106,7 @@ def test_flags_mean_a_scheme(flags, name, settings):
         ({"shares": ["1,0"]}, "--shares needs to know which attribute"),
         ({"fedism": 2, "keep_units": True}, "the scheme fedism deals out images, not patients"),
         ({"scheme": "iidd"}, "unknown partition scheme 'iidd'"),
+        ({"scheme": "all", "clients": 2}, "the scheme all makes one client, not 2"),
     ],
 )
 def test_flags_that_exclude_each_other_are_refused(flags, sentence):

@@ -8,7 +8,7 @@ import pandas
 import pytest
 from raw_folders import prepare, refused, rewrite
 
-from fedcli.data import manifest, sources
+from fedcli.data import manifest, shared_patients, sources
 from fedcli.data.partition import make_partition, resolve
 from fedcli.data.pool import Row
 from fedcli.data.sources.skin import fed_isic, isic2019
@@ -51,20 +51,24 @@ def test_every_image_has_its_hospital_class_and_official_fold(raw, capsys):
     assert (
         "2 of 80 images of ISIC 2019 have no hospital in train_test_split and are left out" in said
     )
-    assert (
-        "the split 'official' leaks: 7 lesions have images in both train and test" in said
-    )  # MEL and BCC of the sample
+    of_sample = "7 of 26 test lesions also have training images"  # MEL and BCC
+    assert shared(listing) == of_sample
 
 
-def test_a_split_by_lesion_leaks_nothing_and_says_nothing(raw, capsys):
+def shared(listing: Listing) -> str:
+    return shared_patients.of_body(shared_patients.of_rows(listing.patient, listing.rows))
+
+
+def test_a_lesion_stays_on_one_side_by_default(raw):
+    assert sources.card("fed-isic")["split"] == "lesion"
     listing = fed_isic.rows(raw, Choices(16, "lesion"))
-    assert fed_isic.leaking(listing.rows) == 0 and any(row.test for row in listing.rows)
-    assert "leaks" not in capsys.readouterr().err
+    assert any(row.test for row in listing.rows)
+    assert shared(listing) == ""
 
 
-def test_an_image_without_a_lesion_cannot_leak():
+def test_an_image_without_a_lesion_cannot_be_on_both_sides():
     rows = [Row(str(i), 0, None, test=bool(i % 2)) for i in range(4)]
-    assert fed_isic.leaking(rows) == 0
+    assert shared_patients.of_rows("lesion_id", rows) == {}
 
 
 def test_the_first_fold_is_the_official_one_and_the_others_cut_up_its_train_part(raw):
@@ -166,7 +170,7 @@ def test_an_image_in_two_folds_is_an_error_and_a_missing_column_is_named(raw):
 
 
 def test_the_hospitals_become_clients_with_test_parts_of_their_own(raw):
-    made = prepare("fed-isic", raw=raw, work=raw / "work", size=16, jobs=1)
+    made = prepare("fed-isic", raw=raw, work=raw / "work", size=16, jobs=1, split="official")
     assert manifest.read(made).body["sites"] == "center"
     path = make_partition(
         made, resolve("by", {"by": ["center"]}), manifest.Destination(raw / "work")
@@ -217,7 +221,7 @@ def test_the_real_table_has_fed_mass_sizes_and_class_counts():
 
 
 @REAL
-def test_the_real_official_fold_leaks_696_lesions_of_ham10000(tmp_path, capsys):
+def test_the_real_official_fold_shares_696_lesions_of_ham10000(tmp_path):
     real = Path(os.environ["FEDCLI_REAL_DATA"])
     ham = pandas.read_csv(real / "ham10000/ham10000_fedisic2019.csv", dtype={"age": str})
     truth = pandas.DataFrame(
@@ -229,7 +233,7 @@ def test_the_real_official_fold_leaks_696_lesions_of_ham10000(tmp_path, capsys):
     (tmp_path / isic2019.FOLDER).symlink_to(real / "ham10000/images")
     (tmp_path / fed_isic.TABLES[2]).symlink_to(real / "splits" / fed_isic.TABLES[2])
     listing = fed_isic.rows(tmp_path, OFFICIAL)
-    assert "leaks: 696 lesions" in capsys.readouterr().err
+    assert shared(listing).startswith("696 of ")
     hospitals = Counter(fed_isic.CENTERS[row.groups["center"]] for row in listing.rows)
     assert hospitals == {
         "vidir_molemax": 3954,
@@ -238,4 +242,4 @@ def test_the_real_official_fold_leaks_696_lesions_of_ham10000(tmp_path, capsys):
         "vienna_dias": 439,
     }
     assert len(listing.skipped) == 23247 - 10015
-    assert fed_isic.leaking(fed_isic.rows(tmp_path, Choices(16, "lesion")).rows) == 0
+    assert shared(fed_isic.rows(tmp_path, Choices(16, "lesion"))) == ""

@@ -6,6 +6,7 @@ import pytest
 from PIL import Image
 from raw_folders import ids, in_any_order, refused, write_csv, write_skin
 
+from fedcli.data import shared_patients
 from fedcli.data.sources.skin import isic2018
 from fedcli.data.sources.source import Choices
 from fedcli.errors import FedcliError
@@ -68,7 +69,7 @@ def test_the_hospital_comes_from_the_table_beside(tmp_path):
     assert listing.tables == [isic2018.HAM, isic2018.CENTERS]
 
 
-def test_the_official_fold_is_taken_and_its_leak_told(tmp_path, capsys):
+def test_the_official_fold_is_taken_with_its_shared_lesions(tmp_path):
     write_skin(
         tmp_path,
         [
@@ -79,8 +80,10 @@ def test_the_official_fold_is_taken_and_its_leak_told(tmp_path, capsys):
     )
     folds = [["a", "rosendahl", "train"], ["b", "rosendahl", "test"], ["c", "rosendahl", "train"]]
     write_csv(tmp_path / isic2018.CENTERS, ["image_id", "dataset", "fold"], folds)
-    assert ids(isic2018.rows(tmp_path, Choices(16, "official")), test=True) == ["b"]
-    assert "1 lesions have images in both train and test" in capsys.readouterr().err
+    listing = isic2018.rows(tmp_path, Choices(16, "official"))
+    assert ids(listing, test=True) == ["b"]
+    shared = shared_patients.of_rows(listing.patient, listing.rows)
+    assert shared_patients.of_body(shared) == "1 of 1 test lesions also has training images"
     write_csv(tmp_path / isic2018.CENTERS, ["image_id", "dataset", "fold"], folds[:2])
     with refused("no fold for c"):
         isic2018.rows(tmp_path, Choices(16, "official"))

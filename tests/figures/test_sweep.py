@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from fedcli.errors import UsageError
 from fedcli.figures import drawing
 from fedcli.figures.kinds import FIGURES, sweep
 from fedcli.figures.series import read
+from fedcli.scores.parts import Chosen
 from fedcli.scores.table import FILE, write
 from fedcli.stages import collect
 
@@ -175,6 +177,28 @@ def test_an_option_of_the_data_can_be_swept_and_which_clients_a_ratio_takes_is_n
     assert [value for _, value, _, _ in gathered(*pairs, key="ratio")] == [0.25, 0.5]
     with pytest.raises(UsageError, match="severity is 3 in all these runs"):
         gathered(*pairs, key="severity")
+
+
+def test_where_all_runs_have_validation_images_their_scores_are_drawn(tmp_path):
+    """And those of the test images where they are asked for."""
+    items = [a_system(tmp_path / f"run{q}", q=q) for q in (1, 2)]
+    of_one, of_two = (
+        replace(run, best=Chosen(3, "balanced_accuracy", 0.8 / q))
+        for (_, run), q in zip(items, (1, 2), strict=True)
+    )
+    runs = {str(place): record for place, (record, _) in enumerate(items)}
+
+    def framed(first, second, **how):
+        table = sweep.frame(runs, scores=lambda _: [first, second], given=True, over="q", **how)
+        return table["mean"].tolist(), table.attrs["score"]
+
+    assert framed(of_one, of_two) == ([80, 40], "balanced accuracy,\nvalidation images (%)")
+    assert framed(of_one, of_two, version="clean")[0] == pytest.approx([60, 60])
+    assert framed(of_one, items[1][1])[0] == pytest.approx([60, 60])  # one has none
+    with pytest.raises(UsageError, match="a run has no validation images"):
+        framed(of_one, items[1][1], version="validation")
+    with pytest.raises(UsageError, match="validation images have no score 'auc'"):
+        framed(of_one, of_two, version="validation", metric="auc")
 
 
 def test_what_cannot_be_swept_is_told(tmp_path):

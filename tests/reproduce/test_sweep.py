@@ -10,7 +10,9 @@ from typer.testing import CliRunner
 
 import fedcli
 from fedcli.commands.app import app
+from fedcli.data import manifest, shared_patients
 from fedcli.errors import UsageError
+from fedcli.metrics.task import ONE
 from fedcli.reproduce import sweep
 from fedcli.stages.options import PartitionOptions
 
@@ -38,6 +40,112 @@ def test_a_grid_is_trained_and_the_test_set_chooses_nothing(tmp_path, no_page):
     assert written["notes"][0] == sweep.UNCHOSEN
     assert len(written["pictures"]) == 3  # clean, corrupted and average
     assert written["rows"][1]["command"] == "fedcli train qffl --lr 0.001 --rounds 1 --set q=2"
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    return tmp_path_factory.mktemp("work")
+
+
+@pytest.fixture(scope="module")
+def validated(work):
+    """A partition whose clients have validation images."""
+    dataset = prepared(write_hospitals(work / "raw", count=60), work)
+    return fedcli.partition(dataset, by=["hospital"], val=0.3, work=work)
+
+
+VALIDATION = "validation balanced_accuracy, best round"
+ON_TESTS = [f"clean {metric}" for metric in ONE.usual]
+VALUES = {"lr": [1e-9, 1e-2]}  # the first learns nothing
+
+
+@pytest.fixture
+def swept(validated, work, no_page, no_forecast):
+    """A sweep over these values; runs of before are there already."""
+
+    def sweep_with(methods="fedavg", **how):
+        how = {"over": VALUES, "rounds": 1, "jobs": 1} | how
+        return fedcli.sweep(methods, validated, work=work, **how)
+
+    return sweep_with
+
+
+def test_with_validation_images_only_the_chosen_value_has_test_scores(swept):
+    made = swept()
+    frame = made.to_frame().set_index("row")
+    chosen = frame[VALIDATION].idxmax()
+    (other,) = {*frame.index} - {chosen}
+    assert made.results.chosen == [chosen]
+    assert frame.loc[chosen, ON_TESTS].notna().all()
+    assert frame.loc[other, ON_TESTS].isna().all()
+    assert frame[VALIDATION].notna().all()
+    assert made.scores == [end.path for end in made.outcomes if end.cell.row == chosen]
+    assert not made.results.statistics  # one row has nothing to be tested against
+
+
+def test_validation_comes_first_and_the_choice_is_named(swept):
+    made = swept()
+    (chosen,) = made.results.chosen
+    assert [table.title for table in made.tables()] == [
+        "On validation, best round",
+        "On test images, the chosen alone",
+    ]
+    assert made.words()[0].startswith(f"Chosen on the clients' validation images: {chosen} (")
+    assert sweep.CHOSEN in made.words()
+    text = (made.path / "table.md").read_text()
+    assert text.index("## On validation") < text.index("## On test images")
+
+
+def test_files_and_json_hold_no_test_score_of_another_value(swept):
+    made = swept()
+    body = json.loads((made.path / "results.json").read_text())
+    (chosen,) = body["chosen"]
+    (other,) = (row for row in body["rows"] if row["name"] != chosen)
+    means = {name: cell["mean"] for name, cell in other["cells"].items()}
+    assert {name for name, mean in means.items() if mean is not None} == {VALIDATION}
+    assert [*body["pictures"]] == ["fedavg on images, over lr"]
+
+
+def test_a_cell_that_ends_is_shown_with_its_validation_score(swept, caplog):
+    caplog.set_level("INFO", "fedcli")
+    swept(test=True)
+    ends = [line for line in caplog.messages if line.startswith(("[1/2]", "[2/2]"))]
+    assert sum(VALIDATION in line for line in ends) == 2
+    assert not any("clean" in line for line in caplog.messages)
+
+
+def test_all_test_scores_are_shown_where_they_are_asked_for(swept):
+    made = swept(test=True)
+    assert made.to_frame()[ON_TESTS].notna().all(axis=None)
+    assert [table.title for table in made.tables()] == ["On validation, best round", "Scores"]
+    assert made.results.chosen is None
+    assert made.results.notes[0] == sweep.ALL_TESTS
+    assert len(made.scores) == 2
+
+
+def test_each_of_several_methods_has_a_value_of_its_own_chosen(swept):
+    made = swept(["fedavg", "fedprox"])
+    assert [name.partition(",")[0] for name in made.results.chosen] == ["FedAvg", "FedProx"]
+    assert [len(test.rows) for test in made.results.statistics] == [2, 2]
+
+
+def test_methods_without_values_are_compared_on_test_images_as_ever(swept):
+    made = swept(["fedavg", "fedprox"], over=None)
+    assert made.to_frame()[ON_TESTS].notna().all(axis=None)
+    assert not any(word.startswith("Chosen") for word in made.words())
+
+
+def test_the_notes_of_a_table_say_how_many_patients_are_on_both_sides(
+    tmp_path, no_page, no_forecast
+):
+    raw = write_hospitals(tmp_path / "raw", count=60)
+    how = {"site": "hospital", "patient": "patient", "test": 0.4, "size": 8, "jobs": 1}
+    dataset = fedcli.prepare("images", raw=raw, split="image", work=tmp_path, **how)
+    source = fedcli.partition(dataset, by=["hospital"], work=tmp_path)
+    made = fedcli.sweep(["fedavg"], source, over={"lr": [1e-2]}, rounds=1, work=tmp_path)
+    sentence = shared_patients.of_body(manifest.read(source.path).body)
+    assert sentence.endswith(" test patients also have training images")
+    assert made.results.notes[-1] == f"{sentence}."
 
 
 def test_what_a_sweep_goes_over_is_an_option_of_the_method_or_a_flag_of_train(tmp_path):

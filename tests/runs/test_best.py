@@ -16,6 +16,7 @@ from fedcli.federation.server import Federation
 from fedcli.metrics import balanced_accuracy, score
 from fedcli.runs.finished import BEST, open_run, predict
 from fedcli.runs.rules import check
+from fedcli.runs.scoring import in_words
 from fedcli.runs.train import Interrupted
 from fedcli.stages.corrupt import corrupt
 from fedcli.stages.partition import partition
@@ -179,3 +180,11 @@ def test_patience_needs_validation_images(tmp_path):
     assert not (tmp_path / "runs" / "mine").exists()
     with pytest.raises(UsageError, match="--patience=-1 is out of range"):
         check(asked(patience=-1))
+
+
+def test_beside_the_bar_stands_the_validation_score_and_no_test_score():
+    scored = {"clean": {"balanced_accuracy": 0.5}, "corrupted": {"balanced_accuracy": None}}
+    line = {"loss": [1.0, None, 2.0], "test": scored}
+    assert in_words(line) == "loss 1.5, clean 50.0 %"
+    line |= {"validation": {"balanced_accuracy": 0.625}}
+    assert in_words(line) == "loss 1.5, validation 62.5 %"

@@ -28,7 +28,7 @@ from ...errors import FedcliError, UsageError, nearest
 from ...io.hdf5 import create_hdf5, open_hdf5
 from ...seeds import derive
 from ...system.processes import in_order
-from .. import manifest, manifest_bodies
+from .. import manifest, manifest_bodies, shared_patients
 from ..pool import POOL, holdings
 from . import library, matched, mixture
 
@@ -66,6 +66,7 @@ PIECE = 8  # images a process reads, changes and sends back at a time
 COPIED = (
     *manifest_bodies.POOLED,
     *("dataset", "task", "roster", "label_noise", "hidden_attributes", "attack"),
+    shared_patients.KEY,
 )
 
 

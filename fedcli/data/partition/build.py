@@ -21,7 +21,7 @@ from ...console import counted
 from ...errors import FedcliError
 from ...io.hdf5 import create_hdf5
 from ...seeds import derive
-from .. import image_counts, manifest, manifest_bodies, skew
+from .. import image_counts, manifest, manifest_bodies, shared_patients, skew
 from ..manifest import Destination
 from ..pool import PARTS, TEST, TRAIN, Pool, copy_pool, pool_of
 from .held_out import ALL_STAY, Leaving, dropped, held_out, left_out, only_tested, within
@@ -136,6 +136,7 @@ def _write(
     described = skew.describe(
         names, parts, pool.y, classes, None if pool.patient is None else numbers
     )
+    train, val = (np.concatenate([of[part] for of in rows.values()]) for part in ("train", "val"))
     body = {
         **{name: dataset[name] for name in manifest_bodies.POOLED},
         **({"task": labels.MULTI_LABEL} if labels.is_multi_label(dataset) else {}),
@@ -153,9 +154,11 @@ def _write(
         "dropped": int((pool.split == TRAIN).sum()) - len(np.unique(np.concatenate(parts))),
         "unit_overlap": described["units_in_several"],
         "skew": described,
+        **shared_patients.of_parts(
+            dataset["unit"], pool, {"train": train, "val": val, "test": everyone}
+        ),
         **division.body,
     }
-    train, val = (np.concatenate([of[part] for of in rows.values()]) for part in ("train", "val"))
     others = {
         name: at
         for name, at in dataset["attributes"].items()

@@ -170,12 +170,4 @@ def only_tested(pool: Pool, dataset: dict[str, Any], site: Site) -> Pool:
         raise FedcliError(
             f"without {site.value!r} there is no training image", "hold out another site"
         )
-    both = (
-        set()
-        if pool.patient is None
-        else {*pool.patient[there]} & {*pool.patient[split == TRAIN]} - {""}
-    )
-    if both:
-        patients = counted(len(both), "patient or lesion has", "patients or lesions have")
-        console.warn(f"{patients} images both at {site.value} and at sites that train")
     return replace(pool, split=split)

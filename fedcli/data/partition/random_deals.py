@@ -1,5 +1,6 @@
-"""Random deals: even samples, uneven sizes, label shards, and label skew by Dirichlet draws.
+"""Random deals: even samples, uneven sizes, label shards, and label skew by Dirichlet draws; and all to one client.
 
+all         One client has every image, as a hospital that prepares its own; nothing is drawn.
 iid         Every client a random share.
 quantity    Li, Diao, Chen and He, ICDE 2022, arXiv 2102.02079, section IV.D: q ~ Dir(beta), client j gets a share q_j
             of all images at random, so that classes are on average as in the whole. Their code draws q again until
@@ -20,9 +21,22 @@ from typing import Annotated
 
 import numpy as np
 
-from .scheme import Images, Random, cut, register
+from .scheme import Images, Random, Scheme, client_names, cut, register
 
 SCALINGS = 100  # Sinkhorn rounds; what is left after them, the rounding mends
+
+
+@register("all")
+@dataclass(frozen=True, kw_only=True)
+class All(Scheme):
+    """One client with all images, such as a hospital with its own."""
+
+    def assign(self, images: Images) -> dict[str, np.ndarray]:
+        (client,) = client_names(1)
+        return {client: np.arange(len(images))}
+
+    def advice(self) -> str:
+        return "more images"
 
 
 @register("iid")

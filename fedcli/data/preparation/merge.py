@@ -16,7 +16,7 @@ import numpy as np
 from ... import console
 from ...errors import FedcliError, nearest
 from ...labels import is_multi_label, joined
-from .. import manifest, sources
+from .. import manifest, shared_patients, sources
 from ..pool import TEST, BlankPool, Row, iterate, pool_of
 from ..sources.formats.photographs import fit_image, match_channels
 from ..sources.tables import lacking, read_cells
@@ -170,6 +170,7 @@ def _write(
     blank.finish(rows, list(range(count)), attributes)
     test = sum(row.test for row in rows)
     first, *others = bodies.values()
+    unit = next((body["unit"] for body in bodies.values() if body["unit"]), None)
     say = [f"{name} {len(at):,}" for name, at in kept.items()]
     console.say(
         f"merged {console.listed(say)} images, at {side} pixels, {options['channels']} channels"
@@ -193,7 +194,8 @@ def _write(
         "count": count,
         "skipped": [],
         "split": {"train": count - test, "test": test, "by": "each dataset's own"},
-        "unit": next((body["unit"] for body in bodies.values() if body["unit"]), None),
+        "unit": unit,
+        **shared_patients.of_rows(unit, rows),
         "unknown": {name: sum(row.groups.get(name, -1) < 0 for row in rows) for name in attributes},
     }
 

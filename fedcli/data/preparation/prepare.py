@@ -23,10 +23,10 @@ from ...io.files import may_pass
 from ...provenance import OwnCodeError
 from ...system.memory import keep_freed
 from ...system.processes import in_order
-from .. import manifest, originals, overlap, sources
+from .. import manifest, originals, overlap, shared_patients, sources
 from .. import pool as shard
 from ..pool import BlankPool, Row
-from ..sources.division import AS_LISTED, leaking, sample_rows
+from ..sources.division import AS_LISTED, sample_rows
 from ..sources.formats.photographs import (
     fit_image,
     match_channels,
@@ -39,7 +39,6 @@ from ..sources.source import Choices, Listing, Source, Unreadable
 from . import given_tables
 from .request import Request, command, recorded, resolved
 
-WHOLE = "unit", "lesion", "patient"  # splits that keep a unit's images together
 MANY = 1000  # images of a raw folder, which are announced before they are prepared
 ABSENT = "-1"  # stands for the contents of a file that cannot be read
 FILLED = "another --split, --test or --split-file may fill it"
@@ -121,7 +120,6 @@ def _listing(
             listing.rows, request.split_file, request.chosen.get("fold")
         )
         listing = replace(listing, rows=kept, skipped=[*listing.skipped, *left_out])
-        report_leak(card, listing, request.split_file)
     refuse(listing.skipped, choices.strict)
     listing = replace(listing, rows=sample_rows(listing.rows, choices) if listing.rows else [])
     if not listing.rows:
@@ -133,18 +131,6 @@ def _listing(
         listing = given_tables.joined(listing, request.attributes, written)
     column_notes.note_people(listing.rows, listing.attributes)
     return listing
-
-
-def report_leak(card: dict[str, Any], listing: Listing, path: Path) -> None:
-    """Say how many patients or lesions a split file puts on both sides."""
-    if not (leaks := leaking(listing.rows)):
-        return
-    units = console.counted(leaks, "patient or lesion", "patients or lesions")
-    sentence = f"the split of {path.name} leaks: {units} ({listing.patient}) {'has' if leaks == 1 else 'have'} images"
-    whole = next(
-        (f"; --split {word} keeps them together" for word in WHOLE if word in card["splits"]), ""
-    )
-    console.say(f"{sentence} in both train and test{whole}")
 
 
 def check_raw(name: str, raw: Path | None, source: Source, where: str) -> None:
@@ -414,6 +400,7 @@ def describe(
         "count": len(kept),
         "split": {"train": len(kept) - test, "test": test, "by": choices.split},
         "unit": listing.patient,
+        **shared_patients.of_rows(listing.patient, kept),
         "unknown": {
             attribute: sum(row.groups[attribute] < 0 for row in kept)
             for attribute in listing.attributes

@@ -136,11 +136,3 @@ def _patients(
         np.bincount(patient),
         [(label, np.flatnonzero(rank == k)) for k, label in enumerate(rarest_first)],
     )
-
-
-def leaking(rows: list[Row]) -> int:
-    """Patients or lesions with images on both sides of a split."""
-    train, test = (
-        {row.patient for row in rows if row.test is side} - {""} for side in (False, True)
-    )
-    return len(train & test)

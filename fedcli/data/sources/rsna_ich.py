@@ -1,7 +1,8 @@
 """RSNA intracranial haemorrhage: head CT slices with exactly one of five subtypes, from Kaggle's files.
 
 The selection is FedISM's (arXiv 2503.09587): single-label slices, no normal ones, 8:2 split per class. They drew
-25,000 of those slices with an unpublished seed; here all that are in the folder are taken.
+25,000 of those slices with an unpublished seed; here all that are in the folder are taken. They also split slice by
+slice, as --split image does; by default a patient's slices stay together.
 """
 
 import os

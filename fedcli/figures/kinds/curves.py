@@ -86,6 +86,7 @@ def chosen(records: list[Record], names: Sequence[str]) -> list[str]:
         for name in known
         if not any(r.series[name].kind == "group" for r in records if name in r.series)
     ]
+    usual.sort(key=lambda name: not name.startswith("validation"))  # before those of test images
     return list(dict.fromkeys(names)) or [name for name in usual if name not in still] or usual
 
 

@@ -23,6 +23,7 @@ from ..figure import Figure, register
 from ..series import Record, option
 from ..shapes import lines, picture, scaled
 
+VALIDATION = "validation"  # in place of a version of the test images
 CROWDED = 9  # ticks; more of them are turned on their side
 SIZE = 5.0, 3.6  # inches
 OVER = "an option of runs or data, such as q, lr, ratio or severity"
@@ -36,7 +37,11 @@ def frame(
     given: bool,
     over: Annotated[str, OVER],
     metric: Annotated[str, "default: balanced_accuracy"] = "",
-    version: Annotated[str, "of the test images: clean or corrupted; default: their average"] = "",
+    version: Annotated[
+        str,
+        "validation, or of the test images: clean, corrupted or average; default: validation where all runs have such "
+        "images, else average",
+    ] = "",
 ) -> DataFrame:
     """A line per system and value, see points().
 
@@ -57,6 +62,10 @@ def frame(
         say(f"{'some runs' if given else 'left out, as they'} {sentence}; {more}")
     records = records if given else kept
     pairs = list(zip(records, scores(records), strict=True))
+    if not (metric or version) and all(run.best for _, run in pairs):
+        version = VALIDATION
+    if version == VALIDATION:
+        return _on_validation(pairs, over, metric)
     metric = metric or pairs[0][1].usual[0]
     version = version or (
         "average" if all("average" in run.versions for _, run in pairs) else "clean"
@@ -64,6 +73,17 @@ def frame(
     console.say("mean over the last five rounds, ± standard deviation over rounds and seeds")
     on = "mean of clean and corrupted" if version == "average" else version
     return points(pairs, over, metric, version, f"{title(metric)},\n{on} test images (%)")
+
+
+def _on_validation(pairs: Sequence[tuple[Record, Scores]], over: str, metric: str) -> DataFrame:
+    """The points on the clients' validation images. Raises UsageError where a run has none, or another score of them."""
+    chosen = [run.best for _, run in pairs if run.best]
+    if len(chosen) < len(pairs):
+        raise UsageError("a run has no validation images", "partition with --val 0.1")
+    metric = metric or chosen[0].metric
+    console.say("round that is best on validation images, ± standard deviation over seeds")
+    score = f"{title(metric)},\nvalidation images (%)"
+    return points(pairs, over, metric, VALIDATION, score)
 
 
 def check(records: list[Record], key: str) -> None:
@@ -132,6 +152,12 @@ def of_points(
 
 
 def _rounds(run: Scores, metric: str, version: str) -> list[Any]:
+    if version == VALIDATION and run.best:
+        if metric != run.best.metric:
+            raise UsageError(
+                f"validation images have no score {metric!r}", f"they have {run.best.metric}"
+            )
+        return [run.best.validation]
     if version not in run.versions:
         raise UsageError(
             f"a run has no {version} test images", f"give one of {', '.join(run.versions)}"

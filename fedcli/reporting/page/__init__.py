@@ -225,7 +225,8 @@ def _convergence(systems: list[Row]) -> Iterator[inline.Panels]:
         for name, series in record.series.items()
         if name.split(" ")[0] in SCORED and series.scalar and series.kind != "group"
     )
-    curves = convergence.of_series(runs, ["loss", *scored])
+    names = sorted(scored, key=lambda name: not name.startswith("validation"))
+    curves = convergence.of_series(runs, ["loss", *names])
     if len(curves):
         legend = BANDED * any(len(one) > 1 for one in runs.values()) + LOOKED_AT * bool(scored)
         yield replace(

@@ -28,11 +28,11 @@ MOMENTS = {
 
 
 def main(results: Results, star: str = "*") -> list[Table]:
-    """Our numbers in the paper's shape, and those on validation images."""
-    tables = list(layout.tables(results, _legend(results, star)))
+    """Our numbers on validation images where there are some, and those on test images in the paper's shape."""
+    on_tests = layout.tables(results, _legend(results, star))
     if results.shown_columns(validation=True):
-        tables.append(on_validation(results, star))
-    return tables
+        return [on_validation(results, star), *on_tests]
+    return [*on_tests]
 
 
 def on_validation(results: Results, star: str = "*") -> Table:
@@ -128,8 +128,26 @@ def ran(results: Results) -> Table:
 
 
 def findings(results: Results) -> list[str]:
-    """Sentences on the published numbers together, on chance, and on differences between rows."""
-    return [*agreement.sentences([results]), *at_chance(results), *tests(results)[0]]
+    """Sentences on the choice, on the published numbers together, on chance, and on differences between rows."""
+    return [
+        *choice(results),
+        *agreement.sentences([results]),
+        *at_chance(results),
+        *tests(results)[0],
+    ]
+
+
+def choice(results: Results) -> list[str]:
+    """A sentence that names the chosen rows with their numbers on validation images; none where nothing is chosen."""
+    if not results.chosen or len(results.chosen) == len(results.rows):
+        return []
+    columns = results.shown_columns(validation=True)
+    chosen = []
+    for row in results.rows:
+        if row.name in results.chosen:
+            numbers = [shown(row.cells[column.name], column).plain for column in columns]
+            chosen.append(f"{row.name} ({', '.join(numbers)} %)")
+    return [f"Chosen on the clients' validation images: {'; '.join(chosen)}."]
 
 
 def at_chance(results: Results) -> list[str]:

@@ -23,6 +23,7 @@ PRINTED, FURTHER_LINES, FURTHER_COLUMNS = (
     "Further rows",
     "Further columns",
 )
+OF_CHOSEN = "On test images, the chosen alone"
 THEIRS = "  paper"
 FAR = "!"  # before a printed number outside of our interval
 
@@ -71,19 +72,21 @@ def _joined(*parts: str) -> str:
 def tables(results: Results, legend: str) -> Iterator[Table]:
     """The paper's table, then lines and columns that it does not have; one table alone where nothing is published."""
     columns = results.shown_columns(validation=False)
-    spots = [spot(results.layout, row, column) for row in results.rows for column in columns]
+    rows = [row for row in results.rows if results.shows_tests_of(row.name)]
+    spots = [spot(results.layout, row, column) for row in rows for column in columns]
     if results.layout.outer:
         words = [*results.layout.down, ""]
         spots.sort(key=lambda each: words.index(taken(each.column.name, words)[1]))
     printed = [each for each in spots if each.cell.published]
-    first, rows = PRINTED if printed else "Scores", {each.row.name for each in printed}
+    unprinted = "Scores" if results.chosen is None else OF_CHOSEN
+    first, rows_in_print = PRINTED if printed else unprinted, {each.row.name for each in printed}
     lines, heads = {each.line for each in printed}, {each.head for each in printed}
     parts: dict[str, list[Spot]] = {first: []}
     for each in spots:
         title = first
         if printed and each.head not in heads:
             title = FURTHER_COLUMNS
-        elif printed and each.line not in lines and each.row.name in rows:
+        elif printed and each.line not in lines and each.row.name in rows_in_print:
             title = FURTHER_LINES
         parts.setdefault(title, []).append(each)
     for title, part in parts.items():

@@ -1,9 +1,8 @@
 """Fed-ISIC2019: ISIC 2019 by the six hospitals it came from, with FLamby's table of hospitals and folds.
 
 Source: Ogier du Terrail et al., FLamby, NeurIPS 2022 (arXiv 2210.04620). Its 23,247 images are those of ISIC 2019
-that name a lesion. The split "official" is theirs, drawn image by image within a hospital, so it leaks: a lesion may
-have images on both sides. Published results can be compared with no other, so it is the default, and the leak is
-said; "lesion" keeps a lesion's images together.
+that name a lesion. By default a lesion's images stay together. The split "official" is FLamby's, drawn image by image
+within a hospital, so that a lesion may have images on both sides; published results can be compared with no other.
 
 The split "folds" is our reading of Fed-MAS's five (arXiv 2307.14959), of which only the first is public: fold 1 tests
 on the official test part, each other one on a part of the official train part, cut by class within every hospital.
@@ -16,7 +15,7 @@ from pathlib import Path
 from .... import console
 from ....errors import FedcliError
 from ...pool import Row
-from ..division import divided, fold_rows, leaking
+from ..division import divided, fold_rows
 from ..drawing import table
 from ..formats.photographs import photograph
 from ..source import Choices, Listing, Source
@@ -102,10 +101,6 @@ def _split(listing: Listing, choices: Choices) -> Listing:
         return divided(listing, choices)
     if choices.split == "folds" and choices.fold > 1:
         listing = replace(listing, rows=_later_fold(listing.rows, choices))
-    if leaks := leaking(listing.rows):
-        lesions = console.counted(leaks, "lesion has", "lesions have")
-        sentence = f"the split {choices.split!r} leaks: {lesions} images in both train and test"
-        console.say(f"{sentence}; --split lesion keeps them together")
     return listing
 
 

@@ -7,7 +7,6 @@ the table that FLamby's Fed-ISIC2019 made (arXiv 2210.04620), when it lies besid
 
 from pathlib import Path
 
-from .... import console
 from ....errors import FedcliError
 from ..described import listed
 from ..division import divided
@@ -114,7 +113,7 @@ def _attributes(table: DataFrame) -> dict[str, list[str]]:
 
 
 def _check_official(table: DataFrame, raw: Path) -> None:
-    """Refuse a table without FLamby's folds, and say how far they leak."""
+    """Refuse a table without FLamby's folds."""
     if "fold" not in table:
         raise FedcliError(
             f"{raw} has no {CENTERS}, which holds the official fold", "use --split lesion or image"
@@ -124,8 +123,6 @@ def _check_official(table: DataFrame, raw: Path) -> None:
             f"{raw / CENTERS} has no fold for {table.image_id[missing].iloc[0]}",
             "use --split lesion",
         )
-    leak = (table.groupby("lesion_id").fold.nunique() > 1).sum()
-    console.say(f"the official fold leaks: {leak} lesions have images in both train and test")
 
 
 # the synthetic sample

@@ -1,0 +1,174 @@
+"""Patients on both sides of a split: counted by hand, stored in the manifest, and said by every stage that follows."""
+
+import numpy as np
+import pytest
+from hospitals import write_hospitals
+
+import fedcli
+from fedcli.data import manifest, shared_patients
+from fedcli.data.pool import holdings
+from fedcli.reporting.rows import notes
+from fedcli.scores.evaluation_options import EvaluateOptions
+from fedcli.stages import evaluate
+
+SIZE = 8
+COLUMNS = {"patient": "patient", "site": "hospital"}
+
+
+@pytest.mark.parametrize(
+    ("unit", "train", "val", "test", "said"),
+    [
+        ("patient_id", "aab", "", "c", ""),
+        ("patient_id", "aab", "", "abc", "2 of 3 test patients also have training images"),
+        ("LESION", "aab", "", "acc", "1 of 2 test lesions also has training images"),
+        ("patient", "a", "b", "bc", "1 of 2 test patients also has training images"),
+        ("patient", "ab", "abc", "", "2 of 3 validation patients also have training images"),
+        (
+            "patient",
+            "ab",
+            "a",
+            "bc",
+            "1 of 2 test patients and 1 of 1 validation patients also have training images",
+        ),
+    ],
+)
+def test_patients_on_both_sides_are_counted_and_said_in_one_sentence(unit, train, val, test, said):
+    counted = shared_patients.counted(unit, train, val, test)
+    assert shared_patients.of_body(counted) == said
+    assert (shared_patients.KEY in counted) == bool(said)
+
+
+def test_images_of_nobody_in_particular_are_on_no_side():
+    assert shared_patients.counted("patient", ["", "a"], [""], ["", "b"]) == {}
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    return tmp_path_factory.mktemp("work")
+
+
+@pytest.fixture(scope="module")
+def raw(work):
+    """45 patients with an ill and a healthy image each, of which image by image divides many."""
+    return write_hospitals(work / "raw")
+
+
+def prepared(raw, work, split):
+    return fedcli.prepare(
+        "images", raw=raw, size=SIZE, split=split, work=work, jobs=1, test=0.4, **COLUMNS
+    )
+
+
+@pytest.fixture(scope="module")
+def by_image(raw, work):
+    return prepared(raw, work, "image")
+
+
+def of(made):
+    return manifest.read(made.path).body.get(shared_patients.KEY)
+
+
+def said(made):
+    return shared_patients.of_body(manifest.read(made.path).body)
+
+
+def test_the_default_keeps_patients_together_and_says_nothing(raw, work, caplog):
+    made = prepared(raw, work, None)
+    assert of(made) is None
+    assert "also have training images" not in caplog.text
+
+
+def test_a_split_by_image_says_how_many_patients_it_shares_and_what_keeps_them_together(
+    raw, work, caplog
+):
+    made = prepared(raw, work, "image")
+    assert of(made) == {"unit": "patients", "test": {"shared": 20, "of": 28}}
+    sentence = "20 of 28 test patients also have training images"
+    assert f"{sentence}; --split unit keeps them together" in caplog.text
+    caplog.clear()
+    prepared(raw, work, "image")  # the same again, which is there already
+    assert sentence in caplog.text
+
+
+def test_a_partition_has_the_count_and_that_of_validation_patients(by_image, work, caplog):
+    made = fedcli.partition(by_image, iid=True, clients=3, val=0.3, work=work)
+    shared = of(made)
+    assert shared["test"] == {"shared": 20, "of": 28}
+    assert shared["val"]["shared"] > 0
+    assert said(made) in caplog.text
+
+
+def test_whole_patients_at_each_client_share_no_validation_patient(by_image, work):
+    made = fedcli.partition(by_image, iid=True, clients=3, val=0.3, keep_units=True, work=work)
+    assert of(made) == {"unit": "patients", "test": {"shared": 20, "of": 28}}
+
+
+def test_a_corruption_and_changed_labels_keep_the_count(by_image, work):
+    made = fedcli.partition(by_image, by=["hospital"], work=work)
+    noisy = fedcli.corrupt(made, "gaussian", on=["north"], work=work, jobs=1)
+    wrong = fedcli.corrupt(made, "labels", on=["north"], rate=0.5, work=work)
+    assert of(noisy) == of(wrong) == of(made)
+
+
+def test_a_patient_at_a_held_out_hospital_and_at_another_one_is_counted(tmp_path):
+    raw = write_hospitals(tmp_path / "raw")
+    table = raw / "labels.csv"
+    table.write_text(table.read_text().replace("0-1\n", "0-0\n"))  # east's first patient is north's
+    dataset = prepared(raw, tmp_path, None)
+    made = fedcli.partition(dataset, by=["hospital"], hold_out="north", work=tmp_path)
+    assert said(made) == "1 of 15 test patients also has training images"
+
+
+def test_merged_datasets_keep_the_patients_that_one_of_them_shares(by_image, work):
+    raw = write_hospitals(work / "other", seed=1)
+    other = prepared(raw, work, None)
+    made = fedcli.partition(merge=[f"one={by_image.path}", f"two={other.path}"], work=work)
+    assert of(made)["test"]["shared"] == 20
+    assert of(made)["test"]["of"] > 28
+    dataset = manifest.above(made.path, "dataset")
+    assert manifest.read(dataset).body[shared_patients.KEY] == of(made)
+
+
+@pytest.fixture(scope="module")
+def scored(by_image, work):
+    made = fedcli.partition(by_image, by=["hospital"], work=work)
+    run = fedcli.train("fedavg", made, rounds=1, batch_size=64, model="cnn", work=work)
+    return run, evaluate.run(EvaluateOptions(run.path, work=work))
+
+
+SENTENCE = "20 of 28 test patients also have training images"
+
+
+def test_training_says_it(by_image, work, caplog):
+    made = fedcli.partition(by_image, by=["hospital"], work=work)
+    caplog.clear()
+    fedcli.train("fedavg", made, rounds=1, batch_size=64, model="cnn", work=work)
+    assert SENTENCE in caplog.text
+
+
+def test_a_report_and_the_notes_of_a_page_say_it(scored, caplog):
+    _, scores = scored
+    made = fedcli.report([scores.path])
+    assert SENTENCE in " ".join(made.to("markdown").split())
+    assert SENTENCE in caplog.text
+    assert SENTENCE in notes(made.rows)  # "Before you compare"
+
+
+def test_a_model_card_says_it_among_the_known_failures(scored, tmp_path):
+    _, scores = scored
+    fedcli.report([scores.path]).cards(tmp_path)
+    card = (tmp_path / "model-card.md").read_text()
+    assert SENTENCE in card.partition("## Known failures")[2]
+
+
+def test_other_images_of_the_same_dataset_are_compared_with_those_of_the_training(by_image, work):
+    made = fedcli.partition(by_image, by=["hospital"], hold_out="north", work=work)
+    run = fedcli.train("fedavg", made, rounds=1, batch_size=64, model="cnn", work=work)
+    its_own = evaluate.run(EvaluateOptions(run.path, work=work))
+    others = evaluate.run(EvaluateOptions(run.path, on=by_image.path, work=work))
+    assert shared_patients.KEY not in its_own.body
+    pool, rows, test = holdings(by_image.path)
+    trained = [parts["train"] for parts in holdings(made.path).rows.values()]
+    both = {*pool.patient[test]} & {*pool.patient[np.concatenate(trained)]}
+    expected = {"shared": len(both), "of": len({*pool.patient[test]})}
+    assert others.body[shared_patients.KEY] == {"unit": "patients", "test": expected}
