@@ -115,7 +115,7 @@ def adjusted(row: Row, p: float | None, p_seeds: float | None) -> Row:
     )
     if not _below(p):
         verdict, reason = INCONCLUSIVE, ""
-        if row.p is None and row.difference is not None:
+        if p is None:
             reason = ONE_PATIENT
         elif 0 < (row.differing or 0) < FEW:
             unit = row.unit or ""

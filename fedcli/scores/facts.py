@@ -269,7 +269,7 @@ def _whose(key: Where) -> Where:
     return key._replace(group="") if key.measure else key
 
 
-def _reasons(part: Scored, overall: Scored, classes: Sequence[str], needs_every_class: bool) -> str:
+def _reasons(part: Scored, overall: Scored, classes: Sequence[str], every_class: bool) -> str:
     """Why images are too few to be reliable; a class that the whole test set lacks is no reason.
 
     every_class: whether the score needs every class, so that few images of one of them are a reason.
