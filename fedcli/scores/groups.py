@@ -92,8 +92,11 @@ class Patients:
         return (self.smallest > 0) & (self.smallest < count)
 
     def rare(self, names: Sequence[str]) -> str:
-        """The classes or labels with few patients, the rarest first, such as "2 images of ill"; "" where none is."""
-        places = np.flatnonzero(self._below(FEW))
+        """The classes or labels with few patients, the rarest first, such as "2 images of ill"; "" where none is.
+
+        Of so few patients that `few` says enough, only those for which there is no interval.
+        """
+        places = np.flatnonzero(self._below(FEWEST if self.few else FEW))
         places = places[np.argsort(self.smallest[places], kind="stable")]
         texts = [self._words(place, names[place]) for place in places[:NAMED].tolist()]
         if len(places) > NAMED:

@@ -8,6 +8,7 @@ import scipy.stats
 from nested_scores import body_of
 from scored_runs import PATIENTS_OF, SEX, N, Y, drawn, heal, model, ordered, row, scored
 
+from fedcli.comparison.difference import DEPENDENT
 from fedcli.comparison.systems import read
 from fedcli.comparison.tested import compare
 from fedcli.comparison.verdict import INCONCLUSIVE, Difference
@@ -29,11 +30,15 @@ def test_two_equal_systems_have_no_difference_and_p_is_one(tmp_path):
             1,
             INCONCLUSIVE,
         )
-    assert comparison.images[0]["versions"]["clean"]["mcnemar"] == {
-        "only_a": 0,
-        "only_b": 0,
-        "p": 1,
+    apart = compare(
+        [scored(tmp_path / "c", logits, units=None)],
+        [heal(tmp_path / "d", logits, units=None)],
+        resamples=200,
+    )
+    assert apart.images[0]["versions"]["clean"] == {
+        "mcnemar": {"only_a": 0, "only_b": 0, "p": 1},
     }
+    assert comparison.images[0]["versions"]["clean"] == {"mcnemar": None, "reason": DEPENDENT}
     every = (
         "balanced accuracy, clean, AUC, clean, gap by sex, balanced accuracy and gap by sex, AUC"
     )
@@ -166,8 +171,8 @@ def test_gaps_between_groups_and_a_small_group(tmp_path):
 
 def test_two_classes_have_delongs_test_and_auc_binary(tmp_path):
     y = np.arange(N) % 2
-    a = scored(tmp_path / "a", model(0.2, 0, 2, y), y=y)
-    b = heal(tmp_path / "b", model(1.5, 0, 2, y), y=y)
+    a = scored(tmp_path / "a", model(0.2, 0, 2, y), y=y, units=None)
+    b = heal(tmp_path / "b", model(1.5, 0, 2, y), y=y, units=None)
     comparison = compare([a], [b], metrics=["auc_binary"], resamples=100)
     last = comparison.images[0]["versions"]["clean"]["delong"]
     assert last["auc_b"] == body_of(b)["versions"]["clean"]["auc_binary"]["last"]
