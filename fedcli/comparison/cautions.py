@@ -24,7 +24,7 @@ from .verdict import Difference, interval_text, signed, significant
 TOO_NARROW = "intervals may be too narrow, and p too small"
 SCALED = "ES-AUC"
 SPREADS = views.AMONG[1:]  # numbers that one client can decide
-BY_FEW = "; a group with few images, or without one of a class, decides the gap"
+BY_FEW = "; a group with few images, or few or none of a class, decides the gap"
 PRIOR, ADVICE = "--prior logit-adjust, ", "Try {prior}a higher --lr or more rounds"
 
 

@@ -11,7 +11,7 @@ from scored_runs import PATIENTS_OF, SEX, N, Y, drawn, heal, model, ordered, row
 from fedcli.comparison.difference import DEPENDENT
 from fedcli.comparison.systems import read
 from fedcli.comparison.tested import compare
-from fedcli.comparison.verdict import INCONCLUSIVE, Difference
+from fedcli.comparison.verdict import INCONCLUSIVE, ONE_PATIENT, Difference
 from fedcli.errors import UsageError
 from fedcli.metrics import score
 from fedcli.reporting.comparison import notes, sentences
@@ -166,6 +166,23 @@ def test_gaps_between_groups_and_a_small_group(tmp_path):
     assert "sex f: 6 images, fewer than 30, so its score is unreliable" in notes(comparison)
     assert "12 images in the test set, fewer than 30: the intervals may be too narrow" in notes(
         comparison
+    )
+
+
+def test_one_patient_of_a_class_leaves_no_interval_and_no_p(tmp_path):
+    y, sex = np.array([0] * 59 + [1]), np.arange(60) % 2
+    a = scored(tmp_path / "a", model(0.5, 0, 2, y), y=y, units=None, sex=sex)
+    b = heal(tmp_path / "b", model(2, 0, 2, y), y=y, units=None, sex=sex)
+    comparison = compare([a], [b], metrics=["balanced_accuracy", "accuracy"], resamples=100)
+    balanced, accuracy = comparison.rows[:2]
+    assert balanced.difference != 0
+    assert (balanced.low, balanced.p, balanced.reason) == (None, None, ONE_PATIENT)
+    assert accuracy.low is not None
+    gaps = {gap.metric: gap for gap in comparison.groups["sex"].gaps}
+    assert gaps["balanced_accuracy"].low is None
+    assert gaps["accuracy"].low is not None
+    assert notes(comparison)[0] == (
+        "1 image of b in the test set: intervals may be too narrow, and p too small"
     )
 
 
