@@ -113,7 +113,7 @@ def _remarks(runs: Sequence[Scored], notes: Sequence[str]) -> list[str]:
     """Notes on the test images, before those on the systems. notes: of pairing."""
     remarks = [SYNTHETIC] if runs[0].scores.sample else []
     remarks += notes
-    sets = [predicted(run.path) for run in one_of_each(runs)]
+    sets = [predicted(run.path) for run in one_of_each([*runs])]
     patients = reduce(add, (Patients.of(images.y, images.units) for images in sets))
     rare = patients.rare(runs[0].scores.classes)
     if rare:

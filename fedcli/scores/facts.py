@@ -165,8 +165,8 @@ def label_facts(
         for here, of_label in zip(tables, zip(*answers, strict=True), strict=True):
             tables[here].append(of_models(here, of_label))
     made: Table = {}
-    for of_label in tables.values():
-        made |= over_rounds(of_label)
+    for each_round in tables.values():
+        made |= over_rounds(each_round)
     _give_reasons(made, images)
     return made
 
