@@ -12,7 +12,7 @@ from ..errors import FedcliError
 from ..metrics import PARITY, apart, better_low, title
 from ..metrics.task import ONE, SEVERAL
 from ..scores import table, views
-from ..scores.groups import SMALL
+from ..scores.groups import JOIN
 from ..scores.numbers import versions
 from ..scores.parts import MODELS
 from ..scores.scores import Scores
@@ -21,7 +21,10 @@ from .predicted import one_class
 from .systems import BEST, LAST, LAST5, Scored
 from .verdict import Difference, interval_text, signed, significant
 
-BY_FEW = "; a group with few images, or without one of a class, decides the gap"
+TOO_NARROW = "intervals may be too narrow, and p too small"
+SCALED = "ES-AUC"
+SPREADS = views.AMONG[1:]  # numbers that one client can decide
+BY_FEW = "; a group with few images, or few or none of a class, decides the gap"
 PRIOR, ADVICE = "--prior logit-adjust, ", "Try {prior}a higher --lr or more rounds"
 
 
@@ -127,14 +130,39 @@ def _group_means(runs: Sequence[Scored], attribute: str) -> dict[str, float]:
 
 
 def doubtful(runs: Sequence[Scores], metrics: Sequence[str], at: str, view: str = "") -> list[str]:
-    """The columns of a report, of one system's scores or of one view of them, that a small group decides."""
-    attributes = dict.fromkeys(name for scores in runs for name in scores.groups)
-    return [
-        f"{name} {what} {metric}"
-        for name in attributes
-        for metric in dict.fromkeys([*metrics, ONE.area, *SEVERAL.usual])
-        for what in sorted(small_decides(runs, name, "clean", metric, at, view))
-    ]
+    """The columns of a report, of one system's scores or of one view of them, that a small group or client decides."""
+    shown = list(dict.fromkeys([*metrics, ONE.area, *SEVERAL.usual]))
+    columns = []
+    for name in dict.fromkeys(name for scores in runs for name in scores.groups):
+        for metric in shown:
+            for what in sorted(small_decides(runs, name, "clean", metric, at, view)):
+                columns.append(f"{name} {what} {metric}")
+            if has_small_group(runs, name, metric):
+                columns.append(f"{name} {SCALED} ({metric})")
+    for metric in shown:
+        if any(small_clients(scores, metric) for scores in runs):
+            columns += [f"{what} {metric}" for what in SPREADS]
+    return columns
+
+
+def has_small_group(runs: Sequence[Scores], attribute: str, metric: str) -> bool:
+    """Tell whether a group that is too small has a share in a number of all groups, such as the ES-AUC."""
+    for scores in runs:
+        column = scores.groups.get(attribute, {}).get("clean", {}).get(metric, {})
+        small = small_groups(scores, attribute, metric)
+        if any(column[group].last is not None for group in small if group in column):
+            return True
+    return False
+
+
+def small_clients(scores: Scores, metric: str) -> dict[str, str]:
+    """The clients with too few test images of their own for a reliable score, with the reason."""
+    small: dict[str, str] = {}
+    for name, client in scores.clients.items():
+        score = scores.part(client=name).overall.get(client.version, {}).get(metric)
+        if client.part == "own" and score and score.small and score.last is not None:
+            small[name] = score.small
+    return small
 
 
 def small_decides(
@@ -143,7 +171,7 @@ def small_decides(
     """The numbers between groups ("worst group", "gap") that a small group decides in some round that counts."""
     decided: set[str] = set()
     for scores in runs:
-        small = small_groups(scores, attribute).keys()
+        small = small_groups(scores, attribute, metric).keys()
         if not small or not views.compared(metric) or (at == BEST and view):
             continue
         part = scores.part(model=table.BEST) if at == BEST else scores.part(view)
@@ -163,14 +191,15 @@ def small_decides(
     return decided
 
 
-def small_groups(scores: Scores, attribute: str) -> dict[str, str]:
+def small_groups(scores: Scores, attribute: str, *metrics: str) -> dict[str, str]:
     """The groups too small to be reliable, with the reason; the same in every version and round.
 
+    metrics: the scores that are shown; none where any may be.
     A group without any test image, such as a hospital that is left out, has no score that could be unreliable.
     """
     return {
         group: score.small
-        for group, score in scores.members(attribute).items()
+        for group, score in scores.members(attribute, metrics).items()
         if score.small and score.count
     }
 
@@ -193,8 +222,9 @@ def small_in_sets(sets: Mapping[str, Scores], attribute: str) -> dict[str, str]:
 
 
 def unreliable_groups(scores: Scores) -> list[str]:
-    """A sentence for each group of few images, and for each that lacks a class."""
+    """Sentences on all test images where a class has few, on groups of few images, and on each that lacks a class."""
     overall = next(iter(scores.versions["clean"].values()), Score()).missing
+    sentences = _of_all_images(scores)
     few, lacking = [], []
     for name in scores.groups:
         for value in small_groups(scores, name):
@@ -204,7 +234,7 @@ def unreliable_groups(scores: Scores) -> list[str]:
                 for at in score.missing
                 if at not in overall and at < len(scores.classes)
             ]
-            if score.count < SMALL or not classes:
+            if JOIN in score.small or not classes:
                 few.append(f"{name} {value} ({score.small})")
             else:
                 seen, known = (
@@ -215,7 +245,15 @@ def unreliable_groups(scores: Scores) -> list[str]:
                     f"{name} {value} has no test image of {' or '.join(classes)}: its AUC covers {seen} of {known} "
                     "classes"
                 )
-    return [*([f"groups of few test images: {', '.join(few)}"] if few else []), *lacking]
+    if few:
+        sentences.append(f"groups of few test images: {', '.join(few)}")
+    return sentences + lacking
+
+
+def _of_all_images(scores: Scores) -> list[str]:
+    """A sentence where all test images together are few, or those of a class are."""
+    small = scores.versions["clean"].get(scores.usual[1], Score()).small
+    return [f"few test images: {small}; {TOO_NARROW}"] if small else []
 
 
 def doubtful_decisions(scores: Scores, attribute: str, names: Sequence[str]) -> set[str]:

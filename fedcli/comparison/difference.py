@@ -26,6 +26,8 @@ from .resampling import Resamples, left_of_mean
 from .systems import Pairs, Scored
 from .verdict import Compared, adjusted
 
+DEPENDENT = "McNemar's and DeLong's tests take images as independent, and patients have several: see p over patients"
+
 
 @dataclass(frozen=True)
 class GroupTests:
@@ -139,18 +141,22 @@ def _patients(pairs: Pairs, of: Where) -> int:
 def image_tests(a: Scored, b: Scored) -> dict[str, Any]:
     """McNemar's test, and DeLong's of two classes, on the last round's models of one pair of runs.
 
-    Of several labels per image McNemar's is of the images whose labels are all right.
+    Of several labels per image McNemar's is of the images whose labels are all right. Both take images as independent,
+    so where a patient has several they are None, and `reason` says why.
     """
     first, second = predicted(a.path), predicted(b.path)
     result: dict[str, Any] = {"seed": a.seed, "which": a.which, "versions": {}}
+    independent = len(np.unique(first.units)) == len(first.units)
     for version in () if first.counted else first.last:  # which need single images
         if version not in second.last or len(first.last[version]) + len(second.last[version]) > 2:
             continue  # several models answer for one image
         y, tables = first.y, [first.last[version][0], second.last[version][0]]
         right = [np.all(Task.of(y).right(table, y), axis=1) for table in tables]  # bool [N]
-        tests = {"mcnemar": asdict(mcnemar(*right))}
+        tests: dict[str, Any] = {"mcnemar": asdict(mcnemar(*right))}
         if y.ndim == 1 and tables[0].shape[1] == 2 and np.bincount(y, minlength=2).min() > 1:
             a_scores, b_scores = (probabilities(table)[:, 1] for table in tables)
             tests["delong"] = asdict(delong(a_scores, b_scores, y))
+        if not independent:
+            tests = dict.fromkeys(tests) | {"reason": DEPENDENT}
         result["versions"][version] = tests
     return result

@@ -16,6 +16,7 @@ from .. import metrics
 from ..errors import FedcliError
 from ..io.files import sha256
 from ..metrics import gap
+from ..scores.groups import Patients
 from ..scores.parts import AVERAGE, VERSIONS
 from ..scores.statistics import intervals, resampled
 from ..scores.statistics.bootstrap import bootstrap_all, without_each
@@ -81,8 +82,29 @@ def _drawn(path: Path, _: str, identity: str, attribute: str, count: int, seed: 
         tables = bootstrap_all(
             answers, found.y, found.units, resamples=count, seed=seed, groups=places
         )
-        made |= _named(tables, version, attribute, names)
+        named = _named(tables, version, attribute, names)
+        if places is not None:
+            for metric in _without_interval(found, answers[0], places, len(names)):
+                gaps = named[Where(version, attribute=attribute, metric=metric, measure=GAP)]
+                gaps.fill(np.nan)
+        made |= named
     return _with_average(made)
+
+
+def _without_interval(
+    found: Predicted, table: np.ndarray, places: np.ndarray, count: int
+) -> set[str]:
+    """The metrics of which some group has a score but no interval, so that the gap has no interval either."""
+    without: set[str] = set()
+    for g in range(count):
+        at = places == g
+        if Patients.of(found.y[at], found.units[at]).has_interval:
+            continue
+        plan, once = metrics.plan(table[at], found.y[at]), np.ones((int(at.sum()), 1), bool)
+        for metric, values in metrics.resampled(plan, once).items():
+            if metrics.needs_every_class(metric) and not np.isnan(values[0]):
+                without.add(metric)
+    return without
 
 
 def _named(tables: list[Columns], version: str, attribute: str, names: list[str]) -> Table:

@@ -8,6 +8,8 @@ is over the systems that are tested against one in one score, never over scores:
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +17,16 @@ from .. import console
 from ..errors import FedcliError, UsageError, nearest
 from ..metrics import CLASSES, LABELS, RESAMPLED, TWO, names
 from ..scores import numbers
+from ..scores.groups import Patients
 from ..scores.own_metrics import is_own
 from ..scores.parts import AVERAGE, VERSIONS
 from ..scores.scores import SYNTHETIC
 from ..scores.statistics.bootstrap import BCA, LEVEL, PERCENTILE
 from ..scores.statistics.significance import OverSeeds, holm, over_seeds
 from ..scores.table import Where
+from .cautions import TOO_NARROW
 from .difference import GroupTests, difference, group_tests, headline, image_tests
-from .pairing import Sample, paired
+from .pairing import Sample, one_of_each, paired
 from .predicted import one_class, predicted
 from .resampling import Resamples
 from .systems import Scored, read, refuse_mixed, settings
@@ -100,9 +104,21 @@ def compare(
         rows=rows,
         groups={name: group_tests(of, drawn, asked, name) for name in attributes},
         images=[image_tests(*pair) for pair in pairs],
-        remarks=[*([SYNTHETIC] if runs[0].scores.sample else []), *notes],
+        remarks=_remarks(runs, notes),
         versions=numbers.versions(run.scores for run in runs),
     )
+
+
+def _remarks(runs: Sequence[Scored], notes: Sequence[str]) -> list[str]:
+    """Notes on the test images, before those on the systems. notes: of pairing."""
+    remarks = [SYNTHETIC] if runs[0].scores.sample else []
+    remarks += notes
+    sets = [predicted(run.path) for run in one_of_each([*runs])]
+    patients = reduce(add, (Patients.of(images.y, images.units) for images in sets))
+    rare = patients.rare(runs[0].scores.classes)
+    if rare:
+        remarks.append(f"{rare} in the test set: {TOO_NARROW}")
+    return remarks
 
 
 def _side(runs: list[Scored]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ ENOUGH = 3  # seeds, folds or splits, below which no difference is attributed to
 FEW = 6  # patients that differ, below which no exact sign test has a p below SIGNIFICANT
 HIGHER, LOWER, INCONCLUSIVE = "higher", "lower", "inconclusive"
 MODELS_ONLY = "significant for these trained models, not across seeds"
+ONE_PATIENT = "one patient alone has a class, so there is no interval and no p over patients"
 UNITS = {"patient or lesion": "patients or lesions", "image": "images"}
 NOT_EQUAL = "An inconclusive difference does not show that the two are equal: the intervals show how large it may be."
 HOLM = (
@@ -114,7 +115,9 @@ def adjusted(row: Row, p: float | None, p_seeds: float | None) -> Row:
     )
     if not _below(p):
         verdict, reason = INCONCLUSIVE, ""
-        if 0 < (row.differing or 0) < FEW:
+        if p is None:
+            reason = ONE_PATIENT
+        elif 0 < (row.differing or 0) < FEW:
             unit = row.unit or ""
             differ = console.counted(row.differing or 0, f"{unit} differs", f"{UNITS[unit]} differ")
             reason = f"only {differ}, so p cannot be below {row.floor:g}"

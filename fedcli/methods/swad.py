@@ -16,7 +16,9 @@ mean of its weights over its local steps, and the server averages these. How we 
 - the averaged model is scored and kept; the one that travels is FedAvg's to the last bit. Until the first t is found,
   the weights of the last round's steps are scored.
 - batch-norm statistics are averaged along the way, as weights are; the paper freezes batch norm.
-The paper's text was not at hand: the algorithm is that of its code (khanrc/swad, LossValley), where r is 1.3.
+The released code (khanrc/swad, LossValley, where r is 1.3) differs from Algorithm 1, which is used here: where N_e is above
+N_s, as by default, it also goes back over up to N_e - N_s rounds before the start whose loss is below l, counts some of
+the rounds twice, and drops a tail that has risen above l.
 A client sends its model twice, and the server keeps the means of max(N_s, N_e) rounds.
 """
 

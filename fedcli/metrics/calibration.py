@@ -27,6 +27,7 @@ def calibration_error(chance: np.ndarray, right: np.ndarray) -> float | None:
     sees=PROBABILITIES,
     better="low",
     compared=True,
+    every_class=False,
 )
 def calibration_error_top_label(sums: Sums) -> np.ndarray:
     return np.abs(sums.distance_top).sum(0) / sums.images
@@ -39,6 +40,7 @@ def calibration_error_top_label(sums: Sums) -> np.ndarray:
     needs=(TWO,),
     sees=PROBABILITIES,
     better="low",
+    every_class=False,
 )
 def calibration_error_positive_class(sums: Sums) -> np.ndarray:
     return np.abs(sums.distance_positive).sum(0) / sums.images

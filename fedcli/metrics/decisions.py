@@ -22,6 +22,7 @@ def by_images(values: np.ndarray, sums: Sums) -> np.ndarray:
     headline=True,
     compared=True,
     resampled=True,
+    every_class=False,
 )
 def accuracy(sums: Sums) -> np.ndarray:
     return sums.hits.sum(0) / sums.images
@@ -52,7 +53,12 @@ def f1_macro(sums: Sums) -> np.ndarray:
     return sums.over_classes(sums.f1)
 
 
-@metric("f1_weighted", "F1, weighted", "the same, each class weighted by its number of images")
+@metric(
+    "f1_weighted",
+    "F1, weighted",
+    "the same, each class weighted by its number of images",
+    every_class=False,
+)
 def f1_weighted(sums: Sums) -> np.ndarray:
     return by_images(sums.f1, sums)
 
@@ -70,6 +76,7 @@ def precision_macro(sums: Sums) -> np.ndarray:
     "precision_weighted",
     "precision, weighted",
     "the same, each class weighted by its number of images",
+    every_class=False,
 )
 def precision_weighted(sums: Sums) -> np.ndarray:
     return by_images(sums.precision, sums)
@@ -85,7 +92,10 @@ def recall_macro(sums: Sums) -> np.ndarray:
 
 
 @metric(
-    "recall_weighted", "recall, weighted", "the same, each class weighted by its number of images"
+    "recall_weighted",
+    "recall, weighted",
+    "the same, each class weighted by its number of images",
+    every_class=False,
 )
 def recall_weighted(sums: Sums) -> np.ndarray:
     return by_images(sums.recall, sums)

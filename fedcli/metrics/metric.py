@@ -45,6 +45,7 @@ class Metric:
         better: "high" or "low".
         headline: whether clients are compared by it. compared: whether groups are. resampled: whether it has intervals
             and paired tests.
+        every_class: whether it needs images of every class, so that few of the rarest make it uncertain.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Metric:
     headline: bool = False
     compared: bool = False
     resampled: bool = False
+    every_class: bool = True
 
     def value(self, plan: Any, weights: np.ndarray | None = None) -> np.ndarray:
         """Of images that count so often each: weights [N, B], one each where None -> [B]."""
@@ -70,7 +72,7 @@ _own: ContextVar[tuple[Metric, ...]] = ContextVar("own", default=())
 def metric(
     name: str, title: str, meaning: str, *, needs: tuple[str, ...] = (CLASSES, TWO), **about: Any
 ) -> Callable[[Function], Function]:
-    """Register the function below it. about: sees, better, headline, compared and resampled, as of Metric."""
+    """Register the function below it. about: sees, better, headline, compared, resampled and every_class, as of Metric."""
 
     def register(function: Function) -> Function:
         assert name not in _registry, name
@@ -123,6 +125,12 @@ def title(name: str) -> str:
         return _registry[name].title
     each = _registry.get(name.removesuffix(OF_EACH))
     return f"{each.title}, mean over classes" if each else name.replace("_", " ")
+
+
+def needs_every_class(name: str) -> bool:
+    """True of a metric that needs images of every class; of one's own metrics nothing else is known."""
+    known = _registry.get(name) or _registry.get(f"{name}_macro")  # of one label
+    return known is None or known.every_class
 
 
 def better_low(name: str) -> bool:

@@ -191,6 +191,7 @@ OF_LABEL["f1"] = lambda sums: np.where(
     needs=(LABELS,),
     compared=True,
     resampled=True,
+    every_class=False,
 )
 def exact_match_accuracy(sums: LabelSums) -> np.ndarray:
     return sums.exact / sums.labelled
@@ -204,6 +205,7 @@ def exact_match_accuracy(sums: LabelSums) -> np.ndarray:
     headline=True,
     compared=True,
     resampled=True,
+    every_class=False,
 )
 def hamming_accuracy(sums: LabelSums) -> np.ndarray:
     return (sums.hits + sums.passed).sum(0) / (sums.true + sums.false).sum(0)
@@ -216,6 +218,7 @@ def hamming_accuracy(sums: LabelSums) -> np.ndarray:
     sees=PROBABILITIES,
     better="low",
     compared=True,
+    every_class=False,
 )
 def calibration_error(sums: LabelSums) -> np.ndarray:
     known = sums.plan.y != UNKNOWN  # [N, L]

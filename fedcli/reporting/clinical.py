@@ -19,7 +19,10 @@ from .table import DAGGER, NONE, Column, Table, bounded, percent
 SHOWN_AT = (0.05, 0.1, 0.2, 0.3, 0.5)  # threshold probabilities of the table; scores.json has more
 SUBGROUPS = 10  # of lowest accuracy
 WILSON = "(95 % Wilson interval, with a patient's images taken as independent)"
-UNSURE = f" {DAGGER} marks a gap that a group which is too small or lacks a class decides, whatever its p."
+UNSURE = (
+    f" {DAGGER} marks a gap that a group which is too small, or lacks a class or has few images of one, decides, "
+    "whatever its p."
+)
 Facts = dict[str, Any]  # numbers of a line by name
 Line = tuple[Any, ...]  # names of what it is of, then its numbers
 

@@ -337,7 +337,7 @@ def _legend(rows: list[Row], whole: Table, leads: Leads, best: str, *, tested: b
         LOWER: any(column.lower for column in whole.columns),
         _marks(rows, leads, best): any(cell.best for row in whole.rows for cell in row),
         UNRANKED: len(rows) > 1 and len({row.comparable for row in rows}) == len(rows),
-        by_group.unreliable(scores for row in rows for scores in row.each): any(
+        by_group.unreliable((of for row in rows for of in row.each), clients=True): any(
             cell.doubtful for row in whole.rows for cell in row
         ),
         CALIBRATION: "calibration_error" in keys,

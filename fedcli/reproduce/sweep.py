@@ -62,7 +62,7 @@ LEFT_OUT = (
 LEGEND = (
     "In percent, last round's model. Held out: all images of "
     "that site, with the 95 % bootstrap interval over its patients. The other columns are the dataset's own test part "
-    "by site, [number of images]; † marks a site that is too small or lacks a class."
+    "by site, [number of images]; † marks a site that is too small, or lacks a class or has few images of one."
 )
 Sites = dict[
     str, PartitionOptions

@@ -6,27 +6,28 @@ and what lies between groups is measured of each model and averaged too, since i
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from .. import metrics
 from ..labels import YES
-from ..metrics import Groupings, Task, groupings_at
+from ..metrics import Groupings, Task, groupings_at, needs_every_class
 from ..metrics.parity import decided_labels, parity, parity_of_labels, undefined_rates
 from . import views
-from .groups import SMALL
+from .groups import JOIN, NAMED, Patients
 from .parts import Grouped
 from .scores import Edges, Part
 from .table import Number, Score, Table, Where
 
-NAMED = 4  # labels that a reason names
 Rounds = Iterable[
     tuple[int, Sequence[np.ndarray]]
 ]  # number of a kept round, logits [N, C] of each model that answers
 Scored = Mapping[
     str, Any
-]  # one model on some images: metric -> score, and "count" and "classes_missing" of the images
+]  # one model on some images: metric -> score, and "count", "classes_missing" and "patients" of the images
+NOT_SCORES = "count", "classes_missing", "patients"
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,19 @@ class Images:
             self, y=self.y[places], groupings=groupings_at(self.groupings, places), units=units
         )
 
+    @cached_property
+    def patients(self) -> Patients:
+        """The patients of all the images."""
+        return Patients.of(self.y, self.units)
+
+    @cached_property
+    def patients_by_group(self) -> dict[str, list[Patients]]:
+        """Attribute -> the patients of each of its groups."""
+        by_group = {}
+        for name, (places, values) in self.groupings.items():
+            by_group[name] = [self.at(places == g).patients for g in range(len(values))]
+        return by_group
+
     def grouped(self) -> dict[str, Grouped]:
         """Attribute -> images in no group, and rates that no decision could give."""
         task, about = Task.of(self.y), {}
@@ -74,27 +88,34 @@ def of_model(
 ) -> Table:
     """The lines of one model in one round: of all images, of each group, and of differences between groups.
 
-    groups: attribute -> group -> scores, as by metrics.score(). differences: attribute -> name -> difference in
-    decisions. classes: their names, for why a group is too small to be reliable; None where that is not said.
+    groups: attribute -> group -> scores, as by metrics.score(), with the patients. differences: attribute -> name ->
+    difference in decisions. classes: their names, for why images are too few to be reliable; None where that is not
+    known.
     """
-    table = _lines(where, round, whole)
+    table = _lines(where, round, whole, whole, classes)
     for name, of_values in groups.items():
         here = where._replace(attribute=name)
         for group, scored in of_values.items():
-            small = "" if classes is None else _reasons(scored, whole, classes)
-            table |= _lines(here._replace(group=group), round, scored, small)
+            table |= _lines(here._replace(group=group), round, scored, whole, classes)
         for difference, value in differences[name].items():
             table[here._replace(metric=difference)] = Score([value], [round])
     return table
 
 
-def _lines(where: Where, round: int, scored: Scored, small: str = "") -> Table:
+def _lines(
+    where: Where, round: int, scored: Scored, whole: Scored, classes: Sequence[str] | None
+) -> Table:
+    """The lines of some images, each with the reason for which they are too few; whole: the scores of all images."""
     count, missing = scored.get("count", 0), tuple(scored.get("classes_missing", ()))
-    return {
-        where._replace(metric=name): Score([value], [round], count, missing, small)
-        for name, value in scored.items()
-        if name not in ("count", "classes_missing")
-    }
+    reasons = {True: "", False: ""}  # by needs_every_class()
+    if classes is not None:
+        reasons = {every: _reasons(scored, whole, classes, every) for every in reasons}
+    table: Table = {}
+    for name, value in scored.items():
+        if name not in NOT_SCORES:
+            small = reasons[needs_every_class(name)]
+            table[where._replace(metric=name)] = Score([value], [round], count, missing, small)
+    return table
 
 
 def facts(where: Where, images: Images, rounds: Rounds, by: Iterable[str] = ()) -> Table:
@@ -115,15 +136,19 @@ def of_round(
 def _answer(
     where: Where, round: int, images: Images, logits: np.ndarray, by: Iterable[str]
 ) -> Table:
-    def scored(at: np.ndarray | slice) -> Scored:
-        return metrics.score(logits[at], images.y[at], groupings_at(images.groupings, at))
+    def scored(at: np.ndarray | slice, patients: Patients) -> Scored:
+        of_groups = groupings_at(images.groupings, at)
+        return metrics.score(logits[at], images.y[at], of_groups) | {"patients": patients}
 
     groups, differences = {}, {}
     for name in by:
         places, values = images.groupings[name]
-        groups[name] = {value: scored(places == g) for g, value in enumerate(values)}
+        patients = images.patients_by_group[name]
+        groups[name] = {value: scored(places == g, patients[g]) for g, value in enumerate(values)}
         differences[name] = parity(Task.of(images.y).decided(logits, images.y, places, len(values)))
-    return of_model(where, round, scored(slice(None)), groups, differences, images.classes)
+    return of_model(
+        where, round, scored(slice(None), images.patients), groups, differences, images.classes
+    )
 
 
 def label_facts(
@@ -139,9 +164,22 @@ def label_facts(
         ]
         for here, of_label in zip(tables, zip(*answers, strict=True), strict=True):
             tables[here].append(of_models(here, of_label))
-    return {
-        key: score for of_label in tables.values() for key, score in over_rounds(of_label).items()
-    }
+    made: Table = {}
+    for each_round in tables.values():
+        made |= over_rounds(each_round)
+    _give_reasons(made, images)
+    return made
+
+
+def _give_reasons(table: Table, images: Images) -> None:
+    """Say of scores of single labels why they are unreliable: few patients with the label, or without it."""
+    for key, score in table.items():
+        patients = images.patients
+        if key.group:
+            values = images.groupings[key.attribute][1]
+            patients = images.patients_by_group[key.attribute][values.index(key.group)]
+        if needs_every_class(key.metric) and not key.measure:
+            score.small = patients.of_label(images.classes.index(key.label)).rare([key.label])
 
 
 def _of_each_label(
@@ -231,15 +269,22 @@ def _whose(key: Where) -> Where:
     return key._replace(group="") if key.measure else key
 
 
-def _reasons(part: Scored, overall: Scored, classes: Sequence[str]) -> str:
-    """Why a group is too small to be reliable; a class that the whole test set lacks is no reason."""
-    if not (count := part["count"]):
+def _reasons(part: Scored, overall: Scored, classes: Sequence[str], every_class: bool) -> str:
+    """Why images are too few to be reliable; a class that the whole test set lacks is no reason.
+
+    every_class: whether the score needs every class, so that few images of one of them are a reason.
+    """
+    if not part["count"]:
         return "no test image"
     lacking = [classes[c] for c in part["classes_missing"] if c not in overall["classes_missing"]]
-    reasons = [f"{count} image{'s' * (count != 1)}, fewer than {SMALL}"] if count < SMALL else []
+    patients: Patients = part["patients"]
+    reasons = [patients.few] if patients.few else []
     if lacking and "auc_macro" in part:
         more = f" and {len(lacking) - NAMED} more" * (len(lacking) > NAMED)
         reasons.append(f"no AUC of {', '.join(lacking[:NAMED])}{more}")
     elif lacking:
         reasons.append(f"no image of {', '.join(lacking)}")
-    return "; ".join(reasons)
+    rare = patients.rare(classes)
+    if every_class and rare:
+        reasons.append(rare)
+    return JOIN.join(reasons)

@@ -90,7 +90,9 @@ LAST = attrgetter("last")
 def _scored(metrics: Mapping[str, Score], of: Callable[[Score], Any] = _over) -> Nested:
     """Scores of the same images, and what those are. of: a score, over the rounds or in the last."""
     some = next(iter(metrics.values()), Score())
-    about = {"count": some.count, "classes_missing": list(some.missing)}
+    reason = max((score.small for score in metrics.values()), key=len, default="")
+    about: Nested = {"count": some.count, "classes_missing": list(some.missing)}
+    about |= {"small": bool(reason), "reason": reason}
     return {name: of(score) for name, score in metrics.items()} | about
 
 
@@ -168,11 +170,7 @@ def _groups(part: Part, attribute: str, version: str, about: Grouped | None) -> 
         for group, score in column.items():
             by_group.setdefault(group, {})[metric] = score
     last = {name: score.last for name, score in single.items()} | {
-        "groups": {
-            group: _scored(known, LAST)
-            | {"small": bool(small := next(iter(known.values())).small), "reason": small}
-            for group, known in by_group.items()
-        },
+        "groups": {group: _scored(known, LAST) for group, known in by_group.items()},
         "overall": _scored(part.overall.get(version, {}), LAST),
         "between": {
             metric: {name: score.last for name, score in lies.items()}

@@ -5,7 +5,7 @@ all of it as one object, for `--json` and for recipes' places such as versions/c
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -281,9 +281,20 @@ class Scores:
         """Attribute -> clean or corrupted -> metric -> group -> score, by the run's model."""
         return groups_of(self.part())
 
-    def members(self, attribute: str) -> dict[str, Score]:
-        """Group -> one of its scores, which says how many images it has and whether they are too few."""
-        return next(iter(self.groups.get(attribute, {}).get("clean", {}).values()), {})
+    def members(self, attribute: str, metrics: Iterable[str] = ()) -> dict[str, Score]:
+        """Group -> one of its scores, which says how many images it has and why they are too few.
+
+        metrics: those of which one may need more images; none where any may.
+        """
+        columns = self.groups.get(attribute, {}).get("clean", {})
+        members: dict[str, Score] = {}
+        for column in [
+            columns[metric] for metric in metrics if metric in columns
+        ] or columns.values():
+            for group, score in column.items():
+                if group not in members or len(score.small) > len(members[group].small):
+                    members[group] = score
+        return members
 
     @cached_property
     def cross_site(self) -> dict[str, dict[str, dict[str, Score]]]:

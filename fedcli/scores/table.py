@@ -13,7 +13,7 @@
     value      from 0 to 1, empty where it has no meaning
     low, high  95 % interval of the last round's score; `interval` says how it was drawn, such as percentile by image,
                and `units` from how many
-    count      images; `missing`: places of the classes without one; `small`: why a group is too small to be reliable
+    count      images; `missing`: places of the classes without one; `small`: why these are too few to be reliable
 
 Lines of a group of metrics that groups are not compared by are of the last round alone. What follows from these lines
 is no part of the file: see views.py.

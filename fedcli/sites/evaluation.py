@@ -34,6 +34,7 @@ from ..scores import predictions
 from ..scores.evaluate import about
 from ..scores.evaluation_options import EvaluateOptions
 from ..scores.facts import of_model, over_rounds
+from ..scores.groups import Patients
 from ..scores.parts import Client, Curve, Curves, Grouped, ReliabilityBin, RocPoint
 from ..scores.scores import Scores
 from ..scores.statistics.intervals import Answered
@@ -156,9 +157,9 @@ class _Answers:
         )
 
     def _lines(self, where: Where, round: int, tallies: Tallies) -> Table:
-        groups = self.by_group(tallies, Tally.score)
+        groups = self.by_group(tallies, _score)
         differences = {name: parity(tables) for name, tables in self._decisions(tallies).items()}
-        return of_model(where, round, tallies[ALL].score(), groups, differences, self.classes)
+        return of_model(where, round, _score(tallies[ALL]), groups, differences, self.classes)
 
     def _decisions(self, tallies: Tallies) -> dict[str, np.ndarray]:
         """Attribute -> images of each group by true and predicted class [G, C, C]."""
@@ -180,6 +181,11 @@ class _Answers:
         last, clients = self.whole[version][-1], self.last.items()
         of_clients = {client: _curve(answer.versions[version][ALL]) for client, answer in clients}
         return Curves(_curve(last[ALL]), self.by_group(last, _curve), of_clients)
+
+
+def _score(tally: Tally) -> dict[str, Any]:
+    """The scores of a tally, with its images of each class: which of them are of one patient is not known."""
+    return tally.score() | {"patients": Patients(tally.images, tally.table.sum(1))}
 
 
 def _scored(path: Path, answers: _Answers, folder: Path) -> dict[str, Any]:

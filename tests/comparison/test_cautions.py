@@ -3,11 +3,15 @@
 from dataclasses import replace
 
 import numpy as np
+from nested_scores import ABOUT
 from scored_runs import Y, heal, model, scored
 
-from fedcli.comparison.cautions import at_chance, levelling_down
+from fedcli.comparison.cautions import at_chance, doubtful, levelling_down, unreliable_groups
 from fedcli.comparison.verdict import INCONCLUSIVE, MODELS_ONLY, Difference
+from fedcli.reporting.by_group import unreliable
 from fedcli.reporting.rows import notes, rows
+from fedcli.scores.parts import Client
+from fedcli.scores.scores import Scores
 from fedcli.scores.table import Score, Where
 
 SURE = Difference(low=-0.15, high=-0.05, p=0.001, samples=1, verdict=MODELS_ONLY)
@@ -118,3 +122,39 @@ def test_only_the_seed_that_is_at_chance_is_named(tmp_path):
     ]
     said = " ".join(notes(rows(paths, spread="pooled")))
     assert "no better than chance (33.3 %) on clean images (seed 1): " in said
+
+
+def of_two_hospitals(why):
+    """A run with two hospitals and two groups, of which one each is small for this reason."""
+    area = Where("clean", metric="auc_ovo_macro")
+    table = {area: Score([0.7], [1], 80)}
+    for name, score, small in (("north", 0.6, why), ("south", 0.8, "")):
+        lines = Score([score], [1], 40, (), small)
+        table[area._replace(client=name)] = lines
+        table[area._replace(attribute="site", group=name)] = lines
+    clients = {name: Client("clean", "own") for name in ("north", "south")}
+    return Scores(**ABOUT, clients=clients, table=table)
+
+
+def test_few_images_of_a_class_decide_gaps_scaled_scores_and_spreads_over_clients():
+    area = "auc_ovo_macro"
+    assert doubtful([of_two_hospitals("2 images of ill")], [area], "last5") == [
+        f"site gap {area}",
+        f"site worst group {area}",
+        f"site ES-AUC ({area})",
+        f"std among clients {area}",
+        f"worst among clients {area}",
+    ]
+    assert doubtful([of_two_hospitals("")], [area], "last5") == []
+
+
+def test_the_sentences_name_few_images_of_a_class_in_all_images_and_in_groups():
+    scores = of_two_hospitals("2 images of ill")
+    scores.table[Where("clean", metric="auc_ovo_macro")].small = "5 images of ill"
+    assert unreliable_groups(scores) == [
+        "few test images: 5 images of ill; intervals may be too narrow, and p too small",
+        "groups of few test images: site north (2 images of ill)",
+    ]
+    assert unreliable([scores], clients=True) == (
+        "† not reliable: site north (2 images of ill), client north (2 images of ill)."
+    )

@@ -8,9 +8,10 @@ import scipy.stats
 from nested_scores import body_of
 from scored_runs import PATIENTS_OF, SEX, N, Y, drawn, heal, model, ordered, row, scored
 
+from fedcli.comparison.difference import DEPENDENT
 from fedcli.comparison.systems import read
 from fedcli.comparison.tested import compare
-from fedcli.comparison.verdict import INCONCLUSIVE, Difference
+from fedcli.comparison.verdict import INCONCLUSIVE, ONE_PATIENT, Difference
 from fedcli.errors import UsageError
 from fedcli.metrics import score
 from fedcli.reporting.comparison import notes, sentences
@@ -29,11 +30,15 @@ def test_two_equal_systems_have_no_difference_and_p_is_one(tmp_path):
             1,
             INCONCLUSIVE,
         )
-    assert comparison.images[0]["versions"]["clean"]["mcnemar"] == {
-        "only_a": 0,
-        "only_b": 0,
-        "p": 1,
+    apart = compare(
+        [scored(tmp_path / "c", logits, units=None)],
+        [heal(tmp_path / "d", logits, units=None)],
+        resamples=200,
+    )
+    assert apart.images[0]["versions"]["clean"] == {
+        "mcnemar": {"only_a": 0, "only_b": 0, "p": 1},
     }
+    assert comparison.images[0]["versions"]["clean"] == {"mcnemar": None, "reason": DEPENDENT}
     every = (
         "balanced accuracy, clean, AUC, clean, gap by sex, balanced accuracy and gap by sex, AUC"
     )
@@ -164,10 +169,27 @@ def test_gaps_between_groups_and_a_small_group(tmp_path):
     )
 
 
+def test_one_patient_of_a_class_leaves_no_interval_and_no_p(tmp_path):
+    y, sex = np.array([0] * 59 + [1]), np.arange(60) % 2
+    a = scored(tmp_path / "a", model(0.5, 0, 2, y), y=y, units=None, sex=sex)
+    b = heal(tmp_path / "b", model(2, 0, 2, y), y=y, units=None, sex=sex)
+    comparison = compare([a], [b], metrics=["balanced_accuracy", "accuracy"], resamples=100)
+    balanced, accuracy = comparison.rows[:2]
+    assert balanced.difference != 0
+    assert (balanced.low, balanced.p, balanced.reason) == (None, None, ONE_PATIENT)
+    assert accuracy.low is not None
+    gaps = {gap.metric: gap for gap in comparison.groups["sex"].gaps}
+    assert gaps["balanced_accuracy"].low is None
+    assert gaps["accuracy"].low is not None
+    assert notes(comparison)[0] == (
+        "1 image of b in the test set: intervals may be too narrow, and p too small"
+    )
+
+
 def test_two_classes_have_delongs_test_and_auc_binary(tmp_path):
     y = np.arange(N) % 2
-    a = scored(tmp_path / "a", model(0.2, 0, 2, y), y=y)
-    b = heal(tmp_path / "b", model(1.5, 0, 2, y), y=y)
+    a = scored(tmp_path / "a", model(0.2, 0, 2, y), y=y, units=None)
+    b = heal(tmp_path / "b", model(1.5, 0, 2, y), y=y, units=None)
     comparison = compare([a], [b], metrics=["auc_binary"], resamples=100)
     last = comparison.images[0]["versions"]["clean"]["delong"]
     assert last["auc_b"] == body_of(b)["versions"]["clean"]["auc_binary"]["last"]

@@ -8,7 +8,15 @@ from scored_runs import heal, model, ordered, scored
 
 from fedcli.comparison import verdict
 from fedcli.comparison.tested import compare
-from fedcli.comparison.verdict import HIGHER, INCONCLUSIVE, LOWER, MODELS_ONLY, Difference, adjusted
+from fedcli.comparison.verdict import (
+    HIGHER,
+    INCONCLUSIVE,
+    LOWER,
+    MODELS_ONLY,
+    ONE_PATIENT,
+    Difference,
+    adjusted,
+)
 from fedcli.errors import UsageError
 from fedcli.reporting import comparison
 from fedcli.reporting.comparison import heading, legend, remarks, said_against, sentences, table
@@ -76,7 +84,7 @@ def test_a_difference_that_no_seed_changes_has_no_test_over_seeds(tmp_path):
         ),
         (0.2, 0.01, 3, INCONCLUSIVE, "the seeds agree, but other test patients might reverse it"),
         (0.2, 0.01, 2, INCONCLUSIVE, ""),
-        (None, 0.2, 3, INCONCLUSIVE, ""),
+        (None, 0.2, 3, INCONCLUSIVE, ONE_PATIENT),
     ],
 )
 def test_what_two_sources_of_chance_leave_to_say(p, over, seeds, expected, why):

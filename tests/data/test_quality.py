@@ -126,3 +126,21 @@ def test_distances_by_hand_and_who_stands_out_in_words():
     assert (
         quality_by_site.facts({"a": shifted(10, 40)})["a"]["measures"]["noise"]["distance"] is None
     )
+
+
+def test_the_sharpness_of_a_white_dot_by_hand():
+    """The Laplacian of a dot of 36 is -144 in its place and 36 beside it in four of nine places: 20 36^2 / 9."""
+    dot = np.zeros((5, 5, 1), np.uint8)
+    dot[2, 2] = 36
+    assert measured(dot)["sharpness"] == pytest.approx(20 * 36**2 / 9)
+
+
+def test_each_image_counts_alike_in_the_deviation_within_sites():
+    """Ten images in bin 10, one in 20 and one in 24: variances 1/12 and 4 + 1/12, pooled (10 / 12 + 8 + 2 / 12) / 12."""
+    one_bin, two_bins = np.zeros((2, len(NAMES), BINS))
+    one_bin[:, 10] = 10
+    two_bins[:, [20, 24]] = 1
+    known = quality_by_site.facts({"north": one_bin, "south": two_bins})
+    for site in known.values():
+        distances = [each["distance"] for each in site["measures"].values()]
+        assert distances == pytest.approx([12 / 0.75**0.5] * len(NAMES))

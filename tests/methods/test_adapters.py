@@ -328,3 +328,12 @@ def test_it_computes_low_where_the_network_does(base):
         low = made(x)
     assert low.dtype == torch.bfloat16 and not torch.equal(low.float(), made(x))
     torch.testing.assert_close(low.float(), made(x), atol=0.3, rtol=0.05)
+
+
+def test_singular_values_have_the_mean_size_of_those_of_the_models():
+    """Sizes 1, 3, 2 and 6 have the mean 3, which all of the average have; the rest of its size is in A."""
+    ones = torch.eye(2).expand(2, 2, 2)
+    models = Factors(ones, torch.tensor([[[1.0, 3.0]], [[2.0, -6.0]]]), ones)
+    weights = torch.tensor([0.5, 0.5])
+    (_, s, _), _ = product_mean(models, weights, weights[:, None])
+    assert s.abs().flatten().tolist() == pytest.approx([3.0, 3.0])

@@ -49,3 +49,19 @@ def test_of_two_classes_nothing_is_left_to_keep():
     assert not local.warning(net, 3)
     net.class_names = ["a", "b"]
     assert "FedNTD is FedAvg" in local.warning(net, 3)
+
+
+def test_the_global_model_has_the_client_s_own_statistics():
+    """In a second round under --bn local: the same model twice, whose distance to itself is 0."""
+    net, shard = toy_net(dropout=0.0).eval(), toy_shard("north", 12)
+    layout, local = Layout(net), resolve("fedntd").local
+    theta = layout.read()
+    for norm in net.modules():
+        if isinstance(norm, torch.nn.BatchNorm2d):
+            norm.running_mean += 3.0
+    client = ClientRound("north", 0, 2, 3, 0.1, theta, {}, layout, shard, None, {})
+    assert not torch.equal(theta, layout.read())
+    local.on_round_start(net, client)
+    batch = next(shard.in_order())
+    loss = local.loss(net, batch, client)
+    torch.testing.assert_close(loss, F.cross_entropy(net(batch.x), batch.y))

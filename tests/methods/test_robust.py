@@ -7,6 +7,7 @@ from conftest import client_updates, flat_layout, play
 from scipy.optimize import minimize
 
 from fedcli.methods import resolve
+from fedcli.methods.robust import number
 
 RULES = "median", "trimmed-mean", "krum", "multi-krum", "rfa", "norm-clipping"
 HONEST = [[1.0, 2.0], [2.0, 1.0], [1.5, 1.5], [1.0, 1.0]]
@@ -119,3 +120,24 @@ def test_a_large_table_is_sorted_in_pieces(monkeypatch):
 def test_a_federation_whose_rule_leaves_nobody_out_trains_as_fedavg():
     theta = play("norm-clipping", {"norm": 1e9}, rounds=2).theta
     torch.testing.assert_close(theta, play("fedavg", rounds=2).theta)
+
+
+@pytest.mark.parametrize(
+    ("hostile", "clients", "expected"), [(0.2, 6, 2), (0.2, 15, 3), (0.1, 4, 1), (0.4, 3, 1)]
+)
+def test_a_share_of_hostile_clients_is_rounded_up_to_fewer_than_half(hostile, clients, expected):
+    assert number(hostile, clients) == expected
+
+
+def test_trimmed_mean_of_six_leaves_out_two_at_either_end():
+    models = [[value, 0.0] for value in (-50.0, 0.0, 1.0, 3.0, 7.0, 99.0)]
+    assert aggregate("trimmed-mean", models, {"hostile": 0.2})[0] == [2.0, 0.0]
+
+
+def test_rfa_starts_at_the_mean_by_images():
+    """Of 0, 4 and 8 with 1, 1 and 2 images it is 5: distances 5, 1, 3, weights 0.05, 0.25, 1/6 of their sum."""
+    models = [[0.0, 0.0], [4.0, 0.0], [8.0, 0.0]]
+    n = np.array([1.0, 1.0, 2.0])
+    model, weights = aggregate("rfa", models, {"iterations": 1}, n=n)
+    assert weights == pytest.approx([3 / 28, 15 / 28, 10 / 28])
+    assert model == pytest.approx([5.0, 0.0])

@@ -6,6 +6,7 @@ from conftest import client_updates, play, toy_net, toy_shard
 
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.methods import resolve
+from fedcli.methods.contract import ClientRound
 from fedcli.methods.mixins import scored_model
 from fedcli.models.layout import Layout
 
@@ -67,3 +68,17 @@ def test_the_model_that_travels_is_fedavg_s_and_the_scored_one_is_not():
 def test_without_validation_images_a_run_says_what_its_rounds_are_chosen_by():
     rule = resolve("swad").aggregator
     assert "--val" in rule.warning(5, False) and not rule.warning(5, True)
+
+
+def test_the_loss_that_chooses_is_of_validation_images_where_there_are_any():
+    net, shard, val = toy_net(dropout=0.0), toy_shard("north", 12), toy_shard("south", 6)
+    layout = Layout(net)
+    rule = resolve("swad").aggregator
+    for part, others in ((val, {"val": val}), (shard, {})):
+        client = ClientRound(
+            "north", 0, 1, 3, 0.1, layout.read(), {}, layout, shard, None, {}, **others
+        )
+        rule.measure_global(net, client)
+        batch = next(part.in_order())
+        expected = torch.nn.functional.cross_entropy(net(batch.x), batch.y)
+        torch.testing.assert_close(client.report["validation_loss"], expected.detach())

@@ -13,6 +13,9 @@ from fedcli.reproduce import recipe
 from fedcli.reproduce.recipe import Column
 from fedcli.reproduce.shape import Layout, Printed
 from fedcli.reproduce.tables import layout
+from fedcli.reproduce.tables.agreement import FEW, OUTSIDE, UNKNOWN, WITHIN
+
+VERDICTS = WITHIN, OUTSIDE, FEW, UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -153,3 +156,12 @@ def test_the_papers_numbers_on_the_docs_page_are_the_published_ones():
             if not word.startswith("±")
         ]
         assert len(shown) > 15 and not set(shown) - known, name
+
+
+def test_a_printed_number_outside_of_our_interval_has_the_mark_and_no_other():
+    column = Column(name="ACC", data="d", score="versions/clean/accuracy")
+    published = Printed(mean=1.0)
+    cells = {verdict: a_cell(9.0, published=published, verdict=verdict) for verdict in VERDICTS}
+    (table,) = layout.tables(made(column, cells), "")
+    printed = {row[0].plain: row[1].below.plain for row in table.rows}
+    assert printed == {WITHIN: "1.00", OUTSIDE: "!1.00", FEW: "1.00", UNKNOWN: "1.00"}

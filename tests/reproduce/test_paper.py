@@ -2,14 +2,20 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import digits_recipe
 import pytest
+from made_results import a_cell, made
 from typer.testing import CliRunner
 
 from fedcli.commands.app import app
 from fedcli.errors import UsageError
 from fedcli.reproduce import raw, recipe
+from fedcli.reproduce.recipe import Column
+from fedcli.reproduce.shape import Printed
+from fedcli.reproduce.tables import paper
+from fedcli.reproduce.tables.agreement import OUTSIDE, WITHIN
 
 TINY = """
 title = "Tiny, {title}"
@@ -120,3 +126,19 @@ def test_folders_and_files_go_to_the_recipes_that_read_them():
     for given in ("A", "digits=A"):
         with pytest.raises(UsageError, match="names nothing that these recipes read"):
             raw.shared_out(tables, [given], [])
+
+
+def test_a_table_agrees_in_the_numbers_that_lie_within_our_intervals(tmp_path):
+    column = Column(name="ACC", data="d", score="versions/clean/accuracy")
+    about = {"published": Printed(mean=1.0), "difference": 8.0, "half": 2.0}
+    cells = {
+        "A": a_cell(9.0, verdict=WITHIN, **about),
+        "B": a_cell(9.0, verdict=OUTSIDE, beyond=6.0, **about),
+        "C": a_cell(9.0, verdict=OUTSIDE, beyond=6.0, **about),
+        "D": a_cell(9.0),
+    }
+    rows = [SimpleNamespace(data=["d"]) for _ in cells]
+    part = paper.Rebuilt(SimpleNamespace(rows=rows, title="Tiny, Table 1: rows"), tmp_path)
+    object.__setattr__(part, "results", made(column, cells))
+    agree = [head.name for head in paper.overview([part]).columns].index("agree")
+    assert paper.overview([part]).rows[0][agree].plain == "1 of 3"

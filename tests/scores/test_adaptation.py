@@ -201,3 +201,11 @@ def test_what_a_run_cannot_have_is_refused(dataset, work):
         fedcli.evaluate(plain, adapt=["prior"])
     with pytest.raises(UsageError, match="--adapt 'bm' is unknown"):
         fedcli.evaluate(plain, adapt=["bm"])
+
+
+def test_a_class_without_a_validation_image_has_the_bias_of_its_prior_by_hand():
+    """Four images of one class whose logits say nothing: -log p + b^2 / 2 each is least where b = 4 (1 - p)."""
+    made = adaptation.Calibration.of(seen(np.zeros((4, 2)), np.zeros(4, int)))
+    absent = probabilities(made.bias[None])[0, 1]
+    assert made.bias == pytest.approx([4 * absent, -4 * absent], abs=1e-4)
+    assert made.bias[0] == pytest.approx(0.7408, abs=1e-3)

@@ -9,7 +9,7 @@ from fedcli import metrics
 from fedcli.metrics import score
 from fedcli.metrics.parity import decided as tables_of
 from fedcli.metrics.parity import parity as parity_of
-from fedcli.scores.groups import cross
+from fedcli.scores.groups import Patients, cross
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 NOTHING = {"worst": None, "best": None, "gap": None, "std": None, "average": None}
@@ -137,7 +137,8 @@ def test_each_group_has_every_score_of_its_own_images():
     scores = group_scores(logits, y, groups, ["a", "b", "c"])
     own = score(logits[groups == 1], y[groups == 1])
     assert {name: scores["groups"]["b"][name] for name in own} == own
-    assert scores["overall"] == score(logits, y)
+    whole = score(logits, y)
+    assert {name: scores["overall"][name] for name in whole} == whole
 
 
 def test_equal_groups_cost_nothing_and_distance_always_costs():
@@ -301,3 +302,52 @@ def test_crossing_attributes_that_nobody_tells_gives_no_group():
     unknown = np.full(3, -1)
     groups, names = cross({"race": (unknown, ["asian"]), "sex": (np.zeros(3, int), ["female"])})
     assert (groups.tolist(), names) == ([-1, -1, -1], [])
+
+
+def ill_of_healthy(ill, healthy=40):
+    """Logits [N, 2] and labels of so many ill and healthy images, each in one group."""
+    y = np.array([0] * healthy + [1] * ill)
+    return np.random.default_rng(0).normal(size=(len(y), 2)), y
+
+
+@pytest.mark.parametrize(
+    ("ill", "reason"),
+    [(1, "1 image of ill"), (2, "2 images of ill"), (9, "9 images of ill"), (10, "")],
+)
+def test_a_group_with_few_images_of_a_class_is_small(ill, reason):
+    logits, y = ill_of_healthy(ill)
+    one_group = np.zeros(len(y), int)
+    scores = group_scores(logits, y, one_group, ["all"], classes=["healthy", "ill"])
+    for part in (scores["groups"]["all"], scores["overall"]):
+        assert (part["reason"], part["small"]) == (reason, bool(reason))
+
+
+def test_patients_of_a_class_count_and_not_their_images():
+    y = np.array([0] * 40 + [1] * 20)
+    patients = np.array([*map(str, range(40)), *["a"] * 10, *["b"] * 10])
+    assert Patients.of(y, patients).rare(["healthy", "ill"]) == "2 patients of ill"
+    assert Patients.of(y, np.arange(60)).rare(["healthy", "ill"]) == ""
+
+
+def test_the_rarest_of_many_classes_come_first():
+    y = np.repeat(np.arange(7), [40, 9, 3, 8, 7, 6, 5])
+    rare = Patients.of(y).rare(list("abcdefg"))
+    assert rare == "3 images of c, 5 images of g, 6 images of f, 7 images of e, few of 2 more"
+
+
+def test_an_absent_class_or_label_is_not_the_rarest():
+    assert Patients.of(np.array([0] * 40 + [2] * 40)).has_interval
+    labels = np.array([[1, 0]] * 20 + [[0, 0]] * 20)
+    assert Patients.of(labels).rare(["a", "b"]) == ""
+
+
+def test_labels_need_patients_with_and_without_them():
+    labels = np.array([[1, 1]] * 3 + [[0, 1]] * 38 + [[-1, 0]])
+    patients = Patients.of(labels)
+    assert patients.rare(["a", "b"]) == "1 image without b, 3 images with a"
+    assert not patients.has_interval
+
+
+def test_patients_of_two_test_sets_are_added_class_by_class():
+    both = Patients.of(np.array([0, 0, 1])) + Patients.of(np.array([0, 1, 2]))
+    assert (both.count, both.by_class.tolist()) == (6, [3, 2, 1])

@@ -64,6 +64,20 @@ def test_one_patient_has_no_interval():
     assert bounds["value"] == score(logits, y)["accuracy"]
 
 
+@pytest.mark.parametrize(("ill", "has_interval"), [(1, False), (2, True)])
+@pytest.mark.parametrize("how", ["percentile", "bca"])
+def test_one_patient_of_a_class_gives_no_interval_to_scores_that_need_it(ill, has_interval, how):
+    y = np.array([0] * 30 + [1] * ill)
+    logits = np.random.default_rng(0).normal(size=(len(y), 2))
+    whole = intervals({"clean": [logits]}, y, None, how)["clean"]
+    of_group = group_intervals([logits], y, None, np.zeros(len(y), int), ["all"], how)
+    for metric in ("balanced_accuracy", "auc_ovo_macro", "auc_binary", "f1_macro"):
+        assert (whole[metric]["low"] is not None) == has_interval
+        assert (of_group[metric]["all"]["low"] is not None) == has_interval
+    assert whole["accuracy"]["low"] is not None
+    assert of_group["accuracy"]["all"]["low"] is not None
+
+
 def test_a_group_without_images_or_without_an_auc_has_no_interval():
     logits, y = answers()
     groups = np.where(y == 2, 1, 0)

@@ -113,7 +113,8 @@ def test_a_group_without_an_auc_of_some_label_is_small():
     y = Y.copy()
     y[SEX == 0, 2] = 0
     made = group_scores(LOGITS, y, SEX, ["f", "m"], classes=list("abcd"))
-    assert made["groups"]["f"]["reason"] == "no AUC of c" and not made["groups"]["m"]["small"]
+    assert made["groups"]["f"]["reason"] == "no AUC of c; 6 images with b, 6 images without d"
+    assert made["groups"]["m"]["reason"] == "2 images with b, 3 images with c, 3 images without d"
     assert "true positive rate of c in f" in made["undefined_rates"]
 
 

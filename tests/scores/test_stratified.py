@@ -78,3 +78,13 @@ def test_weights_that_are_no_whole_numbers_score_as_copies_do():
 def test_quarters_are_as_large_as_ties_allow():
     assert strata(np.arange(8.0)).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
     assert strata(np.ones(5)).tolist() == [0] * 5
+
+
+def test_standard_weights_have_the_strata_of_all_groups_that_are_known():
+    """Strata 0 and 1 have 7 and 5 images: 2 and 2 of the one group, 1 and 3 of the other, 4 and 0 of a third. Images
+    of no group do not count."""
+    place = np.repeat([0, 0, 1, 1, 2, -1], [2, 2, 1, 3, 4, 5])
+    stratum = np.repeat([0, 1, 0, 1, 0, 1], [2, 2, 1, 3, 4, 5])
+    weights = standard_weights(place, stratum, np.ones((17, 1)))[:, 0]
+    expected = np.repeat([7 / 6, 5 / 6, 7 / 3, 5 / 9, 0, 0], [2, 2, 1, 3, 4, 5])
+    assert weights == pytest.approx(expected)

@@ -102,7 +102,9 @@ def test_every_view_is_scored_on_every_version_and_attribute(scored, run):
                 result["versions"][version]["auc_ovo_macro"]["last"]
                 == score(table, y)["auc_ovo_macro"]
             )
-            groups = group_scores(table, y, sex, ["f", "m"], classes=["a", "b", "c"])
+            groups = group_scores(
+                table, y, sex, ["f", "m"], classes=["a", "b", "c"], units=run.data.test_patients
+            )
             assert result["groups"]["sex"][version]["last_round"] == groups
 
 

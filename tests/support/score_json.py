@@ -30,17 +30,17 @@ def quality(versions, y, groupings, *, classes=None, units=None, how=None):
     return nested(Scores(**ABOUT, grouped=images.grouped(), table=table))
 
 
-def group_scores(logits, y, groups, values, *, classes=None):
+def group_scores(logits, y, groups, values, *, classes=None, units=None):
     """Of one model, and what lies between its groups."""
-    return summary_of_groups([logits], y, groups, values, classes=classes)["last_round"]
+    made = summary_of_groups([logits], y, groups, values, classes=classes, units=units)
+    return made["last_round"]
 
 
-def summary_of_groups(tables, y, groups, values, *, classes=None):
+def summary_of_groups(tables, y, groups, values, *, classes=None, units=None):
     """Of logits [N, C] of each round."""
-    rounds = [[table] for table in tables]
-    return quality({"clean": rounds}, y, {BY: (groups, values)}, classes=classes)["groups"][BY][
-        "clean"
-    ]
+    rounds = {"clean": [[table] for table in tables]}
+    made = quality(rounds, y, {BY: (groups, values)}, classes=classes, units=units)
+    return made["groups"][BY]["clean"]
 
 
 def summary(versions, y):

@@ -27,7 +27,7 @@ ABOUT = (
     "{what}, with its 95 % interval over the test patients (images, where no patients are known)."
 )
 MEAN = "Mean of the last rounds"
-SMALL = " † marks a group that is too small, or that lacks a class."
+SMALL = " † marks a group that is too small, or that lacks a class or has few images of one."
 COLUMNS = ["version", "system", "place", "attribute", "group", "n", "small", "value", "low", "high"]
 
 

@@ -5,7 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from math import inf
 
-from ...comparison.cautions import doubtful_decisions, small_decides, small_groups
+from ...comparison.cautions import (
+    SCALED,
+    doubtful_decisions,
+    has_small_group,
+    small_clients,
+    small_decides,
+    small_groups,
+)
 from ...comparison.systems import BEST, LAST5
 from ...console import capital
 from ...data import image_counts, manifest
@@ -13,6 +20,7 @@ from ...metrics import METRICS, PARITY, better_low, title
 from ...scores import numbers
 from ...scores.groups import unknown_note
 from ...scores.table import Score, Where
+from ...scores.views import ACROSS
 from ...scores.views import compared as is_compared
 from ..by_group import unreliable
 from ..columns import Names, group_columns, joined, shown
@@ -41,7 +49,8 @@ SHARED = (
 )
 OWN = (
     "In percent: each client's own model if it has one, otherwise the global model, on the client's own test images if "
-    "it has any, otherwise on all; ± as in the table of scores."
+    "it has any, otherwise on all; ± as in the table of scores. † marks a client with too few test images, or too few "
+    "of a class."
 )
 EQUITY = (
     "In percent, on the client's own test images; ± as in the table of scores. The groups of one client are often too "
@@ -92,7 +101,7 @@ def _group_tables(
     first, small = by[0].scores, small_groups(by[0].scores, attribute)
     missing = unknown_note(attribute, first.grouped[attribute].unknown, first.images)
     sizes = {
-        group: f"{group} [{score.count}]{f' {DAGGER}' * (group in small)}"
+        group: f"{group} [{score.count}]{f' {DAGGER}' if group in small else ''}"
         for group, score in first.members(attribute).items()
     }
     legend = f"{GROUPS}{ROUNDS * (by[0].at == LAST5)} {unreliable(by[0].each, attribute)}".rstrip()
@@ -103,9 +112,7 @@ def _group_tables(
         names: Names = {}
         for scores in (scores for row in by for scores in row.each):
             names |= group_columns(scores, attribute, version, metric)
-        unsure = [
-            {*small} | small_decides(row.each, attribute, version, metric, row.at) for row in by
-        ]
+        unsure = [_unsure(row, attribute, version, metric) for row in by]
         below = legend if version == "clean" and metric == metrics[-1] else ""
         yield from by_system(
             f"{capital(title(metric))}: {on} test images", by, names, sizes, below, unsure
@@ -123,6 +130,14 @@ def _group_tables(
     yield from by_system(
         f"Differences in decisions: {on} test images", by, decisions, words, below, unsure
     )
+
+
+def _unsure(row: Row, attribute: str, version: str, metric: str) -> set[str]:
+    """The columns of one system that a small group decides: its own, and those of all groups."""
+    small = {*small_groups(row.scores, attribute, metric)}
+    if has_small_group(row.each, attribute, metric):
+        small |= {SCALED, *ACROSS}
+    return small | small_decides(row.each, attribute, version, metric, row.at)
 
 
 def of_labels(compared: Sequence[Row]) -> Section:
@@ -166,12 +181,18 @@ def _label_table(called: str, scored: Sequence[Row], shown: Sequence[Where], leg
         [
             label,
             next(iter(labels[label].overall["clean"].values())).count,
-            *(row.cell(where._replace(label=label)) for row in scored for where in shown),
+            *(_label_cell(row, where._replace(label=label)) for row in scored for where in shown),
         ]
         for label in scored[0].scores.classes
         if label in labels
     ]
     return Table.of(called, ["label", "images", *heads], lines, legend)
+
+
+def _label_cell(row: Row, where: Where) -> Cell:
+    """The score of a label, in doubt where few patients have it or few have it not; or what lies between groups."""
+    score = row.known[0].get(where)
+    return row.cell(where, doubtful=bool(score and score.small))
 
 
 def by_system(
@@ -313,5 +334,9 @@ def _column(row: Row, metric: str, attribute: str) -> dict[str, Cell]:
         for name, client in scores.clients.items():
             where = Where(client.version, attribute=attribute, client=name, metric=metric)
             numbers.setdefault(name, [None] * row.runs)[place] = known.get(where)
+    small = set() if attribute else {*small_clients(row.scores, metric)}
     values = {name: joined(scores, row.over) for name, scores in numbers.items() if any(scores)}
-    return {name: percent(value.mean, value.std) for name, value in values.items()}
+    return {
+        name: percent(value.mean, value.std, doubtful=name in small)
+        for name, value in values.items()
+    }

@@ -210,7 +210,8 @@ def _legend(results: Results, star: str) -> str:
         )
     if any(marks.doubtful for marks in results.marks.values()):
         parts.append(
-            "† marks a number decided by a group that is too small or lacks a class; it is never the best."
+            "† marks a number decided by a group that is too small, or lacks a class or has few images of "
+            "one; it is never the best."
         )
     if any(cell.published for cell in cells):
         parts.append(f"Below: {_of_paper(results, cells)}")

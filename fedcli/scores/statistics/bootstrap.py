@@ -16,9 +16,10 @@ import numpy as np
 
 from ... import metrics
 from ...errors import FedcliError
-from ...metrics import Groupings, Plan, apart, groupings_at
+from ...metrics import Groupings, Plan, apart, groupings_at, needs_every_class
 from ...metrics.ranking import wide
 from ...seeds import derive
+from ..groups import Patients
 from .significance import sign_floor
 
 PERCENTILE, BCA = "percentile", "bca"
@@ -95,7 +96,8 @@ def bootstrap_all(
 
     A class that a resample holds no image of is left out of that resample's score, as `metrics.score` leaves a class
     out that the test set holds no image of; a score without meaning there (an AUC of one class, a group without an
-    image) is NaN in that resample and `interval` passes over it.
+    image) is NaN in that resample and `interval` passes over it. A score that needs every class is NaN in all resamples
+    where the images have one of a single patient: resamples cannot show how another patient of it would be answered.
     """
     ordered = (
         groupings is None or not metrics.own()
@@ -108,12 +110,23 @@ def bootstrap_all(
         of_images = groupings and groupings_at(groupings, at)
         plans.append([metrics.plan(logits[at], y[at], of_images) for logits in tables])
     drawn = _scored(plans, members, draws(len(y) if units is None else units, resamples, seed))
+    for at, of_models in zip(members, drawn, strict=True):
+        if not Patients.of(y[at], None if units is None else units[at]).has_interval:
+            _leave_out(of_models)
     if groups is None:
         return drawn[0]
     return [
         {name: np.stack([part[name] for part in parts], 1) for name in parts[0]}
         for parts in zip(*drawn)
     ]
+
+
+def _leave_out(of_models: Sequence[Columns]) -> None:
+    """Put NaN in place of the scores that need every class."""
+    for columns in of_models:
+        for metric in columns:
+            if needs_every_class(metric):
+                columns[metric] = np.full_like(columns[metric], np.nan)
 
 
 def without_each(

@@ -8,7 +8,9 @@ of a difference between two rates", JASA 50, 1955. Images of group g in stratum 
 so that strata have the same shares in both groups as in all test images. Every metric is a function of weighted images
 and so has a standardised form. Strata without an image of both groups are left out. In a resample of the patients
 (bootstrap.py) weights are made anew. The gap that is left, and what it lost, have percentile intervals.
-How we differ: the two groups are the best and the worst of the metric over all kept rounds, and stay so in resamples.
+How we differ: the two groups are the best and the worst of the metric over all kept rounds, and stay so in resamples,
+so that the interval of the gap itself lies too high: of five equal groups it excludes 0 in about a third of cases. Chosen
+anew in each resample the gap would be above 0 in all of them.
 Within a stratum quality may still differ, and what else differs between groups, such as their classes, is not held
 equal: the part that is explained is an association, no effect.
 """
