@@ -14,6 +14,7 @@ from ..metrics.task import ONE, SEVERAL
 from ..scores import table, views
 from ..scores.groups import SMALL
 from ..scores.numbers import versions
+from ..scores.over_runs import mean_of
 from ..scores.parts import MODELS
 from ..scores.scores import Scores
 from ..scores.table import Score, Where
@@ -140,27 +141,32 @@ def doubtful(runs: Sequence[Scores], metrics: Sequence[str], at: str, view: str 
 def small_decides(
     runs: Sequence[Scores], attribute: str, version: str, metric: str, at: str, view: str = ""
 ) -> set[str]:
-    """The numbers between groups ("worst group", "gap") that a small group decides in some round that counts."""
-    decided: set[str] = set()
+    """The numbers between groups ("worst group", "gap") that a small group decides: those of the groups' means."""
+    if not views.compared(metric) or (at == BEST and view):
+        return set()
+    small: set[str] = set()
+    columns = []
     for scores in runs:
-        small = small_groups(scores, attribute).keys()
-        if not small or not views.compared(metric) or (at == BEST and view):
-            continue
         part = scores.part(model=table.BEST) if at == BEST else scores.part(view)
         column = part.groups.get(attribute, {}).get(version, {}).get(metric, {})
-        for values in zip(
-            *(score.values[-1:] if at == LAST else score.values for score in column.values())
-        ):
-            edges = (
-                views.edges(
-                    dict(zip(column, [Score([value]) for value in values])), low=better_low(metric)
-                )
-                or ()
-            )
-            names = [name for name, _ in edges]
-            decided |= {views.WORST} if small & {*names[:1]} else set()
-            decided |= {views.GAP} if small & {*names} else set()
-    return decided
+        if column:
+            small |= small_groups(scores, attribute).keys()
+            columns.append(column)
+    if not small:
+        return set()
+    means = {name: _mean_of([column.get(name) for column in columns], at) for name in columns[0]}
+    ends = views.worst_and_best(means, low=better_low(metric))
+    if ends is None:
+        return set()
+    (worst, _), (best, _) = ends
+    if worst in small:
+        return {views.WORST, views.GAP}
+    return {views.GAP} if best in small else set()
+
+
+def _mean_of(scores: Sequence[Score | None], at: str) -> float | None:
+    """The mean over runs of a group's score, in the last round or over the kept ones."""
+    return mean_of([score.alone() if score and at == LAST else score for score in scores])
 
 
 def small_groups(scores: Scores, attribute: str) -> dict[str, str]:
