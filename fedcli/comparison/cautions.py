@@ -14,9 +14,9 @@ from ..metrics.task import ONE, SEVERAL
 from ..scores import table, views
 from ..scores.groups import SMALL
 from ..scores.numbers import versions
-from ..scores.over_runs import mean_of
 from ..scores.parts import MODELS
 from ..scores.scores import Scores
+from ..scores.statistics.over_runs import mean_of
 from ..scores.table import Score, Where
 from .predicted import one_class
 from .systems import BEST, LAST, LAST5, Scored

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from ..metrics import Task, probabilities
-from ..scores.over_runs import over_runs
 from ..scores.parts import VERSIONS
 from ..scores.statistics.bootstrap import bca_interval, bootstrap_p, interval
+from ..scores.statistics.over_runs import over_runs
 from ..scores.statistics.significance import (
     delong,
     mcnemar,

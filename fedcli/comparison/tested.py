@@ -15,11 +15,11 @@ from .. import console
 from ..errors import FedcliError, UsageError, nearest
 from ..metrics import CLASSES, LABELS, RESAMPLED, TWO, names
 from ..scores import numbers
-from ..scores.over_runs import over_runs
 from ..scores.own_metrics import is_own
 from ..scores.parts import AVERAGE, VERSIONS
 from ..scores.scores import SYNTHETIC
 from ..scores.statistics.bootstrap import BCA, LEVEL, PERCENTILE
+from ..scores.statistics.over_runs import over_runs
 from ..scores.statistics.significance import OverSeeds, holm
 from ..scores.table import Where
 from .difference import GroupTests, difference, group_tests, headline, image_tests

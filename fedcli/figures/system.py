@@ -17,9 +17,9 @@ from ..metrics import Task, chances
 from ..scores import predictions
 from ..scores.clinical.shape import CLIENT, positives
 from ..scores.groups import grouping
-from ..scores.over_runs import mean_of
 from ..scores.parts import MODELS
 from ..scores.scores import Scores
+from ..scores.statistics.over_runs import mean_of
 from ..scores.table import Score, Where
 from .drawing import ALL, MOST_CLASSES, MOST_LINES, OF_ALL
 from .figure import NothingToDraw

@@ -8,9 +8,9 @@ from ..errors import UsageError, nearest
 from ..metrics import METRICS, PARITY, title
 from ..metrics.task import ONE, SEVERAL
 from ..scores import numbers, views
-from ..scores.over_runs import over_runs
 from ..scores.parts import SHOT_GROUPS, VERSIONS, Number
 from ..scores.scores import GLOBAL, RECALL, Scores
+from ..scores.statistics.over_runs import over_runs
 from ..scores.table import Score, Where
 from .quantities import VERSION_NAMES, between_groups
 

@@ -24,6 +24,7 @@ from ..comparison.tested import Comparison
 from ..errors import UsageError
 from ..io.csv_text import csv_text
 from ..metrics import METRICS, title
+from ..printed import fixed
 from ..scores import numbers, views
 from ..scores.parts import MODELS, VERSIONS
 from ..scores.scores import Scores
@@ -152,11 +153,8 @@ class Limit:
         if value is None:
             return f"{whose}: --fail-if {self.text!r} cannot be checked, as there is no such number"
         in_points = self.compares == "change" or self.measure in IN_POINTS
-        number = (
-            f"{value:.4f}"
-            if self.compares == "p"
-            else f"{value:.2f} {'points' if in_points else '%'}"
-        )
+        unit = "points" if in_points else "%"
+        number = f"{value:.4f}" if self.compares == "p" else f"{fixed(value, 2)} {unit}"
         what = self.text[: self.text.rindex(self.sign)].strip()
         return f"{whose}: {what} is {number}, beyond --fail-if {self.text!r}"
 

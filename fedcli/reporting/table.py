@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ..printed import fixed, percents
+
 if TYPE_CHECKING:
     from ..figures.inline import Panels  # which draws
 
@@ -99,8 +101,8 @@ class Cell:
             return self
         return replace(
             self,
-            text=_fixed(self.number, digits),
-            spread=_fixed(self.std, digits) if self.spread else "",
+            text=fixed(self.number, digits),
+            spread=fixed(self.std or 0.0, digits) if self.spread else "",
         )
 
 
@@ -212,19 +214,14 @@ def heads(*names: str, unit: str = "", over: str = "", lower: bool = False) -> l
     return [Column(name, unit, over, lower) for name in names]
 
 
-def _fixed(value: float | None, digits: int) -> str:
-    """A number as it is printed; what rounds to nothing has no sign."""
-    return "" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"
-
-
 def number(
     value: float | None, std: float | None = None, *, digits: int = 2, sign: str = ""
 ) -> Cell:
     """A cell of a number. sign: "+" shows that of a positive one too."""
     if value is None:
         return Cell()
-    spread = _fixed(std, digits)
-    return Cell(f"{value:{sign}.{digits}f}", spread, value, std)
+    spread = "" if std is None else fixed(std, digits)
+    return Cell(fixed(value, digits, sign=sign), spread, value, std)
 
 
 def percent(mean: float | None, std: float | None = None, *, doubtful: bool = False) -> Cell:
@@ -245,8 +242,9 @@ def bounded(
     """A cell of a share from 0 to 1 with its interval, in percent. sign: as in number()."""
     if value is None:
         return Cell()
-    bounds = "" if low is None or high is None else f" ({100 * low:.1f} to {100 * high:.1f})"
-    return Cell(f"{100 * value:{sign}.1f}{bounds}", number=100 * value, doubtful=doubtful)
+    bounds = "" if low is None or high is None else f" ({percents(low)} to {percents(high)})"
+    text = percents(value, sign=sign)
+    return Cell(f"{text}{bounds}", number=100 * value, doubtful=doubtful)
 
 
 def mark(

@@ -371,7 +371,10 @@ def test_what_a_small_group_decides_is_marked_and_is_no_winner(scores, text):
         ]
 
     assert decided() == [set(), set()]
-    best, worst = {"gap"}, {"worst group", "gap"}  # f has the higher mean, and the higher last round
+    best, worst = (
+        {"gap"},
+        {"worst group", "gap"},
+    )  # f has the higher mean, and the higher last round
     assert decided(f="few") == [best, best]
     assert decided(m="few") == [worst, worst]
 

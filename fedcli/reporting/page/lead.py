@@ -13,6 +13,7 @@ from ...errors import FedcliError, UsageError, nearest
 from ...figures import inline
 from ...figures.kinds import FIGURES
 from ...metrics import RESAMPLED, title
+from ...printed import fixed
 from ...scores.numbers import versions
 from ...scores.parts import AVERAGE, MODELS, VERSIONS
 from ...scores.scores import Scores
@@ -172,9 +173,10 @@ def _alone(row: Row) -> Iterator[str]:
         for version in MODELS:
             where = Where(version, metric=metric)
             value, (low, high) = row.percent(where), row.bounds(where)
-            bounds = f" (95 % interval {low:.1f} to {high:.1f})" if np.isfinite(low) else ""
+            interval = f"{fixed(low, 1)} to {fixed(high, 1)}"
+            bounds = f" (95 % interval {interval})" if np.isfinite(low) else ""
             parts += (
-                [f"{value:.1f} %{bounds} on {words.get(version, version)} images"]
+                [f"{fixed(value, 1)} %{bounds} on {words.get(version, version)} images"]
                 if np.isfinite(value)
                 else []
             )
@@ -300,8 +302,7 @@ def _interval(row: Row, version: str, metric: str) -> str | None:
         row.percent(Where(version, metric=metric)),
         row.bounds(Where(version, metric=metric)),
     )
-    return (
-        "{:.1f} ({:.1f} – {:.1f})".format(value, *ends)
-        if np.isfinite([value, *ends]).all()
-        else None
-    )
+    if not np.isfinite([value, *ends]).all():
+        return None
+    low, high = ends
+    return f"{fixed(value, 1)} ({fixed(low, 1)} – {fixed(high, 1)})"

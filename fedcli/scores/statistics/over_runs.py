@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from .statistics.significance import OverSeeds, over_seeds
-from .table import Number, Score
-from .views import OfMeans
+from ..table import Number, Score
+from ..views import OfMeans
+from .significance import OverSeeds, over_seeds
 
 
 def over_runs(scores: Sequence[Score]) -> OverSeeds:
