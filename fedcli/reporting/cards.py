@@ -9,13 +9,15 @@ from dataclasses import replace
 
 from ..comparison.cautions import at_chance
 from ..data import manifest
+from ..scores.clinical.chosen import chosen_points
 from ..scores.scores import Scores
 from . import by_group, clinical, evidence, further
+from .clinical import rule_in_words
 from .page import Document, provenance
 from .page.lead import described, facts, generated, sentence
 from .row import Row
 from .rows import compared
-from .table import Section, Table
+from .table import Column, Section, Table
 from .tables import Report, report
 
 WRITE = "A person must write this: {}."
@@ -33,7 +35,7 @@ def cards(row: Row) -> list[Document]:
 
 def _model(system: Row, made: Report) -> Document:
     scores, named = system.scores, [(system.name, system.scores)]
-    points = list(clinical.tables(named))
+    points = [*_thresholds(system), *clinical.tables(named)]
     falls = [*further.by_severity(named), *further.by_severity_and_group(named)]
     known = [at_chance(system.scored), system.warning, *system.small_groups]
     sections = [
@@ -76,6 +78,18 @@ def _model(system: Row, made: Report) -> Document:
     return Document(
         title, sentence([system]), facts([system]), sections, generated=said, name="model-card"
     )
+
+
+def _thresholds(system: Row) -> list[Table]:
+    """A line for each threshold that an evaluation of the run chose, with the data that it is for."""
+    chosen = [point for run in system.run_files[:1] for point in chosen_points(run)]
+    lines = [
+        [point.positive, rule_in_words(point.rule), point.threshold, point.images, point.source]
+        for point in chosen
+    ]
+    heads = ["class", "threshold chosen for", Column("threshold", digits=4), "images", "chosen on"]
+    legend = "From the validation images of these data, and for these data alone."
+    return [Table.of("Thresholds", heads, lines, legend)] if lines else []
 
 
 def _dataset(system: Row) -> Document:
