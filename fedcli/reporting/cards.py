@@ -6,6 +6,7 @@ Datasets, CACM 64(12), 2021. What no manifest knows is marked as a person's to w
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from ..comparison.cautions import at_chance
 from ..data import manifest
@@ -154,35 +155,35 @@ def _licences(scores: Scores) -> list[tuple[str, str]]:
     ]
 
 
-def evidence_page(row: Row, made: Sequence[evidence.Guideline]) -> Document:
-    """Every guideline as a table: item, what it asks, what answers it."""
-    counts = [f"{guideline['filled']} of {len(guideline['items'])}" for guideline in made]
-    sections = []
-    for place, (guideline, filled) in enumerate(zip(made, counts, strict=True)):
-        lines = [
-            [
-                item["item"],
-                item["asks"],
-                "filled" if item["answers"] else "open",
-                "; ".join(map(_answer, item["answers"])) or evidence.PERSON,
-            ]
-            for item in guideline["items"]
-        ]
-        table = Table.of("", ["item", "asks for", "state", "answered by"], lines)
-        about = f"{guideline['source']}. {filled} items filled."
+def evidence_page(row: Row, answered: Sequence[evidence.Guideline]) -> Document:
+    """Every guideline as a table: item, what it asks, what is material for it."""
+    sections: list[Section] = []
+    counts: list[tuple[str, str]] = []
+    for number, guideline in enumerate(answered):
+        count = f"{guideline['material']} of {len(guideline['items'])}"
+        if guideline["half"]:
+            count += f", {guideline['half']} by half"
+        counts.append((guideline["guideline"], count))
+        lines = [_evidence_line(item) for item in guideline["items"]]
+        table = Table.of("", ["item", "asks for", "state", "material"], lines)
+        about = f"{guideline['source']}. There is material for {count}."
         sections.append(
-            Section(f"guideline-{place}", guideline["guideline"], [table], text=[about])
+            Section(f"guideline-{number}", guideline["guideline"], [table], text=[about])
         )
     lead = (
-        "Which field of which manifest answers an item, with the manifest's sha256; whether that is enough is for a "
-        "person to judge. Items are paraphrased: read the guideline itself before you submit."
+        "Which field of which manifest is material for an item, with the manifest's sha256; whether that is enough is "
+        "for a person to judge. Items are paraphrased: read the guideline itself before you submit."
     )
-    facts = [
-        (guideline["guideline"], filled) for guideline, filled in zip(made, counts, strict=True)
-    ]
-    return Document(f"Evidence for reporting guidelines: {row.name}", lead, facts, sections)
+    return Document(f"Evidence for reporting guidelines: {row.name}", lead, counts, sections)
+
+
+def _evidence_line(item: dict[str, Any]) -> list[str]:
+    if not item["answers"]:
+        return [item["item"], item["asks"], "open", evidence.PERSON]
+    texts = [_answer(answer) for answer in item["answers"]]
+    missing = [f"{name}: {evidence.PERSON}" for name in item["without"]]
+    return [item["item"], item["asks"], item["state"], "; ".join([*texts, *missing])]
 
 
 def _answer(answer: dict[str, str]) -> str:
-    value = f" = {answer['value']}" if answer["value"] else ""
-    return f"{answer['manifest']} {answer['field']}{value} ({answer['sha256'][:12]})"
+    return f"{answer['manifest']} {answer['field']} = {answer['value']} ({answer['sha256'][:12]})"
