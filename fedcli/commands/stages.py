@@ -264,8 +264,8 @@ def predict(
     the same data.
 
     Files are read and prepared as the run's own images were, as its manifests say. The column `foreign` says how an
-    image differs from the training images, so that its probabilities mean little; it gets no decision. Where files cannot be read they have
-    rows with the reason, the others are scored, and the exit code is 1.
+    image differs from the training images, so that its probabilities mean little; it gets no decision. Where files
+    cannot be read they have rows with the reason, the others are scored, and the exit code is 1.
 
     Examples: fedcli predict RUN DIR; fedcli predict RUN DIR --format json --out predictions.json;
     fedcli predict RUN DIR --positive mel --rule sensitivity=0.95

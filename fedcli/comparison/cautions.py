@@ -23,7 +23,17 @@ from .systems import BEST, LAST, LAST5, Scored
 from .verdict import Difference, interval_text, signed, significant
 
 BY_FEW = "; a group with few images, or without one of a class, decides the gap"
-PRIOR, ADVICE = "--prior logit-adjust, ", "Try {prior}a higher --lr or more rounds"
+MORE = "a higher --lr or more rounds"
+PRIOR = (
+    f"--prior logit-adjust, {MORE}"  # where nothing corrects for rare classes, and some are rare
+)
+LESS_NOISE = "less noise (--{}), or more clients"
+PLAIN = {  # options that leave rare classes as they are
+    "prior": (None, "none"),
+    "class_weights": (None, "none"),
+    "loss": (None, "cross-entropy"),
+}
+UNEQUAL = 2  # times as many training images of the commonest class as of the rarest, from which a prior may help
 
 
 def at_chance(runs: Sequence[Scored]) -> str:
@@ -53,14 +63,36 @@ def at_chance(runs: Sequence[Scored]) -> str:
         parts.append(
             f"gives the same answer for every {word} image{which}"
             if same
-            else f"may be no better than chance ({chance}) on {word} images{which}: {title(metric)} {values} %, its "
-            f"95 % interval begins at {lows} %"
+            else f"may be no better than chance ({chance}) on {word} images{which}: {title(metric)} {values} % in the "
+            f"last round, its 95 % interval begins at {lows} %"
         )
-    uncorrected = all(run.scores.options.get("prior") in (None, "none") for run in runs)
-    prior = PRIOR * (
-        uncorrected and not runs[0].scores.several_labels
-    )  # which no prior can be given for
-    return f"{'; '.join(parts)}. {ADVICE.format(prior=prior)}" if parts else ""
+    return f"{'; '.join(parts)}. Try {_advice(runs)}" if parts else ""
+
+
+def _advice(runs: Sequence[Scored]) -> str:
+    """Options that may help these runs: less noise of differential privacy, or a prior where some classes are rare."""
+    noises = [_noise(run.scores) for run in runs]
+    if all(noises):
+        return LESS_NOISE.format(noises[0])
+    return PRIOR if all(_may_take_prior(run.scores) for run in runs) else MORE
+
+
+def _noise(scores: Scores) -> str:
+    """The option of differential privacy that a run was trained with; "" of none."""
+    on = [name for name in ("dp_noise", "dp_sgd") if scores.options.get(name)]
+    return on[0].replace("_", "-") if on else ""
+
+
+def _may_take_prior(scores: Scores) -> bool:
+    """Tell whether a run's classes have unlike numbers of training images, and nothing corrects for that."""
+    options = scores.options
+    sampling = str(options.get("sampling", ""))
+    plain = all(options.get(name) in usual for name, usual in PLAIN.items())
+    if not plain or "balanced" in sampling or options.get("dp_sgd") or scores.several_labels:
+        return False
+    by_shot = scores.shots.classes.values() if scores.shots else ()
+    images = [count for classes in by_shot for count in classes.values() if count]
+    return bool(images) and max(images) >= UNEQUAL * min(images)
 
 
 def _is_stuck(run: Scored, version: str) -> bool:

@@ -106,6 +106,12 @@ class Cell:
         )
 
 
+def _is_numeric(cells: Sequence[Cell]) -> bool:
+    if any(cell.number is not None for cell in cells):
+        return True
+    return all(cell.text in ("", NONE) or NUMBER.match(cell.text) for cell in cells)
+
+
 Heads = list[Column | str]  # those of text or counts by name alone
 
 
@@ -171,11 +177,9 @@ class Table:
 
     @cached_property
     def numeric(self) -> list[bool]:
-        """Of each column, whether all its cells are numbers."""
-        texts = [[row[place].text for row in self.rows] for place in range(len(self.columns))]
-        return [
-            all(text in ("", NONE) or NUMBER.match(text) for text in column) for column in texts
-        ]
+        """A truth value for each column: all its cells are numbers, or text in place of one, such as a hidden count."""
+        columns = [[row[place] for row in self.rows] for place in range(len(self.columns))]
+        return [_is_numeric(column) for column in columns]
 
 
 @dataclass(frozen=True)

@@ -42,8 +42,8 @@ class Prediction(Shown):
 
     def to_frame(self) -> "pandas.DataFrame":
         """A row for each file: file, a column for the probability of each class, the most likely class, of each
-        operating point the decision (none for an image that is foreign) and its threshold, how it differs from the training images, and why it cannot be
-        read."""
+        operating point the decision (none for an image that is foreign) and its threshold, how it differs from the
+        training images, and why it cannot be read."""
         import pandas
 
         return pandas.DataFrame(self._lines(), columns=self._head())

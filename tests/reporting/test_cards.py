@@ -16,6 +16,7 @@ from fedcli.reporting import cards, evidence
 from fedcli.reporting.further import by_severity_and_group
 from fedcli.reporting.page import lead, provenance
 from fedcli.reporting.rows import compared, rows
+from fedcli.reporting.table import Cell, Column, Table, number
 from fedcli.scores.evaluate import evaluate
 from fedcli.scores.evaluation_options import EvaluateOptions
 
@@ -222,3 +223,38 @@ def test_scores_by_severity_and_group_have_a_gap(row):
     assert clean[0].text == "clean" and noisy[1].text == "1"
     numbers = [cell.number for cell in noisy[2:4]]
     assert noisy[4].number == pytest.approx(max(numbers) - min(numbers))
+
+
+def test_the_first_sentence_agrees_with_the_augmentation_among_the_options(row):
+    options = row.scores.options
+    (run,) = row.scored
+
+    def said(augment):
+        scores = replace(run.scores, options={**options, "augment": augment}, corruption=None)
+        return lead.sentence([replace(row, scored=[replace(run, scores=scores)])])
+
+    assert said("none").endswith("on images as they are.")
+    assert said("affine-flip").endswith("on images without corruption, augmented by affine-flip.")
+
+
+def test_settings_that_had_no_effect_are_not_listed(row):
+    def listed(**options):
+        (run,) = row.scored
+        scores = replace(run.scores, options={**run.scores.options, **options})
+        shown = provenance.settings([replace(row, scored=[replace(run, scores=scores)])], False)
+        return " ".join(name for name, _ in shown.pairs)
+
+    private = {"dp_clip": 1.0, "dp_delta": 1e-5}
+    assert "--dp-" not in listed(**private, dp_noise=0.0, dp_sgd=0.0).replace(
+        "--dp-noise", ""
+    ).replace("--dp-sgd", "")
+    with_noise = listed(**private, dp_noise=20.0)
+    assert "--dp-clip" in with_noise and "--dp-delta" in with_noise
+
+
+def test_a_column_of_numbers_is_one_even_where_a_count_is_hidden():
+    counts = [number(68.0, digits=0), Cell("few")]
+    table = Table(
+        "", [Column("group"), Column("train")], [(Cell(g), c) for g, c in zip("ab", counts)]
+    )
+    assert table.numeric == [False, True]

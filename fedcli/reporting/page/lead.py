@@ -119,7 +119,7 @@ def _corrupted(compared: Sequence[Row]) -> str:
     kinds = [row.scores.corruption for row in compared]
     about = kinds[0]
     if not any(kinds):
-        return "on images as they are"
+        return _augmented(compared)
     if about is None or any(kind != about for kind in kinds):
         return "on data that are not the same for all (see the notes)"
     who = console.counted(len(about["clients"]), "client", "clients")
@@ -128,6 +128,16 @@ def _corrupted(compared: Sequence[Row]) -> str:
     return (
         f"with {kind} of severity {about['severity']} on {who}{named} and on a copy of the test set"
     )
+
+
+def _augmented(compared: Sequence[Row]) -> str:
+    """The training images without a corruption: as they are, or with the augmentation that the options name."""
+    kinds = [row.scores.options.get("augment") or "none" for row in compared]
+    if all(kind == "none" for kind in kinds):
+        return "on images as they are"
+    alike = all(kind == kinds[0] for kind in kinds)
+    named = f", augmented by {kinds[0]}" if alike and isinstance(kinds[0], str) else ", augmented"
+    return f"on images without corruption{named}"
 
 
 def section(
