@@ -266,11 +266,12 @@ def predict(
 ) -> None:
     """Classify image files with the model of a run.
 
-    Each gets probabilities, the most likely class and decisions at chosen thresholds.
+    Each gets probabilities, the most likely class and decisions at thresholds that were chosen on validation images of
+    the same data.
 
     Files are read and prepared as the run's own images were, as its manifests say. The column `foreign` says how an
-    image differs from the training images, so that its probabilities mean little. Where files cannot be read they have
-    rows with the reason, the others are scored, and the exit code is 1.
+    image differs from the training images, so that its probabilities mean little; it gets no decision. Where files
+    cannot be read they have rows with the reason, the others are scored, and the exit code is 1.
 
     Examples: fedcli predict RUN DIR; fedcli predict RUN DIR --format json --out predictions.json;
     fedcli predict RUN DIR --positive mel --rule sensitivity=0.95
@@ -283,7 +284,8 @@ def predict(
     for point in made.predicted.operating:
         images = console.counted(point.images, "validation image", "validation images")
         console.say(
-            f"{point.name}: from a probability of {point.threshold:.4g}, chosen on {images}"
+            f"{point.name}: from a probability of {point.threshold:.4g}, chosen on {images} of "
+            f"{point.source}"
         )
     give(made.to(format), out, force=force)
     unreadable = made.predicted.unreadable

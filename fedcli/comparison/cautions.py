@@ -16,6 +16,7 @@ from ..scores.groups import JOIN
 from ..scores.numbers import versions
 from ..scores.parts import MODELS
 from ..scores.scores import Scores
+from ..scores.statistics.over_runs import mean_of
 from ..scores.table import Score, Where
 from .predicted import one_class
 from .systems import BEST, LAST, LAST5, Scored
@@ -25,7 +26,17 @@ TOO_NARROW = "intervals may be too narrow, and p too small"
 SCALED = "ES-AUC"
 SPREADS = views.AMONG[1:]  # numbers that one client can decide
 BY_FEW = "; a group with few images, or few or none of a class, decides the gap"
-PRIOR, ADVICE = "--prior logit-adjust, ", "Try {prior}a higher --lr or more rounds"
+MORE = "a higher --lr or more rounds"
+PRIOR = (
+    f"--prior logit-adjust, {MORE}"  # where nothing corrects for rare classes, and some are rare
+)
+LESS_NOISE = "less noise (--{}), or more clients"
+PLAIN = {  # options that leave rare classes as they are
+    "prior": (None, "none"),
+    "class_weights": (None, "none"),
+    "loss": (None, "cross-entropy"),
+}
+UNEQUAL = 2  # times as many training images of the commonest class as of the rarest, from which a prior may help
 
 
 def at_chance(runs: Sequence[Scored]) -> str:
@@ -55,14 +66,36 @@ def at_chance(runs: Sequence[Scored]) -> str:
         parts.append(
             f"gives the same answer for every {word} image{which}"
             if same
-            else f"may be no better than chance ({chance}) on {word} images{which}: {title(metric)} {values} %, its "
-            f"95 % interval begins at {lows} %"
+            else f"may be no better than chance ({chance}) on {word} images{which}: {title(metric)} {values} % in the "
+            f"last round, its 95 % interval begins at {lows} %"
         )
-    uncorrected = all(run.scores.options.get("prior") in (None, "none") for run in runs)
-    prior = PRIOR * (
-        uncorrected and not runs[0].scores.several_labels
-    )  # which no prior can be given for
-    return f"{'; '.join(parts)}. {ADVICE.format(prior=prior)}" if parts else ""
+    return f"{'; '.join(parts)}. Try {_advice(runs)}" if parts else ""
+
+
+def _advice(runs: Sequence[Scored]) -> str:
+    """Options that may help these runs: less noise of differential privacy, or a prior where some classes are rare."""
+    noises = [_noise(run.scores) for run in runs]
+    if all(noises):
+        return LESS_NOISE.format(noises[0])
+    return PRIOR if all(_may_take_prior(run.scores) for run in runs) else MORE
+
+
+def _noise(scores: Scores) -> str:
+    """The option of differential privacy that a run was trained with; "" of none."""
+    on = [name for name in ("dp_noise", "dp_sgd") if scores.options.get(name)]
+    return on[0].replace("_", "-") if on else ""
+
+
+def _may_take_prior(scores: Scores) -> bool:
+    """Tell whether a run's classes have unlike numbers of training images, and nothing corrects for that."""
+    options = scores.options
+    sampling = str(options.get("sampling", ""))
+    plain = all(options.get(name) in usual for name, usual in PLAIN.items())
+    if not plain or "balanced" in sampling or options.get("dp_sgd") or scores.several_labels:
+        return False
+    by_shot = scores.shots.classes.values() if scores.shots else ()
+    images = [count for classes in by_shot for count in classes.values() if count]
+    return bool(images) and max(images) >= UNEQUAL * min(images)
 
 
 def _is_stuck(run: Scored, version: str) -> bool:
@@ -168,27 +201,32 @@ def small_clients(scores: Scores, metric: str) -> dict[str, str]:
 def small_decides(
     runs: Sequence[Scores], attribute: str, version: str, metric: str, at: str, view: str = ""
 ) -> set[str]:
-    """The numbers between groups ("worst group", "gap") that a small group decides in some round that counts."""
-    decided: set[str] = set()
+    """The numbers between groups ("worst group", "gap") that a small group decides: those of the groups' means."""
+    if not views.compared(metric) or (at == BEST and view):
+        return set()
+    small: set[str] = set()
+    columns = []
     for scores in runs:
-        small = small_groups(scores, attribute, metric).keys()
-        if not small or not views.compared(metric) or (at == BEST and view):
-            continue
         part = scores.part(model=table.BEST) if at == BEST else scores.part(view)
         column = part.groups.get(attribute, {}).get(version, {}).get(metric, {})
-        for values in zip(
-            *(score.values[-1:] if at == LAST else score.values for score in column.values())
-        ):
-            edges = (
-                views.edges(
-                    dict(zip(column, [Score([value]) for value in values])), low=better_low(metric)
-                )
-                or ()
-            )
-            names = [name for name, _ in edges]
-            decided |= {views.WORST} if small & {*names[:1]} else set()
-            decided |= {views.GAP} if small & {*names} else set()
-    return decided
+        if column:
+            small |= small_groups(scores, attribute, metric).keys()
+            columns.append(column)
+    if not small:
+        return set()
+    means = {name: _mean_of([column.get(name) for column in columns], at) for name in columns[0]}
+    ends = views.worst_and_best(means, low=better_low(metric))
+    if ends is None:
+        return set()
+    (worst, _), (best, _) = ends
+    if worst in small:
+        return {views.WORST, views.GAP}
+    return {views.GAP} if best in small else set()
+
+
+def _mean_of(scores: Sequence[Score | None], at: str) -> float | None:
+    """The mean over runs of a group's score, in the last round or over the kept ones."""
+    return mean_of([score.alone() if score and at == LAST else score for score in scores])
 
 
 def small_groups(scores: Scores, attribute: str, *metrics: str) -> dict[str, str]:

@@ -9,20 +9,20 @@ import numpy as np
 from ..metrics import Task, probabilities
 from ..scores.parts import VERSIONS
 from ..scores.statistics.bootstrap import bca_interval, bootstrap_p, interval
+from ..scores.statistics.over_runs import over_runs
 from ..scores.statistics.significance import (
     delong,
     mcnemar,
-    over_seeds,
     paired_t,
     sign_floor,
     wilcoxon,
 )
-from ..scores.table import Where
+from ..scores.table import Score, Where
 from ..scores.views import GAP
 from .cautions import small_in_sets
 from .pairing import Paired, one_of_each
 from .predicted import can_resample, differing, predicted
-from .resampling import Resamples, left_of_mean
+from .resampling import Resamples, drawn_difference, left_difference
 from .systems import Pairs, Scored
 from .verdict import Compared, adjusted
 
@@ -87,18 +87,16 @@ def difference(of: Where, paired: Paired, resamples: Resamples) -> Compared | No
     over folds or splits take one number of each, however many runs it has.
     """
     pairs, sample, _ = paired
-    rounds = [
-        [kept for run in side if (kept := run.rounds(of))] for side in zip(*pairs, strict=True)
-    ]
-    if any(len(side) < len(pairs) for side in rounds) or not can_resample(pairs, of):
+    scores_a = _of_all([run for run, _ in pairs], of)
+    scores_b = _of_all([run for _, run in pairs], of)
+    if not scores_a or not scores_b or not can_resample(pairs, of):
         return None
-    first, second = map(over_seeds, rounds)
+    first, second = over_runs(scores_a), over_runs(scores_b)
     assert first.mean is not None and second.mean is not None  # of runs that have the score
-    differences = np.mean(
-        [resamples.drawn(b, of) - resamples.drawn(a, of) for a, b in pairs], axis=0
-    )  # [B]
+    differences = drawn_difference(pairs, of, resamples)  # [B]
     units = differing(pairs, of)
-    a, b = (sample.means(side) for side in rounds)
+    a = sample.means([_mean(score) for score in scores_a])
+    b = sample.means([_mean(score) for score in scores_b])
     t = paired_t(a, b, overlap=sample.overlap)
     tests = {
         "corrected_t" if sample.overlap else "paired_t": asdict(t),
@@ -125,12 +123,22 @@ def difference(of: Where, paired: Paired, resamples: Resamples) -> Compared | No
         return row
     low, high = interval(differences)
     if resamples.bca and not any(predicted(run.path).counted for pair in pairs for run in pair):
-        left = [resamples.left(b, of) - resamples.left(a, of) for a, b in pairs]
-        values = [float(np.mean(y) - np.mean(x)) for x, y in zip(*rounds, strict=True)]
-        low, high = bca_interval(
-            row.difference, differences, left_of_mean(values, left, sample.sets)
-        )
+        without = left_difference(pairs, of, resamples, sample.sets)
+        low, high = bca_interval(row.difference, differences, without)
     return replace(row, low=low, high=high)
+
+
+def _of_all(runs: Sequence[Scored], of: Where) -> list[Score]:
+    """A score of every run; none where some run does not have it."""
+    of_runs = [run.number(of) for run in runs]
+    scores = [score for score in of_runs if score]
+    return scores if len(scores) == len(runs) else []
+
+
+def _mean(score: Score) -> float:
+    mean = over_runs([score]).mean
+    assert mean is not None
+    return mean
 
 
 def _patients(pairs: Pairs, of: Where) -> int:

@@ -54,9 +54,8 @@ class Sample:
             f"intervals and p over patients weigh every run alike, p over {self.over} every {self.over[:-1]}"
         )
 
-    def means(self, per_round: list[list[float]]) -> list[float]:
-        """One number for each seed, fold or split, from the kept rounds of each pair's run."""
-        means = [float(np.mean(rounds)) for rounds in per_round]
+    def means(self, means: list[float]) -> list[float]:
+        """One number for each seed, fold or split, from that of each pair's run."""
         if self.over == "seeds":
             return means
         return [

@@ -25,7 +25,7 @@ from ..scores.table import Score, Where
 from ..scores.views import GAP
 from .pairing import numbered
 from .predicted import Predicted, predicted
-from .systems import LAST, LAST5, Scored
+from .systems import LAST, LAST5, Pairs, Scored
 
 Table = dict[Where, np.ndarray]  # resamples [B], or without each patient [U]
 Bounds = tuple[float, float]
@@ -108,15 +108,11 @@ def _without_interval(
 
 
 def _named(tables: list[Columns], version: str, attribute: str, names: list[str]) -> Table:
-    """The mean of several models' scores. tables: metric -> [B], or [B, G] of the groups of an attribute, whose gap is
-    added."""
+    """The mean of several models' scores. tables: metric -> [B], or [B, G] of the groups of an attribute."""
     if not attribute:
         return {Where(version, metric=metric): column for metric, column in mean(tables).items()}
-    gaps = mean([{metric: gap(column) for metric, column in table.items()} for table in tables])
     where = Where(version, attribute=attribute)
     return {
-        where._replace(metric=metric, measure=GAP): column for metric, column in gaps.items()
-    } | {
         where._replace(metric=metric, group=name): column
         for metric, columns in mean(tables).items()
         for name, column in zip(names, columns.T)
@@ -179,6 +175,48 @@ def left_of_mean(
         terms = [left[k] if at == number else np.full(1, values[k]) for k, at in enumerate(sets)]
         parts.append(np.sum(np.broadcast_arrays(*terms), axis=0) / len(values))
     return np.concatenate(parts)
+
+
+def drawn_difference(pairs: Pairs, of: Where, resamples: Resamples) -> np.ndarray:
+    """The difference of two systems in each resample, the mean over pairs: [B]; a gap is of the groups' means."""
+    if of.measure != GAP:
+        return np.mean([resamples.drawn(b, of) - resamples.drawn(a, of) for a, b in pairs], axis=0)
+    first: list[np.ndarray] = []
+    second: list[np.ndarray] = []
+    for group in _groups(pairs, of):
+        first.append(np.mean([resamples.drawn(a, group) for a, _ in pairs], axis=0))
+        second.append(np.mean([resamples.drawn(b, group) for _, b in pairs], axis=0))
+    return gap(np.stack(second, 1)) - gap(np.stack(first, 1))
+
+
+def left_difference(
+    pairs: Pairs, of: Where, resamples: Resamples, sets: Sequence[int]
+) -> np.ndarray:
+    """The same without each patient of each test set, one after another. sets: the number of each pair's test set."""
+    if of.measure != GAP:
+        left = [resamples.left(b, of) - resamples.left(a, of) for a, b in pairs]
+        values = [_mean(b, of) - _mean(a, of) for a, b in pairs]
+        return left_of_mean(values, left, sets)
+    widths = []
+    for runs in zip(*pairs, strict=True):
+        columns = []
+        for group in _groups(pairs, of):
+            left = [resamples.left(run, group) for run in runs]
+            columns.append(left_of_mean([_mean(run, group) for run in runs], left, sets))
+        widths.append(gap(np.stack(columns, 1)))
+    return widths[1] - widths[0]
+
+
+def _groups(pairs: Pairs, of: Where) -> list[Where]:
+    """The groups that a gap is between: those that every run has test images of."""
+    runs = [run for pair in pairs for run in pair]
+    names = [predicted(run.path).grouping(of.attribute)[1] for run in runs]
+    shared = [name for name in names[0] if all(name in others for others in names)]
+    return [of._replace(measure="", group=name) for name in shared]
+
+
+def _mean(run: Scored, of: Where) -> float:
+    return float(np.mean(run.rounds(of) or np.nan))
 
 
 def bounds(runs: Sequence[Scored], of: Where, at: str) -> Bounds | None:

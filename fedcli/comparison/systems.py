@@ -99,11 +99,15 @@ class Scored:
 
     def rounds(self, of: Where) -> list[float] | None:
         """A score in each kept round; None where the run does not have it."""
+        known = self.number(of)
+        return None if known is None else [value for value in known.values if value is not None]
+
+    def number(self, of: Where) -> Score | None:
+        """A score that has a mean over the kept rounds; None where the run does not have it."""
         if of.attribute and not views.compared(of.metric):
             return None
-        found = self.score(of)
-        values = found.values if found and found.mean is not None else []
-        return [value for value in values if value is not None] or None
+        score = self.score(of)
+        return score if score and score.mean is not None else None
 
 
 Pairs = list[tuple[Scored, Scored]]

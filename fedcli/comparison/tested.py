@@ -22,7 +22,8 @@ from ..scores.own_metrics import is_own
 from ..scores.parts import AVERAGE, VERSIONS
 from ..scores.scores import SYNTHETIC
 from ..scores.statistics.bootstrap import BCA, LEVEL, PERCENTILE
-from ..scores.statistics.significance import OverSeeds, holm, over_seeds
+from ..scores.statistics.over_runs import over_runs
+from ..scores.statistics.significance import OverSeeds, holm
 from ..scores.table import Where
 from .cautions import TOO_NARROW
 from .difference import GroupTests, difference, group_tests, headline, image_tests
@@ -196,10 +197,9 @@ def _test(
 def _against(
     name: str, runs: Sequence[Scored], of: Where, test: Difference, note: str, *, is_reference: bool
 ) -> Against:
-    rounds = [each for run in runs if (each := run.rounds(of))]
-    mean = (
-        over_seeds(rounds) if len(rounds) == len(runs) else OverSeeds(None, None, None, len(runs))
-    )
+    of_runs = [run.number(of) for run in runs]
+    scores = [score for score in of_runs if score]
+    mean = over_runs(scores) if len(scores) == len(runs) else OverSeeds(None, None, None, len(runs))
     stuck = one_class(runs, of.version)
     return Against(
         name=name,

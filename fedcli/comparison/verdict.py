@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from .. import console
+from ..printed import percents
 from ..scores.statistics.resampled import RESAMPLES  # of the test patients
 from ..scores.statistics.significance import OverSeeds
 
@@ -177,8 +178,8 @@ def signed(share: float | None, digits: int = 2) -> str:
     """A difference in percent, with its sign; 0 has none."""
     if share is None:
         return "-"
-    rounded = round(100 * share, digits) + 0.0
-    return f"{rounded:+.{digits}f}" if rounded else f"{rounded:.{digits}f}"
+    text = percents(share, digits)
+    return f"+{text}" if float(text) > 0 else text
 
 
 def interval_text(row: Difference, digits: int = 2) -> str:

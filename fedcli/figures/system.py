@@ -19,6 +19,7 @@ from ..scores.clinical.shape import CLIENT, positives
 from ..scores.groups import grouping
 from ..scores.parts import MODELS
 from ..scores.scores import Scores
+from ..scores.statistics.over_runs import mean_of
 from ..scores.table import Score, Where
 from .drawing import ALL, MOST_CLASSES, MOST_LINES, OF_ALL
 from .figure import NothingToDraw
@@ -107,8 +108,8 @@ class System:
 
     def percent(self, where: Where) -> float:
         """A score in percent, the mean over its runs; NaN where a run does not have it."""
-        means = [known[where].mean if where in known else None for known in self.known]
-        return np.nan if None in means or not means else 100 * float(np.mean(means))  # type: ignore[arg-type]
+        mean = mean_of([known.get(where) for known in self.known])
+        return np.nan if mean is None else 100 * mean
 
     def bounds(self, of: Where) -> tuple[float, float]:
         """Its 95 % interval over patients, in percent; NaN where there is none."""

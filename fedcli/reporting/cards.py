@@ -6,16 +6,19 @@ Datasets, CACM 64(12), 2021. What no manifest knows is marked as a person's to w
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from ..comparison.cautions import at_chance
 from ..data import manifest
+from ..scores.clinical.chosen import chosen_points
 from ..scores.scores import Scores
 from . import by_group, clinical, evidence, further
+from .clinical import rule_in_words
 from .page import Document, provenance
 from .page.lead import described, facts, generated, sentence
 from .row import Row
 from .rows import compared
-from .table import Section, Table
+from .table import Column, Section, Table
 from .tables import Report, report
 
 WRITE = "A person must write this: {}."
@@ -33,7 +36,7 @@ def cards(row: Row) -> list[Document]:
 
 def _model(system: Row, made: Report) -> Document:
     scores, named = system.scores, [(system.name, system.scores)]
-    points = list(clinical.tables(named))
+    points = [*_thresholds(system), *clinical.tables(named)]
     falls = [*further.by_severity(named), *further.by_severity_and_group(named)]
     known = [
         *system.shared_patients,
@@ -81,6 +84,18 @@ def _model(system: Row, made: Report) -> Document:
     return Document(
         title, sentence([system]), facts([system]), sections, generated=said, name="model-card"
     )
+
+
+def _thresholds(system: Row) -> list[Table]:
+    """A line for each threshold that an evaluation of the run chose, with the data that it is for."""
+    chosen = [point for run in system.run_files[:1] for point in chosen_points(run)]
+    lines = [
+        [point.positive, rule_in_words(point.rule), point.threshold, point.images, point.source]
+        for point in chosen
+    ]
+    heads = ["class", "threshold chosen for", Column("threshold", digits=4), "images", "chosen on"]
+    legend = "From the validation images of these data, and for these data alone."
+    return [Table.of("Thresholds", heads, lines, legend)] if lines else []
 
 
 def _dataset(system: Row) -> Document:
@@ -145,35 +160,35 @@ def _licences(scores: Scores) -> list[tuple[str, str]]:
     ]
 
 
-def evidence_page(row: Row, made: Sequence[evidence.Guideline]) -> Document:
-    """Every guideline as a table: item, what it asks, what answers it."""
-    counts = [f"{guideline['filled']} of {len(guideline['items'])}" for guideline in made]
-    sections = []
-    for place, (guideline, filled) in enumerate(zip(made, counts, strict=True)):
-        lines = [
-            [
-                item["item"],
-                item["asks"],
-                "filled" if item["answers"] else "open",
-                "; ".join(map(_answer, item["answers"])) or evidence.PERSON,
-            ]
-            for item in guideline["items"]
-        ]
-        table = Table.of("", ["item", "asks for", "state", "answered by"], lines)
-        about = f"{guideline['source']}. {filled} items filled."
+def evidence_page(row: Row, answered: Sequence[evidence.Guideline]) -> Document:
+    """Every guideline as a table: item, what it asks, what is material for it."""
+    sections: list[Section] = []
+    counts: list[tuple[str, str]] = []
+    for number, guideline in enumerate(answered):
+        count = f"{guideline['material']} of {len(guideline['items'])}"
+        if guideline["half"]:
+            count += f", {guideline['half']} by half"
+        counts.append((guideline["guideline"], count))
+        lines = [_evidence_line(item) for item in guideline["items"]]
+        table = Table.of("", ["item", "asks for", "state", "material"], lines)
+        about = f"{guideline['source']}. There is material for {count}."
         sections.append(
-            Section(f"guideline-{place}", guideline["guideline"], [table], text=[about])
+            Section(f"guideline-{number}", guideline["guideline"], [table], text=[about])
         )
     lead = (
-        "Which field of which manifest answers an item, with the manifest's sha256; whether that is enough is for a "
-        "person to judge. Items are paraphrased: read the guideline itself before you submit."
+        "Which field of which manifest is material for an item, with the manifest's sha256; whether that is enough is "
+        "for a person to judge. Items are paraphrased: read the guideline itself before you submit."
     )
-    facts = [
-        (guideline["guideline"], filled) for guideline, filled in zip(made, counts, strict=True)
-    ]
-    return Document(f"Evidence for reporting guidelines: {row.name}", lead, facts, sections)
+    return Document(f"Evidence for reporting guidelines: {row.name}", lead, counts, sections)
+
+
+def _evidence_line(item: dict[str, Any]) -> list[str]:
+    if not item["answers"]:
+        return [item["item"], item["asks"], "open", evidence.PERSON]
+    texts = [_answer(answer) for answer in item["answers"]]
+    missing = [f"{name}: {evidence.PERSON}" for name in item["without"]]
+    return [item["item"], item["asks"], item["state"], "; ".join([*texts, *missing])]
 
 
 def _answer(answer: dict[str, str]) -> str:
-    value = f" = {answer['value']}" if answer["value"] else ""
-    return f"{answer['manifest']} {answer['field']}{value} ({answer['sha256'][:12]})"
+    return f"{answer['manifest']} {answer['field']} = {answer['value']} ({answer['sha256'][:12]})"

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 
 from ..comparison.systems import BEST, LAST, Scored
 from ..errors import UsageError, nearest
-from ..metrics import METRICS, PARITY
+from ..metrics import METRICS, PARITY, title
 from ..metrics.task import ONE, SEVERAL
 from ..scores import numbers, views
 from ..scores.parts import SHOT_GROUPS, VERSIONS, Number
 from ..scores.scores import GLOBAL, RECALL, Scores
-from ..scores.statistics.significance import over_seeds
+from ..scores.statistics.over_runs import over_runs
 from ..scores.table import Score, Where
+from .quantities import VERSION_NAMES, between_groups
 
 POOLED = "pooled"
 SHOWN = ONE.usual
@@ -44,7 +45,7 @@ def all_numbers(scores: Scores, at: str) -> dict[Where, Score]:
         return every
     # groups are averaged over the rounds first: none of one round alone
     return {
-        where: Score([None if where.measure in views.ACROSS else score.last], score.rounds[-1:])
+        where: Score([None], score.rounds[-1:]) if where.measure in views.ACROSS else score.alone()
         for where, score in every.items()
     }
 
@@ -56,7 +57,7 @@ def joined(scores: Sequence[Score | None], spread: str) -> Value:
         return Value(None)
     if len(known) == 1 and spread == POOLED:
         return Value(known[0].mean, known[0].std)
-    over = over_seeds([[value for value in score.values if value is not None] for score in known])
+    over = over_runs(known)
     return Value(over.mean, over.std(spread))
 
 
@@ -124,7 +125,7 @@ def check_names(metrics: Sequence[str], own: Sequence[str] = ()) -> None:
     """
     known = [*METRICS, *own, *PARITY, *(f"{name}_ovr_macro" for name in PARITY)]
     for name in metrics:
-        if " " not in name and name not in known:
+        if " " not in name and name not in known and not between_groups(name):
             raise UsageError(f"the scores have no metric {name!r}", nearest(name, known))
 
 
@@ -136,6 +137,18 @@ def group_columns(scores: Scores, attribute: str, version: str, metric: str) -> 
     scaled = {"ES-AUC": where._replace(metric=f"es_{metric}")} if metric in AREAS else {}
     each = {group: where._replace(group=group) for group in next(iter(groups.values()), {})}
     return scaled | between | each if groups else {}
+
+
+def _as_column(name: str, scores: Scores) -> str:
+    """A number between groups by the name of its column; other names as they are."""
+    quantity = between_groups(name)
+    if quantity is None:
+        return name
+    by_title = {title(metric).lower(): metric for metric in scores.versions["clean"]}
+    metric = by_title.get(quantity.metric.lower(), quantity.metric) or scores.usual[1]
+    version = VERSION_NAMES.get(quantity.version, quantity.version)
+    where = Where(version, attribute=quantity.attribute, metric=metric, measure=quantity.measure)
+    return numbers.name(where)
 
 
 def _named(known: Numbers, scores: Scores, names: Sequence[str]) -> Names:
@@ -151,7 +164,8 @@ def _named(known: Numbers, scores: Scores, names: Sequence[str]) -> Names:
             short[column] += [base, base.removesuffix("_ovr_macro")]
     meant: Names = {}
     for name in names:
-        own = {column: where for column, where in every.items() if name in short[column]}
+        text = _as_column(name, scores)
+        own = {column: where for column, where in every.items() if text in short[column]}
         if not own:
             texts = {
                 *scores.versions["clean"],

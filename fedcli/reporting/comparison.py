@@ -21,6 +21,7 @@ from ..comparison.verdict import (
     Difference,
 )
 from ..metrics import METRICS, title
+from ..printed import percents
 from ..scores.groups import SMALL, unknown_note
 from ..scores.numbers import is_lower
 from ..scores.statistics.bootstrap import BCA
@@ -105,7 +106,7 @@ def table(comparison: Comparison) -> Table:
     lines = [
         [
             name,
-            *(f"{100 * of.mean:.1f}" if of.mean is not None else None for of in (row.a, row.b)),
+            *(None if of.mean is None else percents(of.mean) for of in (row.a, row.b)),
             *_tested(row, _of_shown(row.difference, row.b.mean, row.a.mean, 1), several, digits=1),
             letters.get(_remark(row), ""),
         ]
@@ -321,7 +322,7 @@ def _said(
 ) -> str:
     difference = row.difference or 0.0
     way = "higher" if difference > 0 else "lower"
-    return f"{name}: {100 * abs(difference):.{digits}f} points {way} than {reference} in {score}{bounds}{_certain(row)}."
+    return f"{name}: {percents(abs(difference), digits)} points {way} than {reference} in {score}{bounds}{_certain(row)}."
 
 
 def _of_shown(

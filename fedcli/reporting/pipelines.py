@@ -7,7 +7,8 @@ A limit, such as gap(sex) > 5, is read, looked up in scores, and said where it i
     QUANTITY [of METRIC] [on clean|noisy|both] OP NUMBER
 
 QUANTITY is a metric by its name or title, gap(ATTRIBUTE), worst(ATTRIBUTE), or mean, std or worst `among clients`; of
-two systems change(QUANTITY) or p(QUANTITY). Numbers are in percent or percentage points, p is a share. OP is one of
+two systems change(QUANTITY) or p(QUANTITY). Gaps and worst groups may also be named as columns are, such as
+`worst group balanced_accuracy by age`, see quantities.py. Numbers are in percent or percentage points, p is a share. OP is one of
 <, <=, >, >=. Nothing that is typed is run.
 """
 
@@ -23,21 +24,21 @@ from ..comparison.tested import Comparison
 from ..errors import UsageError
 from ..io.csv_text import csv_text
 from ..metrics import METRICS, title
+from ..printed import fixed
 from ..scores import numbers, views
-from ..scores.parts import AVERAGE, MODELS, VERSIONS
+from ..scores.parts import MODELS, VERSIONS
 from ..scores.scores import Scores
 from ..scores.table import Where
 from . import comparison as texts
 from .columns import shown
+from .quantities import VERSION_NAMES, Quantity, between_groups
 from .row import Row
 
 Brief = dict[str, Any]
 SIGNS = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt}
-NAMED = {"clean": MODELS[0], "noisy": MODELS[1], "corrupted": MODELS[1], "both": AVERAGE}
-BETWEEN = {"gap": views.GAP, "worst": views.WORST}
 LIMIT = re.compile(r"(.+?)\s*(<=|>=|<|>)\s*([-+]?\d+(?:\.\d+)?)\s*%?")
+IN_POINTS = views.GAP, views.GAP_IN_EACH, views.AMONG[1]
 COMPARED = re.compile(r"(change|p)\s*\((.*)\)(.*)")
-GROUPS = re.compile(r"(gap|worst)\s*\(([^()]+)\)(.*)")
 CLIENTS = re.compile(rf"({'|'.join(views.AMONG)})(.*)")
 SCORE = re.compile(r"(?:of\s+)?(.*?)\s*(?:\bon\s+(\w+))?")
 GRAMMAR = "write for example 'gap(sex) > 5', 'worst(age) of balanced_accuracy on noisy < 40' or 'accuracy < 80'"
@@ -151,12 +152,9 @@ class Limit:
         """A sentence on a number that is beyond the limit."""
         if value is None:
             return f"{whose}: --fail-if {self.text!r} cannot be checked, as there is no such number"
-        in_points = self.compares == "change" or self.measure in (views.GAP, views.AMONG[1])
-        number = (
-            f"{value:.4f}"
-            if self.compares == "p"
-            else f"{value:.2f} {'points' if in_points else '%'}"
-        )
+        in_points = self.compares == "change" or self.measure in IN_POINTS
+        unit = "points" if in_points else "%"
+        number = f"{value:.4f}" if self.compares == "p" else f"{fixed(value, 2)} {unit}"
         what = self.text[: self.text.rindex(self.sign)].strip()
         return f"{whose}: {what} is {number}, beyond --fail-if {self.text!r}"
 
@@ -173,25 +171,33 @@ def _read(text: str, compares: bool) -> Limit:
     if not whole or bool(inside) != compares:
         raise UsageError(f"--fail-if {text!r} is no limit that can be checked here", hint)
     what = (inside[2] + inside[3] if inside else whole[1]).strip()
-    measure = attribute = ""
-    if groups := GROUPS.fullmatch(what):
-        measure, attribute, what = BETWEEN[groups[1]], groups[2].strip(), groups[3].strip()
-    elif clients := CLIENTS.fullmatch(what):
-        measure, what = clients[1], clients[2].strip()
-    of = SCORE.fullmatch(what)
-    metric, version = (of[1], of[2] or MODELS[0]) if of else ("", "")
-    if version not in NAMED or not (metric or measure):
+    quantity = _quantity(what)
+    version = quantity.version or MODELS[0]
+    if version not in VERSION_NAMES or not (quantity.metric or quantity.measure):
         raise UsageError(f"--fail-if {text!r} is no limit that can be checked here", hint)
     return Limit(
         text,
         inside[1] if inside else "",
-        measure,
-        attribute,
-        metric,
-        NAMED[version],
+        quantity.measure,
+        quantity.attribute,
+        quantity.metric,
+        VERSION_NAMES[version],
         whole[2],
         float(whole[3]),
     )
+
+
+def _quantity(text: str) -> Quantity:
+    """A number between groups, among clients or of all images; empty where the text is none of these."""
+    between = between_groups(text)
+    if between:
+        return between
+    among = CLIENTS.fullmatch(text)
+    measure = among[1] if among else ""
+    score = SCORE.fullmatch(among[2].strip() if among else text)
+    if score is None:
+        return Quantity(measure, "", "", "")
+    return Quantity(measure, "", score[1], score[2] or "")
 
 
 def broken(asked: Sequence[Limit], rows: Sequence[Row]) -> list[str]:
@@ -249,7 +255,7 @@ def _metric(limit: Limit, names: Iterable[str], default: str) -> str:
 
 
 def _known(limit: Limit, what: str, name: str, names: Iterable[str]) -> None:
-    words = {version: word for word, version in NAMED.items()} | {MODELS[1]: "noisy"}
+    words = {version: word for word, version in VERSION_NAMES.items()} | {MODELS[1]: "noisy"}
     if name not in (there := list(names)):
         listed = ", ".join(words.get(each, each) for each in there) or "none"
         raise UsageError(

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ..printed import fixed, percents
+
 if TYPE_CHECKING:
     from ..figures.inline import Panels  # which draws
 
@@ -99,9 +101,15 @@ class Cell:
             return self
         return replace(
             self,
-            text=_fixed(self.number, digits),
-            spread=_fixed(self.std, digits) if self.spread else "",
+            text=fixed(self.number, digits),
+            spread=fixed(self.std or 0.0, digits) if self.spread else "",
         )
+
+
+def _is_numeric(cells: Sequence[Cell]) -> bool:
+    if any(cell.number is not None for cell in cells):
+        return True
+    return all(cell.text in ("", NONE) or NUMBER.match(cell.text) for cell in cells)
 
 
 Heads = list[Column | str]  # those of text or counts by name alone
@@ -169,11 +177,9 @@ class Table:
 
     @cached_property
     def numeric(self) -> list[bool]:
-        """Of each column, whether all its cells are numbers."""
-        texts = [[row[place].text for row in self.rows] for place in range(len(self.columns))]
-        return [
-            all(text in ("", NONE) or NUMBER.match(text) for text in column) for column in texts
-        ]
+        """A truth value for each column: all its cells are numbers, or text in place of one, such as a hidden count."""
+        columns = [[row[place] for row in self.rows] for place in range(len(self.columns))]
+        return [_is_numeric(column) for column in columns]
 
 
 @dataclass(frozen=True)
@@ -212,19 +218,14 @@ def heads(*names: str, unit: str = "", over: str = "", lower: bool = False) -> l
     return [Column(name, unit, over, lower) for name in names]
 
 
-def _fixed(value: float | None, digits: int) -> str:
-    """A number as it is printed; what rounds to nothing has no sign."""
-    return "" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"
-
-
 def number(
     value: float | None, std: float | None = None, *, digits: int = 2, sign: str = ""
 ) -> Cell:
     """A cell of a number. sign: "+" shows that of a positive one too."""
     if value is None:
         return Cell()
-    spread = _fixed(std, digits)
-    return Cell(f"{value:{sign}.{digits}f}", spread, value, std)
+    spread = "" if std is None else fixed(std, digits)
+    return Cell(fixed(value, digits, sign=sign), spread, value, std)
 
 
 def percent(mean: float | None, std: float | None = None, *, doubtful: bool = False) -> Cell:
@@ -245,8 +246,9 @@ def bounded(
     """A cell of a share from 0 to 1 with its interval, in percent. sign: as in number()."""
     if value is None:
         return Cell()
-    bounds = "" if low is None or high is None else f" ({100 * low:.1f} to {100 * high:.1f})"
-    return Cell(f"{100 * value:{sign}.1f}{bounds}", number=100 * value, doubtful=doubtful)
+    bounds = "" if low is None or high is None else f" ({percents(low)} to {percents(high)})"
+    text = percents(value, sign=sign)
+    return Cell(f"{text}{bounds}", number=100 * value, doubtful=doubtful)
 
 
 def mark(

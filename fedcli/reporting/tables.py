@@ -35,7 +35,7 @@ MODELS_ALONE = (
 UNTESTED = "{mark}: the best of the column{among}, not tested."
 SIGNIFICANTLY = f"Significant: p < {SIGNIFICANT:g} in a bootstrap test over test patients, adjusted over the rows (Holm)."
 GROUPS = {
-    "worst": "worst: the group that scores lowest in a round",
+    "worst": "worst: the group that scores lowest",
     "gap": "gap: the best group minus the worst",
     "ES-AUC": "ES-AUC: AUC divided by one plus the sum of its distances to the groups' AUCs",
 }

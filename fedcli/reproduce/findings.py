@@ -19,6 +19,7 @@ from ..errors import UsageError, nearest
 from ..metrics import PARITY, RESAMPLED
 from ..reporting import table
 from ..reporting.comparison import in_words
+from ..scores import views
 from ..scores.parts import VERSIONS
 from ..scores.scores import Scores
 from ..scores.table import Where
@@ -28,7 +29,12 @@ from .record import Cell, Marked, Row, Tests
 from .shape import UNITS, Printed
 from .shared import Outcome
 
-EDGES = {"worst": "worst group", "gap": "gap"}
+EDGES = {
+    "worst": views.WORST,
+    "gap": views.GAP,
+    "worst_in_each_round": views.WORST,
+    "gap_in_each_round": views.GAP,
+}
 BySeed = dict[int, list[float]]  # seed -> a value per round that counts
 ByColumn = dict[str, BySeed]  # by name of the column
 

@@ -15,6 +15,7 @@ from ..data import manifest
 from ..data.manifest import sync
 from ..errors import FedcliError
 from ..io.locks import held, scratch
+from ..printed import fixed
 from ..reporting import page, writers
 from ..scores.scores import Scores
 from . import forecast, pictures
@@ -96,12 +97,11 @@ def of_cell(recipe: Recipe, outcome: Outcome, *, published: bool = True) -> str:
         in_print = [each for each in known if each.name in printed]
         for column in [*validating, *in_print, *known][:1]:
             sign, _, digits = UNITS[column.unit]
-            said = (
-                f"{column.name} {fmean(numbers[column.name][cell.seed]):.{digits}f} {sign}".rstrip()
-            )
+            mean = fixed(fmean(numbers[column.name][cell.seed]), digits)
+            said = f"{column.name} {mean} {sign}".rstrip()
             if published and (theirs := printed.get(column.name)):
-                spread = "" if theirs.std is None else f" ± {theirs.std:.{digits}f}"
-                said += f", published {theirs.mean:.{digits}f}{spread}"
+                spread = "" if theirs.std is None else f" ± {fixed(theirs.std, digits)}"
+                said += f", published {fixed(theirs.mean, digits)}{spread}"
             return said
     return ""
 

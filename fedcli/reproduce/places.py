@@ -120,7 +120,8 @@ def rounds(tree: Any, place: str, at: str) -> list[float]:
     values: list[list[Any]] = []
     for value in reach(tree, place.split("/")).values:
         if isinstance(value, dict) and "last" in value:
-            value = [value["last"]] if at == "last" else value["per_round"]
+            over = value.get("per_round", [value["mean_last5"]])
+            value = [value["last"]] if at == "last" else over
         values.append(value if isinstance(value, list) else [value])
     known = [numbers for numbers in values if None not in numbers]
     return [sum(numbers) / len(numbers) for numbers in zip(*known, strict=True)]

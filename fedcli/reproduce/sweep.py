@@ -21,6 +21,7 @@ from ..errors import FedcliError, UsageError, nearest
 from ..methods import resolve
 from ..metrics import Task
 from ..options import Source, text
+from ..printed import percents
 from ..reporting.table import Cell as Shown
 from ..reporting.table import Column as Heading
 from ..reporting.table import Table, heads, percent
@@ -317,7 +318,9 @@ def held_out_tables(
                 inside.groups[attribute]["clean"].get(metric, {}),
             )
             low, high = score.low, score.high
-            bounds = "-" if low is None or high is None else f"{100 * low:.2f} to {100 * high:.2f}"
+            bounds = (
+                "-" if low is None or high is None else f"{percents(low, 2)} to {percents(high, 2)}"
+            )
             on_sites = [by_site.get(site) for site in left_out]  # images of the dataset's test part
             shown = [
                 percent(each.last, doubtful=bool(each.small)) if each else Shown()

@@ -232,7 +232,7 @@ def _measured(where: Where, tables: Sequence[Table]) -> Table:
                 if all(edges):
                     best = views.mean([Score([edge[1][1]], lies.rounds) for edge in edges if edge])
                     measured[key._replace(measure=views.BEST, group=_agreed(edges, 1))] = best
-            elif key.measure in views.BETWEEN or (not key.measure and score.last is not None):
+            elif key.measure in views.MEASURED or (not key.measure and score.last is not None):
                 measured[key] = score
     return measured
 

@@ -16,6 +16,10 @@ from .table import BEST, Score
 
 Nested = dict[str, Any]
 BETWEEN = {views.WORST: "worst", views.GAP: "gap", views.STD: "std", views.MEAN: "average"}
+OVER = BETWEEN | {
+    views.WORST_IN_EACH: "worst_in_each_round",
+    views.GAP_IN_EACH: "gap_in_each_round",
+}
 ACROSS = dict(zip(views.ACROSS, ("average", "std_sample"), strict=True))
 RARE = (
     "sample",
@@ -76,12 +80,11 @@ def nested(scores: Scores) -> Nested:
 
 
 def _over(score: Score) -> Nested:
-    return {
-        "last": score.last,
-        "mean_last5": score.mean,
-        "std_last5": score.std,
-        "per_round": score.values,
-    }
+    """A number over the rounds; what is of the groups' means has its rounds under a name of their own."""
+    over = {"last": score.last, "mean_last5": score.mean, "std_last5": score.std}
+    if isinstance(score, views.OfMeans):
+        return over
+    return over | {"per_round": score.values}
 
 
 LAST = attrgetter("last")
@@ -158,8 +161,8 @@ def _groups(part: Part, attribute: str, version: str, about: Grouped | None) -> 
     between: dict[str, dict[str, Score]] = {}
     across: Nested = {}
     for where, score in part.between(attribute, version).items():
-        if where.measure in BETWEEN:
-            between.setdefault(where.metric, {})[BETWEEN[where.measure]] = score
+        if where.measure in OVER:
+            between.setdefault(where.metric, {})[OVER[where.measure]] = score
         elif where.measure in ACROSS:
             across.setdefault(where.metric, {})[ACROSS[where.measure]] = score.last
         elif not where.measure:
@@ -173,7 +176,7 @@ def _groups(part: Part, attribute: str, version: str, about: Grouped | None) -> 
         "groups": {group: _scored(known, LAST) for group, known in by_group.items()},
         "overall": _scored(part.overall.get(version, {}), LAST),
         "between": {
-            metric: {name: score.last for name, score in lies.items()}
+            metric: {name: lies[name].last for name in BETWEEN.values() if name in lies}
             | _ends(part, attribute, version, metric)
             for metric, lies in between.items()
         },

@@ -1,6 +1,7 @@
 """Every number of a run, measured or following from what was: whose it is, and its name as a column."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from ..metrics import better_low, title
 from . import views
@@ -86,7 +87,7 @@ def numbers(scores: Scores, *, best: bool = False) -> Iterator[Number]:
     if best:
         if scores.best:
             for where, score in _of_part(scores.part(model=BEST)):
-                if where.measure not in (views.STD, views.MEAN, *views.ACROSS):
+                if where.measure not in (*views.OF_ROUNDS, *views.ACROSS):
                     yield where._replace(model=""), score
         return
     yield from _of_part(scores.part())
@@ -153,7 +154,7 @@ def _of_label(part: Part, version: str) -> Iterator[Number]:
     for attribute in part.groups:
         for where, score in _of_groups(part, attribute, version):
             if where.measure in ("", views.GAP):
-                yield where, Score(score.values)
+                yield where, replace(score, rounds=[])
 
 
 def _of_client(scores: Scores, client: str, version: str) -> Iterator[Number]:

@@ -105,8 +105,10 @@ class Part:
         return self.between(attribute, version).get(where)
 
     def edges(self, attribute: str, version: str, metric: str) -> "Edges | None":
-        """Name and score of the worst and of the best group of the last round; names of several models' that differ
-        are empty."""
+        """Name and score of the worst and of the best group of the last round."""
+        column = self.groups.get(attribute, {}).get(version, {}).get(metric, {})
+        if column:
+            return views.edges(column, low=better_low(metric))
         measured = self.measured.get(attribute, {}).get(version, {})
         of_metric = {
             where.measure: (where.group, score)
@@ -122,8 +124,7 @@ class Part:
                 if score.last is not None
             ]
             return (ends[0], ends[1]) if len(ends) == 2 else None
-        column = self.groups.get(attribute, {}).get(version, {}).get(metric, {})
-        return views.edges(column, low=better_low(metric))
+        return None
 
 
 OPTIONAL = "adapted", "shared_patients"  # left out of scores.json where there are none

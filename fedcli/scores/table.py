@@ -92,15 +92,25 @@ class Score:
     @property
     def mean(self) -> Number:
         """Over the rounds. Labels do not change, so that a metric is defined in all rounds or in none."""
+        return self.mean_of_rounds
+
+    @property
+    def mean_of_rounds(self) -> Number:
+        """The mean of the rounds' values, of whatever kind the score is."""
         known = [value for value in self.values if value is not None]
         return _mean(known) if known and len(known) == len(self.values) else None
 
     @property
     def std(self) -> Number:
         """Population standard deviation (ddof 0) over the rounds; None of a single one."""
-        if (mean := self.mean) is None or len(self.values) < 2:
+        mean = self.mean_of_rounds
+        if mean is None or len(self.values) < 2:
             return None
         return math.sqrt(_mean([(value - mean) ** 2 for value in self.values if value is not None]))
+
+    def alone(self) -> "Score":
+        """The last round as the only one."""
+        return Score([self.last], self.rounds[-1:])
 
 
 def _mean(numbers: list[float]) -> float:

@@ -1,12 +1,12 @@
 """Views of the lines of a table of scores: each view is an expression of NumPy over a block of scores.
 
 A block is [members, rounds], members being groups, clients or versions of the test images; NaN where a score has no
-meaning. A view of groups needs two groups with a number. Where several models answer, their views were measured as the
-mean over the models, and are taken as they are.
+meaning. A view of groups needs two groups with a number.
 
     mean_last5, std_last5   mean and population standard deviation over the kept rounds: the last five, or all
     average                 mean of clean and corrupted images
-    worst group, gap, std in each round, mean in each round
+    worst group, gap        of the numbers that tables print: of each group's mean over rounds, models and runs
+    worst group, gap, std, mean in each round   in each round and of each model that answers, then the mean of them
     mean over groups, std over groups   of each group's mean over the rounds; the std is a sample's (ddof 1)
     es_auc_ovo_macro, es_auc_macro      equity-scaled AUC: AUC / (1 + sum over groups of |AUC - AUC of the group|)
     mean, std, worst among clients
@@ -18,8 +18,9 @@ stops or turns everything into NaN. Mean and std over groups: FedHEAL, CVPR 2024
 domains, each domain's mean over the last rounds taken first.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -29,16 +30,47 @@ from .table import Number, Score, Table, Where
 
 Column = Mapping[str, Score]  # group or client -> score
 AREAS = "auc_ovo_macro", "auc_macro"  # of which there is an equity-scaled one
-WORST, BEST, GAP, STD, MEAN = (
-    "worst group",
-    "best group",
-    "gap",
-    "std in each round",
-    "mean in each round",
-)
-BETWEEN = WORST, GAP, STD, MEAN
+WORST, BEST, GAP = "worst group", "best group", "gap"
+IN_EACH_ROUND = " in each round"
+WORST_IN_EACH, GAP_IN_EACH = f"{WORST}{IN_EACH_ROUND}", f"{GAP}{IN_EACH_ROUND}"
+STD, MEAN = f"std{IN_EACH_ROUND}", f"mean{IN_EACH_ROUND}"
+OF_MEANS = {WORST: WORST_IN_EACH, GAP: GAP_IN_EACH}  # of groups' means -> the same in each round
+OF_ROUNDS = WORST_IN_EACH, GAP_IN_EACH, STD, MEAN
+MEASURED = WORST, GAP, STD, MEAN  # in the table's lines of several models
 ACROSS = "mean over groups", "std over groups"
 AMONG = "mean among clients", "std among clients", "worst among clients"
+
+
+@dataclass(slots=True)
+class OfMeans(Score):
+    """The worst group or the gap. `mean` is that of the groups' means, as tables print both; `values` are the rounds'.
+
+    Attributes:
+        column: group -> score. measure: WORST or GAP. low: the metric is better when low.
+    """
+
+    column: Column = field(default_factory=dict)
+    measure: str = GAP
+    low: bool = False
+
+    @property
+    def mean(self) -> Number:
+        return self.of({name: score.mean for name, score in self.column.items()})
+
+    def of(self, numbers: Mapping[str, Number]) -> Number:
+        """The worst of the groups' numbers, or the distance of the best from it; None of fewer than two."""
+        ends = worst_and_best(numbers, low=self.low)
+        if ends is None:
+            return None
+        (_, worst), (_, best) = ends
+        return worst if self.measure == WORST else abs(best - worst)
+
+    def alone(self) -> Score:
+        """The last round as the only one, of every group."""
+        column = {name: score.alone() for name, score in self.column.items()}
+        return OfMeans(
+            [self.last], self.rounds[-1:], column=column, measure=self.measure, low=self.low
+        )
 
 
 def block(column: Iterable[Score]) -> np.ndarray:
@@ -65,40 +97,80 @@ def average(clean: Score, corrupted: Score, drawn: Score | None = None) -> Score
 
 
 def between(column: Column, *, low: bool) -> dict[str, Score]:
-    """Worst group, gap, std and mean over the groups in each round. low: the metric is better when low."""
+    """Worst group and gap of the groups' means; worst group, gap, std and mean over the groups in each round.
+
+    low: the metric is better when low.
+    """
     scores, some = block(column.values()), next(iter(column.values()))
     enough = np.isfinite(scores).sum(0) > 1  # [rounds]
     known = scores[:, enough]
     worst, best = (known[places, np.arange(len(places))] for places in _edges(known, low))
     std, middle = (np.std, np.mean) if np.isfinite(known).all() else (np.nanstd, np.nanmean)
-    measures = {
-        WORST: worst,
-        GAP: np.abs(best - worst),
+    numbers = {
+        WORST_IN_EACH: worst,
+        GAP_IN_EACH: np.abs(best - worst),
         STD: std(known, axis=0),
         MEAN: middle(known, axis=0),
     }
-    return {name: _rounds(_spread(numbers, enough), some) for name, numbers in measures.items()}
+    in_rounds = {name: _rounds(_spread(each, enough), some) for name, each in numbers.items()}
+    of_means: dict[str, Score] = {
+        name: _of_means(in_rounds[in_each], column, name, low) for name, in_each in OF_MEANS.items()
+    }
+    return of_means | in_rounds
 
 
-def edges(column: Column, *, low: bool) -> tuple[tuple[str, float], tuple[str, float]] | None:
-    """Name and score of the worst and of the best group of the last round; None of fewer than two with a score.
+def _of_means(score: Score, column: Column, measure: str, low: bool) -> OfMeans:
+    return OfMeans(
+        score.values,
+        score.rounds,
+        score.count,
+        score.missing,
+        column=column,
+        measure=measure,
+        low=low,
+    )
 
-    Scores that rounding alone sets apart are the same: the first group of them is named.
+
+Edge = tuple[str, float]  # a group and its score
+
+
+def worst_and_best(numbers: Mapping[str, Number], *, low: bool) -> tuple[Edge, Edge] | None:
+    """The worst and the best group with their numbers; None where fewer than two groups have one.
+
+    Numbers that rounding alone sets apart are the same: the first group of them is named. low: low ones are better.
     """
-    known = {name: score.last for name, score in column.items() if score.last is not None}
+    known = known_of(numbers)
     if len(known) < 2:
         return None
-    worst, best = _edges(np.array(list(known.values()))[:, None], low)
-    names = [list(known)[at[0]] for at in (worst, best)]
-    return (names[0], known[names[0]]), (names[1], known[names[1]])
+    lowest, highest = (
+        _first_near(known, min(known.values())),
+        _first_near(known, max(known.values())),
+    )
+    return (highest, lowest) if low else (lowest, highest)
+
+
+def edges(column: Column, *, low: bool) -> tuple[Edge, Edge] | None:
+    """The worst and the best group of the last round; None of fewer than two with a score."""
+    return worst_and_best({name: score.last for name, score in column.items()}, low=low)
 
 
 def worst_of(values: Mapping[str, Number], metric: str) -> str:
     """The one of these groups that fares worst; "" where none has a number."""
-    known = {
-        name: value for name, value in values.items() if value is not None and not np.isnan(value)
-    }
-    return (max if better_low(metric) else min)(known, key=lambda name: known[name], default="")
+    known = known_of(values)
+    if not known:
+        return ""
+    extreme = max if better_low(metric) else min
+    return _first_near(known, extreme(known.values()))[0]
+
+
+def known_of(values: Mapping[str, Number]) -> dict[str, float]:
+    """The groups that have a number."""
+    return {name: x for name, x in values.items() if x is not None and not math.isnan(x)}
+
+
+def _first_near(known: Mapping[str, float], limit: float) -> Edge:
+    """The first group whose number rounding alone sets apart from the limit."""
+    return next((name, x) for name, x in known.items() if abs(x - limit) <= CLOSE)
 
 
 def across(column: Column) -> dict[str, Score]:
@@ -137,7 +209,7 @@ def of_groups(
     """All that lies between the groups of an attribute.
 
     where: whose. overall: metric -> score of all images. metrics: metric -> group -> score. measured: what was measured
-    of several models.
+    of each of several models in each round; the worst group and the gap are of the groups' means over the models.
     """
     table: Table = {}
     for metric, column in metrics.items():
@@ -147,7 +219,12 @@ def of_groups(
             table[where._replace(metric=metric, measure=name)] = score
         if metric in AREAS and metric in overall:
             table[where._replace(metric=f"es_{metric}")] = equity_scaled(overall[metric], column)
-    return table | {key._replace(group=""): score for key, score in measured.items()}
+    for line, score in measured.items():
+        key = line._replace(group="")
+        table[key._replace(measure=OF_MEANS.get(key.measure, key.measure))] = score
+        if key not in table or table[key].mean is None:
+            table[key] = score  # of groups whose own scores are not there
+    return table
 
 
 def compared(metric: str) -> bool:

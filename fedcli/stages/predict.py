@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     import pandas
 
 
+DECISIONS = {True: "yes", False: "no", None: None}  # none on an image that is foreign
+
+
 @dataclass(frozen=True, repr=False)
 class Prediction(Shown):
     """Probabilities of image files.
@@ -39,8 +42,8 @@ class Prediction(Shown):
 
     def to_frame(self) -> "pandas.DataFrame":
         """A row for each file: file, a column for the probability of each class, the most likely class, of each
-        operating point the decision and its threshold, how it differs from the training images, and why it cannot be
-        read."""
+        operating point the decision (none for an image that is foreign) and its threshold, how it differs from the
+        training images, and why it cannot be read."""
         import pandas
 
         return pandas.DataFrame(self._lines(), columns=self._head())
@@ -84,13 +87,13 @@ class Prediction(Shown):
 
     def _lines(self) -> list[list[object]]:
         points = self.predicted.operating
-        chosen = ["validation"] if points else []
+        sources = dict.fromkeys(point.source for point in points)
+        chosen = [f"validation images of {'; '.join(sources)}"] if points else []
         lines: list[list[object]] = []
         for file, decision, chances, called, foreign in self._each():
-            pairs = zip(points, called, strict=True)
-            at = [
-                cell for point, yes in pairs for cell in ("yes" if yes else "no", point.threshold)
-            ]
+            at: list[object] = []
+            for point, positive in zip(points, called, strict=True):
+                at += [DECISIONS[positive], point.threshold]
             lines.append([file, *chances.tolist(), decision, *at, *chosen, foreign or None, None])
         empty = [None] * (len(self._head()) - 2)
         return lines + [[_text(file), *empty, why] for file, why in self.predicted.unreadable]

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from nested_scores import ABOUT
 from scored_runs import Y, heal, model, scored
 
@@ -10,7 +11,7 @@ from fedcli.comparison.cautions import at_chance, doubtful, levelling_down, unre
 from fedcli.comparison.verdict import INCONCLUSIVE, MODELS_ONLY, Difference
 from fedcli.reporting.by_group import unreliable
 from fedcli.reporting.rows import notes, rows
-from fedcli.scores.parts import Client
+from fedcli.scores.parts import Client, Shots
 from fedcli.scores.scores import Scores
 from fedcli.scores.table import Score, Where
 
@@ -84,17 +85,29 @@ def noted(*paths):
 def test_a_model_that_answers_one_class_is_said_not_to_be_shown_to_beat_chance(tmp_path):
     stuck = [np.tile(np.float32([0, 1, 0]), (len(Y), 1))] * 2
     said = noted(scored(tmp_path / "a", stuck, intervals=intervals(1 / 3, 1 / 3)))
-    assert "FedAvg: gives the same answer for every clean image. Try --prior logit-adjust" in said
+    assert "FedAvg: gives the same answer for every clean image. Try a higher --lr" in said
 
 
-def test_a_run_that_has_a_prior_is_not_told_to_take_one(tmp_path):
+@pytest.mark.parametrize(
+    ("images", "options", "advice"),
+    [
+        ({"a": 900, "b": 80, "c": 700}, {}, "--prior logit-adjust, a higher --lr or more rounds"),
+        ({"a": 900, "b": 80}, {"prior": "logit-adjust"}, "a higher --lr or more rounds"),
+        ({"a": 900, "b": 80}, {"class_weights": "balanced"}, "a higher --lr or more rounds"),
+        ({"a": 900, "b": 80}, {"sampling": "balanced"}, "a higher --lr or more rounds"),
+        ({"a": 300, "b": 300, "c": 290}, {}, "a higher --lr or more rounds"),
+        ({"a": 900, "b": 80}, {"dp_noise": 20.0}, "less noise (--dp-noise), or more clients"),
+        ({"a": 300, "b": 300}, {"dp_sgd": 1.0}, "less noise (--dp-sgd), or more clients"),
+        ({}, {}, "a higher --lr or more rounds"),
+    ],
+)
+def test_advice_is_of_what_may_help_the_run(tmp_path, images, options, advice):
     (row,) = rows([scored(tmp_path / "a", model(0.1, 1), intervals=intervals(0.3, 0.38))])
     (run,) = row.scored
-    corrected = replace(
-        run, scores=replace(run.scores, options={**run.scores.options, "prior": "logit-adjust"})
-    )
-    assert at_chance([run]).endswith(". Try --prior logit-adjust, a higher --lr or more rounds")
-    assert at_chance([corrected]).endswith(". Try a higher --lr or more rounds")
+    shots = Shots(700, 70, {"head": images, "medium": {}, "tail": {}}, [])
+    asked = {**run.scores.options, **options}
+    known = replace(run, scores=replace(run.scores, options=asked, shots=shots))
+    assert at_chance([known]).endswith(f". Try {advice}")
 
 
 def test_a_lower_end_above_chance_by_rounding_alone_is_at_chance(tmp_path):
@@ -109,8 +122,8 @@ def test_a_model_near_chance_is_said_to_be_and_one_above_it_is_not(tmp_path):
     weak, skilled = model(0.1, 1), model(2.0, 1)
     said = noted(scored(tmp_path / "a", weak, intervals=intervals(0.3, 0.38)))
     assert (
-        "may be no better than chance (33.3 %) on clean images: balanced accuracy 38.0 %, its 95 % interval begins at "
-        "30.0 %" in said
+        "may be no better than chance (33.3 %) on clean images: balanced accuracy 38.0 % in the last round, its "
+        "95 % interval begins at 30.0 %" in said
     )
     assert "chance" not in noted(scored(tmp_path / "b", skilled, intervals=intervals(0.7, 0.8)))
 

@@ -78,3 +78,25 @@ def test_legends_are_a_line_each(run):
     assert cells(marked)[2][0][0] == "f†"
     assert legend(marked.scores)[-1] == "† not reliable: sex f (few), sex m (few)."
     assert not any("†" in line for line in legend(run.scores))
+
+
+def test_the_gap_is_that_of_the_means_in_its_column(run):
+    means = [score.mean for score in run.scores.groups["sex"]["clean"][AUC].values()]
+    assert cells(run)[2][-1][2] == f"{100 * (max(means) - min(means)):.1f}"
+
+
+def test_beside_the_last_rounds_gap_is_that_of_the_means_which_a_limit_is_about(run, tmp_path):
+    _, _, lines = cells(replace(run, path=tmp_path / "scores.json"))
+    gap = run.scores.part().lies("sex", "clean", AUC, "gap")
+    assert lines[-2][:3] == ["gap", "", f"{100 * gap.last:.1f}"]
+    assert lines[-1][:3] == ["gap, mean of rounds 5 to 6", "", f"{100 * gap.mean:.1f}"]
+
+
+def test_what_noise_costs_has_no_sign_where_it_rounds_to_nothing(run):
+    table = dict(run.scores.table)
+    for group in "fm":
+        clean = Where("clean", attribute="sex", group=group, metric=AUC)
+        values = [value + 1e-4 for value in table[clean].values]
+        table[clean._replace(version="corrupted")] = replace(table[clean], values=values)
+    equal = replace(run, scores=replace(run.scores, table=table))
+    assert [line[-1] for line in cells(equal)[2]] == ["0.0", "0.0", ""]

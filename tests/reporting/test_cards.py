@@ -16,9 +16,17 @@ from fedcli.reporting import cards, evidence
 from fedcli.reporting.further import by_severity_and_group
 from fedcli.reporting.page import lead, provenance
 from fedcli.reporting.rows import compared, rows
-from fedcli.reporting.table import DAGGER
+from fedcli.reporting.table import DAGGER, Cell, Column, Table, number
 from fedcli.scores.evaluate import evaluate
 from fedcli.scores.evaluation_options import EvaluateOptions
+
+COUNTS = {  # items with material, and half
+    "CLAIM 2024": (17, 5),
+    "EU AI Act": (6, 5),
+    "FUTURE-AI": (8, 2),
+    "STARD-AI": (13, 2),
+    "TRIPOD+AI": (17, 4),
+}
 
 
 @pytest.fixture(scope="module")
@@ -58,13 +66,53 @@ def test_every_answer_is_a_field_of_a_manifest_with_its_hash(run, row):
 def test_a_run_fills_what_a_median_paper_does_not(run, row):
     made = {each["guideline"]: each for each in evidence.guidelines(run, row.scores)}
     assert (len(made["CLAIM 2024"]["items"]), len(made["TRIPOD+AI"]["items"])) == (44, 52)
-    assert (
-        made["CLAIM 2024"]["filled"] >= 22 - 1
-    )  # this dataset has no card: where the data come from is not known
-    assert made["TRIPOD+AI"]["filled"] >= 24 - 2
+    counts = {name: (each["material"], each["half"]) for name, each in made.items()}
+    assert counts == COUNTS  # this dataset has no card: where the data come from is not known
     body = json.loads(evidence.as_json(list(made.values())))
     states = {item["item"]: item["state"] for item in body[0]["items"]}
-    assert states["3"] == "a person must write this" and states["22"] == "filled"
+    assert states["3"] == "a person must write this" and states["22"] == "there is material"
+    answers = [a for each in body for item in each["items"] for a in item["answers"]]
+    assert all(answer["value"] not in ("", "{}", '"none"') for answer in answers)
+
+
+def test_an_item_of_two_halves_is_half_where_one_of_them_has_no_material(run, row):
+    made = {each["guideline"]: each for each in evidence.guidelines(run, row.scores)}
+    items = {item["item"]: item for item in made["TRIPOD+AI"]["items"]}
+    assert items["13"]["state"] == "half" and items["13"]["without"] == ["how it was handled"]
+    assert "run:options.class_weights" not in json.dumps(items["13"]["answers"])
+    page = cards.evidence_page(row, list(made.values())).markdown
+    assert "how it was handled: a person must write this" in page
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        False,
+        "",
+        "none",
+        {},
+        {"a": {}},
+        {"a": {"b": None}},
+        "your own folder",
+        "Your own images: a folder",
+    ],
+)
+def test_a_value_that_says_nothing_is_no_material(value):
+    assert not evidence.says_something(value)
+
+
+def test_a_long_value_is_quoted_by_the_names_of_its_parts():
+    value = {"sex": {"clean": list(range(200))}, "age": {"clean": [1]}, "race": {}}
+    assert evidence.quoted(value) == "3 entries: age, sex"
+    assert evidence.quoted([1, 2]) == "[1, 2]" and evidence.says_something([])
+    assert evidence.quoted(list(range(300))).startswith("300 entries: [0, 1, ")
+    assert len(evidence.quoted("x" * 300)) == evidence.SHORT
+
+
+def test_the_card_of_ones_own_images_is_no_evidence(row):
+    own = replace(row.scores, dataset="images")
+    assert not {"where", "citation", "licence"} & evidence.card_of(own).keys()
 
 
 def test_numbers_of_items_are_distinct():
@@ -73,7 +121,8 @@ def test_numbers_of_items_are_distinct():
     for each in tomllib.loads(evidence.ITEMS.read_text())["guideline"]:
         numbers = [number for number, _, _ in each["items"]]
         assert len(numbers) == len(set(numbers)), each["name"]
-        fields = [field for _, _, fields in each["items"] for field in fields]
+        parts = [part for *_, fields in each["items"] for part in evidence.parts_of(fields)]
+        fields = [field for _, part in parts for field in part]
         assert all(
             field.split(":")[0] in (*evidence.KINDS, "card") and ":" in field for field in fields
         )
@@ -174,3 +223,38 @@ def test_scores_by_severity_and_group_have_a_gap(row):
     assert clean[0].text == "clean" and noisy[1].text == "1"
     numbers = [cell.number for cell in noisy[2:4]]
     assert noisy[4].number == pytest.approx(max(numbers) - min(numbers))
+
+
+def test_the_first_sentence_agrees_with_the_augmentation_among_the_options(row):
+    options = row.scores.options
+    (run,) = row.scored
+
+    def said(augment):
+        scores = replace(run.scores, options={**options, "augment": augment}, corruption=None)
+        return lead.sentence([replace(row, scored=[replace(run, scores=scores)])])
+
+    assert said("none").endswith("on images as they are.")
+    assert said("affine-flip").endswith("on images without corruption, augmented by affine-flip.")
+
+
+def test_settings_that_had_no_effect_are_not_listed(row):
+    def listed(**options):
+        (run,) = row.scored
+        scores = replace(run.scores, options={**run.scores.options, **options})
+        shown = provenance.settings([replace(row, scored=[replace(run, scores=scores)])], False)
+        return " ".join(name for name, _ in shown.pairs)
+
+    private = {"dp_clip": 1.0, "dp_delta": 1e-5}
+    assert "--dp-" not in listed(**private, dp_noise=0.0, dp_sgd=0.0).replace(
+        "--dp-noise", ""
+    ).replace("--dp-sgd", "")
+    with_noise = listed(**private, dp_noise=20.0)
+    assert "--dp-clip" in with_noise and "--dp-delta" in with_noise
+
+
+def test_a_column_of_numbers_is_one_even_where_a_count_is_hidden():
+    counts = [number(68.0, digits=0), Cell("few")]
+    table = Table(
+        "", [Column("group"), Column("train")], [(Cell(g), c) for g, c in zip("ab", counts)]
+    )
+    assert table.numeric == [False, True]

@@ -35,7 +35,40 @@ def test_a_score_is_found_by_its_name_or_title_on_any_version(paths):
     assert broken(paths[0], "auc_ovo_macro on both < 0") == []
 
 
-def test_gap_and_worst_group_are_means_over_the_kept_rounds(paths):
+def test_gap_and_worst_group_are_those_of_the_groups_means(paths):
+    (row,) = rows([paths[1]], warned=True)
+    means = [score.mean for score in row.scores.groups["sex"]["clean"]["auc_ovo_macro"].values()]
+    gap, worst = 100 * (max(means) - min(means)), 100 * min(means)
+    rounds = row.scores.part().lies("sex", "clean", "auc_ovo_macro", "gap in each round")
+    assert abs(100 * rounds.mean - gap) > 0.01
+    assert f"is {gap:.2f} points" in broken(paths[1], "gap(sex) > 0")[0]
+    assert f"is {worst:.2f} %" in broken(paths[1], "worst(sex) > 0")[0]
+    in_each = broken(paths[1], "gap in each round(sex) > 0")
+    assert f"is {100 * rounds.mean:.2f} points" in in_each[0]
+    short = pipelines.of_row(row)["groups"]["sex"]["clean"]
+    each = short["each"].values()
+    assert short["worst"] == min(each)
+    assert short["gap"] == pytest.approx(max(each) - min(each))
+
+
+def test_the_words_of_a_column_and_of_a_limit_name_the_same_number(paths):
+    (row,) = rows([paths[0]], warned=True)
+    called = "worst(sex) of f1_macro on noisy"
+    value = broken(paths[0], f"{called} < 100")[0].split(" is ")[1].split(",")[0]
+    for text in (
+        "noisy worst group f1_macro by sex",
+        "worst group f1_macro by sex on noisy",
+        "worst f1_macro by sex on corrupted",
+    ):
+        assert f"{text} is {value}" in broken(paths[0], f"{text} < 100")[0]
+    (shown,) = rows([paths[0]], metrics=[called], warned=True)
+    number = shown.cells["corrupted worst group f1_macro by sex"].mean
+    assert f"{100 * number:.2f} %" == value
+    (shown,) = rows([paths[0]], metrics=["gap(sex)"], warned=True)
+    assert "clean gap auc_ovo_macro by sex" in shown.cells
+
+
+def test_gap_and_worst_group_are_found_by_attribute_and_metric(paths):
     (row,) = rows([paths[0]], warned=True)
     gap = 100 * row.scores.part().lies("sex", "clean", "auc_ovo_macro", "gap").mean
     worst = 100 * row.scores.part().lies("sex", "clean", "f1_macro", "worst group").mean

@@ -371,8 +371,12 @@ def test_what_a_small_group_decides_is_marked_and_is_no_winner(scores, text):
         ]
 
     assert decided() == [set(), set()]
-    lowest_of_the_first_round, highest_of_the_last = {"worst group", "gap"}, {"gap"}
-    assert decided(f="few") == [lowest_of_the_first_round, highest_of_the_last]
+    best, worst = (
+        {"gap"},
+        {"worst group", "gap"},
+    )  # f has the higher mean, and the higher last round
+    assert decided(f="few") == [best, best]
+    assert decided(m="few") == [worst, worst]
 
 
 @pytest.mark.parametrize("at", ["last5", "last"])

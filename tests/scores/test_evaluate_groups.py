@@ -34,9 +34,13 @@ def test_groups_hold_the_last_round_and_worst_gap_and_es_auc_over_rounds(tmp_pat
         np.mean([r["es_auc_ovo_macro"] for r in rounds])
     )
     between = [r["between"]["auc_ovo_macro"] for r in rounds]
-    assert over["auc_ovo_macro"]["gap"]["per_round"] == [b["gap"] for b in between]
+    auc = over["auc_ovo_macro"]
+    assert auc["gap_in_each_round"]["per_round"] == [b["gap"] for b in between]
     worst = np.mean([b["worst"]["score"] for b in between])
-    assert over["auc_ovo_macro"]["worst"]["mean_last5"] == pytest.approx(worst)
+    assert auc["worst_in_each_round"]["mean_last5"] == pytest.approx(worst)
+    means = [score["mean_last5"] for score in sex["corrupted"]["each"]["auc_ovo_macro"].values()]
+    assert auc["worst"]["mean_last5"] == min(means)
+    assert auc["gap"]["mean_last5"] == max(means) - min(means)
 
 
 def test_each_group_is_averaged_over_rounds_and_then_across_groups(tmp_path, scores_of):

@@ -13,11 +13,15 @@ from typer.testing import CliRunner
 import fedcli
 from fedcli import console
 from fedcli.commands.app import app
+from fedcli.data import manifest
 from fedcli.errors import UsageError
 from fedcli.runs.finished import open_run
 from fedcli.scores.clinical import points as clinical
+from fedcli.scores.clinical.chosen import OperatingPoint
 from fedcli.scores.deploy import operating
-from fedcli.scores.deploy.operating import OperatingPoint, points
+from fedcli.scores.deploy.operating import points
+from fedcli.scores.deploy.predict import Predicted
+from fedcli.stages.predict import Prediction
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +72,20 @@ def test_a_rule_is_met_on_the_validation_images_themselves(run):
     assert (point.positive, point.rule, point.images) == ("ill", "sensitivity=0.9", len(images.y))
 
 
-def test_the_thresholds_of_a_finished_evaluation_are_used_and_said(run, work, tmp_path):
+def test_an_image_that_is_foreign_gets_no_decision():
+    point = OperatingPoint("ill", "youden", 0.5, 10, "images", "ab" * 32)
+    chances = np.array([[0.1, 0.9], [0.1, 0.9], [0.8, 0.2]])
+    files, foreign = ["a.png", "ct.dcm", "b.png"], ["", "a DICOM file", ""]
+    predicted = Predicted(files, ["healthy", "ill"], chances, [], False, [point], foreign)
+    made = Prediction(predicted)
+    lines = list(csv.DictReader(io.StringIO(made.to("csv"))))
+    assert [line["ill at youden"] for line in lines] == ["yes", "", "no"]
+    decided = [each["at"]["ill at youden"] for each in json.loads(made.to("json"))["predictions"]]
+    assert decided == [True, None, False]
+
+
+def test_the_thresholds_of_a_finished_evaluation_are_used_and_said(run, clients, work, tmp_path):
+    digest = manifest.sha256(clients.path)
     files = sorted((work / "raw").glob("*.png"))[:6]
     assert "threshold" not in typed("predict", run, *files, "--quiet").stdout
     words = "--clinical", "--positive", "ill", "--rule", "youden", "--rule", "specificity=0.8"
@@ -83,7 +100,9 @@ def test_the_thresholds_of_a_finished_evaluation_are_used_and_said(run, work, tm
         for row in rows:
             above = float(row["prob_ill"]) >= float(row[f"threshold of ill at {rule}"])
             assert row[f"ill at {rule}"] == ("yes" if above else "no")
-            assert row["thresholds_chosen_on"] == "validation"
+            assert (
+                row["thresholds_chosen_on"] == f"validation images of images (sha256 {digest[:12]})"
+            )
     made = json.loads(typed("predict", run, *files, "--format", "json", "--quiet").stdout)
     assert {point["rule"] for point in made["operating_points"]} == {
         "youden",
@@ -91,6 +110,7 @@ def test_the_thresholds_of_a_finished_evaluation_are_used_and_said(run, work, tm
         "cost=4",
     }
     assert {point["chosen_on"] for point in made["operating_points"]} == {"validation"}
+    assert {point["data_sha256"] for point in made["operating_points"]} == {digest}
     assert made["predictions"][0]["at"]["ill at youden"] is (rows[0]["ill at youden"] == "yes")
     asked = json.loads(
         typed("predict", run, *files, "--format", "json", "--rule", "youden", "--quiet").stdout

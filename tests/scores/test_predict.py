@@ -27,7 +27,8 @@ from fedcli import models
 from fedcli.commands.app import app
 from fedcli.errors import FedcliError, UsageError
 from fedcli.runs.finished import open_run
-from fedcli.scores.deploy import model_file, operating, predict
+from fedcli.scores.clinical.chosen import OperatingPoint
+from fedcli.scores.deploy import model_file, predict
 
 HEAD = "file", "prob_healthy", "prob_ill", "class"
 
@@ -309,7 +310,7 @@ def test_a_sidecar_names_the_positive_class_the_threshold_and_its_rule_where_one
     assert about["operating_points"] is None and about["decision"].startswith(
         "no threshold was chosen"
     )
-    point = operating.OperatingPoint("ill", "sensitivity=0.95", 0.4556, 108)
+    point = OperatingPoint("ill", "sensitivity=0.95", 0.4556, 108, "images", "ab" * 32)
     monkeypatch.setattr(model_file, "points", lambda *_: [point])
     opened, written = open_run(run.path), exported("onnx")[1] / "model.onnx"
     about = model_file._sidecar(
@@ -322,6 +323,8 @@ def test_a_sidecar_names_the_positive_class_the_threshold_and_its_rule_where_one
             "threshold": 0.4556,
             "images": 108,
             "chosen_on": "validation",
+            "data": "images",
+            "data_sha256": "ab" * 32,
         }
     ]
     assert "at least the threshold" in about["decision"]

@@ -15,8 +15,11 @@ from fedcli.figures.figure import NothingToDraw
 from fedcli.figures.kinds import flow
 from fedcli.figures.system import System
 from fedcli.reporting import by_group
+from fedcli.reporting.cards import cards
 from fedcli.reporting.page import provenance
+from fedcli.reporting.rows import rows
 from fedcli.runs.finished import open_run
+from fedcli.scores.clinical.chosen import site_of
 from fedcli.scores.deploy import model_file
 from fedcli.scores.evaluation_options import EvaluateOptions
 from fedcli.scores.scores import Scores
@@ -122,3 +125,35 @@ def test_a_report_takes_what_sites_said_of_some_attributes_and_says_what_interva
         scores_of_all([run], EvaluateOptions(by=["hospital"]))
     said = " ".join(by_group.legend(Scores.read(made.path)))
     assert "of the images, which sites count" in said and "of the patients" not in said
+
+
+def test_a_threshold_of_one_hospital_is_not_used_at_another(data, tmp_path, capsys):
+    _, run = at_sites(data, tmp_path)
+    other = fedcli.partition(
+        manifest.above(data, "dataset"), by=["hospital"], val=0.4, work=tmp_path
+    ).path
+    asked = {"clinical": True, "positive": ["ill"], "rule": ["youden"]}
+    scored = fedcli.evaluate(run, on=other, work=tmp_path, **asked)
+    files = sorted((tmp_path / "raw").glob("*.png"))[:2]
+    (point,) = fedcli.predict(run, files, data=other).predicted.operating
+    assert point.sha256 == manifest.sha256(other)
+    assert point.recorded["data_sha256"] == point.sha256
+    capsys.readouterr()
+    assert fedcli.predict(run, files, data=data).predicted.operating == []
+    said = capsys.readouterr().err
+    assert f"chosen on validation images of {point.source}" in said and "no decision" in said
+    path = model_file.export(open_run(run, images=data), "torchscript", tmp_path / "exported")
+    about = json.loads(path.with_name("model.json").read_text())
+    assert about["operating_points"] is None
+    chosen = fedcli.predict(run, files, data=data, positive=["ill"], rule=["youden"])
+    assert chosen.predicted.operating[0].sha256 == manifest.sha256(data)
+    card = cards(rows([scored.path])[0])[0].markdown
+    assert point.source in card and "No threshold was chosen" not in card
+
+
+def test_a_site_gives_its_name_to_the_thresholds_of_its_data():
+    sites = {"data": {"vienna": "a" * 64, "graz": "b" * 64}}
+    assert site_of(sites, "images", "b" * 64) == ("graz", "b" * 64)
+    assert site_of(sites, "images", "c" * 64) == ("images", "c" * 64)
+    shared = {"data": {"vienna": "a" * 64, "graz": "a" * 64}}
+    assert site_of(shared, "images", "a" * 64) == ("images", "a" * 64)

@@ -88,6 +88,7 @@ NOT_METRICS = {
 }
 NOT_METRICS |= {"images", "overall", "between", "unknown", "undefined_rates"}
 BETWEEN = {"worst": views.WORST, "gap": views.GAP, "std": views.STD, "average": views.MEAN}
+IN_EACH = {short: views.OF_MEANS.get(name, name) for short, name in BETWEEN.items()}
 
 
 def from_nested(body):
@@ -243,16 +244,18 @@ class _Lines:
         }
         for metric, known in between.items():
             for short in ("gap", "std", "average"):
-                if not close(known.get(short), derived.get((metric, BETWEEN[short]), Score()).last):
+                value = in_each_round(known, short)
+                if not close(value, derived.get((metric, IN_EACH[short]), Score()).last):
                     return True
             edges = part.edges(where.attribute, where.version, metric)
             if (edges and edges[0][0]) != (known["worst"] and known["worst"]["group"]):
                 return True
         for metric, known in over.items():
-            for short, value in known.items() if isinstance(known, dict) and "gap" in known else ():
+            for short in shorts(known):
+                value = in_each_round(known, short)
                 if not close(
                     value and value["mean_last5"],
-                    derived.get((metric, BETWEEN[short]), Score()).mean,
+                    derived.get((metric, IN_EACH[short]), Score()).mean,
                 ):
                     return True
         return False
@@ -262,13 +265,15 @@ class _Lines:
         for metric, known in over.items():
             if metric.startswith("es_") and known["last"] is not None:
                 self.add(where._replace(metric=metric), known)
-            for short, value in known.items() if isinstance(known, dict) and "gap" in known else ():
+            for short in shorts(known):
+                value = in_each_round(known, short)
                 edge = between.get(metric, {}).get(short) if short == "worst" else None
                 group = (edge or {}).get("group") or ""
                 self.add(where._replace(metric=metric, measure=BETWEEN[short], group=group), value)
         for metric, known in between.items():
             for short in ("worst", "gap", "std", "average") if not over else ():
-                value = (known["worst"] or {}).get("score") if short == "worst" else known[short]
+                worst = known.get("worst_in_each_round", (known["worst"] or {}).get("score"))
+                value = worst if short == "worst" else in_each_round(known, short)
                 group = (known["worst"] or {}).get("group") or "" if short == "worst" else ""
                 self.add(where._replace(metric=metric, measure=BETWEEN[short], group=group), value)
             if best := known["best"]:
@@ -322,6 +327,16 @@ class _Lines:
         }
         about = {"version": client["version"], "part": client["part"], "groups": groups}
         return about | {"corruption": client.get("corruption", "")}
+
+
+def shorts(known):
+    """The names of what lies between groups in a metric's object."""
+    return [name for name in BETWEEN if isinstance(known, dict) and name in known]
+
+
+def in_each_round(known, short):
+    """What the table holds of it: the number in each round, which is not of the groups' means."""
+    return known.get(f"{short}_in_each_round", known.get(short))
 
 
 def close(a, b):

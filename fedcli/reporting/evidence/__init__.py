@@ -1,14 +1,16 @@
-"""Items of reporting guidelines, and which field of which manifest answers each.
+"""Items of reporting guidelines, and which field of which manifest is material for each.
 
-An item is filled where a field of a manifest behind the scores answers it, which is named with the manifest's sha256;
-whether that is enough for a reviewer is for a person to judge. All others say that a person must write them. Items are
-paraphrased under their numbers: read the guideline itself before you submit.
+There is material for an item where a field of a manifest behind the scores has a value, which is quoted with the
+manifest's sha256; whether that is enough for a reviewer is for a person to judge. An item that asks for several things
+is half where some of them have none. Values that say nothing, such as "none", an empty object or a dataset's "your own
+folder", are no material. All others say that a person must write them. Items are paraphrased under their numbers: read
+the guideline itself before you submit.
 """
 
 import hashlib
 import json
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,10 +24,14 @@ from ...scores.scores import Scores
 
 ITEMS = Path(__file__).parent / "items.toml"
 PERSON = "a person must write this"
+MATERIAL, HALF = "there is material", "half"
 KINDS = "dataset", "partition", "corruption", "run", "scores"
 CLINICAL = "clinical"  # scores that `evaluate --clinical` made of the same run, perhaps others than those reported
-SHORT = 200  # characters of a value that is repeated; a longer one is read in the manifest
+SHORT = 200  # characters of a value that is quoted; of a longer one its parts are named
+OWN = "your own"  # begins what the card of one's own images has in place of facts
+NOTHING = "none", "off", ""
 Guideline = dict[str, Any]  # as evidence.json has it
+Item = dict[str, Any]
 Source = tuple[
     str, str, Mapping[str, Any]
 ]  # a manifest's folder and file, or the dataset's card; sha256; content
@@ -34,80 +40,124 @@ Source = tuple[
 def guidelines(path: Path, scores: Scores) -> list[Guideline]:
     """Every guideline, answered from the manifests behind a scores.json.
 
-    guideline, source, filled: how many of its items are; items: item, asks, state, and answers, each a manifest, its
-    sha256, the field in it, and its value where that is short.
+    guideline, source; material and half: how many of its items have it; items: item, asks, state, without (the parts
+    of the item that have no material), and answers, each a manifest, its sha256, the field in it, and its value.
     """
-    sources, made = _sources(path, scores), []
+    sources = _sources(path, scores)
+    answered = []
     for guideline in tomllib.loads(ITEMS.read_text(encoding="utf-8"))["guideline"]:
-        items = []
-        for number, asks, fields in guideline["items"]:
-            answers = [answer for field in fields for answer in _answers(field, sources)]
-            state = "filled" if answers else PERSON
-            items.append({"item": number, "asks": asks, "state": state, "answers": answers})
-        filled = sum(bool(item["answers"]) for item in items)
-        made.append(
+        items = [_item(*item, sources) for item in guideline["items"]]
+        states = [item["state"] for item in items]
+        answered.append(
             {
                 "guideline": guideline["name"],
                 "source": guideline["source"],
-                "filled": filled,
+                "material": states.count(MATERIAL),
+                "half": states.count(HALF),
                 "items": items,
             }
         )
-    return made
+    return answered
 
 
-def as_json(made: list[Guideline]) -> str:
+def _item(number: str, asks: str, fields: Sequence[Any], sources: Mapping[str, Source]) -> Item:
+    """One item with its state. fields: of the whole item, or of each of its parts after the part's name."""
+    answers: list[dict[str, str]] = []
+    without: list[str] = []
+    for name, part in parts_of(fields):
+        known = [answer for field in part for answer in _answers(field, sources)]
+        answers += [answer for answer in known if answer not in answers]
+        if not known:
+            without.append(name)
+    state = PERSON
+    if answers:
+        state = HALF if without else MATERIAL
+    missing = without if state == HALF else []
+    return {"item": number, "asks": asks, "state": state, "without": missing, "answers": answers}
+
+
+def parts_of(fields: Sequence[Any]) -> list[tuple[str, list[str]]]:
+    """The parts of an item with their fields; an item of one part has no name for it."""
+    if all(isinstance(field, str) for field in fields):
+        return [("", list(fields))]
+    return [(name, part) for name, part in fields]
+
+
+def as_json(answered: list[Guideline]) -> str:
     """Stable JSON: equal manifests give equal bytes."""
-    return json.dumps(made, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    return json.dumps(answered, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def card_of(scores: Scores) -> dict[str, Any]:
-    """The card of the dataset that fedcli has; {} of images of one's own, whose card is a person's."""
+    """The facts of the dataset's card that fedcli has; of images of one's own those are a person's to write."""
     try:
-        return card(scores.dataset)
+        facts = card(scores.dataset)
     except UsageError:
         return {}
+    placeholders = {name for name, value in facts.items() if _is_placeholder(value)}
+    return {name: value for name, value in facts.items() if name not in placeholders - {"title"}}
+
+
+def _is_placeholder(value: Any) -> bool:
+    return isinstance(value, str) and value.lower().startswith(OWN)
 
 
 def _sources(path: Path, scores: Scores) -> dict[str, Source]:
     """By kind: those above the scores, and the dataset's card where fedcli has one."""
     above = {kind: manifest.parent(path, kind) for kind in KINDS[:-1]}
     above |= {"scores": path, CLINICAL: with_operating_points(path)}
-    made: dict[str, Source] = {}
-    for kind, place in above.items():
-        if place:
-            content = asdict(manifest.read(place)) | (
-                {"body": nested(scores)} if kind == "scores" else {}
-            )
-            made[kind] = f"{place.parent.name}/{place.name}", manifest.sha256(place), content
-    if known := card_of(scores):
-        digest = hashlib.sha256(
-            json.dumps(known, sort_keys=True, ensure_ascii=False).encode()
-        ).hexdigest()
-        made["card"] = f"{scores.dataset}.json of fedcli", digest, known
-    return made
+    sources: dict[str, Source] = {}
+    for kind, file in above.items():
+        if file:
+            content = asdict(manifest.read(file))
+            if kind == "scores":
+                content["body"] = nested(scores)
+            sources[kind] = f"{file.parent.name}/{file.name}", manifest.sha256(file), content
+    facts = card_of(scores)
+    if facts:
+        text = json.dumps(facts, sort_keys=True, ensure_ascii=False)
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        sources["card"] = f"{scores.dataset}.json of fedcli", digest, facts
+    return sources
 
 
 def _answers(field: str, sources: Mapping[str, Source]) -> Iterator[dict[str, str]]:
-    """The answer of a field such as run:body.rounds, where it has a value."""
+    """The answer of a field such as run:body.rounds, where it has a value that says something."""
     kind, _, path = field.partition(":")
-    kind = CLINICAL if path.startswith("body.clinical") and CLINICAL in sources else kind
+    if path.startswith("body.clinical") and CLINICAL in sources:
+        kind = CLINICAL
     if kind not in sources:
         return
     name, digest, content = sources[kind]
-    if (value := _value(content, path)) not in (
-        None,
-        {},
-        "",
-        False,
-    ):  # an empty list says that there are none
-        text = json.dumps(value, sort_keys=True, ensure_ascii=False)
-        yield {
-            "manifest": name,
-            "sha256": digest,
-            "field": path,
-            "value": text if len(text) <= SHORT else "",
-        }
+    value = _value(content, path)
+    if says_something(value):
+        yield {"manifest": name, "sha256": digest, "field": path, "value": quoted(value)}
+
+
+def says_something(value: Any) -> bool:
+    """Tell whether a value is a fact: no placeholder, and an object only if something in it is."""
+    if isinstance(value, Mapping):
+        return any(says_something(inner) for inner in value.values())
+    if isinstance(value, str):
+        return value not in NOTHING and not _is_placeholder(value)
+    return value is not None and value is not False  # an empty list says that there are none
+
+
+def quoted(value: Any) -> str:
+    """A value as text: whole where it is short, else how many parts it has, with the names of the first."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False)
+    if len(text) <= SHORT:
+        return text
+    if isinstance(value, Mapping):
+        names = ", ".join(name for name in sorted(value) if says_something(value[name]))
+        return _cut(f"{len(value)} entries: {names}")
+    if isinstance(value, list):
+        return _cut(f"{len(value)} entries: {text}")
+    return _cut(text)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SHORT else f"{text[: SHORT - 4]} ..."
 
 
 def _value(content: Any, path: str) -> Any:

@@ -14,6 +14,7 @@ from ...data.quality import MEASURES, NAMES, Measure, shown
 from ...errors import FedcliError
 from ...figures.kinds.errors import dataset_of
 from ...metrics import RESAMPLED, needs_every_class, title
+from ...printed import percents
 from ...scores.groups import FEW, SMALL, Patients
 from ...scores.statistics.resampled import SEED, seed_of
 from ...scores.statistics.stratified import Explained, explained, scores, strata
@@ -145,7 +146,7 @@ def _sentence(gap: Explained, name: str, measure: Measure, metric: str) -> str:
         f"{title(metric)} by {name}, {gap.better} over {gap.worse}",
     )
     if gap.explained[0] < 0:
-        there = f"{bounded(*gap.standardised).text} points in place of {100 * gap.gap[0]:.1f}"
+        there = f"{bounded(*gap.standardised).text} points in place of {percents(gap.gap[0])}"
         return f"At the same {measure.title} the gap in {pair}, is wider: {there}{chance}{left}"
     explained_by = f"are explained by {measure.title}{chance}{left}"
-    return f"{bounded(*gap.explained).text} of {100 * gap.gap[0]:.1f} points of the gap in {pair}, {explained_by}"
+    return f"{bounded(*gap.explained).text} of {percents(gap.gap[0])} points of the gap in {pair}, {explained_by}"

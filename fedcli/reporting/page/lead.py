@@ -13,6 +13,7 @@ from ...errors import FedcliError, UsageError, nearest
 from ...figures import inline
 from ...figures.kinds import FIGURES
 from ...metrics import RESAMPLED, title
+from ...printed import fixed
 from ...scores.numbers import versions
 from ...scores.parts import AVERAGE, MODELS, VERSIONS
 from ...scores.scores import Scores
@@ -118,7 +119,7 @@ def _corrupted(compared: Sequence[Row]) -> str:
     kinds = [row.scores.corruption for row in compared]
     about = kinds[0]
     if not any(kinds):
-        return "on images as they are"
+        return _augmented(compared)
     if about is None or any(kind != about for kind in kinds):
         return "on data that are not the same for all (see the notes)"
     who = console.counted(len(about["clients"]), "client", "clients")
@@ -127,6 +128,16 @@ def _corrupted(compared: Sequence[Row]) -> str:
     return (
         f"with {kind} of severity {about['severity']} on {who}{named} and on a copy of the test set"
     )
+
+
+def _augmented(compared: Sequence[Row]) -> str:
+    """The training images without a corruption: as they are, or with the augmentation that the options name."""
+    kinds = [row.scores.options.get("augment") or "none" for row in compared]
+    if all(kind == "none" for kind in kinds):
+        return "on images as they are"
+    alike = all(kind == kinds[0] for kind in kinds)
+    named = f", augmented by {kinds[0]}" if alike and isinstance(kinds[0], str) else ", augmented"
+    return f"on images without corruption{named}"
 
 
 def section(
@@ -172,9 +183,10 @@ def _alone(row: Row) -> Iterator[str]:
         for version in MODELS:
             where = Where(version, metric=metric)
             value, (low, high) = row.percent(where), row.bounds(where)
-            bounds = f" (95 % interval {low:.1f} to {high:.1f})" if np.isfinite(low) else ""
+            interval = f"{fixed(low, 1)} to {fixed(high, 1)}"
+            bounds = f" (95 % interval {interval})" if np.isfinite(low) else ""
             parts += (
-                [f"{value:.1f} %{bounds} on {words.get(version, version)} images"]
+                [f"{fixed(value, 1)} %{bounds} on {words.get(version, version)} images"]
                 if np.isfinite(value)
                 else []
             )
@@ -300,8 +312,7 @@ def _interval(row: Row, version: str, metric: str) -> str | None:
         row.percent(Where(version, metric=metric)),
         row.bounds(Where(version, metric=metric)),
     )
-    return (
-        "{:.1f} ({:.1f} – {:.1f})".format(value, *ends)
-        if np.isfinite([value, *ends]).all()
-        else None
-    )
+    if not np.isfinite([value, *ends]).all():
+        return None
+    low, high = ends
+    return f"{fixed(value, 1)} ({fixed(low, 1)} – {fixed(high, 1)})"

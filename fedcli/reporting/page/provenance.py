@@ -36,6 +36,13 @@ READINGS = {
     "original": "a baseline's own first paper",
 }
 STAGES = "dataset", "partition", "corruption"
+BELONGS = {  # options that have no effect unless one of others is on
+    "dp_clip": ("dp_noise", "dp_sgd"),
+    "dp_delta": ("dp_noise", "dp_sgd"),
+    "nesterov": ("momentum",),
+    "adapter_layers": ("adapters",),
+    "local_adapters": ("adapters",),
+}
 CLOCKS = {  # field of timing.Clocks -> head of the column, how it is written, in which unit of the field's
     "minutes": ("minutes", "{:.2f}", 1),
     "images_per_second": ("images per second", "{:,.0f}", 1),
@@ -166,9 +173,8 @@ def settings(compared: Sequence[Row], clocked: bool) -> Section:
     said = {option.name: f"{option.title} (--{option.typed})" for option in recorded(TrainOptions)}
     options = {said["rounds"]: [str(row.scores.rounds) for row in compared]}
     words = {True: "yes", False: "no", None: "none"}
-    for name in dict.fromkeys(
-        name for row in compared for name in row.scores.options if name != "seed"
-    ):
+    names = dict.fromkeys(name for row in compared for name in row.scores.options)
+    for name in (name for name in names if name != "seed" and _had_effect(name, compared)):
         values = [row.scores.options.get(name) for row in compared]
         options[said.get(name, name.replace("_", " "))] = [
             words[value] if isinstance(value, bool | None) else str(value) for value in values
@@ -184,6 +190,14 @@ def settings(compared: Sequence[Row], clocked: bool) -> Section:
     return Section(
         "settings", "Methods and settings", tables, pairs=list(alike.items()), pairs_title=title
     )
+
+
+def _had_effect(name: str, compared: Sequence[Row]) -> bool:
+    """Tell whether an option could change some run: one that belongs to others does where one of these is on."""
+    owners = BELONGS.get(name)
+    if owners is None:
+        return True
+    return any(row.scores.options.get(owner) for row in compared for owner in owners)
 
 
 def _times(compared: Sequence[Row]) -> list[Table]:

@@ -13,7 +13,7 @@ from ...comparison.cautions import (
     small_decides,
     small_groups,
 )
-from ...comparison.systems import BEST, LAST5
+from ...comparison.systems import BEST
 from ...console import capital
 from ...data import image_counts, manifest
 from ...metrics import METRICS, PARITY, better_low, title
@@ -29,9 +29,6 @@ from ..table import DAGGER, Cell, Column, Section, Table, mark, percent
 from . import provenance
 
 GROUPS = "In percent, as in the table of scores; [n]: test images of a group."
-ROUNDS = (
-    " Worst group and gap are averages over rounds; they may not match the columns beside them."
-)
 OVER_CLASSES = " Each is the mean over classes, each class against all others."
 UNSURE = " †: one group is too small, so the whole column is unreliable."
 OF_LABELS = "auc", "average_precision", "balanced_accuracy", "f1"
@@ -104,7 +101,7 @@ def _group_tables(
         group: f"{group} [{score.count}]{f' {DAGGER}' if group in small else ''}"
         for group, score in first.members(attribute).items()
     }
-    legend = f"{GROUPS}{ROUNDS * (by[0].at == LAST5)} {unreliable(by[0].each, attribute)}".rstrip()
+    legend = f"{GROUPS} {unreliable(by[0].each, attribute)}".rstrip()
     legend += " Bold marks the best, without a test." * (len(by) > 1) + (
         f" {capital(missing)}." if missing else ""
     )

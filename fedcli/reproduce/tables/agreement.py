@@ -17,6 +17,7 @@ import numpy as np
 
 from ...console import counted
 from ...metrics.arithmetic import CLOSE
+from ...printed import fixed
 from ...seeds import derive
 from ..record import Cell, Order, Results
 from ..shape import Printed
@@ -134,8 +135,8 @@ def sentences(several: Sequence[Results]) -> list[str]:
         kept = sum(order.p < SIGNIFICANT for order in found)
         where = f"in {kept} the order is" if kept else "in none is the order"
         said.append(
-            f"Order of the rows: Kendall's tau-b with the paper's is {sum(taus) / len(taus):.2f} on average over "
-            f"{counted(len(taus), 'column', 'columns')} (from {min(taus):.2f} to {max(taus):.2f}); {where} "
+            f"Order of the rows: Kendall's tau-b with the paper's is {fixed(sum(taus) / len(taus), 2)} on average over "
+            f"{counted(len(taus), 'column', 'columns')} (from {fixed(min(taus), 2)} to {fixed(max(taus), 2)}); {where} "
             f"kept better than a random one would (p < {SIGNIFICANT}, permutation test of each column)."
         )
     return said

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from itertools import product
 
 from ... import console
+from ...printed import fixed
 from ...reporting import writers
 from ...reporting.comparison import tests_against
 from ...reporting.table import NONE, Table, mark, number
@@ -97,7 +98,7 @@ def differences(results: Results) -> Table:
 def orders(results: Results) -> Table:
     """The order of rows in each column beside the paper's."""
     lines = [
-        [each.column, each.rows, f"{each.tau:.2f}", f"{each.p:.3f}"] for each in results.orders
+        [each.column, each.rows, fixed(each.tau, 2), f"{each.p:.3f}"] for each in results.orders
     ]
     legend = (
         "Kendall's tau-b between our order and the paper's: 1 is the same, 0 what a random order has, -1 the reverse. "

@@ -11,6 +11,7 @@ from typing import Any
 
 from ...data import manifest
 from ...errors import FedcliError
+from ...printed import fixed
 from ...reporting import page
 from ...reporting.table import NONE, Section, Table
 from ..recipe import Recipe
@@ -84,7 +85,7 @@ def _facts(recipe: Recipe, results: Results) -> Iterator[str]:
     ]
     yield f"{known.count(agreement.WITHIN)} of {len(known)}" if known else NONE
     taus = [order.tau for order in results.orders]
-    yield f"{sum(taus) / len(taus):.2f}" if taus else NONE
+    yield fixed(sum(taus) / len(taus), 2) if taus else NONE
     first = next(iter(beside.differences(results).rows), None)
     yield f"{first[4].text}: {first[0].text}, {first[1].text}" if first else NONE
 

@@ -35,8 +35,9 @@ from .operating import points
 TOLERANCE = 1e-5  # between probabilities
 CHECKED = 16  # test images that are compared
 DECIDED = {
-    True: "at an operating point, `positive` where its probability is at least the threshold",
-    False: "no threshold was chosen: `fedcli evaluate RUN --clinical` chooses one before an export",
+    True: "at an operating point, `positive` where its probability is at least the threshold; for the data alone "
+    "whose validation images chose it",
+    False: "no threshold was chosen for these data: `fedcli evaluate RUN --clinical` chooses one before an export",
 }
 INPUT, OUTPUT = "pixels", "logits"
 NEEDS = "pip install 'fedcli[export]'"

@@ -1,49 +1,19 @@
 """Decisions for new images: thresholds that were chosen on a run's validation images.
 
-They are those of its finished `evaluate --clinical`, or are chosen at once where a class or a rule is asked for. The
-threshold of a client's own model is chosen on that client's validation images.
+They are those of its finished `evaluate --clinical` on the data at hand, or are chosen at once where a class or a rule
+is asked for. The threshold of a client's own model is chosen on that client's validation images.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
-from typing import Any
-
-import numpy as np
 
 from ... import console
-from ...data import manifest
 from ...errors import UsageError
 from ...runs.finished import Run
+from ...runs.initial import data_of
 from ..clinical import points as clinical
-from ..clinical.shape import POOLED, check, positives, select
-from ..existing import evaluations
-
-
-@dataclass(frozen=True)
-class OperatingPoint:
-    """An image is called `positive` where its probability of it is at least the threshold.
-
-    images: validation images that the threshold was chosen on.
-    """
-
-    positive: str
-    rule: str
-    threshold: float
-    images: int
-
-    @property
-    def name(self) -> str:
-        return f"{self.positive} at {self.rule}"
-
-    @property
-    def recorded(self) -> dict[str, Any]:
-        """For json."""
-        return {**vars(self), "chosen_on": "validation"}
-
-    def decide(self, chances: np.ndarray, classes: Sequence[str]) -> list[bool]:
-        """Of probabilities [N, C]."""
-        return (chances[:, classes.index(self.positive)] >= self.threshold).tolist()
+from ..clinical.chosen import OperatingPoint, chosen_here, chosen_points
+from ..clinical.shape import positives
 
 
 def points(
@@ -84,24 +54,28 @@ def points(
         if threshold is None:
             without[name] = None
         else:
-            chosen.append(OperatingPoint(name, clinical.titled(way), threshold, len(images.y)))
+            rule_text = clinical.titled(way)
+            chosen.append(OperatingPoint(name, rule_text, threshold, len(images.y), *_data(run)))
     for name in without:
         console.warn(f"no threshold for {name}: the validation images are all of it, or none is")
     return chosen
 
 
 def _evaluated(run: Run) -> list[OperatingPoint]:
-    """The pooled thresholds of every finished `evaluate --clinical` of this run, each once."""
-    digest, chosen = manifest.sha256(run.path), dict[tuple[str, str], OperatingPoint]()
-    for path, known in evaluations(run.path.parent / "scores"):
-        if "clinical" in known.options and digest in known.parents.values():
-            described = check(manifest.verify(path, "scores").body.get("clinical"), path)
-            for (name, version), each in select(described, "classes/*/*/operating/*"):
-                threshold = each["thresholds"].get("")
-                usable = (
-                    version == "clean" and each["choice"] == POOLED and name in run.data.classes
-                )
-                if usable and threshold is not None:
-                    point = OperatingPoint(name, each["rule"], threshold, described["validation"])
-                    chosen[name, each["rule"]] = point
-    return list(chosen.values())
+    """The thresholds that finished evaluations chose on the data at hand; those of other data are named and left out."""
+    _, here = _data(run)
+    known = [point for point in chosen_points(run.path) if point.positive in run.data.classes]
+    usable = [point for point in known if point.sha256 == here]
+    others = dict.fromkeys(point.source for point in known if point.sha256 != here)
+    if others and not usable:
+        whose = console.listed(list(others))
+        console.warn(
+            f"no decision: thresholds were chosen on validation images of {whose} and are for these data "
+            "alone; --positive and --rule choose one for the data at hand"
+        )
+    return usable
+
+
+def _data(run: Run) -> tuple[str, str]:
+    """Name and hash of the data whose validation images are at hand."""
+    return chosen_here(run.path, run.images or data_of(run.path))

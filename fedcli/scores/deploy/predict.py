@@ -27,8 +27,9 @@ from ...runs import finished as runs
 from ...runs.finished import Run
 from ...runs.initial import data_of, is_at_sites
 from ...runs.own_code import file_of
+from ..clinical.chosen import OperatingPoint
 from .foreign import FEWEST, Known, features_of, pixel_facts
-from .operating import OperatingPoint, points
+from .operating import points
 
 BATCH = 64  # images in memory at a time
 AREA = "INTER_AREA where {} more than {}, else INTER_CUBIC (OpenCV)"  # as fit_image() does
@@ -130,9 +131,14 @@ class Predicted:
     foreign: list[str] = field(default_factory=list)
 
     @property
-    def at_points(self) -> list[list[bool]]:
-        """For each operating point, whether each file is called positive."""
-        return [point.decide(self.chances, self.classes) for point in self.operating]
+    def at_points(self) -> list[list[bool | None]]:
+        """For each operating point the decision on each file; None on a file that is foreign to the training images."""
+        decided: list[list[bool | None]] = []
+        for point in self.operating:
+            calls = point.decide(self.chances, self.classes)
+            pairs = zip(calls, self.foreign, strict=True)
+            decided.append([None if foreign else positive for positive, foreign in pairs])
+        return decided
 
     @property
     def decisions(self) -> list[str]:
