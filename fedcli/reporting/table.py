@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ..scores.table import HIDDEN
+
 if TYPE_CHECKING:
     from ..figures.inline import Panels  # which draws
 
@@ -169,10 +171,11 @@ class Table:
 
     @cached_property
     def numeric(self) -> list[bool]:
-        """Of each column, whether all its cells are numbers."""
+        """Of each column, whether all its cells are numbers, or hidden ones."""
         texts = [[row[place].text for row in self.rows] for place in range(len(self.columns))]
         return [
-            all(text in ("", NONE) or NUMBER.match(text) for text in column) for column in texts
+            all(text in ("", NONE, HIDDEN) or NUMBER.match(text) for text in column)
+            for column in texts
         ]
 
 

@@ -90,7 +90,8 @@ LAST = attrgetter("last")
 def _scored(metrics: Mapping[str, Score], of: Callable[[Score], Any] = _over) -> Nested:
     """Scores of the same images, and what those are. of: a score, over the rounds or in the last."""
     some = next(iter(metrics.values()), Score())
-    about = {"count": some.count, "classes_missing": list(some.missing)}
+    count = None if some.hidden and not some.count else some.count
+    about = {"count": count, "classes_missing": list(some.missing)}
     return {name: of(score) for name, score in metrics.items()} | about
 
 
@@ -171,6 +172,7 @@ def _groups(part: Part, attribute: str, version: str, about: Grouped | None) -> 
         "groups": {
             group: _scored(known, LAST)
             | {"small": bool(small := next(iter(known.values())).small), "reason": small}
+            | ({"hidden": True} if next(iter(known.values())).hidden else {})
             for group, known in by_group.items()
         },
         "overall": _scored(part.overall.get(version, {}), LAST),

@@ -85,12 +85,23 @@ def edges(column: Column, *, low: bool) -> tuple[tuple[str, float], tuple[str, f
 
     Scores that rounding alone sets apart are the same: the first group of them is named.
     """
-    known = {name: score.last for name, score in column.items() if score.last is not None}
+    known = {
+        name: score.last for name, score in comparable(column).items() if score.last is not None
+    }
     if len(known) < 2:
         return None
     worst, best = _edges(np.array(list(known.values()))[:, None], low)
     names = [list(known)[at[0]] for at in (worst, best)]
     return (names[0], known[names[0]]), (names[1], known[names[1]])
+
+
+def comparable(column: Column) -> Column:
+    """The scores of groups; none where sites hide images of one: what lies between the others is another number."""
+    if not any(score.hidden for score in column.values()):
+        return column
+    return {
+        name: replace(score, values=[None] * len(score.values)) for name, score in column.items()
+    }
 
 
 def worst_of(values: Mapping[str, Number], metric: str) -> str:
@@ -140,9 +151,10 @@ def of_groups(
     of several models.
     """
     table: Table = {}
-    for metric, column in metrics.items():
+    for metric, of_metric in metrics.items():
         if not compared(metric):
             continue
+        column = comparable(of_metric)
         for name, score in (between(column, low=better_low(metric)) | across(column)).items():
             table[where._replace(metric=metric, measure=name)] = score
         if metric in AREAS and metric in overall:

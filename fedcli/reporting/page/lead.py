@@ -118,7 +118,7 @@ def _corrupted(compared: Sequence[Row]) -> str:
     kinds = [row.scores.corruption for row in compared]
     about = kinds[0]
     if not any(kinds):
-        return "on images as they are"
+        return "on uncorrupted images"
     if about is None or any(kind != about for kind in kinds):
         return "on data that are not the same for all (see the notes)"
     who = console.counted(len(about["clients"]), "client", "clients")
@@ -222,6 +222,8 @@ def _worst(row: Row, attribute: str) -> tuple[str, float] | None:
         group: row.percent(Where("clean", attribute=attribute, group=group, metric=metric))
         for group in row.scores.members(attribute)
     }
+    if any(score.hidden for score in row.scores.members(attribute).values()):
+        return None
     group = worst_of(values, metric)
     return (group, values[group]) if np.isfinite([*values.values()]).sum() > 1 else None
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from math import inf
 
-from ...comparison.cautions import doubtful_decisions, small_decides, small_groups
+from ...comparison.cautions import doubtful_decisions, hidden_note, small_decides, small_groups
 from ...comparison.systems import BEST, LAST5
 from ...console import capital
 from ...data import image_counts, manifest
@@ -92,10 +92,13 @@ def _group_tables(
     first, small = by[0].scores, small_groups(by[0].scores, attribute)
     missing = unknown_note(attribute, first.grouped[attribute].unknown, first.images)
     sizes = {
-        group: f"{group} [{score.count}]{f' {DAGGER}' * (group in small)}"
+        group: f"{group} [{score.size}]{f' {DAGGER}' * (group in small)}"
         for group, score in first.members(attribute).items()
     }
     legend = f"{GROUPS}{ROUNDS * (by[0].at == LAST5)} {unreliable(by[0].each, attribute)}".rstrip()
+    hidden = hidden_note((scores for row in by for scores in row.each), attribute)
+    if hidden:
+        legend += f" {hidden}"
     legend += " Bold marks the best, without a test." * (len(by) > 1) + (
         f" {capital(missing)}." if missing else ""
     )
