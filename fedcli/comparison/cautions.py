@@ -3,7 +3,7 @@ groups is smaller because the best group lost, while no group gained (levelling 
 group too small to be reliable decides: they are marked and are never the best.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -25,6 +25,7 @@ from .verdict import Difference, interval_text, signed, significant
 TOO_NARROW = "intervals may be too narrow, and p too small"
 SCALED = "ES-AUC"
 SPREADS = views.AMONG[1:]  # numbers that one client can decide
+NO_SCORES = "{groups}; without the scores of all groups there is no gap, worst group or equity-scaled AUC by {by}."
 BY_FEW = "; a group with few images, or few or none of a class, decides the gap"
 MORE = "a higher --lr or more rounds"
 PRIOR = (
@@ -149,7 +150,7 @@ def _group_means(runs: Sequence[Scored], attribute: str) -> dict[str, float]:
     """Each group's mean over rounds and runs on clean images, of groups that have a score in every run."""
     area = runs[0].scores.usual[1]
     each = [
-        run.scores.groups[attribute]["clean"].get(area, {})
+        views.comparable(run.scores.groups[attribute]["clean"].get(area, {}))
         for run in runs
         if attribute in run.scores.groups
     ]
@@ -238,8 +239,25 @@ def small_groups(scores: Scores, attribute: str, *metrics: str) -> dict[str, str
     return {
         group: score.small
         for group, score in scores.members(attribute, metrics).items()
-        if score.small and score.count
+        if score.small and score.count and not score.hidden
     }
+
+
+def hidden_groups(scores: Scores, attribute: str) -> dict[str, str]:
+    """The groups of which sites hide images, with how many in words; they have no scores."""
+    members = scores.members(attribute)
+    return {group: score.small for group, score in members.items() if score.hidden}
+
+
+def hidden_note(runs: Iterable[Scores], attribute: str = "") -> str:
+    """A sentence on the groups of which sites hide images; "" where there are none. attribute: of this one alone."""
+    notes: dict[str, dict[str, None]] = {}
+    for scores in runs:
+        for name in scores.groups if not attribute else [attribute]:
+            for group, words in hidden_groups(scores, name).items():
+                notes.setdefault(name, {})[f"{name} {group}: {words}"] = None
+    sentences = [NO_SCORES.format(groups="; ".join(notes[name]), by=name) for name in notes]
+    return " ".join(sentences)
 
 
 def small_in_sets(sets: Mapping[str, Scores], attribute: str) -> dict[str, str]:
@@ -250,17 +268,26 @@ def small_in_sets(sets: Mapping[str, Scores], attribute: str) -> dict[str, str]:
     reasons: dict[str, list[str]] = {}
     members = {which: scores.members(attribute) for which, scores in sets.items()}
     for value in dict.fromkeys(
-        value for known in members.values() for value, score in known.items() if score.count
+        value
+        for known in members.values()
+        for value, score in known.items()
+        if score.count or score.hidden
     ):
-        for which, scores in sets.items():
-            absent = value not in members[which] or not members[which][value].count
-            if why := "no test image" if absent else small_groups(scores, attribute).get(value):
+        for which in sets:
+            if why := _why_small(members[which].get(value, Score())):
                 reasons.setdefault(value, []).append(f"{why} ({which})" if len(sets) > 1 else why)
     return {value: "; ".join(whys) for value, whys in reasons.items()}
 
 
+def _why_small(score: Score) -> str:
+    """Why a group of a test set has no reliable score; "" where it has one."""
+    return score.small if score.count or score.hidden else "no test image"
+
+
 def unreliable_groups(scores: Scores) -> list[str]:
-    """Sentences on all test images where a class has few, on groups of few images, and on each that lacks a class."""
+    """Sentences on all test images where a class has few, on hidden groups, on groups of few images, and on each that
+    lacks a class.
+    """
     overall = next(iter(scores.versions["clean"].values()), Score()).missing
     sentences = _of_all_images(scores)
     few, lacking = [], []
@@ -285,6 +312,9 @@ def unreliable_groups(scores: Scores) -> list[str]:
                 )
     if few:
         sentences.append(f"groups of few test images: {', '.join(few)}")
+    hidden = hidden_note([scores])
+    if hidden:
+        sentences.append(hidden.removesuffix("."))
     return sentences + lacking
 
 

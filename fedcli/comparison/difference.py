@@ -31,12 +31,13 @@ DEPENDENT = "McNemar's and DeLong's tests take images as independent, and patien
 
 @dataclass(frozen=True)
 class GroupTests:
-    """The gaps between the groups of an attribute, and each group; small: group -> why; unknown: images in no group."""
+    """The gaps between the groups of an attribute, and each group; small: group -> why; unknown: images in no group,
+    None where sites hide that."""
 
     gaps: list[Compared]
     each: list[Compared]
     small: dict[str, str]
-    unknown: int
+    unknown: int | None
 
 
 def headline(paired: Paired, resamples: Resamples, metrics: Sequence[str]) -> list[Compared]:
@@ -70,7 +71,7 @@ def group_tests(
             [of._replace(group=group) for of in all_groups for group in first.grouping(name)[1]],
         ),
         small_in_sets({run.which: run.scores for run in runs}, name),
-        sum(int((predicted(run.path).grouping(name)[0] < 0).sum()) for run in runs),
+        _unknown(runs, name),
     )
 
 
@@ -144,6 +145,19 @@ def _mean(score: Score) -> float:
 def _patients(pairs: Pairs, of: Where) -> int:
     sets = [predicted(run.path) for run in one_of_each([run for run, _ in pairs])]
     return sum(len(np.unique(found.of(of.attribute).units[found.members(of)])) for found in sets)
+
+
+def _unknown(runs: Sequence[Scored], attribute: str) -> int | None:
+    """Test images in no group of an attribute; None where sites hide that of some."""
+    total = 0
+    for run in runs:
+        images = predicted(run.path)
+        unknown = int((images.grouping(attribute)[0] < 0).sum())
+        counted = run.scores.grouped[attribute].unknown if images.counted else unknown
+        if counted is None:
+            return None
+        total += counted
+    return total
 
 
 def image_tests(a: Scored, b: Scored) -> dict[str, Any]:

@@ -74,6 +74,8 @@ def _drawn(path: Path, _: str, identity: str, attribute: str, count: int, seed: 
             }
         )
     found = predicted(path).of(attribute)
+    if not len(found.y):  # sites hide images of every group
+        return {}
     images = [identity, found.id[0]] if found.counted else found.id  # counts of two are not paired
     seed = resampled.seed_of(images, seed)
     places, names = found.grouping(attribute) if attribute else (None, [])

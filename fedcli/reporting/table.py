@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..printed import fixed, percents
+from ..scores.table import HIDDEN
 
 if TYPE_CHECKING:
     from ..figures.inline import Panels  # which draws
@@ -109,7 +110,7 @@ class Cell:
 def _is_numeric(cells: Sequence[Cell]) -> bool:
     if any(cell.number is not None for cell in cells):
         return True
-    return all(cell.text in ("", NONE) or NUMBER.match(cell.text) for cell in cells)
+    return all(cell.text in ("", NONE, HIDDEN) or NUMBER.match(cell.text) for cell in cells)
 
 
 Heads = list[Column | str]  # those of text or counts by name alone

@@ -320,6 +320,8 @@ def _lowest(rows: Sequence[Row], of: Where) -> list[str]:
     names, of = [], of._replace(measure="")
     for row in rows:
         groups = row.scores.groups.get(of.attribute, {}).get(of.version, {}).get(of.metric, {})
+        if any(score.hidden for score in groups.values()):
+            groups = {}
         means = {
             group: row.value(of._replace(group=group)).mean for group in groups if not row.is_view
         }

@@ -139,8 +139,8 @@ def cross(parts: dict[str, Grouping]) -> Grouping:
     return groups, [names[at] for at in there]
 
 
-def unknown_note(attribute: str, unknown: int, images: int) -> str:
-    """A note on test images whose group is not known; "" where there are none."""
+def unknown_note(attribute: str, unknown: int | None, images: int) -> str:
+    """A note on test images whose group is not known; "" where there are none, or where sites hide how many."""
     if not unknown:
         return ""
     return f"{attribute} is unknown of {unknown} of {images} test images: they are in no group, but in the other scores"

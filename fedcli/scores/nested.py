@@ -93,10 +93,19 @@ LAST = attrgetter("last")
 def _scored(metrics: Mapping[str, Score], of: Callable[[Score], Any] = _over) -> Nested:
     """Scores of the same images, and what those are. of: a score, over the rounds or in the last."""
     some = next(iter(metrics.values()), Score())
+    count = None if some.hidden and not some.count else some.count
     reason = max((score.small for score in metrics.values()), key=len, default="")
-    about: Nested = {"count": some.count, "classes_missing": list(some.missing)}
+    about: Nested = {"count": count, "classes_missing": list(some.missing)}
     about |= {"small": bool(reason), "reason": reason}
     return {name: of(score) for name, score in metrics.items()} | about
+
+
+def _in_last(metrics: Mapping[str, Score]) -> Nested:
+    """Scores of a group in the last round; `hidden` where sites hide images of it."""
+    scored = _scored(metrics, LAST)
+    if next(iter(metrics.values())).hidden:
+        scored["hidden"] = True
+    return scored
 
 
 def _intervals(metrics: Mapping[str, Score]) -> Nested:
@@ -173,7 +182,7 @@ def _groups(part: Part, attribute: str, version: str, about: Grouped | None) -> 
         for group, score in column.items():
             by_group.setdefault(group, {})[metric] = score
     last = {name: score.last for name, score in single.items()} | {
-        "groups": {group: _scored(known, LAST) for group, known in by_group.items()},
+        "groups": {group: _in_last(scores) for group, scores in by_group.items()},
         "overall": _scored(part.overall.get(version, {}), LAST),
         "between": {
             metric: {name: lies[name].last for name in BETWEEN.values() if name in lies}

@@ -38,10 +38,15 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Grouped:
-    """Test images by an attribute; unknown: in no group; undefined_rates: what differences of decisions leave out."""
+    """Test images by an attribute.
 
-    unknown: int = 0
+    unknown: in no group; None where sites hide that. undefined_rates: what differences of decisions leave out. hidden:
+    group -> how many of its images sites hide, in words.
+    """
+
+    unknown: int | None = 0
     undefined_rates: list[str] = field(default_factory=list)
+    hidden: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,10 @@ from ..io.files import read_text
 
 FILE = "scores.csv"
 AGAIN = "remove its folder and evaluate the run again"
+HIDDEN = "hidden"  # in place of a number that a site does not say
+BY_POLICIES = (
+    f"{HIDDEN} by the sites' policies"  # in the words on a group whose images it does not count
+)
 BEST = "best on validation"  # the model of the round that validation chose
 TRAINED_AT = "trained at "  # before a client's name: whose model was tested at another's
 Number = float | None
@@ -61,7 +65,8 @@ class Score:
 
     Attributes:
         values: of each round, None where it has no meaning.
-        missing: places of the classes without an image. small: why these are too few images to be reliable.
+        missing: places of the classes without an image. small: why these are too few images to be reliable, or that
+            sites hide some of them; then there is no score, and count is 0 where the number of images is hidden too.
         low, high: 95 % interval of the last value, of so many units; interval: how it was drawn, "" for none.
     """
 
@@ -74,6 +79,16 @@ class Score:
     high: Number = None
     interval: str = ""
     units: int = 0
+
+    @property
+    def hidden(self) -> bool:
+        """Tell whether sites hide some of these images, so that they have no score."""
+        return BY_POLICIES in self.small
+
+    @property
+    def size(self) -> str:
+        """The number of these images in words."""
+        return HIDDEN if self.hidden else f"{self.count:,}"
 
     @property
     def unit(self) -> str:

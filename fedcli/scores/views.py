@@ -151,7 +151,17 @@ def worst_and_best(numbers: Mapping[str, Number], *, low: bool) -> tuple[Edge, E
 
 def edges(column: Column, *, low: bool) -> tuple[Edge, Edge] | None:
     """The worst and the best group of the last round; None of fewer than two with a score."""
-    return worst_and_best({name: score.last for name, score in column.items()}, low=low)
+    numbers = {name: score.last for name, score in comparable(column).items()}
+    return worst_and_best(numbers, low=low)
+
+
+def comparable(column: Column) -> Column:
+    """The scores of groups; none where sites hide images of one: what lies between the others is another number."""
+    if not any(score.hidden for score in column.values()):
+        return column
+    return {
+        name: replace(score, values=[None] * len(score.values)) for name, score in column.items()
+    }
 
 
 def worst_of(values: Mapping[str, Number], metric: str) -> str:
@@ -212,9 +222,10 @@ def of_groups(
     of each of several models in each round; the worst group and the gap are of the groups' means over the models.
     """
     table: Table = {}
-    for metric, column in metrics.items():
+    for metric, of_metric in metrics.items():
         if not compared(metric):
             continue
+        column = comparable(of_metric)
         for name, score in (between(column, low=better_low(metric)) | across(column)).items():
             table[where._replace(metric=metric, measure=name)] = score
         if metric in AREAS and metric in overall:

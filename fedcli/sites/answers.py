@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from .. import console, shapes
+from ..data.image_counts import MOST_IMAGES
 from ..errors import FedcliError
 from ..federation.client import Report, Task
 from ..federation.engines.wire import Arrays, Message, unpack
@@ -305,7 +306,53 @@ def counts(message: Message, known: Known) -> Answer:
                 f"{what}, where it described {described} of {images}"[:300],
                 "describe the site again",
             )
-    return Answer(made, bool(scalars.get("corrupted")), left_out)
+    classes_by_place = enumerate(known["classes"])
+    hidden_classes = [c for c, name in classes_by_place if shown.get(name, 0) is None]
+    answer = Answer(
+        made,
+        bool(scalars.get("corrupted")),
+        left_out,
+        frozenset(hidden_classes),
+        _hidden_groups(scalars, known["attributes"]),
+        {name: known["counts"].get(name, {}).get("test", {}) for name in known["attributes"]},
+        _smallest(scalars),
+    )
+    _check_sizes(answer, known["attributes"])
+    return answer
+
+
+def _hidden_groups(scalars: Mapping[str, Any], attributes: dict[str, list[str]]) -> frozenset[str]:
+    """Keys of the groups that an answer says are not complete. Raises SiteError."""
+    hidden = scalars.get("hidden", [])
+    groups = {key for key in keys(attributes) if key != ALL}
+    is_list = isinstance(hidden, list) and all(isinstance(key, str) for key in hidden)
+    if not is_list or not groups.issuperset(hidden):
+        raise SiteError(f"it hides {str(hidden)[:40]!r}, which are no groups", ANOTHER)
+    return frozenset(hidden)
+
+
+def _smallest(scalars: Mapping[str, Any]) -> int:
+    """The least number of images of a cell that a site shows. Raises SiteError."""
+    smallest = scalars.get("smallest_cell", 1)
+    if type(smallest) is not int or not 1 <= smallest <= MOST_IMAGES:
+        raise SiteError(f"its smallest cell is {str(smallest)[:40]!r}, which is no count", ANOTHER)
+    return smallest
+
+
+def _check_sizes(answer: Answer, attributes: Mapping[str, list[str]]) -> None:
+    """Raises SiteError where a group has more images than were described, or lacks some and is not hidden."""
+    for name, values in attributes.items():
+        for g, value in enumerate(values):
+            key = f"{name}/{g}"
+            images = answer.groups[name].get(value, 0)
+            if images is None:
+                continue
+            is_whole = key not in answer.hidden_groups and not answer.hidden_classes
+            for tallies in answer.versions.values():
+                counted = tallies[key].images
+                if counted > images or (is_whole and counted < images):
+                    what = f"it counts {counted} test images of {name} {value}, where it described {images}"
+                    raise SiteError(what[:300], "describe the site again")
 
 
 def _check_groups(tallies: Tallies, attributes: Mapping[str, list[str]]) -> None:

@@ -240,6 +240,7 @@ def _scores(policy: "Policy", images: int) -> str:
         )
     return (
         f"For each model: counts of the {images} test images by true and predicted class, and histograms of predicted "
-        f"probabilities, over all images and for each group. Classes and groups of fewer than "
-        f"{policy.smallest_cell} images are left out. `scores = false` in the policy refuses this."
+        f"probabilities, over all images and for each group. Left out: classes, and classes of a group, of fewer than "
+        f"{policy.smallest_cell} images, and others that would reveal them. `scores = false` in the policy refuses "
+        "this."
     )

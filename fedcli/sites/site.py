@@ -225,19 +225,20 @@ class Site:
         several = (
             len(set(mixture.of_body(begun.data.body).values())) > 1
         )  # then no set is corrupted as all clients are
-        counted, left_out = {}, 0
+        counted, shown = {}, None
         for version, images in begun.data.test.items():
             if version == "clean" or not several:
                 shard = part(images, places)
                 answers = logits(begun.clients.net, shard, begun.clients.method.local)
-                counted[version], left_out = tallied(
-                    answers, shard, begun.data.attributes, self.policy.smallest_cell
-                )
+                shown = tallied(answers, shard, begun.data.attributes, self.policy.smallest_cell)
+                counted[version] = shown.tallies
         corrupted = self.client in begun.data.corrupted
         return {
             "run": begun.run,
             "round": round,
-            "left_out": left_out,
+            "left_out": shown.left_out if shown else 0,
+            "hidden": shown.hidden_groups if shown else [],
+            "smallest_cell": self.policy.smallest_cell,
             "corrupted": corrupted,
         }, to_arrays(counted)
 

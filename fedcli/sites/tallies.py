@@ -5,9 +5,12 @@ A tally counts images by true and predicted class, and by true class and the cha
 resolution() gives. The calibration error takes chances in steps of 1/2048.
 
 A site leaves out small cells: the images of a class with fewer than `smallest` of them from all tallies, and those of a
-class in a group from that attribute's tallies; see description.hidden() for what is left out beside them.
+class in a group from that group's tally. Others are left out with them, so that no sum over the classes of a group or
+over the groups of a class gives a small cell away; see hidden_cells(). The site names the groups that lack a cell, and
+not which: their scores are hidden, not scores of few images.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import permutations
 
@@ -36,10 +39,9 @@ class Tally:
     chances: (
         np.ndarray
     )  # [C, C, FINE] images by true class, the class whose chance it is, and the bin of that chance
-    top: (
-        np.ndarray
-    )  # [BINS, 3] of the most likely class: images, those it is right of, sum of chances in 1/FINE
-    positive: np.ndarray  # [BINS, 3] the same of class 1
+    # [C, BINS, 3] by true class, of the most likely class: images, those it is right of, sum of chances in 1/FINE
+    top: np.ndarray
+    positive: np.ndarray  # [C, BINS, 3] the same of class 1
 
     @classmethod
     def of(cls, logits: np.ndarray, y: np.ndarray) -> "Tally":
@@ -53,8 +55,9 @@ class Tally:
         chances = np.bincount(place.ravel(), minlength=classes**2 * FINE).reshape(
             classes, classes, FINE
         )
-        top = _calibrated(chance[np.arange(count), guess], guess == y)
-        return cls(table, chances, top, _calibrated(chance[:, min(1, classes - 1)], y == 1))
+        top = _calibrated(chance[np.arange(count), guess], guess == y, y, classes)
+        of_one = _calibrated(chance[:, min(1, classes - 1)], y == 1, y, classes)
+        return cls(table, chances, top, of_one)
 
     @classmethod
     def nothing(cls, classes: int) -> "Tally":
@@ -75,10 +78,10 @@ class Tally:
         ):  # else sums run over
             return None
         made = cls(**arrays)
-        images, right = made.table.sum(1), np.trace(made.table)  # [C]
+        images, right = made.table.sum(1), made.table.diagonal()  # [C]
         alike = (made.chances.sum(2) == images[:, None]).all() and images.sum() <= most
-        of_one = images[1:2].sum()
-        binned = _fits(made.top, images.sum(), right) and _fits(made.positive, images.sum(), of_one)
+        of_one = np.where(np.arange(classes) == 1, images, 0)  # [C]
+        binned = _fits(made.top, images, right) and _fits(made.positive, images, of_one)
         return made if alike and binned else None
 
     def arrays(self) -> Arrays:
@@ -87,6 +90,13 @@ class Tally:
 
     def __add__(self, other: "Tally") -> "Tally":
         return Tally(**{name: array + vars(other)[name] for name, array in vars(self).items()})
+
+    def without(self, classes: Iterable[int]) -> "Tally":
+        """The tally of the images of all other classes."""
+        arrays = {name: array.copy() for name, array in vars(self).items()}
+        for array in arrays.values():
+            array[[*classes]] = 0
+        return Tally(**arrays)
 
     @property
     def images(self) -> int:
@@ -144,7 +154,7 @@ class Tally:
         """Of each of the BINS bins of the most likely class's chance: images, mean chance, share that is right."""
         return [
             (int(n), float(total / FINE / n), float(right / n)) if n else (0, 0.0, 0.0)
-            for n, right, total in self.top
+            for n, right, total in self.top.sum(0)
         ]
 
     def true_positives_at(self, false_positives: float) -> tuple[float, float, float] | None:
@@ -162,26 +172,22 @@ class Tally:
         return k / FINE, float(above[k]), float(positives[k:].sum() / positives.sum())
 
 
-def _calibrated(chance: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """int64 [BINS, 3] from chances [N] and whether they are right [N]."""
+def _calibrated(chance: np.ndarray, right: np.ndarray, y: np.ndarray, classes: int) -> np.ndarray:
+    """int64 [C, BINS, 3] from chances [N], whether they are right [N], and labels [N]."""
     place = np.searchsorted(np.arange(1, BINS + 1) / BINS, chance).clip(max=BINS - 1)
-    out = np.zeros((BINS, 3), np.int64)
-    np.add.at(
-        out,
-        place,
-        np.stack([np.ones(len(chance)), right, np.rint(chance * FINE)], 1).astype(np.int64),
-    )
+    summands = np.stack([np.ones(len(chance)), right, np.rint(chance * FINE)], 1)  # [N, 3]
+    out = np.zeros((classes, BINS, 3), np.int64)
+    np.add.at(out, (y, place), summands.astype(np.int64))
     return out
 
 
-def _fits(bins: np.ndarray, images: int, right: int) -> bool:
-    """Tell whether bins [BINS, 3] can be those of so many images, of which so many are right."""
-    count, hits, chance = bins.T  # [BINS] each
+def _fits(bins: np.ndarray, images: np.ndarray, right: np.ndarray) -> bool:
+    """Tell whether bins [C, BINS, 3] can be those of so many images [C], of which so many are right [C]."""
+    count, hits, chance = np.moveaxis(bins, 2, 0)  # [C, BINS] each
     edges = np.arange(BINS + 1) * FINE / BINS
     between = (np.floor(edges[:-1]) * count <= chance) & (chance <= np.ceil(edges[1:]) * count)
-    return bool(
-        count.sum() == images and hits.sum() == right and (hits <= count).all() and between.all()
-    )
+    sums = (count.sum(1) == images).all() and (hits.sum(1) == right).all()
+    return bool(sums and (hits <= count).all() and between.all())
 
 
 class _Sums(Sums):
@@ -191,7 +197,8 @@ class _Sums(Sums):
         self._sort(tally.table[..., None])
         self.wins = tally._wins()[0][..., None]
         self.distance_top, self.distance_positive = (
-            (bins[:, 2] / FINE - bins[:, 1])[:, None] for bins in (tally.top, tally.positive)
+            (bins[:, 2] / FINE - bins[:, 1])[:, None]
+            for bins in (tally.top.sum(0), tally.positive.sum(0))
         )
 
 
@@ -207,32 +214,102 @@ class Answer:
     versions: dict[str, Tallies]
     corrupted: bool  # whether the client's own images are corrupted
     left_out: int  # images that are in no tally
+    hidden_classes: frozenset[int]  # classes that are left out of every tally
+    hidden_groups: frozenset[str]  # keys of the groups whose tally lacks images of another class
+    groups: dict[str, dict[str, int | None]]  # attribute -> value -> its images; None: hidden
+    smallest: int  # smaller cells are hidden
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The counts of one model that may leave a site, and what they leave out."""
+
+    tallies: Tallies
+    hidden_groups: list[str]  # keys
+    left_out: int  # images that are in no tally
 
 
 def tallied(
     logits: np.ndarray, shard: Shard, attributes: dict[str, list[str]], smallest: int
-) -> tuple[Tallies, int]:
-    """Tallies of logits [N, C] on a shard, and how many images are in none of them."""
+) -> Shown:
+    """The counts of logits [N, C] on a shard that may leave."""
     y = shard.y.cpu().numpy()
-    shown = ~_in_hidden_cell(y, smallest)  # [N]
-    made = {ALL: Tally.of(logits[shown], y[shown])}
+    classes = logits.shape[1]
+    is_hidden = _hidden_classes(y, classes, smallest)  # [C]
+    is_shown = ~is_hidden[y]  # [N]
+    tallies = {ALL: Tally.of(logits[is_shown], y[is_shown])}
+    hidden_groups = []
     for name, values in attributes.items():
-        groups = shard.groups[name].cpu().numpy()
-        known = shown.copy()
-        for c in np.unique(y):
-            known[y == c] &= ~_in_hidden_cell(groups[y == c], smallest)
+        groups = shard.groups[name].cpu().numpy()  # [N], -1 unknown: the last column of cells
+        images = np.zeros((classes, len(values) + 1), np.int64)
+        np.add.at(images, (y, groups), 1)
+        secret = hidden_cells(images, smallest, is_hidden)  # [C, G + 1]
         for g in range(len(values)):
-            at = known & (groups == g)
-            made[f"{name}/{g}"] = Tally.of(logits[at], y[at])
-    return made, int((~shown).sum())
+            key = f"{name}/{g}"
+            members = is_shown & (groups == g) & ~secret[y, g]
+            tallies[key] = Tally.of(logits[members], y[members])
+            if secret[~is_hidden, g].any():
+                hidden_groups.append(key)
+    return Shown(tallies, hidden_groups, int((~is_shown).sum()))
 
 
-def _in_hidden_cell(values: np.ndarray, smallest: int) -> np.ndarray:
-    """Marks of images with a value, class or group [N], that too few others have: bool [N]."""
-    cells = {str(value): int((values == value).sum()) for value in np.unique(values)}
-    return np.isin(
-        values, [int(value) for value, count in hidden(cells, smallest).items() if count is None]
-    )
+def _hidden_classes(y: np.ndarray, classes: int, smallest: int) -> np.ndarray:
+    """Marks of the classes whose number of images a description hides: bool [C]."""
+    images = np.bincount(y, minlength=classes).tolist()
+    cells = {str(c): count for c, count in enumerate(images)}
+    return np.array([count is None for count in hidden(cells, smallest).values()])
+
+
+def hidden_cells(images: np.ndarray, smallest: int, hidden_classes: np.ndarray) -> np.ndarray:
+    """Marks of the cells that may not leave: bool [C, G + 1].
+
+    Those are the small ones, those of hidden classes, and others, until the hidden cells of each class and of each
+    group are several and hold `smallest` images: a description may show the sum of all of them. Cells of classes and
+    groups that lack one already are hidden first, since these have no scores in any case.
+
+    images: of each class in each group [C, G + 1], the last: in no group. hidden_classes: bool [C].
+    """
+    secret = (images > 0) & ((images < smallest) | hidden_classes[:, None])
+    before = None
+    while before is None or (secret != before).any():
+        before = secret.copy()
+        for c in np.flatnonzero(~hidden_classes):
+            safe = secret & ~_derivable(secret, hidden_classes)
+            _hide_more(images[c], secret[c], safe[c], secret.any(0), smallest)
+        for g in range(images.shape[1]):
+            safe = secret & ~_derivable(secret, hidden_classes)
+            _hide_more(images[:, g], secret[:, g], safe[:, g], secret.any(1), smallest)
+    return secret
+
+
+def _derivable(secret: np.ndarray, hidden_classes: np.ndarray) -> np.ndarray:
+    """Marks of the hidden cells that are the only one of a class or group, or become so as others are derived."""
+    safe = secret.copy()
+    before = None
+    while before is None or (safe != before).any():
+        before = safe.copy()
+        of_classes = (safe.sum(1) == 1) & ~hidden_classes  # of a hidden class nobody knows the sum
+        safe &= ~of_classes[:, None]
+        safe &= safe.sum(0) != 1
+    return secret & ~safe
+
+
+def _hide_more(
+    images: np.ndarray,
+    secret: np.ndarray,
+    safe: np.ndarray,
+    is_incomplete: np.ndarray,
+    smallest: int,
+) -> None:
+    """Mark one more cell of a class or group, [K] each, where its hidden cells do not protect one another.
+
+    secret: changed here. safe: the hidden cells that cannot be derived. is_incomplete: the lines across this one.
+    """
+    if not secret.any() or (safe.sum() > 1 and images[safe].sum() >= smallest):
+        return
+    candidates = np.flatnonzero((images > 0) & ~secret)
+    if len(candidates):
+        secret[min(candidates, key=lambda k: (not is_incomplete[k], images[k]))] = True
 
 
 def to_arrays(versions: dict[str, Tallies]) -> Arrays:

@@ -23,7 +23,7 @@ from fedcli.scores.clinical.chosen import site_of
 from fedcli.scores.deploy import model_file
 from fedcli.scores.evaluation_options import EvaluateOptions
 from fedcli.scores.scores import Scores
-from fedcli.sites.description import describe
+from fedcli.sites.description import PARTS, describe
 from fedcli.sites.roster import gathered
 from fedcli.stages.collect import scores_of_all
 from fedcli.stages.evaluate import run as evaluate_stage
@@ -88,7 +88,7 @@ def test_one_site_scores_its_own_images_as_others_that_the_run_has_not_seen(data
         flow.frame(system)
     (table,) = provenance.table_one(run)  # as the sites described their images
     first = {column.over for column in table.columns if column.over}
-    assert first == set(HOSPITALS) and "few: so few that" in table.legend
+    assert first == set(HOSPITALS) and "hidden: few images" in table.legend
     for more in ({"shots": "9,3"}, {"corrupt": ["gaussian"]}):
         with pytest.raises(UsageError, match="is at its sites"):
             evaluate_stage(EvaluateOptions(run, on=data, work=tmp_path, **more))
@@ -157,3 +157,22 @@ def test_a_site_gives_its_name_to_the_thresholds_of_its_data():
     assert site_of(sites, "images", "c" * 64) == ("images", "c" * 64)
     shared = {"data": {"vienna": "a" * 64, "graz": "a" * 64}}
     assert site_of(shared, "images", "a" * 64) == ("images", "a" * 64)
+
+
+def test_table_1_of_sites_has_the_shares_of_all_images_and_calls_cells_hidden(data, tmp_path):
+    _, run = at_sites(data, tmp_path)
+    (table,) = provenance.table_one(run)
+    assert [column.name for column in table.columns[1:]] == [*PARTS] * len(HOSPITALS)
+    assert all(table.numeric[1:])
+    hidden = 0
+    for place, column in enumerate(table.columns[1:], 1):
+        site = json.loads((tmp_path / "described" / f"{column.over}.json").read_text())
+        total = site["images"][column.name]
+        assert table.rows[0][place].text == str(total)
+        for row in table.rows[1:]:
+            name, _, value = row[0].text.partition(": ")
+            count = site["counts"][name][column.name].get(value, 0)
+            expected = "hidden" if count is None else f"{count} ({100 * count / total:.1f})"
+            assert row[place].text == expected
+            hidden += count is None
+    assert hidden

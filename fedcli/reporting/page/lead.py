@@ -234,6 +234,8 @@ def _worst(row: Row, attribute: str) -> tuple[str, float] | None:
         group: row.percent(Where("clean", attribute=attribute, group=group, metric=metric))
         for group in row.scores.members(attribute)
     }
+    if any(score.hidden for score in row.scores.members(attribute).values()):
+        return None
     group = worst_of(values, metric)
     return (group, values[group]) if np.isfinite([*values.values()]).sum() > 1 else None
 

@@ -15,6 +15,7 @@ from ...figures.kinds import flow
 from ...io.files import read_text
 from ...options import recorded
 from ...runs.train_options import TrainOptions
+from ...scores.table import HIDDEN
 from .. import timing
 from ..row import Row
 from ..table import Cell, Column, Heads, Section, Table
@@ -24,9 +25,9 @@ TABLE_ONE = (
     "Images, and their share of the column in percent. Columns: training, validation and test images of each client, "
     "and all test images; unknown: images without a value."
 )
-FEW = "few"
-HIDDEN = f" {FEW}: so few that the site does not say, or needed to hide such a count; sums and shares are without them."
+HIDING = f" {HIDDEN}: few images, or a count that would reveal few images, by the policy of a site."
 FLOW = "From the manifests of the run's data; what was left out of a step stands beside it."
+PARTS = "train", "val", "test"
 CLIENTS = 12  # more of them stand together in one column for each part
 Values = Mapping[str, int | None]  # images by value
 DIGITS = 12  # of a sha256; the manifests hold all of them
@@ -79,24 +80,26 @@ def table_one(run: Path) -> Iterator[Table]:
         manifest.parent(run, "corruption", "partition"),
         manifest.parent(run, "sites"),
     )
-    known: dict[
-        str, Any
-    ] = {}  # class or attribute -> site -> part -> value -> images, None of what a site hides
+    # class or attribute -> site -> part -> value -> images, None of what a site hides
+    known: dict[str, Any] = {}
+    images: dict[str, dict[str, int]] = {}  # site -> part -> images, of images at sites
     if partition and manifest.parent(partition, "dataset"):
         known |= image_counts.of_manifest(partition)
     elif sites:
         for site in manifest.read(sites).options["sites"]:
-            for name, parts in json.loads(read_text(sites.parent / f"{site}.json"))[
-                "counts"
-            ].items():
-                known.setdefault(name, {})[site] = parts
+            described = json.loads(read_text(sites.parent / f"{site}.json"))
+            images[site] = described["images"]
+            for name, counted in described["counts"].items():
+                parts = [part for part in PARTS if part in counted]
+                known.setdefault(name, {})[site] = {part: counted[part] for part in parts}
     else:
         return
     counts = {name: _columns(clients) for name, clients in known.items()}
+    totals = _totals(images)
     columns = list(dict.fromkeys(column for by_column in counts.values() for column in by_column))
     classes = counts[image_counts.CLASS]
     lines: list[list[Any]] = [
-        ["all", *(sum(filter(None, classes.get(column, {}).values())) for column in columns)]
+        ["all", *(_total(totals, column, classes.get(column, {})) for column in columns)]
     ]
     for name, by_column in counts.items():
         if _is_client(by_column):
@@ -105,14 +108,17 @@ def table_one(run: Path) -> Iterator[Table]:
             lines.append(
                 [
                     f"{name}: {value}",
-                    *(_cell(by_column.get(column, {}), value) for column in columns),
+                    *(
+                        _cell(by_column.get(column, {}), value, totals.get(column))
+                        for column in columns
+                    ),
                 ]
             )
     heads: Heads = ["images", *(Column(part, over=who) for who, part in columns)]
     hidden = any(
         None in values.values() for by_column in counts.values() for values in by_column.values()
     )
-    yield Table.of("Table 1: images by site and part", heads, lines, TABLE_ONE + HIDDEN * hidden)
+    yield Table.of("Table 1: images by site and part", heads, lines, TABLE_ONE + HIDING * hidden)
 
 
 def _is_client(by_column: Mapping[tuple[str, str], Values]) -> bool:
@@ -130,22 +136,44 @@ def _is_client(by_column: Mapping[tuple[str, str], Values]) -> bool:
 def _columns(
     clients: Mapping[str, Mapping[str, Values]],
 ) -> dict[tuple[str, str], dict[str, int | None]]:
-    """(client, part) -> value -> images; of many clients together, without those that are hidden."""
-    several = len(clients) > CLIENTS
+    """(client, part) -> value -> images; of many clients together, None where one of them hides its images."""
     made: dict[tuple[str, str], dict[str, int | None]] = {}
     for client, parts in clients.items():
-        who = "clients" if several and client != image_counts.ALL else client
         for part, by_value in parts.items():
-            column = made.setdefault((who, part), {})
+            column = made.setdefault((_who(client, len(clients)), part), {})
             for value, images in by_value.items():
-                column[value] = (column.get(value) or 0) + (images or 0) if several else images
+                before = column.get(value, 0)
+                column[value] = None if before is None or images is None else before + images
     return made
 
 
-def _cell(by_value: Values, value: str) -> Cell:
-    images, total = by_value.get(value, 0), sum(filter(None, by_value.values()))
+def _totals(images: Mapping[str, Mapping[str, int]]) -> dict[tuple[str, str], int]:
+    """(client, part) -> images; of many clients together."""
+    totals: dict[tuple[str, str], int] = {}
+    for client, parts in images.items():
+        for part, count in parts.items():
+            column = _who(client, len(images)), part
+            totals[column] = totals.get(column, 0) + count
+    return totals
+
+
+def _who(client: str, clients: int) -> str:
+    """The head of a client's columns."""
+    return "clients" if clients > CLIENTS and client != image_counts.ALL else client
+
+
+def _total(totals: Mapping[tuple[str, str], int], column: tuple[str, str], classes: Values) -> int:
+    """The images of a column; without a description their classes together."""
+    return totals[column] if column in totals else sum(filter(None, classes.values()))
+
+
+def _cell(by_value: Values, value: str, total: int | None) -> Cell:
+    """Images of a value, with their share. total: the images of the column; None: those of its values."""
+    images = by_value.get(value, 0)
     if images is None:
-        return Cell(FEW)
+        return Cell(HIDDEN)
+    if total is None:
+        total = sum(filter(None, by_value.values()))
     return Cell(f"{images:,} ({100 * images / total:.1f})" if total else "-", number=images)
 
 

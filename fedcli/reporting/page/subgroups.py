@@ -9,6 +9,7 @@ from ...comparison.cautions import (
     SCALED,
     doubtful_decisions,
     has_small_group,
+    hidden_note,
     small_clients,
     small_decides,
     small_groups,
@@ -98,10 +99,13 @@ def _group_tables(
     first, small = by[0].scores, small_groups(by[0].scores, attribute)
     missing = unknown_note(attribute, first.grouped[attribute].unknown, first.images)
     sizes = {
-        group: f"{group} [{score.count}]{f' {DAGGER}' if group in small else ''}"
+        group: f"{group} [{score.size}]{f' {DAGGER}' if group in small else ''}"
         for group, score in first.members(attribute).items()
     }
     legend = f"{GROUPS} {unreliable(by[0].each, attribute)}".rstrip()
+    hidden = hidden_note((scores for row in by for scores in row.each), attribute)
+    if hidden:
+        legend += f" {hidden}"
     legend += " Bold marks the best, without a test." * (len(by) > 1) + (
         f" {capital(missing)}." if missing else ""
     )

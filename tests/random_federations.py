@@ -1,0 +1,398 @@
+"""Small federations whose test images are drawn at random, and what an evaluation over their sites says of them."""
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fedcli import metrics
+from fedcli.comparison.cautions import hidden_groups, unreliable_groups
+from fedcli.comparison.systems import Scored
+from fedcli.data import manifest
+from fedcli.data.shard import Shard
+from fedcli.errors import FedcliError
+from fedcli.metrics.metric import PROBABILITIES
+from fedcli.reporting import by_group
+from fedcli.scores import views
+from fedcli.scores.facts import Images, facts
+from fedcli.scores.scores import Part, Scores
+from fedcli.scores.table import Where
+from fedcli.sites import answers, evaluation
+from fedcli.sites.description import hidden
+from fedcli.sites.tallies import FINE, tallied, to_arrays
+
+CLIENTS = "north", "south", "west"
+ROUNDS = [1, 2]
+BINS = 1 / 1024  # by which steps of 1/2048 may move a calibration error, and a gap of two of them
+SUMMED = 5  # an equity-scaled AUC sums up to three distances of two AUCs, and has one more
+EXACT = re.compile(r"to ([\d.]+) in groups")
+IN_GROUP = re.compile(r"([\d,]+) of ([\d,]+) images (?:is|are) hidden by the sites' policies")
+IN_ALL = re.compile(r"([\d,]+) of ([\d,]+) test images are scored")
+
+
+@dataclass(frozen=True)
+class Hospital:
+    """The test images of a site, and what a model answers in each of ROUNDS. smallest: of its policy."""
+
+    y: np.ndarray  # [N]
+    groups: dict[str, np.ndarray]  # attribute -> [N], -1 unknown
+    logits: list[np.ndarray]  # [N, C] of each round
+    smallest: int
+
+
+@dataclass(frozen=True)
+class Federation:
+    classes: list[str]
+    attributes: dict[str, list[str]]
+    hospitals: dict[str, Hospital]
+
+    def images(self, clients, classes):
+        """All that is to be known of the images of some classes, and their logits by round."""
+        parts = [self.hospitals[client] for client in clients]
+        y = np.concatenate([part.y for part in parts])
+        at = np.isin(y, classes)
+        groupings = {
+            name: (np.concatenate([part.groups[name] for part in parts])[at], values)
+            for name, values in self.attributes.items()
+        }
+        logits = [np.concatenate([part.logits[r] for part in parts])[at] for r in range(2)]
+        return Images(y[at], self.classes, groupings), logits
+
+
+def drawn(rng) -> Federation:
+    """Two or three sites, two to four classes, one or two attributes; cells of any size, and some without an image."""
+    classes = [f"class {c}" for c in range(rng.integers(2, 5))]
+    attributes = {"sex": ["f", "m"], "age": ["young", "middle", "old"]}
+    if rng.random() < 0.5:
+        del attributes["age"]
+    hospitals = {}
+    for client in CLIENTS[: rng.integers(2, 4)]:
+        hospitals[client] = _hospital(rng, len(classes), attributes)
+    return Federation(classes, attributes, hospitals)
+
+
+def _hospital(rng, classes, attributes):
+    count = int(rng.integers(20, 160))
+    y = rng.choice(classes, count, p=rng.dirichlet(np.full(classes, 3.0)))
+    groups = {}
+    for name, values in attributes.items():
+        shares = rng.dirichlet(np.full(len(values), 2.0))
+        groups[name] = rng.choice(len(values), count, p=shares)
+        if rng.random() < 0.4:
+            groups[name][rng.choice(count, rng.integers(1, 8), replace=False)] = -1
+    shift = rng.normal(0, 1, classes)  # of the site: a model is surer of some classes there
+    logits = [rng.normal(0, 1, (count, classes)) + shift + np.eye(classes)[y] for _ in ROUNDS]
+    return Hospital(y, groups, logits, int(rng.choice([1, 2, 5, 10])))
+
+
+def answered(federation):
+    """The answers of all sites in each round, as the coordinator checked them."""
+    rounds = []
+    for r in range(len(ROUNDS)):
+        rounds.append(
+            {
+                name: _answer(federation, name, hospital, r)
+                for name, hospital in federation.hospitals.items()
+            }
+        )
+    return rounds
+
+
+def described(federation, hospital):
+    """Column -> value -> images of the test part as a site describes them, None where it hides them."""
+    columns = {"class": (hospital.y, federation.classes)}
+    columns |= {
+        name: (hospital.groups[name], values) for name, values in federation.attributes.items()
+    }
+    counts = {}
+    for name, (column, values) in columns.items():
+        images = {value: int((column == k).sum()) for k, value in enumerate(values)}
+        unknown = int((column < 0).sum())
+        images |= {"unknown": unknown} if unknown else {}
+        counts[name] = hidden(images, hospital.smallest)
+    return counts
+
+
+def shown_by(federation, hospital, r=0):
+    """What a site may say of a round."""
+    y = torch.from_numpy(hospital.y)
+    groups = {name: torch.from_numpy(column) for name, column in hospital.groups.items()}
+    shard = Shard(torch.empty(0), y, y, np.array([""] * len(y)), groups, len(federation.classes), 1)
+    return tallied(hospital.logits[r], shard, federation.attributes, hospital.smallest)
+
+
+def known(federation, client):
+    """What a coordinator knows of a site by its description."""
+    hospital = federation.hospitals[client]
+    counts = {name: {"test": cells} for name, cells in described(federation, hospital).items()}
+    return {
+        "client": client,
+        "classes": federation.classes,
+        "attributes": federation.attributes,
+        "images": {"test": len(hospital.y)},
+        "counts": counts,
+    }
+
+
+def _answer(federation, client, hospital, r):
+    shown = shown_by(federation, hospital, r)
+    scalars = {
+        "left_out": shown.left_out,
+        "hidden": shown.hidden_groups,
+        "smallest_cell": hospital.smallest,
+        "corrupted": False,
+    }
+    arrays = to_arrays({"clean": shown.tallies})
+    return answers.counts((scalars, arrays), known(federation, client))
+
+
+def scored(federation, run: Path, folder: Path, *, by=(), refused=False) -> Scores | None:
+    """The scores over the sites, in a folder of their own; None where every class is hidden.
+
+    run: any run.json, for what a run was. by: of its attributes; none: all. refused: whether that raises.
+    """
+    names = by or [*federation.attributes]
+    attributes = {name: federation.attributes[name] for name in names}
+    of_sites = evaluation._Answers(ROUNDS, answered(federation), federation.classes, attributes)
+    options = {"by": names, "federated": True, "rounds": ROUNDS}
+    try:
+        path = manifest.stage(
+            "scores",
+            folder=folder,
+            made_by=["evaluate"],
+            options=options,
+            parents=[run],
+            build=lambda temporary: evaluation._scored(run, of_sites, temporary),
+        )
+    except FedcliError as error:
+        if refused or "enough test images at every site" not in error.sentence:
+            raise
+        return None
+    return Scores.read(path)
+
+
+def covered(federation):
+    """Places of the classes that no site hides."""
+    hides = [described(federation, hospital)["class"] for hospital in federation.hospitals.values()]
+    return [
+        c
+        for c, name in enumerate(federation.classes)
+        if all(cells[name] is not None for cells in hides)
+    ]
+
+
+def faults(federation, scores: Scores, folder: Path) -> list[str]:
+    """Everything that the scores say and that is neither so on all images together nor called hidden."""
+    made = []
+    classes = covered(federation)
+    for client in ("", *federation.hospitals):
+        clients = [client] if client else [*federation.hospitals]
+        images, logits = federation.images(clients, classes)
+        rounds = [(number, [table]) for number, table in zip(ROUNDS, logits, strict=True)]
+        where = Where("clean", client=client)
+        pooled = facts(where, images, rounds, federation.attributes)
+        part = scores.part(client=client)
+        made += _wrong_lines(federation, scores, clients, pooled, where)
+        made += _wrong_between(
+            part, Part.of(Where(client=client), pooled), federation, _exact(scores)
+        )
+        about = scores.clients[client].groups if client else scores.grouped
+        made += _wrong_unknown(images, about)
+        if not client:
+            truth = replace(scores, table=pooled, warning="")
+            made += _wrong_prints(federation, scores, truth, folder)
+    return [*made, *_wrong_warning(federation, scores, classes)]
+
+
+def _tolerance(metric, exact):
+    """By how much a number may differ. exact: to which AUCs are, by the warning."""
+    name = metric.removeprefix("es_")
+    if name in metrics.METRICS and metrics.get(name).sees != PROBABILITIES:
+        return 1e-12
+    return BINS + SUMMED * exact if metric.startswith("es_") else BINS + 2 * exact
+
+
+def _exact(scores):
+    """To which AUCs of groups and sites are exact, as the warning says."""
+    number = EXACT.search(scores.warning)
+    return float(number[1]) if number else 1 / FINE
+
+
+def _alike(mine, true, metric, exact):
+    if len(mine) != len(true):
+        return False
+    for value, other in zip(mine, true, strict=True):
+        if (value is None) != (other is None):
+            return False
+        if value is not None and value != pytest.approx(other, abs=_tolerance(metric, exact)):
+            return False
+    return True
+
+
+def _wrong_lines(federation, scores, clients, pooled, where):
+    table = {line: s for line, s in scores.table.items() if line.client == where.client}
+    if table.keys() != pooled.keys():
+        yield f"lines {sorted(table.keys() ^ pooled.keys())[:3]}"
+    hiding = {name for name, of in _hidden(table).items() if of}
+    for line in table.keys() & pooled.keys():
+        mine, true = table[line], pooled[line]
+        if mine.hidden:
+            if any(value is not None for value in mine.values):
+                yield f"{line} is hidden and has a score"
+            if line.metric == "accuracy":  # the same words as of every other metric
+                yield from _wrong_words(federation, clients, line, mine)
+        elif line.attribute in hiding and not line.group:
+            if any(value is not None for value in mine.values):
+                yield f"{line} compares groups, of which one is hidden"
+        elif not _alike(mine.values, true.values, line.metric, _exact(scores)):
+            yield f"{line} is {mine.values}, not {true.values}"
+        elif (mine.count, mine.missing, mine.small) != (true.count, true.missing, true.small):
+            yield f"{line} is of {mine.count} images ({mine.small}), not {true.count} ({true.small})"
+
+
+def _hidden(table):
+    """Attribute -> its hidden groups."""
+    groups = {}
+    for line, score in table.items():
+        if line.group:
+            groups.setdefault(line.attribute, set())
+            if score.hidden:
+                groups[line.attribute].add(line.group)
+    return groups
+
+
+def _wrong_words(federation, clients, line, score):
+    """Of a hidden group: its images and how many are hidden, where that is said."""
+    place = federation.attributes[line.attribute].index(line.group)
+    total = sent = 0
+    for client in clients:
+        hospital = federation.hospitals[client]
+        total += int((hospital.groups[line.attribute] == place).sum())
+        sent += shown_by(federation, hospital).tallies[f"{line.attribute}/{place}"].images
+    counts = IN_GROUP.search(score.small)
+    if counts and [int(n.replace(",", "")) for n in counts.groups()] != [total - sent, total]:
+        yield f"{line} says {score.small!r}, which are {total - sent} of {total}"
+    if score.count not in (0, total):
+        yield f"{line} is of {score.count} images, not {total}"
+
+
+def _wrong_between(part, pooled, federation, exact):
+    for attribute in federation.attributes:
+        groups = part.groups[attribute]["clean"]
+        is_partial = any(score.hidden for column in groups.values() for score in column.values())
+        truth = pooled.between(attribute, "clean")
+        lies = part.between(attribute, "clean")
+        if lies.keys() != truth.keys():
+            yield f"{attribute}: other numbers between groups"
+        for line in lies.keys() & truth.keys():
+            if is_partial and any(value is not None for value in lies[line].values):
+                yield f"{line} is of some groups alone"
+            values = lies[line].values, truth[line].values
+            if not is_partial and not _alike(*values, line.metric, exact):
+                yield f"{line} is {lies[line].values}, not {truth[line].values}"
+        for metric in groups:
+            edges = part.edges(attribute, "clean", metric)
+            if is_partial and edges:
+                yield f"{attribute}: a worst group among some groups alone"
+
+
+def _wrong_unknown(images, about):
+    for name, grouped in about.items():
+        true = int((images.groupings[name][0] < 0).sum())
+        if grouped.unknown not in (None, true):
+            yield f"{name} is unknown of {grouped.unknown} images, not of {true}"
+        expected = images.grouped()[name].undefined_rates
+        if not grouped.hidden and grouped.undefined_rates != expected:
+            yield f"{name} lacks the rates {grouped.undefined_rates}, not {expected}"
+        if grouped.hidden and grouped.undefined_rates:
+            yield f"{name} has rates that are not defined, of hidden groups"
+
+
+def _wrong_warning(federation, scores, classes):
+    total = sum(len(hospital.y) for hospital in federation.hospitals.values())
+    images, _ = federation.images([*federation.hospitals], classes)
+    absent = [name for c, name in enumerate(federation.classes) if c not in classes]
+    counts = IN_ALL.search(scores.warning)
+    if bool(counts) != bool(absent) or any(name not in scores.warning for name in absent):
+        yield f"classes {absent} are hidden, and it says {scores.warning!r}"
+    if counts and [int(n.replace(",", "")) for n in counts.groups()] != [len(images.y), total]:
+        yield f"it says {counts.group()}, of {len(images.y)} and {total}"
+    if scores.images != len(images.y):
+        yield f"it says {scores.images} test images, of {len(images.y)}"
+
+
+def _wrong_prints(federation, scores, truth, folder):
+    """Tables by group, sentences on groups and worst groups, against those of all images together."""
+    mine, other = (Scored(folder / "scores.json", {}, which) for which in (scores, truth))
+    metric = scores.usual[0]
+    true = {table.title: table for table in by_group.tables(other, metric)}
+    for table in by_group.tables(mine, metric):
+        rows = {row[0].text.rstrip("†"): row for row in true[table.title].rows}
+        partial = any(row[1].text == "hidden" for row in table.rows)
+        for row in table.rows:
+            name = row[0].text.rstrip("†")
+            cells = [cell.text.partition(" ")[0] for cell in row[1:]]
+            if partial and name == "gap":
+                yield f"a gap of some groups alone: {cells}"
+            expected = [cell.text.partition(" ")[0] for cell in rows[name][1:]]
+            if cells != expected and cells[0] != "hidden":
+                yield f"{table.title}, {name}: {cells}, not {expected}"
+            if cells[0] == "hidden" and cells[1] != "-":
+                yield f"{name} is hidden and has the score {cells[1]}"
+    said = " ".join([*unreliable_groups(scores), *by_group.legend(scores)])
+    for attribute in federation.attributes:
+        for group in hidden_groups(scores, attribute):
+            if f"{attribute} {group}: " not in said:
+                yield f"{attribute} {group} is hidden, and no sentence says so"
+            if f"{attribute} {group} has no" in said or f"{attribute} {group} (" in said:
+                yield f"{said!r} speaks of {attribute} {group} as of a group with few images"
+        if hidden_groups(scores, attribute):
+            lies = scores.part().lies(attribute, "clean", metric, views.GAP)
+            if lies and lies.last is not None:
+                yield f"the gap by {attribute} is of some groups alone"
+            if any(f"worst group by {attribute} " in text for text in by_group.worst_groups(mine)):
+                yield f"a worst group by {attribute} of some groups alone"
+
+
+def revealed(federation) -> list[str]:
+    """Small cells that follow from the sums of what sites say: each is a linear equation in the hidden cells."""
+    found = []
+    for client, hospital in federation.hospitals.items():
+        counts = described(federation, hospital)
+        shown = shown_by(federation, hospital)
+        for name, values in federation.attributes.items():
+            for c, g in _determined(
+                federation, hospital, counts, shown, name, [*values, "unknown"]
+            ):
+                found.append(f"{client}: {federation.classes[c]} of {name} {g}")
+    return found
+
+
+def _determined(federation, hospital, counts, shown, name, values):
+    """Class and group of each small cell whose number follows from the shown cells and the described sums."""
+    shape = len(federation.classes), len(values)
+    cells = np.zeros(shape, int)
+    np.add.at(cells, (hospital.y, hospital.groups[name]), 1)
+    is_hidden = np.ones(shape, bool)  # of a group that lacks a cell nobody knows which
+    for g in range(len(values) - 1):
+        key = f"{name}/{g}"
+        is_hidden[:, g] = shown.tallies[key].table.sum(1) == 0
+        if key not in shown.hidden_groups:
+            is_hidden[:, g] &= [counts["class"][value] is None for value in federation.classes]
+    places = np.flatnonzero(is_hidden)
+    sums = [c for c, value in enumerate(federation.classes) if counts["class"][value] is not None]
+    equations = [np.eye(shape[0])[[c]].T @ np.ones((1, shape[1])) for c in sums]
+    for g, value in enumerate(values):
+        if counts[name].get(value, 0) is not None:
+            equations.append(np.ones((shape[0], 1)) @ np.eye(shape[1])[[g]])
+    equations.append(np.ones(shape))
+    known = np.array([equation.ravel()[places] for equation in equations])
+    rank = np.linalg.matrix_rank(known)
+    for k, place in enumerate(places):
+        small = 0 < cells.flat[place] < hospital.smallest
+        if small and np.linalg.matrix_rank(np.vstack([known, np.eye(len(places))[k]])) == rank:
+            c, g = divmod(int(place), shape[1])
+            yield c, values[g]
