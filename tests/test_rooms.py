@@ -38,7 +38,7 @@ LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 700, 110, 8, 130
 BUDGETS = {  # syntax nodes of each room, with ten per cent to spare; raised only on purpose
     "bench": 7500,
     "commands": 19300,
-    "comparison": 10100,
+    "comparison": 11000,
     "data": 83800,
     "federation": 14900,
     "figures": 21500,
@@ -50,7 +50,7 @@ BUDGETS = {  # syntax nodes of each room, with ten per cent to spare; raised onl
     "reproduce": 29300,
     "runs": 15800,
     "scores": 39900,
-    "sites": 19500,
+    "sites": 21000,
     "stages": 11900,
     "system": 4600,
     "the ground floor": 8000,
