@@ -55,8 +55,8 @@ def at_chance(runs: Sequence[Scored]) -> str:
         parts.append(
             f"gives the same answer for every {word} image{which}"
             if same
-            else f"may be no better than chance ({chance}) on {word} images{which}: {title(metric)} {values} %, its "
-            f"95 % interval begins at {lows} %"
+            else f"may be no better than chance ({chance}) on {word} images{which}: {title(metric)} {values} % in the "
+            f"last round, whose 95 % interval begins at {lows} %"
         )
     uncorrected = all(run.scores.options.get("prior") in (None, "none") for run in runs)
     prior = PRIOR * (

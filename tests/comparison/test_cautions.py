@@ -109,7 +109,7 @@ def test_a_model_near_chance_is_said_to_be_and_one_above_it_is_not(tmp_path):
     weak, skilled = model(0.1, 1), model(2.0, 1)
     said = noted(scored(tmp_path / "a", weak, intervals=intervals(0.3, 0.38)))
     assert (
-        "may be no better than chance (33.3 %) on clean images: balanced accuracy 38.0 %, its 95 % interval begins at "
+        "may be no better than chance (33.3 %) on clean images: balanced accuracy 38.0 % in the last round, whose 95 % interval begins at "
         "30.0 %" in said
     )
     assert "chance" not in noted(scored(tmp_path / "b", skilled, intervals=intervals(0.7, 0.8)))
