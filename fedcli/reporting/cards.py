@@ -93,7 +93,8 @@ def _thresholds(system: Row) -> list[Table]:
         [point.positive, rule_in_words(point.rule), point.threshold, point.images, point.source]
         for point in chosen
     ]
-    heads = ["class", "threshold chosen for", Column("threshold", digits=4), "images", "chosen on"]
+    threshold = Column("threshold", digits=4)
+    heads: list[Column | str] = ["class", "threshold chosen for", threshold, "images", "chosen on"]
     legend = "From the validation images of these data, and for these data alone."
     return [Table.of("Thresholds", heads, lines, legend)] if lines else []
 

@@ -104,7 +104,7 @@ def test_a_damaged_file_is_computed_again(damage, tmp_path, capsys):
 def test_two_commands_at_once_compute_them_once(tmp_path, images_seen):
     shard, tables = toy_shard("north", 6), []
     commands = [
-        Thread(target=lambda: tables.append(table_of(frozen_net(), shard, tmp_path)))
+        Thread(target=lambda: tables.append(table_of(frozen_net(), shard, tmp_path)), daemon=True)
         for _ in range(2)
     ]
     for command in commands:
