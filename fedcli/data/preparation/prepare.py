@@ -62,6 +62,8 @@ def prepare(name: str, request: Request, *, work: Path, out: Path | None = None)
     check_raw(name, raw, source, card["where"])
     sample = sources.is_sample(raw)
     listing = _listing(name, card, source, request, choices)
+    if not sample:  # whose people are made up
+        column_notes.note_people(listing.rows, listing.attributes)
     if code:
         check_labels(str(code), card, listing)
         for row in listing.rows:
@@ -129,7 +131,6 @@ def _listing(
     if request.attributes:
         written = own_columns.encoding(choices.own) if choices.own.get("encoding") else "utf-8-sig"
         listing = given_tables.joined(listing, request.attributes, written)
-    column_notes.note_people(listing.rows, listing.attributes)
     return listing
 
 
