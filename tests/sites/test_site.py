@@ -287,7 +287,7 @@ def test_a_check_says_what_leaves_in_an_evaluation_and_whether_models_are_summed
     data = chain_with_tests(tmp_path)
     said = checked(data, tmp_path, "smallest_cell = 3\nsecure_aggregation = true")
     assert "its mean training loss" in said and "counts of the 10 test images" in said
-    assert "of fewer than 3 images are left out" in said and "the sum over at least 2 sites" in said
+    assert "of fewer than 3 images, and others" in said and "the sum over at least 2 sites" in said
     assert "Nothing about the test images is sent" in checked(data, tmp_path, "scores = false")
 
 
