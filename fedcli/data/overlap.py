@@ -27,17 +27,15 @@ def find(path: Path) -> dict[str, Any]:
     "alike" has patient ids that may mean one patient.
     """
     pool, rows_of, test = holdings(path)
-    parts = [rows[part] for rows in rows_of.values() for part in ("train", "val")]
-    train = np.unique(np.concatenate([test[:0], *parts]))
-    rows_by_part = {
-        part: np.concatenate([test[:0], *(rows[part] for rows in rows_of.values())])
-        for part in ("train", "val")
-    }
+    rows_by_part = {"test": test}
+    for part in ("train", "val"):
+        rows_by_part[part] = np.concatenate([test[:0], *(rows[part] for rows in rows_of.values())])
+    train = np.unique(np.concatenate([rows_by_part["train"], rows_by_part["val"]]))
     body = manifest.read(manifest.above(path, "dataset")).body
     found = {
         "patients": _patients(pool.patient, train, test, body.get("unit")),
         "pixels": _pixels(pool, train, test),
-        **shared_patients.of_parts(body.get("unit"), pool, {**rows_by_part, "test": test}),
+        **shared_patients.of_parts(body.get("unit"), pool, rows_by_part),
     }
     if pool.patient is None:
         return (

@@ -37,7 +37,7 @@ def counted(
 
 
 def of_rows(unit: str | None, rows: Iterable[Row]) -> dict[str, Any]:
-    """The same of a dataset's rows, which have no validation images."""
+    """The entry of a dataset's rows, which have no validation images."""
     sides: dict[bool, list[str]] = {False: [], True: []}
     for row in rows:
         sides[row.test].append(row.patient)
@@ -45,7 +45,7 @@ def of_rows(unit: str | None, rows: Iterable[Row]) -> dict[str, Any]:
 
 
 def of_parts(unit: str | None, pool: Pool, parts: Mapping[str, Any]) -> dict[str, Any]:
-    """The same of rows of a pool by part: train, val and test."""
+    """The entry of rows of a pool by part: train, val and test."""
     if pool.patient is None:
         return {}
     ids = {part: pool.patient[rows].tolist() for part, rows in parts.items()}
@@ -53,7 +53,7 @@ def of_parts(unit: str | None, pool: Pool, parts: Mapping[str, Any]) -> dict[str
 
 
 def with_tests(unit: str | None, held: Holdings, tested: Iterable[str]) -> dict[str, Any]:
-    """The same of the images that clients hold and of other test images, by the patient of each."""
+    """The entry of images that clients hold and other test images. tested: the patient of each of the latter."""
     if held.pool.patient is None:
         return {}
     trained = [parts[part] for parts in held.rows.values() for part in ("train", "val")]

@@ -48,7 +48,7 @@ def run(options: PartitionOptions) -> Partition:
 
 
 def divided(options: PartitionOptions) -> Partition:
-    """The same without a word about patients who are on both sides, which the caller says."""
+    """The partition that run() makes, without a warning of patients on both sides, which is left to the caller."""
     if options.merge:
         return _of_merged(options)
     if options.classes_table or options.clients_of:

@@ -5,7 +5,7 @@ import pytest
 from hospitals import write_hospitals
 
 import fedcli
-from fedcli.data import manifest, shared_patients
+from fedcli.data import manifest, shared_patients, sources
 from fedcli.data.pool import holdings
 from fedcli.reporting.rows import notes
 from fedcli.scores.evaluation_options import EvaluateOptions
@@ -172,3 +172,8 @@ def test_other_images_of_the_same_dataset_are_compared_with_those_of_the_trainin
     both = {*pool.patient[test]} & {*pool.patient[np.concatenate(trained)]}
     expected = {"shared": len(both), "of": len({*pool.patient[test]})}
     assert others.body[shared_patients.KEY] == {"unit": "patients", "test": expected}
+
+
+def test_a_dataset_of_somebody_elses_keeps_its_patients_together_by_default():
+    assert sources.USUAL["split"] == "unit"
+    assert {*sources.USUAL["splits"]} == {"unit", "image"}

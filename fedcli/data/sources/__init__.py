@@ -62,8 +62,11 @@ USUAL = {
     "citation": "none stated",
     "size": 64,
     "channels": 3,
-    "split": "image",
-    "splits": {"image": "8:2 per class"},
+    "split": "unit",
+    "splits": {
+        "unit": "8:2 per class, a patient's images together where the reader names patients",
+        "image": "8:2 per class, image by image",
+    },
     "augment": "none",
     "clients": 4,
     "sites": None,
