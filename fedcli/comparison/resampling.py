@@ -87,8 +87,9 @@ def _drawn(path: Path, _: str, identity: str, attribute: str, count: int, seed: 
         named = _named(tables, version, attribute, names)
         if places is not None:
             for metric in _without_interval(found, answers[0], places, len(names)):
-                gaps = named[Where(version, attribute=attribute, metric=metric, measure=GAP)]
-                gaps.fill(np.nan)
+                gaps = named.get(Where(version, attribute=attribute, metric=metric, measure=GAP))
+                if gaps is not None:  # one group alone with a score has no gap
+                    gaps.fill(np.nan)
         made |= named
     return _with_average(made)
 

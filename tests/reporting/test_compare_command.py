@@ -56,7 +56,7 @@ def test_the_command_takes_the_kind_of_interval(tmp_path):
 
 def test_without_runs_those_under_the_work_folder_are_compared(tmp_path, monkeypatch):
     asked = [scored(tmp_path / "a", model(0, 0), by=()), heal(tmp_path / "b", model(1, 0), by=())]
-    monkeypatch.setattr(compare, "runs_in", lambda path: asked if path == tmp_path else [])
+    monkeypatch.setattr(compare, "every_run", lambda path: asked if path == tmp_path else [])
     out, _ = fedcli("--work", tmp_path, "--resamples", 100, "--json=full")
     assert json.loads(out)["rows"]
 
