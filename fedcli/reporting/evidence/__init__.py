@@ -46,7 +46,9 @@ def guidelines(path: Path, scores: Scores) -> list[Guideline]:
     sources = _sources(path, scores)
     answered = []
     for guideline in tomllib.loads(ITEMS.read_text(encoding="utf-8"))["guideline"]:
-        items = [_item(*item, sources) for item in guideline["items"]]
+        items = [
+            _item(number, asks, fields, sources) for number, asks, fields in guideline["items"]
+        ]
         states = [item["state"] for item in items]
         answered.append(
             {
