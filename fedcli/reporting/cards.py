@@ -18,7 +18,7 @@ from .page import Document, provenance
 from .page.lead import described, facts, generated, sentence
 from .row import Row
 from .rows import compared
-from .table import Column, Section, Table
+from .table import Column, Heads, Section, Table
 from .tables import Report, report
 
 WRITE = "A person must write this: {}."
@@ -93,8 +93,13 @@ def _thresholds(system: Row) -> list[Table]:
         [point.positive, rule_in_words(point.rule), point.threshold, point.images, point.source]
         for point in chosen
     ]
-    threshold = Column("threshold", digits=4)
-    heads: list[Column | str] = ["class", "threshold chosen for", threshold, "images", "chosen on"]
+    heads: Heads = [
+        "class",
+        "threshold chosen for",
+        Column("threshold", digits=4),
+        "images",
+        "chosen on",
+    ]
     legend = "From the validation images of these data, and for these data alone."
     return [Table.of("Thresholds", heads, lines, legend)] if lines else []
 
