@@ -1,10 +1,11 @@
-"""Cautions without which no score may be read: models that may be no better than chance, systems whose gap between
-groups is smaller because the best group lost, while no group gained (levelling down), and numbers between groups that a
-group too small to be reliable decides: they are marked and are never the best.
+"""Cautions that a reader of scores needs.
+
+They are on models that may be no better than chance; on systems whose gap between groups is smaller because
+the best group lost, while no group gained (levelling down); and on numbers between groups that a group too
+small to be reliable decides: such numbers are marked and are never the best.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 
 import numpy as np
 
@@ -28,115 +29,156 @@ SPREADS = views.AMONG[1:]  # numbers that one client can decide
 NO_SCORES = "{groups}; without the scores of all groups there is no gap, worst group or equity-scaled AUC by {by}."
 BY_FEW = "; a group with few images, or few or none of a class, decides the gap"
 MORE = "a higher --lr or more rounds"
-PRIOR = (
-    f"--prior logit-adjust, {MORE}"  # where nothing corrects for rare classes, and some are rare
-)
+PRIOR = f"--prior logit-adjust, {MORE}"  # if some classes are rare, and nothing corrects for that
 LESS_NOISE = "less noise (--{}), or more clients"
 PLAIN = {  # options that leave rare classes as they are
     "prior": (None, "none"),
     "class_weights": (None, "none"),
     "loss": (None, "cross-entropy"),
 }
-UNEQUAL = 2  # times as many training images of the commonest class as of the rarest, from which a prior may help
+# a prior may help if the commonest class has at least this many times the training images of the rarest
+UNEQUAL = 2
 
 
 def at_chance(runs: Sequence[Scored]) -> str:
-    """On which images these runs may be no better than chance, in words, with advice; "" where they are better.
+    """The images on which these runs may be no better than chance, in words, with advice; "" if they are better.
 
-    A run counts where the lower bound of its interval is not above chance, which is one divided by the classes that the
+    A run counts if the lower bound of its interval is not above chance, which is one divided by the classes that the
     test images have, or 1/2 of several labels per image.
     """
+    clean, corrupted = MODELS
+    words = {clean: clean, corrupted: versions(run.scores for run in runs)[corrupted]}
     parts = []
-    for version, word in (
-        (MODELS[0], MODELS[0]),
-        (MODELS[1], versions(run.scores for run in runs)[MODELS[1]]),
-    ):
-        if not (stuck := [run for run in runs if _is_stuck(run, version)]):
-            continue
-        which = f" ({'; '.join(run.which for run in stuck)})" if len(stuck) < len(runs) else ""
-        same = ""
-        with suppress(FedcliError):  # there are no predictions beside them
-            same = one_class(stuck, version)
-        metric = stuck[0].scores.usual[0]
-        scores = [run.scores.versions[version][metric] for run in stuck]
-        values, lows = (
-            ", ".join(f"{100 * x:.1f}" for x in each)
-            for each in zip(*((i.last, i.low) for i in scores))
-        )
-        chance = f"{100 / stuck[0].scores.answers(version):.1f} %"
-        parts.append(
-            f"gives the same answer for every {word} image{which}"
-            if same
-            else f"may be no better than chance ({chance}) on {word} images{which}: {title(metric)} {values} % in the "
-            f"last round, its 95 % interval begins at {lows} %"
-        )
-    return f"{'; '.join(parts)}. Try {_advice(runs)}" if parts else ""
+    for version, word in words.items():
+        stuck = [run for run in runs if _is_stuck(run, version)]
+        if stuck:
+            all_runs = len(stuck) == len(runs)
+            parts.append(_chance_in_words(stuck, version, word, all_runs=all_runs))
+    if not parts:
+        return ""
+    return f"{'; '.join(parts)}. Try {_advice(runs)}"
+
+
+def _chance_in_words(stuck: Sequence[Scored], version: str, word: str, *, all_runs: bool) -> str:
+    """A clause on runs that may be no better than chance. word: for the version of the test images."""
+    images = f"{word} images"
+    one_image = f"{word} image"
+    if not all_runs:
+        which = "; ".join(run.which for run in stuck)
+        images += f" ({which})"
+        one_image += f" ({which})"
+    if _has_one_answer(stuck, version):
+        return f"gives the same answer for every {one_image}"
+    scores = stuck[0].scores
+    metric = scores.usual[0]
+    values = []
+    lower_bounds = []
+    for run in stuck:
+        score = run.scores.versions[version][metric]
+        values.append(f"{100 * (score.last or 0):.1f}")
+        lower_bounds.append(f"{100 * (score.low or 0):.1f}")
+    chance = f"{100 / scores.answers(version):.1f} %"
+    return (
+        f"may be no better than chance ({chance}) on {images}: {title(metric)} {', '.join(values)} % "
+        f"in the last round, its 95 % interval begins at {', '.join(lower_bounds)} %"
+    )
+
+
+def _has_one_answer(runs: Sequence[Scored], version: str) -> bool:
+    try:
+        return bool(one_class(runs, version))
+    except FedcliError:  # there are no predictions next to the scores
+        return False
 
 
 def _advice(runs: Sequence[Scored]) -> str:
-    """Options that may help these runs: less noise of differential privacy, or a prior where some classes are rare."""
-    noises = [_noise(run.scores) for run in runs]
-    if all(noises):
-        return LESS_NOISE.format(noises[0])
-    return PRIOR if all(_may_take_prior(run.scores) for run in runs) else MORE
+    """Options that may help these runs: less noise of differential privacy, or a prior if some classes are rare."""
+    noise_options = [_noise(run.scores) for run in runs]
+    if all(noise_options):
+        return LESS_NOISE.format(noise_options[0])
+    if all(_may_take_prior(run.scores) for run in runs):
+        return PRIOR
+    return MORE
 
 
 def _noise(scores: Scores) -> str:
-    """The option of differential privacy that a run was trained with; "" of none."""
-    on = [name for name in ("dp_noise", "dp_sgd") if scores.options.get(name)]
-    return on[0].replace("_", "-") if on else ""
+    """The option of differential privacy that a run was trained with; "" for none."""
+    for name in ("dp_noise", "dp_sgd"):
+        if scores.options.get(name):
+            return name.replace("_", "-")
+    return ""
 
 
 def _may_take_prior(scores: Scores) -> bool:
-    """Tell whether a run's classes have unlike numbers of training images, and nothing corrects for that."""
+    """Tell whether a run's classes have unequal numbers of training images, and nothing corrects for that."""
     options = scores.options
-    sampling = str(options.get("sampling", ""))
-    plain = all(options.get(name) in usual for name, usual in PLAIN.items())
-    if not plain or "balanced" in sampling or options.get("dp_sgd") or scores.several_labels:
+    is_plain = all(options.get(name) in usual for name, usual in PLAIN.items())
+    is_balanced = "balanced" in str(options.get("sampling", ""))
+    if not is_plain or is_balanced or options.get("dp_sgd") or scores.several_labels:
         return False
-    by_shot = scores.shots.classes.values() if scores.shots else ()
-    images = [count for classes in by_shot for count in classes.values() if count]
-    return bool(images) and max(images) >= UNEQUAL * min(images)
+    image_counts: list[int] = []
+    if scores.shots:
+        for classes in scores.shots.classes.values():
+            image_counts += [count for count in classes.values() if count]
+    return bool(image_counts) and max(image_counts) >= UNEQUAL * min(image_counts)
 
 
 def _is_stuck(run: Scored, version: str) -> bool:
     score = run.scores.versions.get(version, {}).get(run.scores.usual[0])
     if score is None or score.low is None:
         return False
-    seen = run.scores.answers(version)
-    return seen > 1 and bool(apart(score.low, 1 / seen) <= 0)
+    answers = run.scores.answers(version)
+    return answers > 1 and bool(apart(score.low, 1 / answers) <= 0)
 
 
-def levelling_down(
-    systems: Sequence[tuple[str, Sequence[Scored]]], test: Callable[[Where, int], Difference | None]
-) -> Iterator[str]:
-    """A sentence for each attribute and each system, given with its name, that levels down against the first one.
+Test = Callable[[Where, int], Difference | None]  # of a score and the index of a system
 
-    test: of a score and the place of a system: its test against the first, None where there is none.
+
+def levelling_down(systems: Sequence[tuple[str, Sequence[Scored]]], test: Test) -> Iterator[str]:
+    """A sentence for each attribute and each system that levels down compared with the first one.
+
+    systems: names with their runs. test: a system's test against the first one in a score; None if there is none.
     """
-    for place, (name, runs) in enumerate(systems[1:], 1):
-        base, first = systems[0]
-        for attribute in (each for each in runs[0].scores.groups if each in first[0].scores.groups):
-            before, after = _group_means(first, attribute), _group_means(runs, attribute)
-            shared = [group for group in after if group in before]
-            if len(shared) < 2:
+    base, base_runs = systems[0]
+    for index, (name, runs) in enumerate(systems[1:], 1):
+        for attribute in runs[0].scores.groups:
+            if attribute not in base_runs[0].scores.groups:
                 continue
-            was, now = [before[group] for group in shared], [after[group] for group in shared]
-            narrower = (max(was) - min(was)) - (max(now) - min(now))
-            if apart(narrower, 0.0) > 0 and (apart(now, was) <= 0).all():
-                best, area = max(shared, key=lambda group: before[group]), runs[0].scores.usual[1]
-                tested = test(
-                    Where("clean", attribute=attribute, metric=area, measure=views.GAP), place
-                )
-                sure = tested is not None and significant(tested)
-                each = [run.scores for run in (*first, *runs)]
-                few = BY_FEW * (views.GAP in small_decides(each, attribute, "clean", area, LAST5))
-                yield (
-                    f"{name}: smaller gap by {attribute} than {base}"
-                    f"{' only because' if sure else ', as'} no group gained and {best} fell from "
-                    f"{100 * before[best]:.1f} to {100 * after[best]:.1f} % {title(area)} (levelling down"
-                    f"{'' if sure else _unsure(tested)}{few})"
-                )
+            before = _group_means(base_runs, attribute)
+            after = _group_means(runs, attribute)
+            if not _levels_down(before, after):
+                continue
+            area = runs[0].scores.usual[1]
+            tested = test(
+                Where("clean", attribute=attribute, metric=area, measure=views.GAP), index
+            )
+            best = max(
+                (group for group in after if group in before), key=lambda group: before[group]
+            )
+            fall = f"{best} fell from {100 * before[best]:.1f} to {100 * after[best]:.1f} %"
+            link = ", as"
+            certainty = _unsure(tested)
+            if tested is not None and significant(tested):
+                link = " only because"
+                certainty = ""
+            scores = [run.scores for run in (*base_runs, *runs)]
+            decided = small_decides(scores, attribute, "clean", area, LAST5)
+            few = BY_FEW if views.GAP in decided else ""
+            yield (
+                f"{name}: smaller gap by {attribute} than {base}{link} no group gained and {fall} "
+                f"{title(area)} (levelling down{certainty}{few})"
+            )
+
+
+def _levels_down(before: Mapping[str, float], after: Mapping[str, float]) -> bool:
+    """Tell whether the gap between groups became smaller, and no group gained. Arguments: group -> score."""
+    shared = [group for group in after if group in before]
+    if len(shared) < 2:
+        return False
+    old = [before[group] for group in shared]
+    new = [after[group] for group in shared]
+    narrowing = (max(old) - min(old)) - (max(new) - min(new))
+    return bool(apart(narrowing, 0.0) > 0 and (apart(new, old) <= 0).all())
 
 
 def _unsure(tested: Difference | None) -> str:
@@ -149,33 +191,39 @@ def _unsure(tested: Difference | None) -> str:
 def _group_means(runs: Sequence[Scored], attribute: str) -> dict[str, float]:
     """Each group's mean over rounds and runs on clean images, of groups that have a score in every run."""
     area = runs[0].scores.usual[1]
-    each = [
-        views.comparable(run.scores.groups[attribute]["clean"].get(area, {}))
-        for run in runs
-        if attribute in run.scores.groups
-    ]
-    known = {
-        group: [m for scores in each if (m := scores.get(group, Score()).mean) is not None]
-        for group in each[0]
-    }
-    return {
-        group: float(np.mean(means)) for group, means in known.items() if len(means) == len(each)
-    }
-
-
-def doubtful(runs: Sequence[Scores], metrics: Sequence[str], at: str, view: str = "") -> list[str]:
-    """The columns of a report, of one system's scores or of one view of them, that a small group or client decides."""
-    shown = list(dict.fromkeys([*metrics, ONE.area, *SEVERAL.usual]))
     columns = []
-    for name in dict.fromkeys(name for scores in runs for name in scores.groups):
-        for metric in shown:
-            for what in sorted(small_decides(runs, name, "clean", metric, at, view)):
-                columns.append(f"{name} {what} {metric}")
-            if has_small_group(runs, name, metric):
-                columns.append(f"{name} {SCALED} ({metric})")
-    for metric in shown:
+    for run in runs:
+        if attribute in run.scores.groups:
+            scores_by_metric = run.scores.groups[attribute]["clean"]
+            columns.append(views.comparable(scores_by_metric.get(area, {})))
+    means_by_group = {}
+    for group in columns[0]:
+        means = [column.get(group, Score()).mean for column in columns]
+        numbers = [mean for mean in means if mean is not None]
+        if len(numbers) == len(columns):
+            means_by_group[group] = float(np.mean(numbers))
+    return means_by_group
+
+
+def doubtful(
+    runs: Sequence[Scores], metrics: Sequence[str], rounds: str, view: str = ""
+) -> list[str]:
+    """The columns of a report, of one system's scores or of one view of them, that a small group or client decides.
+
+    rounds: LAST, LAST5 or BEST.
+    """
+    shown_metrics = dict.fromkeys([*metrics, ONE.area, *SEVERAL.usual])
+    attributes = dict.fromkeys(name for scores in runs for name in scores.groups)
+    columns = []
+    for attribute in attributes:
+        for metric in shown_metrics:
+            for measure in sorted(small_decides(runs, attribute, "clean", metric, rounds, view)):
+                columns.append(f"{attribute} {measure} {metric}")
+            if has_small_group(runs, attribute, metric):
+                columns.append(f"{attribute} {SCALED} ({metric})")
+    for metric in shown_metrics:
         if any(small_clients(scores, metric) for scores in runs):
-            columns += [f"{what} {metric}" for what in SPREADS]
+            columns += [f"{spread} {metric}" for spread in SPREADS]
     return columns
 
 
@@ -200,22 +248,27 @@ def small_clients(scores: Scores, metric: str) -> dict[str, str]:
 
 
 def small_decides(
-    runs: Sequence[Scores], attribute: str, version: str, metric: str, at: str, view: str = ""
+    runs: Sequence[Scores], attribute: str, version: str, metric: str, rounds: str, view: str = ""
 ) -> set[str]:
-    """The numbers between groups ("worst group", "gap") that a small group decides: those of the groups' means."""
-    if not views.compared(metric) or (at == BEST and view):
+    """The numbers between groups ("worst group", "gap") that a small group decides, made of the groups' means.
+
+    rounds: LAST, LAST5 or BEST.
+    """
+    if not views.compared(metric) or (rounds == BEST and view):
         return set()
     small: set[str] = set()
     columns = []
     for scores in runs:
-        part = scores.part(model=table.BEST) if at == BEST else scores.part(view)
+        part = scores.part(model=table.BEST) if rounds == BEST else scores.part(view)
         column = part.groups.get(attribute, {}).get(version, {}).get(metric, {})
         if column:
             small |= small_groups(scores, attribute, metric).keys()
             columns.append(column)
     if not small:
         return set()
-    means = {name: _mean_of([column.get(name) for column in columns], at) for name in columns[0]}
+    means = {}
+    for group in columns[0]:
+        means[group] = _mean_of([column.get(group) for column in columns], rounds)
     ends = views.worst_and_best(means, low=better_low(metric))
     if ends is None:
         return set()
@@ -225,15 +278,17 @@ def small_decides(
     return {views.GAP} if best in small else set()
 
 
-def _mean_of(scores: Sequence[Score | None], at: str) -> float | None:
+def _mean_of(scores: Sequence[Score | None], rounds: str) -> float | None:
     """The mean over runs of a group's score, in the last round or over the kept ones."""
-    return mean_of([score.alone() if score and at == LAST else score for score in scores])
+    if rounds == LAST:
+        return mean_of([score.alone() if score else score for score in scores])
+    return mean_of(scores)
 
 
 def small_groups(scores: Scores, attribute: str, *metrics: str) -> dict[str, str]:
     """The groups too small to be reliable, with the reason; the same in every version and round.
 
-    metrics: the scores that are shown; none where any may be.
+    metrics: the scores that are shown; none if any may be.
     A group without any test image, such as a hospital that is left out, has no score that could be unreliable.
     """
     return {
@@ -244,72 +299,76 @@ def small_groups(scores: Scores, attribute: str, *metrics: str) -> dict[str, str
 
 
 def hidden_groups(scores: Scores, attribute: str) -> dict[str, str]:
-    """The groups of which sites hide images, with how many in words; they have no scores."""
+    """The groups of which sites hide images, with the number in words; they have no scores."""
     members = scores.members(attribute)
     return {group: score.small for group, score in members.items() if score.hidden}
 
 
 def hidden_note(runs: Iterable[Scores], attribute: str = "") -> str:
-    """A sentence on the groups of which sites hide images; "" where there are none. attribute: of this one alone."""
-    notes: dict[str, dict[str, None]] = {}
+    """A sentence on the groups of which sites hide images; "" if there are none. attribute: this one alone."""
+    notes_by_attribute: dict[str, dict[str, None]] = {}
     for scores in runs:
-        for name in scores.groups if not attribute else [attribute]:
+        for name in [attribute] if attribute else scores.groups:
             for group, words in hidden_groups(scores, name).items():
-                notes.setdefault(name, {})[f"{name} {group}: {words}"] = None
-    sentences = [NO_SCORES.format(groups="; ".join(notes[name]), by=name) for name in notes]
+                note = f"{name} {group}: {words}"
+                notes_by_attribute.setdefault(name, {})[note] = None
+    sentences = []
+    for name, notes in notes_by_attribute.items():
+        sentences.append(NO_SCORES.format(groups="; ".join(notes), by=name))
     return " ".join(sentences)
 
 
 def small_in_sets(sets: Mapping[str, Scores], attribute: str) -> dict[str, str]:
-    """Groups too small to be reliable in some of several test sets, with the reason, and in which of them.
+    """Groups too small to be reliable in some of several test sets, with the reason and the test sets.
 
-    sets: which test set -> the scores of a run on it.
+    sets: the scores of a run on each test set, by its name.
     """
-    reasons: dict[str, list[str]] = {}
-    members = {which: scores.members(attribute) for which, scores in sets.items()}
-    for value in dict.fromkeys(
-        value
-        for known in members.values()
-        for value, score in known.items()
-        if score.count or score.hidden
-    ):
-        for which in sets:
-            if why := _why_small(members[which].get(value, Score())):
-                reasons.setdefault(value, []).append(f"{why} ({which})" if len(sets) > 1 else why)
-    return {value: "; ".join(whys) for value, whys in reasons.items()}
+    members_by_set = {name: scores.members(attribute) for name, scores in sets.items()}
+    groups: dict[str, None] = {}
+    for members in members_by_set.values():
+        for group, score in members.items():
+            if score.count or score.hidden:
+                groups[group] = None
+    reasons_by_group = {}
+    for group in groups:
+        reasons = []
+        for name, members in members_by_set.items():
+            reason = _why_small(members.get(group, Score()))
+            if reason:
+                reasons.append(f"{reason} ({name})" if len(sets) > 1 else reason)
+        if reasons:
+            reasons_by_group[group] = "; ".join(reasons)
+    return reasons_by_group
 
 
 def _why_small(score: Score) -> str:
-    """Why a group of a test set has no reliable score; "" where it has one."""
-    return score.small if score.count or score.hidden else "no test image"
+    """The reason why a group of a test set has no reliable score; "" if it has one."""
+    if score.count or score.hidden:
+        return score.small
+    return "no test image"
 
 
 def unreliable_groups(scores: Scores) -> list[str]:
-    """Sentences on all test images where a class has few, on hidden groups, on groups of few images, and on each that
-    lacks a class.
+    """Sentences on all test images if a class has few, on hidden groups, on groups of few images, and on each
+    group that lacks a class.
     """
-    overall = next(iter(scores.versions["clean"].values()), Score()).missing
-    sentences = _of_all_images(scores)
-    few, lacking = [], []
-    for name in scores.groups:
-        for value in small_groups(scores, name):
-            score = scores.members(name)[value]
-            classes = [
-                scores.classes[at]
-                for at in score.missing
-                if at not in overall and at < len(scores.classes)
-            ]
+    few = []
+    lacking = []
+    for attribute in scores.groups:
+        members = scores.members(attribute)
+        for group in small_groups(scores, attribute):
+            score = members[group]
+            classes = _classes_it_lacks(scores, score)
             if JOIN in score.small or not classes:
-                few.append(f"{name} {value} ({score.small})")
+                few.append(f"{attribute} {group} ({score.small})")
             else:
-                seen, known = (
-                    len(scores.classes) - len(score.missing),
-                    len(scores.classes) - len(overall),
-                )
+                covered = len(scores.classes) - len(score.missing)
+                present = len(scores.classes) - len(_absent_classes(scores))
                 lacking.append(
-                    f"{name} {value} has no test image of {' or '.join(classes)}: its AUC covers {seen} of {known} "
-                    "classes"
+                    f"{attribute} {group} has no test image of {' or '.join(classes)}: "
+                    f"its AUC covers {covered} of {present} classes"
                 )
+    sentences = _of_all_images(scores)
     if few:
         sentences.append(f"groups of few test images: {', '.join(few)}")
     hidden = hidden_note([scores])
@@ -318,19 +377,31 @@ def unreliable_groups(scores: Scores) -> list[str]:
     return sentences + lacking
 
 
+def _absent_classes(scores: Scores) -> tuple[int, ...]:
+    """Indices of the classes of which there is no test image at all."""
+    for score in scores.versions["clean"].values():
+        return score.missing
+    return ()
+
+
+def _classes_it_lacks(scores: Scores, score: Score) -> list[str]:
+    """Names of the classes that some test images have and those of this score do not."""
+    absent = _absent_classes(scores)
+    lacking = [index for index in score.missing if index not in absent]
+    return [scores.classes[index] for index in lacking if index < len(scores.classes)]
+
+
 def _of_all_images(scores: Scores) -> list[str]:
-    """A sentence where all test images together are few, or those of a class are."""
+    """A sentence if there are few test images, or few of a class."""
     small = scores.versions["clean"].get(scores.usual[1], Score()).small
     return [f"few test images: {small}; {TOO_NARROW}"] if small else []
 
 
 def doubtful_decisions(scores: Scores, attribute: str, names: Sequence[str]) -> set[str]:
-    """Those of these differences in decisions that a small group may decide: all, where there is one.
+    """The differences in decisions that a small group may decide: all of them, if there is such a group.
 
-    the table holds no group's own rates, so which groups differ most is not known.
+    The table holds no group's own rates, so which groups differ most is not known.
     """
-    return (
-        {name for name in names if name.startswith(PARITY)}
-        if small_groups(scores, attribute)
-        else set()
-    )
+    if not small_groups(scores, attribute):
+        return set()
+    return {name for name in names if name.startswith(PARITY)}

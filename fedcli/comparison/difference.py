@@ -31,8 +31,12 @@ DEPENDENT = "McNemar's and DeLong's tests take images as independent, and patien
 
 @dataclass(frozen=True)
 class GroupTests:
-    """The gaps between the groups of an attribute, and each group; small: group -> why; unknown: images in no group,
-    None where sites hide that."""
+    """The gaps between the groups of an attribute, and each group.
+
+    Attributes:
+        small: the reason for each group that is too small.
+        unknown: the number of images in no group, None where sites hide it.
+    """
 
     gaps: list[Compared]
     each: list[Compared]
@@ -42,11 +46,8 @@ class GroupTests:
 
 def headline(paired: Paired, resamples: Resamples, metrics: Sequence[str]) -> list[Compared]:
     """A row for each version and metric that all runs have."""
-    return _rows(
-        paired,
-        resamples,
-        [Where(version, metric=metric) for version in VERSIONS for metric in metrics],
-    )
+    wheres = [Where(version, metric=metric) for version in VERSIONS for metric in metrics]
+    return _rows(paired, resamples, wheres)
 
 
 def group_tests(
@@ -54,62 +55,64 @@ def group_tests(
 ) -> GroupTests:
     """Gaps between the groups of an attribute, and each group, in both systems.
 
-    A group's place among the groups may differ from fold to fold.
+    A group's index among the groups may differ from fold to fold.
     """
     runs = one_of_each([run for run, _ in paired.pairs])
-    first, by = predicted(runs[0].path), Where(attribute=name)
-    all_groups = [
-        by._replace(version=version, metric=metric)
-        for version in first.tables
-        for metric in metrics
-    ]
+    images = predicted(runs[0].path)
+    groups = images.grouping(name)[1]
+    of_gaps = []
+    of_groups = []
+    for version in images.tables:
+        for metric in metrics:
+            where = Where(version, attribute=name, metric=metric)
+            of_gaps.append(where._replace(measure=GAP))
+            of_groups += [where._replace(group=group) for group in groups]
     return GroupTests(
-        _rows(paired, resamples, [of._replace(measure=GAP) for of in all_groups]),
-        _rows(
-            paired,
-            resamples,
-            [of._replace(group=group) for of in all_groups for group in first.grouping(name)[1]],
-        ),
-        small_in_sets({run.which: run.scores for run in runs}, name),
-        _unknown(runs, name),
+        gaps=_rows(paired, resamples, of_gaps),
+        each=_rows(paired, resamples, of_groups),
+        small=small_in_sets({run.which: run.scores for run in runs}, name),
+        unknown=_unknown(runs, name),
     )
 
 
-def _rows(paired: Paired, resamples: Resamples, scores: Iterable[Where]) -> list[Compared]:
-    """Rows of one pair of systems each, where there is nothing to adjust."""
-    rows = (difference(of, paired, resamples) for of in scores)
-    return [adjusted(row, row.p, row.p_seeds) for row in rows if row]
+def _rows(paired: Paired, resamples: Resamples, wheres: Iterable[Where]) -> list[Compared]:
+    """Rows of one pair of systems each, so that there is nothing to adjust."""
+    rows = []
+    for where in wheres:
+        row = difference(where, paired, resamples)
+        if row:
+            rows.append(adjusted(row, row.p, row.p_seeds))
+    return rows
 
 
-def difference(of: Where, paired: Paired, resamples: Resamples) -> Compared | None:
-    """One score of both systems; None where some run does not have it or it cannot be resampled.
+def difference(where: Where, paired: Paired, resamples: Resamples) -> Compared | None:
+    """One score of both systems; None if some run does not have it or it cannot be resampled.
 
     Both means, the difference, its interval and p over patients weigh every run alike, as tables of a report do; tests
     over folds or splits take one number of each, however many runs it has.
     """
     pairs, sample, _ = paired
-    scores_a = _of_all([run for run, _ in pairs], of)
-    scores_b = _of_all([run for _, run in pairs], of)
-    if not scores_a or not scores_b or not can_resample(pairs, of):
+    scores_a = _of_all([run for run, _ in pairs], where)
+    scores_b = _of_all([run for _, run in pairs], where)
+    if not scores_a or not scores_b or not can_resample(pairs, where):
         return None
-    first, second = over_runs(scores_a), over_runs(scores_b)
-    assert first.mean is not None and second.mean is not None  # of runs that have the score
-    differences = drawn_difference(pairs, of, resamples)  # [B]
-    units = differing(pairs, of)
+    mean_a = over_runs(scores_a)
+    mean_b = over_runs(scores_b)
+    assert mean_a.mean is not None and mean_b.mean is not None  # of runs that have the score
+    differences = drawn_difference(pairs, where, resamples)  # [B]
+    units = differing(pairs, where)
     a = sample.means([_mean(score) for score in scores_a])
     b = sample.means([_mean(score) for score in scores_b])
     t = paired_t(a, b, overlap=sample.overlap)
-    tests = {
-        "corrected_t" if sample.overlap else "paired_t": asdict(t),
-        "wilcoxon": asdict(wilcoxon(a, b)),
-    }
+    name_of_t = "corrected_t" if sample.overlap else "paired_t"
+    tests = {name_of_t: asdict(t), "wilcoxon": asdict(wilcoxon(a, b))}
     row = Compared(
-        version=of.version,
-        metric=of.metric,
-        group=of.group,
-        a=first,
-        b=second,
-        difference=second.mean - first.mean,
+        version=where.version,
+        metric=where.metric,
+        group=where.group,
+        a=mean_a,
+        b=mean_b,
+        difference=mean_b.mean - mean_a.mean,
         p=bootstrap_p(differences, units),
         differing=units,
         unit=sample.unit,
@@ -120,20 +123,30 @@ def difference(of: Where, paired: Paired, resamples: Resamples) -> Compared | No
         over_seeds=tests if sample.count > 1 else None,
         p_seeds=t.p,
     )
-    if (_patients(pairs, of) if of.group else sample.units) < 2:
+    patients = _patients(pairs, where) if where.group else sample.units
+    if patients < 2:
         return row
     low, high = interval(differences)
-    if resamples.bca and not any(predicted(run.path).counted for pair in pairs for run in pair):
-        without = left_difference(pairs, of, resamples, sample.sets)
+    if resamples.bca and not _any_counted(pairs):
+        without = left_difference(pairs, where, resamples, sample.sets)
         low, high = bca_interval(row.difference, differences, without)
     return replace(row, low=low, high=high)
 
 
-def _of_all(runs: Sequence[Scored], of: Where) -> list[Score]:
-    """A score of every run; none where some run does not have it."""
-    of_runs = [run.number(of) for run in runs]
-    scores = [score for score in of_runs if score]
-    return scores if len(scores) == len(runs) else []
+def _any_counted(pairs: Pairs) -> bool:
+    """Tell whether sites counted for some run."""
+    return any(predicted(run.path).counted for pair in pairs for run in pair)
+
+
+def _of_all(runs: Sequence[Scored], where: Where) -> list[Score]:
+    """A score of every run; [] if some run does not have it."""
+    scores = []
+    for run in runs:
+        score = run.number(where)
+        if score is None:
+            return []
+        scores.append(score)
+    return scores
 
 
 def _mean(score: Score) -> float:
@@ -142,43 +155,62 @@ def _mean(score: Score) -> float:
     return mean
 
 
-def _patients(pairs: Pairs, of: Where) -> int:
-    sets = [predicted(run.path) for run in one_of_each([run for run, _ in pairs])]
-    return sum(len(np.unique(found.of(of.attribute).units[found.members(of)])) for found in sets)
+def _patients(pairs: Pairs, where: Where) -> int:
+    """The number of patients that a score covers, over all test sets."""
+    patients = 0
+    for run in one_of_each([run for run, _ in pairs]):
+        images = predicted(run.path)
+        units = images.of(where.attribute).units[images.members(where)]
+        patients += len(np.unique(units))
+    return patients
 
 
 def _unknown(runs: Sequence[Scored], attribute: str) -> int | None:
-    """Test images in no group of an attribute; None where sites hide that of some."""
+    """The number of test images in no group of an attribute; None where sites hide it for some."""
     total = 0
     for run in runs:
         images = predicted(run.path)
-        unknown = int((images.grouping(attribute)[0] < 0).sum())
-        counted = run.scores.grouped[attribute].unknown if images.counted else unknown
-        if counted is None:
+        unknown: int | None = int((images.grouping(attribute)[0] < 0).sum())
+        if images.counted:
+            unknown = run.scores.grouped[attribute].unknown
+        if unknown is None:
             return None
-        total += counted
+        total += unknown
     return total
 
 
 def image_tests(a: Scored, b: Scored) -> dict[str, Any]:
     """McNemar's test, and DeLong's of two classes, on the last round's models of one pair of runs.
 
-    Of several labels per image McNemar's is of the images whose labels are all right. Both take images as independent,
-    so where a patient has several they are None, and `reason` says why.
+    Of several labels per image McNemar's covers the images whose labels are all right. Both take images as independent,
+    so if a patient has several they are None, and `reason` says why.
     """
-    first, second = predicted(a.path), predicted(b.path)
-    result: dict[str, Any] = {"seed": a.seed, "which": a.which, "versions": {}}
-    independent = len(np.unique(first.units)) == len(first.units)
-    for version in () if first.counted else first.last:  # which need single images
-        if version not in second.last or len(first.last[version]) + len(second.last[version]) > 2:
-            continue  # several models answer for one image
-        y, tables = first.y, [first.last[version][0], second.last[version][0]]
-        right = [np.all(Task.of(y).right(table, y), axis=1) for table in tables]  # bool [N]
-        tests: dict[str, Any] = {"mcnemar": asdict(mcnemar(*right))}
-        if y.ndim == 1 and tables[0].shape[1] == 2 and np.bincount(y, minlength=2).min() > 1:
-            a_scores, b_scores = (probabilities(table)[:, 1] for table in tables)
-            tests["delong"] = asdict(delong(a_scores, b_scores, y))
+    images_a = predicted(a.path)
+    images_b = predicted(b.path)
+    by_version: dict[str, Any] = {}
+    result = {"seed": a.seed, "which": a.which, "versions": by_version}
+    if images_a.counted:  # the tests need single images
+        return result
+    independent = len(np.unique(images_a.units)) == len(images_a.units)
+    for version, tables_a in images_a.last.items():
+        tables_b = images_b.last.get(version, [])
+        if len(tables_a) != 1 or len(tables_b) != 1:  # several models answer for one image
+            continue
+        tests = _tests_of_images(images_a.y, tables_a[0], tables_b[0])
         if not independent:
             tests = dict.fromkeys(tests) | {"reason": DEPENDENT}
-        result["versions"][version] = tests
+        by_version[version] = tests
     return result
+
+
+def _tests_of_images(y: np.ndarray, logits_a: np.ndarray, logits_b: np.ndarray) -> dict[str, Any]:
+    """Both tests of two models' answers [N, C] to the same images; DeLong's of two classes alone."""
+    task = Task.of(y)
+    right_a = np.all(task.right(logits_a, y), axis=1)  # bool [N]
+    right_b = np.all(task.right(logits_b, y), axis=1)
+    tests: dict[str, Any] = {"mcnemar": asdict(mcnemar(right_a, right_b))}
+    if y.ndim == 1 and logits_a.shape[1] == 2 and np.bincount(y, minlength=2).min() > 1:
+        scores_a = probabilities(logits_a)[:, 1]
+        scores_b = probabilities(logits_b)[:, 1]
+        tests["delong"] = asdict(delong(scores_a, scores_b, y))
+    return tests

@@ -1,8 +1,8 @@
-"""Pairs of runs of two systems, and what the pairs are a sample of.
+"""Pairs of runs of two systems, and the population that the pairs are a sample of.
 
-Two runs of different systems are a pair where their seeds are equal, of training and of the data (and the fold, where
-folds take the place of seeds). Pairs of one test set are a sample of seeds; pairs whose test sets differ are a sample
-of folds, or of splits that were drawn anew.
+Two runs of different systems are a pair if their seeds are equal, of training and of the data (and the
+fold, if folds take the place of seeds). Pairs of one test set are a sample of seeds; pairs whose test sets
+differ are a sample of folds, or of splits that were drawn anew.
 """
 
 from collections.abc import Hashable, Sequence
@@ -26,9 +26,11 @@ COUNTED = (
 class Sample:
     """The population that the pairs of a comparison are a sample of.
 
-    over: "seeds", where all have one test set, else "folds" or "splits". sets: the number of each pair's test set.
-    overlap: test images per training image, mean over the test sets; 0 of seeds.
-    test_images, units: of all test sets together; unit: "patient or lesion" or "image".
+    Attributes:
+        over: "seeds" if all pairs have one test set, else "folds" or "splits".
+        sets: the number of each pair's test set.
+        overlap: test images per training image, mean over the test sets; 0 of seeds.
+        test_images, units: counts over all test sets together; unit: "patient or lesion" or "image".
     """
 
     over: str
@@ -40,17 +42,20 @@ class Sample:
 
     @property
     def count(self) -> int:
-        """Seeds, folds or splits."""
-        return len(self.sets) if self.over == "seeds" else max(self.sets) + 1
+        """The number of seeds, folds or splits."""
+        if self.over == "seeds":
+            return len(self.sets)
+        return max(self.sets) + 1
 
     @property
     def note(self) -> str:
-        """The weights of runs where folds or splits have unlike numbers of them; "" where they do not."""
-        runs = [self.sets.count(k) for k in range(self.count)]
-        if self.over == "seeds" or len(set(runs)) == 1:
+        """A sentence on the weights of runs if folds or splits have unequal numbers of them, else ""."""
+        run_counts = [self.sets.count(number) for number in range(self.count)]
+        if self.over == "seeds" or len(set(run_counts)) == 1:
             return ""
+        counts = ", ".join(map(str, run_counts))
         return (
-            f"the {self.over} have unlike numbers of runs ({', '.join(map(str, runs))}): means, differences, their "
+            f"the {self.over} have unlike numbers of runs ({counts}): means, differences, their "
             f"intervals and p over patients weigh every run alike, p over {self.over} every {self.over[:-1]}"
         )
 
@@ -58,14 +63,14 @@ class Sample:
         """One number for each seed, fold or split, from that of each pair's run."""
         if self.over == "seeds":
             return means
-        return [
-            float(np.mean([m for m, at in zip(means, self.sets) if at == k]))
-            for k in range(self.count)
-        ]
+        means_by_set: dict[int, list[float]] = {}
+        for number, mean in zip(self.sets, means, strict=True):
+            means_by_set.setdefault(number, []).append(mean)
+        return [float(np.mean(means_by_set[number])) for number in range(self.count)]
 
 
 class Paired(NamedTuple):
-    """Runs of equal draws, their test sets checked, what they are a sample of, and what a reader must know of it."""
+    """Runs of equal draws with checked test sets, the population they are a sample of, and notes for readers."""
 
     pairs: Pairs
     sample: Sample
@@ -73,107 +78,132 @@ class Paired(NamedTuple):
 
 
 def paired(a: Sequence[Scored], b: Sequence[Scored]) -> Paired:
-    """The pairs of two systems' runs. Raises FedcliError where there is none, or test sets differ."""
+    """The pairs of two systems' runs. Raises FedcliError if there is none, or test sets differ."""
     if not a or not b:
         raise FedcliError(
             "there is no run to compare", "give the scores of at least one run of each system"
         )
-    first, second = _by_draw(a), _by_draw(b)
-    if len(a) == len(b) == 1 and first.keys() != second.keys():
-        pairs, notes = (
-            [(a[0], b[0])],
-            ["the two runs do not have the same seeds: they differ in their draw as well"],
-        )
-    else:
-        shared = sorted(
-            (draw for draw in first if draw in second), key=lambda draw: first[draw].seed
-        )
-        pairs, notes = [(first[draw], second[draw]) for draw in shared], []
-        alone = [run for draw, run in [*first.items(), *second.items()] if draw not in shared]
-        if alone:
-            names = ", ".join(f"{run.scores.name} {run.which}" for run in alone)
-            notes.append(f"left out, as the other system has no run of these seeds: {names}")
+    pairs, notes = _pairs(a, b)
     if not pairs:
-        seeds = [", ".join(sorted({str(run.seed) for run in runs})) for runs in (a, b)]
-        what = f"no run of {a[0].scores.name} and of {b[0].scores.name} has the same seeds"
-        raise FedcliError(
-            f"{what} (of training: {seeds[0]}; {seeds[1]})", "train both with the same seeds"
-        )
-    for pair in pairs:
-        _check_same_test(*pair)
+        raise _no_pair(a, b)
+    for run_a, run_b in pairs:
+        _check_same_test(run_a, run_b)
     if any(predicted(run.path).counted for run in pairs[0]):
         notes.append(COUNTED)
-    differ = [
-        kind
-        for kind in ("partition", "corruption")
-        if any(x.sha256(kind) != y.sha256(kind) for x, y in pairs)
-    ]
-    if differ:
-        notes.append(
-            f"the systems were not trained on the same {' and '.join(differ)}: {NOT_THE_METHOD}"
-        )
+    differing = [kind for kind in ("partition", "corruption") if _differ_in(kind, pairs)]
+    if differing:
+        stages = " and ".join(differing)
+        notes.append(f"the systems were not trained on the same {stages}: {NOT_THE_METHOD}")
     sample = _sample(pairs)
-    return Paired(pairs, sample, [*notes, *filter(None, [sample.note])])
+    if sample.note:
+        notes.append(sample.note)
+    return Paired(pairs, sample, notes)
+
+
+def _pairs(a: Sequence[Scored], b: Sequence[Scored]) -> tuple[Pairs, list[str]]:
+    """Runs of equal draws, or the only run of each system, with notes on the other runs."""
+    runs_a = _by_draw(a)
+    runs_b = _by_draw(b)
+    if len(a) == len(b) == 1 and runs_a.keys() != runs_b.keys():
+        note = "the two runs do not have the same seeds: they differ in their draw as well"
+        return [(a[0], b[0])], [note]
+    shared = [draw for draw in runs_a if draw in runs_b]
+    shared.sort(key=lambda draw: runs_a[draw].seed)
+    pairs = [(runs_a[draw], runs_b[draw]) for draw in shared]
+    unpaired = []
+    for draw, run in [*runs_a.items(), *runs_b.items()]:
+        if draw not in shared:
+            unpaired.append(f"{run.scores.name} {run.which}")
+    if not unpaired:
+        return pairs, []
+    names = ", ".join(unpaired)
+    return pairs, [f"left out, as the other system has no run of these seeds: {names}"]
+
+
+def _no_pair(a: Sequence[Scored], b: Sequence[Scored]) -> FedcliError:
+    seeds_a = ", ".join(sorted({str(run.seed) for run in a}))
+    seeds_b = ", ".join(sorted({str(run.seed) for run in b}))
+    sentence = (
+        f"no run of {a[0].scores.name} and of {b[0].scores.name} has the same seeds "
+        f"(of training: {seeds_a}; {seeds_b})"
+    )
+    return FedcliError(sentence, "train both with the same seeds")
+
+
+def _differ_in(kind: str, pairs: Pairs) -> bool:
+    """Tell whether the runs of some pair have data of another stage of this kind."""
+    return any(run_a.sha256(kind) != run_b.sha256(kind) for run_a, run_b in pairs)
 
 
 def _by_draw(runs: Sequence[Scored]) -> dict[str, Scored]:
     by_draw: dict[str, Scored] = {}
     for run in runs:
         if run.draw in by_draw:
-            what = f"{by_draw[run.draw].path} and {run.path} are of one system and the same seed"
-            raise FedcliError(what, "give each run once")
+            other = by_draw[run.draw]
+            sentence = f"{other.path} and {run.path} are of one system and the same seed"
+            raise FedcliError(sentence, "give each run once")
         by_draw[run.draw] = run
     return by_draw
 
 
 def _check_same_test(a: Scored, b: Scored) -> None:
-    first, second = (predicted(run.path) for run in (a, b))
-    if bool(first.counted) != bool(second.counted):
-        at_sites, here = (a, b) if first.counted else (b, a)
+    images_a = predicted(a.path)
+    images_b = predicted(b.path)
+    if images_a.counted != images_b.counted:
+        at_sites, pooled = (a, b) if images_a.counted else (b, a)
         raise FedcliError(
-            f"{at_sites.path} was counted at sites and {here.path} was not",
+            f"{at_sites.path} was counted at sites and {pooled.path} was not",
             "evaluate both with the same --engine",
         )
-    if not np.array_equal(first.id, second.id):
-        shared = len(np.intersect1d(first.id, second.id))
-        counts = f"{shared} of {len(first.id)} and {len(second.id)}"
-        what = f"{a.path} and {b.path} were not scored on the same test images: {counts}"
-        raise FedcliError(f"{what} are shared", "compare runs on one dataset and one split")
-    if not np.array_equal(first.y, second.y) or not np.array_equal(first.units, second.units):
-        what = f"{a.path} and {b.path} have different labels or patients for the same test images"
-        raise FedcliError(what, "evaluate both runs again, on one dataset")
+    if not np.array_equal(images_a.id, images_b.id):
+        shared = len(np.intersect1d(images_a.id, images_b.id))
+        counts = f"{shared} of {len(images_a.id)} and {len(images_b.id)}"
+        raise FedcliError(
+            f"{a.path} and {b.path} were not scored on the same test images: {counts} are shared",
+            "compare runs on one dataset and one split",
+        )
+    same_labels = np.array_equal(images_a.y, images_b.y)
+    if not same_labels or not np.array_equal(images_a.units, images_b.units):
+        raise FedcliError(
+            f"{a.path} and {b.path} have different labels or patients for the same test images",
+            "evaluate both runs again, on one dataset",
+        )
 
 
 def _sample(pairs: Pairs) -> Sample:
     runs = [run for run, _ in pairs]
     sets = numbered([predicted(run.path).id.tobytes() for run in runs])
-    firsts = one_of_each(runs)
-    tests = [predicted(run.path) for run in firsts]
-    overlaps = (
-        [len(test.y) / _trained_on(run) for test, run in zip(tests, firsts)]
-        if len(tests) > 1
-        else [0.0]
-    )
-    over = "splits" if None in [run.fold for run in firsts] else "folds"
+    run_of_each_set = one_of_each(runs)
+    tests = [predicted(run.path) for run in run_of_each_set]
+    over = "seeds"
+    overlaps = [0.0]
+    if len(tests) > 1:
+        has_folds = all(run.fold is not None for run in run_of_each_set)
+        over = "folds" if has_folds else "splits"
+        test_sizes = [len(test.y) for test in tests]
+        train_sizes = [_trained_on(run) for run in run_of_each_set]
+        overlaps = [size / train for size, train in zip(test_sizes, train_sizes, strict=True)]
+    by_patient = all(test.by_patient for test in tests)
     return Sample(
-        over if len(tests) > 1 else "seeds",
-        tuple(sets),
-        float(np.mean(overlaps)),
-        sum(len(test.y) for test in tests),
-        "patient or lesion" if all(test.by_patient for test in tests) else "image",
-        sum(len(np.unique(test.units)) for test in tests),
+        over=over,
+        sets=tuple(sets),
+        overlap=float(np.mean(overlaps)),
+        test_images=sum(len(test.y) for test in tests),
+        unit="patient or lesion" if by_patient else "image",
+        units=sum(len(np.unique(test.units)) for test in tests),
     )
 
 
 def numbered(keys: Sequence[Hashable]) -> list[int]:
-    """The number of each key among the different ones, in the order in which they come."""
-    numbers = {key: k for k, key in enumerate(dict.fromkeys(keys))}
+    """The number of each key among the different keys, counted from 0 in the order in which they come."""
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     return [numbers[key] for key in keys]
 
 
 def one_of_each(runs: list[Scored]) -> list[Scored]:
-    """A run of each test set."""
-    return list({predicted(run.path).id.tobytes(): run for run in reversed(runs)}.values())[::-1]
+    """The first run of each test set, where sets come in the order of their last runs."""
+    run_by_set = {predicted(run.path).id.tobytes(): run for run in reversed(runs)}
+    return list(run_by_set.values())[::-1]
 
 
 def _trained_on(run: Scored) -> int:
@@ -183,4 +213,4 @@ def _trained_on(run: Scored) -> int:
         raise FedcliError(
             f"{run.path} does not say how many images were trained on", "evaluate the run again"
         )
-    return sum(count for classes in run.scores.shots.classes.values() for count in classes.values())
+    return sum(sum(classes.values()) for classes in run.scores.shots.classes.values())

@@ -26,11 +26,13 @@ class Predicted:
 
     Attributes:
         units: [N], the patient of each image by number.
-        attributes: attribute -> its groups' names. groups: attribute -> the place of each image's group, -1 for none.
-        tables: version -> logits [N, C] of each model in each kept round. last: those of the last round's models.
-        counted: whether sites counted. The images are then made from counts (scores/predictions.py), and those of two
-            systems are not paired.
-        by_attribute: of counts, the images of each attribute's groups; else {}.
+        attributes: the names of each attribute's groups.
+        groups: for each attribute, the index of each image's group, -1 for none.
+        tables: for each version, logits [N, C] of each model in each kept round.
+        last: for each version, logits of the last round's models.
+        counted: whether sites counted. The images are then made from counts (scores/predictions.py), and
+            images of two systems are not paired.
+        by_attribute: if sites counted, the images of each attribute's groups; else {}.
     """
 
     id: np.ndarray
@@ -46,64 +48,71 @@ class Predicted:
 
     @cached_property
     def nbytes(self) -> int:
-        """Of its tables, and about that of its texts."""
-        tables = [table for kept in self.tables.values() for table in kept]
-        return sum(
-            array.nbytes for array in (self.id, self.y, self.units, *self.groups.values(), *tables)
-        )
+        """Bytes of all arrays."""
+        arrays = [self.id, self.y, self.units, *self.groups.values()]
+        for tables in self.tables.values():
+            arrays += tables
+        return sum(array.nbytes for array in arrays)
 
     def of(self, attribute: str) -> "Predicted":
-        """The images that an attribute's groups are of; "" for all."""
+        """The images that the groups of an attribute consist of; all images for ""."""
         return self.by_attribute.get(attribute, self)
 
     def grouping(self, attribute: str) -> Grouping:
-        """The place of each image's group [N], -1 for none, and the groups' names; of crossed attributes too."""
+        """The index of each image's group [N], -1 for none, and the groups' names; crossed attributes too."""
         return grouping(attribute, self.of(attribute).groups, self.attributes)
 
-    def members(self, of: Where) -> np.ndarray:
-        """The images that a score is of: bool [N]."""
-        if not of.attribute:
+    def members(self, where: Where) -> np.ndarray:
+        """The images that a score covers: bool [N]."""
+        if not where.attribute:
             return np.full(len(self.y), True)
-        places, names = self.grouping(of.attribute)
-        return places == names.index(of.group) if of.group else places >= 0
+        group_index, names = self.grouping(where.attribute)
+        if where.group:
+            return group_index == names.index(where.group)
+        return group_index >= 0
 
 
-def differing(pairs: Pairs, of: Where) -> int:
-    """The number of patients that two systems answer differently, as far as a metric can show, over all pairs together.
+def differing(pairs: Pairs, where: Where) -> int:
+    """The number of patients that two systems answer differently, as far as a metric can show, over all pairs.
 
-    Counts do not say which images the two differ in: all of them may.
+    Counts do not reveal the images in which two systems differ: all of them may.
     """
-    sets: dict[bytes, list[np.ndarray]] = {}
-    units, counted = {}, {}
-    for a, b in pairs:
-        first = predicted(a.path)
-        key, members = first.id.tobytes(), first.members(of)
-        if first.counted:
-            counted[key] = int(members.sum())
+    changes_by_set: dict[bytes, list[np.ndarray]] = {}
+    units_by_set: dict[bytes, np.ndarray] = {}
+    counted_by_set: dict[bytes, int] = {}
+    for run_a, run_b in pairs:
+        images = predicted(run_a.path)
+        test_set = images.id.tobytes()
+        members = images.members(where)
+        if images.counted:
+            counted_by_set[test_set] = int(members.sum())
             continue
-        before, after = (
-            _marks(run.path, sha256(run.path), of.metric, of.version) for run in (a, b)
-        )  # [N, K] each
-        sets.setdefault(key, []).append((after - before) * members[:, None])
-        units[key] = first.units
-    moved = {key: apart(np.mean(parts, axis=0), 0.0).any(1) for key, parts in sets.items()}  # [N]
-    return sum(len(np.unique(units[key][at])) for key, at in moved.items()) + sum(counted.values())
+        before = _marks(run_a.path, sha256(run_a.path), where.metric, where.version)  # [N, K]
+        after = _marks(run_b.path, sha256(run_b.path), where.metric, where.version)
+        change = (after - before) * members[:, None]
+        changes_by_set.setdefault(test_set, []).append(change)
+        units_by_set[test_set] = images.units
+    patients = sum(counted_by_set.values())
+    for test_set, changes in changes_by_set.items():
+        has_moved = apart(np.mean(changes, axis=0), 0.0).any(1)  # [N]
+        patients += len(np.unique(units_by_set[test_set][has_moved]))
+    return patients
 
 
-@lru_cache(
-    maxsize=64
-)  # a reference is set beside many systems, in some seeds, versions and metrics
-def _marks(scores: Path, _: str, metric: str, version: str) -> np.ndarray:
+@lru_cache(maxsize=64)  # a reference is compared with many systems, in some versions and metrics
+def _marks(scores_path: Path, _: str, metric: str, version: str) -> np.ndarray:
     """A metric's view of each image, mean over the models that answer: right or not [N, 1], else [N, C]."""
-    found = predicted(scores)
-    versions = list(found.tables) if version == AVERAGE else [version]
-    return np.mean(
-        [_mark(table, found.y, metric) for v in versions for table in found.tables[v]], axis=0
-    )
+    images = predicted(scores_path)
+    versions = list(images.tables) if version == AVERAGE else [version]
+    marks = []
+    for name in versions:
+        marks += [_mark(table, images.y, metric) for table in images.tables[name]]
+    return np.mean(marks, axis=0)
 
 
 def _mark(table: np.ndarray, y: np.ndarray, metric: str) -> np.ndarray:
-    sees, task = get(metric).sees, Task.of(y)
+    sees = get(metric).sees
+    task = Task.of(y)
     if sees == PROBABILITIES:
         return task.probabilities(table)
     if sees == DECISIONS and not task.several:
@@ -112,123 +121,152 @@ def _mark(table: np.ndarray, y: np.ndarray, metric: str) -> np.ndarray:
 
 
 def one_class(runs: Sequence[Scored], version: str) -> str:
-    """Where the last models answer one class for every image, in words; "" where they do not.
+    """The versions in which the last models answer one class for every image, in words; "" for none.
 
     version: "average" for all that there are. To find nothing in every image may be right for every rare label.
     """
     parts = []
-    for v in VERSIONS if version == AVERAGE else [version]:
-        stuck = []
-        for run in runs:
-            found = predicted(run.path)
-            tables = (
-                found.last.get(v, []) if found.y.ndim == 1 and len(np.unique(found.y)) > 1 else []
-            )
-            stuck += (
-                [run]
-                if tables and all(len(np.unique(table.argmax(1))) == 1 for table in tables)
-                else []
-            )
-        which = f" ({'; '.join(run.which for run in stuck)})" if len(stuck) < len(runs) else ""
-        parts += [f"every {v} image{which}"] if stuck else []
-    return f"predicts one class for {' and '.join(parts)}" if parts else ""
+    for name in VERSIONS if version == AVERAGE else [version]:
+        stuck = [run for run in runs if _answers_one_class(run, name)]
+        if not stuck:
+            continue
+        runs_in_words = ""
+        if len(stuck) < len(runs):
+            runs_in_words = f" ({'; '.join(run.which for run in stuck)})"
+        parts.append(f"every {name} image{runs_in_words}")
+    if not parts:
+        return ""
+    return f"predicts one class for {' and '.join(parts)}"
 
 
-_remembered: dict[
-    str, Predicted
-] = {}  # by the digest of a scores.json; those that were asked for last come last
+def _answers_one_class(run: Scored, version: str) -> bool:
+    images = predicted(run.path)
+    if images.y.ndim > 1 or len(np.unique(images.y)) < 2:
+        return False
+    tables = images.last.get(version, [])
+    return bool(tables) and all(len(np.unique(table.argmax(1))) == 1 for table in tables)
 
 
-def predicted(scores: Path) -> Predicted:
-    """The predictions beside a scores.json, as the method's first view shows the images.
+_remembered: dict[str, Predicted] = {}  # by the digest of a scores.json; the last used come last
 
-    Runs are looked at by several tests in turn, so as many are remembered as ROOM holds.
+
+def predicted(scores_path: Path) -> Predicted:
+    """The predictions next to a scores.json, as the method's first view shows the images.
+
+    Several tests look at the same runs in turn, so as many are remembered as ROOM holds.
     """
-    digest = sha256(scores)  # at the same path another run may have been scored meanwhile
-    found = _remembered.pop(digest, None)
-    if found is None:
-        found = _read(scores)
-        while (
-            _remembered
-            and found.nbytes + sum(other.nbytes for other in _remembered.values()) > ROOM
-        ):
-            del _remembered[next(iter(_remembered))]
-    _remembered[digest] = found
-    return found
+    digest = sha256(scores_path)  # at the same path another run may have been scored meanwhile
+    images = _remembered.pop(digest, None)
+    if images is None:
+        images = _read(scores_path)
+        while _remembered and images.nbytes + _bytes_remembered() > ROOM:
+            oldest = next(iter(_remembered))
+            del _remembered[oldest]
+    _remembered[digest] = images
+    return images
 
 
-def _read(scores: Path) -> Predicted:
-    about = manifest.read(scores, "scores")
-    if about.options.get("federated"):
-        return _of_counts(scores, about)
-    kept = predictions.read(scores.parent / "predictions.h5")
-    owner = kept.id if kept.unit is None else kept.unit
-    at, units = _order(kept.id.tobytes(), kept.id.dtype.str, owner.tobytes(), owner.dtype.str)
-    models = [kept.logits] if kept.logits else list(kept.clients.values())
-    versions = [version for version in VERSIONS if version in models[0]]
-    rounds = {v: [[model[v][r][at] for model in models] for r in models[0][v]] for v in versions}
+def _bytes_remembered() -> int:
+    return sum(images.nbytes for images in _remembered.values())
+
+
+def _read(scores_path: Path) -> Predicted:
+    record = manifest.read(scores_path, "scores")
+    if record.options.get("federated"):
+        return _of_counts(scores_path, record)
+    stored = predictions.read(scores_path.parent / "predictions.h5")
+    owner = stored.id if stored.unit is None else stored.unit
+    order, units = _order(
+        stored.id.tobytes(), stored.id.dtype.str, owner.tobytes(), owner.dtype.str
+    )
+    models = [stored.logits] if stored.logits else list(stored.clients.values())
+    tables: dict[str, list[np.ndarray]] = {}
+    last: dict[str, list[np.ndarray]] = {}
+    for version in VERSIONS:
+        if version in models[0]:
+            tables[version] = []
+            for round_number in models[0][version]:
+                last[version] = [model[version][round_number][order] for model in models]
+                tables[version] += last[version]
     return Predicted(
-        kept.id[at],
-        kept.y[at],
-        units,
-        kept.unit is not None,
-        about.body["attributes"],
-        {name: groups[at] for name, groups in kept.groups.items()},
-        {v: [table for tables in each for table in tables] for v, each in rounds.items()},
-        {v: each[-1] for v, each in rounds.items()},
+        id=stored.id[order],
+        y=stored.y[order],
+        units=units,
+        by_patient=stored.unit is not None,
+        attributes=record.body["attributes"],
+        groups={name: groups[order] for name, groups in stored.groups.items()},
+        tables=tables,
+        last=last,
     )
 
 
 @lru_cache(maxsize=4)  # most runs answer for the same images
 def _order(ids: bytes, id_type: str, units: bytes, unit_type: str) -> tuple[np.ndarray, np.ndarray]:
-    """Where the images in the order of their ids are [N], and each one's unit by number [N]."""
-    at = np.argsort(np.frombuffer(ids, id_type))
-    return at, np.unique(np.frombuffer(units, unit_type)[at], return_inverse=True)[1]
+    """Indices that sort the images by id [N], and each image's unit by number [N]."""
+    order = np.argsort(np.frombuffer(ids, id_type))
+    sorted_units = np.frombuffer(units, unit_type)[order]
+    unit_numbers = np.unique(sorted_units, return_inverse=True)[1]
+    return order, unit_numbers
 
 
-def _of_counts(scores: Path, about: manifest.Manifest) -> Predicted:
-    kept, attributes = (
-        predictions.read_rebuilt(scores.parent / predictions.REBUILT),
-        about.body["attributes"],
+Rebuilt = dict[str, list[dict[str, predictions.Rebuilt]]]  # for each version and round, by key
+
+
+def _of_counts(scores_path: Path, record: manifest.Manifest) -> Predicted:
+    """The images that are made from the counts of sites, of all images and of each attribute's groups."""
+    rebuilt = predictions.read_rebuilt(scores_path.parent / predictions.REBUILT)
+    whole = _of_keys(rebuilt, record, ["all"])
+    by_attribute = {}
+    for attribute, values in record.body["attributes"].items():
+        keys = [f"{attribute}/{index}" for index in range(len(values))]
+        by_attribute[attribute] = _of_keys(rebuilt, record, keys, attribute)
+    return replace(whole, by_attribute=by_attribute)
+
+
+def _of_keys(
+    rebuilt: Rebuilt, record: manifest.Manifest, keys: list[str], attribute: str = ""
+) -> Predicted:
+    """The images of some keys of the counts, one after another; each key is a group of the attribute."""
+    labels = [rebuilt["clean"][0][key][1] for key in keys]
+    y = np.concatenate(labels)
+    group_index = np.repeat(np.arange(len(keys)), [len(of_key) for of_key in labels])
+    tables: dict[str, list[np.ndarray]] = {}
+    for version in VERSIONS:
+        if version in rebuilt:
+            tables[version] = []
+            for tally in rebuilt[version]:
+                logits = [tally[key][0] for key in keys]
+                tables[version].append(np.concatenate(logits))
+    # all runs of one federation get the same ids
+    partition = str(record.body["data"]["partition"])
+    ids = np.array([f"{partition} {number}" for number in range(len(y))])
+    return Predicted(
+        id=ids,
+        y=y,
+        units=np.arange(len(y)),
+        by_patient=False,
+        attributes=record.body["attributes"],
+        groups={attribute: group_index} if attribute else {},
+        tables=tables,
+        last={version: rounds[-1:] for version, rounds in tables.items()},
+        counted=True,
     )
-    data = str(about.body["data"]["partition"])
-
-    def images(keys: list[str], attribute: str = "") -> Predicted:
-        labels = [kept["clean"][0][key][1] for key in keys]
-        y, groups = (
-            np.concatenate(labels),
-            np.repeat(np.arange(len(keys)), [len(part) for part in labels]),
-        )
-        tables = {
-            v: [np.concatenate([tallied[key][0] for key in keys]) for tallied in kept[v]]
-            for v in VERSIONS
-            if v in kept
-        }
-        ids = np.array(
-            [f"{data} {k}" for k in range(len(y))]
-        )  # of one federation those of all its runs
-        codes, last = (
-            {attribute: groups} if attribute else {},
-            {v: rounds[-1:] for v, rounds in tables.items()},
-        )
-        return Predicted(
-            ids, y, np.arange(len(y)), False, attributes, codes, tables, last, counted=True
-        )
-
-    parts = {
-        name: [f"{name}/{g}" for g in range(len(values))] for name, values in attributes.items()
-    }
-    return replace(
-        images(["all"]), by_attribute={name: images(keys, name) for name, keys in parts.items()}
-    )
 
 
-def can_resample(pairs: Pairs, of: Where) -> bool:
-    """Tell whether a score can be resampled: counts do not say which images of two versions, or chances of classes,
-    belong together."""
-    counted = [found for run, _ in pairs if (found := predicted(run.path)).counted]
-    return all(
-        of.version in found.tables
-        and (predictions.by_image(of.metric) or found.tables[of.version][0].shape[1] == 2)
-        for found in counted
-    )
+def can_resample(pairs: Pairs, where: Where) -> bool:
+    """Tell whether a score can be resampled.
+
+    Counts do not reveal which images of two versions, or which probabilities of classes, belong together.
+    """
+    for run, _ in pairs:
+        images = predicted(run.path)
+        if images.counted and not _counts_suffice(images, where):
+            return False
+    return True
+
+
+def _counts_suffice(images: Predicted, where: Where) -> bool:
+    if where.version not in images.tables:
+        return False
+    two_classes = images.tables[where.version][0].shape[1] == 2
+    return predictions.by_image(where.metric) or two_classes

@@ -1,11 +1,11 @@
-"""Scores of runs in resamples of the test patients, and without each patient in turn, for intervals of a difference or
-of a mean over runs (BCa intervals ask for the second).
+"""Scores of runs in resamples of the test patients, and without each patient in turn.
 
-Runs of one test set get equal draws of patients, which pairs them. Runs of other folds or splits have other patients:
-each test set is drawn by itself, and a patient is left out of the runs of its own test set alone.
+Intervals of a difference or of a mean over runs are made of the first; BCa intervals also need the second.
+Runs of one test set get equal draws of patients, which pairs them. Runs of other folds or splits have other
+patients: each test set is drawn by itself, and a patient is left out of the runs of its own test set alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -17,7 +17,7 @@ from ..errors import FedcliError
 from ..io.files import sha256
 from ..metrics import gap
 from ..scores.groups import Patients
-from ..scores.parts import AVERAGE, VERSIONS
+from ..scores.parts import AVERAGE, MODELS
 from ..scores.statistics import intervals, resampled
 from ..scores.statistics.bootstrap import bootstrap_all, without_each
 from ..scores.statistics.resampled import Columns, mean
@@ -33,9 +33,9 @@ Bounds = tuple[float, float]
 
 @dataclass(frozen=True)
 class Resamples:
-    """Scores of runs over their kept rounds (and over the models that answer), each run's made once.
+    """Scores of runs over their kept rounds (and over the models that answer), computed once for each run.
 
-    bca: whether scores without each patient are asked for, too.
+    bca: whether scores without each patient are needed, too.
     """
 
     count: int
@@ -46,273 +46,320 @@ class Resamples:
         """Every score of all images, or of the groups by an attribute."""
         return _drawn(run.path, sha256(run.path), run.identity, attribute, self.count, self.seed)
 
-    def drawn(self, run: Scored, of: Where) -> np.ndarray:
+    def drawn(self, run: Scored, where: Where) -> np.ndarray:
         """A score in each resample: [B]."""
-        return self.table(run, of.attribute)[of]
+        return self.table(run, where.attribute)[where]
 
-    def left(self, run: Scored, of: Where) -> np.ndarray:
+    def left(self, run: Scored, where: Where) -> np.ndarray:
         """A score without each patient in turn: [U]."""
-        return _without_each(run.path, sha256(run.path), of.attribute)[of]
+        return _without_each(run.path, sha256(run.path), where.attribute)[where]
 
 
-@lru_cache(
-    maxsize=256
-)  # a reference is set beside many systems, in some scores; at most 2 MB each of 2,000 resamples
+# a reference is compared with many systems, in some scores; at most 2 MB each of 2,000 resamples
+@lru_cache(maxsize=256)
 def _drawn(path: Path, _: str, identity: str, attribute: str, count: int, seed: int) -> Table:
-    """The columns that evaluate kept of these very resamples, or those drawn now."""
-    kept = (
-        {}
-        if attribute or (count, seed) != (resampled.RESAMPLES, resampled.SEED)
-        else resampled.read(path.parent)
-    )
-    if kept:
-        return _with_average(
-            {
-                Where(v, metric=m): column
-                for v, columns in kept.items()
-                for m, column in columns.items()
-            }
-        )
-    found = predicted(path).of(attribute)
-    if not len(found.y):  # sites hide images of every group
+    """The columns that evaluate stored of these very resamples, or those drawn now."""
+    if not attribute and (count, seed) == (resampled.RESAMPLES, resampled.SEED):
+        stored = resampled.read(path.parent)
+        if stored:
+            return _with_average(_of_stored(stored))
+    images = predicted(path).of(attribute)
+    if not len(images.y):  # sites hide images of every group
         return {}
-    images = [identity, found.id[0]] if found.counted else found.id  # counts of two are not paired
-    seed = resampled.seed_of(images, seed)
-    places, names = found.grouping(attribute) if attribute else (None, [])
-    made: Table = {}
-    for version, answers in found.tables.items():
-        tables = bootstrap_all(
-            answers, found.y, found.units, resamples=count, seed=seed, groups=places
+    # counts of two systems are not paired, so each system draws its own
+    drawn_from = [identity, images.id[0]] if images.counted else images.id
+    seed = resampled.seed_of(drawn_from, seed)
+    group_index, names = images.grouping(attribute) if attribute else (None, [])
+    table: Table = {}
+    for version, answers in images.tables.items():
+        columns = bootstrap_all(
+            answers, images.y, images.units, resamples=count, seed=seed, groups=group_index
         )
-        named = _named(tables, version, attribute, names)
-        if places is not None:
-            for metric in _without_interval(found, answers[0], places, len(names)):
-                gaps = named.get(Where(version, attribute=attribute, metric=metric, measure=GAP))
-                if gaps is not None:  # one group alone with a score has no gap
-                    gaps.fill(np.nan)
-        made |= named
-    return _with_average(made)
+        of_version = _named(columns, version, attribute, names)
+        if group_index is not None:
+            for metric in _without_interval(images, answers[0], group_index, len(names)):
+                where = Where(version, attribute=attribute, metric=metric, measure=GAP)
+                if where in of_version:  # one group alone with a score has no gap
+                    of_version[where].fill(np.nan)
+        table |= of_version
+    return _with_average(table)
+
+
+def _of_stored(columns_by_version: Mapping[str, Columns]) -> Table:
+    table = {}
+    for version, columns in columns_by_version.items():
+        for metric, column in columns.items():
+            table[Where(version, metric=metric)] = column
+    return table
 
 
 def _without_interval(
-    found: Predicted, table: np.ndarray, places: np.ndarray, count: int
+    images: Predicted, logits: np.ndarray, group_index: np.ndarray, group_count: int
 ) -> set[str]:
     """The metrics of which some group has a score but no interval, so that the gap has no interval either."""
     without: set[str] = set()
-    for g in range(count):
-        at = places == g
-        if Patients.of(found.y[at], found.units[at]).has_interval:
+    for group in range(group_count):
+        members = group_index == group
+        if Patients.of(images.y[members], images.units[members]).has_interval:
             continue
-        plan, once = metrics.plan(table[at], found.y[at]), np.ones((int(at.sum()), 1), bool)
-        for metric, values in metrics.resampled(plan, once).items():
-            if metrics.needs_every_class(metric) and not np.isnan(values[0]):
+        for metric, value in _whole(images, logits, members).items():
+            if metrics.needs_every_class(metric) and not np.isnan(value):
                 without.add(metric)
     return without
 
 
+def _whole(images: Predicted, logits: np.ndarray, members: np.ndarray) -> dict[str, float]:
+    """Every score of some images, each of them once."""
+    plan = metrics.plan(logits[members], images.y[members])
+    every_image_once = np.ones((int(members.sum()), 1), bool)
+    scores = metrics.resampled(plan, every_image_once)
+    return {metric: values[0] for metric, values in scores.items()}
+
+
 def _named(tables: list[Columns], version: str, attribute: str, names: list[str]) -> Table:
-    """The mean of several models' scores. tables: metric -> [B], or [B, G] of the groups of an attribute."""
+    """The mean of several models' scores. tables: for each metric [B], or [B, G] of an attribute's groups."""
     if not attribute:
         return {Where(version, metric=metric): column for metric, column in mean(tables).items()}
-    where = Where(version, attribute=attribute)
-    return {
-        where._replace(metric=metric, group=name): column
-        for metric, columns in mean(tables).items()
-        for name, column in zip(names, columns.T)
-    }
+    table = {}
+    for metric, columns in mean(tables).items():
+        for name, column in zip(names, columns.T):
+            table[Where(version, attribute=attribute, metric=metric, group=name)] = column
+    return table
 
 
 def _with_average(table: Table) -> Table:
     """Scores of all images with the average of clean and corrupted ones, where there are both."""
-    clean = [of for of in table if of.version == VERSIONS[0] and not of.attribute]
-    pairs = {of: of._replace(version=VERSIONS[1]) for of in clean}
-    return table | {
-        of._replace(version=AVERAGE): np.mean([table[of], table[other]], axis=0)
-        for of, other in pairs.items()
-        if other in table
-    }
+    clean, corrupted = MODELS
+    averages = {}
+    for where, column in table.items():
+        other = where._replace(version=corrupted)
+        if where.version == clean and not where.attribute and other in table:
+            average = where._replace(version=AVERAGE)
+            averages[average] = np.mean([column, table[other]], axis=0)
+    return table | averages
 
 
 @lru_cache(maxsize=256)
 def _without_each(path: Path, _: str, attribute: str) -> Table:
-    made: Table = {}
-    found = predicted(path)
-    places, names = found.grouping(attribute) if attribute else (None, [])
-    for version, tables in found.tables.items():
-        if places is None:
-            each = [without_each(table, found.y, found.units) for table in tables]
+    table: Table = {}
+    images = predicted(path)
+    group_index, names = images.grouping(attribute) if attribute else (None, [])
+    for version, answers in images.tables.items():
+        if group_index is None:
+            columns = [without_each(logits, images.y, images.units) for logits in answers]
         else:
-            each = [_groups_without_each(found, table, places, len(names)) for table in tables]
-        made |= _named(each, version, attribute, names)
-    return _with_average(made)
+            columns = [
+                _groups_without_each(images, logits, group_index, len(names)) for logits in answers
+            ]
+        table |= _named(columns, version, attribute, names)
+    return _with_average(table)
 
 
 def _groups_without_each(
-    found: Predicted, table: np.ndarray, places: np.ndarray, count: int
+    images: Predicted, logits: np.ndarray, group_index: np.ndarray, group_count: int
 ) -> Columns:
-    """metric -> [U, G]: a patient who has no image of a group leaves its score as it is."""
-    patients = int(found.units.max(initial=-1)) + 1
-    parts = []
-    for g in range(count):
-        at = places == g
-        whole = metrics.resampled(
-            metrics.plan(table[at], found.y[at]), np.ones((int(at.sum()), 1), bool)
-        )
-        without = without_each(table[at], found.y[at], found.units[at])
-        columns = {metric: np.full(patients, value[0]) for metric, value in whole.items()}
-        for metric, left in without.items():
-            columns[metric][np.unique(found.units[at])] = left
-        parts.append(columns)
-    return {metric: np.stack([part[metric] for part in parts], 1) for metric in parts[0]}
+    """For each metric [U, G]: a patient who has no image of a group leaves its score as it is."""
+    patients = int(images.units.max(initial=-1)) + 1
+    columns_by_group = []
+    for group in range(group_count):
+        members = group_index == group
+        units = images.units[members]
+        columns = {}
+        for metric, value in _whole(images, logits, members).items():
+            columns[metric] = np.full(patients, value)
+        without = without_each(logits[members], images.y[members], units)
+        for metric, column in without.items():
+            columns[metric][np.unique(units)] = column
+        columns_by_group.append(columns)
+    by_metric = {}
+    for metric in columns_by_group[0]:
+        by_metric[metric] = np.stack([columns[metric] for columns in columns_by_group], 1)
+    return by_metric
 
 
 def left_of_mean(
-    values: Sequence[float], left: Sequence[np.ndarray], sets: Sequence[int]
+    values: Sequence[float], without: Sequence[np.ndarray], sets: Sequence[int]
 ) -> np.ndarray:
-    """The mean over runs, or over pairs of their differences, without each patient of each test set, one after another.
+    """The mean over runs, or over pairs of their differences, without each patient of each test set in turn.
 
-    values: of each run or pair; left: the same without each patient of its test set; sets: its number.
+    values: one for each run or pair; without: the same without each patient of its test set; sets: its number.
     """
     parts = []
     for number in sorted(set(sets)):
-        terms = [left[k] if at == number else np.full(1, values[k]) for k, at in enumerate(sets)]
-        parts.append(np.sum(np.broadcast_arrays(*terms), axis=0) / len(values))
+        terms = []
+        for index, value in enumerate(values):
+            has_patients = sets[index] == number
+            terms.append(without[index] if has_patients else np.full(1, value))
+        total = np.sum(np.broadcast_arrays(*terms), axis=0)
+        parts.append(total / len(values))
     return np.concatenate(parts)
 
 
-def drawn_difference(pairs: Pairs, of: Where, resamples: Resamples) -> np.ndarray:
+def drawn_difference(pairs: Pairs, where: Where, resamples: Resamples) -> np.ndarray:
     """The difference of two systems in each resample, the mean over pairs: [B]; a gap is of the groups' means."""
-    if of.measure != GAP:
-        return np.mean([resamples.drawn(b, of) - resamples.drawn(a, of) for a, b in pairs], axis=0)
-    first: list[np.ndarray] = []
-    second: list[np.ndarray] = []
-    for group in _groups(pairs, of):
-        first.append(np.mean([resamples.drawn(a, group) for a, _ in pairs], axis=0))
-        second.append(np.mean([resamples.drawn(b, group) for _, b in pairs], axis=0))
-    return gap(np.stack(second, 1)) - gap(np.stack(first, 1))
+    if where.measure != GAP:
+        differences = [resamples.drawn(b, where) - resamples.drawn(a, where) for a, b in pairs]
+        return np.mean(differences, axis=0)
+    means_a: list[np.ndarray] = []
+    means_b: list[np.ndarray] = []
+    for group in _groups(pairs, where):
+        means_a.append(np.mean([resamples.drawn(a, group) for a, _ in pairs], axis=0))
+        means_b.append(np.mean([resamples.drawn(b, group) for _, b in pairs], axis=0))
+    return gap(np.stack(means_b, 1)) - gap(np.stack(means_a, 1))
 
 
 def left_difference(
-    pairs: Pairs, of: Where, resamples: Resamples, sets: Sequence[int]
+    pairs: Pairs, where: Where, resamples: Resamples, sets: Sequence[int]
 ) -> np.ndarray:
-    """The same without each patient of each test set, one after another. sets: the number of each pair's test set."""
-    if of.measure != GAP:
-        left = [resamples.left(b, of) - resamples.left(a, of) for a, b in pairs]
-        values = [_mean(b, of) - _mean(a, of) for a, b in pairs]
-        return left_of_mean(values, left, sets)
-    widths = []
+    """The difference of two systems without each patient of each test set in turn.
+
+    sets: the number of each pair's test set.
+    """
+    if where.measure != GAP:
+        without = [resamples.left(b, where) - resamples.left(a, where) for a, b in pairs]
+        values = [_mean(b, where) - _mean(a, where) for a, b in pairs]
+        return left_of_mean(values, without, sets)
+    gaps = []
     for runs in zip(*pairs, strict=True):
         columns = []
-        for group in _groups(pairs, of):
-            left = [resamples.left(run, group) for run in runs]
-            columns.append(left_of_mean([_mean(run, group) for run in runs], left, sets))
-        widths.append(gap(np.stack(columns, 1)))
-    return widths[1] - widths[0]
+        for group in _groups(pairs, where):
+            without = [resamples.left(run, group) for run in runs]
+            columns.append(left_of_mean([_mean(run, group) for run in runs], without, sets))
+        gaps.append(gap(np.stack(columns, 1)))
+    return gaps[1] - gaps[0]
 
 
-def _groups(pairs: Pairs, of: Where) -> list[Where]:
-    """The groups that a gap is between: those that every run has test images of."""
+def _groups(pairs: Pairs, where: Where) -> list[Where]:
+    """The groups that a gap is between: those of which every run has test images."""
     runs = [run for pair in pairs for run in pair]
-    names = [predicted(run.path).grouping(of.attribute)[1] for run in runs]
-    shared = [name for name in names[0] if all(name in others for others in names)]
-    return [of._replace(measure="", group=name) for name in shared]
+    names_by_run = [predicted(run.path).grouping(where.attribute)[1] for run in runs]
+    shared = names_by_run[0]
+    for names in names_by_run[1:]:
+        shared = [name for name in shared if name in names]
+    return [where._replace(measure="", group=name) for name in shared]
 
 
-def _mean(run: Scored, of: Where) -> float:
-    return float(np.mean(run.rounds(of) or np.nan))
+def _mean(run: Scored, where: Where) -> float:
+    return float(np.mean(run.rounds(where) or np.nan))
 
 
-def bounds(runs: Sequence[Scored], of: Where, at: str) -> Bounds | None:
-    """Low and high of what a report shows of a score: over patients, of the mean over the kept rounds and over runs, or
-    of the last round's; None where no answers to images are there, and of the round that validation chose."""
-    if at == LAST:
-        return bounds_of_mean(runs, of, [run.score(of) for run in runs])
-    rounds, resamples = [run.rounds(of) for run in runs], Resamples(resampled.RESAMPLES)
-    if at != LAST5 or None in rounds:
+def bounds(runs: Sequence[Scored], where: Where, rounds: str) -> Bounds | None:
+    """Low and high of a score as a report shows it, over patients.
+
+    rounds: LAST for the last round's score, LAST5 for the mean over the kept rounds and over runs. None for the round
+    that validation chose, and if there are no answers to single images.
+    """
+    if rounds == LAST:
+        return bounds_of_mean(runs, where, [run.score(where) for run in runs])
+    if rounds != LAST5:
         return None
+    means = []
+    for run in runs:
+        values = run.rounds(where)
+        if values is None:
+            return None
+        if values:
+            means.append(float(np.mean(values)))
+    resamples = Resamples(resampled.RESAMPLES)
     try:
-        drawn = np.mean([resamples.drawn(run, of) for run in runs], axis=0)
+        resampled_means = np.mean([resamples.drawn(run, where) for run in runs], axis=0)
     except (FedcliError, KeyError):  # no predictions, and metrics of one's own
         return None
-    without, means = None, [float(np.mean(values)) for values in rounds if values]
-    if all((score := run.score(of)) and score.is_bca for run in runs):
-        sets = numbered(
-            [found.id.tobytes() for found in map(predicted, (run.path for run in runs))]
-        )
-        without = left_of_mean(means, [resamples.left(run, of) for run in runs], sets)
-    low, high = intervals.bounds(float(np.mean(means)), drawn, without)
-    return None if low is None or high is None else (low, high)
+    without = None
+    if all(_is_bca(run.score(where)) for run in runs):
+        sets = numbered([predicted(run.path).id.tobytes() for run in runs])
+        without = left_of_mean(means, [resamples.left(run, where) for run in runs], sets)
+    return _both(intervals.bounds(float(np.mean(means)), resampled_means, without))
+
+
+def _is_bca(score: Score | None) -> bool:
+    return score is not None and score.is_bca
+
+
+def _both(limits: tuple[float | None, float | None]) -> Bounds | None:
+    """Low and high; None if one of them is missing."""
+    low, high = limits
+    if low is None or high is None:
+        return None
+    return low, high
 
 
 def can_pool(runs: Sequence[Scored]) -> bool:
-    """Tell whether each run's answers to single images are there; else the mean of the runs' bounds has to do."""
-    return all(
-        (run.path.parent / "predictions.h5").is_file() and not predicted(run.path).counted
-        for run in runs
-    )
+    """Tell whether each run has answers to single images; otherwise the mean of the runs' bounds has to do."""
+    for run in runs:
+        has_predictions = (run.path.parent / "predictions.h5").is_file()
+        if not has_predictions or predicted(run.path).counted:
+            return False
+    return True
 
 
 def bounds_of_mean(
-    runs: Sequence[Scored], of: Where, estimates: Sequence[Score | None]
+    runs: Sequence[Scored], where: Where, estimates: Sequence[Score | None]
 ) -> Bounds | None:
     """Low and high of the mean score of the last round's models over runs. estimates: the interval of each run.
 
     The mean of the runs' bounds would be as wide as that of one run; the mean over runs in each resample is what varies
     with the patients that were drawn.
     """
-    known = [each for each in estimates if each and each.low is not None and each.high is not None]
-    if len(known) < len(runs):
+    scores = [score for score in estimates if score and None not in (score.low, score.high)]
+    if len(scores) < len(runs):
         return None
-    values, lows, highs = np.array([(each.last, each.low, each.high) for each in known], float).T
-    bca = all(each.is_bca for each in known)
-    draws = [_last(run, of, bca) for run in runs] if len(runs) > 1 and can_pool(runs) else []
-    if not draws or not all(
-        of.metric in drawn for drawn, _ in draws
-    ):  # counts, and metrics of one's own
-        return float(lows.mean()), float(highs.mean())
-    found = [predicted(run.path) for run in runs]
-    images = [
-        (each.id[at].tobytes(), each.units[at].tobytes())
-        for each in found
-        for at in [each.members(of)]
-    ]
-    sets = numbered(images)
-    # test sets of one size get equal draws, place by place: shifted, those of one say nothing of another's
-    drawn = np.mean(
-        [np.roll(columns[of.metric], k) for k, (columns, _) in zip(sets, draws, strict=True)],
-        axis=0,
-    )
-    without = (
-        left_of_mean(values.tolist(), [columns[of.metric] for _, columns in draws], sets)
-        if bca
-        else None
-    )
-    low, high = intervals.bounds(float(values.mean()), drawn, without)
-    return None if low is None or high is None else (low, high)
+    values = np.array([score.last for score in scores], float)
+    use_bca = all(score.is_bca for score in scores)
+    draws = []
+    if len(runs) > 1 and can_pool(runs):
+        draws = [_last(run, where, use_bca) for run in runs]
+    if not draws or not all(where.metric in scores_drawn for scores_drawn, _ in draws):
+        # counts, and metrics of one's own
+        low = np.array([score.low for score in scores], float).mean()
+        high = np.array([score.high for score in scores], float).mean()
+        return float(low), float(high)
+    sets = numbered([_images_of(run, where) for run in runs])
+    # test sets of one size get equal draws, image by image: shifted, those of one are independent of another's
+    columns = []
+    for number, (scores_drawn, _) in zip(sets, draws, strict=True):
+        columns.append(np.roll(scores_drawn[where.metric], number))
+    without = None
+    if use_bca:
+        without_each_patient = [columns_left[where.metric] for _, columns_left in draws]
+        without = left_of_mean(values.tolist(), without_each_patient, sets)
+    return _both(intervals.bounds(float(values.mean()), np.mean(columns, axis=0), without))
 
 
-def _last(run: Scored, of: Where, bca: bool) -> tuple[Columns, Columns]:
-    """Metric -> the score of the last round's models in each resample [B], and for BCa without each patient [U]."""
-    place = sorted(run.scores.groups).index(of.attribute) if of.attribute else None
-    return _of_last(run.path, sha256(run.path), of._replace(metric=""), place, bca)
+def _images_of(run: Scored, where: Where) -> tuple[bytes, bytes]:
+    """The images of a score and their patients, as bytes that tell test sets apart."""
+    images = predicted(run.path)
+    members = images.members(where)
+    return images.id[members].tobytes(), images.units[members].tobytes()
+
+
+def _last(run: Scored, where: Where, use_bca: bool) -> tuple[Columns, Columns]:
+    """Each metric of the last round's models in each resample [B], and for BCa without each patient [U]."""
+    index = None
+    if where.attribute:
+        index = sorted(run.scores.groups).index(where.attribute)
+    return _of_last(run.path, sha256(run.path), where._replace(metric=""), index, use_bca)
 
 
 @lru_cache(maxsize=1024)
 def _of_last(
-    path: Path, _: str, of: Where, place: int | None, bca: bool
+    path: Path, _: str, where: Where, attribute_index: int | None, use_bca: bool
 ) -> tuple[Columns, Columns]:
-    """place: of the attribute among those that the run was evaluated by."""
-    found = predicted(path).of(of.attribute)
-    if bca:
-        kept: dict[str, Columns] = {}
-    elif place is None:
-        kept = resampled.read(path.parent, last=True)
-    else:
-        group = found.grouping(of.attribute)[1].index(of.group)
-        kept = resampled.read_group(path.parent, place, group)
-    versions, at = list(found.last) if of.version == AVERAGE else [of.version], found.members(of)
-    answered = {v: intervals.Answered(found.last[v], found.y, found.units).at(at) for v in versions}
-    drawn = [kept.get(version) or answered[version].resampled() for version in versions]
-    return mean(drawn), mean(
-        [answered[version].without_each() for version in versions]
-    ) if bca else {}
+    """The result of _last(). attribute_index: among the attributes that the run was evaluated by."""
+    images = predicted(path).of(where.attribute)
+    stored: dict[str, Columns] = {}
+    if not use_bca and attribute_index is None:
+        stored = resampled.read(path.parent, last=True)
+    elif not use_bca and attribute_index is not None:
+        group = images.grouping(where.attribute)[1].index(where.group)
+        stored = resampled.read_group(path.parent, attribute_index, group)
+    versions = list(images.last) if where.version == AVERAGE else [where.version]
+    members = images.members(where)
+    resampled_columns = []
+    columns_without = []
+    for version in versions:
+        answered = intervals.Answered(images.last[version], images.y, images.units).at(members)
+        resampled_columns.append(stored.get(version) or answered.resampled())
+        if use_bca:
+            columns_without.append(answered.without_each())
+    return mean(resampled_columns), mean(columns_without) if use_bca else {}

@@ -1,7 +1,7 @@
-"""Systems: a method in one setting, trained once or several times; the runs of each, and what is compared of them.
+"""Systems: a method in one setting, trained once or several times, with the runs of each.
 
-Runs are one system where they differ in nothing but seeds and folds, those of training and those of the data. Report,
-compare, plots and pages all group runs by `identity`.
+Runs are one system where they differ in nothing but seeds and folds, those of training and those of
+the data. Report, compare, plots and pages all group runs by `identity`.
 """
 
 import json
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Scored:
-    """A run's scores.json: where it lies, what evaluate was asked for, and the scores."""
+    """A run's scores.json: its path, the options of evaluate, and the scores."""
 
     path: Path
     options: Mapping[str, Any]
@@ -39,27 +39,28 @@ class Scored:
 
     @cached_property
     def nested(self) -> dict[str, Any]:
-        """All of its numbers as one object, in which the places of recipes' columns are."""
+        """All numbers of the run as one object, which recipes address by path."""
         return nested(self.scores)
 
     @cached_property
     def asked(self) -> dict[str, Any]:
-        """All that a run and its data were asked for, by name; a stage's options have its name in front."""
-        return (
-            _about(self.scores) | self.scores.settings | self.scores.options | _of_data(self.scores)
-        )
+        """All options of the run and of its data, by name; a stage's options have its name in front."""
+        run = self.scores
+        return _facts(run) | run.settings | run.options | _data_options(run)
 
     @cached_property
     def identity(self) -> str:
-        """Equal for all runs of one system."""
+        """A text that is equal for all runs of one system."""
         return identity(self.asked)
 
     @cached_property
     def draw(self) -> str:
-        """Equal for runs of the same seeds and folds, of training and of the data: runs are paired by it."""
-        return json.dumps(
-            {key: self.asked[key] for key in sorted(self.asked) if last(key) in DRAWN}
-        )
+        """A text that is equal for runs of the same seeds and folds, of training and of the data.
+
+        Runs are paired by it.
+        """
+        names = [name for name in sorted(self.asked) if last(name) in DRAWN]
+        return json.dumps({name: self.asked[name] for name in names})
 
     @property
     def seed(self) -> Any:
@@ -72,60 +73,63 @@ class Scored:
 
     @property
     def which(self) -> str:
-        """Its fold, where it has one, its seed, and those seeds of its data that are not 0, in words."""
-        seeds = {"seed": self.seed} | {
-            k: v for k, v in _of_data(self.scores).items() if last(k) == "seed" and v
-        }
-        fold = {} if self.fold is None else {"fold": self.fold}
-        return ", ".join(f"{name} {value}" for name, value in (fold | seeds).items())
+        """The run's fold, if it has one, its seed, and the seeds of its data other than 0, in words."""
+        draws = {"seed": self.seed}
+        if self.fold is not None:
+            draws = {"fold": self.fold, "seed": self.seed}
+        for name, value in _data_options(self.scores).items():
+            if last(name) == "seed" and value:
+                draws[name] = value
+        return ", ".join(f"{name} {value}" for name, value in draws.items())
 
     def sha256(self, kind: str) -> str | None:
         """The hash of a stage of its data; None where there is no such stage."""
         stage = self.scores.data.get(kind)
         return stage.sha256 if stage else None
 
-    def score(self, of: Where) -> Score | None:
+    def score(self, where: Where) -> Score | None:
         """A score of all images, of a group or between the groups; None where the run does not have it."""
-        if not of.attribute:
-            return self.scores.versions.get(of.version, {}).get(of.metric)
-        if of.group:
-            return (
-                self.scores.groups[of.attribute]
-                .get(of.version, {})
-                .get(of.metric, {})
-                .get(of.group)
-            )
-        return self.scores.part().lies(of.attribute, of.version, of.metric, of.measure)
+        if not where.attribute:
+            return self.scores.versions.get(where.version, {}).get(where.metric)
+        if where.group:
+            scores_by_metric = self.scores.groups[where.attribute].get(where.version, {})
+            return scores_by_metric.get(where.metric, {}).get(where.group)
+        part = self.scores.part()
+        return part.lies(where.attribute, where.version, where.metric, where.measure)
 
-    def rounds(self, of: Where) -> list[float] | None:
+    def rounds(self, where: Where) -> list[float] | None:
         """A score in each kept round; None where the run does not have it."""
-        known = self.number(of)
-        return None if known is None else [value for value in known.values if value is not None]
-
-    def number(self, of: Where) -> Score | None:
-        """A score that has a mean over the kept rounds; None where the run does not have it."""
-        if of.attribute and not views.compared(of.metric):
+        score = self.number(where)
+        if score is None:
             return None
-        score = self.score(of)
-        return score if score and score.mean is not None else None
+        return [value for value in score.values if value is not None]
+
+    def number(self, where: Where) -> Score | None:
+        """A score that has a mean over the kept rounds; None where the run does not have it."""
+        if where.attribute and not views.compared(where.metric):
+            return None
+        score = self.score(where)
+        if score is None or score.mean is None:
+            return None
+        return score
 
 
 Pairs = list[tuple[Scored, Scored]]
 
 
 def read(paths: Iterable[Path]) -> list[Scored]:
-    """Scores, every hash above them checked. Raises FedcliError, HashError.
+    """The scores of runs, with every hash above them checked. Raises FedcliError, HashError.
 
-    With the operating points of the same run and test images, where an evaluation of its own has them.
+    If another evaluation of the same run and test images has operating points, these come with them.
     """
     runs = []
     for path in paths:
-        whole = manifest.verify(path, "scores")
-        scores = Scores.of(whole.body, path)
-        clinical = with_operating_points(path)
-        if clinical and clinical != path:
-            scores = replace(scores, clinical=Scores.read(clinical).clinical)
-        runs.append(Scored(path, whole.options, scores))
+        record = manifest.verify(path, "scores")
+        scores = Scores.of(record.body, path)
+        clinical_path = with_operating_points(path)
+        if clinical_path and clinical_path != path:
+            scores = replace(scores, clinical=Scores.read(clinical_path).clinical)
+        runs.append(Scored(path, record.options, scores))
     return runs
 
 
@@ -140,14 +144,15 @@ def refuse_mixed(runs: Iterable[Scored]) -> None:
         )
 
 
-def settled(asked: Mapping[str, Any], without: Sequence[str] = ()) -> dict[str, Any]:
-    """Requests but for seeds, folds and the options named in `without`."""
-    return {key: asked[key] for key in sorted(asked) if last(key) not in (*DRAWN, *without)}
+def settled(options: Mapping[str, Any], without: Sequence[str] = ()) -> dict[str, Any]:
+    """Options without seeds, folds and those named in `without`."""
+    excluded = (*DRAWN, *without)
+    return {name: options[name] for name in sorted(options) if last(name) not in excluded}
 
 
-def identity(asked: Mapping[str, Any], without: Sequence[str] = ()) -> str:
-    """Equal for all runs of one system."""
-    return json.dumps(settled(asked, without), default=str)
+def identity(options: Mapping[str, Any], without: Sequence[str] = ()) -> str:
+    """A text that is equal for all runs of one system."""
+    return json.dumps(settled(options, without), default=str)
 
 
 def last(key: str) -> str:
@@ -164,47 +169,57 @@ def grouped(items: Iterable[T], key: Callable[[T], Any]) -> list[list[T]]:
 
 
 def settings(a: Scores, b: Scores) -> list[dict[str, str]]:
-    """Differences before any score: what, and its value in each; "-" where one does not have it."""
-    sides = []
-    for run in (a, b):
-        asked: dict[str, Any] = run.settings
-        if a.method != b.method:  # options of two methods are not the same options
-            values = ", ".join(
-                f"{key}={value}" for key, value in run.settings.items() if key != "rule"
-            )
-            asked = {"method settings": values or "none"}
-        sides.append(_about(run) | run.options | _of_data(run) | asked)
-    first, second = sides
-    pairs = {
-        name: (first.get(name, "-"), second.get(name, "-"))
-        for name in dict.fromkeys([*first, *second])
-    }
-    return [{"what": k, "a": brief(x), "b": brief(y)} for k, (x, y) in pairs.items() if x != y]
+    """Differences before any score: the setting, and its value in each; "-" where one does not have it."""
+    values_a, values_b = [_settings_of(run, same_method=a.method == b.method) for run in (a, b)]
+    differences = []
+    for name in dict.fromkeys([*values_a, *values_b]):
+        value_a = values_a.get(name, "-")
+        value_b = values_b.get(name, "-")
+        if value_a != value_b:
+            differences.append({"what": name, "a": brief(value_a), "b": brief(value_b)})
+    return differences
+
+
+def _settings_of(run: Scores, *, same_method: bool) -> dict[str, Any]:
+    """All settings of a run; those of its method as one text if it is compared with another method."""
+    settings = _facts(run) | run.options | _data_options(run)
+    if same_method:
+        return settings | run.settings
+    of_method = [f"{name}={value}" for name, value in run.settings.items() if name != "rule"]
+    return settings | {"method settings": ", ".join(of_method) or "none"}
 
 
 def brief(value: Any) -> str:
-    """A hash by its first digits, a number without idle zeros, own code by file and hash, all else as it is."""
+    """A hash by its first digits, a float without a final ".0", own code by file and hash, all else as it is."""
     if isinstance(value, dict):
         return " ".join(map(brief, value.values()))
-    text = str(value).removesuffix(".0") if isinstance(value, float) else str(value)
-    return text[:8] if len(text) == 64 and set(text) <= set("0123456789abcdef") else text
+    text = str(value)
+    if isinstance(value, float):
+        text = text.removesuffix(".0")
+    is_hash = len(text) == 64 and set(text) <= set("0123456789abcdef")
+    return text[:8] if is_hash else text
 
 
-def _about(run: Scores) -> dict[str, Any]:
-    about = {
+def _facts(run: Scores) -> dict[str, Any]:
+    facts = {
         "method": run.label,
         "rule": run.rule,
         "rounds": run.rounds,
         "clients": run.roster_size,
     }
-    about |= (
-        {"tested on": f"{run.external.dataset} {run.external.sha256[:8]}"} if run.external else {}
-    )
-    return about | {"dataset": run.dataset} | {f"model {key}": run.model.get(key) for key in MODEL}
+    if run.external:
+        facts["tested on"] = f"{run.external.dataset} {run.external.sha256[:8]}"
+    facts["dataset"] = run.dataset
+    for key in MODEL:
+        facts[f"model {key}"] = run.model.get(key)
+    return facts
 
 
-def _of_data(run: Scores) -> dict[str, Any]:
-    stages = [(kind, stage) for kind, stage in run.data.items() if stage]
-    return {
-        f"{kind} {key}": value for kind, stage in stages for key, value in stage.options.items()
-    }
+def _data_options(run: Scores) -> dict[str, Any]:
+    """The options of the stages of a run's data, with the stage in front of each name."""
+    options = {}
+    for kind, stage in run.data.items():
+        if stage:
+            for name, value in stage.options.items():
+                options[f"{kind} {name}"] = value
+    return options

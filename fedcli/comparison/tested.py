@@ -1,13 +1,14 @@
-"""Systems tested against each other on the same test images: in what they differ, by how much, what can be said of it.
+"""Systems tested against each other on the same test images: their differences, with intervals and verdicts.
 
-Runs of equal seeds are paired. A score is the mean over the kept rounds (the last five), then over runs, as in a
-report: a fold of more runs weighs more. Patients are drawn anew with the trained models held fixed, which gives the
-interval of the difference and the first p; the t test over seeds, folds or splits gives the second. Holm's adjustment
-is over the systems that are tested against one in one score, never over scores: of two there is nothing to adjust.
+Runs of equal seeds are paired. A score is the mean over the kept rounds (the last five), then over runs, as in
+a report: a fold of more runs weighs more. Patients are resampled_scores anew with the trained models held fixed, which
+gives the interval of the difference and the first p; the t test over seeds, folds or splits gives the second.
+Holm's adjustment is over the systems that are tested against one in one score, never over scores: of two
+systems there is nothing to adjust.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -36,15 +37,15 @@ from .verdict import RESAMPLES, Against, Compared, Difference, adjusted, enough,
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """All that can be said of b against a. Differences are b minus a, on the 0..1 scale.
+    """The comparison of b with a. Differences are b minus a, on the 0..1 scale.
 
     Attributes:
-        systems: "a" and "b", each with its method, label, rule, seeds, warning, and `one_class`, where its models
+        systems: "a" and "b", each with its method, label, rule, seeds, warning, and `one_class`, if its models
             answer one class for every image.
-        settings: in what the two differ before any score. level: of the intervals. pairs: of runs.
-        interval: how intervals are made of resamples, "percentile" or "bca".
+        settings: differences before any score. level: of the intervals. pairs: the number of pairs of runs.
+        interval: the kind of intervals, "percentile" or "bca".
         images: tests of the last round's models, image by image, of each pair of runs.
-        remarks: what pairing has to say. versions: the words for versions of the test images.
+        remarks: notes on the pairs and the test images. versions: words for versions of the test images.
     """
 
     systems: dict[str, dict[str, Any]]
@@ -70,50 +71,65 @@ def compare(
     seed: int = 0,
     interval: str = PERCENTILE,
 ) -> Comparison:
-    """All that can be said of b against a, from their scores.json and the predictions beside them.
+    """The comparison of b with a, from their scores.json and the predictions next to them.
 
-    metrics: None for the two that reports show. interval: "percentile" or "bca", how intervals are made of resamples.
-    Raises FedcliError where the runs share no seed or no test set, UsageError for an unknown metric.
+    metrics: None for the two that reports show. interval: the kind of intervals, "percentile" or "bca".
+    Raises FedcliError if the runs share no seed or no test set, UsageError for an unknown metric.
     """
-    first_system, second_system = read(a), read(b)
-    refuse_mixed([*first_system, *second_system])
-    pairs, sample, notes = of = paired(first_system, second_system)
-    runs = [run for pair in pairs for run in pair]
-    asked = tuple(dict.fromkeys(metrics or runs[0].scores.usual))
-    _check(asked, runs[0])
-    drawn = Resamples(resamples, seed, interval == BCA)
-    attributes = [
-        name for name in runs[0].scores.groups if all(name in run.scores.groups for run in runs)
-    ]
+    runs_a = read(a)
+    runs_b = read(b)
+    refuse_mixed([*runs_a, *runs_b])
+    pairing = paired(runs_a, runs_b)
+    runs = [run for pair in pairing.pairs for run in pair]
+    chosen_metrics = tuple(dict.fromkeys(metrics or runs[0].scores.usual))
+    _check(chosen_metrics, runs[0])
+    resampled_scores = Resamples(resamples, seed, interval == BCA)
+    attributes = _shared_attributes(runs)
     for run in console.progress(runs, label="compare", total=len(runs)):
         for attribute in ("", *attributes):
-            drawn.table(run, attribute)
-    rows = headline(of, drawn, asked)
+            resampled_scores.table(run, attribute)
+    rows = headline(pairing, resampled_scores, chosen_metrics)
     if not rows:
         raise FedcliError(
             "the two systems have no score in common",
             "evaluate both on the same versions of the images",
         )
+    pair_a, pair_b = pairing.pairs[0]
+    is_counted = predicted(runs[0].path).counted
     return Comparison(
-        systems={side: _side([pair[k] for pair in pairs]) for k, side in enumerate("ab")},
-        settings=settings(*(run.scores for run in pairs[0])),
+        systems={
+            "a": _side([run for run, _ in pairing.pairs]),
+            "b": _side([run for _, run in pairing.pairs]),
+        },
+        settings=settings(pair_a.scores, pair_b.scores),
         level=LEVEL,
         resamples=resamples,
-        interval=PERCENTILE if predicted(runs[0].path).counted else interval,
-        pairs=len(pairs),
-        sample=sample,
+        interval=PERCENTILE if is_counted else interval,
+        pairs=len(pairing.pairs),
+        sample=pairing.sample,
         rows=rows,
-        groups={name: group_tests(of, drawn, asked, name) for name in attributes},
-        images=[image_tests(*pair) for pair in pairs],
-        remarks=_remarks(runs, notes),
+        groups={
+            name: group_tests(pairing, resampled_scores, chosen_metrics, name)
+            for name in attributes
+        },
+        images=[image_tests(run_a, run_b) for run_a, run_b in pairing.pairs],
+        remarks=_remarks(runs, pairing.notes),
         versions=numbers.versions(run.scores for run in runs),
     )
 
 
-def _remarks(runs: Sequence[Scored], notes: Sequence[str]) -> list[str]:
-    """Notes on the test images, before those on the systems. notes: of pairing."""
+def _shared_attributes(runs: Sequence[Scored]) -> list[str]:
+    """Attributes that every run was evaluated by, in the order of the first run."""
+    attributes = list(runs[0].scores.groups)
+    for run in runs[1:]:
+        attributes = [name for name in attributes if name in run.scores.groups]
+    return attributes
+
+
+def _remarks(runs: Sequence[Scored], pairing_notes: Sequence[str]) -> list[str]:
+    """Notes on the test images, before and after those on the pairs."""
     remarks = [SYNTHETIC] if runs[0].scores.sample else []
-    remarks += notes
+    remarks += pairing_notes
     sets = [predicted(run.path) for run in one_of_each([*runs])]
     patients = reduce(add, (Patients.of(images.y, images.units) for images in sets))
     rare = patients.rare(runs[0].scores.classes)
@@ -123,16 +139,23 @@ def _remarks(runs: Sequence[Scored], notes: Sequence[str]) -> list[str]:
 
 
 def _side(runs: list[Scored]) -> dict[str, Any]:
-    first = runs[0].scores
-    groups = "it is given the true group of each test image" if first.views else ""
+    scores = runs[0].scores
+    warnings = [scores.warning]
+    if scores.views:
+        warnings.append("it is given the true group of each test image")
     return {
-        "method": first.method,
-        "label": first.name,
-        "rule": first.rule,
+        "method": scores.method,
+        "label": scores.name,
+        "rule": scores.rule,
         "seeds": [run.seed for run in runs],
-        "warning": "; ".join(filter(None, [first.warning, groups])),
+        "warning": _joined(warnings),
         "one_class": one_class(runs, AVERAGE),
     }
+
+
+def _joined(texts: Sequence[str | None]) -> str:
+    """Texts with semicolons between them, without empty ones."""
+    return "; ".join(text for text in texts if text)
 
 
 def order(
@@ -144,96 +167,96 @@ def order(
     resamples: int | None = None,
     seed: int = 0,
 ) -> list[Against]:
-    """Every system against one of them in one score, p adjusted by Holm over them; the reference first, without a test.
+    """Every system against one of them in one score, the reference first and without a test.
 
-    resamples: of the test patients; None for verdict.enough() of them.
-
-    `note` says what to beware of, the reason of the verdict among it, and of a system that cannot be tested against
-    the reference, for want of a common seed, test set or score, why.
+    p is adjusted over the systems (Holm). resamples: of the test patients; None for verdict.enough() of them.
+    `note` has cautions, among them the reason of the verdict; for a system that cannot be tested against the reference,
+    as they have no common seed, test set or score, it has the reason.
     Raises UsageError for an unknown reference, version or metric.
     """
-    for word, known, what in (
-        (reference, systems, "system"),
-        (version, VERSIONS, "version of the test images"),
-    ):
-        if word not in known:
-            raise UsageError(f"no {what} is named {word!r}", nearest(word, known))
+    if reference not in systems:
+        hint = nearest(reference, systems)
+        raise UsageError(f"no system is named {reference!r}", hint)
+    if version not in VERSIONS:
+        hint = nearest(version, VERSIONS)
+        raise UsageError(f"no version of the test images is named {version!r}", hint)
     others = [name for name in systems if name != reference]
-    score, base = Where(version, metric=metric), systems[reference]
-    _check((metric,), base[0])
-    drawn = Resamples(resamples or enough(len(others)), seed)
-    tests = [_test(base, systems[name], drawn, score) for name in others]
-    ps = zip(
-        holm([row.p for row, _ in tests]), holm([row.p_seeds for row, _ in tests]), strict=True
-    )
-    rows = [
-        (row if row.difference is None else adjusted(row, *p), note)
-        for (row, note), p in zip(tests, ps, strict=True)
-    ]
-    return [
-        _against(name, systems[name], score, row, note, is_reference=name == reference)
-        for name, (row, note) in zip(
-            [reference, *others], [(Difference(), "the reference"), *rows], strict=True
-        )
-    ]
+    score = Where(version, metric=metric)
+    reference_runs = systems[reference]
+    _check((metric,), reference_runs[0])
+    resampled_scores = Resamples(resamples or enough(len(others)), seed)
+    tests = [_test(reference_runs, systems[name], resampled_scores, score) for name in others]
+    ps = holm([row.p for row, _ in tests])
+    ps_seeds = holm([row.p_seeds for row, _ in tests])
+    reference_test = Difference()
+    rows = [_against(reference, reference_runs, score, reference_test, "the reference")]
+    rows[0] = replace(rows[0], is_reference=True)
+    for name, (row, note), p, p_seeds in zip(others, tests, ps, ps_seeds, strict=True):
+        if row.difference is not None:
+            row = adjusted(row, p, p_seeds)
+        rows.append(_against(name, systems[name], score, row, note))
+    return rows
 
 
 def _test(
-    reference: Sequence[Scored], runs: Sequence[Scored], drawn: Resamples, score: Where
+    reference: Sequence[Scored], runs: Sequence[Scored], resampled_scores: Resamples, score: Where
 ) -> tuple[Difference, str]:
-    """One system's test against the reference and what to beware of; where there is none, why."""
+    """One system's test against the reference, and cautions; if there is no test, the reason."""
     try:
-        of = paired(reference, runs)
+        pairing = paired(reference, runs)
     except FedcliError as error:
         return Difference(), error.sentence
-    row = difference(score, of, drawn)
-    return (
-        (row, "; ".join(of.notes))
-        if row
-        else (Difference(), "the two have no such score in common")
-    )
+    row = difference(score, pairing, resampled_scores)
+    if row is None:
+        return Difference(), "the two have no such score in common"
+    return row, "; ".join(pairing.notes)
 
 
 def _against(
-    name: str, runs: Sequence[Scored], of: Where, test: Difference, note: str, *, is_reference: bool
+    name: str, runs: Sequence[Scored], score: Where, test: Difference, note: str
 ) -> Against:
-    of_runs = [run.number(of) for run in runs]
-    scores = [score for score in of_runs if score]
-    mean = over_runs(scores) if len(scores) == len(runs) else OverSeeds(None, None, None, len(runs))
-    stuck = one_class(runs, of.version)
+    numbers_of_runs = [run.number(score) for run in runs]
+    scores = [number for number in numbers_of_runs if number]
+    mean = OverSeeds(None, None, None, len(runs))
+    if len(scores) == len(runs):
+        mean = over_runs(scores)
+    stuck = one_class(runs, score.version)
+    caution = note if test.difference is not None else ""
     return Against(
         name=name,
-        is_reference=is_reference,
-        note="; ".join(filter(None, [test.reason, note, stuck])),
-        warning="; ".join(filter(None, [note if test.difference is not None else "", stuck])),
+        note=_joined([test.reason, note, stuck]),
+        warning=_joined([caution, stuck]),
         **vars(mean),
-        **{each.name: getattr(test, each.name) for each in fields(Difference)},
+        **{column.name: getattr(test, column.name) for column in fields(Difference)},
     )
 
 
-def check_names(metrics: Sequence[str], known: Sequence[str] = RESAMPLED) -> None:
-    """Refuse a metric that no interval can be made of. Raises UsageError."""
+def check_names(metrics: Sequence[str], available: Sequence[str] = RESAMPLED) -> None:
+    """Refuse a metric that has no intervals. Raises UsageError."""
     for metric in metrics:
         if is_own(metric):
             hint = f"fedcli report --metric {metric} shows it with its interval"
             raise UsageError(
                 f"{metric} is a metric of your own, and the tests here are made for fedcli's", hint
             )
-        if metric not in known:
-            raise UsageError(f"no interval can be made of {metric!r}", nearest(metric, known))
+        if metric not in available:
+            hint = nearest(metric, available)
+            raise UsageError(f"no interval can be made of {metric!r}", hint)
 
 
 def _check(metrics: Sequence[str], run: Scored) -> None:
-    needs = (
-        LABELS if run.scores.several_labels else TWO if len(run.scores.classes) == 2 else CLASSES
-    )
+    needs = CLASSES
+    if run.scores.several_labels:
+        needs = LABELS
+    elif len(run.scores.classes) == 2:
+        needs = TWO
     check_names(metrics, names(needs, resampled=True))
 
 
 class Leads:
     """Tests of pairs of systems, for the marks of a table: each is made when it is first asked for.
 
-    systems: each system's runs. metrics: those that are shown; only some of them have a test.
+    systems: each system's runs. metrics: those of the table; only some of them have a test.
     samples: the fewest seeds, folds or splits of a pair that was tested; None before any was.
     """
 
@@ -242,28 +265,45 @@ class Leads:
         self.samples: int | None = None
         self.over = "seeds"
         self._metrics = tuple(metric for metric in metrics if metric in RESAMPLED)
-        self._drawn = Resamples(enough(len(systems) - 1))
+        self._resampled_scores = Resamples(enough(len(systems) - 1))
         self._rows: dict[tuple[int, int, Where], Difference | None] = {}
 
-    def test(self, score: Where, first: int, second: int, comparisons: int) -> bool | None:
-        """Tell whether two systems differ significantly in a score; None where there is no test of it.
+    def test(self, score: Where, system: int, other: int, comparisons: int) -> bool | None:
+        """Tell whether two systems differ significantly in a score; None if there is no test of it.
 
-        comparisons: how many the best of the column is part of; p is multiplied by it (Bonferroni), so that no table
-        of tests that adjusts over the same systems (Holm) can contradict the mark. Fewer than three seeds are tested
-        over patients alone.
+        comparisons: the number of comparisons that the best of the column is part of; p is multiplied by it
+        (Bonferroni), so that no table of tests that adjusts over the same systems (Holm) can contradict the mark. Fewer
+        than three seeds are tested over patients alone.
         """
-        if score.metric not in self._metrics or (row := self.row(first, second, score)) is None:
+        if score.metric not in self._metrics:
+            return None
+        row = self.row(system, other, score)
+        if row is None:
             return None
         samples = row.samples or 0
-        self.samples, self.over = min(samples, self.samples or samples), row.over or ""
-        row = adjusted(row, *(p and min(1.0, comparisons * p) for p in (row.p, row.p_seeds)))
-        return significant(row)
+        self.samples = min(samples, self.samples or samples)
+        self.over = row.over or ""
+        p = _bonferroni(row.p, comparisons)
+        p_seeds = _bonferroni(row.p_seeds, comparisons)
+        return significant(adjusted(row, p, p_seeds))
 
-    def row(self, first: int, second: int, score: Where) -> Difference | None:
-        """One test, not adjusted, of the later system against the earlier; None where the two share no seed or test
-        set, or have no predictions, as the legend then says."""
-        key = min(first, second), max(first, second), score
+    def row(self, system: int, other: int, score: Where) -> Difference | None:
+        """One test, not adjusted, of the later system against the earlier.
+
+        None if the two share no seed or test set, or have no predictions, as the legend then says.
+        """
+        earlier, later = sorted((system, other))
+        key = earlier, later, score
         if key not in self._rows:
-            row, _ = _test(self.systems[key[0]], self.systems[key[1]], self._drawn, score)
-            self._rows[key] = None if row.difference is None else adjusted(row, row.p, row.p_seeds)
+            row, _ = _test(
+                self.systems[earlier], self.systems[later], self._resampled_scores, score
+            )
+            is_tested = row.difference is not None
+            self._rows[key] = adjusted(row, row.p, row.p_seeds) if is_tested else None
         return self._rows[key]
+
+
+def _bonferroni(p: float | None, comparisons: int) -> float | None:
+    if not p:
+        return p
+    return min(1.0, comparisons * p)

@@ -1,8 +1,8 @@
 """Verdicts on the difference between two systems in a score, their reasons, and both in words.
 
-The same four stand in every table and page that tests systems against each other (docs/verdicts.md). Folds, or splits
-drawn anew, may take the place of seeds. Where all seeds have the very same difference there is no p over them, and that
-over patients is used alone.
+Every table and page that tests systems against each other has one of the same four (docs/verdicts.md). Folds,
+or splits drawn anew, may take the place of seeds. If all seeds have the very same difference there is no p
+over them, and p over patients is used alone.
 """
 
 import math
@@ -45,14 +45,14 @@ WORDS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """One system against another in a score; all None of what cannot be tested.
+    """One system against another in a score; all None if it cannot be tested.
 
     Attributes:
-        difference: of the means, b minus a; low, high: its 95 % interval over patients; p: over patients.
-        differing: patients of which the two answer differently at all; p is no less than `floor`.
-        over: "seeds", "folds" or "splits"; samples: how many of them; overlap: test images per training image.
-        over_seeds: the tests over them by name; p_seeds: the one that counts.
-        p_holm, p_seeds_holm: both p adjusted for the number of systems; verdict, reason: what they let one say.
+        difference: b minus a, of the means; low, high: its 95 % interval over patients; p: over patients.
+        differing: the number of patients that the two answer differently; p is no less than `floor`.
+        over: "seeds", "folds" or "splits"; samples: their number; overlap: test images per training image.
+        over_seeds: the tests over seeds, folds or splits by name; p_seeds: the p that counts.
+        p_holm, p_seeds_holm: both p adjusted for the number of systems; verdict, reason: the conclusion.
     """
 
     difference: float | None = None
@@ -75,7 +75,7 @@ class Difference:
 
 @dataclass(frozen=True, kw_only=True)
 class Compared(Difference):
-    """A score of the systems a and b; group: "" of all images."""
+    """A score of the systems a and b; group is "" for all images."""
 
     version: str
     metric: str
@@ -86,9 +86,11 @@ class Compared(Difference):
 
 @dataclass(frozen=True, kw_only=True)
 class Against(Difference):
-    """A system against the reference, of which `is_reference` holds.
+    """A system against the reference; the reference itself has `is_reference`.
 
-    warning: what to beware of; note: the same behind the reason of the verdict, or why there is no test.
+    Attributes:
+        warning: cautions about the test.
+        note: the reason of the verdict and the cautions, or why there is no test.
     """
 
     name: str
@@ -105,38 +107,51 @@ Row = TypeVar("Row", bound=Difference)
 
 
 def adjusted(row: Row, p: float | None, p_seeds: float | None) -> Row:
-    """A tested row with its adjusted p, and what they let one say."""
-    samples, one, difference = row.samples or 0, (row.over or "")[:-1], row.difference or 0.0
-    reverses = any(
-        test["difference"] * difference < 0 for test in (row.over_seeds or {}).values()
-    )  # of unlike folds
-    verdict, reason = (
-        MODELS_ONLY,
-        f"it varies too much from {one} to {one} to be attributed to the method",
-    )
-    if not _below(p):
-        verdict, reason = INCONCLUSIVE, ""
-        if p is None:
-            reason = ONE_PATIENT
-        elif 0 < (row.differing or 0) < FEW:
-            unit = row.unit or ""
-            differ = console.counted(row.differing or 0, f"{unit} differs", f"{UNITS[unit]} differ")
-            reason = f"only {differ}, so p cannot be below {row.floor:g}"
-        elif samples >= ENOUGH and _below(p_seeds):
-            reason = f"the {row.over} agree, but other test patients might reverse it"
-    elif samples < ENOUGH:
-        count = console.counted(samples, f"{one} is", f"{row.over} are")
-        reason = f"{count} too few to attribute the difference to the method"
-    elif (p_seeds is None or _below(p_seeds)) and not reverses:
-        verdict, reason = HIGHER if difference > 0 else LOWER, ""
+    """A tested row with its adjusted p, and the verdict that they allow."""
+    verdict, reason = _verdict(row, p, p_seeds)
     return replace(row, p_holm=p, p_seeds_holm=p_seeds, verdict=verdict, reason=reason)
+
+
+def _verdict(row: Difference, p: float | None, p_seeds: float | None) -> tuple[str, str]:
+    """A verdict and its reason, which is "" if the verdict needs none."""
+    samples = row.samples or 0
+    one_sample = (row.over or "")[:-1]
+    if not _below(p):
+        return INCONCLUSIVE, _why_inconclusive(row, p, p_seeds)
+    if samples < ENOUGH:
+        count = console.counted(samples, f"{one_sample} is", f"{row.over} are")
+        return MODELS_ONLY, f"{count} too few to attribute the difference to the method"
+    agrees_over_samples = p_seeds is None or _below(p_seeds)
+    if agrees_over_samples and not _reverses(row):
+        return HIGHER if (row.difference or 0.0) > 0 else LOWER, ""
+    reason = f"it varies too much from {one_sample} to {one_sample} to be attributed to the method"
+    return MODELS_ONLY, reason
+
+
+def _why_inconclusive(row: Difference, p: float | None, p_seeds: float | None) -> str:
+    differing = row.differing or 0
+    if p is None:
+        return ONE_PATIENT
+    if 0 < differing < FEW:
+        unit = row.unit or ""
+        count = console.counted(differing, f"{unit} differs", f"{UNITS[unit]} differ")
+        return f"only {count}, so p cannot be below {row.floor:g}"
+    if (row.samples or 0) >= ENOUGH and _below(p_seeds):
+        return f"the {row.over} agree, but other test patients might reverse it"
+    return ""
+
+
+def _reverses(row: Difference) -> bool:
+    """Tell whether a test over folds of unlike numbers of runs has the difference the other way round."""
+    difference = row.difference or 0.0
+    tests = (row.over_seeds or {}).values()
+    return any(test["difference"] * difference < 0 for test in tests)
 
 
 def significant(row: Difference) -> bool:
     """Tell whether a judged difference may be called one: of fewer than ENOUGH seeds, for these trained models."""
-    return row.verdict in (HIGHER, LOWER) or (
-        row.verdict == MODELS_ONLY and (row.samples or 0) < ENOUGH
-    )
+    few_samples = (row.samples or 0) < ENOUGH
+    return row.verdict in (HIGHER, LOWER) or (row.verdict == MODELS_ONLY and few_samples)
 
 
 def _below(p: float | None) -> bool:
@@ -144,12 +159,15 @@ def _below(p: float | None) -> bool:
 
 
 def sampled(rows: Iterable[Difference]) -> str:
-    """The sample that the second p of a table's rows is over: "seeds", "folds" or "splits"."""
-    return next((row.over for row in rows if row.over), "seeds")
+    """The kind of sample of a table's second p: "seeds", "folds" or "splits"."""
+    for row in rows:
+        if row.over:
+            return row.over
+    return "seeds"
 
 
 def enough(comparisons: int) -> int:
-    """Resamples, 2,000 or more, with which Holm's adjustment over so many comparisons leaves p below 0.05 possible.
+    """The number of resamples, 2,000 or more, at which p adjusted over so many comparisons (Holm) can be below 0.05.
 
     The smallest p is 2 / (resamples + 1); times the comparisons, it shall be half of 0.05 at most.
     """
@@ -159,19 +177,24 @@ def enough(comparisons: int) -> int:
 
 def legend(rows: Sequence[Difference], resamples: int = RESAMPLES) -> str:
     """A legend of the intervals, p and verdicts of rows, whether of compare or of order."""
-    most = max(
-        (row for row in rows if row.samples), key=lambda row: row.samples or 0, default=Difference()
-    )
     parts = [OVER_PATIENTS.format(resamples=resamples)]
-    if (most.samples or 0) > 1:
-        splits = OVER_SPLITS.format(over=most.over, count=most.samples, overlap=most.overlap or 0.0)
-        parts.append(OVER_SEEDS if most.over == "seeds" else splits)
-    return f"{'. '.join([*parts, HOLM, WORDS.format(over=sampled(rows))])}."
+    tested = [row for row in rows if row.samples]
+    largest = max(tested, key=lambda row: row.samples or 0, default=Difference())
+    samples = largest.samples or 0
+    if samples > 1 and largest.over == "seeds":
+        parts.append(OVER_SEEDS)
+    elif samples > 1:
+        overlap = largest.overlap or 0.0
+        parts.append(OVER_SPLITS.format(over=largest.over, count=samples, overlap=overlap))
+    parts += [HOLM, WORDS.format(over=sampled(rows))]
+    return f"{'. '.join(parts)}."
 
 
 def p_text(p: float | None) -> str:
     """A p as every table prints it."""
-    return "-" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+    if p is None:
+        return "-"
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def signed(share: float | None, digits: int = 2) -> str:
@@ -184,4 +207,6 @@ def signed(share: float | None, digits: int = 2) -> str:
 
 def interval_text(row: Difference, digits: int = 2) -> str:
     """The bounds of the difference, in percent."""
-    return "-" if row.low is None else f"{signed(row.low, digits)} to {signed(row.high, digits)}"
+    if row.low is None:
+        return "-"
+    return f"{signed(row.low, digits)} to {signed(row.high, digits)}"
