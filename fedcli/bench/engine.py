@@ -213,7 +213,11 @@ def _bare_client(
 
 
 def _optimizer(net: torch.nn.Module, training: Training) -> torch.optim.Optimizer:
-    options = {"lr": training.lr, "weight_decay": training.weight_decay, "fused": True}
+    options: dict[str, Any] = {
+        "lr": training.lr,
+        "weight_decay": training.weight_decay,
+        "fused": True,
+    }
     if training.optimizer == "adam":
         return torch.optim.Adam(net.parameters(), **options)
     return torch.optim.SGD(net.parameters(), momentum=training.momentum, **options)

@@ -62,10 +62,7 @@ def labels(records: list[Record], without: str | None = None) -> dict[str, Recor
     for texts in (by_options, by_folder):
         if len(set(texts)) == len(records):
             return dict(zip(texts, records, strict=True))
-    by_position = {}
-    for position, record in enumerate(records, 1):
-        by_position[f"{record.label} [{position}]"] = record
-    return by_position
+    return {f"{record.label} [{position}]": record for position, record in enumerate(records, 1)}
 
 
 def _label(record: Record, records: list[Record], without: str | None) -> str:

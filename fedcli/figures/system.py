@@ -153,7 +153,7 @@ class System:
         if not answers.logits:
             return {}
         by_patient = answers.unit is not None
-        units = answers.unit if by_patient else answers.id
+        units = answers.id if answers.unit is None else answers.unit
         _, unit_of = np.unique(units, return_inverse=True)
         groupings = self._groupings(answers)
         images = {}

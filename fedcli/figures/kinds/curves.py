@@ -51,25 +51,28 @@ def frame(
     columns = ["run", "series", "client", "round", "value"]
     table = pandas.concat(parts, ignore_index=True)[columns]
     several_methods = len({record.label for record in records}) > 1
+    recorded = _recorded(records)
     titles = {}
     units = {}
     shares = []
     for name in names:
-        first_series = _first(records, name)
-        title = first_series.title
-        if several_methods and first_series.kind == "loss":
-            title += " (each method's own)"
-        if first_series.kind == "weights":
+        titles[name] = recorded[name].title
+        units[name] = recorded[name].unit
+        if several_methods and recorded[name].kind == "loss":
+            titles[name] += " (each method's own)"
+        if recorded[name].kind == "weights":
             shares.append(name)
-        titles[name] = title
-        units[name] = first_series.unit
-    words = {"title": heading(records), "titles": titles, "units": units, "shares": shares}
-    table.attrs = words
+    table.attrs |= {"title": heading(records), "titles": titles, "units": units, "shares": shares}
     return table
 
 
-def _first(records: list[Record], name: str) -> Series:
-    return next(record.series[name] for record in records if name in record.series)
+def _recorded(records: list[Record]) -> dict[str, Series]:
+    """The series that some run has, each of the first one that has it."""
+    recorded: dict[str, Series] = {}
+    for record in records:
+        for name, series in record.series.items():
+            recorded.setdefault(name, series)
+    return recorded
 
 
 def _say_constants(records: list[Record], names: list[str]) -> None:
@@ -89,19 +92,13 @@ def chosen(records: list[Record], names: Sequence[str]) -> list[str]:
 
     Raises UsageError for one that none has.
     """
-    recorded: dict[str, Series] = {}
-    grouped = set()
-    for record in records:
-        for name, series in record.series.items():
-            recorded.setdefault(name, series)
-            if series.kind == "group":
-                grouped.add(name)
+    recorded = _recorded(records)
     for name in names:
         if name not in recorded:
             raise UsageError(f"no run has a series {name!r}", _hint(name, list(recorded)))
     if names:
         return list(dict.fromkeys(names))
-    usual = [name for name in recorded if name not in grouped]
+    usual = [name for name, series in recorded.items() if series.kind != "group"]
     usual.sort(key=lambda name: not name.startswith("validation"))  # before those of test images
     unchanging = constants(records)
     return [name for name in usual if name not in unchanging] or usual
@@ -208,7 +205,7 @@ def _panel(
 
 def _nothing(unit: str, axes: Axes) -> None:
     axes.set_ylabel(unit)
-    how = {"ha": "center", "va": "center", "transform": axes.transAxes, "color": "#666666"}
+    how: Look = {"ha": "center", "va": "center", "transform": axes.transAxes, "color": "#666666"}
     axes.text(0.5, 0.5, "no finite value", **how)
 
 

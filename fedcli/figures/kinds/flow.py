@@ -19,7 +19,7 @@ from ...data.partition import SCHEMES
 from ...data.pool import CHANGED
 from ...io.hdf5 import open_hdf5
 from ...scores.scores import Scores
-from ..drawing import INK, Axes, Panel, Picture
+from ..drawing import INK, Axes, Look, Panel, Picture
 from ..figure import Figure, NothingToDraw, register
 from ..shapes import picture, titled
 from ..system import System
@@ -133,7 +133,7 @@ def _boxes(table: DataFrame, axes: Axes) -> None:
     axes.set_axis_off()
     bottom = -len(table) * (HIGH + GAP)
     axes.set(xlim=(0, 10), ylim=(bottom + GAP / 2, 0.2))
-    box = {"facecolor": "none", "edgecolor": INK, "linewidth": 1.0}
+    box: Look = {"facecolor": "none", "edgecolor": INK, "linewidth": 1.0}
     arrow = {"arrowstyle": "->", "color": INK, "linewidth": 1.0}
     for row in table.itertuples():
         top = -row.Index * (HIGH + GAP)

@@ -44,10 +44,10 @@ def frame(
     """
     metric = metric or systems[0].scores.usual[1]
     score = title(metric)
-    lines = []
+    lines: list[tuple] = []
     for model in [version] if version else MODELS:
         for where in _wheres(systems, Where(model, metric=metric)):
-            lines.extend(_lines(systems, where))
+            lines += _lines(systems, where)
     if not lines:
         images = version or "any"
         raise NothingToDraw(f"no system has {score} on {images} images", "ask for another")

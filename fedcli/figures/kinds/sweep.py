@@ -159,8 +159,11 @@ def _mean_and_std(rounds_of_runs: list[list[Any]]) -> tuple[float | None, float 
     if any(None in rounds for rounds in rounds_of_runs):
         return None, None
     over = over_seeds(rounds_of_runs)
-    std = over.std_pooled
-    return 100 * over.mean, std and 100 * std
+    return _percent(over.mean), _percent(over.std_pooled)
+
+
+def _percent(value: float | None) -> float | None:
+    return None if value is None else 100 * value
 
 
 def of_points(
