@@ -1,6 +1,8 @@
-"""Checks of every method on the toy federation, which `fedcli check` and tests/methods/test_every_method.py run.
+"""Checks of every method on the toy federation.
 
-A check is a function of a Subject that raises Failed, with a sentence that says what does not hold.
+`fedcli check` and tests/methods/test_every_method.py run them.
+
+A check is a function of a Subject that raises CheckFailed, with a sentence on what does not hold.
 """
 
 import tempfile
@@ -33,7 +35,7 @@ ROUNDS = 3
 FEDAVG = "fedavg"  # with whose model that of every other method is compared
 
 
-class Failed(Exception):
+class CheckFailed(Exception):
     """A method does not hold what is checked; its text says why."""
 
 
@@ -50,24 +52,27 @@ class Subject:
 
     @cached_property
     def shards(self) -> dict[str, Shard]:
-        """Few images for each toy client, of two or three steps: of equally many, FedNova would be FedAvg.
+        """Few images for each toy client, of two or three steps.
 
-        The first has no image of the last class: if clients had all classes, FedRS would be FedAvg.
+        If all had equally many, FedNova would be FedAvg. The first has no image of the last class:
+        if clients had all classes, FedRS would be FedAvg.
         """
-        return {
-            client: toy_shard(client, 9 + 4 * k, absent=None if k else 2)
-            for k, client in enumerate(ROSTER)
-        }
+        shards = {}
+        for k, client in enumerate(ROSTER):
+            absent = 2 if k == 0 else None
+            shards[client] = toy_shard(client, 9 + 4 * k, absent=absent)
+        return shards
 
     @cached_property
     def rounds(self) -> list[Played]:
         """The result of each round of a training."""
         played: list[Played] = []
-        self.train(each=played.append)
+        self.train(observe=played.append)
         return played
 
     def federation(self, **changed: Any) -> Federation:
-        return toy_federation(self.method, **{"rounds": ROUNDS, "shards": self.shards, **changed})
+        options = {"rounds": ROUNDS, "shards": self.shards, **changed}
+        return toy_federation(self.method, **options)
 
     def train(
         self,
@@ -75,16 +80,22 @@ class Subject:
         state: RunState | None = None,
         until: int | None = None,
         engine: Engine | None = None,
-        each: Callable[[Played], Any] = lambda played: None,
+        observe: Callable[[Played], Any] | None = None,
         **changed: Any,
     ) -> RunState:
-        """The state after some rounds. each: is given every round's result. changed: of toy_federation()."""
+        """The state after some rounds.
+
+        observe: is given every round's result. changed: options of toy_federation().
+        """
         federation = self.federation(**changed)
+        engine = engine or federation.clients
+        last = until or federation.rounds
         state = state or federation.first()
-        while state.round < (until or federation.rounds):
-            played = federation.play(state, ROSTER, engine or federation.clients)
+        while state.round < last:
+            played = federation.play(state, ROSTER, engine)
             state = played.state
-            each(played)
+            if observe:
+                observe(played)
         return state
 
 
@@ -96,24 +107,27 @@ def keeps_the_contract(subject: Subject) -> None:
 def is_finite(subject: Subject) -> None:
     """The model is finite after all rounds."""
     state = subject.rounds[-1].state
-    whole = all(
-        bool(theta.isfinite().all()) for theta in (state.theta, *_models(subject.method, state))
-    )
-    _refuse_unless(whole, "the model holds NaN or infinity after three rounds")
+    models = [state.theta, *_models(subject.method, state)]
+    finite = all(bool(theta.isfinite().all()) for theta in models)
+    _refuse_unless(finite, "the model holds NaN or infinity after three rounds")
 
 
 def differs_from_fedavg(subject: Subject) -> None:
     """It comes to another model than FedAvg."""
-    if subject.spec != FEDAVG:
-        theta, plain = _models(subject.method, subject.rounds[-1].state)[0], _fedavg().theta
-        same = theta.shape == plain.shape and bool(torch.equal(theta, plain))
+    if subject.spec == FEDAVG:
+        return
+    theta = _models(subject.method, subject.rounds[-1].state)[0]
+    plain = _fedavg().theta
+    if theta.shape == plain.shape:
+        same = bool(torch.equal(theta, plain))
         _refuse_unless(not same, "its model is FedAvg's to the last bit")
 
 
 def _models(method: Method, state: RunState) -> list[torch.Tensor]:
-    """The clients' own models, which Ditto changes, then the one that is scored, which CReFF changes."""
-    own = [memory["model"] for memory in state.clients.values() if "model" in memory]
-    return [*own, scored_model(method.aggregator, state.theta, state.server)]
+    """The clients' models, which Ditto changes, then the scored one, which CReFF changes."""
+    models = [memory["model"] for memory in state.clients.values() if "model" in memory]
+    models.append(scored_model(method.aggregator, state.theta, state.server))
+    return models
 
 
 @cache
@@ -123,25 +137,21 @@ def _fedavg() -> RunState:
 
 def resumes(subject: Subject) -> None:
     """Resumed from disk it ends at the same bits."""
-    _, before, end = (each.state for each in subject.rounds)
+    before = subject.rounds[1].state
+    end = subject.rounds[2].state
     with tempfile.TemporaryDirectory() as folder:
         states.save(Path(folder), before, ROSTER)
         restored = states.restore(states.saved(Path(folder))[-1], ROSTER, "cpu")
-    _compare(
-        subject.train(state=restored),
-        end,
-        "keep all that changes in memory and shared, nothing in the method",
-    )
+    state = subject.train(state=restored)
+    _compare(state, end, "keep all that changes in memory and shared, nothing in the method")
 
 
 def replays(subject: Subject) -> None:
     """A round can be played again from the state before it."""
-    first, second, _ = (each.state for each in subject.rounds)
-    _compare(
-        subject.train(state=first, until=2),
-        second,
-        "replace tensors of memory and shared, never write into them",
-    )
+    before = subject.rounds[0].state
+    after = subject.rounds[1].state
+    state = subject.train(state=before, until=2)
+    _compare(state, after, "replace tensors of memory and shared, never write into them")
 
 
 def takes_clients_in_any_order(subject: Subject) -> None:
@@ -149,7 +159,8 @@ def takes_clients_in_any_order(subject: Subject) -> None:
     federation = subject.federation()
 
     def backwards(tasks: list[Task]) -> list[Report]:
-        return [federation.clients.run_one(task) for task in reversed(tasks)][::-1]
+        reports = [federation.clients.run_one(task) for task in reversed(tasks)]
+        return list(reversed(reports))
 
     state = federation.first()
     while state.round < 2:
@@ -188,7 +199,7 @@ def handles_partial_participation(subject: Subject) -> None:
     except UsageError as error:
         _refuse_unless("needs every client" in error.sentence, error.sentence)
         return
-    raise Failed("it needs every client, and is trained with half of them")
+    raise CheckFailed("it needs every client, and is trained with half of them")
 
 
 def trains_as_asked(subject: Subject) -> None:
@@ -201,35 +212,34 @@ def trains_as_asked(subject: Subject) -> None:
 
 def reports_the_same_columns(subject: Subject) -> None:
     """Reports of clients have the same names and shapes in every round."""
-    first, *others = (
-        {name: column.shape for name, column in each.columns.items()} for each in subject.rounds
-    )
-    for shapes in others:
-        _refuse_unless(
-            shapes == first, f"round 1 had {_named(first)}, a later one {_named(shapes)}"
-        )
+    expected = _shapes(subject.rounds[0])
+    for played in subject.rounds[1:]:
+        shapes = _shapes(played)
+        _refuse_unless(shapes == expected, f"round 1 had {expected}, a later one {shapes}")
+
+
+def _shapes(played: Played) -> str:
+    shapes = [f"{name} {list(column.shape)}" for name, column in played.columns.items()]
+    return ", ".join(shapes) or "none"
 
 
 def explains_its_options(subject: Subject) -> None:
     """Every option says what it means and refuses what is no value."""
     for half in (subject.method.local, subject.method.aggregator):
         for option in options.describe(half).values():
-            if not option.meaning:
-                raise Failed(
-                    f"{option.name} says nothing: annotate it with Annotated[type, 'meaning, range']"
-                )
+            hint = "annotate it with Annotated[type, 'meaning, range']"
+            _refuse_unless(bool(option.meaning), f"{option.name} says nothing: {hint}")
             with suppress(UsageError):
                 options.change(half, option.name, "no such value")
                 if option.type != "str":
-                    raise Failed(f"{option.name}='no such value' is taken")
+                    raise CheckFailed(f"{option.name}='no such value' is taken")
 
 
 def is_rebuilt_from_its_record(subject: Subject) -> None:
     """Name and recorded settings build the same method again."""
-    again = resolve(subject.spec, subject.method.settings)
-    _refuse_unless(
-        again == subject.method, "an option's value is another after it was recorded and read"
-    )
+    rebuilt = resolve(subject.spec, subject.method.settings)
+    why = "an option's value is another after it was recorded and read"
+    _refuse_unless(rebuilt == subject.method, why)
 
 
 CHECKS: tuple[Callable[[Subject], None], ...] = (
@@ -260,19 +270,25 @@ class Verdict:
 
 def verdicts(subject: Subject) -> list[Verdict]:
     """Every check, in order. Where no three rounds can be played, the others are not tried."""
-    made: list[Verdict] = []
+    results: list[Verdict] = []
     for check in CHECKS:
-        why = outcome(check, subject) if not made or made[0].why == "" else None
-        made.append(Verdict(check.__name__, (check.__doc__ or "").rstrip("."), why))
-    return made
+        why = None
+        if not results or results[0].why == "":
+            why = outcome(check, subject)
+        words = (check.__doc__ or "").rstrip(".")
+        results.append(Verdict(check.__name__, words, why))
+    return results
 
 
 def outcome(check: Callable[[Subject], None], subject: Subject) -> str:
-    """Why a method does not hold a check; "" where it does. Raises what is no fault of the method."""
+    """The reason why a method does not hold a check; "" where it does.
+
+    Raises what is no fault of the method.
+    """
     try:
         with threads(1):  # processes side by side have one each, and bits are compared
             check(subject)
-    except Failed as error:
+    except CheckFailed as error:
         return str(error)
     except FedcliError as error:
         return error.sentence
@@ -280,14 +296,18 @@ def outcome(check: Callable[[Subject], None], subject: Subject) -> str:
         fault = extensions.fault(error)
         if fault is None and not subject.method.code:
             raise
-        return fault.sentence if fault else f"{type(error).__name__}: {error}"
+        if fault:
+            return fault.sentence
+        return f"{type(error).__name__}: {error}"
     return ""
 
 
 def pairs_of(spec: str) -> list[str]:
-    """Pairs that a method makes with one of fedcli's own, as a base and as an add-on where it can be each."""
+    """Pairs of a method with one of fedcli's, as a base and as an add-on where it can be each."""
     pairs: list[str] = []
-    for pair in (f"{spec}+fedheal", f"moon+{spec}") if "+" not in resolve(spec).name else ():
+    if "+" in resolve(spec).name:
+        return pairs
+    for pair in (f"{spec}+fedheal", f"moon+{spec}"):
         with suppress(UsageError):
             resolve(pair)
             pairs.append(pair)
@@ -296,7 +316,7 @@ def pairs_of(spec: str) -> list[str]:
 
 def _refuse_unless(holds: bool, why: str) -> None:
     if not holds:
-        raise Failed(why)
+        raise CheckFailed(why)
 
 
 def _refuse_unless_finite(state: RunState) -> None:
@@ -306,8 +326,4 @@ def _refuse_unless_finite(state: RunState) -> None:
 def _compare(state: RunState, expected: RunState, hint: str) -> None:
     for part in ("theta", "shared", "server", "clients"):
         if not states.equal(getattr(state, part), getattr(expected, part)):
-            raise Failed(f"{part} differs: {hint}")
-
-
-def _named(shapes: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items()) or "none"
+            raise CheckFailed(f"{part} differs: {hint}")

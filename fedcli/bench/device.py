@@ -3,6 +3,7 @@
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -41,7 +42,9 @@ class Speed:
 
 
 def in_words(error: Exception) -> str:
-    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"
+    lines = str(error).splitlines() or [""]
+    name = type(error).__name__
+    return f"{name}: {lines[0][:200]}"
 
 
 def speeds(
@@ -49,7 +52,8 @@ def speeds(
 ) -> Iterator[Speed]:
     """FedAvg over a few clients, for each network and way of training.
 
-    networks: (name, side in pixels) -> images of a client. until: when by time.perf_counter() nothing else is begun.
+    networks: (name, side in pixels) -> images of a client.
+    until: when by time.perf_counter() nothing else is begun.
     """
     peaks = matrix_speeds(device)
     for way, (precision, prepare) in WAYS.items():
@@ -62,9 +66,8 @@ def speeds(
             resources.restart(device)
             try:
                 pace, flops = _timed(device, model, size, images, precision, prepare)
-            except (
-                Exception
-            ) as error:  # a compiler that is missing, or memory that is short, ends no other row
+            # a compiler that is missing, or memory that is short, ends no other row
+            except Exception as error:
                 yield Speed(model, size, way, None, why=in_words(error))
                 continue
             peak = peaks[precision]
@@ -74,15 +77,19 @@ def speeds(
 
 
 def matrix_speeds(device: str) -> dict[str, float | None]:
-    """Floating-point operations per second in each precision; None where the memory is too small to measure it."""
-    made: dict[str, float | None] = {}
-    for precision in dict.fromkeys(precision for precision, _ in WAYS.values()):
+    """Floating-point operations per second in each precision.
+
+    None where the memory is too small to measure it.
+    """
+    speeds: dict[str, float | None] = {}
+    for precision, _ in WAYS.values():
+        if precision in speeds:
+            continue
         be_deterministic(device, 0, precision)
-        try:
-            made[precision] = limits.matrix_speed(device, precision)
-        except torch.cuda.OutOfMemoryError:
-            made[precision] = None
-    return made
+        speeds[precision] = None
+        with suppress(torch.cuda.OutOfMemoryError):
+            speeds[precision] = limits.matrix_speed(device, precision)
+    return speeds
 
 
 def _compiled(clients: InProcess) -> Engine:
@@ -110,15 +117,15 @@ def _timed(
 ) -> tuple[float, float]:
     """Images per second of the median round, and operations of an image."""
     federation = engine.plain_federation(model, size, CLIENTS, images, device, precision=precision)
-    flops, _ = limits.counted(
-        lambda: federation.play(federation.first(), engine=limits.unrecorded(federation.clients))
-    )
-    played = prepare(federation.clients)
-    state = federation.play(federation.first(), engine=played).state
+    plain = limits.unrecorded(federation.clients)
+    flops, _ = limits.counted(lambda: federation.play(federation.first(), engine=plain))
+    prepared = prepare(federation.clients)
+    state = federation.play(federation.first(), engine=prepared).state
     seconds: list[float] = []
     while not seconds or sum(seconds) < SECONDS:
-        seconds.append(seconds_of(lambda: federation.play(state, engine=played), device))
-    return CLIENTS * images / statistics.median(seconds), flops / (CLIENTS * images)
+        seconds.append(seconds_of(lambda: federation.play(state, engine=prepared), device))
+    image_count = CLIENTS * images
+    return image_count / statistics.median(seconds), flops / image_count
 
 
 def report(device: str) -> dict[str, Any]:
@@ -133,6 +140,6 @@ def report(device: str) -> dict[str, Any]:
 
 
 def name_of(device: str) -> str:
-    return (
-        torch.cuda.get_device_name(device) if device.startswith("cuda") else resources.processor()
-    )
+    if device.startswith("cuda"):
+        return torch.cuda.get_device_name(device)
+    return resources.processor()

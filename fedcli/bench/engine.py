@@ -1,8 +1,9 @@
 """Costs of the engine compared with the work itself, as ratios within one run.
 
-The bare loop is what one would write by hand: the same network, tensors, batches and optimizer steps, with nothing of
-fedcli in it. For a method that costs more than plain training, it makes the passes of the method's formula
-(see formula()) and does none of its arithmetic. The two sides alternate, so a machine that slows down slows both.
+The bare loop is what one would write by hand: the same network, tensors, batches and optimizer
+steps, with nothing of fedcli in it. For a method that costs more than plain training, it makes the
+passes of the method's formula (see formula()) and does none of its arithmetic. The two sides
+alternate, so a machine that slows down slows both.
 """
 
 import statistics
@@ -13,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-import torch.nn.functional as F
+from torch.nn import functional
 
 from .. import models
 from ..data import transforms
@@ -32,12 +33,7 @@ from .measuring import wait
 Optimizer = Literal["adam", "sgd", "adamw"]
 CLASSES = 7
 LEARNING_RATE = 1e-3
-PASSES = (
-    "step",
-    "look",
-    "gradient",
-    "forward",
-)  # of the network, as halves of methods say in their `cost`
+PASSES = "step", "look", "gradient", "forward"  # of the network, as in the `cost` of methods
 COLUMNS = ["what", "fedcli", "bare", "time ratio", "lowest to highest", "of matrix speed"]
 
 
@@ -45,7 +41,8 @@ COLUMNS = ["what", "fedcli", "bare", "time ratio", "lowest to highest", "of matr
 class Timing:
     """Seconds of the two sides, one pair per repetition.
 
-    flops: of matrix products and convolutions of our side, once; limit: of them in a second, as one large product has.
+    flops: of matrix products and convolutions of our side, once.
+    limit: of them in a second, as one large product has.
     """
 
     what: str
@@ -57,25 +54,25 @@ class Timing:
 
     @property
     def ratio(self) -> float:
-        return statistics.median(a / b for a, b in zip(self.ours, self.bare, strict=True))
+        return statistics.median(self.ratios)
+
+    @property
+    def ratios(self) -> list[float]:
+        """Our seconds over those of the bare side, from the lowest to the highest."""
+        return sorted(a / b for a, b in zip(self.ours, self.bare, strict=True))
 
     @property
     def share(self) -> float | None:
-        """Of the limit, by the median of our seconds; None where nothing was counted."""
-        return self.flops / statistics.median(self.ours) / self.limit if self.limit else None
+        """The share of the limit, by the median of our seconds; None where nothing was counted."""
+        if not self.limit:
+            return None
+        return self.flops / statistics.median(self.ours) / self.limit
 
     def row(self) -> list[str]:
-        ours, bare = map(self._speed, (self.ours, self.bare))
-        spread = sorted(a / b for a, b in zip(self.ours, self.bare, strict=True))
+        ratio = f"{self.ratio:.3f}"
+        spread = f"{self.ratios[0]:.3f} to {self.ratios[-1]:.3f}"
         limit = "-" if self.share is None else f"{100 * self.share:.0f} %"
-        return [
-            self.what,
-            ours,
-            bare,
-            f"{self.ratio:.3f}",
-            f"{spread[0]:.3f} to {spread[-1]:.3f}",
-            limit,
-        ]
+        return [self.what, self._speed(self.ours), self._speed(self.bare), ratio, spread, limit]
 
     def body(self) -> dict[str, Any]:
         return {
@@ -90,26 +87,35 @@ class Timing:
     def _speed(self, side: list[float]) -> str:
         """Images a second, or how long where there is nothing to count."""
         seconds = statistics.median(side)
-        return f"{self.images / seconds:,.0f} images/s" if self.images else f"{seconds:.2f} s"
+        if not self.images:
+            return f"{seconds:.2f} s"
+        return f"{self.images / seconds:,.0f} images/s"
 
 
 def formula(method: Method) -> dict[str, int]:
-    """The passes of a method's two halves together, by kind. Raises UsageError where they are not known."""
-    local, rule = method.local.cost, method.aggregator.cost
-    if isinstance(local, str) or isinstance(rule, str):
-        reason = local if isinstance(local, str) else rule
-        hint = f"methods that can be: {', '.join(measurable())}"
-        raise UsageError(f"{method.name} cannot be timed against a formula: {reason}", hint)
-    return {kind: local.get(kind, 0) + rule.get(kind, 0) for kind in PASSES}
+    """The passes of a method's two halves together, by kind.
+
+    Raises UsageError where they are not known.
+    """
+    passes = dict.fromkeys(PASSES, 0)
+    for cost in (method.local.cost, method.aggregator.cost):
+        if isinstance(cost, str):
+            names = ", ".join(measurable())
+            sentence = f"{method.name} cannot be timed against a formula: {cost}"
+            raise UsageError(sentence, f"methods that can be: {names}")
+        for kind in PASSES:
+            passes[kind] += cost.get(kind, 0)
+    return passes
 
 
 def measurable() -> list[str]:
     """Methods whose cost follows from their formula."""
-    return [
-        name
-        for name, m in METHODS.items()
-        if str not in {type(m.local.cost), type(m.aggregator.cost)}
-    ]
+    names = []
+    for name, method in METHODS.items():
+        costs = method.local.cost, method.aggregator.cost
+        if not any(isinstance(cost, str) for cost in costs):
+            names.append(name)
+    return names
 
 
 def engine(
@@ -123,16 +129,18 @@ def engine(
     repeats: int,
     device: str = "cpu",
 ) -> Timing:
-    """Time the second round of a method against bare loops over the same clients: in the first, some do less.
+    """Time the second round of a method against bare loops over the same clients.
 
+    In the first round, some methods do less.
     Raises UsageError for a method whose cost no formula gives.
     """
-    timed = resolve(method)
-    passes = formula(timed)
+    resolved = resolve(method)
+    passes = formula(resolved)
     federation = plain_federation(
-        model, size, clients, images, device, method=timed, optimizer=optimizer
+        model, size, clients, images, device, method=resolved, optimizer=optimizer
     )
-    shards, training = federation.clients.shards, federation.training
+    shards = federation.clients.shards
+    training = federation.training
     state = federation.play(federation.first()).state
 
     def ours() -> None:
@@ -151,11 +159,11 @@ def engine(
         wait(device)
 
     pairs = alternate(ours, bare, repeats)
-    flops, _ = limits.counted(
-        lambda: federation.play(state, engine=limits.unrecorded(federation.clients))
-    )
-    what, limit = f"{method}, {model}, {size} px, {optimizer}", limits.matrix_speed(device)
-    return Timing(what, *pairs, images=len(shards) * images, flops=flops, limit=limit)
+    plain = limits.unrecorded(federation.clients)
+    flops, _ = limits.counted(lambda: federation.play(state, engine=plain))
+    limit = limits.matrix_speed(device)
+    problem = f"{method}, {model}, {size} px, {optimizer}"
+    return Timing(problem, *pairs, images=len(shards) * images, flops=flops, limit=limit)
 
 
 def plain_federation(
@@ -170,11 +178,11 @@ def plain_federation(
     optimizer: Optimizer = "sgd",
 ) -> Federation:
     """Clients of so many random images each, under FedAvg by default."""
-    method, shards = method or resolve("fedavg"), random_shards(clients, images, size, device)
+    method = method or resolve("fedavg")
+    shards = random_shards(clients, images, size, device)
     net = network(model, size, device, precision)
-    training = Training(
-        optimizer=optimizer, lr=LEARNING_RATE, momentum=0.9 if optimizer == "sgd" else 0.0
-    )
+    momentum = 0.9 if optimizer == "sgd" else 0.0
+    training = Training(optimizer=optimizer, lr=LEARNING_RATE, momentum=momentum)
     layout = Layout(net, method.local.personal_tensors(net))
     return Federation(InProcess(method, net, layout, shards, training), rounds=10)
 
@@ -184,35 +192,45 @@ def _bare_client(
 ) -> None:
     """Plain PyTorch over one client's tensors, in the engine's order."""
     net.eval()
-    for at in _parts(shard, 64) * passes["gradient"]:
-        F.cross_entropy(net(_input(shard, at)), shard.y[at]).backward()
+    for indices in _parts(shard, 64) * passes["gradient"]:
+        _loss(net, shard, indices).backward()
     with torch.no_grad():
-        for at in _parts(shard, EVALUATION_BATCH) * passes["forward"]:
-            F.cross_entropy(net(_input(shard, at)), shard.y[at])
+        for indices in _parts(shard, EVALUATION_BATCH) * passes["forward"]:
+            _loss(net, shard, indices)
     net.train()
-    kind = torch.optim.Adam if training.optimizer == "adam" else torch.optim.SGD
-    rest = (
-        {"fused": True}
-        if training.optimizer == "adam"
-        else {"fused": True, "momentum": training.momentum}
-    )
-    optimizer = kind(net.parameters(), lr=training.lr, weight_decay=training.weight_decay, **rest)
-    order = torch.randperm(
-        len(shard), generator=torch.Generator().manual_seed(derive("shuffle", 0, 1, client, 0))
-    )
-    for at in order.to(shard.rows.device).split(training.batch_size):
-        x = _input(shard, at)
+    optimizer = _optimizer(net, training)
+    generator = torch.Generator().manual_seed(derive("shuffle", 0, 1, client, 0))
+    order = torch.randperm(len(shard), generator=generator)
+    for indices in order.to(shard.rows.device).split(training.batch_size):
+        x = _input(shard, indices)
         with torch.no_grad():
             for _ in range(passes["look"]):
                 net(x)
         for _ in range(passes["step"]):
             optimizer.zero_grad()
-            F.cross_entropy(net(x), shard.y[at]).backward()
+            functional.cross_entropy(net(x), shard.y[indices]).backward()
         optimizer.step()
 
 
-def _input(shard: Shard, at: torch.Tensor) -> torch.Tensor:
-    return transforms.to_input(shard.images[shard.rows[at]], channels=shard.channels)
+def _optimizer(net: torch.nn.Module, training: Training) -> torch.optim.Optimizer:
+    options: dict[str, Any] = {
+        "lr": training.lr,
+        "weight_decay": training.weight_decay,
+        "fused": True,
+    }
+    if training.optimizer == "adam":
+        return torch.optim.Adam(net.parameters(), **options)
+    return torch.optim.SGD(net.parameters(), momentum=training.momentum, **options)
+
+
+def _loss(net: torch.nn.Module, shard: Shard, indices: torch.Tensor) -> torch.Tensor:
+    logits = net(_input(shard, indices))
+    return functional.cross_entropy(logits, shard.y[indices])
+
+
+def _input(shard: Shard, indices: torch.Tensor) -> torch.Tensor:
+    images = shard.images[shard.rows[indices]]
+    return transforms.to_input(images, channels=shard.channels)
 
 
 def _parts(shard: Shard, size: int) -> list[torch.Tensor]:
@@ -232,7 +250,8 @@ def alternate(
     between()
     times: dict[Callable, list[float]] = {ours: [], bare: []}
     for i in range(repeats):
-        for side in (ours, bare) if i % 2 == 0 else (bare, ours):
+        sides = (ours, bare) if i % 2 == 0 else (bare, ours)
+        for side in sides:
             start = time.perf_counter()
             side()
             times[side].append(time.perf_counter() - start)
@@ -241,18 +260,19 @@ def alternate(
 
 
 def random_shards(clients: int, images: int, size: int, device: str) -> dict[str, Shard]:
+    """Random images of each client, of random classes."""
     rng = np.random.default_rng(derive("bench", size))
-    pixels = torch.from_numpy(rng.integers(0, 256, (clients * images, size, size, 3), np.uint8))
-    pool = pixels.permute(0, 3, 1, 2).to(device)
-    y = torch.from_numpy(rng.integers(0, CLASSES, clients * images)).to(device)
-    out = {}
+    image_count = clients * images
+    pixels = rng.integers(0, 256, (image_count, size, size, 3), np.uint8)
+    pool = torch.from_numpy(pixels).permute(0, 3, 1, 2).to(device)
+    y = torch.from_numpy(rng.integers(0, CLASSES, image_count)).to(device)
+    shards = {}
     for k in range(clients):
         rows = torch.arange(k * images, (k + 1) * images, device=device)
-        out[f"client-{k:02d}"] = Shard(pool, rows, y[rows], np.array([]), {}, CLASSES, 3)
-    return out
+        shards[f"client-{k:02d}"] = Shard(pool, rows, y[rows], np.array([]), {}, CLASSES, 3)
+    return shards
 
 
 def network(model: str, size: int, device: str, precision: str = "fp32") -> models.Network:
-    return models.build(model, models.Inputs(3, CLASSES, size), seed=0, precision=precision).to(
-        device
-    )
+    inputs = models.Inputs(3, CLASSES, size)
+    return models.build(model, inputs, seed=0, precision=precision).to(device)

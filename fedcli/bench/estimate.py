@@ -1,10 +1,10 @@
 """An estimate of the time and memory of a training, from a few measured steps.
 
-Two clients train on a few batches and on more of them, which gives the cost of a visit and of an image;
-the server step is measured with as many clients as a round has, unless their models do not fit into
-memory. What is not measured is counted: images, models [K, P], and what clients keep between rounds.
-Where clients train on several processes, their visits are distributed as in the run, and a round on such processes
-shows how far they slow each other.
+Two clients train on a few batches and on more of them, which gives the cost of a visit and of an
+image; the server step is measured with as many clients as a round has, unless their models do not
+fit into memory. What is not measured is counted: images, models [K, P], and what clients keep
+between rounds. Where clients train on several processes, their visits are distributed as in the
+run, and a round on such processes shows how far they slow each other.
 Nothing is written but a few lines into a temporary folder.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from .. import metrics
 from ..data import manifest
-from ..data.shard import EVALUATION_BATCH
+from ..data.shard import EVALUATION_BATCH, Shard
 from ..federation.client import Report, Task
 from ..federation.engines import chosen
 from ..federation.server import cohort
@@ -43,9 +43,7 @@ class Estimate:
     seconds_per_round: float  # in the mean over the rounds, scores at their end included
     rounds: int
     total_seconds: float  # of the whole run, loading and writing included
-    peak_bytes: (
-        int  # resident in all processes, shared memory counted once, or allocated on the GPU
-    )
+    peak_bytes: int  # in all processes, shared memory counted once, or allocated on the GPU
     free_bytes: int  # that this process could use in all; 0 where the system does not say
     measured_steps: int  # local steps that were played
     processes: int  # that train clients side by side
@@ -65,26 +63,31 @@ def estimate(source: Path, plan: TrainOptions, *, limit: float = SECONDS) -> Est
     limit: seconds that measuring may take in all, where ten batches do not take longer.
     Raises what train() would raise before its first round.
     """
-    method, device = check(plan), plan.device
+    method = check(plan)
+    device = plan.device
     body = manifest.verify(source, "partition", "corruption").body
     settle_threads = chosen_engine.prepare(plan, len(body["roster"]))
     resources.restart(device)
-    free = resources.free(device)
-    available = free and free + resources.in_use(device)
+    available = resources.free(device)  # 0 where the system does not say
+    if available:
+        available += resources.in_use(device)
     begin = time.perf_counter()
     if plan.precision == "auto":
-        plan = replace(plan, precision=precision.fastest(*probe(source, plan))[0])
+        fastest, *_ = precision.fastest(*probe(source, plan))
+        plan = replace(plan, precision=fastest)
     federation = assemble(source, plan, method, open_parent(plan, method))
     settle_threads(federation)
     scoring = Scoring(federation)
-    loading, loaded = time.perf_counter() - begin, resources.peak(device)
+    loading = time.perf_counter() - begin
+    loaded = resources.peak(device)
     resources.restart(device)
     held_before = resources.in_use(device)
 
     cohorts = _cohorts(federation)
     count = federation.cohort_size
     engine, jobs = chosen(plan.engine, count, device)
-    jobs = jobs if engine == "pool" else 1
+    if engine != "pool":
+        jobs = 1
     visits = Visits(federation, cohorts[0], limit, jobs)
     visit_bytes = max(0, resources.peak(device) - held_before)
     server, table_bytes = server_cost(federation, visits.reports, count, available)
@@ -96,15 +99,18 @@ def estimate(source: Path, plan: TrainOptions, *, limit: float = SECONDS) -> Est
         "writing": writing_cost(federation, visits.trained[0]),
     }
     seconds["writing"] += STATE_SHARE * sum(seconds.values())
-    total, model_bytes = sum(seconds.values()), federation.layout.size * FLOAT
-    known = {"images": bytes_of_images(federation), "models of a round": count * model_bytes}
-    known["kept between rounds"] = bytes_between_rounds(federation, visits.trained, scoring)
-    missing = known["models of a round"] - table_bytes + known["kept between rounds"]
+    total = sum(seconds.values())
+    model_bytes = federation.layout.size * FLOAT
+    round_bytes = count * model_bytes
+    client_bytes = bytes_between_rounds(federation, visits.trained, scoring)
+    parts = {"images": bytes_of_images(federation)}
+    parts["models of a round"] = round_bytes
+    parts["kept between rounds"] = client_bytes
+    missing = round_bytes - table_bytes + client_bytes
     if jobs > 1:
-        known["training processes"] = visits.own_bytes or jobs * (
-            visit_bytes + model_bytes
-        )  # in the processes
-        missing += known["training processes"] - visit_bytes  # which was measured in this one
+        process_bytes = visits.own_bytes or jobs * (visit_bytes + model_bytes)
+        parts["training processes"] = process_bytes
+        missing += process_bytes - visit_bytes  # which was measured in this one
     return Estimate(
         seconds_per_round=(total - loading) / plan.rounds,
         rounds=plan.rounds,
@@ -114,18 +120,19 @@ def estimate(source: Path, plan: TrainOptions, *, limit: float = SECONDS) -> Est
         measured_steps=visits.steps,
         processes=jobs,
         seconds=seconds,
-        bytes=known,
+        bytes=parts,
     )
 
 
 def _cohorts(federation: PlannedFederation) -> list[list[str]]:
-    """Who takes part in each round."""
-    plan, roster = federation.plan, federation.data.roster
-    drawn = (
-        cohort(len(roster), plan.participation, seed=plan.seed, round=t)
-        for t in range(1, plan.rounds + 1)
-    )
-    return [[roster[row] for row in rows] for rows in drawn]
+    """The clients of each round."""
+    plan = federation.plan
+    roster = federation.data.roster
+    cohorts = []
+    for t in range(1, plan.rounds + 1):
+        rows = cohort(len(roster), plan.participation, seed=plan.seed, round=t)
+        cohorts.append([roster[row] for row in rows])
+    return cohorts
 
 
 def span(seconds: float) -> str:
@@ -133,7 +140,10 @@ def span(seconds: float) -> str:
     if seconds < 90:
         return f"{max(seconds, 1):.0f} s"
     minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+    if minutes < 120:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min"
 
 
 FLOAT = 4  # bytes
@@ -149,84 +159,102 @@ def server_cost(
     """
     if federation.single_site:
         return 0.0, 0
-    model = federation.layout.size * FLOAT
-    count = max(1, min(clients, available // 2 // model)) if available else clients
+    model_bytes = federation.layout.size * FLOAT
+    count = clients
+    if available:
+        fitting = available // 2 // model_bytes
+        count = max(1, min(clients, fitting))
     state = federation.first()
 
     def replay(tasks: list[Task]) -> Iterator[Report]:
         for k, task in enumerate(tasks):
-            known = reports[task.part]
-            yield replace(known[k % len(known)], client=task.client, row=task.row)
+            recorded = reports[task.part]
+            report = recorded[k % len(recorded)]
+            yield replace(report, client=task.client, row=task.row)
 
     def play() -> None:
         nonlocal state
         state = next_state(federation, state, federation.data.roster[:count], replay)
 
     seconds = times(play, federation.plan.device)
-    return statistics.median(seconds[1:] or seconds) * clients / count, count * model
+    median = statistics.median(seconds[1:] or seconds)
+    return median * clients / count, count * model_bytes
 
 
-def evaluation_cost(federation: PlannedFederation, scoring: Scoring, also: bool) -> float:
+def evaluation_cost(federation: PlannedFederation, scoring: Scoring, in_any_case: bool) -> float:
     """Seconds of all curves and validation.
 
-    also: play a forward pass in any case, as a visit has one, for its memory.
+    in_any_case: play a forward pass, as a visit has one, for its memory.
     """
-    plan, data = federation.plan, federation.data
+    plan = federation.plan
+    data = federation.data
+    whole = scoring.whole
     due = sum(scoring.due(t) for t in range(1, plan.rounds + 1))
-    if not (due or scoring.whole is not None or also):
+    if not (due or in_any_case or whole is not None):
         return 0.0
     shard = max([*data.test.values(), *data.train.values()], key=len)
     shard = part(shard, np.arange(min(len(shard), EVALUATION_BATCH)))
     tables: list[np.ndarray] = []
-    each = min(
-        times(lambda: tables.append(logits(federation.net, shard, federation.method.local)))
-    ) / len(shard)
+    local = federation.method.local
+    passes = times(lambda: tables.append(logits(federation.net, shard, local)))
+    seconds_of_image = min(passes) / len(shard)
 
-    def scored(y: np.ndarray, score: Callable[[np.ndarray, np.ndarray], object]) -> float:
+    def scored(shard: Shard, score: Callable[[np.ndarray, np.ndarray], object]) -> float:
+        y = shard.y.cpu().numpy()
         repeated = np.resize(tables[0], (len(y), tables[0].shape[1]))  # [N, C]
-        return each * len(y) + statistics.median(times(lambda: score(repeated, y)))
+        seconds = statistics.median(times(lambda: score(repeated, y)))
+        return seconds_of_image * len(y) + seconds
 
     total = 0.0
     if due:
-        answers = len(data.roster) if plan.single_site and not has_own_tests(data) else 1
-        total += (
-            due * answers * sum(scored(test.y.cpu().numpy(), curve) for test in data.test.values())
-        )
-    if scoring.whole is not None:
-        score = curve if scoring.whole.multi_label else metrics.balanced_accuracy
-        total += plan.rounds * scored(scoring.whole.y.cpu().numpy(), score)
+        answers = 1
+        if plan.single_site and not has_own_tests(data):
+            answers = len(data.roster)
+        total += due * answers * sum(scored(test, curve) for test in data.test.values())
+    if whole is not None:
+        score = curve if whole.multi_label else metrics.balanced_accuracy
+        total += plan.rounds * scored(whole, score)
     return total
 
 
 def writing_cost(federation: PlannedFederation, report: Report) -> float:
-    """Seconds for the lines of all rounds and for the models that are kept; states have a share of their own."""
+    """Seconds for the lines of all rounds and for the models that are kept.
+
+    States have a share of their own.
+    """
     memories = dict.fromkeys(federation.data.roster, report.memory)
     line = {"weights": [1.0] * len(federation.data.roster), "loss": 1.0}
     with tempfile.TemporaryDirectory() as folder, Path(folder, "lines").open("w") as file:
-        lines = 2 * federation.rounds * statistics.median(times(lambda: folders.append(file, line)))
-        model = (
-            Path(folder, "models", "model.h5"),
-            federation.layout,
-            report.theta,
-            memories,
-            federation.counts,
-        )
-        return lines + seconds_of(lambda: save_model(*model)) * min(KEPT + 1, federation.rounds)
+        seconds_of_line = statistics.median(times(lambda: folders.append(file, line)))
+        path = Path(folder, "models", "model.h5")
+        model = path, federation.layout, report.theta, memories, federation.counts
+        seconds_of_model = seconds_of(lambda: save_model(*model))
+    models = min(KEPT + 1, federation.rounds)
+    return 2 * federation.rounds * seconds_of_line + seconds_of_model * models
 
 
 def bytes_between_rounds(
     federation: PlannedFederation, reports: list[Report], scoring: Scoring
 ) -> int:
     """Bytes that clients keep, and the best model with what they keep to themselves."""
-    each = max(sum(tensor.nbytes for tensor in report.memory.values()) for report in reports)
+    model_bytes = federation.layout.size * FLOAT
+    of_client = max(_memory_bytes(report) for report in reports)
     if federation.single_site:
-        each += federation.layout.size * FLOAT
-    kept = len(federation.data.roster) * each
-    return kept + (federation.layout.size * FLOAT + kept if scoring.whole is not None else 0)
+        of_client += model_bytes
+    of_all = len(federation.data.roster) * of_client
+    if scoring.whole is None:
+        return of_all
+    return of_all + model_bytes + of_all
+
+
+def _memory_bytes(report: Report) -> int:
+    return sum(tensor.nbytes for tensor in report.memory.values())
 
 
 def bytes_of_images(federation: PlannedFederation) -> int:
     """Bytes of the pixels in memory, each pool counted once."""
     data = federation.data
-    shards = *data.train.values(), *data.val.values(), *data.test.values()
-    return sum({id(shard.images): shard.images.nbytes for shard in shards}.values())
+    pools = {}
+    for shard in (*data.train.values(), *data.val.values(), *data.test.values()):
+        pools[id(shard.images)] = shard.images.nbytes
+    return sum(pools.values())

@@ -1,9 +1,10 @@
-"""Shares of what its machine can do that a training reached: arithmetic and memory traffic beside measured limits.
+"""Arithmetic and memory traffic of a training, beside the measured limits of its machine.
 
-The limits are those of one large matrix product and of one large copy, measured after the training on as many threads,
-in the same precision. What the training did follows from two steps of a client that are counted operation by operation:
-floating-point operations of matrix products and convolutions, and bytes that all operations read and wrote. Caches keep
-part of those bytes from memory, so their share can exceed one.
+The limits are those of one large matrix product and of one large copy, measured after the training
+on as many threads, in the same precision. What the training did follows from two steps of a client
+that are counted operation by operation: floating-point operations of matrix products and
+convolutions, and bytes that all operations read and wrote. Caches keep part of those bytes from
+memory, so their share can exceed one.
 """
 
 import time
@@ -31,20 +32,29 @@ COPIED = {"cpu": 2**26, "cuda": 2**30}  # bytes
 
 
 def measure(federation: PlannedFederation, seconds: float) -> dict[str, Any] | None:
-    """The last line of timing.jsonl; None where a training took less than LEAST seconds, where a rule selects who
-    trains, since the counted client does not stand for the others, and where a GPU has too little memory left.
+    """The last line of timing.jsonl.
 
-    flops_per_image: floating-point operations of products and convolutions in a round, by trained image;
-    bytes_per_image: that its operations read and wrote; flops_per_second, bytes_per_second: limits of the machine.
+    None where a training took less than LEAST seconds, where a rule selects who trains, since the
+    counted client does not stand for the others, and where a GPU has too little memory left.
+
+    flops_per_image: floating-point operations of products and convolutions in a round, by trained
+        image; bytes_per_image: that its operations read and wrote.
+    flops_per_second, bytes_per_second: limits of the machine.
     """
+    if seconds < LEAST:
+        return None
     rule = federation.method.aggregator
-    if seconds < LEAST or isinstance(rule, SubsetTraining) and rule.trains_subset:
+    if isinstance(rule, SubsetTraining) and rule.trains_subset:
         return None
     plan = federation.plan
     name, count = chosen(plan.engine, federation.cohort_size, plan.device)
+    thread_count = torch.get_num_threads()
+    if name == "pool":
+        thread_count *= count
     try:
-        with threads(torch.get_num_threads() * (count if name == "pool" else 1)):
-            flops, copied = matrix_speed(plan.device, plan.precision), copy_speed(plan.device)
+        with threads(thread_count):
+            flops = matrix_speed(plan.device, plan.precision)
+            copied = copy_speed(plan.device)
         operations, moved = cost(federation)
     except torch.cuda.OutOfMemoryError:
         console.say("no line on speed: beside this training the GPU has no memory to measure it in")
@@ -58,7 +68,7 @@ def measure(federation: PlannedFederation, seconds: float) -> dict[str, Any] | N
 
 
 def cost(federation: PlannedFederation) -> tuple[float, float]:
-    """Operations and bytes of a client's visit by each of its images, from the client of median size.
+    """Operations and bytes of a client's visit by each image, from the client of median size.
 
     It trains on BATCHES batches of its images, after a round of the same that is not counted.
     """
@@ -75,35 +85,38 @@ def cost(federation: PlannedFederation) -> tuple[float, float]:
         counts.append(counted(lambda: reports.extend(engine(tasks))))
         return reports
 
-    next_state(
-        federation, state, [client], counting
-    )  # the server's part is not counted: it trains on no image
-    operations, moved = map(sum, zip(*counts))
+    # the server's part is not counted: it trains on no image
+    next_state(federation, state, [client], counting)
+    operations = sum(flops for flops, _ in counts)
+    moved = sum(bytes_moved for _, bytes_moved in counts)
     return operations / images, moved / images
 
 
 def unrecorded(clients: InProcess) -> Callable[[list[Task]], Iterator[Report]]:
     """An engine without steps that a GPU recorded, whose operations nothing can count."""
-    method, net, layout, training = clients.method, clients.net, clients.layout, clients.training
-    return lambda tasks: (
-        run_client(
-            method,
-            net,
-            layout,
-            clients.shards[task.client],
-            task,
-            training,
-            val=clients.val.get(task.client),
-        )
-        for task in tasks
-    )
+    method = clients.method
+    net = clients.net
+    layout = clients.layout
+    training = clients.training
+
+    def engine(tasks: list[Task]) -> Iterator[Report]:
+        for task in tasks:
+            shard = clients.shards[task.client]
+            val = clients.val.get(task.client)
+            yield run_client(method, net, layout, shard, task, training, val=val)
+
+    return engine
 
 
 def counted(work: Callable[[], object]) -> tuple[int, int]:
-    """Floating-point operations of products and convolutions, and bytes that all operations read and write."""
+    """Floating-point operations of products and convolutions, and bytes of all operations.
+
+    The bytes are those read and written.
+    """
     from torch.utils.flop_counter import FlopCounterMode  # takes a compiler with it
 
-    operations, traffic = FlopCounterMode(display=False), Traffic()
+    operations = FlopCounterMode(display=False)
+    traffic = TrafficCounter()
     with operations, traffic:
         work()
     return operations.get_total_flops(), traffic.bytes
@@ -111,20 +124,21 @@ def counted(work: Callable[[], object]) -> tuple[int, int]:
 
 def matrix_speed(device: str, precision: str = "fp32") -> float:
     """Floating-point operations per second of a product of two square matrices."""
-    kind = torch.bfloat16 if precision == "bf16" else torch.float32
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     side = SIDE[device.partition(":")[0]]
-    first, second, product = (torch.ones(side, side, dtype=kind, device=device) for _ in range(3))
-    return 2 * side**3 / _fastest(lambda: torch.mm(first, second, out=product), device)
+    a, b, product = (torch.ones(side, side, dtype=dtype, device=device) for _ in range(3))
+    return 2 * side**3 / _fastest(lambda: torch.mm(a, b, out=product), device)
 
 
 def copy_speed(device: str) -> float:
     """Bytes per second that a copy reads and writes."""
-    source = torch.zeros(COPIED[device.partition(":")[0]], dtype=torch.uint8, device=device)
+    size = COPIED[device.partition(":")[0]]
+    source = torch.zeros(size, dtype=torch.uint8, device=device)
     copy = torch.empty_like(source)
     return 2 * len(source) / _fastest(lambda: copy.copy_(source), device)
 
 
-class Traffic(TorchDispatchMode):
+class TrafficCounter(TorchDispatchMode):
     """Counts the bytes of what operations read and write within; views cost nothing."""
 
     def __init__(self) -> None:
@@ -133,17 +147,19 @@ class Traffic(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        if not func.is_view:
-            self.bytes += sum(
-                v.nbytes for v in tree_leaves((args, kwargs, result)) if isinstance(v, Tensor)
-            )
+        if func.is_view:
+            return result
+        for value in tree_leaves((args, kwargs, result)):
+            if isinstance(value, Tensor):
+                self.bytes += value.nbytes
         return result
 
 
 def _fastest(work: Callable[[], object], device: str) -> float:
     """The shortest time in seconds that it takes, of as many as fit into SECONDS."""
     work()  # the first time is slow
-    best, end = float("inf"), time.perf_counter() + SECONDS
-    while best == float("inf") or time.perf_counter() < end:
+    end = time.perf_counter() + SECONDS
+    best = seconds_of(work, device)
+    while time.perf_counter() < end:
         best = min(best, seconds_of(work, device))
     return best

@@ -1,4 +1,4 @@
-"""Visits of a few clients, played and timed, from which the time of all clients in all rounds follows."""
+"""Visits of a few clients, played and timed: the time of all clients in all rounds follows."""
 
 import statistics
 import time
@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -25,91 +26,107 @@ QUICK = 2.0  # seconds, after which nothing is measured again
 
 
 class Visits:
-    """Visits of the median and the largest client on parts of their images; where two rounds are quick, all of them.
+    """Visits of the median and the largest client on parts of their images.
+
+    Where two rounds are quick, visits of all clients.
 
     Attributes:
         seconds: of visits, by part of the round (see Task.part) and number of images.
         reports: of two clients, their last ones, by part of the round.
         steps: local steps in all.
-        own_bytes: memory of the processes that this one does not share, where there are several and the system says.
+        own_bytes: memory of the processes that this one does not share, where there are several and
+            the system says.
         evaluates: whether a visit also goes through its images in order, EVALUATION_BATCH at once.
     """
 
     def __init__(self, federation: PlannedFederation, cohort: list[str], limit: float, jobs: int):
-        self.federation, self.cohort, self.jobs = federation, cohort, jobs
+        self.federation = federation
+        self.cohort = cohort
+        self.jobs = jobs
         self.seconds: dict[str, dict[int, list[float]]] = {}
         self.reports: dict[str, list[Report]] = {}
-        self.steps, self.own_bytes, self.evaluates = 0, 0, False
+        self.steps = 0
+        self.own_bytes = 0
+        self.evaluates = False
         self.slowdown = 1.0
         counts = federation.counts
         by_size = sorted(counts, key=lambda client: counts[client])
-        names = list(dict.fromkeys([by_size[len(by_size) // 2], by_size[-1]]))
+        median = by_size[len(by_size) // 2]
+        largest = by_size[-1]
+        names = list(dict.fromkeys([median, largest]))
         batch = federation.plan.batch_size
         # the first visit is slow, and has none of what a method keeps between rounds
         state = self._play(federation.first(), names, batch, count=False)
         begin = time.perf_counter()
         state = self._play(state, names, batch)
         step = (time.perf_counter() - begin) / len(names)
-        # before the visits here have left their traces in memory
+        # before the visits of this process have left their traces in memory
         together = self._side_by_side(step / batch, limit) if jobs > 1 else None
         share = limit / 4  # seconds for parts of the images; the rest is for whole rounds
-        more = batch * max(2, int(share / REPEATS / len(names) / step))
-        for _ in range(REPEATS if step * len(names) * 3 < share else 1):
+        batches = max(2, int(share / REPEATS / len(names) / step))
+        repeats = REPEATS if step * len(names) * 3 < share else 1
+        for _ in range(repeats):
             state = self._play(state, names, batch)
-            state = self._play(state, names, more)
+            state = self._play(state, names, batch * batches)
         if 2 * self.seconds_in([cohort], processes=1) < limit:
-            most = counts[by_size[-1]]
-            self._play(self._play(federation.first(), cohort, most, count=False), cohort, most)
+            state = self._play(federation.first(), cohort, counts[largest], count=False)
+            self._play(state, cohort, counts[largest])
         if together:  # processes on one machine slow each other
-            seconds, visits = together
-            lines = {name: self.line(name) for _, name, _ in visits}
-            alone = busiest(
-                (worker, lines[name][0] + lines[name][1] * images)
-                for worker, name, images in visits
-            )
-            self.slowdown = max(1.0, seconds / alone)
+            alone = busiest(self._alone(together.visits))
+            self.slowdown = max(1.0, together.seconds / alone)
 
     @property
     def trained(self) -> list[Report]:
         """Reports of clients that trained."""
         return next(reports for name, reports in self.reports.items() if name != "measure")
 
+    def _alone(self, visits: "list[_Visit]") -> Iterator[tuple[int, float]]:
+        """Process and seconds of each visit, as if no other process slowed it."""
+        lines = {name: self.line(name) for name in self.seconds}
+        for visit in visits:
+            yield visit.process, _seconds(lines[visit.part], visit.images)
+
     def seconds_in(self, cohorts: list[list[str]], processes: int | None = None) -> float:
-        """Of all visits of these rounds, on the processes that there are."""
-        processes = processes or self.jobs
-        shares, lines = self._shares(), {name: self.line(name) for name in self.seconds}
-        each = {
-            client: sum(
-                share * (lines[name][0] + lines[name][1] * images) for name, share in shares.items()
-            )
-            for client, images in self.federation.counts.items()
-        }
-        workers = shared_out(self.federation.counts, processes)
-        return self.slowdown * sum(
-            busiest((workers[c], each[c]) for c in cohort) for cohort in cohorts
-        )
+        """Seconds of all visits of these rounds, on the processes that there are."""
+        counts = self.federation.counts
+        shares = self._shares()
+        lines = {name: self.line(name) for name in self.seconds}
+        seconds: dict[str, float] = {}
+        for client, images in counts.items():
+            parts = [share * _seconds(lines[name], images) for name, share in shares.items()]
+            seconds[client] = sum(parts)
+        process_of = shared_out(counts, processes or self.jobs)
+        rounds = []
+        for cohort in cohorts:
+            visits = [(process_of[client], seconds[client]) for client in cohort]
+            rounds.append(busiest(visits))
+        return self.slowdown * sum(rounds)
 
     def _shares(self) -> dict[str, float]:
-        """Parts of a round, and the share of its clients that play each: a rule may select whom to train."""
+        """Parts of a round, and the share of its clients that play each: a rule may select some."""
         rule = self.federation.method.aggregator
         if "measure" not in self.seconds or not isinstance(rule, SubsetTraining):
             return dict.fromkeys(self.seconds, 1.0)
-        measured, count = self.reports["measure"], len(self.cohort)
-        columns = {
-            name: torch.stack([measured[k % len(measured)].columns[name] for k in range(count)])
-            for name in measured[0].columns
-        }
+        count = len(self.cohort)
+        measured = self.reports["measure"]
+        reports = [measured[k % len(measured)] for k in range(count)]
+        columns = {}
+        for name in measured[0].columns:
+            columns[name] = torch.stack([report.columns[name] for report in reports])
         rows = torch.arange(count, device=measured[0].theta.device)
         selected = rule.select_clients(columns, rows)
         return {"measure": 1.0, "train": float(selected.sum()) / count}
 
     def line(self, name: str) -> tuple[float, float]:
-        """Seconds of a visit and of each image, by least squares over the medians; neither is below zero."""
-        medians = [
-            (images, statistics.median(values))
-            for images, values in sorted(self.seconds[name].items())
-        ]
-        images, seconds = zip(*medians, strict=True)
+        """Seconds of a visit and of each image, by least squares over the medians.
+
+        Neither is below zero.
+        """
+        images = []
+        seconds = []
+        for count, values in sorted(self.seconds[name].items()):
+            images.append(count)
+            seconds.append(statistics.median(values))
         if len(images) > 1:
             slope, intercept = np.polyfit(images, seconds, 1)
             if slope > 0 and intercept > 0:
@@ -120,8 +137,9 @@ class Visits:
         self, state: RunState, names: list[str], images: int, *, count: bool = True
     ) -> RunState:
         """Play a round of these clients on at most so many images each."""
-        clients, device = some_images(self.federation, names, images), self.federation.plan.device
-        fresh: dict[str, list[Report]] = {}
+        clients = some_images(self.federation, names, images)
+        device = self.federation.plan.device
+        reports: dict[str, list[Report]] = defaultdict(list)
 
         def engine(tasks: list[Task]) -> Iterator[Report]:
             for task in tasks:
@@ -130,59 +148,73 @@ class Visits:
                 report = clients.run_one(task)
                 wait(device)
                 if count:
+                    seconds = time.perf_counter() - begin
                     by_images = self.seconds.setdefault(task.part, {})
-                    by_images.setdefault(len(clients.shards[task.client]), []).append(
-                        time.perf_counter() - begin
-                    )
+                    visits = by_images.setdefault(len(clients.shards[task.client]), [])
+                    visits.append(seconds)
                 self.steps += report.steps
-                fresh.setdefault(task.part, [])[1:] = [
-                    report
-                ]  # no more models than a round holds beside its table
+                # two of them: no more models than a round holds beside its table
+                reports[task.part][1:] = [report]
                 yield report
 
         state = next_state(self.federation, state, names, engine)
-        self.reports = fresh
-        watched = [
-            shard
-            for shard in (*clients.shards.values(), *clients.val.values())
-            if isinstance(shard, _Watched)
-        ]
-        self.evaluates = self.evaluates or any(shard.evaluations for shard in watched)
+        self.reports = dict(reports)
+        for shard in (*clients.shards.values(), *clients.val.values()):
+            if isinstance(shard, _Watched) and shard.evaluations:
+                self.evaluates = True
         return state
 
-    def _side_by_side(self, each: float, limit: float) -> tuple[float, list[tuple[int, str, int]]]:
-        """Seconds of a round's visits on the processes, and process, part of the round and number of images of each:
-        the whole round where it is quick, else the largest clients on parts of their images.
+    def _side_by_side(self, seconds_of_image: float, limit: float) -> "_Together":
+        """A round's visits on the processes: the whole round where it is quick.
 
-        each: seconds of an image, roughly.
+        Else those of the largest clients on parts of their images.
         """
         counts = self.federation.counts
-        whole = each * sum(counts[client] for client in self.cohort) < limit
-        names = (
-            self.cohort
-            if whole
-            else sorted(counts, key=lambda client: counts[client])[-self.jobs :]
-        )
-        smallest = self.federation.plan.batch_size
-        images = max(counts.values()) if whole else max(smallest, int(limit / 4 / each))
+        names = self.cohort
+        images = max(counts.values())
+        if seconds_of_image * sum(counts[client] for client in names) >= limit:
+            names = sorted(counts, key=lambda client: counts[client])[-self.jobs :]
+            fitting = int(limit / 4 / seconds_of_image)
+            images = max(self.federation.plan.batch_size, fitting)
         clients = some_images(self.federation, names, images)
-        seconds, visits = 0.0, list[tuple[int, str, int]]()
+        together = _Together()
 
         def clocked(tasks: list[Task]) -> list[Report]:
-            nonlocal seconds
             reports: list[Report] = []
-            seconds += seconds_of(lambda: reports.extend(pool(tasks)))
-            visits.extend(
-                (pool.worker_of[t.client], t.part, len(clients.shards[t.client])) for t in tasks
-            )
+            together.seconds += seconds_of(lambda: reports.extend(pool(tasks)))
+            for task in tasks:
+                process = pool.worker_of[task.client]
+                image_count = len(clients.shards[task.client])
+                together.visits.append(_Visit(process, task.part, image_count))
             return reports
 
         with Pool(clients, self.jobs, len(names)) as pool:
             state = next_state(self.federation, self.federation.first(), names, clocked)
-            seconds, visits = 0.0, []  # the first visits are slow
+            together = _Together()  # the first visits are slow
             next_state(self.federation, state, names, clocked)
             self.own_bytes = sum(pool.ask(resources.own))
-        return seconds, visits
+        return together
+
+
+class _Visit(NamedTuple):
+    """A visit of a client. part: of the round, see Task.part."""
+
+    process: int
+    part: str
+    images: int
+
+
+@dataclass
+class _Together:
+    """Visits of a round that several processes play, and its seconds; they are added one by one."""
+
+    seconds: float = 0.0
+    visits: list[_Visit] = field(default_factory=list)
+
+
+def _seconds(line: tuple[float, float], images: int) -> float:
+    of_visit, of_image = line
+    return of_visit + of_image * images
 
 
 @dataclass(frozen=True)
@@ -194,8 +226,9 @@ class _Watched(Shard):
     @staticmethod
     def of(shard: Shard, images: int) -> "_Watched":
         """At most so many images, from all over the shard."""
-        at = np.unique(np.linspace(0, len(shard) - 1, min(images, len(shard))).astype(int))
-        return _Watched(**vars(part(shard, at)))
+        count = min(images, len(shard))
+        indices = np.unique(np.linspace(0, len(shard) - 1, count).astype(int))
+        return _Watched(**vars(part(shard, indices)))
 
     def in_order(self, size: int = EVALUATION_BATCH) -> Iterator[Batch]:
         if size >= EVALUATION_BATCH:
@@ -205,36 +238,42 @@ class _Watched(Shard):
 
 def some_images(federation: PlannedFederation, names: list[str], images: int) -> InProcess:
     """These clients of the federation, with at most so many images each."""
-    data, counts = federation.data, federation.counts
-    shards: dict[str, Shard] = {c: _Watched.of(data.train[c], images) for c in names}
+    data = federation.data
+    shards: dict[str, Shard] = {}
+    for name in names:
+        shards[name] = _Watched.of(data.train[name], images)
     val: dict[str, Shard] = {}
     for client, shard in data.val.items():
         if client in shards and len(shard):
-            share = len(shards[client]) / counts[client]
+            share = len(shards[client]) / federation.counts[client]
             val[client] = _Watched.of(shard, max(1, round(share * len(shard))))
-    return replace(
-        federation.clients, shards=shards, val=val
-    )  # and its steps, which are recorded once
+    # and its steps, which are recorded once
+    return replace(federation.clients, shards=shards, val=val)
 
 
 def next_state(
     federation: PlannedFederation, state: RunState, roster: list[str], engine: Engine
 ) -> RunState:
-    """After one more round of exactly these clients; a last round can be played again."""
-    state = replace(state, round=min(state.round, federation.rounds - 1))
-    return replace(federation, participation=1.0).play(state, roster, engine).state
+    """The state after one more round of exactly these clients.
+
+    A last round can be played again.
+    """
+    round_before = min(state.round, federation.rounds - 1)
+    state = replace(state, round=round_before)
+    whole = replace(federation, participation=1.0)
+    return whole.play(state, roster, engine).state
 
 
 def busiest(work: Iterable[tuple[int, float]]) -> float:
     """Seconds of the process that has most to do, of pairs of a process and seconds."""
-    spent: dict[int, float] = defaultdict(float)
-    for worker, seconds in work:
-        spent[worker] += seconds
-    return max(spent.values())
+    seconds_of_process: dict[int, float] = defaultdict(float)
+    for process, seconds in work:
+        seconds_of_process[process] += seconds
+    return max(seconds_of_process.values())
 
 
 def wait(device: str) -> None:
-    """Until the device is idle."""
+    """Wait until the device is idle."""
     if device.startswith("cuda"):
         torch.cuda.synchronize(device)
 
@@ -258,7 +297,10 @@ def times(work: Callable[[], object], device: str = "cpu") -> list[float]:
 
 @contextmanager
 def threads(count: int | None = None) -> Iterator[None]:
-    """So many CPU threads for torch within, by default as many as now; behind it as many as now, whatever sets them."""
+    """Give torch so many CPU threads inside, by default as many as now.
+
+    After it as many as now, whatever sets them inside.
+    """
     before = torch.get_num_threads()
     torch.set_num_threads(count or before)
     try:

@@ -1,4 +1,4 @@
-"""A federation small enough to play in milliseconds: four clients, 8x8 images, batch norm and dropout.
+"""A federation small enough to play in milliseconds: four clients, 8x8 images, batch norm, dropout.
 
 What a method must hold is checked on it, by `fedcli check` and by the tests.
 """
@@ -25,7 +25,11 @@ CLASSES = 3
 Extend = Callable[[Network], None]
 
 
-def toy_net(seed: int = 0, dropout: float = 0.2, extend: Extend = lambda net: None) -> Network:
+def _nothing(_net: Network) -> None:
+    """Add no layers."""
+
+
+def toy_net(seed: int = 0, dropout: float = 0.2, extend: Extend = _nothing) -> Network:
     """A convolution and a linear layer. extend: as Local.extend."""
 
     def build() -> Network:
@@ -41,8 +45,8 @@ def toy_net(seed: int = 0, dropout: float = 0.2, extend: Extend = lambda net: No
     return _extended(build, seed, extend)
 
 
-def toy_clip(seed: int = 0, extend: Extend = lambda net: None) -> Network:
-    """The tiny vision transformer over toy images, which it enlarges to its own 32 x 32: 16 tokens of width 16."""
+def toy_clip(seed: int = 0, extend: Extend = _nothing) -> Network:
+    """The tiny vision transformer over toy images, enlarged to 32 x 32: 16 tokens of width 16."""
     return _extended(lambda: ClipNetwork("clip-tiny", 1, ["a", "b", "c"]), seed, extend)
 
 
@@ -50,8 +54,10 @@ def _extended(build: Callable[[], Network], seed: int, extend: Extend) -> Networ
     with torch.random.fork_rng(devices=[]):
         seed_torch(seed)
         net = build()
-        net.channels, net.side = 1, 8
-        net.class_names, net.attributes = ["a", "b", "c"], {"sex": ["f", "m"]}
+        net.channels = 1
+        net.side = 8
+        net.class_names = ["a", "b", "c"]
+        net.attributes = {"sex": ["f", "m"]}
         seed_torch(seed + 1)
         extend(net)
     make_lone_safe(net)
@@ -61,7 +67,10 @@ def _extended(build: Callable[[], Network], seed: int, extend: Extend) -> Networ
 def toy_shard(
     client: str, count: int | None = None, kind: str = "none", absent: int | None = None
 ) -> Shard:
-    """Images whose upper, middle or lower part is brighter, by class. absent: a class that no image has."""
+    """Images whose upper, middle or lower part is brighter, by class.
+
+    absent: a class that no image has.
+    """
     rng = np.random.default_rng(derive("toy", client))
     n = count or 20 + int(rng.integers(30))
     y = rng.integers(0, CLASSES, n)
@@ -91,16 +100,15 @@ def toy_federation(
 
     device: where these shards are.
     """
-    small = not (
-        method.local.freezes or method.adapters
-    )  # without a layer that an adapter could stand beside
-    net = (
-        toy_net(dropout=dropout, extend=method.extend) if small else toy_clip(extend=method.extend)
-    )
+    if method.local.freezes or method.adapters:  # which stand beside layers of a transformer
+        net = toy_clip(extend=method.extend)
+    else:
+        net = toy_net(dropout=dropout, extend=method.extend)
     net = net.to(device)
     layout = Layout(net, method.personal_tensors(net))
     shards = shards or {client: toy_shard(client) for client in ROSTER}
     training = training or Training(
         optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=8
     )
-    return Federation(InProcess(method, net, layout, shards, training), rounds, seed, participation)
+    clients = InProcess(method, net, layout, shards, training)
+    return Federation(clients, rounds, seed, participation)

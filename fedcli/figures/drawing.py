@@ -1,7 +1,8 @@
-"""Pictures: their panels, legend and caption, what their axes, curves and colours share, and their files.
+"""Pictures: their panels, legend and caption, the style of axes, curves and colours, their files.
 
-Equal pictures give equal bytes. The colours are those of Okabe and Ito, which colour-blind readers can distinguish, but
-for yellow, which is faint on white, and black, which is for what belongs to no client: a wine red replaces them.
+Equal pictures give equal bytes. The colours are those of Okabe and Ito, which colour-blind readers
+can distinguish, but for yellow, which is faint on white, and black, which is for what belongs to no
+client: a wine red replaces them.
 """
 
 import os
@@ -26,25 +27,23 @@ else:
 
 DATE = "SOURCE_DATE_EPOCH"  # a variable for files that have a date
 COLOURS = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255"
-MANY = (
-    *COLOURS,
-    "#8C6D46",
-    "#4B4AA0",
-    "#7F8C1F",
-)  # of clients, whose dashes say that they are corrupted
+MANY = (*COLOURS, "#8C6D46", "#4B4AA0", "#7F8C1F")  # of clients; their dashes mean: corrupted
 INK = "#010203"  # of text and of lines that belong to nobody; on a page the colour of its text
 DASHES = "-", "--", ":", "-."  # beside the colours, so that lines differ in print without colours
 MARKERS = "osD^vPX*"
 QUIET = "#888888"  # of a band in the legend, whatever its line
-ALL, OF_ALL = "all images", -1  # the line of all images, and its place
-MOST_LINES, MOST_CLASSES = (
-    7,
-    6,
-)  # of a figure; further groups and classes are left out, which its caption says
+ALL = "all images"  # the name of the line of all images
+OF_ALL = -1  # its position
+MOST_LINES = 7  # of a figure; further groups are left out, which its caption says
+MOST_CLASSES = 6  # of a figure, likewise
 LONG = 28  # characters of a line in the legend
 LINES = 3  # of a name in the legend; what needs more is named by its folder
-PANEL, SQUARE = (4.1, 2.7), (4.1, 3.6)  # inches
+PANEL = 4.1, 2.7  # inches
+SQUARE = 4.1, 3.6  # inches
 SMALL = 4.0  # inches of width, below which a panel has small words above it
+BESIDE = 2.2  # inches of the legend beside the panels
+ABOVE = 0.6  # inches of the title above them
+LETTER = 0.105  # inches of a letter of the title
 STYLE = {
     "axes.axisbelow": True,
     "axes.formatter.useoffset": False,
@@ -65,15 +64,22 @@ IN_FILES = STYLE | {
     "legend.frameon": False,
     "savefig.dpi": 150,
 }
+WITHOUT_CLOCK: dict[str, Any] = {  # metadata by the kind of a file
+    "svg": {"Date": None},
+    "png": {"Software": None},
+    "pdf": {"CreationDate": None, "Producer": None},
+}
 
-
-Look = dict[str, Any]  # how a line is drawn, in words of matplotlib
+Look = dict[str, Any]  # how something is drawn, in words of matplotlib
 BAND: Look = {"color": QUIET, "alpha": 0.3, "linewidth": 8, "linestyle": "-"}  # in a legend
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes, and what `draw` puts onto it. about: smaller words behind the title, on a page."""
+    """One pair of axes, and what `draw` puts onto it.
+
+    about: smaller words behind the title, on a page.
+    """
 
     title: str
     draw: Callable[[Axes], object]
@@ -82,12 +88,14 @@ class Panel:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure drawn, for files and for the page.
+    """A drawn figure, for files and for the page.
 
     Attributes:
-        legend: name -> how what it names looks. caption: what is shown and how.
-        size: of a panel, in inches. columns: of panels; 0 for as many as make it square, up to three.
-        below: what stands below the lowest panels alone, which share that axis; "" where each has its own.
+        legend: name -> the look of what it names. caption: what is shown and how.
+        size: of a panel, in inches.
+        columns: of panels; 0 for as many as make it square, up to three.
+        below: words below the lowest panels alone, which share that axis; "" where each has its
+            own.
     """
 
     title: str
@@ -100,14 +108,14 @@ class Picture:
 
 
 def write(picture: Picture, *files: Path) -> None:
-    """Draw a picture into .png, .svg or .pdf files, with its caption among what they say of themselves."""
+    """Draw a picture into .png, .svg or .pdf files, with its caption among their metadata."""
     with styled(IN_FILES):
         figure = drawn(picture)
         if len(files) > 1:  # else the panels are arranged anew for every file
             figure.draw_without_rendering()
             figure.set_layout_engine("none")
-        for out in files:
-            _save(figure, out, picture)
+        for file in files:
+            _save(figure, file, picture)
 
 
 def picture_bytes(picture: Picture, suffix: str) -> bytes:
@@ -120,103 +128,119 @@ def picture_bytes(picture: Picture, suffix: str) -> bytes:
 
 @contextmanager
 def styled(style: Mapping[str, Any]) -> Iterator[None]:
-    """This style in place of what the user's own settings say."""
+    """Draw in this style, and not in that of the user's own settings."""
     import matplotlib.style
 
-    date = os.environ.pop(
-        DATE, None
-    )  # which matplotlib reads as a number, also where a file is to have no date
+    # matplotlib reads it as a number, also where a file is to have no date
+    date = os.environ.pop(DATE, None)
     try:
         with warnings.catch_warnings(), matplotlib.style.context(dict(style), after_reset=True):
-            warnings.filterwarnings(
-                "ignore", message="Glyph .* missing from font"
-            )  # a name in another script
+            # of a name in another script
+            warnings.filterwarnings("ignore", message="Glyph .* missing from font")
             yield
     finally:
-        os.environ |= {DATE: date} if date is not None else {}
+        if date is not None:
+            os.environ[DATE] = date
 
 
 def drawn(picture: Picture) -> "Figure":
     """All panels in one figure of matplotlib."""
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
-    from matplotlib.lines import Line2D
 
-    count, (wide, high) = len(picture.panels), picture.size
-    columns = min(count, picture.columns) or min(3, int(np.ceil(np.sqrt(count))))
-    rows = -(-count // columns)
+    wide, high = picture.size
+    panel_count = len(picture.panels)
+    columns = picture.columns or min(3, int(np.ceil(np.sqrt(panel_count))))
+    columns = min(panel_count, columns)
+    rows = -(-panel_count // columns)
+    width = columns * wide
+    height = rows * high
     layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1)
-    figure = Figure((columns * wide + 2.2, rows * high + 0.6), layout=layout)
-    letters = int(
-        (columns * wide - 0.7) / 0.105
-    )  # that fit beside the legend, each so many inches wide
-    figure.suptitle(
-        "\n".join(textwrap.fill(line, letters) for line in picture.title.splitlines()),
-        x=0.015,
-        ha="left",
-    )
-    for place in range(count):
-        figure.add_subplot(
-            rows, columns, place + 1, sharex=figure.axes[0] if place and picture.below else None
-        )
-    small: Look = {"fontsize": 9} if wide < SMALL else {}
-    for place, (panel, axes) in enumerate(zip(picture.panels, figure.axes, strict=True)):
-        panel.draw(axes)
-        axes.set_title(panel.title, loc="left", **small)
-        if picture.below and place >= count - columns:
-            axes.set_xlabel(picture.below)
+    figure = Figure((width + BESIDE, height + ABOVE), layout=layout)
+    letters = int((width - 0.7) / LETTER)  # that fit beside the legend
+    title = [textwrap.fill(line, letters) for line in picture.title.splitlines()]
+    figure.suptitle("\n".join(title), x=0.015, ha="left")
+    shared = None
+    for position in range(1, panel_count + 1):
+        axes = figure.add_subplot(rows, columns, position, sharex=shared)
+        if picture.below and not shared:
+            shared = axes
+    _draw_panels(picture, figure.axes, panel_count - columns)
     if picture.legend:
-        handles = [Line2D([], [], **look) for look in picture.legend.values()]
-        figure.legend(handles, map(wrapped, picture.legend), loc="outside right upper")
+        _draw_legend(picture, figure)
     return figure
 
 
-def _save(figure: "Figure", out: Path, picture: Picture) -> None:
-    """Whole or not at all, and without a clock."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    kind = out.suffix[1:].lower()
-    name = {"pdf": "Subject"}.get(kind, "Description")
-    about = {"Title": picture.title, name: picture.caption} if picture.caption else {}
-    clocks = {
-        "svg": {"Date": None},
-        "png": {"Software": None},
-        "pdf": {"CreationDate": None, "Producer": None},
-    }
-    with replacing(out) as file:
-        figure.savefig(file, format=kind, metadata=clocks[kind] | about)
+def _draw_panels(picture: Picture, axes_of_panels: Sequence[Axes], lowest: int) -> None:
+    """Draw every panel. lowest: position from which nothing is below a panel."""
+    words: Look = {}
+    if picture.size[0] < SMALL:
+        words["fontsize"] = 9
+    for position, panel in enumerate(picture.panels):
+        axes = axes_of_panels[position]
+        panel.draw(axes)
+        axes.set_title(panel.title, loc="left", **words)
+        if picture.below and position >= lowest:
+            axes.set_xlabel(picture.below)
 
 
-def look(place: int) -> dict[str, Any]:
-    """Colour and dashes of the line at this place; that of all images is in the colour of text."""
-    if place == OF_ALL:
+def _draw_legend(picture: Picture, figure: "Figure") -> None:
+    from matplotlib.lines import Line2D
+
+    handles = [Line2D([], [], **look) for look in picture.legend.values()]
+    names = [wrapped(name) for name in picture.legend]
+    figure.legend(handles, names, loc="outside right upper")
+
+
+def _save(figure: "Figure", file: Path, picture: Picture) -> None:
+    """Save a figure whole or not at all, and without a clock."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    kind = file.suffix[1:].lower()
+    metadata = dict(WITHOUT_CLOCK[kind])
+    if picture.caption:
+        metadata["Title"] = picture.title
+        caption = "Subject" if kind == "pdf" else "Description"
+        metadata[caption] = picture.caption
+    with replacing(file) as temporary:
+        figure.savefig(temporary, format=kind, metadata=metadata)
+
+
+def look(position: int) -> Look:
+    """Colour and dashes of the line at a position; that of all images is in the colour of text."""
+    if position == OF_ALL:
         return {"color": INK, "linestyle": "-", "linewidth": 2.2}
-    return {"color": COLOURS[place % len(COLOURS)], "linestyle": DASHES[place % len(DASHES)]}
+    colour = COLOURS[position % len(COLOURS)]
+    dashes = DASHES[position % len(DASHES)]
+    return {"color": colour, "linestyle": dashes}
 
 
-def marked(place: int) -> dict[str, Any]:
-    """The same of a line with a marker at each point."""
-    return look(place) | {"marker": MARKERS[place % len(MARKERS)]}
+def marked(position: int) -> Look:
+    """The look of a line with a marker at each point."""
+    marker = MARKERS[position % len(MARKERS)]
+    return look(position) | {"marker": marker}
 
 
-def point(place: int) -> dict[str, Any]:
+def point(position: int) -> Look:
     """Colour and marker of a single point."""
-    return marked(place) | {"linestyle": "", "markersize": 7}
+    return marked(position) | {"linestyle": "", "markersize": 7}
 
 
 def short(name: str) -> str:
     """A name as the legend can print it; matplotlib hides one that begins with an underscore."""
     name = _printable(name)
-    return name if len(name) <= LONG else name[: LONG - 1] + "…"
+    if len(name) <= LONG:
+        return name
+    return name[: LONG - 1] + "…"
 
 
 def wrapped(name: str) -> str:
     """A name on as many lines as it needs, up to LINES."""
     name = _printable(name)
-    return (
-        name if len(name) <= LONG else textwrap.fill(name, LONG, max_lines=LINES, placeholder="…")
-    )
+    if len(name) <= LONG:
+        return name
+    return textwrap.fill(name, LONG, max_lines=LINES, placeholder="…")
 
 
 def _printable(name: str) -> str:
-    name = "".join(c if c.isprintable() else "?" for c in name)
+    name = "".join(letter if letter.isprintable() else "?" for letter in name)
     return f" {name}" if name.startswith("_") else name

@@ -1,8 +1,9 @@
-"""The registry of figures: what each is called, which question it answers, its numbers and its picture.
+"""The registry of figures: each by its name, with the question it answers, its numbers and picture.
 
-A figure is one file of kinds/. `frame(subject, *, ...)` returns its numbers as a tidy frame, a line for each thing that
-is drawn, whose `attrs` hold the words; `draw(frame)` makes a picture of it. Keywords of `frame` that are declared as
-`Annotated[type, meaning]` are options of `fedcli plot NAME`; whoever draws it otherwise gives them by name.
+A figure is one file of kinds/. `frame(subject, *, ...)` returns its numbers as a tidy frame, a line
+for each thing that is drawn, whose `attrs` hold the words; `draw(frame)` makes a picture of it.
+Keywords of `frame` that are declared as `Annotated[type, meaning]` are options of
+`fedcli plot NAME`; whoever draws it otherwise gives them by name.
 """
 
 from collections.abc import Callable
@@ -29,11 +30,13 @@ class Figure:
 
     Attributes:
         question: what it answers, for the list of figures.
-        of: what its frame is made of: runs, name -> series.Record; methods, name -> the records of all runs that differ
-            in nothing but the seed; the path of one run or of its data; a system with its scores (system.System), or
-            several. A report draws those of systems, for each `by`, `version` and `metric` that their frames take.
+        of: what its frame is made of: runs, name -> series.Record; methods, name -> the records of
+            all runs that differ in nothing but the seed; the path of one run or of its data; a
+            system with its scores (system.System), or several. A report draws those of systems,
+            for each `by`, `version` and `metric` that their frames take.
         every: whether without a name it is of all runs, and not of the newest.
-        usual: whether a report draws it where none are asked for, with the options that its frame has by default.
+        usual: whether a report draws it where none are asked for, with the options that its frame
+            has by default.
     """
 
     name: str
@@ -47,14 +50,16 @@ class Figure:
     @property
     def parameters(self) -> dict[str, Parameter]:
         """The keywords of `frame`."""
-        named = signature(self.frame).parameters.items()
-        return {
-            name: parameter for name, parameter in named if parameter.kind is Parameter.KEYWORD_ONLY
-        }
+        keywords = {}
+        for name, parameter in signature(self.frame).parameters.items():
+            if parameter.kind is Parameter.KEYWORD_ONLY:
+                keywords[name] = parameter
+        return keywords
 
     def picture(self, subject: Any, **options: Any) -> Picture:
         """The figure drawn of this. Raises NothingToDraw."""
-        return self.draw(self.frame(subject, **options))
+        frame = self.frame(subject, **options)
+        return self.draw(frame)
 
 
 FIGURES: dict[str, Figure] = {}  # by name; kinds/ fills it
@@ -71,9 +76,8 @@ def numbers(frame: "DataFrame") -> list[dict[str, Any]]:
     """The lines of a frame as JSON holds them, None for what is no finite number."""
     import numpy as np
 
-    plain = frame.astype(object)
     gaps = frame.isna() | frame.isin([np.inf, -np.inf])
-    return [
-        {str(key): value for key, value in line.items()}
-        for line in plain.mask(gaps, None).to_dict("records")
-    ]
+    plain = frame.astype(object)
+    with_gaps = plain.mask(gaps, None)
+    with_gaps.columns = with_gaps.columns.map(str)
+    return with_gaps.to_dict("records")

@@ -1,13 +1,15 @@
 """The record of a run round by round, as curves: rounds.jsonl of a finished or an unfinished run.
 
-A series is named as in the record: loss, weights, what clients report (gap), what the server keeps (epsilon), and
-"clean balanced_accuracy" where --eval-every scored the test set, and of its groups "clean accuracy of female by sex",
-"clean average accuracy by sex" and "clean worst accuracy by sex", "validation balanced_accuracy" where clients have
-validation parts. A name that is taken already gets a word in front, a title that is taken says who reported it.
+A series is named as in the record: loss, weights, what clients report (gap), what the server keeps
+(epsilon), and "clean balanced_accuracy" where --eval-every scored the test set, and of its groups
+"clean accuracy of female by sex", "clean average accuracy by sex" and "clean worst accuracy by
+sex", "validation balanced_accuracy" where clients have validation parts. A name that is taken
+already gets a word in front, a title that is taken says who reported it.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +38,10 @@ TITLES = {  # of what clients and server report, where its name would be read as
     "training_loss": "Cross-entropy while training",
 }
 Key = tuple[str, ...]  # kind, then the names below it
+Line = dict[str, Any]  # of rounds.jsonl
+Number = float | None
+Points = dict[str, list[tuple[int, Number]]]  # by client: round and value
+Words = tuple[str, str, float]  # title, unit, and the factor of the values in that unit
 
 
 @dataclass(frozen=True)
@@ -45,9 +51,10 @@ class Series:
     Attributes:
         title, unit: for a person; the unit, or whose numbers they are.
         curves: client -> numbers [T, 2], round and value; NaN where the record has null.
-        kind: one of KINDS. Weights are parts of a whole, whose mean over clients says nothing; under the title of the
-            loss every method has a quantity of its own; tests and groups are scores of the global model on test or
-            validation images, those of groups are shown where they are asked for by name.
+        kind: one of KINDS. Weights are parts of a whole, whose mean over clients says nothing;
+            under the title of the loss every method has a quantity of its own; tests and groups are
+            scores of the global model on test or validation images, those of groups are shown where
+            they are asked for by name.
     """
 
     title: str
@@ -72,11 +79,11 @@ class Series:
         """A line per client and round: client, round, value."""
         import pandas
 
-        clients = np.repeat(list(self.curves), [len(curve) for curve in self.curves.values()])
-        table = np.concatenate(list(self.curves.values()))
-        return pandas.DataFrame(
-            {"client": clients, "round": table[:, 0].astype(int), "value": table[:, 1]}
-        )
+        curves = list(self.curves.values())
+        clients = np.repeat(list(self.curves), [len(curve) for curve in curves])
+        points = np.concatenate(curves)
+        rounds = points[:, 0].astype(int)
+        return pandas.DataFrame({"client": clients, "round": rounds, "value": points[:, 1]})
 
 
 @dataclass(frozen=True)
@@ -87,9 +94,11 @@ class Record:
         clients: how many took part.
         played, rounds: rounds in the record, and rounds asked for.
         options: what was asked for, the method's settings among it; empty where that is not known.
-        data: the options of the stages above, such as "corruption ratio"; empty where they are not known.
+        data: the options of the stages above, such as "corruption ratio"; empty where they are not
+            known.
         corrupted: clients whose images were corrupted.
-        histograms: name -> round -> counts int64 [N, bins] of each client, bins (low, high] of [0, 1]; at some rounds.
+        histograms: name -> round -> counts int64 [N, bins] of each client, bins (low, high] of
+            [0, 1]; at some rounds.
     """
 
     folder: Path
@@ -111,57 +120,78 @@ class Record:
 
 
 def over_runs(runs: Iterable[Series]) -> "DataFrame":
-    """A line per round: round, the mean over runs of the mean over clients, and that minus and plus its std (ddof 1),
-    which is NaN in a round that fewer than two runs have."""
+    """A line per round: round, value, low and high.
+
+    value: the mean over runs of the mean over clients. low, high: that minus and plus its std
+    (ddof 1), NaN in a round that fewer than two runs have.
+    """
     import pandas
 
     means = [series.frame().groupby("round")["value"].mean() for series in runs]
     by_round = pandas.concat(means).groupby("round")
-    mean, std = by_round.mean(), by_round.std()
+    mean = by_round.mean()
+    std = by_round.std()
     return pandas.DataFrame({"value": mean, "low": mean - std, "high": mean + std}).reset_index()
 
 
 def heading(records: list[Record]) -> str:
     """A line on what was recorded."""
-    if len(records) > 1:
-        datasets, seeds = {r.dataset for r in records}, {r.options.get("seed") for r in records}
-        on = f" on {records[0].dataset}" if len(datasets) == 1 and "" not in datasets else ""
-        return f"{len(records)} runs{on}" + (f", {len(seeds)} seeds" if len(seeds) > 1 else "")
     record = records[0]
-    on = f" on {record.dataset}" if record.dataset else ""
-    played = f"{record.played} of " * (record.played != record.rounds) + f"{record.rounds} rounds"
-    return f"{record.label}{on}: {record.clients} clients, {played}"
+    datasets = {record.dataset for record in records}
+    on = ""
+    if record.dataset and len(datasets) == 1:
+        on = f" on {record.dataset}"
+    if len(records) > 1:
+        seeds = {record.options.get("seed") for record in records}
+        runs = f"{len(records)} runs{on}"
+        return f"{runs}, {len(seeds)} seeds" if len(seeds) > 1 else runs
+    rounds = f"{record.rounds} rounds"
+    if record.played != record.rounds:
+        rounds = f"{record.played} of {rounds}"
+    return f"{record.label}{on}: {record.clients} clients, {rounds}"
 
 
 def option(record: Record, key: str) -> Any:
-    """The value of an option, of the run or else of the nearest stage above it that has it, a list as text; None where
-    none has it."""
+    """The value of an option, a list as text; None where neither run nor data have it.
+
+    It is that of the run, or else of the nearest stage above it that has it.
+    """
+    options = {**record.data, **record.options}
     stages = [f"{stage} {key}" for stage in reversed(STAGES)]
-    known = {**record.data, **record.options}
-    value = next((known[name] for name in (key, *stages) if known.get(name) is not None), None)
-    return ", ".join(map(str, value)) if isinstance(value, list) else value
+    for name in (key, *stages):
+        value = options.get(name)
+        if isinstance(value, list):
+            return ", ".join(map(str, value))
+        if value is not None:
+            return value
+    return None
 
 
 def read(path: Path) -> Record:
-    """The record of a run: its folder, its run.json or its rounds.jsonl. Raises FedcliError, HashError."""
+    """The record of a run: its folder, its run.json or its rounds.jsonl.
+
+    Raises FedcliError, HashError.
+    """
+    hint = "give the folder of a run, or its run.json"
     if not path.exists():
-        raise FedcliError(f"no such run: {path}", "give the folder of a run, or its run.json")
+        raise FedcliError(f"no such run: {path}", hint)
     folder = path if path.is_dir() else path.parent
-    record = folder / "rounds.jsonl"
-    if not record.is_file():
-        raise FedcliError(
-            f"{folder} holds no record of rounds", "give the folder of a run, or its run.json"
-        )
-    about, lines = _about(folder), _lines(record)
+    file = folder / "rounds.jsonl"
+    if not file.is_file():
+        raise FedcliError(f"{folder} holds no record of rounds", hint)
+    facts = _facts(folder)
+    lines = _lines(file)
     if not lines:
-        raise FedcliError(f"{record} has no round yet", "wait until the first round is played")
+        raise FedcliError(f"{file} has no round yet", "wait until the first round is played")
     try:
-        series = _series(list(_points(lines, about.pop("roster"))))
+        series = _series(_points(lines, facts.pop("roster")))
         histograms = _histograms(lines)
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise FedcliError(f"{record} is damaged", "restore it, or train the run again") from None
-    clients = {client for one_series in series.values() for client in one_series.curves if client}
-    rounds = about.pop("rounds") or len(lines)
+        raise FedcliError(f"{file} is damaged", "restore it, or train the run again") from None
+    clients: set[str] = set()
+    for curves in series.values():
+        clients |= set(curves.curves) - {""}
+    rounds = facts.pop("rounds") or len(lines)
     return Record(
         folder,
         clients=len(clients),
@@ -169,168 +199,216 @@ def read(path: Path) -> Record:
         rounds=rounds,
         series=series,
         histograms=histograms,
-        **about,
+        **facts,
     )
 
 
-def _about(folder: Path) -> dict[str, Any]:
-    """Label, dataset, rounds asked for, roster, options, data and corrupted; of an unfinished run what can be found
-    out."""
-    about: dict[str, Any] = {
+def _facts(folder: Path) -> dict[str, Any]:
+    """Label, dataset, rounds asked for, roster, options, data and corrupted, as far as known."""
+    facts: dict[str, Any] = {
         "label": folder.resolve().name,
         "dataset": "",
         "rounds": None,
         "roster": None,
+        "options": {},
+        "data": {},
+        "corrupted": [],
     }
-    about |= {"options": {}, "data": {}, "corrupted": []}
     if (folder / "run.json").is_file():
-        run = manifest.verify(folder / "run.json", "run")
-        about |= {key: run.body[key] for key in ("label", "dataset", "rounds", "roster")}
-        about["options"] = run.options
-        about |= _of_data(manifest.parent(folder / "run.json", *STAGES[1:]))
+        facts |= _of_finished(folder / "run.json")
     else:
         with suppress(FedcliError, OSError, ValueError, KeyError, TypeError, RecursionError):
-            settings = json.loads((folder / "settings.json").read_text(encoding="utf-8"))
-            options = settings["options"]
-            about |= {"label": options["method"], "rounds": options["rounds"], "options": options}
-            path = folder / settings["data_path"]
-            body = manifest.read(path, "partition", "corruption").body
-            about |= {
-                "roster": [client["client"] for client in body["roster"]],
-                "dataset": body.get("dataset", ""),
-            }
-            about |= _of_data(path)
-    settings = about["options"].get("settings")
-    about["options"] = {**about["options"], **(settings if isinstance(settings, dict) else {})}
-    return about
+            _add_unfinished(folder, facts)
+    settings = facts["options"].get("settings")
+    if isinstance(settings, dict):
+        facts["options"] = {**facts["options"], **settings}
+    return facts
+
+
+def _of_finished(path: Path) -> dict[str, Any]:
+    run = manifest.verify(path, "run")
+    facts = _of_data(manifest.parent(path, *STAGES[1:]))
+    for key in ("label", "dataset", "rounds", "roster"):
+        facts[key] = run.body[key]
+    facts["options"] = run.options
+    return facts
+
+
+def _add_unfinished(folder: Path, facts: dict[str, Any]) -> None:
+    """Add what is known of an unfinished run, step by step, as each may fail."""
+    settings = json.loads((folder / "settings.json").read_text(encoding="utf-8"))
+    options = settings["options"]
+    facts |= {"label": options["method"], "rounds": options["rounds"], "options": options}
+    path = folder / settings["data_path"]
+    body = manifest.read(path, "partition", "corruption").body
+    roster = [client["client"] for client in body["roster"]]
+    facts |= {"roster": roster, "dataset": body.get("dataset", "")}
+    facts |= _of_data(path)
 
 
 def _of_data(path: Path | None) -> dict[str, Any]:
-    """Options of a partition or corruption and of what it was made from, each with its stage's name before it, and the
-    clients whose images were corrupted."""
+    """data: options of a partition or corruption and of the stages above it; corrupted: clients.
+
+    Each option has its stage's name before it.
+    """
     if path is None:
         return {"data": {}, "corrupted": []}
     stage = manifest.read(path)
-    options, body = dict(stage.options), stage.body
+    options = dict(stage.options)
+    corrupted = []
     if stage.kind == "corruption":
-        options["ratio"] = body["ratio"]
-        names = [client["client"] for client in body["roster"]]
+        corrupted = stage.body["clients"]
+        options["ratio"] = stage.body["ratio"]
+        roster = [client["client"] for client in stage.body["roster"]]
         clients = options.pop("clients", [])
-        if clients != names[len(names) - len(clients) :]:  # else the ratio alone says which
+        if clients != roster[len(roster) - len(clients) :]:  # else the ratio alone says which
             options["clients"] = clients
-    above = _of_data(manifest.parent(path, *STAGES))["data"]
-    data = above | {f"{stage.kind} {key}": value for key, value in options.items()}
-    return {"data": data, "corrupted": body["clients"] if stage.kind == "corruption" else []}
+    data = _of_data(manifest.parent(path, *STAGES))["data"]
+    for key, value in options.items():
+        data[f"{stage.kind} {key}"] = value
+    return {"data": data, "corrupted": corrupted}
 
 
-def _lines(record: Path) -> list[dict[str, Any]]:
+def _lines(file: Path) -> list[Line]:
     """The whole lines; a run that is playing, or was killed, may have half of one at the end."""
-    text = record.read_text(encoding="utf-8", errors="replace")
+    text = file.read_text(encoding="utf-8", errors="replace")
+    whole = text[: text.rfind("\n") + 1]
     try:
-        return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+        return [json.loads(line) for line in whole.splitlines()]
     except ValueError:
-        raise FedcliError(f"{record} is damaged", "restore it, or train the run again") from None
+        raise FedcliError(f"{file} is damaged", "restore it, or train the run again") from None
 
 
-def _points(
-    lines: list[dict[str, Any]], roster: list[str] | None
-) -> Iterator[tuple[Key, str, int, float | None]]:
-    """(series, client, round, value) of all that is one number per round or per client and round."""
+def _points(lines: list[Line], roster: list[str] | None) -> dict[Key, Points]:
+    """Round and value of each client, by series; the client of a single number is ""."""
+    points: dict[Key, Points] = defaultdict(lambda: defaultdict(list))
     for line in lines:
         t = int(line["round"])
-        who = line.get("clients") or roster or [f"client {k}" for k in range(len(line["loss"]))]
-        columns: dict[Key, list[float | None]] = {
-            ("loss",): line["loss"],
-            ("weights",): line["weights"],
-        }
-        columns |= {("reports", name): column for name, column in line.get("reports", {}).items()}
-        for key, column in columns.items():
-            for client, value in zip(who, column, strict=True):
-                yield key, client, t, value
-        scored = line.get("test", {}) | (
-            {"validation": line["validation"]} if "validation" in line else {}
-        )
-        alone: dict[Key, float | None] = {
-            ("server", name): value for name, value in line.get("server", {}).items()
-        }
-        alone |= {
-            ("test", version, name): score
-            for version, of in scored.items()
-            for name, score in of.items()
-        }
-        for version, attributes in line.get("groups", {}).items():
-            for attribute, groups in attributes.items():
-                alone |= {
-                    ("group", version, f"{name} by {attribute}"): value
-                    for name, value in _between(groups)
-                }
-        yield from ((key, "", t, value) for key, value in alone.items())
+        clients = line.get("clients") or roster
+        if not clients:
+            clients = [f"client {k}" for k in range(len(line["loss"]))]
+        for key, column in _columns(line).items():
+            for client, value in zip(clients, column, strict=True):
+                points[key][client].append((t, value))
+        for key, value in _numbers(line).items():
+            points[key][""].append((t, value))
+    return points
 
 
-def _between(groups: dict[str, dict[str, float | None]]) -> Iterator[tuple[str, float | None]]:
-    """Each score of each group, "accuracy of mnist", and their mean and smallest, "average accuracy"; one that a group
-    does not have is left out of them."""
+def _columns(line: Line) -> dict[Key, list[Number]]:
+    """All that is a number per client."""
+    columns: dict[Key, list[Number]] = {}
+    columns[("loss",)] = line["loss"]
+    columns[("weights",)] = line["weights"]
+    for name, column in line.get("reports", {}).items():
+        columns["reports", name] = column
+    return columns
+
+
+def _numbers(line: Line) -> dict[Key, Number]:
+    """All that is one number."""
+    numbers: dict[Key, Number] = {}
+    for name, value in line.get("server", {}).items():
+        numbers["server", name] = value
+    versions = {**line.get("test", {})}
+    if "validation" in line:
+        versions["validation"] = line["validation"]
+    for version, scores in versions.items():
+        for name, score in scores.items():
+            numbers["test", version, name] = score
+    for version, attributes in line.get("groups", {}).items():
+        for attribute, groups in attributes.items():
+            for name, score in _of_groups(groups).items():
+                numbers["group", version, f"{name} by {attribute}"] = score
+    return numbers
+
+
+def _of_groups(groups: dict[str, dict[str, Number]]) -> dict[str, Number]:
+    """Each score of each group, "accuracy of mnist", and their mean and smallest.
+
+    A score that a group does not have is left out of "average accuracy" and "worst accuracy".
+    """
+    numbers: dict[str, Number] = {}
     for metric in next(iter(groups.values()), {}):
         values = {group: scores[metric] for group, scores in groups.items()}
-        known = [value for value in values.values() if value is not None and np.isfinite(value)]
-        yield f"average {metric}", sum(known) / len(known) if known else None
-        yield f"worst {metric}", min(known, default=None)
-        yield from ((f"{metric} of {group}", value) for group, value in values.items())
+        finite = [value for value in values.values() if value is not None and np.isfinite(value)]
+        numbers[f"average {metric}"] = sum(finite) / len(finite) if finite else None
+        numbers[f"worst {metric}"] = min(finite, default=None)
+        for group, value in values.items():
+            numbers[f"{metric} of {group}"] = value
+    return numbers
 
 
-def _histograms(lines: list[dict[str, Any]]) -> dict[str, dict[int, np.ndarray]]:
+def _histograms(lines: list[Line]) -> dict[str, dict[int, np.ndarray]]:
     histograms: dict[str, dict[int, np.ndarray]] = {}
     for line in lines:
         for name, counts in line.get("histograms", {}).items():
-            histograms.setdefault(name, {})[int(line["round"])] = np.array(counts, int)
+            by_round = histograms.setdefault(name, {})
+            by_round[int(line["round"])] = np.array(counts, int)
     return histograms
 
 
-def _series(points: list[tuple[Key, str, int, float | None]]) -> dict[str, Series]:
-    by_key: dict[Key, dict[str, list[tuple[int, float | None]]]] = {}
-    for key, client, t, value in points:
-        by_key.setdefault(key, {}).setdefault(client, []).append((t, value))
-    named: dict[str, Series] = {}
-    for key in sorted(by_key, key=lambda key: KINDS.index(key[0])):  # stable: else as recorded
+def _series(points_by_key: dict[Key, Points]) -> dict[str, Series]:
+    series: dict[str, Series] = {}
+    for key in sorted(points_by_key, key=lambda key: KINDS.index(key[0])):  # else as recorded
+        kind = key[0]
         title, unit, scale = _words(key)
-        alike = (other for other in named.values() if other.title == title and other.unit != unit)
-        if key[0] not in ("test", "group") and any(alike):
-            title, unit = f"{title}, {unit}", ""
-        curves = {
-            client: np.array(pairs, float) * [1, scale] for client, pairs in by_key[key].items()
-        }
-        finite = {
-            client: np.where(np.isfinite(curve), curve, np.nan) for client, curve in curves.items()
-        }
-        named[_name(key, named)] = Series(title, unit, finite, key[0])
-    return named
+        units = {other.unit for other in series.values() if other.title == title}
+        if kind not in ("test", "group") and units - {unit}:
+            title = f"{title}, {unit}"
+            unit = ""
+        curves = {}
+        for client, points in points_by_key[key].items():
+            curve = np.array(points, float) * [1, scale]
+            curves[client] = np.where(np.isfinite(curve), curve, np.nan)
+        name = _name(key, series)
+        series[name] = Series(title, unit, curves, kind)
+    return series
 
 
-def _name(key: Key, taken: dict[str, Series]) -> str:
-    kind, name = key[0], " ".join(key[1:] or key)
-    return (
-        {"reports": f"reported {name}", "server": f"server {name}"}.get(kind, name)
-        if name in taken
-        else name
-    )
+def _name(key: Key, series: dict[str, Series]) -> str:
+    kind = key[0]
+    name = " ".join(key[1:] or key)
+    if name in series and kind == "reports":
+        return f"reported {name}"
+    if name in series and kind == "server":
+        return f"server {name}"
+    return name
 
 
-def _words(key: Key) -> tuple[str, str, float]:
-    kind, name = key[0], " ".join(key[-1].split("_"))
+def _words(key: Key) -> Words:
+    kind = key[0]
     if kind == "loss":
         return "Training loss", "mean over local steps", 1
     if kind == "weights":
         return "Weight in the aggregation", "share", 1
     if kind == "group":
-        words = [title(word) if word in METRICS else word for word in key[-1].split(" ")]
-        return f"{capital(' '.join(words))}, {key[1]}", f"{key[1]} test images (%)", 100
+        return _words_of_group(key[1], key[2])
     if kind == "test":
-        on = "validation images" if key[1] == "validation" else f"{key[1]} test images"
-        known = key[2] in METRICS
-        return (
-            (f"{capital(title(key[2]))}, {key[1]}", f"{on} (%)", 100)
-            if known
-            else (f"{name}, {key[1]}", on, 1)
-        )
-    name = TITLES.get(key[-1]) or (name if len(name) < 3 else capital(name))
-    return name, "reported by clients" if kind == "reports" else "kept by the server", 1
+        return _words_of_test(key[1], key[2])
+    unit = "reported by clients" if kind == "reports" else "kept by the server"
+    return _title(key[1]), unit, 1
+
+
+def _words_of_group(version: str, name: str) -> Words:
+    words = [title(word) if word in METRICS else word for word in name.split(" ")]
+    score = capital(" ".join(words))
+    return f"{score}, {version}", f"{version} test images (%)", 100
+
+
+def _words_of_test(version: str, metric: str) -> Words:
+    images = f"{version} test images"
+    if version == "validation":
+        images = "validation images"
+    if metric in METRICS:
+        score = capital(title(metric))
+        return f"{score}, {version}", f"{images} (%)", 100
+    score = metric.replace("_", " ")
+    return f"{score}, {version}", images, 1
+
+
+def _title(name: str) -> str:
+    if name in TITLES:
+        return TITLES[name]
+    words = name.replace("_", " ")
+    return words if len(words) < 3 else capital(words)

@@ -1,5 +1,7 @@
-"""Systems as figures see them: runs that differ in nothing but seeds and folds, their scores, and their test images as
-the last round's model answers them, with groups and clients."""
+"""Systems as figures see them: runs that differ in nothing but seeds and folds, and their scores.
+
+Their test images are those that the last round's model answers, with groups and clients.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ from ..scores import predictions
 from ..scores.clinical.shape import CLIENT, positives
 from ..scores.groups import grouping
 from ..scores.parts import MODELS
+from ..scores.predictions import Predictions
 from ..scores.scores import Scores
 from ..scores.statistics.over_runs import mean_of
 from ..scores.table import Score, Where
@@ -27,16 +30,18 @@ from .figure import NothingToDraw
 BY = "an attribute, whose groups are shown beside all images, or client"
 VERSION = "of the test images: clean or corrupted"
 LAST_ROUND = "This figure shows the last round, tables the mean of the last rounds."
+Groupings = dict[str, tuple[np.ndarray, list[str]]]
 
 
 @dataclass(frozen=True)
-class Seen:
-    """One version of the test images.
+class AnsweredImages:
+    """One version of the test images, with the answers of a model.
 
     Attributes:
         chances: [N, C]; y: [N], or [N, L]; units: [N], each image's patient, or its id.
         by_patient: whether units are patients or lesions.
-        groupings: attribute -> place of each image's group [N], -1 of none, and the groups' names; "client" among them.
+        groupings: attribute -> position of each image's group [N], -1 of none, and the groups'
+            names; "client" among them.
     """
 
     classes: list[str]
@@ -45,30 +50,38 @@ class Seen:
     y: np.ndarray
     units: np.ndarray
     by_patient: bool
-    groupings: dict[str, tuple[np.ndarray, list[str]]]
+    groupings: Groupings
 
     def members(self, attribute: str) -> list[tuple[str, int, np.ndarray]]:
-        """Name, place of the look, and images of all together and of each group, at most MOST_LINES of them."""
-        everyone = [(ALL, OF_ALL, np.arange(len(self.ids)))]
+        """Name, position of the look, and images of all together and of each group.
+
+        Of the groups at most MOST_LINES.
+        """
+        members = [(ALL, OF_ALL, np.arange(len(self.ids)))]
         if not attribute:
-            return everyone
-        place, names = self.groupings[attribute]
-        sizes = np.bincount(place[place >= 0], minlength=len(names))
-        shown = sorted(np.argsort(-sizes, kind="stable")[:MOST_LINES].tolist())
-        return everyone + [
-            (names[k], at, np.flatnonzero(place == k)) for at, k in enumerate(shown) if sizes[k]
-        ]
+            return members
+        group_of, names = self.groupings[attribute]
+        sizes = np.bincount(group_of[group_of >= 0], minlength=len(names))
+        largest = np.argsort(-sizes, kind="stable")[:MOST_LINES]
+        for position, k in enumerate(sorted(largest.tolist())):
+            if sizes[k]:
+                members.append((names[k], position, np.flatnonzero(group_of == k)))
+        return members
 
     def parts(
-        self, attribute: str, name: str
+        self, attribute: str, class_name: str
     ) -> Iterator[tuple[str, int, np.ndarray, np.ndarray, np.ndarray]]:
-        """Of each group its name, the place of its look, and for one class of its images: the probability [n], whether
-        it is theirs [n], and units [n]. Images of which the label is not known are left out."""
-        c = self.classes.index(name)
-        for group, place, members in self.members(attribute):
-            known, label = Task.of(self.y).of_class(self.y[members], c)
-            if len(known):
-                yield group, place, self.chances[at := members[known], c], label, self.units[at]
+        """Name, position of the look, probability, label and units of each group, for one class.
+
+        The last three are [n], over images whose label is known; the label is 1 for the class.
+        """
+        column = self.classes.index(class_name)
+        task = Task.of(self.y)
+        for group, position, members in self.members(attribute):
+            labelled, label = task.of_class(self.y[members], column)
+            if len(labelled):
+                rows = members[labelled]
+                yield group, position, self.chances[rows, column], label, self.units[rows]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,10 +89,12 @@ class System:
     """One or several runs.
 
     Attributes:
-        scored: what evaluation wrote of each run. known: every number of each run, over the rounds that count.
+        scored: what evaluation wrote of each run.
+        known: every number of each run, over the rounds that count.
         at: which rounds these are.
         place: among the systems of a page or figure, which gives the colour.
-        differs: the options in which it differs from the other systems. mark: stands for them where they are long.
+        differs: the options in which it differs from the other systems.
+        mark: stands for them where they are long.
     """
 
     scored: Sequence[Scored]
@@ -103,81 +118,121 @@ class System:
 
     @property
     def scores(self) -> Scores:
-        """Of the first run."""
+        """The scores of the first run."""
         return self.scored[0].scores
 
     def percent(self, where: Where) -> float:
         """A score in percent, the mean over its runs; NaN where a run does not have it."""
-        mean = mean_of([known.get(where) for known in self.known])
+        mean = mean_of([scores.get(where) for scores in self.known])
         return np.nan if mean is None else 100 * mean
 
-    def bounds(self, of: Where) -> tuple[float, float]:
-        """Its 95 % interval over patients, in percent; NaN where there is none."""
-        low, high = bounds(self.scored, of, self.at) or (np.nan, np.nan)
+    def bounds(self, where: Where) -> tuple[float, float]:
+        """The 95 % interval of a score over patients, in percent; NaN where there is none."""
+        low, high = bounds(self.scored, where, self.at) or (np.nan, np.nan)
         return 100 * low, 100 * high
 
     @property
-    def one(self) -> str:
+    def run_name(self) -> str:
         """The name of the first run."""
-        which = self.scored[0].which * (len(self.scored) > 1)
-        return f"{self.name}, {which}" if which else self.name
+        which = self.scored[0].which
+        if which and len(self.scored) > 1:
+            return f"{self.name}, {which}"
+        return self.name
 
     @cached_property
-    def versions(self) -> dict[str, Seen]:
-        """Version -> its test images as the first run answers them; none where there are no answers beside the
-        scores, where they were counted at sites, and where every client answers for itself."""
-        scores, path = self.scores, self.paths[0]
-        file = path.parent / "predictions.h5"
-        kept = predictions.read(file) if file.is_file() and not scores.curves else None
-        if kept is None or not kept.logits:
+    def versions(self) -> dict[str, AnsweredImages]:
+        """Version -> its test images as the first run answers them.
+
+        None where there are no answers beside the scores, where they were counted at sites, and
+        where every client answers for itself.
+        """
+        file = self.paths[0].parent / "predictions.h5"
+        if self.scores.curves or not file.is_file():
             return {}
-        groupings = {name: grouping(name, kept.groups, scores.attributes) for name in scores.groups}
-        if kept.tests and (run := manifest.parent(path, "run")):
-            owner = np.full(len(kept.id), -1)
-            for row, places in kept.tests.items():
-                owner[places] = row
-            groupings[CLIENT] = owner, manifest.read(run).body["roster"]
-        units = np.unique(kept.id if kept.unit is None else kept.unit, return_inverse=True)[1]
-        shared = kept.y, units, kept.unit is not None, groupings
-        return {
-            version: Seen(scores.classes, kept.id, chances(rounds[max(rounds)], kept.y), *shared)
-            for version in MODELS
-            if (rounds := kept.logits.get(version))
-        }
+        answers = predictions.read(file)
+        if not answers.logits:
+            return {}
+        by_patient = answers.unit is not None
+        units = answers.id if answers.unit is None else answers.unit
+        _, unit_of = np.unique(units, return_inverse=True)
+        groupings = self._groupings(answers)
+        images = {}
+        for version in MODELS:
+            logits = answers.logits.get(version)
+            if logits:
+                images[version] = AnsweredImages(
+                    self.scores.classes,
+                    answers.id,
+                    chances(logits[max(logits)], answers.y),
+                    answers.y,
+                    unit_of,
+                    by_patient,
+                    groupings,
+                )
+        return images
+
+    def _groupings(self, answers: Predictions) -> Groupings:
+        attributes = self.scores.attributes
+        groupings = {}
+        for name in self.scores.groups:
+            groupings[name] = grouping(name, answers.groups, attributes)
+        run = manifest.parent(self.paths[0], "run")
+        if run and answers.tests:
+            client_of = np.full(len(answers.id), -1)
+            for client, rows in answers.tests.items():
+                client_of[rows] = client
+            groupings[CLIENT] = client_of, manifest.read(run).body["roster"]
+        return groupings
 
     @property
     def groupings(self) -> list[str]:
         """Attributes whose groups can be shown, "client" among them."""
-        of_images = (by for images in self.versions.values() for by in images.groupings)
-        return list(dict.fromkeys([*self.scores.groups, *of_images]))
+        names = list(self.scores.groups)
+        for images in self.versions.values():
+            names += images.groupings
+        return list(dict.fromkeys(names))
 
-    def images(self, version: str, by: str) -> Seen:
-        """One version of the test images. Raises NothingToDraw where no model answers for them, UsageError."""
+    def images(self, version: str, attribute: str) -> AnsweredImages:
+        """One version of the test images.
+
+        Raises UsageError, and NothingToDraw where no model answers for them.
+        """
         if not self.versions:
-            raise NothingToDraw(
-                f"{self.one}: no single model answers for single images",
-                "draw forest, or another run",
-            )
+            sentence = f"{self.run_name}: no single model answers for single images"
+            raise NothingToDraw(sentence, "draw forest, or another run")
         if version not in self.versions:
-            raise UsageError(
-                f"{self.one} has no {version} test images", nearest(version, self.versions)
-            )
-        if by and by not in (groupings := self.versions[version].groupings):
-            raise UsageError(f"{self.one} has no scores by {by!r}", nearest(by, groupings))
-        return self.versions[version]
+            hint = nearest(version, self.versions)
+            raise UsageError(f"{self.run_name} has no {version} test images", hint)
+        images = self.versions[version]
+        if attribute and attribute not in images.groupings:
+            hint = nearest(attribute, images.groupings)
+            raise UsageError(f"{self.run_name} has no scores by {attribute!r}", hint)
+        return images
 
-    def heading(self, shown: str, by: str, version: str) -> str:
+    def heading(self, subject: str, attribute: str, version: str) -> str:
         """The title of a figure of one version of the test images."""
-        return f"{shown}{f' by {by}' if by else ''}, {version} test images: {self.one}"
+        if attribute:
+            subject = f"{subject} by {attribute}"
+        return f"{subject}, {version} test images: {self.run_name}"
 
-    def shown_classes(self, images: Seen) -> list[str]:
-        """The classes that curves are drawn of: those that were described, else the second of two, else those of which
-        there are most images."""
+    def shown_classes(self, images: AnsweredImages) -> list[str]:
+        """The classes that curves are drawn of.
+
+        Those that were described, else the second of two, else those with most images.
+        """
         if self.scores.clinical:
             return list(self.scores.clinical["classes"])[:MOST_CLASSES]
         names = positives(images.classes, (), several=Task.of(images.y).several)
-        of_class = dict(
-            zip(images.classes, counts(images.y, len(images.classes)).tolist(), strict=True)
-        )
-        chosen = sorted(names, key=lambda name: -of_class[name])[:MOST_CLASSES]
-        return [name for name in names if name in chosen and of_class[name]]
+        sizes = counts(images.y, len(images.classes)).tolist()
+        size_of = dict(zip(images.classes, sizes, strict=True))
+        largest = sorted(names, key=lambda name: -size_of[name])[:MOST_CLASSES]
+        return [name for name in names if name in largest and size_of[name]]
+
+
+def shared_attributes(systems: Sequence[System]) -> list[str]:
+    """Attributes by whose groups all systems are scored, in the order of the first."""
+    attributes = []
+    for attribute in systems[0].scores.groups:
+        if all(attribute in system.scores.groups for system in systems):
+            attributes.append(attribute)
+    return attributes

@@ -1,12 +1,13 @@
-"""Trained models opened for figures: mean features of classes at clients, FairLoRA's matrices, and the loss of a model
-moved along filter-normalised random directions.
+"""Trained models opened for figures: mean features of classes at clients, FairLoRA's matrices, and
+the loss of a model moved along filter-normalised random directions.
 
-Source of the latter: Li et al., NeurIPS 2018, arXiv 1712.09913, section 4. A filter is what makes one output: a row of
-a tensor's first dimension. Entries of batch norm and biases are 0, as in the authors' code, and so is all else of one
-dimension; statistics of batch norm and what is frozen stay put.
+Source of the latter: Li et al., NeurIPS 2018, arXiv 1712.09913, section 4. A filter is what makes
+one output: a row of a tensor's first dimension. Entries of batch norm and biases are 0, as in the
+authors' code, and so is all else of one dimension; statistics of batch norm and what is frozen stay
+put.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import product
 from pathlib import Path
 
@@ -30,9 +31,8 @@ def opened(folder: Path, device: str) -> runs.Run:
     """A run with its last global model in its network. Raises FedcliError, HashError."""
     run = runs.open_run(folder, device)
     if runs.trains_alone(run):
-        raise FedcliError(
-            f"the clients of {folder} trained alone, so it has no global model", "draw another run"
-        )
+        sentence = f"the clients of {folder} trained alone, so it has no global model"
+        raise FedcliError(sentence, "draw another run")
     if not run.rounds:
         raise FedcliError(f"{folder} kept no model", "train the run again")
     runs.load_model(run, run.rounds[-1])
@@ -41,100 +41,106 @@ def opened(folder: Path, device: str) -> runs.Run:
 
 @torch.inference_mode()
 def mean_features(run: runs.Run) -> list[tuple[str, str, str, np.ndarray]]:
-    """space, client, class and mean features [D] of the chosen classes at clients that have training images of them.
+    """space, client, class and mean features [D] of chosen classes at clients with images of them.
 
-    space: "features" before the projector, "projected" behind it where there is one. Raises FedcliError.
+    space: "features" before the projector, "projected" behind it where there is one.
+    Raises FedcliError.
     """
-    if next(iter(run.data.train.values())).multi_label:
-        what = f"features are shown by class, and images of {run.data.body['dataset']} have several labels"
-        raise FedcliError(what, "draw counts or adapters")
+    data = run.data
+    shards = data.train
+    if next(iter(shards.values())).multi_label:
+        dataset = data.body["dataset"]
+        sentence = f"features are shown by class, and images of {dataset} have several labels"
+        raise FedcliError(sentence, "draw counts or adapters")
     run.net.eval()
-    counts = {
-        client: np.bincount(shard.y.cpu().numpy(), minlength=len(run.data.classes))
-        for client, shard in run.data.train.items()
-    }
+    counts = {}
+    for client, shard in shards.items():
+        counts[client] = np.bincount(shard.y.cpu().numpy(), minlength=len(data.classes))
     chosen = some_classes(np.sum(list(counts.values()), axis=0))
-    sums = {
-        client: _sums(run, shard, len(run.data.classes)) for client, shard in run.data.train.items()
-    }
-    return [
-        (space, client, run.data.classes[k], (tables[space][k] / counts[client][k]).cpu().numpy())
-        for space in next(iter(sums.values()))
-        for client, tables in sums.items()
-        for k in chosen
-        if counts[client][k]
-    ]
+    sums = {client: _sums(run, shard) for client, shard in shards.items()}
+    spaces = next(iter(sums.values()))
+    means = []
+    for space, client, k in product(spaces, shards, chosen):
+        count = counts[client][k]
+        if count:
+            mean = sums[client][space][k] / count
+            means.append((space, client, data.classes[k], mean.cpu().numpy()))
+    return means
 
 
-def _sums(run: runs.Run, shard: Shard, classes: int) -> dict[str, Tensor]:
-    """Places -> sum of the features of each class's images [C, D]."""
+def _sums(run: runs.Run, shard: Shard) -> dict[str, Tensor]:
+    """Spaces -> sum of the features of each class's images [C, D]."""
     sums: dict[str, Tensor] = {}
     projector = getattr(run.net, "projector", None)
     for batch in shard.in_order():
         z = run.net.features(batch.x)
-        whole = {"features": z} | ({"projected": projector(z)} if projector is not None else {})
-        for name, table in whole.items():
-            flat = (
-                table.mean(1) if table.ndim == 3 else table
-            ).double()  # [B, D]; of tokens the mean
-            sums.setdefault(name, flat.new_zeros(classes, flat.shape[1])).index_add_(
-                0, batch.y, flat
-            )
+        spaces = {"features": z}
+        if projector is not None:
+            spaces["projected"] = projector(z)
+        for name, features in spaces.items():
+            if features.ndim == 3:  # of tokens
+                features = features.mean(1)
+            flat = features.double()  # [B, D]
+            if name not in sums:
+                sums[name] = flat.new_zeros(len(run.data.classes), flat.shape[1])
+            sums[name].index_add_(0, batch.y, flat)
     return sums
 
 
 def some_classes(counts: np.ndarray) -> list[int]:
-    """At most CHOSEN classes by their training images [C]: a third each from the head, the middle and the tail."""
+    """At most CHOSEN classes by their training images [C], most first.
+
+    A third of them each from the head, the middle and the tail.
+    """
     order = [int(k) for k in np.argsort(-counts, kind="stable") if counts[k]]
     if len(order) <= CHOSEN:
         return order
-    third, middle = CHOSEN // 3, len(order) // 2
-    return [
-        *order[:third],
-        *order[middle - third // 2 : middle + third - third // 2],
-        *order[-third:],
-    ]
+    third = CHOSEN // 3
+    begin = len(order) // 2 - third // 2
+    middle = order[begin : begin + third]
+    return order[:third] + middle + order[-third:]
 
 
 def matrices(run: runs.Run) -> tuple[str, dict[str, Tensor], list[str]]:
-    """The last layer that has singular values; S [G, r], and cosines of U'U and VV' [r, r]; the groups of S.
+    """The last layer that has singular values; S [G, r], U'U and VV' [r, r]; the groups of S.
 
-    Raises FedcliError where no layer has an adapter with singular values.
+    U'U and VV' are cosines. Raises FedcliError where no layer has an adapter with singular values.
     """
-    having = [roles for roles in adapters.roles(run.layout) if roles.S]
-    if not having:
-        hint = "give a run of fairlora or svd-lora"
-        raise FedcliError(f"{run.manifest.body['label']} has no adapter with singular values", hint)
+    with_singular_values = [roles for roles in adapters.roles(run.layout) if roles.S]
+    if not with_singular_values:
+        sentence = f"{run.manifest.body['label']} has no adapter with singular values"
+        raise FedcliError(sentence, "give a run of fairlora or svd-lora")
+    last = with_singular_values[-1]
     tensors = run.layout.named(run.layout.read())
-    last = having[-1]
-    u, s, v = (
-        tensors[name].double() for name in (last.A, last.S, last.B)
-    )  # [in, r], [G, r], [r, out]
+    u = tensors[last.A].double()  # [in, r]
+    s = tensors[last.S].double()  # [G, r]
+    v = tensors[last.B].double()  # [r, out]
     s = s.reshape(-1, s.shape[-1])
-    return (
-        last.A.removesuffix(".A"),
-        {"S": s, "U'U": cosines(u.T), "VV'": cosines(v)},
-        _groups(run, len(s)),
-    )
+    tables = {"S": s, "U'U": cosines(u.T), "VV'": cosines(v)}
+    return last.A.removesuffix(".A"), tables, _groups(run, len(s))
 
 
 def cosines(vectors: Tensor) -> Tensor:
-    """[r, n] -> [r, r]: near I where the vectors are orthogonal, however long they are; 0 of one without a length."""
+    """[r, n] -> [r, r]: near I where the vectors are orthogonal, however long they are.
+
+    0 of a vector without a length.
+    """
     directions = functional.normalize(vectors)
     return directions @ directions.T
 
 
 def _groups(run: runs.Run, count: int) -> list[str]:
     """Names of the rows of S: the values of the attribute that the run's groups are of, or "all"."""
-    attribute = run.manifest.body["settings"].get("attribute") or next(
-        iter(run.data.attributes), ""
-    )
-    values = run.data.attributes.get(attribute, [])
-    return (
-        values
-        if len(values) == count
-        else ["all"] * (count == 1) or [f"group {k}" for k in range(count)]
-    )
+    attributes = run.data.attributes
+    attribute = run.manifest.body["settings"].get("attribute")
+    if not attribute:
+        attribute = next(iter(attributes), "")
+    values = attributes.get(attribute, [])
+    if len(values) == count:
+        return values
+    if count == 1:
+        return ["all"]
+    return [f"group {k}" for k in range(count)]
 
 
 def around(
@@ -149,12 +155,14 @@ def around(
     y = shard.y.cpu()
 
     def loss() -> float:
-        logits = torch.from_numpy(runs.logits(run.net, shard, run.method.local)).double()  # [N, C]
-        return float(
-            plain_loss(logits, y) / len(y) if y.ndim == 2 else functional.cross_entropy(logits, y)
-        )
+        answers = runs.logits(run.net, shard, run.method.local)
+        logits = torch.from_numpy(answers).double()  # [N, C]
+        if y.ndim == 2:
+            return float(plain_loss(logits, y) / len(y))
+        return float(functional.cross_entropy(logits, y))
 
-    return surface(run.net, loss, dims=dims, seed=seed, points=points, label=f"loss around {label}")
+    words = f"loss around {label}"
+    return surface(run.net, loss, dims=dims, seed=seed, points=points, label=words)
 
 
 def surface(
@@ -167,18 +175,20 @@ def surface(
     label: str = "loss around the model",
 ) -> np.ndarray:
     """loss() on a grid around net, [points] or [points, points]; net is as it was afterwards."""
-    moved: dict[str, Tensor] = {
-        name: tensor for name, tensor in net.named_parameters() if tensor.requires_grad
-    }
-    start = {name: tensor.detach().clone() for name, tensor in moved.items()}
-    ways = [direction(start, seed, axis) for axis in range(dims)]
+    moved: dict[str, Tensor] = {}
+    start = {}
+    for name, tensor in net.named_parameters():
+        if tensor.requires_grad:
+            moved[name] = tensor
+            start[name] = tensor.detach().clone()
+    directions = [direction(start, seed, axis) for axis in range(dims)]
     steps = np.linspace(-1, 1, points)
     steps[points // 2] = 0
     grid = list(product(steps, repeat=dims))
     losses = []
     try:
-        for place in console.progress(grid, label=label, total=len(grid)):
-            _move(moved, start, ways, place)
+        for point in console.progress(grid, label=label, total=len(grid)):
+            _move(moved, start, directions, point)
             losses.append(loss())
     finally:
         _move(moved, start, [], ())
@@ -186,31 +196,37 @@ def surface(
 
 
 def direction(weights: dict[str, Tensor], seed: int, axis: int) -> dict[str, Tensor]:
-    """A random direction with filters as long as these weights'; each tensor has random numbers of its own, so that
-    models which share some tensors share their directions."""
-    out = {}
+    """A random direction with filters as long as these weights'.
+
+    Each tensor has random numbers of its own, so that models which share some tensors share their
+    directions.
+    """
+    tensors = {}
     for name, weight in weights.items():
         if weight.ndim < 2:
-            out[name] = torch.zeros_like(weight)
+            tensors[name] = torch.zeros_like(weight)
             continue
         random = torch.Generator().manual_seed(derive("landscape", seed, axis, name))
-        way = torch.randn(weight.shape, generator=random).to(weight.device)
-        length, own = (
-            torch.linalg.vector_norm(t.flatten(1), dim=1) for t in (weight, way)
-        )  # [filters]
-        scale = length / own.clamp_min(1e-10)  # a filter of one number may draw 0
-        out[name] = way * scale.view(-1, *[1] * (weight.ndim - 1))
-    return out
+        tensor = torch.randn(weight.shape, generator=random).to(weight.device)
+        lengths = _filter_lengths(tensor).clamp_min(1e-10)  # a filter of one number may draw 0
+        scale = _filter_lengths(weight) / lengths
+        others = [1] * (weight.ndim - 1)
+        tensors[name] = tensor * scale.view(-1, *others)
+    return tensors
+
+
+def _filter_lengths(tensor: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(tensor.flatten(1), dim=1)  # [filters]
 
 
 @torch.no_grad()
 def _move(
     moved: Mapping[str, Tensor],
     start: Mapping[str, Tensor],
-    ways: list[dict[str, Tensor]],
-    place: tuple[float, ...],
+    directions: list[dict[str, Tensor]],
+    point: Iterable[float],
 ) -> None:
     for name, tensor in moved.items():
         tensor.copy_(start[name])
-        for way, step in zip(ways, place, strict=True):
+        for way, step in zip(directions, point, strict=True):
             tensor.add_(way[name], alpha=step)

@@ -147,6 +147,6 @@ def _beside(figure: Figure, given: bool) -> dict[str, Any]:
 
     return {
         name: value
-        for name, value in (("given", given), ("scores", scores))
+        for name, value in (("runs_named", given), ("scores", scores))
         if name in figure.parameters
     }

@@ -80,7 +80,7 @@ def test_a_figure_draws_its_numbers(name, run):
         subject = subject if figure.of == "systems" else subject[0]
     if name == "sweep":
         scored = [system.scores for system in compared(rows([scores(path) for path in paths]))]
-        extra = {"scores": lambda records: scored, "given": True}
+        extra = {"scores": lambda records: scored, "runs_named": True}
     options = OPTIONS.get(name, {})
     frame = by_severity() if name == "severities" else figure.frame(subject, **options, **extra)
     assert len(frame) and json.dumps(numbers(frame), allow_nan=False)

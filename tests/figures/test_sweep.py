@@ -189,7 +189,9 @@ def test_where_all_runs_have_validation_images_their_scores_are_drawn(tmp_path):
     runs = {str(place): record for place, (record, _) in enumerate(items)}
 
     def framed(first, second, **how):
-        table = sweep.frame(runs, scores=lambda _: [first, second], given=True, over="q", **how)
+        table = sweep.frame(
+            runs, scores=lambda _: [first, second], runs_named=True, over="q", **how
+        )
         return table["mean"].tolist(), table.attrs["score"]
 
     assert framed(of_one, of_two) == ([80, 40], "balanced accuracy,\nvalidation images (%)")

@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from fedcli import models
 from fedcli.bench.engine import formula
-from fedcli.bench.limits import Traffic
+from fedcli.bench.limits import TrafficCounter
 from fedcli.commands import method_facts
 from fedcli.commands.app import app
 from fedcli.commands.planned import sentences
@@ -134,7 +134,7 @@ def test_the_costs_of_networks_are_counted_again(key):
         forward, step, traffic = (
             FlopCounterMode(display=False),
             FlopCounterMode(display=False),
-            Traffic(),
+            TrafficCounter(),
         )
         with forward:
             net(x)

@@ -1,8 +1,9 @@
 """FairLoRA's singular values by group, and how orthogonal its factors are.
 
-Source: FairFedMed (arXiv 2508.00873), figure 4: S of every group, U'U and VV' of a trained adapter, where U is the
-factor that images meet first; they do not say of which layer, here it is the last that has S. They show that both
-products are near I; U begins at 0, so their cosines are drawn, which no length hides.
+Source: FairFedMed (arXiv 2508.00873), figure 4: S of every group, U'U and VV' of a trained adapter,
+where U is the factor that images meet first; they do not say of which layer, here it is the last
+that has S. They show that both products are near I; U begins at 0, so their cosines are drawn,
+which no length hides.
 """
 
 from pathlib import Path
@@ -21,37 +22,32 @@ def frame(path: Path) -> DataFrame:
 
     run = trained.opened(path, "cpu")
     layer, matrices, groups = trained.matrices(run)
-    lines = [
-        (name, groups[row] if name == "S" else str(row), column, value)
-        for name, table in matrices.items()
-        for (row, column), value in np.ndenumerate(table.numpy())
-    ]
-    table = DataFrame(lines, columns=["matrix", "row", "column", "value"])
-    return titled(table, f"{run.manifest.body['label']}: {layer}, rank {matrices['S'].shape[1]}")
+    lines = []
+    for name, table in matrices.items():
+        for (row, column), value in np.ndenumerate(table.numpy()):
+            row_name = groups[row] if name == "S" else str(row)
+            lines.append((name, row_name, column, value))
+    rank = matrices["S"].shape[1]
+    title = f"{run.manifest.body['label']}: {layer}, rank {rank}"
+    return titled(DataFrame(lines, columns=["matrix", "row", "column", "value"]), title)
 
 
 def draw(table: DataFrame) -> Picture:
-    shown = panels(
-        table,
-        "matrix",
-        _panel,
-        lambda name: f"{name}, {'singular values' if name == 'S' else 'cosines'}",
-    )
-    return picture(table, shown, size=SQUARE)
+    return picture(table, panels(table, "matrix", _panel, _title), size=SQUARE)
+
+
+def _title(name: str) -> str:
+    values = "singular values" if name == "S" else "cosines"
+    return f"{name}, {values}"
 
 
 def _panel(part: DataFrame, axes: Axes) -> None:
-    largest = float(part["value"].abs().max()) or 1.0 if part["matrix"].iloc[0] == "S" else 1.0
-    matrix(
-        wide(part, "row", "column", "value"),
-        axes,
-        bar={},
-        cmap="RdBu_r",
-        vmin=-largest,
-        vmax=largest,
-    )
+    largest = 1.0
+    if part["matrix"].iloc[0] == "S":
+        largest = float(part["value"].abs().max()) or 1.0
+    cells = wide(part, "row", "column", "value")
+    matrix(cells, axes, bar={}, cmap="RdBu_r", vmin=-largest, vmax=largest)
 
 
-register(
-    Figure("adapters", "What did FairLoRA's adapters learn for each group?", "path", frame, draw)
-)
+QUESTION = "What did FairLoRA's adapters learn for each group?"
+register(Figure("adapters", QUESTION, "path", frame, draw))

@@ -1,10 +1,12 @@
-"""ROC, precision and recall, reliability and decision curves of each group and client, with pointwise 95 % bands over
-resampled patients."""
+"""ROC, precision and recall, reliability and decision curves of each group and client.
+
+They have pointwise 95 % bands over resampled patients.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import pandas
@@ -17,7 +19,7 @@ from ...seeds import derive
 from ..drawing import ALL, INK, MOST_CLASSES, MOST_LINES, OF_ALL, Axes, Look, Picture
 from ..figure import Figure, NothingToDraw, register
 from ..shapes import lines, looks_of, panels, picture, titled
-from ..system import BY, LAST_ROUND, VERSION, System
+from ..system import BY, LAST_ROUND, VERSION, AnsweredImages, System
 
 FAINT = 0.12  # of a band
 LOWEST = -0.05  # net benefit that an axis shows
@@ -29,15 +31,15 @@ BANDS = (
 DOTTED: Look = {"color": INK, "linewidth": 0.8, "alpha": 0.6, "linestyle": (0, (1, 2))}
 Line = tuple[Sequence[float], Sequence[float]]  # x and y
 RESAMPLES = 500  # of the bands
+COLUMNS = ["x", "y", "low", "high", "class", "group", "place", "share"]
 GRID = np.linspace(0, 1, 101)
 CLOSE = 1e-9  # of a share times a count, which is to equal a whole number
-Curve = Callable[
-    [np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]
-]  # score, label, weights [n, b]
+XY = tuple[np.ndarray, np.ndarray]
+Curve = Callable[[np.ndarray, np.ndarray, np.ndarray], XY]  # of score, label, weights [n, b]
 
 
 @dataclass(frozen=True)
-class Kind:
+class CurveKind:
     """A kind of curve.
 
     Attributes:
@@ -54,64 +56,75 @@ class Kind:
     beside: Callable[[float], Line]
 
 
-def band(of: Curve, score: np.ndarray, label: np.ndarray, units: np.ndarray) -> DataFrame:
-    """A curve y over x with its bounds low and high over resamples of the patients, NaN where it is not defined."""
-    x, y = of(score, label, np.ones((len(score), 1), np.int64))
+def band(curve: Curve, score: np.ndarray, label: np.ndarray, units: np.ndarray) -> DataFrame:
+    """A curve y over x with its bounds low and high over resamples of the patients.
+
+    NaN where it is not defined.
+    """
+    once = np.ones((len(score), 1), np.int64)
+    x, y = curve(score, label, once)
     weights = bootstrap.draw(units, RESAMPLES, derive("bands", 0)).T  # [n, B] counts of each image
-    drawn = of(score, label, weights)[1]  # [T, B]
-    known = np.isfinite(drawn).any(1)
-    low, high = np.full(len(drawn), np.nan), np.full(len(drawn), np.nan)
-    if known.any():
-        low[known], high[known] = np.nanquantile(
-            drawn[known], [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=1
-        )
-    return DataFrame({"x": x[:, 0] if x.ndim == 2 else x, "y": y[:, 0], "low": low, "high": high})
+    _, resampled = curve(score, label, weights)  # [T, B]
+    low = np.full(len(resampled), np.nan)
+    high = np.full(len(resampled), np.nan)
+    defined = np.isfinite(resampled).any(1)
+    if defined.any():
+        quantiles = (1 - LEVEL) / 2, (1 + LEVEL) / 2
+        bounds = np.nanquantile(resampled[defined], quantiles, axis=1)
+        low[defined], high[defined] = bounds
+    if x.ndim == 2:
+        x = x[:, 0]
+    return DataFrame({"x": x, "y": y[:, 0], "low": low, "high": high})
 
 
-def roc(score: np.ndarray, label: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def roc(score: np.ndarray, label: np.ndarray, weights: np.ndarray) -> XY:
     """Sensitivity at the largest false positive rate up to each of GRID: [T, b]."""
     curves = np.full((len(GRID), weights.shape[1]), np.nan)
-    for b, (hits, alarms) in enumerate(zip(*falling(score, label, weights)[1:], strict=True)):
+    _, hits_of, alarms_of = falling(score, label, weights)
+    for b, (hits, alarms) in enumerate(zip(hits_of, alarms_of)):
         if hits[-1] > 0 and alarms[-1] > 0:
-            at = np.searchsorted(alarms, GRID * alarms[-1] + CLOSE, "right") - 1
-            curves[:, b] = hits[at] / hits[-1]
+            rates = GRID * alarms[-1] + CLOSE
+            thresholds = np.searchsorted(alarms, rates, "right") - 1
+            curves[:, b] = hits[thresholds] / hits[-1]
     return GRID, curves
 
 
-def precision(
-    score: np.ndarray, label: np.ndarray, weights: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def precision(score: np.ndarray, label: np.ndarray, weights: np.ndarray) -> XY:
     """Precision at the first threshold that reaches each sensitivity of GRID: [T, b]."""
     curves = np.full((len(GRID), weights.shape[1]), np.nan)
-    for b, (hits, alarms) in enumerate(zip(*falling(score, label, weights)[1:], strict=True)):
+    _, hits_of, alarms_of = falling(score, label, weights)
+    for b, (hits, alarms) in enumerate(zip(hits_of, alarms_of)):
         if hits[-1] > 0:
-            at = np.searchsorted(hits[1:], GRID * hits[-1] - CLOSE, "left") + 1
-            curves[:, b] = hits[at] / np.maximum(hits[at] + alarms[at], 1)
+            sensitivities = GRID * hits[-1] - CLOSE
+            thresholds = np.searchsorted(hits[1:], sensitivities, "left") + 1
+            positives = hits[thresholds] + alarms[thresholds]
+            curves[:, b] = hits[thresholds] / np.maximum(positives, 1)
     return GRID, curves
 
 
-def reliability(
-    score: np.ndarray, label: np.ndarray, weights: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def reliability(score: np.ndarray, label: np.ndarray, weights: np.ndarray) -> XY:
     """Mean probability and share of the class in each bin: [BINS, b] both."""
-    place = np.searchsorted(np.arange(1, BINS) / BINS, score)
-    inside = (place == np.arange(BINS)[:, None]).astype(float)  # [BINS, n]
+    bin_of = np.searchsorted(np.arange(1, BINS) / BINS, score)
+    inside = (bin_of == np.arange(BINS)[:, None]).astype(float)  # [BINS, n]
+    images = inside @ weights
+    chances = (inside * score) @ weights
+    hits = (inside * label) @ weights
     with np.errstate(invalid="ignore", divide="ignore"):  # an empty bin has no share
-        images = inside @ weights
-        return (inside * score) @ weights / images, (inside * label) @ weights / images
+        return chances / images, hits / images
 
 
-def _diagonal(share: float) -> Line:
+def _diagonal(_share: float) -> Line:
     return (0, 1), (0, 1)
 
 
 def _all_treated(share: float) -> Line:
     treated = share - (1 - share) * BENEFITS / (1 - BENEFITS)
-    return BENEFITS.tolist(), np.where(treated >= LOWEST, treated, np.nan).tolist()
+    visible = np.where(treated >= LOWEST, treated, np.nan)
+    return BENEFITS.tolist(), visible.tolist()
 
 
 KINDS = (
-    Kind(
+    CurveKind(
         "roc",
         "ROC curves",
         "Which sensitivity goes with which rate of false alarms?",
@@ -120,7 +133,7 @@ KINDS = (
         roc,
         _diagonal,
     ),
-    Kind(
+    CurveKind(
         "precision-recall",
         "Precision and recall",
         "How many of the images that are found have the class?",
@@ -129,21 +142,22 @@ KINDS = (
         precision,
         lambda share: (SHARES, (share, share)),
     ),
-    Kind(
+    CurveKind(
         "reliability",
         "Reliability curves",
         "Do probabilities come true as often as they say?",
-        "Share of the class among images of a predicted probability, in ten bins of equal width; the dotted line is "
-        "perfect calibration.",
+        "Share of the class among images of a predicted probability, in ten bins of equal width; the "
+        "dotted line is perfect calibration.",
         ("mean predicted probability", "share of the class"),
         reliability,
         _diagonal,
     ),
-    Kind(
+    CurveKind(
         "decision",
         "Decision curves",
         "Is acting on the model better than treating all or none?",
-        "Net benefit TP/n - FP/n * p/(1-p) at threshold probability p; dotted: treating all, of all images; 0: none.",
+        "Net benefit TP/n - FP/n * p/(1-p) at threshold probability p; dotted: treating all, of all "
+        "images; 0: none.",
         ("threshold probability", "net benefit"),
         benefit,
         _all_treated,
@@ -152,65 +166,76 @@ KINDS = (
 
 
 def frame(
-    kind: Kind,
+    kind: CurveKind,
     system: System,
     *,
     by: Annotated[str, BY] = "",
     version: Annotated[str, VERSION] = "clean",
 ) -> DataFrame:
-    """class, group, place, share, x, y, low, high: a line per point of each curve, and the share of the class among all
-    images. Raises NothingToDraw, UsageError."""
+    """class, group, place, share, x, y, low, high: a line per point of each curve.
+
+    share: of the class among all images. Raises NothingToDraw, UsageError.
+    """
     images = system.images(version, by)
     parts = []
     for name in system.shown_classes(images):
         share = np.nan  # of the class among all images, which come first
-        for group, place, score, label, units in images.parts(by, name):
-            share = label.mean() if place == OF_ALL else share
-            curve = {"class": name, "group": group, "place": place, "share": share}
-            parts.append(band(kind.of, score, label, units).assign(**curve))
+        for group, position, score, label, units in images.parts(by, name):
+            if position == OF_ALL:
+                share = label.mean()
+            part = band(kind.of, score, label, units)
+            part = part.assign(group=group, place=position, share=share)
+            parts.append(part.assign(**{"class": name})[COLUMNS])
     if not parts:
-        raise NothingToDraw(
-            f"{system.one} has no image of a class to draw", "evaluate it on other images"
-        )
+        sentence = f"{system.run_name} has no image of a class to draw"
+        raise NothingToDraw(sentence, "evaluate it on other images")
     table = pandas.concat(parts, ignore_index=True)
-    crowded = bool(by) and len(np.unique(images.groupings[by][0])) > MOST_LINES + 1
-    some = [f"the {MOST_LINES} largest groups"] * crowded
-    some += [f"at most {MOST_CLASSES} classes"] * (len(images.classes) > MOST_CLASSES)
-    shown = f" Shown are {' and '.join(some)}." if some else ""
-    unit = "patients or lesions" if images.by_patient else "images, as no patients are known,"
-    about = f"{kind.about} {LAST_ROUND} A panel for each class against all others.{shown}"
-    about = f"{about} {BANDS.format(RESAMPLES, unit)}"
     sizes = {name: len(rows) for name, _, rows in images.members(by)}
-    return titled(
-        table, system.heading(kind.title, by, version), about, len(images.ids), sizes=sizes
-    )
+    title = system.heading(kind.title, by, version)
+    return titled(table, title, _caption(kind, images, by), len(images.ids), sizes=sizes)
 
 
-def draw(kind: Kind, table: DataFrame) -> Picture:
-    looks, sizes = looks_of(table, "group"), table.attrs["sizes"]
-    legend = {
-        name if name == ALL else f"{name} (n = {sizes[name]})": look for name, look in looks.items()
-    }
-    return picture(table, panels(table, "class", partial(_panel, kind, looks)), legend, size=CURVE)
+def _caption(kind: CurveKind, images: AnsweredImages, attribute: str) -> str:
+    limits = []
+    if attribute and len(np.unique(images.groupings[attribute][0])) > MOST_LINES + 1:
+        limits.append(f"the {MOST_LINES} largest groups")
+    if len(images.classes) > MOST_CLASSES:
+        limits.append(f"at most {MOST_CLASSES} classes")
+    words = f"{kind.about} {LAST_ROUND} A panel for each class against all others."
+    if limits:
+        parts = " and ".join(limits)
+        words += f" Shown are {parts}."
+    unit = "patients or lesions" if images.by_patient else "images, as no patients are known,"
+    bands = BANDS.format(RESAMPLES, unit)
+    return f"{words} {bands}"
 
 
-def _panel(kind: Kind, looks: dict[str, Look], part: DataFrame, axes: Axes) -> None:
+def draw(kind: CurveKind, table: DataFrame) -> Picture:
+    looks = looks_of(table, "group")
+    sizes = table.attrs["sizes"]
+    legend = {}
+    for name, look in looks.items():
+        words = name if name == ALL else f"{name} (n = {sizes[name]})"
+        legend[words] = look
+    by_class = panels(table, "class", partial(_panel, kind, looks))
+    return picture(table, by_class, legend, size=CURVE)
+
+
+def _panel(kind: CurveKind, looks: dict[str, Look], part: DataFrame, axes: Axes) -> None:
     share = part["share"].iloc[0]
-    limits: dict[str, Any] = {"xlim": SHARES, "ylim": SHARES}
+    how: Look = {"xlim": SHARES, "ylim": SHARES}
     if kind.of is benefit:
-        limits = {"xlim": (0, 1), "ylim": (LOWEST, max(share * 1.15, 0.02))}
+        how = {"xlim": (0, 1), "ylim": (LOWEST, max(share * 1.15, 0.02))}
         axes.axhline(0, color=INK, linewidth=0.8)
     axes.plot(*kind.beside(share), **DOTTED)
-    shown = part.dropna(subset=["x", "y"])
-    shown = shown.assign(
-        low=shown["low"].where(shown["place"] != OF_ALL)
-    )  # the line of all images has no band
-    looks = {
-        name: look | {"marker": "o" if kind.of is reliability else ""}
-        for name, look in looks.items()
-    }
-    how: Any = {"hue": "group", "looks": looks, "bounds": ("low", "high"), "shade": FAINT}
-    lines(shown, axes, x="x", y="y", **how, xlabel=kind.axes[0], ylabel=kind.axes[1], **limits)
+    points = part.dropna(subset=["x", "y"])
+    low = points["low"].where(points["place"] != OF_ALL)  # the line of all images has no band
+    points = points.assign(low=low)
+    marker = "o" if kind.of is reliability else ""
+    how["looks"] = {name: look | {"marker": marker} for name, look in looks.items()}
+    how |= {"hue": "group", "bounds": ("low", "high"), "shade": FAINT}
+    xlabel, ylabel = kind.axes
+    lines(points, axes, x="x", y="y", xlabel=xlabel, ylabel=ylabel, **how)
 
 
 for kind in KINDS:

@@ -11,7 +11,10 @@ from ..shapes import matrix, panels, picture, titled, wide
 from ..system import BY, LAST_ROUND, VERSION, System
 
 PRINTED = 10  # classes up to which the cells of a matrix hold numbers
-ABOUT = f"Images by true and predicted class (the most likely one); colour: share of the true class. {LAST_ROUND}"
+ABOUT = (
+    "Images by true and predicted class (the most likely one); colour: share of the true class. "
+    f"{LAST_ROUND}"
+)
 
 
 def frame(
@@ -20,33 +23,34 @@ def frame(
     """group, true, predicted, images. Raises NothingToDraw for several labels per image."""
     images = system.images(version, by)
     if images.y.ndim == 2:
-        what = f"images of {system.scores.dataset} have several labels, so no confusion matrix"
-        raise NothingToDraw(what, "draw roc")
-    guess, names = images.chances.argmax(1), images.classes
+        dataset = system.scores.dataset
+        sentence = f"images of {dataset} have several labels, so no confusion matrix"
+        raise NothingToDraw(sentence, "draw roc")
+    names = images.classes
+    cells_of = images.y * len(names) + images.chances.argmax(1)
     lines = []
     for group, _, rows in images.members(by):
-        cells = np.bincount(images.y[rows] * len(names) + guess[rows], minlength=len(names) ** 2)
-        lines += [
-            (group, names[k // len(names)], names[k % len(names)], count)
-            for k, count in enumerate(cells)
-        ]
+        counts = np.bincount(cells_of[rows], minlength=len(names) ** 2)
+        for cell, count in enumerate(counts):
+            true, predicted = divmod(cell, len(names))
+            lines.append((group, names[true], names[predicted], count))
     table = DataFrame(lines, columns=["group", "true", "predicted", "images"])
-    return titled(table, system.heading("Confusion matrices", by, version), ABOUT, len(images.ids))
+    title = system.heading("Confusion matrices", by, version)
+    return titled(table, title, ABOUT, len(images.ids))
 
 
 def draw(table: DataFrame) -> Picture:
-    sizes, count = table.groupby("group")["images"].sum(), table["true"].nunique()
-    size = max(3.0, 0.45 * count), max(2.8, 0.42 * count)
-    return picture(
-        table,
-        panels(table, "group", _panel, lambda group: f"{group} (n = {sizes[group]})"),
-        size=size,
-    )
+    sizes = table.groupby("group")["images"].sum()
+    class_count = table["true"].nunique()
+    size = max(3.0, 0.45 * class_count), max(2.8, 0.42 * class_count)
+    by_group = panels(table, "group", _panel, lambda group: f"{group} (n = {sizes[group]})")
+    return picture(table, by_group, size=size)
 
 
 def _panel(part: DataFrame, axes: Axes) -> None:
     images = wide(part, "true", "predicted", "images").rename(index=_beginning, columns=_beginning)
-    share = images.div(images.sum(axis=1).clip(lower=1), axis=0)
+    of_class = images.sum(axis=1).clip(lower=1)
+    share = images.div(of_class, axis=0)
     texts = images.to_numpy() if len(images) <= PRINTED else None
     matrix(share, axes, texts=texts, cmap="Blues", vmin=0, vmax=1)
     axes.set(xlabel="predicted", ylabel="true")

@@ -1,6 +1,7 @@
-"""Scores of the test set over the rounds: the mean of each system's runs, in a band of one standard deviation.
+"""Scores of the test set over the rounds: the mean of each system's runs, and its spread.
 
-A panel per score. Runs that differ in nothing but the seed are one system; several of them give the band.
+The band is of one standard deviation. A panel per score. Runs that differ in nothing but the seed
+are one system; several of them give the band.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,11 +18,7 @@ from ..figure import Figure, register
 from ..series import Record, heading, over_runs
 from ..shapes import lines, looks_of, picture
 
-USUAL = (
-    "balanced_accuracy",
-    "balanced_accuracy_macro",
-    "auc_macro",
-)  # the first that some run recorded
+USUAL = "balanced_accuracy", "balanced_accuracy_macro", "auc_macro"  # the first that was recorded
 SPREAD = "mean ± std over runs"
 COLUMNS = ["series", "system", "round", "value", "low", "high", "place", "title", "unit"]
 
@@ -32,39 +29,52 @@ def frame(
     metric: Annotated[str, "of the test set; default: balanced_accuracy"] = "",
     version: Annotated[str, "of the test images: clean or corrupted; default: all"] = "",
 ) -> DataFrame:
-    """A line per series, system and round, as of_series() makes them. Raises FedcliError where no run recorded it."""
-    tested = [
-        name for record in _every(runs) for name, series in record.series.items() if series.tested
-    ]
-    metric = metric or next(
-        (one for one in USUAL if any(name.endswith(f" {one}") for name in tested)), USUAL[0]
-    )
-    wanted = f"{version} {metric}".lstrip()
-    names = [
-        name for name in tested if name == wanted or (not version and name.endswith(f" {metric}"))
-    ]
+    """A line per series, system and round, as of_series() makes them.
+
+    Raises FedcliError where no run recorded it.
+    """
+    tested: list[str] = []
+    for record in _every(runs):
+        tested += [name for name, series in record.series.items() if series.tested]
+    metric = metric or _usual(tested)
+    score = f"{version} {metric}".lstrip()
+    endings = () if version else (f" {metric}",)
+    names = [name for name in tested if name == score or name.endswith(endings)]
     if not names:
-        known = f"known: {', '.join(dict.fromkeys(tested))}" if tested else ""
-        hint = known or "train with --eval-every 1 to record test curves"
-        raise FedcliError(f"no run recorded {wanted} over its rounds", hint)
+        hint = "train with --eval-every 1 to record test curves"
+        if tested:
+            recorded = ", ".join(dict.fromkeys(tested))
+            hint = f"known: {recorded}"
+        raise FedcliError(f"no run recorded {score} over its rounds", hint)
     return of_series(runs, names)
 
 
+def _usual(tested: list[str]) -> str:
+    for metric in USUAL:
+        if any(name.endswith(f" {metric}") for name in tested):
+            return metric
+    return USUAL[0]
+
+
 def of_series(runs: Mapping[str, list[Record]], names: Sequence[str]) -> DataFrame:
-    """A line per series, system and round: its place among the systems, the mean over runs, low and high; nothing of
-    a system without a finite value."""
-    parts = [DataFrame(columns=COLUMNS)]
+    """A line per series, system and round: the system's place, the mean over runs, low, high.
+
+    Nothing of a system without a finite value.
+    """
+    parts = []
     for name in dict.fromkeys(names):
-        for place, (system, records) in enumerate(runs.items()):
-            having = [record.series[name] for record in records if name in record.series]
-            if having and np.isfinite((curve := over_runs(having))["value"]).any():
-                about = {"series": name, "system": system, "place": place}
-                parts.append(
-                    curve.assign(**about, title=having[0].title, unit=having[0].unit)[COLUMNS]
-                )
-    if not parts[1:]:
-        return parts[0]
-    table = pandas.concat(parts[1:], ignore_index=True)
+        for position, (system, records) in enumerate(runs.items()):
+            series = [record.series[name] for record in records if name in record.series]
+            if not series:
+                continue
+            curve = over_runs(series)
+            if np.isfinite(curve["value"]).any():
+                curve = curve.assign(series=name, system=system, place=position)
+                curve = curve.assign(title=series[0].title, unit=series[0].unit)
+                parts.append(curve[COLUMNS])
+    if not parts:
+        return DataFrame(columns=COLUMNS)
+    table = pandas.concat(parts, ignore_index=True)
     table.attrs["title"] = heading(_every(runs))
     return table
 
@@ -75,11 +85,16 @@ def _every(runs: Mapping[str, list[Record]]) -> list[Record]:
 
 def draw(table: DataFrame) -> Picture:
     looks = looks_of(table, "system")
-    drawn = partial(lines, x="round", y="value", hue="system", looks=looks, bounds=("low", "high"))
-    parts = table.groupby(["title", "unit"], sort=False)
-    panels = [Panel(title, partial(drawn, part, ylabel=unit)) for (title, unit), part in parts]
-    banded = {SPREAD: BAND} if table["low"].notna().any() else {}
-    return picture(table, panels, looks | banded, below="round")
+    draw_panel = partial(
+        lines, x="round", y="value", hue="system", looks=looks, bounds=("low", "high")
+    )
+    panels = []
+    for (title, unit), part in table.groupby(["title", "unit"], sort=False):
+        panels.append(Panel(title, partial(draw_panel, part, ylabel=unit)))
+    legend = dict(looks)
+    if table["low"].notna().any():
+        legend[SPREAD] = BAND
+    return picture(table, panels, legend, below="round")
 
 
 register(Figure("convergence", "How fast did methods learn?", "methods", frame, draw, every=True))

@@ -1,7 +1,8 @@
 """Training images of every class and attribute by client.
 
-Sources: FairFedMed (arXiv 2508.00873), figure 2, and Fed-MAS (arXiv 2307.14959), figures 2(b) and 3(a), show counts.
-Up to SEVERAL values are drawn as bars, more of them as a map whose empty cells mean no images.
+Sources: FairFedMed (arXiv 2508.00873), figure 2, and Fed-MAS (arXiv 2307.14959), figures 2(b) and
+3(a), show counts. Up to SEVERAL values are drawn as bars, more of them as a map whose empty cells
+mean no images.
 """
 
 from pathlib import Path
@@ -27,28 +28,35 @@ def frame(path: Path) -> DataFrame:
     lines = []
     for name, clients in image_counts.of_manifest(source).items():
         training = {client: parts["train"] for client, parts in clients.items() if "train" in parts}
-        values = list(dict.fromkeys(value for counts in training.values() for value in counts))
-        lines += [
-            (name, client, v, counts.get(v, 0))
-            for client, counts in training.items()
-            for v in values
-        ]
+        values: dict[str, None] = {}
+        for counts in training.values():
+            values |= dict.fromkeys(counts)
+        for client, counts in training.items():
+            lines += [(name, client, value, counts.get(value, 0)) for value in values]
     table = DataFrame(lines, columns=["attribute", "client", "value", "images"])
-    body = manifest.read(source).body
-    return titled(
-        table,
-        f"Images of each client: {body['dataset']}" + ", SYNTHETIC data" * bool(body.get("sample")),
-    )
+    return titled(table, f"Images of each client: {dataset_of(source)}")
 
 
 def partition_of(path: Path) -> Path:
-    """The partition or corruption manifest that a path is, or that a run's folder or manifest is of."""
+    """The partition or corruption manifest at a path, or of the run whose folder or manifest it is."""
     from ...runs.initial import data_of  # imports torch
 
-    given = path / "run.json" if (path / "run.json").is_file() else path
-    source = manifest.find(given, "run", "corruption", "partition")
+    if (path / "run.json").is_file():
+        path = path / "run.json"
+    source = manifest.find(path, "run", "corruption", "partition")
     manifest.verify(source)
-    return data_of(source) if manifest.read(source).kind == "run" else source
+    if manifest.read(source).kind == "run":
+        return data_of(source)
+    return source
+
+
+def dataset_of(source: Path) -> str:
+    """The dataset of a manifest by name, and whether it is a synthetic sample."""
+    body = manifest.read(source).body
+    name: str = body["dataset"]
+    if body.get("sample"):
+        return f"{name}, SYNTHETIC data"
+    return name
 
 
 def draw(table: DataFrame) -> Picture:
@@ -56,16 +64,12 @@ def draw(table: DataFrame) -> Picture:
 
 
 def _panel(part: DataFrame, axes: Axes) -> None:
-    shown = wide(part, "client", "value", "images")
-    (bars if len(shown.columns) <= SEVERAL else amounts)(shown, axes, IMAGES)
+    cells = wide(part, "client", "value", "images")
+    if len(cells.columns) <= SEVERAL:
+        bars(cells, axes, IMAGES)
+    else:
+        amounts(cells, axes, IMAGES)
 
 
-register(
-    Figure(
-        "counts",
-        "How many images of each class and group does each client have?",
-        "path",
-        frame,
-        draw,
-    )
-)
+QUESTION = "How many images of each class and group does each client have?"
+register(Figure("counts", QUESTION, "path", frame, draw))

@@ -1,7 +1,7 @@
-"""Fed-MAS's divergence of each class at each client in the last round, beside the images that they hold.
+"""Fed-MAS's divergence of each class at each client in the last round, and the images they hold.
 
-Source: Fed-MAS (arXiv 2307.14959), figure 2(a): w_k of one round beside the counts of the clients together and of one
-client, here of each.
+Source: Fed-MAS (arXiv 2307.14959), figure 2(a): w_k of one round beside the counts of the clients
+together and of one client, here of each.
 """
 
 from functools import partial
@@ -21,53 +21,41 @@ from .counts import frame as counted
 
 
 def frame(path: Path) -> DataFrame:
-    """A line per client and class (value): training images, and w of the last round, NaN without images.
+    """A line per client and class (value): training images, and w of the last round.
 
-    Raises FedcliError where the run recorded none.
+    w is NaN without images. Raises FedcliError where the run recorded none.
     """
     from ...methods.fedmas import RECEIVED  # imports torch
 
     counts = counted(path)
-    table = (
-        counts[counts["attribute"] == image_counts.CLASS]
-        .drop(columns="attribute")
-        .reset_index(drop=True)
-    )
+    of_class = counts[counts["attribute"] == image_counts.CLASS]
+    table = of_class.drop(columns="attribute").reset_index(drop=True)
     record = series.read(path)
-    columns = [f"{RECEIVED}{k}" for k in range(table["value"].nunique())]
-    if any(name not in record.series for name in columns):
-        hint = "fedcli train fed-mas --set by_class=true"
-        raise FedcliError(f"{record.folder} recorded no divergence by class", hint)
-    curves = {
-        value: record.series[name].curves
-        for name, value in zip(columns, table["value"].unique(), strict=True)
-    }
-    last = {
-        (client, value): curve[-1, 1]
-        for value, of in curves.items()
-        for client, curve in of.items()
-    }
-    w = [
-        last.get((client, value), np.nan)
-        for client, value in zip(table["client"], table["value"], strict=True)
-    ]
+    last: dict[tuple[str, str], float] = {}
+    for k, value in enumerate(table["value"].unique()):
+        name = f"{RECEIVED}{k}"
+        if name not in record.series:
+            hint = "fedcli train fed-mas --set by_class=true"
+            raise FedcliError(f"{record.folder} recorded no divergence by class", hint)
+        for client, curve in record.series[name].curves.items():
+            last[client, value] = curve[-1, 1]
+    keys = zip(table["client"], table["value"])
+    w = [last.get(key, np.nan) for key in keys]
     table["w"] = np.where(table["images"] > 0, w, np.nan)
-    return titled(
-        table, f"{record.label}: divergence from the teacher by class, in round {record.played}"
-    )
+    title = f"{record.label}: divergence from the teacher by class, in round {record.played}"
+    return titled(table, title)
 
 
 def draw(table: DataFrame) -> Picture:
-    images, w = (wide(table, "client", "value", number) for number in ("images", "w"))
+    images = wide(table, "client", "value", "images")
+    w = wide(table, "client", "value", "w")
     together = images.sum().to_frame("images")
-    panels = [
-        Panel("all clients", partial(bars, together, label=IMAGES)),
-        Panel("by client", partial(amounts, images, label=IMAGES)),
-        Panel("w by client", partial(amounts, w, label="w, mean over a class's images")),
-    ]
+    all_clients = Panel("all clients", partial(bars, together, label=IMAGES))
+    by_client = Panel("by client", partial(amounts, images, label=IMAGES))
+    divergence = partial(amounts, w, label="w, mean over a class's images")
+    panels = [all_clients, by_client, Panel("w by client", divergence)]
     return picture(table, panels, size=SIZE)
 
 
-register(
-    Figure("divergence", "How far is each class from the teacher, by client?", "path", frame, draw)
-)
+QUESTION = "How far is each class from the teacher, by client?"
+register(Figure("divergence", QUESTION, "path", frame, draw))

@@ -1,13 +1,14 @@
 """Mean features of classes at clients in the plane, before and behind Fed-MAS's projector.
 
-Source: Fed-MAS (arXiv 2307.14959), figure 4: each point is the mean feature of a class at a client, of head, medium and
-tail classes, with and without the projector; they do not say how points came into the plane, here it is PCA or t-SNE of
-scikit-learn.
+Source: Fed-MAS (arXiv 2307.14959), figure 4: each point is the mean feature of a class at a client,
+of head, medium and tail classes, with and without the projector; they do not say how points came
+into the plane, here it is PCA or t-SNE of scikit-learn.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pandas import DataFrame
@@ -33,60 +34,69 @@ def frame(
     from .. import trained  # torch
 
     run = trained.opened(path, device)
-    points = trained.mean_features(run)
-    table = DataFrame([point[:3] for point in points], columns=["space", "client", "class"])
+    lines = []
+    means = []
+    for *words, mean in trained.mean_features(run):
+        lines.append(words)
+        means.append(mean)
+    table = DataFrame(lines, columns=["space", "client", "class"])
     for _, part in table.groupby("space"):
-        plane = in_the_plane(np.stack([points[k][3] for k in part.index]), reduce, seed)
-        table.loc[part.index, ["x", "y"]] = plane
-    return titled(
-        table, f"{run.manifest.body['label']}: mean features of classes by client, {reduce}"
-    )
+        features = np.stack([means[k] for k in part.index])
+        table.loc[part.index, ["x", "y"]] = in_the_plane(features, reduce, seed)
+    label = run.manifest.body["label"]
+    return titled(table, f"{label}: mean features of classes by client, {reduce}")
 
 
 def in_the_plane(table: np.ndarray, reduce: str, seed: int) -> np.ndarray:
     """Points [M, D] -> [M, 2]; columns that never vary are zeros."""
     centred = table - table.mean(0)
     if len(table) < 3 or reduce == "pca":
-        u, sizes, _ = np.linalg.svd(centred, full_matrices=False)
-        plane = (u * sizes)[:, :2]
-        largest = np.abs(plane).argmax(0)
-        signs = np.sign(
-            plane[largest, np.arange(plane.shape[1])]
-        )  # a singular vector has no sign of its own
-        plane = plane * np.where(signs == 0, 1, signs)
-        return np.pad(plane, ((0, 0), (0, 2 - plane.shape[1])))
+        return _pca(centred)
     from sklearn.manifold import TSNE
 
     perplexity = min(PERPLEXITY, (len(table) - 1) / 3)
     random = derive("t-SNE", seed) % 2**32
-    return (
-        TSNE(2, perplexity=perplexity, init="pca", random_state=random)
-        .fit_transform(centred)
-        .astype(float)
-    )
+    tsne = TSNE(2, perplexity=perplexity, init="pca", random_state=random)
+    return tsne.fit_transform(centred).astype(float)
+
+
+def _pca(centred: np.ndarray) -> np.ndarray:
+    u, sizes, _ = np.linalg.svd(centred, full_matrices=False)
+    plane = (u * sizes)[:, :2]
+    columns = np.arange(plane.shape[1])
+    largest = np.abs(plane).argmax(0)
+    signs = np.sign(plane[largest, columns])  # a singular vector has no sign of its own
+    plane = plane * np.where(signs == 0, 1, signs)
+    return np.pad(plane, ((0, 0), (0, 2 - plane.shape[1])))
 
 
 def draw(table: DataFrame) -> Picture:
-    from matplotlib import colormaps
-
-    classes, clients = (list(table[column].unique()) for column in ("class", "client"))
-    many = [colormaps["turbo"]((k + 0.5) / len(classes)) for k in range(len(classes))]
-    shown = COLOURS if len(classes) <= len(COLOURS) else many
-    colours: dict[str, Look] = {
-        name: {"color": colour} for name, colour in zip(classes, shown, strict=False)
-    }
-    marked: list[Look] = [
-        {"marker": MARKERS[k % len(MARKERS)], "linestyle": ""} for k in range(len(clients))
-    ]
-    marks = dict(zip(clients, marked, strict=True))
-    looks = {(name, client): colours[name] | marks[client] for name in colours for client in marks}
+    classes = table["class"].unique()
+    clients = table["client"].unique()
+    colours = dict(zip(classes, _colours(len(classes)), strict=False))
+    marks = {}
+    legend: dict[str, Look] = {}
+    looks = {}
+    for name, colour in colours.items():
+        legend[name] = {"linewidth": 8, "color": colour}
+    for k, client in enumerate(clients):
+        marks[client] = {"marker": MARKERS[k % len(MARKERS)], "linestyle": ""}
+        legend[client] = {"color": "#666666", **marks[client]}
+        for name, colour in colours.items():
+            looks[name, client] = {"color": colour, **marks[client]}
     title = NAMED.__getitem__ if table["space"].nunique() > 1 else str
-    legend = {name: {"linewidth": 8, **look} for name, look in colours.items()}
-    legend |= {client: {"color": "#666666", **look} for client, look in marks.items()}
     points = partial(lines, x="x", y="y", hue=["class", "client"], looks=looks)
     return picture(table, panels(table, "space", points, title), legend, size=SQUARE)
 
 
-register(
-    Figure("features", "How does the model tell classes apart at each client?", "path", frame, draw)
-)
+def _colours(count: int) -> Sequence[Any]:
+    """At least so many colours."""
+    from matplotlib import colormaps
+
+    if count <= len(COLOURS):
+        return COLOURS
+    return [colormaps["turbo"]((k + 0.5) / count) for k in range(count)]
+
+
+QUESTION = "How does the model tell classes apart at each client?"
+register(Figure("features", QUESTION, "path", frame, draw))

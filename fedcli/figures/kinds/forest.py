@@ -1,4 +1,7 @@
-"""Scores of all images and of each group with their intervals, one below the other, with a mark for each system."""
+"""Scores of all images and of each group with their intervals, one below the other.
+
+Each system has a mark of its own.
+"""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -16,13 +19,11 @@ from ...scores.table import Where
 from ..drawing import ALL, INK, Axes, Look, Picture, point, short
 from ..figure import Figure, NothingToDraw, register
 from ..shapes import looks_of, panels, picture, titled
-from ..system import VERSION, System
+from ..system import VERSION, System, shared_attributes
 
-WIDTH, LINE, DOT = (
-    4.4,
-    0.32,
-    0.13,
-)  # inches: of a panel, of a group in it, of a system's mark in a group
+WIDTH = 4.4  # inches of a panel
+LINE = 0.32  # inches of a group in it
+DOT = 0.13  # inches of a system's mark in a group
 ABOUT = (
     "{what}, with its 95 % interval over the test patients (images, where no patients are known)."
 )
@@ -41,92 +42,104 @@ def frame(
 
     Raises NothingToDraw where no system has the score.
     """
-    first = systems[0].scores
-    metric = metric or first.usual[1]
-    versions = [version] if version else MODELS
-    wheres = (where for each in versions for where in _wheres(systems, Where(each, metric=metric)))
-    lines = [line for where in wheres for line in _of(systems, where)]
+    metric = metric or systems[0].scores.usual[1]
+    score = title(metric)
+    lines: list[tuple] = []
+    for model in [version] if version else MODELS:
+        for where in _wheres(systems, Where(model, metric=metric)):
+            lines += _lines(systems, where)
     if not lines:
-        raise NothingToDraw(
-            f"no system has {title(metric)} on {version or 'any'} images", "ask for another"
-        )
+        images = version or "any"
+        raise NothingToDraw(f"no system has {score} on {images} images", "ask for another")
     table = DataFrame(lines, columns=COLUMNS)
-    what = MEAN if systems[0].at == LAST5 else f"Score of the {systems[0].at} round"
-    about = ABOUT.format(what=what) + SMALL * bool(table["small"].any())
-    by = (
-        f" by {listed(groups)}"
-        if (groups := [name for name in table["attribute"].unique() if name])
-        else ""
-    )
-    words = in_words(scores for system in systems for scores in system.each)
-    table["version"] = table["version"].map(lambda each: words.get(each, each))
-    return titled(table, f"{capital(title(metric))}{by}", about, first.images, score=title(metric))
+    rounds = systems[0].at
+    caption = ABOUT.format(what=MEAN if rounds == LAST5 else f"Score of the {rounds} round")
+    if table["small"].any():
+        caption += SMALL
+    heading = capital(score)
+    attributes = [name for name in table["attribute"].unique() if name]
+    if attributes:
+        heading = f"{heading} by {listed(attributes)}"
+    runs = []
+    for system in systems:
+        runs += system.each
+    words = in_words(runs)
+    table["version"] = table["version"].map(lambda version: words.get(version, version))
+    return titled(table, heading, caption, systems[0].scores.images, score=score)
 
 
 def _wheres(systems: Sequence[System], overall: Where) -> Iterator[Where]:
     yield overall
-    for attribute in systems[0].scores.groups:
-        if all(attribute in system.scores.groups for system in systems):
-            for group in systems[0].scores.members(attribute):
-                yield overall._replace(attribute=attribute, group=group)
+    for attribute in shared_attributes(systems):
+        for group in systems[0].scores.members(attribute):
+            yield overall._replace(attribute=attribute, group=group)
 
 
-def _of(systems: Sequence[System], where: Where) -> Iterator[tuple]:
+def _lines(systems: Sequence[System], where: Where) -> Iterator[tuple]:
     for system in systems:
-        if np.isfinite(value := system.percent(where)) and (score := system.scored[0].score(where)):
-            about = (
-                where.version,
-                system.name,
-                system.place,
-                where.attribute,
-                where.group or ALL,
-                score.count,
-            )
-            yield *about, bool(score.small), value, *system.bounds(where)
+        value = system.percent(where)
+        score = system.scored[0].score(where)
+        if score and np.isfinite(value):
+            group = where.group or ALL
+            identity = where.version, system.name, system.place, where.attribute, group
+            yield *identity, score.count, bool(score.small), value, *system.bounds(where)
 
 
 def draw(table: DataFrame) -> Picture:
-    rows, looks = table.groupby("version")["group"].size().max(), looks_of(table, "system", point)
-    size = WIDTH, 0.9 + max(LINE * rows / len(looks), DOT * rows, 0.7)
-    drawn = partial(_panel, looks, f"{table.attrs['score']} (%)", _limits(table))
-    shown = panels(table, "version", drawn, "{} test images".format)
-    return picture(table, shown, looks if len(looks) > 1 else {}, size=size)
+    looks = looks_of(table, "system", point)
+    rows = table.groupby("version")["group"].size().max()
+    height = 0.9 + max(LINE * rows / len(looks), DOT * rows, 0.7)
+    draw_panel = partial(_panel, looks, f"{table.attrs['score']} (%)", _limits(table))
+    by_version = panels(table, "version", draw_panel, "{} test images".format)
+    legend = looks if len(looks) > 1 else {}
+    return picture(table, by_version, legend, size=(WIDTH, height))
 
 
 def _limits(table: DataFrame) -> tuple[float, float]:
-    """The same for every panel, so that versions can be compared by eye."""
+    """The limits of every panel, so that versions can be compared by eye."""
     ends = table[["value", "low", "high"]].to_numpy(float)
-    low, high = np.nanmin(ends), np.nanmax(ends)
-    beside = max(0.04 * (high - low), 0.5)
-    return low - beside, high + beside if high + beside < 100 else max(high, 100) + beside / 4
+    low = np.nanmin(ends)
+    high = np.nanmax(ends)
+    margin = max(0.04 * (high - low), 0.5)
+    if high + margin < 100:
+        return low - margin, high + margin
+    return low - margin, max(high, 100) + margin / 4
 
 
 def _panel(
     looks: dict[str, Look], score: str, limits: tuple[float, float], part: DataFrame, axes: Axes
 ) -> None:
     groups = part.drop_duplicates(["attribute", "group"])
-    keys = list(zip(groups["attribute"], groups["group"], strict=True))
+    keys = list(zip(groups["attribute"], groups["group"]))
     systems = part.groupby("system", sort=False)
-    for k, (system, own) in enumerate(systems):
-        beside = (k - (len(systems) - 1) / 2) * 0.7 / len(systems)
-        y = [keys.index(key) + beside for key in zip(own["attribute"], own["group"], strict=True)]
-        axes.hlines(
-            y, own["low"], own["high"], color=looks[system]["color"], linewidth=2.2, alpha=0.45
-        )
-        axes.plot(own["value"], y, **looks[system] | {"markersize": 5.5})
-    several = len({attribute for attribute, _ in keys}) > 2
-    names = [
-        f"{attribute}: {group}" if several and attribute else group for attribute, group in keys
-    ]
-    named = zip(names, groups["small"], groups["n"], strict=True)
-    axes.set_yticks(
-        range(len(keys)), [f"{short(name)}{'†' * small} (n = {n:,})" for name, small, n in named]
-    )
+    for k, (system, lines) in enumerate(systems):
+        offset = (k - (len(systems) - 1) / 2) * 0.7 / len(systems)
+        rows = [keys.index(key) for key in zip(lines["attribute"], lines["group"])]
+        y = np.add(rows, offset)
+        look = looks[system]
+        axes.hlines(y, lines["low"], lines["high"], color=look["color"], linewidth=2.2, alpha=0.45)
+        axes.plot(lines["value"], y, **look | {"markersize": 5.5})
+    axes.set_yticks(range(len(keys)), _names(groups))
     axes.set(ylim=(len(keys) - 0.5, -0.5), xlim=limits, xlabel=score)
     axes.grid(axis="y", visible=False)
     for row in range(1, len(keys)):
-        strong = keys[row - 1][0] != keys[row][0]
-        axes.axhline(row - 0.5, color=INK, linewidth=0.8, alpha=0.4 if strong else 0.12)
+        is_same_attribute = keys[row - 1][0] == keys[row][0]
+        alpha = 0.12 if is_same_attribute else 0.4
+        axes.axhline(row - 0.5, color=INK, linewidth=0.8, alpha=alpha)
+
+
+def _names(groups: DataFrame) -> list[str]:
+    several = groups["attribute"].nunique() > 2  # with "", of all images
+    names = []
+    for line in groups.itertuples():
+        name = line.group
+        if several and line.attribute:
+            name = f"{line.attribute}: {name}"
+        name = short(name)
+        if line.small:
+            name += "†"
+        names.append(f"{name} (n = {line.n:,})")
+    return names
 
 
 QUESTION = "How good is each method, for all images and for each group?"

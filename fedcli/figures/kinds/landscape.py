@@ -1,15 +1,16 @@
 """The loss around trained models, along random directions.
 
-Source: Li, Xu, Taylor, Studer and Goldstein, NeurIPS 2018, arXiv 1712.09913, section 4: a Gaussian direction of which
-each filter is scaled to the norm of the model's filter ("filter normalisation"), f(a) = L(theta + a d) or
-f(a, b) = L(theta + a d + b e), a and b from -1 to 1.
-All models are moved along the same random numbers, each scaled to its own filters, so that their widths compare.
-The loss is the mean cross-entropy of test images in eval mode; it is for looking, nothing is chosen by it.
+Source: Li, Xu, Taylor, Studer and Goldstein, NeurIPS 2018, arXiv 1712.09913, section 4: a Gaussian
+direction of which each filter is scaled to the norm of the model's filter ("filter normalisation"),
+f(a) = L(theta + a d) or f(a, b) = L(theta + a d + b e), a and b from -1 to 1.
+All models are moved along the same random numbers, each scaled to its own filters, so that their
+widths compare.
+The loss is the mean cross-entropy of test images in eval mode; it is for looking, nothing is chosen
+by it.
 """
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -28,7 +29,8 @@ CURVE = 5.2, 3.6  # inches
 TICKS = -1, -0.5, 0, 0.5, 1
 TITLE = "Loss along filter-normalised random directions"
 EDGE = 0.85  # step beyond which a number on a line would be cut
-AXES = "first random direction", "second random direction"
+FIRST = "first random direction"
+SECOND = "second random direction"
 VERSION = "of the test images; default: corrupted where every run has such images, else clean"
 
 
@@ -41,109 +43,120 @@ def frame(
     seed: Annotated[int, "of the directions"] = 0,
     device: Annotated[str, "cpu, cuda or cuda:N"] = "cpu",
 ) -> DataFrame:
-    """run, first, second (a step along each direction; 0 in one dimension), loss: around the last global models.
+    """run, first, second (a step along each direction), loss: around the last global models.
 
-    Raises FedcliError, UsageError, HashError.
+    second is 0 in one dimension. Raises FedcliError, UsageError, HashError.
     """
     from ..trained import around  # torch
 
     ways = int(dims[0])
     points = points or POINTS[ways]
     if points < 3 or points % 2 == 0:
-        raise UsageError(
-            f"{points} points have no middle, where the model itself is",
-            "give an odd number, 3 or more",
-        )
+        sentence = f"{points} points have no middle, where the model itself is"
+        raise UsageError(sentence, "give an odd number, 3 or more")
     version = version or usual(runs.values())
+    how: Look = {"version": version, "seed": seed, "points": points, "device": device}
     steps = np.linspace(-1, 1, points)
+    second_steps = steps if ways == 2 else [0.0]
+    x, y = np.meshgrid(steps, second_steps, indexing="ij")
     parts = []
     for name, record in runs.items():
-        how: dict[str, Any] = {
-            "dims": ways,
-            "version": version,
-            "seed": seed,
-            "points": points,
-            "device": device,
-        }
-        losses = around(Path(record.folder), name, **how).reshape(points, -1)
-        first, second = np.meshgrid(steps, steps if ways == 2 else [0.0], indexing="ij")
-        columns = {"first": first.ravel(), "second": second.ravel(), "loss": losses.ravel()}
+        losses = around(record.folder, name, dims=ways, **how)
+        columns = {"first": x.ravel(), "second": y.ravel(), "loss": losses.ravel()}
         parts.append(DataFrame(columns).assign(run=name))
     table = pandas.concat(parts, ignore_index=True)
-    datasets = sorted({record.dataset for record in runs.values()})
-    table.attrs |= {"images": f"{version} test images of {', '.join(datasets)}", "dims": ways}
+    datasets = ", ".join(sorted({record.dataset for record in runs.values()}))
+    table.attrs |= {"images": f"{version} test images of {datasets}", "dims": ways}
     return table
 
 
 def usual(records: Iterable[Record]) -> str:
     """The test images that are taken where none are asked for."""
-    return "corrupted" if all("corruption ratio" in record.data for record in records) else "clean"
+    if all("corruption ratio" in record.data for record in records):
+        return "corrupted"
+    return "clean"
 
 
 def draw(table: DataFrame) -> Picture:
     if table.attrs["dims"] == 2:
         return _maps(table)
     looks = {run: {"marker": ""} | look for run, look in looks_of(table, "run").items()}
-    return Picture(
-        TITLE, [Panel(table.attrs["images"], partial(_curves, table, looks))], looks, size=CURVE
-    )
+    panel = Panel(table.attrs["images"], partial(_curves, table, looks))
+    return Picture(TITLE, [panel], looks, size=CURVE)
 
 
 def _curves(table: DataFrame, looks: Mapping[str, Look], axes: Axes) -> None:
     stretch(axes, table["loss"].to_numpy())
-    words: dict[str, Any] = {"xlabel": "step along a random direction", "ylabel": "cross-entropy"}
+    words: Look = {"xlabel": "step along a random direction", "ylabel": "cross-entropy"}
     lines(table, axes, x="first", y="loss", hue="run", looks=looks, **words)
 
 
 def _maps(table: DataFrame) -> Picture:
-    every = table["loss"][np.isfinite(table["loss"])].to_numpy()
-    if len(np.unique(every)) < 2:
-        raise FedcliError(
-            "the loss around these models is the same everywhere, so there is no map of it",
-            "draw 1d",
-        )
-    far = spread_far(every) == "log"
-    drawn = partial(_map, _levels(every.min(), every.max(), far), far, table["run"].iloc[-1])
-    maps = panels(table, "run", drawn, wrapped)
-    return Picture(f"{TITLE}\n{table.attrs['images']}", maps, size=SQUARE, below=AXES[0])
+    losses = table["loss"].to_numpy()
+    finite = losses[np.isfinite(losses)]
+    if len(np.unique(finite)) < 2:
+        sentence = "the loss around these models is the same everywhere, so there is no map of it"
+        raise FedcliError(sentence, "draw 1d")
+    far = spread_far(finite) == "log"
+    levels = _levels(finite.min(), finite.max(), far)
+    last = table["run"].iloc[-1]
+    maps = panels(table, "run", partial(_map, levels, far, last), wrapped)
+    return Picture(f"{TITLE}\n{table.attrs['images']}", maps, size=SQUARE, below=FIRST)
 
 
 def _map(levels: np.ndarray, far: bool, last: str, part: DataFrame, axes: Axes) -> None:
-    """Rows are drawn upwards: the second direction. last: of all maps, beside which the scale stands."""
+    """Draw rows upwards: the second direction. last: of all maps, beside which the scale stands."""
     from matplotlib.colors import LogNorm, Normalize
-    from matplotlib.patheffects import withStroke
 
     grid = part.pivot(index="second", columns="first", values="loss")
+    norm_of = LogNorm if far else Normalize
+    norm = norm_of(levels[0], levels[-1])
+    losses = grid.columns, grid.index, np.ma.masked_invalid(grid.to_numpy()), levels
+    filled = axes.contourf(*losses, norm=norm, cmap="viridis_r")
+    contours = axes.contour(*losses, norm=norm, colors="black", linewidths=0.5, alpha=0.6)
     labelled = levels if len(levels) < 9 else levels[::2]
-    norm = (LogNorm if far else Normalize)(levels[0], levels[-1])
-    around = grid.columns, grid.index, np.ma.masked_invalid(grid.to_numpy()), levels
-    filled = axes.contourf(*around, norm=norm, cmap="viridis_r")
-    lines = axes.contour(*around, norm=norm, colors="black", linewidths=0.5, alpha=0.6)
-    for number in axes.clabel(lines, labelled, fmt="%g", fontsize=8, inline=False, colors="black"):
-        number.set_path_effects([withStroke(linewidth=2, foreground="white")])
-        number.set_alpha(1)
-        number.set_visible(max(map(abs, number.get_position())) < EDGE)
+    _label(axes, contours, labelled)
     axes.plot(0, 0, marker="+", color="#D55E00", markersize=9, markeredgewidth=2)
-    axes.set(ylabel=AXES[1], xticks=TICKS, yticks=TICKS, aspect="equal")
+    axes.set(ylabel=SECOND, xticks=TICKS, yticks=TICKS, aspect="equal")
     axes.grid(False)
     if part["run"].iloc[0] == last:
+        maps = axes.figure.axes
         bar = axes.figure.colorbar(
-            filled, ax=axes.figure.axes, label="cross-entropy", shrink=0.9, ticks=labelled
+            filled, ax=maps, label="cross-entropy", shrink=0.9, ticks=labelled
         )
         bar.ax.set_yticklabels([f"{level:g}" for level in labelled])
         bar.ax.minorticks_off()
 
 
+def _label(axes: Axes, contours: Any, levels: np.ndarray) -> None:
+    """Write the loss onto these levels of the lines."""
+    from matplotlib.patheffects import withStroke
+
+    for number in axes.clabel(contours, levels, fmt="%g", fontsize=8, inline=False, colors="black"):
+        number.set_path_effects([withStroke(linewidth=2, foreground="white")])
+        number.set_alpha(1)
+        x, y = number.get_position()
+        number.set_visible(max(abs(x), abs(y)) < EDGE)
+
+
 def _levels(low: float, high: float, far: bool) -> np.ndarray:
-    """Round numbers from at most `low` to at least `high`, evenly spaced or by factors, about LEVELS of them."""
+    """Round numbers from at most `low` to at least `high`, about LEVELS of them.
+
+    They are evenly spaced, or by factors where far.
+    """
     from matplotlib.ticker import MaxNLocator
 
     if not far:
-        return np.asarray(MaxNLocator(LEVELS, steps=[1, 2, 5, 10]).tick_values(low, high))
-    tens = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
+        locator = MaxNLocator(LEVELS, steps=[1, 2, 5, 10])
+        return np.asarray(locator.tick_values(low, high))
+    lowest = np.floor(np.log10(low))
+    highest = np.ceil(np.log10(high))
+    tens = 10.0 ** np.arange(lowest, highest + 1)
     for steps in ([1, 1.5, 2, 3, 5, 7], [1, 2, 5], [1]):
         grid = np.outer(tens, steps).ravel()
-        levels = grid[np.searchsorted(grid, low, "right") - 1 : np.searchsorted(grid, high) + 1]
+        begin = np.searchsorted(grid, low, "right") - 1
+        end = np.searchsorted(grid, high) + 1
+        levels = grid[begin:end]
         if len(levels) <= LEVELS + 2:
             break
     return levels

@@ -1,6 +1,6 @@
 """Overall score against that of the worst group, of several systems: a panel for each attribute."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Annotated
 
@@ -13,20 +13,20 @@ from ...scores.views import WORST, worst_of
 from ..drawing import Axes, Look, Picture, point
 from ..figure import Figure, NothingToDraw, register
 from ..shapes import DASHED, panels, picture, titled
-from ..system import System
+from ..system import System, shared_attributes
 
 GREY: Look = {"color": "#9a9a9a", "marker": "o", "markersize": 3.5, "linestyle": "", "zorder": 0}
 MOST_NAMED = 12  # systems; of more, the first and those on the front are named
 NEAR = 0.03  # of the width and height of all points; points within it share a label
 BARS = "overall_low", "overall_high", "worst_low", "worst_high"
 ABOUT = (
-    "Each system's score on all clean test images against that of its worst group, both as in the tables. The line "
-    "joins the systems that no other one beats in both."
+    "Each system's score on all clean test images against that of its worst group, both as in the "
+    "tables. The line joins the systems that no other one beats in both."
 )
 BARRED = (
-    " Bars: 95 % intervals over patients, of all images and of the group that is worst on average. The same images choose "
-    "that group, so its bar lies too low where there are many groups: of five equal ones it holds the true score in about "
-    "90 % of cases."
+    " Bars: 95 % intervals over patients, of all images and of the group that is worst on average. "
+    "The same images choose that group, so its bar lies too low where there are many groups: of "
+    "five equal ones it holds the true score in about 90 % of cases."
 )
 GREYED = " Grey: systems that are on no such line."
 
@@ -34,117 +34,131 @@ GREYED = " Grey: systems that are on no such line."
 def frame(
     systems: list[System], *, metric: Annotated[str, "default: the area under the curve"] = ""
 ) -> DataFrame:
-    """attribute, system, place, overall and worst in percent with their BARS, and whether no other system beats it in
-    both (front).
+    """attribute, system, place, overall and worst in percent with their BARS, and front.
 
+    front: whether no other system beats it in both.
     Raises NothingToDraw where fewer than two systems have groups.
     """
     metric = metric or systems[0].scores.usual[1]
-    lines = [
-        (attribute, system.name, system.place, *numbers)
-        for attribute in systems[0].scores.groups
-        if all(attribute in system.scores.groups for system in systems)
-        for system in systems
-        if np.isfinite((numbers := _numbers(system, attribute, metric))[:2]).all()
-    ]
+    lines = []
+    for attribute in shared_attributes(systems):
+        for system in systems:
+            numbers = _numbers(system, attribute, metric)
+            if np.isfinite(numbers[:2]).all():
+                lines.append((attribute, system.name, system.place, *numbers))
     if len(systems) < 2 or not lines:
-        what = f"no two systems have {title(metric)} of groups to compare"
-        raise NothingToDraw(what, "give runs evaluated with --by")
+        sentence = f"no two systems have {title(metric)} of groups to compare"
+        raise NothingToDraw(sentence, "give runs evaluated with --by")
     return of_pairs(lines, metric, len(systems), systems[0].scores.images)
 
 
 def of_pairs(lines: Sequence[tuple], metric: str, systems: int, images: int) -> DataFrame:
-    """The frame of lines (attribute, system, place, overall, worst, with BARS or without). systems, images: how many
-    there are."""
+    """The frame of lines (attribute, system, place, overall, worst, with BARS or without).
+
+    systems, images: their numbers.
+    """
     names = ["attribute", "system", "place", "overall", "worst", *BARS]
     table = DataFrame(lines, columns=names[: len(lines[0])]).reindex(columns=names)
     table["front"] = False
     for _, part in table.groupby("attribute"):
-        kept = front(
-            dict(
-                zip(part["place"], part[["overall", "worst"]].itertuples(index=False), strict=True)
-            )
-        )
-        table.loc[part.index, "front"] = part["place"].isin(kept)
-    about = (
-        ABOUT
-        + BARRED * bool(table[[*BARS]].notna().any(axis=None))
-        + GREYED * (systems > MOST_NAMED)
-    )
-    words = title(metric)
-    return titled(
-        table,
-        f"Overall score and worst group: {words}",
-        about,
-        images,
-        score=words,
-        systems=systems,
-    )
+        pairs = part[["overall", "worst"]].itertuples(index=False)
+        positions = front(dict(zip(part["place"], pairs)))
+        table.loc[part.index, "front"] = part["place"].isin(positions)
+    caption = ABOUT
+    if table[[*BARS]].notna().any(axis=None):
+        caption += BARRED
+    if systems > MOST_NAMED:
+        caption += GREYED
+    score = title(metric)
+    heading = f"Overall score and worst group: {score}"
+    return titled(table, heading, caption, images, score=score, systems=systems)
 
 
 def _numbers(system: System, attribute: str, metric: str) -> tuple[float, ...]:
-    """Overall and worst group, and the intervals of all images and of the group that is worst on average."""
-    all_images = Where("clean", metric=metric)
-    by = all_images._replace(attribute=attribute)
-    groups = {
-        name: system.percent(by._replace(group=name)) for name in system.scores.members(attribute)
-    }
-    lowest = worst_of(groups, metric)
-    bars = (
-        *system.bounds(all_images),
-        *(system.bounds(by._replace(group=lowest)) if lowest else (np.nan, np.nan)),
-    )
-    return system.percent(all_images), system.percent(by._replace(measure=WORST)), *bars
+    """Overall and worst group, and intervals of all images and of the group worst on average."""
+    overall = Where("clean", metric=metric)
+    of_groups = overall._replace(attribute=attribute)
+    scores = {}
+    for group in system.scores.members(attribute):
+        scores[group] = system.percent(of_groups._replace(group=group))
+    lowest = worst_of(scores, metric)
+    bar_of_worst = (np.nan, np.nan)
+    if lowest:
+        bar_of_worst = system.bounds(of_groups._replace(group=lowest))
+    worst = system.percent(of_groups._replace(measure=WORST))
+    return system.percent(overall), worst, *system.bounds(overall), *bar_of_worst
 
 
 def front(points: Mapping[int, Sequence[float]]) -> list[int]:
-    """Places of the points that no other one beats in one number without losing in the other, by the first number."""
-    kept = [
-        at
-        for at, (x, y) in points.items()
-        if not any((a >= x and b >= y) and (a > x or b > y) for a, b in points.values())
-    ]
-    return sorted(kept, key=lambda at: points[at][0])
+    """Positions of the points that no other one beats, by the first number.
+
+    A point beats another in one number without losing in the other.
+    """
+    unbeaten = []
+    for position, xy in points.items():
+        if not any(_beats(other, xy) for other in points.values()):
+            unbeaten.append(position)
+    return sorted(unbeaten, key=lambda position: points[position][0])
+
+
+def _beats(other: Sequence[float], xy: Sequence[float]) -> bool:
+    a, b = other
+    x, y = xy
+    if a > x:
+        return b >= y
+    return a == x and b > y
 
 
 def draw(table: DataFrame) -> Picture:
     """Systems that the legend names are numbered there and beside their points; others are grey."""
-    named = table["front"] | (table["place"] == 0) | (table.attrs["systems"] <= MOST_NAMED)
-    names = table[named].sort_values("place", kind="stable")["system"].unique()
-    numbers = {name: k for k, name in enumerate(names, 1)}
-    legend = {f"{k} {name}": point(k - 1) for name, k in numbers.items()}
-    drawn = partial(_panel, numbers, table.attrs["score"])
-    return picture(
-        table, panels(table, "attribute", drawn, "by {}".format), legend, size=(3.8, 3.2)
-    )
+    named_lines = table
+    if table.attrs["systems"] > MOST_NAMED:
+        named_lines = table[table["front"] | (table["place"] == 0)]
+    names = named_lines.sort_values("place", kind="stable")["system"].unique()
+    numbers = {}
+    legend = {}
+    for number, name in enumerate(names, 1):
+        numbers[name] = number
+        legend[f"{number} {name}"] = point(number - 1)
+    draw_panel = partial(_panel, numbers, table.attrs["score"])
+    by_attribute = panels(table, "attribute", draw_panel, "by {}".format)
+    return picture(table, by_attribute, legend, size=(3.8, 3.2))
 
 
 def _panel(numbers: Mapping[str, int], score: str, part: DataFrame, axes: Axes) -> None:
     best = part[part["front"]].sort_values("overall")
     axes.plot(best["overall"], best["worst"], zorder=1, **DASHED)
-    near = NEAR * np.maximum(np.ptp(part[["overall", "worst"]].to_numpy(), axis=0), 1e-9)  # [2]
+    spread = np.ptp(part[["overall", "worst"]].to_numpy(), axis=0)
+    near = NEAR * np.maximum(spread, 1e-9)  # [2]
     labels: dict[tuple[float, float], list[int]] = {}
-    columns = ["overall", "worst", "system", *BARS]
-    for x, y, name, left, right, low, high in part.sort_values("place")[columns].itertuples(
-        index=False
-    ):
-        how = point(numbers[name] - 1) if name in numbers else GREY
-        axes.plot([x], [y], **how)
-        if name in numbers and np.isfinite(left + low):
-            bar: Look = {"color": how["color"], "linewidth": 1.4, "alpha": 0.4, "zorder": 0}
-            axes.hlines(y, left, right, **bar)
-            axes.vlines(x, low, high, **bar)
-        if name in numbers:
-            beside = next(
-                (at for at in labels if (np.abs(np.subtract(at, (x, y))) <= near).all()), (x, y)
-            )
-            labels.setdefault(beside, []).append(numbers[name])
-    for at, shown in labels.items():
-        axes.annotate(
-            ", ".join(map(str, shown)), at, (4, 4), textcoords="offset points", fontsize=7
-        )
+    for line in part.sort_values("place").itertuples(index=False):
+        number = numbers.get(line.system)
+        if not number:
+            axes.plot([line.overall], [line.worst], **GREY)
+            continue
+        look = point(number - 1)
+        axes.plot([line.overall], [line.worst], **look)
+        if np.isfinite(line.overall_low + line.worst_low):
+            bar: Look = {"color": look["color"], "linewidth": 1.4, "alpha": 0.4, "zorder": 0}
+            axes.hlines(line.worst, line.overall_low, line.overall_high, **bar)
+            axes.vlines(line.overall, line.worst_low, line.worst_high, **bar)
+        label = _label((line.overall, line.worst), labels, near)
+        labels.setdefault(label, []).append(number)
+    for xy, numbers_near in labels.items():
+        text = ", ".join(map(str, numbers_near))
+        axes.annotate(text, xy, (4, 4), textcoords="offset points", fontsize=7)
     axes.set(xlabel=f"{score}, all images (%)", ylabel="worst group (%)")
     axes.margins(0.15)
+
+
+def _label(
+    xy: tuple[float, float], labels: Iterable[tuple[float, float]], near: np.ndarray
+) -> tuple[float, float]:
+    """The label that is near a point, or else the point's own."""
+    for label in labels:
+        if (np.abs(np.subtract(label, xy)) <= near).all():
+            return label
+    return xy
 
 
 QUESTION = "Which methods are best overall and for the worst group?"

@@ -1,4 +1,7 @@
-"""Images that gradient inversion made of what a hospital would send, beside the originals; of an audited run."""
+"""Images that gradient inversion made of what a hospital would send, beside the originals.
+
+They are of an audited run.
+"""
 
 from functools import partial
 from pathlib import Path
@@ -9,52 +12,56 @@ from ...data import manifest
 from ...scores.audit import finished
 from ..drawing import Panel, Picture
 from ..figure import Figure, NothingToDraw, register
-from ..shapes import picture, titled
+from ..shapes import picture
 from .errors import show_image
 
 ABOUT = (
-    "The gradient of one batch, as {client} would send it, and what an attacker who knows the labels and the network "
-    "makes of it; above the original the PSNR of the mean of all test images, the guess of who sees no gradient. The "
-    "original is a training image: look at it before you send it on."
+    "The gradient of one batch, as {client} would send it, and what an attacker who knows the "
+    "labels and the network makes of it; above the original the PSNR of the mean of all test "
+    "images, the guess of who sees no gradient. The original is a training image: look at it "
+    "before you send it on."
 )
 
 
 def frame(path: Path) -> DataFrame:
-    """shown (original, or a model), image, psnr: a line per picture; attrs hold the pixels [H, W, C] of each."""
+    """shown (original, or a model), image, psnr: a line per picture.
+
+    attrs hold the pixels [H, W, C] of each.
+    """
     run = manifest.find(path, "run")
-    found = finished.newest(run)
-    body = manifest.read(found, "audit").body if found else {}
-    images = finished.pictures(found) if found else {}
+    audit = finished.newest(run)
+    body = manifest.read(audit, "audit").body if audit else {}
+    images = finished.pictures(audit) if audit else {}
     if not images or not body["inversion"]:
-        raise NothingToDraw(
-            f"no images were reconstructed from {run.parent}", f"fedcli audit {run.parent}"
-        )
+        sentence = f"no images were reconstructed from {run.parent}"
+        raise NothingToDraw(sentence, f"fedcli audit {run.parent}")
     inversion = body["inversion"]
-    psnr = {"original": inversion["blind"]} | {
-        made["model"]: made["psnr"] for made in inversion["models"]
-    }
-    lines = [
-        (name, k, values[k], images[name][k])
-        for k in range(len(images["original"]))
-        for name, values in psnr.items()
-        if name in images and k < len(values)
-    ]
-    table = DataFrame([line[:3] for line in lines], columns=["shown", "image", "psnr"])
-    title, words = (
-        f"Reconstructed from gradients: {body['label']}",
-        ABOUT.format(client=inversion["client"]),
-    )
-    return titled(table, title, pixels=[line[3] for line in lines], caption=words)
+    psnr = {"original": inversion["blind"]}
+    for model in inversion["models"]:
+        psnr[model["model"]] = model["psnr"]
+    lines = []
+    pixels = []
+    for k in range(len(images["original"])):
+        for name, values in psnr.items():
+            if name in images and k < len(values):
+                lines.append((name, k, values[k]))
+                pixels.append(images[name][k])
+    table = DataFrame(lines, columns=["shown", "image", "psnr"])
+    title = f"Reconstructed from gradients: {body['label']}"
+    caption = ABOUT.format(client=inversion["client"])
+    table.attrs |= {"title": title, "caption": caption, "pixels": pixels}
+    return table
 
 
 def draw(table: DataFrame) -> Picture:
     panels = []
     for pixels, line in zip(table.attrs["pixels"], table.itertuples(), strict=True):
-        words = (
-            "original\nmean image" if line.shown == "original" else f"from the\n{line.shown} model"
-        )
+        words = f"from the\n{line.shown} model"
+        if line.shown == "original":
+            words = "original\nmean image"
         panels.append(Panel(f"{words} {line.psnr:.1f} dB", partial(show_image, pixels)))
-    return picture(table, panels, size=(2.3, 2.3), columns=int(table["shown"].nunique()))
+    columns = int(table["shown"].nunique())
+    return picture(table, panels, size=(2.3, 2.3), columns=columns)
 
 
 register(Figure("reconstructions", "Which images can be made of a gradient?", "path", frame, draw))

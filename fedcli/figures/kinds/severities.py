@@ -1,12 +1,12 @@
-"""Scores of all images and of each group against the severity of a corruption, a panel for each kind."""
+"""Scores of all images and of each group against the severity of a corruption: a panel a kind."""
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 from pandas import DataFrame
 
 from ... import metrics
-from ..drawing import ALL, MOST_LINES, OF_ALL, Picture, marked
+from ..drawing import ALL, MOST_LINES, OF_ALL, Look, Picture, marked
 from ..figure import Figure, NothingToDraw, register
 from ..shapes import lines, looks_of, panels, picture, titled
 from ..system import LAST_ROUND, System
@@ -21,39 +21,45 @@ def frame(
 
     Raises NothingToDraw where `evaluate --corrupt` was not asked for.
     """
-    scores, metric = system.scores, system.scores.usual[1]  # the area under the curve
+    scores = system.scores
+    metric = scores.usual[1]  # the area under the curve
+    groups: list[str] = []
+    sweep = "severity"
+    command = "fedcli evaluate RUN --corrupt KIND"
+    if by:
+        sweep = f"severity and {by}"
+        command = f"{command} --by {by}"
     if not scores.severities or (by and by not in scores.groups):
-        hint = f"fedcli evaluate RUN --corrupt KIND{f' --by {by}' if by else ''}"
-        raise NothingToDraw(
-            f"{system.one} has no scores by severity{f' and {by}' if by else ''}", hint
-        )
-    groups = list(scores.members(by))[:MOST_LINES] if by else []
+        raise NothingToDraw(f"{system.run_name} has no scores by {sweep}", command)
+    if by:
+        groups = list(scores.members(by))[:MOST_LINES]
     lines = []
     for kind, levels in scores.severities.items():
-        shown = {0: "clean"} | {int(severity): f"{kind} {severity}" for severity in levels}
-        for severity, version in sorted(shown.items()):
-            known = scores.part().overall[version].get(metric)
-            lines.append((kind, ALL, OF_ALL, severity, known.last if known else None))
-            column = scores.part().groups[by][version][metric] if by else {}
-            lines += [
-                (kind, name, place, severity, column[name].last)
-                for place, name in enumerate(groups)
-            ]
-    table = DataFrame(lines, columns=["kind", "group", "place", "severity", "value"]).astype(
-        {"value": float}
-    )
-    table["value"] *= 100
+        versions = {0: "clean"} | {int(level): f"{kind} {level}" for level in levels}
+        for severity, version in sorted(versions.items()):
+            overall = scores.part().overall[version].get(metric)
+            lines.append((kind, ALL, OF_ALL, severity, overall.last if overall else None))
+            for position, group in enumerate(groups):
+                score = scores.part().groups[by][version][metric][group]
+                lines.append((kind, group, position, severity, score.last))
+    table = DataFrame(lines, columns=["kind", "group", "place", "severity", "value"])
+    table["value"] = table["value"].astype(float) * 100
     words = metrics.title(metric)
-    heading = f"{words} by severity{f' and {by}' if by else ''}: {system.one}"
-    return titled(table, heading, ABOUT, scores.images, score=words)
+    title = f"{words} by {sweep}: {system.run_name}"
+    return titled(table, title, ABOUT, scores.images, score=words)
 
 
 def draw(table: DataFrame) -> Picture:
     looks = looks_of(table, "group", marked)
-    ticks, score = sorted(set(table["severity"])), f"{table.attrs['score']} (%)"
-    words: Any = {"xlabel": "severity", "ylabel": score, "xticks": ticks}
-    drawn = partial(lines, x="severity", y="value", hue="group", looks=looks, **words)
-    return picture(table, panels(table, "kind", drawn), looks, size=(3.6, 2.7))
+    ticks = sorted(set(table["severity"]))
+    words: Look = {
+        "xlabel": "severity",
+        "ylabel": f"{table.attrs['score']} (%)",
+        "xticks": ticks,
+    }
+    draw_panel = partial(lines, x="severity", y="value", hue="group", looks=looks, **words)
+    by_kind = panels(table, "kind", draw_panel)
+    return picture(table, by_kind, looks, size=(3.6, 2.7))
 
 
 QUESTION = "How does a score fall with the severity of a corruption?"

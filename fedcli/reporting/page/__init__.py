@@ -211,7 +211,7 @@ def pictures(files: Sequence[tuple[str, Path]]) -> list[inline.Panels]:
         if kind is None:
             raise FedcliError(f"{path} is no picture that a page can hold", "give a .png or .svg")
         data = base64.b64encode(path.read_bytes()).decode()
-        drawn.append(inline.Figure(title, image=f"data:{kind};base64,{data}"))
+        drawn.append(inline.Drawing(title, image=f"data:{kind};base64,{data}"))
     return [inline.Panels("", drawn, layout="wide")] if drawn else []
 
 

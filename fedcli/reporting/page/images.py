@@ -12,9 +12,9 @@ from ...console import capital
 from ...data import manifest
 from ...data.corruption.mixture import spoken
 from ...data.pool import CHANGED, pool_of
-from ...figures.inline import Figure, Panels
+from ...figures.inline import Drawing, Panels
 from ...figures.kinds.errors import dataset_of
-from ...figures.system import Seen
+from ...figures.system import AnsweredImages
 from ...io.hdf5 import open_hdf5
 from ...labels import YES
 from ...scores.numbers import versions
@@ -76,7 +76,7 @@ def _errors(compared: Sequence[Row]) -> Iterator[Panels]:
                 about = "; ".join(f"{label}: {clean}" for label, clean, _ in said)
                 shown = png(_pasted(np.stack(pixels)))
                 drawn.append(
-                    Figure(f"{group}, is {true}", image=shown, about=about, said=[head, *said])
+                    Drawing(f"{group}, is {true}", image=shown, about=about, said=[head, *said])
                 )
     legend = ERRORS.format(noisy=f", as they are and {words[MODELS[1]]}" * bool(noisy))
     if drawn:
@@ -88,7 +88,7 @@ def _errors(compared: Sequence[Row]) -> Iterator[Panels]:
         )
 
 
-def _guess(of: Mapping[str, Seen], version: str, k: int) -> str:
+def _guess(of: Mapping[str, AnsweredImages], version: str, k: int) -> str:
     """A model's most likely class of an image, with its probability; "" where it was not asked for this version."""
     if version not in of:
         return ""
@@ -119,7 +119,7 @@ def _strip(path: Path) -> Iterator[Panels]:
     clean, names = pool.pixels(rows[at]), named(pool.y[rows[at]], body["classes"])
     pairs = [_pasted(np.stack([clean[k], changed[k]]), below=True) for k in range(len(at))]
     drawn = [
-        Figure(name, image=png(pair), about=about) for name, pair in zip(names, pairs, strict=True)
+        Drawing(name, image=png(pair), about=about) for name, pair in zip(names, pairs, strict=True)
     ]
     yield Panels(capital(kind), drawn, legend=LEGEND, layout="strip")
 
